@@ -1,0 +1,167 @@
+"""What a simulated kernel can do wrong: one exception per kind, with the place as fields.
+
+A fault prints as three lines: what happened and where; the values; what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from reference.errors import SimwarpError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a launch something happened; None where it is not known.
+
+    Attributes
+    ----------
+    kernel : str
+    block : (x, y, z)
+    warp, lane : int
+        The warp within its block, the lane within its warp.
+    thread : (x, y, z)
+        The thread's index within its block.
+    line : int
+        The line of the PTX text, or of the Python source for a kernel written in Python.
+    source_file, source_line
+        The line of CUDA C++ that the PTX line was compiled from.
+    text : str
+        The instruction.
+    """
+
+    kernel: str = ""
+    block: tuple[int, int, int] | None = None
+    warp: int | None = None
+    lane: int | None = None
+    thread: tuple[int, int, int] | None = None
+    line: int | None = None
+    source_file: str | None = None
+    source_line: int | None = None
+    text: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"kernel {self.kernel}"] if self.kernel else []
+        if self.block is not None:
+            parts.append(f"block {self.block}")
+        if self.warp is not None:
+            parts.append(f"warp {self.warp}")
+        if self.lane is not None:
+            parts.append(f"lane {self.lane}")
+        if self.line is not None:
+            parts.append(f"line {self.line}" + (f" `{self.text}`" if self.text else ""))
+        if self.source_line is not None:
+            parts.append(f"({self.source_file}:{self.source_line})")
+        return ", ".join(parts)
+
+
+class KernelFault(SimwarpError):
+    """Something a kernel must not do.
+
+    Parameters
+    ----------
+    what : str
+        What happened, without the place.
+    values : str
+        The values that show it.
+    advice : str
+        What to do.
+    place : Place
+    """
+
+    def __init__(self, what: str, values: str = "", advice: str = "", place: Place | None = None) -> None:
+        super().__init__(what)
+        self.what, self.values, self.advice = what, values, advice
+        self.place = place or Place()
+
+    def __str__(self) -> str:
+        first = f"{self.what}: {self.place}" if str(self.place) else self.what
+        return "\n".join(line for line in (first, self.values, self.advice) if line)
+
+    def at(self, **fields: object) -> KernelFault:
+        """The same fault, its place completed."""
+        self.place = replace(self.place, **fields)  # pyright: ignore[reportArgumentType]
+        return self
+
+
+class MemoryFault(KernelFault):
+    """A bad access to memory.
+
+    Attributes
+    ----------
+    address, width : int
+        In bytes.
+    space : str
+        "global", "shared" …
+    allocation : str
+        The allocation that holds the address, or the nearest one; "" if there is none.
+    offset : int
+        The access's offset in bytes from the start of ``allocation``.
+    position : int
+        Which of the addresses of one vector access was the first bad one.
+    """
+
+    address: int = 0
+    width: int = 0
+    space: str = ""
+    allocation: str = ""
+    offset: int = 0
+    position: int = 0
+
+
+class OutOfBounds(MemoryFault):
+    """An access outside every live allocation."""
+
+
+class Misaligned(MemoryFault):
+    """An access whose address is not a multiple of its width."""
+
+
+class UninitialisedRead(MemoryFault):
+    """A read of memory that nothing wrote."""
+
+
+class ReadOnlyWrite(MemoryFault):
+    """A write to memory that a kernel can only read."""
+
+
+class UninitialisedRegister(KernelFault):
+    """A read of a register that nothing wrote. ``register`` names it."""
+
+    register: str = ""
+
+
+class MemberMaskFault(KernelFault):
+    """A ``.sync`` operation executed by a lane outside its own member mask, or masks that differ."""
+
+
+class InactiveSource(KernelFault):
+    """A shuffle that reads a lane which does not take part."""
+
+
+class BarrierFault(KernelFault):
+    """A barrier that cannot be passed as written."""
+
+
+class Deadlock(KernelFault):
+    """Every lane that is left waits for another."""
+
+
+class Trap(KernelFault):
+    """The kernel executed ``trap``."""
+
+
+class RunawayKernel(KernelFault):
+    """A launch that executed more instructions than it was given."""
+
+
+class UnsupportedInstruction(SimwarpError):
+    """PTX that this version cannot execute; names the line."""
+
+
+class PtxSyntaxError(SimwarpError, ValueError):
+    """Text that is not PTX; names the line."""
+
+
+class LaunchError(SimwarpError, ValueError):
+    """A launch whose geometry or arguments do not fit the kernel."""

@@ -1,0 +1,603 @@
+"""What the lanes of a warp can compute: the operations of a soft tensor core, on NumPy arrays.
+
+Two kinds of function live here.
+
+*Per lane* (BSTC section 3.1, A to C and F): ``and_``, ``popc``, ``brev``, ``shl``, ``prmt`` … act on
+each element alone; any shapes that broadcast will do. Words are unsigned arrays (uint32, uint64);
+signed types are passed only where the sign matters (``shr``, ``bfe``, ``redux``).
+
+*Across lanes* (D, E, G, H): ``ballot``, ``vote_any``, ``shfl``, ``match_any``, ``redux`` … see an
+array's last axis as the 32 lanes of a warp; every leading axis is more warps. They take
+
+``member_mask``
+    the lanes named by the ``.sync`` operand; a number, or one word per lane.
+``active``
+    the lanes that really execute, bool; None stands for all 32.
+
+and return the value together with ``defined``, the lanes whose result the PTX ISA fixes. These
+functions never raise for a lane that is undefined: who calls them turns it into an error that can
+name the kernel and the line.
+
+Source: PTX ISA 9.0, section 9.7 (the instruction of the same name); BSTC (SC'19), section 3.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+WARP_SIZE = 32
+ALL_LANES = 0xFFFFFFFF
+LANE = np.arange(WARP_SIZE, dtype=np.uint32)
+"""The lane numbers 0 … 31."""
+LANE_BIT = np.left_shift(np.uint32(1), LANE)
+"""Each lane's own bit in a mask, ``1 << lane``."""
+
+Words: TypeAlias = npt.NDArray[Any]
+Lanes: TypeAlias = npt.NDArray[np.bool_]
+ShuffleMode: TypeAlias = Literal["idx", "up", "down", "bfly"]
+PermuteMode: TypeAlias = Literal["default", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16"]
+Reduction: TypeAlias = Literal["add", "min", "max", "and", "or", "xor"]
+
+
+class Voted(NamedTuple):
+    """The result of a warp-wide operation: the value, and the lanes for which it is defined."""
+
+    value: Any
+    defined: Any
+
+
+class Shuffled(NamedTuple):
+    """The result of ``shfl``: the value, the PTX predicate, and the lanes for which both are defined."""
+
+    value: Any
+    in_range: Any
+    defined: Any
+
+
+class Matched(NamedTuple):
+    """The result of ``match_all``: the mask, the PTX predicate, and the lanes where both are defined."""
+
+    value: Any
+    all_equal: Any
+    defined: Any
+
+
+# --------------------------------------------------------------------------------------------------
+# Per lane
+# --------------------------------------------------------------------------------------------------
+
+
+def and_(a: Words, b: Words) -> Words:
+    """Bitwise and (op A).
+
+    Examples
+    --------
+    >>> int(and_(np.uint32(0b1100), np.uint32(0b1010)))
+    8
+    """
+    return np.bitwise_and(a, b)
+
+
+def or_(a: Words, b: Words) -> Words:
+    """Bitwise or (op A).
+
+    Examples
+    --------
+    >>> int(or_(np.uint32(0b1100), np.uint32(0b1010)))
+    14
+    """
+    return np.bitwise_or(a, b)
+
+
+def xor(a: Words, b: Words) -> Words:
+    """Bitwise exclusive or (op A): 1 where the two signs of a ±1 product differ.
+
+    Examples
+    --------
+    >>> int(xor(np.uint32(0b1100), np.uint32(0b1010)))
+    6
+    """
+    return np.bitwise_xor(a, b)
+
+
+def not_(a: Words) -> Words:
+    """Bitwise complement.
+
+    Examples
+    --------
+    >>> hex(not_(np.uint32(0)))
+    '0xffffffff'
+    """
+    return np.invert(a)
+
+
+def shl(a: Words, amount: Words) -> Words:
+    """Shift left (op F); an ``amount`` of the width or more gives 0 (PTX ISA 9.7.8, ``shl``).
+
+    Parameters
+    ----------
+    a : uint16, uint32 or uint64
+    amount : uint32
+        Unlike in C, any value is allowed.
+
+    Examples
+    --------
+    >>> [int(shl(np.uint32(3), np.uint32(n))) for n in (0, 31, 32, 1000)]
+    [3, 2147483648, 0, 0]
+    """
+    a = np.asarray(a)
+    width = a.dtype.itemsize * 8
+    shifted = np.left_shift(a, np.minimum(amount, width - 1).astype(a.dtype))
+    return _choose(np.less(amount, width), shifted, a.dtype.type(0))
+
+
+def shr(a: Words, amount: Words) -> Words:
+    """Shift right (op F): zeros enter an unsigned ``a``, copies of the sign a signed one.
+
+    An ``amount`` of the width or more leaves only what entered (PTX ISA 9.7.8, ``shr``).
+
+    Parameters
+    ----------
+    a : unsigned or signed 16, 32 or 64 bits
+    amount : uint32
+
+    Examples
+    --------
+    >>> int(shr(np.uint32(0x80000000), np.uint32(40))), int(shr(np.int32(-8), np.uint32(40)))
+    (0, -1)
+    """
+    a = np.asarray(a)
+    width = a.dtype.itemsize * 8
+    shifted = np.right_shift(a, np.minimum(amount, width - 1).astype(a.dtype))
+    if a.dtype.kind == "i":
+        return shifted  # a shift by width - 1 already is all sign
+    return _choose(np.less(amount, width), shifted, a.dtype.type(0))
+
+
+def popc(a: Words) -> Words:
+    """Count the bits that are 1 (op B) → uint32, also for 64-bit words.
+
+    Examples
+    --------
+    >>> int(popc(np.uint32(0xF0F0)))
+    8
+    """
+    return np.bitwise_count(a).astype(np.uint32)
+
+
+def brev(a: Words) -> Words:
+    """Reverse the order of the bits of a 32- or 64-bit word (op C).
+
+    Examples
+    --------
+    >>> hex(brev(np.uint32(1))), hex(brev(np.uint64(1)))
+    ('0x80000000', '0x8000000000000000')
+    """
+    a = np.asarray(a)
+    word = a.dtype.type
+    # Swap neighbouring bits, pairs and nibbles inside each byte, then the bytes.
+    for step, mask in ((1, 0x55), (2, 0x33), (4, 0x0F)):
+        wide = word(int.from_bytes(bytes([mask]) * a.dtype.itemsize, "little"))
+        distance = word(step)
+        a = ((a >> distance) & wide) | ((a & wide) << distance)
+    return a.byteswap()
+
+
+def clz(a: Words) -> Words:
+    """Count the leading zeros of a 32- or 64-bit word → uint32; of 0 it is the width.
+
+    Examples
+    --------
+    >>> int(clz(np.uint32(1))), int(clz(np.uint64(1))), int(clz(np.uint32(0)))
+    (31, 63, 32)
+    """
+    a = np.asarray(a)
+    width = a.dtype.itemsize * 8
+    smeared = a
+    distance = 1
+    while distance < width:
+        smeared = smeared | (smeared >> a.dtype.type(distance))
+        distance *= 2
+    return np.uint32(width) - popc(smeared)
+
+
+def bfe(a: Words, position: Words, length: Words) -> Words:
+    """Extract ``length`` bits of ``a`` from bit ``position`` on (PTX ISA 9.7.1, ``bfe``).
+
+    Both amounts are taken modulo 256. Bits past the top of ``a`` are 0 for an unsigned ``a``; a
+    signed one is extended with the field's own sign bit, or ``a``'s where the field sticks out.
+
+    Parameters
+    ----------
+    a : uint32, uint64, int32 or int64
+    position, length : uint32
+
+    Examples
+    --------
+    >>> hex(bfe(np.uint32(0xABCD), np.uint32(4), np.uint32(8)))
+    '0xbc'
+    >>> int(bfe(np.int32(0xF0), np.uint32(4), np.uint32(4)))
+    -1
+    """
+    a = np.asarray(a)
+    width = a.dtype.itemsize * 8
+    unsigned = a.dtype.str.replace("i", "u")
+    position, length = np.bitwise_and(position, 0xFF), np.bitwise_and(length, 0xFF)
+    field = and_(shr(a.view(unsigned), position), _low_ones(length, unsigned))
+    if a.dtype.kind == "u":
+        return field
+    last = np.minimum(position.astype(np.int64) + length - 1, width - 1)
+    sign = and_(shr(a.view(unsigned), np.maximum(last, 0).astype(np.uint32)), field.dtype.type(1)) == 1
+    extended = or_(field, not_(_low_ones(length, unsigned)))
+    return np.asarray(_choose(sign & (length != 0), extended, field)).view(a.dtype)
+
+
+def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
+    """Insert the low ``length`` bits of ``a`` into ``b`` at bit ``position`` (PTX ISA 9.7.1, ``bfi``).
+
+    Both amounts are taken modulo 256; what would fall past the top is dropped.
+
+    Parameters
+    ----------
+    a, b : uint32 or uint64
+    position, length : uint32
+
+    Examples
+    --------
+    >>> hex(bfi(np.uint32(0xF), np.uint32(0), np.uint32(8), np.uint32(4)))
+    '0xf00'
+    """
+    a, b = np.asarray(a), np.asarray(b)
+    position, length = np.bitwise_and(position, 0xFF), np.bitwise_and(length, 0xFF)
+    hole = shl(_low_ones(length, b.dtype), position)
+    return or_(and_(b, not_(hole)), and_(shl(a, position), hole))
+
+
+def prmt(a: Words, b: Words, selector: Words, mode: PermuteMode = "default") -> Words:
+    """Pick four bytes out of the eight of ``{b, a}`` (PTX ISA 9.7.9, ``prmt``).
+
+    In the default mode each nibble of ``selector`` picks one byte of the result: its low three bits
+    number the byte (0 is the lowest of ``a``), its top bit asks for that byte's sign, eight times.
+    The other modes take the selector's two low bits.
+
+    Examples
+    --------
+    >>> hex(prmt(np.uint32(0x33221100), np.uint32(0x77665544), np.uint32(0x7531)))
+    '0x77553311'
+    """
+    a, b, selector = np.broadcast_arrays(a, b, selector)
+    both = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
+    result = np.zeros(a.shape, np.uint32)
+    for i in range(4):
+        if mode == "default":
+            pick = (selector >> np.uint32(4 * i)) & np.uint32(0xF)
+        else:
+            pick = _PERMUTE[mode][selector & np.uint32(3), i]
+        byte = ((both >> ((pick & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(0xFF)).astype(
+            np.uint32
+        )
+        sign = np.where(byte >= 0x80, np.uint32(0xFF), np.uint32(0))
+        byte = np.where(pick >= 8, sign, byte)
+        result |= byte << np.uint32(8 * i)
+    return result
+
+
+_PERMUTE: dict[PermuteMode, npt.NDArray[np.uint32]] = {
+    "f4e": np.array([[s + i for i in range(4)] for s in range(4)], np.uint32),
+    "b4e": np.array([[(s - i) % 8 for i in range(4)] for s in range(4)], np.uint32),
+    "rc8": np.array([[s] * 4 for s in range(4)], np.uint32),
+    "ecl": np.array([[max(s, i) for i in range(4)] for s in range(4)], np.uint32),
+    "ecr": np.array([[min(s, i) for i in range(4)] for s in range(4)], np.uint32),
+    "rc16": np.array([[2 * (s % 2) + i % 2 for i in range(4)] for s in range(4)], np.uint32),
+}
+
+
+def lop3(a: Words, b: Words, c: Words, table: int) -> Words:
+    """Any bitwise function of three words (PTX ISA 9.7.8, ``lop3``).
+
+    Parameters
+    ----------
+    a, b, c : uint32
+    table : int
+        The function applied to 0xF0, 0xCC and 0xAA; bit ``4a + 2b + c`` is its value.
+
+    Examples
+    --------
+    >>> a, b, c = (np.uint32(w) for w in (0b11110000, 0b11001100, 0b10101010))
+    >>> bin(lop3(a, b, c, 0xF0 ^ 0xCC ^ 0xAA))
+    '0b10010110'
+    """
+    a, b, c = np.broadcast_arrays(a, b, c)
+    result = np.zeros(a.shape, a.dtype)
+    for entry in range(8):
+        if table >> entry & 1:
+            term = a if entry & 4 else ~a
+            term = term & (b if entry & 2 else ~b)
+            result = result | (term & (c if entry & 1 else ~c))
+    return result
+
+
+def shf(
+    low: Words,
+    high: Words,
+    amount: Words,
+    direction: Literal["l", "r"] = "l",
+    mode: Literal["wrap", "clamp"] = "wrap",
+) -> Words:
+    """Funnel shift of the 64 bits ``{high, low}`` (PTX ISA 9.7.8, ``shf``).
+
+    ``l`` returns the upper 32 bits after a shift left, ``r`` the lower 32 after a shift right. The
+    amount is taken modulo 32 (``wrap``) or cut to 32 (``clamp``).
+
+    Examples
+    --------
+    >>> hex(shf(np.uint32(0x80000000), np.uint32(1), np.uint32(1), "l"))
+    '0x3'
+    """
+    both = np.asarray(low).astype(np.uint64) | (np.asarray(high).astype(np.uint64) << np.uint64(32))
+    n = np.bitwise_and(amount, 31) if mode == "wrap" else np.minimum(amount, 32)
+    n = np.asarray(n).astype(np.uint64)
+    shifted = (both << n) >> np.uint64(32) if direction == "l" else both >> n
+    return np.asarray(shifted & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:
+    """The word whose low ``length`` bits are 1; all of them from the width on."""
+    zero = np.dtype(dtype).type(0)
+    return not_(shl(not_(zero), length))
+
+
+def _choose(condition: Any, yes: Any, no: Any) -> Any:
+    """``np.where``, skipped when the condition holds everywhere."""
+    return yes if np.all(condition) else np.where(condition, yes, no)
+
+
+# --------------------------------------------------------------------------------------------------
+# Across lanes
+# --------------------------------------------------------------------------------------------------
+
+
+def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
+    """Turn a bit-column into a bit-row (op G): bit i of the word is lane i's predicate.
+
+    Lanes that are inactive or outside the mask contribute 0. Defined for the lanes of the mask.
+
+    Returns
+    -------
+    Voted
+        ``value`` uint32 of shape (…, 1) or (…, 32): the word that every lane receives.
+
+    Examples
+    --------
+    >>> hex(ballot(LANE < 4).value[0])
+    '0xf'
+    """
+    votes = np.broadcast_to(predicate, (*np.shape(predicate)[:-1], WARP_SIZE))
+    if active is not None:
+        votes = votes & active
+    return Voted(and_(_mask_of(votes), np.uint32(member_mask)), _is_member(member_mask))
+
+
+def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
+    """``brev`` of ``ballot`` (op H): lane 0's predicate becomes the most significant bit.
+
+    Examples
+    --------
+    >>> hex(rotate(LANE < 4).value[0])
+    '0xf0000000'
+    """
+    word, defined = ballot(predicate, member_mask, active)
+    return Voted(brev(word), defined)
+
+
+def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
+    """Whether the predicate holds in any active lane of the mask (op D).
+
+    Examples
+    --------
+    >>> bool(vote_any(LANE == 7).value[0])
+    True
+    """
+    word, defined = ballot(predicate, member_mask, active)
+    return Voted(word != 0, defined)
+
+
+def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
+    """Whether the predicate holds in every active lane of the mask (op D).
+
+    Examples
+    --------
+    >>> bool(vote_all(LANE == 7).value[0])
+    False
+    """
+    word, defined = ballot(~np.asarray(predicate), member_mask, active)
+    return Voted(word == 0, defined)
+
+
+def vote_uni(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
+    """Whether the predicate is the same in every active lane of the mask, true or false.
+
+    Examples
+    --------
+    >>> bool(vote_uni(LANE < 0).value[0])
+    True
+    """
+    true, defined = vote_all(predicate, member_mask, active)
+    false, _ = vote_all(~np.asarray(predicate), member_mask, active)
+    return Voted(true | false, defined)
+
+
+def shfl(
+    value: Words,
+    b: Any,
+    c: Any = 0x1F,
+    mode: ShuffleMode = "idx",
+    member_mask: Any = ALL_LANES,
+    active: Lanes | None = None,
+) -> Shuffled:
+    """Read another lane's register (op E; PTX ISA 9.7.9, ``shfl.sync``).
+
+    Parameters
+    ----------
+    value : array (…, 32)
+        What each lane offers.
+    b : uint32, a number or one per lane
+        The source lane (``idx``), the distance (``up``, ``down``) or the lane mask (``bfly``).
+    c : uint32, a number or one per lane
+        Bits 0–4 clamp, bits 8–12 cut the warp into segments; see `shuffle_c` for CUDA's ``width``.
+
+    Returns
+    -------
+    Shuffled
+        A lane whose source is out of range keeps its own value, and its ``in_range`` is False. Not
+        defined where the source lane is inactive, or the source or the lane itself not in the mask.
+
+    Examples
+    --------
+    >>> shfl(LANE, 1, shuffle_c(32, "up"), "up").value[:4].tolist()
+    [0, 0, 1, 2]
+    """
+    value = np.broadcast_to(value, (*np.shape(value)[:-1], WARP_SIZE))
+    if mode == "idx" and np.ndim(b) == 0 and np.ndim(c) == 0 and int(c) == 0x1F:
+        # One lane to all, the heart of BMM-32: no index arithmetic, no gather.
+        source = int(b) & 31
+        everywhere = np.broadcast_to(True, (1, WARP_SIZE))
+        defined = _is_member(member_mask)
+        if active is not None:
+            defined = defined & np.asarray(active)[..., source : source + 1]
+        if not isinstance(member_mask, int) or member_mask != ALL_LANES:
+            defined = defined & (np.bitwise_and(member_mask, 1 << source) != 0)
+        return Shuffled(value[..., source : source + 1], everywhere[0], defined)
+    source, in_range = shuffle_source(b, c, mode)
+    source = np.broadcast_to(source, np.broadcast_shapes(source.shape, value.shape))
+    source = np.where(in_range, source, LANE)
+    result = np.take_along_axis(np.broadcast_to(value, source.shape), source.astype(np.intp), axis=-1)
+    in_source_mask = np.bitwise_and(np.uint32(member_mask), LANE_BIT[source]) != 0
+    defined = np.broadcast_to(_is_member(member_mask) & in_source_mask, source.shape)
+    if active is not None:
+        offered = np.broadcast_to(active, source.shape)
+        defined = defined & np.take_along_axis(offered, source.astype(np.intp), axis=-1)
+    return Shuffled(result, in_range, defined)
+
+
+def shuffle_source(b: Any, c: Any, mode: ShuffleMode) -> tuple[Words, Lanes]:
+    """The lane each lane reads in ``shfl``, and whether it is in range.
+
+    Examples
+    --------
+    >>> source, in_range = shuffle_source(16, 0x1F, "down")
+    >>> source[:2].tolist(), in_range[15:17].tolist()
+    ([16, 17], [True, False])
+    """
+    lane = LANE.astype(np.int64)
+    b, c = np.asarray(b).astype(np.int64) & 0x1F, np.asarray(c).astype(np.int64)
+    clamp, segment = c & 0x1F, (c >> 8) & 0x1F
+    highest = (lane & segment) | (clamp & ~segment & 0x1F)
+    lowest = lane & segment
+    if mode == "up":
+        source = lane - b
+        in_range = source >= highest
+    elif mode == "down":
+        source = lane + b
+        in_range = source <= highest
+    elif mode == "bfly":
+        source = lane ^ b
+        in_range = source <= highest
+    else:
+        source = lowest | (b & ~segment & 0x1F)
+        in_range = source <= highest
+    return (source & 0x1F).astype(np.uint32), in_range
+
+
+def shuffle_c(width: int, mode: ShuffleMode) -> int:
+    """PTX's operand c for CUDA's ``width`` (a power of two up to 32) of ``__shfl_*_sync``.
+
+    Examples
+    --------
+    >>> hex(shuffle_c(8, "down")), hex(shuffle_c(8, "up"))
+    ('0x181f', '0x1800')
+    """
+    return ((WARP_SIZE - width) << 8) | (0 if mode == "up" else 0x1F)
+
+
+def match_any(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
+    """For each lane, the mask of the active members that hold the same bits (``match.any.sync``).
+
+    Examples
+    --------
+    >>> hex(match_any(LANE % 2).value[0])
+    '0x55555555'
+    """
+    value = np.broadcast_to(value, (*np.shape(value)[:-1], WARP_SIZE))
+    equal = value[..., :, None] == value[..., None, :]
+    if active is not None:
+        equal = equal & np.asarray(active)[..., None, :]
+    return Voted(and_(_mask_of(equal)[..., 0], np.uint32(member_mask)), _is_member(member_mask))
+
+
+def match_all(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Matched:
+    """The members' mask if all of them hold the same bits, else 0, and that fact (``match.all.sync``).
+
+    Examples
+    --------
+    >>> hex(match_all(LANE * 0).value[0])
+    '0xffffffff'
+    """
+    same, defined = match_any(value, member_mask, active)
+    executing = np.broadcast_to(True, (WARP_SIZE,)) if active is None else active
+    everyone = and_(_mask_of(executing), np.uint32(member_mask))
+    all_equal = same == everyone
+    return Matched(np.where(all_equal, everyone, np.uint32(0)), all_equal, defined)
+
+
+def redux(
+    operation: Reduction, value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None
+) -> Voted:
+    """Reduce over the active lanes of the mask (``redux.sync``); ``add`` wraps at 32 bits.
+
+    Parameters
+    ----------
+    operation : "add", "min", "max", "and", "or" or "xor"
+    value : uint32 or int32 (…, 32)
+
+    Examples
+    --------
+    >>> int(redux("add", LANE).value[0])
+    496
+    """
+    value = np.asarray(value)
+    ufunc, neutral = _REDUCTIONS[operation]
+    members = np.bitwise_and(np.asarray(np.uint32(member_mask))[..., None], LANE_BIT) != 0
+    if active is not None:
+        members = members & np.asarray(active)[..., None, :]
+    # Every lane reduces over its own mask: (…, lane, member).
+    terms = np.where(members, value[..., None, :], neutral(value.dtype))
+    return Voted(ufunc.reduce(terms, axis=-1, dtype=value.dtype), _is_member(member_mask))
+
+
+def _all_ones(dtype: np.dtype[Any]) -> Any:
+    return np.invert(dtype.type(0))
+
+
+_REDUCTIONS: dict[Reduction, tuple[np.ufunc, Any]] = {
+    "add": (np.add, lambda dtype: dtype.type(0)),
+    "min": (np.minimum, lambda dtype: np.iinfo(dtype).max),
+    "max": (np.maximum, lambda dtype: np.iinfo(dtype).min),
+    "and": (np.bitwise_and, _all_ones),
+    "or": (np.bitwise_or, lambda dtype: dtype.type(0)),
+    "xor": (np.bitwise_xor, lambda dtype: dtype.type(0)),
+}
+
+
+def _mask_of(lanes: Lanes) -> Words:
+    """(…, 32) bool → (…, 1) uint32."""
+    packed = np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little")
+    return packed.view("<u4").astype(np.uint32, copy=False)
+
+
+def _is_member(member_mask: Any) -> Lanes:
+    """Whether each lane is in its own member mask."""
+    return np.bitwise_and(np.uint32(member_mask), LANE_BIT) != 0
