@@ -378,7 +378,7 @@ def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
     votes = np.broadcast_to(predicate, (*np.shape(predicate)[:-1], WARP_SIZE))
     if active is not None:
         votes = votes & active
-    return Voted(and_(_mask_of(votes), np.uint32(member_mask)), _is_member(member_mask))
+    return Voted(and_(mask_word(votes), np.uint32(member_mask)), _is_member(member_mask))
 
 
 def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
@@ -464,13 +464,12 @@ def shfl(
     if mode == "idx" and np.ndim(b) == 0 and np.ndim(c) == 0 and int(c) == 0x1F:
         # One lane to all, the heart of BMM-32: no index arithmetic, no gather.
         source = int(b) & 31
-        everywhere = np.broadcast_to(True, (1, WARP_SIZE))
         defined = _is_member(member_mask)
+        if defined is not _EVERY_LANE:
+            defined = defined & (np.bitwise_and(member_mask, np.uint32(1 << source)) != 0)
         if active is not None:
             defined = defined & np.asarray(active)[..., source : source + 1]
-        if not isinstance(member_mask, int) or member_mask != ALL_LANES:
-            defined = defined & (np.bitwise_and(member_mask, 1 << source) != 0)
-        return Shuffled(value[..., source : source + 1], everywhere[0], defined)
+        return Shuffled(value[..., source : source + 1], _EVERY_LANE, defined)
     source, in_range = shuffle_source(b, c, mode)
     source = np.broadcast_to(source, np.broadcast_shapes(source.shape, value.shape))
     source = np.where(in_range, source, LANE)
@@ -535,7 +534,7 @@ def match_any(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None =
     equal = value[..., :, None] == value[..., None, :]
     if active is not None:
         equal = equal & np.asarray(active)[..., None, :]
-    return Voted(and_(_mask_of(equal)[..., 0], np.uint32(member_mask)), _is_member(member_mask))
+    return Voted(and_(mask_word(equal)[..., 0], np.uint32(member_mask)), _is_member(member_mask))
 
 
 def match_all(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Matched:
@@ -548,7 +547,7 @@ def match_all(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None =
     """
     same, defined = match_any(value, member_mask, active)
     executing = np.broadcast_to(True, (WARP_SIZE,)) if active is None else active
-    everyone = and_(_mask_of(executing), np.uint32(member_mask))
+    everyone = and_(mask_word(executing), np.uint32(member_mask))
     all_equal = same == everyone
     return Matched(np.where(all_equal, everyone, np.uint32(0)), all_equal, defined)
 
@@ -592,12 +591,23 @@ _REDUCTIONS: dict[Reduction, tuple[np.ufunc, Any]] = {
 }
 
 
-def _mask_of(lanes: Lanes) -> Words:
-    """(…, 32) bool → (…, 1) uint32."""
+def mask_word(lanes: Lanes) -> Words:
+    """Lanes as a mask: (…, 32) bool → (…, 1) uint32, bit i for lane i.
+
+    Examples
+    --------
+    >>> hex(mask_word(LANE >= 28)[0])
+    '0xf0000000'
+    """
     packed = np.packbits(np.ascontiguousarray(lanes), axis=-1, bitorder="little")
     return packed.view("<u4").astype(np.uint32, copy=False)
 
 
+_EVERY_LANE = np.broadcast_to(True, (WARP_SIZE,))
+
+
 def _is_member(member_mask: Any) -> Lanes:
     """Whether each lane is in its own member mask."""
+    if np.ndim(member_mask) == 0 and int(member_mask) == ALL_LANES:
+        return _EVERY_LANE
     return np.bitwise_and(np.uint32(member_mask), LANE_BIT) != 0

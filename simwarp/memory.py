@@ -225,9 +225,12 @@ class Memory:
 
     def _check_alignment(self, addresses: Addresses, width: int, verb: str) -> None:
         if int(np.bitwise_or.reduce(addresses)) & (width - 1):
-            bad = int(((addresses & np.uint64(width - 1)) != 0).argmax())
-            what = f"misaligned {verb} of {width} bytes"
-            raise self._fault(Misaligned, what, addresses, bad, np.dtype(f"u{width}"))
+            raise self.misaligned(addresses, width, verb)
+
+    def misaligned(self, addresses: Addresses, width: int, verb: str = "access") -> MemoryFault:
+        """The fault of the first address that is not a multiple of ``width``."""
+        bad = int(((addresses & np.uint64(width - 1)) != 0).argmax())
+        return self._fault(Misaligned, f"misaligned {verb} of {width} bytes", addresses, bad, np.dtype(f"V{width}"))
 
     def _fault(
         self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, dtype: np.dtype[Any]

@@ -1,0 +1,51 @@
+# Every target sets up what it needs; a fresh Linux machine with Python >= 3.11 and make is enough.
+#
+#   make verify    all tiers against one another, then the digits example
+#   make test      the tests and the docstring examples
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= $(shell nproc)
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
+
+.PHONY: verify test lint types docs build clean
+.DELETE_ON_ERROR:
+
+verify: $(READY)
+	$(BIN)/simwarp verify --budget 120
+	$(BIN)/python examples/digits.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
+
+lint: $(READY_DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY_DEV)
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+docs: $(READY_DEV)
+	$(BIN)/mkdocs build --strict
+
+build: $(READY_DEV)
+	$(BIN)/python -m build
+
+clean:
+	rm -rf site dist build .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo 'simwarp needs Python 3.11 or newer: make PYTHON=python3.12 ...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -e '.[cli,compile,test]'
+	@touch $@
+
+$(READY_DEV): pyproject.toml | $(READY)
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	@touch $@

@@ -1,0 +1,352 @@
+"""A simulated GPU: loads PTX and runs it, bit for bit, on NumPy.
+
+`Device` has the same methods as `gpu.CudaDevice`; host code written to one runs on the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import ShapeError
+from simwarp.faults import LaunchError
+from simwarp.memory import Allocation, Memory
+from simwarp.observe import Observer
+from simwarp.ptx.execute import Launch
+from simwarp.ptx.parse import parse
+from simwarp.ptx.program import Program, link
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.syntax import Module as Syntax
+from simwarp.ptx.syntax import Variable
+
+_MAX_THREADS = 1024
+_MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_SHARED = 227 * 1024
+
+
+class Device:
+    """A GPU in NumPy.
+
+    Parameters
+    ----------
+    cc : (int, int)
+        The compute capability that kernels are compiled for.
+    chunk_lanes : int
+        How many lanes are simulated at a time.
+    instruction_budget : int, optional
+        Instructions (of all lanes together) that one launch may execute before it is stopped with
+        `RunawayKernel`; None does not stop it.
+    observers : sequence of Observer
+        See `simwarp.observe`.
+
+    Attributes
+    ----------
+    executed : int
+        Thread-instructions executed so far: active lanes whose predicate held, one per
+        instruction.
+
+    Examples
+    --------
+    >>> device = Device()
+    >>> module = device.load('''
+    ... .version 9.0
+    ... .target sm_90
+    ... .address_size 64
+    ... .visible .entry lane_numbers(.param .u64 out) {
+    ...     .reg .b32 %r<2>; .reg .b64 %rd<4>;
+    ...     ld.param.u64 %rd1, [out];
+    ...     mov.u32 %r1, %laneid;
+    ...     mul.wide.u32 %rd2, %r1, 4;
+    ...     add.s64 %rd3, %rd1, %rd2;
+    ...     st.global.u32 [%rd3], %r1;
+    ...     ret; }
+    ... ''')
+    >>> out = device.allocate((32,), np.uint32)
+    >>> module.kernel("lane_numbers")((1, 1, 1), (32, 1, 1), out)
+    >>> out.download()[:5].tolist()
+    [0, 1, 2, 3, 4]
+    """
+
+    def __init__(
+        self,
+        cc: tuple[int, int] = (9, 0),
+        *,
+        chunk_lanes: int = 8192,
+        instruction_budget: int | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self.compute_capability = cc
+        self.chunk_lanes = chunk_lanes
+        self.instruction_budget = instruction_budget
+        self.observers = list(observers)
+        self.memory = Memory("global")
+        self.executed = 0
+        self._names = itertools.count()
+
+    @property
+    def name(self) -> str:
+        """What this device calls itself in reports."""
+        major, minor = self.compute_capability
+        return f"simwarp simulator (sm_{major}{minor})"
+
+    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> DeviceArray:
+        """Reserve an array; its contents are undefined until written, and reading them is a fault."""
+        dtype = np.dtype(dtype)
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        allocation = self.memory.allocate(size, name or f"array {next(self._names)}")
+        return DeviceArray(self, allocation, shape, dtype)
+
+    def upload(self, host: npt.NDArray[Any], name: str = "") -> DeviceArray:
+        """Copy a host array to the device."""
+        array = self.allocate(host.shape, host.dtype, name)
+        array.upload(host)
+        return array
+
+    def load(self, ptx: str) -> Module:
+        """Load PTX text. What this version cannot execute raises `UnsupportedInstruction` here."""
+        return Module(self, ptx)
+
+    def stream(self) -> Stream:
+        """A queue of work; here work is done when it is queued."""
+        return Stream()
+
+    def event(self) -> Event:
+        """A mark in a stream."""
+        return Event()
+
+    def synchronize(self) -> None:
+        """Wait for all work; nothing is ever pending here."""
+
+
+class DeviceArray:
+    """An array in a simulated device's global memory, C order.
+
+    Attributes
+    ----------
+    shape, dtype, device
+    pointer : int
+        Its address, as a kernel sees it.
+    name : str
+        How faults speak of it.
+    """
+
+    def __init__(
+        self, device: Device, allocation: Allocation, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
+        self.device, self.shape, self.dtype = device, tuple(shape), dtype
+        self._allocation = allocation
+
+    @property
+    def pointer(self) -> int:
+        """The address of the first element."""
+        return self._allocation.base
+
+    @property
+    def name(self) -> str:
+        """How faults speak of it."""
+        return self._allocation.name
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    def upload(self, host: npt.NDArray[Any], stream: Stream | None = None) -> None:
+        """Copy from the host; shape and dtype must be the array's."""
+        if host.shape != self.shape or host.dtype != self.dtype:
+            raise ShapeError(
+                f"upload to {self.name}: {host.dtype} {host.shape} into {self.dtype} {self.shape}\n"
+                "convert or reshape the host array first"
+            )
+        self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8))
+
+    def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
+        """Copy to the host."""
+        return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
+
+    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike = None) -> DeviceArray:
+        """The same bytes with another shape or dtype."""
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        other = DeviceArray(self.device, self._allocation, shape, dtype)
+        if other.nbytes > self._allocation.size:
+            raise ShapeError(
+                f"view of {self.name}: {shape} of {dtype} needs {other.nbytes} bytes, it has {self.nbytes}"
+            )
+        return other
+
+    def free(self) -> None:
+        """Give the memory back; later accesses are faults."""
+        self.device.memory.free(self._allocation)
+
+
+class Stream:
+    """A queue of work. Simulated work is done when it is queued."""
+
+    def synchronize(self) -> None:
+        """Wait for the work in the queue."""
+
+
+class Event:
+    """A mark in a stream, stamped with the host's clock."""
+
+    def __init__(self) -> None:
+        self._time = 0.0
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Put the mark behind the work queued so far."""
+        self._time = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """Wait until the mark is reached."""
+
+    def seconds_since(self, earlier: Event) -> float:
+        """The time between two marks."""
+        return self._time - earlier._time
+
+
+class Module:
+    """Loaded PTX."""
+
+    def __init__(self, device: Device, ptx: str) -> None:
+        self.device = device
+        self._programs = _programs(ptx)
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of its kernels."""
+        return list(self._programs)
+
+    def kernel(self, name: str) -> Kernel:
+        """A kernel by its name in the PTX."""
+        if name not in self._programs:
+            raise LaunchError(f"no kernel {name!r} in this module; it has {', '.join(self._programs)}")
+        return Kernel(self.device, self._programs[name])
+
+
+class Kernel:
+    """A kernel that can be launched."""
+
+    def __init__(self, device: Device, program: Program) -> None:
+        self.device, self.program = device, program
+        self.name = program.name
+
+    def __call__(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        *args: Any,
+        shared: int = 0,
+        stream: Stream | None = None,
+        cooperative: bool = False,
+    ) -> None:
+        """Launch; returns when the kernel has ended.
+
+        Parameters
+        ----------
+        grid, block : (x, y, z)
+            Blocks, and threads per block.
+        *args
+            Device arrays, NumPy scalars of the parameter's size, or Python integers.
+        shared : int
+            Bytes of dynamic shared memory per block.
+        cooperative : bool
+            Keep all blocks in flight at once.
+
+        Raises
+        ------
+        LaunchError
+            Geometry or arguments that do not fit.
+        KernelFault
+            What the kernel did wrong, with the place.
+        """
+        self._check_geometry(grid, block, shared)
+        self.device.memory.settle()
+        dynamic = self.program.dynamic_shared_at + shared if shared else 0
+        launch = Launch(
+            self.program,
+            grid,
+            block,
+            _parameters(self.program, args),
+            self.device.memory,
+            max(self.program.shared_size, dynamic),
+            self.device.chunk_lanes,
+            cooperative,
+            self.device.instruction_budget,
+            self.device.observers,
+        )
+        self.device.executed += launch.run()
+
+    def _check_geometry(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+        threads = int(np.prod(block, dtype=np.int64))
+        limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
+        if not 1 <= threads <= limit or min(block) < 1:
+            raise LaunchError(f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}")
+        if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
+            raise LaunchError(f"kernel {self.name}: a grid of {grid}; each part must be 1 to {_MAX_GRID}")
+        if self.program.shared_size + shared > _MAX_SHARED:
+            raise LaunchError(f"kernel {self.name}: {shared} bytes of shared memory; at most {_MAX_SHARED}")
+
+
+@lru_cache(maxsize=64)
+def _programs(ptx: str) -> dict[str, Program]:
+    """Parsed and linked kernels of a text; the same text is met again and again."""
+    syntax: Syntax = parse(ptx)
+    return {name: link(syntax, entry) for name, entry in syntax.entries.items()}
+
+
+def sha256(ptx: str) -> str:
+    """The digest by which goldens name a PTX text.
+
+    Examples
+    --------
+    >>> sha256("")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(ptx.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Given:
+    """An argument as it came, for messages."""
+
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{type(self.value).__name__} {self.value!r}"[:80]
+
+
+def _parameters(program: Program, args: tuple[Any, ...]) -> dict[str, bytes]:
+    """The bytes of each parameter."""
+    wanted = program.parameters
+    if len(args) != len(wanted):
+        raise LaunchError(f"kernel {program.name} takes {len(wanted)} arguments, {len(args)} given")
+    return {p.name: _parameter(program, i, p, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
+
+
+def _parameter(program: Program, i: int, parameter: Variable, value: Any) -> bytes:
+    """One argument as the bytes of its parameter."""
+    dtype = DTYPES[parameter.type]
+    size = dtype.itemsize * parameter.count
+    if hasattr(value, "pointer"):
+        value = np.uint64(value.pointer)
+    if isinstance(value, int) and dtype.kind in "iu":
+        # A signed number may go to a parameter that PTX calls unsigned: the bits are meant.
+        low, high = -(1 << dtype.itemsize * 8 - 1), 1 << dtype.itemsize * 8
+        if low <= value < high:
+            return (value % high).to_bytes(dtype.itemsize, "little")
+    if isinstance(value, float) and dtype.kind == "f":
+        return dtype.type(value).tobytes()
+    if isinstance(value, np.generic | np.ndarray) and value.nbytes == size:
+        return value.tobytes()
+    raise LaunchError(
+        f"kernel {program.name}: argument {i} is {_Given(value)}; parameter {parameter.name} takes {size} bytes "
+        f"of {parameter.type}\npass a device array, or a NumPy scalar of that size"
+    )

@@ -1,0 +1,261 @@
+"""The executor: runs a `Program` over a grid, whole blocks at a time, all their warps at once.
+
+`Launch` holds what one launch has (grid, parameters, memory) and knows what a step does to the
+registers and to memory. Which lanes execute which step, and when, is `simwarp.ptx.schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.faults import InactiveSource, KernelFault, MemberMaskFault, MemoryFault, OutOfBounds
+from simwarp.lanes import LANE_BIT, WARP_SIZE
+from simwarp.memory import Memory
+from simwarp.observe import Observer, WriteEvent
+from simwarp.ptx.chunk import Chunk
+from simwarp.ptx.program import Program, Step
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.schedule import Scheduler
+
+Dim = tuple[int, int, int]
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel.
+
+    Attributes
+    ----------
+    grid, block : (x, y, z)
+    parameters : mapping of name to bytes
+    memory : Memory
+        Global memory.
+    shared_size : int
+        Bytes per block, static and dynamic.
+    chunk_lanes : int
+        How many lanes are in flight at a time; registers of this size should fit a cache.
+    instruction_budget : int or None
+        Steps that may be executed before `RunawayKernel` is raised.
+    """
+
+    program: Program
+    grid: Dim
+    block: Dim
+    parameters: Mapping[str, bytes]
+    memory: Memory
+    shared_size: int = 0
+    chunk_lanes: int = 16384
+    cooperative: bool = False
+    instruction_budget: int | None = None
+    observers: Sequence[Observer] = ()
+
+    def __post_init__(self) -> None:
+        self.threads = self.block[0] * self.block[1] * self.block[2]
+        self.steps_left = self.instruction_budget
+        self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
+        self.on_fetch = [o.on_fetch for o in self.observers if o.wants("on_fetch")]
+
+    def run(self) -> int:
+        """Execute every block; return the number of thread-instructions."""
+        blocks = self.grid[0] * self.grid[1] * self.grid[2]
+        lanes_per_block = -(-self.threads // WARP_SIZE) * WARP_SIZE
+        at_once = blocks if self.cooperative else max(1, self.chunk_lanes // lanes_per_block)
+        executed = 0
+        with np.errstate(all="ignore"):
+            for first in range(0, blocks, at_once):
+                chunk = Chunk(self, first, min(at_once, blocks - first))
+                Scheduler(self, chunk).run()
+                executed += chunk.executed
+        return executed
+
+    # ---- what each kind of step does ---------------------------------------------------------------
+
+    def pure(self, chunk: Chunk, step: Step) -> None:
+        """Compute on registers."""
+        result = step.function(*[read(chunk) for read in step.sources])
+        write = step.destinations[0]
+        if not isinstance(result, tuple):
+            if write is not None:
+                write(chunk, result)
+            return
+        for write, value in zip(step.destinations, result, strict=False):
+            if write is not None:
+                write(chunk, value)
+
+    def warp(self, chunk: Chunk, step: Step) -> None:
+        """Compute across the lanes of each warp."""
+        sources = [read(chunk) for read in step.sources]
+        *results, defined = step.function(chunk.active, *sources)
+        bad = chunk.mask & ~defined
+        if bad.any():
+            raise self.undefined(chunk, step, int(bad.argmax()), sources[-1])
+        for write, value in zip(step.destinations, results, strict=False):
+            if write is not None:
+                write(chunk, value)
+
+    def undefined(self, chunk: Chunk, step: Step, lane: int, member_mask: Any) -> KernelFault:
+        """The fault of a lane whose warp-wide result the PTX ISA leaves undefined."""
+        mask = int(np.broadcast_to(member_mask, chunk.mask.shape).reshape(-1)[lane])
+        active = int((LANE_BIT * chunk.mask[lane // WARP_SIZE]).sum())
+        values = f"member mask {mask:#010x}, executing lanes {active:#010x}"
+        if not mask >> lane % WARP_SIZE & 1:
+            fault: KernelFault = MemberMaskFault(
+                "lane outside its own member mask", values, "name every executing lane in the mask"
+            )
+        else:
+            fault = InactiveSource(
+                "read of a lane that does not take part",
+                values,
+                "let the source lane execute the shuffle too, and name it in the mask",
+            )
+        return chunk.placed(fault, lane)
+
+    def load(self, chunk: Chunk, step: Step) -> None:
+        """Read memory, a parameter, or each element of a vector."""
+        dtype, write = DTYPES[step.form.T], step.destinations[0]
+        if step.space == "param":
+            data = self.parameters[step.symbol]
+            values = [
+                np.frombuffer(data, dtype, 1, step.offset + i * dtype.itemsize)[0]
+                for i in range(step.form.vector)
+            ]
+        else:
+            values = self.gather(chunk, step, dtype)
+        if write is not None:
+            write(chunk, values if step.form.vector > 1 else values[0])
+
+    def gather(self, chunk: Chunk, step: Step, dtype: np.dtype[Any]) -> list[Any]:
+        """The values at the executing lanes' addresses."""
+        memory, address = self.address(chunk, step, dtype)
+        shape = np.shape(address)
+        if chunk.active is not None and shape != ():
+            shape = chunk.mask.shape
+            address = np.broadcast_to(address, shape)[chunk.mask]
+        values: list[Any] = []
+        for i in range(step.form.vector):
+            at = (address + np.uint64(i * dtype.itemsize) if i else address).reshape(-1)
+            try:
+                loaded = memory.load(at, dtype)
+            except MemoryFault as fault:
+                raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
+            if chunk.active is None or shape == ():
+                values.append(loaded.reshape(shape)[()])
+            else:
+                value = np.zeros(shape, dtype)
+                value[chunk.mask] = loaded
+                values.append(value)
+        return values
+
+    def store(self, chunk: Chunk, step: Step) -> None:
+        """Write memory, lane by lane in order."""
+        dtype = DTYPES[step.form.T]
+        memory, address = self.address(chunk, step, dtype)
+        value = step.sources[0](chunk)
+        shape = chunk.mask.shape
+        at = np.broadcast_to(address, shape)
+        at = at.reshape(-1) if chunk.active is None else at[chunk.mask]
+        for i, part in enumerate(value if step.form.vector > 1 else [value]):
+            data = np.broadcast_to(part, shape)
+            data = data.reshape(-1) if chunk.active is None else data[chunk.mask]
+            here = at + np.uint64(i * dtype.itemsize) if i else at
+            try:
+                memory.store(here, data)
+            except MemoryFault as fault:
+                raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
+            if self.on_write and step.space == "global":
+                self.notify_write(chunk, step, here, data)
+
+    def notify_write(self, chunk: Chunk, step: Step, addresses: Any, values: Any) -> None:
+        """Tell the observers of a store."""
+        operand = step.instruction.operands[-1]
+        register = getattr(operand, "name", str(operand))
+        event = WriteEvent(chunk, np.flatnonzero(chunk.mask), addresses, values, register)
+        for observe in self.on_write:
+            observe(event)
+
+    def atomic(self, chunk: Chunk, step: Step) -> None:
+        """Update memory lane by lane: the lanes that share an address take turns, in order."""
+        dtype = DTYPES[step.form.T]
+        memory, address = self.address(chunk, step, dtype)
+        shape = chunk.mask.shape
+        at = np.broadcast_to(address, shape)[chunk.mask]
+        operands = np.broadcast_to(step.sources[0](chunk), shape)[chunk.mask]
+        old = np.empty_like(operands)
+        try:
+            for turn in _turns(at):
+                old[turn] = memory.load(at[turn], dtype)
+                memory.store(at[turn], step.function(old[turn], operands[turn]))
+        except MemoryFault as fault:
+            raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
+        if self.on_write and step.space == "global":
+            self.notify_write(chunk, step, at, memory.load(at, dtype))
+        write = step.destinations[0]
+        if write is not None:
+            value = np.zeros(shape, dtype)
+            value[chunk.mask] = old
+            write(chunk, value)
+
+    def address(self, chunk: Chunk, step: Step, dtype: np.dtype[Any]) -> tuple[Memory, Any]:
+        """The memory of an access and its byte addresses, checked for what a vector adds."""
+        if step.base is None:
+            raise TypeError(f"{step.instruction.text} has no address")
+        address = step.base(chunk)
+        if step.offset:
+            address = address + np.uint64(step.offset & 0xFFFF_FFFF_FFFF_FFFF)
+        width = dtype.itemsize * step.form.vector
+        if step.form.vector > 1:
+            self.check_vector(chunk, step, address, width)
+        if step.space == "global":
+            return self.memory, address
+        return chunk.shared, self.in_window(chunk, address, width)
+
+    def check_vector(self, chunk: Chunk, step: Step, address: Any, width: int) -> None:
+        """A vector must be aligned as a whole."""
+        misaligned = np.broadcast_to((address & np.uint64(width - 1)) != 0, chunk.mask.shape) & chunk.mask
+        if misaligned.any():
+            lane = int(misaligned.argmax())
+            at = np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane : lane + 1]
+            fault = self.memory.misaligned(at, width)
+            raise chunk.placed(fault, lane)
+
+    def in_window(self, chunk: Chunk, address: Any, width: int) -> Any:
+        """Addresses within the block's shared memory → addresses within the chunk's."""
+        at = np.broadcast_to(address, chunk.mask.shape)
+        bad = (at > np.uint64(max(self.shared_size - width, 0))) & chunk.mask
+        if self.shared_size < width:
+            bad = chunk.mask
+        if bad.any():
+            lane = int(bad.argmax())
+            offset = int(at.reshape(-1)[lane])
+            fault = OutOfBounds(
+                f"access of {width} bytes outside shared memory",
+                f"offset {offset:#x} of {self.shared_size} bytes",
+                "declare more shared memory, or pass shared= at the launch",
+            )
+            fault.address, fault.width, fault.space, fault.offset = offset, width, "shared", offset
+            fault.allocation = "shared memory"
+            raise chunk.placed(fault, lane)
+        block = np.arange(chunk.warps, dtype=np.uint64).reshape(-1, 1) // np.uint64(chunk.warps_per_block)
+        return at + block * np.uint64(chunk.shared_stride)
+
+    def faulty_lane(self, chunk: Chunk, shape: tuple[int, ...], position: int) -> int:
+        """The lane behind position ``position`` of a vector of addresses of this shape."""
+        if chunk.active is not None and shape != ():
+            return int(np.flatnonzero(chunk.mask)[position])
+        if shape == ():
+            return int(chunk.mask.argmax())
+        return position * (WARP_SIZE // shape[-1])
+
+
+def _turns(addresses: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.intp]]:
+    """Positions, cut into rounds in which no address occurs twice, each in the order of the lanes."""
+    order = np.argsort(addresses, kind="stable")
+    ordered = addresses[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    rank = np.arange(order.size) - np.repeat(starts, np.diff(np.r_[starts, order.size]))
+    return [np.sort(order[rank == r]) for r in range(int(rank.max(initial=-1)) + 1)]

@@ -1,0 +1,68 @@
+"""PTX ISA 9.7.8: logic and shift."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simwarp import lanes
+from simwarp.ptx.instructions._table import row
+from simwarp.ptx.rows import Form
+
+_BITS = "pred b16 b32 b64"
+
+
+@row("and.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.1", summary="a and b, bit by bit")
+def and_(form: Form, a: Any, b: Any) -> Any:
+    return lanes.and_(a, b)
+
+
+@row("or.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.2", summary="a or b, bit by bit")
+def or_(form: Form, a: Any, b: Any) -> Any:
+    return lanes.or_(a, b)
+
+
+@row("xor.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.3", summary="a exclusive-or b, bit by bit")
+def xor(form: Form, a: Any, b: Any) -> Any:
+    return lanes.xor(a, b)
+
+
+@row("not.T", "d:B = a:B", T=_BITS, section="9.7.8.4", summary="every bit turned over")
+def not_(form: Form, a: Any) -> Any:
+    return lanes.not_(a)
+
+
+@row(
+    "lop3.b32",
+    "d:u32 = a:u32, b:u32, c:u32, table:u32",
+    section="9.7.8.6",
+    summary="the function of three bits whose values for 0xF0, 0xCC, 0xAA make the table",
+)
+def lop3(form: Form, a: Any, b: Any, c: Any, table: Any) -> Any:
+    return lanes.lop3(a, b, c, int(table) & 0xFF)
+
+
+@row(
+    "shf<.l|.r><.clamp|.wrap>.b32",
+    "d:u32 = a:u32, b:u32, c:u32",
+    section="9.7.8.7",
+    summary="the funnel {b, a} shifted; 32 bits of it",
+)
+def shf(form: Form, a: Any, b: Any, c: Any) -> Any:
+    direction, mode = form.modifiers
+    return lanes.shf(a, b, c, "l" if direction == "l" else "r", "clamp" if mode == "clamp" else "wrap")
+
+
+@row("shl.T", "d:B = a:B, b:u32", T="b16 b32 b64", section="9.7.8.8", summary="a · 2^b; 0 past the width")
+def shl(form: Form, a: Any, b: Any) -> Any:
+    return lanes.shl(a, b)
+
+
+@row(
+    "shr.T",
+    "d:T = a:T, b:u32",
+    T="b16 b32 b64 u16 u32 u64 s16 s32 s64",
+    section="9.7.8.9",
+    summary="a shifted right; zeros or the sign enter",
+)
+def shr(form: Form, a: Any, b: Any) -> Any:
+    return lanes.shr(a, b)

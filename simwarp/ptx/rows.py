@@ -1,0 +1,282 @@
+"""The form of an instruction row: facts about an instruction, directly above what it computes.
+
+A row is written once, in `simwarp.ptx.instructions`, in the file of its PTX ISA section::
+
+    @row("mul.wide.T", "d:W = a:T, b:T", T="u16 s16 u32 s32", section="9.7.1.3", summary="…")
+    def mul_wide(form, a, b):
+        return a.astype(form.wide) * b.astype(form.wide)
+
+The first string spells the opcode: ``{.x|.y}`` may be there, ``<.x|.y>`` must, ``.T`` and ``.U``
+stand for a type of the list of that name. The second one gives the operands in the order of PTX:
+what is written, ``=``, what is read; each with its type:
+
+=========  ======================================================================
+``T U``    the opcode's types (signed and float operands arrive as such)
+``B``      as wide as T, without a sign: for operations that do not look at it
+``W``      twice as wide as T
+``u32`` …  itself; ``pred`` is bool
+``[a]``    an address
+=========  ======================================================================
+
+Parser, executor, documentation and tests derive from the rows; nothing else knows a mnemonic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+Kind: TypeAlias = Literal[
+    "pure", "warp", "load", "store", "atomic", "branch", "exit", "trap", "barrier", "warp barrier"
+]
+Fidelity: TypeAlias = Literal["exact", "bounded", "open", "unsupported"]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "pred": np.dtype(np.bool_),
+    **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64) for kind in "bu"},
+    **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)},
+}
+"""The NumPy type in which an operand of a PTX type is computed."""
+
+
+def storage(type_name: str) -> np.dtype[Any]:
+    """The unsigned word (bool for a predicate) that a register of this type is kept in.
+
+    Examples
+    --------
+    >>> storage("f32"), storage("pred")
+    (dtype('uint32'), dtype('bool'))
+    """
+    dtype = DTYPES[type_name]
+    return dtype if dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
+
+
+@dataclass(frozen=True)
+class Form:
+    """One full spelling of a row, e.g. ``shfl.sync.bfly.b32``.
+
+    Attributes
+    ----------
+    opcode : str
+    modifiers : tuple of str
+        Those chosen among the row's alternatives, without dots.
+    T, U : str
+        The types, "" where the row has none.
+    """
+
+    opcode: str
+    modifiers: tuple[str, ...] = ()
+    T: str = ""
+    U: str = ""
+
+    def has(self, modifier: str) -> bool:
+        """Whether the modifier was written."""
+        return modifier in self.modifiers
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """T as a NumPy type."""
+        return DTYPES[self.T]
+
+    @property
+    def wide(self) -> np.dtype[Any]:
+        """The NumPy type of T's kind with twice the width."""
+        return np.dtype(f"{self.dtype.kind}{self.dtype.itemsize * 2}")
+
+    @property
+    def vector(self) -> int:
+        """The number of elements of a vector access, else 1."""
+        return 2 if self.has("v2") else 4 if self.has("v4") else 1
+
+    def resolve(self, kind: str) -> str:
+        """The PTX type that an operand's type letter stands for in this form."""
+        if kind == "T":
+            return self.T
+        if kind == "U":
+            return self.U
+        if kind == "B":
+            return "pred" if self.T == "pred" else f"b{self.dtype.itemsize * 8}"
+        if kind == "W":
+            return f"{self.T[0]}{self.dtype.itemsize * 16}"
+        return kind
+
+
+@dataclass(frozen=True)
+class OperandSpec:
+    """One operand of a row: its name, its type letter and how it may be written."""
+
+    name: str
+    kind: str
+    memory: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """An instruction in one place: its facts and the function that computes it.
+
+    Attributes
+    ----------
+    spelling, syntax : str
+        The two strings described at the top of this module.
+    section : str
+        Of the PTX ISA.
+    types : tuple of str
+        What T may be.
+    kind : str
+        What the executor must do around the function.
+    fidelity : str
+        "exact": to the last bit; "open": the PTX ISA leaves the result free in named cases.
+    minimum_sm : int
+        The first compute capability, times ten, that has it.
+    name : str
+        The spelling without choices and types, ``mul.wide``, unless the row says otherwise.
+    """
+
+    spelling: str
+    syntax: str
+    section: str
+    summary: str
+    function: Callable[..., Any]
+    types: tuple[str, ...] = ()
+    types_u: tuple[str, ...] = ()
+    kind: Kind = "pure"
+    fidelity: Fidelity = "exact"
+    minimum_sm: int = 50
+    destinations: tuple[OperandSpec, ...] = ()
+    sources: tuple[OperandSpec, ...] = ()
+    name: str = ""
+
+    @property
+    def base(self) -> str:
+        """The opcode up to the first dot."""
+        return self.spelling.split(".")[0].split("{")[0].split("<")[0]
+
+    def match(self, opcode: str) -> Form | None:
+        """The form an opcode spells, or None if it is not one of this row."""
+        found = self._pattern().fullmatch(opcode)
+        if found is None:
+            return None
+        groups = found.groupdict()
+        chosen = [value[1:] for key, value in groups.items() if value and key.startswith("m")]
+        return Form(opcode, tuple(chosen), groups.get("T") or "", groups.get("U") or "")
+
+    def forms(self) -> list[str]:
+        """Every opcode of this row that has only the modifiers it must have."""
+        parts: list[list[str]] = []
+        for optional, required, word in _PART.findall(self.spelling):
+            if required:
+                parts.append(required.split("|"))
+            elif word == ".T":
+                parts.append([f".{t}" for t in self.types])
+            elif word == ".U":
+                parts.append([f".{t}" for t in self.types_u])
+            elif not optional:
+                parts.append([word])
+        opcodes = [""]
+        for choices in parts:
+            opcodes = [opcode + choice for opcode in opcodes for choice in choices]
+        return opcodes
+
+    def _pattern(self) -> re.Pattern[str]:
+        if self.spelling not in _PATTERNS:
+            pattern = ""
+            for i, (optional, required, word) in enumerate(_PART.findall(self.spelling)):
+                if optional or required:
+                    choices = "|".join(re.escape(c) for c in (optional or required).split("|"))
+                    pattern += f"(?P<m{i}>{choices})" + ("?" if optional else "")
+                elif word in (".T", ".U"):
+                    types = self.types if word == ".T" else self.types_u
+                    pattern += rf"\.(?P<{word[1]}>{'|'.join(types)})"
+                else:
+                    pattern += re.escape(word)
+            _PATTERNS[self.spelling] = re.compile(pattern)
+        return _PATTERNS[self.spelling]
+
+
+_PART = re.compile(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)")
+_PATTERNS: dict[str, re.Pattern[str]] = {}
+
+
+class Table:
+    """Rows in the order they are written, by name and by base opcode."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        self._by_base: dict[str, list[Row]] = {}
+        self._found: dict[str, tuple[Row, Form]] = {}
+
+    def row(
+        self,
+        spelling: str,
+        syntax: str,
+        *,
+        section: str,
+        summary: str,
+        T: str = "",  # noqa: N803 - the name PTX documentation would give it
+        U: str = "",  # noqa: N803
+        kind: Kind = "pure",
+        fidelity: Fidelity = "exact",
+        minimum_sm: int = 50,
+        name: str = "",
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Declare a row; decorates the function that computes it."""
+
+        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+            written, _, read = syntax.partition("=") if "=" in syntax else ("", "", syntax)
+            row = Row(
+                spelling,
+                syntax,
+                section,
+                summary,
+                function,
+                tuple(T.split()),
+                tuple(U.split()),
+                kind,
+                fidelity,
+                minimum_sm,
+                _specs(written),
+                _specs(read),
+                name or re.sub(r"\{[^}]*\}|<[^>]*>|\.[TU]\b", "", spelling),
+            )
+            if row.name in self.rows:
+                raise ValueError(f"two rows are called {row.name}")
+            self.rows[row.name] = row
+            self._by_base.setdefault(row.base, []).append(row)
+            return function
+
+        return declare
+
+    def find(self, opcode: str) -> tuple[Row, Form] | None:
+        """The row and form that an opcode spells, or None."""
+        if opcode not in self._found:
+            for row in self._by_base.get(opcode.split(".")[0], []):
+                form = row.match(opcode)
+                if form is not None:
+                    self._found[opcode] = (row, form)
+                    break
+        return self._found.get(opcode)
+
+    def relatives(self, opcode: str) -> list[str]:
+        """The spellings that share an opcode's base: what to name in an error."""
+        return [row.spelling for row in self._by_base.get(opcode.split(".")[0], [])]
+
+
+def _specs(text: str) -> tuple[OperandSpec, ...]:
+    """``"d:T|p:pred"``, ``"a:T, b:u32"``, ``"[a]"``, ``"b:u32?"`` → operand specifications."""
+    specs: list[OperandSpec] = []
+    for part in re.split(r"[,|]", text):
+        part = part.strip()
+        if not part:
+            continue
+        optional = part.endswith("?")
+        part = part.rstrip("?")
+        memory = part.startswith("[")
+        name, _, kind = part.strip("[]").partition(":")
+        specs.append(OperandSpec(name, kind, memory, optional))
+    return tuple(specs)

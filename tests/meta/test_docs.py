@@ -1,0 +1,228 @@
+"""The documentation is complete, and what it shows runs."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("reference", "simwarp", "gpu")
+FEWEST_DOCSTRING_EXAMPLES = 60
+FEWEST_PAGE_EXAMPLES = 8
+
+NEEDS_HARDWARE: dict[str, str] = {
+    "gpu.cuda": "runs on an NVIDIA GPU only",
+}
+"""Modules and functions that no example can show here, each with the reason."""
+
+
+def sources() -> list[Path]:
+    """The public modules."""
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [path for path in paths if not re.search(r"\._", f".{module_name(path)}")]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+# --------------------------------------------------------------------------------------------------
+# Docstrings
+# --------------------------------------------------------------------------------------------------
+
+
+def undocumented(source: str, module: str) -> list[str]:
+    """The public names without a docstring, and the public functions without an example."""
+    tree = ast.parse(source)
+    found = [] if ast.get_docstring(tree) or not tree.body else [f"{module} has no docstring"]
+    return found + list(_undocumented(tree, module, ast.get_docstring(tree) or "", module))
+
+
+def _undocumented(scope: ast.Module | ast.ClassDef, name: str, around: str, module: str) -> Iterator[str]:
+    for node in scope.body:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        if node.name.startswith("_") or _explained_elsewhere(decorators):
+            continue
+        full = f"{name}.{node.name}"
+        text = ast.get_docstring(node) or ""
+        if not text:
+            yield f"{full}, line {node.lineno}, has no docstring"
+        if isinstance(node, ast.ClassDef):
+            yield from _undocumented(node, full, around + text, module)
+        elif isinstance(scope, ast.ClassDef) or {module, full} & NEEDS_HARDWARE.keys():
+            pass
+        elif ">>>" not in around + text:
+            yield f"{full}, line {node.lineno}, has no example (>>>)"
+
+
+def _explained_elsewhere(decorators: list[str]) -> bool:
+    """Overloads and setters share a docstring; a PTX row has its summary."""
+    return any(re.match(r"(typing\.)?overload$|.*\.setter$|row\(", decorator) for decorator in decorators)
+
+
+@pytest.mark.parametrize("path", sources(), ids=module_name)
+def test_public_names_are_documented(path: Path) -> None:
+    found = undocumented(path.read_text(), module_name(path))
+    assert not found, "\n".join(found)
+
+
+def test_missing_documentation_is_noticed() -> None:
+    source = (
+        '"""A module."""\n'
+        'def f():\n    """No example."""\n'
+        "def _private(): pass\n"
+        'class A:\n    """A class."""\n    def g(self): pass\n    def _h(self): pass\n'
+        '@row("add.T", summary="sum")\ndef add(): pass\n'
+    )
+    assert undocumented(source, "m") == [
+        "m.f, line 2, has no example (>>>)",
+        "m.A.g, line 7, has no docstring",
+    ]
+    assert undocumented("x = 1", "m") == ["m has no docstring"]
+
+
+def test_exceptions_from_the_rule_exist() -> None:
+    for name in NEEDS_HARDWARE:
+        assert any(name == module_name(path) for path in sources()), name
+
+
+# --------------------------------------------------------------------------------------------------
+# Examples in docstrings
+# --------------------------------------------------------------------------------------------------
+
+
+def load(name: str) -> ModuleType:
+    """Import a module of ours; skip if an extra that is not installed keeps it from loading."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in ("", *PACKAGES):
+            raise
+        pytest.skip(f"{name} needs {error.name}, which is not installed")
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if ">>>" in p.read_text()], ids=module_name)
+def test_docstring_examples(path: Path) -> None:
+    module = load(module_name(path))
+    runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
+    report: list[str] = []
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__):
+        runner.run(example, out=report.append)
+    assert runner.failures == 0, "".join(report)
+    assert runner.tries > 0, "the examples were not found by doctest: is the function wrapped?"
+
+
+def test_there_are_many_docstring_examples() -> None:
+    parser = doctest.DocTestParser()
+    examples = [example for path in sources() for example in parser.get_examples(path.read_text())]
+    assert len(examples) >= FEWEST_DOCSTRING_EXAMPLES
+
+
+# --------------------------------------------------------------------------------------------------
+# Pages
+# --------------------------------------------------------------------------------------------------
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A block that is marked runs; the blocks of a page share their names."""
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if RUN.search(p.read_text())], ids=lambda p: p.stem)
+def test_page_examples(page: Path) -> None:
+    for package in PACKAGES:
+        load(package)
+    text = page.read_text()
+    names: dict[str, Any] = {}
+    for block in RUN.finditer(text):
+        line = text.count("\n", 0, block.start(1))
+        exec(compile("\n" * line + block[1], str(page), "exec"), names)
+
+
+def test_there_are_many_page_examples() -> None:
+    texts = [page.read_text() for page in PAGES]
+    assert sum(len(RUN.findall(text)) for text in texts) >= FEWEST_PAGE_EXAMPLES
+    # Every mark must be one that is seen.
+    assert sum(len(RUN.findall(text)) for text in texts) == sum(text.count("<!-- run -->") for text in texts)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"^ +- [^:\n]+: ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    docs = ROOT / "docs"
+    assert sorted(listed) == sorted(p.relative_to(docs).as_posix() for p in docs.rglob("*.md"))
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    console = re.search(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert console is not None
+    commands = re.findall(r"^\$ make (\w+)$", console[1], re.MULTILINE)
+    assert commands == ["verify", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    for command in commands:
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^):#]+)\)", (ROOT / "README.md").read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+# --------------------------------------------------------------------------------------------------
+# The generated parts
+# --------------------------------------------------------------------------------------------------
+
+
+def hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_row_becomes_a_line_of_the_table() -> None:
+    row = SimpleNamespace(
+        section="9.7.1.1", types=("u32", "s32"), fidelity="exact", minimum_sm=50, summary="d = a | b"
+    )
+    assert hooks().table({"add": row}).splitlines()[2:] == [
+        r"| `add` | 9.7.1.1 | `.u32` `.s32` | exact | sm_50 | d = a \| b |"
+    ]
+
+
+def test_the_ptx_page_lists_every_row() -> None:
+    from simwarp.ptx.instructions import ROWS
+
+    page = (ROOT / "docs" / "ptx.md").read_text()
+    assert page.count(hooks().ROWS_MARKER) == 1
+    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    assert hooks().ROWS_MARKER not in rendered
+    assert len(ROWS) >= 40
+    assert all(f"\n| `{name}` |" in rendered for name in ROWS)
+
+
+def test_other_pages_stay_as_they_are() -> None:
+    assert hooks().on_page_markdown("# Other\n", page=None, config=None, files=None) == "# Other\n"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_api_pages_show_every_module(package: str) -> None:
+    page = (ROOT / "docs" / "api" / f"{package}.md").read_text()
+    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    shown = re.findall(r"^::: ([\w.]+)$", rendered, re.MULTILINE)
+    public = [module_name(path) for path in sources() if path.name != "__init__.py"]
+    expected = [name for name in public if name.startswith(package) and ".instructions." not in name]
+    assert shown == expected
+    assert len(shown) >= 3

@@ -1,0 +1,241 @@
+"""Who may import whom: the arrows of the import graph, read from the syntax trees.
+
+Imports inside functions and under ``TYPE_CHECKING`` count too, and so do ``importlib.import_module``
+and ``__import__``. Some packages may be imported only *lazily*, inside a function, so that a tier
+imports without them.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("reference", "simwarp", "gpu")
+DOORS = ("simwarp.cli", "simwarp.verify", "simwarp.testing", "simwarp.__main__")
+VOCABULARY = ("reference.types", "reference.errors")
+
+ALLOWED = {
+    "reference": ("reference", "numpy", "numba"),
+    "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
+    "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs"),
+}
+LAZY = ("numba", "pycuda", "cuda", "platformdirs")
+LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One arrow: the dotted name that is imported, where, and whether only when a function runs."""
+
+    target: str
+    line: int
+    lazy: bool
+
+
+class Reader(ast.NodeVisitor):
+    """Collects every import of one module."""
+
+    def __init__(self, module: str, is_package: bool) -> None:
+        self.package = module if is_package else module.rpartition(".")[0]
+        self.imports: list[Import] = []
+        self._lazy = False
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._add(alias.name, node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        base = self._absolute("." * node.level + (node.module or ""))
+        for alias in node.names:
+            self._add(f"{base}.{alias.name}", node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = ast.unparse(node.func).rpartition(".")[2]
+        if called in ("import_module", "__import__") and node.args:
+            name = node.args[0]
+            literal = isinstance(name, ast.Constant) and isinstance(name.value, str)
+            self._add(self._absolute(name.value) if literal else "<computed>", node)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for now in (*node.decorator_list, node.args):
+            self.visit(now)
+        self._visit_later(node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that ast looks for
+
+    def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            self._visit_later(node.body)
+            for statement in node.orelse:
+                self.visit(statement)
+        else:
+            self.generic_visit(node)
+
+    def _visit_later(self, body: list[ast.stmt]) -> None:
+        before, self._lazy = self._lazy, True
+        for statement in body:
+            self.visit(statement)
+        self._lazy = before
+
+    def _absolute(self, name: str) -> str:
+        dots = len(name) - len(name.lstrip("."))
+        if not dots:
+            return name
+        parts = self.package.split(".")
+        return ".".join([*parts[: len(parts) - dots + 1], *filter(None, [name[dots:]])])
+
+    def _add(self, target: str, node: ast.AST) -> None:
+        self.imports.append(Import(target, getattr(node, "lineno", 0), self._lazy))
+
+
+def imports_of(source: str, module: str, is_package: bool = False) -> list[Import]:
+    reader = Reader(module, is_package)
+    reader.visit(ast.parse(source))
+    return reader.imports
+
+
+def violations(source: str, module: str, is_package: bool = False) -> list[str]:
+    """The arrows of a module that the rule does not have, as readable lines."""
+    return [
+        f"{module}, line {found.line}: {complaint}"
+        for found in imports_of(source, module, is_package)
+        if (complaint := _complaint(found, module))
+    ]
+
+
+def _complaint(found: Import, module: str) -> str | None:
+    target = found.target
+    if target.partition(".")[0] in sys.stdlib_module_names:
+        return None
+    if not within(module, DOORS):
+        tier = module.partition(".")[0]
+        if not within(target, ALLOWED[tier]) or (tier == "simwarp" and within(target, DOORS)):
+            return f"{tier} must not import {target}"
+    in_command_line = within(module, ("simwarp.cli", "simwarp.__main__"))
+    if not found.lazy and within(target, LAZY_IN_THE_COMMAND_LINE if in_command_line else LAZY):
+        return f"{target} must be imported inside a function"
+    return None
+
+
+def within(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def files() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@pytest.mark.parametrize("path", files(), ids=module_name)
+def test_every_arrow_is_in_the_rule(path: Path) -> None:
+    found = violations(path.read_text(), module_name(path), path.name == "__init__.py")
+    assert not found, "\n".join([*found, "see docs/architecture.md, who may import whom"])
+
+
+def test_the_files_were_seen() -> None:
+    seen = {module_name(path): imports_of(path.read_text(), module_name(path)) for path in files()}
+    for package in PACKAGES:
+        assert sum(within(name, (package,)) for name in seen) >= 4, package
+    assert sum(len(found) for found in seen.values()) >= 100
+    assert any(found.lazy and found.target == "numba" for found in seen["reference.bmm"])
+    assert any(found.target.startswith("reference.errors") for found in seen["simwarp.faults"])
+
+
+PLANTED = {
+    "reference sees a device": ("import simwarp", "reference.bits"),
+    "reference sees gpu": ("from gpu.bmm import host", "reference.bits"),
+    "reference sees scipy": ("import scipy.sparse", "reference.bits"),
+    "core sees the answer": ("from reference.bits import pack", "simwarp.warp"),
+    "core sees the answer, from the package": ("from reference import bmm", "simwarp.warp"),
+    "core sees the whole package": ("import reference", "simwarp.warp"),
+    "core sees gpu": ("import gpu.compile", "simwarp.device"),
+    "core sees a door": ("from simwarp.verify import runner", "simwarp.device"),
+    "core sees a door, from the package": ("from simwarp import testing", "simwarp.device"),
+    "core sees a door, relatively": ("from . import cli", "simwarp.device"),
+    "core sees a door, two levels up": ("from ..verify import runner", "simwarp.ptx.parse"),
+    "core sees numba": ("def f():\n    import numba", "simwarp.lanes"),
+    "gpu sees simwarp": ("from simwarp import lanes", "gpu.bmm.host"),
+    "gpu sees simwarp, in a function": ("def f():\n    import simwarp", "gpu.bmm.host"),
+    "gpu sees simwarp, for its types": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from simwarp import Device",
+        "gpu.device",
+    ),
+    "gpu sees simwarp, by name": ("import importlib\nx = importlib.import_module('simwarp')", "gpu.device"),
+    "gpu sees simwarp, by __import__": ("x = __import__('simwarp.device')", "gpu.device"),
+    "gpu sees the answer": ("import reference.bits", "gpu.bmm.host"),
+    "gpu computes a name": ("from importlib import import_module\nimport_module(tier)", "gpu.device"),
+    "core sees a door, by relative name": ("import_module('.verify', __package__)", "simwarp.device"),
+    "in an else": ("if x:\n    pass\nelse:\n    import simwarp", "gpu.device"),
+    "in a try": ("try:\n    import simwarp\nexcept ImportError:\n    pass", "gpu.device"),
+    "in a method": ("class A:\n    def f(self):\n        import simwarp", "gpu.device"),
+    "in a lambda": ("f = lambda: __import__('simwarp')", "gpu.device"),
+    "numba at once": ("import numba", "reference.bmm"),
+    "numba at once, in a class": ("class A:\n    from numba import njit", "reference.bmm"),
+    "numba at once, in a door": ("import numba", "simwarp.verify.runner"),
+    "pycuda at once": ("import pycuda.driver", "gpu.cuda"),
+    "cuda at once": ("from cuda.bindings import nvrtc", "gpu.compile"),
+    "cuda at once, not for types": (
+        "if not TYPE_CHECKING:\n    from cuda.bindings import nvrtc",
+        "gpu.compile",
+    ),
+    "platformdirs at once": ("import platformdirs", "gpu.compile"),
+    "typer at once": ("import typer", "simwarp.cli"),
+    "rich at once": ("from rich.live import Live", "simwarp.cli"),
+    "typer at once, in the main module": ("import typer", "simwarp.__main__"),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_violation_is_found(planted: str) -> None:
+    source, module = PLANTED[planted]
+    assert len(violations(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("import numpy as np\nfrom reference.types import PackedBits", "reference.bits"),
+        ("def f():\n    import numba", "reference.bmm"),
+        ("from reference import types\nfrom reference.errors import ShapeError", "simwarp.device"),
+        ("from simwarp import lanes\nfrom .faults import Place\nfrom . import memory", "simwarp.device"),
+        ("from reference.version import __version__", "simwarp"),
+        ("def f():\n    from cuda.bindings import nvrtc\n    import pycuda.driver", "gpu.cuda"),
+        ("if TYPE_CHECKING:\n    import pycuda.driver", "gpu.cuda"),
+        ("import reference, gpu, simwarp\nimport pytest", "simwarp.testing.plugin"),
+        ("def f():\n    import typer\n    import gpu", "simwarp.cli"),
+        ("import collections.abc, importlib.resources", "gpu.compile"),
+    ],
+)
+def test_what_is_allowed_is_not_reported(source: str, module: str) -> None:
+    assert imports_of(source, module)
+    assert violations(source, module) == []
+
+
+def _python(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_tiers_import_without_what_they_may_not_need() -> None:
+    loaded = "{name.partition('.')[0] for name in sys.modules}"
+    extras = set(LAZY_IN_THE_COMMAND_LINE)
+    printed = _python(f"import sys, reference, simwarp, gpu; print(*sorted({loaded} & {extras}))")
+    assert printed.split() == []
+
+
+def test_the_command_line_imports_without_its_extra() -> None:
+    _python("import sys; sys.modules.update(typer=None, rich=None); import simwarp.cli")

@@ -1,0 +1,221 @@
+"""The reference product against three plain loops over Python ints."""
+
+import importlib
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reference import DtypeError, FormatError, NotANumberError, PackedBits, SchemeError, ShapeError, bmm, pack
+from reference.bits import pack_bits
+from reference.bmm import _product_numba, _product_numpy
+
+FORMATS = list(itertools.product(("row", "column"), (32, 64), ("msb", "lsb")))
+SHAPES = [
+    (1, 1, 1),
+    (1, 65, 1),
+    (3, 1, 5),
+    (2, 3, 5),
+    (7, 11, 13),
+    (31, 32, 33),
+    (33, 31, 32),
+    (5, 63, 2),
+    (2, 64, 3),
+    (3, 65, 2),
+    (17, 127, 19),
+]
+
+
+def reals(rows, columns, seed):
+    return np.random.default_rng([rows, columns, seed]).standard_normal((rows, columns))
+
+
+def product_by_hand(a, b):
+    """Lists in, lists out: the sum of products of ±1."""
+    a = [[1 if v >= 0 else -1 for v in row] for row in a]
+    b = [[1 if v >= 0 else -1 for v in row] for row in b]
+    return [[sum(row[k] * b[k][j] for k in range(len(b))) for j in range(len(b[0]))] for row in a]
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def path(request, monkeypatch):
+    """Send every product one way, whatever its size."""
+    if request.param == "numba":
+        monkeypatch.setattr(importlib.import_module("reference.bmm"), "_LARGE_PRODUCT", 0)
+
+
+# --------------------------------------------------------------------------------------------------
+# Values
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.usefixtures("path")
+def test_by_hand(shape):
+    m, k, n = shape
+    a, b = reals(m, k, 0), reals(k, n, 1)
+    c = bmm(a, b)
+    assert c.tolist() == product_by_hand(a.tolist(), b.tolist())
+    assert c.dtype == np.int32
+    assert c.flags.c_contiguous
+
+
+def test_numpy_and_numba_agree():
+    generator = np.random.default_rng(0)
+    for m, k, n in [*SHAPES, (64, 257, 96), (3, 4099, 101)]:
+        bits_a = generator.integers(0, 2, (m, k), dtype=np.uint8)
+        bits_b = generator.integers(0, 2, (k, n), dtype=np.uint8)
+        words_a = pack_bits(bits_a, "column", 64, "lsb").words
+        words_b = pack_bits(bits_b, "row", 64, "lsb").words
+        c = _product_numba(words_a, words_b, k)
+        np.testing.assert_array_equal(c, _product_numpy(bits_a, bits_b), strict=True)
+        assert c.flags.c_contiguous
+
+
+def test_every_count_of_bits_in_a_word():
+    """Words 0, 1, 3, 7 … against zeros: all 65 values of popc."""
+    ladder = np.array([[(1 << ones) - 1 for ones in range(65)]], np.uint64)
+    c = _product_numba(ladder, np.zeros((1, 1), np.uint64), 64)
+    assert c[:, 0].tolist() == [64 - 2 * ones for ones in range(65)]
+
+
+@pytest.mark.parametrize("limit", ["_LARGE_PRODUCT", "_LARGE_OPERANDS"])
+def test_size_chooses_the_path(monkeypatch, limit):
+    module = importlib.import_module("reference.bmm")
+    taken = []
+    for path in ("_product_numpy", "_product_numba"):
+        monkeypatch.setattr(module, path, lambda *_, path=path: taken.append(path))
+    a, b = np.ones((4, 8)), np.ones((8, 4))
+    monkeypatch.setattr(module, limit, {"_LARGE_PRODUCT": 4 * 8 * 4, "_LARGE_OPERANDS": (4 + 4) * 8}[limit])
+    bmm(a[:, :7], b[:7])
+    bmm(a, b)
+    assert taken == ["_product_numpy", "_product_numba"]
+
+
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), [*itertools.product((False, True), repeat=2)])
+@pytest.mark.usefixtures("path")
+def test_transposes(transpose_a, transpose_b):
+    a, b = reals(5, 33, 0), reals(33, 4, 1)
+    given_a, given_b = a.T.copy() if transpose_a else a, b.T.copy() if transpose_b else b
+    expected = product_by_hand(a.tolist(), b.tolist())
+    assert bmm(given_a, given_b, transpose_a=transpose_a, transpose_b=transpose_b).tolist() == expected
+    packed_a, packed_b = pack(given_a, layout="row"), pack(given_b, layout="column", word=64)
+    assert bmm(packed_a, packed_b, transpose_a=transpose_a, transpose_b=transpose_b).tolist() == expected
+
+
+@pytest.mark.parametrize("format_a", FORMATS, ids=str)
+def test_packed_operands_of_every_format(format_a):
+    a, b = reals(6, 67, 0), reals(67, 9, 1)
+    expected = bmm(a, b)
+    packed_a = pack(a, **dict(zip(("layout", "word", "first"), format_a, strict=True)))
+    np.testing.assert_array_equal(bmm(packed_a, b), expected, strict=True)
+    for layout, word, first in FORMATS:
+        packed_b = pack(b, layout=layout, word=word, first=first)
+        np.testing.assert_array_equal(bmm(packed_a, packed_b), expected, strict=True)
+
+
+@pytest.mark.parametrize("dtype_a", ["<f8", ">f8", "<f4", ">f4", "<f2", ">f2", "i1"])
+@pytest.mark.parametrize("dtype_b", [">f8", "<f4", "<f2", "i1"])
+def test_element_types_mix(dtype_a, dtype_b):
+    a, b = (8 * reals(3, 35, 0)).astype(dtype_a), (8 * reals(35, 2, 1)).astype(dtype_b)
+    assert bmm(a, b).tolist() == product_by_hand(a.tolist(), b.tolist())
+
+
+def test_memory_order_does_not_matter():
+    a, b = reals(9, 34, 0), reals(34, 6, 1)
+    expected = bmm(a, b)
+    c = bmm(np.asfortranarray(a), np.repeat(b, 2, axis=0)[::2])
+    np.testing.assert_array_equal(c, expected, strict=True)
+    assert c.flags.c_contiguous
+
+
+def test_zeros_subnormals_and_infinities():
+    a = np.array([[0.0, -0.0, 5e-324, -5e-324, np.inf, -np.inf]])
+    assert bmm(a, np.ones((6, 1))).tolist() == [[2]]
+    assert bmm(a, a, transpose_b=True).tolist() == [[6]]
+
+
+def test_lists_are_matrices():
+    assert bmm([[1.0, -1.0]], [[-1.0], [1.0]]).tolist() == [[-2]]
+
+
+# --------------------------------------------------------------------------------------------------
+# Relations
+# --------------------------------------------------------------------------------------------------
+
+
+def test_transposing_both_swaps_them():
+    a, b = reals(10, 41, 0), reals(41, 12, 1)
+    np.testing.assert_array_equal(bmm(b, a, transpose_a=True, transpose_b=True), bmm(a, b).T)
+
+
+def test_complementing_an_operand_negates():
+    a, b = reals(10, 41, 0), reals(41, 12, 1)
+    np.testing.assert_array_equal(bmm(-a, b), -bmm(a, b))
+    np.testing.assert_array_equal(bmm(-a, -b), bmm(a, b))
+
+
+def test_splitting_k_adds():
+    a, b = reals(10, 130, 0), reals(130, 12, 1)
+    for at in (1, 31, 64, 65, 129):
+        np.testing.assert_array_equal(bmm(a[:, :at], b[:at]) + bmm(a[:, at:], b[at:]), bmm(a, b))
+
+
+# --------------------------------------------------------------------------------------------------
+# Errors
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b", "transposes", "sides"),
+    [
+        ((2, 3), (4, 5), (False, False), r"columns of a \(3\).*rows of b \(4\)"),
+        ((2, 3), (3, 5), (True, False), r"rows of a \(2\).*rows of b \(3\)"),
+        ((2, 3), (3, 5), (False, True), r"columns of a \(3\).*columns of b \(5\)"),
+        ((2, 3), (3, 5), (True, True), r"rows of a \(2\).*columns of b \(5\)"),
+    ],
+)
+def test_shapes_that_do_not_fit(shape_a, shape_b, transposes, sides):
+    transpose_a, transpose_b = transposes
+    a, b = np.ones(shape_a), np.ones(shape_b)
+    for left, right in itertools.product((a, pack(a)), (b, pack(b))):
+        with pytest.raises(ShapeError, match=sides) as caught:
+            bmm(left, right, transpose_a=transpose_a, transpose_b=transpose_b)
+        for part in (shape_a, shape_b, f"transpose_a={transpose_a}", f"transpose_b={transpose_b}"):
+            assert str(part) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b"),
+    [((0, 3), (3, 2)), ((2, 0), (0, 2)), ((2, 3), (3, 0)), ((3,), (3, 2)), ((1, 2, 3), (3, 2))],
+)
+def test_only_matrices(shape_a, shape_b):
+    with pytest.raises(ShapeError, match="two dimensions of a matrix"):
+        bmm(np.ones(shape_a), np.ones(shape_b))
+
+
+def test_k_that_int32_cannot_hold():
+    row = np.broadcast_to(np.int8(1), (1, 2**31))  # one byte, seen often: nothing of that size is made
+    with pytest.raises(ShapeError, match="2147483648 exceeds 2147483647"):
+        bmm(row, row, transpose_b=True)
+    with pytest.raises(ShapeError, match="2147483648 exceeds 2147483647"):
+        bmm(PackedBits(np.zeros((1, 1), np.uint32), (1, 2**31), "row"), row.T)
+
+
+def test_bad_elements_name_the_operand():
+    good = np.ones((2, 2))
+    with pytest.raises(DtypeError, match=r"^b \(ndarray\) has elements of int32"):
+        bmm(good, good.astype(np.int32))
+    with pytest.raises(DtypeError, match=r"^a \(list\) has elements of int64"):
+        bmm([[1, -1]], good)
+    with pytest.raises(NotANumberError, match=r"b\[1, 0\] is NaN"):
+        bmm(good, [[1.0, 1.0], [np.nan, 1.0]])
+
+
+def test_bad_packed_operands():
+    packed = pack(np.ones((2, 2)))
+    with pytest.raises(FormatError, match="the words are"):
+        bmm(packed, replace(packed, words=np.zeros((2, 2), np.uint32)))
+    with pytest.raises(SchemeError, match="layout='tile'"):
+        bmm(replace(packed, layout="tile"), packed)

@@ -1,0 +1,33 @@
+from collections.abc import Sequence
+from enum import IntEnum
+
+class nvrtcResult(IntEnum):
+    NVRTC_SUCCESS = 0
+    NVRTC_ERROR_OUT_OF_MEMORY = 1
+    NVRTC_ERROR_PROGRAM_CREATION_FAILURE = 2
+    NVRTC_ERROR_INVALID_INPUT = 3
+    NVRTC_ERROR_INVALID_PROGRAM = 4
+    NVRTC_ERROR_INVALID_OPTION = 5
+    NVRTC_ERROR_COMPILATION = 6
+    NVRTC_ERROR_BUILTIN_OPERATION_FAILURE = 7
+    NVRTC_ERROR_INTERNAL_ERROR = 11
+
+class nvrtcProgram: ...
+
+def nvrtcGetErrorString(result: nvrtcResult) -> tuple[nvrtcResult, bytes]: ...
+def nvrtcVersion() -> tuple[nvrtcResult, int, int]: ...
+def nvrtcCreateProgram(
+    src: bytes,
+    name: bytes,
+    numHeaders: int,
+    headers: Sequence[bytes] | None,
+    includeNames: Sequence[bytes] | None,
+) -> tuple[nvrtcResult, nvrtcProgram]: ...
+def nvrtcDestroyProgram(prog: nvrtcProgram) -> tuple[nvrtcResult]: ...
+def nvrtcCompileProgram(
+    prog: nvrtcProgram, numOptions: int, options: Sequence[bytes] | None
+) -> tuple[nvrtcResult]: ...
+def nvrtcGetPTXSize(prog: nvrtcProgram) -> tuple[nvrtcResult, int]: ...
+def nvrtcGetPTX(prog: nvrtcProgram, ptx: bytes) -> tuple[nvrtcResult]: ...
+def nvrtcGetProgramLogSize(prog: nvrtcProgram) -> tuple[nvrtcResult, int]: ...
+def nvrtcGetProgramLog(prog: nvrtcProgram, log: bytes) -> tuple[nvrtcResult]: ...
