@@ -142,6 +142,11 @@ def _for_each_lane(result, member_mask, active):
     ]
 
 
+def mask_word(lanes):
+    """A member mask names lane i by bit i."""
+    return sum(1 << i for i in WARP if lanes[i])
+
+
 def ballot(predicate, member_mask, active):
     """PTX ISA 9.7.13, ``vote.sync.ballot``: an inactive lane, or one outside the mask, contributes 0."""
     return _for_each_lane(lambda _, team: sum(1 << j for j in team if predicate[j]), member_mask, active)

@@ -10,8 +10,7 @@
 // of B; here each lane has a column and the words of A are broadcast, so that a warp stores 32
 // neighbours at once.
 
-constexpr unsigned warp_size = 32;
-constexpr unsigned all_lanes = 0xffffffffu;
+enum : unsigned { warp_size = 32, all_lanes = 0xffffffffu };
 
 extern "C" __global__ void __launch_bounds__(128)
 bmm32(const unsigned* __restrict__ a, const unsigned* __restrict__ b, int* __restrict__ c,
@@ -22,12 +21,12 @@ bmm32(const unsigned* __restrict__ a, const unsigned* __restrict__ b, int* __res
     const unsigned across = n / warp_size + (n % warp_size != 0);
     const unsigned first_row = warp / across * warp_size;
     const unsigned column = warp % across * warp_size + lane;
-    if (warp / across * warp_size >= m) return;
+    if (first_row >= m) return;
 
     // A lane past the edge reads the last word inside; what it computes is never stored.
     const unsigned* a_word = a + min(first_row + lane, m - 1);
     const unsigned* b_word = b + min(column, n - 1);
-    unsigned differing[warp_size] = {};
+    unsigned differing[warp_size] = {};  // per row of the tile: bits that differ, so far
     const unsigned k_words = k / warp_size + (k % warp_size != 0);
     for (unsigned w = 0; w < k_words; ++w) {
         const unsigned a_bits = *a_word;

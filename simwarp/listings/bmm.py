@@ -3,6 +3,13 @@
 A lane holds a row of a 32 × 32 bit tile of A; the rows of B's tile come to it one after another, by
 shuffle, and each is one exclusive or and one population count away from 32 terms of the product.
 
+>>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # one row, + - + -
+>>> B = GlobalArray.of("B", np.array([[0x80000000]], np.uint32))  # one column, + - - -
+>>> C = GlobalArray("C", (1, 1), np.int32)
+>>> launch(BMM32_Arow_Brow, (1, 1), 32, A, B, C, 1, 1, 1, 4)
+>>> C.numpy().tolist()
+[[2]]
+
 Source: BSTC (SC'19), section 5.1, listing 4; equation 2.
 """
 

@@ -3,6 +3,13 @@
 Listing 1 turns a column of bits, one per lane, into a word by a vote; listing 2 lets every lane
 collect its own word, bit by bit. In both the first element ends up in the most significant bit.
 
+>>> A = GlobalArray.of("A", np.array([[1.0, -1.0, 1.0, -1.0]]))
+>>> column, row = GlobalArray("column", (1, 1), np.uint32), GlobalArray("row", (1, 4), np.uint32)
+>>> launch(PackTo32Col, (1, 1), 32, A, column, 1, 4)
+>>> launch(PackTo32Row, (1, 1), 32, A, row, 1, 4)
+>>> hex(column.numpy()[0, 0]), [hex(word) for word in row.numpy()[0]]
+('0xa0000000', ['0x80000000', '0x0', '0x80000000', '0x0'])
+
 Source: BSTC (SC'19), section 5.1, listings 1 and 2, figure 4.
 """
 

@@ -366,6 +366,12 @@ def test_scalars_and_uniform_operands_broadcast(operation, narrow, shape):
         np.testing.assert_array_equal(np.broadcast_to(g, (3, 32)), np.broadcast_to(e, (3, 32)))
 
 
+@given(word=masks)
+def test_mask_word_agrees_with_the_twin(word):
+    members = [bool(word >> i & 1) for i in range(32)]
+    assert lanes.mask_word(np.array(members)).tolist() == [twins.mask_word(members)] == [word]
+
+
 # ---------------------------------------------------------------------------------------- shuffles
 
 

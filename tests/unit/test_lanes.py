@@ -57,6 +57,12 @@ def test_constants():
     assert LANE.dtype == LANE_BIT.dtype == np.uint32
 
 
+def test_mask_word_is_a_bit_for_each_lane():
+    got = lanes.mask_word(np.stack([NONE, ODD, ~NONE, LANE == 31]))
+    assert (got.shape, got.dtype) == ((4, 1), np.uint32)
+    assert hexes(got) == ["0x0", "0xaaaaaaaa", "0xffffffff", "0x80000000"]
+
+
 # ------------------------------------------------------------------------------------ logic, shift
 
 

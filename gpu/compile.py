@@ -1,0 +1,249 @@
+"""CUDA C++ → PTX, by NVRTC: no nvcc, no GPU, no toolkit needed.
+
+`compile` is the only compiler of the project. What it returns is *normalised*, so that the same
+source gives the same text on every machine: paths of ``.file`` are relative, comments are gone.
+This text is what is cached, hashed, recorded in goldens and loaded by devices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from reference.errors import CompileError, MissingExtraError
+
+OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")
+"""``-fmad=false``: PTX then fixes every rounding. ``-lineinfo``: faults can name lines of CUDA C++."""
+
+_PACKAGE = Path(__file__).parent
+_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+_FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"([^"]*)".*$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Ptx:
+    """Compiled CUDA C++.
+
+    Attributes
+    ----------
+    text : str
+        Normalised PTX.
+    name : str
+        The source it was compiled from, with its defines.
+    arch : (int, int)
+        The compute capability it was compiled for.
+    compiler : str
+        E.g. ``"NVRTC 13.0"``.
+    """
+
+    text: str
+    name: str
+    arch: tuple[int, int]
+    compiler: str
+
+    @property
+    def sha256(self) -> str:
+        """The digest by which goldens name this text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def compile(  # noqa: A001 - gpu.compile.compile is what it does
+    source: str, name: str, defines: Mapping[str, str | int] | None = None, arch: tuple[int, int] = (9, 0)
+) -> Ptx:
+    """Compile CUDA C++ to PTX, or take it from the cache.
+
+    Parameters
+    ----------
+    source : str
+        The text. ``#include "…"`` finds files of this package, relative to ``gpu/``.
+    name : str
+        What the source is called in messages and in PTX, e.g. ``"bmm/bmm32.cu"``.
+    defines : mapping
+        Macros.
+    arch : (int, int)
+        The compute capability to compile for.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log.
+    MissingExtraError
+        If NVRTC is not installed.
+
+    Examples
+    --------
+    >>> ptx = compile('extern "C" __global__ void f(int* x) { *x = ANSWER; }', "f.cu", {"ANSWER": 42})
+    >>> ".entry f" in ptx.text
+    True
+    """
+    nvrtc = _nvrtc()
+    macros = [f"-D{key}={value}" if value != "" else f"-D{key}" for key, value in (defines or {}).items()]
+    options = [*OPTIONS, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}"]
+    headers = _headers(source)
+    version = _version()
+    title = " ".join([name, *macros])
+    key = hashlib.sha256(repr((source, name, sorted(headers.items()), options, version)).encode()).hexdigest()
+    stored = cache_folder() / f"{key}.ptx"
+    if stored.exists():
+        return Ptx(stored.read_text(), title, arch, version)
+    folders = [f"--include-path={folder}" for folder in _include_folders()]
+    text = normalise(_run(nvrtc, source, name, headers, [*options, *folders]), [name, *headers])
+    _write(stored, text)
+    return Ptx(text, title, arch, version)
+
+
+def compile_file(
+    path: str, defines: Mapping[str, str | int] | None = None, arch: tuple[int, int] = (9, 0)
+) -> Ptx:
+    """Compile a ``.cu`` file of this package.
+
+    Examples
+    --------
+    >>> compile_file("bmm/bmm32.cu").name
+    'bmm/bmm32.cu'
+    """
+    return compile((_PACKAGE / path).read_text(), path, defines, arch)
+
+
+def normalise(ptx: str, names: Sequence[str] = ()) -> str:
+    """PTX without what differs between machines: absolute paths and the compiler's banner.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What the source and its headers are called; a path that ends so becomes that name.
+
+    Examples
+    --------
+    >>> normalise('// Compiler Build ID\\n.version 9.0\\n.file 1 "/home/me/bmm/bmm32.cu"\\n', ["bmm/bmm32.cu"])
+    '.version 9.0\\n.file 1 "bmm/bmm32.cu"\\n'
+    """
+    lines = [line.rstrip() for line in ptx.splitlines() if not line.startswith("//")]
+    text = "\n".join(lines).strip("\n") + "\n"
+    return _FILE.sub(lambda found: f'{found[1]}"{_relative(found[2], names)}"', text)
+
+
+def _relative(path: str, names: Sequence[str]) -> str:
+    """A path from the folder on that is the same everywhere."""
+    for name in names:
+        if path == name or path.endswith(f"/{name}"):
+            return name
+    if "/include/" in path:  # a header of CUDA's, wherever that is installed
+        return path[path.rindex("/include/") + 1 :]
+    return path.rsplit("/", 1)[-1]
+
+
+def cache_folder() -> Path:
+    """Where compiled PTX is kept: ``SIMWARP_CACHE``, or the user's cache folder.
+
+    Examples
+    --------
+    >>> cache_folder().name
+    'ptx'
+    """
+    chosen = os.environ.get("SIMWARP_CACHE")
+    if chosen:
+        return Path(chosen) / "ptx"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("simwarp") / "ptx"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write whole or not at all; a cache that cannot be written is no error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(temporary).replace(path)
+    except OSError:
+        return
+
+
+def _headers(source: str) -> dict[str, str]:
+    """Every file of this package that the source includes, directly or not."""
+    found: dict[str, str] = {}
+    waiting = _INCLUDE.findall(source)
+    while waiting:
+        header = waiting.pop()
+        path = _PACKAGE / header
+        if header not in found and path.is_file():
+            found[header] = path.read_text()
+            waiting += _INCLUDE.findall(found[header])
+    return found
+
+
+@cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise MissingExtraError(
+            f"compiling CUDA C++ needs NVRTC 13.0, which is not installed ({error})\n"
+            "pip install 'simwarp[compile]'"
+        ) from None
+    return nvrtc
+
+
+@cache
+def _version() -> str:
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return f"NVRTC {major}.{minor}"
+
+
+@cache
+def _include_folders() -> tuple[str, ...]:
+    """CUDA's own headers: from the pip packages, or from a toolkit."""
+    import importlib.util
+
+    candidates: list[Path] = []
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or [] if spec else []:
+        candidates.append(Path(folder) / "cu13" / "include")
+    toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    candidates.append(Path(toolkit) / "include")
+    found = next((c for c in candidates if (c / "cuda_runtime.h").exists()), None)
+    return (str(found), str(found / "cccl")) if found else ()
+
+
+def _run(nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str]) -> str:
+    """One compilation, from program to PTX text."""
+    names = [header.encode() for header in headers]
+    texts = [text.encode() for text in headers.values()]
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), len(names), texts, names)
+    _check(nvrtc, status, name)
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = _fetch(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program, name)
+            raise CompileError(f"{name} does not compile:\n{log}\ncorrect the source lines named above", log)
+        return _fetch(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program, name)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _fetch(nvrtc: Any, size_of: Any, fetch: Any, program: Any, name: str) -> str:
+    """A text that NVRTC writes into a buffer of ours."""
+    status, size = size_of(program)
+    _check(nvrtc, status, name)
+    buffer = bytearray(size + 16)  # never the shared one-byte object that b" " would be
+    data = bytes(buffer)
+    (status,) = fetch(program, data)
+    _check(nvrtc, status, name)
+    return data.split(b"\0", 1)[0].decode()
+
+
+def _check(nvrtc: Any, status: Any, name: str) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        _, text = nvrtc.nvrtcGetErrorString(status)
+        raise CompileError(f"{name}: NVRTC failed: {text.decode()}\nplease report this", text.decode())
