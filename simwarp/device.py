@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import ShapeError
+from reference.errors import DtypeError, ShapeError
 from simwarp.faults import LaunchError
 from simwarp.memory import Allocation, Memory
 from simwarp.observe import Observer
@@ -44,6 +42,8 @@ class Device:
     instruction_budget : int, optional
         Instructions (of all lanes together) that one launch may execute before it is stopped with
         `RunawayKernel`; None does not stop it.
+    multiprocessors : int
+        How many the device says it has; 132, as an H200. Host code sizes its grids by it.
     observers : sequence of Observer
         See `simwarp.observe`.
 
@@ -79,17 +79,20 @@ class Device:
         self,
         cc: tuple[int, int] = (9, 0),
         *,
-        chunk_lanes: int = 8192,
+        chunk_lanes: int = 16384,
         instruction_budget: int | None = None,
+        multiprocessors: int = 132,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.compute_capability = cc
+        self.multiprocessors = multiprocessors
         self.chunk_lanes = chunk_lanes
         self.instruction_budget = instruction_budget
         self.observers = list(observers)
         self.memory = Memory("global")
         self.executed = 0
         self._names = itertools.count()
+        self._checks: list[Callable[[], None]] = []
 
     @property
     def name(self) -> str:
@@ -122,8 +125,21 @@ class Device:
         """A mark in a stream."""
         return Event()
 
+    def adopt(self, foreign: Any) -> DeviceArray:
+        """Take another library's device array; a simulated device has no such arrays."""
+        raise DtypeError(
+            f"a {type(foreign).__name__} on a GPU cannot be used by the simulator\ncopy it to the host first"
+        )
+
+    def defer(self, check: Callable[[], None]) -> None:
+        """Call ``check`` at the next synchronisation; it may raise."""
+        self._checks.append(check)
+
     def synchronize(self) -> None:
-        """Wait for all work; nothing is ever pending here."""
+        """Wait for all work, which is done already, then run the deferred checks."""
+        checks, self._checks = self._checks, []
+        for check in checks:
+            check()
 
 
 class DeviceArray:
@@ -169,7 +185,8 @@ class DeviceArray:
         self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8))
 
     def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
-        """Copy to the host."""
+        """Copy to the host, after all work that writes it."""
+        self.device.synchronize()
         return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
 
     def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike = None) -> DeviceArray:
@@ -254,7 +271,7 @@ class Kernel:
         grid, block : (x, y, z)
             Blocks, and threads per block.
         *args
-            Device arrays, NumPy scalars of the parameter's size, or Python integers.
+            Device arrays, and NumPy scalars of the parameters' sizes.
         shared : int
             Bytes of dynamic shared memory per block.
         cooperative : bool
@@ -302,27 +319,6 @@ def _programs(ptx: str) -> dict[str, Program]:
     return {name: link(syntax, entry) for name, entry in syntax.entries.items()}
 
 
-def sha256(ptx: str) -> str:
-    """The digest by which goldens name a PTX text.
-
-    Examples
-    --------
-    >>> sha256("")[:8]
-    'e3b0c442'
-    """
-    return hashlib.sha256(ptx.encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class _Given:
-    """An argument as it came, for messages."""
-
-    value: Any
-
-    def __str__(self) -> str:
-        return f"{type(self.value).__name__} {self.value!r}"[:80]
-
-
 def _parameters(program: Program, args: tuple[Any, ...]) -> dict[str, bytes]:
     """The bytes of each parameter."""
     wanted = program.parameters
@@ -337,16 +333,9 @@ def _parameter(program: Program, i: int, parameter: Variable, value: Any) -> byt
     size = dtype.itemsize * parameter.count
     if hasattr(value, "pointer"):
         value = np.uint64(value.pointer)
-    if isinstance(value, int) and dtype.kind in "iu":
-        # A signed number may go to a parameter that PTX calls unsigned: the bits are meant.
-        low, high = -(1 << dtype.itemsize * 8 - 1), 1 << dtype.itemsize * 8
-        if low <= value < high:
-            return (value % high).to_bytes(dtype.itemsize, "little")
-    if isinstance(value, float) and dtype.kind == "f":
-        return dtype.type(value).tobytes()
     if isinstance(value, np.generic | np.ndarray) and value.nbytes == size:
         return value.tobytes()
     raise LaunchError(
-        f"kernel {program.name}: argument {i} is {_Given(value)}; parameter {parameter.name} takes {size} bytes "
-        f"of {parameter.type}\npass a device array, or a NumPy scalar of that size"
+        f"kernel {program.name}: argument {i} is a {type(value).__name__}; parameter {parameter.name} "
+        f"takes {size} bytes of {parameter.type}\npass a device array, or a NumPy scalar of that size"
     )

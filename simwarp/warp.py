@@ -349,7 +349,10 @@ class Warp:
         return self._received(votes.value)
 
     def any(self, predicate: PerLane, mask: int = ALL_LANES) -> bool:
-        """``__any_sync``: whether the predicate holds in an active lane; one answer, fit for ``if``."""
+        """``__any_sync``: whether the predicate holds in an active lane; one answer, fit for ``if``.
+
+        The mask is one number for all lanes, also in `all` and `uni`.
+        """
         return self._vote("any", lanes.vote_any, predicate, mask)
 
     def all(self, predicate: PerLane, mask: int = ALL_LANES) -> bool:
@@ -496,10 +499,10 @@ class Warp:
         absent = named & ~(self.active & (masks == masks[:, None]))
         if absent.any():
             lane, missing = (int(i) for i in np.argwhere(absent)[0])
-            how = "with another mask" if self.active[missing] else "never"
+            how = "executes it with another mask" if self.active[missing] else "never executes it"
             raise self._fault(
                 MemberMaskFault,
-                f"{name} waits for a lane that executes it {how}: a deadlock on hardware",
+                f"{name} waits for a lane that {how}: a deadlock on hardware",
                 f"lane {lane} has {_hex_mask(mask, lane)}, executing {_word_of(self.active):#010x}",
                 "leave the lane out of the mask, or let it execute the operation with the same mask",
                 missing,

@@ -60,8 +60,9 @@ def BMM32_Arow_Brow(
     ``Asub[i*A_height+laneid]`` and ``Bsub[i*B_width+laneid]``, products where the text we have shows
     sums; the loop runs while ``j < WARP_SIZE``, not ``j = WARP_SIZE``; ``__shfl`` takes a member mask
     today (``__shfl_sync``). The listing ends with the counts of differing bits: equation 2,
-    ``n - 2 * popc(a ^ b)``, and the store are added. For sides that are no multiples of 32 loads and
-    stores are guarded; along K both operands are padded with equal bits, and n is the true length.
+    ``n - 2 * popc(a ^ b)``, its parameter n, and the store are added. For sides that are no multiples
+    of 32 loads and stores are guarded; along K both operands are padded with equal bits, and n is the
+    true length. Nor does print say what a NaN is: `pack32_column` and `pack32_row` refuse it.
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
     """

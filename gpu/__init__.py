@@ -1,0 +1,7 @@
+"""Production CUDA kernels and their host code, written to a small `Device` protocol."""
+
+from gpu.bmm import bmm, pack
+from gpu.cuda import CudaDevice
+from gpu.device import Device
+
+__all__ = ["CudaDevice", "Device", "bmm", "pack"]

@@ -1,0 +1,136 @@
+"""What callers may pass as a matrix, and how it gets onto a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import numpy as np
+
+from gpu.device import Array, Device, default_device, is_array, is_foreign
+from reference.errors import DtypeError, NotANumberError, ShapeError
+from reference.types import PackedBits
+
+ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
+"""The element types that can be packed, and what the kernels' source calls them."""
+
+LARGEST = 2**31 - 1
+"""The largest dimension: kernels count in 32 bits."""
+
+
+def on_device(x: Any) -> bool:
+    """Whether a matrix, packed or not, lies on a device.
+
+    Examples
+    --------
+    >>> on_device([[1.0]])
+    False
+    """
+    x = x.words if isinstance(x, PackedBits) else x
+    return is_array(x) or is_foreign(x)
+
+
+def choose_device(device: Device | None, *operands: Any) -> Device:
+    """The given device, else that of the first operand on one, else the first CUDA device."""
+    if device is not None:
+        return device
+    for x in operands:
+        x = x.words if isinstance(x, PackedBits) else x
+        if is_array(x):
+            return x.device
+    return default_device()
+
+
+def matrix(x: Any, name: str) -> Any:
+    """A real matrix, checked: a host array in native byte order, or a device array as it is.
+
+    Raises
+    ------
+    DtypeError, ShapeError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> matrix([[1.0, -2.0]], "a").shape
+    (1, 2)
+    """
+    if not is_array(x) and not is_foreign(x):
+        try:
+            x = np.asarray(x)
+        except ValueError as error:
+            raise ShapeError(f"{name} is not a matrix: {error}\ngive every row the same length") from None
+        if x.dtype.name in ELEMENTS:
+            x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+    if not is_foreign(x):
+        check_matrix(x, name)
+    return x
+
+
+def check_matrix(x: Any, name: str) -> None:
+    """Refuse what is not a real matrix."""
+    if np.dtype(x.dtype).name not in ELEMENTS:
+        raise DtypeError(
+            f"{name} has elements of {x.dtype}; the signs of {', '.join(ELEMENTS)} can be packed\n"
+            f"convert it first, e.g. {name}.astype(np.float32)"
+        )
+    check_shape(tuple(x.shape), name)
+
+
+def check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Refuse shapes that are no matrix, empty, or past what kernels count.
+
+    Examples
+    --------
+    >>> check_shape((3, 0), "a")
+    Traceback (most recent call last):
+    ...
+    reference.errors.ShapeError: a has shape (3, 0); a matrix with both dimensions from 1 to 2147483647 is needed
+    """
+    if len(shape) != 2 or min(shape) < 1 or max(shape) > LARGEST:
+        raise ShapeError(
+            f"{name} has shape {shape}; a matrix with both dimensions from 1 to {LARGEST} is needed"
+        )
+
+
+def to_device(x: Any, name: str, device: Device) -> Array:
+    """The matrix on the device: adopted, uploaded, or as it is."""
+    if is_array(x):
+        return x
+    if is_foreign(x):
+        adopted = device.adopt(x)
+        check_matrix(adopted, name)
+        return adopted
+    return device.upload(x, name)
+
+
+def name_first_nan(x: Any, name: str) -> NotANumberError:
+    """The error of a host matrix that holds a NaN."""
+    at = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
+    return NotANumberError(f"{name}{list(at)} is NaN, which is neither >= 0 nor < 0\nreplace it first")
+
+
+_FLAGS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_PENDING: WeakSet[Any] = WeakSet()
+
+
+def nan_flag(device: Device) -> Array:
+    """The device's flag that packing kernels raise at a NaN; read at the next synchronisation."""
+    if device not in _FLAGS:
+        _FLAGS[device] = device.upload(np.zeros(1, np.int32), "nan_flag")
+    if device not in _PENDING:
+        _PENDING.add(device)
+        device.defer(_check_flag(device, _FLAGS[device]))
+    return _FLAGS[device]
+
+
+def _check_flag(device: Device, flag: Array) -> Callable[[], None]:
+    def check() -> None:
+        _PENDING.discard(device)
+        if flag.download()[0]:
+            flag.upload(np.zeros(1, np.int32))
+            raise NotANumberError(
+                "a matrix that was packed holds a NaN, which is neither >= 0 nor < 0\nreplace NaNs before packing"
+            )
+
+    return check

@@ -1,0 +1,187 @@
+"""What host code may ask of a GPU: the small protocol that the host code of `gpu` is written to.
+
+`gpu.CudaDevice` and `simwarp.Device` both have it, so the same host code launches the same PTX on
+hardware and on the simulator. A device loads PTX and nothing else: CUDA C++ is compiled by
+`gpu.compile` for the device's compute capability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import MissingExtraError, NoGpuError
+
+Dim: TypeAlias = tuple[int, int, int]
+
+
+class Stream(Protocol):
+    """A queue of work."""
+
+    def synchronize(self) -> None:
+        """Wait for the work in the queue."""
+
+
+class Event(Protocol):
+    """A mark in a stream."""
+
+    def record(self, stream: Any = None) -> None:
+        """Put the mark behind the work queued so far."""
+
+    def synchronize(self) -> None:
+        """Wait until the mark is reached."""
+
+    def seconds_since(self, earlier: Any) -> float:
+        """The time between two marks."""
+        ...
+
+
+class Array(Protocol):
+    """An array in a device's memory, C order.
+
+    Attributes
+    ----------
+    shape, dtype, device
+    pointer : int
+        The address of the first element.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def device(self) -> Device:
+        """The device that holds it."""
+        ...
+
+    @property
+    def pointer(self) -> int:
+        """The address of the first element."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        ...
+
+    def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
+        """Copy from a host array of the same shape and dtype."""
+
+    def download(self, stream: Any = None) -> npt.NDArray[Any]:
+        """Copy to the host."""
+        ...
+
+    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike = None) -> Any:
+        """The same bytes with another shape or dtype."""
+
+    def free(self) -> None:
+        """Give the memory back."""
+
+
+class Kernel(Protocol):
+    """A kernel that can be launched."""
+
+    def __call__(
+        self, grid: Dim, block: Dim, *args: Any, shared: int = 0, stream: Any = None, cooperative: bool = False
+    ) -> None:
+        """Launch. Arguments are device arrays and NumPy scalars of the parameters' sizes."""
+
+
+class Module(Protocol):
+    """Loaded PTX."""
+
+    def kernel(self, name: str) -> Kernel:
+        """A kernel by its name in the PTX."""
+        ...
+
+
+class Device(Protocol):
+    """A GPU, real or simulated.
+
+    Attributes
+    ----------
+    name : str
+    compute_capability : (int, int)
+    multiprocessors : int
+    """
+
+    compute_capability: tuple[int, int]
+    multiprocessors: int
+
+    @property
+    def name(self) -> str:
+        """What the device calls itself in reports."""
+        ...
+
+    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> Any:
+        """Reserve an array; its contents are undefined until written."""
+
+    def upload(self, host: npt.NDArray[Any], name: str = "") -> Any:
+        """Copy a host array to the device."""
+
+    def adopt(self, foreign: Any) -> Any:
+        """Another library's device array as an array of this device, without a copy."""
+
+    def load(self, ptx: str) -> Any:
+        """Load PTX text."""
+
+    def stream(self) -> Any:
+        """A new queue of work."""
+
+    def event(self) -> Any:
+        """A mark in a stream."""
+
+    def defer(self, check: Callable[[], None]) -> None:
+        """Call ``check`` at the next synchronisation; it may raise."""
+
+    def synchronize(self) -> None:
+        """Wait for all work, then run the deferred checks."""
+
+
+def is_array(x: Any) -> bool:
+    """Whether ``x`` lies on a device of this protocol.
+
+    Examples
+    --------
+    >>> is_array(np.zeros(3))
+    False
+    """
+    return hasattr(x, "pointer") and hasattr(x, "download")
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether ``x`` is another library's device array (torch, CuPy, Numba …).
+
+    Examples
+    --------
+    >>> is_foreign(np.zeros(3))
+    False
+    """
+    if isinstance(x, np.ndarray) or is_array(x):
+        return False
+    if hasattr(x, "__cuda_array_interface__"):
+        return True
+    kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else 1
+    return int(kind) == 2  # kDLCUDA
+
+
+def default_device() -> Device:
+    """The first CUDA device.
+
+    Raises
+    ------
+    NoGpuError
+        Where there is none.
+    """
+    from gpu.cuda import CudaDevice
+
+    try:
+        return cast("Device", CudaDevice())
+    except (MissingExtraError, NoGpuError) as error:
+        raise NoGpuError(
+            f"no CUDA device can be used: {str(error).splitlines()[0]}\n"
+            "pass device=simwarp.Device() to run on the simulator"
+        ) from None

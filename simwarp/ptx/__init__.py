@@ -1,0 +1,1 @@
+"""PTX: text, parser, instruction rows, linker and executor."""
