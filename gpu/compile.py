@@ -87,7 +87,7 @@ def compile(  # noqa: A001 - gpu.compile.compile is what it does
     macros = [f"-D{key}={value}" if value != "" else f"-D{key}" for key, value in (defines or {}).items()]
     options = [*OPTIONS, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}"]
     headers = _headers(source)
-    version = _version()
+    version = compiler_version()
     title = " ".join([name, *macros])
     key = hashlib.sha256(repr((source, name, sorted(headers.items()), options, version)).encode()).hexdigest()
     stored = cache_folder() / f"{key}.ptx"
@@ -196,7 +196,14 @@ def _nvrtc() -> Any:
 
 
 @cache
-def _version() -> str:
+def compiler_version() -> str:
+    """Which NVRTC compiles.
+
+    Examples
+    --------
+    >>> compiler_version()
+    'NVRTC 13.0'
+    """
     _, major, minor = _nvrtc().nvrtcVersion()
     return f"NVRTC {major}.{minor}"
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import re
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import MissingExtraError, NoGpuError, ShapeError
+from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
 
 
 @cache
@@ -85,9 +87,11 @@ class CudaDevice:
 
     @property
     def driver_version(self) -> str:
-        """The newest CUDA version that the installed driver speaks, e.g. ``"13.0"``."""
+        """The installed driver, e.g. ``"580.159.04"``, for the provenance of goldens."""
+        module = Path("/proc/driver/nvidia/version")
+        found = re.search(r"\b\d+\.\d+(\.\d+)?\b", module.read_text()) if module.exists() else None
         version = _driver().get_driver_version()
-        return f"{version // 1000}.{version % 1000 // 10}"
+        return found[0] if found else f"CUDA {version // 1000}.{version % 1000 // 10}"
 
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> CudaArray:
         """Reserve an array; its contents are undefined until written."""
@@ -258,14 +262,14 @@ class CudaModule:
 
     def kernel(self, name: str) -> CudaKernel:
         """A kernel by its name in the PTX."""
-        return CudaKernel(self._module.get_function(name))
+        return CudaKernel(self._module.get_function(name), name, self._ptx)
 
 
 class CudaKernel:
     """A kernel on the GPU."""
 
-    def __init__(self, function: Any) -> None:
-        self._function = function
+    def __init__(self, function: Any, name: str, ptx: str) -> None:
+        self._function, self.name, self._ptx = function, name, ptx
 
     def __call__(
         self,
@@ -277,7 +281,49 @@ class CudaKernel:
         cooperative: bool = False,
     ) -> None:
         """Launch; returns at once. Arguments are device arrays and NumPy scalars."""
-        if cooperative:
-            raise NotImplementedError("cooperative launches are not supported on CudaDevice yet")
         passed = [np.uint64(a.pointer) if hasattr(a, "pointer") else a for a in args]
-        self._function(*passed, grid=grid, block=block, shared=shared, stream=stream)
+        for i, value in enumerate(passed):
+            if not isinstance(value, np.generic):
+                raise DtypeError(
+                    f"kernel {self.name}: argument {i} is a {type(value).__name__}\n"
+                    "pass a device array, or a NumPy scalar of the parameter's size"
+                )
+        if cooperative:
+            _launch_cooperatively(self._ptx, self.name, grid, block, passed, shared, stream)
+        else:
+            self._function(*passed, grid=grid, block=block, shared=shared, stream=stream)
+
+
+def _launch_cooperatively(
+    ptx: str,
+    name: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    args: list[Any],
+    shared: int,
+    stream: Any,
+) -> None:
+    """Launch with all blocks resident, which PyCUDA cannot ask for, in the same context."""
+    from cuda.bindings import driver as binding
+
+    values = tuple(value.item() for value in args)
+    types = tuple(np.ctypeslib.as_ctypes_type(value.dtype) for value in args)
+    queue = stream.handle if stream is not None else 0
+    (status,) = binding.cuLaunchCooperativeKernel(
+        _function_handle(ptx, name), *grid, *block, shared, queue, (values, types)
+    )
+    if status != binding.CUresult.CUDA_SUCCESS:
+        raise _driver().LaunchError(f"kernel {name}: cooperative launch failed: {status.name}")
+
+
+@cache
+def _function_handle(ptx: str, name: str) -> Any:
+    """A kernel as cuda-bindings knows it."""
+    from cuda.bindings import driver as binding
+
+    status, module = binding.cuModuleLoadData(ptx.encode() + b"\0")
+    if status == binding.CUresult.CUDA_SUCCESS:
+        status, function = binding.cuModuleGetFunction(module, name.encode())
+        if status == binding.CUresult.CUDA_SUCCESS:
+            return function
+    raise _driver().LogicError(f"kernel {name} cannot be loaded: {status.name}")

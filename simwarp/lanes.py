@@ -10,13 +10,16 @@ signed types are passed only where the sign matters (``shr``, ``bfe``, ``redux``
 array's last axis as the 32 lanes of a warp; every leading axis is more warps. They take
 
 ``member_mask``
-    the lanes named by the ``.sync`` operand; a number, or one word per lane.
+    the lanes named by the ``.sync`` operand; a number (-1 is all of them), or words (…, 1) or (…, 32).
 ``active``
-    the lanes that really execute, bool; None stands for all 32.
+    the lanes that really execute, bool (…, 32); None stands for all 32.
 
-and return the value together with ``defined``, the lanes whose result the PTX ISA fixes. These
-functions never raise for a lane that is undefined: who calls them turns it into an error that can
-name the kernel and the line.
+and return the value together with ``defined``, the lanes whose result the PTX ISA fixes. Whether a
+lane is itself active does not enter into ``defined``: one that does not execute receives nothing. What
+all lanes of a warp have in common may be returned once, (…, 1); results broadcast to (…, 32).
+
+These functions never raise for a lane that is undefined: who calls them turns it into an error that
+can name the kernel and the line.
 
 Source: PTX ISA 9.0, section 9.7 (the instruction of the same name); BSTC (SC'19), section 3.1.
 """
@@ -224,15 +227,11 @@ def bfe(a: Words, position: Words, length: Words) -> Words:
     """
     a = np.asarray(a)
     width = a.dtype.itemsize * 8
-    unsigned = a.dtype.str.replace("i", "u")
     position, length = np.bitwise_and(position, 0xFF), np.bitwise_and(length, 0xFF)
-    field = and_(shr(a.view(unsigned), position), _low_ones(length, unsigned))
-    if a.dtype.kind == "u":
-        return field
-    last = np.minimum(position.astype(np.int64) + length - 1, width - 1)
-    sign = and_(shr(a.view(unsigned), np.maximum(last, 0).astype(np.uint32)), field.dtype.type(1)) == 1
-    extended = or_(field, not_(_low_ones(length, unsigned)))
-    return np.asarray(_choose(sign & (length != 0), extended, field)).view(a.dtype)
+    # Shift out what lies above the field, then what lies below it.
+    above = width - np.minimum(position + length, width)
+    field = shr(shl(a, above), above + position)
+    return field if a.dtype.kind == "u" else _choose(length != 0, field, a.dtype.type(0))
 
 
 def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
@@ -268,30 +267,29 @@ def prmt(a: Words, b: Words, selector: Words, mode: PermuteMode = "default") -> 
     >>> hex(prmt(np.uint32(0x33221100), np.uint32(0x77665544), np.uint32(0x7531)))
     '0x77553311'
     """
-    a, b, selector = np.broadcast_arrays(a, b, selector)
-    both = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
-    result = np.zeros(a.shape, np.uint32)
+    both = np.asarray(a).astype(np.uint64) | (np.asarray(b).astype(np.uint64) << np.uint64(32))
+    selector = np.asarray(selector).astype(np.uint64)
+    result = np.uint64(0)
     for i in range(4):
         if mode == "default":
-            pick = (selector >> np.uint32(4 * i)) & np.uint32(0xF)
+            pick = (selector >> np.uint64(4 * i)) & np.uint64(0xF)
         else:
-            pick = _PERMUTE[mode][selector & np.uint32(3), i]
-        byte = ((both >> ((pick & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(0xFF)).astype(
-            np.uint32
-        )
-        sign = np.where(byte >= 0x80, np.uint32(0xFF), np.uint32(0))
-        byte = np.where(pick >= 8, sign, byte)
-        result |= byte << np.uint32(8 * i)
-    return result
+            pick = _PERMUTE[mode][selector & np.uint64(3), i]
+        byte = (both >> (pick & np.uint64(7)) * np.uint64(8)) & np.uint64(0xFF)
+        sign = pick >= 8
+        if sign.any():
+            byte = np.where(sign, (byte >> np.uint64(7)) * np.uint64(0xFF), byte)
+        result = result | byte << np.uint64(8 * i)
+    return result.astype(np.uint32)
 
 
-_PERMUTE: dict[PermuteMode, npt.NDArray[np.uint32]] = {
-    "f4e": np.array([[s + i for i in range(4)] for s in range(4)], np.uint32),
-    "b4e": np.array([[(s - i) % 8 for i in range(4)] for s in range(4)], np.uint32),
-    "rc8": np.array([[s] * 4 for s in range(4)], np.uint32),
-    "ecl": np.array([[max(s, i) for i in range(4)] for s in range(4)], np.uint32),
-    "ecr": np.array([[min(s, i) for i in range(4)] for s in range(4)], np.uint32),
-    "rc16": np.array([[2 * (s % 2) + i % 2 for i in range(4)] for s in range(4)], np.uint32),
+_PERMUTE: dict[PermuteMode, npt.NDArray[np.uint64]] = {
+    "f4e": np.array([[s + i for i in range(4)] for s in range(4)], np.uint64),
+    "b4e": np.array([[(s - i) % 8 for i in range(4)] for s in range(4)], np.uint64),
+    "rc8": np.array([[s] * 4 for s in range(4)], np.uint64),
+    "ecl": np.array([[max(s, i) for i in range(4)] for s in range(4)], np.uint64),
+    "ecr": np.array([[min(s, i) for i in range(4)] for s in range(4)], np.uint64),
+    "rc16": np.array([[2 * (s % 2) + i % 2 for i in range(4)] for s in range(4)], np.uint64),
 }
 
 
@@ -365,6 +363,11 @@ def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
 
     Lanes that are inactive or outside the mask contribute 0. Defined for the lanes of the mask.
 
+    Parameters
+    ----------
+    predicate : bool (…, 32)
+        Of integers, those that are not 0 are true; so too in the votes.
+
     Returns
     -------
     Voted
@@ -375,10 +378,11 @@ def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
     >>> hex(ballot(LANE < 4).value[0])
     '0xf'
     """
-    votes = np.broadcast_to(predicate, (*np.shape(predicate)[:-1], WARP_SIZE))
+    members = _mask(member_mask)
+    votes = _each_lane(_true(predicate))
     if active is not None:
         votes = votes & active
-    return Voted(and_(mask_word(votes), np.uint32(member_mask)), _is_member(member_mask))
+    return Voted(and_(mask_word(votes), members), _is_member(members))
 
 
 def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
@@ -413,7 +417,7 @@ def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
     >>> bool(vote_all(LANE == 7).value[0])
     False
     """
-    word, defined = ballot(~np.asarray(predicate), member_mask, active)
+    word, defined = ballot(~_true(predicate), member_mask, active)
     return Voted(word == 0, defined)
 
 
@@ -426,7 +430,7 @@ def vote_uni(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
     True
     """
     true, defined = vote_all(predicate, member_mask, active)
-    false, _ = vote_all(~np.asarray(predicate), member_mask, active)
+    false, _ = vote_all(~_true(predicate), member_mask, active)
     return Voted(true | false, defined)
 
 
@@ -460,55 +464,51 @@ def shfl(
     >>> shfl(LANE, 1, shuffle_c(32, "up"), "up").value[:4].tolist()
     [0, 0, 1, 2]
     """
-    value = np.broadcast_to(value, (*np.shape(value)[:-1], WARP_SIZE))
+    value, members = _each_lane(value), _mask(member_mask)
     if mode == "idx" and np.ndim(b) == 0 and np.ndim(c) == 0 and int(c) == 0x1F:
         # One lane to all, the heart of BMM-32: no index arithmetic, no gather.
-        source = int(b) & 31
-        defined = _is_member(member_mask)
-        if defined is not _EVERY_LANE:
-            defined = defined & (np.bitwise_and(member_mask, np.uint32(1 << source)) != 0)
-        if active is not None:
-            defined = defined & np.asarray(active)[..., source : source + 1]
-        return Shuffled(value[..., source : source + 1], _EVERY_LANE, defined)
-    source, in_range = shuffle_source(b, c, mode)
-    source = np.broadcast_to(source, np.broadcast_shapes(source.shape, value.shape))
-    source = np.where(in_range, source, LANE)
-    result = np.take_along_axis(np.broadcast_to(value, source.shape), source.astype(np.intp), axis=-1)
-    in_source_mask = np.bitwise_and(np.uint32(member_mask), LANE_BIT[source]) != 0
-    defined = np.broadcast_to(_is_member(member_mask) & in_source_mask, source.shape)
+        lane = int(b) & 31
+        source, in_range = slice(lane, lane + 1), _EVERY_LANE
+        result = value[..., source]
+    else:
+        source, in_range = shuffle_source(b, c, mode)
+        result = _gather(value, source)
+    defined = _is_member(members)
+    if defined is not _EVERY_LANE:
+        defined = defined & (and_(members, LANE_BIT[source]) != 0)
     if active is not None:
-        offered = np.broadcast_to(active, source.shape)
-        defined = defined & np.take_along_axis(offered, source.astype(np.intp), axis=-1)
+        defined = defined & _gather(active, source)
     return Shuffled(result, in_range, defined)
 
 
 def shuffle_source(b: Any, c: Any, mode: ShuffleMode) -> tuple[Words, Lanes]:
-    """The lane each lane reads in ``shfl``, and whether it is in range.
+    """The lane each lane reads in ``shfl``, its own if that is out of range; and whether it is in range.
 
     Examples
     --------
     >>> source, in_range = shuffle_source(16, 0x1F, "down")
-    >>> source[:2].tolist(), in_range[15:17].tolist()
-    ([16, 17], [True, False])
+    >>> source[14:18].tolist(), in_range[14:18].tolist()
+    ([30, 31, 16, 17], [True, True, False, False])
     """
-    lane = LANE.astype(np.int64)
     b, c = np.asarray(b).astype(np.int64) & 0x1F, np.asarray(c).astype(np.int64)
     clamp, segment = c & 0x1F, (c >> 8) & 0x1F
-    highest = (lane & segment) | (clamp & ~segment & 0x1F)
-    lowest = lane & segment
+    lowest = _LANE & segment
+    highest = lowest | (clamp & ~segment)
     if mode == "up":
-        source = lane - b
+        source = _LANE - b
         in_range = source >= highest
-    elif mode == "down":
-        source = lane + b
-        in_range = source <= highest
-    elif mode == "bfly":
-        source = lane ^ b
-        in_range = source <= highest
     else:
-        source = lowest | (b & ~segment & 0x1F)
+        if mode == "down":
+            source = _LANE + b
+        elif mode == "bfly":
+            source = _LANE ^ b
+        else:
+            source = lowest | (b & ~segment)
         in_range = source <= highest
-    return (source & 0x1F).astype(np.uint32), in_range
+    return np.where(in_range, source, _LANE).astype(np.uint32), in_range
+
+
+_LANE = LANE.astype(np.int64)  # signed, since ``up`` subtracts
 
 
 def shuffle_c(width: int, mode: ShuffleMode) -> int:
@@ -525,30 +525,41 @@ def shuffle_c(width: int, mode: ShuffleMode) -> int:
 def match_any(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
     """For each lane, the mask of the active members that hold the same bits (``match.any.sync``).
 
+    Parameters
+    ----------
+    value : words (…, 32)
+        Of floats pass the bits, ``value.view(np.uint32)``: as numbers, -0.0 equals 0.0 and no NaN equals itself.
+
     Examples
     --------
     >>> hex(match_any(LANE % 2).value[0])
     '0x55555555'
     """
-    value = np.broadcast_to(value, (*np.shape(value)[:-1], WARP_SIZE))
-    equal = value[..., :, None] == value[..., None, :]
+    value, members = _each_lane(value), _mask(member_mask)
+    same = mask_word(value[..., :, None] == value[..., None, :])[..., 0]
     if active is not None:
-        equal = equal & np.asarray(active)[..., None, :]
-    return Voted(and_(mask_word(equal)[..., 0], np.uint32(member_mask)), _is_member(member_mask))
+        same = and_(same, mask_word(active))
+    return Voted(and_(same, members), _is_member(members))
 
 
 def match_all(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Matched:
     """The members' mask if all of them hold the same bits, else 0, and that fact (``match.all.sync``).
+
+    Parameters
+    ----------
+    value : words (…, 32)
+        See `match_any`.
 
     Examples
     --------
     >>> hex(match_all(LANE * 0).value[0])
     '0xffffffff'
     """
-    same, defined = match_any(value, member_mask, active)
-    executing = np.broadcast_to(True, (WARP_SIZE,)) if active is None else active
-    everyone = and_(mask_word(executing), np.uint32(member_mask))
-    all_equal = same == everyone
+    members = _mask(member_mask)
+    least, defined = redux("min", value, members, active)
+    greatest, _ = redux("max", value, members, active)
+    all_equal = least == greatest
+    everyone = members if active is None else and_(mask_word(active), members)
     return Matched(np.where(all_equal, everyone, np.uint32(0)), all_equal, defined)
 
 
@@ -567,14 +578,15 @@ def redux(
     >>> int(redux("add", LANE).value[0])
     496
     """
-    value = np.asarray(value)
+    value, mask = _each_lane(value), _mask(member_mask)
     ufunc, neutral = _REDUCTIONS[operation]
-    members = np.bitwise_and(np.asarray(np.uint32(member_mask))[..., None], LANE_BIT) != 0
+    # Every lane reduces over its own mask, (…, lane, member); one lane for all where they have the same.
+    uniform = mask.ndim > 0 and bool((mask == mask[..., :1]).all())
+    members = and_((mask[..., :1] if uniform else mask)[..., None], LANE_BIT) != 0
     if active is not None:
-        members = members & np.asarray(active)[..., None, :]
-    # Every lane reduces over its own mask: (…, lane, member).
-    terms = np.where(members, value[..., None, :], neutral(value.dtype))
-    return Voted(ufunc.reduce(terms, axis=-1, dtype=value.dtype), _is_member(member_mask))
+        members = members & active[..., None, :]
+    terms = _choose(members, value[..., None, :], neutral(value.dtype))
+    return Voted(ufunc.reduce(terms, axis=-1, dtype=value.dtype), _is_member(mask))
 
 
 def _all_ones(dtype: np.dtype[Any]) -> Any:
@@ -606,8 +618,34 @@ def mask_word(lanes: Lanes) -> Words:
 _EVERY_LANE = np.broadcast_to(True, (WARP_SIZE,))
 
 
-def _is_member(member_mask: Any) -> Lanes:
+def _mask(member_mask: Any) -> Words:
+    """A member mask as uint32, modulo 2**32: PTX also writes all lanes as -1."""
+    return np.asarray(member_mask).astype(np.uint32, copy=False)
+
+
+def _is_member(mask: Words) -> Lanes:
     """Whether each lane is in its own member mask."""
-    if np.ndim(member_mask) == 0 and int(member_mask) == ALL_LANES:
+    if mask.ndim == 0 and int(mask) == ALL_LANES:
         return _EVERY_LANE
-    return np.bitwise_and(np.uint32(member_mask), LANE_BIT) != 0
+    return and_(mask, LANE_BIT) != 0
+
+
+def _true(predicate: Any) -> Lanes:
+    """Which lanes a predicate holds in: bool as it is, integers where they are not 0."""
+    return np.asarray(predicate, np.bool_)
+
+
+def _each_lane(value: Any) -> Words:
+    """One element per lane, (…, 32), also of what was given once for the warp."""
+    value = np.asarray(value)
+    return value if value.shape[-1:] == (WARP_SIZE,) else np.broadcast_to(value, (*value.shape[:-1], WARP_SIZE))
+
+
+def _gather(array: Words, source: Any) -> Words:
+    """Each lane's element of its source lane."""
+    if isinstance(source, slice):
+        return array[..., source]
+    if source.ndim == 1:  # the same lanes in every warp
+        return array.take(source, axis=-1, mode="wrap")
+    shape = np.broadcast_shapes(array.shape, source.shape)
+    return np.take_along_axis(np.broadcast_to(array, shape), np.broadcast_to(source, shape), axis=-1)

@@ -1,4 +1,4 @@
-"""Who wrote this address? The bridge from a wrong element back to the lane that made it."""
+"""Who wrote this element? The bridge from a wrong element back to the lane that made it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Write:
 
 
 class WriteObserver(Observer):
-    """Remembers every write that covers some bytes of interest, the last one last.
+    """Remembers every write that touches some bytes of an array, the last one last.
 
     Parameters
     ----------
-    address : int
-        The first byte of interest.
-    size : int
-        Bytes of interest.
+    array : str
+        The array's name, as given to `Device.allocate`.
+    offset, size : int
+        The bytes of interest, from the array's start.
 
     Attributes
     ----------
@@ -44,20 +44,23 @@ class WriteObserver(Observer):
 
     Examples
     --------
-    >>> observer = WriteObserver(0x7F0000000000, 4)
+    >>> observer = WriteObserver("c", offset=8, size=4)
     >>> observer.writes
     []
     """
 
-    def __init__(self, address: int, size: int) -> None:
-        self.address, self.size = address, size
+    def __init__(self, array: str, offset: int, size: int) -> None:
+        self.array, self.offset, self.size = array, offset, size
         self.writes: list[Write] = []
 
     def on_write(self, event: WriteEvent) -> None:
         """Keep the writes that touch the bytes of interest."""
+        allocation = event.chunk.launch.memory.find(int(event.addresses[0]))
+        if allocation is None or allocation.name != self.array:
+            return
         width = event.values.dtype.itemsize
-        first, end = event.addresses, event.addresses + np.uint64(width)
-        hit = (first < np.uint64(self.address + self.size)) & (end > np.uint64(self.address))
+        start, stop = allocation.base + self.offset, allocation.base + self.offset + self.size
+        hit = (event.addresses < np.uint64(stop)) & (event.addresses + np.uint64(width) > np.uint64(start))
         for i in np.flatnonzero(hit):
             value = int(event.values[i : i + 1].view(f"u{width}")[0])
             self.writes.append(Write(event.chunk.place(int(event.lanes[i])), event.register, value))

@@ -345,7 +345,7 @@ def test_a_batch_equals_its_warps_one_by_one(operation, shape):
     [
         *(("value", shape) for shape in ((), (1,), (3, 1), (32,))),
         *(("member_mask", shape) for shape in ((), (1,), (3, 1), (32,))),
-        *(("active", shape) for shape in ((3, 1), (32,))),
+        ("active", (32,)),
     ],
     ids=str,
 )
@@ -364,6 +364,20 @@ def test_scalars_and_uniform_operands_broadcast(operation, narrow, shape):
     expected = operation.on_lanes(*(np.array(np.broadcast_to(o, (3, 32))) for o in operands.values()))
     for g, e in zip(got, expected, strict=True):
         np.testing.assert_array_equal(np.broadcast_to(g, (3, 32)), np.broadcast_to(e, (3, 32)))
+
+
+@every_operation
+@pytest.mark.parametrize("wide", ["value", "member_mask", "active"])
+def test_any_operand_may_have_warps_that_the_others_lack(operation, wide):
+    """An operand of shape (3, 32) beside two of shape (32,)."""
+    rng = np.random.default_rng(6)
+    operands = {
+        "value": draw_bulk(operation, (3, 32), rng),
+        "member_mask": draw_masks((3, 32), rng),
+        "active": lanes_of(draw_masks((3, 32), rng)[..., :1]),
+    }
+    operands = {name: o if name == wide else o[0] for name, o in operands.items()}
+    expect_agreement(operation, *operands.values())
 
 
 @given(word=masks)

@@ -348,6 +348,25 @@ def test_a_lane_outside_its_own_mask_is_undefined(mask):
         assert every_lane(result.defined) == members
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.int32])
+@pytest.mark.parametrize("active", [None, LANE < 20], ids=["all active", "some active"])
+def test_integers_that_are_not_zero_vote_yes(dtype, active):
+    for predicate in (NONE, ~NONE, ODD):
+        integers = np.where(predicate, 6, 0).astype(dtype)
+        for vote in (lanes.ballot, lanes.rotate, lanes.vote_any, lanes.vote_all, lanes.vote_uni):
+            expected, got = vote(predicate, active=active), vote(integers, active=active)
+            assert every_lane(got.value) == every_lane(expected.value)
+
+
+@pytest.mark.parametrize("minus_one", [-1, np.int32(-1), np.full(32, -1), 2**64 - 1])
+def test_a_mask_counts_modulo_32_bits(minus_one):
+    assert every_lane(lanes.ballot(ODD, minus_one).value) == [0xAAAAAAAA] * 32
+    assert every_lane(lanes.redux("add", LANE, minus_one).value) == [496] * 32
+    assert every_lane(lanes.match_all(LANE * 0, minus_one).value) == [ALL_LANES] * 32
+    for result in (lanes.vote_all(ODD, minus_one), lanes.shfl(LANE, 3, member_mask=minus_one)):
+        assert every_lane(result.defined) == [True] * 32
+
+
 def test_two_halves_vote_apart():
     halves = np.where(LANE < 16, np.uint32(0xFFFF), np.uint32(0xFFFF0000))
     predicate = LANE == 3

@@ -27,16 +27,32 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "or": np.logical_or,
     "xor": np.logical_xor,
 }
-_INTEGER = "<.eq|.ne|.lt|.le|.gt|.ge|.lo|.ls|.hi|.hs>"
+_SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
 _FLOAT = "<.equ|.neu|.ltu|.leu|.gtu|.geu|.num|.nan|.eq|.ne|.lt|.le|.gt|.ge>"
 
 
 @row(
-    f"setp{_INTEGER}{{.and|.or|.xor}}.T",
-    "p:pred | q:pred = a:T, b:T, c:pred?",
-    T="b16 b32 b64 u16 u32 u64 s16 s32 s64",
+    "setp<.eq|.ne>{.and|.or|.xor}.T",
+    _SETP,
+    T="b16 b32 b64",
+    name="setp (bits)",
+    section="9.7.6.2",
+    summary="whether a and b are equal, or differ; q: the opposite; each combined with c",
+)
+@row(
+    "setp<.eq|.ne|.lt|.le|.gt|.ge>{.and|.or|.xor}.T",
+    _SETP,
+    T="s16 s32 s64",
+    name="setp (signed)",
     section="9.7.6.2",
     summary="whether a and b compare so; q: whether they do not; each combined with c",
+)
+@row(
+    "setp<.eq|.ne|.lt|.le|.gt|.ge|.lo|.ls|.hi|.hs>{.and|.or|.xor}.T",
+    _SETP,
+    T="u16 u32 u64",
+    section="9.7.6.2",
+    summary="as for signed integers; lo, ls, hi, hs are lt, le, gt, ge",
 )
 def setp(form: Form, a: Any, b: Any, c: Any = None) -> Any:
     return _with_complement(form, _COMPARE[form.modifiers[0]](a, b), c)
@@ -44,7 +60,7 @@ def setp(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 
 @row(
     f"setp{_FLOAT}{{.and|.or|.xor}}{{.ftz}}.T",
-    "p:pred | q:pred = a:T, b:T, c:pred?",
+    _SETP,
     T="f32 f64",
     name="setp (float)",
     section="9.7.6.2",

@@ -12,7 +12,6 @@ from simwarp.ptx.rows import Form
 
 _INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
 _MEMORY = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
-_CACHE = "{.ca|.cg|.cs|.lu|.cv|.wb|.wt}"
 SCOPE = "{.cta|.cluster|.gpu|.sys}"
 
 
@@ -50,7 +49,7 @@ def prmt(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 @row(
-    f"ld{{.weak|.volatile|.relaxed|.acquire}}{SCOPE}<.param|.global|.shared>{{.nc}}{_CACHE}{{.v2|.v4}}.T",
+    f"ld{{.weak|.volatile|.relaxed|.acquire}}{SCOPE}<.param|.global|.shared>{{.nc}}{{.ca|.cg|.cs|.lu|.cv}}{{.v2|.v4}}.T",
     "d:T = [a]",
     T=_MEMORY,
     kind="load",
@@ -62,7 +61,7 @@ def ld(form: Form, a: Any) -> Any:
 
 
 @row(
-    f"st{{.weak|.volatile|.relaxed|.release}}{SCOPE}<.global|.shared>{_CACHE}{{.v2|.v4}}.T",
+    f"st{{.weak|.volatile|.relaxed|.release}}{SCOPE}<.global|.shared>{{.wb|.cg|.cs|.wt}}{{.v2|.v4}}.T",
     "[a], b:T",
     T=_MEMORY,
     kind="store",

@@ -20,6 +20,7 @@ _ATOMIC: dict[str, Any] = {
     "max": np.maximum,
     "exch": lambda old, b: b,  # pyright: ignore[reportUnknownLambdaType]
 }
+_ATOM = f"atom{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}<.global|.shared>"
 _VOTES = {"any": lanes.vote_any, "all": lanes.vote_all, "uni": lanes.vote_uni}
 
 
@@ -57,16 +58,37 @@ def bar_warp_sync(form: Form) -> None:
 
 
 @row(
-    f"atom{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}<.global|.shared><.add|.and|.or|.xor|.min|.max|.exch>.T",
+    f"{_ATOM}.add.T",
     "d:T = [a], b:T",
-    T="b32 b64 u32 u64 s32 s64",
+    T="u32 u64 s32",
+    name="atom.add",
     kind="atomic",
     section="9.7.13.5",
     fidelity="open",
-    summary="update the value at an address and return the old one; the order of the lanes is free",
+    summary="add b to the value at an address and return the old one; the order of the lanes is free",
+)
+@row(
+    f"{_ATOM}<.min|.max>.T",
+    "d:T = [a], b:T",
+    T="u32 u64 s32 s64",
+    name="atom (min, max)",
+    kind="atomic",
+    section="9.7.13.5",
+    fidelity="open",
+    summary="keep the smaller or the larger one at an address and return the old one; as free",
+)
+@row(
+    f"{_ATOM}<.and|.or|.xor|.exch>.T",
+    "d:T = [a], b:T",
+    T="b32 b64",
+    name="atom (bits)",
+    kind="atomic",
+    section="9.7.13.5",
+    fidelity="open",
+    summary="combine b with the bits at an address, or exchange them, and return the old ones; as free",
 )
 def atom(form: Form, old: Any, b: Any) -> Any:
-    return _ATOMIC[form.modifiers[-1]](old, b)
+    return _ATOMIC[form.opcode.split(".")[-2]](old, b)
 
 
 @row(

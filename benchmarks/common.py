@@ -1,0 +1,108 @@
+"""What the benchmarks share: one core, where the numbers come from, and the JSON that the pages show."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+ROOT = Path(__file__).resolve().parents[1]
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a result.
+
+    Attributes
+    ----------
+    case : str
+        E.g. ``"ptx/bmm32-512"``.
+    params : mapping
+        Sizes, element types, repetitions.
+    unit, better
+        Of ``ours`` and of each peer.
+    ours : float
+        A median.
+    peers : mapping of name to float
+        Medians of others, from the same run on the same machine.
+    floor, target : float, optional
+        What must be reached at least, and what is aimed at.
+    """
+
+    case: str
+    params: Mapping[str, Any]
+    unit: str
+    better: Literal["higher", "lower"]
+    ours: float
+    peers: Mapping[str, float] = field(default_factory=dict)
+    floor: float | None = None
+    target: float | None = None
+
+
+def use_one_core() -> None:
+    """Give this process, and those it starts, one core and one thread per library.
+
+    Libraries read the number of threads when they are loaded, so the script starts over.
+    """
+    cores = os.sched_getaffinity(0)
+    if len(cores) == 1 and all(os.environ.get(name) == "1" for name in _THREADS):
+        return
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    os.sched_setaffinity(0, {max(cores)})
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def about_this_run(**more: Any) -> dict[str, Any]:
+    """The machine, the versions, the commit and the command; call it before measuring, for the load."""
+    script = Path(sys.argv[0]).resolve().relative_to(ROOT)
+    return {
+        "cpu": cpu_name(),
+        "python": platform.python_version(),
+        "numpy": version("numpy"),
+        "numba": version("numba"),
+        **more,
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
+        "command": f"python {script.as_posix()}",
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+def cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def commit() -> str:
+    """The commit that is checked out, with ``-dirty`` behind it if tracked files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def show(rows: Sequence[Row]) -> None:
+    width = max(len(row.case) for row in rows)
+    for row in rows:
+        peers = "".join(f"   {name} {value:.4g}" for name, value in row.peers.items())
+        target = "" if row.target is None else f"   (target {row.target:.4g})"
+        print(f"{row.case:{width}}  {row.ours:9.4g} {row.unit}{target}{peers}")
+
+
+def write(path: Path, meta: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Write a result, whole or not at all."""
+    text = json.dumps({"meta": meta, "rows": [asdict(row) for row in rows]}, indent=2) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+        file.write(text)
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(path)

@@ -1,0 +1,29 @@
+"""The command ``simwarp``. Imports without its extra, and then says which one to install."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code.
+
+    0: the tiers agreed. 1: they differed, or too little was tried. 2: something was wrong with the
+    request.
+
+    Examples
+    --------
+    >>> main(["run", "bmm", "no-such-file.npy", "b.npy", "-o", "c.npy"])
+    2
+    """
+    try:
+        from simwarp.cli.commands import run
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("typer", "rich", "click"):
+            raise
+        sys.stderr.write(
+            f"the command line needs {error.name}, which is not installed\npip install 'simwarp[cli]'\n"
+        )
+        return 2
+    return run(list(sys.argv[1:] if arguments is None else arguments))

@@ -1,0 +1,65 @@
+"""Arrays in files: read with an error that helps, written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import InputFileError
+from simwarp.files import write_whole
+
+
+def read_array(path: Path) -> npt.NDArray[Any]:
+    """The array in a ``.npy`` file.
+
+    Raises
+    ------
+    InputFileError
+        If there is no such file, or it does not hold one array.
+
+    Examples
+    --------
+    >>> read_array(Path("no-such-file.npy"))
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no-such-file.npy: No such file or directory
+    give a .npy file, as numpy.save writes it
+    """
+    advice = "give a .npy file, as numpy.save writes it"
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise InputFileError(f"{path}: {error.strerror or error}\n{advice}") from None
+    except (ValueError, EOFError) as error:
+        raise InputFileError(f"{path} does not hold an array: {error}\n{advice}") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise InputFileError(f"{path} holds several arrays\n{advice}")
+    return array
+
+
+def write_array(path: Path, array: npt.NDArray[Any]) -> None:
+    """Write a ``.npy`` file, to a temporary name first.
+
+    Raises
+    ------
+    InputFileError
+        If it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_array(Path(folder) / "c.npy", np.arange(3))
+    ...     np.load(Path(folder) / "c.npy").tolist()
+    [0, 1, 2]
+    """
+    try:
+        write_whole(path, lambda file: np.save(file, array))
+    except OSError as error:
+        raise InputFileError(
+            f"{path} cannot be written: {error.strerror or error}\nchoose another output with -o"
+        ) from None

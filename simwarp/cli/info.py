@@ -1,0 +1,73 @@
+"""What is installed, and what can run here."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from reference.errors import MissingExtraError, NoGpuError
+from reference.version import __version__
+from simwarp.ptx.instructions import ROWS
+
+EXTRAS = {
+    "cli": ("typer", "rich"),
+    "compile": ("cuda-bindings", "nvidia-cuda-nvrtc", "platformdirs"),
+    "gpu": ("pycuda", "cuda-core"),
+    "test": ("pytest", "hypothesis"),
+}
+"""The packages that show whether an extra is installed."""
+
+
+def gather() -> dict[str, Any]:
+    """Versions, extras, the compiler and the GPU, as plain data.
+
+    Examples
+    --------
+    >>> gather()["simwarp"] == __version__
+    True
+    """
+    return {
+        "simwarp": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": _version("numba"),
+        "extras": {extra: _missing(packages) for extra, packages in EXTRAS.items()},
+        "compiler": _compiler(),
+        "gpu": _gpu(),
+        "instructions": len(ROWS),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _missing(packages: tuple[str, ...]) -> str:
+    missing = [p for p in packages if _version(p) is None]
+    return "installed" if not missing else f"missing {', '.join(missing)}"
+
+
+def _compiler() -> str:
+    from gpu.compile import compiler_version
+
+    try:
+        return compiler_version()
+    except MissingExtraError as error:
+        return f"none: {str(error).splitlines()[-1]}"
+
+
+def _gpu() -> str:
+    from gpu.cuda import CudaDevice
+
+    try:
+        device = CudaDevice()
+    except (MissingExtraError, NoGpuError) as error:
+        return f"none: {str(error).splitlines()[0]}"
+    major, minor = device.compute_capability
+    return f"{device.name} (sm_{major}{minor}, {device.multiprocessors} multiprocessors)"

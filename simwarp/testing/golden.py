@@ -1,0 +1,170 @@
+"""Goldens: what hardware answered, kept so that any machine can hold the simulator against it.
+
+A golden is two files: ``<case>.npz`` with the raw device outputs by input number, and ``<case>.json``
+that says where they come from. The inputs are not stored: `simwarp.verify.draw` makes them again
+from the seed. An output of more than 32 KiB is stored as its SHA-256.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import InputFileError
+from simwarp.files import write_whole
+from simwarp.verify.case import Case
+from simwarp.verify.draw import Draw
+
+_WHOLE = 32 * 1024
+"""Outputs up to this many bytes are stored whole."""
+
+
+@dataclass(frozen=True)
+class Golden:
+    """One recorded case.
+
+    Attributes
+    ----------
+    meta : dict
+        ``case``, ``seed``, ``gpu`` (name, uuid), ``driver``, ``nvrtc``, ``arch``, ``ptx`` (title to
+        SHA-256 of the normalised text), ``dtype``, ``date``, ``command``.
+    outputs : dict
+        Raw output words, or the digest (32 bytes) of a large output, by input number.
+    """
+
+    meta: dict[str, Any]
+    outputs: dict[int, npt.NDArray[Any]]
+
+
+def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> list[Path]:
+    """Run inputs 0 … ``inputs`` - 1 of a case on hardware and write its golden.
+
+    Parameters
+    ----------
+    case : Case
+    device : gpu.CudaDevice
+    folder : Path
+    inputs, seed : int
+
+    Returns
+    -------
+    list of Path
+        The files written.
+
+    Raises
+    ------
+    InputFileError
+        If the device is a simulator, which is no witness of itself.
+
+    Examples
+    --------
+    >>> from simwarp import Device
+    >>> from simwarp.verify import CASES
+    >>> record(CASES["bmm32"], Device(), Path("."), inputs=1, seed=0)
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: goldens are recorded on hardware, not on simwarp simulator (sm_90)
+    pass a gpu.CudaDevice()
+    """
+    if not hasattr(device, "uuid"):
+        raise InputFileError(
+            f"goldens are recorded on hardware, not on {device.name}\npass a gpu.CudaDevice()"
+        )
+    from gpu.compile import compiler_version
+
+    outputs: dict[str, npt.NDArray[Any]] = {}
+    dtype = ""
+    for k in range(inputs):
+        answer = case.answers["gpu"](case.draw(Draw(seed, case.name, k)), device)
+        dtype = answer.dtype.str
+        outputs[str(k)] = _stored(answer)
+    meta = {
+        "case": case.name,
+        "seed": seed,
+        "gpu": {"name": device.name, "uuid": device.uuid},
+        "driver": device.driver_version,
+        "nvrtc": compiler_version(),
+        "arch": list(device.compute_capability),
+        "ptx": case.kernels(device.compute_capability),
+        "dtype": dtype,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": f"simwarp golden record --case {case.name} --inputs {inputs} --seed {seed}",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    data, sidecar = folder / f"{case.name}.npz", folder / f"{case.name}.json"
+    write_whole(data, lambda file: np.savez_compressed(file, **outputs))  # pyright: ignore[reportArgumentType]
+    write_whole(sidecar, lambda file: file.write(json.dumps(meta, indent=2).encode() + b"\n"))
+    return [data, sidecar]
+
+
+def load(sidecar: Path) -> Golden:
+    """Read a golden by the path of its ``.json``.
+
+    Raises
+    ------
+    InputFileError
+        If either file is missing or damaged.
+
+    Examples
+    --------
+    >>> load(Path("no-such-golden.json"))
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no golden at no-such-golden.json: No such file or directory
+    record it on a GPU with `simwarp golden record`
+    """
+    try:
+        meta = json.loads(sidecar.read_text())
+        with np.load(sidecar.with_suffix(".npz"), allow_pickle=False) as stored:
+            outputs = {int(k): stored[k] for k in stored.files}
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputFileError(
+            f"no golden at {sidecar}: {reason}\nrecord it on a GPU with `simwarp golden record`"
+        ) from None
+    return Golden(meta, outputs)
+
+
+def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]) -> list[int]:
+    """The inputs for which ``answer`` differs from what the hardware said.
+
+    Parameters
+    ----------
+    golden : Golden
+    case : Case
+    answer : callable
+        (input) → array: any tier.
+
+    Examples
+    --------
+    >>> from simwarp.verify import CASES
+    >>> case = CASES["bmm32"]
+    >>> reference = case.answers["reference"]
+    >>> output = reference(case.draw(Draw(0, case.name, 2)))
+    >>> golden = Golden({"seed": 0, "dtype": "<i4"}, {2: output.view(np.uint32)})
+    >>> replay(golden, case, reference)
+    []
+    """
+    wrong: list[int] = []
+    for k, stored in golden.outputs.items():
+        got = answer(case.draw(Draw(golden.meta["seed"], case.name, k)))
+        if got.dtype.str != golden.meta["dtype"] or not np.array_equal(_stored(got), stored):
+            wrong.append(k)
+    return wrong
+
+
+def _stored(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An output's raw words, or its digest if it is large."""
+    words = np.ascontiguousarray(output).view(f"u{output.dtype.itemsize}")
+    if words.nbytes <= _WHOLE:
+        return words
+    digest = hashlib.sha256(repr(words.shape).encode() + words.astype(words.dtype.newbyteorder("<")).tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)

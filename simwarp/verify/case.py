@@ -1,0 +1,60 @@
+"""What is verified: a question, inputs for it, and who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.verify.draw import Draw
+
+ORACLE = "reference"
+"""The tier that the others are compared with."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question that several tiers answer.
+
+    Attributes
+    ----------
+    name : str
+    draw : callable
+        Draws an input; anything that the answers take.
+    shape : callable
+        What makes two inputs differ for the count of shapes.
+    describe : callable
+        An input in words.
+    answers : mapping of tier to callable
+        ``"reference"`` and ``"listing"`` take (input,); ``"gpu"`` takes (input, device). Each
+        returns an array of integers.
+    output : str
+        The name of the device array that the ``"gpu"`` answer is downloaded from.
+    explain : callable
+        (input, element, differing bits) in the words of the problem: which matrix element that is.
+    kernels : callable
+        The compiled kernels for a compute capability, by title, whose digests goldens record.
+    """
+
+    name: str
+    draw: Callable[[Draw], Any]
+    shape: Callable[[Any], tuple[int, ...]]
+    describe: Callable[[Any], str]
+    answers: Mapping[str, Callable[..., npt.NDArray[Any]]]
+    output: str
+    explain: Callable[[Any, tuple[int, ...], tuple[int, ...]], str]
+    kernels: Callable[[tuple[int, int]], dict[str, str]]
+
+    def equal(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
+        """Whether two answers agree: in shape, type and every bit.
+
+        Examples
+        --------
+        >>> from simwarp.verify import CASES
+        >>> CASES["bmm32"].equal(np.zeros(2, np.int32), np.zeros(2, np.int64))
+        False
+        """
+        return expected.dtype == got.dtype and bool(np.array_equal(expected, got))

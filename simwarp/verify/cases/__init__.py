@@ -1,0 +1,7 @@
+"""Every case by its name, one file for each algorithm."""
+
+from simwarp.verify.case import Case
+from simwarp.verify.cases import bmm, pack
+
+CASES: dict[str, Case] = {case.name: case for case in (*pack.CASES, *bmm.CASES)}
+"""All cases, in the order in which they are shown."""

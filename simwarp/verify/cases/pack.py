@@ -1,0 +1,86 @@
+"""Bit packing: column-major-32 and row-major-32, the first element on either side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy.typing as npt
+
+import gpu
+import reference
+import simwarp
+from gpu.bmm.packing import packing_ptx
+from reference.types import First, Layout
+from simwarp.verify.case import Case
+from simwarp.verify.draw import DTYPES, Draw
+
+
+@dataclass(frozen=True)
+class Input:
+    """A matrix and the format it is packed in."""
+
+    x: npt.NDArray[Any]
+    layout: Layout
+    first: First = "msb"
+
+
+def _draw(layout: Layout, draw: Draw) -> Input:
+    rows, columns = draw.sizes(2)
+    return Input(draw.matrix(rows, columns, draw.choice(DTYPES)), layout)
+
+
+def _draw_lsb(draw: Draw) -> Input:
+    layouts: tuple[Layout, Layout] = ("column", "row")
+    layout = draw.choice(layouts)
+    return Input(_draw(layout, draw).x, layout, "lsb")
+
+
+def _shape(item: Input) -> tuple[int, ...]:
+    return item.x.shape
+
+
+def _describe(item: Input) -> str:
+    rows, columns = item.x.shape
+    return f"{item.x.dtype} {rows} x {columns}, {item.layout}-major, first {item.first}"
+
+
+def _by_reference(item: Input) -> npt.NDArray[Any]:
+    return reference.pack(item.x, layout=item.layout, first=item.first).words
+
+
+def _by_listing(item: Input) -> npt.NDArray[Any]:
+    listing = simwarp.listings.pack32_column if item.layout == "column" else simwarp.listings.pack32_row
+    return listing(item.x).words
+
+
+def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
+    return gpu.pack(item.x, layout=item.layout, first=item.first, device=device).words
+
+
+def _explain(item: Input, element: tuple[int, ...], bits: tuple[int, ...]) -> str:
+    """The first matrix element among differing bits of a word: PackedBits' formula, read backwards."""
+    word, line = element
+    along = word * 32 + min(31 - bit if item.first == "msb" else bit for bit in bits)
+    row, column = (line, along) if item.layout == "column" else (along, line)
+    inside = row < item.x.shape[0] and column < item.x.shape[1]
+    return f"element ({row}, {column})" + (f" = {item.x[row, column]}" if inside else ", which is padding")
+
+
+def _kernels(first: First, arch: tuple[int, int]) -> dict[str, str]:
+    compiled = [packing_ptx(dtype, first, arch) for dtype in DTYPES]
+    return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
+_ANSWERS = {"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu}
+_LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings know only the paper's order
+
+CASES = [
+    Case(name, draw, _shape, _describe, answers, "words of x", _explain, partial(_kernels, first))
+    for name, draw, answers, first in (
+        ("pack-column", partial(_draw, "column"), _ANSWERS, "msb"),
+        ("pack-row", partial(_draw, "row"), _ANSWERS, "msb"),
+        ("pack-lsb", _draw_lsb, _LSB_ANSWERS, "lsb"),
+    )
+]

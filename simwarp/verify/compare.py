@@ -1,0 +1,211 @@
+"""One input through the tiers, and what a difference is traced back to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.device import Device
+from simwarp.faults import KernelFault, Place
+from simwarp.observe import Write, WriteObserver
+from simwarp.verify.case import ORACLE, Case
+from simwarp.verify.draw import Draw
+
+Devices = Mapping[str, Callable[[], Any]]
+"""Makes the device of each tier that needs one; the tiers of the ``"gpu"`` answer."""
+
+SIMULATOR, CUDA = "simulator", "cuda"
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """An answer that differs from the reference, traced to the lane that wrote it.
+
+    Attributes
+    ----------
+    case, seed, input, tier
+        What was asked, and who answered wrongly.
+    problem : str
+        The input in words.
+    element : tuple of int
+        Index of the first wrong element of the output.
+    expected, got : int
+    bits : tuple of int
+        The bits in which they differ, 0 the least significant.
+    meaning : str
+        Which element of the problem that is.
+    wrong, total : int
+        How many elements of the output differ, and how many there are.
+    place : Place, optional
+        Who wrote the element: kernel, block, warp, lane, lines. On hardware, found by running the
+        input again on the simulator.
+    register : str
+        The PTX register that held the value.
+    fault : str
+        The message of the fault that ended the kernel, instead of all the above.
+    """
+
+    case: str
+    seed: int
+    input: int
+    tier: str
+    problem: str
+    element: tuple[int, ...] = ()
+    expected: int | None = None
+    got: int | None = None
+    bits: tuple[int, ...] = ()
+    meaning: str = ""
+    wrong: int = 0
+    total: int = 0
+    place: Place | None = None
+    register: str = ""
+    fault: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that runs this input again."""
+        device = " --device cuda" if self.tier == CUDA else ""
+        return f"simwarp verify --case {self.case} --seed {self.seed} --input {self.input}{device}"
+
+    def __str__(self) -> str:
+        first = f"{self.case}, input {self.input} ({self.problem}): {self.tier} differs from {ORACLE}"
+        if self.fault:
+            return f"{first}\n{self.fault}\nreplay: {self.command}"
+        if self.expected is None or self.got is None:
+            return f"{first}\n{self.meaning}\nreplay: {self.command}"
+        who = f" written from {self.register} by {self.place}" if self.place else ""
+        return (
+            f"{first} in {self.wrong} of {self.total} elements; the first is {list(self.element)}, "
+            f"{self.meaning},{who}\n"
+            f"expected {self.expected} ({_hex(self.expected)}), got {self.got} ({_hex(self.got)}): "
+            f"bits {_short(self.bits)} differ\n"
+            f"replay: {self.command}"
+        )
+
+
+@dataclass
+class Checked:
+    """The outcome of one input: seconds spent by each tier, and the mismatches."""
+
+    shape: tuple[int, ...]
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    mismatches: list[Mismatch] = field(default_factory=list[Mismatch])
+
+
+def tiers_of(case: Case, devices: Devices) -> list[str]:
+    """The tiers that answer a case, the oracle first.
+
+    Examples
+    --------
+    >>> from simwarp.verify import CASES
+    >>> tiers_of(CASES["pack-lsb"], {"simulator": Device})
+    ['reference', 'simulator']
+    """
+    on_hosts = [tier for tier in case.answers if tier != "gpu"]
+    return [*on_hosts, *devices]
+
+
+def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] | None = None) -> Checked:
+    """Ask every tier about input ``k`` of a case.
+
+    Parameters
+    ----------
+    case : Case
+    seed, k : int
+    devices : mapping of tier to a function that makes its device
+    tiers : sequence of str, optional
+        Only these; the reference always answers.
+
+    Examples
+    --------
+    >>> from simwarp.verify import CASES
+    >>> check(CASES["bmm32"], 0, 2, {"simulator": Device}).mismatches
+    []
+    """
+    item = case.draw(Draw(seed, case.name, k))
+    checked = Checked(case.shape(item))
+    asked = tiers or tiers_of(case, devices)
+    start = time.perf_counter()
+    expected = case.answers[ORACLE](item)
+    checked.seconds[ORACLE] = time.perf_counter() - start
+    for tier in asked:
+        if tier == ORACLE:
+            continue
+        start = time.perf_counter()
+        try:
+            got = (
+                case.answers["gpu"](item, devices[tier]()) if tier in devices else case.answers[tier](item)
+            )
+        except KernelFault as fault:
+            mismatch = Mismatch(
+                case.name, seed, k, tier, case.describe(item), fault=str(fault), place=fault.place
+            )
+            checked.mismatches.append(mismatch)
+        else:
+            if not case.equal(expected, got):
+                checked.mismatches.append(_mismatch(case, seed, k, tier, item, expected, got, tier in devices))
+        checked.seconds[tier] = time.perf_counter() - start
+    return checked
+
+
+def _mismatch(
+    case: Case,
+    seed: int,
+    k: int,
+    tier: str,
+    item: Any,
+    expected: npt.NDArray[Any],
+    got: npt.NDArray[Any],
+    on_device: bool,
+) -> Mismatch:
+    """The first difference between two answers, and who made it."""
+    problem = case.describe(item)
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        meaning = f"expected {expected.dtype} {expected.shape}, got {got.dtype} {got.shape}"
+        return Mismatch(case.name, seed, k, tier, problem, meaning=meaning)
+    wrong = np.argwhere(expected != got)
+    element = tuple(int(i) for i in wrong[0])
+    x, y = int(expected[element]), int(got[element])
+    width = expected.dtype.itemsize * 8
+    bits = tuple(b for b in range(width) if (x ^ y) >> b & 1)
+    write = last_write(case, item, element, expected) if on_device else None
+    return Mismatch(
+        case.name,
+        seed,
+        k,
+        tier,
+        problem,
+        element,
+        x,
+        y,
+        bits,
+        case.explain(item, element, bits),
+        len(wrong),
+        expected.size,
+        write.place if write else None,
+        write.register if write else "",
+    )
+
+
+def last_write(
+    case: Case, item: Any, element: tuple[int, ...], expected: npt.NDArray[Any]
+) -> Write | None:
+    """Run the input on the simulator and return the write that an element of the output ends with."""
+    width = expected.dtype.itemsize
+    offset = int(np.ravel_multi_index(element, expected.shape)) * width
+    observer = WriteObserver(case.output, offset, width)
+    case.answers["gpu"](item, Device(observers=[observer]))
+    return observer.writes[-1] if observer.writes else None
+
+
+def _hex(value: int) -> str:
+    return f"{value & 0xFFFFFFFF:#010x}"
+
+
+def _short(bits: tuple[int, ...]) -> str:
+    return ", ".join(map(str, bits[:8])) + (f" … ({len(bits)} in all)" if len(bits) > 8 else "")

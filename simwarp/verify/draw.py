@@ -1,0 +1,103 @@
+"""Inputs from counters: item k of a case is the same on every machine and for every NumPy.
+
+NumPy promises the raw words of its Philox bit generator, but not what its `Generator` makes of them.
+So the words are mapped to sizes and values here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+T = TypeVar("T")
+
+_PRIMES = [p for p in range(2, 132) if all(p % q for q in range(2, p))]
+_WORD_EDGES = [n + d for n in (32, 64, 96, 128) for d in (-1, 0, 1)]
+
+_SPECIAL = {
+    "float64": np.array([0.0, -0.0, 5e-324, -5e-324, np.inf, -np.inf, 1.0, -1.0]),
+    "float32": np.array([0.0, -0.0, 1e-45, -1e-45, np.inf, -np.inf, 1.0, -1.0], np.float32),
+    "float16": np.array([0.0, -0.0, 6e-8, -6e-8, np.inf, -np.inf, 1.0, -1.0], np.float16),
+    "int8": np.array([0, 1, -1, 127, -128, 2, -2, 64], np.int8),
+}
+DTYPES = tuple(_SPECIAL)
+"""The element types of drawn matrices."""
+
+
+class Draw:
+    """The random words of one input.
+
+    Parameters
+    ----------
+    seed : int
+    case : str
+        The case's name.
+    k : int
+        Which input of the case.
+
+    Examples
+    --------
+    >>> Draw(0, "bmm32", 7).integer(1, 100) == Draw(0, "bmm32", 7).integer(1, 100)
+    True
+    """
+
+    def __init__(self, seed: int, case: str, k: int) -> None:
+        self.k = k
+        name = int.from_bytes(hashlib.sha256(case.encode()).digest()[:8], "little")
+        # The counter counts up in its lowest word; k sits above, so that no two inputs overlap.
+        self._philox = np.random.Philox(counter=[0, 0, k, 0], key=[seed % 2**64, name])
+
+    def words(self, n: int) -> npt.NDArray[np.uint64]:
+        """The next ``n`` raw 64-bit words."""
+        return self._philox.random_raw(n)
+
+    def integer(self, low: int, high: int) -> int:
+        """A whole number from low to high, both included."""
+        return low + int(self.words(1)[0]) % (high - low + 1)
+
+    def choice(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return options[self.integer(0, len(options) - 1)]
+
+    def sizes(self, count: int) -> tuple[int, ...]:
+        """Dimensions of a problem: by turns prime, about a word's edge, tiny, any, and one long.
+
+        Examples
+        --------
+        >>> max(Draw(0, "bmm32", 4).sizes(3)) > 1000
+        True
+        """
+        kind = self.k % 5
+        if kind == 0:
+            return tuple(self.choice(_PRIMES) for _ in range(count))
+        if kind == 1:
+            return tuple(self.choice(_WORD_EDGES) for _ in range(count))
+        if kind == 2:
+            return tuple(self.integer(1, 9) for _ in range(count))
+        if kind == 3:
+            return tuple(self.integer(1, 150) for _ in range(count))
+        sizes = [self.integer(1, 40) for _ in range(count)]
+        sizes[self.integer(0, count - 1)] = self.integer(1001, 1600)
+        return tuple(sizes)
+
+    def matrix(self, rows: int, columns: int, dtype: str) -> npt.NDArray[Any]:
+        """A matrix of any bit patterns but NaN; every eighth element is ±0, ±inf, subnormal …."""
+        special = _SPECIAL[dtype]
+        n = rows * columns
+        raw = self.words(-(-n * special.dtype.itemsize // 8)).astype("<u8").view(np.uint8)
+        values = raw.view(special.dtype.newbyteorder("<"))[:n].astype(special.dtype)
+        values = np.where(np.isnan(values), special.dtype.type(-1), values)
+        pick = self.words(-(-n // 8)).astype("<u8").view(np.uint8)[:n]
+        return np.where(pick < 32, special[pick % 8], values).reshape(rows, columns)
+
+    def bits(self, words: int, columns: int, length: int) -> npt.NDArray[np.uint32]:
+        """Packed words (words, columns), first element in the top bit, 0 past ``length`` elements."""
+        n = words * columns
+        raw = self.words(-(-n // 2)).astype("<u8").view("<u4")[:n].astype(np.uint32).reshape(words, columns)
+        spare = words * 32 - length
+        raw[-1] &= np.uint32(0xFFFFFFFF << spare & 0xFFFFFFFF)
+        return raw

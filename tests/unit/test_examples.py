@@ -1,0 +1,61 @@
+"""Every example runs as its reader would run it, and notices when a device answers wrongly."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(path: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(path.relative_to(ROOT))], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_succeeds(path: Path) -> None:
+    done = run(path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_is_short(path: Path) -> None:
+    assert 10 <= len(path.read_text().splitlines()) <= 50
+
+
+def test_digits_are_recognised() -> None:
+    printed = run(ROOT / "examples" / "digits.py").stdout
+    accuracy = re.search(r"of 500 digits recognised: ([\d.]+)%$", printed, re.MULTILINE)
+    assert accuracy is not None, printed
+    assert float(accuracy[1]) > 90
+    assert "simwarp simulator (sm_90): products and neighbours equal NumPy's" in printed
+
+
+def test_digits_notices_a_wrong_product(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    honest = gpu.bmm
+
+    def lying(*operands: Any, **options: Any) -> Any:
+        product = honest(*operands, **options)
+        product[7, 9] += 2
+        return product
+
+    monkeypatch.setattr(gpu, "bmm", lying)
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(ROOT / "examples" / "digits.py"), run_name="__main__")
+    assert stopped.value.code == 1
+    assert "DIFFER" in capsys.readouterr().out
