@@ -26,6 +26,7 @@ Source: PTX ISA 9.0, section 9.7 (the instruction of the same name); BSTC (SC'19
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -269,7 +270,7 @@ def prmt(a: Words, b: Words, selector: Words, mode: PermuteMode = "default") -> 
     """
     both = np.asarray(a).astype(np.uint64) | (np.asarray(b).astype(np.uint64) << np.uint64(32))
     selector = np.asarray(selector).astype(np.uint64)
-    result = np.uint64(0)
+    result: Words = np.zeros((), np.uint64)
     for i in range(4):
         if mode == "default":
             pick = (selector >> np.uint64(4 * i)) & np.uint64(0xF)
@@ -344,7 +345,7 @@ def shf(
 
 def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:
     """The word whose low ``length`` bits are 1; all of them from the width on."""
-    zero = np.dtype(dtype).type(0)
+    zero: Any = np.dtype(dtype).type(0)
     return not_(shl(not_(zero), length))
 
 
@@ -528,7 +529,8 @@ def match_any(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None =
     Parameters
     ----------
     value : words (…, 32)
-        Of floats pass the bits, ``value.view(np.uint32)``: as numbers, -0.0 equals 0.0 and no NaN equals itself.
+        Of floats pass the bits, ``value.view(np.uint32)``: as numbers -0.0 equals 0.0, and a NaN
+        not even itself.
 
     Examples
     --------
@@ -593,7 +595,7 @@ def _all_ones(dtype: np.dtype[Any]) -> Any:
     return np.invert(dtype.type(0))
 
 
-_REDUCTIONS: dict[Reduction, tuple[np.ufunc, Any]] = {
+_REDUCTIONS: dict[Reduction, tuple[np.ufunc, Callable[[np.dtype[Any]], Any]]] = {
     "add": (np.add, lambda dtype: dtype.type(0)),
     "min": (np.minimum, lambda dtype: np.iinfo(dtype).max),
     "max": (np.maximum, lambda dtype: np.iinfo(dtype).min),
@@ -638,7 +640,9 @@ def _true(predicate: Any) -> Lanes:
 def _each_lane(value: Any) -> Words:
     """One element per lane, (…, 32), also of what was given once for the warp."""
     value = np.asarray(value)
-    return value if value.shape[-1:] == (WARP_SIZE,) else np.broadcast_to(value, (*value.shape[:-1], WARP_SIZE))
+    return (
+        value if value.shape[-1:] == (WARP_SIZE,) else np.broadcast_to(value, (*value.shape[:-1], WARP_SIZE))
+    )
 
 
 def _gather(array: Words, source: Any) -> Words:

@@ -235,7 +235,7 @@ TWINS = {
     "vote.sync.ballot.b32": lambda opcode, a, m, active: lanes.ballot(a, m, active),
     "match.any.sync": lambda opcode, a, m, active: lanes.match_any(a, m, active),
     "match.all.sync": lambda opcode, a, m, active: lanes.match_all(a, m, active),
-    "activemask.b32": lambda opcode, active: [lanes.mask_word(active)] * 32,
+    "activemask.b32": lambda opcode, active: [lanes.mask_word(active) if on else None for on in active],
     "redux.sync": redux,
     "redux.sync.b32": redux,
 }

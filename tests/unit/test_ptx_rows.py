@@ -57,7 +57,7 @@ def test_pure_rows(device, name):
                 columns[1] = [b or 1 for b in columns[1]]
             kernel = kernel_for(row, opcode, wide)
             results = rows.launch(device, kernel, columns)
-            got = list(zip(*(_cells(r) for r in results), strict=True)) if row.base != "lop3" else results[0]
+            got = results[0] if row.base == "lop3" else list(zip(*results, strict=True))
             expected = [as_tuple(twin(opcode, *operands)) for operands in zip(*columns, strict=True)]
             if row.base == "cvt":
                 bits = int(kernel.results[0].type[1:])
@@ -65,10 +65,6 @@ def test_pure_rows(device, name):
             if row.base == "lop3":
                 expected = [list(e) for e in expected]
             assert differences(got, expected, columns) == [], opcode
-
-
-def _cells(result):
-    return result
 
 
 @pytest.mark.parametrize("name", ["div", "rem"])
