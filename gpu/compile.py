@@ -210,7 +210,7 @@ def compiler_version() -> str:
 
 @cache
 def _include_folders() -> tuple[str, ...]:
-    """CUDA's own headers: from the pip packages, or from a toolkit."""
+    """CUDA's own headers and its C++ library's: from the pip packages, or from a toolkit."""
     import importlib.util
 
     candidates: list[Path] = []
@@ -219,8 +219,9 @@ def _include_folders() -> tuple[str, ...]:
         candidates.append(Path(folder) / "cu13" / "include")
     toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     candidates.append(Path(toolkit) / "include")
-    found = next((c for c in candidates if (c / "cuda_runtime.h").exists()), None)
-    return (str(found), str(found / "cccl")) if found else ()
+    runtime = next((c for c in candidates if (c / "cuda_runtime.h").exists()), None)
+    library = next((c / "cccl" for c in candidates if (c / "cccl" / "nv" / "target").exists()), None)
+    return tuple(str(folder) for folder in (runtime, library) if folder)
 
 
 def _run(nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str]) -> str:

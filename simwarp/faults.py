@@ -125,6 +125,10 @@ class ReadOnlyWrite(MemoryFault):
     """A write to memory that a kernel can only read."""
 
 
+class DoubleFree(MemoryFault):
+    """A free, by the host, of memory that is not allocated: most often its second."""
+
+
 class UninitialisedRegister(KernelFault):
     """A read of a register that nothing wrote. ``register`` names it."""
 

@@ -351,7 +351,9 @@ def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:
 
 def _choose(condition: Any, yes: Any, no: Any) -> Any:
     """``np.where``, skipped when the condition holds everywhere."""
-    return yes if np.all(condition) else np.where(condition, yes, no)
+    if np.all(condition):
+        return yes
+    return np.where(condition, yes, no)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -640,9 +642,9 @@ def _true(predicate: Any) -> Lanes:
 def _each_lane(value: Any) -> Words:
     """One element per lane, (…, 32), also of what was given once for the warp."""
     value = np.asarray(value)
-    return (
-        value if value.shape[-1:] == (WARP_SIZE,) else np.broadcast_to(value, (*value.shape[:-1], WARP_SIZE))
-    )
+    if value.shape[-1:] == (WARP_SIZE,):
+        return value
+    return np.broadcast_to(value, (*value.shape[:-1], WARP_SIZE))
 
 
 def _gather(array: Words, source: Any) -> Words:

@@ -11,19 +11,30 @@ value read unchecked is recognisable.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import MemoryFault, Misaligned, OutOfBounds, ReadOnlyWrite, UninitialisedRead
+from reference.errors import ShapeError
+from simwarp.faults import (
+    DoubleFree,
+    MemoryFault,
+    Misaligned,
+    OutOfBounds,
+    ReadOnlyWrite,
+    UninitialisedRead,
+)
 
 POISON = 0xA5
 ALIGNMENT = 256
 """Allocations start at multiples of this, as cudaMalloc's do."""
-_ROUND = 16  # storage is rounded up to whole 16-byte vectors, so that every width has a view
+_ROUND = 8  # storage is rounded up to the widest access, so that every width has a view
+_REMEMBERED = 256  # how many freed allocations faults can still name
 
 Addresses = npt.NDArray[np.uint64]
+_Part = tuple["Allocation", npt.NDArray[np.intp]]  # and the positions of the accesses that it holds
 
 
 class Allocation:
@@ -36,16 +47,28 @@ class Allocation:
     name : str
         How faults speak of it.
     read_only : bool
+        Whether kernels can only read it.
+    freed : bool
+        Whether its memory was given back.
     """
 
     def __init__(self, base: int, size: int, name: str, read_only: bool = False) -> None:
         self.base, self.size, self.name, self.read_only = base, size, name, read_only
+        self.freed = False
+        self._make(size)
+
+    def _make(self, size: int) -> None:
         room = -(-size // _ROUND) * _ROUND
         self._bytes = np.full(room, POISON, np.uint8)
         self._written = np.zeros(room, np.uint8)
         self._complete = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
         self._written_views: dict[int, npt.NDArray[Any]] = {}
+
+    def discard(self) -> None:
+        """Give the memory back; base, size and name stay, for faults to speak of."""
+        self.freed = True
+        self._make(0)
 
     @property
     def bytes(self) -> npt.NDArray[np.uint8]:
@@ -58,7 +81,18 @@ class Allocation:
         return self._written[: self.size].view(np.bool_)
 
     def fill(self, data: npt.NDArray[np.uint8], offset: int = 0) -> None:
-        """Write bytes from the host."""
+        """Write bytes from the host.
+
+        Raises
+        ------
+        ShapeError
+            If the bytes do not fit.
+        """
+        if not 0 <= offset <= self.size - data.size:
+            raise ShapeError(
+                f"fill of {self.name}: {data.size} bytes from byte {offset} on, but it has {self.size}\n"
+                "fill as many bytes as the allocation has, or fewer"
+            )
         self._bytes[offset : offset + data.size] = data
         self._written[offset : offset + data.size] = 1
         self.settle()
@@ -73,16 +107,22 @@ class Allocation:
             self._views[dtype] = self._bytes.view(dtype)
         return self._views[dtype]
 
-    def first_unwritten(self, index: npt.NDArray[Any], width: int) -> int | None:
-        """The first position in ``index`` (in units of ``width``) that reads a byte nothing wrote."""
+    def index(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
+        """Addresses within → indices in units of ``width``."""
+        shift = np.uint64(width.bit_length() - 1)
+        return ((addresses - np.uint64(self.base)) >> shift).view(np.int64)
+
+    def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
+        """Which units of ``width`` bytes hold a byte that nothing wrote; None if none can."""
         if self._complete:
             return None
-        bad = self._written_view(width).take(index) != _ones(width)
-        return int(bad.argmax()) if bad.any() else None
+        return self._written_view(width).take(index) != _ones(width)
 
-    def note_written(self, index: npt.NDArray[Any], width: int) -> None:
-        """Mark units of ``width`` bytes as written."""
+    def write(self, index: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
+        """Write units of the values' width, unchecked."""
+        self.view(values.dtype)[index] = values
         if not self._complete:
+            width = values.dtype.itemsize
             self._written_view(width)[index] = _ones(width)
 
     def _written_view(self, width: int) -> npt.NDArray[Any]:
@@ -103,7 +143,12 @@ class Memory:
     space : str
         "global", "shared" …: how faults speak of it.
     start : int
-        The first address.
+        The first address, a multiple of `ALIGNMENT`.
+
+    Raises
+    ------
+    ShapeError
+        For another ``start``.
 
     Examples
     --------
@@ -122,31 +167,85 @@ class Memory:
     """
 
     def __init__(self, space: str = "global", start: int = 0x7F00_0000_0000) -> None:
+        if start % ALIGNMENT:
+            raise ShapeError(f"memory that starts at {start:#x}: start at a multiple of {ALIGNMENT}")
         self.space = space
         self._next = start
+        self._count = 0
         self._bases: list[int] = []
         self._allocations: list[Allocation] = []
-        self._freed: list[Allocation] = []
+        self._freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
+        self._released: deque[int] = deque()
+
+    @property
+    def allocations(self) -> list[Allocation]:
+        """What is allocated now, by address."""
+        self._drop_released()
+        return list(self._allocations)
 
     def allocate(self, size: int, name: str = "", read_only: bool = False) -> Allocation:
-        """Reserve ``size`` bytes. Addresses are never used twice, so that a use after free is seen."""
-        allocation = Allocation(self._next, size, name or f"allocation {len(self._bases)}", read_only)
+        """Reserve ``size`` bytes. Addresses are never used twice, so that a use after free is seen.
+
+        Raises
+        ------
+        ShapeError
+            For a negative size.
+        """
+        if size < 0:
+            raise ShapeError(f"allocation of {size} bytes\nask for 0 bytes or more")
+        self._drop_released()
+        allocation = Allocation(self._next, size, name or f"allocation {self._count}", read_only)
         # A gap behind each allocation: running past the end must not reach the next one.
         self._next += -(-(size + ALIGNMENT) // ALIGNMENT) * ALIGNMENT
+        self._count += 1
         self._bases.append(allocation.base)
         self._allocations.append(allocation)
         return allocation
 
     def free(self, allocation: Allocation) -> None:
-        """Give the bytes back; every later access to them is a fault."""
-        i = self._bases.index(allocation.base)
-        del self._bases[i], self._allocations[i]
-        self._freed.append(Allocation(allocation.base, 0, f"{allocation.name} (freed)"))
+        """Give the bytes back; every later access to them is a fault.
+
+        Raises
+        ------
+        DoubleFree
+            If they are not allocated, or no longer.
+        """
+        if not self._drop(allocation.base):
+            fault = DoubleFree(
+                f"free of {allocation.name}, which is not allocated",
+                f"address {allocation.base:#x}: {self._nearest(allocation.base, 0)[1]}",
+                "free each array once",
+            )
+            fault.address, fault.space, fault.allocation = allocation.base, self.space, allocation.name
+            raise fault
+
+    def release(self, base: int) -> None:
+        """Free what starts at ``base``, unless it was freed, before the next allocation or launch.
+
+        For finalizers, which may run at any moment: also in the middle of a look-up, when nothing
+        may change yet.
+        """
+        self._released.append(base)
 
     def settle(self) -> None:
         """See `Allocation.settle`; called between launches."""
+        self._drop_released()
         for allocation in self._allocations:
             allocation.settle()
+
+    def _drop_released(self) -> None:
+        while self._released:
+            self._drop(self._released.popleft())
+
+    def _drop(self, base: int) -> bool:
+        """Free what starts at ``base``; whether there was such an allocation."""
+        i = bisect_right(self._bases, base) - 1
+        if i < 0 or self._bases[i] != base:
+            return False
+        self._allocations[i].discard()
+        self._freed.append(self._allocations[i])
+        del self._bases[i], self._allocations[i]
+        return True
 
     def find(self, address: int) -> Allocation | None:
         """The allocation that holds the byte at ``address``."""
@@ -156,35 +255,44 @@ class Memory:
         return None
 
     def load(self, addresses: Addresses, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Read one value of ``dtype`` from each address."""
+        """Read one value of ``dtype``, of 1, 2, 4 or 8 bytes, from each address.
+
+        Raises
+        ------
+        OutOfBounds, Misaligned, UninitialisedRead
+            For the first address that may not be read.
+        """
         dtype = np.dtype(dtype)
-        allocation = self._common_allocation(addresses, dtype.itemsize)
+        width = dtype.itemsize
+        allocation = self._common_allocation(addresses, width)
         if allocation is None:
-            return self._each(addresses, dtype, None)
-        self._check_alignment(addresses, dtype.itemsize, "read")
-        index = self._index(allocation, addresses, dtype.itemsize)
-        bad = allocation.first_unwritten(index, dtype.itemsize)
-        if bad is not None:
-            raise self._fault(UninitialisedRead, "read of memory that nothing wrote", addresses, bad, dtype)
+            result = np.empty(addresses.shape, dtype)
+            for allocation, part in self._parts(addresses, width, "read"):
+                result[part] = allocation.view(dtype).take(allocation.index(addresses[part], width))
+            return result
+        index = allocation.index(addresses, width)
+        unwritten = allocation.unwritten(index, width)
+        if _any_misaligned(addresses, width) or (unwritten is not None and unwritten.any()):
+            self._check([(allocation, np.arange(addresses.size))], addresses, width, "read")
         return allocation.view(dtype).take(index)
 
     def store(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Write one value to each address; where two agree, the last one stays."""
-        dtype = values.dtype
-        allocation = self._common_allocation(addresses, dtype.itemsize)
-        if allocation is None:
-            self._each(addresses, dtype, values)
-            return
-        self._check_alignment(addresses, dtype.itemsize, "write")
-        if allocation.read_only:
-            raise self._fault(ReadOnlyWrite, "write to read-only memory", addresses, 0, dtype)
-        index = self._index(allocation, addresses, dtype.itemsize)
-        allocation.view(dtype)[index] = values
-        allocation.note_written(index, dtype.itemsize)
+        """Write one value, of 1, 2, 4 or 8 bytes, to each address; where two agree, the last one stays.
 
-    def _index(self, allocation: Allocation, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
-        shift = np.uint64(width.bit_length() - 1)
-        return ((addresses - np.uint64(allocation.base)) >> shift).view(np.int64)
+        Raises
+        ------
+        OutOfBounds, Misaligned, ReadOnlyWrite
+            For the first address that may not be written; nothing is written then.
+        """
+        width = values.dtype.itemsize
+        allocation = self._common_allocation(addresses, width)
+        if allocation is None:
+            for allocation, part in self._parts(addresses, width, "write"):
+                allocation.write(allocation.index(addresses[part], width), values[part])
+            return
+        if allocation.read_only or _any_misaligned(addresses, width):
+            self._check([(allocation, np.arange(addresses.size))], addresses, width, "write")
+        allocation.write(allocation.index(addresses, width), values)
 
     def _common_allocation(self, addresses: Addresses, width: int) -> Allocation | None:
         """The allocation that holds all accesses whole, which is the usual case; else None."""
@@ -196,71 +304,88 @@ class Memory:
             return allocation
         return None
 
-    def _each(
-        self, addresses: Addresses, dtype: np.dtype[Any], values: npt.NDArray[Any] | None
-    ) -> npt.NDArray[Any]:
-        """Loads (``values`` None) or stores that touch several allocations, or none."""
-        result = np.empty(addresses.shape, dtype)
+    def _parts(self, addresses: Addresses, width: int, verb: str) -> list[_Part]:
+        """The accesses, all of them good, by allocation: for those that touch several, or none."""
+        parts: list[_Part] = []
         todo = np.arange(addresses.size)
         while todo.size:
             first = int(addresses[todo[0]])
             allocation = self.find(first)
-            if allocation is None or first + dtype.itemsize > allocation.base + allocation.size:
-                verb = "read" if values is None else "write"
-                what = f"{verb} of {dtype.itemsize} bytes outside every allocation"
-                raise self._fault(OutOfBounds, what, addresses, int(todo[0]), dtype)
-            last = np.uint64(allocation.base + allocation.size - dtype.itemsize)
+            if allocation is None or first + width > allocation.base + allocation.size:
+                # What lies behind the first access out of bounds no longer matters.
+                before = [(allocation, part[part < todo[0]]) for allocation, part in parts]
+                self._check(before, addresses, width, verb)
+                what = f"{verb} of {width} bytes outside every allocation"
+                raise self._fault(OutOfBounds, what, addresses, int(todo[0]), width)
+            last = np.uint64(allocation.base + allocation.size - width)
             here = (addresses[todo] >= np.uint64(allocation.base)) & (addresses[todo] <= last)
-            part = todo[here]
-            try:
-                if values is None:
-                    result[part] = self.load(addresses[part], dtype)
-                else:
-                    self.store(addresses[part], values[part])
-            except MemoryFault as fault:
-                fault.position = int(part[fault.position])
-                raise
+            parts.append((allocation, todo[here]))
             todo = todo[~here]
-        return result
+        self._check(parts, addresses, width, verb)
+        return parts
 
-    def _check_alignment(self, addresses: Addresses, width: int, verb: str) -> None:
-        if int(np.bitwise_or.reduce(addresses)) & (width - 1):
-            raise self.misaligned(addresses, width, verb)
+    def _check(self, parts: list[_Part], addresses: Addresses, width: int, verb: str) -> None:
+        """Raise the fault of the first access within bounds that is bad otherwise, if there is one."""
+        bad = np.zeros(addresses.size, np.bool_)
+        for allocation, part in parts:
+            if verb == "write":
+                bad[part] = allocation.read_only
+            else:
+                unwritten = allocation.unwritten(allocation.index(addresses[part], width), width)
+                bad[part] = False if unwritten is None else unwritten
+            bad[part] |= _misaligned(addresses[part], width)
+        if not bad.any():
+            return
+        first = int(bad.argmax())
+        if _misaligned(addresses[first], width):
+            raise self._fault(Misaligned, f"misaligned {verb} of {width} bytes", addresses, first, width)
+        if verb == "write":
+            raise self._fault(ReadOnlyWrite, "write to read-only memory", addresses, first, width)
+        raise self._fault(UninitialisedRead, "read of memory that nothing wrote", addresses, first, width)
 
-    def misaligned(self, addresses: Addresses, width: int, verb: str = "access") -> MemoryFault:
+    def misaligned(self, addresses: Addresses, width: int) -> MemoryFault:
         """The fault of the first address that is not a multiple of ``width``."""
-        bad = int(((addresses & np.uint64(width - 1)) != 0).argmax())
-        return self._fault(Misaligned, f"misaligned {verb} of {width} bytes", addresses, bad, np.dtype(f"V{width}"))
+        first = int(_misaligned(addresses, width).argmax())
+        return self._fault(Misaligned, f"misaligned access of {width} bytes", addresses, first, width)
 
     def _fault(
-        self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, dtype: np.dtype[Any]
+        self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, width: int
     ) -> MemoryFault:
         address = int(addresses[bad])
-        near, relation = self._nearest(address, dtype.itemsize)
-        fault = kind(what, f"address {address:#x}: {relation}", _ADVICE[kind])
-        fault.address, fault.width, fault.space, fault.position = address, dtype.itemsize, self.space, bad
+        near, relation = self._nearest(address, width)
+        advice = _ADVICE[kind] if near is None or not near.freed else "free memory after its last use"
+        fault = kind(what, f"address {address:#x}: {relation}", advice)
+        fault.address, fault.width, fault.space, fault.position = address, width, self.space, bad
         if near is not None:
-            fault.allocation, fault.offset = near.name, address - near.base
+            fault.allocation = f"{near.name} (freed)" if near.freed else near.name
+            fault.offset = address - near.base
         return fault
 
     def _nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
-        """The allocation an address most likely was meant for, and how the address lies to it."""
+        """The allocation that holds or held an address, or the nearest one; how the address lies to it."""
         candidates = [*self._allocations, *self._freed]
         if not candidates:
             return None, f"there is no {self.space} allocation"
-
-        def distance(a: Allocation) -> int:
-            return max(a.base - address, address + width - (a.base + a.size), 0)
-
-        near = min(candidates, key=distance)
+        near = min(candidates, key=lambda a: max(a.base - address, address - (a.base + a.size - 1), 0))
         where = f"{near.name} ({near.size} bytes at {near.base:#x})"
-        if near in self._freed:
-            return near, f"{where}, which was freed"
-        if address < near.base:
-            return near, f"{near.base - address} bytes before {where}"
-        if address + width > near.base + near.size:
-            return near, f"{address - near.base - near.size} bytes past the end of {where}"
-        return near, f"byte {address - near.base} of {where}"
+        end, offset = address + width - near.base, address - near.base
+        if offset < 0:
+            relation = f"{-offset} bytes before {where}"
+        elif offset >= near.size:
+            relation = f"{offset - near.size} bytes past the end of {where}"
+        elif end > near.size and not near.freed:
+            relation = f"bytes {offset} to {end - 1} of {where}: {end - near.size} bytes past its end"
+        else:
+            relation = f"byte {offset} of {where}"
+        return near, f"{relation}, which was freed" if near.freed else relation
+
+
+def _misaligned(addresses: Any, width: int) -> npt.NDArray[np.bool_]:
+    return addresses & np.uint64(width - 1) != 0
+
+
+def _any_misaligned(addresses: Addresses, width: int) -> bool:
+    return int(np.bitwise_or.reduce(addresses)) & (width - 1) != 0
 
 
 _ADVICE: dict[type[MemoryFault], str] = {
