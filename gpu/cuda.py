@@ -113,10 +113,7 @@ class CudaDevice:
         ShapeError
             If it is not contiguous in C order.
         """
-        try:
-            from cuda.core.utils import StridedMemoryView
-        except ImportError:
-            from cuda.core.experimental.utils import StridedMemoryView
+        from cuda.core.utils import StridedMemoryView
 
         # -1: the caller's work on the array is ordered by the legacy default stream, as ours is.
         view = StridedMemoryView.from_any_interface(foreign, stream_ptr=-1)
@@ -125,7 +122,9 @@ class CudaDevice:
         if view.strides is not None:
             dense = np.cumprod([1, *shape[:0:-1]])[::-1]
             if any(n > 1 and s != d for n, s, d in zip(shape, view.strides, dense, strict=True)):
-                raise ShapeError(f"a device array of shape {shape} is not contiguous\ncopy it into C order first")
+                raise ShapeError(
+                    f"a device array of shape {shape} is not contiguous\ncopy it into C order first"
+                )
         return CudaArray(self, int(view.ptr), shape, dtype, keep=foreign)
 
     def load(self, ptx: str) -> CudaModule:
@@ -214,13 +213,15 @@ class CudaArray:
         _driver().memcpy_dtoh(host, self.pointer)
         return host
 
-    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike = None) -> CudaArray:
+    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike | None = None) -> CudaArray:
         """The same bytes with another shape or dtype."""
         other = CudaArray(
             self.device, self.pointer, shape, self.dtype if dtype is None else np.dtype(dtype), keep=self
         )
         if other.nbytes > self.nbytes:
-            raise ShapeError(f"view: {shape} of {other.dtype} needs {other.nbytes} bytes, there are {self.nbytes}")
+            raise ShapeError(
+                f"view: {shape} of {other.dtype} needs {other.nbytes} bytes, there are {self.nbytes}"
+            )
         return other
 
     def free(self) -> None:
@@ -307,13 +308,17 @@ def _launch_cooperatively(
     from cuda.bindings import driver as binding
 
     values = tuple(value.item() for value in args)
-    types = tuple(np.ctypeslib.as_ctypes_type(value.dtype) for value in args)
+    types: tuple[Any, ...] = tuple(_ctype(value.dtype) for value in args)
     queue = stream.handle if stream is not None else 0
     (status,) = binding.cuLaunchCooperativeKernel(
         _function_handle(ptx, name), *grid, *block, shared, queue, (values, types)
     )
     if status != binding.CUresult.CUDA_SUCCESS:
         raise _driver().LaunchError(f"kernel {name}: cooperative launch failed: {status.name}")
+
+
+def _ctype(dtype: Any) -> Any:
+    return np.ctypeslib.as_ctypes_type(dtype)
 
 
 @cache

@@ -74,7 +74,7 @@ class Array(Protocol):
         """Copy to the host."""
         ...
 
-    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike = None) -> Any:
+    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike | None = None) -> Any:
         """The same bytes with another shape or dtype."""
 
     def free(self) -> None:
@@ -85,7 +85,13 @@ class Kernel(Protocol):
     """A kernel that can be launched."""
 
     def __call__(
-        self, grid: Dim, block: Dim, *args: Any, shared: int = 0, stream: Any = None, cooperative: bool = False
+        self,
+        grid: Dim,
+        block: Dim,
+        *args: Any,
+        shared: int = 0,
+        stream: Any = None,
+        cooperative: bool = False,
     ) -> None:
         """Launch. Arguments are device arrays and NumPy scalars of the parameters' sizes."""
 

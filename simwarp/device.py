@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -105,7 +106,7 @@ class Device:
         dtype = np.dtype(dtype)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         allocation = self.memory.allocate(size, name or f"array {next(self._names)}")
-        return DeviceArray(self, allocation, shape, dtype)
+        return DeviceArray(self, _Owner(self.memory, allocation), shape, dtype)
 
     def upload(self, host: npt.NDArray[Any], name: str = "") -> DeviceArray:
         """Copy a host array to the device."""
@@ -142,8 +143,19 @@ class Device:
             check()
 
 
+class _Owner:
+    """An allocation that is released when nobody refers to this any more: no array and no view of one."""
+
+    def __init__(self, memory: Memory, allocation: Allocation) -> None:
+        self.allocation = allocation
+        weakref.finalize(self, memory.release, allocation.base).atexit = False
+
+
 class DeviceArray:
     """An array in a simulated device's global memory, C order.
+
+    The memory is given back when the last of the array and its views is gone, at the latest by the
+    next allocation or launch; `free` gives it back at once.
 
     Attributes
     ----------
@@ -154,11 +166,9 @@ class DeviceArray:
         How faults speak of it.
     """
 
-    def __init__(
-        self, device: Device, allocation: Allocation, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, device: Device, owner: _Owner, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.device, self.shape, self.dtype = device, tuple(shape), dtype
-        self._allocation = allocation
+        self._owner, self._allocation = owner, owner.allocation
 
     @property
     def pointer(self) -> int:
@@ -189,18 +199,19 @@ class DeviceArray:
         self.device.synchronize()
         return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
 
-    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike = None) -> DeviceArray:
+    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike | None = None) -> DeviceArray:
         """The same bytes with another shape or dtype."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
-        other = DeviceArray(self.device, self._allocation, shape, dtype)
+        other = DeviceArray(self.device, self._owner, shape, dtype)
         if other.nbytes > self._allocation.size:
             raise ShapeError(
-                f"view of {self.name}: {shape} of {dtype} needs {other.nbytes} bytes, it has {self.nbytes}"
+                f"view of {self.name}: {shape} of {dtype} needs {other.nbytes} bytes, "
+                f"it has {self._allocation.size}\nview no more elements than it holds"
             )
         return other
 
     def free(self) -> None:
-        """Give the memory back; later accesses are faults."""
+        """Give the memory back; later accesses, by kernels and by the host, are faults."""
         self.device.memory.free(self._allocation)
 
 
@@ -302,14 +313,21 @@ class Kernel:
         self.device.executed += launch.run()
 
     def _check_geometry(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+        if len(grid) != 3 or len(block) != 3:
+            raise LaunchError(f"kernel {self.name}: grid {grid}, block {block}; give each as (x, y, z)")
         threads = int(np.prod(block, dtype=np.int64))
         limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
         if not 1 <= threads <= limit or min(block) < 1:
-            raise LaunchError(f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}")
+            raise LaunchError(
+                f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}"
+            )
         if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
             raise LaunchError(f"kernel {self.name}: a grid of {grid}; each part must be 1 to {_MAX_GRID}")
-        if self.program.shared_size + shared > _MAX_SHARED:
-            raise LaunchError(f"kernel {self.name}: {shared} bytes of shared memory; at most {_MAX_SHARED}")
+        most = _MAX_SHARED - self.program.shared_size
+        if not 0 <= shared <= most:
+            raise LaunchError(
+                f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
+            )
 
 
 @lru_cache(maxsize=64)
@@ -333,9 +351,10 @@ def _parameter(program: Program, i: int, parameter: Variable, value: Any) -> byt
     size = dtype.itemsize * parameter.count
     if hasattr(value, "pointer"):
         value = np.uint64(value.pointer)
-    if isinstance(value, np.generic | np.ndarray) and value.nbytes == size:
-        return value.tobytes()
+    given: Any = value
+    if isinstance(value, np.generic | np.ndarray) and given.nbytes == size:
+        return given.tobytes()
     raise LaunchError(
-        f"kernel {program.name}: argument {i} is a {type(value).__name__}; parameter {parameter.name} "
+        f"kernel {program.name}: argument {i} is a {type(given).__name__}; parameter {parameter.name} "
         f"takes {size} bytes of {parameter.type}\npass a device array, or a NumPy scalar of that size"
     )

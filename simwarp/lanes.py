@@ -349,7 +349,7 @@ def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:
     return not_(shl(not_(zero), length))
 
 
-def _choose(condition: Any, yes: Any, no: Any) -> Any:
+def _choose(condition: Lanes, yes: Words, no: Any) -> Words:
     """``np.where``, skipped when the condition holds everywhere."""
     if np.all(condition):
         return yes

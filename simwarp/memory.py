@@ -73,11 +73,13 @@ class Allocation:
     @property
     def bytes(self) -> npt.NDArray[np.uint8]:
         """The live bytes (a view)."""
+        self._check_live()
         return self._bytes[: self.size]
 
     @property
     def written(self) -> npt.NDArray[np.bool_]:
         """Which bytes were ever written (a view)."""
+        self._check_live()
         return self._written[: self.size].view(np.bool_)
 
     def fill(self, data: npt.NDArray[np.uint8], offset: int = 0) -> None:
@@ -88,9 +90,11 @@ class Allocation:
         ShapeError
             If the bytes do not fit.
         """
+        self._check_live()
         if not 0 <= offset <= self.size - data.size:
             raise ShapeError(
-                f"fill of {self.name}: {data.size} bytes from byte {offset} on, but it has {self.size}\n"
+                f"fill of {self.name}: {_bytes(data.size)} from byte {offset} on, "
+                f"but it has {_bytes(self.size)}\n"
                 "fill as many bytes as the allocation has, or fewer"
             )
         self._bytes[offset : offset + data.size] = data
@@ -125,10 +129,19 @@ class Allocation:
             width = values.dtype.itemsize
             self._written_view(width)[index] = _ones(width)
 
+    def _check_live(self) -> None:
+        if self.freed:
+            where = f"{self.name} ({_bytes(self.size)} at {self.base:#x})"
+            raise OutOfBounds(f"use of {self.name} by the host", f"{where}, which was freed", _FREE_LATER)
+
     def _written_view(self, width: int) -> npt.NDArray[Any]:
         if width not in self._written_views:
             self._written_views[width] = self._written.view(f"u{width}")
         return self._written_views[width]
+
+
+def _bytes(count: int) -> str:
+    return "1 byte" if count == 1 else f"{count} bytes"
 
 
 def _ones(width: int) -> Any:
@@ -192,7 +205,7 @@ class Memory:
             For a negative size.
         """
         if size < 0:
-            raise ShapeError(f"allocation of {size} bytes\nask for 0 bytes or more")
+            raise ShapeError(f"allocation of {_bytes(size)}\nask for 0 bytes or more")
         self._drop_released()
         allocation = Allocation(self._next, size, name or f"allocation {self._count}", read_only)
         # A gap behind each allocation: running past the end must not reach the next one.
@@ -315,7 +328,7 @@ class Memory:
                 # What lies behind the first access out of bounds no longer matters.
                 before = [(allocation, part[part < todo[0]]) for allocation, part in parts]
                 self._check(before, addresses, width, verb)
-                what = f"{verb} of {width} bytes outside every allocation"
+                what = f"{verb} of {_bytes(width)} outside every allocation"
                 raise self._fault(OutOfBounds, what, addresses, int(todo[0]), width)
             last = np.uint64(allocation.base + allocation.size - width)
             here = (addresses[todo] >= np.uint64(allocation.base)) & (addresses[todo] <= last)
@@ -338,7 +351,7 @@ class Memory:
             return
         first = int(bad.argmax())
         if _misaligned(addresses[first], width):
-            raise self._fault(Misaligned, f"misaligned {verb} of {width} bytes", addresses, first, width)
+            raise self._fault(Misaligned, f"misaligned {verb} of {_bytes(width)}", addresses, first, width)
         if verb == "write":
             raise self._fault(ReadOnlyWrite, "write to read-only memory", addresses, first, width)
         raise self._fault(UninitialisedRead, "read of memory that nothing wrote", addresses, first, width)
@@ -346,14 +359,14 @@ class Memory:
     def misaligned(self, addresses: Addresses, width: int) -> MemoryFault:
         """The fault of the first address that is not a multiple of ``width``."""
         first = int(_misaligned(addresses, width).argmax())
-        return self._fault(Misaligned, f"misaligned access of {width} bytes", addresses, first, width)
+        return self._fault(Misaligned, f"misaligned access of {_bytes(width)}", addresses, first, width)
 
     def _fault(
         self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, width: int
     ) -> MemoryFault:
         address = int(addresses[bad])
         near, relation = self._nearest(address, width)
-        advice = _ADVICE[kind] if near is None or not near.freed else "free memory after its last use"
+        advice = _ADVICE[kind] if near is None or not near.freed else _FREE_LATER
         fault = kind(what, f"address {address:#x}: {relation}", advice)
         fault.address, fault.width, fault.space, fault.position = address, width, self.space, bad
         if near is not None:
@@ -367,14 +380,14 @@ class Memory:
         if not candidates:
             return None, f"there is no {self.space} allocation"
         near = min(candidates, key=lambda a: max(a.base - address, address - (a.base + a.size - 1), 0))
-        where = f"{near.name} ({near.size} bytes at {near.base:#x})"
+        where = f"{near.name} ({_bytes(near.size)} at {near.base:#x})"
         end, offset = address + width - near.base, address - near.base
         if offset < 0:
-            relation = f"{-offset} bytes before {where}"
+            relation = f"{_bytes(-offset)} before {where}"
         elif offset >= near.size:
-            relation = f"{offset - near.size} bytes past the end of {where}"
+            relation = f"{_bytes(offset - near.size)} past the end of {where}"
         elif end > near.size and not near.freed:
-            relation = f"bytes {offset} to {end - 1} of {where}: {end - near.size} bytes past its end"
+            relation = f"bytes {offset} to {end - 1} of {where}: {_bytes(end - near.size)} past its end"
         else:
             relation = f"byte {offset} of {where}"
         return near, f"{relation}, which was freed" if near.freed else relation
@@ -388,6 +401,7 @@ def _any_misaligned(addresses: Addresses, width: int) -> bool:
     return int(np.bitwise_or.reduce(addresses)) & (width - 1) != 0
 
 
+_FREE_LATER = "free memory after its last use"
 _ADVICE: dict[type[MemoryFault], str] = {
     OutOfBounds: "check the index against the array's size before the access",
     Misaligned: "an access of w bytes needs an address that is a multiple of w",

@@ -120,7 +120,9 @@ def _operand(x: Any, name: str) -> Any:
         return matrix(x, name)
     check_shape(x.shape, name)
     if x.word != 32 or np.dtype(x.words.dtype) != np.uint32:
-        raise FormatError(f"{name} is packed in words of {x.word} bits ({x.words.dtype}); bmm32 takes uint32 words")
+        raise FormatError(
+            f"{name} is packed in words of {x.word} bits ({x.words.dtype}); bmm32 takes uint32 words"
+        )
     rows, columns = x.shape
     expected = (-(-columns // 32), rows) if x.layout == "column" else (-(-rows // 32), columns)
     if tuple(x.words.shape) != expected:
@@ -147,4 +149,4 @@ def _packed(x: Any, name: str, layout: Layout, device: Device) -> PackedBits:
 
 
 def _has_nan(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and bool(np.isnan(x).any())
+    return not isinstance(x, PackedBits) and not on_device(x) and bool(np.isnan(x).any())

@@ -30,12 +30,12 @@ def read_array(path: Path) -> npt.NDArray[Any]:
     """
     advice = "give a .npy file, as numpy.save writes it"
     try:
-        array = np.load(path, allow_pickle=False)
+        array: Any = np.load(path, allow_pickle=False)
     except OSError as error:
         raise InputFileError(f"{path}: {error.strerror or error}\n{advice}") from None
     except (ValueError, EOFError) as error:
         raise InputFileError(f"{path} does not hold an array: {error}\n{advice}") from None
-    if not isinstance(array, np.ndarray):
+    if isinstance(array, np.lib.npyio.NpzFile):
         array.close()
         raise InputFileError(f"{path} holds several arrays\n{advice}")
     return array

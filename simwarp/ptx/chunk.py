@@ -56,7 +56,9 @@ class Chunk:
         self.shared_stride = -(-launch.shared_size // 16) * 16
         if launch.shared_size:
             # One window behind the other; `Launch` checks each access against its window first.
-            self.shared.allocate(self.shared_stride * blocks, f"shared memory of kernel {launch.program.name}")
+            self.shared.allocate(
+                self.shared_stride * blocks, f"shared memory of kernel {launch.program.name}"
+            )
         self.executed = 0
         self.step: Step = self.program.steps[0]
         self._special: dict[str, Any] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -77,13 +77,10 @@ class Launch:
 
     def pure(self, chunk: Chunk, step: Step) -> None:
         """Compute on registers."""
-        result = step.function(*[read(chunk) for read in step.sources])
-        write = step.destinations[0]
+        result: Any = step.function(*[read(chunk) for read in step.sources])
         if not isinstance(result, tuple):
-            if write is not None:
-                write(chunk, result)
-            return
-        for write, value in zip(step.destinations, result, strict=False):
+            result = (result,)
+        for write, value in zip(step.destinations, cast("tuple[Any, ...]", result), strict=False):
             if write is not None:
                 write(chunk, value)
 

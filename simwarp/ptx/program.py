@@ -194,7 +194,9 @@ class _Linker:
             elif spec.kind == "label":
                 step.target = self.label(step, operand)
             else:
-                sources.append(self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form))
+                sources.append(
+                    self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
+                )
         step.sources = tuple(sources)
         if rest:
             raise self.misfit(step)
@@ -233,9 +235,7 @@ class _Linker:
             )
         return self.slots[register.name]
 
-    def reader(
-        self, instruction: Instruction, operand: Operand, kind: str, form: Form | None = None
-    ) -> Read:
+    def reader(self, instruction: Instruction, operand: Operand, kind: str, form: Form | None = None) -> Read:
         """A closure that reads an operand as PTX type ``kind``."""
         if isinstance(operand, Immediate):
             constant = _constant(operand, kind)
@@ -257,7 +257,9 @@ class _Linker:
                 return lambda chunk: [part(chunk) for part in parts]
             return self.packed(instruction, operand, kind)
         if not isinstance(operand, Register):
-            raise PtxSyntaxError(f"line {instruction.line}: an operand of `{instruction.text}` is not a value")
+            raise PtxSyntaxError(
+                f"line {instruction.line}: an operand of `{instruction.text}` is not a value"
+            )
         if operand.name not in self.slots and operand.name in SPECIAL_REGISTERS:
             name = operand.name
             return lambda chunk: chunk.special(name)

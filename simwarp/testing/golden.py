@@ -166,5 +166,7 @@ def _stored(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
     words = np.ascontiguousarray(output).view(f"u{output.dtype.itemsize}")
     if words.nbytes <= _WHOLE:
         return words
-    digest = hashlib.sha256(repr(words.shape).encode() + words.astype(words.dtype.newbyteorder("<")).tobytes())
+    digest = hashlib.sha256(
+        repr(words.shape).encode() + words.astype(words.dtype.newbyteorder("<")).tobytes()
+    )
     return np.frombuffer(digest.digest(), np.uint8)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.verify.draw import Draw
+
+Answer: TypeAlias = Callable[..., npt.NDArray[Any]]
 
 ORACLE = "reference"
 """The tier that the others are compared with."""
@@ -43,7 +45,7 @@ class Case:
     draw: Callable[[Draw], Any]
     shape: Callable[[Any], tuple[int, ...]]
     describe: Callable[[Any], str]
-    answers: Mapping[str, Callable[..., npt.NDArray[Any]]]
+    answers: Mapping[str, Answer]
     output: str
     explain: Callable[[Any, tuple[int, ...], tuple[int, ...]], str]
     kernels: Callable[[tuple[int, int]], dict[str, str]]

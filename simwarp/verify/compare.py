@@ -138,9 +138,7 @@ def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] 
             continue
         start = time.perf_counter()
         try:
-            got = (
-                case.answers["gpu"](item, devices[tier]()) if tier in devices else case.answers[tier](item)
-            )
+            got = case.answers["gpu"](item, devices[tier]()) if tier in devices else case.answers[tier](item)
         except KernelFault as fault:
             mismatch = Mismatch(
                 case.name, seed, k, tier, case.describe(item), fault=str(fault), place=fault.place
@@ -148,7 +146,9 @@ def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] 
             checked.mismatches.append(mismatch)
         else:
             if not case.equal(expected, got):
-                checked.mismatches.append(_mismatch(case, seed, k, tier, item, expected, got, tier in devices))
+                checked.mismatches.append(
+                    _mismatch(case, seed, k, tier, item, expected, got, tier in devices)
+                )
         checked.seconds[tier] = time.perf_counter() - start
     return checked
 
@@ -192,9 +192,7 @@ def _mismatch(
     )
 
 
-def last_write(
-    case: Case, item: Any, element: tuple[int, ...], expected: npt.NDArray[Any]
-) -> Write | None:
+def last_write(case: Case, item: Any, element: tuple[int, ...], expected: npt.NDArray[Any]) -> Write | None:
     """Run the input on the simulator and return the write that an element of the output ends with."""
     width = expected.dtype.itemsize
     offset = int(np.ravel_multi_index(element, expected.shape)) * width

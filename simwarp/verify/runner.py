@@ -66,9 +66,7 @@ class Outcome:
         >>> Outcome(seed=0).to_json()["agreed"]
         True
         """
-        mismatches = [
-            {**asdict(m), "replay": m.command, "message": str(m)} for m in self.mismatches
-        ]
+        mismatches = [{**asdict(m), "replay": m.command, "message": str(m)} for m in self.mismatches]
         return {
             "agreed": self.agreed,
             "seed": self.seed,
@@ -120,7 +118,7 @@ def verify(
     start = time.perf_counter()
     outcome = Outcome(seed, single=only_input is not None)
     chosen = None if tiers is None else set(tiers) | {"reference"}
-    runs = [_Run(case, devices, outcome, chosen) for case in cases]
+    runs: list[_Run] = [_Run(case, devices, outcome, chosen) for case in cases]
     for run in runs:
         outcome.rows += run.rows.values()
     try:
@@ -128,7 +126,8 @@ def verify(
             for run in runs:
                 run.one(only_input)
                 progress(outcome)
-        waiting = runs if only_input is None else []
+            runs.clear()
+        waiting: list[_Run] = runs
         while waiting and time.perf_counter() - start < budget:
             run = min(waiting, key=lambda r: r.seconds)
             run.one(run.next)

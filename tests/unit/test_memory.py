@@ -48,6 +48,10 @@ def fault_of(kind, call, *arguments):
     return fault
 
 
+def in_bytes(count):
+    return "1 byte" if count == 1 else f"{count} bytes"
+
+
 def fields(fault):
     return fault.allocation, fault.offset, fault.position
 
@@ -203,7 +207,7 @@ def test_out_of_bounds_names_the_nearest_allocation(memory, access, width):
         fault = fault_of(OutOfBounds, access_memory, memory, access, at(address), width)
         assert fields(fault) == (name, offset, 0)
         verb = "read" if access == "load" else "write"
-        assert fault.what == f"{verb} of {width} bytes outside every allocation"
+        assert fault.what == f"{verb} of {in_bytes(width)} outside every allocation"
 
 
 def test_bounds_say_how_far(memory):
@@ -289,7 +293,7 @@ def test_an_address_must_be_a_multiple_of_the_width(memory, access, width, offse
     fault = fault_of(Misaligned, access_memory, memory, access, addresses, width)
     assert fields(fault) == ("a", offset, 1)
     assert (fault.address, fault.width, fault.space) == (a.base + offset, width, "global")
-    assert fault.what == f"misaligned {'read' if access == 'load' else 'write'} of {width} bytes"
+    assert fault.what == f"misaligned {'read' if access == 'load' else 'write'} of {in_bytes(width)}"
     assert fault.values.endswith(f": byte {offset} of a (64 bytes at {a.base:#x})")
 
 

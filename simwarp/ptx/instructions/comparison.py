@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.ptx.instructions._table import row
+from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.rows import Form
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -88,7 +88,7 @@ def setp_float(form: Form, a: Any, b: Any, c: Any = None) -> Any:
     summary="a where c holds, else b",
 )
 def selp(form: Form, a: Any, b: Any, c: Any) -> Any:
-    return np.where(c, a, b)
+    return where(c, a, b)
 
 
 def _with_complement(form: Form, result: Any, c: Any) -> tuple[Any, Any]:
@@ -100,4 +100,4 @@ def _with_complement(form: Form, result: Any, c: Any) -> tuple[Any, Any]:
 
 
 def _flush(x: Any) -> Any:
-    return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.copysign(x.dtype.type(0), x), x)
+    return where(np.abs(x) < np.finfo(x.dtype).tiny, np.copysign(x.dtype.type(0), x), x)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simwarp import lanes
-from simwarp.ptx.instructions._table import row
+from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.rows import Form
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"
@@ -40,9 +40,7 @@ def mul_hi(form: Form, a: Any, b: Any) -> Any:
     return np.right_shift(product, form.wide.type(bits)).astype(form.dtype)
 
 
-@row(
-    "mul.wide.T", "d:W = a:T, b:T", T="u16 u32 s16 s32", section="9.7.1.3", summary="a · b, twice as wide"
-)
+@row("mul.wide.T", "d:W = a:T, b:T", T="u16 u32 s16 s32", section="9.7.1.3", summary="a · b, twice as wide")
 def mul_wide(form: Form, a: Any, b: Any) -> Any:
     return np.multiply(a, b, dtype=form.wide)
 
@@ -90,10 +88,10 @@ def mad_wide(form: Form, a: Any, b: Any, c: Any) -> Any:
 )
 def div(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
-        return np.where(b == 0, np.invert(form.dtype.type(0)), np.floor_divide(a, _not_zero(b)))
+        return where(b == 0, np.invert(form.dtype.type(0)), np.floor_divide(a, _not_zero(b)))
     quotient = np.floor_divide(_magnitude(a), _not_zero(_magnitude(b)))
-    signed = np.where((a < 0) != (b < 0), np.negative(quotient), quotient).view(form.dtype)
-    return np.where(b == 0, form.dtype.type(-1), signed)
+    signed = where((a < 0) != (b < 0), np.negative(quotient), quotient).view(form.dtype)
+    return where(b == 0, form.dtype.type(-1), signed)
 
 
 @row(
@@ -106,15 +104,15 @@ def div(form: Form, a: Any, b: Any) -> Any:
 )
 def rem(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
-        return np.where(b == 0, a, np.remainder(a, _not_zero(b)))
+        return where(b == 0, a, np.remainder(a, _not_zero(b)))
     remainder = np.remainder(_magnitude(a), _not_zero(_magnitude(b)))
-    signed = np.where(a < 0, np.negative(remainder), remainder).view(form.dtype)
-    return np.where(b == 0, a, signed)
+    signed = where(a < 0, np.negative(remainder), remainder).view(form.dtype)
+    return where(b == 0, a, signed)
 
 
 @row("abs.T", "d:T = a:T", T="s16 s32 s64", section="9.7.1.10", summary="|a|; of the least value, itself")
 def abs_(form: Form, a: Any) -> Any:
-    return np.where(a < 0, np.negative(a), a)
+    return where(a < 0, np.negative(a), a)
 
 
 @row("neg.T", "d:T = a:T", T="s16 s32 s64", section="9.7.1.11", summary="-a, modulo 2^width")
@@ -153,10 +151,10 @@ def bfind(form: Form, a: Any) -> Any:
     width = np.uint32(form.dtype.itemsize * 8)
     word = np.asarray(a)
     if form.dtype.kind == "i":
-        word = np.where(word < 0, np.invert(word), word).view(f"u{form.dtype.itemsize}")
+        word = where(word < 0, np.invert(word), word).view(f"u{form.dtype.itemsize}")
     zeros = lanes.clz(word)
     found = zeros if form.has("shiftamt") else np.subtract(width - np.uint32(1), zeros)
-    return np.where(zeros == width, np.uint32(0xFFFFFFFF), found)
+    return where(zeros == width, np.uint32(0xFFFFFFFF), found)
 
 
 @row("brev.T", "d:B = a:B", T="b32 b64", section="9.7.1.18", summary="the bits in reverse order")
@@ -194,14 +192,14 @@ def _high_64(a: Any, b: Any) -> Any:
     middle = x1 * y0 + ((x0 * y0) >> half)
     high = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & mask)) >> half)
     if dtype.kind == "i":  # as unsigned, a negative operand stands for itself plus 2^64
-        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
+        high = high - where(a < 0, y, np.uint64(0)) - where(b < 0, x, np.uint64(0))
     return np.asarray(high).view(dtype)
 
 
 def _magnitude(a: Any) -> Any:
     """|a| as an unsigned word, right also for the least value."""
-    return np.where(a < 0, np.negative(a), a).view(f"u{np.asarray(a).dtype.itemsize}")
+    return where(a < 0, np.negative(a), a).view(f"u{np.asarray(a).dtype.itemsize}")
 
 
 def _not_zero(b: Any) -> Any:
-    return np.where(b == 0, b.dtype.type(1), b)
+    return where(b == 0, b.dtype.type(1), b)

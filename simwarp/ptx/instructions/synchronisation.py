@@ -148,7 +148,7 @@ def match_all(form: Form, active: Any, a: Any, m: Any) -> Any:
     summary="the lanes that execute this together; which ones they are is free",
 )
 def activemask(form: Form, active: Any) -> Any:
-    return lanes.ballot(True if active is None else active, lanes.ALL_LANES, active)
+    return lanes.ballot(np.ones(lanes.WARP_SIZE, np.bool_), lanes.ALL_LANES, active)
 
 
 @row(

@@ -60,15 +60,11 @@ def _by_reference(item: Input) -> npt.NDArray[Any]:
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
-    return simwarp.listings.bmm32(
-        item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b
-    )
+    return simwarp.listings.bmm32(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
-    return gpu.bmm(
-        item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b, device=device
-    )
+    return gpu.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b, device=device)
 
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
 from reference.types import First, Layout
-from simwarp.verify.case import Case
+from simwarp.verify.case import Answer, Case
 from simwarp.verify.draw import DTYPES, Draw
 
 
@@ -76,11 +77,13 @@ def _kernels(first: First, arch: tuple[int, int]) -> dict[str, str]:
 _ANSWERS = {"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu}
 _LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings know only the paper's order
 
+
+def _case(name: str, draw: Callable[[Draw], Input], answers: Mapping[str, Answer], first: First) -> Case:
+    return Case(name, draw, _shape, _describe, answers, "words of x", _explain, partial(_kernels, first))
+
+
 CASES = [
-    Case(name, draw, _shape, _describe, answers, "words of x", _explain, partial(_kernels, first))
-    for name, draw, answers, first in (
-        ("pack-column", partial(_draw, "column"), _ANSWERS, "msb"),
-        ("pack-row", partial(_draw, "row"), _ANSWERS, "msb"),
-        ("pack-lsb", _draw_lsb, _LSB_ANSWERS, "lsb"),
-    )
+    _case("pack-column", partial(_draw, "column"), _ANSWERS, "msb"),
+    _case("pack-row", partial(_draw, "row"), _ANSWERS, "msb"),
+    _case("pack-lsb", _draw_lsb, _LSB_ANSWERS, "lsb"),
 ]

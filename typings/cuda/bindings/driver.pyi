@@ -1,13 +1,19 @@
 from enum import IntEnum
 from typing import Any
 
+class CUuuid:
+    bytes: bytes
+
 class CUresult(IntEnum):
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_OUT_OF_MEMORY = 2
     CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720
 
-def cuGetErrorName(error: CUresult) -> tuple[CUresult, bytes]: ...
+def cuDeviceGet(ordinal: int) -> tuple[CUresult, Any]: ...
+def cuDeviceGetUuid(dev: Any) -> tuple[CUresult, CUuuid]: ...
+def cuModuleLoadData(image: bytes) -> tuple[CUresult, Any]: ...
+def cuModuleGetFunction(hmod: Any, name: bytes) -> tuple[CUresult, Any]: ...
 def cuLaunchCooperativeKernel(
     f: Any,
     gridDimX: int,

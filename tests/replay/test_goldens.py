@@ -1,0 +1,79 @@
+"""What hardware answered, held against every tier, on a machine without hardware."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simwarp
+from simwarp.testing import Golden, load, replay
+from simwarp.verify import CASES
+
+FOLDER = Path(__file__).parents[1] / "golden"
+LARGEST_FILE = 1 << 20
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+@pytest.fixture
+def golden(case):
+    return load(FOLDER / f"{case.name}.json")
+
+
+def test_the_simulator_answers_as_the_hardware_did(case, golden):
+    assert replay(golden, case, lambda item: case.answers["gpu"](item, simwarp.Device())) == []
+
+
+@pytest.mark.parametrize("tier", ["reference", "listing"])
+def test_the_other_tiers_answer_so_too(case, golden, tier):
+    if tier not in case.answers:
+        pytest.skip(f"{case.name} has no {tier}")
+    assert replay(golden, case, case.answers[tier]) == []
+
+
+def test_a_wrong_answer_is_noticed(case, golden):
+    def wrong(item):
+        answer = case.answers["reference"](item).copy()
+        answer.flat[-1] ^= 1
+        return answer
+
+    assert replay(golden, case, wrong) == sorted(golden.outputs)
+
+
+def test_a_golden_is_of_the_kernels_as_they_are(case, golden):
+    recorded = golden.meta["ptx"]
+    assert recorded == case.kernels(tuple(golden.meta["arch"])), (
+        f"the PTX of {case.name} is not what the golden was recorded from: record it again on a GPU with\n"
+        f"{golden.meta['command']}"
+    )
+
+
+def test_a_golden_says_where_it_comes_from(golden):
+    meta = golden.meta
+    assert meta["gpu"]["name"].startswith("NVIDIA")
+    assert len(meta["gpu"]["uuid"]) == 32
+    assert all(meta[key] for key in ("driver", "nvrtc", "date", "command", "arch", "ptx"))
+    assert all(len(digest) == 64 for digest in meta["ptx"].values())
+
+
+def test_a_golden_is_worth_its_place(golden):
+    assert len(golden.outputs) >= 50
+    whole = [output for output in golden.outputs.values() if output.dtype != np.uint8]
+    assert len(whole) >= 30
+
+
+def test_every_golden_has_a_case_and_is_small():
+    names = {path.stem for path in FOLDER.iterdir() if path.suffix in (".npz", ".json")}
+    assert set(CASES) <= names
+    assert all(path.stat().st_size <= LARGEST_FILE for path in FOLDER.iterdir())
+
+
+def test_large_outputs_are_compared_by_digest():
+    case = CASES["bmm32"]
+    reference = case.answers["reference"]
+    outputs = {4: np.zeros(32, np.uint8)}
+    golden = Golden({"seed": 0, "dtype": "<i4"}, outputs)
+    assert replay(golden, case, reference) == [4]

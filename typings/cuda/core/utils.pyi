@@ -1,0 +1,9 @@
+from typing import Any
+
+class StridedMemoryView:
+    ptr: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+    dtype: Any
+    @classmethod
+    def from_any_interface(cls, obj: Any, stream_ptr: int | None = None) -> StridedMemoryView: ...
