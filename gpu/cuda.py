@@ -317,8 +317,7 @@ def _launch_cooperatively(
         raise _driver().LaunchError(f"kernel {name}: cooperative launch failed: {status.name}")
 
 
-def _ctype(dtype: Any) -> Any:
-    return np.ctypeslib.as_ctypes_type(dtype)
+_ctype: Callable[[Any], Any] = np.ctypeslib.as_ctypes_type
 
 
 @cache

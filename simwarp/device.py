@@ -80,7 +80,7 @@ class Device:
         self,
         cc: tuple[int, int] = (9, 0),
         *,
-        chunk_lanes: int = 16384,
+        chunk_lanes: int = 32768,
         instruction_budget: int | None = None,
         multiprocessors: int = 132,
         observers: Sequence[Observer] = (),

@@ -43,22 +43,22 @@ match, reduce and shuffle functions.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import linecache
 import math
 import operator
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from types import GeneratorType
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp import lanes
+from simwarp.arrays import Array, Extent, GlobalArray, SharedArray, sizes
 from simwarp.faults import (
     BarrierFault,
     InactiveSource,
@@ -66,16 +66,17 @@ from simwarp.faults import (
     LaunchError,
     MemberMaskFault,
     MemoryFault,
+    Place,
 )
 from simwarp.lanes import ALL_LANES, LANE, LANE_BIT, WARP_SIZE, Reduction, ShuffleMode
-from simwarp.memory import POISON, Memory
+from simwarp.memory import POISON
+
+__all__ = ["Array", "Extent", "GlobalArray", "SharedArray", "Warp", "Xyz", "launch", "watch"]
 
 Register: TypeAlias = npt.NDArray[Any]
 """One value per lane, shape (32,)."""
 PerLane: TypeAlias = Any
 """A register, or a number that is the same in every lane."""
-Extent: TypeAlias = int | Sequence[int]
-"""A number, or up to three of them: (x, y, z)."""
 
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 BLOCK_LIMITS = (1024, 1024, 64)
@@ -95,108 +96,6 @@ class Xyz(NamedTuple, Generic[T]):
 
 
 # --------------------------------------------------------------------------------------------------
-# Memory
-# --------------------------------------------------------------------------------------------------
-
-
-class Array:
-    """Elements in memory, which a kernel reads and writes through `Warp.load` and `Warp.store`.
-
-    Each array is an address space of its own, so that no index of one can reach another.
-
-    Parameters
-    ----------
-    name : str
-        How faults speak of it.
-    shape : int or tuple of int
-        For the host; a kernel sees flat, C-order indices.
-    dtype : bool, integer or float, up to 8 bytes
-    read_only : bool
-        CUDA's ``const``: a store is a fault.
-
-    Attributes
-    ----------
-    size : int
-        The number of elements.
-    """
-
-    space: ClassVar[str] = "global"
-
-    def __init__(self, name: str, shape: Extent, dtype: npt.DTypeLike, *, read_only: bool = False) -> None:
-        self.name, self.dtype = name, _element_type(name, dtype)
-        self.shape = _sizes(shape)
-        self.size = math.prod(self.shape)
-        self.memory = Memory(self.space)
-        self.allocation = self.memory.allocate(self.size * self.dtype.itemsize, name, read_only)
-        self.base = self.allocation.base
-
-    def addresses(self, index: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-        """The address of each element, also of those that do not exist.
-
-        Examples
-        --------
-        >>> a = GlobalArray("a", 4, np.uint32)
-        >>> (a.addresses(np.array([0, 3, -1])) - np.uint64(a.base)).view(np.int64).tolist()
-        [0, 12, -4]
-        """
-        offset = index.astype(np.int64).view(np.uint64) * np.uint64(self.dtype.itemsize)
-        return np.uint64(self.base) + offset
-
-    def view(self, dtype: npt.DTypeLike, offset: int = 0) -> Array:
-        """The same memory as elements of another type: ``reinterpret_cast<dtype*>(&array[offset])``.
-
-        Examples
-        --------
-        >>> words = GlobalArray.of("words", np.array([1, 2, 3, 4], np.uint32))
-        >>> words.view(np.uint64).size
-        2
-        """
-        other = copy.copy(self)
-        other.dtype = _element_type(self.name, dtype)
-        other.base = self.base + offset * self.dtype.itemsize
-        other.size = (self.allocation.base + self.allocation.size - other.base) // other.dtype.itemsize
-        other.shape = (other.size,)
-        return other
-
-
-class GlobalArray(Array):
-    """An `Array` in global memory; ``GlobalArray(name, shape, dtype)`` starts out as poison.
-
-    Examples
-    --------
-    >>> GlobalArray.of("A", np.eye(2, dtype=np.int8)).numpy().tolist()
-    [[1, 0], [0, 1]]
-    """
-
-    @classmethod
-    def of(cls, name: str, values: npt.ArrayLike, *, read_only: bool = False) -> GlobalArray:
-        """Upload a NumPy array."""
-        host: npt.NDArray[Any] = np.asarray(values)
-        array = cls(name, host.shape, host.dtype, read_only=read_only)
-        array.allocation.fill(np.ascontiguousarray(host, array.dtype).reshape(-1).view(np.uint8))
-        return array
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """Download a copy. An element that no kernel wrote is an `UninitialisedRead`."""
-        return self.memory.load(self.addresses(np.arange(self.size)), self.dtype).reshape(self.shape)
-
-
-class SharedArray(Array):
-    """An `Array` in the shared memory of one block: `launch` makes it, as poison."""
-
-    space: ClassVar[str] = "shared"
-
-
-def _element_type(name: str, dtype: npt.DTypeLike) -> np.dtype[Any]:
-    dtype = np.dtype(dtype)
-    if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise DtypeError(
-            f"array {name}: a kernel has no {dtype.name}; use bool, integers or floats to 8 bytes"
-        )
-    return dtype.newbyteorder("=")
-
-
-# --------------------------------------------------------------------------------------------------
 # The warp
 # --------------------------------------------------------------------------------------------------
 
@@ -208,6 +107,44 @@ class _Launch(NamedTuple):
     code: Any
     grid: Xyz[int]
     block_dim: Xyz[int]
+
+
+class _Watched(NamedTuple):
+    """An element whose writers somebody wants to know."""
+
+    array: str
+    element: int
+    places: list[Place]
+
+
+_WATCHED: list[_Watched] = []
+
+
+@contextmanager
+def watch(array: str, element: int) -> Generator[list[Place]]:
+    """Collect the places that store to one element, in every launch inside the block.
+
+    Parameters
+    ----------
+    array : str
+        The array's name.
+    element : int
+        Into the flat array, in C order.
+
+    Examples
+    --------
+    >>> out = GlobalArray("out", 32, np.uint32)
+    >>> with watch("out", 5) as places:
+    ...     launch(lambda warp: warp.store(out, warp.lane, warp.lane), 1, 32)
+    >>> places[0].lane
+    5
+    """
+    watched = _Watched(array, element, [])
+    _WATCHED.append(watched)
+    try:
+        yield watched.places
+    finally:
+        _WATCHED.remove(watched)
 
 
 class Warp:
@@ -339,6 +276,9 @@ class Warp:
         offered = self._register("store", values).astype(array.dtype)[self.active]
         with self._located(array, at):
             array.memory.store(array.addresses(at), offered)
+        for watched in _WATCHED:
+            if watched.array == array.name:
+                self._note_store(watched, at)
 
     # Across lanes
 
@@ -543,6 +483,11 @@ class Warp:
             register[~self.active] = _poison(register.dtype)[~self.active]
         return register
 
+    def _note_store(self, watched: _Watched, at: npt.NDArray[Any]) -> None:
+        for position in np.flatnonzero(at == watched.element):
+            lane = int(np.flatnonzero(self.active)[position])
+            watched.places.append(self.place(KernelFault(""), lane).place)
+
     @contextmanager
     def _located(self, array: Array, index: npt.NDArray[Any]) -> Generator[None]:
         try:
@@ -671,13 +616,9 @@ def _reaches_barrier(warp: Warp, run: _Run) -> bool:
     return True
 
 
-def _sizes(extent: Extent) -> tuple[int, ...]:
-    return tuple(map(operator.index, extent if isinstance(extent, Sequence) else (extent,)))
-
-
 def _extent(what: str, given: Extent, limits: tuple[int, int, int]) -> Xyz[int]:
-    sizes = _sizes(given)
-    padded = (*sizes, 1, 1)[:3]
-    if not 1 <= len(sizes) <= 3 or not all(1 <= n <= limit for n, limit in zip(padded, limits, strict=True)):
+    axes = sizes(given)
+    padded = (*axes, 1, 1)[:3]
+    if not 1 <= len(axes) <= 3 or not all(1 <= n <= limit for n, limit in zip(padded, limits, strict=True)):
         raise LaunchError(f"{what} {given}: give one to three numbers from 1 to at most {limits}")
     return Xyz(*padded)

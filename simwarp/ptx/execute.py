@@ -49,7 +49,7 @@ class Launch:
     parameters: Mapping[str, bytes]
     memory: Memory
     shared_size: int = 0
-    chunk_lanes: int = 16384
+    chunk_lanes: int = 32768
     cooperative: bool = False
     instruction_budget: int | None = None
     observers: Sequence[Observer] = ()

@@ -30,7 +30,8 @@ _TOKEN = re.compile(
       | (?P<blank>[ \t\r]+ | //[^\n]*)
       | (?P<comment>/\*.*?\*/)
       | (?P<string>"[^"\n]*")
-      | (?P<number>0[fF][0-9a-fA-F]{8} | 0[dD][0-9a-fA-F]{16} | 0[xX][0-9a-fA-F]+U? | \d+\.\d+ | \d+U?)
+      | (?P<number>0[fF][0-9a-fA-F]{8} | 0[dD][0-9a-fA-F]{16} | 0[xX][0-9a-fA-F]+U?
+                  | 0[bB][01]+U? | \d+\.\d+ | \d+U?)
       | (?P<word>[A-Za-z_$%.](?:[\w$.] | ::)*)
       | (?P<mark>[-+@!|,;:(){}\[\]<>=])""",
     re.VERBOSE | re.DOTALL,
@@ -104,6 +105,7 @@ class _Parser:
         self.lines = self.text.split("\n")
         self.tokens = list(_tokens(self.text))
         self.at = 0
+        self.declared: dict[str, str] = {}
 
     # ---- tokens ----------------------------------------------------------------------------------
 
@@ -113,6 +115,8 @@ class _Parser:
 
     def next(self) -> _Token:
         token = self.tokens[self.at]
+        if token.kind == "end":
+            raise self.error("expected more")
         self.at += 1
         return token
 
@@ -138,9 +142,12 @@ class _Parser:
 
     def integer(self) -> int:
         sign = -1 if self.accept("-") else 1
-        if self.token.kind != "number":
-            raise self.error("expected a number")
-        return sign * _integer(self.next().text)
+        try:
+            value = _integer(self.token.text if self.token.kind == "number" else "")
+        except ValueError:
+            raise self.error("expected a whole number") from None
+        self.at += 1
+        return sign * value
 
     # ---- the module ------------------------------------------------------------------------------
 
@@ -155,8 +162,9 @@ class _Parser:
                 while self.accept(","):
                     self.word()
             elif word == ".address_size":
-                if self.integer() != 64:
-                    raise self.error("expected 64-bit addresses before this")
+                if self.token.text != "64":
+                    raise self.error("expected 64-bit addresses")
+                self.next()
             elif word == ".file":
                 self.file()
             elif word == ".section":
@@ -243,6 +251,7 @@ class _Parser:
 
     def body(self, entry: Entry) -> None:
         """The statements up to the closing brace; nested braces only group."""
+        self.declared = entry.registers
         depth = 1
         while depth:
             token = self.token
@@ -309,10 +318,9 @@ class _Parser:
         opcode = self.word()
         operands: list[Operand] = []
         while not self.accept(";"):
-            operands.append(self.operand())
-            if self.token.text not in (",", ";"):
+            if operands and not self.accept(","):
                 raise self.error("expected ',' or ';'")
-            self.accept(",")
+            operands.append(self.operand())
         return Instruction(opcode, tuple(operands), guard, line, self.lines[line - 1].strip())
 
     def operand(self) -> Operand:
@@ -322,7 +330,9 @@ class _Parser:
             elements: list[Register | Immediate] = []
             while not self.accept("}"):
                 element = self.simple()
-                if isinstance(element, Symbol):
+                if element == Symbol("_"):
+                    element = Register("_")
+                elif isinstance(element, Symbol):
                     raise self.error("expected registers or numbers before this")
                 elements.append(element)
                 self.accept(",")
@@ -338,14 +348,13 @@ class _Parser:
             return Register(self.word(), negated=True)
         if self.token.kind == "word":
             name = self.word()
-            return Register(name) if name.startswith("%") else Symbol(name)
-        sign = -1 if self.accept("-") else 1
-        if self.token.kind != "number":
-            raise self.error("expected an operand")
-        text = self.next().text
+            # Inline assembly declares registers without the percent sign.
+            return Register(name) if name.startswith("%") or name in self.declared else Symbol(name)
+        text = self.token.text
         if text[:2] in ("0f", "0F", "0d", "0D"):
+            self.next()
             return Immediate(int(text[2:], 16), 32 if text[1] in "fF" else 64)
-        return Immediate(sign * _integer(text))
+        return Immediate(self.integer())
 
     def address(self) -> Address:
         base = self.simple()
@@ -381,7 +390,8 @@ class _Parser:
 
 
 def _integer(text: str) -> int:
-    return int(text.rstrip("U"), 0)
+    digits = text.rstrip("U")
+    return int(digits, 8 if digits.startswith("0") and digits.isdigit() else 0)
 
 
 def _destination(operand: Operand) -> Register | None:

@@ -48,20 +48,6 @@ class Scheduler:
         self.groups: dict[int, _Group] = {}
         self.turns = self.loops = 0
         self.polls = False
-        self.data: dict[str, Callable[[Chunk, Step], None]] = {
-            "pure": launch.pure,
-            "load": self.load,
-            "store": launch.store,
-            "atomic": self.atomic,
-        }
-        self.control: dict[str, Callable[[int, Step], int | None]] = {
-            "warp": self.warp,
-            "branch": self.branch,
-            "exit": self.exit,
-            "trap": self.trap,
-            "barrier": self.barrier,
-            "warp barrier": self.warp,
-        }
 
     def run(self) -> None:
         """Execute until every lane has exited."""
@@ -85,16 +71,16 @@ class Scheduler:
             step = chunk.step = steps[pc]
             if watched:
                 self.watch(step)
-            execute = self.data.get(step.row.kind)
+            execute = DATA.get(step.row.kind)
             if execute is not None:
                 if step.guard is None:
                     chunk.executed += chunk.count
-                    execute(chunk, step)
+                    execute(self, step)
                 else:
                     self.guarded(step, execute)
                 pc += 1
                 continue
-            following = self.control[step.row.kind](pc, step)
+            following = CONTROL[step.row.kind](self, pc, step)
             if following is None:
                 return
             if following <= pc:
@@ -172,7 +158,7 @@ class Scheduler:
 
     # ---- data under a predicate ------------------------------------------------------------------------
 
-    def guarded(self, step: Step, execute: Callable[[Chunk, Step], None]) -> None:
+    def guarded(self, step: Step, execute: Callable[[Scheduler, Step], None]) -> None:
         """Execute a predicated instruction for the lanes whose predicate holds."""
         chunk = self.chunk
         whole, alone, all_lanes = chunk.mask, chunk.alone, chunk.count
@@ -181,7 +167,7 @@ class Scheduler:
         if count:
             chunk.executed += count
             chunk.enter(taken, alone and count == all_lanes)
-            execute(chunk, step)
+            execute(self, step)
             chunk.enter(whole, alone)
 
     def taken(self, step: Step) -> Mask:
@@ -190,15 +176,25 @@ class Scheduler:
             return self.chunk.mask
         return self.chunk.mask & step.guard(self.chunk)
 
-    def load(self, chunk: Chunk, step: Step) -> None:
+    # ---- data ----------------------------------------------------------------------------------------
+
+    def pure(self, step: Step) -> None:
+        """Compute on registers."""
+        self.launch.pure(self.chunk, step)
+
+    def load(self, step: Step) -> None:
         """Load; one that asks for what others wrote makes the loop around it a polling one."""
         self.polls = self.polls or step.form.has("volatile") or step.form.has("acquire")
-        self.launch.load(chunk, step)
+        self.launch.load(self.chunk, step)
 
-    def atomic(self, chunk: Chunk, step: Step) -> None:
+    def store(self, step: Step) -> None:
+        """Write memory."""
+        self.launch.store(self.chunk, step)
+
+    def atomic(self, step: Step) -> None:
         """Update memory; in a loop, this may be a lock."""
         self.polls = True
-        self.launch.atomic(chunk, step)
+        self.launch.atomic(self.chunk, step)
 
     # ---- control: each returns the next step of the current group, or None if there is no such group ---
 
@@ -306,3 +302,22 @@ class Scheduler:
             return None
         chunk.enter(passing, alone=not self.groups)
         return pc + 1
+
+
+DATA: dict[str, Callable[[Scheduler, Step], None]] = {
+    "pure": Scheduler.pure,
+    "load": Scheduler.load,
+    "store": Scheduler.store,
+    "atomic": Scheduler.atomic,
+}
+"""What executes the kinds of row that always go on to the next step."""
+
+CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
+    "warp": Scheduler.warp,
+    "warp barrier": Scheduler.warp,
+    "branch": Scheduler.branch,
+    "exit": Scheduler.exit,
+    "trap": Scheduler.trap,
+    "barrier": Scheduler.barrier,
+}
+"""What executes the others: each returns the next step of the group, or None if it is gone."""

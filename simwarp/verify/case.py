@@ -33,8 +33,8 @@ class Case:
     answers : mapping of tier to callable
         ``"reference"`` and ``"listing"`` take (input,); ``"gpu"`` takes (input, device). Each
         returns an array of integers.
-    output : str
-        The name of the device array that the ``"gpu"`` answer is downloaded from.
+    outputs : mapping of answer to str
+        The name of the array that the ``"gpu"`` and ``"listing"`` answers are read from.
     explain : callable
         (input, element, differing bits) in the words of the problem: which matrix element that is.
     kernels : callable
@@ -46,7 +46,7 @@ class Case:
     shape: Callable[[Any], tuple[int, ...]]
     describe: Callable[[Any], str]
     answers: Mapping[str, Answer]
-    output: str
+    outputs: Mapping[str, str]
     explain: Callable[[Any, tuple[int, ...], tuple[int, ...]], str]
     kernels: Callable[[tuple[int, int]], dict[str, str]]
 

@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from simwarp.device import Device
 from simwarp.faults import KernelFault, Place
-from simwarp.observe import Write, WriteObserver
+from simwarp.observe import WriteObserver
 from simwarp.verify.case import ORACLE, Case
 from simwarp.verify.draw import Draw
+from simwarp.warp import watch
 
 Devices = Mapping[str, Callable[[], Any]]
 """Makes the device of each tier that needs one; the tiers of the ``"gpu"`` answer."""
@@ -78,7 +79,8 @@ class Mismatch:
             return f"{first}\n{self.fault}\nreplay: {self.command}"
         if self.expected is None or self.got is None:
             return f"{first}\n{self.meaning}\nreplay: {self.command}"
-        who = f" written from {self.register} by {self.place}" if self.place else ""
+        source = f" from {self.register}" if self.register else ""
+        who = f" written{source} by {self.place}" if self.place else " which nothing wrote"
         return (
             f"{first} in {self.wrong} of {self.total} elements; the first is {list(self.element)}, "
             f"{self.meaning},{who}\n"
@@ -173,7 +175,8 @@ def _mismatch(
     x, y = int(expected[element]), int(got[element])
     width = expected.dtype.itemsize * 8
     bits = tuple(b for b in range(width) if (x ^ y) >> b & 1)
-    write = last_write(case, item, element, expected) if on_device else None
+    answer = "gpu" if on_device else tier
+    place, register = last_write(case, answer, item, element, expected)
     return Mismatch(
         case.name,
         seed,
@@ -187,18 +190,27 @@ def _mismatch(
         case.explain(item, element, bits),
         len(wrong),
         expected.size,
-        write.place if write else None,
-        write.register if write else "",
+        place,
+        register,
     )
 
 
-def last_write(case: Case, item: Any, element: tuple[int, ...], expected: npt.NDArray[Any]) -> Write | None:
-    """Run the input on the simulator and return the write that an element of the output ends with."""
-    width = expected.dtype.itemsize
-    offset = int(np.ravel_multi_index(element, expected.shape)) * width
-    observer = WriteObserver(case.output, offset, width)
-    case.answers["gpu"](item, Device(observers=[observer]))
-    return observer.writes[-1] if observer.writes else None
+def last_write(
+    case: Case, answer: str, item: Any, element: tuple[int, ...], expected: npt.NDArray[Any]
+) -> tuple[Place | None, str]:
+    """Run the input again, watched, and return who last wrote an element, and from which register.
+
+    The answer of a device is run on the simulator, also where it was hardware that differed.
+    """
+    flat, width = int(np.ravel_multi_index(element, expected.shape)), expected.dtype.itemsize
+    output = case.outputs[answer]
+    if answer == "gpu":
+        observer = WriteObserver(output, flat * width, width)
+        case.answers[answer](item, Device(observers=[observer]))
+        return (observer.writes[-1].place, observer.writes[-1].register) if observer.writes else (None, "")
+    with watch(output, flat) as places:
+        case.answers[answer](item)
+    return (places[-1], "") if places else (None, "")
 
 
 def _hex(value: int) -> str:

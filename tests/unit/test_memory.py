@@ -5,7 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from simwarp.faults import MemoryFault, Misaligned, OutOfBounds, ReadOnlyWrite, UninitialisedRead
+from reference.errors import ShapeError
+from simwarp.faults import (
+    DoubleFree,
+    MemoryFault,
+    Misaligned,
+    OutOfBounds,
+    ReadOnlyWrite,
+    UninitialisedRead,
+)
 from simwarp.memory import ALIGNMENT, POISON, Memory
 
 WIDTHS = (1, 2, 4, 8)
@@ -163,6 +171,18 @@ def test_given_names_are_not_given_again_after_a_free(memory):
     assert memory.allocate(4).name not in (first.name, second.name)
 
 
+def test_an_allocation_has_no_negative_size(memory):
+    with pytest.raises(ShapeError, match="-1"):
+        memory.allocate(-1)
+    assert memory.allocate(0).bytes.size == 0
+
+
+@pytest.mark.parametrize("start", [1, 16, ALIGNMENT - 1, ALIGNMENT + 8])
+def test_memory_starts_at_a_multiple_of_the_alignment(start):
+    with pytest.raises(ShapeError, match=str(ALIGNMENT)):
+        Memory("global", start)
+
+
 def test_memory_starts_as_poison(memory):
     a = memory.allocate(10, "a")
     assert a.bytes.tolist() == [POISON] * 10 == [0xA5] * 10
@@ -224,7 +244,9 @@ def test_an_access_that_straddles_the_end_says_so_without_negative_numbers(memor
     a = filled(memory, 10, "a")
     fault = fault_of(OutOfBounds, access_memory, memory, "load", at(a.base, a.base + 8), 4)
     assert fields(fault) == ("a", 8, 1)
-    assert "-" not in fault.values
+    assert fault.values.endswith(f": bytes 8 to 11 of a (10 bytes at {a.base:#x}): 2 bytes past its end")
+    fault = fault_of(OutOfBounds, access_memory, memory, "store", at(a.base + 9), 2)
+    assert fault.values.endswith(f": bytes 9 to 10 of a (10 bytes at {a.base:#x}): 1 byte past its end")
 
 
 def test_a_space_without_allocations():
@@ -338,6 +360,63 @@ def test_bounds_beside_a_freed_allocation_name_the_live_one(memory):
     assert "freed" not in fault.values
 
 
+@STORE_AND_LOAD
+def test_use_after_free_says_which_byte(memory, access):
+    a = filled(memory, 1024, "a")
+    memory.free(a)
+    where = f"a (1024 bytes at {a.base:#x}), which was freed"
+    for offset, relation in (
+        (1020, "byte 1020 of"),
+        (1024, "0 bytes past the end of"),
+        (-8, "8 bytes before"),
+    ):
+        fault = fault_of(OutOfBounds, access_memory, memory, access, at(a.base + offset), 4)
+        assert fault.values.endswith(f": {relation} {where}")
+
+
+def test_an_allocation_is_freed_once(memory):
+    a, b = filled(memory, 64, "a"), filled(memory, 64, "b")
+    memory.free(a)
+    fault = fault_of(DoubleFree, memory.free, a)
+    assert (fault.address, fault.allocation) == (a.base, "a")
+    assert "freed" in fault.values
+    assert fault_of(DoubleFree, Memory("shared", 0).free, b).space == "shared"
+    assert memory.allocations == [b]
+
+
+def test_the_host_does_not_use_what_it_freed(memory):
+    a = filled(memory, 64, "a")
+    memory.free(a)
+    for use in (lambda: a.bytes, lambda: a.written, lambda: a.fill(np.zeros(1, np.uint8))):
+        with pytest.raises(OutOfBounds, match=r"a \(64 bytes at 0x[0-9a-f]+\), which was freed"):
+            use()
+
+
+def test_release_is_a_free_that_may_come_late_or_twice(memory):
+    a, b, c = (filled(memory, 64, name) for name in "abc")
+    memory.free(a)
+    for base in (a.base, b.base, b.base, b.base + 4, 0):
+        memory.release(base)
+    assert memory.allocations == [c]
+    assert fields(fault_of(OutOfBounds, memory.load, at(b.base), np.uint32)) == ("b (freed)", 0, 0)
+
+
+@pytest.mark.parametrize("give_back", ["free", "release"])
+def test_freed_memory_does_not_pile_up(memory, give_back):
+    first = memory.allocate(1 << 20, "first")
+    memory.free(first)
+    for _ in range(3000):  # 3 GiB in all
+        a = memory.allocate(1 << 20, "a")
+        if give_back == "free":
+            memory.free(a)
+        else:
+            memory.release(a.base)
+    assert memory.allocations == []
+    assert fields(fault_of(OutOfBounds, memory.load, at(a.base + 8), np.uint32)) == ("a (freed)", 8, 0)
+    fault = fault_of(OutOfBounds, memory.load, at(first.base), np.uint32)
+    assert fault.allocation == "a (freed)", "faults remember the last ones only"
+
+
 # ---------------------------------------------------------------------------- uninitialised memory
 
 
@@ -395,6 +474,15 @@ def test_the_host_fills_part_of_an_allocation(memory):
     assert a.written.tolist() == [False] * 4 + [True] * 4 + [False] * 2
     assert memory.load(at(a.base + 4), np.uint32).tolist() == [0x04030201]
     assert fields(fault_of(UninitialisedRead, memory.load, at(a.base + 8), np.uint16)) == ("a", 8, 0)
+
+
+@pytest.mark.parametrize(("size", "offset"), [(5, 0), (3, 2), (1, 4), (0, 5), (1, -1)])
+def test_the_host_fills_no_further_than_the_allocation(memory, size, offset):
+    a = memory.allocate(4, "a")
+    with pytest.raises(ShapeError, match=f"{size} bytes? from byte {offset} on, but it has 4 bytes"):
+        a.fill(np.zeros(size, np.uint8), offset)
+    assert not a.written.any()
+    a.fill(np.zeros(0, np.uint8), offset=4)
 
 
 @pytest.mark.parametrize("order", ["a first", "b first"])
@@ -456,3 +544,52 @@ def test_memory_works_on_after_a_fault(memory):
     fault_of(OutOfBounds, memory.load, at(a.base + 16), np.uint32)
     fault_of(Misaligned, memory.load, at(a.base + 1), np.uint32)
     assert memory.load(at(a.base), np.uint32).tolist() == [0x03020100]
+
+
+# ------------------------------------------------------------------------------------ any mixture
+
+
+def outcome(memory, access, addresses, width):
+    """What one lane after the other would meet first: (position, fault), or None."""
+    for position, address in enumerate(addresses.tolist()):
+        allocation = memory.find(address)
+        if allocation is None or address + width > allocation.base + allocation.size:
+            return position, OutOfBounds
+        if address % width:
+            return position, Misaligned
+        if access == "store" and allocation.read_only:
+            return position, ReadOnlyWrite
+        offset = address - allocation.base
+        if access == "load" and not allocation.written[offset : offset + width].all():
+            return position, UninitialisedRead
+    return None
+
+
+@STORE_AND_LOAD
+@every_width
+def test_the_first_bad_lane_of_any_mixture_is_named_and_nothing_changes(memory, access, width):
+    rng = np.random.default_rng(width)
+    full, half = filled(memory, 40, "full"), memory.allocate(42, "half")
+    half.fill(np.ones(23, np.uint8), offset=1)
+    constants = filled(memory, 24, "constants", read_only=True)
+    everything = (full, half, constants)
+    met = set()
+    for allowed in (everything, (full,), (half,), (constants,), (full, half)):
+        for _ in range(150):
+            near = rng.integers(0, len(allowed), 4)
+            offset = rng.integers(0, 40 // width, 4) * width + rng.choice([0, 0, 0, 0, 0, 0, 0, 0, 1, -8], 4)
+            addresses = np.array(
+                [allowed[i].base + int(o) for i, o in zip(near, offset, strict=True)], np.uint64
+            )
+            before = [a.bytes.tobytes() + a.written.tobytes() for a in everything]
+            expected = outcome(memory, access, addresses, width)
+            if expected is None:
+                access_memory(memory, access, addresses, width)
+                met.add(None)
+                continue
+            position, kind = expected
+            assert fault_of(kind, access_memory, memory, access, addresses, width).position == position
+            assert [a.bytes.tobytes() + a.written.tobytes() for a in everything] == before
+            met.add(kind)
+    kinds = {None, OutOfBounds, ReadOnlyWrite if access == "store" else UninitialisedRead}
+    assert met == kinds | ({Misaligned} if width > 1 else set())

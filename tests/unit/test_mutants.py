@@ -71,6 +71,11 @@ SURVIVORS = [
         "the number of rows of tiles: a warp below the last one loads the last row again and stores nothing",
     ),
     (
+        "pack_row .*",
+        ["setp.lt.u32 r, r, r → setp.le.u32 r, r, r"],
+        "the first row of a tile: it is inside the matrix, or the warp has left",
+    ),
+    (
         "pack_row int8 .*",
         ["add.s32 r, r, -1 → sub.s32 r, r, -1"],
         "the last column: lanes past it have left before the load, so that the minimum never takes it",

@@ -79,7 +79,7 @@ CASES = [
         shape=lambda item: item.sizes,
         describe=_describe,
         answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
-        output="c",
+        outputs={"gpu": "c", "listing": "C"},
         explain=lambda item, element, bits: f"C{list(element)}",
         kernels=_kernels,
     )
