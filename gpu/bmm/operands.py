@@ -85,11 +85,12 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
     >>> check_shape((3, 0), "a")
     Traceback (most recent call last):
     ...
-    reference.errors.ShapeError: a has shape (3, 0); a matrix with both dimensions from 1 to 2147483647 is needed
+    reference.errors.ShapeError: a has shape (3, 0)
+    a matrix with both dimensions from 1 to 2147483647 is needed
     """
     if len(shape) != 2 or min(shape) < 1 or max(shape) > LARGEST:
         raise ShapeError(
-            f"{name} has shape {shape}; a matrix with both dimensions from 1 to {LARGEST} is needed"
+            f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed"
         )
 
 
@@ -130,7 +131,8 @@ def _check_flag(device: Device, flag: Array) -> Callable[[], None]:
         if flag.download()[0]:
             flag.upload(np.zeros(1, np.int32))
             raise NotANumberError(
-                "a matrix that was packed holds a NaN, which is neither >= 0 nor < 0\nreplace NaNs before packing"
+                "a matrix that was packed holds a NaN, which is neither >= 0 nor < 0\n"
+                "replace NaNs before packing"
             )
 
     return check

@@ -71,7 +71,8 @@ def bmm(
     if k != k_of_b:
         raise ShapeError(
             f"a is {tuple(a.shape)}{' transposed' if transpose_a else ''} and "
-            f"b is {tuple(b.shape)}{' transposed' if transpose_b else ''}: K is {k} in one and {k_of_b} in the other\n"
+            f"b is {tuple(b.shape)}{' transposed' if transpose_b else ''}: "
+            f"K is {k} in one and {k_of_b} in the other\n"
             "the columns of op(A) must be as many as the rows of op(B)"
         )
     device = choose_device(device, a, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +36,7 @@ app.add_typer(golden_app, name="golden")
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
 
 
-class Where(str, Enum):
+class Where(StrEnum):
     """What runs the production kernels."""
 
     sim = "sim"
@@ -67,7 +67,8 @@ def run(arguments: list[str]) -> int:
         return 130
     except Exception as error:
         if type(error).__module__.startswith(("click", "typer")):
-            message = getattr(error, "format_message", lambda: str(error))()
+            describe: Callable[[], str] = getattr(error, "format_message", error.__str__)
+            message = describe()
             sys.stderr.write(f"{message}\nsee simwarp --help\n")
             return 2
         raise

@@ -359,9 +359,7 @@ class _Parser:
     def address(self) -> Address:
         base = self.simple()
         offset = 0
-        if self.accept("+"):
-            offset = self.integer()
-        elif self.token.text == "-":
+        if self.accept("+") or self.token.text == "-":
             offset = self.integer()
         self.expect("]")
         return Address(base, offset)

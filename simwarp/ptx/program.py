@@ -247,7 +247,8 @@ class _Linker:
                 constant = DTYPES[kind].type(self.addresses[operand.name])
             else:
                 raise PtxSyntaxError(
-                    f"line {instruction.line}: `{instruction.text}` names {operand.name}, which is not declared"
+                    f"line {instruction.line}: `{instruction.text}` names {operand.name}, "
+                    "which is not declared"
                 )
             return lambda chunk: constant
         if isinstance(operand, Vector):

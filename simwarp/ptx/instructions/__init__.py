@@ -4,18 +4,16 @@ To add one: write its row in the file of its section. Parser, executor, document
 take it from there.
 """
 
-from simwarp.ptx.instructions import (  # the order is that of the PTX ISA's chapter 9.7
-    integer,
-    comparison,  # isort: skip
-    logic,
-    movement,
-    control,
-    synchronisation,
-)
+from simwarp.ptx.instructions import comparison, control, integer, logic, movement, synchronisation
 from simwarp.ptx.instructions._table import TABLE
 from simwarp.ptx.rows import Row
 
 __all__ = ["ROWS", "TABLE", "comparison", "control", "integer", "logic", "movement", "synchronisation"]
 
-ROWS: dict[str, Row] = TABLE.rows
-"""All rows by name."""
+
+def _section(row: Row) -> list[int]:
+    return [int(part) for part in row.section.split(".")]
+
+
+ROWS: dict[str, Row] = {row.name: row for row in sorted(TABLE.rows.values(), key=_section)}
+"""All rows by name, in the order of the PTX ISA's chapter 9.7."""
