@@ -162,7 +162,9 @@ class _Text:
 
     def kernel(self):
         parameters = [
-            f"\t.param .align 16 .b8 {slot.name}[{_bytes(slot)}]" if slot.by_value else f"\t.param .u64 {slot.name}"
+            f"\t.param .align 16 .b8 {slot.name}[{_bytes(slot)}]"
+            if slot.by_value
+            else f"\t.param .u64 {slot.name}"
             for slot in (*self.operands, *self.results)
         ]
         declared = [f"\t.reg .{kind} {name};" for name, kind in self.registers.items()]
@@ -172,7 +174,13 @@ class _Text:
             f"mad.lo.u32 %i, %i, {BLOCK}, %to;",
         ]
         head = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry row(\n"
-        body = "\n".join([*declared, *([self.shared] if self.shared else []), *(f"\t{line}" for line in index + self.lines)])
+        body = "\n".join(
+            [
+                *declared,
+                *([self.shared] if self.shared else []),
+                *(f"\t{line}" for line in index + self.lines),
+            ]
+        )
         text = head + ",\n".join(parameters) + f"\n)\n{{\n{body}\n\tret;\n}}\n"
         return RowKernel(text, tuple(self.operands), tuple(self.results))
 
@@ -184,7 +192,7 @@ def _bytes(slot):
 def _compute(text, row, form):
     sources = []
     for spec in row.sources:
-        if spec.optional and not set(form.modifiers) & {"and", "or", "xor"}:
+        if spec.optional and not form.combines:
             continue
         if spec.name == "table":
             continue
@@ -203,7 +211,6 @@ def _compute(text, row, form):
     if row.kind == "warp":
         text.take("active", "pred")
         text.lines.append("@!%active bra DONE;")
-    # A result must not overwrite an operand of the same name (cvta, mov keep d and a apart already).
     text.lines.append(f"{form.opcode} {', '.join(['|'.join(f'%{name}' for name, _ in wanted), *sources])};")
     for name, kind in wanted:
         text.give(name, kind)

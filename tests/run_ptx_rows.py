@@ -16,7 +16,17 @@ twins = SimpleNamespace(**runpy.run_path(str(HERE / "scalar_ptx.py")))
 AMOUNTS = (0, 1, 4, 15, 16, 17, 31, 32, 33, 63, 64, 65, 128, 255, 256, 257, 288, 1 << 31, 0xFFFFFFFF)
 F32 = (0, 1 << 31, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF800000)
 F32 += (0x7F800000, 0x7FC00000, 0x7F800001, 0xFFC00001)
-F64 = (0, 1 << 63, 1, 1 << 63 | 1, 0xF << 48 | 0xFFFFFFFFFFFF, 1 << 52, 0x3FF << 52, 0xBFF << 52, (0x7FF << 52) - 1)
+F64 = (
+    0,
+    1 << 63,
+    1,
+    1 << 63 | 1,
+    0xF << 48 | 0xFFFFFFFFFFFF,
+    1 << 52,
+    0x3FF << 52,
+    0xBFF << 52,
+    (0x7FF << 52) - 1,
+)
 F64 += (0xFFF << 52, 0x7FF << 52, 0x7FF8 << 48, 0x7FF << 52 | 1, 0xFFF8 << 48 | 1)
 LARGEST = 2048
 """Crossed edges of one launch, at most."""
@@ -44,7 +54,7 @@ def operand_kinds(row, opcode):
     form = row.match(opcode)
     if row.kind in ("load", "atomic", "store"):
         return [(form.T, False)] * (2 if row.kind == "atomic" else form.vector)
-    has_c = not row.sources or not row.sources[-1].optional or set(form.modifiers) & {"and", "or", "xor"}
+    has_c = not row.sources or not row.sources[-1].optional or form.combines
     sources = [s for s in row.sources if s.name != "table"][: None if has_c else -1]
     amounts = {"shl": "b", "shr": "b", "shf": "c", "bfe": "bc", "bfi": "ce"}.get(row.base, "")
     return [(form.resolve(s.kind), s.name in amounts) for s in sources]
@@ -54,7 +64,11 @@ def cases(row, opcode, seed=0):
     """Operands of many cases, one column per operand: edges crossed, then random ones."""
     kinds = operand_kinds(row, opcode)
     rng = random.Random(f"{opcode} {seed}")
-    few = row.base in ("lop3", "ld", "st")  # a case of lop3 is 256 results; memory does not look at the values
+    few = row.base in (
+        "lop3",
+        "ld",
+        "st",
+    )  # a case of lop3 is 256 results; memory does not look at the values
     choices = [edges(*kind) for kind in kinds]
     most = 32 if few else LARGEST
     if math.prod(map(len, choices)) > most:
@@ -84,7 +98,8 @@ def launch(device, kernel, columns):
         arguments.append(host if slot.by_value else device.upload(host))
     shapes = [(threads, slot.count) if slot.count > 1 else (threads,) for slot in kernel.results]
     outputs = [
-        device.upload(np.zeros(shape, _dtype(slot))) for shape, slot in zip(shapes, kernel.results, strict=True)
+        device.upload(np.zeros(shape, _dtype(slot)))
+        for shape, slot in zip(shapes, kernel.results, strict=True)
     ]
     grid = (threads // kernels.BLOCK, 1, 1)
     device.load(kernel.text).kernel("row")(grid, (kernels.BLOCK, 1, 1), *arguments, *outputs)
@@ -97,7 +112,9 @@ def _dtype(slot):
 
 def teams(rng):
     """Executing lanes and member masks of a warp: everybody, one team, or two teams side by side."""
-    word = rng.choice((0xFFFFFFFF, 1, 1 << 31, 0xFFFF, 0xAAAAAAAA, rng.getrandbits(32) | 1 << rng.randrange(32)))
+    word = rng.choice(
+        (0xFFFFFFFF, 1, 1 << 31, 0xFFFF, 0xAAAAAAAA, rng.getrandbits(32) | 1 << rng.randrange(32))
+    )
     active = [word >> lane & 1 for lane in range(32)]
     masks = [word] * 32
     if rng.random() < 0.4:

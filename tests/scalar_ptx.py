@@ -130,7 +130,9 @@ def decode(kind, word, ftz=False):
     exponent = word >> 23 & 0xFF if kind == "f32" else word >> 52 & 0x7FF
     if ftz and exponent == 0:
         return 0.0
-    return struct.unpack(*(("<f", struct.pack("<I", word)) if kind == "f32" else ("<d", struct.pack("<Q", word))))[0]
+    return struct.unpack(
+        *(("<f", struct.pack("<I", word)) if kind == "f32" else ("<d", struct.pack("<Q", word)))
+    )[0]
 
 
 def setp_float(opcode, a, b, c=None):
@@ -231,7 +233,9 @@ TWINS = {
     "atom.add": atom,
     "atom (min, max)": atom,
     "atom (bits)": atom,
-    "vote.sync.pred": lambda opcode, a, m, active: getattr(lanes, f"vote_{opcode.split('.')[2]}")(a, m, active),
+    "vote.sync.pred": lambda opcode, a, m, active: getattr(lanes, f"vote_{opcode.split('.')[2]}")(
+        a, m, active
+    ),
     "vote.sync.ballot.b32": lambda opcode, a, m, active: lanes.ballot(a, m, active),
     "match.any.sync": lambda opcode, a, m, active: lanes.match_any(a, m, active),
     "match.all.sync": lambda opcode, a, m, active: lanes.match_all(a, m, active),

@@ -21,6 +21,7 @@ from simwarp.ptx.chunk import Chunk
 from simwarp.ptx.program import Program, Step
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.schedule import Scheduler
+from simwarp.ptx.syntax import Register, Vector
 
 Dim = tuple[int, int, int]
 
@@ -165,12 +166,13 @@ class Launch:
             except MemoryFault as fault:
                 raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
             if self.on_write and step.space == "global":
-                self.notify_write(chunk, step, here, data)
+                self.notify_write(chunk, step, i, here, data)
 
-    def notify_write(self, chunk: Chunk, step: Step, addresses: Any, values: Any) -> None:
-        """Tell the observers of a store."""
+    def notify_write(self, chunk: Chunk, step: Step, part: int, addresses: Any, values: Any) -> None:
+        """Tell the observers of a write of the operand's element ``part``."""
         operand = step.instruction.operands[-1]
-        register = getattr(operand, "name", str(operand))
+        operand = operand.elements[part] if isinstance(operand, Vector) else operand
+        register = operand.name if isinstance(operand, Register) else ""
         event = WriteEvent(chunk, np.flatnonzero(chunk.mask), addresses, values, register)
         for observe in self.on_write:
             observe(event)
@@ -183,14 +185,15 @@ class Launch:
         at = np.broadcast_to(address, shape)[chunk.mask]
         operands = np.broadcast_to(step.sources[0](chunk), shape)[chunk.mask]
         old = np.empty_like(operands)
-        try:
-            for turn in _turns(at):
+        for turn in _turns(at):
+            try:
                 old[turn] = memory.load(at[turn], dtype)
                 memory.store(at[turn], step.function(old[turn], operands[turn]))
-        except MemoryFault as fault:
-            raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
+            except MemoryFault as fault:
+                lane = self.faulty_lane(chunk, shape, int(turn[fault.position]))
+                raise chunk.placed(fault, lane) from None
         if self.on_write and step.space == "global":
-            self.notify_write(chunk, step, at, memory.load(at, dtype))
+            self.notify_write(chunk, step, 0, at, memory.load(at, dtype))
         write = step.destinations[0]
         if write is not None:
             value = np.zeros(shape, dtype)

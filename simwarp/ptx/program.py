@@ -115,7 +115,8 @@ class _Linker:
         self.slots = {name: i for i, name in enumerate(self.entry.registers)}
         dynamic_at = self.place_shared()
         steps = [self.step(i) for i in self.entry.instructions]
-        if not steps or steps[-1].row.kind not in ("exit", "branch", "trap"):
+        open_end = not steps or steps[-1].row.kind not in ("exit", "branch", "trap")
+        if open_end or len(steps) in self.entry.labels.values():
             # Falling off the end is an exit; `ret` spells it.
             row, form = _require(TABLE.find("ret"))
             end = Instruction("ret", (), None, self.entry.line, "}")
@@ -174,6 +175,7 @@ class _Linker:
         row, rest = step.row, list(step.instruction.operands)
         if row.destinations:
             first = rest.pop(0) if rest else None
+            self.check_vector(step, first)
             pair = first if isinstance(first, Pair) else Pair(None, None)
             given = [first] if not isinstance(first, Pair) else [pair.first, pair.second]
             if len(given) > len(row.destinations):
@@ -184,7 +186,7 @@ class _Linker:
             )
         sources: list[Read] = []
         for spec in row.sources:
-            if not rest and spec.optional:
+            if spec.optional and not step.form.combines:
                 break
             if not rest:
                 raise self.misfit(step)
@@ -194,6 +196,9 @@ class _Linker:
             elif spec.kind == "label":
                 step.target = self.label(step, operand)
             else:
+                self.check_vector(step, operand)
+                if spec.kind == "number" and not isinstance(operand, Immediate):
+                    raise self.misfit(step)
                 sources.append(
                     self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
                 )
@@ -206,6 +211,12 @@ class _Linker:
         return PtxSyntaxError(
             f"line {line}: operands of `{text}` do not fit `{step.row.spelling}  {step.row.syntax}`"
         )
+
+    def check_vector(self, step: Step, operand: Operand | None) -> None:
+        """A vector access moves as many registers as it says."""
+        wanted = step.form.vector
+        if wanted > 1 and not (isinstance(operand, Vector) and len(operand.elements) == wanted):
+            raise self.misfit(step)
 
     def label(self, step: Step, operand: Operand) -> int:
         if not isinstance(operand, Symbol) or operand.name not in self.entry.labels:
@@ -238,6 +249,11 @@ class _Linker:
     def reader(self, instruction: Instruction, operand: Operand, kind: str, form: Form | None = None) -> Read:
         """A closure that reads an operand as PTX type ``kind``."""
         if isinstance(operand, Immediate):
+            if DTYPES[kind].kind == "f" and not operand.float_bits:
+                raise PtxSyntaxError(
+                    f"line {instruction.line}: `{instruction.text}` has {operand.value} where a {kind} literal "
+                    "such as 0f3F800000 is needed"
+                )
             constant = _constant(operand, kind)
             return lambda chunk: constant
         if isinstance(operand, Symbol):
@@ -337,8 +353,6 @@ def _constant(operand: Immediate, kind: str) -> Any:
     if dtype.kind == "b":
         return np.bool_(operand.value != 0)
     bits = operand.value & ((1 << dtype.itemsize * 8) - 1)
-    if dtype.kind == "f" and not operand.float_bits:
-        raise PtxSyntaxError(f"the integer {operand.value} where a {kind} literal is needed")
     if operand.float_bits == 64 and kind == "f32":
         return np.float32(np.uint64(bits).view(np.float64))
     return np.dtype(f"u{dtype.itemsize}").type(bits).view(dtype)

@@ -15,8 +15,11 @@ what is written, ``=``, what is read; each with its type:
 ``B``      as wide as T, without a sign: for operations that do not look at it
 ``W``      twice as wide as T
 ``u32`` …  itself; ``pred`` is bool
+``number`` a literal of 32 bits
 ``[a]``    an address
 =========  ======================================================================
+
+An operand with a ``?`` is there with the modifiers ``.and .or .xor`` only.
 
 Parser, executor, documentation and tests derive from the rows; nothing else knows a mnemonic.
 """
@@ -93,6 +96,11 @@ class Form:
         """The number of elements of a vector access, else 1."""
         return 2 if self.has("v2") else 4 if self.has("v4") else 1
 
+    @property
+    def combines(self) -> bool:
+        """Whether the result is combined with one more predicate."""
+        return bool({"and", "or", "xor"} & set(self.modifiers))
+
     def resolve(self, kind: str) -> str:
         """The PTX type that an operand's type letter stands for in this form."""
         if kind == "T":
@@ -103,6 +111,8 @@ class Form:
             return "pred" if self.T == "pred" else f"b{self.dtype.itemsize * 8}"
         if kind == "W":
             return f"{self.T[0]}{self.dtype.itemsize * 16}"
+        if kind == "number":
+            return "u32"
         return kind
 
 

@@ -184,7 +184,7 @@ class Scheduler:
 
     def load(self, step: Step) -> None:
         """Load; one that asks for what others wrote makes the loop around it a polling one."""
-        self.polls = self.polls or step.form.has("volatile") or step.form.has("acquire")
+        self.polls = self.polls or not {"volatile", "relaxed", "acquire"}.isdisjoint(step.form.modifiers)
         self.launch.load(self.chunk, step)
 
     def store(self, step: Step) -> None:

@@ -45,7 +45,10 @@ def test_the_table_finds_the_row_by_each_of_its_forms(name):
 def test_no_opcode_belongs_to_two_rows():
     forms = [(opcode, name) for name, row in ROWS.items() for opcode in row.forms()]
     doubles = [
-        (opcode, other) for opcode, name in forms for other in ROWS if other != name and ROWS[other].match(opcode)
+        (opcode, other)
+        for opcode, name in forms
+        for other in ROWS
+        if other != name and ROWS[other].match(opcode)
     ]
     assert doubles == []
 

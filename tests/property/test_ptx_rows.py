@@ -24,7 +24,9 @@ def operands(kind, is_amount):
     return st.sampled_from(list(rows.edges(kind, is_amount))) | everything
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.kind == "pure" and row.base != "lop3"])
+@pytest.mark.parametrize(
+    "name", [name for name, row in ROWS.items() if row.kind == "pure" and row.base != "lop3"]
+)
 @settings(max_examples=25)
 @given(data=st.data())
 def test_pure_rows(name, data):

@@ -124,9 +124,14 @@ def constant(instructions, index, register):
 
 def spell(instruction):
     """An instruction as its opcode and guard, with its literals: register numbers mean nothing."""
-    words = [str(o.value) if isinstance(o, Immediate) else "r" if isinstance(o, Register) else "…" for o in instruction.operands]
+    words = [
+        str(o.value) if isinstance(o, Immediate) else "r" if isinstance(o, Register) else "…"
+        for o in instruction.operands
+    ]
     guard = instruction.guard
-    return ("" if guard is None else "@!p " if guard.negated else "@p ") + f"{instruction.opcode} {', '.join(words)}"
+    return (
+        "" if guard is None else "@!p " if guard.negated else "@p "
+    ) + f"{instruction.opcode} {', '.join(words)}"
 
 
 # ------------------------------------------------------------------------------------------- kernels
@@ -182,7 +187,9 @@ def agrees(program, runs):
         device = simwarp.Device(ARCH, instruction_budget=BUDGET)
         placed = [device.upload(a) if isinstance(a, np.ndarray) else a for a in arguments]
         try:
-            Kernel(device, program)((-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * TILE, 1, 1), *placed)
+            Kernel(device, program)(
+                (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * TILE, 1, 1), *placed
+            )
         except KernelFault:
             return False
         for position, wanted in expected.items():
@@ -217,14 +224,20 @@ def all_kernels():
             for layout in ("column", "row"):
                 yield (
                     f"pack_{layout} {element} {first}",
-                    lambda e=element, f=first, l=layout: (packing_ptx(e, f, ARCH).text, f"pack_{l}", packing_runs(e, l, f)),
+                    lambda e=element, f=first, l=layout: (
+                        packing_ptx(e, f, ARCH).text,
+                        f"pack_{l}",
+                        packing_runs(e, l, f),
+                    ),
                 )
 
 
 @pytest.mark.parametrize(("name", "make"), all_kernels())
 def test_every_mutant_is_noticed(name, make):
     count, survivors = survivors_of(*make())
-    expected = Counter(line for pattern, lines, _ in SURVIVORS if re.fullmatch(pattern, name) for line in lines)
+    expected = Counter(
+        line for pattern, lines, _ in SURVIVORS if re.fullmatch(pattern, name) for line in lines
+    )
     new = [line for line in survivors if line.split("  [")[0] not in expected]
     assert new == []
     assert Counter(line.split("  [")[0] for line in survivors) == expected

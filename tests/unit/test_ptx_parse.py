@@ -89,7 +89,10 @@ def test_guards(text, guard):
         ("[param_0+12]", Address(Symbol("param_0"), 12)),
         ("[256]", Address(Immediate(256))),
         ("{%r1, %r2}", Vector((Register("%r1"), Register("%r2")))),
-        ("{%r1, 0, -1, 0f00000000}", Vector((Register("%r1"), Immediate(0), Immediate(-1), Immediate(0, 32)))),
+        (
+            "{%r1, 0, -1, 0f00000000}",
+            Vector((Register("%r1"), Immediate(0), Immediate(-1), Immediate(0, 32))),
+        ),
         ("{%r1, _}", Vector((Register("%r1"), Register("_")))),
         ("%r1|%p1", Pair(Register("%r1"), Register("%p1"))),
         ("%r1 | _", Pair(Register("%r1"), None)),
@@ -148,7 +151,7 @@ def test_performance_directives(directives, threads):
 def test_variables():
     text = (
         HEAD + ".extern .shared .align 16 .b8 dynamic[];\n.shared .align 4 .f32 tile[32][33];\n"
-        ".visible .entry k() { .shared .b32 one; .pragma \"nounroll\"; ret; }"
+        '.visible .entry k() { .shared .b32 one; .pragma "nounroll"; ret; }'
     )
     module = parse(text)
     found = [(v.name, v.space, v.type, v.count, v.alignment) for v in module.variables]
@@ -198,7 +201,10 @@ def test_locations_of_one_entry_do_not_reach_into_the_next():
 
 
 def test_debug_sections_are_skipped():
-    text = HEAD + ".entry k() { ret; }\n.section .debug_str\n{\n$L__info_string0:\n.b8 95,90,0\n{ .b8 1 }\n}\n.file 1 \"k.cu\""
+    text = (
+        HEAD
+        + '.entry k() { ret; }\n.section .debug_str\n{\n$L__info_string0:\n.b8 95,90,0\n{ .b8 1 }\n}\n.file 1 "k.cu"'
+    )
     assert list(parse(text).entries) == ["k"]
 
 
@@ -231,7 +237,7 @@ def test_debug_sections_are_skipped():
         (HEAD + ".global .u32 table[2] = {1, 2};", 4, "initialised"),
         (HEAD + ".section .debug_str\n{\n.b8 1\n", 7, "'}'"),
         (HEAD + ".section .debug_str\n", 5, "more"),
-        (HEAD + ".entry k() {\n.pragma \"nounroll\"\n", 6, "more"),
+        (HEAD + '.entry k() {\n.pragma "nounroll"\n', 6, "more"),
     ],
 )
 def test_errors_name_the_line(text, line, says):
@@ -243,9 +249,9 @@ def test_errors_name_the_line(text, line, says):
 
 WHOLE = (
     HEAD + ".extern .shared .align 16 .b8 dynamic[];\n"
-    '.visible .entry k(.param .u64 .ptr .align 4 a, .param .align 8 .b8 c[24])\n.maxntid 128, 1, 1\n{\n'
-    '.reg .pred %p<2>;\n.reg .b32 %r<9>, %x;\n.loc 2 200 3, function_name $L__s+2, inlined_at 1 21 9\n'
-    "A: @!%p1 shfl.sync.idx.b32 %r1|_, %r2, 0x1F, -1, 31U;\n.pragma \"nounroll\";\n"
+    ".visible .entry k(.param .u64 .ptr .align 4 a, .param .align 8 .b8 c[24])\n.maxntid 128, 1, 1\n{\n"
+    ".reg .pred %p<2>;\n.reg .b32 %r<9>, %x;\n.loc 2 200 3, function_name $L__s+2, inlined_at 1 21 9\n"
+    'A: @!%p1 shfl.sync.idx.b32 %r1|_, %r2, 0x1F, -1, 31U;\n.pragma "nounroll";\n'
     "ld.global.v2.u32 {%r1, %r2}, [%rd1+-4];\nbra A;\n}\n"
     '.section .debug_str\n{\n$L__s:\n.b8 95\n}\n.file 1 "k.cu"\n.file 2 "s.h", 1, 2\n'
 )

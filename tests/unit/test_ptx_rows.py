@@ -37,7 +37,9 @@ def test_opcodes_hold_every_form_and_every_modifier():
         chosen = opcodes(row)
         assert set(row.forms()) <= set(chosen)
         used = {modifier for opcode in chosen for modifier in row.match(opcode).modifiers}
-        choices = {c[1:] for a, b, _ in rows.kernels._PART.findall(row.spelling) for c in (a + b).split("|") if c}
+        choices = {
+            c[1:] for a, b, _ in rows.kernels._PART.findall(row.spelling) for c in (a + b).split("|") if c
+        }
         assert used == choices
 
 
@@ -88,11 +90,15 @@ def test_warp_rows(device, name):
             masks, active = rows.teams(rng)
             operands = []
             for slot in kernel.operands[:-1]:
-                operands.append(masks if slot.name == "m" else _warp_operand(rng, slot, opcode, masks, active))
+                operands.append(
+                    masks if slot.name == "m" else _warp_operand(rng, slot, opcode, masks, active)
+                )
             for column, operand in zip(columns, [*operands, active], strict=True):
                 column += operand
             results = twin(opcode, *operands, active)
-            assert all(on == (r is not None) for on, r in zip(active, results, strict=True)), "a case the ISA leaves open"
+            assert all(on == (r is not None) for on, r in zip(active, results, strict=True)), (
+                "a case the ISA leaves open"
+            )
             expected += [as_tuple(r if r is not None else (0,) * len(kernel.results)) for r in results]
         got = list(zip(*rows.launch(device, kernel, columns), strict=True))
         assert differences(got, expected, columns) == [], opcode
@@ -145,7 +151,9 @@ def test_memory_rows(device, name):
                 (got,) = rows.launch(device, kernel, [given])
                 bits = int(kernel.results[0].type[1:])
                 words = [elements[0]] * len(got) if by_value else elements
-                expected = [tuple(widen(form.T, word, bits) for word in twin(opcode, *case)) for case in words]
+                expected = [
+                    tuple(widen(form.T, word, bits) for word in twin(opcode, *case)) for case in words
+                ]
             else:
                 expected = [twin(opcode, *case) for case in zip(*columns, strict=True)]
                 results = rows.launch(device, kernel, columns)

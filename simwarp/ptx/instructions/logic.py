@@ -33,7 +33,7 @@ def not_(form: Form, a: Any) -> Any:
 
 @row(
     "lop3.b32",
-    "d:u32 = a:u32, b:u32, c:u32, table:u32",
+    "d:u32 = a:u32, b:u32, c:u32, table:number",
     section="9.7.8.6",
     summary="the function of three bits whose values for 0xF0, 0xCC, 0xAA make the table",
 )
