@@ -146,9 +146,8 @@ class CudaDevice:
     def synchronize(self) -> None:
         """Wait for all work, then run the deferred checks."""
         self._context.synchronize()
-        checks, self._checks = self._checks, []
-        for check in checks:
-            check()
+        while self._checks:  # one that raises leaves the others for the next time
+            self._checks.pop(0)()
 
 
 class CudaArray:

@@ -138,9 +138,8 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait for all work, which is done already, then run the deferred checks."""
-        checks, self._checks = self._checks, []
-        for check in checks:
-            check()
+        while self._checks:  # one that raises leaves the others for the next time
+            self._checks.pop(0)()
 
 
 class _Owner:
@@ -302,7 +301,7 @@ class Kernel:
             self.program,
             grid,
             block,
-            _parameters(self.program, args),
+            _parameters(self, args),
             self.device.memory,
             max(self.program.shared_size, dynamic),
             self.device.chunk_lanes,
@@ -337,24 +336,28 @@ def _programs(ptx: str) -> dict[str, Program]:
     return {name: link(syntax, entry) for name, entry in syntax.entries.items()}
 
 
-def _parameters(program: Program, args: tuple[Any, ...]) -> dict[str, bytes]:
+def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
     """The bytes of each parameter."""
-    wanted = program.parameters
+    wanted = kernel.program.parameters
     if len(args) != len(wanted):
-        raise LaunchError(f"kernel {program.name} takes {len(wanted)} arguments, {len(args)} given")
-    return {p.name: _parameter(program, i, p, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
+        raise LaunchError(f"kernel {kernel.name} takes {len(wanted)} arguments, {len(args)} given")
+    return {p.name: _parameter(kernel, i, p, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
 
 
-def _parameter(program: Program, i: int, parameter: Variable, value: Any) -> bytes:
+def _parameter(kernel: Kernel, i: int, parameter: Variable, value: Any) -> bytes:
     """One argument as the bytes of its parameter."""
-    dtype = DTYPES[parameter.type]
-    size = dtype.itemsize * parameter.count
-    if hasattr(value, "pointer"):
-        value = np.uint64(value.pointer)
+    size = DTYPES[parameter.type].itemsize * parameter.count
     given: Any = value
-    if isinstance(value, np.generic | np.ndarray) and given.nbytes == size:
+    if isinstance(value, DeviceArray):
+        if value.device is not kernel.device:
+            raise LaunchError(
+                f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"
+                "upload it to the device that runs the kernel"
+            )
+        given = np.uint64(value.pointer)
+    if isinstance(given, np.generic | np.ndarray) and given.nbytes == size:
         return given.tobytes()
     raise LaunchError(
-        f"kernel {program.name}: argument {i} is a {type(given).__name__}; parameter {parameter.name} "
+        f"kernel {kernel.name}: argument {i} is a {type(value).__name__}; parameter {parameter.name} "
         f"takes {size} bytes of {parameter.type}\npass a device array, or a NumPy scalar of that size"
     )

@@ -120,6 +120,8 @@ class Allocation:
         """Which units of ``width`` bytes hold a byte that nothing wrote; None if none can."""
         if self._complete:
             return None
+        if width > 8:
+            return (self._written_view(8).take([2 * index, 2 * index + 1]) != _ones(8)).any(axis=0)
         return self._written_view(width).take(index) != _ones(width)
 
     def write(self, index: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
@@ -127,6 +129,8 @@ class Allocation:
         self.view(values.dtype)[index] = values
         if not self._complete:
             width = values.dtype.itemsize
+            if width > 8:
+                index, width = np.concatenate([2 * index, 2 * index + 1]), 8
             self._written_view(width)[index] = _ones(width)
 
     def _check_live(self) -> None:
@@ -268,7 +272,7 @@ class Memory:
         return None
 
     def load(self, addresses: Addresses, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Read one value of ``dtype``, of 1, 2, 4 or 8 bytes, from each address.
+        """Read one value of ``dtype``, of 1, 2, 4, 8 or 16 bytes, from each address.
 
         Raises
         ------
@@ -290,7 +294,7 @@ class Memory:
         return allocation.view(dtype).take(index)
 
     def store(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Write one value, of 1, 2, 4 or 8 bytes, to each address; where two agree, the last one stays.
+        """Write one value, of 1 to 16 bytes, to each address; where two agree, the last one stays.
 
         Raises
         ------
@@ -355,11 +359,6 @@ class Memory:
         if verb == "write":
             raise self._fault(ReadOnlyWrite, "write to read-only memory", addresses, first, width)
         raise self._fault(UninitialisedRead, "read of memory that nothing wrote", addresses, first, width)
-
-    def misaligned(self, addresses: Addresses, width: int) -> MemoryFault:
-        """The fault of the first address that is not a multiple of ``width``."""
-        first = int(_misaligned(addresses, width).argmax())
-        return self._fault(Misaligned, f"misaligned access of {_bytes(width)}", addresses, first, width)
 
     def _fault(
         self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, width: int

@@ -6,9 +6,9 @@ registers and to memory. Which lanes execute which step, and when, is `simwarp.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from simwarp.faults import InactiveSource, KernelFault, MemberMaskFault, MemoryF
 from simwarp.lanes import LANE_BIT, WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.observe import Observer, WriteEvent
-from simwarp.ptx.chunk import Chunk
+from simwarp.ptx.chunk import Chunk, Mask
 from simwarp.ptx.program import Program, Step
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.schedule import Scheduler
@@ -128,45 +128,44 @@ class Launch:
             write(chunk, values if step.form.vector > 1 else values[0])
 
     def gather(self, chunk: Chunk, step: Step, dtype: np.dtype[Any]) -> list[Any]:
-        """The values at the executing lanes' addresses."""
-        memory, address = self.address(chunk, step, dtype)
+        """The values at the executing lanes' addresses, one array for each element of a vector."""
+        count = step.form.vector
+        unit = _vector(dtype, count)
+        memory, address = self.address(chunk, step, unit.itemsize)
         shape = np.shape(address)
         if chunk.active is not None and shape != ():
             shape = chunk.mask.shape
             address = np.broadcast_to(address, shape)[chunk.mask]
-        values: list[Any] = []
-        for i in range(step.form.vector):
-            at = (address + np.uint64(i * dtype.itemsize) if i else address).reshape(-1)
-            try:
-                loaded = memory.load(at, dtype)
-            except MemoryFault as fault:
-                raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
-            if chunk.active is None or shape == ():
-                values.append(loaded.reshape(shape)[()])
-            else:
-                value = np.zeros(shape, dtype)
-                value[chunk.mask] = loaded
-                values.append(value)
-        return values
+        try:
+            loaded = memory.load(address.reshape(-1), unit)
+        except MemoryFault as fault:
+            raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
+        elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)
+        if chunk.active is None or shape == ():
+            return [element.reshape(shape)[()] for element in elements]
+        return [_spread(element, chunk.mask) for element in elements]
 
     def store(self, chunk: Chunk, step: Step) -> None:
         """Write memory, lane by lane in order."""
-        dtype = DTYPES[step.form.T]
-        memory, address = self.address(chunk, step, dtype)
+        dtype, count = DTYPES[step.form.T], step.form.vector
+        unit = _vector(dtype, count)
+        memory, address = self.address(chunk, step, unit.itemsize)
         value = step.sources[0](chunk)
         shape = chunk.mask.shape
+        elements = [np.broadcast_to(v, shape) for v in (value if count > 1 else [value])]
         at = np.broadcast_to(address, shape)
-        at = at.reshape(-1) if chunk.active is None else at[chunk.mask]
-        for i, part in enumerate(value if step.form.vector > 1 else [value]):
-            data = np.broadcast_to(part, shape)
-            data = data.reshape(-1) if chunk.active is None else data[chunk.mask]
-            here = at + np.uint64(i * dtype.itemsize) if i else at
-            try:
-                memory.store(here, data)
-            except MemoryFault as fault:
-                raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
-            if self.on_write and step.space == "global":
-                self.notify_write(chunk, step, i, here, data)
+        if chunk.active is None:
+            at, elements = at.reshape(-1), [e.reshape(-1) for e in elements]
+        else:
+            at, elements = at[chunk.mask], [e[chunk.mask] for e in elements]
+        data = elements[0] if count == 1 else np.stack(elements, axis=-1).view(unit)[:, 0]
+        try:
+            memory.store(at, data)
+        except MemoryFault as fault:
+            raise chunk.placed(fault, self.faulty_lane(chunk, shape, fault.position)) from None
+        if self.on_write and step.space == "global":
+            for i, element in enumerate(elements):
+                self.notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element)
 
     def notify_write(self, chunk: Chunk, step: Step, part: int, addresses: Any, values: Any) -> None:
         """Tell the observers of a write of the operand's element ``part``."""
@@ -180,7 +179,7 @@ class Launch:
     def atomic(self, chunk: Chunk, step: Step) -> None:
         """Update memory lane by lane: the lanes that share an address take turns, in order."""
         dtype = DTYPES[step.form.T]
-        memory, address = self.address(chunk, step, dtype)
+        memory, address = self.address(chunk, step, dtype.itemsize)
         shape = chunk.mask.shape
         at = np.broadcast_to(address, shape)[chunk.mask]
         operands = np.broadcast_to(step.sources[0](chunk), shape)[chunk.mask]
@@ -196,32 +195,18 @@ class Launch:
             self.notify_write(chunk, step, 0, at, memory.load(at, dtype))
         write = step.destinations[0]
         if write is not None:
-            value = np.zeros(shape, dtype)
-            value[chunk.mask] = old
-            write(chunk, value)
+            write(chunk, _spread(old, chunk.mask))
 
-    def address(self, chunk: Chunk, step: Step, dtype: np.dtype[Any]) -> tuple[Memory, Any]:
-        """The memory of an access and its byte addresses, checked for what a vector adds."""
+    def address(self, chunk: Chunk, step: Step, width: int) -> tuple[Memory, Any]:
+        """The memory of an access of ``width`` bytes, and its addresses there."""
         if step.base is None:
             raise TypeError(f"{step.instruction.text} has no address")
         address = step.base(chunk)
         if step.offset:
             address = address + np.uint64(step.offset & 0xFFFF_FFFF_FFFF_FFFF)
-        width = dtype.itemsize * step.form.vector
-        if step.form.vector > 1:
-            self.check_vector(chunk, step, address, width)
         if step.space == "global":
             return self.memory, address
         return chunk.shared, self.in_window(chunk, address, width)
-
-    def check_vector(self, chunk: Chunk, step: Step, address: Any, width: int) -> None:
-        """A vector must be aligned as a whole."""
-        misaligned = np.broadcast_to((address & np.uint64(width - 1)) != 0, chunk.mask.shape) & chunk.mask
-        if misaligned.any():
-            lane = int(misaligned.argmax())
-            at = np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane : lane + 1]
-            fault = self.memory.misaligned(at, width)
-            raise chunk.placed(fault, lane)
 
     def in_window(self, chunk: Chunk, address: Any, width: int) -> Any:
         """Addresses within the block's shared memory → addresses within the chunk's."""
@@ -250,6 +235,26 @@ class Launch:
         if shape == ():
             return int(chunk.mask.argmax())
         return position * (WARP_SIZE // shape[-1])
+
+    data: ClassVar[dict[str, Callable[[Launch, Chunk, Step], None]]] = {
+        "pure": pure,
+        "load": load,
+        "store": store,
+        "atomic": atomic,
+    }
+    """What executes the kinds of row that always go on to the next step."""
+
+
+def _vector(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
+    """A vector's bytes as one element, which is aligned and checked as a whole."""
+    return dtype if count == 1 else np.dtype(f"V{dtype.itemsize * count}")
+
+
+def _spread(values: npt.NDArray[Any], mask: Mask) -> npt.NDArray[Any]:
+    """One value for each lane of the mask → an array of all lanes."""
+    result = np.zeros(mask.shape, values.dtype)
+    result[mask] = values
+    return result
 
 
 def _turns(addresses: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.intp]]:

@@ -52,6 +52,8 @@ class Step:
     base, offset, space, symbol
         Of a memory access: the closure that reads the base address, what is added to it, the
         state space, and the parameter's name.
+    polls : bool
+        Of a backward branch: whether its loop reads what other lanes write.
     """
 
     instruction: Instruction
@@ -66,6 +68,7 @@ class Step:
     offset: int = 0
     space: str = ""
     symbol: str = ""
+    polls: bool = False
 
 
 @dataclass
@@ -115,8 +118,11 @@ class _Linker:
         self.slots = {name: i for i, name in enumerate(self.entry.registers)}
         dynamic_at = self.place_shared()
         steps = [self.step(i) for i in self.entry.instructions]
-        open_end = not steps or steps[-1].row.kind not in ("exit", "branch", "trap")
-        if open_end or len(steps) in self.entry.labels.values():
+        for i, step in enumerate(steps):
+            step.polls = step.row.kind == "branch" and any(map(_polls, steps[step.target : i]))
+        last = steps[-1] if steps else None
+        ends = last and last.guard is None and last.row.kind in ("exit", "branch", "trap")
+        if not ends or len(steps) in self.entry.labels.values():
             # Falling off the end is an exit; `ret` spells it.
             row, form = _require(TABLE.find("ret"))
             end = Instruction("ret", (), None, self.entry.line, "}")
@@ -251,8 +257,8 @@ class _Linker:
         if isinstance(operand, Immediate):
             if DTYPES[kind].kind == "f" and not operand.float_bits:
                 raise PtxSyntaxError(
-                    f"line {instruction.line}: `{instruction.text}` has {operand.value} where a {kind} literal "
-                    "such as 0f3F800000 is needed"
+                    f"line {instruction.line}: `{instruction.text}` has {operand.value} where a {kind} "
+                    "literal such as 0f3F800000 is needed"
                 )
             constant = _constant(operand, kind)
             return lambda chunk: constant
@@ -314,6 +320,11 @@ class _Linker:
             raise self.misfit(step)
         slot = self.slot(step.instruction, operand)
         return partial(_write_register, slot, storage(self.entry.registers[operand.name]))
+
+
+def _polls(step: Step) -> bool:
+    """Whether a step asks memory for what other lanes may have written."""
+    return step.row.kind == "atomic" or step.form.has("volatile") or step.form.has("acquire")
 
 
 def _register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool) -> Read:

@@ -29,7 +29,7 @@ _NO_OTHER = 1 << 62
 _TURN = 65536
 """Backward branches of one group before another gets its turn."""
 _POLLING_TURN = 64
-"""The same for a loop that reads memory others may write."""
+"""The same for a loop that reads what others write: with ``volatile``, ``acquire`` or atomics."""
 
 
 @dataclass
@@ -47,7 +47,6 @@ class Scheduler:
         self.steps = chunk.program.steps
         self.groups: dict[int, _Group] = {}
         self.turns = self.loops = 0
-        self.polls = False
 
     def run(self) -> None:
         """Execute until every lane has exited."""
@@ -58,7 +57,7 @@ class Scheduler:
                 raise self.deadlock()
             turns, pc = min(runnable)
             group = self.groups.pop(pc)
-            self.turns, self.loops, self.polls = turns, 0, False
+            self.turns, self.loops = turns, 0
             self.chunk.enter(group.mask, alone=not self.groups)
             self.advance(pc)
 
@@ -71,11 +70,11 @@ class Scheduler:
             step = chunk.step = steps[pc]
             if watched:
                 self.watch(step)
-            execute = DATA.get(step.row.kind)
+            execute = launch.data.get(step.row.kind)
             if execute is not None:
                 if step.guard is None:
                     chunk.executed += chunk.count
-                    execute(self, step)
+                    execute(launch, chunk, step)
                 else:
                     self.guarded(step, execute)
                 pc += 1
@@ -84,7 +83,7 @@ class Scheduler:
             if following is None:
                 return
             if following <= pc:
-                limit = self.limit(following) if self.may_loop() else following
+                limit = self.limit(following) if self.may_loop(step) else following
             else:
                 limit = self.limit(following)
             pc = following
@@ -114,10 +113,10 @@ class Scheduler:
             there.turns = min(there.turns, self.turns)
             there.waiting = waiting
 
-    def may_loop(self) -> bool:
+    def may_loop(self, branch: Step) -> bool:
         """Count a backward branch; False when it is time to let others run."""
         self.loops += 1
-        if not self.groups or self.loops % (_POLLING_TURN if self.polls else _TURN):
+        if not self.groups or self.loops % (_POLLING_TURN if branch.polls else _TURN):
             return True
         self.turns += 1
         return False
@@ -158,7 +157,7 @@ class Scheduler:
 
     # ---- data under a predicate ------------------------------------------------------------------------
 
-    def guarded(self, step: Step, execute: Callable[[Scheduler, Step], None]) -> None:
+    def guarded(self, step: Step, execute: Callable[[Launch, Chunk, Step], None]) -> None:
         """Execute a predicated instruction for the lanes whose predicate holds."""
         chunk = self.chunk
         whole, alone, all_lanes = chunk.mask, chunk.alone, chunk.count
@@ -167,7 +166,7 @@ class Scheduler:
         if count:
             chunk.executed += count
             chunk.enter(taken, alone and count == all_lanes)
-            execute(self, step)
+            execute(self.launch, chunk, step)
             chunk.enter(whole, alone)
 
     def taken(self, step: Step) -> Mask:
@@ -175,26 +174,6 @@ class Scheduler:
         if step.guard is None:
             return self.chunk.mask
         return self.chunk.mask & step.guard(self.chunk)
-
-    # ---- data ----------------------------------------------------------------------------------------
-
-    def pure(self, step: Step) -> None:
-        """Compute on registers."""
-        self.launch.pure(self.chunk, step)
-
-    def load(self, step: Step) -> None:
-        """Load; one that asks for what others wrote makes the loop around it a polling one."""
-        self.polls = self.polls or not {"volatile", "relaxed", "acquire"}.isdisjoint(step.form.modifiers)
-        self.launch.load(self.chunk, step)
-
-    def store(self, step: Step) -> None:
-        """Write memory."""
-        self.launch.store(self.chunk, step)
-
-    def atomic(self, step: Step) -> None:
-        """Update memory; in a loop, this may be a lock."""
-        self.polls = True
-        self.launch.atomic(self.chunk, step)
 
     # ---- control: each returns the next step of the current group, or None if there is no such group ---
 
@@ -219,7 +198,7 @@ class Scheduler:
             chunk.enter(rest, alone=not self.groups)
             return pc + 1
         if step.target <= pc:
-            self.may_loop()
+            self.may_loop(step)
         self.put(step.target, taken)
         self.put(pc + 1, rest)
         return None
@@ -303,14 +282,6 @@ class Scheduler:
         chunk.enter(passing, alone=not self.groups)
         return pc + 1
 
-
-DATA: dict[str, Callable[[Scheduler, Step], None]] = {
-    "pure": Scheduler.pure,
-    "load": Scheduler.load,
-    "store": Scheduler.store,
-    "atomic": Scheduler.atomic,
-}
-"""What executes the kinds of row that always go on to the next step."""
 
 CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "warp": Scheduler.warp,

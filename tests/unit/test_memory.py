@@ -319,11 +319,15 @@ def test_an_address_must_be_a_multiple_of_the_width(memory, access, width, offse
     assert fault.values.endswith(f": byte {offset} of a (64 bytes at {a.base:#x})")
 
 
-def test_misaligned_makes_the_fault_of_a_wider_vector(memory):
-    a = memory.allocate(64, "a")
-    fault = memory.misaligned(at(a.base, a.base + 16, a.base + 8), 16)
-    assert isinstance(fault, Misaligned)
-    assert (fields(fault), fault.width) == (("a", 8, 2), 16)
+def test_vectors_of_16_bytes_are_checked_as_a_whole(memory):
+    a = memory.allocate(72, "a")
+    vector = np.arange(8, dtype=np.uint32).view("V16")
+    memory.store(at(a.base, a.base + 48), vector)
+    np.testing.assert_array_equal(memory.load(at(a.base + 48, a.base), "V16"), vector[::-1])
+    for offset, kind in ((8, Misaligned), (64, OutOfBounds), (32, UninitialisedRead)):
+        with pytest.raises(kind) as caught:
+            memory.load(at(a.base, a.base + 48, a.base + offset), "V16")
+        assert (fields(caught.value), caught.value.width) == (("a", offset, 2), 16)
 
 
 # ---------------------------------------------------------------------------------- use after free

@@ -1,13 +1,15 @@
 """The executor is what computes: every computing instruction of every kernel is changed in turn, and noticed.
 
-One small change per instruction (`mutate`): another operation, a comparison that takes or leaves the border, swapped
-choices, a lane further on, a branch the other way. Each mutant runs on ragged shapes until its result differs from
-the reference or a typed fault is raised. Those that cannot be told apart are listed with the reason.
+One small change per instruction (`mutate`): another operation, a comparison that takes or leaves the
+border, swapped choices, a lane further on, a branch the other way. Each mutant runs on ragged shapes until
+its result differs from the reference or a typed fault is raised. Those that cannot be told apart are listed
+with the reason.
 """
 
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,8 +18,8 @@ import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.product import product_ptx
-from simwarp.faults import KernelFault
 from simwarp.device import Kernel
+from simwarp.faults import KernelFault
 from simwarp.ptx.parse import parse
 from simwarp.ptx.program import link
 from simwarp.ptx.syntax import Immediate, Register
@@ -217,22 +219,20 @@ def survivors_of(ptx, name, runs):
     return count, survivors
 
 
-def all_kernels():
+def kernels():
+    """The name of each kernel, and what `survivors_of` takes."""
     yield "bmm32", lambda: (product_ptx(ARCH).text, "bmm32", product_runs())
     for element in ("float64", "float32", "float16", "int8"):
         for first in ("msb", "lsb"):
             for layout in ("column", "row"):
-                yield (
-                    f"pack_{layout} {element} {first}",
-                    lambda e=element, f=first, l=layout: (
-                        packing_ptx(e, f, ARCH).text,
-                        f"pack_{l}",
-                        packing_runs(e, l, f),
-                    ),
-                )
+                yield f"pack_{layout} {element} {first}", partial(packing, element, first, layout)
 
 
-@pytest.mark.parametrize(("name", "make"), all_kernels())
+def packing(element, first, layout):
+    return packing_ptx(element, first, ARCH).text, f"pack_{layout}", packing_runs(element, layout, first)
+
+
+@pytest.mark.parametrize(("name", "make"), kernels())
 def test_every_mutant_is_noticed(name, make):
     count, survivors = survivors_of(*make())
     expected = Counter(

@@ -1,4 +1,4 @@
-"""What the executor does around the instructions: which lanes execute, what waits, what is a fault, and where."""
+"""What the executor does around the instructions: who executes, what waits, what is a fault, and where."""
 
 import itertools
 
@@ -26,13 +26,14 @@ HEAD = """.version 8.0
 .target sm_90
 .address_size 64
 .visible .entry k(.param .u64 out, .param .u64 in) {
-.reg .pred %p<9>; .reg .b16 %rs<9>; .reg .b32 %i, %lane, %r<30>; .reg .f32 %f<9>; .reg .b64 %at, %out, %in, %rd<9>;
+.reg .pred %p<9>; .reg .b16 %rs<9>; .reg .f32 %f<9>;
+.reg .b32 %i, %lane, %r<30>; .reg .b64 %at, %out, %in, %rd<9>;
 mov.u32 %lane, %laneid; mov.u32 %i, %ctaid.x; mov.u32 %r0, %ntid.x; mov.u32 %r1, %tid.x;
 mad.lo.u32 %i, %i, %r0, %r1; ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
 mul.wide.u32 %at, %i, 4; add.u64 %at, %at, %out;
 """
-"""``%i`` is the thread, ``%at`` its word of ``out``; the body starts in line 9."""
-FIRST = 9
+"""``%i`` is the thread, ``%at`` its word of ``out``; the body starts in line 10."""
+FIRST = 10
 STORE = "st.global.u32 [%at], %r2; ret;"
 
 
@@ -165,7 +166,8 @@ def test_special_registers_of_three_dimensional_launches():
     names = [f"{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
     names += ["laneid", "warpid", "nwarpid"] + [f"lanemask_{r}" for r in ("eq", "le", "lt", "ge", "gt")]
     block, grid = (3, 5, 4), (2, 3, 2)
-    linear = """mov.u32 %r1, %ctaid.z; mov.u32 %r2, %nctaid.y; mov.u32 %r3, %ctaid.y; mad.lo.u32 %r1, %r1, %r2, %r3;
+    linear = """mov.u32 %r1, %ctaid.z;
+mov.u32 %r2, %nctaid.y; mov.u32 %r3, %ctaid.y; mad.lo.u32 %r1, %r1, %r2, %r3;
 mov.u32 %r2, %nctaid.x; mov.u32 %r3, %ctaid.x; mad.lo.u32 %r1, %r1, %r2, %r3;
 mov.u32 %r2, %ntid.z; mov.u32 %r3, %tid.z; mad.lo.u32 %r1, %r1, %r2, %r3;
 mov.u32 %r2, %ntid.y; mov.u32 %r3, %tid.y; mad.lo.u32 %r1, %r1, %r2, %r3;
@@ -199,7 +201,8 @@ def test_predicated_instructions_leave_other_lanes_alone():
 
 def test_packing_and_unpacking_registers():
     body = (
-        """mov.u32 %r3, 7; mov.b64 %rd1, {%lane, %r3}; add.u64 %rd1, %rd1, 4294967296; mov.b64 {%r4, %r5}, %rd1;
+        """mov.u32 %r3, 7; mov.b64 %rd1, {%lane, %r3}; add.u64 %rd1, %rd1, 4294967296;
+mov.b64 {%r4, %r5}, %rd1;
 mad.lo.u32 %r6, %r5, 1000, %r4; mov.b32 {%rs1, %rs2}, %r6; mov.b32 %r7, {%rs2, %rs1}; shr.u32 %r2, %r7, 16;
 """
         + STORE
@@ -270,14 +273,16 @@ MEET: vote.sync.ballot.b32 %r2, %p3, {ALL};
 
 
 def test_a_loop_of_different_length_meets_at_the_ballot():
-    body = f"""mov.u32 %r3, %lane; LOOP: setp.eq.u32 %p1, %r3, 0; @%p1 bra MEET; sub.u32 %r3, %r3, 1; bra LOOP;
+    body = f"""mov.u32 %r3, %lane;
+LOOP: setp.eq.u32 %p1, %r3, 0; @%p1 bra MEET; sub.u32 %r3, %r3, 1; bra LOOP;
 MEET: vote.sync.ballot.b32 %r2, %p1, {ALL};
 """
     assert run(body + STORE, block=64) == [0xFFFFFFFF] * 64
 
 
 def test_exited_lanes_do_not_block():
-    body = f"setp.lt.u32 %p1, %lane, 4; @%p1 exit; setp.ge.u32 %p2, %lane, 0;\nvote.sync.ballot.b32 %r2, %p2, {ALL};\n"
+    body = "setp.lt.u32 %p1, %lane, 4; @%p1 exit; setp.ge.u32 %p2, %lane, 0;\n"
+    body += f"vote.sync.ballot.b32 %r2, %p2, {ALL};\n"
     assert run(body + STORE) == [0xFFFFFFFF] * 4 + [0xFFFFFFF0] * 28
     late = f"""setp.lt.u32 %p1, %lane, 4; setp.ge.u32 %p2, %lane, 0; @!%p1 bra MEET; mov.u32 %r3, 1; bra OUT;
 MEET: vote.sync.ballot.b32 %r2, %p2, {ALL}; st.global.u32 [%at], %r2; ret;
@@ -478,7 +483,8 @@ def test_misaligned_vectors(vector, kind):
         for i in range(3, 3 + int(vector[1]))
     )
     step = int(kind[1:]) // 8
-    body = f"ld.global.{vector}.{kind} {{{registers}}}, [%in+{size}];\nld.global.{vector}.{kind} {{{registers}}}, [%in+{step}];\nret;"
+    load = f"ld.global.{vector}.{kind} {{{registers}}}"
+    body = f"{load}, [%in+{size}];\n{load}, [%in+{step}];\nret;"
     fault = fault_of(Misaligned, body, given=range(16))
     assert (fault.width, fault.place.lane, fault.place.line) == (size, 0, FIRST + 1)
 
@@ -486,7 +492,8 @@ def test_misaligned_vectors(vector, kind):
 def test_vectors_past_the_end():
     body = "ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%in+8];"
     assert fault_of(Misaligned, body, given=range(4)).place.lane == 0
-    body = "shl.b32 %r3, %lane, 4; cvt.u64.u32 %rd1, %r3; add.u64 %rd1, %rd1, %in; ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd1];"
+    body = "shl.b32 %r3, %lane, 4; cvt.u64.u32 %rd1, %r3; add.u64 %rd1, %rd1, %in;\n"
+    body += "ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd1];"
     assert fault_of(OutOfBounds, body, given=range(100)).place.lane == 25
 
 
@@ -570,7 +577,8 @@ def test_thread_instructions_counted_by_hand(body, count):
 
 
 def test_the_place_of_a_fault():
-    body = """mov.u32 %r3, %ctaid.y; mov.u32 %r4, %tid.z; setp.eq.u32 %p1, %r3, 2; setp.eq.and.u32 %p1, %r4, 1, %p1;
+    body = """mov.u32 %r3, %ctaid.y; mov.u32 %r4, %tid.z; setp.eq.u32 %p1, %r3, 2;
+setp.eq.and.u32 %p1, %r4, 1, %p1;
 mov.u64 %rd1, 16;
 .loc 1 77 3
 @%p1 ld.global.u32  %r2,

@@ -178,7 +178,7 @@ MEETING = (
     "setp.ne.u32 %p, %i, 0; @%p bra MEET; mov.u32 %r, 1; st.shared.u32 [cell], %r;\n"
     "MEET: {opcode} {mask}; ld.shared.u32 %r, [cell]; st.global.u32 [%at], %r; ret; }}"
 )
-CONTROL_KERNELS |= {name: MEETING for name in ("bar.sync", "barrier.sync", "bar.warp.sync")}
+CONTROL_KERNELS |= dict.fromkeys(("bar.sync", "barrier.sync", "bar.warp.sync"), MEETING)
 
 
 @pytest.mark.parametrize("name", named(*CONTROL))
