@@ -132,6 +132,7 @@ def normalise(ptx: str, names: Sequence[str] = ()) -> str:
 
 def _relative(path: str, names: Sequence[str]) -> str:
     """A path from the folder on that is the same everywhere."""
+    path = re.sub(r"[\\/]+", "/", path)
     for name in names:
         if path == name or path.endswith(f"/{name}"):
             return name
@@ -160,12 +161,18 @@ def _write(path: Path, text: str) -> None:
     """Write whole or not at all; a cache that cannot be written is no error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        Path(temporary).replace(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     except OSError:
         return
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        temporary.replace(path)
+    except OSError:
+        pass
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _headers(source: str) -> dict[str, str]:

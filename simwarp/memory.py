@@ -30,7 +30,7 @@ from simwarp.faults import (
 POISON = 0xA5
 ALIGNMENT = 256
 """Allocations start at multiples of this, as cudaMalloc's do."""
-_ROUND = 8  # storage is rounded up to the widest access, so that every width has a view
+_ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
 _REMEMBERED = 256  # how many freed allocations faults can still name
 
 Addresses = npt.NDArray[np.uint64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -33,13 +33,21 @@ def on_device(x: Any) -> bool:
 
 def choose_device(device: Device | None, *operands: Any) -> Device:
     """The given device, else that of the first operand on one, else the first CUDA device."""
-    if device is not None:
-        return device
-    for x in operands:
-        x = x.words if isinstance(x, PackedBits) else x
-        if is_array(x):
-            return x.device
-    return default_device()
+    matrices = (x.words if isinstance(x, PackedBits) else x for x in operands)
+    homes: list[Device] = [x.device for x in matrices if is_array(x)]
+    chosen = device or (homes[0] if homes else default_device())
+    for home in homes:
+        if _memory(home) != _memory(chosen):
+            raise DtypeError(
+                f"an operand lies on {home.name}, the work is for {chosen.name}, another device\n"
+                "download it first, or leave out device="
+            )
+    return chosen
+
+
+def _memory(device: Any) -> Any:
+    """What several objects for one GPU have in common."""
+    return getattr(device, "ordinal", device)
 
 
 def matrix(x: Any, name: str) -> Any:
@@ -60,9 +68,11 @@ def matrix(x: Any, name: str) -> Any:
             x = np.asarray(x)
         except ValueError as error:
             raise ShapeError(f"{name} is not a matrix: {error}\ngive every row the same length") from None
-        if x.dtype.name in ELEMENTS:
-            x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
-    if not is_foreign(x):
+        check_matrix(x, name)
+        return np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+    if is_foreign(x):  # in its library's words for element types: these are checked once adopted
+        check_shape(tuple(x.shape), name)
+    else:
         check_matrix(x, name)
     return x
 
@@ -105,31 +115,41 @@ def to_device(x: Any, name: str, device: Device) -> Array:
     return device.upload(x, name)
 
 
+def has_nan(x: Any) -> bool:
+    """Whether an operand is a host matrix that holds a NaN.
+
+    Examples
+    --------
+    >>> has_nan(np.array([[1.0, np.nan]]))
+    True
+    """
+    return not isinstance(x, PackedBits) and not on_device(x) and bool(np.isnan(x).any())
+
+
 def name_first_nan(x: Any, name: str) -> NotANumberError:
     """The error of a host matrix that holds a NaN."""
     at = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
     return NotANumberError(f"{name}{list(at)} is NaN, which is neither >= 0 nor < 0\nreplace it first")
 
 
-_FLAGS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-_PENDING: WeakSet[Any] = WeakSet()
+_PENDING: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""Weak references, as an array holds its device; the deferred check holds the flag."""
 
 
 def nan_flag(device: Device) -> Array:
     """The device's flag that packing kernels raise at a NaN; read at the next synchronisation."""
-    if device not in _FLAGS:
-        _FLAGS[device] = device.upload(np.zeros(1, np.int32), "nan_flag")
-    if device not in _PENDING:
-        _PENDING.add(device)
-        device.defer(_check_flag(device, _FLAGS[device]))
-    return _FLAGS[device]
+    flag: Array | None = _PENDING[device]() if device in _PENDING else None
+    if flag is None:
+        flag = device.upload(np.zeros(1, np.int32), "nan_flag")
+        _PENDING[device] = ref(flag)
+        device.defer(_check_flag(device, flag))
+    return flag
 
 
 def _check_flag(device: Device, flag: Array) -> Callable[[], None]:
     def check() -> None:
-        _PENDING.discard(device)
+        _PENDING.pop(device, None)
         if flag.download()[0]:
-            flag.upload(np.zeros(1, np.int32))
             raise NotANumberError(
                 "a matrix that was packed holds a NaN, which is neither >= 0 nor < 0\n"
                 "replace NaNs before packing"

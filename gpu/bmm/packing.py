@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from gpu.bmm.operands import ELEMENTS, choose_device, matrix, name_first_nan, nan_flag, on_device, to_device
+from gpu.bmm.operands import (
+    ELEMENTS,
+    choose_device,
+    has_nan,
+    matrix,
+    name_first_nan,
+    nan_flag,
+    on_device,
+    to_device,
+)
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device
 from reference.errors import NotANumberError, SchemeError
@@ -57,7 +66,7 @@ def pack(
     >>> hex(pack([[1.0, -1.0, -0.0]], layout="column", device=simwarp.Device()).words[0, 0])
     '0xa0000000'
     """
-    _check_format(layout, word, first)
+    check_format(layout, word, first)
     x = matrix(x, "x")
     device = choose_device(device, x)
     packed = pack_on_device(x, "x", layout, first, device)
@@ -66,7 +75,9 @@ def pack(
     try:
         words = packed.words.download()
     except NotANumberError:
-        raise name_first_nan(x, "x") from None
+        if has_nan(x):
+            raise name_first_nan(x, "x") from None
+        raise  # it was another matrix, packed on this device before
     return PackedBits(words, packed.shape, layout, 32, first)
 
 
@@ -105,7 +116,16 @@ def packing_ptx(element: str, first: First, arch: tuple[int, int]) -> Ptx:
     )
 
 
-def _check_format(layout: str, word: int, first: str) -> None:
+def check_format(layout: str, word: int, first: str) -> None:
+    """Refuse formats that do not exist, or that no kernel packs.
+
+    Examples
+    --------
+    >>> check_format("row", 64, "msb")
+    Traceback (most recent call last):
+    ...
+    reference.errors.SchemeError: word=64 is not packed on a device in this version; use word=32
+    """
     for what, value, known in (("layout", layout, ("row", "column")), ("first", first, ("msb", "lsb"))):
         if value not in known:
             raise SchemeError(f"{what}={value!r} is unknown; choose {known[0]!r} or {known[1]!r}")

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpu.bmm.operands import check_shape, choose_device, matrix, name_first_nan, on_device
-from gpu.bmm.packing import TILE, WARPS_PER_BLOCK, pack_on_device
+from gpu.bmm.operands import check_shape, choose_device, has_nan, matrix, name_first_nan, on_device
+from gpu.bmm.packing import TILE, WARPS_PER_BLOCK, check_format, pack_on_device
 from gpu.compile import Ptx, compile_file
 from gpu.device import Device, is_array
 from reference.errors import FormatError, NotANumberError, SchemeError, ShapeError
@@ -76,6 +76,9 @@ def bmm(
             "the columns of op(A) must be as many as the rows of op(B)"
         )
     device = choose_device(device, a, b)
+    stays = on_device(a) or on_device(b)
+    if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
+        _refuse_nan(a, b)
     left = _packed(a, "a", "row" if transpose_a else "column", device)
     right = _packed(b, "b", "column" if transpose_b else "row", device)
     if left.first != right.first:
@@ -95,13 +98,13 @@ def bmm(
         np.uint32(n),
         np.uint32(k),
     )
-    if on_device(a) or on_device(b):
+    if stays:
         return c
     try:
         return c.download()
     except NotANumberError:
-        culprit, name = (a, "a") if _has_nan(a) else (b, "b")
-        raise name_first_nan(culprit, name) from None
+        _refuse_nan(a, b)
+        raise  # it was another matrix, packed on this device before
 
 
 def product_ptx(arch: tuple[int, int]) -> Ptx:
@@ -120,10 +123,14 @@ def _operand(x: Any, name: str) -> Any:
     if not isinstance(x, PackedBits):
         return matrix(x, name)
     check_shape(x.shape, name)
-    if x.word != 32 or np.dtype(x.words.dtype) != np.uint32:
+    check_format(x.layout, x.word, x.first)
+    if not (is_array(x.words) or isinstance(x.words, np.ndarray)):
         raise FormatError(
-            f"{name} is packed in words of {x.word} bits ({x.words.dtype}); bmm32 takes uint32 words"
+            f"the words of {name} are a {type(x.words).__name__}\n"
+            "give a NumPy array or an array of this device"
         )
+    if np.dtype(x.words.dtype) != np.uint32:
+        raise FormatError(f"{name} is packed in words of {x.words.dtype}; bmm32 takes uint32 words")
     rows, columns = x.shape
     expected = (-(-columns // 32), rows) if x.layout == "column" else (-(-rows // 32), columns)
     if tuple(x.words.shape) != expected:
@@ -149,5 +156,7 @@ def _packed(x: Any, name: str, layout: Layout, device: Device) -> PackedBits:
     return PackedBits(words, x.shape, x.layout, x.word, x.first)
 
 
-def _has_nan(x: Any) -> bool:
-    return not isinstance(x, PackedBits) and not on_device(x) and bool(np.isnan(x).any())
+def _refuse_nan(a: Any, b: Any) -> None:
+    for x, name in ((a, "a"), (b, "b")):
+        if has_nan(x):
+            raise name_first_nan(x, name) from None

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import InputFileError
 from simwarp.files import write_whole
+
+_NOT_AN_ARRAY = (ValueError, EOFError, BadZipFile, TokenError, OverflowError, MemoryError)
+"""What `numpy.load` raises for files of other kinds, and for damaged headers."""
 
 
 def read_array(path: Path) -> npt.NDArray[Any]:
@@ -33,8 +38,9 @@ def read_array(path: Path) -> npt.NDArray[Any]:
         array: Any = np.load(path, allow_pickle=False)
     except OSError as error:
         raise InputFileError(f"{path}: {error.strerror or error}\n{advice}") from None
-    except (ValueError, EOFError) as error:
-        raise InputFileError(f"{path} does not hold an array: {error}\n{advice}") from None
+    except _NOT_AN_ARRAY as error:
+        reason = str(error).partition(" If you trust")[0]
+        raise InputFileError(f"{path} does not hold an array: {reason}\n{advice}") from None
     if isinstance(array, np.lib.npyio.NpzFile):
         array.close()
         raise InputFileError(f"{path} holds several arrays\n{advice}")

@@ -55,8 +55,9 @@ class WriteObserver(Observer):
 
     def on_write(self, event: WriteEvent) -> None:
         """Keep the writes that touch the bytes of interest."""
-        allocation = event.chunk.launch.memory.find(int(event.addresses[0]))
-        if allocation is None or allocation.name != self.array:
+        allocations = event.chunk.launch.memory.allocations
+        allocation = next((a for a in allocations if a.name == self.array), None)
+        if allocation is None:
             return
         width = event.values.dtype.itemsize
         start, stop = allocation.base + self.offset, allocation.base + self.offset + self.size

@@ -183,16 +183,17 @@ class Launch:
         shape = chunk.mask.shape
         at = np.broadcast_to(address, shape)[chunk.mask]
         operands = np.broadcast_to(step.sources[0](chunk), shape)[chunk.mask]
-        old = np.empty_like(operands)
+        old, new = np.empty_like(operands), np.empty_like(operands)
         for turn in _turns(at):
             try:
                 old[turn] = memory.load(at[turn], dtype)
-                memory.store(at[turn], step.function(old[turn], operands[turn]))
+                new[turn] = step.function(old[turn], operands[turn])
+                memory.store(at[turn], new[turn])
             except MemoryFault as fault:
                 lane = self.faulty_lane(chunk, shape, int(turn[fault.position]))
                 raise chunk.placed(fault, lane) from None
         if self.on_write and step.space == "global":
-            self.notify_write(chunk, step, 0, at, memory.load(at, dtype))
+            self.notify_write(chunk, step, 0, at, new)
         write = step.destinations[0]
         if write is not None:
             write(chunk, _spread(old, chunk.mask))

@@ -324,7 +324,7 @@ class _Linker:
 
 def _polls(step: Step) -> bool:
     """Whether a step asks memory for what other lanes may have written."""
-    return step.row.kind == "atomic" or step.form.has("volatile") or step.form.has("acquire")
+    return step.row.kind == "atomic" or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
 
 
 def _register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool) -> Read:

@@ -29,7 +29,7 @@ _NO_OTHER = 1 << 62
 _TURN = 65536
 """Backward branches of one group before another gets its turn."""
 _POLLING_TURN = 64
-"""The same for a loop that reads what others write: with ``volatile``, ``acquire`` or atomics."""
+"""The same for a loop that reads what others write: volatile, relaxed, acquire, atomic."""
 
 
 @dataclass

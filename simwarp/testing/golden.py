@@ -10,10 +10,12 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +64,7 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     Raises
     ------
     InputFileError
-        If the device is a simulator, which is no witness of itself.
+        If the device is a simulator, which is no witness of itself, or the folder cannot be written.
 
     Examples
     --------
@@ -98,10 +100,16 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": f"simwarp golden record --case {case.name} --inputs {inputs} --seed {seed}",
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(meta, indent=2).encode() + b"\n"
     data, sidecar = folder / f"{case.name}.npz", folder / f"{case.name}.json"
-    write_whole(data, lambda file: np.savez_compressed(file, **outputs))  # pyright: ignore[reportArgumentType]
-    write_whole(sidecar, lambda file: file.write(json.dumps(meta, indent=2).encode() + b"\n"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(data, lambda file: np.savez_compressed(file, **outputs))  # pyright: ignore[reportArgumentType]
+        write_whole(sidecar, lambda file: file.write(text))
+    except OSError as error:
+        raise InputFileError(
+            f"{folder} cannot be written: {error.strerror or error}\nchoose another folder with --out"
+        ) from None
     return [data, sidecar]
 
 
@@ -125,7 +133,7 @@ def load(sidecar: Path) -> Golden:
         meta = json.loads(sidecar.read_text())
         with np.load(sidecar.with_suffix(".npz"), allow_pickle=False) as stored:
             outputs = {int(k): stored[k] for k in stored.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputFileError(
             f"no golden at {sidecar}: {reason}\nrecord it on a GPU with `simwarp golden record`"

@@ -491,7 +491,7 @@ def test_misaligned_vectors(vector, kind):
 
 def test_vectors_past_the_end():
     body = "ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%in+8];"
-    assert fault_of(Misaligned, body, given=range(4)).place.lane == 0
+    assert fault_of(Misaligned, body, given=range(8)).place.lane == 0
     body = "shl.b32 %r3, %lane, 4; cvt.u64.u32 %rd1, %r3; add.u64 %rd1, %rd1, %in;\n"
     body += "ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%rd1];"
     assert fault_of(OutOfBounds, body, given=range(100)).place.lane == 25
