@@ -123,14 +123,16 @@ def _operand(x: Any, name: str) -> Any:
     if not isinstance(x, PackedBits):
         return matrix(x, name)
     check_shape(x.shape, name)
-    check_format(x.layout, x.word, x.first)
+    check_format(x.layout, 32, x.first)
     if not (is_array(x.words) or isinstance(x.words, np.ndarray)):
         raise FormatError(
             f"the words of {name} are a {type(x.words).__name__}\n"
             "give a NumPy array or an array of this device"
         )
-    if np.dtype(x.words.dtype) != np.uint32:
-        raise FormatError(f"{name} is packed in words of {x.words.dtype}; bmm32 takes uint32 words")
+    if x.word != 32 or np.dtype(x.words.dtype) != np.uint32:
+        raise FormatError(
+            f"{name} is packed in words of {x.word} bits ({x.words.dtype}); bmm32 takes uint32 words"
+        )
     rows, columns = x.shape
     expected = (-(-columns // 32), rows) if x.layout == "column" else (-(-rows // 32), columns)
     if tuple(x.words.shape) != expected:

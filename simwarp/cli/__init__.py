@@ -26,4 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"the command line needs {error.name}, which is not installed\npip install 'simwarp[cli]'\n"
         )
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        return 130
     return run(list(sys.argv[1:] if arguments is None else arguments))

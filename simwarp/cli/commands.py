@@ -80,7 +80,8 @@ def verify_command(
     case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="Another stream of inputs.")] = 0,
     only_input: Annotated[
-        int | None, typer.Option("--input", min=0, help="Only this input of the stream: a replay.")
+        int | None,
+        typer.Option("--input", min=0, max=2**64 - 1, help="Only this input of the stream: a replay."),
     ] = None,
     budget: Annotated[float, typer.Option(min=0.1, help="Seconds, for all cases together.")] = 120.0,
     inputs: Annotated[int | None, typer.Option(min=1, help="At most so many inputs of each case.")] = None,

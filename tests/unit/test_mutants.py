@@ -232,7 +232,7 @@ def packing(element, first, layout):
     return packing_ptx(element, first, ARCH).text, f"pack_{layout}", packing_runs(element, layout, first)
 
 
-@pytest.mark.parametrize(("name", "make"), kernels())
+@pytest.mark.parametrize(("name", "make"), list(kernels()))
 def test_every_mutant_is_noticed(name, make):
     count, survivors = survivors_of(*make())
     expected = Counter(
