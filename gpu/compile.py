@@ -132,9 +132,9 @@ def normalise(ptx: str, names: Sequence[str] = ()) -> str:
 
 def _relative(path: str, names: Sequence[str]) -> str:
     """A path from the folder on that is the same everywhere."""
-    path = re.sub(r"[\\/]+", "/", path)
+    path = re.sub(r"[\\/]+", "/", f"/{path}")
     for name in names:
-        if path == name or path.endswith(f"/{name}"):
+        if path.endswith(f"/{name}"):
             return name
     if "/include/" in path:  # a header of CUDA's, wherever that is installed
         return path[path.rindex("/include/") + 1 :]

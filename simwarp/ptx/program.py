@@ -238,7 +238,9 @@ class _Linker:
         step.space = next(m for m in ("param", "global", "shared") if step.form.has(m))
         if step.space == "param":
             step.symbol = operand.base.name if isinstance(operand.base, Symbol) else ""
-            if step.symbol not in {p.name for p in self.entry.parameters}:
+            sizes = {p.name: DTYPES[p.type].itemsize * p.count for p in self.entry.parameters}
+            room = sizes.get(step.symbol, 0) - step.form.dtype.itemsize * step.form.vector
+            if not 0 <= step.offset <= room:
                 raise self.misfit(step)
         else:
             step.base = self.reader(step.instruction, operand.base, "u64")
@@ -293,7 +295,7 @@ class _Linker:
     def packed(self, instruction: Instruction, operand: Vector, kind: str) -> Read:
         """``mov.b64 d, {low, high}``: several registers as one word."""
         word = storage(kind)
-        bits = word.itemsize * 8 // len(operand.elements)
+        bits = self.piece(instruction, operand, kind)
         parts = [self.reader(instruction, e, f"b{bits}") for e in operand.elements]
 
         def read(chunk: Chunk) -> Any:
@@ -304,13 +306,23 @@ class _Linker:
 
         return read
 
+    def piece(self, instruction: Instruction, operand: Vector, kind: str) -> int:
+        """The width of each of the registers that make one word."""
+        bits, rest = divmod(DTYPES[kind].itemsize * 8, len(operand.elements))
+        types = [self.entry.registers.get(e.name) for e in operand.elements if isinstance(e, Register)]
+        if rest or any(t is not None and storage(t).itemsize * 8 != bits for t in types):
+            raise PtxSyntaxError(
+                f"line {instruction.line}: the pieces of `{instruction.text}` do not make a {kind}"
+            )
+        return bits
+
     def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:
         """A closure that writes a value of the specification's type to a destination."""
         if isinstance(operand, Vector):
             parts = [self.writer(step, e, spec) for e in operand.elements]
             if step.form.vector > 1:
                 return partial(_write_each, parts)
-            bits = DTYPES[step.form.resolve(spec.kind)].itemsize * 8 // len(parts)
+            bits = self.piece(step.instruction, operand, step.form.resolve(spec.kind))
             return partial(_write_unpacked, parts, bits)
         if operand is None or (isinstance(operand, Register) and operand.name == "_"):
             return None
@@ -363,9 +375,13 @@ def _constant(operand: Immediate, kind: str) -> Any:
     dtype = DTYPES[kind]
     if dtype.kind == "b":
         return np.bool_(operand.value != 0)
-    bits = operand.value & ((1 << dtype.itemsize * 8) - 1)
-    if operand.float_bits == 64 and kind == "f32":
-        return np.float32(np.uint64(bits).view(np.float64))
+    value, size = operand.value, dtype.itemsize
+    if operand.float_bits not in (0, size * 8):  # a literal of the other width is rounded, not cut
+        given = operand.float_bits // 8
+        with np.errstate(all="ignore"):
+            rounded = np.dtype(f"f{size}").type(np.dtype(f"u{given}").type(value).view(f"f{given}"))
+        value = int(rounded.view(f"u{size}"))
+    bits = value & ((1 << size * 8) - 1)
     return np.dtype(f"u{dtype.itemsize}").type(bits).view(dtype)
 
 

@@ -89,7 +89,7 @@ def test_sizes_and_transposes(device, sizes, transpose_a, transpose_b):
     assert_product(gpu.bmm(a, b, **options, device=device), a, b, **options)
 
 
-@pytest.mark.parametrize("dtypes", itertools.product(DTYPES, repeat=2))
+@pytest.mark.parametrize("dtypes", list(itertools.product(DTYPES, repeat=2)))
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 def test_element_types(device, dtypes, transpose_a, transpose_b):
     a, b = operands(34, 37, 67, transpose_a, transpose_b, dtypes)
@@ -98,11 +98,8 @@ def test_element_types(device, dtypes, transpose_a, transpose_b):
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
-@pytest.mark.parametrize("packed", ["a", "b", "ab"])
-@pytest.mark.parametrize("first", ["msb", "lsb"])
+@pytest.mark.parametrize(("packed", "first"), [("a", "msb"), ("b", "msb"), ("ab", "msb"), ("ab", "lsb")])
 def test_packed_operands(device, transpose_a, transpose_b, packed, first):
-    if first == "lsb" and packed != "ab":
-        pytest.skip("a real operand is packed msb")
     a, b = operands(33, 35, 70, transpose_a, transpose_b)
     p = reference.pack(a, layout="row" if transpose_a else "column", first=first)
     q = reference.pack(b, layout="column" if transpose_b else "row", first=first)
@@ -117,10 +114,11 @@ def test_packed_words_in_fortran_order(device):
     assert_product(gpu.bmm(replace(packed, words=np.asfortranarray(packed.words)), b, device=device), a, b)
 
 
-@pytest.mark.parametrize("kinds", itertools.product(["real", "packed", "host"], repeat=2))
+KINDS = list(itertools.product(["real", "packed", "host"], repeat=2))[:-1]
+
+
+@pytest.mark.parametrize("kinds", KINDS)
 def test_device_arrays_in_device_array_out(device, kinds):
-    if kinds == ("host", "host"):
-        pytest.skip("nothing on the device")
     a, b = values(33, 70), values(70, 35, "int8", 1)
 
     def put(x, kind, layout):
@@ -145,8 +143,10 @@ def test_a_device_array_is_multiplied_again_as_it_is(device):
 def test_views_of_device_arrays(device):
     x = values(30, 40)
     view = device.upload(x).view((40, 30))
-    np.testing.assert_array_equal(gpu.bmm(view, view, transpose_a=True).download(),
-                                  reference.bmm(x.reshape(40, 30), x.reshape(40, 30), transpose_a=True))  # fmt: skip
+    np.testing.assert_array_equal(
+        gpu.bmm(view, view, transpose_a=True).download(),
+        reference.bmm(x.reshape(40, 30), x.reshape(40, 30), transpose_a=True),
+    )
 
 
 # Packing
@@ -187,8 +187,17 @@ def test_signs_of_special_values(device, dtype):
         lambda x: np.broadcast_to(x[:1], x.shape),
         lambda x: x.view(np.ma.MaskedArray),
     ],
-    ids=["big-endian", "little-endian", "fortran", "strided", "reversed", "transposed", "broadcast", "subclass"],
-)  # fmt: skip
+    ids=[
+        "big-endian",
+        "little-endian",
+        "fortran",
+        "strided",
+        "reversed",
+        "transposed",
+        "broadcast",
+        "subclass",
+    ],
+)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_however_it_lies_in_memory(device, arrange, dtype):
     x = arrange(values(35, 65, dtype))
@@ -329,8 +338,21 @@ def test_a_dimension_past_what_kernels_count_is_refused_before_it_is_copied(devi
 
 
 @pytest.mark.parametrize(
-    "dtype", ["int16", "int32", "int64", "uint8", "uint32", "bool", "complex64", "complex128", "object", "U1", "longdouble"]
-)  # fmt: skip
+    "dtype",
+    [
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint32",
+        "bool",
+        "complex64",
+        "complex128",
+        "object",
+        "U1",
+        "longdouble",
+    ],
+)
 def test_element_types_that_are_not_packed(device, dtype):
     bad, good = np.ones((3, 3)).astype(dtype), np.ones((3, 3))
     for ask, name in [
@@ -368,10 +390,15 @@ def test_an_unknown_scheme(device, scheme):
 
 @pytest.mark.parametrize(
     ("option", "known"),
-    [({"layout": "diagonal"}, "'row' or 'column'"), ({"layout": None}, "'row' or 'column'"),
-     ({"first": "middle"}, "'msb' or 'lsb'"), ({"first": 0}, "'msb' or 'lsb'"),
-     ({"word": 64}, "word=32"), ({"word": 16}, "word=32")],
-)  # fmt: skip
+    [
+        ({"layout": "diagonal"}, "'row' or 'column'"),
+        ({"layout": None}, "'row' or 'column'"),
+        ({"first": "middle"}, "'msb' or 'lsb'"),
+        ({"first": 0}, "'msb' or 'lsb'"),
+        ({"word": 64}, "word=32"),
+        ({"word": 16}, "word=32"),
+    ],
+)
 def test_an_unknown_format(device, option, known):
     with pytest.raises(SchemeError) as caught:
         gpu.pack([[1.0]], **option, device=device)
@@ -389,7 +416,11 @@ def packed(**changes):
 @pytest.mark.parametrize(
     ("operand", "error", "parts"),
     [
-        (reference.pack(values(33, 70), layout="column", word=64), FormatError, ["64 bits (uint64)", "uint32"]),
+        (
+            reference.pack(values(33, 70), layout="column", word=64),
+            FormatError,
+            ["64 bits (uint64)", "uint32"],
+        ),
         (packed(word=64), FormatError, ["64 bits (uint32)"]),
         (packed(words=packed().words.view(np.int32)), FormatError, ["int32"]),
         (packed(words=packed().words.astype(">u4")), FormatError, [">u4"]),
@@ -404,7 +435,7 @@ def packed(**changes):
         (packed(first="middle"), SchemeError, ["first='middle'"]),
         (packed(layout="diagonal"), SchemeError, ["layout='diagonal'"]),
     ],
-)  # fmt: skip
+)
 def test_packed_operands_of_other_formats(device, operand, error, parts):
     with pytest.raises(error) as caught:
         gpu.bmm(operand, values(70, 35), device=device)
@@ -494,4 +525,4 @@ def test_devices_and_their_memory_go_when_nobody_holds_them():
 
 def test_a_matrix_that_is_ready_is_not_copied():
     x = np.ones((3, 3))
-    assert matrix(x, "x") is x
+    assert np.shares_memory(matrix(x, "x"), x)

@@ -210,6 +210,27 @@ mad.lo.u32 %r6, %r5, 1000, %r4; mov.b32 {%rs1, %rs2}, %r6; mov.b32 %r7, {%rs2, %
     assert run(body) == [8000 + i for i in range(32)]
 
 
+def test_literals_take_the_width_of_the_instruction():
+    body = "mov.f32 %f1, 0d3FF0000000000000; mov.b32 %r2, %f1;\n"
+    assert run(body + STORE) == [0x3F800000] * 32
+    body = "mov.f64 %rd1, 0f3F800000; mov.b64 {%r3, %r2}, %rd1;\n"
+    assert run(body + STORE) == [0x3FF00000] * 32
+    assert run("mov.u32 %r2, 4294967297; add.u32 %r2, %r2, -1;\n" + STORE) == [0] * 32
+
+
+@pytest.mark.parametrize("vector", ["%rs1, %rs2, %rs3", "%r3, %r4"])
+def test_pieces_that_do_not_make_the_word_are_refused(vector):
+    with pytest.raises(PtxSyntaxError, match=f"line {FIRST}"):
+        simwarp.Device().load(text(f"mov.b32 {{{vector}}}, %lane;"))
+    with pytest.raises(PtxSyntaxError, match=f"line {FIRST}"):
+        simwarp.Device().load(text(f"mov.b32 %r2, {{{vector}}};"))
+
+
+def test_a_parameter_is_not_read_past_its_end():
+    with pytest.raises(PtxSyntaxError, match=f"line {FIRST}"):
+        simwarp.Device().load(text("ld.param.u64 %rd1, [out+4];"))
+
+
 def test_a_vector_register_may_be_left_out():
     body = "ld.global.v2.u32 {_, %r2}, [%in];\n" + STORE
     assert run(body, given=(3, 4)) == [4] * 32
@@ -423,6 +444,22 @@ ld.shared.u32 %r2, [cells];
 """
     )
     assert run(body + STORE, block=128) == [123] * 120 + [0xFFFFFFFF] * 8
+
+
+def test_blocks_that_meet_at_barriers_a_different_number_of_times():
+    """Block b goes around b + 1 times; lane 0 of the other warp writes what warp 0 reads, each time."""
+    body = (
+        STATIC
+        + """mov.u32 %r3, %ctaid.x; mov.u32 %r4, 0; mov.u32 %r2, 0;
+mov.u32 %r5, %tid.x; setp.eq.u32 %p1, %r5, 32;
+LOOP: @%p1 st.shared.u32 [cells], %r4; bar.sync 0;
+ld.shared.u32 %r6, [cells]; mad.lo.u32 %r2, %r2, 10, %r6; bar.sync 0;
+add.u32 %r4, %r4, 1; setp.le.u32 %p2, %r4, %r3; @%p2 bra LOOP;
+"""
+    )
+    expected = [value for value in (0, 1, 12, 123, 1234) for _ in range(64)]
+    for chunk in (64, 192, 32768):
+        assert run(body + STORE, block=64, grid=5, device=simwarp.Device(chunk_lanes=chunk)) == expected
 
 
 def test_a_barrier_inside_a_branch_that_whole_warps_skip_is_still_waited_for():

@@ -1,0 +1,353 @@
+"""`gpu.compile`: CUDA C++ to PTX, its cache, and what it says when there is no PTX."""
+
+import importlib.resources
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpu
+import gpu.compile as compiler
+import reference
+import simwarp
+from gpu.bmm.packing import packing_ptx
+from gpu.bmm.product import product_ptx
+from gpu.compile import CompileError, Ptx, cache_folder, compile, compile_file, normalise
+from reference.errors import MissingExtraError
+
+ANSWER = """
+extern "C" __global__ void answer(int* x) {
+    x[threadIdx.x] = ANSWER * (int)threadIdx.x;
+}
+"""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache of this test's own."""
+    monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "ptx"
+
+
+@pytest.fixture
+def runs(cache, monkeypatch):
+    """The compilations that really took place, as (source, name, headers, options)."""
+    seen = []
+    run = compiler._run
+
+    def counted(nvrtc, *args):
+        seen.append(args)
+        return run(nvrtc, *args)
+
+    monkeypatch.setattr(compiler, "_run", counted)
+    return seen
+
+
+def answer(value=42, **changes):
+    return compile(**{"source": ANSWER, "name": "answer.cu", "defines": {"ANSWER": value}, **changes})
+
+
+# What is compiled
+
+
+def test_what_ptx_says_of_itself():
+    ptx = answer(arch=(8, 0))
+    assert (ptx.name, ptx.arch, ptx.compiler) == ("answer.cu -DANSWER=42", (8, 0), "NVRTC 13.0")
+    assert ".target sm_80" in ptx.text
+    assert '.file\t1 "answer.cu"' in ptx.text
+    assert not any(line.startswith("//") for line in ptx.text.splitlines())
+
+
+def test_a_define_without_a_value():
+    source = "#ifdef YES\n" + ANSWER.replace("ANSWER", "1") + "#endif\n"
+    ptx = compile(source, "answer.cu", {"YES": ""})
+    assert ptx.name == "answer.cu -DYES"
+    assert ".entry answer" in ptx.text
+    assert ".entry answer" not in compile(source, "answer.cu").text
+
+
+@pytest.mark.parametrize("arch", [(7, 5), (8, 0), (9, 0)])
+def test_architectures_compile_and_run(cache, arch):
+    device = simwarp.Device(cc=arch)
+    kernel = device.load(answer(arch=arch).text).kernel("answer")
+    x = device.upload(np.zeros(32, np.int32))
+    kernel((1, 1, 1), (32, 1, 1), x)
+    np.testing.assert_array_equal(x.download(), 42 * np.arange(32))
+
+
+@pytest.mark.parametrize("arch", [(7, 5), (8, 0), (9, 0)])
+def test_the_products_kernels_run_for_every_architecture(arch):
+    a, b = np.random.default_rng(0).standard_normal((2, 37, 37))
+    np.testing.assert_array_equal(gpu.bmm(a, b, device=simwarp.Device(cc=arch)), reference.bmm(a, b))
+    assert f".target sm_{arch[0]}{arch[1]}" in product_ptx(arch).text
+
+
+def test_headers_of_cuda_are_found():
+    source = "#include <cuda/std/cstdint>\n" + ANSWER.replace("int*", "cuda::std::int32_t*")
+    assert ".entry answer" in compile(source, "answer.cu", {"ANSWER": 1}).text
+
+
+def test_no_fused_multiply_add_that_was_not_asked_for():
+    source = (
+        'extern "C" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3]; x[4] = fmaf(x[1], x[2], x[3]); }'
+    )
+    text = compile(source, "f.cu").text
+    assert text.count("fma.rn.f32") == 1
+    assert "mul.f32" in text or "mul.rn.f32" in text
+
+
+# The cache
+
+
+def test_the_second_time_nothing_is_compiled(cache, runs):
+    first, second = answer(), answer()
+    assert first == second
+    assert len(runs) == 1
+    (stored,) = cache.iterdir()
+    assert stored.read_text() == first.text
+
+
+def test_simwarp_cache_is_where_it_is_kept(cache):
+    assert cache_folder() == cache
+    answer()
+    assert [path.suffix for path in cache.iterdir()] == [".ptx"]
+
+
+def test_without_simwarp_cache_it_is_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.delenv("SIMWARP_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "simwarp" / "ptx"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": ANSWER + "\n"},
+        {"name": "question.cu"},
+        {"defines": {"ANSWER": 43}},
+        {"defines": {"ANSWER": 42, "MORE": ""}},
+        {"arch": (8, 0)},
+    ],
+    ids=["source", "name", "value", "defines", "arch"],
+)
+def test_whatever_changes_the_ptx_changes_the_key(cache, runs, change):
+    answer()
+    answer(**change)
+    assert len(runs) == len(list(cache.iterdir())) == 2
+
+
+def test_options_change_the_key(cache, runs, monkeypatch):
+    answer()
+    monkeypatch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "-ftz=true"))
+    answer()
+    assert len(runs) == 2
+    assert "-ftz=true" in runs[1][3]
+
+
+def test_the_compilers_version_changes_the_key(cache, runs, monkeypatch):
+    answer()
+    monkeypatch.setattr(compiler, "compiler_version", lambda: "NVRTC 13.1")
+    assert answer().compiler == "NVRTC 13.1"
+    assert len(runs) == 2
+
+
+def test_headers_of_the_package_change_the_key(cache, runs, monkeypatch, tmp_path):
+    monkeypatch.setattr(compiler, "_PACKAGE", tmp_path)
+    (tmp_path / "outer.cuh").write_text('#include "inner.cuh"\n')
+    inner = tmp_path / "inner.cuh"
+    inner.write_text("#define ANSWER 1\n")
+    source = '#include "outer.cuh"\n' + ANSWER
+    first = compile(source, "answer.cu")
+    assert set(runs[0][2]) == {"outer.cuh", "inner.cuh"}
+    inner.write_text("#define ANSWER 2\n")
+    second = compile(source, "answer.cu")
+    assert first.sha256 != second.sha256
+    inner.write_text("#define ANSWER 1\n")
+    assert compile(source, "answer.cu") == first
+    assert len(runs) == 2
+
+
+def test_a_file_of_the_package_is_its_source(cache, runs):
+    source = (importlib.resources.files("gpu") / "bmm/bmm32.cu").read_text()
+    assert compile_file("bmm/bmm32.cu") == compile(source, "bmm/bmm32.cu") == product_ptx((9, 0))
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("stop", [OSError("disk full"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("moment", ["write", "rename"])
+def test_a_write_that_fails_leaves_nothing(cache, monkeypatch, stop, moment):
+    def fail(*args, **kwargs):
+        raise stop
+
+    if moment == "rename":
+        monkeypatch.setattr(Path, "replace", fail)
+    else:
+        fdopen = os.fdopen
+
+        def half(handle, mode):
+            file = fdopen(handle, mode)
+            file.write("half of it")
+            file.flush()
+            file.write = fail
+            return file
+
+        monkeypatch.setattr(compiler.os, "fdopen", half)
+    if isinstance(stop, OSError):
+        assert ".entry answer" in answer().text  # a cache that cannot be written is no error
+    else:
+        with pytest.raises(type(stop)):
+            answer()
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("parent", ["a file", "/proc"])
+def test_a_cache_folder_that_cannot_be_made_is_no_error(monkeypatch, tmp_path, runs, parent):
+    if parent == "a file":
+        parent = tmp_path / "file"
+        parent.write_text("in the way")
+    monkeypatch.setenv("SIMWARP_CACHE", str(Path(parent) / "cache"))
+    assert answer() == answer()
+    assert len(runs) == 2
+
+
+def test_a_failed_compilation_is_not_cached(cache):
+    with pytest.raises(CompileError):
+        compile("nonsense", "nonsense.cu")
+    assert not cache.exists() or list(cache.iterdir()) == []
+
+
+# Errors
+
+
+def test_a_compile_error_shows_the_log_and_names_the_line():
+    with pytest.raises(CompileError) as caught:
+        compile(ANSWER.replace(";", ""), "answer.cu", {"ANSWER": 1})
+    message, log = str(caught.value), caught.value.log
+    assert message.startswith("answer.cu does not compile:\n")
+    assert "answer.cu(4): error:" in log
+    assert log in message
+    assert message.splitlines()[-1].startswith("correct")
+    assert "\0" not in message
+
+
+def test_an_error_in_a_header_names_the_header(monkeypatch, tmp_path, cache):
+    monkeypatch.setattr(compiler, "_PACKAGE", tmp_path)
+    (tmp_path / "bad.cuh").write_text("\n\nint x = ;\n")
+    with pytest.raises(CompileError, match=r"bad\.cuh\(3\): error"):
+        compile('#include "bad.cuh"\n', "answer.cu")
+
+
+def test_a_header_that_is_not_there():
+    with pytest.raises(CompileError, match=r"answer\.cu\(1\).*nowhere\.cuh"):
+        compile('#include "nowhere.cuh"\n', "answer.cu")
+
+
+@pytest.mark.parametrize("arch", [(1, 0), (99, 9)])
+def test_an_architecture_that_does_not_exist(arch):
+    with pytest.raises(CompileError, match=f"compute_{arch[0]}{arch[1]}|gpu-architecture"):
+        answer(arch=arch)
+
+
+@pytest.mark.parametrize("missing", ["cuda", "cuda.bindings"])
+def test_without_nvrtc_the_extra_is_named(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    if missing == "cuda":
+        monkeypatch.delitem(sys.modules, "cuda.bindings", raising=False)
+        monkeypatch.delitem(sys.modules, "cuda.bindings.nvrtc", raising=False)
+    compiler._nvrtc.cache_clear()
+    compiler.compiler_version.cache_clear()
+    try:
+        with pytest.raises(MissingExtraError) as caught:
+            answer()
+        assert "NVRTC 13.0" in str(caught.value)
+        assert str(caught.value).splitlines()[-1] == "pip install 'simwarp[compile]'"
+        assert isinstance(caught.value, ImportError)
+    finally:
+        compiler._nvrtc.cache_clear()
+        compiler.compiler_version.cache_clear()
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch):
+    from cuda.bindings import nvrtc
+
+    def absent():
+        raise RuntimeError("Failed to dlopen libnvrtc.so.13")
+
+    monkeypatch.setattr(nvrtc, "nvrtcVersion", absent)
+    compiler._nvrtc.cache_clear()
+    try:
+        with pytest.raises(
+            MissingExtraError, match=r"dlopen libnvrtc[\s\S]*pip install 'simwarp\[compile\]'"
+        ):
+            answer()
+    finally:
+        compiler._nvrtc.cache_clear()
+
+
+# The same text everywhere
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("bmm/bmm32.cu", "bmm/bmm32.cu"),
+        ("/home/me/project/bmm/bmm32.cu", "bmm/bmm32.cu"),
+        (r"C:\\Users\\me\\project\\bmm\\bmm32.cu", "bmm/bmm32.cu"),
+        ("/home/me/.venv/lib/python3.11/site-packages/nvidia/cu13/include/mma.h", "include/mma.h"),
+        ("/usr/local/cuda-13.0/targets/x86_64-linux/include/crt/mma.hpp", "include/crt/mma.hpp"),
+        ("/usr/local/cuda/include/cccl/cuda/std/cstdint", "include/cccl/cuda/std/cstdint"),
+        (r"C:\\Program Files\\NVIDIA\\include\\mma.h", "include/mma.h"),
+        (r"C:\Program Files\NVIDIA\include\mma.h", "include/mma.h"),
+        ("/home/me/somewhere/else.cuh", "else.cuh"),
+        ("/home/me/notbmm/xbmm32.cu", "xbmm32.cu"),
+    ],
+)
+def test_paths_are_relative(path, expected):
+    text = f'// Compiler Build ID: CL-1\n.version 9.0\n\t.file\t7 "{path}", 1700000000, 999\n'
+    names = ["bmm/bmm32.cu"]
+    assert normalise(text, names) == f'.version 9.0\n\t.file\t7 "{expected}"\n'
+    assert normalise(normalise(text, names), names) == normalise(text, names)
+
+
+def test_line_ends_do_not_matter():
+    assert normalise("\n\n.version 9.0  \r\n\tret;\r\n\n") == ".version 9.0\n\tret;\n"
+
+
+def test_no_machine_path_in_real_ptx():
+    source = "#include <cuda/std/bit>\n" + ANSWER.replace("ANSWER *", "cuda::std::popcount(threadIdx.x) *")
+    texts = [
+        compile(source, "answer.cu").text,
+        product_ptx((9, 0)).text,
+        packing_ptx("float16", "lsb", (9, 0)).text,
+    ]
+    for text in texts:
+        paths = [line.split('"')[1] for line in text.splitlines() if line.strip().startswith(".file")]
+        assert paths
+        assert not any(path.startswith("/") or ":" in path or "\\" in path for path in paths)
+    assert any("include/" in line for line in texts[0].splitlines() if ".file" in line)
+
+
+def test_the_working_directory_and_the_cache_do_not_show(tmp_path):
+    program = (
+        "from gpu.bmm.product import product_ptx; from gpu.bmm.packing import packing_ptx;"
+        "print(product_ptx((9, 0)).sha256, packing_ptx('float64', 'msb', (8, 0)).sha256)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIMWARP_CACHE": str(tmp_path / "other")}
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    here = [product_ptx((9, 0)).sha256, packing_ptx("float64", "msb", (8, 0)).sha256]
+    assert said.stdout.split() == here
+
+
+def test_the_digest_is_of_the_text():
+    assert Ptx("abc", "", (9, 0), "").sha256.startswith("ba7816bf8f01cfea")
