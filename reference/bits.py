@@ -157,7 +157,13 @@ def unpack(packed: PackedBits) -> Bits:
 
 
 def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """``x`` as an array of one of the accepted element types; never a cast."""
+    """``x`` as an array of one of the accepted element types; never a cast.
+
+    Examples
+    --------
+    >>> real_array([1.0, -2.0], "x").dtype
+    dtype('float64')
+    """
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -174,7 +180,13 @@ def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
-    """Equation 1, for an array that `real_array` let through."""
+    """Equation 1, for an array that `real_array` let through.
+
+    Examples
+    --------
+    >>> sign_bits(np.array([0.5, -0.5]), "x")
+    array([1, 0], dtype=uint8)
+    """
     missing = np.isnan(array)
     if missing.any():
         first = np.unravel_index(int(missing.argmax()), array.shape)
@@ -187,7 +199,13 @@ def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
 
 
 def pack_bits(bits: Bits, layout: Layout, word: Word, first: First) -> PackedBits:
-    """`pack` for a matrix of bits that are 0 or 1."""
+    """`pack` for a matrix of bits that are 0 or 1.
+
+    Examples
+    --------
+    >>> hex(pack_bits(np.array([[1, 0, 1]], np.uint8), "column", 32, "msb").words[0, 0])
+    '0xa0000000'
+    """
     lines = bits if layout == "column" else bits.T
     octets = np.packbits(lines, axis=1, bitorder=_BIT_ORDER[first])
     line_octets = -(-lines.shape[1] // word) * (word // 8)

@@ -20,7 +20,7 @@ def _why_no_gpu() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    hardware = [item for item in items if "gpu" in item.keywords]
+    hardware = [item for item in items if item.get_closest_marker("gpu")]
     reason = _why_no_gpu() if hardware else None
     if reason:
         for item in hardware:

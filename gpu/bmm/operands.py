@@ -32,7 +32,15 @@ def on_device(x: Any) -> bool:
 
 
 def choose_device(device: Device | None, *operands: Any) -> Device:
-    """The given device, else that of the first operand on one, else the first CUDA device."""
+    """The given device, else that of the first operand on one, else the first CUDA device.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> device = simwarp.Device()
+    >>> choose_device(None, [[1.0]], device.upload(np.ones((1, 1)))) is device
+    True
+    """
     matrices = (x.words if isinstance(x, PackedBits) else x for x in operands)
     homes: list[Device] = [x.device for x in matrices if is_array(x)]
     chosen = device or (homes[0] if homes else default_device())
@@ -78,7 +86,12 @@ def matrix(x: Any, name: str) -> Any:
 
 
 def check_matrix(x: Any, name: str) -> None:
-    """Refuse what is not a real matrix."""
+    """Refuse what is not a real matrix.
+
+    Examples
+    --------
+    >>> check_matrix(np.ones((2, 3), np.float16), "a")
+    """
     if np.dtype(x.dtype).name not in ELEMENTS:
         raise DtypeError(
             f"{name} has elements of {x.dtype}; the signs of {', '.join(ELEMENTS)} can be packed\n"
@@ -105,7 +118,14 @@ def check_shape(shape: tuple[int, ...], name: str) -> None:
 
 
 def to_device(x: Any, name: str, device: Device) -> Array:
-    """The matrix on the device: adopted, uploaded, or as it is."""
+    """The matrix on the device: adopted, uploaded, or as it is.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> to_device(np.ones((2, 3)), "a", simwarp.Device()).shape
+    (2, 3)
+    """
     if is_array(x):
         return x
     if is_foreign(x):
@@ -127,7 +147,14 @@ def has_nan(x: Any) -> bool:
 
 
 def name_first_nan(x: Any, name: str) -> NotANumberError:
-    """The error of a host matrix that holds a NaN."""
+    """The error of a host matrix that holds a NaN.
+
+    Examples
+    --------
+    >>> print(name_first_nan(np.array([[1.0, np.nan]]), "a"))
+    a[0, 1] is NaN, which is neither >= 0 nor < 0
+    replace it first
+    """
     at = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
     return NotANumberError(f"{name}{list(at)} is NaN, which is neither >= 0 nor < 0\nreplace it first")
 
@@ -137,7 +164,14 @@ _PENDING: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
 def nan_flag(device: Device) -> Array:
-    """The device's flag that packing kernels raise at a NaN; read at the next synchronisation."""
+    """The device's flag that packing kernels raise at a NaN; read at the next synchronisation.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> int(nan_flag(simwarp.Device()).download()[0])
+    0
+    """
     flag: Array | None = _PENDING[device]() if device in _PENDING else None
     if flag is None:
         flag = device.upload(np.zeros(1, np.int32), "nan_flag")

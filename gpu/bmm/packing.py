@@ -82,7 +82,14 @@ def pack(
 
 
 def pack_on_device(x: Any, name: str, layout: Layout, first: First, device: Device) -> PackedBits:
-    """Pack a checked matrix; the words stay on the device."""
+    """Pack a checked matrix; the words stay on the device.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> pack_on_device(np.ones((2, 3)), "x", "row", "msb", simwarp.Device()).words.download()
+    array([[3221225472, 3221225472, 3221225472]], dtype=uint32)
+    """
     source = to_device(x, name, device)
     rows, columns = source.shape
     down, across = -(-rows // TILE), -(-columns // TILE)

@@ -81,7 +81,7 @@ def verify_command(
     seed: Annotated[int, typer.Option(help="Another stream of inputs.")] = 0,
     only_input: Annotated[
         int | None,
-        typer.Option("--input", min=0, max=2**64 - 1, help="Only this input of the stream: a replay."),
+        typer.Option("--input", min=0, max=2**63 - 1, help="Only this input of the stream: a replay."),
     ] = None,
     budget: Annotated[float, typer.Option(min=0.1, help="Seconds, for all cases together.")] = 120.0,
     inputs: Annotated[int | None, typer.Option(min=1, help="At most so many inputs of each case.")] = None,

@@ -102,6 +102,13 @@ def link(module: Module, entry: Entry) -> Program:
         An instruction without a row; names the line and the nearest spellings.
     PtxSyntaxError
         Operands that do not fit the instruction, or names that were never declared.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse(".version 9.0 .target sm_90 .entry nothing() { ret; }")
+    >>> [step.row.name for step in link(module, module.entries["nothing"]).steps]
+    ['ret']
     """
     return _Linker(module, entry).program()
 

@@ -201,6 +201,15 @@ def last_write(
     """Run the input again, watched, and return who last wrote an element, and from which register.
 
     The answer of a device is run on the simulator, also where it was hardware that differed.
+
+    Examples
+    --------
+    >>> from simwarp.verify import CASES
+    >>> case = CASES["pack-row"]
+    >>> item = case.draw(Draw(0, case.name, 2))
+    >>> place, register = last_write(case, "gpu", item, (0, 1), case.answers["reference"](item))
+    >>> place.kernel, place.lane
+    ('pack_row', 1)
     """
     flat, width = int(np.ravel_multi_index(element, expected.shape)), expected.dtype.itemsize
     output = case.outputs[answer]

@@ -118,7 +118,7 @@ def _complaint(found: Import, module: str) -> str | None:
         tier = module.partition(".")[0]
         if not within(target, ALLOWED[tier]) or (tier == "simwarp" and within(target, DOORS)):
             return f"{tier} must not import {target}"
-    in_command_line = within(module, ("simwarp.cli", "simwarp.__main__"))
+    in_command_line = module in ("simwarp.cli", "simwarp.__main__")
     if not found.lazy and within(target, LAZY_IN_THE_COMMAND_LINE if in_command_line else LAZY):
         return f"{target} must be imported inside a function"
     return None

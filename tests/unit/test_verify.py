@@ -98,10 +98,9 @@ def test_the_inputs_of_the_cases_are_those_of_ever():
 def test_what_makes_streams_differ():
     words = [
         int(Draw(seed, case, k).words(1)[0])
-        for seed, case, k in itertools.product((0, 1, 2**64 - 1), ("a", "b"), (0, 1, 2**64 - 1))
+        for seed, case, k in itertools.product((0, 1, 2**32), ("a", "b"), (0, 1, 2**63 - 1))
     ]
     assert len(set(words)) == len(words)
-    assert Draw(-1, "a", 0).words(1) == Draw(2**64 - 1, "a", 0).words(1)
 
 
 def test_inputs_of_a_case_do_not_overlap():
@@ -266,7 +265,7 @@ def test_only_the_tiers_that_are_asked():
     assert set(check(BMM, 0, 2, SIMULATORS, ["listing"]).seconds) == {"reference", "listing"}
 
 
-@pytest.mark.parametrize("answer", ["gpu", "listing"])
+@pytest.mark.parametrize("answer", ["gpu", "listing"], ids=["kernel", "python"])
 def test_one_flipped_element(answer):
     seed, k = 4, 3
     item = BMM.draw(Draw(seed, "bmm32", k))
@@ -283,7 +282,7 @@ def test_one_flipped_element(answer):
     assert (found.wrong, found.total) == (1, m * n)
     assert found.meaning == f"C{list(element)}"
     assert found.fault == ""
-    assert found.place.kernel.startswith("bmm")
+    assert "bmm32" in found.place.kernel.lower()
     assert bool(found.register) == (answer == "gpu")
     assert found.command == f"simwarp verify --case bmm32 --seed {seed} --input {k}"
     first, second, third = str(found).splitlines()

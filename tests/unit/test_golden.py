@@ -1,0 +1,266 @@
+"""`simwarp.testing.golden`: recorded as a whole or not at all, and every change is noticed."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import simwarp
+from reference.errors import InputFileError
+from simwarp.faults import Deadlock
+from simwarp.testing import Golden, load, record, replay
+from simwarp.verify import CASES, Draw
+
+BMM, PACK = CASES["bmm32"], CASES["pack-column"]
+
+
+class StandIn(simwarp.Device):
+    """The simulator under a GPU's name: what tells `record` that it speaks with hardware."""
+
+    name = "NVIDIA Test"
+    uuid = "00112233445566778899aabbccddeeff"
+    driver_version = "580.0"
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def golden(tmp_path):
+    record(BMM, StandIn(), tmp_path, inputs=5, seed=3)
+    return load(tmp_path / "bmm32.json")
+
+
+def test_two_files_are_written(tmp_path):
+    folder = tmp_path / "new" / "folder"
+    written = record(BMM, StandIn(cc=(8, 0)), folder, inputs=3, seed=3)
+    assert written == [folder / "bmm32.npz", folder / "bmm32.json"]
+    assert set(files(folder)) == {"bmm32.npz", "bmm32.json"}
+    meta = json.loads((folder / "bmm32.json").read_text())
+    assert meta.pop("date").count("-") == 2
+    assert meta == {
+        "case": "bmm32",
+        "seed": 3,
+        "gpu": {"name": StandIn.name, "uuid": StandIn.uuid},
+        "driver": "580.0",
+        "nvrtc": "NVRTC 13.0",
+        "arch": [8, 0],
+        "ptx": BMM.kernels((8, 0)),
+        "dtype": "<i4",
+        "command": "simwarp golden record --case bmm32 --inputs 3 --seed 3",
+    }
+
+
+def test_the_outputs_are_raw_words(golden):
+    assert sorted(golden.outputs) == [0, 1, 2, 3, 4]
+    for k in (0, 2):
+        right = BMM.answers["reference"](BMM.draw(Draw(3, "bmm32", k)))
+        assert golden.outputs[k].dtype == np.uint32
+        np.testing.assert_array_equal(golden.outputs[k].view(np.int32), right)
+
+
+def test_the_same_recording_gives_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        record(PACK, StandIn(), tmp_path / name, inputs=6, seed=0)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+
+
+def test_a_new_recording_replaces_the_old(tmp_path):
+    record(PACK, StandIn(), tmp_path, inputs=2, seed=0)
+    record(PACK, StandIn(), tmp_path, inputs=4, seed=1)
+    found = load(tmp_path / "pack-column.json")
+    assert (found.meta["seed"], len(found.outputs)) == (1, 4)
+
+
+SMALL, LARGE = 32 * 1024 // 4, 32 * 1024 // 4 + 1
+
+
+def sized(size, order="C"):
+    """The case of a single answer of so many words."""
+    answer = np.arange(2 * size, dtype=np.int32)[::2].reshape(1, -1)
+    answers = {"reference": lambda item: answer, "gpu": lambda item, device: answer}
+    return replace(BMM, draw=lambda draw: None, answers=answers), answer
+
+
+def test_large_outputs_are_kept_as_digests(tmp_path):
+    for size, whole in ((SMALL, True), (LARGE, False)):
+        case, answer = sized(size)
+        record(case, StandIn(), tmp_path, inputs=1, seed=0)
+        found = load(tmp_path / "bmm32.json")
+        stored = found.outputs[0]
+        if whole:
+            np.testing.assert_array_equal(
+                stored, answer.view(np.uint32) if answer.flags.c_contiguous else answer
+            )
+        else:
+            digest = hashlib.sha256(b"(1, %d)" % size + answer.astype("<u4").tobytes()).digest()
+            assert stored.tobytes() == digest
+        assert replay(found, case, case.answers["reference"]) == []
+        assert replay(
+            found, case, lambda item, right=answer: np.where(right == 2 * (SMALL - 1), 0, right)
+        ) == [0]
+        assert replay(found, case, lambda item, right=answer: right.T) == [0]
+
+
+# Replay
+
+
+def test_every_tier_is_held_against_it(golden):
+    assert replay(golden, BMM, BMM.answers["reference"]) == []
+    assert replay(golden, BMM, BMM.answers["listing"]) == []
+    assert replay(golden, BMM, lambda item: BMM.answers["gpu"](item, simwarp.Device())) == []
+
+
+def changed(change, at):
+    """The reference's answers, one of them changed."""
+    seen = iter(range(1000))
+
+    def answer(item):
+        right = BMM.answers["reference"](item).copy()
+        return change(right) if next(seen) == at else right
+
+    return answer
+
+
+def flip(answer):
+    answer.flat[answer.size // 2] ^= 1
+    return answer
+
+
+@pytest.mark.parametrize("at", [0, 1, 4])
+@pytest.mark.parametrize(
+    "change",
+    [
+        flip,
+        lambda c: c.astype(np.int64),
+        lambda c: c.view(np.uint32),
+        lambda c: c[:-1],
+        lambda c: c.reshape(1, -1),
+    ],
+    ids=["a bit", "int64", "unsigned", "a row less", "another shape"],
+)
+def test_a_changed_answer_is_noticed(golden, at, change):
+    assert replay(golden, BMM, changed(change, at)) == [at]
+
+
+def test_a_changed_record_is_noticed(golden):
+    golden.outputs[3] = golden.outputs[3] ^ np.uint32(1 << 31)
+    assert replay(golden, BMM, BMM.answers["reference"]) == [3]
+
+
+def test_a_record_of_other_inputs_is_noticed(golden):
+    other = Golden({**golden.meta, "seed": 4}, golden.outputs)
+    assert replay(other, BMM, BMM.answers["reference"]) == [0, 1, 2, 3, 4]
+
+
+# Refusals
+
+
+def test_the_simulator_is_no_witness_of_itself(tmp_path):
+    with pytest.raises(InputFileError) as caught:
+        record(BMM, simwarp.Device(), tmp_path / "none", inputs=1, seed=0)
+    what, advice = str(caught.value).splitlines()
+    assert what.startswith("goldens are recorded on hardware, not on simwarp simulator")
+    assert advice == "pass a gpu.CudaDevice()"
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), Deadlock("stuck"), OSError("gone")])
+def test_a_recording_that_stops_midway_leaves_what_was_there(tmp_path, stop):
+    record(BMM, StandIn(), tmp_path, inputs=2, seed=0)
+    before = files(tmp_path)
+    answer = BMM.answers["gpu"]
+    asked = []
+
+    def fail(item, device):
+        asked.append(item)
+        if len(asked) == 3:
+            raise stop
+        return answer(item, device)
+
+    with pytest.raises(type(stop)):
+        record(replace(BMM, answers={**BMM.answers, "gpu": fail}), StandIn(), tmp_path, inputs=5, seed=1)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_write_that_fails_leaves_no_half_file(tmp_path, monkeypatch, stop):
+    def fail(file, **outputs):
+        file.write(b"half of it")
+        raise stop
+
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(InputFileError if isinstance(stop, OSError) else KeyboardInterrupt) as caught:
+        record(PACK, StandIn(), tmp_path, inputs=1, seed=0)
+    assert files(tmp_path) == {}
+    if isinstance(stop, OSError):
+        assert "No space left" in str(caught.value)
+        assert "--out" in str(caught.value)
+
+
+def test_meta_data_that_cannot_be_written_is_found_before_anything_is(tmp_path):
+    device = StandIn()
+    device.uuid = b"bytes"
+    with pytest.raises(TypeError):
+        record(PACK, device, tmp_path, inputs=1, seed=0)
+    assert files(tmp_path) == {}
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputFileError) as caught:
+        record(PACK, StandIn(), tmp_path / "file", inputs=1, seed=0)
+    assert "--out" in str(caught.value).splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("bmm32.json", None),
+        ("bmm32.json", b""),
+        ("bmm32.json", b"{"),
+        ("bmm32.json", b"\xff\xfe"),
+        ("bmm32.npz", None),
+        ("bmm32.npz", b""),
+        ("bmm32.npz", b"hello"),
+        ("bmm32.npz", b"PK\x03\x04 cut short"),
+        ("bmm32.npz", "cut"),
+        ("bmm32.npz", "one array"),
+        ("bmm32.npz", "other names"),
+        ("bmm32.npz", "objects"),
+    ],
+)
+def test_files_that_are_missing_or_damaged(tmp_path, name, data):
+    record(BMM, StandIn(), tmp_path, inputs=2, seed=0)
+    path = tmp_path / name
+    if data is None:
+        path.unlink()
+    elif data == "cut":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif data == "one array":
+        with path.open("wb") as file:
+            np.save(file, np.arange(3))
+    elif data == "other names":
+        np.savez(path, first=np.arange(3))
+    elif data == "objects":
+        np.savez(path, **{"0": np.array([None])})
+    else:
+        path.write_bytes(data)
+    with pytest.raises(InputFileError) as caught:
+        load(tmp_path / "bmm32.json")
+    what, advice = str(caught.value).splitlines()
+    assert what.startswith(f"no golden at {tmp_path / 'bmm32.json'}: ")
+    assert advice == "record it on a GPU with `simwarp golden record`"
+
+
+def test_a_golden_with_a_flipped_byte_is_damaged(tmp_path):
+    record(BMM, StandIn(), tmp_path, inputs=1, seed=0)
+    path = tmp_path / "bmm32.npz"
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 3] ^= 0x10
+    path.write_bytes(whole)
+    with pytest.raises(InputFileError):
+        load(tmp_path / "bmm32.json")
