@@ -172,11 +172,12 @@ def nan_flag(device: Device) -> Array:
     >>> int(nan_flag(simwarp.Device()).download()[0])
     0
     """
-    flag: Array | None = _PENDING[device]() if device in _PENDING else None
-    if flag is None:
-        flag = device.upload(np.zeros(1, np.int32), "nan_flag")
-        _PENDING[device] = ref(flag)
-        device.defer(_check_flag(device, flag))
+    pending: Array | None = _PENDING[device]() if device in _PENDING else None
+    if pending is not None:
+        return pending
+    flag: Array = device.upload(np.zeros(1, np.int32), "nan_flag")
+    _PENDING[device] = ref(flag)
+    device.defer(_check_flag(device, flag))
     return flag
 
 

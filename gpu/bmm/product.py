@@ -124,7 +124,7 @@ def _operand(x: Any, name: str) -> Any:
         return matrix(x, name)
     check_shape(x.shape, name)
     check_format(x.layout, 32, x.first)
-    if not (is_array(x.words) or isinstance(x.words, np.ndarray)):
+    if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
         raise FormatError(
             f"the words of {name} are a {type(x.words).__name__}\n"
             "give a NumPy array or an array of this device"

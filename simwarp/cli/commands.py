@@ -125,7 +125,7 @@ def run_bmm(
     import gpu
 
     if device is Where.both:
-        raise SchemeError("run takes --device sim or --device cuda")
+        raise SchemeError("run does not take --device both\ngive --device sim or --device cuda")
     left, right = read_array(a), read_array(b)
     target = _devices(device)[SIMULATOR if device is Where.sim else CUDA]()
     console = Console(stderr=True, quiet=as_json)

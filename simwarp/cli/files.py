@@ -35,14 +35,14 @@ def read_array(path: Path) -> npt.NDArray[Any]:
     """
     advice = "give a .npy file, as numpy.save writes it"
     try:
-        array: Any = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:  # NumPy leaves one open that it cannot read
+            array: Any = np.load(file, allow_pickle=False)
     except OSError as error:
         raise InputFileError(f"{path}: {error.strerror or error}\n{advice}") from None
     except _NOT_AN_ARRAY as error:
         reason = str(error).partition(" If you trust")[0]
         raise InputFileError(f"{path} does not hold an array: {reason}\n{advice}") from None
     if isinstance(array, np.lib.npyio.NpzFile):
-        array.close()
         raise InputFileError(f"{path} holds several arrays\n{advice}")
     return array
 

@@ -131,7 +131,8 @@ def load(sidecar: Path) -> Golden:
     """
     try:
         meta = json.loads(sidecar.read_text())
-        with np.load(sidecar.with_suffix(".npz"), allow_pickle=False) as stored:
+        # NumPy leaves a file open that it cannot read; this closes it.
+        with sidecar.with_suffix(".npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
             outputs = {int(k): stored[k] for k in stored.files}
     except (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) else error

@@ -51,10 +51,6 @@ class Module:
     def get_global(self, name: str) -> tuple[int, int]: ...
 
 class Function:
-    num_regs: int
-    shared_size_bytes: int
-    local_size_bytes: int
-    max_threads_per_block: int
     def __call__(
         self,
         *args: Any,

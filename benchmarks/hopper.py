@@ -1,0 +1,44 @@
+"""Timing on a GPU: many launches in one CUDA graph, so that the host's speed does not count.
+
+Protocol: the launches of one sample follow one another in a graph; events before and after it; the
+median over samples, after warm-up, with a pause between samples in which the chip's clock recovers.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from cuda.bindings import driver
+
+
+def seconds(device: Any, launch: Callable[[Any], None], *, inner: int = 20, samples: int = 15) -> float:
+    """The median time of one launch; ``launch`` is called with the stream to launch on."""
+    stream = device.stream()
+    for _ in range(3):
+        launch(stream)
+    stream.synchronize()
+    _check(driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    for _ in range(inner):
+        launch(stream)
+    graph = _check(driver.cuStreamEndCapture(stream.handle))
+    executable = _check(driver.cuGraphInstantiate(graph, 0))
+    times: list[float] = []
+    for _ in range(samples + 1):
+        start, end = device.event(), device.event()
+        start.record(stream)
+        _check(driver.cuGraphLaunch(executable, stream.handle))
+        end.record(stream)
+        end.synchronize()
+        times.append(end.seconds_since(start) / inner)
+        time.sleep(0.01)
+    return statistics.median(times[1:])
+
+
+def _check(result: tuple[Any, ...]) -> Any:
+    status, *values = result
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"CUDA: {status.name}")
+    return values[0] if values else None

@@ -1,0 +1,93 @@
+"""Our stubs say nothing of PyCUDA and the CUDA bindings that is not so."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+STUBS = Path(__file__).resolve().parents[2] / "typings"
+FILES = {
+    ".".join(path.relative_to(STUBS).with_suffix("").parts): path
+    for path in sorted(STUBS.rglob("*.pyi"))
+    if path.name != "__init__.pyi"
+}
+
+
+def declared():
+    """(module, dotted name, syntax) of everything that a stub declares, but for its own aliases."""
+    for module, path in FILES.items():
+        yield from _of_body(module, "", ast.parse(path.read_text()).body)
+
+
+def _of_body(module, prefix, body):
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield module, prefix + node.name, node
+            if isinstance(node, ast.ClassDef):
+                yield from _of_body(module, f"{prefix}{node.name}.", node.body)
+        elif prefix and isinstance(node, ast.AnnAssign):
+            yield module, prefix + node.target.id, node
+        elif prefix and isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield module, prefix + target.id, node
+
+
+DECLARED = list(declared())
+
+
+def found(module, name):
+    """What the real module has under a dotted name."""
+    value = importlib.import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize(("module", "name", "node"), DECLARED, ids=[f"{m}.{n}" for m, n, _ in DECLARED])
+def test_it_exists(module, name, node):
+    if name.endswith("__init__") or _is_set_in_init(module, name, node):
+        return
+    value = found(module, name)
+    if isinstance(node, ast.ClassDef):
+        assert inspect.isclass(value)
+    elif isinstance(node, ast.FunctionDef):
+        assert callable(value)
+        _check_parameters(value, node)
+    elif (
+        isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.value.value is not ...
+    ):
+        assert int(value) == node.value.value
+
+
+def _is_set_in_init(module, name, node):
+    """Whether a plain Python class sets this attribute on its instances: nothing to see on the class."""
+    if not isinstance(node, ast.AnnAssign):
+        return False
+    owner = found(module, name.rpartition(".")[0])
+    try:
+        return f"self.{node.target.id} =" in inspect.getsource(owner)
+    except (OSError, TypeError):
+        return False
+
+
+def _check_parameters(value, node):
+    """Every parameter of the stub by its name, where the real function tells its own."""
+    try:
+        real = inspect.signature(value).parameters
+    except (TypeError, ValueError):  # Boost.Python's and some of Cython's: the docstring is all there is
+        return
+    kinds = [parameter.kind for parameter in real.values()]
+    named = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    if inspect.Parameter.VAR_KEYWORD in kinds or kinds == [inspect.Parameter.VAR_POSITIONAL]:
+        return
+    missing = [name for name in named if name not in ("self", "cls", *real)]
+    assert not missing, f"{node.name}{inspect.signature(value)} has no {', '.join(missing)}"
+
+
+def test_every_stub_of_ours_is_read():
+    assert {"pycuda.driver", "cuda.bindings.nvrtc", "cuda.bindings.driver", "cuda.core.utils"} <= set(FILES)
+    assert len(DECLARED) > 80

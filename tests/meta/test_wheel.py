@@ -1,0 +1,157 @@
+"""The built wheel, from a folder that knows nothing of the sources.
+
+A file ``gpu.py`` in the working directory would come before the package ``gpu``: Python puts the
+working directory (``-m``, ``-c``) or the script's folder first on the path. The console command
+``simwarp`` is not concerned; where it matters, ``python -P`` leaves the working directory out.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from reference.version import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("reference", "simwarp", "gpu")
+
+ONE_LINE = (
+    "import numpy as np, reference, simwarp, gpu; r=np.random.default_rng(0); a=r.standard_normal((33,70)); "
+    "b=r.standard_normal((70,9)); d=simwarp.Device(); "
+    "assert (gpu.bmm(a,b,device=d)==reference.bmm(a,b)).all() "
+    "and (simwarp.listings.bmm32(a,b)==reference.bmm(a,b)).all()"
+)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """The wheel, built as it is released."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="session")
+def names(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+@pytest.fixture(scope="session")
+def installed(wheel, tmp_path_factory):
+    """A folder with what the wheel installs and nothing else."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A working directory whose gpu.py must not be taken for the package."""
+    (tmp_path / "gpu.py").write_text("raise SystemExit('the gpu.py of the working directory')\n")
+    return tmp_path
+
+
+def python(*arguments, folder, installed, safe=True):
+    """Python in a foreign folder, with the wheel's content on its path instead of the sources."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    environment["PYTHONPATH"] = str(installed)  # comes before site-packages, an editable install too
+    return subprocess.run(
+        [sys.executable, *(["-P"] if safe else []), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_its_name(wheel):
+    assert wheel.name == f"simwarp-{__version__}-py3-none-any.whl"
+
+
+def test_nothing_else_at_the_top(names):
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"simwarp-{__version__}.dist-info"}
+
+
+def test_everything_of_the_packages_and_nothing_else(names):
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix in (".py", ".cu", ".cuh", ".typed")
+    }
+    assert {name for name in names if ".dist-info/" not in name} == sources
+
+
+def test_what_must_not_be_forgotten(names):
+    assert {"gpu/bmm/bmm32.cu", "gpu/bmm/pack.cu"} <= set(names)
+    assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+    assert not any("test" in name.split("/")[:1] or name.endswith((".pyc", ".npz", ".md")) for name in names)
+
+
+def test_what_it_says_of_itself(installed):
+    (info,) = installed.glob("*.dist-info")
+    metadata = (info / "METADATA").read_text()
+    head = metadata.partition("\n\n")[0]
+    assert "Name: simwarp\n" in head
+    assert f"Version: {__version__}\n" in head
+    assert "License-Expression: MIT\n" in head
+    assert {line.split()[1] for line in head.splitlines() if line.startswith("Provides-Extra:")} >= {
+        "cli",
+        "compile",
+        "gpu",
+        "test",
+    }
+    needed = [line for line in head.splitlines() if line.startswith("Requires-Dist:") and "extra" not in line]
+    assert [line.split()[1].split(">")[0].split("<")[0] for line in needed] in (
+        ["numba", "numpy"],
+        ["numpy", "numba"],
+    )
+    assert "simwarp = simwarp.cli:main" in (info / "entry_points.txt").read_text()
+
+
+def test_the_packages_are_those_of_the_wheel(foreign, installed):
+    program = "import reference, simwarp, gpu; print(*(p.__file__ for p in (reference, simwarp, gpu)))"
+    done = python("-c", program, folder=foreign, installed=installed)
+    assert done.stderr == ""
+    assert [Path(path).parents[1] for path in done.stdout.split()] == [installed] * 3
+
+
+def test_the_product_in_one_line(foreign, installed):
+    done = python("-c", ONE_LINE, folder=foreign, installed=installed)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_command(foreign, installed):
+    done = python("-m", "simwarp", "info", "--json", folder=foreign, installed=installed)
+    assert (done.returncode, done.stderr) == (0, "")
+    facts = json.loads(done.stdout)
+    assert (facts["simwarp"], facts["compiler"]) == (__version__, "NVRTC 13.0")
+
+
+def test_the_command_verifies(foreign, installed):
+    done = python(
+        "-m", "simwarp", "verify", "--case", "bmm32", "--input", "2", folder=foreign, installed=installed
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "all tiers agree"
+
+
+def test_a_gpu_py_of_the_working_directory_comes_first_unless_it_is_left_out(foreign, installed):
+    done = python("-c", "import gpu", folder=foreign, installed=installed, safe=False)
+    assert done.stderr == "the gpu.py of the working directory\n"

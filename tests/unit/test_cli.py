@@ -1,0 +1,575 @@
+"""The command line: what it prints, what it writes, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import reference
+import simwarp
+from reference.errors import NoGpuError
+from reference.version import __version__
+from simwarp.cli import main
+from simwarp.faults import OutOfBounds, Place
+from simwarp.verify import CASES
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    def nothing():
+        raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
+
+    monkeypatch.setattr("gpu.device.default_device", nothing)
+
+
+def command(*arguments, folder=None, interpreter=()):
+    """The real command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-P", *interpreter, "-m", "simwarp", *map(str, arguments)],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def refused(capsys, arguments, *parts, code=2):
+    """The command ends with one short message, and says nothing else."""
+    assert main([str(a) for a in arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    assert 1 <= len(said.err.splitlines()) <= 3
+    for part in parts:
+        assert str(part) in said.err
+    return said.err
+
+
+# verify
+
+
+def test_verify_as_a_person_sees_it(capsys):
+    assert main(["verify", "--case", "pack-lsb", "--inputs", "110", "--budget", "60"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["case", "tier", "inputs", "shapes", "mismatches", "time"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["pack-lsb", "reference"], ["pack-lsb", "gpu"]]
+    assert lines[-1] == "all tiers agree"
+
+
+def test_verify_as_json(capsys):
+    assert main(["verify", "--case", "pack-lsb", "--inputs", "105", "--seed", "3", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    seconds = report.pop("seconds")
+    rows = report.pop("rows")
+    assert report == {
+        "agreed": True,
+        "seed": 3,
+        "interrupted": False,
+        "too_few_shapes": [],
+        "mismatches": [],
+        "device": "sim",
+    }
+    assert [(r["case"], r["tier"], r["inputs"], r["mismatches"]) for r in rows] == [
+        ("pack-lsb", "reference", 105, 0),
+        ("pack-lsb", "simulator", 105, 0),
+    ]
+    assert sum(r["seconds"] for r in rows) <= seconds
+
+
+def test_verify_of_several_cases(capsys):
+    main(["verify", "--case", "pack-row", "--case", "bmm32", "--inputs", "1", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm32"] * 3
+
+
+def test_a_small_budget_is_kept_and_is_too_little():
+    start = time.perf_counter()
+    done = command("verify", "--budget", "0.1")
+    assert done.returncode == 1
+    assert "fewer than 100 shapes tried" in done.stdout
+    assert "give a larger --budget" in done.stdout
+    assert done.stderr == ""
+    assert time.perf_counter() - start < 30
+
+
+def test_one_input_again(capsys):
+    assert main(["verify", "--case", "bmm32", "--input", "7", "--seed", "2"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("gpu on simwarp.Device") == 1
+    assert "all tiers agree" in said
+
+
+@pytest.fixture
+def lie(monkeypatch):
+    """Plants one flipped bit in what the device answers."""
+    honest = CASES["bmm32"]
+
+    def wrong(item, device):
+        c = honest.answers["gpu"](item, device)
+        c[-1, -1] ^= 2
+        return c
+
+    monkeypatch.setitem(CASES, "bmm32", replace(honest, answers={**honest.answers, "gpu": wrong}))
+
+
+@pytest.mark.usefixtures("lie")
+def test_a_lie_is_told(capsys):
+    assert main(["verify", "--case", "bmm32", "--input", "2"]) == 1
+    said = capsys.readouterr().out
+    assert "simulator differs from reference in 1 of" in said
+    assert "bits 1 differ" in said
+    assert "replay: simwarp verify --case bmm32 --seed 0 --input 2" in said
+    assert "the tiers differ on 1 inputs" in said
+
+
+@pytest.mark.usefixtures("lie")
+def test_a_lie_is_told_as_json(capsys):
+    assert main(["verify", "--case", "bmm32", "--input", "2", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    (mismatch,) = report["mismatches"]
+    assert not report["agreed"]
+    assert mismatch["bits"] == [1]
+    assert mismatch["place"]["kernel"] == "bmm32"
+    assert main([*mismatch["replay"].split()[1:], "--json"]) == 1  # it is the command that shows it again
+    assert json.loads(capsys.readouterr().out)["mismatches"] == [mismatch]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--case", "unknown"], ["'unknown'", "bmm32", "pack-row"]),
+        (["--budget", "0"], ["--budget"]),
+        (["--budget", "soon"], ["--budget"]),
+        (["--input", "-1"], ["--input"]),
+        (["--input", str(2**80)], ["--input"]),
+        (["--inputs", "0"], ["--inputs"]),
+        (["--seed", "x"], ["--seed"]),
+        (["--device", "tpu"], ["--device", "sim"]),
+        (["--no-such-option"], ["--no-such-option"]),
+        (["argument"], ["argument"]),
+    ],
+)
+def test_verify_of_what_makes_no_sense(capsys, arguments, parts):
+    refused(capsys, ["verify", *arguments], *parts)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("device", ["cuda", "both"])
+def test_verify_without_a_gpu(capsys, device):
+    refused(capsys, ["verify", "--device", device, "--budget", "1"], "no CUDA device", "--device sim")
+
+
+# run bmm
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """a.npy (33, 70), b.npy (70, 9), and what must be refused."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((33, 70)), rng.standard_normal((70, 9)).astype(np.float16)
+    arrays = {
+        "a": a,
+        "b": b,
+        "a-transposed": a.T,
+        "b-transposed": b.T,
+        "int32": np.ones((70, 9), np.int32),
+        "cube": np.ones((70, 9, 1)),
+        "empty": np.ones((70, 0)),
+        "nan": np.where(np.arange(630).reshape(70, 9) == 11, np.nan, b),
+        "short": np.ones((69, 9)),
+    }
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    np.savez(tmp_path / "several.npz", a=a, b=b)
+    np.save(tmp_path / "objects.npy", np.array([[None]]), allow_pickle=True)
+    (tmp_path / "text.npy").write_text("hello")
+    (tmp_path / "nothing.npy").write_bytes(b"")
+    (tmp_path / "zip.npy").write_bytes(b"PK\x03\x04 cut short")
+    (tmp_path / "header.npy").write_bytes(b"\x93NUMPY\x01\x00\x20\x00{'descr': '<f8', 'shape': (3,   ")
+    huge = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 1000000), }"
+    (tmp_path / "huge.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00" + huge.ljust(117) + b"\n")
+    whole = (tmp_path / "b.npy").read_bytes()
+    (tmp_path / "cut.npy").write_bytes(whole[:-1])
+    (tmp_path / "folder.npy").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "options"),
+    [
+        ("a", "b", []),
+        ("a-transposed", "b", ["--transpose-a"]),
+        ("a", "b-transposed", ["--transpose-b"]),
+        ("a-transposed", "b-transposed", ["--transpose-a", "--transpose-b"]),
+    ],
+)
+def test_the_product_of_two_files(capsys, folder, a, b, options):
+    out = folder / "c.npy"
+    assert (
+        main(["run", "bmm", str(folder / f"{a}.npy"), str(folder / f"{b}.npy"), "-o", str(out), *options])
+        == 0
+    )
+    expected = reference.bmm(np.load(folder / "a.npy"), np.load(folder / "b.npy"))
+    c = np.load(out)
+    assert c.dtype == np.int32
+    np.testing.assert_array_equal(c, expected)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "33 x 9 int32" in said.err
+    assert "simulator (sm_90)" in said.err
+
+
+def test_the_product_as_json(capsys, folder):
+    out = folder / "c.npy"
+    assert (
+        main(["run", "bmm", str(folder / "a.npy"), str(folder / "b.npy"), "--output", str(out), "--json"])
+        == 0
+    )
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {
+        "output": str(out),
+        "shape": [33, 9],
+        "device": "simwarp simulator (sm_90)",
+    }
+    assert said.err == ""
+
+
+def test_the_real_command(folder):
+    done = command("run", "bmm", "a.npy", "b.npy", "-o", "c.npy", folder=folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "wrote c.npy: 33 x 9 int32, on simwarp simulator (sm_90)\n"
+    assert np.load(folder / "c.npy").shape == (33, 9)
+    # Paths relative to the working directory, and the rights of any new file.
+    plain = folder / "plain"
+    plain.touch()
+    assert (folder / "c.npy").stat().st_mode == plain.stat().st_mode
+
+
+BAD = [
+    ("no-such.npy", ["no-such.npy", "No such file"]),
+    ("text.npy", ["text.npy does not hold an array"]),
+    ("nothing.npy", ["nothing.npy does not hold an array"]),
+    ("zip.npy", ["zip.npy does not hold an array"]),
+    ("header.npy", ["header.npy does not hold an array"]),
+    ("huge.npy", ["huge.npy does not hold an array"]),
+    ("cut.npy", ["cut.npy does not hold an array"]),
+    ("several.npz", ["several.npz holds several arrays"]),
+    ("objects.npy", ["objects.npy does not hold an array"]),
+    ("folder.npy", ["folder.npy", "directory"]),
+    ("int32.npy", ["b has elements of int32", "astype"]),
+    ("cube.npy", ["b has shape (70, 9, 1)"]),
+    ("empty.npy", ["b has shape (70, 0)"]),
+    ("nan.npy", ["b[1, 2] is NaN"]),
+    ("short.npy", ["(33, 70)", "(69, 9)"]),
+]
+
+
+@pytest.mark.parametrize(("b", "parts"), BAD, ids=[name for name, _ in BAD])
+@pytest.mark.parametrize("existing", [False, True])
+def test_operands_that_are_refused(capsys, folder, b, parts, existing):
+    out = folder / "c.npy"
+    if existing:
+        out.write_bytes(b"precious")
+    before = sorted(folder.iterdir())
+    refused(capsys, ["run", "bmm", folder / "a.npy", folder / b, "-o", out], *parts)
+    assert sorted(folder.iterdir()) == before
+    assert not existing or out.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("option", [["--device", "tpu"], ["--device", "both"], ["--transpose-c"]])
+def test_options_that_are_refused(capsys, folder, option):
+    arguments = ["run", "bmm", folder / "a.npy", folder / "b.npy", "-o", folder / "c.npy", *option]
+    refused(capsys, arguments, option[-1].strip("-"))
+    assert not (folder / "c.npy").exists()
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_product_without_a_gpu(capsys, folder):
+    arguments = ["run", "bmm", folder / "a.npy", folder / "b.npy", "-o", folder / "c.npy", "--device", "cuda"]
+    refused(capsys, arguments, "no CUDA device", "--device sim")
+    assert not (folder / "c.npy").exists()
+
+
+@pytest.mark.parametrize("out", ["missing/c.npy", "folder.npy", "a.npy/c.npy"])
+def test_an_output_that_cannot_be_written(capsys, folder, out):
+    before = sorted(folder.rglob("*"))
+    refused(capsys, ["run", "bmm", folder / "a.npy", folder / "b.npy", "-o", folder / out], out, "-o")
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_no_output_named(capsys, folder):
+    refused(capsys, ["run", "bmm", folder / "a.npy", folder / "b.npy"], "--output")
+
+
+def test_bad_input_to_the_real_command(folder):
+    done = command("run", "bmm", "a.npy", "text.npy", "-o", "c.npy", folder=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "text.npy does not hold an array: This file contains pickled (object) data.\n"
+        "give a .npy file, as numpy.save writes it\n"
+    )
+
+
+def test_a_kernel_fault_is_no_usage_error(capsys, folder, monkeypatch):
+    def fall(*args, **kwargs):
+        raise OutOfBounds("write of 4 bytes", "address 4", "check the index", Place(kernel="bmm32", lane=3))
+
+    monkeypatch.setattr("gpu.bmm", fall)
+    arguments = ["run", "bmm", folder / "a.npy", folder / "b.npy", "-o", folder / "c.npy"]
+    refused(capsys, arguments, "kernel bmm32, lane 3", "address 4", "check the index", code=1)
+    assert not (folder / "c.npy").exists()
+
+
+# info, golden, help
+
+
+def test_info(capsys):
+    assert main(["info"]) == 0
+    said = capsys.readouterr().out
+    for part in (__version__, "numpy", np.__version__, "NVRTC 13.0", "extra [cli]", "gpu", "instructions"):
+        assert part in said
+
+
+def test_info_as_json(capsys):
+    assert main(["info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert set(facts) == {"simwarp", "python", "numpy", "numba", "extras", "compiler", "gpu", "instructions"}
+    assert (facts["simwarp"], facts["compiler"]) == (__version__, "NVRTC 13.0")
+    assert facts["extras"]["cli"] == facts["extras"]["compile"] == "installed"
+    assert facts["instructions"] > 40
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_goldens_are_not_recorded_without_a_gpu(capsys, tmp_path):
+    refused(capsys, ["golden", "record", "--out", tmp_path / "new"], "no CUDA device")
+    assert list(tmp_path.iterdir()) == []
+
+
+class StandIn(simwarp.Device):
+    """The simulator under a GPU's name."""
+
+    name, uuid, driver_version = "NVIDIA Test", "0" * 32, "580.0"
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    monkeypatch.setattr("gpu.device.default_device", StandIn)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_goldens_are_recorded(capsys, tmp_path):
+    arguments = [
+        "golden",
+        "record",
+        "--case",
+        "pack-row",
+        "--inputs",
+        "2",
+        "--seed",
+        "4",
+        "--out",
+        str(tmp_path),
+    ]
+    assert main([*arguments, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report == {
+        "device": "NVIDIA Test",
+        "files": [str(tmp_path / f"pack-row.{e}") for e in ("npz", "json")],
+    }
+    assert json.loads((tmp_path / "pack-row.json").read_text())["seed"] == 4
+    assert main(arguments) == 0
+    assert "recorded pack-row: 2 inputs on NVIDIA Test" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_goldens_that_cannot_be_recorded(capsys, tmp_path):
+    refused(capsys, ["golden", "record", "--case", "unknown", "--out", tmp_path], "unknown", "bmm32")
+    (tmp_path / "file").touch()
+    arguments = ["golden", "record", "--case", "pack-row", "--inputs", "1", "--out", tmp_path / "file"]
+    refused(capsys, arguments, "cannot be written", "--out")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["run"], ["golden"]])
+def test_a_command_without_a_command_shows_help(capsys, arguments):
+    assert main(arguments) == 2
+    assert "Usage" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--help"], ["verify", "run", "info", "golden"]),
+        (["verify", "--help"], ["--case", "--seed", "--input", "--budget", "--device", "--json"]),
+        (["run", "bmm", "--help"], ["--output", "--transpose-a", "--transpose-b", "--device"]),
+        (["golden", "record", "--help"], ["--out", "--inputs"]),
+    ],
+)
+def test_help(capsys, arguments, parts):
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert all(part in said for part in parts)
+
+
+def test_an_unknown_command(capsys):
+    refused(capsys, ["fly"], "fly", "simwarp --help")
+
+
+def test_what_the_process_returns():
+    assert command("--help").returncode == 0
+    done = command("verify", "--case", "unknown")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("package", ["typer", "rich", "click"])
+def test_without_the_extra(package):
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv = ['simwarp', 'info'];"
+        "from simwarp.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    if package == "click" and done.returncode == 0:
+        return  # a Typer that brings its own
+    assert (done.returncode, done.stdout) == (2, "")
+    what, advice = done.stderr.splitlines()
+    assert package in what
+    assert advice == "pip install 'simwarp[cli]'"
+
+
+def test_another_missing_module_is_no_missing_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "simwarp.verify", None)
+    monkeypatch.delitem(sys.modules, "simwarp.cli.commands", raising=False)
+    with pytest.raises(ImportError, match="simwarp"):
+        main(["info"])
+
+
+# Stopped at any moment
+
+READY = """
+import sys
+import simwarp.cli.commands
+from simwarp.cli import main
+print("ready", flush=True)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def start(*arguments, folder):
+    """The command in a process of its own group, its modules already imported."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", READY, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def stop(process, number, after):
+    """Send a signal after a while, unless it has ended; returns the exit code and what it said."""
+    try:
+        process.wait(after)
+    except subprocess.TimeoutExpired:
+        process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-128, 128, (2, 900, 900)).astype(np.int8)
+    np.save(folder / "a.npy", a)
+    np.save(folder / "b.npy", b)
+    return folder, reference.bmm(a, b)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("after", [0.02, 0.1, 0.25, 0.5, 1.0])
+def test_a_product_that_is_stopped_leaves_no_half_file(large, tmp_path, number, after):
+    folder, expected = large
+    out = tmp_path / "c.npy"
+    process = start("run", "bmm", "a.npy", "b.npy", "-o", str(out), folder=folder)
+    code, _, err = stop(process, number, after)
+    assert code in (0, 130, -number)
+    assert "Traceback" not in err
+    if code == 0:
+        assert out.exists()
+    if out.exists():
+        np.testing.assert_array_equal(np.load(out), expected)
+    if number == signal.SIGINT:
+        assert [path.name for path in tmp_path.iterdir()] in ([], ["c.npy"])
+
+
+WRITING = """
+import signal, sys, numpy as np, os
+from pathlib import Path
+from simwarp.files import write_whole
+def write(file):
+    file.write(b"half of it")
+    file.flush()
+    print("ready", flush=True)
+    signal.pause()
+try:
+    write_whole(Path("c.npy"), write)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_write_that_is_stopped_leaves_what_was_there(tmp_path, number):
+    (tmp_path / "c.npy").write_bytes(b"precious")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", WRITING],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert (tmp_path / "c.npy").read_bytes() == b"precious"
+    names = {path.name for path in tmp_path.iterdir()}
+    if number == signal.SIGINT:
+        assert names == {"c.npy"}
+    assert all(name == "c.npy" or name.startswith(".c.npy.") for name in names)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_verify_that_is_stopped(tmp_path, options):
+    process = start("verify", "--budget", "60", *options, folder=tmp_path)
+    code, out, err = stop(process, signal.SIGINT, 0.6)
+    assert code == 130
+    assert "Traceback" not in err + out
+    if options:
+        assert json.loads(out)["interrupted"] is True
+    else:
+        assert "stopped" in out + err
+    assert list(tmp_path.iterdir()) == []
