@@ -85,7 +85,12 @@ def cpu_name() -> str:
 
 
 def commit() -> str:
-    """The commit that is checked out, with ``-dirty`` behind it if tracked files differ from it."""
+    """The commit that is checked out, with ``-dirty`` behind it if tracked files differ from it.
+
+    Where the tree was copied without its history, ``SIMWARP_COMMIT`` says it.
+    """
+    if "SIMWARP_COMMIT" in os.environ:
+        return os.environ["SIMWARP_COMMIT"]
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -20,7 +20,9 @@ def seconds(device: Any, launch: Callable[[Any], None], *, inner: int = 20, samp
     for _ in range(3):
         launch(stream)
     stream.synchronize()
-    _check(driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+    _check(
+        driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    )
     for _ in range(inner):
         launch(stream)
     graph = _check(driver.cuStreamEndCapture(stream.handle))

@@ -1,16 +1,19 @@
-"""What the pages take from elsewhere: the PTX instructions, the modules, the results of benchmarks."""
+"""What the pages take from elsewhere: PTX instructions, modules, pictures, the results of benchmarks."""
 
 from __future__ import annotations
 
 import json
 import re
+from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping
+from html import escape
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 ROWS_MARKER = "<!-- ptx rows -->"
 MODULES_MARKER = re.compile(r"<!-- modules of (\w+) -->")
+DRAW_MARKER = re.compile(r"<!-- draw (.*?) -->")
 HEADER = "| instruction | PTX ISA | types | fidelity | from | what it does |\n|---|---|---|---|---|---|"
 RESULTS_MARKER = "<!-- benchmark results -->"
 RESULTS_HEADER = "| case | unit | ours | peers | target | machine | date |\n|---|---|---|---|---|---|---|"
@@ -24,6 +27,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if RESULTS_MARKER in markdown:
         paths = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
+    markdown = DRAW_MARKER.sub(lambda found: picture(found[1].split()), markdown)
     return MODULES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
 
 
@@ -48,6 +52,25 @@ def modules(package: str) -> list[str]:
     paths = sorted((ROOT / package).rglob("[!_]*.py"))
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
     return [name for name in names if "._" not in name and ".instructions." not in name]
+
+
+def picture(arguments: list[str]) -> str:
+    """A picture by `simwarp.draw`, and its text for who cannot see it or wants to copy it."""
+    parser = ArgumentParser(prog="draw", exit_on_error=False)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    layout = kinds.add_parser("layout")
+    layout.add_argument("layout")
+    layout.add_argument("--word", type=int, default=32)
+    layout.add_argument("--rows", type=int, required=True)
+    layout.add_argument("--cols", type=int, required=True, dest="columns")
+    layout.add_argument("--first", default="msb")
+    kinds.add_parser("tile").add_argument("word", type=int)
+    kinds.add_parser("operation").add_argument("name")
+    options = vars(parser.parse_args(arguments))
+    draw = getattr(import_module("simwarp.draw"), options.pop("kind"))
+    text = f"<pre><code>{escape(draw(**options))}</code></pre>"
+    twin = f'<details style="text-align: left"><summary>as text</summary>{text}</details>'
+    return f"<figure data-search-exclude>\n{draw(**options, svg=True)}\n{twin}\n</figure>"
 
 
 def results_table(results: Iterable[Mapping[str, Any]]) -> str:

@@ -64,7 +64,7 @@ def compile(
     source : str
         The text. ``#include "…"`` finds files of this package, relative to ``gpu/``.
     name : str
-        What the source is called in messages and in PTX, e.g. ``"bmm/bmm32.cu"``.
+        What the source is called in messages and in PTX, e.g. ``"bmm/bmm.cu"``.
     defines : mapping
         Macros.
     arch : (int, int)
@@ -106,8 +106,8 @@ def compile_file(
 
     Examples
     --------
-    >>> compile_file("bmm/bmm32.cu").name
-    'bmm/bmm32.cu'
+    >>> compile_file("bmm/pack.cu", {"ELEMENT_INT8": "", "WORD_32": "", "FIRST_MSB": ""}).name
+    'bmm/pack.cu -DELEMENT_INT8 -DWORD_32 -DFIRST_MSB'
     """
     return compile((_PACKAGE / path).read_text(), path, defines, arch)
 
@@ -122,8 +122,8 @@ def normalise(ptx: str, names: Sequence[str] = ()) -> str:
 
     Examples
     --------
-    >>> normalise('// Build ID\n.file 1 "/home/me/bmm/bmm32.cu"\n', ["bmm/bmm32.cu"])
-    '.file 1 "bmm/bmm32.cu"\n'
+    >>> normalise('// Build ID\n.file 1 "/home/me/bmm/bmm.cu"\n', ["bmm/bmm.cu"])
+    '.file 1 "bmm/bmm.cu"\n'
     """
     lines = [line.rstrip() for line in ptx.splitlines() if not line.startswith("//")]
     text = "\n".join(lines).strip("\n") + "\n"

@@ -14,6 +14,7 @@ from reference.errors import (
     ShapeError,
     SimwarpError,
 )
+from reference.threshold import IntegerThresholds, integer_thresholds, threshold
 from reference.types import PackedBits
 from reference.version import __version__
 
@@ -22,6 +23,7 @@ __all__ = [
     "DtypeError",
     "FormatError",
     "InputFileError",
+    "IntegerThresholds",
     "MissingExtraError",
     "NoGpuError",
     "NotANumberError",
@@ -32,6 +34,8 @@ __all__ = [
     "__version__",
     "binarize",
     "bmm",
+    "integer_thresholds",
     "pack",
+    "threshold",
     "unpack",
 ]

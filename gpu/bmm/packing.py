@@ -22,8 +22,6 @@ from reference.errors import NotANumberError, SchemeError
 from reference.types import First, Layout, PackedBits, Word
 
 WARPS_PER_BLOCK = 4
-TILE = 32
-"""A warp works on a tile of 32 x 32."""
 
 
 def pack(
@@ -41,7 +39,7 @@ def pack(
     x : (rows, columns) of float64, float32, float16 or int8
         A host array, or a device array (this device's, or any with a CUDA array interface or DLPack).
     layout, word, first
-        The format; see `reference.types.PackedBits`. ``word`` is 32.
+        The format; see `reference.types.PackedBits`.
     device : Device, optional
         Default: the operand's own, or the first CUDA device.
 
@@ -69,7 +67,7 @@ def pack(
     check_format(layout, word, first)
     x = matrix(x, "x")
     device = choose_device(device, x)
-    packed = pack_on_device(x, "x", layout, first, device)
+    packed = pack_on_device(x, "x", layout, word, first, device)
     if on_device(x):
         return packed
     try:
@@ -78,63 +76,93 @@ def pack(
         if has_nan(x):
             raise name_first_nan(x, "x") from None
         raise  # it was another matrix, packed on this device before
-    return PackedBits(words, packed.shape, layout, 32, first)
+    return PackedBits(words, packed.shape, layout, word, first)
 
 
-def pack_on_device(x: Any, name: str, layout: Layout, first: First, device: Device) -> PackedBits:
+def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, device: Device) -> PackedBits:
     """Pack a checked matrix; the words stay on the device.
 
     Examples
     --------
     >>> import simwarp
-    >>> pack_on_device(np.ones((2, 3)), "x", "row", "msb", simwarp.Device()).words.download()
+    >>> pack_on_device(np.ones((2, 3)), "x", "row", 32, "msb", simwarp.Device()).words.download()
     array([[3221225472, 3221225472, 3221225472]], dtype=uint32)
     """
     source = to_device(x, name, device)
     rows, columns = source.shape
-    down, across = -(-rows // TILE), -(-columns // TILE)
-    shape = (across, rows) if layout == "column" else (down, columns)
-    words: Array = device.allocate(shape, np.uint32, f"words of {name}")
-    ptx = packing_ptx(np.dtype(source.dtype).name, first, device.compute_capability)
-    kernel = device.load(ptx.text).kernel(f"pack_{layout}")
-    blocks = -(-(down * across) // WARPS_PER_BLOCK)
-    kernel(
-        (blocks, 1, 1),
-        (WARPS_PER_BLOCK * TILE, 1, 1),
+    words: Array = device.allocate(
+        (-(-columns // word), rows) if layout == "column" else (-(-rows // word), columns),
+        f"u{word // 8}",
+        f"words of {name}",
+    )
+    kernel_name, warps = packing_plan(source, layout, word, device.multiprocessors)
+    ptx = packing_ptx(np.dtype(source.dtype).name, word, first, device.compute_capability)
+    device.load(ptx.text).kernel(kernel_name)(
+        (-(-warps // WARPS_PER_BLOCK), 1, 1),
+        (WARPS_PER_BLOCK * 32, 1, 1),
         source,
         words,
         np.uint32(rows),
         np.uint32(columns),
         nan_flag(device),
     )
-    return PackedBits(words, (rows, columns), layout, 32, first)
+    return PackedBits(words, (rows, columns), layout, word, first)
 
 
-def packing_ptx(element: str, first: First, arch: tuple[int, int]) -> Ptx:
-    """The packing kernels for one element type and bit order.
+def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int) -> tuple[str, int]:
+    """The kernel that packs a matrix, and how many warps it takes.
+
+    Lanes load 16 bytes at once where every row starts at a multiple of that and there is work enough
+    for eight such warps on each multiprocessor; with less, more warps with less to do are faster.
 
     Examples
     --------
-    >>> packing_ptx("float32", "msb", (9, 0)).name
-    'bmm/pack.cu -DELEMENT_FLOAT32 -DFIRST_MSB'
+    >>> import simwarp
+    >>> matrix = simwarp.Device().upload(np.ones((70, 512), np.float32))
+    >>> packing_plan(matrix, "column", 32, multiprocessors=1)
+    ('pack_column_vector', 12)
+    >>> packing_plan(matrix, "column", 32, multiprocessors=132)
+    ('pack_column', 48)
     """
-    return compile_file(
-        "bmm/pack.cu", {f"ELEMENT_{ELEMENTS[element]}": "", f"FIRST_{first.upper()}": ""}, arch
-    )
+    rows, columns = source.shape
+    per_vector = 16 // np.dtype(source.dtype).itemsize
+    # A word of 64 bits has two pieces of 32, also where the second one lies past the edge.
+    down = -(-rows // (word if layout == "row" else 32)) * (word // 32 if layout == "row" else 1)
+    across = -(-columns // (32 * per_vector))
+    if columns % per_vector == 0 and source.pointer % 16 == 0 and down * across >= 8 * multiprocessors:
+        return f"pack_{layout}_vector", down * across
+    across = -(-columns // word) * (word // 32) if layout == "column" else -(-columns // 32)
+    return f"pack_{layout}", down * across
+
+
+def packing_ptx(element: str, word: Word, first: First, arch: tuple[int, int]) -> Ptx:
+    """The packing kernels for one element type and word format.
+
+    Examples
+    --------
+    >>> packing_ptx("float32", 64, "msb", (9, 0)).name
+    'bmm/pack.cu -DELEMENT_FLOAT32 -DWORD_64 -DFIRST_MSB'
+    """
+    defines = {f"ELEMENT_{ELEMENTS[element]}": "", f"WORD_{word}": "", f"FIRST_{first.upper()}": ""}
+    return compile_file("bmm/pack.cu", defines, arch)
 
 
 def check_format(layout: str, word: int, first: str) -> None:
-    """Refuse formats that do not exist, or that no kernel packs.
+    """Refuse formats that do not exist.
 
     Examples
     --------
-    >>> check_format("row", 64, "msb")
+    >>> check_format("row", 48, "msb")
     Traceback (most recent call last):
     ...
-    reference.errors.SchemeError: word=64 is not packed on a device in this version; use word=32
+    reference.errors.SchemeError: word=48 is unknown
+    choose 32 or 64
     """
-    for what, value, known in (("layout", layout, ("row", "column")), ("first", first, ("msb", "lsb"))):
-        if value not in known:
-            raise SchemeError(f"{what}={value!r} is unknown; choose {known[0]!r} or {known[1]!r}")
-    if word != 32:
-        raise SchemeError(f"word={word!r} is not packed on a device in this version; use word=32")
+    known: dict[str, tuple[Any, ...]] = {
+        "layout": ("row", "column"),
+        "word": (32, 64),
+        "first": ("msb", "lsb"),
+    }
+    for (what, choices), value in zip(known.items(), (layout, word, first), strict=True):
+        if value not in choices:
+            raise SchemeError(f"{what}={value!r} is unknown\nchoose {choices[0]!r} or {choices[1]!r}")

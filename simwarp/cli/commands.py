@@ -16,10 +16,10 @@ from reference.errors import NoGpuError, SchemeError, SimwarpError
 from simwarp.cli import show
 from simwarp.cli.files import read_array, write_array
 from simwarp.cli.info import gather
-from simwarp.device import Device
+from simwarp.cli.layout import layout_command
 from simwarp.faults import KernelFault
 from simwarp.verify import CASES, Case, verify
-from simwarp.verify.compare import CUDA, SIMULATOR
+from simwarp.verify.compare import CUDA, SIMULATOR, simulator
 
 app = typer.Typer(
     name="simwarp",
@@ -32,6 +32,7 @@ run_app = typer.Typer(help="Run a production kernel on files.", no_args_is_help=
 golden_app = typer.Typer(help="Record what hardware answers.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(golden_app, name="golden")
+app.command("layout")(layout_command)
 
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
 
@@ -185,7 +186,7 @@ def _devices(where: Where) -> dict[str, Callable[[], Any]]:
     """What makes the device of each device tier; one CUDA device serves all inputs."""
     devices: dict[str, Callable[[], Any]] = {}
     if where in (Where.sim, Where.both):
-        devices[SIMULATOR] = Device
+        devices[SIMULATOR] = simulator
     if where in (Where.cuda, Where.both):
         from gpu.device import default_device
 

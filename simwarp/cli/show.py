@@ -70,12 +70,10 @@ def verdict(outcome: Outcome) -> None:
 
 
 def facts(values: dict[str, Any]) -> None:
-    """A flat table of facts."""
+    """A flat table of facts; those that belong together are called ``group: name``."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2))
     for key, value in values.items():
-        if isinstance(value, dict):
-            for name, state in value.items():  # pyright: ignore[reportUnknownVariableType]
-                table.add_row(f"extra [{name}]".replace("[", "\\["), str(state))  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            table.add_row(key, str(value))
+        inner: Any = value if isinstance(value, dict) else {"": value}
+        for name, fact in inner.items():
+            table.add_row(f"{key}: {name}" if name else key, Text(str(fact)))
     Console().print(table)

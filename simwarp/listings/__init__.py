@@ -1,13 +1,60 @@
 """The papers' listings as warp kernels in Python, one to one, and corrected where they had to be.
 
-``pack32_column``, ``pack32_row`` and ``bmm32`` run the kernels ``PackTo32Col``, ``PackTo32Row`` and
-``BMM32_Arow_Brow`` on the host's matrices. The kernels are there to be read; each one's docstring
-names what differs from print. `simwarp.warp` explains the language they are written in.
+======================================== ====================================================
+``pack32_column``, ``pack32_row``        listings 1 and 2
+``pack64_column``, ``pack64_row``        the same with 64-bit words, section 4
+``unpack32``, ``unpack64``               bit-unpacking, section 4
+``bmm``                                  listings 3 and 4: four approaches, either layout of A and B
+``bmm32``, ``bmm64``                     listings 4 and 5; with ``thresholds=`` listing 7 (-32B, -64B)
+``bmms32``, ``bmms64``                   their loops spread over warps (S-32, S-64, S-32B, S-64B)
+======================================== ====================================================
 
-Source: BSTC (SC'19), sections 4 and 5.1, listings 1, 2 and 4.
+These run the kernels on the host's matrices. The kernels (``PackTo32Col``, ``BMM32_Arow_Brow`` …) are
+there to be read; each one's docstring names what differs from print. `simwarp.warp` explains the
+language they are written in.
+
+Source: BSTC (SC'19), sections 4, 5.1 and 6.2, listings 1 to 5 and 7, Table 2.
 """
 
+from simwarp.listings.approaches import (
+    BMM32_Acol_Bcol,
+    BMM32_Acol_Brow,
+    BMM32_Arow_Bcol,
+    bmm,
+    product_of,
+)
 from simwarp.listings.bmm import BMM32_Arow_Brow, bmm32
+from simwarp.listings.bmm64 import BMM64_LARGEST_K, BMM64_Arow_Brow, bmm64
+from simwarp.listings.fine_grained import BMMS32_Arow_Brow, BMMS64_Arow_Brow, bmms32, bmms64
 from simwarp.listings.packing import PackTo32Col, PackTo32Row, pack32_column, pack32_row
+from simwarp.listings.packing64 import PackTo64Col, PackTo64Row, pack64_column, pack64_row
+from simwarp.listings.unpacking import UnpackFrom32, UnpackFrom64, unpack32, unpack64
 
-__all__ = ["BMM32_Arow_Brow", "PackTo32Col", "PackTo32Row", "bmm32", "pack32_column", "pack32_row"]
+__all__ = [
+    "BMM64_LARGEST_K",
+    "BMM32_Acol_Bcol",
+    "BMM32_Acol_Brow",
+    "BMM32_Arow_Bcol",
+    "BMM32_Arow_Brow",
+    "BMM64_Arow_Brow",
+    "BMMS32_Arow_Brow",
+    "BMMS64_Arow_Brow",
+    "PackTo32Col",
+    "PackTo32Row",
+    "PackTo64Col",
+    "PackTo64Row",
+    "UnpackFrom32",
+    "UnpackFrom64",
+    "bmm",
+    "bmm32",
+    "bmm64",
+    "bmms32",
+    "bmms64",
+    "pack32_column",
+    "pack32_row",
+    "pack64_column",
+    "pack64_row",
+    "product_of",
+    "unpack32",
+    "unpack64",
+]

@@ -6,11 +6,12 @@ shuffle, and each is one exclusive or and one population count away from 32 term
 >>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # one row, + - + -
 >>> B = GlobalArray.of("B", np.array([[0x80000000]], np.uint32))  # one column, + - - -
 >>> C = GlobalArray("C", (1, 1), np.int32)
+>>> from simwarp.warp import launch
 >>> launch(BMM32_Arow_Brow, (1, 1), 32, A, B, C, 1, 1, 1, 4)
 >>> C.numpy().tolist()
 [[2]]
 
-Source: BSTC (SC'19), section 5.1, listing 4; equation 2.
+Source: BSTC (SC'19), section 5.1, listing 4; section 6.2, listing 7; equation 2.
 """
 
 # The kernels keep the paper's names.
@@ -23,11 +24,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import FormatError, ShapeError
-from reference.types import Layout, PackedBits
 from simwarp.lanes import WARP_SIZE, popc, xor
-from simwarp.listings.packing import Matrix, pack32, real_matrix
-from simwarp.warp import GlobalArray, Warp, launch
+from simwarp.listings.fused import Fused, run
+from simwarp.listings.operands import Operand, row_by_row
+from simwarp.warp import GlobalArray, Warp
 
 
 def BMM32_Arow_Brow(
@@ -39,8 +39,9 @@ def BMM32_Arow_Brow(
     A_width: int,
     B_width: int,
     n: int,
+    fused: Fused | None = None,
 ) -> None:
-    """Listing 4, BMM by multiplying each A row with each B row.
+    """Listing 4, BMM by multiplying each A row with each B row; with listing 7's amendment BMM-32B.
 
     Parameters
     ----------
@@ -48,11 +49,13 @@ def BMM32_Arow_Brow(
         Word i of every row.
     B : (A_width, B_width), uint32
         Word i of every column of the right operand, "row of B" to the listing.
-    C : (A_height, B_width), int32
+    C : (A_height, B_width), int32; if fused (ceil(B_width / 32), A_height), uint32
     A_width : int
         In words, ceil(n / 32).
     n : int
         The length of the dot products, without padding.
+    fused : Fused, optional
+        What listing 7 adds.
 
     Notes
     -----
@@ -78,20 +81,27 @@ def BMM32_Arow_Brow(
         for j in range(WARP_SIZE):
             r2 = warp.shfl(r1, j)  # broadcast a bit-row of B from lane j
             Cm[j] = Cm[j] + popc(xor(r0, r2))  # each lane: dot product with the row of B
+    dots = [np.int32(n) - 2 * count.astype(np.int32) for count in Cm]
+    if fused:
+        with warp.where(row < A_height):
+            c = fused.concatenate(warp, dots, by * WARP_SIZE, B_width, zero)
+            warp.store(C, by * A_height + row, c)
+        return
     for j in range(WARP_SIZE):
         with warp.where((row < A_height) & (by * WARP_SIZE + j < B_width)):
-            dot = np.int32(n) - 2 * Cm[j].astype(np.int32)
-            warp.store(C, row * B_width + by * WARP_SIZE + j, dot)
+            warp.store(C, row * B_width + by * WARP_SIZE + j, dots[j])
 
 
 def bmm32(
-    a: npt.ArrayLike | PackedBits,
-    b: npt.ArrayLike | PackedBits,
+    a: Operand,
+    b: Operand,
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-) -> npt.NDArray[np.int32]:
-    """The ±1 product op(a) · op(b) of the signs of two matrices, by listings 1, 2 and 4.
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+) -> Any:
+    """The ±1 product op(a) · op(b) of the signs of two matrices, by listings 1, 2 and 4 (BMM-32).
 
     ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``, exact. Row-by-row needs the words of both
     operands to run along K, which are the paper's four optimal combinations:
@@ -112,91 +122,42 @@ def bmm32(
     b : likewise, (K, N), or (N, K) if transpose_b
         The first element sits at the same end of a word as in ``a``; matrices are packed "msb".
     transpose_a, transpose_b : bool
+    thresholds : integers in the range of int32, (N,), optional
+        Ask for bits (BMM-32B, listing 7): bit (i, j) is 1 where ``c[i, j] >= thresholds[j]``.
+    flip : bool, (N,), optional
+        The columns whose bits are reversed.
 
     Returns
     -------
     array of int32, (M, N)
+        With ``thresholds`` PackedBits instead, ``layout="column"``, ``word=32``, ``first="msb"``: the
+        left operand of a next product.
 
     Raises
     ------
     ShapeError
-        If an operand is not a matrix, has a dimension of 0, or the two K differ.
+        If an operand is not a matrix, has a dimension of 0, the two K differ, or there is not one
+        threshold and flip per column.
     DtypeError
         For any other element type.
     NotANumberError
         For a NaN; names the first.
     FormatError
         For PackedBits in another layout, word size or bit order, or whose words do not fit them.
+    SchemeError
+        For ``flip`` without ``thresholds``.
 
     Notes
     -----
-    Source: BSTC (SC'19), section 5.1, listing 4 and "Relaxing Assumption-(b)" and "-(c)"; equations
-    1 and 2.
+    Source: BSTC (SC'19), section 5.1, listing 4 and "Relaxing Assumption-(b)" and "-(c)"; listing 7;
+    equations 1 and 2.
 
     Examples
     --------
     >>> bmm32([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]])
     array([[-1]], dtype=int32)
+    >>> hex(bmm32([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], thresholds=[-1]).words[0, 0])
+    '0x80000000'
     """
-    layout_a: Layout = "row" if transpose_a else "column"
-    layout_b: Layout = "column" if transpose_b else "row"
-    a = _check_packed(a, "a", layout_a) if isinstance(a, PackedBits) else real_matrix(a, "a")
-    b = _check_packed(b, "b", layout_b) if isinstance(b, PackedBits) else real_matrix(b, "b")
-    (m, k), (k_of_b, n) = _op(a.shape, transpose_a), _op(b.shape, transpose_b)
-    if k != k_of_b:
-        raise ShapeError(
-            f"a {a.shape} and b {b.shape} do not fit with transpose_a={transpose_a}, "
-            f"transpose_b={transpose_b}: K is {k} in a and {k_of_b} in b; check the transpositions"
-        )
-    packed_a, packed_b = _packed(a, "a", layout_a), _packed(b, "b", layout_b)
-    if packed_a.first != packed_b.first:
-        raise FormatError(
-            f"a has first={packed_a.first!r} and b has first={packed_b.first!r}: "
-            "pack both alike (matrices are packed first='msb')"
-        )
-    A = GlobalArray.of("A", packed_a.words, read_only=True)
-    B = GlobalArray.of("B", packed_b.words, read_only=True)
-    C = GlobalArray("C", (m, n), np.int32)
-    grid = -(-m // WARP_SIZE), -(-n // WARP_SIZE)
-    launch(BMM32_Arow_Brow, grid, WARP_SIZE, A, B, C, m, -(-k // WARP_SIZE), n, k)
-    return C.numpy()
-
-
-def _op(shape: tuple[int, ...], transpose: bool) -> tuple[int, int]:
-    rows, columns = shape
-    return (columns, rows) if transpose else (rows, columns)
-
-
-def _packed(operand: Matrix | PackedBits, name: str, layout: Layout) -> PackedBits:
-    return operand if isinstance(operand, PackedBits) else pack32(operand, name, layout)
-
-
-def _check_packed(packed: PackedBits, name: str, layout: Layout) -> PackedBits:
-    """Raise unless the words of a packed operand run along K and fit their description."""
-    if packed.layout != layout or packed.word != 32 or packed.first not in ("msb", "lsb"):
-        raise FormatError(
-            f"{name} is packed layout={packed.layout!r}, word={packed.word}, first={packed.first!r}, "
-            f"but BMM-32 needs layout={layout!r}, word=32 here: pack it so, or check transpose_{name}"
-        )
-    if len(packed.shape) != 2 or min(packed.shape) < 1:
-        raise ShapeError(f"{name} has shape {packed.shape}: give (rows, columns), each at least 1")
-    on_host = isinstance(packed.words, np.ndarray)
-    if not on_host:
-        raise FormatError(f"{name} has words that are no NumPy array: copy them to the host first")
-    words: npt.NDArray[Any] = packed.words
-    length, across = _op(packed.shape, layout == "column")
-    expected = (-(-length // WARP_SIZE), across)
-    if words.dtype != np.uint32 or words.shape != expected:
-        raise FormatError(
-            f"{name} has words {words.dtype} {words.shape}, but a {packed.shape} matrix with "
-            f"layout={layout!r}, word=32 needs uint32 {expected}: pack it again"
-        )
-    padding = -length % WARP_SIZE
-    past_the_edge = (1 << padding) - 1
-    if packed.first == "lsb":
-        past_the_edge <<= WARP_SIZE - padding
-    if np.any(words[-1] & np.uint32(past_the_edge)):
-        raise FormatError(
-            f"{name} has bits past the edge of its {packed.shape} that are not 0: clear them, or pack again"
-        )
-    return packed
+    ready = row_by_row(a, b, transpose_a, transpose_b, 32)
+    return run(BMM32_Arow_Brow, WARP_SIZE, ready, 32, thresholds, flip)

@@ -18,13 +18,14 @@ Source: BSTC (SC'19), section 5.1, listings 1 and 2, figure 4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, NotANumberError, ShapeError
-from reference.types import Layout, PackedBits
+from reference.types import Layout, PackedBits, Word
 from simwarp.lanes import WARP_SIZE, brev
 from simwarp.warp import GlobalArray, Warp, launch
 
@@ -179,6 +180,14 @@ def real_matrix(x: npt.ArrayLike, name: str) -> Matrix:
 
 def pack32(matrix: Matrix, name: str, layout: Layout) -> PackedBits:
     """Launch listing 1 (column) or 2 (row) on what `real_matrix` let through."""
+    kernel = PackTo32Col if layout == "column" else PackTo32Row
+    return launch_packing(kernel, (WARP_SIZE, WARP_SIZE), matrix, name, layout, 32)
+
+
+def launch_packing(
+    kernel: Callable[..., None], tile: tuple[int, int], matrix: Matrix, name: str, layout: Layout, word: Word
+) -> PackedBits:
+    """Launch a packing kernel with a warp per ``tile`` of (rows, columns) of the matrix."""
     missing = np.isnan(matrix)
     if missing.any():
         row, column = np.argwhere(missing)[0]
@@ -187,10 +196,9 @@ def pack32(matrix: Matrix, name: str, layout: Layout) -> PackedBits:
             f"for instance with np.nan_to_num({name})"
         )
     height, width = matrix.shape
-    tiles = -(-height // WARP_SIZE), -(-width // WARP_SIZE)
-    by_column = layout == "column"
-    kernel, shape = (PackTo32Col, (tiles[1], height)) if by_column else (PackTo32Row, (tiles[0], width))
+    grid = -(-height // tile[0]), -(-width // tile[1])
+    shape = (-(-width // word), height) if layout == "column" else (-(-height // word), width)
     A = GlobalArray.of("A", matrix, read_only=True)
-    B = GlobalArray("B", shape, np.uint32)
-    launch(kernel, tiles, WARP_SIZE, A, B, height, width)
-    return PackedBits(B.numpy(), (height, width), layout, word=32, first="msb")
+    B = GlobalArray("B", shape, np.uint32 if word == 32 else np.uint64)
+    launch(kernel, grid, WARP_SIZE, A, B, height, width)
+    return PackedBits(B.numpy(), (height, width), layout, word, first="msb")

@@ -74,13 +74,6 @@ class Chunk:
 
     # ---- registers ---------------------------------------------------------------------------------
 
-    def read(self, slot: int) -> Any:
-        """A register's value; every executing lane must have been given one."""
-        value = self.registers[slot]
-        if value is None or slot in self.partial:
-            self._check_defined(slot)
-        return value
-
     def write(self, slot: int, value: Any) -> None:
         """Give the executing lanes of a register their value."""
         if self.alone:
@@ -99,7 +92,8 @@ class Chunk:
                 del self.partial[slot]
         self.registers[slot] = np.where(self.mask, value, old)
 
-    def _check_defined(self, slot: int) -> None:
+    def check_defined(self, slot: int) -> None:
+        """Refuse the read of a register that an executing lane was not given."""
         defined = self.partial.get(slot)
         bad = self.mask if defined is None else self.mask & ~defined
         if not bad.any():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -78,12 +78,8 @@ class Launch:
 
     def pure(self, chunk: Chunk, step: Step) -> None:
         """Compute on registers."""
-        result: Any = step.function(*[read(chunk) for read in step.sources])
-        if not isinstance(result, tuple):
-            result = (result,)
-        for write, value in zip(step.destinations, cast("tuple[Any, ...]", result), strict=False):
-            if write is not None:
-                write(chunk, value)
+        if step.compute is not None:
+            step.compute(chunk)
 
     def warp(self, chunk: Chunk, step: Step) -> None:
         """Compute across the lanes of each warp."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
 from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.operands import Compute, Read, Write, computation, register_reader, register_writer
 from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
 from simwarp.ptx.syntax import (
     Address,
@@ -32,9 +33,6 @@ from simwarp.ptx.syntax import (
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk
-
-Read: TypeAlias = "Callable[[Chunk], Any]"
-Write: TypeAlias = "Callable[[Chunk, Any], None]"
 
 
 @dataclass
@@ -54,6 +52,8 @@ class Step:
         state space, and the parameter's name.
     polls : bool
         Of a backward branch: whether its loop reads what other lanes write.
+    compute
+        Of a step that only computes on registers: all of it.
     """
 
     instruction: Instruction
@@ -69,6 +69,7 @@ class Step:
     space: str = ""
     symbol: str = ""
     polls: bool = False
+    compute: Compute | None = None
 
 
 @dataclass
@@ -216,6 +217,8 @@ class _Linker:
                     self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
                 )
         step.sources = tuple(sources)
+        if row.kind == "pure":
+            step.compute = computation(step.function, sources, step.destinations, len(row.destinations))
         if rest:
             raise self.misfit(step)
 
@@ -297,7 +300,7 @@ class _Linker:
             return lambda chunk: chunk.special(name)
         slot = self.slot(instruction, operand)
         declared, wanted_type = storage(self.entry.registers[operand.name]), DTYPES[kind]
-        return _register_reader(slot, declared, wanted_type, operand.negated)
+        return register_reader(slot, declared, wanted_type, operand.negated)
 
     def packed(self, instruction: Instruction, operand: Vector, kind: str) -> Read:
         """``mov.b64 d, {low, high}``: several registers as one word."""
@@ -338,31 +341,12 @@ class _Linker:
         if not isinstance(operand, Register):
             raise self.misfit(step)
         slot = self.slot(step.instruction, operand)
-        return partial(_write_register, slot, storage(self.entry.registers[operand.name]))
+        return register_writer(slot, storage(self.entry.registers[operand.name]))
 
 
 def _polls(step: Step) -> bool:
     """Whether a step asks memory for what other lanes may have written."""
     return step.row.kind == "atomic" or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
-
-
-def _register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool) -> Read:
-    if negated:
-        return lambda chunk: np.logical_not(chunk.read(slot))
-    if declared == wanted:
-        return lambda chunk: chunk.read(slot)
-    if declared.itemsize == wanted.itemsize:
-        return lambda chunk: chunk.read(slot).view(wanted)
-    # A register may be wider than the operand (st.u8 from a .b16): the low bits count.
-    return lambda chunk: chunk.read(slot).astype(wanted)
-
-
-def _write_register(slot: int, declared: np.dtype[Any], chunk: Chunk, value: Any) -> None:
-    if value.dtype != declared:
-        if value.dtype.itemsize != declared.itemsize:  # wider register: filled by zeros or the sign
-            value = value.astype(f"{value.dtype.kind}{declared.itemsize}")
-        value = value.view(declared)
-    chunk.write(slot, value)
 
 
 def _write_each(parts: list[Write | None], chunk: Chunk, values: list[Any]) -> None:

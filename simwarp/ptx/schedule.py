@@ -70,6 +70,12 @@ class Scheduler:
             step = chunk.step = steps[pc]
             if watched:
                 self.watch(step)
+            compute = step.compute
+            if compute is not None and step.guard is None:
+                chunk.executed += chunk.count
+                compute(chunk)
+                pc += 1
+                continue
             execute = launch.data.get(step.row.kind)
             if execute is not None:
                 if step.guard is None:

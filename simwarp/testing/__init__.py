@@ -1,5 +1,31 @@
-"""For tests: goldens that hardware answered. Imports without Hypothesis and pytest."""
+"""The test kit: strategies, Hypothesis profiles, comparison with a picture, goldens that hardware answered.
 
-from simwarp.testing.golden import Golden, load, record, replay
+Imports without Hypothesis and pytest; `strategies` needs the first, `plugin` is what pytest loads.
+"""
 
-__all__ = ["Golden", "load", "record", "replay"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from simwarp.testing import profiles, strategies
+    from simwarp.testing.compare import assert_same_bits
+    from simwarp.testing.golden import Golden, load, record, replay
+
+__all__ = ["Golden", "assert_same_bits", "load", "profiles", "record", "replay", "strategies"]
+
+_HOME = {
+    "assert_same_bits": "compare",
+    **dict.fromkeys(("Golden", "load", "record", "replay"), "golden"),
+    **dict.fromkeys(("profiles", "strategies"), ""),
+}
+"""Which module has a name: each is imported when first used, so that pytest starts fast."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not _HOME[name]:
+        return import_module(f"simwarp.testing.{name}")
+    return getattr(import_module(f"simwarp.testing.{_HOME[name]}"), name)

@@ -70,7 +70,7 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     --------
     >>> from simwarp import Device
     >>> from simwarp.verify import CASES
-    >>> record(CASES["bmm32"], Device(), Path("."), inputs=1, seed=0)
+    >>> record(CASES["bmm"], Device(), Path("."), inputs=1, seed=0)
     Traceback (most recent call last):
     ...
     reference.errors.InputFileError: goldens are recorded on hardware, not on simwarp simulator (sm_90)
@@ -155,7 +155,7 @@ def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]
     Examples
     --------
     >>> from simwarp.verify import CASES
-    >>> case = CASES["bmm32"]
+    >>> case = CASES["bmm"]
     >>> reference = case.answers["reference"]
     >>> output = reference(case.draw(Draw(0, case.name, 2)))
     >>> golden = Golden({"seed": 0, "dtype": "<i4"}, {2: output.view(np.uint32)})

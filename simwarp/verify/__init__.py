@@ -2,8 +2,8 @@
 
 from simwarp.verify.case import Case
 from simwarp.verify.cases import CASES
-from simwarp.verify.compare import Mismatch, check
+from simwarp.verify.compare import Mismatch, check, simulator
 from simwarp.verify.draw import Draw
 from simwarp.verify.runner import Outcome, Row, verify
 
-__all__ = ["CASES", "Case", "Draw", "Mismatch", "Outcome", "Row", "check", "verify"]
+__all__ = ["CASES", "Case", "Draw", "Mismatch", "Outcome", "Row", "check", "simulator", "verify"]

@@ -56,7 +56,7 @@ class Case:
         Examples
         --------
         >>> from simwarp.verify import CASES
-        >>> CASES["bmm32"].equal(np.zeros(2, np.int32), np.zeros(2, np.int64))
+        >>> CASES["bmm"].equal(np.zeros(2, np.int32), np.zeros(2, np.int64))
         False
         """
         return expected.dtype == got.dtype and bool(np.array_equal(expected, got))

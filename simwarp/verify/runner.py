@@ -97,7 +97,8 @@ def verify(
     devices : mapping of tier to a function that makes its device
     seed : int
     budget : float
-        Seconds, for all cases together: the case that has had the least time is next.
+        Seconds, for all cases together. The case that has had the least time is next, those first
+        that have not yet had their least number of shapes.
     only_input : int, optional
         Run just this input of each case.
     inputs : int, optional
@@ -109,9 +110,8 @@ def verify(
 
     Examples
     --------
-    >>> from simwarp import Device
-    >>> from simwarp.verify import CASES
-    >>> outcome = verify([CASES["bmm32"]], {"simulator": Device}, only_input=2)
+    >>> from simwarp.verify import CASES, simulator
+    >>> outcome = verify([CASES["bmm"]], {"simulator": simulator}, only_input=2)
     >>> [(row.tier, row.inputs, row.mismatches) for row in outcome.rows]
     [('reference', 1, 0), ('listing', 1, 0), ('simulator', 1, 0)]
     """
@@ -129,7 +129,7 @@ def verify(
             runs.clear()
         waiting: list[_Run] = runs
         while waiting and time.perf_counter() - start < budget:
-            run = min(waiting, key=lambda r: r.seconds)
+            run = min(waiting, key=lambda r: (len(r.shapes) >= LEAST_SHAPES, r.seconds))
             run.one(run.next)
             waiting = [r for r in waiting if inputs is None or r.next < inputs]
             outcome.seconds = time.perf_counter() - start

@@ -23,6 +23,8 @@ ONE_LINE = (
     "import numpy as np, reference, simwarp, gpu; r=np.random.default_rng(0); a=r.standard_normal((33,70)); "
     "b=r.standard_normal((70,9)); d=simwarp.Device(); "
     "assert (gpu.bmm(a,b,device=d)==reference.bmm(a,b)).all() "
+    "and (gpu.bmm(a,b,scheme='bmm64',thresholds=[0]*9,device=d).words"
+    "==reference.threshold(reference.bmm(a,b),[0]*9,word=64).words).all() "
     "and (simwarp.listings.bmm32(a,b)==reference.bmm(a,b)).all()"
 )
 
@@ -98,7 +100,7 @@ def test_everything_of_the_packages_and_nothing_else(names):
 
 
 def test_what_must_not_be_forgotten(names):
-    assert {"gpu/bmm/bmm32.cu", "gpu/bmm/pack.cu"} <= set(names)
+    assert {f"gpu/bmm/{name}" for name in ("bmm.cu", "pack.cu", "warp.cuh", "output.cuh")} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert not any("test" in name.split("/")[:1] or name.endswith((".pyc", ".npz", ".md")) for name in names)
@@ -146,7 +148,7 @@ def test_the_command(foreign, installed):
 
 def test_the_command_verifies(foreign, installed):
     done = python(
-        "-m", "simwarp", "verify", "--case", "bmm32", "--input", "2", folder=foreign, installed=installed
+        "-m", "simwarp", "verify", "--case", "bmm", "--input", "2", folder=foreign, installed=installed
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "all tiers agree"

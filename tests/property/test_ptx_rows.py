@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import simwarp
 from simwarp.ptx.instructions import ROWS
 
 rows = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_ptx_rows.py")))
 TWINS, widen = rows.twins.TWINS, rows.twins.widen
-DEVICE = simwarp.Device()
 
 
 def operands(kind, is_amount):
@@ -29,7 +27,7 @@ def operands(kind, is_amount):
 )
 @settings(max_examples=25)
 @given(data=st.data())
-def test_pure_rows(name, data):
+def test_pure_rows(simwarp_device, name, data):
     row = ROWS[name]
     opcode = data.draw(st.sampled_from(rows.kernels.opcodes(row)))
     wide = row.base == "cvt" and data.draw(st.booleans())
@@ -37,12 +35,13 @@ def test_pure_rows(name, data):
     case = st.tuples(*(operands(*kind) for kind in kinds))
     if row.base in ("div", "rem"):
         case = case.filter(lambda operands: operands[1] != 0)
-    some = data.draw(st.lists(case, min_size=1, max_size=8))
+    drawn = zip(*data.draw(st.lists(case, min_size=1, max_size=8)), strict=True)
+    some = list(zip(*rows.without_open(simwarp_device, row, opcode, list(drawn)), strict=True))
     few = len(some)
     columns = [list(column) * (rows.kernels.BLOCK // few + 1) for column in zip(*some, strict=True)]
     columns = [column[: rows.kernels.BLOCK] for column in columns]
     kernel = rows.kernels.kernel_for(row, opcode, wide)
-    got = list(zip(*rows.launch(DEVICE, kernel, columns), strict=True))[:few]
+    got = list(zip(*rows.launch(simwarp_device, kernel, columns), strict=True))[:few]
     expected = [TWINS[name](opcode, *operands) for operands in some]
     expected = [e if isinstance(e, tuple) else (e,) for e in expected]
     if row.base == "cvt":
@@ -54,7 +53,7 @@ def test_pure_rows(name, data):
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.kind == "warp"])
 @settings(max_examples=25)
 @given(data=st.data())
-def test_warp_rows(name, data):
+def test_warp_rows(simwarp_device, name, data):
     """Two teams of lanes, each named by its mask, or one team while the others have left."""
     row = ROWS[name]
     opcode = data.draw(st.sampled_from(rows.kernels.opcodes(row)))
@@ -79,7 +78,7 @@ def test_warp_rows(name, data):
             given.append(data.draw(st.lists(st.sampled_from(some), min_size=32, max_size=32)))
     expected = TWINS[name](opcode, *given, active)
     columns = [column * (rows.kernels.BLOCK // 32) for column in [*given, active]]
-    got = list(zip(*rows.launch(DEVICE, kernel, columns), strict=True))[:32]
+    got = list(zip(*rows.launch(simwarp_device, kernel, columns), strict=True))[:32]
     expected = [e if isinstance(e, tuple) else ((e,) if e is not None else None) for e in expected]
     assert [g if on else None for g, on in zip(got, active, strict=True)] == expected
 

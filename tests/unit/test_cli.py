@@ -66,7 +66,7 @@ def refused(capsys, arguments, *parts, code=2):
 
 
 def test_verify_as_a_person_sees_it(capsys):
-    assert main(["verify", "--case", "pack-lsb", "--inputs", "110", "--budget", "60"]) == 0
+    assert main(["verify", "--case", "pack-lsb", "--inputs", "130", "--budget", "60"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["case", "tier", "inputs", "shapes", "mismatches", "time"]
     assert [line.split()[:2] for line in lines[1:3]] == [["pack-lsb", "reference"], ["pack-lsb", "gpu"]]
@@ -74,7 +74,7 @@ def test_verify_as_a_person_sees_it(capsys):
 
 
 def test_verify_as_json(capsys):
-    assert main(["verify", "--case", "pack-lsb", "--inputs", "105", "--seed", "3", "--json"]) == 0
+    assert main(["verify", "--case", "pack-lsb", "--inputs", "130", "--seed", "3", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     seconds = report.pop("seconds")
     rows = report.pop("rows")
@@ -87,16 +87,16 @@ def test_verify_as_json(capsys):
         "device": "sim",
     }
     assert [(r["case"], r["tier"], r["inputs"], r["mismatches"]) for r in rows] == [
-        ("pack-lsb", "reference", 105, 0),
-        ("pack-lsb", "simulator", 105, 0),
+        ("pack-lsb", "reference", 130, 0),
+        ("pack-lsb", "simulator", 130, 0),
     ]
     assert sum(r["seconds"] for r in rows) <= seconds
 
 
 def test_verify_of_several_cases(capsys):
-    main(["verify", "--case", "pack-row", "--case", "bmm32", "--inputs", "1", "--json"])
+    main(["verify", "--case", "pack-row", "--case", "bmm", "--inputs", "1", "--json"])
     report = json.loads(capsys.readouterr().out)
-    assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm32"] * 3
+    assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm"] * 3
 
 
 def test_a_small_budget_is_kept_and_is_too_little():
@@ -110,7 +110,7 @@ def test_a_small_budget_is_kept_and_is_too_little():
 
 
 def test_one_input_again(capsys):
-    assert main(["verify", "--case", "bmm32", "--input", "7", "--seed", "2"]) == 0
+    assert main(["verify", "--case", "bmm", "--input", "7", "--seed", "2"]) == 0
     said = capsys.readouterr().out
     assert said.count("gpu on simwarp.Device") == 1
     assert "all tiers agree" in said
@@ -119,29 +119,29 @@ def test_one_input_again(capsys):
 @pytest.fixture
 def lie(monkeypatch):
     """Plants one flipped bit in what the device answers."""
-    honest = CASES["bmm32"]
+    honest = CASES["bmm"]
 
     def wrong(item, device):
         c = honest.answers["gpu"](item, device)
         c[-1, -1] ^= 2
         return c
 
-    monkeypatch.setitem(CASES, "bmm32", replace(honest, answers={**honest.answers, "gpu": wrong}))
+    monkeypatch.setitem(CASES, "bmm", replace(honest, answers={**honest.answers, "gpu": wrong}))
 
 
 @pytest.mark.usefixtures("lie")
 def test_a_lie_is_told(capsys):
-    assert main(["verify", "--case", "bmm32", "--input", "2"]) == 1
+    assert main(["verify", "--case", "bmm", "--input", "2"]) == 1
     said = capsys.readouterr().out
     assert "simulator differs from reference in 1 of" in said
     assert "bits 1 differ" in said
-    assert "replay: simwarp verify --case bmm32 --seed 0 --input 2" in said
+    assert "replay: simwarp verify --case bmm --seed 0 --input 2" in said
     assert "the tiers differ on 1 inputs" in said
 
 
 @pytest.mark.usefixtures("lie")
 def test_a_lie_is_told_as_json(capsys):
-    assert main(["verify", "--case", "bmm32", "--input", "2", "--json"]) == 1
+    assert main(["verify", "--case", "bmm", "--input", "2", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     (mismatch,) = report["mismatches"]
     assert not report["agreed"]
@@ -154,7 +154,7 @@ def test_a_lie_is_told_as_json(capsys):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--case", "unknown"], ["'unknown'", "bmm32", "pack-row"]),
+        (["--case", "unknown"], ["'unknown'", "pack-row, pack-lsb, bmm"]),
         (["--budget", "0"], ["--budget"]),
         (["--budget", "soon"], ["--budget"]),
         (["--input", "-1"], ["--input"]),
@@ -400,7 +400,7 @@ def test_goldens_are_recorded(capsys, tmp_path):
 
 @pytest.mark.usefixtures("stand_in")
 def test_goldens_that_cannot_be_recorded(capsys, tmp_path):
-    refused(capsys, ["golden", "record", "--case", "unknown", "--out", tmp_path], "unknown", "bmm32")
+    refused(capsys, ["golden", "record", "--case", "unknown", "--out", tmp_path], "unknown", "pack-lsb, bmm")
     (tmp_path / "file").touch()
     arguments = ["golden", "record", "--case", "pack-row", "--inputs", "1", "--out", tmp_path / "file"]
     refused(capsys, arguments, "cannot be written", "--out")

@@ -1,6 +1,7 @@
 """`gpu.compile`: CUDA C++ to PTX, its cache, and what it says when there is no PTX."""
 
 import importlib.resources
+import itertools
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import gpu.compile as compiler
 import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
-from gpu.bmm.product import product_ptx
+from gpu.bmm.schemes import SCHEMES, product_ptx
 from gpu.compile import CompileError, Ptx, cache_folder, compile, compile_file, normalise
 from reference.errors import MissingExtraError
 
@@ -82,8 +83,38 @@ def test_architectures_compile_and_run(cache, arch):
 @pytest.mark.parametrize("arch", [(7, 5), (8, 0), (9, 0)])
 def test_the_products_kernels_run_for_every_architecture(arch):
     a, b = np.random.default_rng(0).standard_normal((2, 37, 37))
-    np.testing.assert_array_equal(gpu.bmm(a, b, device=simwarp.Device(cc=arch)), reference.bmm(a, b))
-    assert f".target sm_{arch[0]}{arch[1]}" in product_ptx(arch).text
+    dots, device = reference.bmm(a, b), simwarp.Device(cc=arch)
+    for name, scheme in SCHEMES.items():
+        np.testing.assert_array_equal(gpu.bmm(a, b, scheme=name, device=device), dots)
+        packed = gpu.bmm(a, b, scheme=name, thresholds=np.arange(37), device=device)
+        expected = reference.threshold(dots, np.arange(37), word=scheme.word)
+        np.testing.assert_array_equal(packed.words, expected.words)
+        assert f".target sm_{arch[0]}{arch[1]}" in product_ptx(scheme, "bits", "msb", arch).text
+
+
+def test_every_kernel_has_ptx_of_its_own():
+    formats = list(itertools.product((32, 64), ("msb", "lsb")))
+    products = [
+        product_ptx(scheme, output, first, (9, 0))
+        for scheme in SCHEMES.values()
+        for output in ("int", "bits")
+        for first in ("msb", "lsb")
+    ]
+    packings = [packing_ptx(dtype, *one, (9, 0)) for dtype in ("float16", "int8") for one in formats]
+    names = [ptx.name for ptx in (*products, *packings)]
+    assert len(set(names)) == len(names)
+    for ptx in products:
+        scheme, bits = SCHEMES[ptx.name.split("SCHEME=")[1].split()[0]], "OUTPUT_BITS" in ptx.name
+        assert ptx.text.count(".entry") == 1
+        assert f".entry {scheme.name}(" in ptx.text
+        assert ptx.text.count(".param .") == 6 + 2 * bits
+        assert f"-DWORD_{scheme.word} -DROWS={scheme.rows}" in ptx.name
+    assert len({ptx.sha256 for ptx in packings}) == len(packings)
+    # The bit order is of words that are made: to a product that stores int32 it is nothing.
+    assert len({ptx.sha256 for ptx in products}) == 3 * len(SCHEMES)
+    for ptx in packings:
+        for kernel in ("pack_column", "pack_row", "pack_column_vector", "pack_row_vector"):
+            assert f".entry {kernel}(" in ptx.text
 
 
 def test_headers_of_cuda_are_found():
@@ -172,9 +203,17 @@ def test_headers_of_the_package_change_the_key(cache, runs, monkeypatch, tmp_pat
 
 
 def test_a_file_of_the_package_is_its_source(cache, runs):
-    source = (importlib.resources.files("gpu") / "bmm/bmm32.cu").read_text()
-    assert compile_file("bmm/bmm32.cu") == compile(source, "bmm/bmm32.cu") == product_ptx((9, 0))
+    source = (importlib.resources.files("gpu") / "bmm/pack.cu").read_text()
+    defines = {"ELEMENT_INT8": "", "WORD_64": "", "FIRST_LSB": ""}
+    one, other = compile_file("bmm/pack.cu", defines), compile(source, "bmm/pack.cu", defines)
+    assert one == other == packing_ptx("int8", 64, "lsb", (9, 0))
     assert len(runs) == 1
+    assert set(runs[0][2]) == {"bmm/warp.cuh"}
+
+
+def test_headers_of_the_products_are_part_of_the_key(cache, runs):
+    product_ptx(SCHEMES["bmms32"], "int", "msb", (9, 0))
+    assert set(runs[0][2]) == {"bmm/output.cuh", "bmm/warp.cuh"}
 
 
 @pytest.mark.parametrize("stop", [OSError("disk full"), KeyboardInterrupt(), MemoryError()])
@@ -294,21 +333,21 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("bmm/bmm32.cu", "bmm/bmm32.cu"),
-        ("/home/me/project/bmm/bmm32.cu", "bmm/bmm32.cu"),
-        (r"C:\\Users\\me\\project\\bmm\\bmm32.cu", "bmm/bmm32.cu"),
+        ("bmm/bmm.cu", "bmm/bmm.cu"),
+        ("/home/me/project/bmm/bmm.cu", "bmm/bmm.cu"),
+        (r"C:\\Users\\me\\project\\bmm\\bmm.cu", "bmm/bmm.cu"),
         ("/home/me/.venv/lib/python3.11/site-packages/nvidia/cu13/include/mma.h", "include/mma.h"),
         ("/usr/local/cuda-13.0/targets/x86_64-linux/include/crt/mma.hpp", "include/crt/mma.hpp"),
         ("/usr/local/cuda/include/cccl/cuda/std/cstdint", "include/cccl/cuda/std/cstdint"),
         (r"C:\\Program Files\\NVIDIA\\include\\mma.h", "include/mma.h"),
         (r"C:\Program Files\NVIDIA\include\mma.h", "include/mma.h"),
         ("/home/me/somewhere/else.cuh", "else.cuh"),
-        ("/home/me/notbmm/xbmm32.cu", "xbmm32.cu"),
+        ("/home/me/notbmm/xbmm.cu", "xbmm.cu"),
     ],
 )
 def test_paths_are_relative(path, expected):
     text = f'// Compiler Build ID: CL-1\n.version 9.0\n\t.file\t7 "{path}", 1700000000, 999\n'
-    names = ["bmm/bmm32.cu"]
+    names = ["bmm/bmm.cu"]
     assert normalise(text, names) == f'.version 9.0\n\t.file\t7 "{expected}"\n'
     assert normalise(normalise(text, names), names) == normalise(text, names)
 
@@ -321,8 +360,8 @@ def test_no_machine_path_in_real_ptx():
     source = "#include <cuda/std/bit>\n" + ANSWER.replace("ANSWER *", "cuda::std::popcount(threadIdx.x) *")
     texts = [
         compile(source, "answer.cu").text,
-        product_ptx((9, 0)).text,
-        packing_ptx("float16", "lsb", (9, 0)).text,
+        product_ptx(SCHEMES["bmm64"], "bits", "lsb", (9, 0)).text,
+        packing_ptx("float16", 64, "lsb", (9, 0)).text,
     ]
     for text in texts:
         paths = [line.split('"')[1] for line in text.splitlines() if line.strip().startswith(".file")]
@@ -333,8 +372,9 @@ def test_no_machine_path_in_real_ptx():
 
 def test_the_working_directory_and_the_cache_do_not_show(tmp_path):
     program = (
-        "from gpu.bmm.product import product_ptx; from gpu.bmm.packing import packing_ptx;"
-        "print(product_ptx((9, 0)).sha256, packing_ptx('float64', 'msb', (8, 0)).sha256)"
+        "from gpu.bmm.schemes import SCHEMES, product_ptx; from gpu.bmm.packing import packing_ptx;"
+        "print(product_ptx(SCHEMES['bmm32'], 'bits', 'msb', (9, 0)).sha256,"
+        "packing_ptx('float64', 32, 'msb', (8, 0)).sha256)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIMWARP_CACHE": str(tmp_path / "other")}
     said = subprocess.run(
@@ -345,8 +385,11 @@ def test_the_working_directory_and_the_cache_do_not_show(tmp_path):
         text=True,
         check=True,
     )
-    here = [product_ptx((9, 0)).sha256, packing_ptx("float64", "msb", (8, 0)).sha256]
-    assert said.stdout.split() == here
+    here = [
+        product_ptx(SCHEMES["bmm32"], "bits", "msb", (9, 0)),
+        packing_ptx("float64", 32, "msb", (8, 0)),
+    ]
+    assert said.stdout.split() == [ptx.sha256 for ptx in here]
 
 
 def test_the_digest_is_of_the_text():

@@ -13,7 +13,7 @@ from simwarp.faults import Deadlock
 from simwarp.testing import Golden, load, record, replay
 from simwarp.verify import CASES, Draw
 
-BMM, PACK = CASES["bmm32"], CASES["pack-column"]
+BMM, PACK = CASES["bmm"], CASES["pack-column"]
 
 
 class StandIn(simwarp.Device):
@@ -31,18 +31,18 @@ def files(folder):
 @pytest.fixture
 def golden(tmp_path):
     record(BMM, StandIn(), tmp_path, inputs=5, seed=3)
-    return load(tmp_path / "bmm32.json")
+    return load(tmp_path / "bmm.json")
 
 
 def test_two_files_are_written(tmp_path):
     folder = tmp_path / "new" / "folder"
     written = record(BMM, StandIn(cc=(8, 0)), folder, inputs=3, seed=3)
-    assert written == [folder / "bmm32.npz", folder / "bmm32.json"]
-    assert set(files(folder)) == {"bmm32.npz", "bmm32.json"}
-    meta = json.loads((folder / "bmm32.json").read_text())
+    assert written == [folder / "bmm.npz", folder / "bmm.json"]
+    assert set(files(folder)) == {"bmm.npz", "bmm.json"}
+    meta = json.loads((folder / "bmm.json").read_text())
     assert meta.pop("date").count("-") == 2
     assert meta == {
-        "case": "bmm32",
+        "case": "bmm",
         "seed": 3,
         "gpu": {"name": StandIn.name, "uuid": StandIn.uuid},
         "driver": "580.0",
@@ -50,14 +50,14 @@ def test_two_files_are_written(tmp_path):
         "arch": [8, 0],
         "ptx": BMM.kernels((8, 0)),
         "dtype": "<i4",
-        "command": "simwarp golden record --case bmm32 --inputs 3 --seed 3",
+        "command": "simwarp golden record --case bmm --inputs 3 --seed 3",
     }
 
 
 def test_the_outputs_are_raw_words(golden):
     assert sorted(golden.outputs) == [0, 1, 2, 3, 4]
     for k in (0, 2):
-        right = BMM.answers["reference"](BMM.draw(Draw(3, "bmm32", k)))
+        right = BMM.answers["reference"](BMM.draw(Draw(3, "bmm", k)))
         assert golden.outputs[k].dtype == np.uint32
         np.testing.assert_array_equal(golden.outputs[k].view(np.int32), right)
 
@@ -89,7 +89,7 @@ def test_large_outputs_are_kept_as_digests(tmp_path):
     for size, whole in ((SMALL, True), (LARGE, False)):
         case, answer = sized(size)
         record(case, StandIn(), tmp_path, inputs=1, seed=0)
-        found = load(tmp_path / "bmm32.json")
+        found = load(tmp_path / "bmm.json")
         stored = found.outputs[0]
         if whole:
             np.testing.assert_array_equal(
@@ -168,6 +168,22 @@ def test_the_simulator_is_no_witness_of_itself(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+def test_outputs_of_several_types(tmp_path):
+    """Words of 32 and of 64 bits take turns; a product is int32 or packed."""
+    for case, inputs in ((PACK, range(4, 6)), (BMM, (2, 82, 87, 9 * 5 + 2))):
+        drawn = {k: case.draw(Draw(0, case.name, number)) for k, number in enumerate(inputs)}
+        some = replace(case, draw=lambda draw, drawn=drawn: drawn[draw.k])
+        record(some, StandIn(), tmp_path, inputs=len(drawn), seed=0)
+        found = load(tmp_path / f"{case.name}.json")
+        answers = [case.answers["reference"](item) for item in drawn.values()]
+        assert len({answer.dtype for answer in answers}) > 1
+        assert replay(found, some, some.answers["reference"]) == []
+        as_int64 = replay(
+            found, some, lambda item, some=some: some.answers["reference"](item).astype(np.int64)
+        )
+        assert as_int64 == list(drawn)
+
+
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), Deadlock("stuck"), OSError("gone")])
 def test_a_recording_that_stops_midway_leaves_what_was_there(tmp_path, stop):
     record(BMM, StandIn(), tmp_path, inputs=2, seed=0)
@@ -219,18 +235,18 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("bmm32.json", None),
-        ("bmm32.json", b""),
-        ("bmm32.json", b"{"),
-        ("bmm32.json", b"\xff\xfe"),
-        ("bmm32.npz", None),
-        ("bmm32.npz", b""),
-        ("bmm32.npz", b"hello"),
-        ("bmm32.npz", b"PK\x03\x04 cut short"),
-        ("bmm32.npz", "cut"),
-        ("bmm32.npz", "one array"),
-        ("bmm32.npz", "other names"),
-        ("bmm32.npz", "objects"),
+        ("bmm.json", None),
+        ("bmm.json", b""),
+        ("bmm.json", b"{"),
+        ("bmm.json", b"\xff\xfe"),
+        ("bmm.npz", None),
+        ("bmm.npz", b""),
+        ("bmm.npz", b"hello"),
+        ("bmm.npz", b"PK\x03\x04 cut short"),
+        ("bmm.npz", "cut"),
+        ("bmm.npz", "one array"),
+        ("bmm.npz", "other names"),
+        ("bmm.npz", "objects"),
     ],
 )
 def test_files_that_are_missing_or_damaged(tmp_path, name, data):
@@ -250,17 +266,17 @@ def test_files_that_are_missing_or_damaged(tmp_path, name, data):
     else:
         path.write_bytes(data)
     with pytest.raises(InputFileError) as caught:
-        load(tmp_path / "bmm32.json")
+        load(tmp_path / "bmm.json")
     what, advice = str(caught.value).splitlines()
-    assert what.startswith(f"no golden at {tmp_path / 'bmm32.json'}: ")
+    assert what.startswith(f"no golden at {tmp_path / 'bmm.json'}: ")
     assert advice == "record it on a GPU with `simwarp golden record`"
 
 
 def test_a_golden_with_a_flipped_byte_is_damaged(tmp_path):
     record(BMM, StandIn(), tmp_path, inputs=1, seed=0)
-    path = tmp_path / "bmm32.npz"
+    path = tmp_path / "bmm.npz"
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 3] ^= 0x10
     path.write_bytes(whole)
     with pytest.raises(InputFileError):
-        load(tmp_path / "bmm32.json")
+        load(tmp_path / "bmm.json")

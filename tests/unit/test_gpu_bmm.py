@@ -12,7 +12,10 @@ import pytest
 import gpu
 import reference
 import simwarp
+from gpu.bmm import product
 from gpu.bmm.operands import matrix
+from gpu.bmm.packing import packing_plan
+from gpu.bmm.schemes import SCHEMES, choose_scheme
 from reference.errors import (
     DtypeError,
     FormatError,
@@ -46,6 +49,12 @@ SIZES = [
 @pytest.fixture
 def device():
     return simwarp.Device()
+
+
+@pytest.fixture
+def eager():
+    """A device so small that any matrix is work enough for the kernels that load vectors."""
+    return simwarp.Device(multiprocessors=0)
 
 
 @functools.cache
@@ -149,22 +158,462 @@ def test_views_of_device_arrays(device):
     )
 
 
+# Schemes and outputs
+
+FAMILY = [(1, 1, 1), (33, 31, 65), (65, 63, 64), (16, 128, 127), (129, 5, 257)]
+INT32 = np.iinfo(np.int32)
+
+
+def rule(n, k):
+    """Thresholds about the dot products' spread, some out of reach, and flips."""
+    draw = Draw(0, "rule", n)
+    spread = int(np.sqrt(k)) + 1
+    thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
+    thresholds[::7] = draw.choice([INT32.min, INT32.max, -k, k, k + 1])
+    return thresholds, np.array([draw.integer(0, 1) for _ in range(n)], np.bool_)
+
+
+def assert_bits(packed, dots, thresholds, flip=None, *, word, first="msb"):
+    expected = reference.threshold(dots, thresholds, flip, word=word, first=first)
+    assert isinstance(packed, PackedBits)
+    assert (packed.shape, packed.layout, packed.word, packed.first) == (dots.shape, "column", word, first)
+    words = packed.words if isinstance(packed.words, np.ndarray) else packed.words.download()
+    assert words.dtype == expected.words.dtype
+    np.testing.assert_array_equal(words, expected.words)
+
+
+@pytest.mark.parametrize("given", ["real", "msb", "lsb"])
+@pytest.mark.parametrize("output", ["int", "bits"])
+@pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_family(device, scheme, transpose_a, transpose_b, output, given):
+    word, first = SCHEMES[scheme].word, "msb" if given == "real" else given
+    for m, n, k in FAMILY:
+        a, b = operands(m, n, k, transpose_a, transpose_b, ("float16", "int8"))
+        options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        dots = reference.bmm(a, b, **options)
+        x, y = a, b
+        if given != "real":
+            x = reference.pack(a, layout="row" if transpose_a else "column", word=word, first=first)
+            y = reference.pack(b, layout="column" if transpose_b else "row", word=word, first=first)
+        if output == "int":
+            assert_product(gpu.bmm(x, y, **options, scheme=scheme, device=device), a, b, **options)
+        else:
+            thresholds, flip = rule(n, k)
+            packed = gpu.bmm(x, y, **options, scheme=scheme, thresholds=thresholds, flip=flip, device=device)
+            assert_bits(packed, dots, thresholds, flip, word=word, first=first)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_kernel_is_the_scheme_that_was_asked_for(device, monkeypatch, scheme):
+    names = launched(monkeypatch)
+    gpu.bmm(values(3, 5), values(5, 3), scheme=scheme, device=device)
+    assert names[-1] == scheme
+
+
+# K past what 16-bit counters hold
+
+LIMIT = 2**16 - 1
+
+
+def extremes(k, word):
+    """A and B packed and real: rows that differ from their column nowhere, everywhere, and anyhow."""
+    a = np.concatenate([np.ones((2, k), np.int8), values(1, k, "int8")])
+    b = np.concatenate([np.ones((k, 1), np.int8), -np.ones((k, 1), np.int8), values(k, 1, "int8", 1)], 1)
+    # Columns of a tile that share a register: number 33 beside number 1.
+    b = np.concatenate([b, np.repeat(b[:, :1], 30, 1), b[:, 1::-1]], 1)
+    return a, b, reference.pack(a, layout="column", word=word), reference.pack(b, word=word)
+
+
+@pytest.mark.parametrize(
+    ("k", "output"),
+    [(LIMIT - 1, "bits"), (LIMIT, "int"), (LIMIT + 1, "int"), (LIMIT + 2, "bits")],
+)
+def test_bmm64_about_the_bound_of_its_counters(device, monkeypatch, k, output):
+    a, b, packed_a, packed_b = extremes(k, 64)
+    dots = reference.bmm(a, b)
+    assert {-k, k} <= set(dots.ravel().tolist())
+    names = launched(monkeypatch)
+    if output == "int":
+        np.testing.assert_array_equal(gpu.bmm(packed_a, packed_b, scheme="bmm64", device=device), dots)
+    else:
+        packed = gpu.bmm(packed_a, packed_b, scheme="bmm64", thresholds=dots[2], device=device)
+        assert_bits(packed, dots, dots[2], word=64)
+    assert names == ["bmm64" if k <= LIMIT else "bmms64"] == [choose_scheme("bmm64", k).name]
+
+
+def test_past_its_bound_bmm64_would_be_wrong(device, monkeypatch):
+    monkeypatch.setattr(product, "choose_scheme", lambda name, k: SCHEMES[name])
+    a, b, packed_a, packed_b = extremes(LIMIT + 1, 64)
+    c = gpu.bmm(packed_a, packed_b, scheme="bmm64", device=device)
+    assert c[0, 1] == LIMIT + 1  # instead of its negative: as many differences as 16 bits can no longer count
+    assert not np.array_equal(c, reference.bmm(a, b))
+
+
+@pytest.mark.parametrize("scheme", ["bmm32", "bmms32"])
+def test_the_other_schemes_know_no_bound(device, scheme):
+    a, b, packed_a, packed_b = extremes(LIMIT + 1, SCHEMES[scheme].word)
+    assert_product(gpu.bmm(packed_a, packed_b, scheme=scheme, device=device), a, b)
+    assert choose_scheme(scheme, 2**31 - 1) is SCHEMES[scheme]
+
+
+def test_what_takes_over_has_words_of_the_same_size_and_can():
+    for scheme in SCHEMES.values():
+        if scheme.largest_k is not None:
+            other = SCHEMES[scheme.fallback]
+            assert other.word == scheme.word
+            assert other.largest_k is None
+
+
+# Output as bits
+
+
+@pytest.mark.parametrize("flip", [None, [False] * 4, [True] * 4, [False, True, False, True]])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_thresholds_on_the_edge(device, scheme, flip):
+    a, b = values(35, 70), values(70, 4, k=1)
+    dots = reference.bmm(a, b)
+    for offset in (-2, -1, 0, 1, 2):  # dots have the parity of K
+        thresholds = dots[17] + offset
+        packed = gpu.bmm(a, b, scheme=scheme, thresholds=thresholds, flip=flip, device=device)
+        assert_bits(packed, dots, thresholds, flip, word=SCHEMES[scheme].word)
+        turned = np.asarray([False] * 4 if flip is None else flip, bool)
+        assert (reference.unpack(packed)[17] > 0).tolist() == ((offset <= 0) ^ turned).tolist()
+
+
+@pytest.mark.parametrize("k", [1, 2, 33])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_thresholds_at_the_ends_of_what_dots_and_int32_reach(device, scheme, k):
+    thresholds = np.array([INT32.min, INT32.min + 1, -k - 1, -k, -k + 1, 0, k - 1, k, k + 1, INT32.max])
+    b = np.ones((k, 10), np.int8)
+    a = np.concatenate([b.T[:1], -b.T[:1]])
+    packed = gpu.bmm(a, b, scheme=scheme, thresholds=thresholds, device=device)
+    plus, minus = (reference.unpack(packed) > 0).tolist()
+    assert plus == [True] * 8 + [False] * 2
+    assert minus == [True] * 4 + [False] * 6
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint64", ">i4", "int32"])
+def test_thresholds_of_any_integers(device, dtype):
+    a, b = values(3, 20), values(20, 5, k=1)
+    thresholds = np.array([0, 4, 7, 1, 0], dtype)
+    for given in (thresholds, thresholds.tolist(), np.repeat(thresholds, 3)[::3]):
+        assert_bits(gpu.bmm(a, b, thresholds=given, device=device), reference.bmm(a, b), thresholds, word=32)
+
+
+@pytest.mark.parametrize("flip", [[True, False, True], [1, 0, 1], np.array([1, 0, 1], np.uint8)])
+def test_flips_of_any_kind(device, flip):
+    a, b = values(3, 20), values(20, 3, k=1)
+    packed = gpu.bmm(a, b, thresholds=[0, 0, 0], flip=flip, device=device)
+    assert_bits(packed, reference.bmm(a, b), [0, 0, 0], [True, False, True], word=32)
+
+
+@pytest.mark.parametrize("where", list(itertools.product(["host", "device"], repeat=3)))
+def test_thresholds_and_flips_on_the_device(device, where):
+    a, b = values(33, 70), values(70, 35, k=1)
+    thresholds, flip = rule(35, 70)
+    x = device.upload(a) if where[0] == "device" else a
+    t = device.upload(thresholds) if where[1] == "device" else thresholds
+    f = device.upload(flip.view(np.uint8)) if where[2] == "device" else flip
+    packed = gpu.bmm(x, b, thresholds=t, flip=f, scheme="bmm64", device=device)
+    assert isinstance(packed.words, DeviceArray if where[0] == "device" else np.ndarray)
+    assert_bits(packed, reference.bmm(a, b), thresholds, flip, word=64)
+
+
+def test_thresholds_on_the_device_choose_it(device):
+    packed = gpu.bmm([[1.0]], [[1.0]], thresholds=device.upload(np.ones(1, np.int32)))
+    assert packed.words.tolist() == [[1 << 31]]
+
+
+def test_the_thresholds_of_a_batch_normalisation(device):
+    a, b = values(40, 90), values(90, 35, k=1)
+    rng = np.random.default_rng(0)
+    gamma, beta, mean = rng.standard_normal((3, 35))
+    thresholds, flip = reference.integer_thresholds(gamma, beta, 5 * mean, np.full(35, 90.0), 1e-5)
+    assert flip.any()
+    assert not flip.all()
+    dots = reference.bmm(a, b)
+    packed = gpu.bmm(a, b, scheme="bmms64", thresholds=thresholds, flip=flip, device=device)
+    real = gamma * (dots - 5 * mean) / np.sqrt(90 + 1e-5) + beta
+    np.testing.assert_array_equal(reference.unpack(packed) > 0, real >= 0)
+
+
+@pytest.mark.parametrize("first", ["msb", "lsb"])
+@pytest.mark.parametrize("at", ["host", "device"])
+@pytest.mark.parametrize(("one", "other"), [("bmm32", "bmms32"), ("bmm64", "bmms64"), ("bmms64", "bmm64")])
+def test_two_layers(device, one, other, at, first):
+    word = SCHEMES[one].word
+    x, w, v = values(37, 100), values(100, 75, k=1), values(75, 29, k=2)
+    thresholds, flip = rule(75, 100)
+
+    def put(matrix, layout):
+        given = matrix if at == "host" else device.upload(matrix)
+        return gpu.pack(given, layout=layout, word=word, first=first, device=device)
+
+    hidden = gpu.bmm(
+        put(x, "column"), put(w, "row"), scheme=one, thresholds=thresholds, flip=flip, device=device
+    )
+    c = gpu.bmm(hidden, put(v, "row"), scheme=other, device=device)
+    middle = (
+        2 * reference.unpack(reference.threshold(reference.bmm(x, w), thresholds, flip)).astype(np.int8) - 1
+    )
+    np.testing.assert_array_equal(c if at == "host" else c.download(), reference.bmm(middle, v))
+    thresholds, flip = rule(29, 75)
+    last = gpu.bmm(hidden, put(v, "row"), scheme=other, thresholds=thresholds, flip=flip, device=device)
+    assert_bits(last, reference.bmm(middle, v), thresholds, flip, word=word, first=first)
+
+
+class Used(simwarp.Device):
+    """Memory that others have used: it holds something else each time."""
+
+    def __init__(self, fill):
+        super().__init__(multiprocessors=0)
+        self.fill = fill
+
+    def allocate(self, shape, dtype, name=""):
+        array = super().allocate(shape, dtype, name)
+        array.upload(np.full(array.nbytes, self.fill, np.uint8).view(array.dtype).reshape(shape))
+        return array
+
+
+@pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_nothing_depends_on_what_was_in_memory(scheme, fill):
+    a, b = values(37, 67), values(67, 41, k=1)
+    thresholds, flip = rule(41, 67)
+    word = SCHEMES[scheme].word
+    dots, device = reference.bmm(a, b), Used(fill)
+    for _ in range(2):
+        assert_product(gpu.bmm(a, b, scheme=scheme, device=device), a, b)
+        packed = gpu.bmm(a, b, scheme=scheme, thresholds=thresholds, flip=flip, device=device)
+        assert_bits(packed, dots, thresholds, flip, word=word)
+    for layout, columns in itertools.product(["row", "column"], [67, 64]):
+        x = values(37, columns)
+        np.testing.assert_array_equal(
+            gpu.pack(x, layout=layout, word=word, device=device).words,
+            reference.pack(x, layout=layout, word=word).words,
+        )
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_second_launch_into_the_same_memory(device, monkeypatch, scheme):
+    """The output array of every product but the first is one that another product has written."""
+    outputs = {}
+    allocate = device.allocate
+
+    def again(shape, dtype, name=""):
+        if name != "c":
+            return allocate(shape, dtype, name)
+        key = (shape, np.dtype(dtype))
+        outputs[key] = outputs.get(key) or allocate(shape, dtype, name)
+        return outputs[key]
+
+    monkeypatch.setattr(device, "allocate", again)
+    b = values(67, 41, k=1)
+    thresholds, flip = rule(41, 67)
+    for k in (0, 3, 4, 0):
+        a = values(37, 67, k=k)
+        dots = reference.bmm(a, b)
+        assert_product(gpu.bmm(a, b, scheme=scheme, device=device), a, b)
+        packed = gpu.bmm(a, b, scheme=scheme, thresholds=thresholds, flip=flip, device=device)
+        assert_bits(packed, dots, thresholds, flip, word=SCHEMES[scheme].word)
+    assert len(outputs) == 2
+
+
+def test_nan_in_a_product_to_bits(device):
+    bad = values(33, 70).copy()
+    bad[5, 6] = np.nan
+    with pytest.raises(NotANumberError, match=r"a\[5, 6\]"):
+        gpu.bmm(bad, values(70, 3), thresholds=[0, 0, 0], device=device)
+    packed = gpu.bmm(device.upload(bad), values(70, 3), thresholds=[0, 0, 0])
+    with pytest.raises(NotANumberError):
+        packed.words.download()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "parts"),
+    [
+        ({"thresholds": [0.0, 1.0]}, DtypeError, ["float64", "reference.integer_thresholds"]),
+        ({"thresholds": np.ones(2, np.float32)}, DtypeError, ["float32", "reference.integer_thresholds"]),
+        ({"thresholds": [True, False]}, DtypeError, ["bool"]),
+        ({"thresholds": ["0", "1"]}, DtypeError, ["thresholds are"]),
+        ({"thresholds": [0, 2**31]}, DtypeError, ["int32", "clip"]),
+        ({"thresholds": [-(2**31) - 1, 0]}, DtypeError, ["int32", "clip"]),
+        ({"thresholds": np.array([0, 2**63], np.uint64)}, DtypeError, ["int32", "clip"]),
+        ({"thresholds": [0, 2**80]}, DtypeError, ["thresholds are object"]),
+        ({"thresholds": [0]}, ShapeError, ["thresholds has shape (1,)", "each of the 2 columns"]),
+        ({"thresholds": [0, 0, 0]}, ShapeError, ["(3,)"]),
+        ({"thresholds": [[0, 0]]}, ShapeError, ["(1, 2)"]),
+        ({"thresholds": 0}, ShapeError, ["()"]),
+        ({"thresholds": [[0], [0, 0]]}, ShapeError, ["thresholds is no vector"]),
+        ({"flip": [True, False]}, SchemeError, ["flip is given without thresholds"]),
+        ({"thresholds": [0, 0], "flip": [True]}, ShapeError, ["flip has shape (1,)"]),
+        ({"thresholds": [0, 0], "flip": True}, ShapeError, ["flip has shape ()"]),
+        ({"thresholds": [0, 0], "flip": [[True], [True, False]]}, ShapeError, ["flip is no vector"]),
+        ({"thresholds": [0, 0], "flip": [0, 2]}, DtypeError, ["flip is int64", "bool"]),
+        ({"thresholds": [0, 0], "flip": [1, -1]}, DtypeError, ["flip is int64", "bool"]),
+        ({"thresholds": [0, 0], "flip": [0.0, 1.0]}, DtypeError, ["flip is float64", "bool"]),
+    ],
+)
+def test_thresholds_and_flips_that_are_refused(device, options, error, parts):
+    with pytest.raises(error) as caught:
+        gpu.bmm(values(3, 5), values(5, 2), **options, device=device)
+    explains(caught, *parts)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_number_is_no_vector_of_one(device, n):
+    for options in ({"thresholds": 0}, {"thresholds": [0] * n, "flip": False}):
+        with pytest.raises(ShapeError):
+            gpu.bmm(values(3, 5), values(5, n), **options, device=device)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "parts"),
+    [
+        ({"thresholds": np.zeros(2, np.int64)}, DtypeError, ["thresholds on the device is int64", "int32"]),
+        ({"thresholds": np.zeros(2, np.float32)}, DtypeError, ["float32"]),
+        ({"thresholds": np.zeros(3, np.int32)}, ShapeError, ["(3,)"]),
+        ({"thresholds": np.zeros((2, 1), np.int32)}, ShapeError, ["(2, 1)"]),
+        (
+            {"thresholds": np.zeros(2, np.int32), "flip": np.zeros(2, np.int32)},
+            DtypeError,
+            ["flip", "uint8"],
+        ),
+        ({"thresholds": np.zeros(2, np.int32), "flip": np.zeros(1, np.uint8)}, ShapeError, ["flip", "(1,)"]),
+    ],
+)
+def test_thresholds_and_flips_on_the_device_that_are_refused(device, options, error, parts):
+    given = {name: device.upload(array) for name, array in options.items()}
+    with pytest.raises(error) as caught:
+        gpu.bmm(values(3, 5), values(5, 2), **given)
+    explains(caught, *parts)
+
+
+def test_thresholds_of_another_device(device):
+    thresholds = simwarp.Device(cc=(8, 0)).upload(np.zeros(2, np.int32))
+    with pytest.raises(DtypeError, match="sm_80"):
+        gpu.bmm(values(3, 5), values(5, 2), thresholds=thresholds, device=device)
+
+
 # Packing
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
-@pytest.mark.parametrize("shape", [(1, 1), (31, 33), (33, 31), (64, 32), (1009, 2), (3, 1013)])
-def test_packing(device, dtype, layout, first, shape):
-    x = values(*shape, dtype)
-    expected = reference.pack(x, layout=layout, first=first)
+@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *[(1, 1), (33, 31), (65, 95), (3, 1013)],  # for the scalar kernels
+        *[(1, 16), (33, 80), (65, 144), (40, 528)],  # for those that load vectors
+    ],
+)
+def test_packing(eager, dtype, layout, first, shape, word):
+    device, x = eager, values(*shape, dtype)
+    expected = reference.pack(x, layout=layout, word=word, first=first)
     for given in (x, device.upload(x)):
-        packed = gpu.pack(given, layout=layout, first=first, device=device)
+        packed = gpu.pack(given, layout=layout, word=word, first=first, device=device)
         words = packed.words if given is x else packed.words.download()
-        assert (packed.shape, packed.layout, packed.word, packed.first) == (shape, layout, 32, first)
-        assert words.dtype == np.uint32
+        assert (packed.shape, packed.layout, packed.word, packed.first) == (shape, layout, word, first)
+        assert words.dtype == np.dtype(f"u{word // 8}")
         np.testing.assert_array_equal(words, expected.words)
+
+
+PER_VECTOR = {"float64": 2, "float32": 4, "float16": 8, "int8": 16}
+
+
+def launched(monkeypatch):
+    """The kernels that are launched from now on, by name."""
+    names = []
+    call = simwarp.device.Kernel.__call__
+
+    def noted(kernel, *args, **options):
+        names.append(kernel.name)
+        call(kernel, *args, **options)
+
+    monkeypatch.setattr(simwarp.device.Kernel, "__call__", noted)
+    return names
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["row", "column"])
+def test_rows_that_start_at_16_bytes_are_loaded_as_vectors(eager, monkeypatch, dtype, layout):
+    names = launched(monkeypatch)
+    per_vector = PER_VECTOR[dtype]
+    for columns in (3 * per_vector, 3 * per_vector + 1, 3 * per_vector + per_vector // 2):
+        x = values(37, columns, dtype)
+        np.testing.assert_array_equal(
+            gpu.pack(x, layout=layout, device=eager).words, reference.pack(x, layout=layout).words
+        )
+    assert names == [f"pack_{layout}_vector", f"pack_{layout}", f"pack_{layout}"]
+
+
+class Offset(DeviceArray):
+    """A device array that starts some bytes behind where its memory does, as a slice of one."""
+
+    def __init__(self, device, x, offset):
+        storage = device.upload(np.concatenate([np.zeros(offset, np.uint8), x.reshape(-1).view(np.uint8)]))
+        super().__init__(device, storage._owner, x.shape, x.dtype)
+        self.offset = offset
+
+    @property
+    def pointer(self):
+        return super().pointer + self.offset
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", ["row", "column"])
+def test_a_misaligned_matrix_takes_the_scalar_kernel(eager, monkeypatch, dtype, layout):
+    x = values(33, 80, dtype)
+    names = launched(monkeypatch)
+    for offset in (16, 32, x.itemsize, 8, 24):
+        packed = gpu.pack(Offset(eager, x, offset), layout=layout, word=64)
+        np.testing.assert_array_equal(
+            packed.words.download(), reference.pack(x, layout=layout, word=64).words
+        )
+    assert names == [f"pack_{layout}_vector"] * 2 + [f"pack_{layout}"] * 3
+
+
+@pytest.mark.parametrize(
+    ("layout", "word", "columns", "expected"),
+    [  # 70 rows of float32
+        ("column", 32, 64, ("pack_column_vector", 3)),
+        ("column", 64, 132, ("pack_column_vector", 3 * 2)),
+        ("row", 32, 132, ("pack_row_vector", 3 * 2)),
+        ("row", 64, 132, ("pack_row_vector", 4 * 2)),
+        ("column", 32, 65, ("pack_column", 3 * 3)),
+        ("column", 64, 65, ("pack_column", 3 * 4)),
+        ("row", 32, 65, ("pack_row", 3 * 3)),
+        ("row", 64, 65, ("pack_row", 4 * 3)),
+    ],
+)
+def test_the_plan_of_a_packing(device, layout, word, columns, expected):
+    x = device.upload(np.ones((70, columns), np.float32))
+    assert packing_plan(x, layout, word, 0) == expected
+
+
+@pytest.mark.parametrize(("layout", "warps"), [("column", 16), ("row", 16)])
+def test_vectors_are_loaded_where_there_is_work_enough(device, layout, warps):
+    x = device.upload(np.ones((33, 1024), np.float32))
+    for multiprocessors, name in ((2, f"pack_{layout}_vector"), (3, f"pack_{layout}")):
+        plan = packing_plan(x, layout, 32, multiprocessors)
+        assert plan == (name, warps if multiprocessors == 2 else 2 * 32)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("layout", ["row", "column"])
+@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("columns", [47, 48])
+def test_a_nan_anywhere_is_told(eager, dtype, layout, word, columns):
+    for at in [(0, 0), (0, columns - 1), (31, 17), (32, 31), (32, columns - 1)]:
+        for nan in (np.nan, -np.nan):
+            x = np.ones((33, columns), dtype)
+            x[at] = nan
+            gpu.pack(eager.upload(x), layout=layout, word=word)
+            with pytest.raises(NotANumberError):
+                eager.synchronize()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
@@ -381,11 +830,11 @@ def test_no_matrix_at_all(device, x):
 # Names
 
 
-@pytest.mark.parametrize("scheme", ["bmm64", "", None, "BMM32", ["bmm32"]])
+@pytest.mark.parametrize("scheme", ["bmm128", "", None, "BMM32", ["bmm32"]])
 def test_an_unknown_scheme(device, scheme):
     with pytest.raises(SchemeError) as caught:
         gpu.bmm([[1.0]], [[1.0]], scheme=scheme, device=device)
-    explains(caught, repr(scheme), "choose one of bmm32")
+    explains(caught, repr(scheme), "choose one of bmm32, bmm64, bmms32, bmms64")
 
 
 @pytest.mark.parametrize(
@@ -395,8 +844,8 @@ def test_an_unknown_scheme(device, scheme):
         ({"layout": None}, "'row' or 'column'"),
         ({"first": "middle"}, "'msb' or 'lsb'"),
         ({"first": 0}, "'msb' or 'lsb'"),
-        ({"word": 64}, "word=32"),
-        ({"word": 16}, "word=32"),
+        ({"word": 16}, "32 or 64"),
+        ({"word": None}, "32 or 64"),
     ],
 )
 def test_an_unknown_format(device, option, known):
@@ -419,9 +868,9 @@ def packed(**changes):
         (
             reference.pack(values(33, 70), layout="column", word=64),
             FormatError,
-            ["64 bits (uint64)", "uint32"],
+            ["words of 64 bits", "bmm32 takes 32", "word=32"],
         ),
-        (packed(word=64), FormatError, ["64 bits (uint32)"]),
+        (packed(word=64), FormatError, ["words of uint32 (3, 33)", "column-major-64 has uint64 (2, 33)"]),
         (packed(words=packed().words.view(np.int32)), FormatError, ["int32"]),
         (packed(words=packed().words.astype(">u4")), FormatError, [">u4"]),
         (packed(words=packed().words.T), FormatError, ["(33, 3)", "(3, 33)"]),
@@ -431,7 +880,11 @@ def packed(**changes):
         (packed(words=None), FormatError, ["NoneType"]),
         (packed(layout="row"), FormatError, ["row-major"]),
         (reference.pack(values(33, 70)), FormatError, ["layout='row'", "layout='column'", "transpose"]),
-        (packed(first="lsb"), FormatError, ["'lsb'", "'msb'", "alike"]),
+        (
+            reference.pack(values(33, 70), layout="column", first="lsb"),
+            FormatError,
+            ["'lsb'", "'msb'", "alike"],
+        ),
         (packed(first="middle"), SchemeError, ["first='middle'"]),
         (packed(layout="diagonal"), SchemeError, ["layout='diagonal'"]),
     ],
@@ -446,6 +899,52 @@ def test_a_packed_right_operand_whose_words_do_not_run_along_k(device):
     with pytest.raises(FormatError) as caught:
         gpu.bmm(values(33, 70), reference.pack(values(70, 35), layout="column"), device=device)
     explains(caught, "b is packed", "layout='row'")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_words_of_the_other_size(device, scheme):
+    word = 96 - SCHEMES[scheme].word
+    a, b = values(33, 70), values(70, 35)
+    for x, y, name in [
+        (reference.pack(a, layout="column", word=word), b, "a"),
+        (a, reference.pack(b, word=word), "b"),
+        (gpu.pack(device.upload(a), layout="column", word=word), b, "a"),
+    ]:
+        with pytest.raises(FormatError) as caught:
+            gpu.bmm(x, y, scheme=scheme, device=device)
+        explains(caught, f"{name} is packed in words of {word} bits", scheme, f"word={96 - word}")
+
+
+@pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
+@pytest.mark.parametrize("first", ["msb", "lsb"])
+@pytest.mark.parametrize("k", [1, 31, 33, 63, 65])
+def test_bits_past_the_edge_must_be_0(device, scheme, first, k):
+    word = SCHEMES[scheme].word
+    a = reference.pack(values(3, k), layout="column", word=word, first=first)
+    b = reference.pack(values(k, 4), word=word, first=first)
+    gpu.bmm(a, b, scheme=scheme, device=device)
+    last = (k - 1) % word
+    for i in {last + 1, (last + word) // 2, word - 1} - {last, word}:
+        bit = np.array(1 << (word - 1 - i if first == "msb" else i), f"u{word // 8}")
+        for name in "ab":
+            x = a if name == "a" else b
+            words = x.words.copy()
+            words[-1, 2] |= bit
+            dirty = replace(x, words=words)
+            with pytest.raises(FormatError) as caught:
+                gpu.bmm(
+                    dirty if name == "a" else a, dirty if name == "b" else b, scheme=scheme, device=device
+                )
+            explains(caught, f"{name} has bits past the edge of its {x.shape} matrix", "clear them")
+            if (-(-k // word)) > 1:  # the same bit of an inner word is an element
+                inner = x.words.copy()
+                inner[0, 2] ^= bit
+                gpu.bmm(
+                    replace(x, words=inner) if name == "a" else a,
+                    replace(x, words=inner) if name == "b" else b,
+                    scheme=scheme,
+                    device=device,
+                )
 
 
 def test_nothing_can_be_written_in_the_first_unknown_bit_order_alike(device):

@@ -1,15 +1,15 @@
-"""The executor is what computes: every computing instruction of every kernel is changed in turn, and noticed.
+"""The executor is what computes: computing instructions of every kernel are changed in turn, and noticed.
 
 One small change per instruction (`mutate`): another operation, a comparison that takes or leaves the
-border, swapped choices, a lane further on, a branch the other way. Each mutant runs on ragged shapes until
-its result differs from the reference or a typed fault is raised. Those that cannot be told apart are listed
-with the reason.
+border, swapped choices, a lane further on, a branch the other way. Unrolled loops repeat an instruction
+tens or hundreds of times: of those that differ in registers only, at most `COPIES` are changed, the first,
+the last, and others evenly between. Each mutant runs on ragged shapes until its result differs from the
+reference or a typed fault is raised. Those that cannot be told apart are listed with the reason.
 """
 
 import re
-from collections import Counter
-from dataclasses import replace
-from functools import partial
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -17,15 +17,17 @@ import pytest
 import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
-from gpu.bmm.product import product_ptx
+from gpu.bmm.schemes import SCHEMES, product_ptx
 from simwarp.device import Kernel
 from simwarp.faults import KernelFault
 from simwarp.ptx.parse import parse
 from simwarp.ptx.program import link
 from simwarp.ptx.syntax import Immediate, Register
 
-TILE, WARPS_PER_BLOCK = 32, 4
+WARPS_PER_BLOCK = 4
 ARCH = (9, 0)
+COPIES = 5
+"""How many instructions that are alike but for their registers are changed."""
 BUDGET = 20_000
 """Instructions of one launch: ten times what a kernel needs here."""
 
@@ -54,7 +56,6 @@ OTHER = {
     "setp.gt": "setp.ge",
     "setp.ge": "setp.gt",
     "setp.nan": "setp.num",
-    "cvt.u64.u32": "cvt.u64.u8",
     "cvt.s16.s8": "cvt.u16.u8",
     "atom.global.or": "atom.global.and",
 }
@@ -102,26 +103,31 @@ def mutate(instructions, index):
     elif opcode.startswith("vote"):
         operands[1] = replace(operands[1], negated=True)
     elif opcode.startswith("shfl"):
-        operands[2] = Immediate((constant(instructions, index, operands[2]) + 1) % 32)
+        lane = constant(instructions, index, operands[2])
+        operands[2] = Immediate(lane ^ 16 if "bfly" in opcode else (lane + 1) % 32)
     elif opcode.startswith("bfi"):
         operands[3] = Immediate(operands[3].value ^ 1)
     elif opcode.startswith("mul.wide"):
         operands[2] = Immediate(operands[2].value + 1) if isinstance(operands[2], Immediate) else Immediate(1)
     elif opcode.startswith("mad.lo"):
         operands[3] = Immediate(0)
+    elif opcode.startswith(("cvt.u16", "cvt.u64")):
+        operands[1] = Immediate(0)
     else:
         begin = max((b for b in OTHER if re.match(rf"{re.escape(b)}(\.|$)", opcode)), key=len)
         opcode = OTHER[begin] + opcode[len(begin) :]
     return replace(old, opcode=opcode, operands=tuple(operands))
 
 
-def constant(instructions, index, register):
-    """The number that a register was last given by a ``mov``."""
+def constant(instructions, index, operand):
+    """A literal, or the number that a register was last given by a ``mov``."""
+    if isinstance(operand, Immediate):
+        return operand.value
     for i in reversed(range(index)):
-        if instructions[i].operands[:1] == (register,):
+        if instructions[i].operands[:1] == (operand,):
             assert isinstance(instructions[i].operands[1], Immediate)
             return instructions[i].operands[1].value
-    raise AssertionError(f"{register} is not written")
+    raise AssertionError(f"{operand} is not written")
 
 
 def spell(instruction):
@@ -136,11 +142,38 @@ def spell(instruction):
     ) + f"{instruction.opcode} {', '.join(words)}"
 
 
+def chosen(instructions):
+    """The indices of the computing instructions that are changed, and how many there are in all."""
+    alike = defaultdict(list)
+    for i, instruction in enumerate(instructions):
+        if mutate(instructions, i) is not None:
+            alike[spell(instruction)].append(i)
+    spread = (
+        {copies[round(at)] for at in np.linspace(0, len(copies) - 1, min(len(copies), COPIES))}
+        for copies in alike.values()
+    )
+    return sorted(set().union(*spread)), sum(map(len, alike.values()))
+
+
 # ------------------------------------------------------------------------------------------- kernels
 
 
-def matrices(element, layout):
-    """Ragged matrices full of the values around zero, one with a NaN; every height, where a row is a bit."""
+@dataclass
+class Run:
+    """A launch, and what its output arrays, by their position, must hold afterwards."""
+
+    warps: int
+    arguments: list
+    expected: dict
+
+
+def stale(shape, dtype):
+    """An output array that is wrong wherever it is not written."""
+    return np.full(shape, 0x5A5A5A5A5A5A5A5A).astype(dtype)
+
+
+def ragged(element, word, vector):
+    """Matrices full of the values around zero, one of -1, one with a NaN."""
     rng = np.random.Generator(np.random.Philox(key=32))
     dtype = np.dtype(element)
     if dtype.kind == "i":
@@ -148,98 +181,138 @@ def matrices(element, layout):
     else:
         tiny = np.nextafter(dtype.type(0), dtype.type(1))
         pool = np.array([0.0, -0.0, tiny, -tiny, 1.0, -1.0, np.inf, -np.inf], dtype)
-    for shape in ((65, 70), (33, 300), (300, 5), (160, 32), (1, 1)):
-        yield rng.choice(pool, shape)
+    per = 16 // dtype.itemsize
+    # A vector kernel's tile is 32 vectors wide.
+    widths = (per * 37, per * 3, 3 * word, per * 64) if vector else (71, 301, 5, 64)
+    for height, width in zip((65, 33, 70, 160), widths, strict=True):
+        yield rng.choice(pool, (height, width))
+    x = np.full((40, per), -1, dtype)
+    yield x
     if dtype.kind == "f":
-        x = np.ones((40, 7), dtype)
-        x[0, 3] = np.nan
+        x = x.copy()
+        x[0, 0] = np.nan
         yield x
-    if layout == "row":
-        for height in (*range(1, TILE), 256 * TILE + 1):
-            yield np.ones((height, 1), dtype)
 
 
-def packing_runs(element, layout, first):
-    """What a packing kernel is launched on, and what it must answer."""
-    for x in matrices(element, layout):
-        rows, columns = x.shape
-        down, across = -(-rows // TILE), -(-columns // TILE)
+def packing_runs(element, word, first, kernel):
+    """What a packing kernel is launched on: all sorts, and columns of every height."""
+    layout, vector = kernel.split("_")[1], kernel.endswith("vector")
+    per = 16 // np.dtype(element).itemsize if vector else 1
+
+    def run(x):
         has_nan = x.dtype.kind == "f" and bool(np.isnan(x).any())
-        expected = None if has_nan else reference.pack(x, layout=layout, first=first).words
-        words = np.zeros((across, rows) if layout == "column" else (down, columns), np.uint32)
+        rows, columns = x.shape
+        packed = None if has_nan else reference.pack(x, layout=layout, word=word, first=first).words
+        shape = (-(-columns // word), rows) if layout == "column" else (-(-rows // word), columns)
+        # A warp's tile is 32 rows by 32 columns or vectors; a word's second half is packed though past the edge.
+        down = -(-rows // word) * (word // 32) if layout == "row" else -(-rows // 32)
+        pieces = layout == "column" and not vector
+        across = -(-columns // word) * (word // 32) if pieces else -(-columns // (32 * per))
+        arguments = [x, stale(shape, f"u{word // 8}"), np.uint32(rows), np.uint32(columns)]
         flag = np.zeros(1, np.int32)
-        arguments = [x, words, np.uint32(rows), np.uint32(columns), flag]
-        yield down * across, arguments, {1: expected, 4: np.array([has_nan], np.int32)}
+        return Run(down * across, [*arguments, flag], {1: packed, 4: np.array([has_nan], np.int32)})
+
+    heights = (*range(1, 32), word)
+    return (
+        [run(x) for x in ragged(element, word, vector)],
+        [run(np.ones((height, per), element)) for height in heights],
+    )
 
 
-def product_runs():
-    """The same for BMM-32."""
+def product_runs(scheme, output, first):
+    """The same for a scheme of the product; thresholds are dot products of their columns."""
     rng = np.random.Generator(np.random.Philox(key=33))
-    shapes = [(65, 70, 70), (300, 3, 33), (3, 300, 64), (160, 32, 32)]
-    for m, n, k in shapes + [(height, 1, 1) for height in range(1, TILE)]:
+    word = scheme.word
+
+    def run(m, n, k):
         a, b = rng.choice([-1.0, 1.0], (m, k)), rng.choice([-1.0, 1.0], (k, n))
-        left, right = reference.pack(a, layout="column").words, reference.pack(b, layout="row").words
-        arguments = [left, right, np.zeros((m, n), np.int32), np.uint32(m), np.uint32(n), np.uint32(k)]
-        yield -(-m // TILE) * -(-n // TILE), arguments, {2: reference.bmm(a, b)}
+        left = reference.pack(a, layout="column", word=word, first=first).words
+        right = reference.pack(b, layout="row", word=word, first=first).words
+        dots = reference.bmm(a, b)
+        sizes = [np.uint32(m), np.uint32(n), np.uint32(k)]
+        warps = -(-m // scheme.rows) * -(-n // word)
+        if output == "int":
+            return Run(warps, [left, right, stale((m, n), np.int32), *sizes], {2: dots})
+        thresholds, flip = dots[rng.integers(0, m, n), np.arange(n)], rng.integers(0, 2, n, np.uint8)
+        bits = reference.threshold(dots, thresholds, flip.astype(bool), word=word, first=first).words
+        return Run(warps, [left, right, stale(bits.shape, bits.dtype), *sizes, thresholds, flip], {2: bits})
+
+    shapes = [(65, 70, 2 * word + 6), (300, 3, word + 1), (70, 300, 4 * word), (160, word, word)]
+    return [run(*shape) for shape in shapes], [
+        run(height, word - 1, 1) for height in range(1, scheme.rows + 1)
+    ]
 
 
-def agrees(program, runs):
-    """Whether a kernel answers as the reference on every run; a fault is an answer too, and a wrong one."""
-    for tiles, arguments, expected in runs:
-        device = simwarp.Device(ARCH, instruction_budget=BUDGET)
-        placed = [device.upload(a) if isinstance(a, np.ndarray) else a for a in arguments]
-        try:
-            Kernel(device, program)(
-                (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * TILE, 1, 1), *placed
-            )
-        except KernelFault:
-            return False
-        for position, wanted in expected.items():
-            if wanted is not None and not np.array_equal(placed[position].download(), wanted):
-                return False
-    return True
+def agrees(program, run):
+    """Whether a kernel answers as the reference; a fault is an answer too, and a wrong one."""
+    device = simwarp.Device(ARCH, instruction_budget=BUDGET)
+    placed = [device.upload(a) if isinstance(a, np.ndarray) else a for a in run.arguments]
+    grid = (-(-run.warps // WARPS_PER_BLOCK), 1, 1)
+    try:
+        Kernel(device, program)(grid, (WARPS_PER_BLOCK * 32, 1, 1), *placed)
+    except KernelFault:
+        return False
+    return all(
+        wanted is None or np.array_equal(placed[position].download(), wanted)
+        for position, wanted in run.expected.items()
+    )
 
 
-def survivors_of(ptx, name, runs):
-    """How many mutants of a kernel there are, and those that answer as the kernel itself."""
+def survivors_of(ptx, name, several, heights):
+    """How many instructions compute, how many mutants there are, and those that answer as the kernel."""
     module = parse(ptx)
     entry = module.entries[name]
-    instructions, runs = entry.instructions, list(runs)
-    assert agrees(link(module, entry), runs), "the kernel itself must agree"
-    count, survivors = 0, []
-    for i in range(len(instructions)):
+    instructions, program = entry.instructions, link(module, entry)
+    assert all(agrees(program, run) for run in (*several, *heights)), "the kernel itself must agree"
+    heights, survivors = deque(heights), []
+    indices, computing = chosen(instructions)
+    for i in indices:
         mutant = mutate(instructions, i)
-        if mutant is None:
-            continue
-        count += 1
         assert mutant != instructions[i]
-        changed = replace(entry, instructions=[*instructions[:i], mutant, *instructions[i + 1 :]])
-        if agrees(link(module, changed), runs):
+        step = link(module, replace(entry, instructions=[mutant])).steps[0]
+        changed = replace(program, steps=[*program.steps[:i], step, *program.steps[i + 1 :]])
+        if not all(agrees(changed, run) for run in several):
+            continue
+        # What one copy of an unrolled loop shows at some height, the next shows at one a little higher.
+        passed = next((n for n, run in enumerate(heights) if not agrees(changed, run)), None)
+        if passed is None:
             survivors.append(f"{spell(instructions[i])} → {spell(mutant)}  [{instructions[i].text}]")
-    return count, survivors
+        else:
+            heights.rotate(-passed)
+    return computing, len(indices), survivors
 
 
-def kernels():
-    """The name of each kernel, and what `survivors_of` takes."""
-    yield "bmm32", lambda: (product_ptx(ARCH).text, "bmm32", product_runs())
-    for element in ("float64", "float32", "float16", "int8"):
-        for first in ("msb", "lsb"):
-            for layout in ("column", "row"):
-                yield f"pack_{layout} {element} {first}", partial(packing, element, first, layout)
+def product(scheme, output, first):
+    scheme = SCHEMES[scheme]
+    return product_ptx(scheme, output, first, ARCH).text, scheme.name, *product_runs(scheme, output, first)
 
 
-def packing(element, first, layout):
-    return packing_ptx(element, first, ARCH).text, f"pack_{layout}", packing_runs(element, layout, first)
+def packing(kernel, element, word, first):
+    return packing_ptx(element, word, first, ARCH).text, kernel, *packing_runs(element, word, first, kernel)
 
 
-@pytest.mark.parametrize(("name", "make"), list(kernels()))
-def test_every_mutant_is_noticed(name, make):
-    count, survivors = survivors_of(*make())
+KERNELS = [
+    *((product, scheme, output, "msb") for scheme in SCHEMES for output in ("int", "bits")),
+    (product, "bmms64", "bits", "lsb"),
+    # Every kernel with every element; each of them with both words and both orders.
+    *(
+        (packing, kernel, element, (32, 64)[(i + j) % 2], ("msb", "lsb")[(i + j // 2) % 2])
+        for i, kernel in enumerate(("pack_column", "pack_row", "pack_column_vector", "pack_row_vector"))
+        for j, element in enumerate(("float64", "float32", "float16", "int8"))
+    ),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: "-".join(map(str, kernel[1:])))
+def test_every_mutant_is_noticed(kernel):
+    make, *parts = kernel
+    name = " ".join(map(str, parts))
+    _, mutants, survivors = survivors_of(*make(*parts))
     expected = Counter(
         line for pattern, lines, _ in SURVIVORS if re.fullmatch(pattern, name) for line in lines
     )
     new = [line for line in survivors if line.split("  [")[0] not in expected]
     assert new == []
     assert Counter(line.split("  [")[0] for line in survivors) == expected
-    assert count > 250
-    assert len(survivors) <= 0.05 * count
+    assert mutants > 90
+    assert len(survivors) <= 0.05 * mutants

@@ -1,183 +1,425 @@
 """Faults planted in the kernels' source are found, and traced to who made them.
 
-Each fault edits the source at exactly one place. Block, warp, lane, line and element are worked out
-here from the problem, not taken from what the report says.
+Each fault edits the source at exactly one place. Block, warp, lane, line and element are worked out here
+from the problem, not taken from what the report says. Each is also found by the harness, among the inputs
+that every run of it tries; with the piece replaced by itself, the same inputs agree.
 """
 
-import importlib
-import importlib.resources
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
 
+import gpu.compile
 import reference
-import simwarp
-from gpu.compile import compile, compile_file
+from gpu.bmm.schemes import SCHEMES, product_ptx
 from simwarp.faults import OutOfBounds
-from simwarp.verify import CASES, Draw, check
+from simwarp.observe import WriteObserver
+from simwarp.verify import CASES, Draw, check, simulator
 from simwarp.verify.cases.bmm import Input as Product
 from simwarp.verify.cases.pack import Input as Packing
+from simwarp.verify.runner import LEAST_SHAPES
 
-PRODUCT, PACKING = "bmm/bmm32.cu", "bmm/pack.cu"
+SOURCES = Path(gpu.compile.__file__).parent
+PRODUCT, OUTPUT, WARP, PACKING = "bmm/bmm.cu", "bmm/output.cuh", "bmm/warp.cuh", "bmm/pack.cu"
+
 WARPS_PER_BLOCK = 4
+TILES = {"bmm32": (32, 32), "bmm64": (64, 64), "bmms32": (16, 32), "bmms64": (16, 64)}
+"""Rows and columns of a warp's tile."""
+
+# Where a store stands; that of a header's may go by the line of the kernel that it is inlined at.
+INLINED = (PRODUCT, "store_tile<rows>(")
+INT_STORE = ((OUTPUT, "if (first_row + i < m) c[(Index)(first_row + i) * n + column] ="), INLINED)
+BITS_STORE = ((OUTPUT, "c[(Index)(first_column / word_size) * m + row] ="), INLINED)
+PIECE_OF_ROW_STORE = ((PACKING, "words[half_at((Index)(piece / word_halves) * matrix.rows + row, "),)
 
 
-def source_of(path):
-    return (importlib.resources.files("gpu") / path).read_text()
+@dataclass(frozen=True)
+class Fault:
+    """An edit, and from which input of which case on the harness may meet it.
+
+    Inputs of "bmm" have int32 output up to 79, bits from 80 on; input 9 has a K about 65,535.
+    """
+
+    path: str
+    old: str
+    new: str
+    case: str
+    first: int
+    store: tuple[tuple[str, str], ...]
 
 
-def line_of(path, text):
-    lines = [i for i, line in enumerate(source_of(path).splitlines(), 1) if text in line]
-    assert len(lines) == 1
-    return lines[0]
+FAULTS = {
+    "shuffle from the wrong lane": Fault(
+        PRODUCT, "x.a[i / warp_size], i % warp_size", "x.a[i / warp_size], i % warp_size ^ 1",
+        "bmm", 0, INT_STORE,
+    ),
+    "K padding not corrected": Fault(
+        OUTPUT,
+        "* n + column] = (int)(k - 2",
+        "* n + column] = (int)(divide_up(k, word_size) * word_size - 2",
+        "bmm", 0, INT_STORE,
+    ),
+    "write past C": Fault(OUTPUT, "if (first_row + i < m)", "if (first_row + i <= m)", "bmm", 0, INT_STORE),
+    "brev left out": Fault(
+        WARP, "return __brev(ballot);", "return ballot;", "pack-column", 0, PIECE_OF_ROW_STORE
+    ),
+    "signed 16-bit counter": Fault(
+        PRODUCT, "return packed[row] >> 16 * half & 0xffffu;", "return (short)(packed[row] >> 16 * half);",
+        "bmm", 9, INT_STORE,
+    ),
+    "unsigned compare": Fault(
+        OUTPUT, "(dot >= threshold[half])", "((unsigned)dot >= threshold[half])", "bmm", 80, BITS_STORE
+    ),
+    "flip ignored": Fault(OUTPUT, "flip[column] != 0;", "false;", "bmm", 80, BITS_STORE),
+    "flip inverted": Fault(OUTPUT, "flip[column] != 0;", "flip[column] == 0;", "bmm", 80, BITS_STORE),
+    "padding of A set to 1": Fault(
+        PACKING, "is_one(x[i]) && column < matrix.columns", "is_one(x[i]) || column >= matrix.columns",
+        "bmm", 0, INT_STORE,
+    ),
+    "padding of B set to 1": Fault(
+        PACKING,
+        "is_one(x[i]) && piece * 32 + i < matrix.rows",
+        "is_one(x[i]) || piece * 32 + i >= matrix.rows",
+        "bmm", 0, INT_STORE,
+    ),
+    "output words reversed": Fault(
+        OUTPUT, "first_lane_first(__ballot_sync(all_lanes, one))", "__ballot_sync(all_lanes, one)",
+        "bmm", 80, BITS_STORE,
+    ),
+    "stale output": Fault(
+        OUTPUT, "* m + row] = mine", "* m + row] |= mine", "bmm", 80, BITS_STORE
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture
-def plant(monkeypatch):
-    """Replaces one piece of a kernel's source; the same piece by itself leaves the correct twin."""
+def plant(monkeypatch, tmp_path):
+    """Makes the compiler read an edited copy of the kernels; the edit that changes nothing is the twin."""
+    copies = iter(range(9))
 
     def edit(path, old, new):
-        source = source_of(path)
+        folder = tmp_path / str(next(copies))
+        copytree(SOURCES / "bmm", folder / "bmm")
+        source = (folder / path).read_text()
         assert source.count(old) == 1
-        edited = source.replace(old, new)
-        if path == PRODUCT:
-            module = importlib.import_module("gpu.bmm.product")
-            monkeypatch.setattr(module, "product_ptx", lambda arch: compile(edited, path, None, arch))
-        else:
-            module = importlib.import_module("gpu.bmm.packing")
-
-            def packing_ptx(element, first, arch):
-                defines = {f"ELEMENT_{element.upper()}": "", f"FIRST_{first.upper()}": ""}
-                return compile(edited, path, defines, arch)
-
-            monkeypatch.setattr(module, "packing_ptx", packing_ptx)
+        (folder / path).write_text(source.replace(old, new))
+        monkeypatch.setattr(gpu.compile, "_PACKAGE", folder)
 
     return edit
+
+
+@pytest.fixture
+def plant_fault(plant):
+    return lambda name: plant(FAULTS[name].path, FAULTS[name].old, FAULTS[name].new)
+
+
+def line_of(path, text):
+    lines = [i for i, line in enumerate((SOURCES / path).read_text().splitlines(), 1) if text in line]
+    assert len(lines) == 1
+    return lines[0]
 
 
 def ask(name, item):
     """What the simulator gets wrong about an input of ours."""
     case = replace(CASES[name], draw=lambda draw: item)
-    return check(case, 0, 0, {"simulator": simwarp.Device}, ["simulator"]).mismatches
+    return check(case, 0, 0, {"simulator": simulator}, ["simulator"]).mismatches
 
 
-def tile_place(row, column, columns):
-    """Block, warp and lane of the tile that holds an element, its lanes along the columns."""
-    across = -(-columns // 32)
-    tile = row // 32 * across + column // 32
-    return (tile // WARPS_PER_BLOCK, 0, 0), tile % WARPS_PER_BLOCK, column % 32
+def assert_written_by(place, kernel, tile, lane, store):
+    """The warp is the one of the tile; its lane, and the source line of the store."""
+    assert (place.kernel, place.block, place.warp, place.lane) == (
+        kernel, (tile // WARPS_PER_BLOCK, 0, 0), tile % WARPS_PER_BLOCK, lane
+    )  # fmt: skip
+    assert_stored_at(place, store)
 
 
-def product_input(m, n, k):
+def assert_stored_at(place, store):
+    assert (place.source_file, place.source_line) in [(path, line_of(path, text)) for path, text in store]
+
+
+def assert_product_traced(found, scheme, element, columns):
+    """That an element of int32 output was written where the scheme computes it."""
+    tile_rows, tile_columns = TILES[scheme]
+    row, column = element
+    tile = row // tile_rows * -(-columns // tile_columns) + column // tile_columns
+    assert_written_by(found.place, scheme, tile, column % 32, INT_STORE)
+
+
+def assert_wrong(found, right, wrong):
+    """That the first of the wrong elements, their number and its bits are what is reported."""
+    element = tuple(int(i) for i in np.argwhere(right != wrong)[0])
+    assert found.element == element
+    assert (found.expected, found.got) == (right[element], wrong[element])
+    width = right.itemsize * 8
+    assert found.bits == tuple(b for b in range(width) if (int(found.expected) ^ int(found.got)) >> b & 1)
+    assert (found.wrong, found.total) == ((right != wrong).sum(), right.size)
+    return element
+
+
+def product_input(m, n, k, scheme="bmm32", rule=()):
     draw = Draw(5, "planted", m * n * k)
-    return Product(draw.matrix(m, k, "float32"), draw.matrix(k, n, "int8"), False, False, (m, n, k))
+    a, b = draw.matrix(m, k, "float32"), draw.matrix(k, n, "int8")
+    return Product(a, b, False, False, (m, n, k), scheme, *rule)
 
 
-SHUFFLE = "__shfl_sync(all_lanes, a_bits, i)"
-STORE = "c[(unsigned long long)(first_row + i) * n + column] ="
+def rule_input(m, n, k, scheme):
+    """The same with bits as output: thresholds of both signs, every third column flipped."""
+    return product_input(m, n, k, scheme, (np.arange(n, dtype=np.int32) % 7 - 3, np.arange(n) % 3 == 0))
 
 
-def test_shuffle_from_the_wrong_lane(plant):
+def words_of(bits, word):
+    return reference.pack(np.where(bits, 1.0, -1.0), layout="column", word=word).words
+
+
+# ----------------------------------------------------------------------------------- int32 as output
+
+
+def test_shuffle_from_the_wrong_lane(plant_fault):
     item = product_input(70, 100, 45)
     right = reference.bmm(item.a, item.b)
     rows = np.minimum(np.arange(70) ^ 1, 69)  # what the neighbour holds, past the edge the last row
-    element = tuple(int(i) for i in np.argwhere(right[rows] != right)[0])
-
-    plant(PRODUCT, SHUFFLE, SHUFFLE.replace(", i)", ", i ^ 1)"))
-    (found,) = ask("bmm32", item)
-    block, warp, lane = tile_place(*element, 100)
-    assert found.element == element
-    assert (found.place.block, found.place.warp, found.place.lane) == (block, warp, lane)
-    assert (found.place.kernel, found.place.source_file) == ("bmm32", PRODUCT)
-    assert found.place.source_line == line_of(PRODUCT, STORE)
-    assert (found.expected, found.got) == (right[element], right[rows][element])
-    assert found.bits == tuple(b for b in range(32) if (int(found.expected) ^ int(found.got)) >> b & 1)
-    assert found.wrong == (right[rows] != right).sum()
+    # Words are loaded in pairs, and it is the first of each that comes from the neighbour.
+    wrong = reference.bmm(item.a[rows, :32], item.b[:32]) + reference.bmm(item.a[:, 32:], item.b[32:])
+    plant_fault("shuffle from the wrong lane")
+    (found,) = ask("bmm", item)
+    element = assert_wrong(found, right, wrong)
+    assert_product_traced(found, "bmm32", element, 100)
     assert found.register.startswith("%r")
 
 
-def test_k_padding_not_corrected(plant):
-    item = product_input(33, 65, 37)
-    plant(PRODUCT, "(int)(k - 2 * differing[i])", "(int)(k_words * warp_size - 2 * differing[i])")
-    (found,) = ask("bmm32", item)
-    expected = int(reference.bmm(item.a, item.b)[0, 0])
+@pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
+def test_k_padding_not_corrected(plant_fault, scheme):
+    item = product_input(33, 65, 37, scheme)
+    right = reference.bmm(item.a, item.b)
+    plant_fault("K padding not corrected")
+    (found,) = ask("bmm", item)
+    assert_wrong(found, right, right + (64 - 37))
     assert found.element == (0, 0)
-    assert (found.expected, found.got) == (expected, expected + 64 - 37)
-    assert (found.place.block, found.place.warp, found.place.lane) == ((0, 0, 0), 0, 0)
-    assert found.place.source_line == line_of(PRODUCT, STORE)
     assert found.wrong == found.total == 33 * 65
+    assert_product_traced(found, scheme, (0, 0), 65)
 
 
-def test_write_past_c(plant):
-    item = product_input(70, 100, 45)
-    plant(PRODUCT, "if (first_row + i < m)", "if (first_row + i <= m)")
-    (found,) = ask("bmm32", item)
-    # Row 70, which does not exist, belongs to the tiles from row 64 on; its first lane is the first.
-    block, warp, lane = tile_place(70, 0, 100)
-    assert (found.place.block, found.place.warp, found.place.lane) == (block, warp, lane)
-    assert found.place.source_line == line_of(PRODUCT, STORE)
+@pytest.mark.parametrize("scheme", ["bmm32", "bmm64", "bmms32"])
+def test_write_past_c(plant_fault, scheme):
+    plant_fault("write past C")
+    (found,) = ask("bmm", product_input(70, 100, 45, scheme))
+    # Row 70, which does not exist, belongs to the last row of tiles; its first lane is the first.
+    assert_product_traced(found, scheme, (70, 0), 100)
     assert "outside every allocation" in found.fault
     assert "0 bytes past the end of c (28000 bytes" in found.fault
 
 
-def test_write_past_c_as_an_exception(plant):
+def test_write_past_c_as_an_exception(plant_fault):
+    plant_fault("write past C")
+    gpu_bmm = CASES["bmm"].answers["gpu"]
+    # Where tiles end with C nothing is past it, so the twin that only looks wrong reports nothing.
     item = product_input(32, 32, 32)
-    plant(PRODUCT, "if (first_row + i < m)", "if (first_row + i <= m + 7)")
-    # Within the tile nothing is past C, so the twin that only looks wrong reports nothing.
-    gpu_bmm = CASES["bmm32"].answers["gpu"]
-    np.testing.assert_array_equal(gpu_bmm(item, simwarp.Device()), reference.bmm(item.a, item.b))
+    np.testing.assert_array_equal(gpu_bmm(item, simulator()), reference.bmm(item.a, item.b))
     with pytest.raises(OutOfBounds) as caught:
-        gpu_bmm(product_input(31, 5, 3), simwarp.Device())
+        gpu_bmm(product_input(31, 5, 3), simulator())
     assert caught.value.allocation == "c"
     assert caught.value.offset == 31 * 5 * 4
     assert caught.value.place.lane == 0
 
 
-def test_brev_left_out(plant):
-    x = Draw(5, "planted", 1).matrix(70, 100, "float32")
-    item = Packing(x, "column")
-    right = reference.pack(x, layout="column").words
-    reversed_words = np.array([[int(f"{w:032b}"[::-1], 2) for w in row] for row in right.tolist()], np.uint32)
-    element = tuple(int(i) for i in np.argwhere(reversed_words != right)[0])
-
-    plant(PACKING, "word = __brev(word);", "word = word;")
-    (found,) = ask("pack-column", item)
-    word, row = element
-    tile = row // 32 * -(-100 // 32) + word
-    assert found.element == element
-    assert (found.expected, found.got) == (right[element], reversed_words[element])
-    assert found.place.block == (tile // WARPS_PER_BLOCK, 0, 0)
-    assert (found.place.warp, found.place.lane) == (tile % WARPS_PER_BLOCK, row % 32)
-    assert found.place.source_line == line_of(PACKING, "if (row < rows) words[")
-    highest = max(found.bits)
-    assert found.meaning.startswith(f"element ({row}, {word * 32 + 31 - highest})")
+def test_signed_16_bit_counter(plant_fault):
+    k = 2**15 + 100
+    a, b = np.ones((3, k), np.int8), np.ones((k, 70), np.int8)
+    b[:, 3] = -1  # 32,868 bits differ, which signed 16 bits hold as 32,868 - 65,536
+    b[: 2**15 - 1, 40] = -1  # the most that they hold: in the lane's second column, and right
+    b[: 2**15, 66] = -1
+    item = Product(a, b, False, False, (3, 70, k), "bmm64")
+    right = reference.bmm(a, b)
+    wrong = right.copy()
+    wrong[:, [3, 66]] += 2 * 2**16
+    plant_fault("signed 16-bit counter")
+    (found,) = ask("bmm", item)
+    assert assert_wrong(found, right, wrong) == (0, 3)
+    assert found.wrong == 2 * 3
+    assert_product_traced(found, "bmm64", (0, 3), 70)
 
 
-@pytest.mark.parametrize(
-    ("case", "item", "path", "piece"),
-    [
-        ("bmm32", product_input(70, 100, 45), PRODUCT, SHUFFLE),
-        ("bmm32", product_input(33, 65, 37), PRODUCT, "(int)(k - 2 * differing[i])"),
-        ("bmm32", product_input(70, 100, 45), PRODUCT, "if (first_row + i < m)"),
-        ("pack-column", Packing(Draw(5, "planted", 1).matrix(70, 100, "float32"), "column"), PACKING,
-         "word = __brev(word);"),
-    ],
-)
-def test_the_correct_twin_reports_nothing(plant, case, item, path, piece):
-    plant(path, piece, piece)
-    assert ask(case, item) == []
+@pytest.mark.parametrize("side", ["A", "B"])
+@pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
+def test_padding_set_to_1_on_one_side_only(plant_fault, scheme, side):
+    word = TILES[scheme][1]
+    item = product_input(21, 35, 2 * word + 7, scheme)
+    right = reference.bmm(item.a, item.b)
+    plant_fault(f"padding of {side} set to 1")
+    (found,) = ask("bmm", item)
+    assert_wrong(found, right, right - 2 * (word - 7))  # each of the padding's bits differs
+    assert found.wrong == found.total
+    assert_product_traced(found, scheme, (0, 0), 35)
 
 
-def test_the_report_reads_as_three_lines(plant):
-    plant(PRODUCT, SHUFFLE, SHUFFLE.replace(", i)", ", i ^ 1)"))
-    (found,) = ask("bmm32", product_input(70, 100, 45))
+# -------------------------------------------------------------------------------------- bits as output
+
+
+def ask_for_bits(item, wrong):
+    """The mismatch of an input whose output is bits, its fields compared with what the fault must make."""
+    rows, word = TILES[item.scheme]
+    n = item.sizes[1]
+    right = reference.threshold(
+        reference.bmm(item.a, item.b), item.thresholds, item.flip, word=word, first="msb"
+    ).words
+    (found,) = ask("bmm", item)
+    at, row = assert_wrong(found, right, wrong)
+    tile = row // rows * -(-n // word) + at
+    assert_written_by(found.place, item.scheme, tile, row % rows % 32, BITS_STORE)
+    column = at * word + word - 1 - max(found.bits)
+    assert found.meaning == f"bit of C[{row}, {column}]" + ("" if column < n else ", which is padding")
+
+
+@pytest.mark.parametrize("scheme", TILES)
+def test_unsigned_compare_in_the_threshold(plant_fault, scheme):
+    item = rule_input(70, 101, 45, scheme)
+    dots = reference.bmm(item.a, item.b)
+    wrong = (dots.astype(np.uint32) >= item.thresholds.astype(np.uint32)) != item.flip
+    plant_fault("unsigned compare")
+    ask_for_bits(item, words_of(wrong, TILES[scheme][1]))
+
+
+@pytest.mark.parametrize(("fault", "taken"), [("flip ignored", np.zeros_like), ("flip inverted", np.invert)])
+@pytest.mark.parametrize("scheme", ["bmm64", "bmms32"])
+def test_sign_of_gamma_is_wrong(plant_fault, scheme, fault, taken):
+    item = rule_input(70, 101, 45, scheme)
+    wrong = (reference.bmm(item.a, item.b) >= item.thresholds) != taken(item.flip)
+    plant_fault(fault)
+    ask_for_bits(item, words_of(wrong, TILES[scheme][1]))
+
+
+@pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
+def test_output_words_reversed(plant_fault, scheme):
+    item = rule_input(70, 101, 45, scheme)
+    word = TILES[scheme][1]
+    bits = (reference.bmm(item.a, item.b) >= item.thresholds) != item.flip
+    padded = np.zeros((70, -(-101 // word) * word), bool)
+    padded[:, :101] = bits
+    # A ballot has its first lane lowest: each 32 columns the other way round.
+    wrong = padded.reshape(70, -1, 32)[..., ::-1].reshape(70, -1)
+    plant_fault("output words reversed")
+    ask_for_bits(item, words_of(wrong, word))
+
+
+class SecondLaunch:
+    """Two products of bits, one after the other into the same buffer."""
+
+    def __init__(self, scheme):
+        self.scheme, self.word = SCHEMES[scheme], TILES[scheme][1]
+        first, second = rule_input(70, 101, 45, scheme), rule_input(70, 101, 51, scheme)
+        self.items = first, replace(second, flip=~second.flip)
+        self.answers = [
+            words_of((reference.bmm(i.a, i.b) >= i.thresholds) != i.flip, self.word) for i in self.items
+        ]
+
+    def words(self, *observers):
+        """What is in the buffer after each launch."""
+        device = simulator(observers=list(observers))
+        c = device.upload(np.zeros_like(self.answers[0]), "c")
+        ptx = product_ptx(self.scheme, "bits", "msb", device.compute_capability)
+        rows, columns = TILES[self.scheme.name]
+        tiles = -(-70 // rows) * -(-101 // columns)
+        for item in self.items:
+            a = reference.pack(item.a, layout="column", word=self.word).words
+            b = reference.pack(item.b, layout="row", word=self.word).words
+            device.load(ptx.text).kernel(self.scheme.name)(
+                (-(-tiles // WARPS_PER_BLOCK), 1, 1),
+                (WARPS_PER_BLOCK * 32, 1, 1),
+                device.upload(a),
+                device.upload(b),
+                c,
+                *(np.uint32(size) for size in item.sizes),
+                device.upload(item.thresholds),
+                device.upload(item.flip.astype(np.uint8)),
+            )
+            yield c.download()
+
+
+@pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
+def test_stale_output_on_a_second_launch(plant_fault, scheme):
+    launches = SecondLaunch(scheme)
+    (first_answer, second_answer), word = launches.answers, launches.word
+    plant_fault("stale output")
+    first, second = launches.words()
+    np.testing.assert_array_equal(first, first_answer)  # zeros were there: nothing shows yet
+    np.testing.assert_array_equal(second, first_answer | second_answer)
+    at, row = (int(i) for i in np.argwhere(second != second_answer)[0])
+    observer = WriteObserver("c", (at * 70 + row) * word // 8, word // 8)
+    list(launches.words(observer))
+    rows, columns = TILES[scheme]
+    tile = row // rows * -(-101 // columns) + at
+    assert [write.value for write in observer.writes] == [first[at, row], second[at, row]]
+    for write in observer.writes:
+        assert_written_by(write.place, scheme, tile, row % rows % 32, BITS_STORE)
+
+
+def test_stale_output_reads_what_nothing_wrote(plant_fault):
+    plant_fault("stale output")
+    (found,) = ask("bmm", rule_input(70, 101, 45, "bmms32"))
+    assert "read of memory that nothing wrote" in found.fault
+    assert_written_by(found.place, "bmms32", 0, 0, BITS_STORE)
+
+
+# -------------------------------------------------------------------------------------------- packing
+
+
+@pytest.mark.parametrize("word", [32, 64])
+def test_brev_left_out(plant_fault, word):
+    x = Draw(5, "planted", 1).matrix(70, 101, "float32")
+    right = reference.pack(x, layout="column", word=word).words
+    pieces = np.array([[f"{w:0{word}b}" for w in row] for row in right.tolist()])
+    reverse = np.vectorize(lambda text: int("".join(p[::-1] for p in (text[:32], text[32:])), 2), otypes="Q")
+    plant_fault("brev left out")
+    (found,) = ask("pack-column", Packing(x, "column", word=word))
+    at, row = assert_wrong(found, right, reverse(pieces).astype(right.dtype))
+    column = at * word + word - 1 - max(found.bits)
+    tile = row // 32 * (-(-101 // word) * word // 32) + column // 32
+    assert_written_by(found.place, "pack_column", tile, row % 32, PIECE_OF_ROW_STORE)
+    assert found.meaning.startswith(f"element ({row}, {column})")
+
+
+# ---------------------------------------------------------------------------------------- the harness
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name):
+    fault = FAULTS[name]
+    case, devices = CASES[fault.case], {"simulator": simulator}
+    plant(fault.path, fault.old, fault.new)
+    inputs = range(fault.first, LEAST_SHAPES)  # every run tries at least these
+    answers = ((k, check(case, 0, k, devices, ["simulator"]).mismatches) for k in inputs)
+    last, (found,) = next((k, mismatches) for k, mismatches in answers if mismatches)
+    assert (found.case, found.input, found.tier) == (fault.case, last, "simulator")
+    assert_stored_at(found.place, fault.store)
+
+    plant(fault.path, fault.old, fault.old)
+    for k in range(fault.first, last + 1):
+        assert check(case, 0, k, devices, ["simulator"]).mismatches == []
+
+
+@pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
+def test_the_twin_of_stale_output_is_silent(plant, scheme):
+    launches, fault = SecondLaunch(scheme), FAULTS["stale output"]
+    plant(fault.path, fault.old, fault.old)
+    for got, expected in zip(launches.words(), launches.answers, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_the_report_reads_as_three_lines(plant_fault):
+    plant_fault("shuffle from the wrong lane")
+    (found,) = ask("bmm", product_input(70, 100, 45))
     first, second, third = str(found).splitlines()
     assert "simulator differs from reference" in first
     assert f"block {found.place.block}, warp {found.place.warp}, lane {found.place.lane}" in first
     assert f"expected {found.expected}" in second
-    assert third == "replay: simwarp verify --case bmm32 --seed 0 --input 0"
+    assert third == "replay: simwarp verify --case bmm --seed 0 --input 0"
 
 
-def test_unedited_source_is_what_runs():
-    assert compile(source_of(PRODUCT), PRODUCT).text == compile_file(PRODUCT).text
+def test_a_copy_of_the_sources_compiles_to_the_same_text(plant):
+    scheme = SCHEMES["bmm32"]
+    original = product_ptx(scheme, "bits", "msb", (9, 0)).text
+    plant(PRODUCT, "Counters differing;", "Counters differing;")
+    assert product_ptx(scheme, "bits", "msb", (9, 0)).text == original

@@ -10,7 +10,11 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+import reference
 import simwarp
+from gpu.bmm.schemes import SCHEMES
+from reference.errors import FormatError
+from reference.types import PackedBits
 from simwarp.faults import Deadlock, Place
 from simwarp.verify import CASES, Case, Draw, Mismatch, Outcome, Row, check, verify
 from simwarp.verify.cases.bmm import Input as Product
@@ -19,15 +23,15 @@ from simwarp.verify.draw import DTYPES
 from simwarp.verify.runner import LEAST_SHAPES
 
 SIMULATORS = {"simulator": simwarp.Device}
-BMM = CASES["bmm32"]
+BMM = CASES["bmm"]
 
 
 # Draw: the streams never change
 
 
 def test_the_words_are_those_of_ever():
-    assert [int(w) for w in Draw(0, "bmm32", 0).words(2)] == [5515470973514680835, 12111503320184006140]
-    assert [int(w) for w in Draw(7, "pack-row", 123).words(1)] == [13401612314439374685]
+    assert [int(w) for w in Draw(0, "bmm", 0).words(2)] == [15323812720349140210, 10686883762761815577]
+    assert [int(w) for w in Draw(7, "pack-row", 123).words(1)] == [16443474173237199263]
 
 
 def test_the_numbers_are_those_of_ever():
@@ -37,13 +41,13 @@ def test_the_numbers_are_those_of_ever():
 
 
 def test_the_sizes_are_those_of_ever():
-    assert [Draw(0, "bmm32", k).sizes(3) for k in range(6)] == [
-        (7, 109, 101),
-        (129, 65, 31),
-        (9, 6, 4),
-        (95, 102, 51),
-        (2, 23, 1363),
-        (109, 89, 79),
+    assert [Draw(0, "bmm", k).sizes(3) for k in range(6)] == [
+        (67, 101, 13),
+        (32, 65, 31),
+        (8, 9, 3),
+        (58, 118, 2),
+        (1293, 27, 4),
+        (127, 47, 79),
     ]
 
 
@@ -75,23 +79,26 @@ def test_the_matrices_are_those_of_ever(dtype, digest):
 
 
 def test_the_packed_words_are_those_of_ever():
-    assert Draw(0, "pinned", 5).bits(2, 3, 40).tolist() == [
+    assert Draw(0, "pinned", 5).bits(3, 40, 32, "msb").tolist() == [
         [3401091356, 835054716, 3089806247],
         [4227858432, 469762048, 469762048],
+    ]
+    assert Draw(0, "pinned", 5).bits(3, 40, 64, "lsb").tolist() == [
+        [0x7CCAB8891C, 0xD6B82AB3A7, 0x511C6CAEB8]
     ]
 
 
 def test_the_inputs_of_the_cases_are_those_of_ever():
     drawn = [CASES[name].describe(CASES[name].draw(Draw(0, name, k))) for name in CASES for k in (0, 4)]
     assert drawn == [
-        "int8 37 x 107, column-major, first msb",
-        "float32 1358 x 27, column-major, first msb",
-        "int8 73 x 47, row-major, first msb",
-        "float64 6 x 1478, row-major, first msb",
-        "int8 23 x 127, column-major, first lsb",
-        "int8 17 x 1264, column-major, first lsb",
-        "float16 7 x 101 by float16 109 x 101 transposed",
-        "int8 2 x 1363 by packed 1363 x 23",
+        "float16 37 x 112, column-major-32, first msb",
+        "float64 1358 x 32, column-major-32, first msb",
+        "float64 19 x 64, row-major-32, first msb",
+        "float64 16 x 1152, row-major-32, first msb",
+        "float32 2 x 79, column-major-32, first lsb",
+        "float16 24 x 1587, row-major-32, first lsb",
+        "bmm32, packed 67 x 13 by packed 13 x 101 to int32",
+        "bmm32, int8 1293 x 4 by int8 4 x 27 to int32",
     ]
 
 
@@ -121,7 +128,7 @@ def is_prime(n):
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_kinds_of_sizes(count):
-    drawn = [Draw(0, "bmm32", k).sizes(count) for k in range(500)]
+    drawn = [Draw(0, "bmm", k).sizes(count) for k in range(500)]
     assert all(min(sizes) >= 1 and len(sizes) == count for sizes in drawn)
     assert sum(max(sizes) > 1000 for sizes in drawn) == 100
     assert sum(all(map(is_prime, sizes)) for sizes in drawn) >= 100
@@ -141,7 +148,7 @@ def test_cases_try_enough_shapes_and_all_kinds(name):
 
 
 def test_products_are_of_all_kinds():
-    items = [BMM.draw(Draw(0, "bmm32", k)) for k in range(200)]
+    items = [BMM.draw(Draw(0, "bmm", k)) for k in range(200)]
     assert {(item.transpose_a, item.transpose_b) for item in items} == set(
         itertools.product([False, True], repeat=2)
     )
@@ -168,16 +175,81 @@ def test_elements_are_special_and_never_nan(dtype):
         assert ((sign * x > 0) & (np.abs(x) < tiny)).any()
 
 
-@pytest.mark.parametrize("length", [1, 31, 32, 33, 63, 64])
-def test_packed_words_end_in_zeros(length):
-    words = -(-length // 32)
-    raw = Draw(0, "bits", length).bits(words, 50, length)
-    assert (raw.shape, raw.dtype) == ((words, 50), np.uint32)
-    spare = words * 32 - length
-    assert not (raw[-1] & np.uint32((1 << spare) - 1)).any()
-    assert np.bitwise_or.reduce(raw, axis=1).tolist() == [0xFFFFFFFF] * (words - 1) + [
-        0xFFFFFFFF << spare & 0xFFFFFFFF
-    ]
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 63, 64, 65])
+@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("first", ["msb", "lsb"])
+def test_packed_words_end_in_zeros(length, word, first):
+    words = -(-length // word)
+    raw = Draw(0, "bits", length).bits(50, length, word, first)
+    assert (raw.shape, raw.dtype) == ((words, 50), np.dtype(f"u{word // 8}"))
+    ones = "1" * (length - word * (words - 1))
+    last = int(ones.ljust(word, "0") if first == "msb" else ones, 2)
+    assert np.bitwise_or.reduce(raw, axis=1).tolist() == [2**word - 1] * (words - 1) + [last]
+
+
+def combination(item):
+    return item.scheme, item.transpose_a, item.transpose_b, item.thresholds is not None
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_first_160_products_are_all_combinations_with_all_kinds_of_sizes(seed):
+    tried = {(*combination(BMM.draw(Draw(seed, "bmm", k))), k % 5) for k in range(160)}
+    assert tried == set(itertools.product(SCHEMES, *[[False, True]] * 3, range(5)))
+
+
+def test_products_about_the_bound_of_16_bit_counters():
+    drawn = [BMM.draw(Draw(0, "bmm", k)) for k in range(9, 260 * 40, 260)]
+    assert {item.sizes[2] for item in drawn} == set(range(2**16 - 3, 2**16 + 2))
+    assert {combination(item) for item in drawn} == set(itertools.product(["bmm64"], *[[False, True]] * 3))
+    assert {drawn[0].thresholds is None, drawn[1].thresholds is None} == {False, True}
+    assert all(max(item.sizes[:2]) <= 3 for item in drawn)
+
+
+def test_packed_operands_and_rules_of_products():
+    seen = set()
+    for k in range(400):
+        item = BMM.draw(Draw(0, "bmm", k))
+        m, n, length = item.sizes
+        assert item.a.shape == ((length, m) if item.transpose_a else (m, length))
+        assert item.b.shape == ((n, length) if item.transpose_b else (length, n))
+        operands = [x for x in (item.a, item.b) if isinstance(x, PackedBits)]
+        for x in operands:
+            assert x.word == SCHEMES[item.scheme].word
+            np.testing.assert_array_equal(
+                reference.pack(
+                    2 * reference.unpack(x).astype(np.int8) - 1, layout=x.layout, word=x.word, first=x.first
+                ).words,
+                x.words,
+            )
+        if len(operands) == 1:  # a real operand is packed so on the device
+            assert operands[0].first == "msb"
+        seen |= {(len(operands), x.layout, x.word, x.first) for x in operands}
+        if item.thresholds is not None:
+            assert item.thresholds.shape == item.flip.shape == (n,)
+            assert (item.thresholds.dtype, item.flip.dtype) == (np.int32, np.bool_)
+    assert seen == {
+        *itertools.product([2], ["row", "column"], [32, 64], ["msb", "lsb"]),
+        *itertools.product([1], ["row", "column"], [32, 64], ["msb"]),
+    }
+
+
+def test_thresholds_of_products_are_often_on_the_edge():
+    on_edge = total = 0
+    for k in range(80, 160):
+        item = BMM.draw(Draw(0, "bmm", k))
+        if item.sizes[2] < 2000:
+            dots = reference.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
+            on_edge, total = on_edge + (dots == item.thresholds).any(), total + 1
+    assert on_edge > total // 2
+
+
+@pytest.mark.parametrize("name", ["pack-column", "pack-row", "pack-lsb"])
+def test_packings_are_of_both_word_sizes_and_rows_of_all_lengths(name):
+    items = [CASES[name].draw(Draw(0, name, k)) for k in range(100)]
+    aligned = {(item.word, str(item.x.dtype), item.x[0].nbytes % 16 == 0) for item in items}
+    assert aligned >= {(word, dtype, True) for word in (32, 64) for dtype in DTYPES}
+    assert aligned >= {(word, "int8", False) for word in (32, 64)}
+    assert {item.first for item in items} == {"lsb" if name == "pack-lsb" else "msb"}
 
 
 # Case
@@ -256,7 +328,7 @@ def lie(case, answer="gpu", element=(0, 0), flip=1):
 def test_honest_tiers():
     found = check(BMM, 0, 2, SIMULATORS)
     assert found.mismatches == []
-    assert found.shape == BMM.draw(Draw(0, "bmm32", 2)).sizes
+    assert found.shape == BMM.draw(Draw(0, "bmm", 2)).sizes
     assert set(found.seconds) == {"reference", "listing", "simulator"}
     assert all(seconds > 0 for seconds in found.seconds.values())
 
@@ -268,14 +340,14 @@ def test_only_the_tiers_that_are_asked():
 @pytest.mark.parametrize("answer", ["gpu", "listing"], ids=["kernel", "python"])
 def test_one_flipped_element(answer):
     seed, k = 4, 3
-    item = BMM.draw(Draw(seed, "bmm32", k))
+    item = BMM.draw(Draw(seed, "bmm", k))
     m, n, _ = item.sizes
     element, flip = (m - 1, n - 1), 0b1010
     right = BMM.answers["reference"](item)
     tier = "simulator" if answer == "gpu" else answer
     (found,) = check(lie(BMM, answer, element, flip), seed, k, SIMULATORS).mismatches
     expected = int(right[element])
-    assert (found.case, found.seed, found.input, found.tier) == ("bmm32", seed, k, tier)
+    assert (found.case, found.seed, found.input, found.tier) == ("bmm", seed, k, tier)
     assert found.problem == BMM.describe(item)
     assert (found.element, found.bits) == (element, (1, 3))
     assert (found.expected, found.got) == (expected, expected ^ flip)
@@ -284,10 +356,10 @@ def test_one_flipped_element(answer):
     assert found.fault == ""
     assert "bmm32" in found.place.kernel.lower()
     assert bool(found.register) == (answer == "gpu")
-    assert found.command == f"simwarp verify --case bmm32 --seed {seed} --input {k}"
+    assert found.command == f"simwarp verify --case bmm --seed {seed} --input {k}"
     first, second, third = str(found).splitlines()
     assert first.startswith(
-        f"bmm32, input {k} ({found.problem}): {tier} differs from reference in 1 of {m * n}"
+        f"bmm, input {k} ({found.problem}): {tier} differs from reference in 1 of {m * n}"
     )
     assert second == (
         f"expected {expected} ({expected & 0xFFFFFFFF:#010x}), got {expected ^ flip} "
@@ -338,6 +410,89 @@ def test_a_fault_is_a_mismatch():
     assert "simulator" in found.seconds
 
 
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("3 is no 4"), "ValueError: 3 is no 4"),
+        (AssertionError(), "AssertionError: "),
+        (MemoryError("too much"), "MemoryError: too much"),
+        (FormatError("a is packed wrongly\npack it anew"), "a is packed wrongly\npack it anew"),
+    ],
+)
+@pytest.mark.parametrize("answer", ["gpu", "listing"])
+def test_whatever_a_tier_raises_is_a_mismatch(error, text, answer):
+    def fail(*args):
+        raise error
+
+    case = replace(BMM, answers={**BMM.answers, answer: fail})
+    found = check(case, 0, 2, SIMULATORS)
+    (mismatch,) = found.mismatches
+    assert (mismatch.tier, mismatch.fault) == ("simulator" if answer == "gpu" else answer, text)
+    assert mismatch.place is None
+    assert str(mismatch).splitlines()[1:] == [*text.splitlines(), f"replay: {mismatch.command}"]
+    assert set(found.seconds) == {"reference", "listing", "simulator"}
+    json.dumps(asdict(mismatch))
+
+
+def test_an_oracle_that_raises_ends_the_run():
+    def fail(item):
+        raise ValueError("no answer")
+
+    with pytest.raises(ValueError, match="no answer"):
+        check(replace(BMM, answers={**BMM.answers, "reference": fail}), 0, 2, SIMULATORS)
+
+
+def bits_of(word, first):
+    """The first product of the case to bits with such words, and its number."""
+    for k in range(80, 400):
+        item = BMM.draw(Draw(0, "bmm", k))
+        if (SCHEMES[item.scheme].word, getattr(item.a, "first", "msb")) == (word, first) and (
+            item.thresholds is not None and item.sizes[1] % word and item.sizes[2] < 2000
+        ):
+            return item, k
+    raise AssertionError
+
+
+@pytest.mark.parametrize("word", [32, 64])
+@pytest.mark.parametrize("first", ["msb", "lsb"])
+@pytest.mark.parametrize("answer", ["gpu", "listing"])
+def test_one_flipped_bit_of_packed_output(word, first, answer):
+    item, k = bits_of(word, first)
+    m, n, _ = item.sizes
+    for column in (0, n - 1, n):
+        bit = word - 1 - column % word if first == "msb" else column % word
+        element = (column // word, m - 1)
+        flip = np.array(1 << bit, f"u{word // 8}")
+        found = next(
+            one
+            for one in check(lie(BMM, answer, element, flip), 0, k, SIMULATORS).mismatches
+            if one.tier == ("simulator" if answer == "gpu" else answer)
+        )
+        assert (found.element, found.bits, found.wrong) == (element, (bit,), 1)
+        padding = ", which is padding" if column == n else ""
+        assert found.meaning == f"bit of C{[m - 1, column]}{padding}"
+        assert item.scheme in found.place.kernel.lower()
+        assert found.expected ^ found.got == 1 << bit
+        assert f"({found.expected:#010x}), got {found.got} ({found.got:#010x})" in str(found)
+
+
+@pytest.mark.parametrize("name", ["pack-column", "pack-row"])
+@pytest.mark.parametrize("column", [3, 35])
+def test_the_half_of_a_word_that_is_wrong_is_the_one_that_is_asked_about(name, column):
+    """A packing kernel stores a word of 64 bits in two halves, by different lanes or at different times."""
+    k = 67  # of word 64
+    item = replace(
+        CASES[name].draw(Draw(0, name, k)), x=Draw(0, "halves", 0).matrix(70, 73, "float32"), word=64
+    )
+    case = lie(replace(CASES[name], draw=lambda draw: item), "gpu", (0, 1), np.uint64(1 << (63 - column)))
+    (found,) = check(case, 0, k, SIMULATORS, ["simulator"]).mismatches
+    at = (1, column) if name == "pack-column" else (column, 1)
+    assert found.meaning.startswith(f"element {at}")
+    warps = {"pack-column": {3: 0, 35: 1}, "pack-row": {3: 0, 35: 3}}
+    place = found.place
+    assert (place.block[0] * 4 + place.warp, place.lane) == (warps[name][column], 1)
+
+
 def test_hardware_that_lies_is_replayed_on_hardware_and_placed_by_the_simulator():
     honest = BMM.answers["gpu"]
 
@@ -384,7 +539,7 @@ def test_the_lane_that_wrote_an_element_of_a_kernel(element):
         tile % 4,
         column % 32,
     )
-    assert (place.source_file, place.text.split()[0]) == ("bmm/bmm32.cu", "st.global.u32")
+    assert (place.source_file, place.text.split()[0]) == ("bmm/bmm.cu", "st.global.u32")
     assert register in place.text
 
 
@@ -518,7 +673,7 @@ def test_the_outcome_as_json():
     plain = json.loads(json.dumps(outcome.to_json()))
     assert set(plain) == {"agreed", "seed", "seconds", "interrupted", "too_few_shapes", "rows", "mismatches"}
     assert (plain["agreed"], plain["seed"], plain["interrupted"]) == (False, 6, False)
-    assert plain["too_few_shapes"] == ["bmm32"]
+    assert plain["too_few_shapes"] == ["bmm"]
     assert [Row(**row) for row in plain["rows"]] == outcome.rows
     assert len(plain["mismatches"]) == 2
     for mismatch, kept in zip(plain["mismatches"], outcome.mismatches, strict=True):

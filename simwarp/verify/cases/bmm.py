@@ -1,50 +1,71 @@
-"""The ±1 matrix product: all transposes, element types mixed, operands packed or not."""
+"""The ±1 matrix product: every scheme, transpose and output; element types mixed, operands packed or not.
+
+Which scheme, transposes and output an input has follows from its number, so that the first 160 inputs
+are every combination with every kind of size.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 import gpu
 import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
-from gpu.bmm.product import product_ptx
-from reference.types import Layout, PackedBits
+from gpu.bmm.schemes import SCHEMES, choose_scheme, product_ptx
+from reference.types import First, Layout, PackedBits, Word
 from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
+
+_FIRSTS: tuple[First, First] = ("msb", "lsb")
 
 
 @dataclass(frozen=True)
 class Input:
-    """Two operands, op(A) of (m, k) and op(B) of (k, n)."""
+    """Two operands, op(A) of (m, k) and op(B) of (k, n), the scheme, and the output's rule if it is bits."""
 
     a: Any
     b: Any
     transpose_a: bool
     transpose_b: bool
     sizes: tuple[int, int, int]
+    scheme: str = "bmm32"
+    thresholds: npt.NDArray[np.int32] | None = None
+    flip: npt.NDArray[np.bool_] | None = None
 
 
 def _draw(draw: Draw) -> Input:
+    number = draw.k // 5  # the kind of size is draw.k % 5
+    scheme = list(SCHEMES)[number % 4]
+    transpose_a, transpose_b = bool(number // 4 & 1), bool(number // 8 & 1)
+    bits = bool(number // 16 & 1)
     m, n, k = draw.sizes(3)
-    transpose_a, transpose_b = draw.choice((False, True)), draw.choice((False, True))
-    a = _operand(draw, m, k, transposed=transpose_a, rows_run_along_k=not transpose_a)
-    b = _operand(draw, k, n, transposed=transpose_b, rows_run_along_k=transpose_b)
-    return Input(a, b, transpose_a, transpose_b, (m, n, k))
+    if draw.k % 260 == 9:  # bmm64, about the bound of its counters; by turns every transpose and output
+        m, n, k = draw.integer(1, 3), draw.integer(1, 3), 2**16 - 1 + draw.integer(-2, 2)
+    kinds = [draw.choice((*DTYPES, "packed", "packed")) for _ in "ab"]
+    # Real operands are packed "msb", so where one is real the other must be "msb" too.
+    first = draw.choice(_FIRSTS) if kinds == ["packed", "packed"] else "msb"
+    word = SCHEMES[scheme].word
+    a = _operand(draw, kinds[0], (k, m) if transpose_a else (m, k), int(not transpose_a), word, first)
+    b = _operand(draw, kinds[1], (n, k) if transpose_b else (k, n), int(transpose_b), word, first)
+    thresholds = flip = None
+    if bits:
+        spread = int(np.sqrt(k)) + 1
+        thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
+        flip = np.array([draw.integer(0, 1) for _ in range(n)], np.bool_)
+    return Input(a, b, transpose_a, transpose_b, (m, n, k), scheme, thresholds, flip)
 
 
-def _operand(draw: Draw, rows: int, columns: int, *, transposed: bool, rows_run_along_k: bool) -> Any:
-    if transposed:
-        rows, columns = columns, rows
-    kind = draw.choice((*DTYPES, *DTYPES, "packed"))
+def _operand(draw: Draw, kind: str, shape: tuple[int, int], k_axis: int, word: Word, first: First) -> Any:
+    """A real matrix, or one packed along its axis ``k_axis``."""
     if kind != "packed":
-        return draw.matrix(rows, columns, kind)
-    layout: Layout = "column" if rows_run_along_k else "row"
-    k, lines = (columns, rows) if rows_run_along_k else (rows, columns)
-    return PackedBits(draw.bits(-(-k // 32), lines, k), (rows, columns), layout)
+        return draw.matrix(*shape, kind)
+    layout: Layout = "column" if k_axis else "row"
+    return PackedBits(draw.bits(shape[1 - k_axis], shape[k_axis], word, first), shape, layout, word, first)
 
 
 def _describe(item: Input) -> str:
@@ -52,35 +73,86 @@ def _describe(item: Input) -> str:
         kind = "packed" if isinstance(x, PackedBits) else str(x.dtype)
         return f"{kind} {x.shape[0]} x {x.shape[1]}{' transposed' if transposed else ''}"
 
-    return f"{one(item.a, item.transpose_a)} by {one(item.b, item.transpose_b)}"
+    output = "int32" if item.thresholds is None else "bits"
+    return f"{item.scheme}, {one(item.a, item.transpose_a)} by {one(item.b, item.transpose_b)} to {output}"
+
+
+def _first(item: Input) -> First:
+    return item.a.first if isinstance(item.a, PackedBits) else "msb"
 
 
 def _by_reference(item: Input) -> npt.NDArray[Any]:
-    return reference.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
+    dots = reference.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
+    if item.thresholds is None:
+        return dots
+    word = SCHEMES[item.scheme].word
+    return reference.threshold(dots, item.thresholds, item.flip, word=word, first=_first(item)).words
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
-    return simwarp.listings.bmm32(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
+    scheme = choose_scheme(item.scheme, item.sizes[2]).name
+    answer = _words(
+        getattr(simwarp.listings, scheme)(
+            item.a,
+            item.b,
+            transpose_a=item.transpose_a,
+            transpose_b=item.transpose_b,
+            thresholds=item.thresholds,
+            flip=item.flip,
+        )
+    )
+    # The listings make bits in the paper's order, "msb", whatever their operands' is.
+    return answer if item.thresholds is None or _first(item) == "msb" else simwarp.lanes.brev(answer)
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
-    return gpu.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b, device=device)
+    return _words(
+        gpu.bmm(
+            item.a,
+            item.b,
+            transpose_a=item.transpose_a,
+            transpose_b=item.transpose_b,
+            scheme=item.scheme,
+            thresholds=item.thresholds,
+            flip=item.flip,
+            device=device,
+        )
+    )
+
+
+def _words(answer: Any) -> npt.NDArray[Any]:
+    return answer.words if isinstance(answer, PackedBits) else answer
+
+
+def _explain(item: Input, element: tuple[int, ...], bits: tuple[int, ...]) -> str:
+    """The element of C: of packed output, the first one among the differing bits of a word."""
+    if item.thresholds is None:
+        return f"C{list(element)}"
+    word = SCHEMES[item.scheme].word
+    column = element[0] * word + min(word - 1 - b if _first(item) == "msb" else b for b in bits)
+    return f"bit of C{[element[1], column]}" + ("" if column < item.sizes[1] else ", which is padding")
 
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
-    compiled = [product_ptx(arch), *(packing_ptx(dtype, "msb", arch) for dtype in DTYPES)]
-    return {ptx.name: ptx.sha256 for ptx in compiled}
+    products = [
+        product_ptx(scheme, output, first, arch)
+        for scheme in SCHEMES.values()
+        for output in ("int", "bits")
+        for first in _FIRSTS
+    ]
+    packings = [packing_ptx(dtype, word, "msb", arch) for dtype in DTYPES for word in (32, 64)]
+    return {ptx.name: ptx.sha256 for ptx in (*products, *packings)}
 
 
 CASES = [
     Case(
-        name="bmm32",
+        name="bmm",
         draw=_draw,
         shape=lambda item: item.sizes,
         describe=_describe,
         answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
         outputs={"gpu": "c", "listing": "C"},
-        explain=lambda item, element, bits: f"C{list(element)}",
+        explain=_explain,
         kernels=_kernels,
     )
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import gpu
 import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
-from reference.types import First, Layout
+from reference.types import First, Layout, Word
 from simwarp.verify.case import Answer, Case
 from simwarp.verify.draw import DTYPES, Draw
 
@@ -25,17 +25,23 @@ class Input:
     x: npt.NDArray[Any]
     layout: Layout
     first: First = "msb"
+    word: Word = 32
+
+
+_WORDS: tuple[Word, Word] = (32, 64)
 
 
 def _draw(layout: Layout, draw: Draw) -> Input:
     rows, columns = draw.sizes(2)
-    return Input(draw.matrix(rows, columns, draw.choice(DTYPES)), layout)
+    if draw.integer(0, 1):  # rows that start at multiples of 16 bytes have kernels of their own
+        columns = -(-columns // 16) * 16
+    return Input(draw.matrix(rows, columns, draw.choice(DTYPES)), layout, "msb", _WORDS[draw.k // 5 % 2])
 
 
 def _draw_lsb(draw: Draw) -> Input:
     layouts: tuple[Layout, Layout] = ("column", "row")
     layout = draw.choice(layouts)
-    return Input(_draw(layout, draw).x, layout, "lsb")
+    return replace(_draw(layout, draw), first="lsb")
 
 
 def _shape(item: Input) -> tuple[int, ...]:
@@ -44,33 +50,32 @@ def _shape(item: Input) -> tuple[int, ...]:
 
 def _describe(item: Input) -> str:
     rows, columns = item.x.shape
-    return f"{item.x.dtype} {rows} x {columns}, {item.layout}-major, first {item.first}"
+    return f"{item.x.dtype} {rows} x {columns}, {item.layout}-major-{item.word}, first {item.first}"
 
 
 def _by_reference(item: Input) -> npt.NDArray[Any]:
-    return reference.pack(item.x, layout=item.layout, first=item.first).words
+    return reference.pack(item.x, layout=item.layout, word=item.word, first=item.first).words
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
-    listing = simwarp.listings.pack32_column if item.layout == "column" else simwarp.listings.pack32_row
-    return listing(item.x).words
+    return getattr(simwarp.listings, f"pack{item.word}_{item.layout}")(item.x).words
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
-    return gpu.pack(item.x, layout=item.layout, first=item.first, device=device).words
+    return gpu.pack(item.x, layout=item.layout, word=item.word, first=item.first, device=device).words
 
 
 def _explain(item: Input, element: tuple[int, ...], bits: tuple[int, ...]) -> str:
     """The first matrix element among differing bits of a word: PackedBits' formula, read backwards."""
     word, line = element
-    along = word * 32 + min(31 - bit if item.first == "msb" else bit for bit in bits)
+    along = word * item.word + min(item.word - 1 - bit if item.first == "msb" else bit for bit in bits)
     row, column = (line, along) if item.layout == "column" else (along, line)
     inside = row < item.x.shape[0] and column < item.x.shape[1]
     return f"element ({row}, {column})" + (f" = {item.x[row, column]}" if inside else ", which is padding")
 
 
 def _kernels(first: First, arch: tuple[int, int]) -> dict[str, str]:
-    compiled = [packing_ptx(dtype, first, arch) for dtype in DTYPES]
+    compiled = [packing_ptx(dtype, word, first, arch) for dtype in DTYPES for word in _WORDS]
     return {ptx.name: ptx.sha256 for ptx in compiled}
 
 

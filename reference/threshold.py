@@ -1,0 +1,255 @@
+"""From integer dot products back to bits: batch normalisation and binarization as one comparison.
+
+A binarized layer computes ``Bin(BN(ReLU(x)))`` of its dot products x, element by element. As x is an
+integer, all of that is one integer threshold per output channel, and for a negative γ the opposite bit.
+
+Source: BSTC (SC'19), equations 1, 3, 4 and 5, section 6.2.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.bits import pack
+from reference.errors import DtypeError, NotANumberError, ShapeError
+from reference.types import First, Layout, PackedBits, Word
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+
+class IntegerThresholds(NamedTuple):
+    """The rule ``bit = (dot >= thresholds[j]) ^ flip[j]``, one entry per output channel j."""
+
+    thresholds: npt.NDArray[np.int32]
+    flip: npt.NDArray[np.bool_]
+
+
+def threshold(
+    dots: npt.ArrayLike,
+    thresholds: npt.ArrayLike,
+    flip: npt.ArrayLike | None = None,
+    *,
+    layout: Layout = "column",
+    word: Word = 32,
+    first: First = "msb",
+) -> PackedBits:
+    """Binarize integer dot products against a threshold per column, and pack the bits.
+
+    Bit (i, j) is 1 where ``dots[i, j] >= thresholds[j]``, and the opposite where ``flip[j]``. It is
+    what ``gpu.bmm(…, thresholds=, flip=)`` and the bit-output listings store.
+
+    Parameters
+    ----------
+    dots : integers in the range of int32, (M, N)
+    thresholds : integers in the range of int32, (N,)
+        `integer_thresholds` makes them of a batch normalisation.
+    flip : bool, (N,), optional
+        None for no column.
+    layout, word, first
+        The format; see `reference.types.PackedBits`. The defaults make the left operand of the next
+        `bmm`.
+
+    Returns
+    -------
+    PackedBits
+        Of shape (M, N).
+
+    Raises
+    ------
+    ShapeError
+        If ``dots`` is not a matrix, has a dimension of 0, or N differs.
+    DtypeError
+        For other element types, or integers beyond int32.
+    SchemeError
+        For an unknown ``layout``, ``word`` or ``first``.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), equations 4 and 5. Listing 7 prints ``t < threshold`` where equation 5 has
+    ``>=``; the equation follows from equations 1 and 3, and it is what is computed.
+
+    Examples
+    --------
+    >>> packed = threshold([[-2, 0, 2], [0, 0, 0]], [0, 1, 2], [False, False, True])
+    >>> [f"{word >> 29:03b}" for word in packed.words[0]]
+    ['000', '101']
+    """
+    dots, limits = _integers(dots, "dots"), _integers(thresholds, "thresholds")
+    if dots.ndim != 2 or dots.size == 0:
+        raise ShapeError(f"dots has shape {dots.shape}: give (M, N), each at least 1")
+    flips = _flips(flip, dots.shape[1])
+    for name, vector in (("thresholds", limits), ("flip", flips)):
+        if vector.shape != dots.shape[1:]:
+            raise ShapeError(
+                f"{name} has shape {vector.shape}, dots {dots.shape}: give one per column, {dots.shape[1:]}"
+            )
+    bits = (dots >= limits) ^ flips
+    return pack(np.where(bits, np.int8(1), np.int8(-1)), layout=layout, word=word, first=first)
+
+
+def integer_thresholds(
+    gamma: npt.ArrayLike,
+    beta: npt.ArrayLike,
+    mean: npt.ArrayLike,
+    variance: npt.ArrayLike,
+    epsilon: float = 0.0,
+    *,
+    relu: bool = False,
+) -> IntegerThresholds:
+    """Batch normalisation followed by binarization, as the exact rule for integer dot products.
+
+    With the result (t, flip), for every int32 x and channel j::
+
+        (x >= t[j]) ^ flip[j]  ==  gamma * (x' - mean) / sqrt(variance + epsilon) + beta >= 0
+
+    where x' is ``max(x, 0)`` with ``relu``, else x. The right side is the real number, not a float
+    computation: each parameter is the rational number that it holds, the square root is not rounded.
+    With τ = mean − beta · sqrt(variance + epsilon) / gamma the rule is
+
+    * gamma > 0: x' >= τ, that is x' >= ⌈τ⌉;
+    * gamma < 0: x' <= τ, that is not x' >= ⌊τ⌋ + 1, so flip;
+    * gamma = 0: always 1 if beta >= 0, else never.
+
+    A rule that is the same for every int32 x (also one whose threshold lies outside int32, or is at
+    most 0 behind a ReLU) has t = −2³¹: the comparison always holds, and flip says which bit it is.
+
+    Parameters
+    ----------
+    gamma, beta, mean, variance : floats to 64 bits, or integers, (N,)
+        γ, β, E and Var of equation 3, per output channel.
+    epsilon : float
+        ε of equation 3. The float's own value: 1e-5 is not np.float32(1e-5).
+    relu : bool
+        Whether equation 5's ``max(x, 0)`` comes before the batch normalisation.
+
+    Returns
+    -------
+    thresholds : int32, (N,)
+    flip : bool, (N,)
+        A named tuple, the two arguments of `threshold`. Right for dots of any K < 2**31.
+
+    Raises
+    ------
+    ShapeError
+        If the four are not vectors of one length, at least 1, or ``epsilon`` is not a number alone.
+    DtypeError
+        For elements that are neither floats to 64 bits nor integers.
+    NotANumberError
+        For a NaN or an infinity, and where the square root is not a number or 0 is divided by it: a
+        variance or epsilon below 0, or both 0.
+
+    Notes
+    -----
+    A framework that evaluates equation 3 in floats may round to the other side where the real value
+    is within its rounding error of 0.
+
+    Source: BSTC (SC'19), equations 1, 3, 4 and 5. The paper rounds the threshold up to an integer and
+    has γ > 0 only (its footnote 1 flips the weights instead). Listing 7 and equation 5 disagree:
+    ``t < threshold`` writes 1 in print, where equation 5 says ``>=``; the equation follows from
+    equations 1 and 3, and it is what is computed.
+
+    Examples
+    --------
+    >>> t, flip = integer_thresholds([2.0, -2.0, 0.0], [1.0, 1.0, -1.0], [0.5] * 3, [4.0] * 3)
+    >>> t.tolist(), flip.tolist()
+    ([0, 2, -2147483648], [False, True, True])
+    """
+    names = ("gamma", "beta", "mean", "variance")
+    vectors = [_rationals(x, name) for name, x in zip(names, (gamma, beta, mean, variance), strict=True)]
+    lengths = [len(vector) for vector in vectors]
+    if len(set(lengths)) > 1:
+        given = ", ".join(f"{name} {length}" for name, length in zip(names, lengths, strict=True))
+        raise ShapeError(f"the lengths differ: {given}; give one of each per output channel")
+    if np.ndim(epsilon) != 0:
+        raise ShapeError(f"epsilon has shape {np.shape(epsilon)}: give one number for all channels")
+    (small,) = _rationals([epsilon], "epsilon")
+    rules: list[tuple[int, bool]] = []
+    for j, (g, b, e, var) in enumerate(zip(*vectors, strict=True)):
+        if var < 0 or small < 0 or var + small == 0:
+            raise NotANumberError(
+                f"variance[{j}] is {float(var)} and epsilon {float(small)}: their sum, which equation 3 "
+                "divides by the root of, must come from numbers >= 0 and not be 0; check the order of "
+                "the arguments, or give an epsilon"
+            )
+        rules.append(_rule(g, b, e, var + small, relu))
+    return IntegerThresholds(
+        np.array([t for t, _ in rules], np.int32), np.array([flip for _, flip in rules], np.bool_)
+    )
+
+
+def _rule(gamma: Fraction, beta: Fraction, mean: Fraction, square: Fraction, relu: bool) -> tuple[int, bool]:
+    """The threshold and flip of one channel; ``square`` is Var + ε."""
+    if gamma == 0:
+        return INT32_MIN, beta < 0
+    # τ = mean + sign * sqrt(q)
+    sign, q = (-1 if beta * gamma > 0 else 1), (beta / gamma) ** 2 * square
+    flip = gamma < 0
+    t = 1 - _ceil(-mean, -sign, q) if flip else _ceil(mean, sign, q)  # ⌊τ⌋ = −⌈−τ⌉
+    if t > INT32_MAX:
+        return INT32_MIN, not flip
+    return (INT32_MIN if t < INT32_MIN or (relu and t <= 0) else t), flip
+
+
+def _ceil(x: Fraction, sign: int, q: Fraction) -> int:
+    """⌈x + sign · √q⌉, exactly: with x = n / d it is ⌈(n + ⌈sign · √(q d²)⌉) / d⌉."""
+    q *= x.denominator**2
+    root = math.isqrt(math.floor(q))
+    if sign > 0 and root * root != q:
+        root += 1
+    return -((-x.numerator - sign * root) // x.denominator)
+
+
+def _rationals(x: npt.ArrayLike, name: str) -> list[Fraction]:
+    """The exact values of a vector of floats or integers."""
+    vector = _array(x, name)
+    if vector.dtype.kind not in "iuf" or vector.dtype.itemsize > 8:
+        raise DtypeError(
+            f"{name} has elements of {vector.dtype}: give floats to 64 bits, whose exact values count"
+        )
+    if vector.ndim != 1 or vector.size == 0:
+        raise ShapeError(f"{name} has shape {vector.shape}: give (N,), one per output channel, at least 1")
+    strange = ~np.isfinite(vector)
+    if strange.any():
+        at = int(strange.argmax())
+        raise NotANumberError(
+            f"{name}[{at}] is {vector[at]}, with which equation 3 has no value: look for what overflowed "
+            "in training, and replace it"
+        )
+    return [Fraction(value) for value in vector.tolist()]
+
+
+def _integers(x: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
+    """``x`` as int64, its values in the range of int32."""
+    array = _array(x, name)
+    if array.dtype.kind not in "iu":
+        raise DtypeError(
+            f"{name} has elements of {array.dtype}, and integers are compared: give int32"
+            + ("; integer_thresholds makes them of a batch normalisation" if name == "thresholds" else "")
+        )
+    if array.size and (int(array.min()) < INT32_MIN or int(array.max()) > INT32_MAX):
+        raise DtypeError(
+            f"{name} has {array.min()} … {array.max()}, beyond int32: cut it to {INT32_MIN} … {INT32_MAX}"
+            + ("; integer_thresholds does" if name == "thresholds" else "")
+        )
+    return array.astype(np.int64)
+
+
+def _flips(flip: npt.ArrayLike | None, columns: int) -> npt.NDArray[np.bool_]:
+    if flip is None:
+        return np.zeros(columns, np.bool_)
+    array = _array(flip, "flip")
+    if array.dtype != np.bool_:
+        raise DtypeError(f"flip has elements of {array.dtype}: give bool, True where the bit is reversed")
+    return array
+
+
+def _array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        raise ShapeError(f"{name} is not an array: {error}; give every row the same length") from error

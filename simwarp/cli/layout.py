@@ -1,0 +1,57 @@
+"""The command ``simwarp layout``: which word of a packed matrix holds which elements.
+
+>>> layout_command("row", rows=40, cols=2, svg=Path("/no/such/folder/picture.svg"))
+Traceback (most recent call last):
+...
+reference.errors.InputFileError: /no/such/folder/picture.svg cannot be written: No such file or directory
+choose another file with --svg
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reference.errors import InputFileError
+from simwarp.draw.formats import layout_picture
+from simwarp.draw.svg import to_svg
+from simwarp.draw.text import to_text
+from simwarp.files import write_whole
+
+
+def layout_command(
+    layout: Annotated[str, typer.Argument(help="column or row.")],
+    rows: Annotated[int, typer.Option(help="Of the matrix.")],
+    cols: Annotated[int, typer.Option(help="Of the matrix.")],
+    word: Annotated[int, typer.Option(help="Bits in a word: 32 or 64.")] = 32,
+    first: Annotated[str, typer.Option(help="The bit of a word's first element: msb or lsb.")] = "msb",
+    svg: Annotated[Path | None, typer.Option(help="Write an SVG file instead.", metavar="FILE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the picture's data.")] = False,
+) -> int:
+    """Draw which word of a packed bit matrix holds which elements."""
+    options: Any = {"word": word, "first": first}  # what names no format is an error that says so
+    given: Any = layout
+    picture = layout_picture(given, rows=rows, columns=cols, **options)
+    if svg is not None:
+        _write(svg, to_svg(picture))
+        sys.stderr.write(f"wrote {svg}\n")
+    if as_json:
+        facts = {"layout": layout, "rows": rows, "columns": cols, **options}
+        sys.stdout.write(json.dumps({**facts, "picture": asdict(picture)}, indent=2) + "\n")
+    elif svg is None:
+        sys.stdout.write(to_text(picture) + "\n")
+    return 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise InputFileError(
+            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
+        ) from None

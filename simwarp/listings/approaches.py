@@ -1,0 +1,341 @@
+"""Listing 3 and the four approaches: rows or columns of A's bit tile with rows or columns of B's.
+
+Row by row needs no vote (`simwarp.listings.bmm.BMM32_Arow_Brow`). Where a column is to be multiplied,
+it is first cropped from the tile, one bit per lane, and rotated into a word by op (H).
+
+>>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # column-major: one row, + - + -
+>>> B = GlobalArray.of("B", np.array([[1 << 31, 0, 0, 0]], np.uint32))  # and one column, + - - -
+>>> C = GlobalArray("C", (1, 1), np.int32)
+>>> from simwarp.warp import launch
+>>> launch(BMM32_Arow_Bcol, (1, 1), 32, A, B, C, 1, 1, 1, 4)
+>>> C.numpy().tolist()
+[[2]]
+
+Source: BSTC (SC'19), section 5.1, listings 3 and 4, "Relaxing Assumption-(a)" and "-(b)".
+"""
+
+# The kernels keep the paper's names.
+# ruff: noqa: N802, N803, N806
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import FormatError, SchemeError
+from reference.types import Layout, PackedBits
+from simwarp.lanes import WARP_SIZE, brev, popc, xor
+from simwarp.listings.bmm import BMM32_Arow_Brow
+from simwarp.listings.fused import Fused, run
+from simwarp.listings.operands import Operand, operands
+from simwarp.warp import GlobalArray, Warp
+
+Approach: TypeAlias = Literal["row-by-row", "row-by-column", "column-by-row", "column-by-column"]
+
+
+def BMM32_Arow_Bcol(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+    _: Fused | None = None,
+) -> None:
+    """Listing 3, BMM by multiplying each A row with each B column.
+
+    Parameters
+    ----------
+    A : (A_width, A_height), uint32
+        Word i of every row of op(A).
+    B : (ceil(B_width / 32), n), uint32
+        The words across: word ``by`` of every row of op(B).
+    C : (A_height, B_width), int32
+    A_width : int
+        In words, ceil(n / 32).
+    n : int
+        The length of the dot products, without padding.
+
+    Notes
+    -----
+    The text of listing 3 that we have shows listing 4's body; line 10 is written from section 5.1's
+    "fetching a bit-column of BSTC in register B, rotating anticlockwise by 90° via op-(H)". The rest
+    as in `simwarp.listings.BMM32_Arow_Brow`.
+
+    Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
+    """
+    laneid, (bx, by, _z) = warp.lane, warp.block
+    row = bx * WARP_SIZE + laneid
+    Cm = [np.zeros(WARP_SIZE, np.uint32)] * WARP_SIZE
+    for i in range(A_width):
+        r0 = _fetch(warp, A, i * A_height, row, A_height)
+        r1 = _fetch(warp, B, by * n, i * WARP_SIZE + laneid, n)
+        for j in range(WARP_SIZE):
+            r2 = crop(warp, r1, j)
+            Cm[j] = Cm[j] + popc(xor(r0, r2))
+    for j in range(min(WARP_SIZE, B_width - by * WARP_SIZE)):
+        with warp.where(row < A_height):
+            warp.store(C, row * B_width + by * WARP_SIZE + j, np.int32(n) - 2 * Cm[j].astype(np.int32))
+
+
+def BMM32_Acol_Brow(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+    _: Fused | None = None,
+) -> None:
+    """BMM by multiplying each A column with each B row: listing 3 with the two in each other's place.
+
+    Parameters
+    ----------
+    A : (ceil(A_height / 32), n), uint32
+        The words across: word ``bx`` of every column of op(A).
+    B : (A_width, B_width), uint32
+        Word i of every column of op(B).
+    C, A_height, A_width, B_width, n
+        As of `BMM32_Arow_Bcol`.
+
+    Notes
+    -----
+    The paper names this approach and prints no listing. Each lane has a row of B's tile, so it stands
+    for a column of C, and stores are consecutive.
+
+    Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
+    """
+    laneid, (bx, by, _z) = warp.lane, warp.block
+    column = by * WARP_SIZE + laneid
+    Cm = [np.zeros(WARP_SIZE, np.uint32)] * WARP_SIZE
+    for i in range(A_width):
+        r0 = _fetch(warp, A, bx * n, i * WARP_SIZE + laneid, n)
+        r1 = _fetch(warp, B, i * B_width, column, B_width)
+        for j in range(WARP_SIZE):
+            r2 = crop(warp, r0, j)
+            Cm[j] = Cm[j] + popc(xor(r1, r2))
+    for j in range(min(WARP_SIZE, A_height - bx * WARP_SIZE)):
+        with warp.where(column < B_width):
+            dot = np.int32(n) - 2 * Cm[j].astype(np.int32)
+            warp.store(C, (bx * WARP_SIZE + j) * B_width + column, dot)
+
+
+def BMM32_Acol_Bcol(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+    _: Fused | None = None,
+) -> None:
+    """BMM by multiplying each A column with each B column: A's tile is rotated whole, then listing 3.
+
+    Parameters
+    ----------
+    A : (ceil(A_height / 32), n), uint32
+        As of `BMM32_Acol_Brow`.
+    B : (ceil(B_width / 32), n), uint32
+        As of `BMM32_Arow_Bcol`.
+    C, A_height, A_width, B_width, n
+        As of `BMM32_Arow_Bcol`.
+
+    Notes
+    -----
+    The paper names this approach and prints no listing. It takes 64 votes per step, where the two
+    approaches with one column take 32 and row by row none: 56K, 28K and 20K cycles in the paper.
+
+    Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
+    """
+    laneid, (bx, by, _z) = warp.lane, warp.block
+    row = bx * WARP_SIZE + laneid
+    Cm = [np.zeros(WARP_SIZE, np.uint32)] * WARP_SIZE
+    for i in range(A_width):
+        r0 = _fetch(warp, A, bx * n, i * WARP_SIZE + laneid, n)
+        r1 = _fetch(warp, B, by * n, i * WARP_SIZE + laneid, n)
+        r3 = np.zeros(WARP_SIZE, np.uint32)
+        for j in range(WARP_SIZE):
+            r2 = crop(warp, r0, j)
+            with warp.where(laneid == j):
+                r3 = warp.select(r2, r3)
+        for j in range(WARP_SIZE):
+            r2 = crop(warp, r1, j)
+            Cm[j] = Cm[j] + popc(xor(r3, r2))
+    for j in range(min(WARP_SIZE, B_width - by * WARP_SIZE)):
+        with warp.where(row < A_height):
+            warp.store(C, row * B_width + by * WARP_SIZE + j, np.int32(n) - 2 * Cm[j].astype(np.int32))
+
+
+def crop(warp: Warp, r: npt.NDArray[np.uint32], j: int) -> npt.NDArray[np.uint32]:
+    """Bit-column j of a tile, counted from the most significant bit, as a word for all lanes: op (H).
+
+    Lane 0's bit becomes the most significant one, where the first element of a word is.
+
+    Examples
+    --------
+    >>> from simwarp.warp import launch
+    >>> kept = []
+    >>> launch(lambda warp: kept.append(crop(warp, np.uint32(1) << warp.lane, 31)), 1, 32)
+    >>> hex(kept[0][0])
+    '0x80000000'
+    """
+    return brev(warp.ballot(((r >> (WARP_SIZE - 1 - j)) & 1) != 0))
+
+
+def _fetch(
+    warp: Warp, array: GlobalArray, start: int, position: npt.NDArray[np.uint32], extent: int
+) -> npt.NDArray[np.uint32]:
+    """Each lane's word of a line, 0 past its end."""
+    with warp.where(position < extent):
+        return warp.select(warp.load(array, start + position), np.uint32(0))
+
+
+KERNELS = {
+    "row-by-row": BMM32_Arow_Brow,
+    "row-by-column": BMM32_Arow_Bcol,
+    "column-by-row": BMM32_Acol_Brow,
+    "column-by-column": BMM32_Acol_Bcol,
+}
+"""The kernel of each approach."""
+
+
+def product_of(approach: Approach, layout_a: Layout, layout_b: Layout) -> tuple[bool, bool]:
+    """Whether an approach on these layouts multiplies Aᵀ instead of A, and Bᵀ instead of B.
+
+    A lane's word is part of a row of the matrix in column-major format, of a column in row-major
+    format. So a row of A's tile is a row of A where A is column-major, and a column of the tile where
+    it is row-major; for B, whose columns are wanted, it is the other way round.
+
+    Raises
+    ------
+    SchemeError
+        For an unknown approach or layout.
+
+    Examples
+    --------
+    >>> product_of("row-by-column", "column", "column")
+    (False, False)
+    >>> product_of("row-by-row", "row", "row")
+    (True, False)
+    """
+    for option, given, known in (
+        ("approach", approach, tuple(KERNELS)),
+        ("layout_a", layout_a, get_args(Layout)),
+        ("layout_b", layout_b, get_args(Layout)),
+    ):
+        if given not in known:
+            raise SchemeError(f"there is no {option}={given!r}: choose one of {', '.join(map(repr, known))}")
+    side_a, _, side_b = approach.partition("-by-")
+    return side_a == layout_a, side_b != layout_b
+
+
+def bmm(
+    a: Operand,
+    b: Operand,
+    *,
+    approach: Approach = "row-by-row",
+    layout_a: Layout | None = None,
+    layout_b: Layout | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> npt.NDArray[np.int32]:
+    """The ±1 product op(a) · op(b) by one of the four approaches, on 32-bit words of either layout.
+
+    Each approach on each pair of layouts computes one product of the matrices that were packed:
+
+    ================ ======== ======== =========
+    approach         layout_a layout_b product
+    ================ ======== ======== =========
+    row-by-row       column   row      A · B (*)
+    row-by-row       row      row      Aᵀ · B (*)
+    row-by-row       column   column   A · Bᵀ (*)
+    row-by-row       row      column   Aᵀ · Bᵀ (*)
+    row-by-column    column   column   A · B
+    row-by-column    row      column   Aᵀ · B
+    row-by-column    column   row      A · Bᵀ
+    row-by-column    row      row      Aᵀ · Bᵀ
+    column-by-row    row      row      A · B
+    column-by-row    column   row      Aᵀ · B
+    column-by-row    row      column   A · Bᵀ
+    column-by-row    column   column   Aᵀ · Bᵀ
+    column-by-column row      column   A · B
+    column-by-column column   column   Aᵀ · B
+    column-by-column row      row      A · Bᵀ
+    column-by-column column   row      Aᵀ · Bᵀ
+    ================ ======== ======== =========
+
+    (*) the paper's optimal four: only row-by-row needs no vote.
+
+    Parameters
+    ----------
+    a : array_like of float64, float32, float16 or int8, or PackedBits; (M, K), or (K, M) if transpose_a
+        PackedBits of 32-bit words, ``first="msb"``.
+    b : likewise, (K, N), or (N, K) if transpose_b
+    approach : {"row-by-row", "row-by-column", "column-by-row", "column-by-column"}
+        What of A's bit tiles is multiplied with what of B's.
+    layout_a, layout_b : {"column", "row"}, optional
+        How to pack; default: as `PackedBits` are packed, or else the one that serves.
+    transpose_a, transpose_b : bool
+
+    Returns
+    -------
+    array of int32, (M, N)
+
+    Raises
+    ------
+    SchemeError
+        If the approach computes another product on these layouts, or there is no such option.
+    ShapeError, DtypeError, NotANumberError, FormatError
+        As `bmm32`; FormatError also for PackedBits in another layout than is asked for, or ``"lsb"``
+        (row by row takes it, if it is that of both).
+
+    Notes
+    -----
+    Section 5.1 introduces listing 3 with "B is row-major" and listing 4 with "if B is column-major"; in
+    the words of figure 4 and of the section's own four compositions it is the other way round.
+
+    Source: BSTC (SC'19), section 5.1, listings 3 and 4, "Relaxing Assumption-(a)" and "-(b)".
+
+    Examples
+    --------
+    >>> a, b = [[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]]
+    >>> bmm(a, b, approach="column-by-row", layout_a="row", layout_b="row")
+    array([[-1]], dtype=int32)
+    """
+    asked = transpose_a, transpose_b
+    serving_a, serving_b = _serving(approach, asked)
+    layout_a = layout_a or (a.layout if isinstance(a, PackedBits) else serving_a)
+    layout_b = layout_b or (b.layout if isinstance(b, PackedBits) else serving_b)
+    given = product_of(approach, layout_a, layout_b)
+    if given != asked:
+        raise SchemeError(
+            f"{approach} with layout_a={layout_a!r}, layout_b={layout_b!r} computes {_formula(given)}, "
+            f"not {_formula(asked)}, which layout_a={serving_a!r}, layout_b={serving_b!r} serves: "
+            "use these layouts, or another approach"
+        )
+    ready = operands(a, b, layout_a, layout_b, transpose_a, transpose_b, 32)
+    if ready.first != "msb" and approach != "row-by-row":
+        raise FormatError(
+            f"a and b have first={ready.first!r}, but {approach} crops columns from the most significant "
+            "bit on: pack them with first='msb'"
+        )
+    return run(KERNELS[approach], WARP_SIZE, ready, 32)
+
+
+def _serving(approach: Approach, asked: tuple[bool, bool]) -> tuple[Layout, Layout]:
+    """The layouts on which an approach computes the product that is asked for."""
+    pairs = [(layout_a, layout_b) for layout_a in get_args(Layout) for layout_b in get_args(Layout)]
+    (serving,) = (pair for pair in pairs if product_of(approach, *pair) == (bool(asked[0]), bool(asked[1])))
+    return cast("tuple[Layout, Layout]", serving)
+
+
+def _formula(transposes: tuple[bool, bool]) -> str:
+    return " · ".join(name + "ᵀ" * transpose for name, transpose in zip("AB", transposes, strict=True))

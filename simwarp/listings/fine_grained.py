@@ -1,0 +1,189 @@
+"""The fine-grained products: the loop over the rows of a tile is spread over 32 warps (BMMS-32, BMMS-64).
+
+Each warp multiplies one row of A's tile (two, 32 apart, with 64-bit words) with all of B's. What the
+loop broadcast by shuffle is now fetched by each warp, and a lane counts in one register (four).
+
+>>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # one row, + - + -
+>>> B = GlobalArray.of("B", np.array([[0x80000000]], np.uint32))  # one column, + - - -
+>>> C = GlobalArray("C", (1, 1), np.int32)
+>>> from simwarp.warp import launch
+>>> launch(BMMS32_Arow_Brow, (1, 1), BLOCK, A, B, C, 1, 1, 1, 4)
+>>> C.numpy().tolist()
+[[2]]
+
+Source: BSTC (SC'19), section 5.1 "Extracting Fine-Grained Parallelism", Table 2.
+"""
+
+# The kernels keep the paper's names.
+# ruff: noqa: N802, N803, N806
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.lanes import WARP_SIZE, brev, popc, xor
+from simwarp.listings.fused import Fused, run
+from simwarp.listings.operands import Operand, row_by_row
+from simwarp.listings.packing64 import WORD, mov_b64
+from simwarp.warp import GlobalArray, Warp
+
+BLOCK = 32 * WARP_SIZE
+"""The threads of a block: a warp for each iteration of the loop in listing 4."""
+
+
+def BMMS32_Arow_Brow(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+    fused: Fused | None = None,
+) -> None:
+    """Listing 4 with its loop of lines 7-8 spread over the warps of a block (BMMS-32, BMMS-32B).
+
+    Parameters
+    ----------
+    A, B, C, A_height, A_width, B_width, n, fused
+        As of `simwarp.listings.BMM32_Arow_Brow`.
+
+    Notes
+    -----
+    Other than in the paper's sentence: A and B change places, a warp has a row of A and a lane a row
+    of B. A lane is then a column of C, so that a warp stores consecutive elements, and a word of
+    output bits is one vote of a warp, rotated by op (H).
+
+    Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of 32 warps.
+    """
+    laneid, (bx, by, _) = warp.lane, warp.block
+    row, column = bx * WARP_SIZE + warp.index, by * WARP_SIZE + laneid
+    if row >= A_height:  # the same in all lanes
+        return
+    zero = np.zeros(WARP_SIZE, np.uint32)
+    Cm = zero
+    for i in range(A_width):
+        r0 = warp.load(A, i * A_height + row)  # one word for all lanes
+        with warp.where(column < B_width):
+            r1 = warp.select(warp.load(B, i * B_width + column), zero)
+        Cm = Cm + popc(xor(r0, r1))
+    dot = np.int32(n) - 2 * Cm.astype(np.int32)
+    if fused:
+        c = brev(_vote(warp, fused, dot, column, B_width))
+        with warp.where(laneid == 0):
+            warp.store(C, by * A_height + row, c)
+        return
+    with warp.where(column < B_width):
+        warp.store(C, row * B_width + column, dot)
+
+
+def BMMS64_Arow_Brow(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+    fused: Fused | None = None,
+) -> None:
+    """Listing 5 with its loop spread over the warps of a block (BMMS-64, BMMS-64B).
+
+    Parameters
+    ----------
+    A, B, C, A_height, A_width, B_width, n, fused
+        As of `simwarp.listings.BMM64_Arow_Brow`, but for n, which any int32 may be.
+
+    Notes
+    -----
+    A and B change places as in `BMMS32_Arow_Brow`. The counters of a lane are four, and need no
+    packing: there is no bound on n but that of int32.
+
+    Grid: (ceil(A_height / 64), ceil(B_width / 64)), blocks of 32 warps.
+    """
+    laneid, (bx, by, _) = warp.lane, warp.block
+    rows = [row for row in (bx * WORD + warp.index, bx * WORD + WARP_SIZE + warp.index) if row < A_height]
+    columns = by * WORD + laneid, by * WORD + WARP_SIZE + laneid
+    zero = np.zeros(WARP_SIZE, np.uint64)
+    Cm = {(row, half): np.zeros(WARP_SIZE, np.uint32) for row in rows for half in (0, 1)}
+    for i in range(A_width):
+        a = {row: warp.load(A, i * A_height + row) for row in rows}
+        for half in (0, 1):
+            with warp.where(columns[half] < B_width):
+                b = warp.select(warp.load(B, i * B_width + columns[half]), zero)
+            for row in rows:
+                Cm[row, half] = Cm[row, half] + popc(xor(a[row], b))
+    for row in rows:
+        dots = [np.int32(n) - 2 * Cm[row, half].astype(np.int32) for half in (0, 1)]
+        if fused:
+            low, high = (_vote(warp, fused, dots[half], columns[half], B_width) for half in (0, 1))
+            with warp.where(laneid == 0):
+                warp.store(C, by * A_height + row, brev(mov_b64(low, high)))
+            continue
+        for half in (0, 1):
+            with warp.where(columns[half] < B_width):
+                warp.store(C, row * B_width + columns[half], dots[half])
+
+
+def _vote(warp: Warp, fused: Fused, dot: Any, column: Any, B_width: int) -> npt.NDArray[np.uint32]:
+    """The bits of 32 columns, 0 past the last one, as a word whose bit i is lane i's."""
+    with warp.where(column < B_width):
+        positive = warp.select(fused.bit(warp, dot, column), False)
+    return warp.ballot(positive)
+
+
+def bmms32(
+    a: Operand,
+    b: Operand,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+) -> Any:
+    """The ±1 product op(a) · op(b) by 32 warps per tile (BMMS-32, BMMS-32B).
+
+    Parameters, returns and errors are those of `bmm32`.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.1 "Extracting Fine-Grained Parallelism", listings 4 and 7.
+
+    Examples
+    --------
+    >>> bmms32([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]])
+    array([[-1]], dtype=int32)
+    """
+    ready = row_by_row(a, b, transpose_a, transpose_b, 32)
+    return run(BMMS32_Arow_Brow, BLOCK, ready, 32, thresholds, flip)
+
+
+def bmms64(
+    a: Operand,
+    b: Operand,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+) -> Any:
+    """The ±1 product op(a) · op(b) with 64-bit words, by 32 warps per block (BMMS-64, BMMS-64B).
+
+    Parameters, returns and errors are those of `bmm64`, but for its bound on K, which this has not.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.1 "Extracting Fine-Grained Parallelism", listings 5 and 7.
+
+    Examples
+    --------
+    >>> bmms64([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], thresholds=[-1]).words.tolist()
+    [[9223372036854775808]]
+    """
+    ready = row_by_row(a, b, transpose_a, transpose_b, 64)
+    return run(BMMS64_Arow_Brow, BLOCK, ready, 64, thresholds, flip)

@@ -1,0 +1,128 @@
+"""Listing 7: the dot products of a layer leave the kernel as bits, compared with a threshold per column.
+
+>>> def kernel(warp, C, fused):
+...     dots = [warp.lane.astype(np.int32) - 2, np.int32(5)]
+...     warp.store(C, warp.lane, fused.concatenate(warp, dots, 0, 2, np.zeros(32, np.uint32)))
+>>> C = GlobalArray("C", 32, np.uint32)
+>>> launch(kernel, 1, 32, C, fuse([0, 6], [False, True], 2))
+>>> [f"{word:02b}" for word in C.numpy()[:4]]
+['01', '01', '11', '11']
+
+Source: BSTC (SC'19), section 6.2, listing 7; equations 4 and 5.
+"""
+
+# The arrays keep the paper's names.
+# ruff: noqa: N806
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, SchemeError, ShapeError
+from reference.types import PackedBits, Word
+from simwarp.listings.operands import Operands
+from simwarp.warp import Extent, GlobalArray, Warp, launch
+
+
+class Fused(NamedTuple):
+    """The thresholds (int32) and flips (bool) of the N columns of a product, in global memory.
+
+    Notes
+    -----
+    Other than listing 7 in print: the bit is ``t >= threshold``, as equation 5 has it, not
+    ``t < threshold``. The count of differing bits becomes an ``int`` before it is subtracted: Cm is
+    ``unsigned``, so that ``A_width - 2*Cm`` in print is never negative, and ``max(…, 0)`` never cuts.
+    There is no ``max``: a ReLU is part of the threshold (it makes one of at most 0 hold always, see
+    ``reference.integer_thresholds``). ``flip`` is added, for a negative γ. The vector length is n, where
+    print has ``A_width``, which counts words in listing 4. The store is guarded as the loop is.
+    """
+
+    thresholds: GlobalArray
+    flip: GlobalArray
+
+    def bit(self, warp: Warp, dot: Any, column: Any) -> npt.NDArray[np.bool_]:
+        """Whether each lane's dot product in this column gives a 1: batch normalisation and Bin."""
+        return (dot >= warp.load(self.thresholds, column)) ^ warp.load(self.flip, column)
+
+    def concatenate(
+        self, warp: Warp, dots: Sequence[Any], first: int, columns: int, c: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
+        """Lines 3 to 7: each lane's bits of the columns from ``first`` on, shifted into ``c``.
+
+        The first column ends up in the most significant bit; past the last of ``columns`` bits are 0.
+        """
+        for i, t in enumerate(dots):
+            c = c << 1  # leave space for the next bit
+            if first + i < columns:
+                c = c | self.bit(warp, t, first + i)
+        return c
+
+
+def fuse(thresholds: npt.ArrayLike | None, flip: npt.ArrayLike | None, columns: int) -> Fused | None:
+    """Upload the thresholds and flips of as many columns; None if the dot products are asked for.
+
+    Raises
+    ------
+    DtypeError, ShapeError, SchemeError
+        For other than integers in the range of int32 and bool, (columns,), or flips alone.
+
+    Examples
+    --------
+    >>> fuse([1, 2], None, 2).flip.numpy().tolist()
+    [False, False]
+    """
+    if thresholds is None:
+        if flip is not None:
+            raise SchemeError("flip is given without thresholds, which it reverses: give both, or neither")
+        return None
+    limits = np.asarray(thresholds)
+    flips = np.zeros(columns, np.bool_) if flip is None else np.asarray(flip)
+    int32 = np.iinfo(np.int32)
+    if limits.dtype.kind not in "iu":
+        raise DtypeError(
+            f"thresholds has elements of {limits.dtype}, and integers are compared: give int32; "
+            "reference.integer_thresholds makes them of a batch normalisation"
+        )
+    if limits.size and (limits.min() < int32.min or limits.max() > int32.max):
+        raise DtypeError(
+            f"thresholds has {limits.min()} … {limits.max()}, beyond int32: cut it to "
+            f"{int32.min} … {int32.max}; reference.integer_thresholds does"
+        )
+    if flips.dtype != np.bool_:
+        raise DtypeError(f"flip has elements of {flips.dtype}: give bool, True where the bit is reversed")
+    for name, vector in (("thresholds", limits), ("flip", flips)):
+        if vector.shape != (columns,):
+            raise ShapeError(
+                f"{name} has shape {vector.shape}, but the product has {columns} columns: give ({columns},)"
+            )
+    return Fused(
+        GlobalArray.of("thresholds", limits.astype(np.int32), read_only=True),
+        GlobalArray.of("flip", flips, read_only=True),
+    )
+
+
+def run(
+    kernel: Callable[..., None],
+    block: Extent,
+    ready: Operands,
+    word: Word,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+) -> Any:
+    """Launch a product with a block per tile of ``word`` × ``word`` of C, and download the result.
+
+    Returns
+    -------
+    array of int32, (m, n); with thresholds PackedBits, in the layout of the next product's left operand
+    """
+    _, _, m, k, n, _ = ready
+    fused = fuse(thresholds, flip, n)
+    dots, words = ((m, n), np.int32), ((-(-n // word), m), np.uint32 if word == 32 else np.uint64)
+    C = GlobalArray("C", *(words if fused else dots))
+    grid = -(-m // word), -(-n // word)
+    launch(kernel, grid, block, ready.A, ready.B, C, m, -(-k // word), n, k, fused)
+    return PackedBits(C.numpy(), (m, n), "column", word, "msb") if fused else C.numpy()

@@ -1,0 +1,110 @@
+"""Operands as closures: how a linked step reads and writes registers, with nothing left to look up.
+
+These run once for each operand of each step, so they are written for few Python calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from simwarp.ptx.chunk import Chunk
+
+Read: TypeAlias = "Callable[[Chunk], Any]"
+Write: TypeAlias = "Callable[[Chunk, Any], None]"
+Compute: TypeAlias = "Callable[[Chunk], None]"
+
+
+def register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool) -> Read:
+    """A closure that reads a register, kept as ``declared``, as a value of type ``wanted``.
+
+    A register may be wider than the operand (``st.u8`` from a ``.b16``): then its low bits count.
+
+    Examples
+    --------
+    >>> class OneRegister:
+    ...     registers, partial = [np.uint32(0xFFFFFFFF)], {}
+    >>> int(register_reader(0, np.dtype("u4"), np.dtype("i4"), False)(OneRegister()))
+    -1
+    """
+
+    def read(chunk: Chunk) -> Any:
+        value = chunk.registers[slot]
+        if value is None or slot in chunk.partial:
+            chunk.check_defined(slot)
+        return value
+
+    if negated:
+        return lambda chunk: np.logical_not(read(chunk))
+    if declared == wanted:
+        return read
+    if declared.itemsize == wanted.itemsize:
+        return lambda chunk: read(chunk).view(wanted)
+    return lambda chunk: read(chunk).astype(wanted)
+
+
+def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
+    """A closure that writes a value to a register kept as ``declared``.
+
+    A wider register is filled up with zeros, or with the sign of a signed value.
+
+    Examples
+    --------
+    >>> class OneRegister:
+    ...     registers, partial, alone = [None], {}, True
+    >>> register_writer(0, np.dtype("u4"))(OneRegister, np.int8(-1))
+    >>> hex(OneRegister.registers[0])
+    '0xffffffff'
+    """
+
+    def write(chunk: Chunk, value: Any) -> None:
+        if value.dtype is not declared and value.dtype != declared:
+            if value.dtype.itemsize != declared.itemsize:
+                value = value.astype(f"{value.dtype.kind}{declared.itemsize}")
+            value = value.view(declared)
+        if chunk.alone and slot not in chunk.partial:
+            chunk.registers[slot] = value
+        else:
+            chunk.write(slot, value)
+
+    return write
+
+
+def computation(
+    function: Callable[..., Any], sources: Sequence[Read], destinations: Sequence[Write | None], results: int
+) -> Compute:
+    """A closure that computes on registers: read the sources, call the function, write what it returns.
+
+    Parameters
+    ----------
+    results : int
+        How many values the function returns: one as it is, several as a tuple.
+
+    Examples
+    --------
+    >>> written = []
+    >>> computation(np.add, [lambda c: 1, lambda c: 2], [lambda c, v: written.append(int(v))], 1)(None)
+    >>> written
+    [3]
+    """
+    write = destinations[0] if destinations else None
+    if results == 1 and write is not None and len(sources) == 1:
+        (a,) = sources
+        return lambda chunk: write(chunk, function(a(chunk)))
+    if results == 1 and write is not None and len(sources) == 2:
+        a, b = sources
+        return lambda chunk: write(chunk, function(a(chunk), b(chunk)))
+    if results == 1 and write is not None and len(sources) == 3:
+        a, b, c = sources
+        return lambda chunk: write(chunk, function(a(chunk), b(chunk), c(chunk)))
+
+    def compute(chunk: Chunk) -> None:
+        values = function(*[read(chunk) for read in sources])
+        for put, value in zip(destinations, (values,) if results == 1 else values, strict=False):
+            if put is not None:
+                put(chunk, value)
+
+    return compute

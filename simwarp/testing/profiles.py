@@ -1,0 +1,101 @@
+"""Hypothesis profiles for every place where tests run. Imports without Hypothesis; `register` needs it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from reference.errors import MissingExtraError, SchemeError
+
+Profile: TypeAlias = Literal["ci", "dev", "gpu", "nightly"]
+
+NAMES: tuple[Profile, ...] = ("ci", "dev", "gpu", "nightly")
+
+_loaded: str | None = None
+
+
+def register() -> None:
+    """Make the profiles known to Hypothesis; none is chosen yet.
+
+    ========= ========================================================================================
+    profile   what it is for
+    ========= ========================================================================================
+    `ci`      The same examples in every run: derandomized, no deadline, no database; a failure prints
+              the blob that reproduces it.
+    `dev`     Random examples, and a database that remembers the failing ones; no deadline.
+    `gpu`     Hardware: a launch costs much and an element little, so 30 examples, but larger ones
+              (`strategies.sizes`); no deadline and no complaint about slow ones.
+    `nightly` 2000 examples, a database, blobs.
+    ========= ========================================================================================
+
+    Raises
+    ------
+    MissingExtraError
+        If Hypothesis is not installed.
+
+    Examples
+    --------
+    >>> register()
+    >>> import hypothesis
+    >>> hypothesis.settings.get_profile("ci").derandomize
+    True
+    """
+    settings, check = _hypothesis()
+    plain = settings.get_profile("default")
+    slow = [check.too_slow, check.data_too_large, check.large_base_example]
+    settings.register_profile("ci", plain, derandomize=True, deadline=None, database=None, print_blob=True)
+    settings.register_profile("dev", plain, deadline=None)
+    settings.register_profile("gpu", plain, deadline=None, max_examples=30, suppress_health_check=slow)
+    settings.register_profile(
+        "nightly", plain, deadline=None, max_examples=2000, print_blob=True, suppress_health_check=slow
+    )
+
+
+def load(name: str) -> None:
+    """Register the profiles and choose one, as ``pytest --simwarp-profile`` does.
+
+    Raises
+    ------
+    SchemeError
+        For a profile of another name.
+    MissingExtraError
+        If Hypothesis is not installed.
+
+    Examples
+    --------
+    >>> load("fast")
+    Traceback (most recent call last):
+    ...
+    reference.errors.SchemeError: there is no profile 'fast'
+    choose one of ci, dev, gpu, nightly
+    """
+    global _loaded
+    if name not in NAMES:
+        raise SchemeError(f"there is no profile {name!r}\nchoose one of {', '.join(NAMES)}")
+    register()
+    _hypothesis()[0].load_profile(name)
+    _loaded = name
+
+
+def usual_and_longest() -> tuple[int, int]:
+    """The dimensions that `strategies.sizes` draws by default: usually up to, and now and then up to.
+
+    Under `gpu` the longest goes past 65,535, where 16-bit counters end.
+
+    Examples
+    --------
+    >>> usual, longest = usual_and_longest()
+    >>> usual < longest
+    True
+    """
+    return (700, 70_000) if _loaded == "gpu" else (150, 1100)
+
+
+def _hypothesis() -> tuple[Any, Any]:
+    try:
+        from hypothesis import HealthCheck, settings
+    except ImportError as error:
+        raise MissingExtraError(
+            f"simwarp's test profiles need Hypothesis, which is not installed ({error})\n"
+            "pip install 'simwarp[test]'"
+        ) from None
+    return settings, HealthCheck

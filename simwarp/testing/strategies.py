@@ -1,0 +1,511 @@
+"""Hypothesis strategies for what kernels take: lane words, masks, matrices, bits, operands, thresholds.
+
+Every strategy shrinks to something that can be read: one by one, zeros, the full mask, the default
+format. Wrong arguments are refused when the strategy is made.
+
+Needs Hypothesis: ``pip install 'simwarp[test]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias, TypedDict, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, MissingExtraError, SchemeError, ShapeError
+from reference.threshold import INT32_MAX, INT32_MIN
+from reference.types import First, Layout, PackedBits, Word
+from simwarp import lanes
+from simwarp.testing import profiles
+from simwarp.verify.draw import DTYPES, Draw
+
+try:
+    from hypothesis import strategies as st
+    from hypothesis.extra import numpy as hnp
+except ImportError as error:
+    raise MissingExtraError(
+        f"simwarp.testing.strategies needs Hypothesis, which is not installed ({error})\n"
+        "pip install 'simwarp[test]'"
+    ) from None
+
+Size: TypeAlias = "int | st.SearchStrategy[int] | None"
+"""A dimension: a number, a strategy for one, or None for `sizes`."""
+
+LAYOUTS: tuple[Layout, ...] = ("row", "column")
+WORDS: tuple[Word, ...] = (32, 64)
+FIRSTS: tuple[First, ...] = ("msb", "lsb")
+
+_LANE_DTYPES = ("bool", *(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")))
+
+
+class Format(TypedDict):
+    """The keyword arguments of ``pack``."""
+
+    layout: Layout
+    word: Word
+    first: First
+
+
+class BmmOperands(NamedTuple):
+    """The arguments of ``bmm``: op(a) is (M, K) and op(b) is (K, N)."""
+
+    a: Any
+    b: Any
+    transpose_a: bool
+    transpose_b: bool
+
+
+# --------------------------------------------------------------------------------------------------
+# Lanes
+# --------------------------------------------------------------------------------------------------
+
+
+def lane_words(dtype: npt.DTypeLike = np.uint32) -> st.SearchStrategy[npt.NDArray[Any]]:
+    """A word for each lane: arrays (32,). Shrinks to zeros.
+
+    Often the same few words come again in other lanes, for ``match`` and ``vote``.
+
+    Parameters
+    ----------
+    dtype : bool, or an integer type
+
+    Raises
+    ------
+    DtypeError
+        For another element type.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> int(find(lane_words(), lambda words: True).sum())
+    0
+    """
+    wanted = np.dtype(dtype)
+    if wanted.name not in _LANE_DTYPES:
+        raise DtypeError(f"lane words of {wanted} are not drawn\nchoose one of {', '.join(_LANE_DTYPES)}")
+    word: st.SearchStrategy[Any] = cast("Any", hnp.from_dtype)(wanted)
+
+    @st.composite
+    def words(draw: st.DrawFn) -> npt.NDArray[Any]:
+        drawn = np.array([draw(word) for _ in range(lanes.WARP_SIZE)], wanted)
+        period = draw(st.sampled_from([32, 32, 32, 32, 1, 2, 4, 16]))
+        return drawn[lanes.LANE % period]
+
+    return words()
+
+
+def masks() -> st.SearchStrategy[int]:
+    """Member masks: the bits of at least one lane. Shrinks towards the full mask, 0xffffffff.
+
+    Among them often one lane, half a warp, every other lane.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> hex(find(masks(), lambda mask: True))
+    '0xffffffff'
+    """
+    half, other, alone = [0xFFFF, 0xFFFF0000], [0x55555555, 0xAAAAAAAA], [1 << n for n in range(32)]
+    often = [*half, *other, *alone]
+
+    def mask(absent: int, turn: int) -> int:
+        return lanes.ALL_LANES ^ absent if turn < len(often) else often[turn - len(often)]
+
+    return st.builds(mask, st.integers(0, lanes.ALL_LANES - 1), st.integers(0, 2 * len(often) - 1))
+
+
+def active_lanes() -> st.SearchStrategy[npt.NDArray[np.bool_]]:
+    """Which lanes execute, at least one: bool arrays (32,). Shrinks to all of them.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> int(find(active_lanes(), lambda active: True).sum())
+    32
+    """
+    return masks().map(lambda mask: (np.uint32(mask) & lanes.LANE_BIT) != 0)
+
+
+# --------------------------------------------------------------------------------------------------
+# Matrices
+# --------------------------------------------------------------------------------------------------
+
+
+def sizes(count: int = 2, *, max_size: int | None = None) -> st.SearchStrategy[tuple[int, ...]]:
+    """Dimensions of a problem, from 1. Shrinks to all 1.
+
+    Often about the edges of a word, or prime; now and then one of them is long, often about a power of
+    two, and the others short.
+
+    Parameters
+    ----------
+    count : int
+        How many dimensions.
+    max_size : int, optional
+        None: usually up to 150, the long ones up to 1100; under the profile `gpu`, 700 and 70,000.
+
+    Raises
+    ------
+    ShapeError
+        If either is less than 1.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(sizes(3), lambda mnk: mnk[2] > 64)
+    (1, 1, 65)
+    """
+    for name, value in (("count", count), ("max_size", max_size)):
+        if value is not None and not _is_size(value):
+            raise ShapeError(f"{name}={value!r}\ngive a whole number of at least 1")
+
+    @st.composite
+    def dimensions(draw: st.DrawFn) -> tuple[int, ...]:
+        usual, longest = profiles.usual_and_longest()  # of the profile at the time
+        longest = longest if max_size is None else max_size
+        usual = min(usual, longest)
+        drawn = [draw(st.sampled_from(_shorts(usual))) for _ in range(count)]
+        if longest > usual:
+            turn, long = draw(st.integers(0, 5 * count)), draw(st.integers(usual + 1, longest))
+            edge = draw(st.sampled_from([0, 0, *_powers(usual + 1, longest)]))
+            if turn > 4 * count:
+                drawn = [1 + (n - 1) % 40 for n in drawn]
+                drawn[turn - 4 * count - 1] = edge or long
+        return tuple(drawn)
+
+    return dimensions()
+
+
+def layouts() -> st.SearchStrategy[Format]:
+    """Formats: the keyword arguments of ``pack``. Shrinks to its defaults.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(layouts(), lambda format: True)
+    {'layout': 'row', 'word': 32, 'first': 'msb'}
+    """
+    return _formats(None, None, None)
+
+
+def real_matrices(
+    rows: Size = None, columns: Size = None, *, dtypes: Sequence[npt.DTypeLike] = DTYPES
+) -> st.SearchStrategy[npt.NDArray[Any]]:
+    """Matrices (rows, columns) of real numbers, ±0, ±inf and subnormal ones too; never NaN.
+
+    Shrinks to one zero of the first type. By turns one value, -1 on the diagonal and 1 elsewhere, ±1,
+    any bits; in all of them a few elements are others.
+
+    Parameters
+    ----------
+    rows, columns : int or strategy, optional
+        None: of `sizes`.
+    dtypes : sequence
+        Of float64, float32, float16, int8: the element types to choose from.
+
+    Raises
+    ------
+    DtypeError
+        For another element type, or none.
+    ShapeError
+        For a dimension that is less than 1.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(real_matrices(2), lambda x: True)
+    array([[0.],
+           [0.]])
+    """
+    wanted = _checked_dtypes(dtypes)
+    shapes = _shapes(rows, columns)
+
+    @st.composite
+    def matrices(draw: st.DrawFn) -> npt.NDArray[Any]:
+        return _real(draw, draw(shapes), draw(st.sampled_from(wanted)))
+
+    return matrices()
+
+
+def bit_matrices(
+    rows: Size = None,
+    columns: Size = None,
+    *,
+    layout: Layout | None = None,
+    word: Word | None = None,
+    first: First | None = None,
+) -> st.SearchStrategy[PackedBits]:
+    """Packed matrices in any format, with zeros past the edge. Shrinks to one bit 0 in pack's format.
+
+    By turns one word everywhere, all bits 1, any bits; in all of them a few words are others.
+
+    Parameters
+    ----------
+    rows, columns : int or strategy, optional
+        None: of `sizes`.
+    layout, word, first : optional
+        Only this one; None for all.
+
+    Raises
+    ------
+    ShapeError
+        For a dimension that is less than 1.
+    SchemeError
+        For an unknown layout, word or bit order.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(bit_matrices(40, 2, word=64), lambda x: True).words
+    array([[0, 0]], dtype=uint64)
+    """
+    formats, shapes = _formats(layout, word, first), _shapes(rows, columns)
+
+    @st.composite
+    def matrices(draw: st.DrawFn) -> PackedBits:
+        return _packed(draw, draw(shapes), draw(formats))
+
+    return matrices()
+
+
+def bmm_operands(
+    *,
+    dtypes: Sequence[npt.DTypeLike] = DTYPES,
+    packed: bool = True,
+    along_k: bool = False,
+    word: Word | None = None,
+    first: First | None = None,
+    max_size: int | None = None,
+) -> st.SearchStrategy[BmmOperands]:
+    """Operands of ``bmm`` that fit: ``bmm(x.a, x.b, transpose_a=x.transpose_a, …)``.
+
+    Each operand is real or packed, and transposed or not, on its own. Shrinks to two 1 × 1 zeros.
+
+    Parameters
+    ----------
+    dtypes : sequence
+        The element types of real operands; empty for packed ones only.
+    packed : bool
+        Whether operands may be packed.
+    along_k : bool
+        Packed words run along K, in one format for both, as the kernels want them; else any format.
+        Of a real and a packed operand `gpu.bmm` takes the packed one in ``first="msb"`` only.
+    word, first : optional
+        Only this word size or bit order of packed operands.
+    max_size : int, optional
+        The largest of M, N and K; see `sizes`.
+
+    Raises
+    ------
+    DtypeError, ShapeError, SchemeError
+        As `real_matrices`, `sizes` and `bit_matrices`.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(bmm_operands(), lambda x: x.transpose_b)
+    BmmOperands(a=array([[0.]]), b=array([[0.]]), transpose_a=False, transpose_b=True)
+    """
+    wanted = _checked_dtypes(dtypes, may_be_empty=packed)
+    formats, dimensions = _formats(None, word, first), sizes(3, max_size=max_size)
+    kinds = [*wanted, *["packed"] * packed]
+
+    @st.composite
+    def operands(draw: st.DrawFn) -> BmmOperands:
+        m, n, k = draw(dimensions)
+        transpose_a, transpose_b = draw(st.booleans()), draw(st.booleans())
+        common = draw(formats)
+
+        def operand(shape: tuple[int, int], rows_run_along_k: bool) -> Any:
+            kind = draw(st.sampled_from(kinds))
+            if kind != "packed":
+                return _real(draw, shape, kind)
+            layout: Layout = "column" if rows_run_along_k else "row"
+            return _packed(draw, shape, {**common, "layout": layout} if along_k else draw(formats))
+
+        a = operand((k, m) if transpose_a else (m, k), rows_run_along_k=not transpose_a)
+        b = operand((n, k) if transpose_b else (k, n), rows_run_along_k=transpose_b)
+        return BmmOperands(a, b, transpose_a, transpose_b)
+
+    return operands()
+
+
+def thresholds(
+    dots: npt.ArrayLike,
+) -> st.SearchStrategy[tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]]:
+    """Thresholds on the edge for ``bmm(…, thresholds=, flip=)``, one for each column of ``dots``.
+
+    Each equals a dot product of its column, or is one more, or one less, or an end of int32. Shrinks to
+    the first row of ``dots``, nothing flipped.
+
+    Parameters
+    ----------
+    dots : int32 (M, N)
+        What ``bmm`` returns.
+
+    Returns
+    -------
+    strategy for (thresholds, flip)
+        int32 (N,) and bool (N,).
+
+    Raises
+    ------
+    DtypeError, ShapeError
+        If ``dots`` is not an int32 matrix, or has a dimension of 0.
+
+    Examples
+    --------
+    >>> from hypothesis import find
+    >>> find(thresholds(np.int32([[3, 5], [7, 9]])), lambda drawn: drawn[0][1] > 5)
+    (array([4, 6], dtype=int32), array([False, False]))
+    """
+    array = np.asarray(dots)
+    if array.dtype != np.int32:
+        raise DtypeError(f"dots have elements of {array.dtype}\ngive the int32 that bmm returns")
+    if array.ndim != 2 or not array.size:
+        raise ShapeError(f"dots have shape {array.shape}\ngive (M, N), each at least 1")
+    m, n = array.shape
+
+    def column_wise(draw: st.DrawFn, most: int) -> npt.NDArray[Any]:
+        def anything(seed: int) -> npt.NDArray[Any]:
+            return Draw(seed, "thresholds", most).words(n) % np.uint64(most + 1)
+
+        return _array(draw, (n,), np.intp, st.integers(0, most), [anything])
+
+    @st.composite
+    def on_the_edge(draw: st.DrawFn) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+        dot = array[column_wise(draw, m - 1), np.arange(n)].astype(np.int64)
+        choices = np.stack([dot, dot + 1, dot - 1, np.full(n, INT32_MAX), np.full(n, INT32_MIN)])
+        chosen = choices[column_wise(draw, len(choices) - 1), np.arange(n)]
+        flip = column_wise(draw, 1) == 1
+        return np.clip(chosen, INT32_MIN, INT32_MAX).astype(np.int32), flip
+
+    return on_the_edge()
+
+
+# --------------------------------------------------------------------------------------------------
+# What they are made of: the same choices in the same order, whatever becomes of them, so that shrinking
+# can change one of them and keep the others.
+# --------------------------------------------------------------------------------------------------
+
+_SEEDS = st.integers(0, 2**64 - 1)
+"""Large arrays of any bits come from one number: drawn one by one they would be too much to shrink."""
+
+
+@cache
+def _few(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[int, Any]]]:
+    """A few elements and where they go, modulo the size."""
+    return st.lists(st.tuples(st.integers(0, 2**32 - 1), elements), max_size=16)
+
+
+def _array(
+    draw: st.DrawFn,
+    shape: tuple[int, ...],
+    dtype: npt.DTypeLike,
+    elements: st.SearchStrategy[Any],
+    recipes: Sequence[Callable[[int], npt.NDArray[Any]]],
+) -> npt.NDArray[Any]:
+    """An array of one value, or made by a recipe from a seed; in both a few elements are others."""
+    recipe, seed, fill = draw(st.integers(0, len(recipes))), draw(_SEEDS), draw(elements)
+    array = recipes[recipe - 1](seed) if recipe else np.full(shape, fill, dtype)
+    array = array.astype(dtype).ravel()
+    for at, value in draw(_few(elements)):
+        array[at % array.size] = value
+    return array.reshape(shape)
+
+
+def _real(draw: st.DrawFn, shape: tuple[int, int], dtype: str) -> npt.NDArray[Any]:
+    def identity(seed: int) -> npt.NDArray[Any]:
+        return 1 - 2 * np.eye(*shape)
+
+    def signs(seed: int) -> npt.NDArray[Any]:
+        return np.where(Draw(seed, "signs", 0).words(shape[0] * shape[1]) % 2 == 1, -1, 1)
+
+    def anything(seed: int) -> npt.NDArray[Any]:
+        return Draw(seed, "real_matrices", 0).matrix(*shape, dtype)
+
+    return _array(draw, shape, dtype, _numbers(dtype), [identity, signs, anything])
+
+
+@cache
+def _numbers(dtype: str) -> st.SearchStrategy[Any]:
+    from_dtype: Callable[..., st.SearchStrategy[Any]] = hnp.from_dtype
+    return from_dtype(np.dtype(dtype), **({} if dtype == "int8" else {"allow_nan": False}))
+
+
+def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits:
+    layout, word, first = form["layout"], form["word"], form["first"]
+    along, across = shape[::-1] if layout == "column" else shape
+    dtype = np.uint32 if word == 32 else np.uint64
+    count = -(-along // word)
+    unused, ones = count * word - along, (1 << word) - 1
+
+    def all_ones(seed: int) -> npt.NDArray[Any]:
+        return np.full((count, across), ones, dtype)
+
+    def anything(seed: int) -> npt.NDArray[Any]:
+        return Draw(seed, "bit_matrices", 0).words(count * across)
+
+    # The first element in the lowest bit, so that small words have ones at the start.
+    words = _array(draw, (count, across), dtype, st.integers(0, ones), [all_ones, anything])
+    words[-1] &= dtype(ones >> unused)
+    words = lanes.brev(words) if first == "msb" else words
+    return PackedBits(words, shape, layout, word, first)
+
+
+@cache
+def _shorts(most: int) -> list[int]:
+    """Sizes to ``most``; those at the edges of words several times, primes twice."""
+    edges = [n + d for n in (32, 64, 96, 128) for d in (-1, 0, 1)]
+    primes = [p for p in range(2, 132) if all(p % q for q in range(2, p))]
+    return sorted(n for n in [*range(1, most + 1), *edges * 8, *primes] if n <= most)
+
+
+def _powers(least: int, most: int) -> list[int]:
+    """Powers of two, one more and one less, within the bounds."""
+    about = (2**e + d for e in range(most.bit_length() + 1) for d in (-1, 0, 1))
+    return [n for n in about if least <= n <= most]
+
+
+def _formats(layout: Layout | None, word: Word | None, first: First | None) -> st.SearchStrategy[Format]:
+    known = {"layout": (layout, LAYOUTS), "word": (word, WORDS), "first": (first, FIRSTS)}
+    for name, (given, choices) in known.items():
+        if given is not None and given not in choices:
+            raise SchemeError(f"there is no {name}={given!r}\nchoose {choices[0]!r} or {choices[1]!r}")
+    layout_, word_, first_ = (
+        st.sampled_from(choices if given is None else (given,)) for given, choices in known.values()
+    )
+    return st.builds(Format, layout=layout_, word=word_, first=first_)
+
+
+def _shapes(rows: Size, columns: Size) -> st.SearchStrategy[tuple[int, int]]:
+    if rows is None and columns is None:
+        return cast("st.SearchStrategy[tuple[int, int]]", sizes(2))
+    return st.tuples(_dimension("rows", rows), _dimension("columns", columns))
+
+
+def _dimension(name: str, size: Size) -> st.SearchStrategy[int]:
+    if size is None:
+        return sizes(1).map(lambda drawn: drawn[0])
+    if isinstance(size, st.SearchStrategy):
+        return size
+    if not _is_size(size):
+        raise ShapeError(f"{name}={size!r}\ngive a whole number of at least 1, or a strategy for one")
+    return st.just(size)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def _checked_dtypes(dtypes: Sequence[npt.DTypeLike], *, may_be_empty: bool = False) -> list[str]:
+    names = [np.dtype(dtype).name for dtype in dtypes]
+    strange = [name for name in names if name not in DTYPES]
+    if strange:
+        raise DtypeError(f"matrices of {strange[0]} are not drawn\nchoose among {', '.join(DTYPES)}")
+    if not names and not may_be_empty:
+        raise DtypeError(f"dtypes is empty\nchoose among {', '.join(DTYPES)}")
+    return names

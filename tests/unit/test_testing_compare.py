@@ -1,0 +1,118 @@
+"""`assert_same_bits` finds every difference and says where it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import reference
+import simwarp
+from reference.errors import DtypeError
+from simwarp.testing import assert_same_bits
+from simwarp.testing.strategies import bit_matrices, lane_words
+
+
+def complaint(expected, got):
+    with pytest.raises(AssertionError) as caught:
+        assert_same_bits(expected, got)
+    return str(caught.value)
+
+
+def test_a_lane():
+    expected = np.arange(32, dtype=np.uint32)
+    got = expected.copy()
+    got[[7, 9]] ^= np.array([0x80000001, 2], np.uint32)
+    lines = complaint(expected, got).splitlines()
+    assert lines[0] == "2 of 32 elements differ; the first is [7]"
+    assert lines[1] == "expected 7 (0x00000007), got 2147483654 (0x80000006): bits 0, 31 differ"
+    assert "lane 7, got 10000000 00000000 00000000 00000110  0x80000006" in lines[6]
+    assert lines[7].split() == ["^", "^"]
+    assert "lane 9" in lines[9]
+
+
+def test_a_packed_matrix():
+    x = np.ones((40, 3), np.int8)
+    expected = reference.pack(x, layout="row")
+    x[33, 2] = -1
+    message = complaint(expected, reference.pack(x, layout="row"))
+    assert message.startswith("1 of 6 words differs; the first is [1, 2]\n")
+    assert "bit 30 differs\nthe first wrong matrix element is (33, 2)\n" in message
+    padded = replace(expected, words=expected.words | np.uint32(1))
+    assert "is padding, past the edge of the (40, 3) matrix, and must be 0" in complaint(expected, padded)
+
+
+@given(expected=bit_matrices(), data=st.data())
+def test_the_named_element_of_a_packed_matrix_is_the_wrong_one(expected, data):
+    bits = reference.unpack(expected)
+    row, column = (data.draw(st.integers(0, n - 1)) for n in expected.shape)
+    bits[row, column] ^= 1
+    form = {"layout": expected.layout, "word": expected.word, "first": expected.first}
+    got = reference.pack(2 * bits.astype(np.int8) - 1, **form)
+    assert f"the first wrong matrix element is ({row}, {column})\n" in complaint(expected, got)
+
+
+def test_formats_that_differ():
+    x = np.ones((3, 3))
+    message = complaint(reference.pack(x), reference.pack(x, layout="column"))
+    assert message == (
+        "expected PackedBits (3, 3), row-major-32, first msb, "
+        "got PackedBits (3, 3), column-major-32, first msb"
+    )
+    assert complaint(reference.pack(x), x).endswith("got an array")
+
+
+def test_shapes_and_types_that_differ():
+    assert complaint(np.zeros(3, np.int32), np.zeros(3, np.uint32)) == (
+        "expected int32 of shape (3,), got uint32 of shape (3,)"
+    )
+    assert complaint(np.zeros((3, 1)), np.zeros(3)) == (
+        "expected float64 of shape (3, 1), got float64 of shape (3,)"
+    )
+
+
+def test_nothing_is_not_the_same_as_nothing():
+    assert complaint(np.zeros(0), np.zeros(0)) == "nothing was compared: both have shape (0,)"
+
+
+def test_what_has_no_bits():
+    with pytest.raises(DtypeError, match="no bits to compare"):
+        assert_same_bits(["a"], ["a"])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float64", "int64", ">u4"])
+def test_every_type(dtype):
+    zeros, ones = np.zeros((2, 3), dtype), np.ones((2, 3), dtype)
+    assert_same_bits(zeros, zeros.copy())
+    assert "6 of 6 elements differ; the first is [0, 0]" in complaint(zeros, ones)
+    assert_same_bits(zeros.T, zeros.T.copy())
+
+
+def test_numbers_alone():
+    assert_same_bits(np.uint32(5), np.uint32(5))
+    assert "the first is []" in complaint(np.uint32(5), np.uint32(4))
+
+
+def test_floats_are_words():
+    nan = np.array([np.nan])
+    assert_same_bits(nan, nan.copy())
+    assert "expected 0.0 (0x0000000000000000), got -0.0 (0x8000000000000000): bit 63 differs" in complaint(
+        np.array([0.0]), np.array([-0.0])
+    )
+
+
+def test_what_lies_on_a_device():
+    host = np.arange(5, dtype=np.uint32)
+    assert_same_bits(host, simwarp.Device().upload(host))
+    x = reference.pack(np.ones((3, 3)))
+    assert_same_bits(x, replace(x, words=simwarp.Device().upload(x.words)))
+
+
+@given(left=lane_words(), right=lane_words())
+def test_no_difference_is_missed(left, right):
+    assert_same_bits(left, left.copy())
+    assume((left != right).any())
+    wrong = np.flatnonzero(left != right)
+    assert complaint(left, right).startswith(f"{len(wrong)} of 32 element")
+    assert f"the first is [{wrong[0]}]" in complaint(left, right)

@@ -1,0 +1,215 @@
+"""The pytest plugin, in test runs of its own, and what the test kit imports."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRY_POINT = "[pytest11]\nsimwarp = simwarp.testing.plugin\n"
+
+NO_DRIVER = """
+    import ctypes
+    def no_library(name, *rest, **options):
+        raise OSError(f"{name}: no such library")
+    ctypes.CDLL = no_library
+"""
+A_DRIVER = """
+    import ctypes, types
+    import gpu, simwarp
+    ctypes.CDLL = lambda name: types.SimpleNamespace(cuInit=lambda flags: 0)
+    class CudaDevice(simwarp.Device): pass
+    gpu.CudaDevice = CudaDevice
+"""
+ONE_TEST = "def test_it(simwarp_device): assert simwarp_device.multiprocessors"
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    """A folder where pytest finds the plugin as it does where simwarp is installed."""
+    installed = pytester.mkdir("installed")
+    (installed / "entry-0.dist-info").mkdir()
+    (installed / "entry-0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: entry\nVersion: 0\n"
+    )
+    (installed / "entry-0.dist-info" / "entry_points.txt").write_text(ENTRY_POINT)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), str(ROOT)]))
+    pytester.makeini("[pytest]\naddopts = --strict-markers -W error -p no:cacheprovider\n")
+    return pytester
+
+
+def test_the_simulator_is_the_default_and_new_for_every_test(project):
+    project.makepyfile(
+        """
+        import simwarp
+        seen = []
+        def test_one(simwarp_device): seen.append(simwarp_device)
+        def test_two(simwarp_device): seen.append(simwarp_device)
+        def test_both():
+            assert [type(device) for device in seen] == [simwarp.Device] * 2
+            assert seen[0] is not seen[1]
+        """
+    )
+    result = project.runpytest_subprocess("-v")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(["*test_one?sim? PASSED*"])
+
+
+def test_cuda_is_skipped_with_the_reason_where_there_is_none(project):
+    project.makeconftest(NO_DRIVER)
+    project.makepyfile(ONE_TEST)
+    result = project.runpytest_subprocess("-rs", "--simwarp-device=cuda")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*needs an NVIDIA GPU*libcuda.so.1: no such library*"])
+    project.runpytest_subprocess("--simwarp-device=both").assert_outcomes(passed=1, skipped=1)
+
+
+def test_cuda_and_both_where_there_is_a_gpu(project):
+    project.makeconftest(A_DRIVER)
+    project.makepyfile("def test_it(simwarp_device): print('on', type(simwarp_device).__name__)")
+    result = project.runpytest_subprocess("-s", "--simwarp-device", "both")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*on Device", "*on CudaDevice"])
+    result = project.runpytest_subprocess("-s", "--simwarp-device=cuda")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*on Device")
+
+
+def test_examples_of_hypothesis_share_the_device_of_their_test(project):
+    project.makeconftest(A_DRIVER)
+    project.makepyfile(
+        """
+        from hypothesis import given
+        from simwarp.testing.strategies import masks
+        seen = set()
+        @given(mask=masks())
+        def test_it(simwarp_device, mask): seen.add(simwarp_device)
+        class TestClass:
+            @given(mask=masks())
+            def test_it(self, simwarp_device, mask): seen.add(simwarp_device)
+        def test_four(): assert len(seen) == 4
+        """
+    )
+    project.runpytest_subprocess("--simwarp-device=both", "--simwarp-profile=ci").assert_outcomes(passed=5)
+
+
+def test_an_unknown_device_or_profile_is_a_usage_error(project):
+    project.makepyfile(ONE_TEST)
+    for option in ("--simwarp-device=tpu", "--simwarp-profile=fast"):
+        result = project.runpytest_subprocess(option)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}: invalid choice*"])
+
+
+def test_the_profile(project):
+    project.makepyfile(
+        "from hypothesis import settings\ndef test_it(): assert settings.default.max_examples == 30"
+    )
+    project.runpytest_subprocess("--simwarp-profile=gpu").assert_outcomes(passed=1)
+    project.runpytest_subprocess().assert_outcomes(failed=1)
+
+
+def test_the_profile_needs_hypothesis(project):
+    (Path("installed") / "hypothesis.py").write_text("raise ImportError('there is none')\n")
+    project.makepyfile("def test_it(): pass")
+    result = project.runpytest_subprocess("--simwarp-profile=ci", "-p", "no:hypothesispytest")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*need Hypothesis*there is none*", "pip install 'simwarp?test?'"])
+
+
+def test_the_marker(project):
+    project.makeconftest(NO_DRIVER)
+    project.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_it(): assert 0\ndef test_other(): pass")
+    project.runpytest_subprocess().assert_outcomes(passed=1, skipped=1)
+    project.runpytest_subprocess("-m", "not gpu").assert_outcomes(passed=1, deselected=1)
+    project.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.gpu: needs an NVIDIA GPU*"])
+
+
+def test_without_the_plugin(project):
+    project.makepyfile("def test_it(): pass")
+    project.runpytest_subprocess("-p", "no:simwarp").assert_outcomes(passed=1)
+    refused = project.runpytest_subprocess("-p", "no:simwarp", "--simwarp-device=sim")
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_our_own_conftest_loads_it_once(project, installed, monkeypatch):
+    if not installed:
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    project.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    project.makepyfile(ONE_TEST)
+    project.runpytest_subprocess("--simwarp-device=sim").assert_outcomes(passed=1)
+    project.runpytest_subprocess("-p", "no:simwarp").assert_outcomes(errors=1)
+
+
+def test_words_that_differ_are_drawn(project):
+    project.makepyfile(
+        """
+        import numpy as np
+        import reference
+        def test_words():
+            assert np.uint32([7]) == np.uint32([5])
+        def test_word():
+            assert np.uint64(7) == np.uint64(5)
+        def test_packed():
+            assert reference.pack([[1.0]]) == reference.pack([[-1.0]])
+        def test_the_same():
+            assert reference.pack([[1.0]]) == reference.pack([[1.0]])
+        def test_other():
+            assert np.int32([7]) == np.int32([5])
+        """
+    )
+    result = project.runpytest_subprocess()
+    result.assert_outcomes(failed=5)
+    result.stdout.fnmatch_lines(
+        [
+            "E*assert uint32 words == uint32 words (got == expected)",
+            "E*expected 5 (0x00000005), got 7 (0x00000007): bit 1 differs",
+            "E*lane 0, got 00000000 00000000 00000000 00000111  0x00000007",
+            "E*^",
+            "E*assert uint64 words == uint64 words*",
+            "E*0x0000000000000007*",
+            "E*assert PackedBits == PackedBits*",
+            "E*the first wrong matrix element is (0, 0)",
+            "E*the bits are the same, but PackedBits are equal only to themselves",
+        ]
+    )
+
+
+def python(program):
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_kit_imports_without_hypothesis_and_pytest():
+    printed = python(
+        "import sys; sys.modules.update(hypothesis=None, pytest=None)\n"
+        "import simwarp.testing as kit\n"
+        "kit.assert_same_bits([1], [1]); kit.Golden; kit.replay; kit.profiles.NAMES\n"
+        "for use in (lambda: kit.strategies, kit.profiles.register):\n"
+        "    try: use()\n"
+        "    except ImportError as error: print(type(error).__name__, str(error).splitlines()[-1])\n"
+    )
+    assert printed.splitlines() == ["MissingExtraError pip install 'simwarp[test]'"] * 2
+
+
+def test_the_plugin_imports_little():
+    printed = python("import sys, simwarp.testing.plugin; print(*sys.modules)")
+    loaded = set(printed.split())
+    assert "simwarp.testing.plugin" in loaded
+    assert loaded & {"hypothesis", "numba", "gpu", "simwarp.verify"} == set()
+
+
+def test_the_kit_has_what_it_names():
+    import simwarp.testing as kit
+
+    assert all(getattr(kit, name) for name in kit.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = kit.nothing
