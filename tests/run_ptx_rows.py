@@ -93,8 +93,8 @@ def cases(row, opcode, seed=0):
 def without_open(device, row, opcode, columns):
     """The operands without what hardware answers in its own way.
 
-    The PTX ISA takes position and length of ``bfe`` and ``bfi`` modulo 256. So does the simulator; an H200 looks
-    at more of their bits in the 64-bit forms.
+    The PTX ISA takes position and length of ``bfe`` and ``bfi`` modulo 256. So does the simulator; an
+    H200 looks at more of their bits in the 64-bit forms.
     """
     if isinstance(device, simwarp.Device) or row.base not in ("bfe", "bfi") or not opcode.endswith("64"):
         return columns

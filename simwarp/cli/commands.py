@@ -155,7 +155,7 @@ def info_command(as_json: Json = False) -> int:
 def golden_record(
     case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated.")] = None,
     folder: Annotated[Path, typer.Option("--out", help="Where to write.")] = Path("tests/golden"),
-    inputs: Annotated[int, typer.Option(min=1, help="Inputs of each case.")] = 60,
+    inputs: Annotated[int, typer.Option(min=1, help="Inputs of each case.")] = 200,
     seed: Annotated[int, typer.Option(help="The stream of inputs.")] = 1,
     as_json: Json = False,
 ) -> int:
@@ -195,6 +195,7 @@ def _devices(where: Where) -> dict[str, Callable[[], Any]]:
         except NoGpuError as error:
             reason = str(error).splitlines()[0]
             raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
+        cuda.multiprocessors = 1  # as `simulator` does, and for the same reason
         devices[CUDA] = lambda: cuda
     return devices
 

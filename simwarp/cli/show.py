@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -73,7 +73,7 @@ def facts(values: dict[str, Any]) -> None:
     """A flat table of facts; those that belong together are called ``group: name``."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2))
     for key, value in values.items():
-        inner: Any = value if isinstance(value, dict) else {"": value}
+        inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
         for name, fact in inner.items():
             table.add_row(f"{key}: {name}" if name else key, Text(str(fact)))
     Console().print(table)

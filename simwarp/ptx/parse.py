@@ -380,9 +380,9 @@ class _Parser:
                 )
 
     def source_line(self, location: _Location) -> SourceLine | None:
-        """The innermost line that stands in file 1, which is the kernel's own source."""
+        """The line itself; of code from CUDA's own headers, the line that it was inlined at."""
         file, line = location.file, location.line
-        if file != "1" and location.inlined_at:
+        if "include/" in self.files.get(file, "") and location.inlined_at:
             file, line = location.inlined_at
         return SourceLine(self.files.get(file, ""), line) if line else None
 

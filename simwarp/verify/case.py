@@ -36,7 +36,9 @@ class Case:
     outputs : mapping of answer to str
         The name of the array that the ``"gpu"`` and ``"listing"`` answers are read from.
     explain : callable
-        (input, element, differing bits) in the words of the problem: which matrix element that is.
+        (input, element, bit) in the words of the problem: which matrix element that is.
+    lead : callable
+        (input, bits): of the differing bits of one word, the one that comes first in the problem.
     kernels : callable
         The compiled kernels for a compute capability, by title, whose digests goldens record.
     """
@@ -47,7 +49,8 @@ class Case:
     describe: Callable[[Any], str]
     answers: Mapping[str, Answer]
     outputs: Mapping[str, str]
-    explain: Callable[[Any, tuple[int, ...], tuple[int, ...]], str]
+    explain: Callable[[Any, tuple[int, ...], int], str]
+    lead: Callable[[Any, tuple[int, ...]], int]
     kernels: Callable[[tuple[int, int]], dict[str, str]]
 
     def equal(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:

@@ -192,7 +192,8 @@ def _mismatch(
     width = expected.dtype.itemsize * 8
     bits = tuple(b for b in range(width) if (x ^ y) >> b & 1)
     answer = "gpu" if on_device else tier
-    place, register = last_write(case, answer, item, element, expected, bits)
+    lead = case.lead(item, bits)
+    place, register = last_write(case, answer, item, element, expected, lead)
     return Mismatch(
         case.name,
         seed,
@@ -203,7 +204,7 @@ def _mismatch(
         x,
         y,
         bits,
-        case.explain(item, element, bits),
+        case.explain(item, element, lead),
         len(wrong),
         expected.size,
         place,
@@ -217,12 +218,12 @@ def last_write(
     item: Any,
     element: tuple[int, ...],
     expected: npt.NDArray[Any],
-    bits: tuple[int, ...] = (),
+    bit: int = 0,
 ) -> tuple[Place | None, str]:
     """Run the input again, watched, and return who last wrote an element, and from which register.
 
-    The answer of a device is run on the simulator, also where it was hardware that differed. Given the
-    differing bits, it is the byte of the highest that is asked about: kernels store some words in parts.
+    The answer of a device is run on the simulator, also where it was hardware that differed. It
+    is the byte of one bit that is asked about, because kernels store some words in parts.
 
     Examples
     --------
@@ -236,8 +237,7 @@ def last_write(
     flat, width = int(np.ravel_multi_index(element, expected.shape)), expected.dtype.itemsize
     output = case.outputs[answer]
     if answer == "gpu":
-        part = (flat * width + bits[-1] // 8, 1) if bits else (flat * width, width)
-        observer = WriteObserver(output, *part)
+        observer = WriteObserver(output, flat * width + bit // 8, 1)
         with suppress(KernelFault):  # the writes before it tell all the same
             case.answers[answer](item, simulator(observers=[observer]))
         return (observer.writes[-1].place, observer.writes[-1].register) if observer.writes else (None, "")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import gpu
 import reference
+from gpu.bmm.packing import packing_plan
+from gpu.bmm.schemes import SCHEMES
 from gpu.compile import compile
 from reference.errors import DtypeError, NotANumberError, ShapeError
 
@@ -27,7 +31,24 @@ def test_default_device_is_the_gpu():
     np.testing.assert_array_equal(gpu.bmm(a, b), reference.bmm(a, b))
 
 
-@pytest.mark.parametrize("sizes", [(2048, 2048, 2048), (4099, 1031, 8191), (1, 70001, 3), (3, 5, 1000003)])
+LARGE = [(2048, 2048, 2048), (4099, 1031, 8191), (1, 70001, 3), (70001, 1, 65), (3, 5, 1000003)]
+
+
+def _rule(dots, seed=0):
+    """A dot product of each column as its threshold, so that one is on the edge; and flips."""
+    rng = np.random.default_rng(seed)
+    rows, columns = dots.shape
+    return dots[rng.integers(0, rows, columns), np.arange(columns)], rng.integers(0, 2, columns).astype(bool)
+
+
+def _assert_bits(packed, dots, thresholds, flip, word, first="msb"):
+    expected = reference.threshold(dots, thresholds, flip, word=word, first=first)
+    words = packed.words if isinstance(packed.words, np.ndarray) else packed.words.download()
+    assert (packed.shape, packed.word, packed.first) == (dots.shape, word, first)
+    np.testing.assert_array_equal(words, expected.words)
+
+
+@pytest.mark.parametrize("sizes", LARGE)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_large(device, sizes, transpose_a, transpose_b):
@@ -35,7 +56,115 @@ def test_large(device, sizes, transpose_a, transpose_b):
     a = _matrix(*((k, m) if transpose_a else (m, k)))
     b = _matrix(*((n, k) if transpose_b else (k, n)), seed=1)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    np.testing.assert_array_equal(gpu.bmm(a, b, **options, device=device), reference.bmm(a, b, **options))
+    dots = reference.bmm(a, b, **options)
+    thresholds, flip = _rule(dots)
+    for name, scheme in SCHEMES.items():
+        options["scheme"] = name
+        np.testing.assert_array_equal(gpu.bmm(a, b, **options, device=device), dots)
+        packed = gpu.bmm(a, b, **options, thresholds=thresholds, flip=flip, device=device)
+        _assert_bits(packed, dots, thresholds, flip, scheme.word)
+
+
+@pytest.mark.parametrize("first", ["msb", "lsb"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("k", range(2**16 - 3, 2**16 + 3))
+def test_k_about_what_16_bits_count(device, k, scheme, first):
+    word = SCHEMES[scheme].word
+    a, b = _matrix(67, k, np.float16), _matrix(k, 131, np.float16, 1)
+    a[[0, 33]], b[:, [0, 64]], b[:, [1, 32, 130]] = 1, -1, 1  # differ everywhere, and nowhere
+    dots = reference.bmm(a, b)
+    assert (dots.min(), dots.max()) == (-k, k)
+    left = gpu.pack(device.upload(a), layout="column", word=word, first=first)
+    right = gpu.pack(device.upload(b), word=word, first=first)
+    np.testing.assert_array_equal(gpu.bmm(left, right, scheme=scheme).download(), dots)
+    thresholds, flip = _rule(dots)
+    packed = gpu.bmm(left, right, scheme=scheme, thresholds=thresholds, flip=flip)
+    _assert_bits(packed, dots, thresholds, flip, word, first)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_thresholds_and_flips_on_the_device(device, scheme):
+    a, b = _matrix(257, 1000), _matrix(1000, 301, seed=1)
+    dots = reference.bmm(a, b)
+    thresholds, flip = _rule(dots)
+    given = {"thresholds": device.upload(thresholds), "flip": device.upload(flip.astype(np.uint8))}
+    for x in (a, device.upload(a)):
+        packed = gpu.bmm(x, b, scheme=scheme, **given)
+        assert isinstance(packed.words, np.ndarray) == (x is a)
+        _assert_bits(packed, dots, thresholds, flip, SCHEMES[scheme].word)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_layers_into_memory_that_was_used(device, scheme):
+    """Each output stands where another stood: nothing of that may be left."""
+    word = SCHEMES[scheme].word
+    x, weights = _matrix(515, 1000), [_matrix(1000, 777, seed=1), _matrix(777, 333, seed=2)]
+    dots = reference.bmm(x, weights[0])
+    thresholds, flip = _rule(dots)
+    middle = 2 * reference.unpack(reference.threshold(dots, thresholds, flip)).astype(np.int8) - 1
+    expected = reference.bmm(middle, weights[1])
+    left = gpu.pack(device.upload(x), layout="column", word=word)
+    rights = [gpu.pack(device.upload(w), word=word) for w in weights]
+    for fill in (0, 0xFF, 0xA5):
+        for size in (515 * 333 * 4, 515 * -(-777 // word) * word // 8):
+            device.upload(np.full(size, fill, np.uint8)).free()
+        hidden = gpu.bmm(left, rights[0], scheme=scheme, thresholds=thresholds, flip=flip)
+        _assert_bits(hidden, dots, thresholds, flip, word)
+        np.testing.assert_array_equal(gpu.bmm(hidden, rights[1], scheme=scheme).download(), expected)
+
+
+PACKED_SHAPES = [
+    (4099, 4608),  # rows that start at 16 bytes: the vector kernels
+    (2051, 4097),  # and rows that do not: the scalar ones
+    (3, 1000003),
+    (1000003, 3),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8"])
+@pytest.mark.parametrize("shape", PACKED_SHAPES)
+def test_packing(device, dtype, shape):
+    rng = np.random.default_rng(2)
+    x = rng.integers(-3, 3, shape, np.int8).astype(dtype)
+    source = device.upload(x)
+    name, _ = packing_plan(source, "row", 32, device.multiprocessors)
+    assert name == ("pack_row_vector" if shape[1] % 16 == 0 else "pack_row")
+    for layout, word, first in itertools.product(["row", "column"], [32, 64], ["msb", "lsb"]):
+        packed = gpu.pack(source, layout=layout, word=word, first=first)
+        expected = reference.pack(x, layout=layout, word=word, first=first)
+        np.testing.assert_array_equal(packed.words.download(), expected.words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [2**16 + 16, 2**16 + 1], ids=["vector", "scalar"])
+@pytest.mark.parametrize("layout", ["row", "column"])
+@pytest.mark.parametrize("word", [32, 64])
+def test_packing_of_more_than_4294967296_elements(device, layout, word, columns):
+    """Indices past 32 bits. The rows repeat each other, so that the answer is known without packing all."""
+    rows, period = 2**16 + 64, 64
+    few = np.random.default_rng(3).integers(-3, 3, (period, columns), np.int8)
+    x = np.tile(few, (rows // period, 1))
+    assert x.size > 2**32
+    source = device.upload(x)
+    del x
+    words = gpu.pack(source, layout=layout, word=word).words.download()
+    source.free()
+    expected = reference.pack(few, layout=layout, word=word).words
+    repeated = np.tile(expected, (rows // period, 1) if layout == "row" else (1, rows // period))
+    np.testing.assert_array_equal(words, repeated)
+
+
+def test_a_product_with_more_than_4294967296_bits_of_output(device):
+    m, n, k = 2**16 + 33, 2**16 + 65, 33
+    a, b = np.tile(_matrix(47, k, np.float16), (m // 47 + 1, 1))[:m], _matrix(k, n, np.float16, 1)
+    few = reference.bmm(a[:47], b)
+    thresholds, flip = _rule(few)
+    for scheme in ("bmm32", "bmm64", "bmms64"):
+        word = SCHEMES[scheme].word
+        words = gpu.bmm(a, b, scheme=scheme, thresholds=thresholds, flip=flip, device=device).words
+        expected = reference.threshold(few, thresholds, flip, word=word).words
+        repeated = np.tile(expected, (1, m // 47 + 1))[:, :m]
+        np.testing.assert_array_equal(words, repeated)
 
 
 def test_device_arrays_in_device_array_out(device):
@@ -50,9 +179,7 @@ def test_packed_on_the_device(device):
     packed = gpu.pack(device.upload(a), layout="column")
     expected = reference.pack(a, layout="column")
     np.testing.assert_array_equal(packed.words.download(), expected.words)
-    np.testing.assert_array_equal(
-        gpu.bmm(packed, gpu.pack(device.upload(b))).download(), reference.bmm(a, b)
-    )
+    np.testing.assert_array_equal(gpu.bmm(packed, gpu.pack(device.upload(b))).download(), reference.bmm(a, b))
 
 
 def test_nan_of_a_device_array_is_told_at_the_next_synchronisation(device):
@@ -83,6 +210,14 @@ def test_torch_and_cupy_arrays_without_a_copy(device):
     assert torch.as_tensor(c, device="cuda").cpu().numpy().tolist() == expected.tolist()
     with pytest.raises(ShapeError, match="contiguous"):
         gpu.bmm(torch.from_numpy(a.T.copy()).cuda().T, torch.from_numpy(b).cuda(), device=device)
+    # A slice of torch's may start anywhere: not every one can be loaded 16 bytes at a time.
+    flat = torch.from_numpy(np.concatenate([np.zeros(1, np.float32), np.tile(a, (1, 64)).ravel()])).cuda()
+    misaligned = flat[1:].view(37, 61 * 64)
+    expected_words = reference.pack(np.tile(a, (1, 64))).words
+    np.testing.assert_array_equal(gpu.pack(misaligned, device=device).words.download(), expected_words)
+    limits, flips = torch.zeros(45, dtype=torch.int32).cuda(), torch.ones(45, dtype=torch.uint8).cuda()
+    packed = gpu.bmm(a, b, thresholds=limits, flip=flips, device=device)
+    _assert_bits(packed, expected, np.zeros(45, np.int32), np.ones(45, bool), 32)
     cupy = pytest.importorskip("cupy")
     c = gpu.bmm(cupy.asarray(a), cupy.asarray(b), device=device)
     np.testing.assert_array_equal(c.download(), expected)

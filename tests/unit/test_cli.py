@@ -14,6 +14,7 @@ import pytest
 
 import reference
 import simwarp
+from gpu.bmm import SCHEMES
 from reference.errors import NoGpuError
 from reference.version import __version__
 from simwarp.cli import main
@@ -343,14 +344,20 @@ def test_a_kernel_fault_is_no_usage_error(capsys, folder, monkeypatch):
 def test_info(capsys):
     assert main(["info"]) == 0
     said = capsys.readouterr().out
-    for part in (__version__, "numpy", np.__version__, "NVRTC 13.0", "extra [cli]", "gpu", "instructions"):
+    (bmm64,) = (line for line in said.splitlines() if line.startswith("schemes: bmm64 "))
+    assert "64-bit words" in bmm64
+    assert bmm64.rstrip().endswith("K > 65535: bmms64 takes over")
+    for part in (__version__, "numpy", np.__version__, "NVRTC 13.0", "extras: cli", "gpu", "instructions"):
         assert part in said
 
 
 def test_info_as_json(capsys):
     assert main(["info", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert set(facts) == {"simwarp", "python", "numpy", "numba", "extras", "compiler", "gpu", "instructions"}
+    assert set(facts) == {
+        *("simwarp", "python", "numpy", "numba", "extras", "compiler", "gpu", "instructions", "schemes"),
+    }
+    assert list(facts["schemes"]) == list(SCHEMES)
     assert (facts["simwarp"], facts["compiler"]) == (__version__, "NVRTC 13.0")
     assert facts["extras"]["cli"] == facts["extras"]["compile"] == "installed"
     assert facts["instructions"] > 40
@@ -416,7 +423,7 @@ def test_a_command_without_a_command_shows_help(capsys, arguments):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--help"], ["verify", "run", "info", "golden"]),
+        (["--help"], ["verify", "run", "info", "golden", "layout"]),
         (["verify", "--help"], ["--case", "--seed", "--input", "--budget", "--device", "--json"]),
         (["run", "bmm", "--help"], ["--output", "--transpose-a", "--transpose-b", "--device"]),
         (["golden", "record", "--help"], ["--out", "--inputs"]),

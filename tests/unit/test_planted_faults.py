@@ -30,9 +30,8 @@ TILES = {"bmm32": (32, 32), "bmm64": (64, 64), "bmms32": (16, 32), "bmms64": (16
 """Rows and columns of a warp's tile."""
 
 # Where a store stands; that of a header's may go by the line of the kernel that it is inlined at.
-INLINED = (PRODUCT, "store_tile<rows>(")
-INT_STORE = ((OUTPUT, "if (first_row + i < m) c[(Index)(first_row + i) * n + column] ="), INLINED)
-BITS_STORE = ((OUTPUT, "c[(Index)(first_column / word_size) * m + row] ="), INLINED)
+INT_STORE = ((OUTPUT, "if (first_row + i < m) c[(Index)(first_row + i) * n + column] ="),)
+BITS_STORE = ((OUTPUT, "c[(Index)(first_column / word_size) * m + row] ="),)
 PIECE_OF_ROW_STORE = ((PACKING, "words[half_at((Index)(piece / word_halves) * matrix.rows + row, "),)
 
 

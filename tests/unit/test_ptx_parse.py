@@ -175,7 +175,7 @@ def test_registers_without_a_percent_sign():
 # --------------------------------------------------------------------------------- lines of CUDA C++
 
 
-def sources(body, files='.file 1 "k.cu"\n.file 2 "shuffle.h", 123, 456\n'):
+def sources(body, files='.file 1 "k.cu"\n.file 2 "include/shuffle.h", 123, 456\n'):
     text = f"{HEAD}.visible .entry k() {{\n{body}\n}}\n{files}"
     return [i.source for i in parse(text).entries["k"].instructions]
 
@@ -191,6 +191,12 @@ def test_inlined_code_counts_as_the_line_of_the_kernel():
     assert sources(body) == [SourceLine("k.cu", 21), SourceLine("k.cu", 22)]
     own = ".loc 1 7 3, function_name $L__info_string0, inlined_at 1 21 9\nret;"
     assert sources(own) == [SourceLine("k.cu", 7)]
+
+
+def test_a_header_of_the_kernel_s_own_keeps_its_lines():
+    body = ".loc 2 52 9, function_name $L__info_string0, inlined_at 1 21 9\nret;"
+    files = '.file 1 "bmm/bmm.cu"\n.file 2 "bmm/output.cuh"\n'
+    assert sources(body, files) == [SourceLine("bmm/output.cuh", 52)]
 
 
 def test_locations_of_one_entry_do_not_reach_into_the_next():

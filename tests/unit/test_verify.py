@@ -12,17 +12,18 @@ import pytest
 
 import reference
 import simwarp
+from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from reference.errors import FormatError
 from reference.types import PackedBits
 from simwarp.faults import Deadlock, Place
-from simwarp.verify import CASES, Case, Draw, Mismatch, Outcome, Row, check, verify
+from simwarp.verify import CASES, Case, Draw, Mismatch, Outcome, Row, check, simulator, verify
 from simwarp.verify.cases.bmm import Input as Product
 from simwarp.verify.compare import last_write, tiers_of
 from simwarp.verify.draw import DTYPES
 from simwarp.verify.runner import LEAST_SHAPES
 
-SIMULATORS = {"simulator": simwarp.Device}
+SIMULATORS = {"simulator": simulator}
 BMM = CASES["bmm"]
 
 
@@ -249,6 +250,9 @@ def test_packings_are_of_both_word_sizes_and_rows_of_all_lengths(name):
     aligned = {(item.word, str(item.x.dtype), item.x[0].nbytes % 16 == 0) for item in items}
     assert aligned >= {(word, dtype, True) for word in (32, 64) for dtype in DTYPES}
     assert aligned >= {(word, "int8", False) for word in (32, 64)}
+    plans = {packing_plan(simulator().upload(x.x), x.layout, x.word, 1)[0] for x in items}
+    layouts = {x.layout for x in items}
+    assert plans == {f"pack_{layout}{kind}" for layout in layouts for kind in ("", "_vector")}
     assert {item.first for item in items} == {"lsb" if name == "pack-lsb" else "msb"}
 
 
@@ -308,7 +312,8 @@ class Counted:
             describe=lambda item: f"number {item}",
             answers={"reference": answer, **(answers or {"gpu": answer})},
             outputs={"gpu": "c", "listing": "C"},
-            explain=lambda item, element, bits: f"element {element} of {item}, bits {bits}",
+            explain=lambda item, element, bit: f"element {element} of {item}, bit {bit}",
+            lead=lambda item, bits: min(bits),
             kernels=lambda arch: {},
         )
 
@@ -503,7 +508,7 @@ def test_hardware_that_lies_is_replayed_on_hardware_and_placed_by_the_simulator(
         return honest(item, device) + (1 if isinstance(device, Broken) else 0)
 
     case = replace(BMM, answers={**BMM.answers, "gpu": answer})
-    (found,) = check(case, 0, 2, {"simulator": simwarp.Device, "cuda": Broken}).mismatches
+    (found,) = check(case, 0, 2, {"simulator": simulator, "cuda": Broken}).mismatches
     assert (found.tier, found.element, found.wrong) == ("cuda", (0, 0), found.total)
     assert found.command.endswith("--input 2 --device cuda")
     assert (found.place.kernel, found.place.block, found.place.warp, found.place.lane) == (

@@ -124,13 +124,17 @@ def _words(answer: Any) -> npt.NDArray[Any]:
     return answer.words if isinstance(answer, PackedBits) else answer
 
 
-def _explain(item: Input, element: tuple[int, ...], bits: tuple[int, ...]) -> str:
-    """The element of C: of packed output, the first one among the differing bits of a word."""
+def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
+    """The element of C that a value, or a bit of a word, is."""
     if item.thresholds is None:
         return f"C{list(element)}"
     word = SCHEMES[item.scheme].word
-    column = element[0] * word + min(word - 1 - b if _first(item) == "msb" else b for b in bits)
+    column = element[0] * word + (word - 1 - bit if _first(item) == "msb" else bit)
     return f"bit of C{[element[1], column]}" + ("" if column < item.sizes[1] else ", which is padding")
+
+
+def _lead(item: Input, bits: tuple[int, ...]) -> int:
+    return min(bits) if item.thresholds is not None and _first(item) == "lsb" else max(bits)
 
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
@@ -153,6 +157,7 @@ CASES = [
         answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
         outputs={"gpu": "c", "listing": "C"},
         explain=_explain,
+        lead=_lead,
         kernels=_kernels,
     )
 ]

@@ -65,13 +65,17 @@ def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
     return gpu.pack(item.x, layout=item.layout, word=item.word, first=item.first, device=device).words
 
 
-def _explain(item: Input, element: tuple[int, ...], bits: tuple[int, ...]) -> str:
-    """The first matrix element among differing bits of a word: PackedBits' formula, read backwards."""
+def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
+    """Which matrix element a bit of a word is: PackedBits' formula, read backwards."""
     word, line = element
-    along = word * item.word + min(item.word - 1 - bit if item.first == "msb" else bit for bit in bits)
+    along = word * item.word + (item.word - 1 - bit if item.first == "msb" else bit)
     row, column = (line, along) if item.layout == "column" else (along, line)
     inside = row < item.x.shape[0] and column < item.x.shape[1]
     return f"element ({row}, {column})" + (f" = {item.x[row, column]}" if inside else ", which is padding")
+
+
+def _lead(item: Input, bits: tuple[int, ...]) -> int:
+    return max(bits) if item.first == "msb" else min(bits)
 
 
 def _kernels(first: First, arch: tuple[int, int]) -> dict[str, str]:
@@ -85,7 +89,7 @@ _LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings know
 
 
 def _case(name: str, draw: Callable[[Draw], Input], answers: Mapping[str, Answer], first: First) -> Case:
-    return Case(name, draw, _shape, _describe, answers, _OUTPUTS, _explain, partial(_kernels, first))
+    return Case(name, draw, _shape, _describe, answers, _OUTPUTS, _explain, _lead, partial(_kernels, first))
 
 
 CASES = [
