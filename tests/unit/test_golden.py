@@ -95,7 +95,7 @@ def test_large_outputs_are_kept_as_digests(tmp_path):
                 stored, answer.view(np.uint32) if answer.flags.c_contiguous else answer
             )
         else:
-            digest = hashlib.sha256(b"(1, %d)" % size + answer.astype("<u4").tobytes()).digest()
+            digest = hashlib.sha256(b"<i4 (1, %d)" % size + answer.astype("<i4").tobytes()).digest()
             assert stored.tobytes() == digest
         assert replay(found, case, case.answers["reference"]) == []
         assert replay(

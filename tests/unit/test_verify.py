@@ -544,7 +544,7 @@ def test_the_lane_that_wrote_an_element_of_a_kernel(element):
         tile % 4,
         column % 32,
     )
-    assert (place.source_file, place.text.split()[0]) == ("bmm/bmm.cu", "st.global.u32")
+    assert (place.source_file, place.text.split()[0]) == ("bmm/output.cuh", "st.global.u32")
     assert register in place.text
 
 

@@ -167,7 +167,8 @@ def brev(form: Form, a: Any) -> Any:
     "d:T = a:T, b:u32, c:u32",
     T="u32 u64 s32 s64",
     section="9.7.1.19",
-    summary="c bits of a from bit b on",
+    fidelity="open",
+    summary="c bits of a from bit b on; 64 bits wide with b or c past 255, an H200 differs from the ISA",
 )
 def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
     return lanes.bfe(a, b, c)
@@ -178,7 +179,8 @@ def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
     "d:B = a:B, b:B, c:u32, e:u32",
     T="b32 b64",
     section="9.7.1.20",
-    summary="e bits of a put into b at bit c",
+    fidelity="open",
+    summary="e bits of a put into b at bit c; 64 bits wide with c or e past 255, an H200 differs from the ISA",
 )
 def bfi(form: Form, a: Any, b: Any, c: Any, e: Any) -> Any:
     return lanes.bfi(a, b, c, e)
