@@ -168,7 +168,7 @@ def brev(form: Form, a: Any) -> Any:
     T="u32 u64 s32 s64",
     section="9.7.1.19",
     fidelity="open",
-    summary="c bits of a from bit b on; 64 bits wide with b or c past 255, an H200 differs from the ISA",
+    summary="c bits of a from bit b on; in 64 bits with b or c past 255, an H200 differs",
 )
 def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
     return lanes.bfe(a, b, c)
@@ -180,7 +180,7 @@ def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
     T="b32 b64",
     section="9.7.1.20",
     fidelity="open",
-    summary="e bits of a put into b at bit c; 64 bits wide with c or e past 255, an H200 differs from the ISA",
+    summary="e bits of a put into b at bit c; in 64 bits with c or e past 255, an H200 differs",
 )
 def bfi(form: Form, a: Any, b: Any, c: Any, e: Any) -> Any:
     return lanes.bfi(a, b, c, e)
