@@ -41,6 +41,8 @@ class Case:
         (input, bits): of the differing bits of one word, the one that comes first in the problem.
     kernels : callable
         The compiled kernels for a compute capability, by title, whose digests goldens record.
+    covering : int
+        How many inputs, from the first on, meet every combination that the case has.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Case:
     explain: Callable[[Any, tuple[int, ...], int], str]
     lead: Callable[[Any, tuple[int, ...]], int]
     kernels: Callable[[tuple[int, int]], dict[str, str]]
+    covering: int = 0
 
     def equal(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
         """Whether two answers agree: in shape, type and every bit.

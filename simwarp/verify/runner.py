@@ -98,7 +98,7 @@ def verify(
     seed : int
     budget : float
         Seconds, for all cases together. The case that has had the least time is next, those first
-        that have not yet had their least number of shapes.
+        that have not yet had enough shapes or not all their combinations.
     only_input : int, optional
         Run just this input of each case.
     inputs : int, optional
@@ -129,7 +129,7 @@ def verify(
             runs.clear()
         waiting: list[_Run] = runs
         while waiting and time.perf_counter() - start < budget:
-            run = min(waiting, key=lambda r: (len(r.shapes) >= LEAST_SHAPES, r.seconds))
+            run = min(waiting, key=lambda r: (r.covered, r.seconds))
             run.one(run.next)
             waiting = [r for r in waiting if inputs is None or r.next < inputs]
             outcome.seconds = time.perf_counter() - start
@@ -153,6 +153,11 @@ class _Run:
         self.shapes: set[tuple[int, ...]] = set()
         self.tiers = [t for t in tiers_of(case, devices) if chosen is None or t in chosen]
         self.rows = {tier: Row(case.name, tier) for tier in self.tiers}
+
+    @property
+    def covered(self) -> bool:
+        """Whether enough shapes and every combination have been tried."""
+        return len(self.shapes) >= LEAST_SHAPES and self.next >= self.case.covering
 
     def one(self, k: int) -> None:
         """Try input ``k``."""

@@ -159,5 +159,6 @@ CASES = [
         explain=_explain,
         lead=_lead,
         kernels=_kernels,
+        covering=160,
     )
 ]
