@@ -1,5 +1,9 @@
 """Listing 7: the dot products of a layer leave the kernel as bits, compared with a threshold per column.
 
+Source: BSTC (SC'19), section 6.2, listing 7; equations 4 and 5.
+
+Examples
+--------
 >>> def kernel(warp, C, fused):
 ...     dots = [warp.lane.astype(np.int32) - 2, np.int32(5)]
 ...     warp.store(C, warp.lane, fused.concatenate(warp, dots, 0, 2, np.zeros(32, np.uint32)))
@@ -7,8 +11,6 @@
 >>> launch(kernel, 1, 32, C, fuse([0, 6], [False, True], 2))
 >>> [f"{word:02b}" for word in C.numpy()[:4]]
 ['01', '01', '11', '11']
-
-Source: BSTC (SC'19), section 6.2, listing 7; equations 4 and 5.
 """
 
 # The arrays keep the paper's names.
