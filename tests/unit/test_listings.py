@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -204,19 +203,6 @@ def test_extremes():
     assert (bmm32(ones, ones, transpose_b=True) == 100).all()
     assert (bmm32(ones, -ones, transpose_b=True) == -100).all()
     assert bmm32(np.float16([[-0.0]]), np.array([[-1.0]])).tolist() == [[-1]]
-
-
-def test_70_by_200_by_70_is_quick():
-    a, b = reals(70, 200), reals(200, 70)
-    best = min(_seconds(bmm32, a, b) for _ in range(3))
-    assert best < 0.5
-    np.testing.assert_array_equal(bmm32(a, b), reference.bmm(a, b))
-
-
-def _seconds(function, *args):
-    start = time.perf_counter()
-    function(*args)
-    return time.perf_counter() - start
 
 
 def test_shapes_that_do_not_fit():
