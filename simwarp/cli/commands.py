@@ -17,9 +17,10 @@ from simwarp.cli import show
 from simwarp.cli.files import read_array, write_array
 from simwarp.cli.info import gather
 from simwarp.cli.layout import layout_command
+from simwarp.device import Device
 from simwarp.faults import KernelFault
 from simwarp.verify import CASES, Case, verify
-from simwarp.verify.compare import CUDA, SIMULATOR, simulator
+from simwarp.verify.compare import CUDA, SIMULATOR, small
 
 app = typer.Typer(
     name="simwarp",
@@ -91,7 +92,7 @@ def verify_command(
 ) -> int:
     """Ask every tier the same questions and compare the answers, bit for bit."""
     chosen = _cases(case)
-    devices = _devices(device)
+    devices = {tier: _small(make) for tier, make in _devices(device).items()}
     tiers = [CUDA] if device is Where.cuda else None
     arguments: dict[str, Any] = {
         "seed": seed,
@@ -162,7 +163,7 @@ def golden_record(
     """Run cases on this machine's GPU and keep what it answered, with where it came from."""
     from simwarp.testing.golden import record
 
-    target = _devices(Where.cuda)[CUDA]()
+    target = small(_devices(Where.cuda)[CUDA]())
     written: list[str] = []
     console = Console(stderr=True, quiet=as_json)
     for one in _cases(case):
@@ -182,11 +183,15 @@ def _cases(names: list[str] | None) -> list[Case]:
     return [CASES[name] for name in names or CASES]
 
 
+def _small(make: Callable[[], Any]) -> Callable[[], Any]:
+    return lambda: small(make())
+
+
 def _devices(where: Where) -> dict[str, Callable[[], Any]]:
     """What makes the device of each device tier; one CUDA device serves all inputs."""
     devices: dict[str, Callable[[], Any]] = {}
     if where in (Where.sim, Where.both):
-        devices[SIMULATOR] = simulator
+        devices[SIMULATOR] = Device
     if where in (Where.cuda, Where.both):
         from gpu.device import default_device
 
@@ -195,7 +200,6 @@ def _devices(where: Where) -> dict[str, Callable[[], Any]]:
         except NoGpuError as error:
             reason = str(error).splitlines()[0]
             raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
-        cuda.multiprocessors = 1  # as `simulator` does, and for the same reason
         devices[CUDA] = lambda: cuda
     return devices
 

@@ -101,18 +101,30 @@ class Checked:
     mismatches: list[Mismatch] = field(default_factory=list[Mismatch])
 
 
-def simulator(**options: Any) -> Device:
-    """A small simulated device, of one multiprocessor.
+def small(device: Any) -> Any:
+    """The device, made to say that it has one multiprocessor.
 
     Host code that takes other kernels once there is work enough for the chip then takes these for
-    inputs of a size that can be verified.
+    inputs of a size that can be verified. Only for a device that verifies and does nothing else.
+
+    Examples
+    --------
+    >>> small(Device()).multiprocessors
+    1
+    """
+    device.multiprocessors = 1
+    return device
+
+
+def simulator(**options: Any) -> Device:
+    """A `small` simulated device.
 
     Examples
     --------
     >>> simulator().multiprocessors
     1
     """
-    return Device(multiprocessors=1, **options)
+    return small(Device(**options))
 
 
 def tiers_of(case: Case, devices: Devices) -> list[str]:
