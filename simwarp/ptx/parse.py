@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from simwarp.faults import PtxSyntaxError
 from simwarp.ptx.syntax import (
     Address,
-    Entry,
+    Function,
     Immediate,
     Instruction,
     Module,
@@ -97,8 +97,8 @@ class _Location:
 class _Parser:
     text: str
     files: dict[str, str] = field(default_factory=dict[str, str])
-    locations: list[tuple[Entry, int, _Location | None]] = field(
-        default_factory=list[tuple[Entry, int, _Location | None]]
+    locations: list[tuple[Function, int, _Location | None]] = field(
+        default_factory=list[tuple[Function, int, _Location | None]]
     )
 
     def __post_init__(self) -> None:
@@ -227,8 +227,8 @@ class _Parser:
 
     # ---- an entry --------------------------------------------------------------------------------
 
-    def entry(self) -> Entry:
-        entry = Entry(self.word(), [], self.token.line)
+    def entry(self) -> Function:
+        entry = Function(self.word(), [], self.token.line)
         if self.accept("(") and not self.accept(")"):
             while True:
                 self.expect(".param")
@@ -249,7 +249,7 @@ class _Parser:
         self.body(entry)
         return entry
 
-    def body(self, entry: Entry) -> None:
+    def body(self, entry: Function) -> None:
         """The statements up to the closing brace; nested braces only group."""
         self.declared = entry.registers
         depth = 1
@@ -278,7 +278,7 @@ class _Parser:
             else:
                 entry.instructions.append(self.instruction())
 
-    def registers(self, entry: Entry) -> None:
+    def registers(self, entry: Function) -> None:
         self.expect(".reg")
         kind = self.word()[1:]
         while True:
@@ -293,7 +293,7 @@ class _Parser:
                 return
             self.expect(",")
 
-    def location(self, entry: Entry) -> None:
+    def location(self, entry: Function) -> None:
         self.expect(".loc")
         file, line, _column = self.next().text, self.integer(), self.integer()
         location = _Location(file, line)

@@ -1,6 +1,6 @@
 """A kernel made ready to run: registers have slots, labels are step numbers, rows are bound.
 
-`link` turns an `Entry` (syntax) into a `Program`. Each instruction becomes a `Step`: its row's
+`link` turns an `Function` (syntax) into a `Program`. Each instruction becomes a `Step`: its row's
 function, and one small closure per operand that reads or writes it in the state of a `Chunk`.
 """
 
@@ -19,7 +19,7 @@ from simwarp.ptx.operands import Compute, Read, Write, computation, register_rea
 from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
 from simwarp.ptx.syntax import (
     Address,
-    Entry,
+    Function,
     Immediate,
     Instruction,
     Module,
@@ -94,7 +94,7 @@ class Program:
     dynamic_shared_at: int = 0
 
 
-def link(module: Module, entry: Entry) -> Program:
+def link(module: Module, entry: Function) -> Program:
     """Make a kernel ready to run.
 
     Raises
@@ -117,7 +117,7 @@ def link(module: Module, entry: Entry) -> Program:
 @dataclass
 class _Linker:
     module: Module
-    entry: Entry
+    entry: Function
     slots: dict[str, int] = field(default_factory=dict[str, int])
     addresses: dict[str, int] = field(default_factory=dict[str, int])
     shared_size: int = 0
@@ -192,6 +192,8 @@ class _Linker:
             self.check_vector(step, first)
             pair = first if isinstance(first, Pair) else Pair(None, None)
             given = [first] if not isinstance(first, Pair) else [pair.first, pair.second]
+            if any(spec.kind == "carry" for spec in row.destinations):
+                given.append(self.carry())
             if len(given) > len(row.destinations):
                 raise self.misfit(step)
             step.destinations = tuple(
@@ -202,6 +204,9 @@ class _Linker:
         for spec in row.sources:
             if spec.optional and not step.form.combines:
                 break
+            if spec.kind == "carry":
+                sources.append(self.reader(step.instruction, self.carry(), "pred"))
+                continue
             if not rest:
                 raise self.misfit(step)
             operand = rest.pop(0)
@@ -221,6 +226,12 @@ class _Linker:
             step.compute = computation(step.function, sources, step.destinations, len(row.destinations))
         if rest:
             raise self.misfit(step)
+
+    def carry(self) -> Register:
+        """The register that stands for the condition code's carry flag (PTX ISA 9.7.2)."""
+        self.slots.setdefault("%carry", len(self.slots))
+        self.entry.registers["%carry"] = "pred"
+        return Register("%carry")
 
     def misfit(self, step: Step) -> PtxSyntaxError:
         text, line = step.instruction.text, step.instruction.line

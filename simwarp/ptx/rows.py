@@ -16,10 +16,14 @@ what is written, ``=``, what is read; each with its type:
 ``W``      twice as wide as T
 ``u32`` …  itself; ``pred`` is bool
 ``number`` a literal of 32 bits
+``carry``  the condition code's carry flag, bool: not written in PTX, always there
 ``[a]``    an address
 =========  ======================================================================
 
 An operand with a ``?`` is there with the modifiers ``.and .or .xor`` only.
+
+A ``bounded`` row says how far its result may lie from the exact one: ``bound="2 ulp"``, or in other
+words of the PTX ISA.
 
 Parser, executor, documentation and tests derive from the rows; nothing else knows a mnemonic.
 """
@@ -34,7 +38,22 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 Kind: TypeAlias = Literal[
-    "pure", "warp", "load", "store", "atomic", "branch", "exit", "trap", "barrier", "warp barrier"
+    "pure",
+    "warp",
+    "load",
+    "store",
+    "atomic",
+    "reduction",
+    "branch",
+    "indexed branch",
+    "call",
+    "return",
+    "exit",
+    "trap",
+    "barrier",
+    "warp barrier",
+    "cluster barrier",
+    "fence",
 ]
 Fidelity: TypeAlias = Literal["exact", "bounded", "open", "unsupported"]
 
@@ -43,8 +62,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64) for kind in "bu"},
     **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
     **{f"f{bits}": np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)},
+    **{kind: np.dtype("u2") for kind in ("bf16", "e4m3x2", "e5m2x2")},
+    **{kind: np.dtype("u4") for kind in ("tf32", "f16x2", "bf16x2", "u16x2", "s16x2")},
 }
-"""The NumPy type in which an operand of a PTX type is computed."""
+"""The NumPy type in which an operand of a PTX type is computed: for those that NumPy lacks, and for
+packed pairs, the word that holds them."""
 
 
 def storage(type_name: str) -> np.dtype[Any]:
@@ -113,6 +135,8 @@ class Form:
             return f"{self.T[0]}{self.dtype.itemsize * 16}"
         if kind == "number":
             return "u32"
+        if kind == "carry":
+            return "pred"
         return kind
 
 
@@ -141,7 +165,10 @@ class Row:
     kind : str
         What the executor must do around the function.
     fidelity : str
-        "exact": to the last bit; "open": the PTX ISA leaves the result free in named cases.
+        "exact": to the last bit; "bounded": within ``bound``; "open": the PTX ISA leaves the result
+        free in named cases.
+    bound : str
+        Of a bounded row: the largest error that the PTX ISA allows.
     minimum_sm : int
         The first compute capability, times ten, that has it.
     name : str
@@ -161,6 +188,7 @@ class Row:
     destinations: tuple[OperandSpec, ...] = ()
     sources: tuple[OperandSpec, ...] = ()
     name: str = ""
+    bound: str = ""
 
     @property
     def base(self) -> str:
@@ -234,6 +262,7 @@ class Table:
         fidelity: Fidelity = "exact",
         minimum_sm: int = 50,
         name: str = "",
+        bound: str = "",
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare a row; decorates the function that computes it."""
 
@@ -253,6 +282,7 @@ class Table:
                 _specs(written),
                 _specs(read),
                 name or re.sub(r"\{[^}]*\}|<[^>]*>|\.[TU]\b", "", spelling),
+                bound,
             )
             if row.name in self.rows:
                 raise ValueError(f"two rows are called {row.name}")

@@ -25,17 +25,19 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A label, a variable or a parameter."""
+    """A label, a variable, a function or a parameter, and what is added to its address."""
 
     name: str
+    offset: int = 0
 
 
 @dataclass(frozen=True)
 class Address:
-    """``[base + offset]``."""
+    """``[base + offset]``; also ``[base, more, …]`` of instructions that take several parts."""
 
     base: Register | Symbol | Immediate
     offset: int = 0
+    more: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,14 @@ class Pair:
     second: Register | None
 
 
-Operand: TypeAlias = Register | Immediate | Symbol | Address | Vector | Pair
+@dataclass(frozen=True)
+class Group:
+    """``(a, b, …)``: what a call passes or takes back."""
+
+    elements: tuple[Register | Immediate | Symbol, ...]
+
+
+Operand: TypeAlias = "Register | Immediate | Symbol | Address | Vector | Pair | Group"
 
 
 @dataclass(frozen=True)
@@ -77,30 +86,78 @@ class Instruction:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """An initial value that is an address: ``symbol + offset``, or one byte of it.
+
+    Attributes
+    ----------
+    generic : bool
+        Written ``generic(symbol)``: an address that is valid without its state space.
+    mask : int
+        As in ``0xFF00(symbol)``: the bits to take, moved down to bit 0; 0 takes all of them.
+    """
+
+    name: str
+    offset: int = 0
+    generic: bool = False
+    mask: int = 0
+
+
+@dataclass(frozen=True)
 class Variable:
-    """A parameter, or a ``.shared`` or ``.global`` variable."""
+    """A parameter, or a variable in ``.shared``, ``.global``, ``.const`` or ``.local``.
+
+    Attributes
+    ----------
+    count : int
+        Elements of ``type``; 0 for an array whose size comes with the launch.
+    alignment : int
+        In bytes; 0 if nothing was written.
+    initial : tuple of Immediate and Reference
+        The first elements' values; what follows them is 0. Empty if there is no initialiser.
+    extern : bool
+        Declared here, defined elsewhere (or, in ``.shared``, by the launch).
+    """
 
     name: str
     space: str
     type: str
     count: int = 1
     alignment: int = 0
+    initial: tuple[Immediate | Reference, ...] = ()
+    extern: bool = False
 
 
 @dataclass
-class Entry:
-    """A kernel: its parameters, registers, variables and instructions."""
+class Function:
+    """A kernel (``.entry``) or a device function (``.func``).
+
+    A name that several scopes of a body declare is made unique by the parser: ``%p``, ``%p@2`` …;
+    the same holds for labels and for ``.param`` variables of call sequences.
+    """
 
     name: str
     parameters: list[Variable]
     line: int
+    returns: list[Variable] = field(default_factory=list[Variable])
+    """What a device function gives back."""
     registers: dict[str, str] = field(default_factory=dict[str, str])
-    """Type of each declared register, e.g. ``{"%r1": "b32"}``."""
+    """Type of each declared register, e.g. ``{"%r1": "b32"}``; also of ``.reg`` parameters."""
     variables: list[Variable] = field(default_factory=list[Variable])
+    """Declared in the body: ``.shared``, ``.local``, ``.param`` and others."""
     instructions: list[Instruction] = field(default_factory=list[Instruction])
     labels: dict[str, int] = field(default_factory=dict[str, int])
     """Index of the instruction behind each label."""
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Labels of each ``.branchtargets``, functions of each ``.calltargets``."""
+    prototypes: dict[str, Function] = field(default_factory=dict[str, "Function"])
+    """Signature of each ``.callprototype``: only ``parameters`` and ``returns`` count."""
     max_threads: int | None = None
+    """From ``.maxntid`` or ``.reqntid``."""
+    cluster: tuple[int, int, int] | None = None
+    """From ``.reqnctapercluster``."""
+    extern: bool = False
+    """Without a body."""
 
 
 @dataclass
@@ -109,5 +166,7 @@ class Module:
 
     version: str = ""
     target: str = ""
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    entries: dict[str, Function] = field(default_factory=dict[str, Function])
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    """Device functions, also those only declared; ``.alias`` adds a second name."""
     variables: list[Variable] = field(default_factory=list[Variable])
