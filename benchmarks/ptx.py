@@ -11,151 +11,187 @@ collector and the allocator run as they always do.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from common import Row, about_this_run, show, use_one_core, write
+from ptx_cases import Sample, check_equal, gemm, multiply, pack, packed, popc, spmv
 
-import gpu
 import reference
-import simwarp
 from gpu.compile import compiler_version
-from simwarp.device import Module
+from simwarp.ptx.schedule import Scheduler
 
-REPETITIONS = 31
+SPEED = "M thread-instructions/s"
 PEER_REPETITIONS = 3
-UNIT = "M thread-instructions/s"
-Sample = tuple[float, int]
-"""The seconds of a launch, and how many thread-instructions it executed."""
 
 
-class TimedDevice(simwarp.Device):
-    """A simulated device that takes the time of each launch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.launches: list[Sample] = []
-
-    def load(self, ptx: str) -> TimedModule:
-        """Load PTX text."""
-        return TimedModule(self, ptx)
-
-
-class TimedModule(Module):
-    """PTX whose launches are timed."""
-
-    device: TimedDevice
-
-    def kernel(self, name: str) -> Any:
-        """A kernel by its name in the PTX, to be launched against the clock."""
-        launch = super().kernel(name)
-
-        def timed(*args: Any, **options: Any) -> None:
-            before, start = self.device.executed, time.perf_counter()
-            launch(*args, **options)
-            seconds = time.perf_counter() - start
-            self.device.launches.append((seconds, self.device.executed - before))
-
-        return timed
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Let this process, which has one core, use every core of the machine."""
+    one = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, one)
 
 
-def operands(random: np.random.Generator, m: int, n: int, k: int) -> tuple[Any, Any]:
-    a = reference.pack(random.standard_normal((m, k)), layout="column")
-    b = reference.pack(random.standard_normal((k, n)), layout="row")
-    return a, b
+def without_compaction() -> AbstractContextManager[Any]:
+    """Never run a few warps on a compact copy."""
+    return patch.object(Scheduler, "is_sparse", lambda _: False)
 
 
-def multiply(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
-    a, b = operands(random, m, n, k)
-    device = TimedDevice()
-    check(gpu.bmm(a, b, device=device), reference.bmm(a, b))
-    return device.launches[-1]
+@dataclass(frozen=True)
+class Case:
+    """One thing to measure.
+
+    Attributes
+    ----------
+    sample : callable
+        Of `ptx_cases`.
+    size, options : mapping
+        What it is called with.
+    small : mapping
+        The size of a first call, which compiles, parses and links, and does not count.
+    repetitions : int
+    target : float, optional
+        In `SPEED`, or in seconds.
+    within
+        Makes the context in which it runs.
+    in_seconds : bool
+        Whether the time is the result, and not the speed.
+    """
+
+    sample: Callable[..., Sample]
+    size: Mapping[str, Any]
+    small: Mapping[str, Any]
+    repetitions: int = 31
+    target: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext
+    in_seconds: bool = False
 
 
-def pack(random: np.random.Generator, rows: int, columns: int) -> Sample:
-    x = random.standard_normal((rows, columns), dtype=np.float32)
-    device = TimedDevice()
-    check(gpu.pack(x, layout="column", device=device).words, reference.pack(x, layout="column").words)
-    return device.launches[-1]
+CUBE, TINY = {"m": 512, "n": 512, "k": 512}, {"m": 64, "n": 64, "k": 64}
+SPARSE = {"rows": 65536, "zipf": 1.2, "longest": 4096}
+FEW_ROWS = {**SPARSE, "rows": 256}
+CASES = {
+    "bmm32": Case(
+        multiply, {"m": 1024, "n": 1024, "k": 1024}, TINY, 15, 800.0, options={"chunk_lanes": 16384}
+    ),
+    "bmm32-512": Case(multiply, CUBE, TINY, target=300.0),
+    "bmm32-ragged": Case(multiply, {"m": 513, "n": 511, "k": 500}, TINY),
+    "pack_column-1024": Case(pack, {"rows": 1024, "columns": 1024}, {"rows": 32, "columns": 32}),
+    "spmv": Case(spmv, SPARSE, FEW_ROWS, 5, target=150.0),
+    "spmv-without-compaction": Case(spmv, SPARSE, FEW_ROWS, 3, within=without_compaction),
+    "spmv-two-workers": Case(spmv, SPARSE, FEW_ROWS, 3, options={"workers": 2}, within=all_cores),
+    "gemm-1024": Case(gemm, {"m": 1024, "n": 1024, "k": 1024}, TINY, 3, target=60.0, in_seconds=True),
+    "popc": Case(popc, {"m": 128, "n": 128, "k": 128}, TINY, in_seconds=True),
+}
+NEEDS_TWO_CORES = {"spmv-two-workers"}
+BESIDE_NUMBA = {"bmm32-512": "bmm32-512-time", "popc": "popc"}
+"""The cases that numba's simulator runs too, and the rows that show both times."""
+
+
+def sample_all(cases: Mapping[str, Case]) -> dict[str, list[Sample]]:
+    """Run the cases in turns, until each has had its repetitions."""
+    random = np.random.default_rng()
+    samples: dict[str, list[Sample]] = {name: [] for name in cases}
+    for case in cases.values():
+        case.sample(random, **case.small, **case.options)
+    for repetition in range(max(case.repetitions for case in cases.values())):
+        for name, case in cases.items():
+            if repetition < case.repetitions:
+                with case.within():
+                    samples[name].append(case.sample(random, **case.size, **case.options))
+    return samples
 
 
 def multiply_with_numba(random: np.random.Generator, m: int, n: int, k: int) -> float:
-    """The seconds of the same product in numba's CUDA simulator, in a process of its own."""
-    a, b = operands(random, m, n, k)
+    """The seconds of a ±1 product in numba's CUDA simulator, in a process of its own."""
+    a, b = packed(random, m, n, k)
     with tempfile.TemporaryDirectory() as folder:
         for name, value in (("a", a.words), ("b", b.words), ("k", k)):
             np.save(Path(folder, f"{name}.npy"), value)
         script = Path(__file__).with_name("numba_cudasim.py")
         done = subprocess.run([sys.executable, script, folder], stdout=subprocess.PIPE, text=True, check=True)
-        check(np.load(Path(folder, "c.npy")), reference.bmm(a, b))
+        check_equal(np.load(Path(folder, "c.npy")), reference.bmm(a, b))
     return float(done.stdout)
 
 
-def check(answer: Any, expected: Any) -> None:
-    if not np.array_equal(answer, expected):
-        raise SystemExit("the answer is wrong: its time means nothing")
+# ---- rows ----------------------------------------------------------------------------------------
 
 
-CASES: dict[str, tuple[Callable[..., Sample], dict[str, int]]] = {
-    "bmm32-512": (multiply, {"m": 512, "n": 512, "k": 512}),
-    "bmm32-ragged": (multiply, {"m": 513, "n": 511, "k": 500}),
-    "pack_column-1024": (pack, {"rows": 1024, "columns": 1024}),
-}
-AT_LEAST = {"bmm32-512": 300.0}
-
-
-def sample_all() -> dict[str, list[Sample]]:
-    random = np.random.default_rng()
-    samples: dict[str, list[Sample]] = {name: [] for name in CASES}
-    for repetition in range(1 + REPETITIONS):
-        for name, (sample, size) in CASES.items():
-            taken = sample(random, **size)
-            if repetition > 0:  # the first one compiles, parses and links
-                samples[name].append(taken)
-    return samples
-
-
-def speed_row(name: str, samples: list[Sample]) -> Row:
+def row(name: str, case: Case, samples: Sequence[Sample]) -> Row:
+    """The median speed of a case, or its median time."""
+    if case.in_seconds:
+        return _row(name, case, samples, [seconds for seconds, _ in samples], "s", target=case.target)
     speeds = [instructions / seconds / 1e6 for seconds, instructions in samples]
-    lower, _, upper = quantiles(speeds, n=4)
-    params: dict[str, Any] = {
-        **CASES[name][1],
-        "thread_instructions": samples[0][1],
-        "repetitions": len(samples),
-        "quartiles": [lower, upper],
+    return _row(name, case, samples, speeds, SPEED, target=case.target)
+
+
+def row_beside_numba(name: str, case: Case, samples: Sequence[Sample]) -> Row:
+    """The seconds of one product, ours and numba's; each of the two starts one thread for each element."""
+    random = np.random.default_rng()
+    peer = median(multiply_with_numba(random, **case.size) for _ in range(PEER_REPETITIONS))
+    seconds = [seconds for seconds, _ in samples]
+    more: dict[str, Any] = {
+        "peer_threads": case.size["m"] * case.size["n"],
+        "peer_repetitions": PEER_REPETITIONS,
+        "times_as_fast": peer / median(seconds),
     }
-    wanted = AT_LEAST.get(name)
-    return Row(f"ptx/{name}", params, UNIT, "higher", median(speeds), target=wanted)
+    return _row(BESIDE_NUMBA[name], case, samples, seconds, "s", {"numba cudasim": peer}, more)
 
 
-def time_row(name: str, samples: list[Sample]) -> Row:
-    """The seconds of one product, ours and numba's."""
-    random, size = np.random.default_rng(), CASES[name][1]
-    peer = median(multiply_with_numba(random, **size) for _ in range(PEER_REPETITIONS))
-    params = {**size, "repetitions": len(samples), "peer_repetitions": PEER_REPETITIONS}
-    ours = median(seconds for seconds, _ in samples)
-    return Row(f"ptx/{name}-time", params, "s", "lower", ours, {"numba cudasim": peer})
+def _row(
+    name: str,
+    case: Case,
+    samples: Sequence[Sample],
+    values: Sequence[float],
+    unit: str,
+    peers: Mapping[str, float] | None = None,
+    more: Mapping[str, Any] | None = None,
+    target: float | None = None,
+) -> Row:
+    lower, _, upper = quantiles(values, n=4)
+    params: dict[str, Any] = {
+        **case.size,
+        **case.options,
+        "thread_instructions": median(instructions for _, instructions in samples),
+        "repetitions": len(values),
+        "quartiles": [lower, upper],
+        **(more or {}),
+    }
+    better = "lower" if unit == "s" else "higher"
+    return Row(f"ptx/{name}", params, unit, better, median(values), peers or {}, target=target)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
-    path = parser.parse_args().json
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), help="run these cases")
+    options = parser.parse_args()
     use_one_core()
     meta = about_this_run(nvrtc=compiler_version().removeprefix("NVRTC "))
-    samples = sample_all()
-    rows = [speed_row(name, samples[name]) for name in CASES]
-    rows.append(time_row("bmm32-512", samples["bmm32-512"]))
+    with all_cores():
+        several = len(os.sched_getaffinity(0)) > 1
+    cases = {n: CASES[n] for n in options.only if several or n not in NEEDS_TWO_CORES}
+    samples = sample_all(cases)
+    rows = [row(name, case, samples[name]) for name, case in cases.items() if name != "popc"]
+    rows += [row_beside_numba(name, cases[name], samples[name]) for name in BESIDE_NUMBA if name in cases]
     show(rows)
-    if path:
-        write(path, meta, rows)
+    if options.json:
+        write(options.json, meta, rows)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,19 @@ HEADER = "| instruction | PTX ISA | types | fidelity | from | what it does |\n|-
 RESULTS_MARKER = "<!-- benchmark results -->"
 RESULTS_HEADER = "| case | unit | ours | peers | target | machine | date |\n|---|---|---|---|---|---|---|"
 ROOT = Path(__file__).resolve().parents[1]
+CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
+OUTSIDE_HEADER = (
+    "### What is outside\n\n"
+    "Forms that nvcc 13.0 emits for some public CUDA kernel, and that no row has:\n\n"
+    "| instruction | forms |\n|---|---|"
+)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put the generated parts where a page asks for them (called by mkdocs for every page)."""
     if ROWS_MARKER in markdown:
-        markdown = markdown.replace(ROWS_MARKER, table(import_module("simwarp.ptx.instructions").ROWS))
+        rows = table(import_module("simwarp.ptx.instructions").ROWS)
+        markdown = markdown.replace(ROWS_MARKER, f"{rows}\n\n{outside()}")
     if RESULTS_MARKER in markdown:
         paths = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
@@ -38,8 +45,27 @@ def table(rows: Mapping[str, Any]) -> str:
 
 def _line(name: str, row: Any) -> str:
     types = " ".join(f"`.{t}`" for t in row.types)
-    cells = (f"`{name}`", row.section, types, row.fidelity, f"sm_{row.minimum_sm}", row.summary)
+    fidelity = f"bounded: {row.bound}" if row.fidelity == "bounded" else row.fidelity
+    cells = (f"`{name}`", row.section, types, fidelity, f"sm_{row.minimum_sm}", row.summary)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def outside() -> str:
+    """What nvcc emits for public kernels and no row has, one line for each instruction."""
+    find = import_module("simwarp.ptx.instructions").TABLE.find
+    lines = CENSUS.read_text().splitlines()
+    lacking = [line for line in lines if line and not line.startswith("#") and find(line) is None]
+    bases = sorted(set(map(_base, lacking)))
+    rows = (f"| `{base}` | {_listed(form for form in lacking if _base(form) == base)} |" for base in bases)
+    return "\n".join([OUTSIDE_HEADER, *rows])
+
+
+def _base(form: str) -> str:
+    return form.partition(".")[0]
+
+
+def _listed(forms: Iterable[str]) -> str:
+    return ", ".join(f"`{form}`" for form in forms)
 
 
 def reference_of(package: str) -> str:

@@ -9,26 +9,23 @@ import itertools
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, ShapeError
-from simwarp.faults import LaunchError
 from simwarp.memory import Allocation, Memory
 from simwarp.observe import Observer
-from simwarp.ptx.execute import Launch
-from simwarp.ptx.parse import parse
-from simwarp.ptx.program import Program, link
-from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.syntax import Module as Syntax
-from simwarp.ptx.syntax import Variable
+from simwarp.ptx.host import Heap
 
-_MAX_THREADS = 1024
-_MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_SHARED = 227 * 1024
+if TYPE_CHECKING:
+    from simwarp.module import Module
+
+_STACK = 16 * 1024
+_HEAP = 8 << 20
+_WORKSPACE = 8
 
 
 class Device:
@@ -40,11 +37,20 @@ class Device:
         The compute capability that kernels are compiled for.
     chunk_lanes : int
         How many lanes are simulated at a time.
+    workers : int
+        On how many threads the blocks of a launch run side by side; a cooperative launch, whose
+        blocks all run together, always has one. With more than one, atomic operations of different
+        blocks come in any order.
     instruction_budget : int, optional
         Instructions (of all lanes together) that one launch may execute before it is stopped with
         `RunawayKernel`; None does not stop it.
     multiprocessors : int
         How many the device says it has; 132, as an H200. Host code sizes its grids by it.
+    stack, heap : int
+        Bytes of local memory per thread for recursive functions, and bytes that ``malloc`` in
+        kernels can give altogether.
+    stdout : text stream, optional
+        Where ``printf`` in kernels writes, at the end of a launch; `sys.stdout` if None.
     observers : sequence of Observer
         See `simwarp.observe`.
 
@@ -81,17 +87,24 @@ class Device:
         cc: tuple[int, int] = (9, 0),
         *,
         chunk_lanes: int = 32768,
+        workers: int = 1,
         instruction_budget: int | None = None,
         multiprocessors: int = 132,
+        stack: int = _STACK,
+        heap: int = _HEAP,
+        stdout: TextIO | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         self.compute_capability = cc
         self.multiprocessors = multiprocessors
         self.chunk_lanes = chunk_lanes
+        self.workers = workers
+        self.stack, self.stdout = stack, stdout
         self.instruction_budget = instruction_budget
         self.observers = list(observers)
-        self.memory = Memory("global")
-        self.executed = 0
+        self.memory, self.constants = Memory("global"), Memory("const", 256)
+        self.heap = Heap(self.memory, heap)
+        self.executed = self.launches = 0
         self._names = itertools.count()
         self._checks: list[Callable[[], None]] = []
 
@@ -101,12 +114,23 @@ class Device:
         major, minor = self.compute_capability
         return f"simwarp simulator (sm_{major}{minor})"
 
-    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> DeviceArray:
-        """Reserve an array; its contents are undefined until written, and reading them is a fault."""
+    def allocate(
+        self,
+        shape: tuple[int, ...],
+        dtype: npt.DTypeLike,
+        name: str = "",
+        *,
+        memory: Memory | None = None,
+    ) -> DeviceArray:
+        """Reserve an array; its contents are undefined until written, and reading them is a fault.
+
+        It lies in global memory, unless ``memory`` is given.
+        """
+        memory = memory or self.memory
         dtype = np.dtype(dtype)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        allocation = self.memory.allocate(size, name or f"array {next(self._names)}")
-        return DeviceArray(self, _Owner(self.memory, allocation), shape, dtype)
+        allocation = memory.allocate(size, name or f"array {next(self._names)}")
+        return DeviceArray(self, _Owner(memory, allocation), shape, dtype)
 
     def upload(self, host: npt.NDArray[Any], name: str = "") -> DeviceArray:
         """Copy a host array to the device."""
@@ -116,7 +140,16 @@ class Device:
 
     def load(self, ptx: str) -> Module:
         """Load PTX text. What this version cannot execute raises `UnsupportedInstruction` here."""
+        from simwarp.module import Module
+
         return Module(self, ptx)
+
+    @cached_property
+    def workspace(self) -> DeviceArray:
+        """The words of the grid barrier, which ``%envreg1`` and ``%envreg2`` of a cooperative launch name."""
+        array = self.allocate((_WORKSPACE // 4,), np.uint32, "grid barrier")
+        array.upload(np.array([_WORKSPACE, 0], np.uint32))
+        return array
 
     def stream(self) -> Stream:
         """A queue of work; here work is done when it is queued."""
@@ -146,7 +179,7 @@ class _Owner:
     """An allocation that is released when nobody refers to this any more: no array and no view of one."""
 
     def __init__(self, memory: Memory, allocation: Allocation) -> None:
-        self.allocation = allocation
+        self.memory, self.allocation = memory, allocation
         weakref.finalize(self, memory.release, allocation.base).atexit = False
 
 
@@ -211,7 +244,7 @@ class DeviceArray:
 
     def free(self) -> None:
         """Give the memory back; later accesses, by kernels and by the host, are faults."""
-        self.device.memory.free(self._allocation)
+        self._owner.memory.free(self._allocation)
 
 
 class Stream:
@@ -237,127 +270,3 @@ class Event:
     def seconds_since(self, earlier: Event) -> float:
         """The time between two marks."""
         return self._time - earlier._time
-
-
-class Module:
-    """Loaded PTX."""
-
-    def __init__(self, device: Device, ptx: str) -> None:
-        self.device = device
-        self._programs = _programs(ptx)
-
-    @property
-    def kernels(self) -> list[str]:
-        """The names of its kernels."""
-        return list(self._programs)
-
-    def kernel(self, name: str) -> Kernel:
-        """A kernel by its name in the PTX."""
-        if name not in self._programs:
-            raise LaunchError(f"no kernel {name!r} in this module; it has {', '.join(self._programs)}")
-        return Kernel(self.device, self._programs[name])
-
-
-class Kernel:
-    """A kernel that can be launched."""
-
-    def __init__(self, device: Device, program: Program) -> None:
-        self.device, self.program = device, program
-        self.name = program.name
-
-    def __call__(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        *args: Any,
-        shared: int = 0,
-        stream: Stream | None = None,
-        cooperative: bool = False,
-    ) -> None:
-        """Launch; returns when the kernel has ended.
-
-        Parameters
-        ----------
-        grid, block : (x, y, z)
-            Blocks, and threads per block.
-        *args
-            Device arrays, and NumPy scalars of the parameters' sizes.
-        shared : int
-            Bytes of dynamic shared memory per block.
-        cooperative : bool
-            Keep all blocks in flight at once.
-
-        Raises
-        ------
-        LaunchError
-            Geometry or arguments that do not fit.
-        KernelFault
-            What the kernel did wrong, with the place.
-        """
-        self._check_geometry(grid, block, shared)
-        self.device.memory.settle()
-        dynamic = self.program.dynamic_shared_at + shared if shared else 0
-        launch = Launch(
-            self.program,
-            grid,
-            block,
-            _parameters(self, args),
-            self.device.memory,
-            max(self.program.shared_size, dynamic),
-            self.device.chunk_lanes,
-            cooperative,
-            self.device.instruction_budget,
-            self.device.observers,
-        )
-        self.device.executed += launch.run()
-
-    def _check_geometry(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
-        if len(grid) != 3 or len(block) != 3:
-            raise LaunchError(f"kernel {self.name}: grid {grid}, block {block}; give each as (x, y, z)")
-        threads = int(np.prod(block, dtype=np.int64))
-        limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
-        if not 1 <= threads <= limit or min(block) < 1:
-            raise LaunchError(
-                f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}"
-            )
-        if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
-            raise LaunchError(f"kernel {self.name}: a grid of {grid}; each part must be 1 to {_MAX_GRID}")
-        most = _MAX_SHARED - self.program.shared_size
-        if not 0 <= shared <= most:
-            raise LaunchError(
-                f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
-            )
-
-
-@lru_cache(maxsize=64)
-def _programs(ptx: str) -> dict[str, Program]:
-    """Parsed and linked kernels of a text; the same text is met again and again."""
-    syntax: Syntax = parse(ptx)
-    return {name: link(syntax, entry) for name, entry in syntax.entries.items()}
-
-
-def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
-    """The bytes of each parameter."""
-    wanted = kernel.program.parameters
-    if len(args) != len(wanted):
-        raise LaunchError(f"kernel {kernel.name} takes {len(wanted)} arguments, {len(args)} given")
-    return {p.name: _parameter(kernel, i, p, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
-
-
-def _parameter(kernel: Kernel, i: int, parameter: Variable, value: Any) -> bytes:
-    """One argument as the bytes of its parameter."""
-    size = DTYPES[parameter.type].itemsize * parameter.count
-    given: Any = value
-    if isinstance(value, DeviceArray):
-        if value.device is not kernel.device:
-            raise LaunchError(
-                f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"
-                "upload it to the device that runs the kernel"
-            )
-        given = np.uint64(value.pointer)
-    if isinstance(given, np.generic | np.ndarray) and given.nbytes == size:
-        return given.tobytes()
-    raise LaunchError(
-        f"kernel {kernel.name}: argument {i} is a {type(value).__name__}; parameter {parameter.name} "
-        f"takes {size} bytes of {parameter.type}\npass a device array, or a NumPy scalar of that size"
-    )

@@ -126,7 +126,7 @@ class ReadOnlyWrite(MemoryFault):
 
 
 class DoubleFree(MemoryFault):
-    """A free, by the host, of memory that is not allocated: most often its second."""
+    """A free, by the host or a kernel, of memory that is not allocated: most often its second."""
 
 
 class UninitialisedRegister(KernelFault):
@@ -153,6 +153,10 @@ class Deadlock(KernelFault):
 
 class Trap(KernelFault):
     """The kernel executed ``trap``."""
+
+
+class AssertionFailed(KernelFault):
+    """An ``assert`` of the kernel that does not hold."""
 
 
 class RunawayKernel(KernelFault):

@@ -134,6 +134,8 @@ def shl(a: Words, amount: Words) -> Words:
     """
     a = np.asarray(a)
     width = a.dtype.itemsize * 8
+    if np.ndim(amount) == 0 and int(amount) < width:
+        return np.left_shift(a, a.dtype.type(amount))
     shifted = np.left_shift(a, np.minimum(amount, width - 1).astype(a.dtype))
     return _choose(np.less(amount, width), shifted, a.dtype.type(0))
 
@@ -155,6 +157,8 @@ def shr(a: Words, amount: Words) -> Words:
     """
     a = np.asarray(a)
     width = a.dtype.itemsize * 8
+    if np.ndim(amount) == 0 and int(amount) < width:
+        return np.right_shift(a, a.dtype.type(amount))
     shifted = np.right_shift(a, np.minimum(amount, width - 1).astype(a.dtype))
     if a.dtype.kind == "i":
         return shifted  # a shift by width - 1 already is all sign

@@ -113,8 +113,9 @@ class Allocation:
 
     def index(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
         """Addresses within → indices in units of ``width``."""
-        shift = np.uint64(width.bit_length() - 1)
-        return ((addresses - np.uint64(self.base)) >> shift).view(np.int64)
+        offsets = np.subtract(addresses, np.uint64(self.base))
+        offsets >>= np.uint64(width.bit_length() - 1)
+        return offsets.view(np.int64)
 
     def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
         """Which units of ``width`` bytes hold a byte that nothing wrote; None if none can."""
@@ -189,8 +190,7 @@ class Memory:
         self.space = space
         self._next = start
         self._count = 0
-        self._bases: list[int] = []
-        self._allocations: list[Allocation] = []
+        self._table: tuple[list[int], list[Allocation]] = ([], [])
         self._freed: deque[Allocation] = deque(maxlen=_REMEMBERED)
         self._released: deque[int] = deque()
 
@@ -198,7 +198,7 @@ class Memory:
     def allocations(self) -> list[Allocation]:
         """What is allocated now, by address."""
         self._drop_released()
-        return list(self._allocations)
+        return list(self._table[1])
 
     def allocate(self, size: int, name: str = "", read_only: bool = False) -> Allocation:
         """Reserve ``size`` bytes. Addresses are never used twice, so that a use after free is seen.
@@ -215,8 +215,7 @@ class Memory:
         # A gap behind each allocation: running past the end must not reach the next one.
         self._next += -(-(size + ALIGNMENT) // ALIGNMENT) * ALIGNMENT
         self._count += 1
-        self._bases.append(allocation.base)
-        self._allocations.append(allocation)
+        self._table = [*self._table[0], allocation.base], [*self._table[1], allocation]
         return allocation
 
     def free(self, allocation: Allocation) -> None:
@@ -247,7 +246,7 @@ class Memory:
     def settle(self) -> None:
         """See `Allocation.settle`; called between launches."""
         self._drop_released()
-        for allocation in self._allocations:
+        for allocation in self._table[1]:
             allocation.settle()
 
     def _drop_released(self) -> None:
@@ -256,19 +255,21 @@ class Memory:
 
     def _drop(self, base: int) -> bool:
         """Free what starts at ``base``; whether there was such an allocation."""
-        i = bisect_right(self._bases, base) - 1
-        if i < 0 or self._bases[i] != base:
+        bases, allocations = self._table
+        i = bisect_right(bases, base) - 1
+        if i < 0 or bases[i] != base:
             return False
-        self._allocations[i].discard()
-        self._freed.append(self._allocations[i])
-        del self._bases[i], self._allocations[i]
+        allocations[i].discard()
+        self._freed.append(allocations[i])
+        self._table = bases[:i] + bases[i + 1 :], allocations[:i] + allocations[i + 1 :]
         return True
 
     def find(self, address: int) -> Allocation | None:
         """The allocation that holds the byte at ``address``."""
-        i = bisect_right(self._bases, address) - 1
-        if i >= 0 and address < self._bases[i] + self._allocations[i].size:
-            return self._allocations[i]
+        bases, allocations = self._table
+        i = bisect_right(bases, address) - 1
+        if i >= 0 and address < bases[i] + allocations[i].size:
+            return allocations[i]
         return None
 
     def load(self, addresses: Addresses, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -280,17 +281,24 @@ class Memory:
             For the first address that may not be read.
         """
         dtype = np.dtype(dtype)
+        result = self.peek(addresses, dtype)
+        if result is None:
+            result = np.empty(addresses.shape, dtype)
+            for allocation, part in self._parts(addresses, dtype.itemsize, "read"):
+                index = allocation.index(addresses[part], dtype.itemsize)
+                result[part] = allocation.view(dtype).take(index)
+        return result
+
+    def peek(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+        """What `load` gives, if all addresses lie in one allocation and may be read; else None."""
         width = dtype.itemsize
         allocation = self._common_allocation(addresses, width)
-        if allocation is None:
-            result = np.empty(addresses.shape, dtype)
-            for allocation, part in self._parts(addresses, width, "read"):
-                result[part] = allocation.view(dtype).take(allocation.index(addresses[part], width))
-            return result
+        if allocation is None or _any_misaligned(addresses, width):
+            return None
         index = allocation.index(addresses, width)
         unwritten = allocation.unwritten(index, width)
-        if _any_misaligned(addresses, width) or (unwritten is not None and unwritten.any()):
-            self._check([(allocation, np.arange(addresses.size))], addresses, width, "read")
+        if unwritten is not None and unwritten.any():
+            return None
         return allocation.view(dtype).take(index)
 
     def store(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
@@ -375,7 +383,7 @@ class Memory:
 
     def _nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
         """The allocation that holds or held an address, or the nearest one; how the address lies to it."""
-        candidates = [*self._allocations, *self._freed]
+        candidates = [*self._table[1], *self._freed]
         if not candidates:
             return None, f"there is no {self.space} allocation"
         near = min(candidates, key=lambda a: max(a.base - address, address - (a.base + a.size - 1), 0))

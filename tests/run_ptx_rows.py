@@ -1,140 +1,124 @@
-"""Runs the kernels of `tests/ptx_kernels.py` and the twins of `tests/scalar_ptx.py` side by side."""
+"""What the scalar twins of `tests/scalar_ptx.py` say to the probes of `simwarp.testing.evidence`."""
 
-import itertools
-import math
-import random
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 
-import simwarp
+from simwarp.ptx.instructions import TABLE
+from simwarp.testing.evidence import catalogue, registers
+from simwarp.testing.evidence.launch import launch
+from simwarp.testing.evidence.memory import space
+from simwarp.testing.evidence.operands import width
+from simwarp.testing.evidence.probe import BLOCK, module
 
-HERE = Path(__file__).parent
-kernels = SimpleNamespace(**runpy.run_path(str(HERE / "ptx_kernels.py")))
-twins = SimpleNamespace(**runpy.run_path(str(HERE / "scalar_ptx.py")))
-
-AMOUNTS = (0, 1, 4, 15, 16, 17, 31, 32, 33, 63, 64, 65, 128, 255, 256, 257, 288, 1 << 31, 0xFFFFFFFF)
-F32 = (0, 1 << 31, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0xFF800000)
-F32 += (0x7F800000, 0x7FC00000, 0x7F800001, 0xFFC00001)
-F64 = (
-    0,
-    1 << 63,
-    1,
-    1 << 63 | 1,
-    0xF << 48 | 0xFFFFFFFFFFFF,
-    1 << 52,
-    0x3FF << 52,
-    0xBFF << 52,
-    (0x7FF << 52) - 1,
-)
-F64 += (0xFFF << 52, 0x7FF << 52, 0x7FF8 << 48, 0x7FF << 52 | 1, 0xFFF8 << 48 | 1)
-LARGEST = 2048
-"""Crossed edges of one launch, at most."""
+twins = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_ptx.py"))))
+TWINS, BOUNDED, widen = twins.TWINS, twins.BOUNDED, twins.widen
+ADDRESSES = ("cvta", "cvta.to", "isspacep", "mapa", "getctarank")
+"""Rows whose twins hold for the simulator alone: a chip has its own addresses."""
 
 
-def edge_words(bits):
-    """Zero, all ones, the ends of the sign, alternating bits, one bit in each eighth of the word."""
-    ones, sign = (1 << bits) - 1, 1 << (bits - 1)
-    return [0, ones, ones - 1, sign, sign - 1, sign + 1, ones // 3, ones // 3 * 2] + [
-        1 << i for i in range(0, bits, bits // 8)
-    ]
+def probe_of(opcode):
+    """The probe of a form; of one that computes on addresses, the instruction itself."""
+    row, form = TABLE.find(opcode)
+    return registers.pure(row, form) if row.name in ADDRESSES else catalogue.probe_of(opcode)
 
 
-def edges(kind, is_amount):
-    """The values of one operand that are crossed with those of the others."""
-    if kind == "pred":
-        return [0, 1]
-    if is_amount:
-        return AMOUNTS
-    return {"f32": F32, "f64": F64}.get(kind) or edge_words(max(16, int(kind[1:])))
-
-
-def operand_kinds(row, opcode):
-    """The PTX type of each array operand, and whether it is an amount."""
-    form = row.match(opcode)
-    if row.kind in ("load", "atomic", "store"):
-        return [(form.T, False)] * (2 if row.kind == "atomic" else form.vector)
-    has_c = not row.sources or not row.sources[-1].optional or form.combines
-    sources = [s for s in row.sources if s.name != "table"][: None if has_c else -1]
-    amounts = {"shl": "b", "shr": "b", "shf": "c", "bfe": "bc", "bfi": "ce"}.get(row.base, "")
-    return [(form.resolve(s.kind), s.name in amounts) for s in sources]
-
-
-def cases(row, opcode, seed=0):
-    """Operands of many cases, one column per operand: edges crossed, then random ones."""
-    kinds = operand_kinds(row, opcode)
-    rng = random.Random(f"{opcode} {seed}")
-    few = row.base in (
-        "lop3",
-        "ld",
-        "st",
-    )  # a case of lop3 is 256 results; memory does not look at the values
-    choices = [edges(*kind) for kind in kinds]
-    most = 32 if few else LARGEST
-    if math.prod(map(len, choices)) > most:
-        crossed = [tuple(map(rng.choice, choices)) for _ in range(most)]
-    else:
-        crossed = list(itertools.product(*choices))
-
-    def draw(kind, is_amount):
-        if kind == "pred":
-            return rng.randrange(2)
-        if is_amount and rng.random() < 0.75:
-            return rng.randrange(80)
-        return rng.getrandbits(max(16, int(kind[1:])))
-
-    size = -(-(len(crossed) + (64 if few else 512)) // kernels.BLOCK) * kernels.BLOCK
-    rows = crossed + [tuple(draw(*kind) for kind in kinds) for _ in range(size - len(crossed))]
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def without_open(device, row, opcode, columns):
-    """The operands without what hardware answers in its own way.
-
-    The PTX ISA takes position and length of ``bfe`` and ``bfi`` modulo 256. So does the simulator; an
-    H200 looks at more of their bits in the 64-bit forms.
-    """
-    if isinstance(device, simwarp.Device) or row.base not in ("bfe", "bfi") or not opcode.endswith("64"):
-        return columns
-    kinds = operand_kinds(row, opcode)
+def run(device, probes, operands):
+    """The results of probes of one module, one array each."""
+    loaded = device.load(module(probes))
     return [
-        [word & 0xFF for word in column] if is_amount else column
-        for column, (_, is_amount) in zip(columns, kinds, strict=True)
+        launch(device, loaded.kernel(f"k{i}"), probe, given)
+        for i, (probe, given) in enumerate(zip(probes, operands, strict=True))
     ]
 
 
-def launch(device, kernel, columns):
-    """Run a row's kernel; ``columns`` hold an integer per thread (a list of them for a vector)."""
-    by_value = any(slot.by_value for slot in kernel.operands)
-    threads = kernels.BLOCK if by_value else len(columns[0])
-    arguments = []
-    for slot, column in zip(kernel.operands, columns, strict=True):
-        host = np.array(column, _dtype(slot))
-        arguments.append(np.void(host.tobytes()) if slot.by_value else device.upload(host))
-    shapes = [(threads, slot.count) if slot.count > 1 else (threads,) for slot in kernel.results]
-    outputs = [
-        device.upload(np.zeros(shape, _dtype(slot)))
-        for shape, slot in zip(shapes, kernel.results, strict=True)
-    ]
-    grid = (threads // kernels.BLOCK, 1, 1)
-    device.load(kernel.text).kernel("row")(grid, (kernels.BLOCK, 1, 1), *arguments, *outputs)
-    return [output.download().tolist() for output in outputs]
+def some_sets(probe):
+    """A block of a probe's operands, edges and random ones; all of them where they belong together."""
+    every = catalogue.operands_of(probe)
+    row, _ = TABLE.find(probe.form)
+    if row.kind == "warp" or probe.at_once or probe.baked:
+        return every
+    return every[np.arange(BLOCK) * len(every) // BLOCK]
 
 
-def _dtype(slot):
-    return np.uint32 if slot.type == "pred" else np.dtype(f"u{int(slot.type[1:]) // 8}")
+def as_tuple(result):
+    return result if isinstance(result, tuple) else (result,)
 
 
-def teams(rng):
-    """Executing lanes and member masks of a warp: everybody, one team, or two teams side by side."""
-    word = rng.choice(
-        (0xFFFFFFFF, 1, 1 << 31, 0xFFFF, 0xAAAAAAAA, rng.getrandbits(32) | 1 << rng.randrange(32))
+def flat(results):
+    """``((1, True), 2)`` → ``[1, 1, 2]``."""
+    return [word for r in results for word in (flat(r) if isinstance(r, tuple) else [int(r)])]
+
+
+def differences(probe, operands, got):
+    """The first sets where a probe's results are not what the twin says."""
+    row, form = TABLE.find(probe.form)
+    if row.name in BOUNDED:
+        legal = BOUNDED[row.name]
+        cases = zip(operands.tolist(), got[:, 0].tolist(), strict=True)
+        wrong = [
+            (given, result, "out of bounds")
+            for given, result in cases
+            if not legal(probe.form, given, result)
+        ]
+    else:
+        cases = zip(operands.tolist(), got.tolist(), expected(row, form, probe, operands), strict=True)
+        wrong = [(given, g, e) for given, g, e in cases if e is not None and in_question(form, probe, g) != e]
+    return [f"{[*map(hex, given)]}: got {g}, expected {e}" for given, g, e in wrong[:3]]
+
+
+def in_question(form, probe, got):
+    """Results without what the twins do not say: the bits above a byte that cvt gives."""
+    if not probe.form.startswith("cvt.") or form.T not in ("u8", "s8"):
+        return got
+    return [word & 0xFF for word in got]
+
+
+def expected(row, form, probe, operands):
+    """For each set, the words of all results; None where the twin does not say, or the lane has gone."""
+    twin, sets = TWINS[row.name], operands.tolist()
+    if row.kind == "warp":
+        return [e for k in range(0, len(sets), 32) for e in _of_warp(twin, probe.form, sets[k : k + 32])]
+    results = [twin(_placed(row, form, i), *given) for i, given in enumerate(sets)]
+    words = [flat(as_tuple(r)) for r in results]
+    if row.base == "lop3" and "lop3." + form.opcode.split(".")[1] != "lop3.b32":
+        words = [w[0::2] + w[1::2] for w in words]  # the twin's pairs, by result
+        words = [[w[i] for t in range(0, 256, 5) for i in (t, 256 + t)] for w in words]
+    if row.kind == "load":
+        return [[widen(form.T, w, _register(c)) for w, c in _repeated(e, probe.results)] for e in words]
+    if row.base == "cvt":
+        least = 8 if form.T in ("u8", "s8") else 64
+        return [
+            [widen(form.T, w, min(least, _register(c))) for w, c in _repeated(e, probe.results)]
+            for e in words
+        ]
+    if row.kind == "store":
+        return [[w for w, _ in _repeated(e, probe.results)] for e in words]
+    return words
+
+
+def _of_warp(twin, opcode, sets):
+    *columns, active = (list(column) for column in zip(*sets, strict=True))
+    results = twin(opcode, *columns, active)
+    assert all(bool(on) == (r is not None) for on, r in zip(active, results, strict=True)), (
+        "a case the ISA leaves open"
     )
-    active = [word >> lane & 1 for lane in range(32)]
-    masks = [word] * 32
-    if rng.random() < 0.4:
-        masks = [word if on else word ^ 0xFFFFFFFF for on in active]
-        active = [1] * 32
-    return masks, active
+    return [None if r is None else flat(as_tuple(r)) for r in results]
+
+
+def _placed(row, form, i):
+    """The opcode as a twin must see it: generic addresses of odd threads lie in shared memory."""
+    if row.kind in ("atomic", "reduction") and not space(form) and form.vector == 1 and i % 2:
+        return form.opcode.replace(row.base, f"{row.base}.shared", 1)
+    return form.opcode
+
+
+def _repeated(words, results):
+    """The twin's words, once more for the results in wider or narrower registers."""
+    return zip(words * (len(results) // len(words)), results, strict=True)
+
+
+def _register(column):
+    return max(16, width(column.type))

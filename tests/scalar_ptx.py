@@ -1,245 +1,247 @@
 """Scalar twins of the PTX rows: one instruction at a time, in plain Python integers, from the PTX ISA.
 
 ``TWINS[row name](opcode, *operands)`` takes the opcode as written and bit patterns in the order of PTX, and
-returns the bit pattern of each destination (one, or a tuple); predicates are bools. Twins of warp-wide rows
-take a list of 32 for each operand, then the executing lanes, and return 32 results. Those of atomics take the
-value in memory first and return it together with the new one.
+returns the bit pattern of each destination (one, or a tuple); predicates and carries are bools. Twins of
+warp-wide rows take a list of 32 for each operand, then the executing lanes, and return 32 results. Those of
+atomics take the value in memory first and return it together with the new one, those of ``red`` the new one
+alone; of a vector, element by element: all old values, then all operands. Those of ``lop3`` return what each
+of the 256 tables gives.
+
+``BOUNDED[row name](opcode, operands, result)`` says whether a result of an approximating row is legal.
+
+Where the PTX ISA leaves a result open or hardware does otherwise, the twin gives what an NVIDIA H200 gives,
+and says so.
 """
 
 import runpy
-import struct
 from pathlib import Path
 from types import SimpleNamespace
 
-lanes = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_lanes.py"))))
+
+def _twins_of(part):
+    return SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name(f"scalar_ptx_{part}.py"))))
 
 
-def last_type(opcode):
-    return opcode.split(".")[-1]
+integer, floating, conversion = _twins_of("integer"), _twins_of("floating"), _twins_of("conversion")
+memory, bounded = _twins_of("memory"), _twins_of("bounded")
+lanes, arithmetic, field, bitwise = integer.lanes, integer.arithmetic, integer.field, integer.bitwise
+widen = integer.widen
 
 
-def bits_of(kind):
-    return 1 if kind == "pred" else int(kind[1:])
+def vote(opcode, a, m, active):
+    """PTX ISA 9.7.13.9, with its words in either order."""
+    mode = next(m for m in opcode.split(".") if m in ("all", "any", "uni"))
+    return getattr(lanes, f"vote_{mode}")(a, m, active)
 
 
-def signed(word, bits):
-    """Two's complement."""
-    return word - (1 << bits) if word >> (bits - 1) & 1 else word
-
-
-def value(kind, word):
-    """The number a bit pattern of a type stands for."""
-    word &= (1 << bits_of(kind)) - 1
-    return signed(word, bits_of(kind)) if kind[0] == "s" else word
-
-
-def widen(kind, word, bits):
-    """PTX ISA 9.4.1: into a wider register go zeros, or copies of a signed type's sign."""
-    return value(kind, word) & ((1 << bits) - 1)
-
-
-def arithmetic(function):
-    """A twin of integer arithmetic: exact in the integers, then cut to the type's width."""
-
-    def twin(opcode, *operands):
-        kind = last_type(opcode)
-        return function(*(value(kind, a) for a in operands)) & ((1 << bits_of(kind)) - 1)
-
-    return twin
-
-
-def high(opcode, a, b, c=0):
-    """PTX ISA 9.7.1.3 and 9.7.1.4: ``t = a * b; d = t<2n-1..n> + c``."""
-    kind = last_type(opcode)
-    n = bits_of(kind)
-    return ((value(kind, a) * value(kind, b) >> n) + value(kind, c)) & ((1 << n) - 1)
-
-
-def wide(opcode, a, b, c=0):
-    """PTX ISA 9.7.1.3 and 9.7.1.4: all 2n bits of the product."""
-    kind = last_type(opcode)
-    return (value(kind, a) * value(kind, b) + c) & ((1 << 2 * bits_of(kind)) - 1)
-
-
-def truncated_quotient(a, b):
-    """PTX ISA 9.7.1.8: rounded toward zero."""
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def bfind(opcode, a):
-    """PTX ISA 9.7.1.16: scan down from the top for a 1 (or, in a negative number, a 0)."""
-    kind = last_type(opcode)
-    n = bits_of(kind)
-    wanted = 0 if value(kind, a) < 0 else 1
-    for i in reversed(range(n)):
-        if a >> i & 1 == wanted:
-            return n - 1 - i if "shiftamt" in opcode else i
-    return 0xFFFFFFFF
-
-
-def field(function):
-    """A twin that needs the width, and perhaps the sign, of the opcode's type."""
-
-    def twin(opcode, *operands):
-        kind = last_type(opcode)
-        more = {"signed": True} if kind[0] == "s" else {}
-        return function(*operands, width=bits_of(kind), **more)
-
-    return twin
-
-
-def bitwise(function):
-    """A twin that knows predicates too."""
-
-    def twin(opcode, *operands):
-        result = function(*map(int, operands)) & ((1 << bits_of(last_type(opcode))) - 1)
-        return bool(result) if last_type(opcode) == "pred" else result
-
-    return twin
-
-
-COMPARE = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "lo": lambda a, b: a < b,
-    "ls": lambda a, b: a <= b,
-    "hi": lambda a, b: a > b,
-    "hs": lambda a, b: a >= b,
-}
-COMBINE = {"and": lambda t, c: t and c, "or": lambda t, c: t or c, "xor": lambda t, c: t != c}
-
-
-def combined(opcode, t, c):
-    """PTX ISA 9.7.6.2: ``p = BoolOp(t, c); q = BoolOp(!t, c)``."""
-    operation = COMBINE.get(opcode.split(".")[2], lambda t, c: t)
-    return operation(t, c), operation(not t, c)
-
-
-def setp(opcode, a, b, c=None):
-    """PTX ISA 9.7.6.2 for integers."""
-    kind = last_type(opcode)
-    return combined(opcode, COMPARE[opcode.split(".")[1]](value(kind, a), value(kind, b)), c)
-
-
-def decode(kind, word, ftz=False):
-    """The Python float of an IEEE bit pattern; with ``ftz`` a subnormal is zero."""
-    exponent = word >> 23 & 0xFF if kind == "f32" else word >> 52 & 0x7FF
-    if ftz and exponent == 0:
-        return 0.0
-    return struct.unpack(
-        *(("<f", struct.pack("<I", word)) if kind == "f32" else ("<d", struct.pack("<Q", word)))
-    )[0]
-
-
-def setp_float(opcode, a, b, c=None):
-    """PTX ISA 9.7.6.2 for floats: ordered comparisons are false for a NaN, those with ``u`` true."""
-    kind, compare = last_type(opcode), opcode.split(".")[1]
-    x, y = (decode(kind, word, ".ftz" in opcode) for word in (a, b))
-    unordered = x != x or y != y
-    if compare in ("num", "nan"):
-        t = unordered == (compare == "nan")
-    elif unordered:
-        t = len(compare) == 3
-    else:
-        t = COMPARE[compare[:2]](x, y)
-    return combined(opcode, t, c)
-
-
-def prmt(opcode, a, b, c):
-    """PTX ISA 9.7.9.7."""
-    mode = opcode.split(".")[2:]
-    return lanes.prmt(a, b, c, mode[0] if mode else "default")
-
-
-def cvt(opcode, a):
-    """PTX ISA 9.7.9.21, integer to integer: extend as the source's type says, then cut."""
-    to, source = opcode.split(".")[1:]
-    return value(source, a) & ((1 << bits_of(to)) - 1)
-
-
-def stored(opcode, *words):
-    """PTX ISA 9.7.9.11: the low bits of each register."""
-    return tuple(word & ((1 << bits_of(last_type(opcode))) - 1) for word in words)
-
-
-ATOMIC = {
-    "add": lambda old, b: old + b,
-    "and": lambda old, b: old & b,
-    "or": lambda old, b: old | b,
-    "xor": lambda old, b: old ^ b,
-    "min": min,
-    "max": max,
-    "exch": lambda old, b: b,
-}
-
-
-def atom(opcode, old, b):
-    """PTX ISA 9.7.13.5: ``d = [a]; [a] = operation([a], b)``."""
-    kind = last_type(opcode)
-    new = ATOMIC[opcode.split(".")[-2]](value(kind, old), value(kind, b))
-    return old, new & ((1 << bits_of(kind)) - 1)
+def ballot(opcode, a, m, active):
+    return lanes.ballot(a, m, active)
 
 
 def redux(opcode, a, m, active):
     """PTX ISA 9.7.13.12."""
-    return lanes.redux(opcode.split(".")[2], a, m, active, signed=last_type(opcode) == "s32")
+    return lanes.redux(opcode.split(".")[2], a, m, active, signed=opcode.endswith("s32"))
 
+
+def elect(opcode, m, active):
+    """PTX ISA 9.7.13.14: (leader, whether it is this lane); an H200 elects the lowest lane."""
+    return lanes._for_each_lane(lambda lane, team: (min(team), lane == min(team)), m, active)
+
+
+def of_types(base, twin, types="f32 f64 f16 bf16"):
+    """One twin for the rows of an instruction that have a row for each type."""
+    return {f"{base}.{kind}": twin for kind in types.split()}
+
+
+REDUCTIONS = (
+    "bits",
+    "add",
+    "add, f32",
+    "add, f32 vector",
+    "add, f64",
+    "add, half",
+    "add, bf16",
+    "half vector",
+    "packed vector",
+    "inc, dec",
+    "min, max",
+)
+
+add = arithmetic(lambda a, b: a + b)
+sub = arithmetic(lambda a, b: a - b)
+minimum, maximum = arithmetic(min), arithmetic(max)
 
 TWINS = {
-    "add": arithmetic(lambda a, b: a + b),
-    "sub": arithmetic(lambda a, b: a - b),
+    # integer arithmetic
+    "add": add,
+    "add.sat.s32": add,
+    "add (packed)": add,
+    "sub": sub,
+    "sub.sat.s32": sub,
     "mul.lo": arithmetic(lambda a, b: a * b),
-    "mul.hi": high,
-    "mul.wide": wide,
+    "mul.hi": integer.high,
+    "mul.wide": integer.wide,
     "mad.lo": arithmetic(lambda a, b, c: a * b + c),
-    "mad.hi": high,
-    "mad.wide": wide,
-    "div": arithmetic(truncated_quotient),
-    "rem": arithmetic(lambda a, b: a - b * truncated_quotient(a, b)),
+    "mad.hi": integer.high,
+    "mad.hi.sat.s32": integer.high,
+    "mad.wide": integer.wide,
+    "mul24": integer.mul24,
+    "mad24": integer.mul24,
+    "mad24.hi.sat.s32": integer.mul24,
+    "sad": arithmetic(lambda a, b, c: c + abs(a - b)),
+    "div": arithmetic(integer.truncated_quotient),
+    "rem": arithmetic(integer.remainder),
     "abs": arithmetic(abs),
     "neg": arithmetic(lambda a: -a),
-    "min": arithmetic(min),
-    "max": arithmetic(max),
+    "min": minimum,
+    "min (packed)": minimum,
+    "min.T.relu": minimum,
+    "min.relu": minimum,
+    "max": maximum,
+    "max (packed)": maximum,
+    "max.T.relu": maximum,
+    "max.relu": maximum,
     "popc": lambda opcode, a: lanes.popc(a),
     "clz": field(lanes.clz),
-    "bfind": bfind,
+    "bfind": integer.bfind,
+    "fns.b32": integer.fns,
     "brev": field(lanes.brev),
-    "bfe": field(lanes.bfe),
-    "bfi": field(lanes.bfi),
-    "setp": setp,
-    "setp (signed)": setp,
-    "setp (bits)": setp,
-    "setp (float)": setp_float,
+    "bfe": integer.whole_amounts(lanes.bfe),
+    "bfi": integer.whole_amounts(lanes.bfi),
+    "szext": integer.szext,
+    "bmsk.b32": integer.bmsk,
+    "dp4a": integer.dot_product,
+    "dp2a": integer.dot_product,
+    # extended precision
+    "add.cc": integer.carried,
+    "addc": integer.carried,
+    "addc.cc": integer.carried,
+    "sub.cc": integer.carried,
+    "subc": integer.carried,
+    "subc.cc": integer.carried,
+    "mad.cc": integer.carried,
+    "madc": integer.carried,
+    "madc.cc": integer.carried,
+    # video
+    **{f"{operation}{count}": integer.video for operation in integer.SIMD for count in (2, 4)},
+    "vset2": integer.video_set,
+    "vset4": integer.video_set,
+    # floats
+    "testp": floating.testp,
+    "copysign": floating.copysign,
+    **of_types("add", floating.add),
+    **of_types("sub", floating.sub),
+    **of_types("mul", floating.mul),
+    **of_types("fma", floating.fma),
+    **of_types("mad", floating.fma, "f32 f64"),
+    **of_types("div", floating.div, "f32 f64"),
+    **of_types("rcp", floating.rcp, "f32 f64"),
+    **of_types("sqrt", floating.sqrt, "f32 f64"),
+    **of_types("abs", floating.absolute),
+    **of_types("neg", floating.negated),
+    **of_types("min", floating.extreme),
+    "min.NaN.f32": floating.extreme,
+    "min.xorsign.abs.f32": floating.extreme,
+    **of_types("max", floating.extreme),
+    "max.NaN.f32": floating.extreme,
+    "max.xorsign.abs.f32": floating.extreme,
+    # comparison and selection
+    "set": floating.set_,
+    "set (signed)": floating.set_,
+    "set (bits)": floating.set_,
+    "set (f32)": floating.set_,
+    "set (f64)": floating.set_,
+    "set (f16)": floating.set_,
+    "set (bf16)": floating.set_,
+    "set (f16x2)": floating.set_,
+    "set (bf16x2)": floating.set_,
+    "set.f16": floating.set_,
+    "set.f16 (signed)": floating.set_,
+    "set.f16 (bits)": floating.set_,
+    "set.f16 (f32)": floating.set_,
+    "set.f16 (f64)": floating.set_,
+    "set.bf16": floating.set_,
+    "set.bf16 (signed)": floating.set_,
+    "set.bf16 (bits)": floating.set_,
+    "set.bf16 (float)": floating.set_,
+    "setp": floating.setp,
+    "setp (signed)": floating.setp,
+    "setp (bits)": floating.setp,
+    "setp (f32)": floating.setp,
+    "setp (f64)": floating.setp,
+    "setp (f16)": floating.setp,
+    "setp (bf16)": floating.setp,
+    "setp (f16x2)": floating.setp,
+    "setp (bf16x2)": floating.setp,
     "selp": lambda opcode, a, b, c: a if c else b,
+    "slct": floating.slct,
+    "slct (f32)": floating.slct,
+    # logic and shift
     "and": bitwise(lanes.and_),
     "or": bitwise(lanes.or_),
     "xor": bitwise(lanes.xor),
     "not": bitwise(lambda a: ~a),
-    "lop3.b32": lambda opcode, a, b, c: tuple(lanes.lop3(a, b, c, table) for table in range(256)),
+    "cnot": integer.cnot,
+    "lop3.b32": integer.lop3,
+    "lop3.BoolOp.b32": integer.lop3,
     "shf.b32": lambda opcode, a, b, c: lanes.shf(a, b, c, *opcode.split(".")[1:3]),
     "shl": field(lanes.shl),
     "shr": field(lanes.shr),
+    # movement and conversion
     "mov": lambda opcode, a: a,
     "shfl.sync.b32": lambda opcode, a, b, c, m, active: lanes.shfl(a, b, c, opcode.split(".")[2], m, active),
-    "prmt.b32": prmt,
-    "ld": lambda opcode, *words: words,
-    "st": stored,
-    "cvta.global": lambda opcode, a: a,
-    "cvt": cvt,
-    "atom.add": atom,
-    "atom (min, max)": atom,
-    "atom (bits)": atom,
-    "vote.sync.pred": lambda opcode, a, m, active: getattr(lanes, f"vote_{opcode.split('.')[2]}")(
-        a, m, active
-    ),
-    "vote.sync.ballot.b32": lambda opcode, a, m, active: lanes.ballot(a, m, active),
+    "prmt.b32": integer.prmt,
+    "ld": memory.ld,
+    "st": memory.st,
+    "ldu": memory.ld,
+    "isspacep": memory.isspacep,
+    "cvta": memory.cvta,
+    "cvta.to": memory.cvta,
+    "mapa": memory.mapa,
+    "getctarank": memory.getctarank,
+    "cvt": conversion.cvt,
+    **{f"cvt ({kind} to integer)": conversion.cvt for kind in ("f16", "bf16", "f32", "f64")},
+    **{f"cvt (integer to {kind})": conversion.cvt for kind in ("f16", "bf16", "f32", "f64")},
+    **of_types("cvt.f16", conversion.cvt, "f16 bf16 f32 f64"),
+    **of_types("cvt.bf16", conversion.cvt, "f16 bf16 f32 f64"),
+    **of_types("cvt.f32", conversion.cvt, "f16 bf16 f32 f64"),
+    **of_types("cvt.f64", conversion.cvt, "f16 bf16 f32 f64"),
+    "cvt.f16.f32 (relu, satfinite)": conversion.cvt,
+    "cvt.f16x2.f32": conversion.cvt,
+    "cvt.e4m3x2.f32": conversion.cvt,
+    "cvt.e4m3x2.f16x2": conversion.cvt,
+    "cvt.f16x2.e4m3x2": conversion.cvt,
+    "cvt.tf32.f32": conversion.cvt,
+    "cvt.rna.tf32.f32": conversion.cvt,
+    # atomics, and what the lanes of a warp do together
+    **{f"atom ({what})": memory.atom for what in (*REDUCTIONS, "cas")},
+    **{f"red ({what})": memory.red for what in REDUCTIONS},
+    "vote.sync.pred": vote,
+    "vote.mode.sync.pred": vote,
+    "vote.sync.ballot.b32": ballot,
+    "vote.ballot.sync.b32": ballot,
     "match.any.sync": lambda opcode, a, m, active: lanes.match_any(a, m, active),
     "match.all.sync": lambda opcode, a, m, active: lanes.match_all(a, m, active),
     "activemask.b32": lambda opcode, active: [lanes.mask_word(active) if on else None for on in active],
     "redux.sync": redux,
     "redux.sync.b32": redux,
+    "elect.sync": elect,
+}
+
+BOUNDED = {
+    "div.approx.f32": bounded.div,
+    "div.full.f32": bounded.div,
+    "rcp.approx.f32": bounded.rcp,
+    "rcp.approx.ftz.f64": bounded.rcp_gross,
+    "sqrt.approx.f32": bounded.sqrt,
+    "rsqrt.approx.f32": bounded.rsqrt,
+    "rsqrt.approx.f64": bounded.rsqrt,
+    "rsqrt.approx.ftz.f64": bounded.rsqrt_gross,
+    "sin.approx.f32": bounded.sin,
+    "cos.approx.f32": bounded.cos,
+    "lg2.approx.f32": bounded.lg2,
+    "ex2.approx.f32": bounded.ex2,
+    "ex2.approx.f16": bounded.ex2,
+    "ex2.approx.ftz.bf16": bounded.ex2,
+    **of_types("tanh.approx", bounded.tanh, "f32 f16 bf16"),
 }

@@ -1,4 +1,4 @@
-"""The state of the warps that are in flight: whole blocks, all their registers and their lanes.
+"""The state of the warps that are in flight: all their registers and their lanes.
 
 A register is one value for all lanes of the chunk: an array of unsigned words (bool for a
 predicate) that broadcasts to (warps, 32). Where all lanes agree it may stay a single number, and
@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.faults import KernelFault, Place, UninitialisedRegister
-from simwarp.lanes import LANE, WARP_SIZE
+from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
-from simwarp.ptx.program import Program, Step
+from simwarp.ptx.calls import Activations
+from simwarp.ptx.liveness import EVERY_REGISTER
+from simwarp.ptx.program import Step
 
 if TYPE_CHECKING:
     from simwarp.ptx.execute import Launch
@@ -25,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Chunk:
-    """Blocks ``first … first + blocks - 1`` of a launch, their warps in order.
+    """Some blocks of a launch, their warps in order; or a part of such a chunk, see `part`.
 
     Attributes
     ----------
@@ -38,50 +40,128 @@ class Chunk:
     alone : bool
         Whether the current lanes are all that are live: what they write may then replace a
         register whole, since nobody can read the others' part.
+    needed : int
+        The registers, one bit for each slot, of which lanes that do not execute may still read their part.
     executed : int
         Thread-instructions so far.
+    warp : (warps, 1) int
+        The number of each warp in the whole chunk: where its blocks' memory lies.
+    block : (warps, 1) int
+        The number of its block in the grid.
+    frame : uint64, or (warps, 32) of it
+        Where the current function's variables start in local memory.
+    shared_start : (warps, 1) uint64
+        Where the block's window starts in shared memory.
+    is_part : bool
+        Whether other warps of the same blocks may be elsewhere.
     """
 
-    def __init__(self, launch: Launch, first: int, blocks: int) -> None:
-        self.launch, self.first, self.blocks = launch, first, blocks
-        self.program: Program = launch.program
+    def __init__(self, launch: Launch, blocks: npt.NDArray[np.int64]) -> None:
+        self.launch, self.program = launch, launch.program
         self.warps_per_block = -(-launch.threads // WARP_SIZE)
-        self.warps = blocks * self.warps_per_block
         thread = np.arange(self.warps_per_block * WARP_SIZE) < launch.threads
-        self.live: Mask = np.tile(thread.reshape(-1, WARP_SIZE), (blocks, 1))
+        self.live: Mask = np.tile(thread.reshape(-1, WARP_SIZE), (blocks.size, 1))
+        self.blocks = blocks.size
+        self.warps = self.blocks * self.warps_per_block
+        self.warp = np.arange(self.warps).reshape(-1, 1)
+        self.block = np.repeat(blocks, self.warps_per_block).reshape(-1, 1)
         self.registers: list[Any] = [None] * len(self.program.registers)
         self.partial: dict[int, Mask] = {}
         """The lanes for which a register is defined, for those not defined everywhere."""
-        self.shared = Memory("shared", 0)
-        self.shared_stride = -(-launch.shared_size // 16) * 16
-        if launch.shared_size:
-            # One window behind the other; `Launch` checks each access against its window first.
-            self.shared.allocate(
-                self.shared_stride * blocks, f"shared memory of kernel {launch.program.name}"
-            )
-        self.executed = 0
-        self.step: Step = self.program.steps[0]
-        self._special: dict[str, Any] = {}
+        self.defined_here: set[int] = set()
+        """Registers of these that are known to be defined for the executing lanes."""
+        self.special_values: dict[str, Any] = {}
+        self.frame: Any = np.uint64(0)
+        self.activations = Activations()
+        self.is_part = False
+        self.executed = launch.clock
+        self.step: Step = self.program.steps[self.program.start]
+        self._make_memory()
         self.enter(self.live, alone=True)
+
+    def _make_memory(self) -> None:
+        """One window behind the other, for each block or lane; accesses are checked against their window."""
+        launch, name = self.launch, self.program.name
+        self.shared, self.shared_stride = Memory("shared", 0), -(-launch.shared_size // 16) * 16
+        if self.shared_stride:
+            windows = self.shared.allocate(
+                self.shared_stride * self.blocks, f"shared memory of kernel {name}"
+            )
+            windows.written.reshape(self.blocks, -1)[:, launch.shared_size :] = True  # accesses end before
+        self.shared_start = (self.block_in_chunk * self.shared_stride).astype(np.uint64)
+        self.local, self.local_stride = Memory("local", 0), -(-launch.local_size // 16) * 16
+        if self.local_stride:
+            self.local.allocate(self.local_stride * self.warps * WARP_SIZE, f"local memory of kernel {name}")
+
+    @property
+    def warp_in_block(self) -> npt.NDArray[np.int64]:
+        """(warps, 1): the number of each warp in its block."""
+        return self.warp % self.warps_per_block
+
+    @property
+    def block_in_chunk(self) -> npt.NDArray[np.int64]:
+        """(warps, 1): the number of each warp's block among those in flight."""
+        return self.warp // self.warps_per_block
+
+    # ---- a part of the warps -----------------------------------------------------------------------
+
+    def part(self, rows: npt.NDArray[np.intp]) -> Chunk:
+        """Some of the warps as a chunk of their own, to run without the others."""
+        other = object.__new__(Chunk)
+        other.__dict__.update(self.__dict__)
+        other.warps, other.is_part = rows.size, True
+        other.special_values, other.defined_here = {}, set()
+        other.live, other.warp, other.block = self.live[rows], self.warp[rows], self.block[rows]
+        other.shared_start = self.shared_start[rows]
+        other.registers = [_rows(value, rows) for value in self.registers]
+        other.partial = {slot: mask[rows] for slot, mask in self.partial.items()}
+        other.began_with = list(other.registers)
+        return other
+
+    def absorb(self, part: Chunk, rows: npt.NDArray[np.intp], needed: int) -> None:
+        """Take back what became of `part`: of its registers those that its lanes may still read."""
+        self.live = self.live.copy()
+        self.live[rows] = part.live
+        self.executed = part.executed
+        for slot, (before, after) in enumerate(zip(part.began_with, part.registers, strict=True)):
+            if needed >> slot & 1 and (after is not before or slot in part.partial):
+                self._put_back(slot, after, part.partial.get(slot), rows)
+
+    def _put_back(self, slot: int, value: Any, defined: Mask | None, rows: npt.NDArray[np.intp]) -> None:
+        old = self.registers[slot]
+        if old is None:
+            self.partial[slot] = np.zeros_like(self.live)
+        if slot in self.partial or defined is not None:
+            whole = self.partial.get(slot, np.ones_like(self.live)).copy()
+            whole[rows] = True if defined is None else defined
+            self.partial[slot] = whole
+        new = np.empty(self.live.shape, value.dtype)
+        new[...] = value.dtype.type(0) if old is None else old
+        new[rows] = value
+        self.registers[slot] = new
+
+    began_with: list[Any]
 
     # ---- which lanes execute -----------------------------------------------------------------------
 
-    def enter(self, mask: Mask, alone: bool) -> None:
+    def enter(self, mask: Mask, alone: bool, needed: int = EVERY_REGISTER) -> None:
         """Let these lanes execute from now on."""
-        self.mask, self.alone = mask, alone
+        self.mask, self.alone, self.needed = mask, alone, 0 if alone else needed
         self.count = int(np.count_nonzero(mask))
         self.active = None if self.count == mask.size else mask
+        self.defined_here.clear()
 
     # ---- registers ---------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Any) -> None:
         """Give the executing lanes of a register their value."""
-        if self.alone:
+        if not self.needed >> slot & 1:
             self.registers[slot] = value
             if slot in self.partial:
                 del self.partial[slot]
             return
         old = self.registers[slot]
+        self.defined_here.add(slot)
         if old is None:
             self.registers[slot], self.partial[slot] = value, self.mask
             return
@@ -94,9 +174,12 @@ class Chunk:
 
     def check_defined(self, slot: int) -> None:
         """Refuse the read of a register that an executing lane was not given."""
+        if slot in self.defined_here:
+            return
         defined = self.partial.get(slot)
         bad = self.mask if defined is None else self.mask & ~defined
         if not bad.any():
+            self.defined_here.add(slot)
             return
         lane = int(bad.argmax())
         name = self.program.registers[slot]
@@ -108,59 +191,19 @@ class Chunk:
         fault.register = name
         raise self.placed(fault, lane)
 
-    def special(self, name: str) -> Any:
-        """A special register (PTX ISA chapter 10)."""
-        if name not in self._special:
-            self._special[name] = self._make_special(name)
-        return self._special[name]
-
-    def _make_special(self, name: str) -> Any:
-        group, _, axis = name[1:].partition(".")
-        if group in ("ntid", "nctaid"):
-            size = self.launch.block if group == "ntid" else self.launch.grid
-            return np.uint32(size["xyz".index(axis)])
-        if group in ("tid", "ctaid"):
-            if group == "ctaid":
-                linear = self.first + np.arange(self.warps).reshape(-1, 1) // self.warps_per_block
-                size = self.launch.grid
-            else:
-                warp = np.arange(self.warps).reshape(-1, 1) % self.warps_per_block
-                linear = warp * WARP_SIZE + LANE.astype(np.int64)
-                size = self.launch.block
-            x, y, _ = size
-            index = {"x": linear % x, "y": linear // x % y, "z": linear // (x * y)}[axis]
-            return index.astype(np.uint32)
-        if group == "nwarpid":
-            return np.uint32(self.warps_per_block)
-        if group == "warpid":
-            return (np.arange(self.warps).reshape(-1, 1) % self.warps_per_block).astype(np.uint32)
-        lane = LANE.reshape(1, -1)
-        if group == "laneid":
-            return lane
-        below = (np.left_shift(np.uint64(1), lane.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
-        own = np.left_shift(np.uint32(1), lane)
-        return {
-            "lanemask_eq": own,
-            "lanemask_lt": below,
-            "lanemask_le": below | own,
-            "lanemask_gt": ~(below | own),
-            "lanemask_ge": ~below,
-        }[group]
-
     # ---- places ------------------------------------------------------------------------------------
 
     def place(self, lane: int) -> Place:
         """Where the current step stands, for a lane numbered through the whole chunk."""
-        warp = lane // WARP_SIZE
-        block, warp_in_block = divmod(warp, self.warps_per_block)
-        thread = warp_in_block * WARP_SIZE + lane % WARP_SIZE
+        row, in_warp = divmod(lane, WARP_SIZE)
+        warp = int(self.warp_in_block[row, 0])
         instruction = self.step.instruction
         return Place(
             kernel=self.program.name,
-            block=_index(self.first + block, self.launch.grid),
-            warp=warp_in_block,
-            lane=lane % WARP_SIZE,
-            thread=_index(thread, self.launch.block),
+            block=_index(int(self.block[row, 0]), self.launch.grid),
+            warp=warp,
+            lane=in_warp,
+            thread=_index(warp * WARP_SIZE + in_warp, self.launch.block),
             line=instruction.line,
             source_file=instruction.source.file if instruction.source else None,
             source_line=instruction.source.line if instruction.source else None,
@@ -171,6 +214,11 @@ class Chunk:
         """The fault with its place filled in."""
         fault.place = self.place(lane)
         return fault
+
+
+def _rows(value: Any, rows: npt.NDArray[np.intp]) -> Any:
+    """The part of a register's value that belongs to these warps."""
+    return value if value is None or np.ndim(value) < 2 or value.shape[0] == 1 else value[rows]
 
 
 def _index(linear: int, size: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from simwarp.ptx.rows import DTYPES, storage
+from simwarp.ptx.syntax import Immediate
+
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk
 
@@ -43,6 +46,8 @@ def register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], n
         return read
     if declared.itemsize == wanted.itemsize:
         return lambda chunk: read(chunk).view(wanted)
+    if wanted.kind == "f":  # the low bits are the float; its value is not converted
+        return lambda chunk: read(chunk).astype(f"u{wanted.itemsize}").view(wanted)
     return lambda chunk: read(chunk).astype(wanted)
 
 
@@ -108,3 +113,74 @@ def computation(
                 put(chunk, value)
 
     return compute
+
+
+def constant_of(operand: Immediate, kind: str) -> Any:
+    """A literal as a value of PTX type ``kind``: cut to its width, or a float's bits.
+
+    Examples
+    --------
+    >>> constant_of(Immediate(0x3F800000, 32), "f64"), constant_of(Immediate(-1), "u16")
+    (np.float64(1.0), np.uint16(65535))
+    """
+    dtype = DTYPES[kind]
+    if dtype.kind == "b":
+        return np.bool_(operand.value != 0)
+    value, size = operand.value, dtype.itemsize
+    if operand.float_bits not in (0, size * 8):  # a literal of the other width is rounded, not cut
+        given = operand.float_bits // 8
+        with np.errstate(all="ignore"):
+            rounded = np.dtype(f"f{size}").type(np.dtype(f"u{given}").type(value).view(f"f{given}"))
+        value = int(rounded.view(f"u{size}"))
+    bits = value & ((1 << size * 8) - 1)
+    return np.dtype(f"u{size}").type(bits).view(dtype)
+
+
+def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
+    """``mov.b64 d, {low, high}``: a closure that reads several registers as one word.
+
+    Examples
+    --------
+    >>> hex(pack([lambda c: np.uint32(2), lambda c: np.uint32(1)], 32, "b64")(None))
+    '0x100000002'
+    """
+    word = storage(kind)
+
+    def read(chunk: Chunk) -> Any:
+        value = word.type(0)
+        for i, part in enumerate(parts):
+            value = value | (np.asarray(part(chunk)).astype(word) << word.type(i * bits))
+        return value
+
+    return read
+
+
+def unpack(parts: Sequence[Write | None], bits: int, chunk: Chunk, value: Any) -> None:
+    """``mov.b64 {low, high}, a``: write a word's pieces of ``bits`` bits to several registers.
+
+    Examples
+    --------
+    >>> halves = {}
+    >>> write = lambda name: lambda chunk, value: halves.update({name: int(value)})
+    >>> unpack([write("low"), write("high")], 32, None, np.uint64(0x100000002))
+    >>> halves
+    {'low': 2, 'high': 1}
+    """
+    for i, part in enumerate(parts):
+        if part is not None:
+            part(chunk, np.asarray(value >> value.dtype.type(i * bits)).astype(f"u{bits // 8}"))
+
+
+def write_each(parts: Sequence[Write | None], chunk: Chunk, values: Sequence[Any]) -> None:
+    """Write the elements of a vector, each to its register.
+
+    Examples
+    --------
+    >>> written = []
+    >>> write_each([lambda c, v: written.append(v), None], None, [3, 4])
+    >>> written
+    [3]
+    """
+    for part, value in zip(parts, values, strict=True):
+        if part is not None:
+            part(chunk, value)

@@ -17,10 +17,12 @@ what is written, ``=``, what is read; each with its type:
 ``u32`` …  itself; ``pred`` is bool
 ``number`` a literal of 32 bits
 ``carry``  the condition code's carry flag, bool: not written in PTX, always there
+``rank``   the block's rank in its cluster: not written in PTX either
 ``[a]``    an address
 =========  ======================================================================
 
-An operand with a ``?`` is there with the modifiers ``.and .or .xor`` only.
+An operand with a ``?`` is there with the modifiers ``.and .or .xor`` only; one with a ``*`` may be left
+out.
 
 A ``bounded`` row says how far its result may lie from the exact one: ``bound="2 ulp"``, or in other
 words of the PTX ISA.
@@ -116,7 +118,7 @@ class Form:
     @property
     def vector(self) -> int:
         """The number of elements of a vector access, else 1."""
-        return 2 if self.has("v2") else 4 if self.has("v4") else 1
+        return next((n for n in (2, 4, 8) if self.has(f"v{n}")), 1)
 
     @property
     def combines(self) -> bool:
@@ -133,7 +135,7 @@ class Form:
             return "pred" if self.T == "pred" else f"b{self.dtype.itemsize * 8}"
         if kind == "W":
             return f"{self.T[0]}{self.dtype.itemsize * 16}"
-        if kind == "number":
+        if kind in ("number", "rank"):
             return "u32"
         if kind == "carry":
             return "pred"
@@ -148,6 +150,7 @@ class OperandSpec:
     kind: str
     memory: bool = False
     optional: bool = False
+    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,8 @@ class Row:
         return opcodes
 
     def _pattern(self) -> re.Pattern[str]:
-        if self.spelling not in _PATTERNS:
+        key = (self.spelling, self.types, self.types_u)
+        if key not in _PATTERNS:
             pattern = ""
             for i, (optional, required, word) in enumerate(_PART.findall(self.spelling)):
                 if optional or required:
@@ -233,12 +237,12 @@ class Row:
                     pattern += rf"\.(?P<{word[1]}>{'|'.join(types)})"
                 else:
                     pattern += re.escape(word)
-            _PATTERNS[self.spelling] = re.compile(pattern)
-        return _PATTERNS[self.spelling]
+            _PATTERNS[key] = re.compile(pattern)
+        return _PATTERNS[key]
 
 
 _PART = re.compile(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)")
-_PATTERNS: dict[str, re.Pattern[str]] = {}
+_PATTERNS: dict[tuple[str, tuple[str, ...], tuple[str, ...]], re.Pattern[str]] = {}
 
 
 class Table:
@@ -314,9 +318,9 @@ def _specs(text: str) -> tuple[OperandSpec, ...]:
         part = part.strip()
         if not part:
             continue
-        optional = part.endswith("?")
-        part = part.rstrip("?")
+        optional, absent = part.endswith("?"), part.endswith("*")
+        part = part.rstrip("?*")
         memory = part.startswith("[")
         name, _, kind = part.strip("[]").partition(":")
-        specs.append(OperandSpec(name, kind, memory, optional))
+        specs.append(OperandSpec(name, kind, memory, optional, absent))
     return tuple(specs)

@@ -112,7 +112,7 @@ class Variable:
     count : int
         Elements of ``type``; 0 for an array whose size comes with the launch.
     alignment : int
-        In bytes; 0 if nothing was written.
+        In bytes; 0 if nothing was written: then that of ``type``. A vector's is its whole size.
     initial : tuple of Immediate and Reference
         The first elements' values; what follows them is 0. Empty if there is no initialiser.
     extern : bool

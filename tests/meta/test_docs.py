@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
+INSTRUCTIONS = "simwarp.ptx.instructions."
 FEWEST_DOCSTRING_EXAMPLES = 60
 FEWEST_PAGE_EXAMPLES = 8
 
@@ -55,8 +56,7 @@ def _undocumented(scope: ast.Module | ast.ClassDef, name: str, around: str, modu
     for node in scope.body:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-        if node.name.startswith("_") or _explained_elsewhere(decorators):
+        if node.name.startswith("_") or _explained_elsewhere(node.decorator_list, module):
             continue
         full = f"{name}.{node.name}"
         text = ast.get_docstring(node) or ""
@@ -70,9 +70,12 @@ def _undocumented(scope: ast.Module | ast.ClassDef, name: str, around: str, modu
             yield f"{full}, line {node.lineno}, has no example (>>>)"
 
 
-def _explained_elsewhere(decorators: list[str]) -> bool:
-    """Overloads and setters share a docstring; a PTX row has its summary."""
-    return any(re.match(r"(typing\.)?overload$|.*\.setter$|row\(", decorator) for decorator in decorators)
+def _explained_elsewhere(decorators: list[ast.expr], module: str) -> bool:
+    """Overloads and setters share a docstring; a PTX row has its summary, whatever helper declares it."""
+    if module.startswith(INSTRUCTIONS) and any(isinstance(decorator, ast.Call) for decorator in decorators):
+        return True
+    written = [ast.unparse(decorator) for decorator in decorators]
+    return any(re.match(r"(typing\.)?overload$|.*\.setter$", decorator) for decorator in written)
 
 
 @pytest.mark.parametrize("path", sources(), ids=module_name)
@@ -87,13 +90,33 @@ def test_missing_documentation_is_noticed() -> None:
         'def f():\n    """No example."""\n'
         "def _private(): pass\n"
         'class A:\n    """A class."""\n    def g(self): pass\n    def _h(self): pass\n'
-        '@row("add.T", summary="sum")\ndef add(): pass\n'
     )
     assert undocumented(source, "m") == [
         "m.f, line 2, has no example (>>>)",
         "m.A.g, line 7, has no docstring",
     ]
     assert undocumented("x = 1", "m") == ["m has no docstring"]
+
+
+def test_a_row_explains_its_function() -> None:
+    source = (
+        '"""A module."""\n'
+        '@row("add.T", summary="sum")\ndef add(): pass\n'
+        '@_both("sub.T", "difference")\n@_both("sub.U", "difference")\ndef sub(): pass\n'
+        "@cache\ndef helper(): pass\n"
+        "def other_helper(): pass\n"
+    )
+    module = f"{INSTRUCTIONS}integer"
+    assert undocumented(source, module) == [
+        f"{module}.{name}, line {line}, has no {what}"
+        for name, line in (("helper", 8), ("other_helper", 9))
+        for what in ("docstring", "example (>>>)")
+    ]
+    elsewhere = undocumented(source, "m")
+    assert [line for line in elsewhere if "docstring" in line] == [
+        f"m.{name}, line {line}, has no docstring"
+        for name, line in (("add", 3), ("sub", 6), ("helper", 8), ("other_helper", 9))
+    ]
 
 
 def test_exceptions_from_the_rule_exist() -> None:

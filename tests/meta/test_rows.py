@@ -1,63 +1,174 @@
-"""A PTX row is complete when it says what it is, where it stands, and has a twin and a line in the docs."""
+"""A PTX row is complete when it has facts, forms, a probe, a twin, evidence and a line in the docs."""
 
 import re
 import runpy
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from simwarp.ptx.evidence import census, evidence, required, witness
+from simwarp.ptx.forms import forms, spellings
 from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.testing.evidence.bounds import parse_bound
+from simwarp.testing.evidence.catalogue import maker, operands_of, probe_of
+from simwarp.testing.evidence.control import BY_KIND
+from simwarp.testing.evidence.launch import batches
+from simwarp.testing.evidence.probe import module
 
 ROOT = Path(__file__).parents[2]
-TWINS = runpy.run_path(str(ROOT / "tests" / "scalar_ptx.py"))["TWINS"]
-CONTROL = runpy.run_path(str(ROOT / "tests" / "ptx_kernels.py"))["CONTROL"]
-CONTROL_KERNELS = runpy.run_path(str(ROOT / "tests" / "unit" / "test_ptx_rows.py"))["CONTROL_KERNELS"]
-table = runpy.run_path(str(ROOT / "docs" / "hooks.py"))["table"]
+twins = runpy.run_path(str(ROOT / "tests" / "scalar_ptx.py"))
+TWINS, BOUNDED = twins["TWINS"], twins["BOUNDED"]
+hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
+CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
+SPACES = ("shared", "local", "const", "param", "global")
+RECORD = "record it on a GPU with `python -m simwarp.testing.evidence record --out FOLDER`"
+
+
+def opcodes(row):
+    return required(row) or forms(row)
 
 
 def test_every_row_has_a_twin_and_every_twin_a_row():
-    computing = {name for name, row in ROWS.items() if row.kind not in CONTROL}
-    assert computing == set(TWINS)
-    assert set(ROWS) - computing == set(CONTROL_KERNELS)
+    computing = {name for name, row in ROWS.items() if row.kind not in BY_KIND}
+    assert computing == set(TWINS) | set(BOUNDED)
+    assert not set(TWINS) & set(BOUNDED)
 
 
 @pytest.mark.parametrize("name", list(ROWS))
 def test_facts(name):
     row = ROWS[name]
     assert row.name == name
-    assert re.fullmatch(r"9\.7\.\d+\.\d+", row.section)
+    assert re.fullmatch(r"9\.7(\.\d+){2,3}", row.section)
     assert row.summary
     assert not row.summary.endswith(".")
     assert row.fidelity in ("exact", "bounded", "open", "unsupported")
-    assert row.minimum_sm in (50, 70, 75, 80, 86, 89, 90, 100)
-    assert row.kind in ("pure", "warp", "load", "store", "atomic", *CONTROL)
+    assert bool(row.bound) == (row.fidelity == "bounded") == (name in BOUNDED)
+    assert row.minimum_sm in (50, 53, 60, 61, 70, 75, 80, 86, 89, 90, 100)
+    if row.bound:
+        assert parse_bound(row.bound).limit > 0
 
 
 @pytest.mark.parametrize("name", list(ROWS))
-def test_the_table_finds_the_row_by_each_of_its_forms(name):
+def test_forms(name):
+    """All are spellings of the row, found by the table, with every type and every modifier among them."""
     row = ROWS[name]
-    assert row.forms()
-    for opcode in row.forms():
+    chosen = forms(row)
+    assert chosen
+    assert len(set(chosen)) == len(chosen)
+    for opcode in opcodes(row):
         found, form = TABLE.find(opcode)
         assert (found.name, form.opcode) == (name, opcode)
+    used = {word for opcode in chosen for word in opcode.split(".")}
+    written = {
+        word
+        for a, b, _ in re.findall(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)", row.spelling)
+        for word in re.split(r"[|.]", a + b)
+        if word
+    }
+    unused = {word for word in written - used if word.partition("::")[0] not in SPACES}
+    assert unused == set(), "modifiers that no legal form has"
+    assert {row.match(opcode).T for opcode in chosen} >= set(row.types)
+
+
+def test_few_forms_are_all_spellings_and_many_are_fewer():
+    assert forms(ROWS["popc"]) == spellings(ROWS["popc"])
+    assert len(forms(ROWS["ld"])) < len(spellings(ROWS["ld"])) / 2
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_every_form_has_a_kernel_and_operands(name):
+    row = ROWS[name]
+    assert maker(row) is not None
+    for opcode in required(row):
+        probe = probe_of(opcode)
+        assert probe.results
+        assert opcode in probe.entry
+        assert len(operands_of(probe)) >= (256 if not probe.faults else 1)
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
+@pytest.mark.parametrize("name", list(ROWS))
+def test_ptxas_takes_every_kernel(name, tmp_path):
+    for k, batch in enumerate(batches([probe_of(opcode) for opcode in required(ROWS[name])])):
+        path = tmp_path / f"{k}.ptx"
+        path.write_text(module(batch))
+        command = ["ptxas", "-arch=sm_90a", "-O0", "-o", str(tmp_path / "out"), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_no_opcode_belongs_to_two_rows():
-    forms = [(opcode, name) for name, row in ROWS.items() for opcode in row.forms()]
     doubles = [
         (opcode, other)
-        for opcode, name in forms
+        for name, row in ROWS.items()
+        for opcode in forms(row)
         for other in ROWS
-        if other != name and ROWS[other].match(opcode)
+        if other != name and ROWS[other].base == row.base and ROWS[other].match(opcode)
     ]
     assert doubles == []
 
 
+# ----------------------------------------------------------------------------------------- evidence
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_every_form_has_evidence(name):
+    missing = [opcode for opcode in required(ROWS[name]) if opcode not in evidence()]
+    assert missing == [], RECORD
+    for opcode in required(ROWS[name]):
+        found = evidence()[opcode]
+        assert (ROOT / "tests" / "golden" / f"{found.golden}.npz").exists()
+        assert found.sets >= 256 or probe_of(opcode).faults
+        assert (found.largest_error is not None) == (name in BOUNDED)
+
+
+def test_all_evidence_is_of_forms_that_are_there():
+    assert [opcode for opcode in evidence() if TABLE.find(opcode) is None] == []
+    assert witness()["gpu"]["name"].startswith("NVIDIA"), RECORD
+
+
+# -------------------------------------------------------------------------------------------- census
+
+
+def listed():
+    """The forms of the census, and after how many of them 99 % of the kernels run."""
+    lines = CENSUS.read_text().split("\n\n")[0].splitlines()
+    forms = [line for line in lines if not line.startswith("#")]
+    (mark,) = (int(line.split()[1][:-1]) for line in lines if line.endswith(" 99 %"))
+    return forms, mark
+
+
+def test_the_census_is_what_it_says():
+    forms, mark = listed()
+    assert (len(forms), len(set(forms)), mark) == (712, 712, 592)
+    outside = re.compile(r"(tex|sust|wmma|mma|ldmatrix|cp)\b")
+    within = [form for form in forms[:mark] if not outside.match(form)]
+    assert len(within) == 534
+    assert list(census()) == within
+
+
+def test_every_form_of_the_census_is_required_of_a_row():
+    all_required = {opcode for row in ROWS.values() for opcode in required(row)}
+    assert [form for form in census() if form not in all_required] == []
+
+
+# --------------------------------------------------------------------------------------------- docs
+
+
 def test_the_documentation_has_a_line_for_each_row():
-    lines = table(ROWS).splitlines()[2:]
+    lines = hooks["table"](ROWS).splitlines()[2:]
     assert [re.match(r"\| `(.+?)` \| (\S+) \|", line).groups() for line in lines] == [
-        (name, row.section) for name, row in ROWS.items()
+        (name.replace("|", "\\|"), row.section) for name, row in ROWS.items()
     ]
     for line, row in zip(lines, ROWS.values(), strict=True):
         assert len(re.split(r"(?<!\\)\|", line)) == 8
         assert row.summary.replace("|", "\\|") in line
+
+
+def test_the_documentation_says_what_is_outside():
+    text = hooks["outside"]()
+    for line in CENSUS.read_text().splitlines():
+        if line and not line.startswith("#") and TABLE.find(line) is None:
+            assert f"`{line}`" in text

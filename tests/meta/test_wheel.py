@@ -94,7 +94,7 @@ def test_everything_of_the_packages_and_nothing_else(names):
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and path.suffix in (".py", ".cu", ".cuh", ".typed")
+        if path.is_file() and path.suffix in (".py", ".cu", ".cuh", ".typed", ".json", ".txt")
     }
     assert {name for name in names if ".dist-info/" not in name} == sources
 

@@ -18,10 +18,10 @@ import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import SCHEMES, product_ptx
-from simwarp.device import Kernel
 from simwarp.faults import KernelFault
+from simwarp.module import Kernel
+from simwarp.ptx.link import link
 from simwarp.ptx.parse import parse
-from simwarp.ptx.program import link
 from simwarp.ptx.syntax import Immediate, Register
 
 WARPS_PER_BLOCK = 4
@@ -249,13 +249,13 @@ def product_runs(scheme, output, first):
     ]
 
 
-def agrees(program, run):
+def agrees(ptx, program, run):
     """Whether a kernel answers as the reference; a fault is an answer too, and a wrong one."""
     device = simwarp.Device(ARCH, instruction_budget=BUDGET)
     placed = [device.upload(a) if isinstance(a, np.ndarray) else a for a in run.arguments]
     grid = (-(-run.warps // WARPS_PER_BLOCK), 1, 1)
     try:
-        Kernel(device, program)(grid, (WARPS_PER_BLOCK * 32, 1, 1), *placed)
+        Kernel(device.load(ptx), program)(grid, (WARPS_PER_BLOCK * 32, 1, 1), *placed)
     except KernelFault:
         return False
     return all(
@@ -269,7 +269,7 @@ def survivors_of(ptx, name, several, heights):
     module = parse(ptx)
     entry = module.entries[name]
     instructions, program = entry.instructions, link(module, entry)
-    assert all(agrees(program, run) for run in (*several, *heights)), "the kernel itself must agree"
+    assert all(agrees(ptx, program, run) for run in (*several, *heights)), "the kernel itself must agree"
     heights, survivors = deque(heights), []
     indices, computing = chosen(instructions)
     for i in indices:
@@ -277,10 +277,10 @@ def survivors_of(ptx, name, several, heights):
         assert mutant != instructions[i]
         step = link(module, replace(entry, instructions=[mutant])).steps[0]
         changed = replace(program, steps=[*program.steps[:i], step, *program.steps[i + 1 :]])
-        if not all(agrees(changed, run) for run in several):
+        if not all(agrees(ptx, changed, run) for run in several):
             continue
         # What one copy of an unrolled loop shows at some height, the next shows at one a little higher.
-        passed = next((n for n, run in enumerate(heights) if not agrees(changed, run)), None)
+        passed = next((n for n, run in enumerate(heights) if not agrees(ptx, changed, run)), None)
         if passed is None:
             survivors.append(f"{spell(instructions[i])} → {spell(mutant)}  [{instructions[i].text}]")
         else:

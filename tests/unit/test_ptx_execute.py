@@ -7,6 +7,7 @@ import pytest
 
 import simwarp
 from simwarp.faults import (
+    BarrierFault,
     Deadlock,
     InactiveSource,
     LaunchError,
@@ -344,10 +345,28 @@ def test_a_shuffle_from_an_inactive_lane():
     assert fault_of(InactiveSource, body + "ret;").place.lane == 7
 
 
+def test_lanes_meet_at_different_instructions_of_one_operation():
+    body = f"""setp.lt.u32 %p1, %lane, 4; @%p1 bra HERE;
+mov.u32 %r3, 100; vote.sync.ballot.b32 %r2, %p1, {ALL}; bra END;
+HERE: mov.u32 %r3, 7; vote.sync.ballot.b32 %r2, %p1, {ALL};
+END: add.u32 %r2, %r2, %r3; """
+    assert run(body + STORE) == [15 + 7] * 4 + [15 + 100] * 28
+
+
+def test_lanes_that_meet_bring_their_own_operands():
+    """As an H200 does (tests/golden): each side's value and lane number, exchanged across."""
+    body = f"""setp.lt.u32 %p1, %lane, 16; @%p1 bra LOW;
+add.u32 %r3, %lane, 1000; shfl.sync.bfly.b32 %r2, %r3, 16, 31, {ALL}; bra END;
+LOW: add.u32 %r4, %lane, 2000; shfl.sync.bfly.b32 %r2, %r4, 16, 31, {ALL};
+END: """
+    expected = [1000 + (lane ^ 16) if lane < 16 else 2000 + (lane ^ 16) for lane in range(32)]
+    assert run(body + STORE) == expected
+
+
 def test_deadlock_of_lanes_that_wait_for_each_other():
     body = f"""setp.lt.u32 %p1, %lane, 4; @%p1 bra HERE;
 vote.sync.ballot.b32 %r2, %p1, {ALL}; bra END;
-HERE: vote.sync.ballot.b32 %r2, %p1, {ALL};
+HERE: vote.sync.any.pred %p2, %p1, {ALL};
 END: ret;"""
     fault = fault_of(Deadlock, body)
     assert "28 lanes" in fault.values
@@ -355,9 +374,17 @@ END: ret;"""
     assert fault.place.line == line_of(body, "vote")
 
 
-def test_bar_sync_in_divergent_code_is_a_deadlock():
+def test_an_aligned_barrier_takes_whole_warps():
     body = "setp.lt.u32 %p1, %i, 4; @%p1 bra HERE;\nbar.sync 0; bra END;\nHERE: bar.sync 0;\nEND: ret;"
-    assert fault_of(Deadlock, body, block=64).place.line == line_of(body, "bar.sync")
+    fault = fault_of(BarrierFault, body, block=64)
+    assert fault.place.line == line_of(body, "HERE:")
+    assert fault.place.warp == 0
+
+
+def test_a_barrier_without_aligned_takes_lanes_from_everywhere():
+    body = "setp.lt.u32 %p1, %i, 4; mov.u32 %r2, 1; @%p1 bra HERE;"
+    body += "barrier.sync 0; bra END; HERE: barrier.sync 0; END: "
+    assert run(body + STORE, block=64) == [1] * 64
 
 
 # --------------------------------------------------------------------- shared memory and barriers

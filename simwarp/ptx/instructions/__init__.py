@@ -4,11 +4,45 @@ To add one: write its row in the file of its section. Parser, executor, document
 take it from there.
 """
 
-from simwarp.ptx.instructions import comparison, control, integer, logic, movement, synchronisation
+from simwarp.ptx.instructions import (
+    approximate,
+    atomic,
+    comparison,
+    control,
+    conversion,
+    extended,
+    floating,
+    half,
+    integer,
+    logic,
+    memory,
+    movement,
+    synchronisation,
+    video,
+    warp,
+)
 from simwarp.ptx.instructions._table import TABLE
 from simwarp.ptx.rows import Row
 
-__all__ = ["ROWS", "TABLE", "comparison", "control", "integer", "logic", "movement", "synchronisation"]
+__all__ = [
+    "ROWS",
+    "TABLE",
+    "approximate",
+    "atomic",
+    "comparison",
+    "control",
+    "conversion",
+    "extended",
+    "floating",
+    "half",
+    "integer",
+    "logic",
+    "memory",
+    "movement",
+    "synchronisation",
+    "video",
+    "warp",
+]
 
 
 def _section(row: Row) -> list[int]:

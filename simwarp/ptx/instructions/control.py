@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.12: control flow. What these do to the lanes is in `simwarp.ptx.execute`."""
+"""PTX ISA 9.7.12, 9.7.19: control flow. What these do to the lanes is in `simwarp.ptx.schedule`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,35 @@ def bra(form: Form) -> None:
     return None
 
 
-@row("ret{.uni}", "", kind="exit", section="9.7.12.6", summary="end the kernel for these lanes")
+@row(
+    "brx.idx{.uni}",
+    "index:u32, targets:labels",
+    kind="indexed branch",
+    section="9.7.12.4",
+    summary="continue at a label of a list, the one with the index",
+)
+def brx(form: Form) -> None:
+    return None
+
+
+@row(
+    "call{.uni}",
+    "function",
+    kind="call",
+    section="9.7.12.5",
+    summary="call a device function by name or address; also vprintf, __assertfail, malloc and free",
+)
+def call(form: Form) -> None:
+    return None
+
+
+@row(
+    "ret{.uni}",
+    "",
+    kind="exit",
+    section="9.7.12.6",
+    summary="return from a function; in a kernel, end it for these lanes",
+)
 def ret(form: Form) -> None:
     return None
 
@@ -21,6 +49,27 @@ def exit_(form: Form) -> None:
     return None
 
 
+@row(
+    "nanosleep.u32",
+    "time:u32",
+    kind="fence",
+    section="9.7.19.2",
+    minimum_sm=70,
+    summary="a hint to let others run; takes no time here",
+)
+@row(
+    "pmevent",
+    "event:number",
+    kind="fence",
+    section="9.7.19.3",
+    summary="count a profiler event; no profiler here",
+)
+@row("pmevent.mask", "events:number", kind="fence", section="9.7.19.3", summary="the same for several events")
+def hint(form: Form) -> None:
+    return None
+
+
 @row("trap", "", kind="trap", section="9.7.19.4", summary="stop the launch with an error")
+@row("brkpt", "", kind="trap", section="9.7.19.1", summary="stop for a debugger; without one, an error")
 def trap(form: Form) -> None:
     return None

@@ -11,9 +11,13 @@ import numpy as np
 
 from simwarp import lanes
 from simwarp.ptx.instructions._table import row, where
-from simwarp.ptx.rows import Form
+from simwarp.ptx.rows import DTYPES, Form
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"
+_PACKED_TYPES = "u16x2 s16x2"
+_PACKED = "d:b32 = a:b32, b:b32"
+_RELU = "s32 s16x2"
+_CUT = "and 0 instead of a negative one"
 
 
 @row("add.T", "d:B = a:B, b:B", T=INTEGERS, section="9.7.1.1", summary="a + b, modulo 2^width")
@@ -21,9 +25,42 @@ def add(form: Form, a: Any, b: Any) -> Any:
     return np.add(a, b)
 
 
+@row(
+    "add.sat.s32",
+    "d:s32 = a:s32, b:s32",
+    section="9.7.1.1",
+    summary="a + b, or the end of the range that it passes",
+)
+def add_sat(form: Form, a: Any, b: Any) -> Any:
+    return _saturate(np.add(a, b, dtype=np.int64))
+
+
+@row(
+    "add.T",
+    _PACKED,
+    T=_PACKED_TYPES,
+    name="add (packed)",
+    minimum_sm=90,
+    section="9.7.1.1",
+    summary="a + b in each half, modulo 2^16",
+)
+def add_packed(form: Form, a: Any, b: Any) -> Any:
+    return pack([x + y for x, y in _pairs(form, a, b)])
+
+
 @row("sub.T", "d:B = a:B, b:B", T=INTEGERS, section="9.7.1.2", summary="a - b, modulo 2^width")
 def sub(form: Form, a: Any, b: Any) -> Any:
     return np.subtract(a, b)
+
+
+@row(
+    "sub.sat.s32",
+    "d:s32 = a:s32, b:s32",
+    section="9.7.1.2",
+    summary="a - b, or the end of the range that it passes",
+)
+def sub_sat(form: Form, a: Any, b: Any) -> Any:
+    return _saturate(np.subtract(a, b, dtype=np.int64))
 
 
 @row("mul.lo.T", "d:B = a:B, b:B", T=INTEGERS, section="9.7.1.3", summary="the low half of a · b")
@@ -68,6 +105,17 @@ def mad_hi(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 @row(
+    "mad.hi.sat.s32",
+    "d:s32 = a:s32, b:s32, c:s32",
+    section="9.7.1.4",
+    summary="the high half of a · b, plus c, or the end of the range that it passes",
+)
+def mad_hi_sat(form: Form, a: Any, b: Any, c: Any) -> Any:
+    high = np.right_shift(np.multiply(a, b, dtype=np.int64), 32)
+    return _saturate(np.add(high, c))
+
+
+@row(
     "mad.wide.T",
     "d:W = a:T, b:T, c:W",
     T="u16 u32 s16 s32",
@@ -79,12 +127,49 @@ def mad_wide(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 @row(
+    "mul24<.lo|.hi>.T",
+    "d:T = a:T, b:T",
+    T="u32 s32",
+    section="9.7.1.5",
+    summary="bits 0-31 or 16-47 of the product of two 24-bit numbers",
+)
+def mul24(form: Form, a: Any, b: Any) -> Any:
+    return np.right_shift(_product_24(a, b), 16 if form.has("hi") else 0).astype(form.dtype)
+
+
+@row(
+    "mad24<.lo|.hi>.T",
+    "d:T = a:T, b:T, c:T",
+    T="u32 s32",
+    section="9.7.1.6",
+    summary="bits 0-31 or 16-47 of the product of two 24-bit numbers, plus c",
+)
+def mad24(form: Form, a: Any, b: Any, c: Any) -> Any:
+    return np.add(mul24(form, a, b), c)
+
+
+@row(
+    "mad24.hi.sat.s32",
+    "d:s32 = a:s32, b:s32, c:s32",
+    section="9.7.1.6",
+    summary="bits 16-47 of the product of two 24-bit numbers, plus c, or the end of the range it passes",
+)
+def mad24_hi_sat(form: Form, a: Any, b: Any, c: Any) -> Any:
+    return _saturate(np.add(np.right_shift(_product_24(a, b), 16), c))
+
+
+@row("sad.T", "d:T = a:T, b:T, c:T", T=INTEGERS, section="9.7.1.7", summary="|a - b| + c, modulo 2^width")
+def sad(form: Form, a: Any, b: Any, c: Any) -> Any:
+    return np.add(where(np.less(a, b), np.subtract(b, a), np.subtract(a, b)), c)
+
+
+@row(
     "div.T",
     "d:T = a:T, b:T",
     T=INTEGERS,
     section="9.7.1.8",
     fidelity="open",
-    summary="a / b, rounded toward zero; by zero: unspecified, here all ones",
+    summary="a / b, rounded toward zero; by zero: unspecified, on an H200 all ones",
 )
 def div(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
@@ -100,14 +185,14 @@ def div(form: Form, a: Any, b: Any) -> Any:
     T=INTEGERS,
     section="9.7.1.9",
     fidelity="open",
-    summary="a modulo b with the sign of a; by zero: unspecified, here a",
+    summary="a modulo b with the sign of a; by zero: unspecified, on an H200 all ones",
 )
 def rem(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
-        return where(b == 0, a, np.remainder(a, _not_zero(b)))
+        return where(b == 0, np.invert(form.dtype.type(0)), np.remainder(a, _not_zero(b)))
     remainder = np.remainder(_magnitude(a), _not_zero(_magnitude(b)))
     signed = where(a < 0, np.negative(remainder), remainder).view(form.dtype)
-    return where(b == 0, a, signed)
+    return where(b == 0, form.dtype.type(-1), signed)
 
 
 @row("abs.T", "d:T = a:T", T="s16 s32 s64", section="9.7.1.10", summary="|a|; of the least value, itself")
@@ -125,9 +210,63 @@ def min_(form: Form, a: Any, b: Any) -> Any:
     return np.minimum(a, b)
 
 
+@row(
+    "min.T",
+    _PACKED,
+    T=_PACKED_TYPES,
+    name="min (packed)",
+    minimum_sm=90,
+    section="9.7.1.12",
+    summary="the smaller one in each half",
+)
+def min_packed(form: Form, a: Any, b: Any) -> Any:
+    return pack([np.minimum(x, y) for x, y in _pairs(form, a, b)])
+
+
+@row("min.relu.T", _PACKED, T=_RELU, section="9.7.1.12", minimum_sm=90, summary=f"the smaller one, {_CUT}")
+@row(
+    "min.T.relu",
+    _PACKED,
+    T=_RELU,
+    name="min.T.relu",
+    section="9.7.1.12",
+    minimum_sm=90,
+    summary="min.relu, as the PTX ISA's examples write it",
+)
+def min_relu(form: Form, a: Any, b: Any) -> Any:
+    return pack([np.maximum(np.minimum(x, y), 0) for x, y in _pairs(form, a, b)])
+
+
 @row("max.T", "d:T = a:T, b:T", T=INTEGERS, section="9.7.1.13", summary="the larger one")
 def max_(form: Form, a: Any, b: Any) -> Any:
     return np.maximum(a, b)
+
+
+@row(
+    "max.T",
+    _PACKED,
+    T=_PACKED_TYPES,
+    name="max (packed)",
+    minimum_sm=90,
+    section="9.7.1.13",
+    summary="the larger one in each half",
+)
+def max_packed(form: Form, a: Any, b: Any) -> Any:
+    return pack([np.maximum(x, y) for x, y in _pairs(form, a, b)])
+
+
+@row("max.relu.T", _PACKED, T=_RELU, section="9.7.1.13", minimum_sm=90, summary=f"the larger one, {_CUT}")
+@row(
+    "max.T.relu",
+    _PACKED,
+    T=_RELU,
+    name="max.T.relu",
+    section="9.7.1.13",
+    minimum_sm=90,
+    summary="max.relu, as the PTX ISA's examples write it",
+)
+def max_relu(form: Form, a: Any, b: Any) -> Any:
+    return pack([np.maximum(np.maximum(x, y), 0) for x, y in _pairs(form, a, b)])
 
 
 @row("popc.T", "d:u32 = a:T", T="b32 b64", section="9.7.1.14", summary="how many bits are 1")
@@ -157,6 +296,28 @@ def bfind(form: Form, a: Any) -> Any:
     return where(zeros == width, np.uint32(0xFFFFFFFF), found)
 
 
+@row(
+    "fns.b32",
+    "d:b32 = a:b32, b:b32, c:s32",
+    section="9.7.1.17",
+    fidelity="open",
+    summary="where a's |c|-th 1 is, from bit b on up or down; none: all ones; on an H200 also where "
+    "b > 31, which is undefined, but 0 where c is the least s32",
+)
+def fns(form: Form, a: Any, b: Any, c: Any) -> Any:
+    down = np.less(c, 0)
+    up = where(down, lanes.brev(a), a)  # to look down is to look up in the reversed word
+    base = where(down, np.subtract(31, b, dtype=np.uint32), b)
+    ahead = lanes.shr(up, base)
+    left = lanes.shl(where(c == 0, ahead & 1, ahead), base)
+    passed = np.minimum(_magnitude(c), 33)
+    for n in range(1, 33):
+        left = where(n < passed, left & (left - 1), left)  # takes the lowest 1 away
+    found = lanes.popc(~left & (left - 1))
+    found = where(left == 0, np.uint32(0xFFFFFFFF), where(down, 31 - found, found))
+    return where(c == -(1 << 31), np.uint32(0), found)
+
+
 @row("brev.T", "d:B = a:B", T="b32 b64", section="9.7.1.18", summary="the bits in reverse order")
 def brev(form: Form, a: Any) -> Any:
     return lanes.brev(a)
@@ -168,10 +329,10 @@ def brev(form: Form, a: Any) -> Any:
     T="u32 u64 s32 s64",
     section="9.7.1.19",
     fidelity="open",
-    summary="c bits of a from bit b on; in 64 bits with b or c past 255, an H200 differs",
+    summary="c bits of a from bit b on; both modulo 256, but in 64 bits on an H200 at most 255",
 )
 def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
-    return lanes.bfe(a, b, c)
+    return lanes.bfe(a, *_amounts(form, b, c))
 
 
 @row(
@@ -180,10 +341,132 @@ def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
     T="b32 b64",
     section="9.7.1.20",
     fidelity="open",
-    summary="e bits of a put into b at bit c; in 64 bits with c or e past 255, an H200 differs",
+    summary="e bits of a put into b at bit c; both modulo 256, but in 64 bits on an H200 at most 255",
 )
 def bfi(form: Form, a: Any, b: Any, c: Any, e: Any) -> Any:
-    return lanes.bfi(a, b, c, e)
+    return lanes.bfi(a, b, *_amounts(form, c, e))
+
+
+@row(
+    "szext<.clamp|.wrap>.T",
+    "d:T = a:T, b:u32",
+    T="u32 s32",
+    minimum_sm=70,
+    section="9.7.1.21",
+    summary="the low b bits of a, extended; b past 31: a itself (clamp), or b modulo 32 (wrap)",
+)
+def szext(form: Form, a: Any, b: Any) -> Any:
+    above = np.subtract(32, np.bitwise_and(b, 31)).astype(np.uint32)
+    cut = lanes.shr(lanes.shl(a, above), above)
+    cut = where(above == 32, form.dtype.type(0), cut)
+    return where(np.greater(b, 31), a, cut) if form.has("clamp") else cut
+
+
+@row(
+    "bmsk<.clamp|.wrap>.b32",
+    "d:b32 = a:u32, b:u32",
+    minimum_sm=70,
+    section="9.7.1.22",
+    summary="b ones from bit a on; past 31: cut off (clamp), or both modulo 32 (wrap)",
+)
+def bmsk(form: Form, a: Any, b: Any) -> Any:
+    if form.has("wrap"):
+        a, b = np.bitwise_and(a, 31), np.bitwise_and(b, 31)
+    ones: Any = np.uint32(0xFFFFFFFF)
+    return lanes.shl(lanes.not_(lanes.shl(ones, b)), a)
+
+
+@row(
+    "dp4a.T.U",
+    "d:b32 = a:b32, b:b32, c:b32",
+    T="u32 s32",
+    U="u32 s32",
+    minimum_sm=61,
+    section="9.7.1.23",
+    summary="c plus the dot product of a's bytes and b's, modulo 2^32",
+)
+def dp4a(form: Form, a: Any, b: Any, c: Any) -> Any:
+    x, y = elements(a, f"{form.T[0]}8"), elements(b, f"{form.U[0]}8")
+    return accumulate(c, [p * q for p, q in zip(x, y, strict=True)])
+
+
+@row(
+    "dp2a<.lo|.hi>.T.U",
+    "d:b32 = a:b32, b:b32, c:b32",
+    T="u32 s32",
+    U="u32 s32",
+    minimum_sm=61,
+    section="9.7.1.24",
+    summary="c plus the dot product of a's halves and b's two low or high bytes, modulo 2^32",
+)
+def dp2a(form: Form, a: Any, b: Any, c: Any) -> Any:
+    x, y = elements(a, f"{form.T[0]}16"), elements(b, f"{form.U[0]}8")
+    y = y[2:] if form.has("hi") else y[:2]
+    return accumulate(c, [p * q for p, q in zip(x, y, strict=True)])
+
+
+def elements(word: Any, kind: str) -> list[Any]:
+    """The bytes or halves of a 32-bit word, lowest first, each as int32.
+
+    Parameters
+    ----------
+    word : uint32
+    kind : str
+        Their type, ``u8``, ``s8``, ``u16``, ``s16``; ``s32`` is the word itself.
+
+    Examples
+    --------
+    >>> [int(e) for e in elements(np.uint32(0x80FF0102), "s8")]
+    [2, 1, -1, -128]
+    """
+    dtype = DTYPES[kind]
+    bits = dtype.itemsize * 8
+    return [np.right_shift(word, bits * i).astype(dtype).astype(np.int32) for i in range(32 // bits)]
+
+
+def pack(values: list[Any]) -> Any:
+    """One 32-bit word of one, two or four values int32, the lowest first, each cut to its part's width.
+
+    Examples
+    --------
+    >>> hex(pack([np.int32(-1), np.int32(0x12345)]))
+    '0x2345ffff'
+    """
+    bits = 32 // len(values)
+    word = np.uint32(0)
+    for i, value in enumerate(values):
+        word = word | np.left_shift(value.view(np.uint32) & ((1 << bits) - 1), bits * i)
+    return word
+
+
+def accumulate(c: Any, values: list[Any]) -> Any:
+    """The sum of c and of values int32, modulo 2^32.
+
+    Examples
+    --------
+    >>> int(accumulate(np.uint32(7), [np.int32(-4), np.int32(2)]))
+    5
+    """
+    for value in values:
+        c = np.add(c, value.view(np.uint32))
+    return c
+
+
+def _pairs(form: Form, a: Any, b: Any) -> zip[tuple[Any, Any]]:
+    """What an instruction combines: the halves of a and b, or for s32 all of each."""
+    kind = form.T.removesuffix("x2")
+    return zip(elements(a, kind), elements(b, kind), strict=True)
+
+
+def _saturate(exact: Any) -> Any:
+    """An int64 cut to the range of an s32."""
+    return np.clip(exact, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+
+
+def _product_24(a: Any, b: Any) -> Any:
+    """The product of the low 24 bits of two 32-bit words, in 64 bits."""
+    x, y = (np.right_shift(np.left_shift(z, 8), 8).astype(f"{z.dtype.kind}8") for z in (a, b))
+    return np.multiply(x, y)
 
 
 def _high_64(a: Any, b: Any) -> Any:
@@ -196,6 +479,13 @@ def _high_64(a: Any, b: Any) -> Any:
     if dtype.kind == "i":  # as unsigned, a negative operand stands for itself plus 2^64
         high = high - where(a < 0, y, np.uint64(0)) - where(b < 0, x, np.uint64(0))
     return np.asarray(high).view(dtype)
+
+
+def _amounts(form: Form, position: Any, length: Any) -> tuple[Any, Any]:
+    """Position and length of a field as an H200 takes them: modulo 256, in 64 bits at most 255."""
+    if form.dtype.itemsize == 8:
+        return np.minimum(position, 255), np.minimum(length, 255)
+    return position, length
 
 
 def _magnitude(a: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from simwarp import lanes
 from simwarp.ptx.instructions._table import row
 from simwarp.ptx.rows import Form
@@ -31,6 +33,11 @@ def not_(form: Form, a: Any) -> Any:
     return lanes.not_(a)
 
 
+@row("cnot.T", "d:B = a:B", T="b16 b32 b64", section="9.7.8.5", summary="1 of 0, else 0, as ! in C")
+def cnot(form: Form, a: Any) -> Any:
+    return np.equal(a, 0).astype(form.dtype)
+
+
 @row(
     "lop3.b32",
     "d:u32 = a:u32, b:u32, c:u32, table:number",
@@ -39,6 +46,19 @@ def not_(form: Form, a: Any) -> Any:
 )
 def lop3(form: Form, a: Any, b: Any, c: Any, table: Any) -> Any:
     return lanes.lop3(a, b, c, int(table) & 0xFF)
+
+
+@row(
+    "lop3<.or|.and>.b32",
+    "d:u32 | p:pred = a:u32, b:u32, c:u32, table:number, q:pred",
+    name="lop3.BoolOp.b32",
+    minimum_sm=70,
+    section="9.7.8.6",
+    summary="as lop3; p: whether any bit of d is 1, combined with q",
+)
+def lop3_predicate(form: Form, a: Any, b: Any, c: Any, table: Any, q: Any) -> tuple[Any, Any]:
+    d = lop3(form, a, b, c, table)
+    return d, lanes.or_(d != 0, q) if form.has("or") else lanes.and_(d != 0, q)
 
 
 @row(

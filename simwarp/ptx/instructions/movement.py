@@ -1,18 +1,12 @@
-"""PTX ISA 9.7.9: data movement and conversion."""
+"""PTX ISA 9.7.9: data movement."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from simwarp import lanes
 from simwarp.ptx.instructions._table import row
 from simwarp.ptx.rows import Form
-
-_INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
-_MEMORY = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
-SCOPE = "{.cta|.cluster|.gpu|.sys}"
 
 
 @row(
@@ -46,50 +40,3 @@ def shfl(form: Form, active: Any, a: Any, b: Any, c: Any, m: Any) -> Any:
 def prmt(form: Form, a: Any, b: Any, c: Any) -> Any:
     mode: Any = form.modifiers[0] if form.modifiers else "default"
     return lanes.prmt(a, b, c, mode)
-
-
-@row(
-    f"ld{{.weak|.volatile|.relaxed|.acquire}}{SCOPE}<.param|.global|.shared>{{.nc}}{{.ca|.cg|.cs|.lu|.cv}}{{.v2|.v4}}.T",
-    "d:T = [a]",
-    T=_MEMORY,
-    kind="load",
-    section="9.7.9.8",
-    summary="the value at an address",
-)
-def ld(form: Form, a: Any) -> Any:
-    return a
-
-
-@row(
-    f"st{{.weak|.volatile|.relaxed|.release}}{SCOPE}<.global|.shared>{{.wb|.cg|.cs|.wt}}{{.v2|.v4}}.T",
-    "[a], b:T",
-    T=_MEMORY,
-    kind="store",
-    section="9.7.9.11",
-    summary="write a value to an address",
-)
-def st(form: Form, b: Any) -> Any:
-    return b
-
-
-@row(
-    "cvta{.to}.global.T",
-    "d:T = a:T",
-    T="u64",
-    section="9.7.9.20",
-    summary="between a generic and a global address, which are equal",
-)
-def cvta(form: Form, a: Any) -> Any:
-    return a
-
-
-@row(
-    "cvt.T.U",
-    "d:T = a:U",
-    T=_INTEGERS,
-    U=_INTEGERS,
-    section="9.7.9.21",
-    summary="an integer cut, or widened by its sign",
-)
-def cvt(form: Form, a: Any) -> Any:
-    return np.asarray(a).astype(form.dtype)

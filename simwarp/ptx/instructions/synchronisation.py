@@ -1,48 +1,78 @@
-"""PTX ISA 9.7.13: barriers and what the lanes of a warp compute together."""
+"""PTX ISA 9.7.13: barriers and fences. Who waits for whom is in `simwarp.ptx.schedule`."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from simwarp import lanes
 from simwarp.ptx.instructions._table import row
-from simwarp.ptx.instructions.movement import SCOPE
 from simwarp.ptx.rows import Form
 
-_ATOMIC: dict[str, Any] = {
-    "add": np.add,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "min": np.minimum,
-    "max": np.maximum,
-    "exch": lambda old, b: b,  # pyright: ignore[reportUnknownLambdaType]
-}
-_ATOM = f"atom{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}<.global|.shared>"
-_VOTES = {"any": lanes.vote_any, "all": lanes.vote_all, "uni": lanes.vote_uni}
+_SCOPE = "<.cta|.cluster|.gpu|.sys>"
 
 
 @row(
-    "bar.sync",
-    "barrier:u32",
+    "bar{.cta}.sync",
+    "barrier:u32, threads:u32*",
     kind="barrier",
     section="9.7.13.1",
-    summary="wait for every thread of the block that has not exited",
+    name="bar.sync",
+    summary="wait for every thread of the block that has not exited, or for as many as named",
 )
-def bar_sync(form: Form) -> None:
-    return None
-
-
 @row(
-    "barrier.sync{.aligned}",
-    "barrier:u32",
+    "barrier{.cta}.sync{.aligned}",
+    "barrier:u32, threads:u32*",
     kind="barrier",
     section="9.7.13.1",
-    summary="wait for every thread of the block that has not exited",
+    name="barrier.sync",
+    summary="wait for every thread of the block that has not exited, or for as many as named",
 )
-def barrier_sync(form: Form) -> None:
+@row(
+    "bar{.cta}<.arrive>",
+    "barrier:u32, threads:u32",
+    kind="barrier",
+    section="9.7.13.1",
+    name="bar.arrive",
+    summary="be counted at a barrier without waiting",
+)
+@row(
+    "barrier{.cta}<.arrive>{.aligned}",
+    "barrier:u32, threads:u32",
+    kind="barrier",
+    section="9.7.13.1",
+    name="barrier.arrive",
+    summary="be counted at a barrier without waiting",
+)
+@row(
+    "bar{.cta}<.red><.popc>.u32",
+    "d:u32 = barrier:u32, threads:u32*, c:pred",
+    kind="barrier",
+    section="9.7.13.1",
+    name="bar.red.popc",
+    summary="wait at a barrier; of all who came, in how many c holds",
+)
+@row(
+    "barrier{.cta}<.red>{.aligned}<.popc>.u32",
+    "d:u32 = barrier:u32, threads:u32*, c:pred",
+    kind="barrier",
+    section="9.7.13.1",
+    name="barrier.red.popc",
+    summary="wait at a barrier; of all who came, in how many c holds",
+)
+@row(
+    "bar{.cta}<.red><.and|.or>.pred",
+    "d:pred = barrier:u32, threads:u32*, c:pred",
+    kind="barrier",
+    section="9.7.13.1",
+    name="bar.red",
+    summary="wait at a barrier; whether c holds in all who came, or in any",
+)
+@row(
+    "barrier{.cta}<.red>{.aligned}<.and|.or>.pred",
+    "d:pred = barrier:u32, threads:u32*, c:pred",
+    kind="barrier",
+    section="9.7.13.1",
+    name="barrier.red",
+    summary="wait at a barrier; whether c holds in all who came, or in any",
+)
+def barrier(form: Form) -> None:
     return None
 
 
@@ -58,119 +88,69 @@ def bar_warp_sync(form: Form) -> None:
 
 
 @row(
-    f"{_ATOM}.add.T",
-    "d:T = [a], b:T",
-    T="u32 u64 s32",
-    name="atom.add",
-    kind="atomic",
-    section="9.7.13.5",
-    fidelity="open",
-    summary="add b to the value at an address and return the old one; the order of the lanes is free",
+    "barrier.cluster<.arrive>{.release|.relaxed}{.aligned}",
+    "",
+    kind="cluster barrier",
+    section="9.7.13.3",
+    minimum_sm=90,
+    name="barrier.cluster.arrive",
+    summary="be counted at the barrier of the cluster",
 )
 @row(
-    f"{_ATOM}<.min|.max>.T",
-    "d:T = [a], b:T",
-    T="u32 u64 s32 s64",
-    name="atom (min, max)",
-    kind="atomic",
-    section="9.7.13.5",
-    fidelity="open",
-    summary="keep the smaller or the larger one at an address and return the old one; as free",
+    "barrier.cluster<.wait>{.acquire}{.aligned}",
+    "",
+    kind="cluster barrier",
+    section="9.7.13.3",
+    minimum_sm=90,
+    name="barrier.cluster.wait",
+    summary="wait until every thread of the cluster that has not exited has arrived",
 )
-@row(
-    f"{_ATOM}<.and|.or|.xor|.exch>.T",
-    "d:T = [a], b:T",
-    T="b32 b64",
-    name="atom (bits)",
-    kind="atomic",
-    section="9.7.13.5",
-    fidelity="open",
-    summary="combine b with the bits at an address, or exchange them, and return the old ones; as free",
-)
-def atom(form: Form, old: Any, b: Any) -> Any:
-    return _ATOMIC[form.opcode.split(".")[-2]](old, b)
+def barrier_cluster(form: Form) -> None:
+    return None
 
 
 @row(
-    "vote.sync<.all|.any|.uni>.pred",
-    "d:pred = a:pred, m:u32",
-    kind="warp",
-    section="9.7.13.9",
-    summary="whether a holds in all members, in any, or alike in all",
+    "membar<.cta|.gl|.sys>",
+    "",
+    kind="fence",
+    section="9.7.13.4",
+    summary="order memory accesses; here they are in order already",
 )
-def vote(form: Form, active: Any, a: Any, m: Any) -> Any:
-    return _VOTES[form.modifiers[0]](a, m, active)
-
-
 @row(
-    "vote.sync.ballot.b32",
-    "d:u32 = a:pred, m:u32",
-    kind="warp",
-    section="9.7.13.9",
-    summary="a word whose bit i is member i's predicate",
-)
-def ballot(form: Form, active: Any, a: Any, m: Any) -> Any:
-    return lanes.ballot(a, m, active)
-
-
-@row(
-    "match.any.sync.T",
-    "d:u32 = a:T, m:u32",
-    T="b32 b64",
-    kind="warp",
+    f"fence{{.sc|.acq_rel|.acquire|.release}}{_SCOPE}",
+    "",
+    kind="fence",
+    section="9.7.13.4",
     minimum_sm=70,
-    section="9.7.13.10",
-    summary="the mask of the members that hold the same bits",
+    summary="order memory accesses; here they are in order already",
 )
-def match_any(form: Form, active: Any, a: Any, m: Any) -> Any:
-    return lanes.match_any(a, m, active)
-
-
 @row(
-    "match.all.sync.T",
-    "d:u32 | p:pred = a:T, m:u32",
-    T="b32 b64",
-    kind="warp",
+    "fence.proxy<.alias|.async|.async.global|.async.shared::cta|.async.shared::cluster>",
+    "",
+    kind="fence",
+    section="9.7.13.4",
     minimum_sm=70,
-    section="9.7.13.10",
-    summary="the members' mask if all hold the same bits, else 0; p: whether they do",
+    summary="order the accesses of several proxies; there is one here",
 )
-def match_all(form: Form, active: Any, a: Any, m: Any) -> Any:
-    return lanes.match_all(a, m, active)
+@row(
+    "fence.mbarrier_init.release.cluster",
+    "",
+    kind="fence",
+    section="9.7.13.4",
+    minimum_sm=90,
+    summary="order memory accesses; here they are in order already",
+)
+def fence(form: Form) -> None:
+    return None
 
 
 @row(
-    "activemask.b32",
-    "d:u32 =",
-    kind="warp",
-    fidelity="open",
-    section="9.7.13.11",
-    summary="the lanes that execute this together; which ones they are is free",
+    "griddepcontrol<.launch_dependents|.wait>",
+    "",
+    kind="fence",
+    section="9.7.13.13",
+    minimum_sm=90,
+    summary="where dependent grids may start, and wait for the ones before; launches here run one by one",
 )
-def activemask(form: Form, active: Any) -> Any:
-    return lanes.ballot(np.ones(lanes.WARP_SIZE, np.bool_), lanes.ALL_LANES, active)
-
-
-@row(
-    "redux.sync<.add|.min|.max>.T",
-    "d:T = a:T, m:u32",
-    T="u32 s32",
-    kind="warp",
-    minimum_sm=80,
-    section="9.7.13.12",
-    summary="sum, least or greatest over the members",
-)
-def redux(form: Form, active: Any, a: Any, m: Any) -> Any:
-    return lanes.redux(form.modifiers[0], a, m, active)  # pyright: ignore[reportArgumentType]
-
-
-@row(
-    "redux.sync<.and|.or|.xor>.b32",
-    "d:u32 = a:u32, m:u32",
-    kind="warp",
-    minimum_sm=80,
-    section="9.7.13.12",
-    summary="and, or, exclusive-or over the members",
-)
-def redux_bits(form: Form, active: Any, a: Any, m: Any) -> Any:
-    return lanes.redux(form.modifiers[0], a, m, active)  # pyright: ignore[reportArgumentType]
+def griddepcontrol(form: Form) -> None:
+    return None

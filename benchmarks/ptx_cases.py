@@ -1,0 +1,161 @@
+"""What `ptx.py` runs on the simulated device: each case draws, launches, and checks its answer.
+
+A case takes a random generator and its sizes, and returns what the launch took. A wrong answer ends
+the run: its time would mean nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu
+import reference
+import simwarp
+from gpu.compile import compile
+from simwarp.module import Module
+
+ROOT = Path(__file__).resolve().parents[1]
+WARP_SIZE = 32
+
+Sample: TypeAlias = tuple[float, int]
+"""The seconds of a launch, and how many thread-instructions it executed."""
+Matrix: TypeAlias = npt.NDArray[Any]
+
+
+class TimedDevice(simwarp.Device):
+    """A simulated device that takes the time of each launch."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.samples: list[Sample] = []
+
+    def load(self, ptx: str) -> TimedModule:
+        """Load PTX text."""
+        return TimedModule(self, ptx)
+
+
+class TimedModule(Module):
+    """PTX whose launches are timed."""
+
+    device: TimedDevice
+
+    def kernel(self, name: str) -> Any:
+        """A kernel by its name in the PTX, to be launched against the clock."""
+        launch = super().kernel(name)
+
+        def timed(*args: Any, **options: Any) -> None:
+            before, start = self.device.executed, time.perf_counter()
+            launch(*args, **options)
+            seconds = time.perf_counter() - start
+            self.device.samples.append((seconds, self.device.executed - before))
+
+        return timed
+
+
+# ---- kernels of gpu ------------------------------------------------------------------------------
+
+
+def multiply(random: np.random.Generator, m: int, n: int, k: int, **options: Any) -> Sample:
+    """The ±1 product of (m, k) and (k, n) by BMM-32."""
+    a, b = packed(random, m, n, k)
+    device = TimedDevice(**options)
+    check_equal(gpu.bmm(a, b, device=device), reference.bmm(a, b))
+    return device.samples[-1]
+
+
+def pack(random: np.random.Generator, rows: int, columns: int) -> Sample:
+    """A float32 matrix, packed."""
+    x = random.standard_normal((rows, columns), dtype=np.float32)
+    device = TimedDevice()
+    check_equal(gpu.pack(x, layout="column", device=device).words, reference.pack(x, layout="column").words)
+    return device.samples[-1]
+
+
+# ---- other kernels -------------------------------------------------------------------------------
+
+
+def popc(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
+    """The same product, one thread for each element."""
+    a, b = packed(random, m, n, k)
+    device = TimedDevice()
+    c = device.allocate((m, n), np.int32)
+    kernel = device.load(ptx("benchmarks/popc.cu")).kernel("popc")
+    operands = device.upload(a.words), device.upload(b.words), c
+    kernel((1, m, 1), (n, 1, 1), *operands, np.uint32(m), np.uint32(n), np.uint32(k))
+    check_equal(c.download(), reference.bmm(a, b))
+    return device.samples[-1]
+
+
+def spmv(random: np.random.Generator, rows: int, zipf: float, longest: int, **options: Any) -> Sample:
+    """A sparse matrix (rows, rows) of rows of very different lengths times a vector, a warp for each row."""
+    lengths = np.minimum(random.zipf(zipf, rows), longest)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
+    columns = random.integers(0, rows, int(starts[-1]), dtype=np.uint32)
+    values = random.standard_normal(columns.size, dtype=np.float32)
+    x = random.standard_normal(rows, dtype=np.float32)
+    device = TimedDevice(**options)
+    y = device.allocate((rows,), np.float32)
+    kernel = device.load(ptx("examples/kernels/spmv.cu")).kernel("spmv")
+    operands = [device.upload(array) for array in (starts, columns, values, x)]
+    threads = 4 * WARP_SIZE
+    grid = -(-rows * WARP_SIZE // threads), 1, 1
+    kernel(grid, (threads, 1, 1), *operands, y, np.uint32(rows))
+    products = values.astype(np.float64) * x[columns]
+    sums, magnitudes = (np.add.reduceat(p, starts[:-1]) for p in (products, np.abs(products)))
+    check_close(y.download(), sums, gamma(lengths) * magnitudes)
+    return device.samples[-1]
+
+
+def gemm(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
+    """A float32 product through tiles of shared memory, one fused multiply-add after the other."""
+    a = random.standard_normal((m, k), dtype=np.float32)
+    b = random.standard_normal((k, n), dtype=np.float32)
+    device = TimedDevice()
+    c, tile = device.allocate((m, n), np.float32), 16
+    kernel = device.load(ptx("examples/kernels/gemm.cu")).kernel("gemm")
+    operands = device.upload(a), device.upload(b), c
+    grid = -(-n // tile), -(-m // tile), 1
+    kernel(grid, (tile, tile, 1), *operands, np.uint32(m), np.uint32(n), np.uint32(k))
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    check_close(c.download(), a @ b, gamma(k) * (np.abs(a) @ np.abs(b)))
+    return device.samples[-1]
+
+
+# ---- operands and answers ------------------------------------------------------------------------
+
+
+def packed(random: np.random.Generator, m: int, n: int, k: int) -> tuple[Any, Any]:
+    """Two random matrices, (m, k) and (k, n), packed along k."""
+    a = reference.pack(random.standard_normal((m, k)), layout="column")
+    b = reference.pack(random.standard_normal((k, n)), layout="row")
+    return a, b
+
+
+@cache
+def ptx(path: str) -> str:
+    """A ``.cu`` file of this repository, compiled."""
+    return compile((ROOT / path).read_text(), path).text
+
+
+def gamma(n: Any) -> Any:
+    """What ``n`` roundings of float32 can add up to, relatively (Higham, "Accuracy and Stability", 3.1)."""
+    unit = 2.0**-24
+    return n * unit / (1 - n * unit)
+
+
+def check_equal(answer: Matrix, expected: Matrix) -> None:
+    """Refuse an answer that is not the expected one, bit for bit."""
+    if not np.array_equal(answer, expected):
+        raise SystemExit("the answer is wrong: its time means nothing")
+
+
+def check_close(answer: Matrix, expected: Matrix, bound: Matrix) -> None:
+    """Refuse an answer farther from the expected one than roundings can bring it; NaN is far from all."""
+    if not np.all(np.abs(answer - expected) <= bound):
+        raise SystemExit("the answer is wrong: its time means nothing")

@@ -1,0 +1,264 @@
+"""The command ``simwarp coverage``: which PTX this version runs, and what a given file lacks.
+
+>>> coverage_command(Path("no-such-file.ptx"))
+Traceback (most recent call last):
+...
+reference.errors.InputFileError: no-such-file.ptx: No such file or directory
+give a PTX file, as nvcc -ptx writes it
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reference.errors import InputFileError, SimwarpError
+from simwarp.ptx.evidence import census, evidence, required, witness
+from simwarp.ptx.forms import forms
+from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.ptx.link import link
+from simwarp.ptx.parse import parse
+from simwarp.ptx.rows import Row
+from simwarp.ptx.syntax import Function, Module, Symbol
+
+_WIDE = 240
+
+
+@dataclass(frozen=True)
+class FormFacts:
+    """What is known of one form; ``row`` is "" where no row has it.
+
+    Attributes
+    ----------
+    form, row, section, fidelity, bound : str
+    min_sm : int
+    golden : str or None
+        What hardware answered, and to how many ``sets`` of operands.
+    sets : int
+    largest_error : float or None
+        Of a bounded form, in the unit of its bound.
+    census : bool
+        Whether nvcc is known to emit it.
+    """
+
+    form: str
+    row: str = ""
+    section: str = ""
+    fidelity: str = "unsupported"
+    bound: str = ""
+    min_sm: int = 0
+    golden: str | None = None
+    sets: int = 0
+    largest_error: float | None = None
+    census: bool = False
+
+
+@dataclass(frozen=True)
+class Lack:
+    """An opcode that no row has: the first line it stands in, and how often it does."""
+
+    opcode: str
+    line: int
+    count: int
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """Whether a kernel will run.
+
+    Attributes
+    ----------
+    name : str
+    lacks : list of Lack
+    error : str
+        What else keeps it from running.
+    """
+
+    name: str
+    lacks: list[Lack] = field(default_factory=list[Lack])
+    error: str = ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether nothing keeps it from running."""
+        return not self.lacks and not self.error
+
+
+def coverage_command(
+    file: Annotated[Path | None, typer.Argument(help="A PTX file, as nvcc -ptx writes it.")] = None,
+    list_forms: Annotated[bool, typer.Option("--forms", help="List every form, not only rows.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+) -> int:
+    """Which PTX instructions run, on what evidence; or whether the kernels of a file will."""
+    if file is not None:
+        return _show_file(file, as_json)
+    facts = all_forms()
+    if as_json:
+        report = {**witness(), "rows": [asdict(form) for form in facts]}
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    elif list_forms:
+        _console().print(_form_table(facts))
+    else:
+        _show_rows(facts)
+    return 0
+
+
+def all_forms() -> list[FormFacts]:
+    """Every form: those of all rows, and those of the census that no row has.
+
+    Examples
+    --------
+    >>> {fact.form: fact for fact in all_forms()}["popc.b32"].section
+    '9.7.1.14'
+    """
+    listed = [fact for row in ROWS.values() for fact in _facts_of(row)]
+    lacking = [form for form in census() if TABLE.find(form) is None]
+    return listed + [FormFacts(form, census=True) for form in lacking]
+
+
+def _facts_of(row: Row) -> list[FormFacts]:
+    emitted, known = set(census()), evidence()
+    facts: list[FormFacts] = []
+    for form in required(row) or forms(row):
+        found = known.get(form)
+        told = (found.golden, found.sets, found.largest_error) if found else (None, 0, None)
+        about = row.name, row.section, row.fidelity, row.bound, row.minimum_sm
+        facts.append(FormFacts(form, *about, *told, form in emitted))
+    return facts
+
+
+# ------------------------------------------------------------------------------------------- a file
+
+
+def check(module: Module) -> list[KernelFacts]:
+    """Whether each kernel of a module will run, and what it lacks.
+
+    Examples
+    --------
+    >>> text = ".version 9.0 .target sm_90 .entry k() { .reg .b32 %r<2>; tex.1d %r0, %r1; ret; }"
+    >>> check(parse(text))[0].lacks
+    [Lack(opcode='tex.1d', line=1, count=1)]
+    """
+    return [_kernel(module, entry) for entry in module.entries.values()]
+
+
+def _kernel(module: Module, entry: Function) -> KernelFacts:
+    lines: dict[str, list[int]] = {}
+    for function in _reached(module, entry):
+        for instruction in function.instructions:
+            found = TABLE.find(instruction.opcode)
+            if found is None or found[0].fidelity == "unsupported":
+                lines.setdefault(instruction.opcode, []).append(instruction.line)
+    if lines:
+        return KernelFacts(entry.name, [Lack(opcode, min(at), len(at)) for opcode, at in lines.items()])
+    try:
+        link(module, entry)
+    except SimwarpError as error:
+        return KernelFacts(entry.name, [], str(error))
+    return KernelFacts(entry.name)
+
+
+def _reached(module: Module, entry: Function) -> Iterator[Function]:
+    """A kernel and every function that it names, or that one of those names."""
+    waiting, seen = [entry], {entry.name}
+    while waiting:
+        function = waiting.pop()
+        yield function
+        for instruction in function.instructions:
+            names = {operand.name for operand in instruction.operands if isinstance(operand, Symbol)}
+            for name in names & set(module.functions) - seen:
+                seen.add(name)
+                waiting.append(module.functions[name])
+
+
+# -------------------------------------------------------------------------------------------- shown
+
+
+def _show_file(file: Path, as_json: bool) -> int:
+    try:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InputFileError(f"{file}: {reason}\ngive a PTX file, as nvcc -ptx writes it") from None
+    kernels = check(parse(text))
+    if as_json:
+        listed = [{"name": k.name, "runs": k.runs, "lacks": _plain(k), "error": k.error} for k in kernels]
+        sys.stdout.write(json.dumps({"file": str(file), "kernels": listed}, indent=2) + "\n")
+    else:
+        _show_kernels(kernels)
+    return 0 if all(kernel.runs for kernel in kernels) else 1
+
+
+def _plain(kernel: KernelFacts) -> list[dict[str, Any]]:
+    return [asdict(lack) for lack in kernel.lacks]
+
+
+def _show_kernels(kernels: list[KernelFacts]) -> None:
+    console = Console(soft_wrap=True)
+    for kernel in kernels:
+        console.print(Text(f"{kernel.name}: {'runs' if kernel.runs else 'does not run'}"))
+        for lack in kernel.lacks:
+            times = f", and {lack.count - 1} more" if lack.count > 1 else ""
+            console.print(Text(f"  line {lack.line}: {lack.opcode}{times}"))
+        for line in kernel.error.splitlines():
+            console.print(Text(f"  {line}"))
+    able = sum(kernel.runs for kernel in kernels)
+    console.print(f"{able} of {len(kernels)} kernels run")
+
+
+def _show_rows(facts: list[FormFacts]) -> None:
+    table = _table("row", "PTX ISA", "fidelity", "from", numbers=("forms", "recorded", "emitted by nvcc"))
+    for row in ROWS.values():
+        mine = [fact for fact in facts if fact.row == row.name]
+        counts = len(mine), sum(fact.golden is not None for fact in mine), sum(fact.census for fact in mine)
+        fidelity = f"{row.fidelity} {row.bound}".strip()
+        table.add_row(Text(row.name), row.section, fidelity, f"sm_{row.minimum_sm}", *map(str, counts))
+    console = _console()
+    console.print(table)
+    console.print(_totals(facts))
+    for fact in facts:
+        if not fact.row:
+            console.print(Text(f"no row has {fact.form}"))
+
+
+def _totals(facts: list[FormFacts]) -> str:
+    emitted = [fact for fact in facts if fact.census]
+    recorded, device = sum(fact.golden is not None for fact in facts), witness().get("gpu", {})
+    where = f" on {device['name']}" if device else ""
+    return (
+        f"{len(ROWS)} rows, {len(facts)} forms, {recorded} recorded{where}; "
+        f"{sum(bool(fact.row) for fact in emitted)} of {len(emitted)} forms that nvcc emits"
+    )
+
+
+def _form_table(facts: list[FormFacts]) -> Table:
+    table = _table("form", "row", "fidelity", "golden", numbers=("sets", "largest error", "emitted by nvcc"))
+    for fact in facts:
+        error = "" if fact.largest_error is None else f"{fact.largest_error:.3g}"
+        told = fact.golden or "", str(fact.sets or ""), error, "yes" if fact.census else ""
+        table.add_row(Text(fact.form), Text(fact.row), fact.fidelity, *told)
+    return table
+
+
+def _table(*words: str, numbers: tuple[str, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    for name in words:
+        table.add_column(name, no_wrap=True)
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _console() -> Console:
+    """The terminal; what is no terminal gets whole lines."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)

@@ -1,0 +1,265 @@
+"""Addition, multiplication, division and square root, correctly rounded in every direction.
+
+To nearest they are NumPy's own. Otherwise a float32 result is found in float64, where products are exact,
+and a float64 result together with its error.
+
+Source: PTX ISA 9.0, section 9.7.3 (add, sub, mul, div, rcp, sqrt, and the modifiers .ftz, .sat).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from simwarp.floats.conversion import to_float32
+from simwarp.floats.elementwise import common_dtype, elementwise, redo
+from simwarp.floats.error_free import two_product, two_sum
+from simwarp.floats.formats import FORMATS
+from simwarp.floats.fused import fused_by_parts
+from simwarp.floats.packing import exact, pack
+from simwarp.floats.rounding import Floats, Rounding, check_rounding, directed
+from simwarp.floats.sums import signed_zero, sum_to_odd
+
+_quiet = np.errstate(all="ignore")
+
+
+@_quiet
+def add(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
+    """The sum a + b (PTX ISA 9.7.3.3, ``add``).
+
+    Parameters
+    ----------
+    a, b : float32 or float64, both of one type, of shapes that broadcast
+    rounding : "rn", "rz", "rm" or "rp"
+
+    Returns
+    -------
+    array of the same type
+
+    Raises
+    ------
+    DtypeError, SchemeError
+        For operands or a rounding of another kind; so too in all functions of this module.
+
+    Examples
+    --------
+    >>> one, tiny = np.float32(1), np.float32(1e-30)
+    >>> [float(add(one, tiny, mode)) for mode in ("rn", "rp")]
+    [1.0, 1.0000001192092896]
+    """
+    dtype = common_dtype(a, b)
+    if rounding == "rn":
+        return np.add(a, b)
+    check_rounding(rounding)
+    return elementwise(partial(_ADD[dtype.itemsize], rounding), a, b)
+
+
+def sub(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
+    """The difference a - b (PTX ISA 9.7.3.4, ``sub``).
+
+    Parameters
+    ----------
+    a, b, rounding
+        As of `add`.
+
+    Examples
+    --------
+    >>> float(sub(np.float32(1), np.float32(1), "rm"))
+    -0.0
+    """
+    return add(a, np.negative(b), rounding)
+
+
+@_quiet
+def mul(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
+    """The product a · b (PTX ISA 9.7.3.5, ``mul``).
+
+    Parameters
+    ----------
+    a, b, rounding
+        As of `add`.
+
+    Examples
+    --------
+    >>> huge = np.float32(3e38)
+    >>> [float(mul(huge, huge, mode)) for mode in ("rn", "rz")]
+    [inf, 3.4028234663852886e+38]
+    """
+    dtype = common_dtype(a, b)
+    if rounding == "rn":
+        return np.multiply(a, b)
+    check_rounding(rounding)
+    return elementwise(partial(_MUL[dtype.itemsize], rounding), a, b)
+
+
+@_quiet
+def div(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
+    """The quotient a / b (PTX ISA 9.7.3.8, ``div``).
+
+    Parameters
+    ----------
+    a, b, rounding
+        As of `add`.
+
+    Examples
+    --------
+    >>> one, three = np.float64(1), np.float64(3)
+    >>> float(div(one, three, "rp")) - float(div(one, three, "rm")) == 2.0**-54
+    True
+    """
+    dtype = common_dtype(a, b)
+    if rounding == "rn":
+        return np.divide(a, b)
+    check_rounding(rounding)
+    return elementwise(partial(_DIV[dtype.itemsize], rounding), a, b)
+
+
+def rcp(a: Any, rounding: Rounding = "rn") -> Any:
+    """The reciprocal 1 / a (PTX ISA 9.7.3.13, ``rcp``).
+
+    Parameters
+    ----------
+    a, rounding
+        As of `add`.
+
+    Examples
+    --------
+    >>> float(rcp(np.float32(-0.0)))
+    -inf
+    """
+    return div(common_dtype(a).type(1), a, rounding)
+
+
+@_quiet
+def sqrt(a: Any, rounding: Rounding = "rn") -> Any:
+    """The square root of a; NaN for a < 0, -0 for -0 (PTX ISA 9.7.3.15, ``sqrt``).
+
+    Parameters
+    ----------
+    a, rounding
+        As of `add`.
+
+    Examples
+    --------
+    >>> two = np.float64(2)
+    >>> [float(sqrt(two, mode)) for mode in ("rn", "rz")]
+    [1.4142135623730951, 1.414213562373095]
+    """
+    dtype = common_dtype(a)
+    if rounding == "rn":
+        return np.sqrt(a)
+    check_rounding(rounding)
+    return elementwise(partial(_SQRT[dtype.itemsize], rounding), a)
+
+
+@_quiet
+def flush(a: Any) -> Any:
+    """Subnormal numbers as zeros of their sign: the modifier ``.ftz``.
+
+    Parameters
+    ----------
+    a : float32 or float64
+
+    Examples
+    --------
+    >>> flush(np.float32([-1e-40, 1e-30])).tolist()
+    [-0.0, 1.0000000031710769e-30]
+    """
+    return np.multiply(a, np.abs(a) >= np.finfo(common_dtype(a)).tiny)
+
+
+@_quiet
+def saturate(a: Any) -> Any:
+    """``a`` clamped to [+0, 1], NaN as +0: the modifier ``.sat``.
+
+    Parameters
+    ----------
+    a : float32 or float64
+
+    Examples
+    --------
+    >>> saturate(np.float32([np.nan, -0.0, 0.5, np.inf])).tolist()
+    [0.0, 0.0, 0.5, 1.0]
+    """
+    common_dtype(a)
+    return elementwise(_saturate, a)
+
+
+def _saturate(a: Floats) -> Floats:
+    result = np.fmax(a, a.dtype.type(0))
+    np.fmin(result, a.dtype.type(1), out=result)
+    result += 0  # of two zeros fmax may return either
+    return result
+
+
+def _add_32(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    return to_float32(sum_to_odd(a.astype(np.float64), b.astype(np.float64), rounding), rounding)
+
+
+def _add_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    nearest, rest = two_sum(a, b)
+    hard = ~np.isfinite(rest)
+    result = directed(signed_zero(nearest, a, b, rounding), rest, rounding)
+    return redo(result, hard, partial(fused_by_parts, rounding), a, np.ones_like(a), b)
+
+
+def _mul_32(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    return to_float32(np.multiply(a, b, dtype=np.float64), rounding)
+
+
+def _mul_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    nearest, rest = two_product(a, b)
+    hard = ~((np.abs(nearest) >= _EXACT_PRODUCT) & np.isfinite(rest))
+    zero = np.copysign(0.0, a) * np.copysign(1.0, b)
+    return redo(directed(nearest, rest, rounding), hard, partial(fused_by_parts, rounding), a, b, zero)
+
+
+def _div_32(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    # A quotient of 24 bits by 24 that is no float32 lies farther from all of them than float64 errs.
+    return to_float32(np.divide(a, b, dtype=np.float64), rounding)
+
+
+def _div_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    nearest, rest = _quotient(a, b)
+    hard = ~((np.abs(a) >= _EXACT_PRODUCT) & np.isfinite(rest))
+    return redo(directed(nearest, rest, rounding), hard, partial(_div_by_parts, rounding), a, b)
+
+
+def _div_by_parts(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    """The same for operands and quotients of any exponent, zeros, infinities and NaN."""
+    (a_part, a_exponent), (b_part, b_exponent) = np.frexp(a), np.frexp(b)
+    nearest, rest = _quotient(a_part, b_part)
+    exponent = a_exponent.astype(np.int64) - b_exponent
+    result = pack(exact(nearest, rest, exponent), FORMATS["f64"], rounding).view(np.float64)
+    return np.where(np.isfinite(nearest) & (nearest != 0), result, nearest)
+
+
+def _quotient(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The nearest float64, and the sign of what is missing: that of the remainder, by b's."""
+    nearest = np.divide(a, b)
+    product, error = two_product(nearest, b)
+    return nearest, ((a - product) - error) * np.copysign(1.0, b)
+
+
+def _sqrt_32(rounding: Rounding, a: Floats) -> Floats:
+    return to_float32(np.sqrt(a, dtype=np.float64), rounding)  # as far from every float32 as a quotient
+
+
+def _sqrt_64(rounding: Rounding, a: Floats) -> Floats:
+    # In [1/4, 1) times a power of 4: the root of any float64 then is exactly scaled back.
+    part, exponent = np.frexp(a)
+    odd = exponent & 1
+    part = np.ldexp(part, -odd)
+    nearest = np.sqrt(part)
+    product, error = two_product(nearest, nearest)
+    return np.ldexp(directed(nearest, (part - product) - error, rounding), (exponent + odd) >> 1)
+
+
+_EXACT_PRODUCT = 2.0**-960
+
+_ADD = {4: _add_32, 8: _add_64}
+_MUL = {4: _mul_32, 8: _mul_64}
+_DIV = {4: _div_32, 8: _div_64}
+_SQRT = {4: _sqrt_32, 8: _sqrt_64}

@@ -1,0 +1,91 @@
+"""Arithmetic on f16 and bf16 words, rounded once.
+
+Each operation is done in float64, where products of such numbers are exact and sums can be rounded to
+odd.
+
+Source: PTX ISA 9.0, section 9.7.4 (half precision add, sub, mul, fma).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from reference.errors import SchemeError, ShapeError
+from simwarp.floats.elementwise import elementwise
+from simwarp.floats.rounding import Floats, Rounding, Words, check_rounding
+from simwarp.floats.small_formats import narrow, widen
+from simwarp.floats.sums import sum_to_odd
+
+HalfOperation: TypeAlias = Literal["add", "sub", "mul", "fma"]
+HalfFormat: TypeAlias = Literal["f16", "bf16"]
+
+
+@np.errstate(all="ignore")
+def half(operation: HalfOperation, *words: Any, format: HalfFormat, rounding: Rounding = "rn") -> Any:
+    """One of a + b, a - b, a · b, a · b + c, of f16 or bf16 (PTX ISA 9.7.4).
+
+    Parameters
+    ----------
+    operation : "add", "sub", "mul" or "fma"
+    words : uint16, two of them or three, of shapes that broadcast
+    format : "f16" or "bf16"
+    rounding : "rn", "rz", "rm" or "rp"
+
+    Returns
+    -------
+    uint16 array
+
+    Raises
+    ------
+    SchemeError
+        For another operation, format or rounding.
+    ShapeError
+        For another number of operands.
+
+    Examples
+    --------
+    >>> one = np.uint16(0x3C00)
+    >>> hex(half("add", one, one, format="f16"))
+    '0x4000'
+    """
+    check_rounding(rounding)
+    if operation not in _OPERATIONS:
+        raise SchemeError(f"there is no half operation {operation!r}\nchoose one of {', '.join(_OPERATIONS)}")
+    if format not in ("f16", "bf16"):
+        raise SchemeError(f"half arithmetic in format {format!r}\nchoose f16 or bf16")
+    count, function = _OPERATIONS[operation]
+    if len(words) != count:
+        raise ShapeError(f"{operation} of {len(words)} operands\npass {count}")
+    return elementwise(partial(_in_float64, function, format, rounding), *words)
+
+
+def _in_float64(function: Any, format: HalfFormat, rounding: Rounding, *words: Words) -> Words:
+    values = [widen(x, format).astype(np.float64) for x in words]
+    return narrow(function(rounding, *values), format, rounding)
+
+
+def _add(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    return sum_to_odd(a, b, rounding)
+
+
+def _sub(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    return sum_to_odd(a, np.negative(b), rounding)
+
+
+def _mul(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    return np.multiply(a, b)
+
+
+def _fma(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Floats:
+    return sum_to_odd(np.multiply(a, b), c, rounding)
+
+
+_OPERATIONS: dict[str, tuple[int, Any]] = {
+    "add": (2, _add),
+    "sub": (2, _sub),
+    "mul": (2, _mul),
+    "fma": (3, _fma),
+}

@@ -1,0 +1,124 @@
+"""Exact values of any exponent, and their one rounding into the word of a format.
+
+The way for what a fast path cannot do: results that overflow or are subnormal, and formats that NumPy
+does not have.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.floats.formats import Format
+from simwarp.floats.rounding import Floats, Lanes, NarrowRounding, Words, drop
+
+
+class Exact(NamedTuple):
+    """Numbers ± significand · 2^(exponent - 61), rounded to odd.
+
+    Attributes
+    ----------
+    negative : bool array
+    significand : uint64 array
+        0, or from 2^61 - 1 to 2^62 - 1; the last bit is also set if the number has more bits than that.
+    exponent : int64 array
+        The binary exponent; that of 0 is below all others.
+    """
+
+    negative: Lanes
+    significand: Words
+    exponent: Words
+
+
+def exact(nearest: Floats, rest: Any = 0.0, exponent: Any = 0) -> Exact:
+    """The numbers ``(nearest + rest) · 2^exponent``.
+
+    Parameters
+    ----------
+    nearest : float64 array
+        Of a NaN or an infinity the result means nothing. A subnormal one counts as some value of its
+        sign below 2^-1022.
+    rest : float array
+        Less than half a unit of ``nearest``; only its sign counts.
+
+    Examples
+    --------
+    >>> x = exact(np.array([1.0]), np.array([-1e-30]))
+    >>> hex(x.significand[0]), int(x.exponent[0])
+    ('0x1fffffffffffffff', 0)
+    """
+    bits = nearest.view(np.uint64)
+    negative = np.signbit(nearest)
+    zero = nearest == 0
+    power = ((bits >> 52) & 0x7FF).astype(np.int64) - 1023 + exponent
+    significand = ((bits & (2**52 - 1)) | 2**52) << 9
+    inexact = (rest < 0) | (rest > 0)
+    significand -= inexact & (negative != np.signbit(rest))
+    significand |= inexact
+    return Exact(negative, np.where(zero, np.uint64(0), significand), np.where(zero, _LEAST, power))
+
+
+_LEAST = np.int64(-(10**5))
+
+
+def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = False) -> Words:
+    """The words of numbers in a format, rounded once.
+
+    An overflow gives infinity (NaN in a format without) where the rounding goes away from zero, else the
+    largest finite value.
+
+    Parameters
+    ----------
+    saturate : bool
+        Let an overflow always give the largest finite value.
+
+    Examples
+    --------
+    >>> from simwarp.floats.formats import FORMATS
+    >>> hex(pack(exact(np.array([449.0])), FORMATS["e4m3"], "rn")[0])
+    '0x7e'
+    """
+    fraction_bits, least = format.fraction_bits, format.least_exponent
+    # A subnormal loses one more bit for each binade that it lies below the least normal one.
+    below = np.maximum(least - x.exponent, 0)
+    kept = drop(x.significand, np.minimum(61 - fraction_bits + below, 63), rounding, x.negative)
+    binade = np.clip(x.exponent - least, 0, format.greatest_exponent - least + 1).astype(np.uint64)
+    # The leading 1 of ``kept``, and a carry out of it, add to the exponent field.
+    magnitude = np.minimum(kept + (binade << fraction_bits), limit(format, rounding, x.negative, saturate))
+    return join(x.negative, magnitude, format)
+
+
+def limit(
+    format: Format, rounding: NarrowRounding, negative: Lanes, saturate: bool
+) -> npt.NDArray[np.uint64]:
+    """The magnitude that an overflow gives.
+
+    Examples
+    --------
+    >>> from simwarp.floats.formats import FORMATS
+    >>> [hex(x) for x in limit(FORMATS["f16"], "rm", np.array([False, True]), False)]
+    ['0x7bff', '0x7c00']
+    """
+    if saturate or rounding == "rz":
+        outward: Any = 0
+    elif rounding in ("rm", "rp"):
+        outward = negative if rounding == "rm" else ~negative
+    else:
+        outward = 1
+    return np.add(np.uint64(format.largest), outward, dtype=np.uint64)
+
+
+def join(negative: Lanes, magnitude: Words, format: Format) -> Words:
+    """Sign and magnitude in the words of a format.
+
+    Examples
+    --------
+    >>> from simwarp.floats.formats import FORMATS
+    >>> hex(join(np.array([True]), np.array([0x3C00]), FORMATS["f16"])[0])
+    '0xbc00'
+    """
+    word = format.word.type
+    signs = negative.astype(format.word) * word(format.sign)
+    return (magnitude.astype(format.word) << word(format.padding)) | signs

@@ -1,0 +1,257 @@
+"""Loaded PTX: its kernels, its variables, and how a kernel is launched."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.device import DeviceArray, Stream
+from simwarp.faults import LaunchError
+from simwarp.ptx.bind import target_number
+from simwarp.ptx.call_graph import CallGraph
+from simwarp.ptx.execute import Launch
+from simwarp.ptx.link import link, size_of, symbol_of
+from simwarp.ptx.parse import parse
+from simwarp.ptx.program import Program
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.spaces import to_generic
+from simwarp.ptx.syntax import Immediate, Reference, Variable
+from simwarp.ptx.syntax import Module as Syntax
+
+if TYPE_CHECKING:
+    from simwarp.device import Device
+
+_MAX_THREADS = 1024
+_MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_SHARED = 227 * 1024
+_MAX_CLUSTER = 16
+
+
+class Module:
+    """Loaded PTX."""
+
+    def __init__(self, device: Device, ptx: str) -> None:
+        self.device = device
+        syntax, self._programs = _programs(ptx)
+        self._check_target(syntax)
+        self._functions = CallGraph(syntax).addresses
+        functions = (*syntax.entries.values(), *syntax.functions.values())
+        variables = {symbol_of(v): v for v in syntax.variables}
+        variables |= {symbol_of(v, f): v for f in functions for v in f.variables}
+        self._variables = {name: v for name, v in variables.items() if v.space in ("global", "const")}
+        self._arrays = {name: self._allocate(v) for name, v in self._variables.items()}
+        self.symbols = {name: array.pointer for name, array in self._arrays.items()}
+        for name, variable in self._variables.items():
+            self._initialise(self._arrays[name], variable)
+
+    def _check_target(self, syntax: Syntax) -> None:
+        """Refuse a module that this device is too old for, or, with ``a``, not exactly right."""
+        major, minor = self.device.compute_capability
+        have, wanted = 10 * major + minor, target_number(syntax)
+        if wanted > have or (syntax.target.endswith("a") and wanted != have):
+            raise LaunchError(
+                f"this module is for {syntax.target}, the device is sm_{have}\n"
+                f"compile for sm_{have} or older, or simulate Device(cc=({wanted // 10}, {wanted % 10}))"
+            )
+
+    def _allocate(self, variable: Variable) -> DeviceArray:
+        name, size = f"variable {variable.name}", size_of(variable)
+        memory = self.device.constants if variable.space == "const" else self.device.memory
+        return self.device.allocate((size,), np.uint8, name, memory=memory)
+
+    def _initialise(self, array: DeviceArray, variable: Variable) -> None:
+        """Fill a variable with its initial value; without one it is zero (PTX ISA 5.4.4)."""
+        unit = DTYPES[variable.type].itemsize
+        data = bytearray()
+        for value in variable.initial:
+            number = value.value if isinstance(value, Immediate) else self._address(value)
+            data += (number & ((1 << unit * 8) - 1)).to_bytes(unit, "little")
+        host = np.zeros(array.shape, np.uint8)
+        host[: len(data)] = np.frombuffer(bytes(data), np.uint8)
+        array.upload(host)
+
+    def _address(self, value: Reference) -> int:
+        """The address, or the part of it, that an initial value names."""
+        known = self.symbols | self._functions
+        if value.name not in known:
+            raise LaunchError(f"an initial value names {value.name}, which this module does not define")
+        address = known[value.name] + value.offset
+        if value.generic and value.name in self._variables:
+            address = int(to_generic(np.uint64(address), self._variables[value.name].space))
+        if not value.mask:
+            return address
+        shift = (value.mask & -value.mask).bit_length() - 1
+        return (address & value.mask) >> shift
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of its kernels."""
+        return list(self._programs)
+
+    def variable(self, name: str) -> DeviceArray:
+        """A ``__device__`` or ``__constant__`` variable, as an array of bytes; see `DeviceArray.view`.
+
+        Raises
+        ------
+        LaunchError
+            If there is none of that name.
+        """
+        if name not in self._arrays:
+            raise LaunchError(
+                f"no variable {name!r} in this module; it has {', '.join(self._arrays) or 'none'}"
+            )
+        return self._arrays[name]
+
+    def kernel(self, name: str) -> Kernel:
+        """A kernel by its name in the PTX."""
+        if name not in self._programs:
+            raise LaunchError(f"no kernel {name!r} in this module; it has {', '.join(self._programs)}")
+        return Kernel(self, self._programs[name])
+
+
+class Kernel:
+    """A kernel that can be launched."""
+
+    def __init__(self, module: Module, program: Program) -> None:
+        self.module, self.device, self.program = module, module.device, program
+        self.name = program.name
+
+    def __call__(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        *args: Any,
+        shared: int = 0,
+        stream: Stream | None = None,
+        cooperative: bool = False,
+    ) -> None:
+        """Launch; returns when the kernel has ended.
+
+        Parameters
+        ----------
+        grid, block : (x, y, z)
+            Blocks, and threads per block.
+        *args
+            Device arrays, and NumPy scalars of the parameters' sizes.
+        shared : int
+            Bytes of dynamic shared memory per block.
+        cooperative : bool
+            Keep all blocks in flight at once, so that they can wait for one another.
+
+        Raises
+        ------
+        LaunchError
+            Geometry or arguments that do not fit.
+        KernelFault
+            What the kernel did wrong, with the place.
+        """
+        self._check_geometry(grid, block, shared)
+        self.device.memory.settle()
+        printed: list[str] = []
+        launch = self._launch(grid, block, _parameters(self, args), shared, cooperative, printed)
+        try:
+            self.device.executed += launch.run()
+        finally:
+            if printed:
+                (self.device.stdout or sys.stdout).write("".join(printed))
+
+    def _launch(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        parameters: dict[str, bytes],
+        shared: int,
+        cooperative: bool,
+        printed: list[str],
+    ) -> Launch:
+        device, program = self.device, self.program
+        device.launches += 1
+        dynamic = program.dynamic_shared_at + shared if shared else 0
+        if cooperative:
+            device.workspace.upload(np.array([8, 0], np.uint32))
+        return Launch(
+            program,
+            grid,
+            block,
+            parameters,
+            device.memory,
+            device.constants,
+            device.heap,
+            symbols=self.module.symbols,
+            shared_size=max(program.shared_size, dynamic),
+            dynamic_shared=shared,
+            local_size=program.local_size + (device.stack if program.recursive else 0),
+            cluster=program.cluster or (1, 1, 1),
+            explicit_cluster=program.cluster is not None,
+            workspace=device.workspace.pointer if cooperative else 0,
+            chunk_lanes=device.chunk_lanes,
+            cooperative=cooperative,
+            workers=device.workers,
+            instruction_budget=device.instruction_budget,
+            observers=device.observers,
+            multiprocessors=device.multiprocessors,
+            number=device.launches,
+            clock=device.executed,
+            print=printed.append,
+        )
+
+    def _check_geometry(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+        if len(grid) != 3 or len(block) != 3:
+            raise LaunchError(f"kernel {self.name}: grid {grid}, block {block}; give each as (x, y, z)")
+        threads = int(np.prod(block, dtype=np.int64))
+        limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
+        if not 1 <= threads <= limit or min(block) < 1:
+            raise LaunchError(
+                f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}"
+            )
+        if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
+            raise LaunchError(f"kernel {self.name}: a grid of {grid}; each part must be 1 to {_MAX_GRID}")
+        cluster = self.program.cluster or (1, 1, 1)
+        if any(g % c for g, c in zip(grid, cluster, strict=True)) or np.prod(cluster) > _MAX_CLUSTER:
+            raise LaunchError(
+                f"kernel {self.name}: a grid of {grid} in clusters of {cluster}\n"
+                f"each part of the grid must be a multiple of the cluster's, of {_MAX_CLUSTER} blocks at most"
+            )
+        most = _MAX_SHARED - self.program.shared_size
+        if not 0 <= shared <= most:
+            raise LaunchError(
+                f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
+            )
+
+
+@lru_cache(maxsize=64)
+def _programs(ptx: str) -> tuple[Syntax, dict[str, Program]]:
+    """Parsed and linked kernels of a text; the same text is met again and again."""
+    syntax = parse(ptx)
+    graph = CallGraph(syntax)
+    return syntax, {name: link(syntax, entry, graph) for name, entry in syntax.entries.items()}
+
+
+def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
+    """The bytes of each parameter."""
+    wanted = kernel.program.parameters
+    if len(args) != len(wanted):
+        raise LaunchError(f"kernel {kernel.name} takes {len(wanted)} arguments, {len(args)} given")
+    return {p.name: _parameter(kernel, i, p, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
+
+
+def _parameter(kernel: Kernel, i: int, parameter: Variable, value: Any) -> bytes:
+    """One argument as the bytes of its parameter."""
+    size = DTYPES[parameter.type].itemsize * parameter.count
+    given: Any = value
+    if isinstance(value, DeviceArray):
+        if value.device is not kernel.device:
+            raise LaunchError(
+                f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"
+                "upload it to the device that runs the kernel"
+            )
+        given = np.uint64(value.pointer)
+    if isinstance(given, np.generic | np.ndarray) and given.nbytes == size:
+        return given.tobytes()
+    raise LaunchError(
+        f"kernel {kernel.name}: argument {i} is a {type(value).__name__}; parameter {parameter.name} "
+        f"takes {size} bytes of {parameter.type}\npass a device array, or a NumPy scalar of that size"
+    )

@@ -1,0 +1,189 @@
+"""Branches, exits and calls.
+
+Each takes a scheduler, the number of the current step and the step, and returns the next step of the
+current group, or None if it split or is gone.
+
+Examples
+--------
+Each lane goes to a label of its own, the last one out of the kernel:
+
+>>> import simwarp
+>>> device = simwarp.Device()
+>>> kernel = device.load('''
+... .version 9.0
+... .target sm_90
+... .visible .entry part(.param .u64 out) {
+...     .reg .b32 %r<3>; .reg .b64 %a<3>;
+...     ld.param.u64 %a1, [out];
+...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 4; add.u64 %a1, %a1, %a2;
+...     LABELS: .branchtargets ZERO, ONE, GONE;
+...     brx.idx %r1, LABELS;
+...     ZERO: mov.u32 %r2, 100; bra TOGETHER;
+...     ONE: mov.u32 %r2, 111; bra TOGETHER;
+...     GONE: exit;
+...     TOGETHER: st.global.u32 [%a1], %r2; ret; }
+... ''').kernel("part")
+>>> out = device.upload(np.array([7, 7, 7], np.uint32))
+>>> kernel((1, 1, 1), (3, 1, 1), out)
+>>> out.download().tolist()
+[100, 111, 7]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simwarp.faults import KernelFault, Trap
+from simwarp.ptx import calls, host
+from simwarp.ptx.program import Routine, Step
+
+if TYPE_CHECKING:
+    from simwarp.ptx.chunk import Mask
+    from simwarp.ptx.schedule import Scheduler
+
+
+def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Go to a label, those lanes whose guard holds."""
+    chunk = scheduler.chunk
+    if step.guard is None:
+        chunk.executed += chunk.count
+        return step.target
+    taken = scheduler.taken(step)
+    count = int(np.count_nonzero(taken))
+    chunk.executed += count
+    if count == 0:
+        return pc + 1
+    if count == chunk.count:
+        return step.target
+    rest = chunk.mask & ~taken
+    if scheduler.steps[step.target].kind == "exit":
+        # Let them go now: lanes that only wait to end would keep the others from being alone.
+        chunk.executed += count
+        scheduler.leave(taken)
+        scheduler.enter(rest)
+        return pc + 1
+    backward = step.target <= pc
+    if backward:
+        scheduler.may_loop(step.target, step)
+    scheduler.put(step.target, taken, loops=backward and not step.meets)
+    scheduler.put(pc + 1, rest)
+    return None
+
+
+def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """``brx.idx``: go to the label that the index picks."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    chunk.executed += int(np.count_nonzero(taken))
+    index = np.broadcast_to(step.sources[0](chunk), taken.shape)
+    bad = taken & (index >= len(step.table))
+    if bad.any():
+        lane = int(bad.argmax())
+        fault = KernelFault(
+            "indexed branch past the end of its list",
+            f"index {index.reshape(-1)[lane]} of {len(step.table)} labels",
+            "check the index before the branch",
+        )
+        raise chunk.placed(fault, lane)
+    rest = chunk.mask & ~taken
+    for which in np.unique(index[taken]):
+        target = step.table[int(which)]
+        scheduler.put(target, taken & (index == which), loops=target <= pc)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """End the kernel for the lanes whose guard holds."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    chunk.executed += int(np.count_nonzero(taken))
+    rest = chunk.mask & ~taken
+    scheduler.leave(taken)
+    if not rest.any():
+        return None
+    scheduler.enter(rest)
+    return pc + 1
+
+
+def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Stop the launch, if a lane's guard holds."""
+    taken = scheduler.taken(step)
+    if not taken.any():
+        return pc + 1
+    fault = Trap("the kernel executed trap", "", "the kernel found an error; see its source line")
+    raise scheduler.chunk.placed(fault, int(taken.argmax()))
+
+
+def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Go to a device function, those lanes whose guard holds; or do what a host function does."""
+    chunk, call = scheduler.chunk, step.call
+    if call is None:
+        raise TypeError(f"{step.instruction.text} calls nothing")
+    taken = scheduler.taken(step)
+    chunk.executed += int(np.count_nonzero(taken))
+    rest, alone = chunk.mask & ~taken, chunk.alone
+    whole = chunk.mask
+    for name, mask in _callees(scheduler, step, taken):
+        chunk.enter(mask, alone and mask is whole)
+        if name in host.HOST_FUNCTIONS and name not in chunk.program.routines:
+            host.call(chunk, step, name)
+            scheduler.put(pc + 1, mask)
+        else:
+            routine = chunk.program.routines[name]
+            calls.enter(chunk, pc, step, routine, _routine_of(scheduler, pc), mask)
+            scheduler.put(routine.first, mask)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def _routine_of(scheduler: Scheduler, pc: int) -> Routine:
+    """The function that a step belongs to."""
+    routines = scheduler.chunk.program.routines.values()
+    return max((r for r in routines if r.first <= pc), key=lambda r: r.first)
+
+
+def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, Mask]]:
+    """The functions that a call reaches, with the lanes of each."""
+    chunk, call = scheduler.chunk, step.call
+    if call is None or not taken.any():
+        return []
+    if call.address is None:
+        return [(call.function, taken)]
+    address = np.broadcast_to(call.address(chunk), taken.shape)
+    found: list[tuple[str, Mask]] = []
+    for value in np.unique(address[taken]).tolist():
+        mask = taken & (address == value)
+        name = chunk.program.addresses.get(value, "")
+        if name not in chunk.program.routines and name not in host.HOST_FUNCTIONS:
+            fault = KernelFault(
+                "indirect call of what is no function",
+                f"address {value:#x}",
+                "check the function pointer",
+            )
+            raise chunk.placed(fault, int(mask.argmax()))
+        found.append((name, mask))
+    return found
+
+
+def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """``ret`` in a device function: each lane goes on behind the call that it came from."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    chunk.executed += int(np.count_nonzero(taken))
+    rest = chunk.mask & ~taken
+    for following, mask in calls.leave(chunk, taken) if taken.any() else []:
+        scheduler.put(following, mask)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Memory is in order already, and hints change nothing."""
+    scheduler.chunk.executed += int(np.count_nonzero(scheduler.taken(step)))
+    return pc + 1

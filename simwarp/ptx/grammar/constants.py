@@ -1,0 +1,262 @@
+"""Literals and constant expressions: ``0x1F``, ``-1``, ``(1+2)*4``, ``1.5``, ``0f3F800000``.
+
+Integers have 64 bits, signed unless they are written with a ``U`` or are too large for it. Where the
+PTX ISA leaves something open, what ptxas 13.0 computes was taken: a shift takes its amount modulo 64,
+and ``%`` sees both operands as unsigned.
+
+Source: PTX ISA 9.0, section 4.5 (constants).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from simwarp.ptx.grammar.tokens import Cursor
+from simwarp.ptx.syntax import Immediate
+
+_WORD = (1 << 64) - 1
+_DEEPEST = 50
+"""Parentheses and signs within one another, at most."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer constant: in the range of a signed or an unsigned 64-bit word."""
+
+    value: int
+    unsigned: bool = False
+
+
+Value: TypeAlias = Whole | float
+
+
+def immediate(cursor: Cursor) -> Immediate:
+    """Read a constant expression where an operand or an initial value may stand.
+
+    Raises
+    ------
+    PtxSyntaxError
+        What is not a constant expression, mixes integers and floats, divides by zero or overflows.
+
+    Examples
+    --------
+    >>> immediate(Cursor("(1+2)*4 << 1")), immediate(Cursor("~0U"))
+    (Immediate(value=24, float_bits=0), Immediate(value=18446744073709551615, float_bits=0))
+    >>> immediate(Cursor("0f3F800000")), hex(immediate(Cursor("-1.5")).value)
+    (Immediate(value=1065353216, float_bits=32), '0xbff8000000000000')
+    """
+    text = cursor.text
+    if text[:2] in ("0f", "0F", "0d", "0D"):
+        cursor.at += 1
+        return Immediate(int(text[2:], 16), 32 if text[1] in "fF" else 64)
+    value = _choice(cursor, 0)
+    if isinstance(value, Whole):
+        return Immediate(value.value)
+    return Immediate(struct.unpack("<Q", struct.pack("<d", value))[0], 64)
+
+
+def integer(cursor: Cursor) -> int:
+    """Read a constant expression that must be an integer.
+
+    Examples
+    --------
+    >>> integer(Cursor("WARP_SZ * 4 - 1"))
+    127
+    """
+    at, value = cursor.at, _choice(cursor, 0)
+    if isinstance(value, Whole):
+        return value.value
+    cursor.at = at
+    raise cursor.error("expected a whole number")
+
+
+def number(cursor: Cursor) -> int:
+    """Read one integer that is not negative, as directives take them.
+
+    Examples
+    --------
+    >>> number(Cursor("0x10")), number(Cursor("WARP_SZ"))
+    (16, 32)
+    """
+    value = _literal(cursor.text)
+    if not isinstance(value, Whole):
+        raise cursor.error("expected a whole number")
+    cursor.at += 1
+    return value.value
+
+
+@lru_cache(maxsize=4096)
+def _literal(text: str) -> Value | None:
+    """The constant that a token is, or None."""
+    if text == "WARP_SZ":
+        return Whole(32)
+    if not (text[:1].isdigit() or text[:1] == "."):
+        return None
+    base = 16 if text[:2] in ("0x", "0X") else 2 if text[:2] in ("0b", "0B") else 10
+    digits = text.rstrip("U")
+    try:
+        if base == 10 and not digits.isdigit():
+            value = float(text)
+            return None if math.isinf(value) else value
+        value = int(digits, 8 if base == 10 and digits.startswith("0") else base)
+    except ValueError:
+        return None
+    return Whole(value, text.endswith("U") or value >> 63 > 0) if value <= _WORD else None
+
+
+# ---- expressions -------------------------------------------------------------------------------------
+
+
+def _choice(cursor: Cursor, depth: int) -> Value:
+    """``a ? b : c``, or what binds more tightly."""
+    condition = _binary(cursor, 1, depth)
+    if cursor.text != "?":
+        return condition
+    if not isinstance(condition, Whole):
+        raise cursor.error("expected a condition that is a whole number before this")
+    cursor.at += 1
+    first = _choice(cursor, _deeper(cursor, depth))
+    cursor.expect(":")
+    second = _choice(cursor, _deeper(cursor, depth))
+    return first if condition.value else second
+
+
+def _binary(cursor: Cursor, loosest: int, depth: int) -> Value:
+    """Operators from precedence ``loosest`` on, from left to right."""
+    left = _unary(cursor, depth)
+    while True:
+        symbol = cursor.text
+        precedence, apply = _OPERATORS.get(symbol, (0, None))
+        if apply is None or precedence < loosest:
+            return left
+        at = cursor.at
+        cursor.at += 1
+        right = _binary(cursor, precedence + 1, depth)
+        try:
+            left = _apply(symbol, apply, left, right)
+        except ArithmeticError as reason:
+            cursor.at = at
+            raise cursor.error(f"expected a constant, but {reason}") from None
+
+
+def _unary(cursor: Cursor, depth: int) -> Value:
+    text, inner = cursor.text, _deeper(cursor, depth)
+    if text in ("+", "-", "~", "!"):
+        cursor.at += 1
+        return _sign(cursor, text, _unary(cursor, inner))
+    if text == "(":
+        cursor.at += 1
+        cast = cursor.text
+        if cast in (".s64", ".u64"):
+            cursor.at += 1
+            cursor.expect(")")
+            return _cast(cursor, _unary(cursor, inner), cast == ".u64")
+        value = _choice(cursor, inner)
+        cursor.expect(")")
+        return value
+    value = _literal(text)
+    if value is None:
+        raise cursor.error("expected a number")
+    cursor.at += 1
+    return value
+
+
+def _deeper(cursor: Cursor, depth: int) -> int:
+    if depth == _DEEPEST:
+        raise cursor.error(f"expected no more than {_DEEPEST} levels of parentheses and signs")
+    return depth + 1
+
+
+def _sign(cursor: Cursor, sign: str, value: Value) -> Value:
+    if not isinstance(value, Whole):
+        if sign in "+-":
+            return -value if sign == "-" else value
+        cursor.at -= 1
+        raise cursor.error(f"expected a whole number behind {sign!r}")
+    if sign == "!":
+        return Whole(int(not value.value))
+    return _wrap({"-": -value.value, "~": ~value.value, "+": value.value}[sign], value.unsigned)
+
+
+def _cast(cursor: Cursor, value: Value, unsigned: bool) -> Value:
+    if isinstance(value, Whole):
+        return _wrap(value.value, unsigned)
+    cursor.at -= 1
+    raise cursor.error("expected a whole number behind a cast")
+
+
+def _wrap(value: int, unsigned: bool) -> Whole:
+    """The word that a 64-bit machine would hold."""
+    word = value & _WORD
+    return Whole(word if unsigned or word >> 63 == 0 else word - (1 << 64), unsigned)
+
+
+def _apply(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    if not (isinstance(left, Whole) and isinstance(right, Whole)):
+        return _apply_floats(symbol, apply, left, right)
+    if symbol in ("<<", ">>"):
+        return _wrap(apply(left.value, right.value & 63), left.unsigned)
+    unsigned = left.unsigned or right.unsigned or symbol == "%"
+    a, b = _wrap(left.value, unsigned).value, _wrap(right.value, unsigned).value
+    if symbol in "/%" and b == 0:
+        raise ArithmeticError("this divides by zero")
+    # Comparisons and the logical operators give a signed 0 or 1.
+    return _wrap(int(apply(a, b)), unsigned and symbol in "+-*/%&^|")
+
+
+def _apply_floats(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    if isinstance(left, Whole) or isinstance(right, Whole):
+        raise ArithmeticError("this mixes a whole number and a float")
+    if symbol == "/":
+        if right == 0:
+            raise ArithmeticError("this divides by zero")
+        apply = _divide_floats
+    elif symbol not in _FOR_FLOATS:
+        raise ArithmeticError("this operator takes whole numbers only")
+    value = apply(left, right)
+    if isinstance(value, bool):
+        return Whole(int(value))
+    if math.isinf(value):
+        raise ArithmeticError("this overflows")
+    return value
+
+
+def _divide(a: int, b: int) -> int:
+    """Towards zero."""
+    quotient = abs(a) // abs(b)
+    return -quotient if (a < 0) != (b < 0) else quotient
+
+
+def _divide_floats(a: float, b: float) -> float:
+    return a / b
+
+
+_OPERATORS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
+    "||": (1, lambda a, b: bool(a) or bool(b)),
+    "&&": (2, lambda a, b: bool(a) and bool(b)),
+    "|": (3, lambda a, b: a | b),
+    "^": (4, lambda a, b: a ^ b),
+    "&": (5, lambda a, b: a & b),
+    "==": (6, operator.eq),
+    "!=": (6, operator.ne),
+    "<": (7, operator.lt),
+    "<=": (7, operator.le),
+    ">": (7, operator.gt),
+    ">=": (7, operator.ge),
+    "<<": (8, lambda a, b: a << b),
+    ">>": (8, lambda a, b: a >> b),
+    "+": (9, operator.add),
+    "-": (9, operator.sub),
+    "*": (10, operator.mul),
+    "/": (10, _divide),
+    "%": (10, operator.mod),
+}
+"""Precedence and meaning of each binary operator (PTX ISA 9.0, section 4.5.4)."""
+
+_FOR_FLOATS = frozenset(["+", "-", "*", "<", "<=", ">", ">=", "==", "!="])

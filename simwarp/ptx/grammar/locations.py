@@ -1,0 +1,76 @@
+"""Which line of CUDA C++ an instruction comes from: ``.file`` and ``.loc``.
+
+Source: PTX ISA 9.0, sections 11.5.3 (``.file``) and 11.5.4 (``.loc``).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from simwarp.ptx.grammar.constants import number
+from simwarp.ptx.grammar.tokens import Cursor
+from simwarp.ptx.syntax import SourceLine
+
+_Place: TypeAlias = tuple[str, int, int]
+"""Number of the file, line, column."""
+
+
+class Locations:
+    """The files of a module, and the lines seen so far.
+
+    Code from CUDA's own headers counts as the line that it was inlined at, through several headers if
+    need be.
+    """
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.files = _files(cursor.texts)
+        self.inlined: dict[_Place, SourceLine | None] = {}
+
+    def read(self) -> SourceLine | None:
+        """Read what follows ``.loc``; None for code that belongs to no line."""
+        cursor, place, caller = self.cursor, self._place(), None
+        while cursor.accept(","):
+            attribute = cursor.name()
+            if attribute == "function_name":
+                cursor.name()
+                if cursor.accept("+"):
+                    number(cursor)
+            elif attribute == "inlined_at":
+                caller = self._place()
+            else:
+                cursor.at -= 1
+                raise cursor.error("expected function_name or inlined_at")
+        if caller is None or "include/" not in self.files.get(place[0], ""):
+            return self._line(place)
+        self.inlined[place] = line = self.inlined.get(caller) or self._line(caller)
+        return line
+
+    def _place(self) -> _Place:
+        return str(number(self.cursor)), number(self.cursor), number(self.cursor)
+
+    def _line(self, place: _Place) -> SourceLine | None:
+        file, line, _ = place
+        return SourceLine(self.files.get(file, ""), line) if line else None
+
+
+def skip_file(cursor: Cursor) -> None:
+    """Step over what follows ``.file``: it has been read before, since the files stand at the end.
+
+    Examples
+    --------
+    >>> cursor = Cursor('1 "sum.cu", 1700000000, 512 .loc')
+    >>> skip_file(cursor)
+    >>> cursor.text
+    '.loc'
+    """
+    number(cursor)
+    cursor.string()
+    while cursor.accept(","):
+        number(cursor)
+
+
+def _files(texts: list[str]) -> dict[str, str]:
+    """The name of each file by its number."""
+    at = [i for i, text in enumerate(texts) if text == ".file"]
+    return {texts[i + 1]: texts[i + 2].strip('"') for i in at if i + 2 < len(texts)}

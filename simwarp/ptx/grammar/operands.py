@@ -1,0 +1,196 @@
+"""The operands of an instruction as they are written: ``%r1``, ``[%rd1+4]``, ``{%f1, _}``, ``%r1|%p1``.
+
+Source: PTX ISA 9.0, chapter 6 (operands), and the brackets of 9.7.10 (texture) and 9.7.9.27 (tensor copy).
+"""
+
+from __future__ import annotations
+
+import re
+
+from simwarp.ptx.grammar.constants import immediate, integer
+from simwarp.ptx.grammar.scopes import Names
+from simwarp.ptx.grammar.tokens import Cursor
+from simwarp.ptx.syntax import (
+    Address,
+    Group,
+    Immediate,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Vector,
+)
+
+_WORD = re.compile(r"[A-Za-z_$][\w$.:]*|%[\w$][\w$.:]*", re.ASCII)
+_ENDS = frozenset([",", ";", "]", "}", ")"])
+
+
+class OperandReader:
+    """Reads operands at a cursor; what names stand for is asked of ``names``.
+
+    Attributes
+    ----------
+    has_free_name : bool
+        Whether an operand read since it was last set to False names nothing that is declared so far:
+        perhaps a label that comes later.
+
+    Examples
+    --------
+    >>> reader = OperandReader(Cursor("[%rd1+4], {%r1, _}, done;"), Names())
+    >>> reader.operands()  # doctest: +NORMALIZE_WHITESPACE
+    (Address(base=Register(name='%rd1', negated=False), offset=4, more=()),
+     Vector(elements=(Register(name='%r1', negated=False), Register(name='_', negated=False))),
+     Symbol(name='done', offset=0))
+    """
+
+    def __init__(self, cursor: Cursor, names: Names) -> None:
+        self.cursor, self.visible = cursor, names.visible
+        self.has_free_name = False
+        self._literals: dict[str, Immediate] = {}
+        self._free: dict[str, Register] = {"_": Register("_")}
+
+    def operands(self) -> tuple[Operand, ...]:
+        """All operands of an instruction, with its semicolon."""
+        cursor = self.cursor
+        if cursor.accept(";"):
+            return ()
+        found = [self._operand()]
+        while cursor.texts[cursor.at] == ",":
+            cursor.at += 1
+            found.append(self._operand())
+        if not cursor.accept(";"):
+            raise cursor.error("expected ',' or ';'")
+        return tuple(found)
+
+    def call(self) -> tuple[Operand, ...]:
+        """``(returns), function, (arguments), prototype;``: all but the function may be absent."""
+        cursor = self.cursor
+        found: list[Operand] = []
+        if cursor.text == "(":
+            found.append(self._group())
+            cursor.expect(",")
+        target = self._simple()
+        if isinstance(target, Immediate):
+            cursor.at -= 1
+            raise cursor.error("expected a function, or the register that holds its address")
+        found.append(target)
+        following = cursor.accept(",")
+        if following and cursor.text == "(":
+            found.append(self._group())
+            following = cursor.accept(",")
+        if following:
+            found.append(Symbol(cursor.name()))
+            self.has_free_name = True
+        cursor.expect(";")
+        return tuple(found)
+
+    def guard(self) -> Register:
+        """``%p`` or ``!%p``, behind the ``@``."""
+        negated = self.cursor.accept("!")
+        return self._predicate(negated)
+
+    # ---- one operand -------------------------------------------------------------------------------
+
+    def _operand(self) -> Operand:
+        cursor = self.cursor
+        text = cursor.texts[cursor.at]
+        if text == "[":
+            return self._address()
+        if text == "{":
+            return self._vector()
+        if text == "!" and _WORD.fullmatch(cursor.texts[cursor.at + 1]):
+            cursor.at += 1
+            return self._predicate(negated=True)
+        first = self._simple()
+        text = cursor.texts[cursor.at]
+        if text == "|":
+            return self._pair(first)
+        if isinstance(first, Symbol) and text in ("+", "-"):
+            return Symbol(first.name, self._offset())
+        return first
+
+    def _simple(self) -> Register | Immediate | Symbol:
+        """A name or a constant."""
+        cursor = self.cursor
+        at = cursor.at
+        text = cursor.texts[at]
+        known = self.visible.get(text) or self._free.get(text)
+        is_alone = cursor.texts[at + 1] in _ENDS
+        if known is None and is_alone:
+            known = self._literals.get(text)
+        if known is not None:
+            cursor.at += 1
+            return known
+        if _WORD.fullmatch(text) and (text != "WARP_SZ" or is_alone):
+            return self._free_name(text)
+        value = immediate(cursor)
+        if is_alone:
+            self._literals[text] = value
+        return value
+
+    def _free_name(self, text: str) -> Register | Symbol:
+        """A name that nothing has declared so far: of a special register, a label or a function."""
+        if text.partition(".")[0] in self.visible:
+            raise self.cursor.error("expected a whole register: .x, .y … exist for special registers only")
+        self.cursor.at += 1
+        if text.startswith("%"):
+            return self._free.setdefault(text, Register(text))
+        self.has_free_name = True
+        return Symbol(text)
+
+    def _predicate(self, negated: bool) -> Register:
+        cursor = self.cursor
+        found = self.visible.get(cursor.text) or Register(cursor.text)
+        if not _WORD.fullmatch(cursor.text) or isinstance(found, Symbol):
+            raise cursor.error("expected the name of a predicate register")
+        cursor.at += 1
+        return Register(found.name, negated) if negated else found
+
+    def _pair(self, first: Operand) -> Pair:
+        self.cursor.expect("|")
+        second = self._simple()
+        if not isinstance(first, Register) or not isinstance(second, Register):
+            raise self.cursor.error("expected registers on both sides of '|' before this")
+        return Pair(*(None if register.name == "_" else register for register in (first, second)))
+
+    def _address(self) -> Address:
+        cursor = self.cursor
+        cursor.expect("[")
+        base = self._simple()
+        if isinstance(base, Immediate) and base.float_bits:
+            raise cursor.error("expected a whole number before this")
+        offset = self._offset()
+        more: list[Operand] = []
+        while cursor.accept(","):
+            more.append(self._vector() if cursor.text == "{" else self._simple())
+        cursor.expect("]")
+        return Address(base, offset, tuple(more))
+
+    def _offset(self) -> int:
+        """``+ constant`` or ``- constant``, or nothing."""
+        cursor = self.cursor
+        return integer(cursor) if cursor.accept("+") or cursor.texts[cursor.at] == "-" else 0
+
+    def _vector(self) -> Vector:
+        cursor = self.cursor
+        cursor.expect("{")
+        elements: list[Register | Immediate] = []
+        while True:
+            element = self._simple()
+            if isinstance(element, Symbol):
+                raise cursor.error("expected registers or numbers before this")
+            elements.append(element)
+            if cursor.accept("}"):
+                return Vector(tuple(elements))
+            if not cursor.accept(","):
+                raise cursor.error("expected ',' or '}'")
+
+    def _group(self) -> Group:
+        cursor = self.cursor
+        cursor.expect("(")
+        elements: list[Register | Immediate | Symbol] = []
+        while not cursor.accept(")"):
+            if elements and not cursor.accept(","):
+                raise cursor.error("expected ',' or ')'")
+            elements.append(self._simple())
+        return Group(tuple(elements))

@@ -1,0 +1,236 @@
+"""The body of a function: declarations, labels and instructions, in scopes.
+
+Source: PTX ISA 9.0, sections 4.3 (statements), 5.4.6 (parameterized names), 11.3 (control flow directives).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from simwarp.ptx.grammar.constants import number
+from simwarp.ptx.grammar.locations import Locations
+from simwarp.ptx.grammar.operands import OperandReader
+from simwarp.ptx.grammar.scopes import Names, Scope
+from simwarp.ptx.grammar.signatures import prototype, skip_pragma
+from simwarp.ptx.grammar.tokens import Cursor
+from simwarp.ptx.grammar.variables import SPACES, WIDTHS, variables
+from simwarp.ptx.syntax import (
+    Function,
+    Immediate,
+    Instruction,
+    Operand,
+    Reference,
+    SourceLine,
+    Symbol,
+    Variable,
+)
+
+_OPCODE = re.compile(r"[a-z]\w*(?:\.\w+(?:::\w+)*)*", re.ASCII)
+_MOST_REGISTERS = 1 << 20
+_TABLES = (".branchtargets", ".calltargets", ".callprototype")
+
+
+class Body:
+    """Reads the body of one function into it.
+
+    Parameters
+    ----------
+    cursor : Cursor
+        Behind the opening brace.
+    locations : Locations
+    function : Function
+        Its head; registers, variables, instructions, labels, tables and prototypes are added.
+
+    Examples
+    --------
+    >>> cursor, function = Cursor("{ .reg .pred p; L: @p bra L; } ret; }"), Function("f", [], 1)
+    >>> Body(cursor, Locations(cursor), function).read()
+    >>> [i.opcode for i in function.instructions], function.labels, function.registers
+    (['bra', 'ret'], {'L': 0}, {'p': 'pred'})
+    """
+
+    def __init__(self, cursor: Cursor, locations: Locations, function: Function) -> None:
+        self.cursor, self.locations, self.function = cursor, locations, function
+        self.names = Names()
+        self.reader = OperandReader(cursor, self.names)
+        self.source: SourceLine | None = None
+        self.opcodes: set[str] = set()
+        self.free: list[tuple[int, Scope]] = []
+        """Instructions with names that may be labels of their scope."""
+        self.listed: list[tuple[str, Scope]] = []
+        """Tables, and the scope their labels are named in."""
+
+    def read(self) -> None:
+        """Read the statements up to the closing brace, and that brace.
+
+        Raises
+        ------
+        PtxSyntaxError
+            Names the line and what was expected there.
+        """
+        cursor = self.cursor
+        self._parameters()
+        while True:
+            text = cursor.texts[cursor.at]
+            if text == "{":
+                cursor.at += 1
+                self.names.enter()
+            elif text == "}":
+                cursor.at += 1
+                if self.names.scope.parent is None:
+                    break
+                self.names.leave()
+            elif text == "":
+                raise cursor.error("expected '}'")
+            elif text[0] == ".":
+                self._directive()
+            elif cursor.texts[cursor.at + 1] == ":":
+                self._label()
+            else:
+                self.function.instructions.append(self._instruction())
+        self._name_labels()
+
+    def _parameters(self) -> None:
+        function = self.function
+        for variable in (*function.returns, *function.parameters):
+            if variable.space == "reg":
+                self.names.register(variable.name, function.line)
+                function.registers[variable.name] = variable.type
+            else:
+                self.names.variable(variable.name, function.line)
+
+    # ---- declarations ------------------------------------------------------------------------------
+
+    def _directive(self) -> None:
+        cursor, at = self.cursor, self.cursor.at
+        word = cursor.directive()
+        if word == ".loc":
+            self.source = self.locations.read()
+        elif word == ".reg":
+            self._registers()
+        elif word in SPACES:
+            line = cursor.line
+            for variable in variables(cursor, word[1:]):
+                self._declare(variable, line)
+        elif word == ".pragma":
+            skip_pragma(cursor)
+        else:
+            cursor.at = at
+            raise cursor.error("expected an instruction, or a directive such as .reg or .shared")
+
+    def _declare(self, variable: Variable, line: int) -> None:
+        """Add a variable under its unique name; its initial value may name others of the body."""
+        name = self.names.variable(variable.name, line)
+        initial = tuple(map(self._unique, variable.initial))
+        self.function.variables.append(replace(variable, name=name, initial=initial))
+
+    def _unique(self, value: Immediate | Reference) -> Immediate | Reference:
+        known = self.names.visible.get(value.name) if isinstance(value, Reference) else None
+        return replace(value, name=known.name) if isinstance(value, Reference) and known else value
+
+    def _registers(self) -> None:
+        cursor, at = self.cursor, self.cursor.at
+        kind = cursor.directive()[1:]
+        if kind not in WIDTHS and kind != "pred":
+            cursor.at = at
+            vector = " (of vectors, declare each element)" if kind in ("v2", "v4") else ""
+            raise cursor.error(f"expected the type of a register such as .b32{vector}")
+        while True:
+            line, name = cursor.line, cursor.name()
+            if cursor.accept("<"):
+                self._range(name, kind, line)
+            else:
+                self.function.registers[self.names.register(name, line)] = kind
+            if cursor.accept(";"):
+                return
+            if not cursor.accept(","):
+                raise cursor.error("expected ',' or ';'")
+
+    def _range(self, name: str, kind: str, line: int) -> None:
+        """``%r<100>``: the registers ``%r0`` to ``%r99``."""
+        registers, declare = self.function.registers, self.names.register
+        for i in range(self._count()):
+            registers[declare(f"{name}{i}", line)] = kind
+
+    def _count(self) -> int:
+        count = number(self.cursor)
+        if count > _MOST_REGISTERS:
+            self.cursor.at -= 1
+            raise self.cursor.error(f"expected at most {_MOST_REGISTERS} names")
+        self.cursor.expect(">")
+        return count
+
+    # ---- labels ------------------------------------------------------------------------------------
+
+    def _label(self) -> None:
+        """A label, or the name of a table or prototype."""
+        cursor, function = self.cursor, self.function
+        line, written = cursor.line, cursor.name()
+        name = self.names.label(written, line)
+        cursor.expect(":")
+        if cursor.text not in _TABLES:
+            function.labels[name] = len(function.instructions)
+            return
+        word = cursor.take()
+        if word == ".callprototype":
+            function.prototypes[name] = prototype(cursor)
+            return
+        function.tables[name] = self._list()
+        if word == ".branchtargets":
+            self.listed.append((name, self.names.scope))
+
+    def _list(self) -> tuple[str, ...]:
+        """The names behind ``.branchtargets``: ``A, B``, or ``L<2>`` for ``L0, L1``."""
+        cursor = self.cursor
+        found: list[str] = []
+        while True:
+            name = cursor.name()
+            found += [f"{name}{i}" for i in range(self._count())] if cursor.accept("<") else [name]
+            if cursor.accept(";"):
+                return tuple(found)
+            if not cursor.accept(","):
+                raise cursor.error("expected ',' or ';'")
+
+    def _name_labels(self) -> None:
+        """Put unique names where labels are used, now that all are known."""
+        if not self.names.has_renamed_labels:
+            return
+        for i, scope in self.free:
+            old = self.function.instructions[i]
+            operands = tuple(_relabelled(operand, scope) for operand in old.operands)
+            self.function.instructions[i] = replace(old, operands=operands)
+        for name, scope in self.listed:
+            self.function.tables[name] = tuple(map(scope.label, self.function.tables[name]))
+
+    # ---- instructions ------------------------------------------------------------------------------
+
+    def _instruction(self) -> Instruction:
+        cursor, reader = self.cursor, self.reader
+        line, guard = cursor.lines[cursor.at], None
+        if cursor.accept("@"):
+            guard = reader.guard()
+        opcode = self._opcode()
+        operands = reader.call() if opcode.split(".")[0] == "call" else reader.operands()
+        if reader.has_free_name:
+            self.free.append((len(self.function.instructions), self.names.scope))
+            reader.has_free_name = False
+        return Instruction(opcode, operands, guard, line, cursor.source[line - 1].strip(), self.source)
+
+    def _opcode(self) -> str:
+        """A mnemonic; blanks may stand in front of its dots."""
+        cursor = self.cursor
+        opcode = cursor.texts[cursor.at]
+        if opcode not in self.opcodes:
+            if not _OPCODE.fullmatch(opcode):
+                raise cursor.error("expected an instruction")
+            self.opcodes.add(opcode)
+        cursor.at += 1
+        while modifier := cursor.directive():
+            opcode += modifier
+        return opcode
+
+
+def _relabelled(operand: Operand, scope: Scope) -> Operand:
+    """A symbol that names a label under the label's unique name."""
+    return replace(operand, name=scope.label(operand.name)) if isinstance(operand, Symbol) else operand

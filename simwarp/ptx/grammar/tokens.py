@@ -1,0 +1,152 @@
+"""PTX text as a row of tokens, and a cursor that walks along it.
+
+A token is a name, an opcode with all its modifiers, a directive, a number, a string or a mark. What
+it is shows in its first character, so that a token is nothing but its text.
+
+Source: PTX ISA 9.0, sections 4.1 to 4.5.
+"""
+
+from __future__ import annotations
+
+import re
+
+from simwarp.faults import PtxSyntaxError
+
+_TOKEN = re.compile(
+    r"""(?:[ \t\r\f\v]|//[^\n]*)*+(
+        \n
+      | /\*.*?\*/
+      | "[^"\n]*"
+      | 0[fF][0-9a-fA-F]{8}(?!\w) | 0[dD][0-9a-fA-F]{16}(?!\w)
+      | 0[xX][0-9a-fA-F]+U? | 0[bB][01]+U?
+      | (?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)? | \d+[eE][-+]?\d+ | \d+U?
+      | \.[A-Za-z_](?:\w|::)*
+      | [A-Za-z_$%](?:[\w$.]|::)*
+      | && | \|\| | << | >> | [<>=!]=
+      | .)""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
+_LETTER = re.compile(r"[\w$]", re.ASCII)
+_MARKS = frozenset("-+*/%@!~?&^|,;:(){}[]<>=")
+
+
+def is_name(text: str) -> bool:
+    """Whether a token can be the name of something.
+
+    Examples
+    --------
+    >>> [is_name(text) for text in ("%r1", "$L__BB0_1", "_", "%tid.x", ".reg", "4")]
+    [True, True, False, False, False, False]
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+class Cursor:
+    """A place in PTX text, and what may be asked of the token there.
+
+    Attributes
+    ----------
+    texts : list of str
+        The tokens, and "" twice for the end: there always is a token behind one that has a text.
+    lines : list of int
+        The line each stands in, from 1.
+    at : int
+        The token that comes next.
+
+    Raises
+    ------
+    PtxSyntaxError
+        Text that holds a character PTX does not have.
+
+    Examples
+    --------
+    >>> cursor = Cursor("add.u32 %r1, 0x1F; // what for")
+    >>> cursor.texts
+    ['add.u32', '%r1', ',', '0x1F', ';', '', '']
+    >>> cursor.take(), cursor.accept(";"), cursor.accept("%r1")
+    ('add.u32', False, True)
+    """
+
+    def __init__(self, text: str) -> None:
+        self.source = text.split("\n")
+        self.at = 0
+        self.texts: list[str] = []
+        self.lines: list[int] = []
+        line = 1
+        for token in _TOKEN.findall(text + "\n"):
+            if token == "\n":
+                line += 1
+            elif token.startswith("/*"):
+                line += token.count("\n")
+            else:
+                self.texts.append(token)
+                self.lines.append(line)
+        self.texts += ["", ""]
+        self.lines += [min(line, len(self.source))] * 2
+        self._check_characters()
+
+    def _check_characters(self) -> None:
+        for text in set(self.texts):
+            if len(text) == 1 and text not in _MARKS and not _LETTER.fullmatch(text):
+                self.at = self.texts.index(text)
+                raise self.error("expected PTX, which is ASCII text")
+
+    @property
+    def text(self) -> str:
+        """The token that comes next."""
+        return self.texts[self.at]
+
+    @property
+    def line(self) -> int:
+        """The line of the token that comes next."""
+        return self.lines[self.at]
+
+    def take(self) -> str:
+        """The next token, whatever it is."""
+        text = self.texts[self.at]
+        if not text:
+            raise self.error("expected more")
+        self.at += 1
+        return text
+
+    def accept(self, text: str) -> bool:
+        """Step over a token if it comes next."""
+        if self.texts[self.at] == text:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        """Step over a token that must come next."""
+        if self.texts[self.at] != text:
+            raise self.error(f"expected {text!r}")
+        self.at += 1
+
+    def directive(self) -> str:
+        """Step over a word such as ``.align`` and return it, or return "" if none comes next."""
+        text = self.texts[self.at]
+        if not text.startswith(".") or text[1].isdigit():
+            return ""
+        self.at += 1
+        return text
+
+    def name(self) -> str:
+        """A name that is declared here, or meant whatever it stands for."""
+        text = self.texts[self.at]
+        if not is_name(text):
+            raise self.error("expected a name")
+        self.at += 1
+        return text
+
+    def string(self) -> str:
+        """A string, without its quotes."""
+        if not self.text.startswith('"'):
+            raise self.error("expected a string in quotes")
+        return self.take()[1:-1]
+
+    def error(self, expected: str) -> PtxSyntaxError:
+        """What to raise: names the line, what was expected there, and what stands there instead."""
+        found = repr(self.text) if self.text else "the end of the text"
+        text = self.source[self.line - 1].strip()
+        return PtxSyntaxError(f"line {self.line}: {expected}, found {found} in `{text}`")

@@ -1,0 +1,204 @@
+"""PTX ISA 9.7.13.5 and 9.7.13.6: atomic operations. The order of the lanes is free; here it is theirs.
+
+The functions take the value in memory, the operands, and whether the memory is shared memory: ``add``
+of f32 takes subnormals for zero, and gives zero for them, in global memory but not in shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from simwarp import floats
+from simwarp.ptx.instructions._table import row, where
+from simwarp.ptx.instructions.memory import SCOPE, SHARED
+from simwarp.ptx.rows import Form
+
+_ORDER = f"{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}"
+_WEAK_ORDER = f"{{.relaxed|.release}}{SCOPE}"
+_SPACE = f"{{.global|{SHARED}}}{SCOPE}"
+_GLOBAL = f"{{.global}}{SCOPE}"
+"""CUDA's headers also write the scope behind the state space, and the order behind the operation."""
+_CHOICE = "the order of the lanes is free"
+_QUIET = np.uint64(1 << 51)
+_INVALID = np.uint64(0xFFF8 << 48).view(np.float64)
+"""What an H200 makes of infinity minus infinity in f64."""
+_NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "bf16": 0x7FFF}
+
+
+def _increment(old: Any, b: Any) -> Any:
+    return where(old >= b, old.dtype.type(0), old + old.dtype.type(1))
+
+
+def _decrement(old: Any, b: Any) -> Any:
+    return where((old == 0) | (old > b), b, old - old.dtype.type(1))
+
+
+def _exchange(old: Any, b: Any) -> Any:
+    return b
+
+
+_ATOMIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "min": np.minimum,
+    "max": np.maximum,
+    "inc": _increment,
+    "dec": _decrement,
+    "exch": _exchange,
+}
+
+
+def _operation(form: Form) -> str:
+    return next(m for m in form.modifiers if m in _ATOMIC)
+
+
+def _both(
+    operation: str, kinds: str, syntax: str, name: str, what: str, *, space: str = _SPACE, **facts: Any
+) -> Callable[..., Any]:
+    """Declare ``atom`` and ``red`` of one operation."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        summary = f"{what} at an address; {_CHOICE}"
+        row(
+            f"red{_WEAK_ORDER}{space}{operation.replace('|.exch', '')}{_WEAK_ORDER}{kinds}",
+            f"[a], {syntax}",
+            kind="reduction",
+            section="9.7.13.6",
+            fidelity="open",
+            name=f"red ({name})",
+            summary=summary,
+            **facts,
+        )(function)
+        return row(
+            f"atom{_ORDER}{space}{operation}{_ORDER}{kinds}",
+            f"d:T = [a], {syntax}",
+            kind="atomic",
+            section="9.7.13.5",
+            fidelity="open",
+            name=f"atom ({name})",
+            summary=f"{summary}; d: what was there before",
+            **facts,
+        )(function)
+
+    return declare
+
+
+@_both("<.add>", ".T", "b:T", "add", "add b to the value", T="u32 u64 s32")
+@_both("<.inc|.dec>", ".T", "b:T", "inc, dec", "count up to b, or down from b, around the end", T="u32")
+@_both("<.min|.max>", ".T", "b:T", "min, max", "keep the smaller or the larger one", T="u32 u64 s32 s64")
+@_both("<.and|.or|.xor|.exch>", ".T", "b:T", "bits", "combine b with the bits, or exchange them", T="b32 b64")
+def atom(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
+    return _ATOMIC[_operation(form)](old, b)
+
+
+@_both("<.add>", ".T", "b:T", "add, f32", "add b to the value", T="f32")
+@_both(
+    "<.add>",
+    "<.v2|.v4>.T",
+    "b:T",
+    "add, f32 vector",
+    "add each element",
+    T="f32",
+    minimum_sm=90,
+    space=_GLOBAL,
+)
+def atom_f32(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
+    total = np.add(old, b) if shared else floats.flush(np.add(floats.flush(old), floats.flush(b)))
+    return where(np.isnan(total), np.uint32(_NAN["f32"]).view(np.float32), total)
+
+
+@_both("<.add>", ".T", "b:T", "add, f64", "add b to the value", T="f64", minimum_sm=60)
+def atom_f64(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
+    first, second = (old, b) if shared else (b, old)
+    total = np.add(old, b)
+    of_numbers = where(np.isnan(total), _INVALID, total)
+    kept = where(np.isnan(first), first, where(np.isnan(second), second, of_numbers))
+    if not shared:  # an H200 moves a NaN through as it is, there alone
+        return kept
+    bits = np.asarray(kept).view(np.uint64)
+    return where(np.isnan(kept), bits | _QUIET, bits).view(np.float64)
+
+
+@_both(
+    "<.add>",
+    ".noftz.T",
+    "b:T",
+    "add, half",
+    "add b to the value, or to each half of it",
+    T="f16 f16x2",
+    minimum_sm=70,
+)
+@_both(
+    "<.add>",
+    ".noftz.T",
+    "b:T",
+    "add, bf16",
+    "add b to the value, or to each half of it",
+    T="bf16 bf16x2",
+    minimum_sm=90,
+)
+@_both(
+    "<.add|.min|.max>",
+    ".noftz<.v2|.v4|.v8>.T",
+    "b:T",
+    "half vector",
+    "add each element, or keep the smaller or the larger one",
+    T="f16 bf16",
+    minimum_sm=90,
+    space=_GLOBAL,
+)
+@_both(
+    "<.add|.min|.max>",
+    ".noftz<.v2|.v4>.T",
+    "b:T",
+    "packed vector",
+    "add each half of each element, or keep the smaller or the larger one",
+    T="f16x2 bf16x2",
+    minimum_sm=90,
+    space=_GLOBAL,
+)
+def atom_half(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
+    kind = form.T.removesuffix("x2")
+    one = _half_add if form.has("add") else _half_choice
+    if kind == form.T:
+        return one(form, kind, _bits(old), _bits(b)).view(form.dtype)
+    low, high = (one(form, kind, _bits(old, shift), _bits(b, shift)) for shift in (0, 16))
+    return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
+
+
+def _bits(word: Any, shift: int = 0) -> Any:
+    """A half out of a word, as 16 bits."""
+    bits = np.asarray(word).view(f"u{np.asarray(word).dtype.itemsize}")
+    return np.right_shift(bits, bits.dtype.type(shift)).astype(np.uint16)
+
+
+def _half_add(form: Form, kind: Any, old: Any, b: Any) -> Any:
+    total = floats.half("add", old, b, format=kind)
+    return where(np.isnan(floats.widen(total, kind)), np.uint16(_NAN[kind]), total)
+
+
+def _half_choice(form: Form, kind: Any, old: Any, b: Any) -> Any:
+    x, y = floats.widen(old, kind), floats.widen(b, kind)
+    smaller = (x < y) | ((x == y) & np.signbit(x))
+    first = where(smaller, old, b) if form.has("min") else where(smaller, b, old)
+    chosen = where(np.isnan(x), b, where(np.isnan(y), old, first))
+    return where(np.isnan(x) & np.isnan(y), np.uint16(_NAN[kind]), chosen)
+
+
+@row(
+    f"atom{_ORDER}{_SPACE}<.cas>{_ORDER}.T",
+    "d:T = [a], b:T, c:T",
+    T="b16 b32 b64",
+    kind="atomic",
+    section="9.7.13.5",
+    fidelity="open",
+    name="atom (cas)",
+    summary=f"put c at an address if b is there; d: what was there before; {_CHOICE}",
+)
+def cas(form: Form, old: Any, b: Any, c: Any, *, shared: bool) -> Any:
+    return where(old == b, c, old)

@@ -1,0 +1,284 @@
+"""Syntax → `Program`: a kernel and the functions it calls, with nothing left to look up.
+
+`link` decides what belongs to the program and where everything lies; `simwarp.ptx.bind` makes a step
+of each instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
+from simwarp.ptx.bind import Binder
+from simwarp.ptx.call_graph import CallGraph
+from simwarp.ptx.host import HOST_FUNCTIONS
+from simwarp.ptx.program import Program, Routine, Step
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.syntax import Function, Module, Variable
+
+_GLOBAL = ("global", "const")
+
+
+def link(module: Module, entry: Function, graph: CallGraph | None = None) -> Program:
+    """Make a kernel ready to run.
+
+    Parameters
+    ----------
+    module, entry : syntax
+    graph : CallGraph, optional
+        That of the module, for who links several of its kernels.
+
+    Raises
+    ------
+    UnsupportedInstruction
+        An instruction without a row, or a call of a function that nothing defines; names the line.
+    PtxSyntaxError
+        Operands that do not fit the instruction, or names that were never declared.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse(".version 9.0 .target sm_90 .entry nothing() { ret; }")
+    >>> [step.row.name for step in link(module, module.entries["nothing"]).steps]
+    ['ret']
+    """
+    return _Linker(module, entry, graph or CallGraph(module)).program()
+
+
+def size_of(variable: Variable) -> int:
+    """Bytes of a variable or parameter.
+
+    Examples
+    --------
+    >>> size_of(Variable("a", "param", "b8", 24))
+    24
+    """
+    return DTYPES[variable.type].itemsize * variable.count
+
+
+def place(at: int, variable: Variable) -> int:
+    """The first address from ``at`` on where a variable may lie.
+
+    Examples
+    --------
+    >>> place(5, Variable("a", "shared", "u32"))
+    8
+    """
+    alignment = max(variable.alignment, DTYPES[variable.type].itemsize)
+    return -(-at // alignment) * alignment
+
+
+def symbol_of(variable: Variable, function: Function | None = None) -> str:
+    """What a module calls a variable; one that a function declares may have a name that others have, too.
+
+    Examples
+    --------
+    >>> symbol_of(Variable("table", "const", "u32"))
+    'table'
+    """
+    return f"{function.name}:{variable.name}" if function else variable.name
+
+
+@dataclass
+class Layout:
+    """Where the names of one function lie.
+
+    Attributes
+    ----------
+    shared, parameters, frame : dict of str to int
+        Offset of each shared variable, kernel parameter, and variable of the function's frame.
+    functions : dict of str to int
+        Their addresses.
+    globals : dict of str to (str, str)
+        State space of each variable in global and constant memory, and what the module calls it: addresses
+        come with the launch.
+    """
+
+    shared: dict[str, int] = field(default_factory=dict[str, int])
+    parameters: dict[str, int] = field(default_factory=dict[str, int])
+    frame: dict[str, int] = field(default_factory=dict[str, int])
+    functions: dict[str, int] = field(default_factory=dict[str, int])
+    globals: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class _Linker:
+    def __init__(self, module: Module, entry: Function, graph: CallGraph) -> None:
+        self.module, self.entry = module, entry
+        self.shared: dict[str, dict[str, int]] = {}
+        self.graph = graph
+        self.reached = graph.reached(entry.name)
+
+    def program(self) -> Program:
+        functions = [
+            f for name, f in self.module.functions.items() if name == f.name in self.reached and not f.extern
+        ]
+        self.check_defined()
+        shared_size, dynamic_at = self.place_shared(functions)
+        program = Program(
+            self.entry.name,
+            [],
+            [],
+            self.entry.parameters,
+            shared_size=shared_size,
+            dynamic_shared_at=dynamic_at,
+            max_threads=self.entry.max_threads,
+            cluster=self.entry.cluster,
+            addresses={at: self.module.functions[name].name for name, at in self.graph.addresses.items()},
+        )
+        self.place_parameters(program)
+        for function in [*functions, self.entry]:
+            self.add(program, function)
+        self.check_calls(program)
+        program.start = program.routines[self.entry.name].first
+        program.local_size = self.depth(program, self.entry.name, ())
+        for i, step in enumerate(program.steps):
+            if step.kind in ("branch", "indexed branch"):
+                body = program.steps[min((step.target, *step.table)) if step.table else step.target : i]
+                step.polls = any(map(_polls, body))
+                step.meets = any(s.kind in ("barrier", "cluster barrier") for s in body)
+        return program
+
+    def check_defined(self) -> None:
+        for name in self.reached:
+            function = self.module.functions.get(name)
+            if function is not None and function.extern and name not in HOST_FUNCTIONS:
+                raise UnsupportedInstruction(
+                    f"kernel {self.entry.name} calls {name} (declared at line {function.line}), "
+                    "which this module does not define\n"
+                    f"without a body, these can be called: {', '.join(sorted(HOST_FUNCTIONS))}\n"
+                    "link the functions into one module (-rdc=false), or write the function"
+                )
+
+    def check_calls(self, program: Program) -> None:
+        """Each call must pass and take back what its function has."""
+        for step in program.steps:
+            call = step.call
+            if call is None or call.function == "":
+                continue
+            host, routine = HOST_FUNCTIONS.get(call.function), program.routines.get(call.function)
+            wanted = (
+                (routine.parameters, routine.returns)
+                if routine is not None
+                else (host.arguments, host.returns if call.returns else ())
+                if host is not None
+                else ((), ())
+            )
+            if [len(call.arguments), len(call.returns)] != [len(part) for part in wanted]:
+                raise PtxSyntaxError(
+                    f"line {step.instruction.line}: `{step.instruction.text}`\n"
+                    f"passes {len(call.arguments)} values and takes back {len(call.returns)}; "
+                    f"{call.function} has {len(wanted[0])} and {len(wanted[1])}"
+                )
+
+    def add(self, program: Program, function: Function) -> None:
+        """Append a function's steps."""
+        is_entry = function is self.entry
+        _check_types(function)
+        layout = self.layout(program, function)
+        routine = Routine(
+            function.name,
+            len(program.steps),
+            _frame_size(layout, function),
+            recursive=function.name in self.graph.reached(function.name) and not is_entry,
+        )
+        binder = Binder(self.module, function, layout, is_entry, routine, len(program.registers))
+        steps = [binder.step(instruction) for instruction in function.instructions]
+        if not _ends(steps) or len(steps) in function.labels.values():
+            steps.append(binder.end())
+        program.steps += steps
+        program.registers += list(binder.slots)
+        routine.slots = range(binder.first_slot, binder.first_slot + len(binder.slots))
+        if not is_entry:
+            routine.parameters = [binder.formal(v) for v in function.parameters]
+            routine.returns = [binder.formal(v) for v in function.returns]
+        program.routines[function.name] = routine
+
+    # ---- where things lie --------------------------------------------------------------------------
+
+    def layout(self, program: Program, function: Function) -> Layout:
+        layout = Layout(self.shared[""] | self.shared[function.name], functions=self.graph.addresses)
+        everywhere = [(v, None) for v in self.module.variables] + [(v, function) for v in function.variables]
+        layout.globals = {
+            v.name: (v.space, symbol_of(v, inside)) for v, inside in everywhere if v.space in _GLOBAL
+        }
+        if function is self.entry:
+            layout.parameters = program.parameter_offsets
+            layout.sizes = {v.name: size_of(v) for v in function.parameters}
+            held: Iterable[Variable] = function.variables
+        else:
+            held = [*function.parameters, *function.returns, *function.variables]
+        at = 0
+        for v in held:
+            if v.space in ("param", "local"):
+                at = place(at, v)
+                layout.frame[v.name] = at
+                layout.sizes[v.name] = size_of(v)
+                at += size_of(v)
+        return layout
+
+    def place_parameters(self, program: Program) -> None:
+        at = 0
+        for v in self.entry.parameters:
+            at = place(at, v)
+            program.parameter_offsets[v.name] = at
+            at += size_of(v)
+
+    def place_shared(self, functions: list[Function]) -> tuple[int, int]:
+        """Give each shared variable its offset; those without a size all start behind the others."""
+        everywhere = {"": self.module.variables} | {f.name: f.variables for f in [*functions, self.entry]}
+        variables = [(where, v) for where, some in everywhere.items() for v in some]
+        for _, v in variables:
+            if v.space not in ("shared", "global", "const", "local", "param"):
+                raise UnsupportedInstruction(
+                    f"kernel {self.entry.name}: variable {v.name} in .{v.space}, a state space that is not "
+                    "simulated\nuse .global, .shared, .const or .local memory"
+                )
+        self.shared = {where: {} for where in everywhere}
+        shared = [(where, v) for where, v in variables if v.space == "shared"]
+        at = 0
+        for where, v in shared:
+            if v.count:
+                at = place(at, v)
+                self.shared[where][v.name] = at
+                at += size_of(v)
+        dynamic_at = -(-at // 16) * 16
+        for where, v in shared:
+            if not v.count:
+                self.shared[where][v.name] = dynamic_at
+        return at, dynamic_at
+
+    def depth(self, program: Program, name: str, above: tuple[str, ...]) -> int:
+        """Bytes of local memory that a function and what it calls take, recursion aside."""
+        if name in above or name not in program.routines:
+            return 0
+        below = [self.depth(program, callee, (*above, name)) for callee in self.graph.callees.get(name, ())]
+        return program.routines[name].frame + max(below, default=0)
+
+
+def _frame_size(layout: Layout, function: Function) -> int:
+    end = max((at + layout.sizes[name] for name, at in layout.frame.items()), default=0)
+    return -(-end // 16) * 16
+
+
+def _ends(steps: list[Step]) -> bool:
+    """Whether the last step never goes on to a next one."""
+    ends = ("exit", "return", "branch", "indexed branch", "trap")
+    return bool(steps) and steps[-1].guard is None and steps[-1].kind in ends
+
+
+def _polls(step: Step) -> bool:
+    """Whether a step asks memory for what other lanes may have written."""
+    return step.kind in ("atomic",) or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
+
+
+def _check_types(function: Function) -> None:
+    """Refuse registers and variables of types that have no word here."""
+    declared = [*function.registers.items(), *((v.name, v.type) for v in function.variables)]
+    for name, kind in declared:
+        if kind not in DTYPES:
+            raise UnsupportedInstruction(
+                f"{function.name} (line {function.line}): {name} is a .{kind}, a type that is not simulated\n"
+                "use words of 64 bits or fewer"
+            )

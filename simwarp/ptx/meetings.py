@@ -1,0 +1,283 @@
+"""Lanes that wait for one another: warp-wide operations (``.sync``) and barriers.
+
+`warp`, `barrier` and `cluster` take a scheduler, the number of the current step and the step, and return
+the next step of the current group, or None if it waits. Lanes may meet at different instructions of
+the same operation, as they do on an H200.
+
+Examples
+--------
+Lanes on both sides of a branch meet in one ballot, and all of them learn which ones went low:
+
+>>> import simwarp
+>>> device = simwarp.Device()
+>>> kernel = device.load('''
+... .version 9.0
+... .target sm_90
+... .visible .entry meet(.param .u64 out) {
+...     .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .pred %low;
+...     ld.param.u64 %a1, [out];
+...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 4; add.u64 %a1, %a1, %a2;
+...     setp.lt.u32 %low, %r1, 8; @%low bra LOW;
+...     vote.sync.ballot.b32 %r2, %low, 0xFFFFFFFF; bra END;
+...     LOW: vote.sync.ballot.b32 %r2, %low, 0xFFFFFFFF;
+...     END: st.global.u32 [%a1], %r2; ret; }
+... ''').kernel("meet")
+>>> out = device.allocate((32,), np.uint32)
+>>> kernel((1, 1, 1), (32, 1, 1), out)
+>>> {hex(word) for word in out.download().tolist()}
+{'0xff'}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.faults import BarrierFault, InactiveSource, KernelFault, MemberMaskFault
+from simwarp.lanes import LANE_BIT, WARP_SIZE, mask_word
+from simwarp.ptx.barriers import BARRIERS
+from simwarp.ptx.program import Step
+from simwarp.ptx.syntax import Immediate
+
+if TYPE_CHECKING:
+    from simwarp.ptx.chunk import Chunk, Mask
+    from simwarp.ptx.schedule import Scheduler
+
+
+def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Compute across lanes, once all members that have not exited are here or at the same operation."""
+    chunk = scheduler.chunk
+    if chunk.alone and step.guard is None:  # everybody is here
+        chunk.executed += chunk.count
+        _compute_warp(chunk, step)
+        return pc + 1
+    taken, whole = scheduler.taken(step), chunk.mask
+    if pc in scheduler.parked:
+        taken, whole = taken | scheduler.parked[pc], whole | scheduler.parked.pop(pc)
+    places = {pc: taken, **_same_operation(scheduler, step)}
+    present = np.logical_or.reduce(list(places.values()))
+    ready = present
+    if step.sources:
+        members = _read_each(scheduler, places, lambda s: s.sources[-1](chunk))
+        ready = present & (members & mask_word(chunk.live) & ~mask_word(present) == 0)
+    late = taken & ~ready
+    if late.any():
+        scheduler.park(pc, late)
+    if ready.any():
+        _compute_together(scheduler, pc, step, places, ready)
+    passing = whole & ~late
+    if not passing.any():
+        return None
+    scheduler.enter(passing)
+    return pc + 1
+
+
+def _same_operation(scheduler: Scheduler, step: Step) -> dict[int, Mask]:
+    """The lanes that wait at other instructions of the same operation."""
+    opcode = step.instruction.opcode
+    return {
+        at: mask for at, mask in scheduler.parked.items() if scheduler.steps[at].instruction.opcode == opcode
+    }
+
+
+def _compute_together(
+    scheduler: Scheduler, pc: int, step: Step, places: dict[int, Mask], ready: Mask
+) -> None:
+    """Compute for all lanes that are complete, wherever they stand, and let those that waited go on."""
+    chunk = scheduler.chunk
+    here = ready & places[pc]
+    if (ready & ~here).any():
+        _compute_at_several(scheduler, step, places, ready)
+    else:
+        chunk.enter(here, alone=False)
+        chunk.executed += chunk.count
+        _compute_warp(chunk, step)
+    for at in [at for at in places if at != pc]:
+        freed = scheduler.unpark(at, ready)
+        if freed.any():
+            scheduler.put(at + 1, freed)
+
+
+def _compute_at_several(scheduler: Scheduler, step: Step, places: dict[int, Mask], ready: Mask) -> None:
+    chunk = scheduler.chunk
+    count = len(step.sources)
+    sources = [_read_each(scheduler, places, lambda s, i=i: s.sources[i](chunk)) for i in range(count)]
+    chunk.enter(ready, alone=False)
+    chunk.executed += chunk.count
+    results = _warp_results(chunk, step, sources)
+    for at, mask in places.items():
+        chunk.enter(mask & ready, alone=False)
+        _write_results(chunk, scheduler.steps[at], results)
+
+
+def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[Step], Any]) -> Any:
+    """An operand of lanes at several instructions, each read from its own registers."""
+    chunk, whole = scheduler.chunk, scheduler.chunk.mask
+    value: Any = None
+    for at, mask in places.items():
+        chunk.enter(mask, alone=False)
+        one = np.broadcast_to(read(scheduler.steps[at]), mask.shape)
+        value = one if value is None else np.where(mask, one, value)
+    chunk.enter(whole, alone=False)
+    return value
+
+
+def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Wait for the threads of the block that the barrier takes; or only tell them."""
+    chunk, arrives = scheduler.chunk, step.form.has("arrive")
+    operand = step.instruction.operands[0]
+    plain = isinstance(operand, Immediate) and operand.value < BARRIERS
+    plain = plain and len(step.sources) == 1 and not arrives and not chunk.is_part
+    if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:
+        chunk.executed += chunk.count
+        chunk.shared.settle()
+        return pc + 1
+    taken = scheduler.taken(step)
+    rest = chunk.mask & ~taken
+    if taken.any():
+        scheduler.park(pc, taken)
+        if not chunk.is_part:
+            note_arrivals(scheduler)
+            open_barriers(scheduler)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def note_arrivals(scheduler: Scheduler) -> None:
+    """Tell the barriers of the lanes that stand at one and are not counted yet."""
+    chunk, barriers = scheduler.chunk, scheduler.barriers
+    for pc, mask in list(scheduler.parked.items()):
+        step = scheduler.steps[pc]
+        if step.kind != "barrier":
+            continue
+        new = mask & (barriers.waits_at < 0)
+        if not new.any():
+            continue
+        chunk.step = step
+        chunk.enter(new, alone=False)
+        chunk.executed += chunk.count
+        barriers.come(step, new)
+        if step.form.has("arrive"):
+            scheduler.put(pc + 1, scheduler.unpark(pc, new))
+
+
+def open_barriers(scheduler: Scheduler) -> None:
+    """Let the lanes go on whose barrier is complete."""
+    free = scheduler.barriers.complete()
+    if not free.any():
+        return
+    chunk = scheduler.chunk
+    chunk.shared.settle()  # reads need not ask any more whether it is written, if all of it is
+    standing = {
+        at: mask & free for at, mask in scheduler.parked.items() if scheduler.steps[at].kind == "barrier"
+    }
+    _check_aligned(scheduler, standing)
+    reducing = {
+        at: mask for at, mask in standing.items() if mask.any() and scheduler.steps[at].form.has("red")
+    }
+    if reducing:
+        holds = _read_each(scheduler, reducing, lambda s: s.sources[-1](chunk))
+        together = np.logical_or.reduce(list(reducing.values()))
+        for at, mask in reducing.items():
+            step = scheduler.steps[at]
+            chunk.enter(mask, alone=False)
+            result = scheduler.barriers.reduce(step.form.modifiers[-1], holds, together)
+            _write_results(chunk, step, [result])
+    for at, mask in standing.items():
+        if mask.any():
+            scheduler.put(at + 1, scheduler.unpark(at, mask))
+
+
+def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
+    """Refuse an aligned barrier whose warps do not execute the same instruction (PTX ISA 9.7.13.1)."""
+    seen: Mask = np.zeros((scheduler.chunk.warps, 1), np.bool_)
+    for at, mask in standing.items():
+        step, here = scheduler.steps[at], mask.any(axis=1, keepdims=True)
+        twice = mask & seen & here
+        if twice.any() and (step.row.base == "bar" or step.form.has("aligned")):
+            scheduler.chunk.step = step
+            fault = BarrierFault(
+                "lanes of one warp at different aligned barriers",
+                f"{step.instruction.opcode} takes a warp as a whole",
+                "let the warp come together before the barrier, or use barrier.sync without .aligned",
+            )
+            raise scheduler.chunk.placed(fault, int(twice.argmax()))
+        seen = seen | here
+
+
+def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """``barrier.cluster.arrive`` and ``.wait``."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    chunk.executed += int(np.count_nonzero(taken))
+    if step.form.has("wait") or chunk.is_part:
+        scheduler.park(pc, taken)
+    rest = chunk.mask & ~taken
+    if not chunk.is_part:
+        if step.form.has("arrive"):
+            scheduler.cluster_barrier.arrive(taken)
+            rest = chunk.mask
+        open_cluster_barrier(scheduler)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def open_cluster_barrier(scheduler: Scheduler) -> None:
+    """Let those go on that wait for no other thread of their cluster; let those arrive that a part left."""
+    for pc, mask in list(scheduler.parked.items()):
+        step = scheduler.steps[pc]
+        if step.kind != "cluster barrier":
+            continue
+        if step.form.has("arrive"):
+            scheduler.put(pc + 1, scheduler.unpark(pc, mask))
+            scheduler.cluster_barrier.arrive(mask)
+    for pc, mask in list(scheduler.parked.items()):
+        free = mask & ~scheduler.cluster_barrier.arrived
+        if scheduler.steps[pc].kind == "cluster barrier" and free.any():
+            scheduler.put(pc + 1, scheduler.unpark(pc, free))
+
+
+def _compute_warp(chunk: Chunk, step: Step) -> None:
+    if step.kind == "warp":
+        sources = [read(chunk) for read in step.sources]
+        _write_results(chunk, step, _warp_results(chunk, step, sources))
+
+
+def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
+    """What a warp-wide operation gives; a result that the PTX ISA leaves undefined is a fault."""
+    if step.kind != "warp":
+        return []
+    *results, defined = step.function(chunk.active, *sources)
+    if not np.all(defined):  # one row for all warps, as a rule: much less to look at than the lanes
+        bad = chunk.mask & ~defined
+        if bad.any():
+            raise _undefined(chunk, int(bad.argmax()), sources[-1])
+    return results
+
+
+def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
+    for write, value in zip(step.destinations, results, strict=False):
+        if write is not None:
+            write(chunk, value)
+
+
+def _undefined(chunk: Chunk, lane: int, member_mask: Any) -> KernelFault:
+    """The fault of a lane whose warp-wide result the PTX ISA leaves undefined."""
+    mask = int(np.broadcast_to(member_mask, chunk.mask.shape).reshape(-1)[lane])
+    active = int((LANE_BIT * chunk.mask[lane // WARP_SIZE]).sum())
+    values = f"member mask {mask:#010x}, executing lanes {active:#010x}"
+    if not mask >> lane % WARP_SIZE & 1:
+        fault: KernelFault = MemberMaskFault(
+            "lane outside its own member mask", values, "name every executing lane in the mask"
+        )
+    else:
+        fault = InactiveSource(
+            "read of a lane that does not take part",
+            values,
+            "let the source lane execute the shuffle too, and name it in the mask",
+        )
+    return chunk.placed(fault, lane)

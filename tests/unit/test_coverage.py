@@ -1,0 +1,150 @@
+"""`simwarp coverage`: the forms and their evidence, and what a PTX file lacks."""
+
+import json
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from simwarp.cli import main
+from simwarp.ptx.evidence import census, evidence, required
+from simwarp.ptx.instructions import ROWS
+
+ROOT = Path(__file__).parents[2]
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+RUNS = HEAD + ".visible .entry runs() {\n\tret;\n}\n"
+LACKS = (
+    HEAD
+    + """.func helper() {
+	.reg .b32 %r<3>;
+	ldmatrix.sync.aligned.x1.m8n8.shared.b16 {%r1}, [%r2];
+	ret;
+}
+.visible .entry fine() {
+	ret;
+}
+.visible .entry lacking() {
+	.reg .b32 %r<3>;
+	mov.u32 %r1, 1;
+	frobnicate.u32 %r2, %r1;
+	frobnicate.u32 %r2, %r1;
+	call helper;
+	ret;
+}
+"""
+)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "kernels.ptx"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def report(capsys, *arguments):
+    code = main(["coverage", *arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_json_has_one_entry_for_each_form(capsys):
+    code, said = report(capsys)
+    assert code == 0
+    forms = [entry["form"] for entry in said["rows"]]
+    assert len(forms) == len(set(forms))
+    assert {form for row in ROWS.values() for form in required(row)} <= set(forms)
+    assert [entry["form"] for entry in said["rows"] if entry["census"]] == [
+        form for form in forms if form in set(census())
+    ]
+    assert set(census()) <= set(forms)
+    for entry in said["rows"]:
+        assert set(entry) == {
+            *("form", "row", "section", "fidelity", "bound", "min_sm"),
+            *("golden", "sets", "largest_error", "census"),
+        }
+        found = evidence().get(entry["form"])
+        assert (entry["golden"], entry["sets"]) == ((found.golden, found.sets) if found else (None, 0))
+
+
+def test_the_table_has_a_line_for_each_row(capsys):
+    assert main(["coverage"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, row in ROWS.items():
+        assert any(line.startswith(name) and row.section in line for line in lines), name
+    assert any(f"of {len(census())} forms that nvcc emits" in line for line in lines)
+
+
+def test_forms_are_listed(capsys):
+    assert main(["coverage", "--forms"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert {"popc.b32", "mad.lo.s32", "ld.global.nc.f32"} <= set(listed)
+
+
+def test_a_file_that_runs(capsys, written):
+    code, said = report(capsys, written(RUNS))
+    assert code == 0
+    assert said["kernels"] == [{"name": "runs", "runs": True, "lacks": [], "error": ""}]
+
+
+def test_a_file_that_lacks_something(capsys, written):
+    code, said = report(capsys, written(LACKS))
+    assert code == 1
+    fine, lacking = said["kernels"]
+    assert fine["runs"]
+    assert not lacking["runs"]
+    assert lacking["lacks"] == [
+        {"opcode": "frobnicate.u32", "line": 15, "count": 2},
+        {"opcode": "ldmatrix.sync.aligned.x1.m8n8.shared.b16", "line": 6, "count": 1},
+    ]
+
+
+def test_a_file_that_lacks_something_in_words(capsys, written):
+    assert main(["coverage", written(LACKS)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["fine: runs", "lacking: does not run", "  line 15: frobnicate.u32, and 1 more"]
+    assert lines[-1] == "1 of 2 kernels run"
+
+
+def test_what_does_not_link_is_said(capsys, written):
+    code, said = report(capsys, written(HEAD + ".entry k() {\n\tmov.u32 %r1, 1;\n\tret;\n}\n"))
+    assert code == 1
+    (kernel,) = said["kernels"]
+    assert kernel["lacks"] == []
+    assert "%r1" in kernel["error"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(".version nonsense", "line 1"), (None, "No such file"), (b"\xff\xfe", "it is not text")],
+)
+def test_what_is_no_ptx_is_a_usage_error(capsys, tmp_path, content, message):
+    path = tmp_path / "kernels.ptx"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert main(["coverage", str(path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_kernels_of_the_tests_run(capsys, written):
+    kernels = runpy.run_path(str(ROOT / "tests" / "run_ptx_rows.py"))
+    text = kernels["module"]([kernels["probe_of"]("shfl.sync.up.b32"), kernels["probe_of"]("call.uni")])
+    code, said = report(capsys, written(text))
+    assert (code, [kernel["runs"] for kernel in said["kernels"]]) == (0, [True, True])
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
+def test_what_nvcc_writes_runs(capsys, tmp_path):
+    source = tmp_path / "saxpy.cu"
+    source.write_text(
+        "__global__ void saxpy(int n, float a, const float* x, float* y) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = a * x[i] + y[i]; }\n"
+    )
+    path = tmp_path / "saxpy.ptx"
+    subprocess.run(["nvcc", "-ptx", "-arch=sm_90", "-o", path, source], check=True)
+    code, said = report(capsys, str(path))
+    assert (code, said["kernels"][0]["name"]) == (0, "_Z5saxpyifPKfPf")

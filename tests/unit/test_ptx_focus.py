@@ -1,0 +1,450 @@
+"""Loops that few warps are left in run on a compact copy of these warps: nothing else may change by that."""
+
+import numpy as np
+import pytest
+
+import simwarp
+from simwarp.faults import Deadlock, OutOfBounds, RunawayKernel, Trap, UninitialisedRegister
+from simwarp.observe import Observer, WriteObserver
+from simwarp.ptx.chunk import Chunk
+from simwarp.ptx.schedule import Scheduler
+
+HEAD = """.version 8.0
+.target sm_90a
+.address_size 64
+{before}
+.visible .entry k(.param .u64 out, .param .u64 in) {directives} {{
+.reg .pred %p<9>; .reg .b16 %rs<9>; .reg .f32 %f<9>;
+.reg .b32 %i, %lane, %r<30>; .reg .b64 %at, %out, %in, %rd<9>;
+mov.u32 %lane, %laneid; mov.u32 %i, %ctaid.x; mov.u32 %r0, %ntid.x; mov.u32 %r1, %tid.x;
+mad.lo.u32 %i, %i, %r0, %r1; ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
+mul.wide.u32 %at, %i, 4; add.u64 %at, %at, %out;
+"""
+"""``%i`` is the thread, ``%at`` its word of ``out``; ``before`` declares what the kernel uses."""
+STORE = "st.global.u32 [%at], %r2; ret;"
+NOTHING = 0xFFFFFFFF
+
+
+def text(body, before="", directives=""):
+    return HEAD.format(before=before, directives=directives) + body + "\n}"
+
+
+def run(body, block=32, grid=1, given=(0,), device=None, before="", directives="", **launch):
+    """The words that a kernel leaves in ``out``, one for each thread, which start as ones."""
+    device = device or simwarp.Device(instruction_budget=500_000)
+    block = block if isinstance(block, tuple) else (block, 1, 1)
+    grid = grid if isinstance(grid, tuple) else (grid, 1, 1)
+    out = device.upload(np.full(int(np.prod(block) * np.prod(grid)), NOTHING, np.uint32), "out")
+    data = device.upload(np.array(given, np.uint32), "in")
+    device.load(text(body, before, directives)).kernel("k")(grid, block, out, data, **launch)
+    return out.download().tolist()
+
+
+def fault_of(kind, body, **options):
+    with pytest.raises(kind) as caught:
+        run(body, **options)
+    return caught.value
+
+
+def line_of(part, body, before="", directives=""):
+    whole = text(body, before, directives)
+    assert whole.count(part) == 1
+    return 1 + whole[: whole.index(part)].count("\n")
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """The sizes of the compact copies that were made."""
+    made, original = [], Chunk.part
+
+    def part(self, rows):
+        made.append(len(rows))
+        return original(self, rows)
+
+    monkeypatch.setattr(Chunk, "part", part)
+    return made
+
+
+def both_ways(monkeypatch, body, **options):
+    """The words, which must be the same with compact copies and without."""
+    devices = [simwarp.Device() for _ in range(2)]
+    got = run(body + STORE, device=devices[0], **options)
+    with monkeypatch.context() as patch:
+        patch.setattr(Scheduler, "is_sparse", lambda self: False)
+        assert run(body + STORE, device=devices[1], **options) == got
+    assert devices[0].executed == devices[1].executed
+    return got
+
+
+BLOCK, GRID, N = 64, 12, 64 * 12
+TRIPS = """mul.lo.u32 %r3, %i, 2654435761; shr.u32 %r3, %r3, 20; rem.u32 %r3, %r3, 11;
+shr.u32 %r4, %i, 5; rem.u32 %r5, %r4, 9; setp.eq.u32 %p8, %r5, 4; @%p8 mad.lo.u32 %r3, %r3, 30, 100;
+"""
+"""``%r3``: 0 to 10 for most lanes, 100 to 400 for the lanes of warps 4, 13 and 22."""
+
+
+def trips(i):
+    n = (i * 2654435761 % 2**32 >> 20) % 11
+    return n * 30 + 100 if i // 32 % 9 == 4 else n
+
+
+def test_loops_of_very_different_lengths(monkeypatch, parts):
+    body = (
+        TRIPS
+        + """mov.u32 %r2, %i; mov.u32 %r6, 0;
+L: setp.ge.u32 %p1, %r6, %r3; @%p1 bra END; mad.lo.u32 %r2, %r2, 5, %r6; add.u32 %r6, %r6, 1; bra L;
+END: """
+    )
+
+    def expected(i):
+        value = i
+        for n in range(trips(i)):
+            value = (value * 5 + n) % 2**32
+        return value
+
+    got = both_ways(monkeypatch, body, block=BLOCK, grid=GRID)
+    assert got == [expected(i) for i in range(N)]
+    assert parts
+    assert max(parts) <= 12
+
+
+def test_registers_that_are_uniform_by_warp_and_by_launch(monkeypatch, parts):
+    """Single numbers and columns are kept as such in the copy, and come back."""
+    body = (
+        TRIPS
+        + """mov.u32 %r7, 3; mov.u32 %r8, %warpid; mov.u32 %r9, %ctaid.x; mov.u32 %r6, 0; mov.u32 %r10, 0;
+L: add.u32 %r6, %r6, 1; mad.lo.u32 %r8, %r8, %r7, %r9; add.u32 %r10, %r7, 4; setp.lt.u32 %p1, %r6, %r3;
+@%p1 bra L;
+mad.lo.u32 %r2, %r8, 31, %r10; add.u32 %r2, %r2, %r7; mad.lo.u32 %r2, %r2, 7, %r6;
+"""
+    )
+
+    def expected(i):
+        n, value = max(trips(i), 1), i % 64 // 32
+        for _ in range(n):
+            value = (value * 3 + i // 64) % 2**32
+        return ((value * 31 + 7 + 3) * 7 + n) % 2**32
+
+    assert both_ways(monkeypatch, body, block=BLOCK, grid=GRID) == [expected(i) for i in range(N)]
+    assert parts
+
+
+def test_registers_that_only_some_lanes_have(monkeypatch, parts):
+    """Written before by some, inside by others, and only read where they were written."""
+    body = (
+        TRIPS
+        + """and.b32 %r4, %i, 1; setp.ne.u32 %p2, %r4, 0; @%p2 mov.u32 %r7, 1000; mov.u32 %r6, 0;
+mov.u32 %r2, 0;
+L: setp.ge.u32 %p1, %r6, %r3; @%p1 bra END;
+@!%p2 mov.u32 %r8, %r6; @%p2 add.u32 %r7, %r7, 1; @%p2 add.u32 %r2, %r2, %r7; add.u32 %r6, %r6, 1; bra L;
+END: setp.gt.u32 %p3, %r3, 0; @%p2 add.u32 %r2, %r2, %r7; @%p2 bra OUT; @%p3 add.u32 %r2, %r2, %r8;
+OUT: """
+    )
+
+    def expected(i):
+        n = trips(i)
+        if i % 2:
+            return sum(1000 + k + 1 for k in range(n)) + 1000 + n
+        return n - 1 if n else 0
+
+    assert both_ways(monkeypatch, body, block=BLOCK, grid=GRID) == [expected(i) for i in range(N)]
+    assert parts
+
+
+@pytest.mark.parametrize("where", ["inside", "after"])
+def test_a_register_that_was_not_written_is_found(where, parts):
+    body = (
+        TRIPS
+        + """mov.u32 %r6, 0; setp.ne.u32 %p2, %i, 432; @%p2 mov.u32 %r7, 1; mov.u32 %r9, 0;
+L: add.u32 %r6, %r6, 1; setp.gt.u32 %p3, %r6, 80;
+INSIDE
+setp.lt.u32 %p1, %r6, %r3; @%p1 bra L;
+AFTER
+mov.u32 %r2, 1;
+"""
+    )
+    read = "@%p3 add.u32 %r9, %r7, 1;"
+    body = body.replace("INSIDE", read if where == "inside" else "").replace(
+        "AFTER", read if where == "after" else ""
+    )
+    fault = fault_of(UninitialisedRegister, body + STORE, block=BLOCK, grid=GRID)
+    assert fault.register == "%r7"
+    assert (fault.place.block, fault.place.warp, fault.place.lane) == ((6, 0, 0), 1, 16)
+    assert fault.place.line == line_of(read, body)
+    assert parts
+
+
+def test_a_register_that_is_written_only_inside(monkeypatch, parts):
+    """Warps that never went in do not have it afterwards; those that did have their own value."""
+    body = (
+        TRIPS
+        + """mov.u32 %r6, 0; mov.u32 %r2, 5; setp.lt.u32 %p2, %r3, 100; @%p2 bra END;
+L: mad.lo.u32 %r8, %r6, 3, %i; add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r3; @%p1 bra L;
+mov.u32 %r2, %r8;
+END: """
+    )
+    got = both_ways(monkeypatch, body, block=BLOCK, grid=GRID)
+    assert got == [(trips(i) - 1) * 3 + i if trips(i) >= 100 else 5 for i in range(N)]
+    assert parts
+    fault = fault_of(UninitialisedRegister, body + "add.u32 %r2, %r8, 1;" + STORE, block=BLOCK, grid=GRID)
+    assert (fault.register, fault.place.block, fault.place.warp, fault.place.lane) == ("%r8", (0, 0, 0), 0, 0)
+
+
+def test_votes_and_shuffles_inside(monkeypatch, parts):
+    """The lanes of a warp go around as often as the one that goes most often."""
+    body = (
+        TRIPS
+        + """mov.u32 %r6, 0; mov.u32 %r2, %i; mov.u32 %r8, 0xFFFFFFFF;
+L: setp.lt.u32 %p1, %r6, %r3; vote.sync.ballot.b32 %r7, %p1, %r8; shfl.sync.bfly.b32 %r9, %r2, 1, 31, %r8;
+@%p1 add.u32 %r2, %r2, %r9; add.u32 %r6, %r6, 1; setp.ne.u32 %p2, %r7, 0; @%p2 bra L;
+add.u32 %r2, %r2, %r6;
+"""
+    )
+    values = np.arange(N, dtype=np.uint32)
+    counts = np.array([trips(i) for i in range(N)])
+    rounds = np.zeros(N, np.uint32)
+    warps = counts.reshape(-1, 32).max(axis=1).repeat(32)
+    for n in range(int(counts.max()) + 1):
+        values = np.where(n < counts, values + values[np.arange(N) ^ 1], values).astype(np.uint32)
+        rounds += n <= warps
+    assert both_ways(monkeypatch, body, block=BLOCK, grid=GRID) == (values + rounds).tolist()
+    assert parts
+
+
+def test_barriers_behind_the_loop(monkeypatch, parts):
+    """The long warp of a block writes what the other one reads."""
+    body = (
+        TRIPS
+        + """mov.u32 %r6, 0; setp.eq.u32 %p2, %r1, 40;
+L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r3; @%p1 bra L;
+@%p2 st.shared.u32 [cell], %r6; bar.sync 0; ld.shared.u32 %r2, [cell]; mad.lo.u32 %r2, %r2, 1000, %r6;
+"""
+    )
+    got = both_ways(monkeypatch, body, block=BLOCK, grid=GRID, before=".shared .u32 cell;")
+    assert got == [max(trips(i // 64 * 64 + 40), 1) * 1000 + max(trips(i), 1) for i in range(N)]
+    assert parts
+
+
+def test_barriers_inside_the_loop(monkeypatch):
+    body = """mov.u32 %r3, %ctaid.x; rem.u32 %r4, %r3, 5; setp.eq.u32 %p1, %r4, 2; selp.u32 %r3, 60, 3, %p1;
+mov.u32 %r6, 0;
+mov.u32 %r2, 0; setp.eq.u32 %p2, %r1, 63;
+L: @%p2 st.shared.u32 [cell], %r6; bar.sync 0; ld.shared.u32 %r7, [cell]; mad.lo.u32 %r2, %r2, 3, %r7;
+bar.sync 0;
+add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, %r3; @%p3 bra L;
+"""
+
+    def expected(block):
+        value = 0
+        for n in range(60 if block % 5 == 2 else 3):
+            value = (value * 3 + n) % 2**32
+        return value
+
+    got = both_ways(monkeypatch, body, block=BLOCK, grid=GRID, before=".shared .u32 cell;")
+    assert got == [expected(i // 64) for i in range(N)]
+
+
+def test_a_barrier_that_a_long_loop_meets_while_the_others_wait(monkeypatch, parts):
+    body = """shr.u32 %r4, %i, 5; setp.eq.u32 %p1, %r1, 5; setp.lt.u32 %p2, %r1, 32; mov.u32 %r6, 0;
+@%p2 bra L;
+bar.sync 0; ld.shared.u32 %r2, [cell]; bra END;
+L: add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 90; @%p3 bra L;
+@%p1 st.shared.u32 [cell], %r6; bar.sync 0; mov.u32 %r2, 1;
+END: """
+    got = both_ways(monkeypatch, body, block=256, grid=4, before=".shared .u32 cell;")
+    assert got == [1 if i % 256 < 32 else 90 for i in range(1024)]
+    assert parts
+
+
+def test_cluster_barriers_behind_the_loop(monkeypatch, parts):
+    body = (
+        TRIPS
+        + """mov.u32 %r6, 0; setp.eq.u32 %p2, %r1, 40;
+L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r3; @%p1 bra L;
+@%p2 st.shared.u32 [cell], %r6; barrier.cluster.arrive; barrier.cluster.wait;
+mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 1; mov.u32 %r5, cell; mapa.shared::cluster.u32 %r5, %r5, %r4;
+ld.shared::cluster.u32 %r2, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;
+"""
+    )
+    options = {"before": ".shared .u32 cell;", "directives": ".reqnctapercluster 2, 1, 1"}
+    got = both_ways(monkeypatch, body, block=BLOCK, grid=GRID, **options)
+    assert got == [max(trips((i // 64 ^ 1) * 64 + 40), 1) for i in range(N)]
+    assert parts
+
+
+def test_exits_inside(monkeypatch, parts):
+    body = (
+        TRIPS
+        + """mov.u32 %r6, 0; setp.lt.u32 %p2, %lane, 9;
+L: add.u32 %r6, %r6, 1; setp.eq.and.u32 %p3, %r6, 50, %p2; @%p3 exit; setp.lt.u32 %p1, %r6, %r3; @%p1 bra L;
+bar.red.popc.u32 %r2, 0, %p2;
+"""
+    )
+
+    def gone(i):
+        return trips(i) >= 50 and i % 32 < 9
+
+    got = both_ways(monkeypatch, body, block=BLOCK, grid=GRID)
+    counts = [sum(i % 32 < 9 and not gone(i) for i in range(b * 64, b * 64 + 64)) for b in range(GRID)]
+    assert got == [NOTHING if gone(i) else counts[i // 64] for i in range(N)]
+    assert parts
+
+
+def test_nested_loops(monkeypatch, parts):
+    body = (
+        TRIPS.replace("30, 100", "2, 20")
+        + """mov.u32 %r2, 0; mov.u32 %r6, 0;
+OUTER: setp.ge.u32 %p1, %r6, %r3; @%p1 bra END; mov.u32 %r7, 0; and.b32 %r8, %r6, 7;
+setp.lt.u32 %p4, %lane, 2;
+@%p4 mul.lo.u32 %r8, %r8, 3;
+INNER: setp.ge.u32 %p2, %r7, %r8; @%p2 bra NEXT; mad.lo.u32 %r2, %r2, 3, %r7; add.u32 %r7, %r7, 1; bra INNER;
+NEXT: add.u32 %r2, %r2, %r6; add.u32 %r6, %r6, 1; bra OUTER;
+END: """
+    )
+
+    def expected(i):
+        value, n = 0, trips(i)
+        n = (n - 100) // 30 * 2 + 20 if n >= 100 else n
+        for k in range(n):
+            for m in range((k & 7) * (3 if i % 32 < 2 else 1)):
+                value = (value * 3 + m) % 2**32
+            value = (value + k) % 2**32
+        return value
+
+    assert both_ways(monkeypatch, body, block=BLOCK, grid=GRID) == [expected(i) for i in range(N)]
+    assert parts
+
+
+def test_a_poll_that_another_warp_ends(parts):
+    """Warp 0 waits in a loop of its own for what the last warp does only after a long computation."""
+    body = """setp.ge.u32 %p1, %i, 32; mov.u32 %r6, 0; @%p1 bra WORK;
+POLL: ld.volatile.global.u32 %r2, [%in]; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL; bra END;
+WORK: add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 700; @%p3 bra WORK; setp.eq.u32 %p4, %i, 511; mov.u32 %r2, 6;
+@%p4 st.volatile.global.u32 [%in], %r6;
+END: """
+    assert run(body + STORE, block=512) == [700] * 32 + [6] * 480
+    assert parts
+
+
+POLLING = """setp.eq.u32 %p1, %lane, 31; mov.u32 %r5, 0; and.b32 %r3, %lane, 1; setp.ne.u32 %p3, %r3, 0;
+@%p1 bra SET;
+LOOP: ld.volatile.global.u32 %r2, [%in]; {0}
+setp.eq.u32 %p2, %r2, 0; @%p2 bra LOOP; bra END;
+SET: mov.u32 %r2, 9; st.volatile.global.u32 [%in], %r2;
+END: """
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "@%p3 bra ODD; mul.lo.u32 %r5, %r5, %r5; ODD: add.u32 %r5, %r5, 1;",
+        "setp.ne.u32 %p2, %r2, 0; @%p2 bra END; @%p3 bra ODD; add.u32 %r5, %r5, 2; bra LOOP;\n"
+        "ODD: add.u32 %r5, %r5, 1;",
+        "@%p3 add.u32 %r5, %r5, 1;",
+    ],
+)
+def test_a_poll_whose_lanes_part_and_meet_in_each_round_lets_others_run(inside):
+    """What they wait for stands behind the loop: the scheduler must count rounds across splits and merges."""
+    device = simwarp.Device(instruction_budget=20_000)
+    assert run(POLLING.format(inside) + STORE, device=device) == [9] * 32
+
+
+def test_the_budget_ends_a_loop_that_one_warp_stays_in(parts):
+    body = "setp.lt.u32 %p1, %i, 32; mov.u32 %r2, 1; @!%p1 bra END;\nL: add.u32 %r2, %r2, 1; bra L;\nEND: "
+    device = simwarp.Device(instruction_budget=5000)
+    fault = fault_of(RunawayKernel, body + STORE, block=512, device=device)
+    assert (fault.place.warp, fault.place.line) == (0, line_of("L: add", body))
+    assert parts
+
+
+def test_the_budget_counts_the_same(monkeypatch):
+    class Fetches(Observer):
+        def __init__(self):
+            self.lanes = self.steps = 0
+
+        def on_fetch(self, chunk, step):
+            self.steps, self.lanes = self.steps + 1, self.lanes + int(chunk.count)
+
+    body = TRIPS + "mov.u32 %r2, 0;\nL: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, %r3; @%p1 bra L;\n"
+    observer = Fetches()
+    run(body + STORE, block=BLOCK, grid=GRID, device=simwarp.Device(observers=[observer]))
+    run(body + STORE, block=BLOCK, grid=GRID, device=simwarp.Device(instruction_budget=observer.steps))
+    with pytest.raises(RunawayKernel):
+        run(
+            body + STORE, block=BLOCK, grid=GRID, device=simwarp.Device(instruction_budget=observer.steps - 1)
+        )
+    other = Fetches()
+    monkeypatch.setattr(Scheduler, "is_sparse", lambda self: False)
+    run(body + STORE, block=BLOCK, grid=GRID, device=simwarp.Device(observers=[other]))
+    assert observer.lanes == other.lanes
+
+
+def test_observers_see_the_writes_of_a_copy_with_their_place(parts):
+    """The loop of warp 5 of block 1 writes to one word, from two lanes."""
+    body = """mov.u32 %r4, %ctaid.x; mov.u32 %r6, 0; mov.u32 %r3, 2; shr.u32 %r5, %r1, 5;
+setp.eq.u32 %p1, %r5, 5;
+setp.eq.and.u32 %p1, %r4, 1, %p1; @%p1 mov.u32 %r3, 40; and.b32 %r7, %lane, 30;
+setp.eq.and.u32 %p2, %r7, 8, %p1;
+L: add.u32 %r6, %r6, 1; setp.eq.and.u32 %p3, %r6, 35, %p2; @%p3 st.global.u32 [%out], %lane;
+setp.lt.u32 %p4, %r6, %r3; @%p4 bra L; ret;"""
+    observer = WriteObserver("out", offset=0, size=4)
+    run(body, block=256, grid=3, device=simwarp.Device(observers=[observer]))
+    seen = [(w.place.block, w.place.warp, w.place.lane, w.place.thread, w.value) for w in observer.writes]
+    assert seen == [((1, 0, 0), 5, 8, (168, 0, 0), 8), ((1, 0, 0), 5, 9, (169, 0, 0), 9)]
+    assert parts
+
+
+@pytest.mark.parametrize(
+    ("instruction", "kind"), [("ld.global.u32 %r9, [%rd1];", OutOfBounds), ("trap;", Trap)]
+)
+def test_faults_inside_name_the_block_the_warp_and_the_lane(instruction, kind, parts):
+    body = (
+        TRIPS
+        + f"""mov.u32 %r6, 0; setp.eq.u32 %p2, %i, 717; mov.u64 %rd1, 64;
+L: add.u32 %r6, %r6, 1; setp.eq.and.u32 %p3, %r6, 70, %p2;
+@%p3 {instruction}
+setp.lt.u32 %p1, %r6, %r3; @%p1 bra L; ret;"""
+    )
+    assert trips(717) >= 70
+    fault = fault_of(kind, body, block=BLOCK, grid=GRID)
+    assert (fault.place.block, fault.place.warp, fault.place.lane) == ((11, 0, 0), 0, 13)
+    assert (fault.place.thread, fault.place.line) == ((13, 0, 0), line_of(instruction, body))
+    assert parts
+
+
+def test_shared_and_local_memory_inside(monkeypatch, parts):
+    """A copy reaches the memory of its own blocks and lanes."""
+    body = (
+        TRIPS
+        + """.local .b32 mine[4]; .reg .b64 a; mov.u64 a, mine; st.local.u32 [a+8], %i; mov.u32 %r4, cells;
+mov.u32 %r6, 0;
+shl.b32 %r5, %r1, 2; add.u32 %r4, %r4, %r5; st.shared.u32 [%r4], %i;
+L: ld.local.u32 %r7, [a+8]; mad.lo.u32 %r7, %r7, 3, %r6; st.local.u32 [a+8], %r7;
+atom.shared.add.u32 %r8, [%r4], %r7;
+add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r3; @%p1 bra L;
+ld.shared.u32 %r2, [%r4]; ld.local.u32 %r7, [a+8]; xor.b32 %r2, %r2, %r7;
+"""
+    )
+
+    def expected(i):
+        mine = total = i
+        for n in range(max(trips(i), 1)):
+            mine = (mine * 3 + n) % 2**32
+            total = (total + mine) % 2**32
+        return mine ^ total
+
+    got = both_ways(monkeypatch, body, block=BLOCK, grid=GRID, before=".shared .b32 cells[64];")
+    assert got == [expected(i) for i in range(N)]
+    assert parts
+
+
+def test_a_deadlock_behind_the_loop(parts):
+    """A copy that ends with all lanes waiting leaves the whole chunk deadlocked, and that is said."""
+    body = """setp.lt.u32 %p1, %i, 32; mov.u32 %r3, 0; mov.u32 %r2, 1; @%p1 bra L;
+bar.sync 1, 640; bra END;
+L: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50; @%p2 bra L;
+bar.sync 2, 64;
+END: """
+    fault = fault_of(Deadlock, body + STORE, block=512)
+    assert parts
+    assert "480 lanes wait" in str(fault)

@@ -1,0 +1,375 @@
+"""What kernels call that no module defines: printf as C has it, assert, malloc and free."""
+
+import io
+import math
+
+import numpy as np
+import pytest
+
+import simwarp
+from simwarp.faults import AssertionFailed, DoubleFree, MemoryFault, OutOfBounds
+
+HEAD = """.version 8.0
+.target sm_90a
+.address_size 64
+{before}
+.visible .entry k(.param .u64 out, .param .u64 in) {directives} {{
+.reg .pred %p<9>; .reg .b16 %rs<9>; .reg .f32 %f<9>;
+.reg .b32 %i, %lane, %r<30>; .reg .b64 %at, %out, %in, %rd<9>;
+mov.u32 %lane, %laneid; mov.u32 %i, %ctaid.x; mov.u32 %r0, %ntid.x; mov.u32 %r1, %tid.x;
+mad.lo.u32 %i, %i, %r0, %r1; ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
+mul.wide.u32 %at, %i, 4; add.u64 %at, %at, %out;
+"""
+"""``%i`` is the thread, ``%at`` its word of ``out``; ``before`` declares what the kernel uses."""
+STORE = "st.global.u32 [%at], %r2; ret;"
+NOTHING = 0xFFFFFFFF
+
+
+def text(body, before="", directives=""):
+    return HEAD.format(before=before, directives=directives) + body + "\n}"
+
+
+def run(body, block=32, grid=1, given=(0,), device=None, before="", directives="", **launch):
+    """The words that a kernel leaves in ``out``, one for each thread, which start as ones."""
+    device = device or simwarp.Device(instruction_budget=500_000)
+    block = block if isinstance(block, tuple) else (block, 1, 1)
+    grid = grid if isinstance(grid, tuple) else (grid, 1, 1)
+    out = device.upload(np.full(int(np.prod(block) * np.prod(grid)), NOTHING, np.uint32), "out")
+    data = device.upload(np.array(given, np.uint32), "in")
+    device.load(text(body, before, directives)).kernel("k")(grid, block, out, data, **launch)
+    return out.download().tolist()
+
+
+def fault_of(kind, body, **options):
+    with pytest.raises(kind) as caught:
+        run(body, **options)
+    return caught.value
+
+
+def line_of(part, body, before="", directives=""):
+    whole = text(body, before, directives)
+    assert whole.count(part) == 1
+    return 1 + whole[: whole.index(part)].count("\n")
+
+
+EXTERN = """
+.extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 arguments);
+.extern .func (.param .b64 r) malloc(.param .b64 size);
+.extern .func free(.param .b64 pointer);
+.extern .func __assertfail(.param .b64 m, .param .b64 file, .param .b32 line, .param .b64 f,
+.param .b64 size);
+"""
+
+
+def string(name, value):
+    data = [*value.encode(), 0]
+    return f".global .align 1 .b8 {name}[{len(data)}] = {{{', '.join(map(str, data))}}};\n"
+
+
+PRINT = """{ .param .b64 a; .param .b64 b; .param .b32 c;
+st.param.b64 [a], %rd1; st.param.b64 [b], %rd2; call.uni (c), vprintf, (a, b); ld.param.b32 %r2, [c]; }
+"""
+BUFFER = (
+    ".local .align 8 .b8 buffer[64]; .reg .b64 b; .reg .f64 d; mov.u64 b, buffer; cvta.local.u64 %rd2, b;\n"
+)
+FORMAT = "mov.u64 %rd1, format; cvta.global.u64 %rd1, %rd1;\n"
+
+
+def printed(body, before, **options):
+    """What a kernel prints."""
+    stdout = io.StringIO()
+    run(BUFFER + body, before=EXTERN + before, device=simwarp.Device(stdout=stdout), **options)
+    return stdout.getvalue()
+
+
+def bits(value):
+    return f"0d{int(np.float64(value).view(np.uint64)):016X}"
+
+
+def printf(form, *values):
+    """What printf makes of a format and of ints, floats and strings, as nvcc lays them out."""
+    stores, before, at = [], string("format", form), 0
+    for i, value in enumerate(values):
+        size = 4 if isinstance(value, int) and -(2**31) <= value < 2**32 else 8
+        at = -(-at // size) * size
+        if isinstance(value, str):
+            before += string(f"text{i}", value)
+            stores.append(
+                f"mov.u64 %rd3, text{i}; cvta.global.u64 %rd3, %rd3; st.local.u64 [b+{at}], %rd3;\n"
+            )
+        elif isinstance(value, float):
+            stores.append(f"mov.f64 d, {bits(value)}; st.local.f64 [b+{at}], d;\n")
+        elif size == 4:
+            stores.append(f"st.local.u32 [b+{at}], {value};\n")
+        else:
+            stores.append(f"mov.u64 %rd3, {value}; st.local.u64 [b+{at}], %rd3;\n")
+        at += size
+    return printed("".join(stores) + FORMAT + PRINT + "ret;", before, block=1)
+
+
+BIG = 1 << 40
+INF, NAN = math.inf, math.nan
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "expected"),
+    [
+        ("no conversion, 100%%\n", (), "no conversion, 100%\n"),
+        ("%d %i %u", (-5, 7, 2**32 - 1), "-5 7 4294967295"),
+        ("%u", (-1,), "4294967295"),
+        ("%x %X %#x %#X %#x", (255, 255, 255, 255, 0), "ff FF 0xff 0XFF 0"),
+        ("%o %#o %#o %#.0o", (8, 8, 0, 0), "10 010 0 0"),
+        ("%x %o", (-1, -1), "ffffffff 37777777777"),
+        ("[%5d|%-5d|%05d|%+d|% d]", (42, 42, 42, 42, 42), "[   42|42   |00042|+42| 42]"),
+        ("[%5d|%-5d|%05d|%+d|% d]", (-42, -42, -42, -42, -42), "[  -42|-42  |-0042|-42|-42]"),
+        ("[%+u|% x|%+ d|%-05d]", (1, 1, 1, 1), "[1|1|+1|1    ]"),
+        ("[%.3d|%6.3d|%06.3d|%-6.3d|%+.3d]", (7, 7, 7, 7, 7), "[007|   007|   007|007   |+007]"),
+        ("[%.0d|%.d|%.0d|%5.0d|%.0u]", (0, 0, 1, 0, 0), "[||1|     |]"),
+        ("[%#6x|%#06x|%#.4x|%#8.4x]", (255, 255, 255, 255), "[  0xff|0x00ff|0x00ff|  0x00ff]"),
+        ("[%*d|%-*d|%*d]", (5, 42, 5, 42, -5, 42), "[   42|42   |42   ]"),
+        ("[%.*d|%.*d|%*.*d]", (4, 42, -1, 0, 6, 3, 7), "[0042|0|   007]"),
+        ("%hd %hu %hhd %hhu %hhx", (70000, 70000, 200, 300, -1), "4464 4464 -56 44 ff"),
+        (
+            "%ld %lu %lld %llu %lx",
+            (-BIG, BIG, BIG + 1, 2**64 - BIG, BIG),
+            f"{-BIG} {BIG} {BIG + 1} {2**64 - BIG} {BIG:x}",
+        ),
+        ("%zu %jd %td", (BIG, -BIG, BIG), f"{BIG} {-BIG} {BIG}"),
+        ("%d %ld %d %s %d", (1, BIG, 2, "x", 3), f"1 {BIG} 2 x 3"),
+        ("%f %F %.2f %.0f %#.0f", (1.5, 1.5, 2.345, 2.5, 2.5), "1.500000 1.500000 2.35 2 2."),
+        ("[%8.2f|%-8.2f|%08.2f|%+.1f|% .1f]", (3.14159,) * 5, "[    3.14|3.14    |00003.14|+3.1| 3.1]"),
+        ("%f %.1f %+f", (-0.0, -2.25, -0.0), "-0.000000 -2.2 -0.000000"),
+        ("%e %E %.0e %.2e", (12345.678, 1e-10, 5.5, 0.0), "1.234568e+04 1.000000E-10 6e+00 0.00e+00"),
+        (
+            "%g %g %g %G %#g %.3g",
+            (0.0001, 1e-5, 1e6, 1e-7, 1.0, 1234.0),
+            "0.0001 1e-05 1e+06 1E-07 1.00000 1.23e+03",
+        ),
+        ("[%f|%F|%5e|%-5g|%+f]", (INF, INF, INF, INF, INF), "[inf|INF|  inf|inf  |+inf]"),
+        ("[%f|%06f|%G|%06.2f]", (-INF, -INF, -INF, INF), "[-inf|  -inf|-INF|   inf]"),
+        ("[%f|%E|%05f|%5g]", (NAN, NAN, NAN, NAN), "[nan|NAN|  nan|  nan]"),
+        ("%a %A %a %a %a", (1.0, 1.0, -2.5, 0.0, 0.1), "0x1p+0 0X1P+0 -0x1.4p+1 0x0p+0 0x1.999999999999ap-4"),
+        (
+            "[%.2a|%.0a|%.15a|%10a|%-10a|%010a]",
+            (0.1, 1.5, 1.5, 1.0, 1.0, 1.0),
+            "[0x1.9ap-4|0x2p+0|0x1.800000000000000p+0|    0x1p+0|0x1p+0    |0x00001p+0]",
+        ),
+        (
+            "%a %.3a %a",
+            (5e-324, 0.0, 1.7976931348623157e308),
+            "0x0.0000000000001p-1022 0x0.000p+0 0x1.fffffffffffffp+1023",
+        ),
+        ("[%c%c|%3c|%-3c]", (65, 0x142, 67, 68), "[AB|  C|D  ]"),
+        ("[%s|%6s|%-6s|%.2s|%6.2s|%.0s]", ("abc",) * 6, "[abc|   abc|abc   |ab|    ab|]"),
+        ("[%*s|%.*s|%.*s]", (5, "abc", 1, "abc", -1, "abc"), "[  abc|a|abc]"),
+        ("[%s]", ("",), "[]"),
+        ("%p", (0x7F0012345678,), "0x7f0012345678"),
+        ("[%20p|%-20p]", (0x7F0012345678, 0x7F0012345678), "[      0x7f0012345678|0x7f0012345678      ]"),
+        ("%d%%%d%%", (1, 2), "1%2%"),
+    ],
+)  # fmt: skip
+def test_conversions_are_those_of_c(form, values, expected):
+    assert printf(form, *values) == expected
+
+
+def test_numbers_in_hexadecimal_read_back():
+    """``%a`` says a number exactly: read back, it is the same."""
+    values = [1 / 3, math.pi, 2.0**-1060, 1e300, 6.02e23]
+    assert [float.fromhex(printf("%a", v)) for v in values] == values
+
+
+def test_every_lane_prints_in_order_and_blocks_one_after_the_other():
+    body = "st.local.u32 [b], %i; setp.ne.u32 %p1, %lane, 3;\n" + FORMAT
+    body += "@!%p1 bra END;\n" + PRINT + "END: ret;"
+    before = string("format", "%d,")
+    got = printed(body, before, block=34, grid=3)
+    assert got == "".join(f"{i}," for i in range(102) if i % 34 % 32 != 3)
+
+
+def test_prints_of_two_instructions_are_in_the_order_in_which_they_ran():
+    body = "st.local.u32 [b], %i;\n" + FORMAT + PRINT + "st.local.u32 [b], -1;\n" + PRINT + "ret;"
+    assert printed(body, string("format", "%d;"), block=3) == "0;1;2;-1;-1;-1;"
+
+
+def test_a_string_in_local_memory_of_each_lane():
+    body = (
+        """.local .align 1 .b8 word[4]; .reg .b64 w; .reg .b16 h; mov.u64 w, word; cvt.u16.u32 h, %lane;
+add.u16 h, h, 97;
+st.local.u8 [w], h; st.local.u8 [w+1], 33; st.local.u8 [w+2], 0; cvta.local.u64 w, w; st.local.u64 [b], w;
+"""
+        + FORMAT
+        + PRINT
+        + "ret;"
+    )
+    assert printed(body, string("format", "%s "), block=5) == "a! b! c! d! e! "
+
+
+def test_a_format_that_the_lanes_choose():
+    body = "mov.u64 %rd1, format; mov.u64 %rd3, other; setp.lt.u32 %p1, %lane, 2;\n"
+    body += "selp.b64 %rd1, %rd1, %rd3, %p1;\n"
+    body += "st.local.u32 [b], %lane;\n" + PRINT + "ret;"
+    before = string("format", "low %d\n") + string("other", "high %x\n")
+    assert printed(body, before, block=3) == "low 0\nlow 1\nhigh 2\n"
+
+
+def test_printf_returns_how_many_arguments_it_took():
+    body = BUFFER + "st.local.v2.u32 [b], {1, 2};\n" + FORMAT + PRINT + STORE
+    device = simwarp.Device(stdout=io.StringIO())
+    before = EXTERN + string("format", "%d%% of %d")
+    assert run(body, block=2, before=before, device=device) == [2, 2]
+
+
+def test_what_was_printed_before_a_fault_is_there():
+    stdout = io.StringIO()
+    body = BUFFER + FORMAT + PRINT + "ld.global.u32 %r2, [%in+400]; ret;"
+    before = EXTERN + string("format", "here")
+    fault_of(OutOfBounds, body, block=1, before=before, device=simwarp.Device(stdout=stdout))
+    assert stdout.getvalue() == "here"
+
+
+def test_a_string_that_cannot_be_read():
+    body = BUFFER + "setp.eq.u32 %p1, %lane, 4; @!%p1 ret; mov.u64 %rd3, 4096; st.local.u64 [b], %rd3;\n"
+    body += FORMAT + PRINT + "ret;"
+    before = EXTERN + string("format", "%s")
+    fault = fault_of(MemoryFault, body, before=before)
+    assert (fault.place.lane, fault.place.line) == (4, line_of("call.uni (c), vprintf", body, before))
+    assert "0x1000" in str(fault)
+
+
+def test_printf_in_a_loop_of_another_length_in_each_lane():
+    body = "mov.u32 %r5, 0;\nL: st.local.v2.u32 [b], {%lane, %r5};\n" + FORMAT + PRINT
+    body += "add.u32 %r5, %r5, 1; setp.le.u32 %p1, %r5, %lane; @%p1 bra L; ret;"
+    got = printed(body, string("format", "%d.%d "), block=4)
+    assert got == "0.0 1.0 2.0 3.0 1.1 2.1 3.1 2.2 3.2 3.3 "
+
+
+# ------------------------------------------------------------------------------------------ assert
+
+ASSERT = """mov.u64 %rd1, what; mov.u64 %rd2, file; mov.u64 %rd3, function;
+{ .param .b64 a; .param .b64 b; .param .b32 c; .param .b64 d; .param .b64 e;
+st.param.b64 [a], %rd1; st.param.b64 [b], %rd2; st.param.b32 [c], 23; st.param.b64 [d], %rd3;
+st.param.b64 [e], 1;
+call.uni __assertfail, (a, b, c, d, e); }
+"""
+WORDS = EXTERN + string("what", "n > 0") + string("file", "demo.cu") + string("function", "void k(int)")
+
+
+def test_an_assertion_that_fails():
+    body = "setp.eq.u32 %p1, %i, 41; mov.u32 %r2, 1; @!%p1 bra END;\n" + ASSERT + "END: " + STORE
+    fault = fault_of(AssertionFailed, body, block=64, grid=2, before=WORDS)
+    assert (fault.place.kernel, fault.place.block, fault.place.warp, fault.place.lane) == (
+        "k",
+        (0, 0, 0),
+        1,
+        9,
+    )
+    assert (fault.place.thread, fault.place.line) == (
+        (41, 0, 0),
+        line_of("call.uni __assertfail", body, WORDS),
+    )
+    first, values, advice = str(fault).splitlines()
+    assert "n > 0" in first
+    assert "demo.cu:23" in values
+    assert "void k(int)" in values
+    assert advice
+
+
+def test_an_assertion_that_holds():
+    body = "setp.eq.u32 %p1, %i, 999; mov.u32 %r2, 1; @!%p1 bra END;\n" + ASSERT + "END: " + STORE
+    assert run(body, before=WORDS) == [1] * 32
+
+
+# ---------------------------------------------------------------------------------- malloc and free
+
+MALLOC = """{ .param .b64 a; .param .b64 b; st.param.b64 [a], %rd1; call.uni (b), malloc, (a);
+ld.param.b64 %rd2, [b]; }
+"""
+FREE = "{ .param .b64 a; st.param.b64 [a], %rd2; call.uni free, (a); }\n"
+
+
+def test_each_lane_has_memory_of_its_own():
+    body = (
+        "mov.u64 %rd1, 16;\n"
+        + MALLOC
+        + "st.u32 [%rd2+12], %i; bar.sync 0; ld.global.u32 %r2, [%rd2+12];\n"
+        + FREE
+    )
+    device = simwarp.Device()
+    before = len(device.memory.allocations)
+    assert run(body + STORE, block=50, grid=3, before=EXTERN, device=device) == list(range(150))
+    assert len(device.memory.allocations) <= before + 2  # the two arrays of `run`
+    assert device.heap.used == 0
+
+
+def test_memory_from_malloc_is_undefined_and_bounded():
+    body = "mov.u64 %rd1, 16;\n" + MALLOC
+    fault = fault_of(MemoryFault, body + "ld.u32 %r2, [%rd2];", before=EXTERN)
+    assert "nothing wrote" in str(fault)
+    fault = fault_of(OutOfBounds, body + "st.u32 [%rd2+16], %i;", before=EXTERN)
+    assert (fault.allocation, fault.offset, fault.place.lane) == ("malloc(16)", 16, 0)
+
+
+def test_a_heap_that_is_full_gives_null():
+    body = "mov.u64 %rd1, 100;\n" + MALLOC + "setp.ne.u64 %p1, %rd2, 0; selp.u32 %r2, 1, 0, %p1;\n" + STORE
+    got = run(body, before=EXTERN, device=simwarp.Device(heap=1050))
+    assert got == [1] * 10 + [0] * 22
+    body = body.replace(STORE, FREE + STORE)
+    device = simwarp.Device(heap=1050)
+    for _ in range(2):  # what was freed is there again
+        assert run(body, before=EXTERN, device=device) == [1] * 10 + [0] * 22
+
+
+def test_memory_lives_from_one_launch_to_the_next():
+    device = simwarp.Device()
+    out = device.upload(np.zeros(4, np.uint64))
+    first = (
+        "mov.u64 %rd1, 8;\n"
+        + MALLOC
+        + "mov.u64 %rd3, 77; st.u64 [%rd2], %rd3; st.global.u64 [%out], %rd2; ret;"
+    )
+    second = "ld.global.u64 %rd2, [%in]; ld.u64 %rd3, [%rd2]; st.global.u64 [%out+8], %rd3;\n" + FREE + "ret;"
+    for body in (first, second):
+        device.load(text(body, EXTERN)).kernel("k")((1, 1, 1), (1, 1, 1), out, out)
+    assert out.download()[1] == 77
+    with pytest.raises(OutOfBounds) as caught:
+        device.load(text(second, EXTERN)).kernel("k")((1, 1, 1), (1, 1, 1), out, out)
+    assert caught.value.allocation == "malloc(8) (freed)"
+
+
+def test_a_second_free_and_a_free_of_other_memory():
+    body = (
+        "mov.u64 %rd1, 24;\n"
+        + MALLOC
+        + "setp.eq.u32 %p1, %lane, 6;\n"
+        + FREE
+        + "@!%p1 ret;\n"
+        + FREE
+        + "ret;"
+    )
+    fault = fault_of(DoubleFree, body, block=64, before=EXTERN)
+    assert (fault.place.warp, fault.place.lane) == (0, 6)
+    fault = fault_of(DoubleFree, "mov.u64 %rd2, %out;\n" + FREE, before=EXTERN)
+    assert (fault.place.lane, fault.address) == (0, fault.address)
+    fault = fault_of(
+        DoubleFree, "mov.u64 %rd1, 24;\n" + MALLOC + "add.u64 %rd2, %rd2, 8;\n" + FREE, before=EXTERN
+    )
+    assert fault.place.lane == 0
+
+
+def test_a_free_of_null_does_nothing():
+    assert run("mov.u64 %rd2, 0; mov.u32 %r2, 3;\n" + FREE + STORE, before=EXTERN) == [3] * 32
+
+
+def test_use_after_free():
+    body = (
+        "mov.u64 %rd1, 40;\n" + MALLOC + "st.u32 [%rd2+8], %i;\n" + FREE + "ld.u32 %r2, [%rd2+8];\n" + STORE
+    )
+    fault = fault_of(OutOfBounds, body, before=EXTERN)
+    assert (fault.allocation, fault.offset, fault.place.lane) == ("malloc(40) (freed)", 8, 0)
+    assert fault.place.line == line_of("ld.u32 %r2", body, EXTERN)
+
+
+def test_a_module_may_define_a_function_of_that_name():
+    """``malloc`` with a body is that function, not the simulator's."""
+    function = ".func (.reg .b32 r) malloc(.reg .b32 a) { add.u32 r, a, 1; ret; }"
+    assert run("call (%r2), malloc, (%i);" + STORE, before=function) == [i + 1 for i in range(32)]

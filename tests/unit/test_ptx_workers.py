@@ -1,0 +1,218 @@
+"""Blocks that run side by side on several threads of the host: results, faults and Ctrl-C as with one."""
+
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import simwarp
+from simwarp.faults import DoubleFree, OutOfBounds, RunawayKernel, Trap
+
+HEAD = """.version 8.0
+.target sm_90a
+.address_size 64
+{before}
+.visible .entry k(.param .u64 out, .param .u64 in) {directives} {{
+.reg .pred %p<9>; .reg .b16 %rs<9>; .reg .f32 %f<9>;
+.reg .b32 %i, %lane, %r<30>; .reg .b64 %at, %out, %in, %rd<9>;
+mov.u32 %lane, %laneid; mov.u32 %i, %ctaid.x; mov.u32 %r0, %ntid.x; mov.u32 %r1, %tid.x;
+mad.lo.u32 %i, %i, %r0, %r1; ld.param.u64 %out, [out]; ld.param.u64 %in, [in];
+mul.wide.u32 %at, %i, 4; add.u64 %at, %at, %out;
+"""
+"""``%i`` is the thread, ``%at`` its word of ``out``; ``before`` declares what the kernel uses."""
+STORE = "st.global.u32 [%at], %r2; ret;"
+NOTHING = 0xFFFFFFFF
+
+
+def text(body, before="", directives=""):
+    return HEAD.format(before=before, directives=directives) + body + "\n}"
+
+
+def run(body, block=32, grid=1, given=(0,), device=None, before="", directives="", **launch):
+    """The words that a kernel leaves in ``out``, one for each thread, which start as ones."""
+    device = device or simwarp.Device(instruction_budget=500_000)
+    block = block if isinstance(block, tuple) else (block, 1, 1)
+    grid = grid if isinstance(grid, tuple) else (grid, 1, 1)
+    out = device.upload(np.full(int(np.prod(block) * np.prod(grid)), NOTHING, np.uint32), "out")
+    data = device.upload(np.array(given, np.uint32), "in")
+    device.load(text(body, before, directives)).kernel("k")(grid, block, out, data, **launch)
+    return out.download().tolist()
+
+
+def fault_of(kind, body, **options):
+    with pytest.raises(kind) as caught:
+        run(body, **options)
+    return caught.value
+
+
+def line_of(part, body, before="", directives=""):
+    whole = text(body, before, directives)
+    assert whole.count(part) == 1
+    return 1 + whole[: whole.index(part)].count("\n")
+
+
+def workers(count=2, chunk=64, **options):
+    return simwarp.Device(workers=count, chunk_lanes=chunk, **options)
+
+
+COLLATZ = """add.u32 %r3, %i, 1; mov.u32 %r2, 0;
+LOOP: setp.eq.u32 %p1, %r3, 1; @%p1 bra END; add.u32 %r2, %r2, 1; and.b32 %r4, %r3, 1;
+setp.eq.u32 %p2, %r4, 0;
+@%p2 shr.u32 %r3, %r3, 1; @%p2 bra LOOP; mad.lo.u32 %r3, %r3, 3, 1; bra LOOP;
+END: """
+
+
+@pytest.mark.parametrize("count", [2, 3, 64])
+def test_equal_results_and_equal_counts(count):
+    alone, together = workers(1), workers(count)
+    options = {"block": 50, "grid": 40}
+    assert run(COLLATZ + STORE, device=together, **options) == run(COLLATZ + STORE, device=alone, **options)
+    assert together.executed == alone.executed
+
+
+def test_shared_and_local_memory_of_blocks_that_run_side_by_side():
+    body = """.local .b32 mine[2]; st.local.u32 [mine+4], %i; setp.eq.u32 %p1, %r1, 63;
+@%p1 st.shared.u32 [cell], %i; bar.sync 0;
+ld.shared.u32 %r2, [cell]; ld.local.u32 %r3, [mine+4]; sub.u32 %r2, %r2, %r3;
+"""
+    got = run(body + STORE, block=64, grid=30, device=workers(4), before=".shared .u32 cell;")
+    assert got == [63 - t for _ in range(30) for t in range(64)]
+
+
+def test_clusters_stay_together():
+    body = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r3, %ctaid.x; @%p1 st.shared.u32 [cell], %r3;
+barrier.cluster.arrive; barrier.cluster.wait;
+mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 3; mov.u32 %r5, cell; mapa.shared::cluster.u32 %r5, %r5, %r4;
+ld.shared::cluster.u32 %r2, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;
+"""
+    options = {"before": ".shared .u32 cell;", "directives": ".reqnctapercluster 4, 1, 1"}
+    got = run(body + STORE, grid=24, device=workers(), **options)
+    assert got == [b ^ 3 for b in range(24) for _ in range(32)]
+
+
+@pytest.fixture
+def quick_switches():
+    """Host threads give way to one another as often as they can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_atomics_of_all_blocks_count():
+    body = """mov.u32 %r5, 0;
+L: atom.global.add.u32 %r2, [%in], 1; red.global.max.u32 [%in+4], %i;
+atom.global.cas.b32 %r6, [%in+8], %r5, %r5;
+add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 5; @%p1 bra L;
+"""
+    device = workers(4)
+    out = device.upload(np.zeros(64 * 50, np.uint32))
+    cells = device.upload(np.zeros(3, np.uint32))
+    device.load(text(body + STORE)).kernel("k")((50, 1, 1), (64, 1, 1), out, cells)
+    assert cells.download().tolist() == [64 * 50 * 5, 64 * 50 - 1, 0]
+    old = out.download()
+    assert np.unique(old).size == old.size
+
+
+HEAP = """
+.extern .func (.param .b64 r) malloc(.param .b64 size);
+.extern .func free(.param .b64 pointer);
+"""
+MALLOC = """mov.u64 %rd1, 8; mov.u32 %r2, 0;
+AGAIN: { .param .b64 a; .param .b64 b; st.param.b64 [a], %rd1; call.uni (b), malloc, (a);
+ld.param.b64 %rd2, [b]; }
+st.u32 [%rd2], %i; ld.u32 %r3, [%rd2]; setp.ne.u32 %p1, %r3, %i; @%p1 trap;
+{ .param .b64 a; st.param.b64 [a], %rd2; call.uni free, (a); }
+add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 3; @%p1 bra AGAIN;
+"""
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_malloc_and_free_of_blocks_that_run_side_by_side():
+    device = workers(4, chunk=32)
+    assert run(MALLOC + STORE, block=8, grid=60, device=device, before=HEAP) == [3] * 480
+    assert device.heap.used == 0
+
+
+def test_faults_come_from_the_lowest_block():
+    """Every block from the third on faults; block 2 does so last, after a long loop."""
+    body = """mov.u32 %r3, %ctaid.x; setp.lt.u32 %p1, %r3, 2; mov.u32 %r2, 1; @%p1 bra END;
+setp.ne.u32 %p1, %r3, 2; mov.u32 %r4, 0;
+@%p1 bra BAD;
+SLOW: add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 3000; @%p2 bra SLOW;
+BAD: ld.global.u32 %r2, [%in+4096];
+END: """
+    for _ in range(3):
+        fault = fault_of(OutOfBounds, body + STORE, block=64, grid=20, device=workers())
+        assert (fault.place.block, fault.place.lane) == ((2, 0, 0), 0)
+
+
+def test_the_first_blocks_fault_stops_the_others():
+    """Only block 0 traps; the others would go on for ever."""
+    body = """mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 0; @%p1 trap;
+L: add.u32 %r3, %r3, 1; bra L;"""
+    fault = fault_of(Trap, body, block=64, grid=5, device=workers())
+    assert fault.place.block == (0, 0, 0)
+
+
+def test_the_device_goes_on_after_a_fault():
+    device = workers()
+    fault_of(Trap, "trap;", block=64, grid=9, device=device)
+    assert run(COLLATZ + STORE, block=64, grid=9, device=device) == run(COLLATZ + STORE, block=64, grid=9)
+
+
+def test_faults_of_the_heap_are_faults_of_the_kernel():
+    body = MALLOC.replace(
+        "add.u32 %r2, %r2, 1;", "{ .param .b64 a; st.param.b64 [a], %rd2; call.uni free, (a); }"
+    )
+    fault = fault_of(DoubleFree, body + STORE, block=8, grid=10, device=workers(chunk=32), before=HEAP)
+    assert fault.place.lane == 0
+
+
+ENDLESS = """setp.eq.u32 %p1, %lane, 3; mov.u32 %r3, 0;
+L: add.u32 %r3, %r3, 1; bra L;"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to one thread")
+@pytest.mark.parametrize("count", [1, 2])
+def test_ctrl_c_stops_a_launch_and_the_device_stays_usable(count):
+    device = workers(count)
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
+    before = threading.active_count()
+    timer.start()
+    started = time.perf_counter()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(ENDLESS, block=64, grid=8, device=device)
+    finally:
+        timer.cancel()
+        timer.join()
+    assert time.perf_counter() - started < 20
+    assert threading.active_count() == before
+    assert run(COLLATZ + STORE, block=64, grid=9, device=device) == run(COLLATZ + STORE, block=64, grid=9)
+
+
+def test_cooperative_launches_have_one_worker():
+    """All blocks wait for each other: they would never end if they were not all in flight."""
+    body = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r6, %nctaid.x; @%p1 bra WAIT;
+atom.global.add.u32 %r3, [%in], 1;
+WAIT: ld.volatile.global.u32 %r2, [%in]; setp.ne.u32 %p2, %r2, %r6; @%p2 bra WAIT;
+"""
+    assert run(body + STORE, block=64, grid=20, device=workers(), cooperative=True) == [20] * 1280
+
+
+def test_a_budget_counts_over_all_blocks():
+    device = workers(instruction_budget=2000)
+    fault = fault_of(RunawayKernel, COLLATZ + STORE, block=64, grid=40, device=device)
+    assert "2000" in str(fault)
+
+
+def test_clocks_do_not_depend_on_the_workers():
+    body = "mov.u32 %r2, %clock;\n"
+    counts = [run(body + STORE, block=64, grid=20, device=workers(n)) for n in (1, 2, 5)]
+    assert counts[0] == counts[1] == counts[2]
