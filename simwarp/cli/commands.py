@@ -16,6 +16,7 @@ from reference.errors import NoGpuError, SchemeError, SimwarpError
 from simwarp.cli import show
 from simwarp.cli.coverage import coverage_command
 from simwarp.cli.files import read_array, write_array
+from simwarp.cli.fuzz import fuzz_command
 from simwarp.cli.info import gather
 from simwarp.cli.layout import layout_command
 from simwarp.device import Device
@@ -35,6 +36,7 @@ golden_app = typer.Typer(help="Record what hardware answers.", no_args_is_help=T
 app.add_typer(run_app, name="run")
 app.add_typer(golden_app, name="golden")
 app.command("layout")(layout_command)
+app.command("fuzz")(fuzz_command)
 app.command("coverage")(coverage_command)
 
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]

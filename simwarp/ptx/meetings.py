@@ -61,7 +61,7 @@ def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     ready = present
     if step.sources:
         members = _read_each(scheduler, places, lambda s: s.sources[-1](chunk))
-        ready = present & (members & mask_word(chunk.live) & ~mask_word(present) == 0)
+        ready = present & (members & mask_word(chunk.live) & ~_alike(members, present) == 0)
     late = taken & ~ready
     if late.any():
         scheduler.park(pc, late)
@@ -72,6 +72,15 @@ def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         return None
     scheduler.enter(passing)
     return pc + 1
+
+
+def _alike(members: Any, present: Mask) -> Any:
+    """For each lane a word of the lanes that are present with the same member mask."""
+    members = np.broadcast_to(members, present.shape)
+    named = members[present]
+    if not (named != named[:1]).any():
+        return mask_word(present)
+    return mask_word((members[:, :, None] == members[:, None, :]) & present[:, None, :])[:, :, 0]
 
 
 def _same_operation(scheduler: Scheduler, step: Step) -> dict[int, Mask]:

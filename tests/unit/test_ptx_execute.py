@@ -363,6 +363,16 @@ END: """
     assert run(body + STORE) == expected
 
 
+def test_lanes_meet_under_the_same_mask_only():
+    """Found by `simwarp fuzz` against an H200: a member that waits under another mask is not there yet."""
+    body = f"""setp.lt.u32 %p1, %lane, 16; @%p1 bra LOW;
+vote.sync.ballot.b32 %r3, 1, 0xFFFF0000;
+vote.sync.ballot.b32 %r2, 1, {ALL}; bra END;
+LOW: vote.sync.ballot.b32 %r2, 1, {ALL};
+END: """
+    assert run(body + STORE) == [0xFFFFFFFF] * 32
+
+
 def test_deadlock_of_lanes_that_wait_for_each_other():
     body = f"""setp.lt.u32 %p1, %lane, 4; @%p1 bra HERE;
 vote.sync.ballot.b32 %r2, %p1, {ALL}; bra END;

@@ -1,0 +1,220 @@
+"""The command ``simwarp fuzz``: random programs, on which devices and mutants must agree.
+
+>>> fuzz_command(Runs.sim, record=Path("fuzz.npz"))
+Traceback (most recent call last):
+...
+reference.errors.SchemeError: --record keeps what hardware answers, and --device sim is none
+give --device cuda
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from gpu.device import default_device
+from reference.errors import NoGpuError, SchemeError
+from simwarp.device import Device
+from simwarp.testing import fuzz
+
+BUDGET = 1_000_000
+"""Steps after which the simulator stops a program: far more than one takes."""
+PROGRAMS = 200
+
+
+class Runs(StrEnum):
+    """What runs the programs."""
+
+    sim = "sim"
+    cuda = "cuda"
+    both = "both"
+
+
+def fuzz_command(
+    device: Annotated[Runs | None, typer.Option(help="What runs the programs; sim by default.")] = None,
+    programs: Annotated[
+        int | None, typer.Option(min=1, help=f"How many: {PROGRAMS}, or all of a recording.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another stream of programs.")] = 0,
+    record: Annotated[
+        Path | None, typer.Option(help="Keep what hardware answers, in this .npz and a .json beside it.")
+    ] = None,
+    replay: Annotated[Path | None, typer.Option(help="Hold a device against a recording.")] = None,
+    optimised: Annotated[
+        bool, typer.Option("--optimised", help="Also run what the GPU's compiler makes of open constants.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="The folder for what is found.")] = Path("fuzz-finds"),
+    most: Annotated[int, typer.Option(min=1, help="Stop after so many finds.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+) -> int:
+    """Run random PTX programs: devices, and programs and their mutants, must agree on every word.
+
+    On hardware, --optimised also holds the compiler against itself: programs hide their constants from it,
+    and what it makes of them when they do not must be the same.
+    """
+    show = _Show(as_json)
+    if record is not None and replay is not None:
+        raise SchemeError("--record and --replay are two requests\ngive one of them")
+    if record is not None:
+        if device not in (None, Runs.cuda):
+            raise SchemeError(
+                f"--record keeps what hardware answers, and --device {device} is none\ngive --device cuda"
+            )
+        return show.recorded(record, seed, programs or PROGRAMS)
+    if replay is not None:
+        if device is Runs.both:
+            raise SchemeError("--replay holds one device against a recording\ngive --device sim or cuda")
+        return show.replayed(replay, programs, device or Runs.sim)
+    return show.hunted(_witnesses(device or Runs.sim, optimised), seed, programs or PROGRAMS, out, most)
+
+
+class _Show:
+    """Does the work, and shows how far it is and what came of it."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.start = time.perf_counter()
+        self.done = 0
+
+    @contextmanager
+    def progress(self, total: int) -> Generator[Callable[[int], None]]:
+        """A bar; yields the function that moves it."""
+        columns = (TextColumn("programs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        console = Console(stderr=True)
+        with Progress(*columns, console=console, transient=True, disable=self.as_json) as bar:
+            task = bar.add_task("programs", total=total)
+
+            def update(done: int) -> None:
+                self.done = done
+                bar.update(task, completed=done)
+
+            yield update
+
+    def hunted(self, witnesses: list[fuzz.Witness], seed: int, count: int, out: Path, most: int) -> int:
+        """Look for differences."""
+        finds: list[tuple[fuzz.Difference, Path]] = []
+        interrupted = False
+        stream = (fuzz.generate(seed, k) for k in range(count))
+        try:
+            with self.progress(count) as update:
+                for found in fuzz.hunt(witnesses, stream, progress=update):
+                    finds.append((found, fuzz.keep(found, out, witnesses[0].device)))
+                    if len(finds) == most:
+                        break
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            for witness in witnesses:
+                if witness.workers:
+                    witness.workers.close()
+        if not self.as_json:
+            for found, file in finds:
+                _print(_told(found, file))
+        names = [witness.name for witness in witnesses]
+        silent = {witness.name: witness.silent for witness in witnesses if witness.silent}
+        report = {
+            "seed": seed,
+            "witnesses": names,
+            "interrupted": interrupted,
+            "silent": silent,
+            "differences": [_plain(found, file) for found, file in finds],
+        }
+        agreed = f"{self.done} programs: {', '.join(names)} agree"
+        if silent:
+            agreed += f"; not on {sum(map(len, silent.values()))} that the compiler did not survive"
+        differ = f"{len(finds)} find{'s' * (len(finds) != 1)}: PTX and words are in {out}"
+        self.end(report, differ if finds else agreed, bool(finds), interrupted)
+        return 1 if finds else 130 if interrupted else 0
+
+    def replayed(self, file: Path, count: int | None, on: Runs) -> int:
+        """Hold a device against a recording."""
+        recording = fuzz.load(file)
+        device = _cuda() if on is Runs.cuda else Device(instruction_budget=BUDGET)
+        total = min(count or len(recording.digests), len(recording.digests))
+        with self.progress(total) as update:
+            wrong = fuzz.replay(recording, device, range(total), progress=update)
+        gpu = recording.meta["gpu"]["name"]
+        report = {"recording": str(file), "gpu": gpu, "device": device.name, "different": wrong}
+        differ = f"{device.name} differs from {gpu} on programs {', '.join(map(str, wrong))}"
+        agreed = f"{total} programs: {device.name} agrees with {gpu}"
+        self.end(report, differ if wrong else agreed, bool(wrong))
+        return 1 if wrong else 0
+
+    def recorded(self, file: Path, seed: int, count: int) -> int:
+        """Record what hardware answers."""
+        workers = fuzz.Workers(default_device)
+        try:
+            with self.progress(count) as update:
+                options: dict[str, Any] = {"seed": seed, "count": count, "workers": workers}
+                recording = fuzz.record(_cuda(), file, **options, progress=update)
+        finally:
+            workers.close()
+        self.end({"recording": str(file), **recording.meta}, f"recorded {count} programs in {file}")
+        return 0
+
+    def end(self, report: dict[str, Any], line: str, bad: bool = False, interrupted: bool = False) -> None:
+        """The last line, or the whole report."""
+        seconds = time.perf_counter() - self.start
+        if self.as_json:
+            whole = {"programs": self.done, **report, "seconds": round(seconds, 3)}
+            sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+            return
+        stopped = "stopped before the end; " if interrupted else ""
+        _print(f"{stopped}{line} ({seconds:.1f} s)", "bold red" if bad else "")
+
+
+def _witnesses(device: Runs, optimised: bool) -> list[fuzz.Witness]:
+    """Who is asked: the devices, and mutants on the first of them."""
+    simulator = fuzz.Witness("the simulator", Device(instruction_budget=BUDGET))
+    if device is Runs.sim:
+        # One block at a time, so that other lanes than usual run side by side.
+        other = Device(chunk_lanes=32, instruction_budget=BUDGET)
+        return [simulator, fuzz.Witness("mutants on the simulator", other, fuzz.mutate)]
+    cuda, workers = _cuda(), fuzz.Workers(default_device)
+    witnesses = [fuzz.Witness(cuda.name, cuda, workers=workers)]
+    if device is Runs.both:
+        witnesses.append(simulator)
+    witnesses.append(fuzz.Witness(f"mutants on {cuda.name}", cuda, fuzz.mutate, workers))
+    if optimised:
+        witnesses.append(fuzz.Witness(f"the compiler for {cuda.name}", cuda, fuzz.unveil, workers))
+    return witnesses
+
+
+def _cuda() -> Any:
+    try:
+        return default_device()
+    except NoGpuError as error:
+        reason = str(error).splitlines()[0]
+        raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
+
+
+def _told(found: fuzz.Difference, file: Path) -> str:
+    """A find for people."""
+    head = f"program {found.number}, made small: {' and '.join(found.names)} differ"
+    return "\n".join([head, "", found.text, *found.lines(), f"written to {file}", ""])
+
+
+def _plain(found: fuzz.Difference, file: Path) -> dict[str, Any]:
+    """A find as plain data."""
+    return {
+        "program": found.number,
+        "witnesses": list(found.names),
+        "lines": found.lines(),
+        "ptx": found.text,
+        "file": str(file),
+    }
+
+
+def _print(text: str, style: str = "") -> None:
+    Console(soft_wrap=True).print(Text(text, style=style))

@@ -1,0 +1,43 @@
+"""Random PTX programs: divergent, full of warp-wide work, and the same whatever the scheduling.
+
+Two devices, or a program and its mutants, must agree on every one of them. `generate` makes a program,
+`hunt` looks for those on which witnesses differ and makes them small, `record` and `replay` keep what
+hardware answered. The command is ``simwarp fuzz``.
+"""
+
+from simwarp.testing.fuzz.generate import generate
+from simwarp.testing.fuzz.hunt import Difference, Witness, coverage, hunt
+from simwarp.testing.fuzz.mutate import MUTATIONS, mutate, unveil
+from simwarp.testing.fuzz.program import Program
+from simwarp.testing.fuzz.recording import Recording, keep, load, record, replay, still_right
+from simwarp.testing.fuzz.run import answers, digest, inputs, outputs
+from simwarp.testing.fuzz.shrink import shrink
+from simwarp.testing.fuzz.text import module_text
+from simwarp.testing.fuzz.walk import is_divergent
+from simwarp.testing.fuzz.workers import Workers
+
+__all__ = [
+    "MUTATIONS",
+    "Difference",
+    "Program",
+    "Recording",
+    "Witness",
+    "Workers",
+    "answers",
+    "coverage",
+    "digest",
+    "generate",
+    "hunt",
+    "inputs",
+    "is_divergent",
+    "keep",
+    "load",
+    "module_text",
+    "mutate",
+    "outputs",
+    "record",
+    "replay",
+    "shrink",
+    "still_right",
+    "unveil",
+]

@@ -1,0 +1,214 @@
+"""The opcodes that programs are made of, by what they are good for; all of them forms of rows.
+
+A program is a function of its seed and of the vocabulary. A recording keeps the vocabulary that it was
+made with, so that new rows do not change the programs of old recordings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+from simwarp.ptx.forms import forms
+from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.ptx.rows import DTYPES, Fidelity, Form, Row
+from simwarp.verify.draw import Draw
+
+SM = 90
+"""The compute capability, times ten, that programs are made for."""
+
+SIGNS = {
+    **{"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": 1 << 63},
+    **dict.fromkeys(("f16x2", "bf16x2"), 1 << 31 | 1 << 15),
+}
+"""The sign bits of the float types."""
+FINITE = {
+    **{"f16": 0xBFFF, "bf16": 0xBFFF, "f32": 0xBFFFFFFF, "f64": 0xBFFFFFFFFFFFFFFF},
+    **dict.fromkeys(("f16x2", "bf16x2"), 0xBFFFBFFF),
+}
+"""All bits of the float types but the highest of the exponent."""
+
+Guard: TypeAlias = "tuple[str, int | dict[str, int]]"
+"""``and``, ``or`` or ``mov``, and the number to do it with; or that number by type."""
+GUARDS: dict[Fidelity, dict[str, dict[str, Guard]]] = {
+    "open": {
+        "div": {"b": ("or", 1)},
+        "rem": {"b": ("or", 1)},
+        "bfe": {"b": ("and", 255), "c": ("and", 255)},
+        "bfi": {"c": ("and", 255), "e": ("and", 255)},
+        "fns": {"b": ("and", 31)},
+    },
+    # Exact where an operand is a zero, of either sign.
+    "bounded": {
+        **{base: {"a": ("and", SIGNS)} for base in ("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2")},
+        "tanh": {"a": ("and", SIGNS)},
+        "div": {"a": ("and", SIGNS), "b": ("mov", 0x3F800000)},
+    },
+    # Of a NaN a compiler changes the sign, or does not, by the instruction that it takes.
+    "exact": {base: {"a": ("and", FINITE)} for base in ("abs", "neg")},
+}
+"""By fidelity, base and operand: what is done so that the result is the same everywhere."""
+WITNESSES = ("activemask", "elect")
+"""Open, but something about the result is certain: `simwarp.testing.fuzz.text` writes just that out."""
+
+_WARP = ("shfl", "vote", "match", "redux", *WITNESSES)
+_LOCATING = ("isspacep", "mapa", "getctarank")
+_SUBTRACTIONS = ("sub", "subc")
+_ROUNDINGS = {"rn", "rz", "rm", "rp"}
+
+Purpose: TypeAlias = str
+"""What a row is good for: "compute", "chain" (makes a carry), "link" (takes one and makes one), "end"
+(takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "hint"; "barrier", "poll", "arrive",
+"cluster", "warp barrier", "fence"; "leave", "call", "switch", "trap"."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The opcodes to choose from.
+
+    Attributes
+    ----------
+    opcodes : mapping
+        By purpose and by the row's name.
+    """
+
+    opcodes: Mapping[Purpose, Mapping[str, tuple[str, ...]]]
+
+    def __contains__(self, purpose: Purpose) -> bool:
+        return bool(self.opcodes.get(purpose))
+
+    def draw(self, draw: Draw, purpose: Purpose) -> str:
+        """An opcode of one of the rows for a purpose, each row as likely as another.
+
+        Examples
+        --------
+        >>> Vocabulary({"compute": {"neg": ("neg.s32",)}}).draw(Draw(0, "doctest", 0), "compute")
+        'neg.s32'
+        """
+        return draw.choice(draw.choice(list(self.opcodes[purpose].values())))
+
+
+@cache
+def all_rows() -> Vocabulary:
+    """The vocabulary of all rows that programs can use.
+
+    Examples
+    --------
+    >>> all_rows().opcodes["leave"]
+    {'ret': ('ret', 'ret.uni'), 'exit': ('exit',)}
+    """
+    opcodes: dict[Purpose, dict[str, tuple[str, ...]]] = {}
+    for row in ROWS.values():
+        purpose = purpose_of(row) if row.minimum_sm <= SM else ""
+        certain = tuple(filter(_is_certain, forms(row))) if purpose else ()
+        if certain:
+            opcodes.setdefault(purpose, {})[row.name] = certain
+    return Vocabulary(opcodes)
+
+
+def find(opcode: str) -> tuple[Row, Form]:
+    """The row and form of an opcode that a program uses.
+
+    Raises
+    ------
+    KeyError
+        If there is none any more.
+
+    Examples
+    --------
+    >>> row, form = find("shfl.sync.bfly.b32")
+    >>> row.base, form.modifiers
+    ('shfl', ('bfly',))
+    """
+    found = TABLE.find(opcode)
+    if found is None:
+        raise KeyError(opcode)
+    return found
+
+
+def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
+    """What is done to an operand of a PTX type; None for most.
+
+    Examples
+    --------
+    >>> guard_of(ROWS["div"], "b", "u32"), guard_of(ROWS["div"], "a", "u32")
+    (('or', 1), None)
+    """
+    operation, number = GUARDS.get(row.fidelity, {}).get(row.base, {}).get(operand, ("", 0))
+    if isinstance(number, dict):
+        return (operation, number[kind]) if kind in number else None
+    return (operation, number) if operation else None
+
+
+def purpose_of(row: Row) -> Purpose:
+    """What programs use a row for; "" if they do not.
+
+    Examples
+    --------
+    >>> purpose_of(ROWS["popc"]), purpose_of(ROWS["bra"])
+    ('compute', '')
+    """
+    if row.kind == "pure":
+        return _purpose_of_pure(row)
+    if row.kind == "barrier":
+        return _purpose_of_barrier(row)
+    if row.kind == "fence":
+        return "hint" if row.sources and row.sources[0].memory else "fence"
+    if row.kind == "warp":
+        return "warp" if row.base in _WARP else ""
+    return _PURPOSES.get((row.kind, row.base), "")
+
+
+_PURPOSES: dict[tuple[str, str], Purpose] = {
+    ("load", "ld"): "load",
+    ("load", "ldu"): "load once",
+    ("store", "st"): "store",
+    ("atomic", "atom"): "atomic",
+    ("reduction", "red"): "atomic",
+    ("warp barrier", "bar"): "warp barrier",
+    ("cluster barrier", "barrier"): "cluster",
+    ("exit", "ret"): "leave",
+    ("exit", "exit"): "leave",
+    ("call", "call"): "call",
+    ("indexed branch", "brx"): "switch",
+    ("trap", "trap"): "trap",
+    ("trap", "brkpt"): "trap",
+}
+"""By kind and base."""
+
+
+def _purpose_of_pure(row: Row) -> Purpose:
+    if row.base in _LOCATING:
+        return "locate"
+    specs = (*row.destinations, *row.sources)
+    known = {*DTYPES, "T", "U", "B", "W", "number", "carry"}
+    if row.base == "cvta" or any(spec.memory or spec.kind not in known for spec in specs):
+        return ""
+    gives, takes = ("carry" in [spec.kind for spec in part] for part in (row.destinations, row.sources))
+    if gives or takes:
+        certain = row.fidelity == "exact" or row.base in _SUBTRACTIONS
+        return "" if not certain else "link" if gives and takes else "chain" if gives else "end"
+    return "compute" if row.fidelity == "exact" or row.base in GUARDS.get(row.fidelity, {}) else ""
+
+
+def _purpose_of_barrier(row: Row) -> Purpose:
+    return "poll" if row.destinations else "arrive" if ".arrive" in row.spelling else "barrier"
+
+
+def _is_certain(opcode: str) -> bool:
+    """Whether a program may have an opcode: not those that a compiler may contract, or take for uniform."""
+    _, form = find(opcode)
+    base = opcode.split(".")[0]
+    if form.vector > 4:
+        return False  # more than a class has registers
+    if base == "set" and form.T == "bf16":
+        return False  # ptxas forgets the conversion where there is also a call
+    if base in ("brx", "call"):
+        return not form.has("uni")
+    if base == "cvt" and "bf16" in (form.T, form.U) and {"u8", "s8"} & {form.T, form.U}:
+        return False  # would need registers of 8 bits
+    if base in ("ld", "st") and ("param::func" in form.modifiers or (base == "st" and form.has("param"))):
+        return False
+    return base not in ("add", "sub", "mul") or "f" not in form.T or bool(_ROUNDINGS & set(form.modifiers))

@@ -1,0 +1,64 @@
+"""Generated programs, whatever their seed: legal, indifferent to scheduling, and equal to their mutants."""
+
+import zlib
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import simwarp
+from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.parse import parse
+from simwarp.testing import fuzz
+from simwarp.testing.fuzz.hunt import told
+from simwarp.testing.fuzz.walk import edited, lists, meets, walk
+
+programs = st.builds(fuzz.generate, st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1))
+TOGETHER, APART = simwarp.Device(), simwarp.Device(chunk_lanes=32)
+
+
+def answer(device, program):
+    """The digest of what a program leaves behind; it deserves no fault."""
+    (words,) = fuzz.answers(device, [program])
+    assert told(words), words
+    return told(words)
+
+
+@given(programs, st.integers(0, 2**32))
+@settings(max_examples=15)
+def test_a_mutant_leaves_behind_what_the_program_does(program, seed):
+    assert answer(APART, fuzz.mutate(program, seed)) == answer(TOGETHER, program)
+
+
+@given(programs, st.integers(0, 2**32))
+@settings(max_examples=8)
+def test_whatever_the_shrinker_tries_is_legal(program, salt):
+    """Of what it tries, about half is taken for smaller."""
+
+    def differs(candidate):
+        answer(TOGETHER, candidate)
+        return zlib.crc32(fuzz.module_text([candidate]).encode(), salt) % 2 == 0
+
+    small = fuzz.shrink(program, differs, trials=60)
+    assert sum(1 for _ in walk(small.body)) <= sum(1 for _ in walk(program.body))
+
+
+@given(programs)
+@settings(max_examples=60)
+def test_all_opcodes_are_of_rows(program):
+    (entry,) = parse(fuzz.module_text([program])).entries.values()
+    assert entry.instructions
+    for instruction in entry.instructions:
+        assert TABLE.find(instruction.opcode) is not None, instruction.text
+
+
+@given(programs)
+@settings(max_examples=60)
+def test_nobody_waits_for_the_whole_block_where_lanes_may_part(program):
+    assert not any(meets(statement) for statement, together in walk(program.body) if not together)
+
+
+@given(programs)
+@settings(max_examples=60)
+def test_a_body_put_back_is_the_program(program):
+    for path, body in lists(program.body):
+        assert edited(program.body, path, lambda there, body=body: body) == program.body

@@ -1,0 +1,127 @@
+"""Small kernels that ask silicon what the PTX ISA leaves open; the answers: ``tests/golden/silicon.json``.
+
+    python tests/record_silicon.py --out tests/golden        (on a GPU)
+
+Each kernel has one pointer, ``out``: two words for each of its threads. ``tests/replay/test_silicon.py``
+holds the simulator against the answers.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from simwarp.files import write_whole
+
+HEAD = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry ask(.param .u64 out) {
+.reg .pred %p, %q; .reg .b32 %t, %a, %b, %r, %s; .reg .f32 %f, %g; .reg .b64 %at, %k, %x;
+.shared .align 16 .b8 cells[1024];
+mov.u32 %t, %tid.x; ld.param.u64 %at, [out]; mul.wide.u32 %k, %t, 8; add.u64 %at, %at, %k;
+and.b32 %a, %t, 1; setp.ne.u32 %p, %a, 0; mov.u32 %r, 0; mov.u32 %s, 0;
+"""
+TAIL = "\nst.global.u32 [%at], %r; st.global.u32 [%at+4], %s; ret; }\n"
+BRANCHES = "@%p bra ODD;\n{even}\nbra END;\nODD: {odd}\nEND:"
+CELL = "mov.u64 %x, cells; mul.wide.u32 %k, %t, 8; add.u64 %x, %x, %k; "
+
+
+def both(even, odd):
+    """One thing in the even lanes, another one in the odd ones."""
+    return BRANCHES.format(even=even, odd=odd)
+
+
+def f32_add(space, old, b):
+    """An atomic addition of two bit patterns: what was there, and what is there then."""
+    cell = {"global": "mov.u64 %x, %at;", "generic": CELL + "cvta.shared.u64 %x, %x;", "shared": CELL}[space]
+    suffix = "" if space == "generic" else f".{space}"
+    return (
+        f"{cell} mov.b32 %f, {old:#x}; mov.b32 %g, {b:#x}; st{suffix}.b32 [%x], %f; "
+        f"atom{suffix}.add.f32 %f, [%x], %g; mov.b32 %r, %f; ld{suffix}.u32 %s, [%x];"
+    )
+
+
+CASES = {
+    "ballot in both branches": both("vote.sync.ballot.b32 %r, %p, -1;", "vote.sync.ballot.b32 %r, 1, -1;"),
+    "shuffle in both branches": both(
+        "add.u32 %b, %t, 100; shfl.sync.bfly.b32 %r|%q, %b, 1, 31, -1; selp.u32 %s, 1, 0, %q;",
+        "add.u32 %b, %t, 200; shfl.sync.bfly.b32 %r|%q, %b, 1, 31, -1; selp.u32 %s, 1, 0, %q;",
+    ),
+    "redux in both branches": both("redux.sync.add.u32 %r, 1, -1;", "redux.sync.add.u32 %r, 100, -1;"),
+    "match in both branches": both("match.any.sync.b32 %r, 7, -1;", "match.any.sync.b32 %r, 7, -1;"),
+    "warp barrier in both branches": both(
+        "bar.warp.sync -1; mov.u32 %r, 1;", "bar.warp.sync -1; mov.u32 %r, 2;"
+    ),
+    "block barrier at two places": (
+        "shr.u32 %a, %t, 5; setp.ne.u32 %q, %a, 0; @%q bra TWO; bar.sync 0; mov.u32 %r, 1; bra END;\n"
+        "TWO: bar.sync 0; mov.u32 %r, 2; END:"
+    ),
+    "elect among all": "elect.sync %r|%q, -1; selp.u32 %s, 1, 0, %q;",
+    "elect among odd lanes": "@!%p bra END; elect.sync %r|%q, 0xAAAAAAAA; selp.u32 %s, 1, 0, %q; END:",
+    "vote.uni where nothing holds": (
+        "setp.ne.u32 %q, %t, %t; vote.sync.uni.pred %q, %q, -1; selp.u32 %r, 1, 0, %q;"
+    ),
+    "isspacep of shared memory": (
+        "mov.u64 %x, cells; cvta.shared.u64 %x, %x; isspacep.shared %q, %x; selp.u32 %r, 1, 0, %q;\n"
+        "isspacep.global %q, %x; selp.u32 %s, 1, 0, %q;"
+    ),
+    **{
+        f"atom.add.f32 in {space} memory, {what}": f32_add(space, *words)
+        for space in ("global", "shared", "generic")
+        for what, words in {
+            "subnormals": (1, 2),
+            "a NaN": (0x3F800000, 0x7F812345),
+            "to a subnormal": (0x00800000, 0x807FFFFF),
+        }.items()
+    },
+    "add.ftz.f32 of what becomes subnormal": (
+        "mov.b32 %f, 0x00800001; mov.b32 %g, 0x80800000; add.ftz.f32 %f, %f, %g; mov.b32 %r, %f;"
+    ),
+}
+"""By name, the body of a kernel of 64 threads that leaves its answer in ``%r`` and ``%s``."""
+THREADS = 64
+
+
+def text(name):
+    """The kernel of a case."""
+    return HEAD + CASES[name] + TAIL
+
+
+def answer(device, name):
+    """What a device says: the words of each thread."""
+    out = device.upload(np.zeros((THREADS, 2), np.uint32))
+    device.load(text(name)).kernel("ask")((1, 1, 1), (THREADS, 1, 1), out)
+    return out.download().tolist()
+
+
+def digest():
+    """Of all kernels."""
+    return hashlib.sha256("".join(map(text, CASES)).encode()).hexdigest()
+
+
+def main():
+    import gpu
+
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    folder = parser.parse_args().out
+    device = gpu.CudaDevice()
+    golden = {
+        "gpu": {"name": device.name, "uuid": device.uuid},
+        "driver": device.driver_version,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": "python tests/record_silicon.py",
+        "kernels": digest(),
+        "answers": {name: answer(device, name) for name in CASES},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    data = json.dumps(golden).replace('"answers"', '\n"answers"').replace("]], ", "]],\n") + "\n"
+    write_whole(folder / "silicon.json", lambda file: file.write(data.encode()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,730 @@
+"""`simwarp.testing.fuzz`: legal programs, mutants that agree, planted faults found and made small."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simwarp
+from reference.errors import InputFileError, NoGpuError
+from simwarp.cli import main
+from simwarp.faults import KernelFault
+from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.testing import fuzz
+from simwarp.testing.fuzz.memory import RECORD, TALLIES, own_at, tally_of
+from simwarp.testing.fuzz.program import (
+    REGISTERS,
+    Atomic,
+    Call,
+    Chain,
+    Compute,
+    Exchange,
+    Handover,
+    If,
+    Leave,
+    Load,
+    Locate,
+    Loop,
+    Place,
+    Poll,
+    Question,
+    Store,
+    Switch,
+    Sync,
+    Tally,
+    Warp,
+)
+from simwarp.testing.fuzz.run import told
+from simwarp.testing.fuzz.vocabulary import GUARDS, WITNESSES, Vocabulary, all_rows
+from simwarp.testing.fuzz.walk import walk
+from simwarp.verify.draw import Draw
+
+Program = fuzz.Program
+
+
+class StandIn(simwarp.Device):
+    """The simulator under a GPU's name: what tells `record` that it speaks with hardware."""
+
+    name = "NVIDIA Test"
+    uuid = "00112233445566778899aabbccddeeff"
+    driver_version = "580.0"
+
+
+@pytest.fixture(scope="module")
+def programs():
+    return [fuzz.generate(0, k) for k in range(300)]
+
+
+def outputs(program, device=None):
+    """The words of each output register, (threads,), by its name."""
+    (answer,) = fuzz.answers(device or simwarp.Device(), [program])
+    assert not isinstance(answer, KernelFault), answer
+    threads = program.blocks * program.block
+    words = answer[: threads * RECORD // 8].reshape(threads, -1)
+    return {register: words[:, REGISTERS.index(register)] for register in program.outputs}
+
+
+def first(program):
+    """The words of each register at the start."""
+    words, _, _ = fuzz.inputs(program)
+    return {register: words[:, i] for i, register in enumerate(REGISTERS)}
+
+
+# What is generated
+
+
+def test_every_row_is_touched(programs):
+    counts = fuzz.coverage(programs)
+    untouched = [name for name, count in counts.items() if not count]
+    assert list(counts) == list(ROWS)
+    assert len(untouched) <= len(ROWS) // 10, untouched
+
+
+def test_the_vocabulary_leaves_few_rows_out():
+    known = {name for rows in all_rows().opcodes.values() for name in rows}
+    structure = {"bra", "cvta", "cvta.to"}
+    miscompiled = {name for name in ROWS if name.startswith("set.bf16")}
+    assert set(ROWS) - known <= structure | miscompiled
+    for rows in all_rows().opcodes.values():
+        for name, opcodes in rows.items():
+            assert {TABLE.find(opcode)[0].name for opcode in opcodes} == {name}
+
+
+def test_rows_that_are_not_exact_are_guarded_or_not_used():
+    for row in ROWS.values():
+        used = any(row.name in all_rows().opcodes.get(kind, {}) for kind in ("compute", "warp"))
+        if used and row.fidelity != "exact":
+            assert row.base in (*GUARDS[row.fidelity], *WITNESSES), row.name
+
+
+def test_more_than_half_are_divergent_and_work_across_lanes(programs):
+    assert sum(map(fuzz.is_divergent, programs)) > len(programs) / 2
+
+
+def test_every_kind_of_statement_is_drawn(programs):
+    kinds = {type(statement) for program in programs for statement, _ in walk(program.body)}
+    wanted = {Compute, Warp, Load, Store, Atomic, Exchange, Tally, Sync, If, Loop, Leave}
+    for purpose, kind in (
+        ("chain", Chain),
+        ("call", Call),
+        ("switch", Switch),
+        ("poll", Poll),
+        ("arrive", Handover),
+        ("locate", Locate),
+    ):
+        if purpose in all_rows():
+            wanted.add(kind)
+    assert wanted <= kinds
+
+
+def test_a_program_depends_on_seed_number_and_vocabulary_alone(programs):
+    assert [fuzz.generate(0, k) for k in (299, 7)] == [programs[299], programs[7]]
+    assert fuzz.generate(1, 7) != programs[7]
+    few = Vocabulary({"compute": {"add": ("add.u32",)}, "warp": {"redux": ("redux.sync.add.u32",)}})
+    text = fuzz.module_text([fuzz.generate(0, 7, few)])
+    assert "mul.hi" not in text
+    assert "add.u32" in text
+
+
+def test_the_text_is_of_registers_that_are_declared(programs):
+    for program in programs[:50]:
+        text = fuzz.module_text([program])
+        declared = set(re.findall(r"\.reg \.\w+ (%\w+);", text))
+        special = {"%tid", "%ctaid", "%laneid", "%lanemask_eq"}
+        assert set(re.findall(r"%\w+", text)) - special <= declared
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
+def test_ptxas_takes_every_text(programs, tmp_path):
+    (tmp_path / "fuzz.ptx").write_text(fuzz.module_text(programs[:48]))
+    command = ["ptxas", "-arch=sm_90", str(tmp_path / "fuzz.ptx"), "-o", str(tmp_path / "fuzz.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# What programs do
+
+
+def test_no_program_is_faulty_and_its_scheduling_does_not_matter(programs):
+    some = programs[:60]
+    together, apart = simwarp.Device(), simwarp.Device(chunk_lanes=32)
+    digests = [told(answer) for answer in fuzz.answers(together, some)]
+    assert b"" not in digests
+    assert [told(answer) for answer in fuzz.answers(apart, some)] == digests
+    assert len(set(digests)) == len(digests)
+
+
+def test_inputs_become_outputs():
+    program = Program(3, 1, (), blocks=2, block=32)
+    start, end = first(program), outputs(program)
+    width = {"d": 64, "r": 32, "h": 16, "p": 1}
+    for register in REGISTERS:
+        np.testing.assert_array_equal(
+            end[register], start[register] & np.uint64(2 ** width[register[1]] - 1), err_msg=register
+        )
+
+
+def test_both_sides_of_a_branch_see_their_own_mask():
+    count = Warp("vote.sync.ballot.b32", ("%r0",), ("%p0",))
+    sides = If(Question("lane", 0), (count, Warp("redux.sync.add.u32", ("%r1",), ("%r4",))), (count,))
+    program = Program(3, 1, (sides,), block=64)
+    start, end = first(program), outputs(program)
+    holds = (start["%p0"] & np.uint64(1)).reshape(-1, 32)
+    lane = np.arange(32)
+    for odd in (0, 1):
+        wanted = (holds << lane.astype(np.uint64))[:, lane % 2 == odd].sum(axis=1)
+        got = end["%r0"].reshape(-1, 32)[:, lane % 2 == odd]
+        np.testing.assert_array_equal(got, np.broadcast_to(wanted[:, None], got.shape))
+    sums = start["%r4"].reshape(-1, 32)[:, 1::2].astype(np.uint32).sum(axis=1, dtype=np.uint32)
+    np.testing.assert_array_equal(end["%r1"].reshape(-1, 32)[:, 1], sums)
+
+
+def test_a_veil_hides_every_result_and_changes_none(programs):
+    some = programs[60:75]
+    bare = [fuzz.unveil(program) for program in some]
+    assert fuzz.outputs(simwarp.Device(), bare) == fuzz.outputs(simwarp.Device(), some)
+    open_text, veiled = (fuzz.module_text(each) for each in (bare, some))
+    assert "%zero" not in open_text
+    assert len(veiled.splitlines()) > 1.1 * len(open_text.splitlines())
+
+
+def test_a_loop_goes_round_as_often_as_each_lane_says():
+    body = (Compute("add.u32", ("%r0",), ("%r0", 1)), Warp("vote.sync.ballot.b32", ("%r2",), ("%p0",)))
+    for peeled in (0, 1, 3):
+        program = Program(3, 1, (Loop("%r1", body, peeled),))
+        start, end = first(program), outputs(program)
+        trips = start["%r1"] & np.uint64(3)
+        np.testing.assert_array_equal(end["%r0"], (start["%r0"] + trips) & np.uint64(0xFFFFFFFF))
+
+
+@pytest.mark.skipif("switch" not in all_rows(), reason="needs brx.idx")
+def test_a_switch_takes_the_side_of_its_index():
+    sides = [(Compute("mov.u32", ("%r0",), (n,)),) for n in (10, 11, 12, 13)]
+    program = Program(3, 1, (Switch("brx.idx", "%r1", *sides),))
+    np.testing.assert_array_equal(outputs(program)["%r0"], 10 + (first(program)["%r1"] & np.uint64(3)))
+
+
+def test_lanes_that_leave_write_their_outputs_first():
+    program = Program(3, 1, (Leave(Question("lane", 1)), Compute("mov.u32", ("%r0",), (7,))))
+    leaves = np.arange(program.blocks * program.block) >> 1 & 1
+    wanted = np.where(leaves, first(program)["%r0"] & np.uint64(0xFFFFFFFF), 7)
+    np.testing.assert_array_equal(outputs(program)["%r0"], wanted)
+
+
+def test_threads_exchange_through_shared_memory():
+    for barrier, size in (("bar.sync", 64), ("", 32)):
+        swap = Exchange("st.shared.b32", "ld.shared.b32", ("%r0",), ("%r1",), "%r2", barrier)
+        program = Program(3, 1, (swap,), block=64)
+        start = first(program)
+        thread = np.arange(128)
+        other = thread - thread % size + (start["%r2"] & np.uint64(size - 1)).astype(int)
+        np.testing.assert_array_equal(outputs(program)["%r1"], start["%r0"][other] & np.uint64(0xFFFFFFFF))
+
+
+def test_a_tally_is_the_same_whoever_comes_first():
+    update = Atomic("atom.shared.max.u32", "_", Place("tally", 0, "%r1"), ("%r0",))
+    body = If(Question("data", "%p0"), (update,))
+    program = Program(3, 1, (Tally("atom.shared.max.u32", 5, "%r2", (body,)),), blocks=1, block=64)
+    start, end = first(program), outputs(program)
+    for word in range(4):
+        touch = (start["%p0"] & np.uint64(1) == 1) & (start["%r1"] & np.uint64(3) == word)
+        most = max([5, *(start["%r0"][touch] & np.uint64(0xFFFFFFFF)).tolist()])
+        assert set(end["%r2"][word::4].tolist()) == {most}
+
+
+def test_tallies_of_all_blocks_add_up():
+    at = Place("tallies", 8 * TALLIES.index("add.b32"), "%r1")
+    program = Program(3, 1, (Atomic("atom.global.add.u32", "_", at, ("%r0",)),), block=64)
+    (answer,) = fuzz.answers(simwarp.Device(), [program])
+    memory = answer[128 * RECORD // 8 :]
+    start, (_, before, _) = first(program), fuzz.inputs(program)
+    for number in range(8):
+        added = start["%r0"][start["%r1"] & np.uint64(7) == number].astype(np.uint32).sum(dtype=np.uint32)
+        cell = (at.offset + 256 * number) // 8
+        assert int(memory[cell]) & 0xFFFFFFFF == (int(before[cell]) + int(added)) & 0xFFFFFFFF
+
+
+def test_own_memory_is_the_threads_own():
+    store = Store("st.global.b32", Place("global", 4), ("%r0",))
+    load = Load("ld.global.u8", ("%r1",), Place("global", 5))
+    program = Program(3, 1, (store, load), block=32)
+    np.testing.assert_array_equal(
+        outputs(program)["%r1"], first(program)["%r0"] >> np.uint64(8) & np.uint64(255)
+    )
+    assert own_at(1) - own_at(0) == 32
+
+
+def test_what_depends_on_order_is_no_tally():
+    for opcode in ("atom.global.exch.b32", "atom.global.inc.u32", "atom.global.add.f32", "atom.cas.b32"):
+        assert tally_of(opcode) == ""
+    assert tally_of("atom.shared.add.relaxed.cta.u64") == "add.b64"
+
+
+def test_operands_that_the_isa_leaves_open_are_changed():
+    divide = Compute("div.u32", ("%r0",), ("%r1", 4))
+    program = Program(3, 1, (divide, Compute("rem.u32", ("%r2",), ("%r1", "%r3"))))
+    start, end = first(program), outputs(program)
+    low = np.uint64(0xFFFFFFFF)
+    np.testing.assert_array_equal(end["%r0"], (start["%r1"] & low) // np.uint64(5))
+    np.testing.assert_array_equal(end["%r2"], (start["%r1"] & low) % (start["%r3"] & low | np.uint64(1)))
+
+
+# Mutants
+
+
+@pytest.mark.parametrize("name", list(fuzz.MUTATIONS))
+def test_each_mutation_changes_the_program_and_not_its_outputs(programs, name):
+    some = programs[100:125]
+    change = fuzz.MUTATIONS[name]
+    mutants = [change(p, Draw(0, name, p.number), all_rows()) for p in some]
+    assert sum(p != m for p, m in zip(some, mutants, strict=True)) > len(some) / 3
+    device = simwarp.Device()
+    assert fuzz.outputs(device, mutants) == fuzz.outputs(device, some)
+
+
+# Faults are found
+
+
+class Faulty(simwarp.Device):
+    """A simulator in which a row computes something else: ``wrong(right, form, *operands)``."""
+
+    def __init__(self, name, wrong):
+        super().__init__()
+        self.row, self.wrong = ROWS[name], wrong
+
+    def load(self, ptx):
+        right = self.row.function
+        object.__setattr__(self.row, "function", partial(self.wrong, right))
+        try:
+            return super().load(f"{ptx}// {self.row.name} is wrong here")
+        finally:
+            object.__setattr__(self.row, "function", right)
+
+
+class Unguarded(simwarp.Device):
+    """A simulator that executes predicated instructions, but for branches, in all lanes."""
+
+    def load(self, ptx):
+        return super().load(re.sub(r"\t@!?%\w+ (?!bra|vote)", "\t", ptx))
+
+
+FAULTS = {
+    "shifts as C does": ("shr", lambda right, form, a, b: right(form, a, b & 31)),
+    "minimum of signed words as unsigned": (
+        "min",
+        lambda right, form, a, b: np.minimum(a.view(f"u{a.itemsize}"), b.view(f"u{b.itemsize}")),
+    ),
+    "the carry is lost": ("addc", lambda right, form, a, b, carry: right(form, a, b, carry & False)),
+    "shuffles take c for 31": (
+        "shfl.sync.b32",
+        lambda right, form, active, a, b, c, m: right(form, active, a, b, np.uint32(31), m),
+    ),
+    "matches of lanes outside the mask": (
+        "match.any.sync",
+        lambda right, form, active, a, m: right(form, None, a, np.uint32(0xFFFFFFFF)),
+    ),
+    "votes of all ask for any": (
+        "vote.sync.pred",
+        lambda right, form, active, a, m: right(replace(form, modifiers=("any",)), active, a, m),
+    ),
+    "atomic minimum and maximum exchanged": (
+        "atom (min, max)",
+        lambda right, form, old, b, **facts: np.where(right(form, old, b, **facts) == b, old, b),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_planted_fault_is_found_and_made_small(fault):
+    name, wrong = FAULTS[fault]
+    witnesses = [
+        fuzz.Witness("right", simwarp.Device()),
+        fuzz.Witness("wrong", Faulty(name, wrong)),
+    ]
+    found = next(fuzz.hunt(witnesses, (fuzz.generate(0, k) for k in range(200))), None)
+    assert found is not None
+    touched = {row for row, count in fuzz.coverage([found.program]).items() if count}
+    assert name in touched
+    kinds = [type(statement).__name__ for statement, _ in walk(found.program.body)]
+    assert len(kinds) <= 4, found.text
+    assert len(found.text.splitlines()) < 75
+    where, *values = found.lines()
+    assert re.match(r"(thread|memory of thread|tally at byte) \d+", where)
+    assert [line.split(":")[0] for line in values] == ["right", "wrong"]
+
+
+def test_mutants_find_a_fault_without_a_second_device():
+    witnesses = [
+        fuzz.Witness("program", Unguarded()),
+        fuzz.Witness("mutant", Unguarded(), fuzz.mutate),
+    ]
+    found = next(fuzz.hunt(witnesses, (fuzz.generate(0, k) for k in range(100)), trials=100), None)
+    assert found is not None
+    assert told(found.words[0]) != told(found.words[1])
+
+
+def test_a_fault_is_a_find_even_if_all_witnesses_share_it():
+    class Broken(simwarp.Device):
+        def load(self, ptx):
+            return super().load(ptx.replace("popc.b32", "popc.b33"))
+
+    program = Program(0, 0, (Sync(("bar.warp.sync",)), Compute("popc.b32", ("%r0",), ("%r1",))))
+    witnesses = [fuzz.Witness("one", Broken()), fuzz.Witness("other", Broken())]
+    (found,) = fuzz.hunt(witnesses, [program])
+    assert [type(statement) for statement in found.program.body] == [Compute]
+    assert found.lines()[0].startswith("one: line ")
+
+
+def test_shrinking_is_deterministic_and_keeps_to_its_trials():
+    asked = []
+
+    def differs(program):
+        asked.append(program)
+        return "popc" in fuzz.module_text([program])
+
+    number = next(k for k in range(100) if differs(fuzz.generate(0, k)))
+    program = fuzz.generate(0, number)
+    asked.clear()
+    small = fuzz.shrink(program, differs, trials=400)
+    assert len(asked) <= 400
+    assert len(list(walk(small.body))) <= 2
+    assert fuzz.shrink(program, differs, trials=400) == small
+    assert fuzz.shrink(program, differs, trials=0) == program
+    assert small.names == 0
+    assert (small.blocks, small.block, small.outputs) == (1, 32, ())
+
+
+def test_a_side_that_no_lane_takes_is_not_opened():
+    dead = If(Question("never", "%r0"), (Sync(("trap",)),))
+    program = Program(0, 0, (dead, Compute("popc.b32", ("%r0",), ("%r1",))))
+    device, bodies = simwarp.Device(), []
+
+    def differs(candidate):
+        bodies.append(candidate.body)
+        (answer,) = fuzz.answers(device, [candidate])
+        assert not isinstance(answer, KernelFault)
+        return any(isinstance(s, If) for s in candidate.body)
+
+    assert fuzz.shrink(program, differs).body == (replace(dead, then=()),)
+
+
+# Recordings
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    file = tmp_path_factory.mktemp("recording") / "deep" / "fuzz.npz"
+    seen = []
+    fuzz.record(StandIn(), file, seed=5, count=24, progress=seen.append)
+    assert seen == [24]
+    return file
+
+
+def test_a_recording_says_where_it_comes_from(recorded):
+    meta = json.loads(recorded.with_suffix(".json").read_text())
+    assert meta.pop("date").count("-") == 2
+    assert len(meta.pop("texts")) == 64
+    assert meta == {
+        "generator": 1,
+        "seed": 5,
+        "count": 24,
+        "without": 0,
+        "gpu": {"name": StandIn.name, "uuid": StandIn.uuid},
+        "driver": "580.0",
+        "arch": [9, 0],
+        "command": "simwarp fuzz --record fuzz.npz --programs 24 --seed 5",
+    }
+
+
+def test_a_recording_is_replayed_in_full_or_in_part(recorded):
+    recording = fuzz.load(recorded)
+    done = []
+    assert fuzz.replay(recording, simwarp.Device(), range(6), progress=done.append) == []
+    assert done == [1, 2, 3, 4, 5, 6]
+    wrong = Faulty("mad.wide", lambda right, form, *operands: right(form, *operands) + np.uint64(8))
+    assert fuzz.replay(recording, wrong, [0, 1, 2]) == [0, 1, 2]
+
+
+def test_what_the_hardware_did_not_settle_is_left_out(tmp_path, monkeypatch):
+    class Unsettled(StandIn):
+        """Its compiler lets mutants, whose registers have other names, end too early."""
+
+        def load(self, ptx):
+            return super().load(
+                ptx.replace("memory\n)\n{\n", "memory\n)\n{\n\tret;\n") if "%w0" in ptx else ptx
+            )
+
+    monkeypatch.setattr("simwarp.testing.fuzz.recording.mutate", lambda p: replace(p, names=1))
+    file = tmp_path / "fuzz.npz"
+    recording = fuzz.record(Unsettled(), file, seed=0, count=4)
+    assert recording.meta["without"] == 4
+    assert fuzz.replay(fuzz.load(file), simwarp.Device()) == []
+
+
+def test_a_changed_record_is_noticed(recorded):
+    recording = fuzz.load(recorded)
+    digests = recording.digests.copy()
+    digests[4, 15] ^= 1
+    assert fuzz.replay(replace(recording, digests=digests), simwarp.Device(), range(3, 6)) == [4]
+
+
+def test_another_generator_is_noticed(recorded, monkeypatch):
+    recording = fuzz.load(recorded)
+    with pytest.raises(InputFileError, match=r"program 0 .*: the generator has changed\nrecord it anew"):
+        fuzz.replay(replace(recording, meta={**recording.meta, "seed": 6}), simwarp.Device(), [0])
+    gone = Vocabulary({"compute": {"popc": ("popc.b7",)}, "warp": {"redux": ("redux.sync.add.u32",)}})
+    with pytest.raises(InputFileError, match=r"no row has 'popc\.b7' any more"):
+        fuzz.replay(replace(recording, vocabulary=gone), simwarp.Device(), [0])
+
+
+def test_new_rows_do_not_change_an_old_recording(recorded, monkeypatch):
+    recording = fuzz.load(recorded)
+    module = import_module("simwarp.testing.fuzz.generate")
+    monkeypatch.setattr(module, "all_rows", lambda: Vocabulary({}))
+    assert fuzz.replay(recording, simwarp.Device(), [0, 1]) == []
+
+
+@pytest.mark.parametrize("damage", ["no sidecar", "no data", "half the data", "another count", "not json"])
+def test_a_damaged_recording_is_refused(recorded, tmp_path, damage):
+    file = tmp_path / "fuzz.npz"
+    sidecar = file.with_suffix(".json")
+    shutil.copy(recorded, file)
+    shutil.copy(recorded.with_suffix(".json"), sidecar)
+    if damage == "no sidecar":
+        sidecar.unlink()
+    elif damage == "no data":
+        file.unlink()
+    elif damage == "half the data":
+        file.write_bytes(file.read_bytes()[:1000])
+    elif damage == "another count":
+        sidecar.write_text(sidecar.read_text().replace('"count": 24', '"count": 25'))
+    else:
+        sidecar.write_text("{")
+    with pytest.raises(InputFileError, match="record one on a GPU"):
+        fuzz.load(file)
+
+
+def test_a_simulator_is_no_witness_of_itself(tmp_path):
+    with pytest.raises(InputFileError, match="not on simwarp simulator"):
+        fuzz.record(simwarp.Device(), tmp_path / "none.npz", seed=0, count=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputFileError, match="cannot be written"):
+        fuzz.record(StandIn(), tmp_path / "file" / "fuzz.npz", seed=0, count=1)
+
+
+@pytest.fixture
+def find():
+    program = Program(3, 1, (Compute("popc.b32", ("%r0",), ("%r1",)),), outputs=("%r0",))
+    wrong = Faulty("popc", lambda right, form, a: right(form, a) + np.uint32(1))
+    witnesses = [fuzz.Witness("right", StandIn()), fuzz.Witness("wrong", wrong)]
+    (found,) = fuzz.hunt(witnesses, [program], trials=0)
+    return found, wrong
+
+
+def test_a_find_is_kept_and_holds_the_simulator(find, tmp_path):
+    found, wrong = find
+    ptx = fuzz.keep(found, tmp_path / "finds", StandIn())
+    assert {path.suffix for path in (tmp_path / "finds").iterdir()} == {".ptx", ".npz", ".json"}
+    assert ptx.read_text() == found.text
+    assert fuzz.still_right(ptx, simwarp.Device())
+    assert not fuzz.still_right(ptx, wrong)
+    meta = json.loads(ptx.with_suffix(".json").read_text())
+    assert meta["gpu"]["name"] == "NVIDIA Test"
+    assert meta["witnesses"] == ["right", "wrong"]
+    ptx.with_suffix(".npz").write_bytes(b"half")
+    with pytest.raises(InputFileError, match="not a whole find"):
+        fuzz.still_right(ptx, simwarp.Device())
+
+
+# What hardware answered
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "fuzz"
+REPLAYED = 300
+
+
+@pytest.mark.parametrize("file", sorted(set(GOLDEN.glob("fuzz*.npz"))), ids=lambda file: file.stem)
+def test_the_simulator_agrees_with_a_recording(file):
+    recording = fuzz.load(file)
+    assert len(recording.digests) >= 10_000
+    assert recording.meta["without"] < 0.01 * len(recording.digests)
+    assert fuzz.replay(recording, simwarp.Device(), range(REPLAYED)) == []
+    assert file.stat().st_size <= 1 << 20
+
+
+@pytest.mark.parametrize("ptx", sorted(GOLDEN.glob("*.ptx")), ids=lambda ptx: ptx.stem)
+def test_the_simulator_is_right_about_old_finds(ptx):
+    assert fuzz.still_right(ptx, simwarp.Device())
+
+
+# Workers
+
+FRAGILE = """
+import os, time
+import simwarp
+
+class Fragile(simwarp.Device):
+    def load(self, ptx):
+        if "popc.b32" in ptx:
+            os._exit(139)
+        if "brev.b32" in ptx:
+            time.sleep(60)
+        return super().load(ptx)
+"""
+
+
+@pytest.fixture
+def fragile(tmp_path, monkeypatch):
+    (tmp_path / "fragile_device.py").write_text(FRAGILE)
+    monkeypatch.syspath_prepend(tmp_path)
+    return import_module("fragile_device").Fragile
+
+
+def test_a_crash_or_a_hang_costs_one_program(fragile):
+    words = ("not.b32", "popc.b32", "clz.b32", "brev.b32", "abs.s32")
+    programs = [Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(words)]
+    workers = fuzz.Workers(fragile, count=2, patience=3)
+    digests = workers.digests(programs)
+    workers.close()
+    right = fuzz.outputs(simwarp.Device(), programs)
+    assert digests == [right[0], b"", right[2], b"", right[4]]
+
+
+def test_programs_without_an_answer_are_no_finds(fragile, tmp_path):
+    programs = [
+        Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(("not.b32", "popc.b32"))
+    ]
+    workers = fuzz.Workers(fragile, count=1)
+    witnesses = [
+        fuzz.Witness("fragile", fragile(), workers=workers),
+        fuzz.Witness("simulator", simwarp.Device()),
+    ]
+    assert list(fuzz.hunt(witnesses, programs)) == []
+    assert (witnesses[0].silent, witnesses[1].silent) == ([1], [])
+    workers.close()
+
+
+# The command
+
+
+class Here:
+    """Workers that are this process."""
+
+    def __init__(self, make_device):
+        self.make_device = make_device
+
+    def digests(self, programs):
+        return fuzz.outputs(self.make_device(), programs)
+
+    def close(self):
+        pass
+
+
+def run(capsys, *arguments, code=0):
+    assert main(["fuzz", *map(str, arguments)]) == code
+    return capsys.readouterr()
+
+
+def test_the_command_says_that_all_agree(capsys, tmp_path):
+    said = run(capsys, "--programs", 6, "--out", tmp_path / "none")
+    line = r"6 programs: the simulator, mutants on the simulator agree \(\d+\.\d s\)\n"
+    assert re.fullmatch(line, said.out.replace("\n(", " ("))
+    assert not (tmp_path / "none").exists()
+    report = json.loads(run(capsys, "--programs", 3, "--seed", 2, "--json").out)
+    assert (report["programs"], report["seed"], report["differences"]) == (3, 2, [])
+    assert not report["interrupted"]
+
+
+@pytest.fixture
+def faulty_simulator(monkeypatch):
+    """The command's simulators: the second of them computes ``xor`` wrongly."""
+    wrong = Faulty("xor", lambda right, form, a, b: right(form, a, b) ^ np.asarray(a).dtype.type(1))
+    devices = [simwarp.Device(), wrong]
+    monkeypatch.setattr("simwarp.cli.fuzz.Device", lambda **options: devices.pop(0))
+
+
+@pytest.mark.usefixtures("faulty_simulator")
+def test_the_command_shows_a_find_and_keeps_it(capsys, tmp_path):
+    report = json.loads(run(capsys, "--programs", 200, "--most", 1, "--out", tmp_path, "--json", code=1).out)
+    (found,) = report["differences"]
+    assert found["witnesses"] == ["the simulator", "mutants on the simulator"]
+    assert "xor" in found["ptx"]
+    assert found["lines"]
+    assert fuzz.still_right(Path(found["file"]), simwarp.Device())
+
+
+@pytest.mark.usefixtures("faulty_simulator")
+def test_the_command_prints_the_ptx_and_both_outputs(capsys, tmp_path):
+    said = run(capsys, "--programs", 200, "--most", 1, "--out", tmp_path, code=1).out
+    (ptx,) = tmp_path.glob("*.ptx")
+    assert ptx.read_text().replace("\t", "        ") in said
+    assert re.search(r"^the simulator: ", said, re.MULTILINE)
+    assert re.search(r"^mutants on the simulator: ", said, re.MULTILINE)
+    assert "1 find: PTX and words are in" in said
+
+
+def test_the_command_records_and_replays(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("simwarp.cli.fuzz.default_device", StandIn)
+    monkeypatch.setattr("simwarp.testing.fuzz.Workers", Here)
+    file = tmp_path / "fuzz.npz"
+    assert "recorded 3 programs" in run(capsys, "--record", file, "--programs", 3).out
+    assert "3 programs: simwarp simulator (sm_90) agrees with" in run(capsys, "--replay", file).out
+    data = dict(np.load(file))
+    data["digests"][1] ^= 1
+    np.savez(file, **data)
+    report = json.loads(run(capsys, "--replay", file, "--json", code=1).out)
+    assert (report["programs"], report["different"], report["gpu"]) == (3, [1], "NVIDIA Test")
+    assert run(capsys, "--replay", file, "--programs", 1, "--device", "cuda").out
+
+
+def test_hardware_and_simulator_are_asked_together(capsys, monkeypatch):
+    monkeypatch.setattr("simwarp.cli.fuzz.default_device", StandIn)
+    monkeypatch.setattr("simwarp.testing.fuzz.Workers", Here)
+    report = json.loads(run(capsys, "--device", "both", "--programs", 2, "--json").out)
+    assert report["witnesses"] == ["NVIDIA Test", "the simulator", "mutants on NVIDIA Test"]
+    report = json.loads(run(capsys, "--device", "cuda", "--programs", 2, "--optimised", "--json").out)
+    assert report["witnesses"] == ["NVIDIA Test", "mutants on NVIDIA Test", "the compiler for NVIDIA Test"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--record", "f.npz", "--device", "sim"], "give --device cuda"),
+        (["--record", "f.npz", "--replay", "f.npz"], "give one of them"),
+        (["--replay", "f.npz", "--device", "both"], "give --device sim or cuda"),
+        (["--replay", "no-such.npz"], "record one on a GPU"),
+        (["--programs", "0"], "see simwarp --help"),
+        (["--device", "tpu"], "see simwarp --help"),
+        (["--device", "cuda"], "give --device sim"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused(capsys, monkeypatch, arguments, message):
+    def nothing():
+        raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
+
+    monkeypatch.setattr("simwarp.cli.fuzz.default_device", nothing)
+    said = run(capsys, *arguments, code=2)
+    assert message in said.err
+    assert said.out == ""
+
+
+def test_an_interruption_ends_with_what_was_done(capsys, monkeypatch):
+    def hunt(witnesses, programs, progress):
+        progress(8)
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr("simwarp.testing.fuzz.hunt", hunt)
+    assert run(capsys, "--programs", 100, code=130).out.startswith("stopped before the end; 8 programs: ")
+    report = json.loads(run(capsys, "--programs", 100, "--json", code=130).out)
+    assert (report["interrupted"], report["programs"]) == (True, 8)
