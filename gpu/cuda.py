@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import re
 from collections.abc import Callable
 from functools import cache
@@ -288,13 +289,13 @@ class CudaKernel:
                     f"kernel {self.name}: argument {i} is a {type(value).__name__}\n"
                     "pass a device array, or a NumPy scalar of the parameter's size"
                 )
-        if cooperative:
-            _launch_cooperatively(self._ptx, self.name, grid, block, passed, shared, stream)
+        if cooperative or any(isinstance(value, np.void) for value in passed):
+            _launch_one_by_one(self._ptx, self.name, grid, block, passed, shared, stream, cooperative)
         else:
             self._function(*passed, grid=grid, block=block, shared=shared, stream=stream)
 
 
-def _launch_cooperatively(
+def _launch_one_by_one(
     ptx: str,
     name: str,
     grid: tuple[int, int, int],
@@ -302,21 +303,25 @@ def _launch_cooperatively(
     args: list[Any],
     shared: int,
     stream: Any,
+    cooperative: bool,
 ) -> None:
-    """Launch with all blocks resident, which PyCUDA cannot ask for, in the same context."""
+    """Launch with each argument by itself, in the same context.
+
+    PyCUDA cannot ask for a cooperative launch, and packs structures without the alignment that their
+    parameters have; the driver knows it.
+    """
     from cuda.bindings import driver as binding
 
-    values = tuple(value.item() for value in args)
-    types: tuple[Any, ...] = tuple(_ctype(value.dtype) for value in args)
-    queue = stream.handle if stream is not None else 0
-    (status,) = binding.cuLaunchCooperativeKernel(
-        _function_handle(ptx, name), *grid, *block, shared, queue, (values, types)
-    )
+    values = [ctypes.create_string_buffer(value.tobytes(), value.nbytes) for value in args]
+    pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+    queue, parameters = stream.handle if stream is not None else 0, ctypes.addressof(pointers)
+    function = _function_handle(ptx, name)
+    if cooperative:
+        (status,) = binding.cuLaunchCooperativeKernel(function, *grid, *block, shared, queue, parameters)
+    else:
+        (status,) = binding.cuLaunchKernel(function, *grid, *block, shared, queue, parameters, 0)
     if status != binding.CUresult.CUDA_SUCCESS:
-        raise _driver().LaunchError(f"kernel {name}: cooperative launch failed: {status.name}")
-
-
-_ctype: Callable[[Any], Any] = np.ctypeslib.as_ctypes_type
+        raise _driver().LaunchError(f"kernel {name}: launch failed: {status.name}")
 
 
 @cache

@@ -9,6 +9,7 @@ import pytest
 
 import gpu
 import reference
+import simwarp
 from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from gpu.compile import compile
@@ -266,3 +267,20 @@ def test_arguments_must_be_numpy_scalars(device):
     kernel = device.load(compile('extern "C" __global__ void f(unsigned n) {}', "f.cu").text).kernel("f")
     with pytest.raises(DtypeError, match="argument 0"):
         kernel((1, 1, 1), (1, 1, 1), 5)
+
+
+def test_a_structure_lies_where_its_parameter_is_aligned(device):
+    """A parameter of alignment 16 behind one of 8 bytes: there is a gap between them."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry take(.param .u64 out, .param .align 16 .b8 given[32]) {
+.reg .b64 %at, %a, %b;
+ld.param.u64 %at, [out]; ld.param.v2.u64 {%a, %b}, [given+16];
+st.global.u64 [%at], %a; st.global.u64 [%at+8], %b; ret; }
+"""
+    given = np.arange(4, dtype=np.uint64) + 1
+    for anywhere in (device, simwarp.Device()):
+        out = anywhere.upload(np.zeros(2, np.uint64))
+        anywhere.load(text).kernel("take")((1, 1, 1), (1, 1, 1), out, np.void(given.tobytes()))
+        assert out.download().tolist() == [3, 4]

@@ -26,3 +26,16 @@ def cuLaunchCooperativeKernel(
     hStream: Any,
     kernelParams: Any,
 ) -> tuple[CUresult]: ...
+def cuLaunchKernel(
+    f: Any,
+    gridDimX: int,
+    gridDimY: int,
+    gridDimZ: int,
+    blockDimX: int,
+    blockDimY: int,
+    blockDimZ: int,
+    sharedMemBytes: int,
+    hStream: Any,
+    kernelParams: Any,
+    extra: Any,
+) -> tuple[CUresult]: ...
