@@ -38,9 +38,9 @@ class Device:
     chunk_lanes : int
         How many lanes are simulated at a time.
     workers : int
-        On how many threads the blocks of a launch run side by side; a cooperative launch, whose
-        blocks all run together, always has one. With more than one, atomic operations of different
-        blocks come in any order.
+        On how many processes the blocks of a launch run side by side. Cooperative launches, whose blocks
+        all run together, kernels that call ``malloc``, and devices with observers or a budget always have
+        one. With more than one, atomic operations of different blocks come in any order.
     instruction_budget : int, optional
         Instructions (of all lanes together) that one launch may execute before it is stopped with
         `RunawayKernel`; None does not stop it.
@@ -102,7 +102,7 @@ class Device:
         self.stack, self.stdout = stack, stdout
         self.instruction_budget = instruction_budget
         self.observers = list(observers)
-        self.memory, self.constants = Memory("global"), Memory("const", 256)
+        self.memory, self.constants = Memory("global", shared=workers > 1), Memory("const", 256)
         self.heap = Heap(self.memory, heap)
         self.executed = self.launches = 0
         self._names = itertools.count()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -52,15 +53,18 @@ class Allocation:
         Whether its memory was given back.
     """
 
-    def __init__(self, base: int, size: int, name: str, read_only: bool = False) -> None:
+    def __init__(
+        self, base: int, size: int, name: str, read_only: bool = False, shared: bool = False
+    ) -> None:
         self.base, self.size, self.name, self.read_only = base, size, name, read_only
+        self._shared = shared
         self.freed = False
         self._make(size)
 
     def _make(self, size: int) -> None:
         room = -(-size // _ROUND) * _ROUND
-        self._bytes = np.full(room, POISON, np.uint8)
-        self._written = np.zeros(room, np.uint8)
+        self._bytes, self._written = (_zeros(room, self._shared) for _ in range(2))
+        self._bytes.fill(POISON)
         self._complete = False
         self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
         self._written_views: dict[int, npt.NDArray[Any]] = {}
@@ -145,6 +149,10 @@ class Allocation:
         return self._written_views[width]
 
 
+def _zeros(size: int, shared: bool) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(mmap(-1, size), np.uint8) if shared and size else np.zeros(size, np.uint8)
+
+
 def _bytes(count: int) -> str:
     return "1 byte" if count == 1 else f"{count} bytes"
 
@@ -162,6 +170,8 @@ class Memory:
         "global", "shared" …: how faults speak of it.
     start : int
         The first address, a multiple of `ALIGNMENT`.
+    shared : bool
+        Whether processes that are forked later see what the others write.
 
     Raises
     ------
@@ -184,10 +194,10 @@ class Memory:
     check the index against the array's size before the access
     """
 
-    def __init__(self, space: str = "global", start: int = 0x7F00_0000_0000) -> None:
+    def __init__(self, space: str = "global", start: int = 0x7F00_0000_0000, shared: bool = False) -> None:
         if start % ALIGNMENT:
             raise ShapeError(f"memory that starts at {start:#x}: start at a multiple of {ALIGNMENT}")
-        self.space = space
+        self.space, self.shared = space, shared
         self._next = start
         self._count = 0
         self._table: tuple[list[int], list[Allocation]] = ([], [])
@@ -211,7 +221,8 @@ class Memory:
         if size < 0:
             raise ShapeError(f"allocation of {_bytes(size)}\nask for 0 bytes or more")
         self._drop_released()
-        allocation = Allocation(self._next, size, name or f"allocation {self._count}", read_only)
+        name = name or f"allocation {self._count}"
+        allocation = Allocation(self._next, size, name, read_only, self.shared)
         # A gap behind each allocation: running past the end must not reach the next one.
         self._next += -(-(size + ALIGNMENT) // ALIGNMENT) * ALIGNMENT
         self._count += 1

@@ -23,11 +23,11 @@ True
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ import numpy.typing as npt
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.observe import Observer
+from simwarp.ptx import workers
 from simwarp.ptx.chunk import Chunk
 from simwarp.ptx.host import Heap
 from simwarp.ptx.program import Program
@@ -68,7 +69,7 @@ class Launch:
     chunk_lanes : int
         How many lanes are in flight at a time; registers of this size should fit a cache.
     workers : int
-        How many chunks run at a time, each on a thread of its own.
+        How many chunks run at a time, each on a process of its own.
     instruction_budget : int or None
         Steps that may be executed before `RunawayKernel` is raised.
     number, clock : int
@@ -107,8 +108,7 @@ class Launch:
         self.steps_left = self.instruction_budget
         self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
         self.on_fetch = [o.on_fetch for o in self.observers if o.wants("on_fetch")]
-        self.atomics = threading.Lock()
-        self.stopped = False
+        self.atomics: AbstractContextManager[Any] = nullcontext()
 
     @cached_property
     def parameter_memory(self) -> Memory:
@@ -124,9 +124,10 @@ class Launch:
         """Execute every block; return the number of thread-instructions."""
         keep_freed_pages()
         chunks = self.chunks()
-        if self.workers == 1 or len(chunks) == 1 or self.observers or self.instruction_budget is not None:
+        watched = bool(self.observers) or self.instruction_budget is not None
+        if self.workers == 1 or len(chunks) == 1 or watched or self.program.calls_heap:
             return sum(map(self.run_chunk, chunks))
-        return self.run_on_threads(chunks)
+        return workers.run(self, chunks)
 
     def chunks(self) -> list[npt.NDArray[np.int64]]:
         """The blocks that are in flight together, clusters whole."""
@@ -149,17 +150,6 @@ class Launch:
             chunk = Chunk(self, blocks)
             Scheduler(self, chunk).run()
         return chunk.executed - self.clock
-
-    def run_on_threads(self, chunks: list[npt.NDArray[np.int64]]) -> int:
-        """Execute chunks side by side; of several faults, that of the first block counts."""
-        with ThreadPoolExecutor(self.workers) as pool:
-            running: list[Future[int]] = [pool.submit(self.run_chunk, blocks) for blocks in chunks]
-            try:
-                return sum(future.result() for future in running)  # meets the first block's fault first
-            finally:
-                self.stopped = True
-                for future in running:
-                    future.cancel()
 
 
 @cache

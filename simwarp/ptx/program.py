@@ -187,6 +187,12 @@ class Program:
         return any(routine.recursive for routine in self.routines.values())
 
     @cached_property
+    def calls_heap(self) -> bool:
+        """Whether it may call ``malloc`` or ``free``."""
+        names = {step.call.function for step in self.steps if step.call is not None}
+        return bool(names & {"malloc", "free", ""})
+
+    @cached_property
     def live(self) -> list[int]:
         """The registers that lanes at each step may still read; of a program with device functions, all."""
         if len(self.routines) > 1:

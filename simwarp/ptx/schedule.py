@@ -40,10 +40,6 @@ _FEW = 4
 """A group is worth a compact copy if it has less than one of so many lanes, and of half as many warps."""
 
 
-class Stopped(Exception):  # noqa: N818 - no error: another chunk's fault, or Ctrl-C, ends the launch
-    """The launch was stopped from outside: another chunk's fault, or Ctrl-C."""
-
-
 @dataclass
 class _Group:
     mask: Mask
@@ -72,8 +68,6 @@ class Scheduler:
             turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
             if turns > self.last_turn:
                 return
-            if self.launch.stopped:
-                raise Stopped
             group = self.groups.pop(pc)
             self.turns, self.loops = turns, group.rounds
             self.enter(group.mask)
@@ -175,8 +169,6 @@ class Scheduler:
     def may_loop(self, target: int, branch: Step) -> bool:
         """Count a backward branch; False when it is time to let others run, or to look around."""
         self.loops += 1
-        if self.launch.stopped:
-            raise Stopped
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
             return False
         if not self.groups and self.last_turn == _NO_OTHER:

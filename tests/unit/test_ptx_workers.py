@@ -1,7 +1,8 @@
-"""Blocks that run side by side on several threads of the host: results, faults and Ctrl-C as with one."""
+"""Blocks that run side by side on several processes: results, faults, output and Ctrl-C as with one."""
 
+import io
+import os
 import signal
-import sys
 import threading
 import time
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.faults import DoubleFree, OutOfBounds, RunawayKernel, Trap
+from simwarp.faults import DoubleFree, KernelFault, OutOfBounds, RunawayKernel, Trap
+from simwarp.ptx.execute import Launch
 
 HEAD = """.version 8.0
 .target sm_90a
@@ -93,16 +95,6 @@ ld.shared::cluster.u32 %r2, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;
     assert got == [b ^ 3 for b in range(24) for _ in range(32)]
 
 
-@pytest.fixture
-def quick_switches():
-    """Host threads give way to one another as often as they can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.usefixtures("quick_switches")
 def test_atomics_of_all_blocks_count():
     body = """mov.u32 %r5, 0;
 L: atom.global.add.u32 %r2, [%in], 1; red.global.max.u32 [%in+4], %i;
@@ -131,8 +123,7 @@ add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 3; @%p1 bra AGAIN;
 """
 
 
-@pytest.mark.usefixtures("quick_switches")
-def test_malloc_and_free_of_blocks_that_run_side_by_side():
+def test_malloc_and_free_are_not_shared_by_processes():
     device = workers(4, chunk=32)
     assert run(MALLOC + STORE, block=8, grid=60, device=device, before=HEAP) == [3] * 480
     assert device.heap.used == 0
@@ -216,3 +207,25 @@ def test_clocks_do_not_depend_on_the_workers():
     body = "mov.u32 %r2, %clock;\n"
     counts = [run(body + STORE, block=64, grid=20, device=workers(n)) for n in (1, 2, 5)]
     assert counts[0] == counts[1] == counts[2]
+
+
+def test_what_kernels_print_comes_in_the_order_of_the_blocks():
+    before = """.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
+.global .align 1 .b8 format[4] = {37, 117, 10, 0};"""
+    body = """.local .align 4 .b32 number; st.local.u32 [number], %i; mov.u64 %rd1, format;
+cvta.global.u64 %rd1, %rd1; mov.u64 %rd2, number; cvta.local.u64 %rd2, %rd2;
+{ .param .b64 f; .param .b64 a; .param .b32 r; st.param.b64 [f], %rd1; st.param.b64 [a], %rd2;
+call.uni (r), vprintf, (f, a); ld.param.b32 %r2, [r]; }
+"""
+    printed = io.StringIO()
+    assert (
+        run(body + STORE, block=1, grid=40, device=workers(3, chunk=32, stdout=printed), before=before)
+        == [1] * 40
+    )
+    assert printed.getvalue().split() == [str(i) for i in range(40)]
+
+
+def test_a_worker_that_dies_is_noticed(monkeypatch):
+    monkeypatch.setattr(Launch, "run_chunk", lambda launch, blocks: os._exit(3))
+    with pytest.raises(KernelFault, match="worker process ended"):
+        run(COLLATZ + STORE, grid=40, device=workers())

@@ -1,0 +1,159 @@
+"""Several chunks of a launch side by side: each on a process of its own, all on the same global memory.
+
+Threads would not do: most of a step is Python, which one thread at a time executes. The processes are
+forked, so that nothing has to be sent to them; what kernels write lies in memory that all of them share
+(`Memory` with ``shared=True``).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkProcess
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.faults import KernelFault
+
+_PATIENCE = 0.2
+"""Seconds between two looks at whether the workers are still there."""
+
+
+@dataclass
+class _Result:
+    """What became of one chunk.
+
+    Attributes
+    ----------
+    number : int
+        Of the chunk.
+    executed : int
+        Thread-instructions.
+    fault : Exception or None
+    printed : list of str
+    """
+
+    number: int
+    executed: int = 0
+    fault: Exception | None = None
+    printed: list[str] = field(default_factory=list[str])
+
+
+def run(launch: Any, chunks: Sequence[npt.NDArray[np.int64]]) -> int:
+    """Execute chunks side by side; of several faults, that of the first block counts.
+
+    Parameters
+    ----------
+    launch : Launch
+        Its global memory must be shared.
+    chunks : sequence of (n,) int
+        The blocks of each chunk.
+
+    Returns
+    -------
+    int
+        The number of thread-instructions.
+
+    Raises
+    ------
+    KernelFault
+        What a kernel did wrong, or a worker process that is gone.
+
+    Examples
+    --------
+    >>> from simwarp import Device
+    >>> device = Device(workers=2, chunk_lanes=32)
+    >>> kernel = device.load('''.version 9.0 .target sm_90 .address_size 64
+    ... .entry count(.param .u64 out) { .reg .b64 %a; .reg .b32 %r;
+    ...     ld.param.u64 %a, [out]; atom.global.add.u32 %r, [%a], 1; ret; }''').kernel("count")
+    >>> out = device.upload(np.zeros(1, np.uint32))
+    >>> kernel((100, 1, 1), (32, 1, 1), out)
+    >>> out.download().tolist()
+    [3200]
+    """
+    context = multiprocessing.get_context("fork")
+    launch.atomics = context.Lock()
+    following, sending = context.Value("q", 0), context.Lock()
+    receiver, sender = context.Pipe(duplex=False)
+
+    def send(result: _Result) -> None:
+        with sending:
+            sender.send(result)
+
+    def take() -> int:
+        with following:
+            following.value += 1
+            return following.value - 1
+
+    count = min(launch.workers, len(chunks))
+    workers = [
+        context.Process(target=_work, args=(launch, chunks, take, send), daemon=True) for _ in range(count)
+    ]
+    with _started(workers):
+        return _gather(launch, len(chunks), receiver, workers)
+
+
+@contextmanager
+def _started(workers: Sequence[ForkProcess]) -> Generator[None]:
+    """Workers that run, and are gone afterwards, whatever happens."""
+    try:
+        with warnings.catch_warnings():  # the children touch no lock that another thread may hold
+            warnings.simplefilter("ignore", DeprecationWarning)
+            for worker in workers:
+                worker.start()
+        yield
+    finally:
+        for worker in workers:
+            if worker.pid is not None:
+                worker.terminate()
+                worker.join()
+
+
+def _gather(launch: Any, count: int, receiver: Any, workers: Sequence[ForkProcess]) -> int:
+    """Take the results in the order of the chunks."""
+    results: dict[int, _Result] = {}
+    executed = 0
+    for number in range(count):
+        while number not in results:
+            if receiver.poll(_PATIENCE):
+                result: _Result = receiver.recv()
+                results[result.number] = result
+            elif not any(worker.is_alive() for worker in workers) and not receiver.poll():
+                raise KernelFault(
+                    "a worker process ended before its blocks did",
+                    "",
+                    "run with fewer workers, or more memory",
+                )
+        result = results.pop(number)
+        for text in result.printed:
+            launch.print(text)
+        if result.fault is not None:
+            raise result.fault
+        executed += result.executed
+    return executed
+
+
+def _work(
+    launch: Any,
+    chunks: Sequence[npt.NDArray[np.int64]],
+    take: Callable[[], int],
+    send: Callable[[_Result], None],
+) -> None:
+    """What a worker does: one chunk after the other, until none is left or one fails."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
+    while (number := take()) < len(chunks):
+        result = _Result(number)
+        launch.print = result.printed.append
+        try:
+            result.executed = launch.run_chunk(chunks[number])
+        except Exception as fault:
+            result.fault = fault
+        send(result)
+        if result.fault is not None:
+            return
