@@ -66,7 +66,7 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         return pc + 1
     backward = step.target <= pc
     if backward:
-        scheduler.may_loop(step.target, step)
+        scheduler.may_loop(step)
     scheduler.put(step.target, taken, loops=backward and not step.meets)
     scheduler.put(pc + 1, rest)
     return None

@@ -105,7 +105,7 @@ class Scheduler:
             if following is None:
                 return
             if following <= pc:
-                limit = self.limit(following) if self.may_loop(following, step) else following
+                limit = self.limit(following) if self.may_loop(step) else following
             else:
                 limit = self.limit(following)
             pc = following
@@ -166,7 +166,7 @@ class Scheduler:
             del self.parked[pc]
         return found
 
-    def may_loop(self, target: int, branch: Step) -> bool:
+    def may_loop(self, branch: Step) -> bool:
         """Count a backward branch; False when it is time to let others run, or to look around."""
         self.loops += 1
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
