@@ -22,7 +22,7 @@ from simwarp.ptx.operands import (
     write_each,
 )
 from simwarp.ptx.program import Argument, Call, Formal, Routine, Step
-from simwarp.ptx.rows import DTYPES, Form, OperandSpec, storage
+from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
 from simwarp.ptx.spaces import to_generic
 from simwarp.ptx.syntax import (
     Address,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 SPACES = ("global", "shared", "local", "const", "param")
 _NAMED = 6
 """How many rows an error names."""
-_WIDER_ALLOWED = ("ld", "ldu", "st", "cvt", "mov", "atom", "red", "set")
-"""Bases whose registers may be wider than their type (PTX ISA 9.4.1)."""
 
 
 def target_number(module: Module) -> int:
@@ -89,6 +87,8 @@ class Binder:
         self.is_entry, self.routine, self.first_slot = is_entry, routine, first_slot
         self.target = target_number(module)
         self.types = dict(function.registers)
+        self.row: Row | None = None
+        """Of the instruction that is being bound."""
         self.slots = {name: first_slot + i for i, name in enumerate(function.registers)}
 
     # ---- one instruction ---------------------------------------------------------------------------
@@ -113,8 +113,9 @@ class Binder:
                 f"compile for sm_{row.minimum_sm} or newer (PTX ISA, section {row.section})"
             )
         step = Step(instruction, row, form, partial(row.function, form), row.kind)
-        if row.base == "ret" and not self.is_entry:
-            step.kind = "return"
+        self.row = row
+        if row.kind == "return" and self.is_entry:
+            step.kind = "exit"
         if instruction.guard is not None:
             step.guard = self.reader(instruction, instruction.guard, "pred")
         if row.kind == "call":
@@ -137,7 +138,7 @@ class Binder:
                 sources.append(self.reader(step.instruction, self.carry(), "pred"))
                 continue
             if spec.kind == "rank":
-                sources.append(self.special("%cluster_ctarank", "u32"))
+                sources.append(lambda chunk: special.value(chunk, "%cluster_ctarank"))
                 continue
             if spec.optional and not step.form.combines:
                 break
@@ -200,9 +201,14 @@ class Binder:
         )
 
     def check_vector(self, step: Step, operand: Operand | None) -> None:
-        """A vector access moves as many registers as it says."""
+        """A vector access moves as many registers as it says, all of one width."""
         wanted = step.form.vector
-        if wanted > 1 and not (isinstance(operand, Vector) and len(operand.elements) == wanted):
+        if wanted == 1:
+            return
+        if not isinstance(operand, Vector) or len(operand.elements) != wanted:
+            raise self.misfit(step)
+        names = [e.name for e in operand.elements if isinstance(e, Register)]
+        if len({storage(self.types[name]) for name in names if name in self.types}) > 1:
             raise self.misfit(step)
 
     # ---- control -----------------------------------------------------------------------------------
@@ -365,7 +371,7 @@ class Binder:
                 f"line {instruction.line}: an operand of `{instruction.text}` is not a value"
             )
         if operand.name not in self.slots and operand.name in special.TYPES:
-            return self.special(operand.name, kind)
+            return self.special(instruction, operand.name, kind)
         slot = self.slot(instruction, operand)
         declared, wanted = storage(self.types[operand.name]), DTYPES[kind]
         self.check_width(instruction, operand, wanted)
@@ -380,9 +386,15 @@ class Binder:
         _, address = self.symbol(instruction, operand)
         return lambda chunk: address(chunk).astype(wanted)
 
-    def special(self, name: str, kind: str) -> Read:
-        """A special register, cut or widened to what is asked for."""
+    def special(self, instruction: Instruction, name: str, kind: str) -> Read:
+        """A special register; `mov` may cut it, `cvt` may widen it, too."""
         have, wanted = DTYPES[special.TYPES[name]], DTYPES[kind]
+        row = self.row
+        if row is None or not row.special or (have.itemsize < wanted.itemsize and not row.wider):
+            raise PtxSyntaxError(
+                f"line {instruction.line}: `{instruction.text}` cannot read {name}\n"
+                "move it to a register of its width first"
+            )
         if have.itemsize == wanted.itemsize:
             return lambda chunk: special.value(chunk, name)
         return lambda chunk: special.value(chunk, name).astype(wanted)
@@ -392,17 +404,14 @@ class Binder:
         declared = storage(self.types[register.name])
         if (declared == np.bool_) == (wanted == np.bool_) and declared.itemsize == wanted.itemsize:
             return
-        relaxed = instruction.opcode.split(".")[0] in _WIDER_ALLOWED
-        wide_enough = declared.itemsize > wanted.itemsize
-        if (relaxed or wanted.itemsize == 1) and wide_enough and np.bool_ not in (declared, wanted):
+        wider = self.row is not None and self.row.wider and declared.itemsize > wanted.itemsize
+        if wider and np.bool_ not in (declared, wanted):
             return
+        takes = "a .pred" if wanted == np.bool_ else f"{wanted.itemsize * 8} bits"
         raise PtxSyntaxError(
             f"line {instruction.line}: register {register.name} of `{instruction.text}` is a "
-            f".{self.types[register.name]}; the operand takes {wanted.itemsize * 8} bits\n"
+            f".{self.types[register.name]}; the operand takes {takes}\n"
             "declare it with the width that the instruction has, or convert it first"
-            if wanted != np.bool_
-            else f"line {instruction.line}: register {register.name} of `{instruction.text}` is a "
-            f".{self.types[register.name]}; the operand takes a .pred"
         )
 
     def piece(self, instruction: Instruction, operand: Vector, kind: str) -> int:

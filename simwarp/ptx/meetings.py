@@ -206,7 +206,7 @@ def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
     for at, mask in standing.items():
         step, here = scheduler.steps[at], mask.any(axis=1, keepdims=True)
         twice = mask & seen & here
-        if twice.any() and (step.row.base == "bar" or step.form.has("aligned")):
+        if twice.any() and (step.row.aligned or step.form.has("aligned")):
             scheduler.chunk.step = step
             fault = BarrierFault(
                 "lanes of one warp at different aligned barriers",

@@ -23,7 +23,7 @@ class Step:
     Attributes
     ----------
     kind : str
-        The row's, but "return" for a ``ret`` of a device function.
+        The row's, but "exit" for a "return" of the kernel itself.
     sources, destinations
         Closures in the order of the row's operands. A destination that is not wanted is None.
     guard

@@ -172,6 +172,12 @@ class Row:
         free in named cases.
     bound : str
         Of a bounded row: the largest error that the PTX ISA allows.
+    wider : bool
+        Whether its registers may be wider than their type (PTX ISA 9.4.1).
+    special : bool
+        Whether it can read special registers (PTX ISA chapter 10).
+    aligned : bool
+        Of a barrier without ``.aligned`` in its spelling: whether it takes a warp as a whole all the same.
     minimum_sm : int
         The first compute capability, times ten, that has it.
     name : str
@@ -192,6 +198,9 @@ class Row:
     sources: tuple[OperandSpec, ...] = ()
     name: str = ""
     bound: str = ""
+    wider: bool = False
+    special: bool = False
+    aligned: bool = False
 
     @property
     def base(self) -> str:
@@ -267,6 +276,9 @@ class Table:
         minimum_sm: int = 50,
         name: str = "",
         bound: str = "",
+        wider: bool = False,
+        special: bool = False,
+        aligned: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare a row; decorates the function that computes it."""
 
@@ -287,6 +299,9 @@ class Table:
                 _specs(read),
                 name or re.sub(r"\{[^}]*\}|<[^>]*>|\.[TU]\b", "", spelling),
                 bound,
+                wider,
+                special,
+                aligned,
             )
             if row.name in self.rows:
                 raise ValueError(f"two rows are called {row.name}")

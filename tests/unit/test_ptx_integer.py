@@ -452,7 +452,7 @@ def test_elect_outside_its_mask_is_a_fault():
 
 def test_moves_of_every_kind():
     body = """mov.u16 %a, 65535; mov.b16 %b, %a; mov.s32 %c, -2; mov.f32 %d, 0f3F800000; mov.pred %p, -1;
-    mov.u16 %w, %tid.x; mov.u32 %x, WARP_SZ; mov.u64 %y, %laneid; mov.f64 %z, 0d3FF0000000000000;"""
+    mov.u16 %w, %tid.x; mov.u32 %x, WARP_SZ; cvt.u64.u32 %y, %laneid; mov.f64 %z, 0d3FF0000000000000;"""
     outputs = {"%a": "b16", "%b": "b16", "%c": "b32", "%d": "b32", "%p": "pred"}
     outputs |= {"%w": "b16", "%x": "b32", "%y": "b64", "%z": "b64"}
     expected = [65535, 65535, word(-2), 0x3F800000, 1, 3, 32, 3, 0x3FF0000000000000]

@@ -107,6 +107,7 @@ EXPECTED = {
     "indexed branch": indexed,
     "call": called,
     "exit": branched,
+    "return": branched,
     "warp barrier": met,
     "cluster barrier": met,
     "fence": same,

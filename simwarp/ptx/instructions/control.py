@@ -36,7 +36,7 @@ def call(form: Form) -> None:
 @row(
     "ret{.uni}",
     "",
-    kind="exit",
+    kind="return",
     section="9.7.12.6",
     summary="return from a function; in a kernel, end it for these lanes",
 )

@@ -50,6 +50,8 @@ def _cvt(
         name=name or f"cvt.{to}.{source}",
         minimum_sm=minimum_sm,
         section="9.7.9.21",
+        wider=True,
+        special=True,
         summary=summary,
     )
 

@@ -23,6 +23,7 @@ _EVICTION = "{.L1::evict_normal|.L1::evict_unchanged|.L1::evict_first|.L1::evict
     "d:T = [a]",
     T=_MEMORY,
     kind="load",
+    wider=True,
     section="9.7.9.8",
     summary="the value at an address; without a state space, at a generic address",
 )
@@ -35,6 +36,7 @@ def ld(form: Form, a: Any) -> Any:
     "d:T = [a]",
     T=_MEMORY,
     kind="load",
+    wider=True,
     section="9.7.9.10",
     summary="the value at an address that is the same for all lanes",
 )
@@ -48,6 +50,7 @@ def ldu(form: Form, a: Any) -> Any:
     "[a], b:T",
     T=_MEMORY,
     kind="store",
+    wider=True,
     section="9.7.9.11",
     summary="write a value to an address; without a state space, to a generic one",
 )

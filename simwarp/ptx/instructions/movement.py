@@ -14,6 +14,7 @@ from simwarp.ptx.rows import Form
     "d:B = a:B",
     T="pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
     section="9.7.9.3",
+    special=True,
     summary="a; also a special register, an address, and {a, b} to or from one word",
 )
 def mov(form: Form, a: Any) -> Any:

@@ -169,7 +169,7 @@ _PURPOSES: dict[tuple[str, str], Purpose] = {
     ("reduction", "red"): "atomic",
     ("warp barrier", "bar"): "warp barrier",
     ("cluster barrier", "barrier"): "cluster",
-    ("exit", "ret"): "leave",
+    ("return", "ret"): "leave",
     ("exit", "exit"): "leave",
     ("call", "call"): "call",
     ("indexed branch", "brx"): "switch",
