@@ -112,11 +112,11 @@ def spmv(random: np.random.Generator, rows: int, zipf: float, longest: int, **op
     return device.samples[-1]
 
 
-def gemm(random: np.random.Generator, m: int, n: int, k: int) -> Sample:
+def gemm(random: np.random.Generator, m: int, n: int, k: int, **options: Any) -> Sample:
     """A float32 product through tiles of shared memory, one fused multiply-add after the other."""
     a = random.standard_normal((m, k), dtype=np.float32)
     b = random.standard_normal((k, n), dtype=np.float32)
-    device = TimedDevice()
+    device = TimedDevice(**options)
     c, tile = device.allocate((m, n), np.float32), 16
     kernel = device.load(ptx("examples/kernels/gemm.cu")).kernel("gemm")
     operands = device.upload(a), device.upload(b), c

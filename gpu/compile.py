@@ -17,13 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpu.includes import Includes
 from reference.errors import CompileError, MissingExtraError
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")
 """``-fmad=false``: PTX then fixes every rounding. ``-lineinfo``: faults can name lines of CUDA C++."""
 
 _PACKAGE = Path(__file__).parent
-_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"([^"]*)".*$', re.MULTILINE)
 
 
@@ -55,7 +55,15 @@ class Ptx:
 
 
 def compile(
-    source: str, name: str, defines: Mapping[str, str | int] | None = None, arch: tuple[int, int] = (9, 0)
+    source: str,
+    name: str,
+    defines: Mapping[str, str | int] | None = None,
+    arch: tuple[int, int] = (9, 0),
+    *,
+    headers: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    include: Sequence[Path] = (),
+    options: Sequence[str] = (),
 ) -> Ptx:
     """Compile CUDA C++ to PTX, or take it from the cache.
 
@@ -69,6 +77,14 @@ def compile(
         Macros.
     arch : (int, int)
         The compute capability to compile for.
+    headers : mapping of str to str
+        More headers, by the name that an ``#include`` gives them.
+    folder : Path, optional
+        Where the source lies: ``#include "…"`` looks there first.
+    include : sequence of Path
+        Folders where every ``#include`` looks last.
+    options : sequence of str
+        More options of NVRTC's; they take precedence over `OPTIONS`.
 
     Raises
     ------
@@ -85,17 +101,21 @@ def compile(
     """
     nvrtc = _nvrtc()
     macros = [f"-D{key}={value}" if value != "" else f"-D{key}" for key, value in (defines or {}).items()]
-    options = [*OPTIONS, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}"]
-    headers = _headers(source)
+    ours = [option for option in OPTIONS if not _chosen(option, options)]
+    flags = [*ours, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}", *options]
+    includes = Includes(_PACKAGE, folder and folder.absolute(), include, dict(headers or {}))
+    includes.follow(source)
     version = compiler_version()
     title = " ".join([name, *macros])
-    key = hashlib.sha256(repr((source, name, sorted(headers.items()), options, version)).encode()).hexdigest()
+    key = hashlib.sha256(repr((source, name, includes.texts, flags, version)).encode()).hexdigest()
     stored = cache_folder() / f"{key}.ptx"
-    if stored.exists():
+    if includes.complete and stored.exists():
         return Ptx(stored.read_text(), title, arch, version)
-    folders = [f"--include-path={folder}" for folder in _include_folders()]
-    text = normalise(_run(nvrtc, source, name, headers, [*options, *folders]), [name, *headers])
-    _write(stored, text)
+    folders = [f"--include-path={path}" for path in (*_include_folders(), *include)]
+    ptx = _run(nvrtc, source, name, includes.in_memory, [*flags, *folders], includes.folder)
+    text = normalise(ptx, [name, *includes.names])
+    if includes.complete:
+        _write(stored, text)
     return Ptx(text, title, arch, version)
 
 
@@ -110,6 +130,11 @@ def compile_file(
     'bmm/pack.cu -DELEMENT_INT8 -DWORD_32 -DFIRST_MSB'
     """
     return compile((_PACKAGE / path).read_text(), path, defines, arch)
+
+
+def _chosen(option: str, options: Sequence[str]) -> bool:
+    """Whether one of the options has another value for the same."""
+    return option.partition("=")[0] in {other.partition("=")[0] for other in options}
 
 
 def normalise(ptx: str, names: Sequence[str] = ()) -> str:
@@ -175,19 +200,6 @@ def _write(path: Path, text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _headers(source: str) -> dict[str, str]:
-    """Every file of this package that the source includes, directly or not."""
-    found: dict[str, str] = {}
-    waiting = _INCLUDE.findall(source)
-    while waiting:
-        header = waiting.pop()
-        path = _PACKAGE / header
-        if header not in found and path.is_file():
-            found[header] = path.read_text()
-            waiting += _INCLUDE.findall(found[header])
-    return found
-
-
 @cache
 def _nvrtc() -> Any:
     try:
@@ -231,16 +243,24 @@ def _include_folders() -> tuple[str, ...]:
     return tuple(str(folder) for folder in (runtime, library) if folder)
 
 
-def _run(nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str]) -> str:
+def _run(
+    nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
+) -> str:
     """One compilation, from program to PTX text."""
     names = [header.encode() for header in headers]
     texts = [text.encode() for text in headers.values()]
-    status, program = nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), len(names), texts, names)
+    program_name = name
+    if folder is not None:  # beside the program NVRTC looks for includes; the line keeps the path out of PTX
+        program_name, source = str(folder / name), f'#line 1 "{name}"\n{source}'
+    status, program = nvrtc.nvrtcCreateProgram(
+        source.encode(), program_name.encode(), len(names), texts, names
+    )
     _check(nvrtc, status, name)
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             log = _fetch(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program, name)
+            log = log.replace(program_name, name)
             raise CompileError(f"{name} does not compile:\n{log}\ncorrect the source lines named above", log)
         return _fetch(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program, name)
     finally:

@@ -8,21 +8,26 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, ShapeError
+from reference.errors import DtypeError, SchemeError, ShapeError
+from simwarp.checks import Checks
+from simwarp.faults import KernelFault
 from simwarp.memory import Allocation, Memory
 from simwarp.observe import Observer
+from simwarp.observe.report import Report
 from simwarp.ptx.host import Heap
 
 if TYPE_CHECKING:
     from simwarp.module import Module
 
+SCHEDULES = ("lowest pc", "stack", "random")
+_BUDGET = 10**8
 _STACK = 16 * 1024
 _HEAP = 8 << 20
 _WORKSPACE = 8
@@ -39,11 +44,23 @@ class Device:
         How many lanes are simulated at a time.
     workers : int
         On how many processes the blocks of a launch run side by side. Cooperative launches, whose blocks
-        all run together, kernels that call ``malloc``, and devices with observers or a budget always have
-        one. With more than one, atomic operations of different blocks come in any order.
+        all run together, kernels that call ``malloc``, and devices with observers always have one. With more
+        than one, atomic operations of different blocks come in any order, and races between blocks of
+        different processes are not seen.
     instruction_budget : int, optional
-        Instructions (of all lanes together) that one launch may execute before it is stopped with
-        `RunawayKernel`; None does not stop it.
+        Steps that one launch may execute, on each process, before it is stopped with `RunawayKernel`; one
+        instruction that any number of lanes execute together is one step. None does not stop it.
+    checks : str, or mapping of str to str
+        What becomes of a kernel's mistakes: "raise", "report" (in `faults`) or "off", for all or by kind;
+        see `simwarp.checks`.
+    observe : str, or sequence of str
+        What to count for `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
+        "traffic"; or "all".
+    schedule : str
+        Who goes when: "lowest pc"; "stack", with points of reconvergence, as chips before Volta; or
+        "random".
+    seed : int
+        Of the random schedule.
     multiprocessors : int
         How many the device says it has; 132, as an H200. Host code sizes its grids by it.
     stack, heap : int
@@ -59,6 +76,10 @@ class Device:
     executed : int
         Thread-instructions executed so far: active lanes whose predicate held, one per
         instruction.
+    faults : list of KernelFault
+        What checks found and did not raise, each once, with its ``count``.
+    report : Report
+        What was counted in all launches so far.
 
     Examples
     --------
@@ -88,7 +109,11 @@ class Device:
         *,
         chunk_lanes: int = 32768,
         workers: int = 1,
-        instruction_budget: int | None = None,
+        instruction_budget: int | None = _BUDGET,
+        checks: str | Mapping[str, str] = "raise",
+        observe: str | Sequence[str] = (),
+        schedule: str = "lowest pc",
+        seed: int = 0,
         multiprocessors: int = 132,
         stack: int = _STACK,
         heap: int = _HEAP,
@@ -101,7 +126,14 @@ class Device:
         self.workers = workers
         self.stack, self.stdout = stack, stdout
         self.instruction_budget = instruction_budget
-        self.observers = list(observers)
+        self.checks = Checks(checks)
+        if schedule not in SCHEDULES:
+            raise SchemeError(
+                f"Device: there is no schedule {schedule!r}\nchoose among {', '.join(SCHEDULES)}"
+            )
+        self.schedule, self.seed = schedule, seed
+        self.report = Report(observe)
+        self.observers = [*observers, *self.report.observers]
         self.memory, self.constants = Memory("global", shared=workers > 1), Memory("const", 256)
         self.heap = Heap(self.memory, heap)
         self.executed = self.launches = 0
@@ -113,6 +145,11 @@ class Device:
         """What this device calls itself in reports."""
         major, minor = self.compute_capability
         return f"simwarp simulator (sm_{major}{minor})"
+
+    @property
+    def faults(self) -> list[KernelFault]:
+        """What checks found and did not raise."""
+        return self.checks.faults
 
     def allocate(
         self,

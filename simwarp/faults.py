@@ -67,7 +67,18 @@ class KernelFault(SimwarpError):
     advice : str
         What to do.
     place : Place
+
+    Attributes
+    ----------
+    check : str
+        The check that found it, by which it is switched off or collected (`simwarp.checks`); "" for what
+        no check looks for.
+    count : int
+        How often it was found, of a fault that is collected instead of raised.
     """
+
+    check = ""
+    count = 1
 
     def __init__(self, what: str, values: str = "", advice: str = "", place: Place | None = None) -> None:
         super().__init__(what)
@@ -112,43 +123,92 @@ class MemoryFault(KernelFault):
 class OutOfBounds(MemoryFault):
     """An access outside every live allocation."""
 
+    check = "bounds"
+
+
+class UseAfterFree(OutOfBounds):
+    """An access to memory that was given back."""
+
+    check = "freed"
+
 
 class Misaligned(MemoryFault):
     """An access whose address is not a multiple of its width."""
+
+    check = "alignment"
 
 
 class UninitialisedRead(MemoryFault):
     """A read of memory that nothing wrote."""
 
+    check = "uninitialised"
+
 
 class ReadOnlyWrite(MemoryFault):
     """A write to memory that a kernel can only read."""
+
+    check = "bounds"
 
 
 class DoubleFree(MemoryFault):
     """A free, by the host or a kernel, of memory that is not allocated: most often its second."""
 
+    check = "freed"
+
+
+class Race(MemoryFault):
+    """Two accesses of the same bytes, one of them a write, that nothing puts in order.
+
+    Attributes
+    ----------
+    earlier, later : str
+        "read", "write" or "atomic": the two accesses, in the order of this run.
+    other : Place
+        Where the earlier one was made; ``place`` is that of the later one.
+    """
+
+    check = "races"
+    earlier: str = ""
+    later: str = ""
+    other: Place = Place()
+
 
 class UninitialisedRegister(KernelFault):
     """A read of a register that nothing wrote. ``register`` names it."""
 
+    check = "registers"
     register: str = ""
 
 
 class MemberMaskFault(KernelFault):
     """A ``.sync`` operation executed by a lane outside its own member mask, or masks that differ."""
 
+    check = "members"
+
 
 class InactiveSource(KernelFault):
     """A shuffle that reads a lane which does not take part."""
+
+    check = "sources"
 
 
 class BarrierFault(KernelFault):
     """A barrier that cannot be passed as written."""
 
+    check = "barriers"
+
 
 class Deadlock(KernelFault):
-    """Every lane that is left waits for another."""
+    """Every lane that is left waits for another.
+
+    Attributes
+    ----------
+    waiting : tuple of Place
+        For each instruction at which lanes wait, the first of them.
+    """
+
+    check = "deadlock"
+    waiting: tuple[Place, ...] = ()
 
 
 class Trap(KernelFault):
@@ -161,6 +221,26 @@ class AssertionFailed(KernelFault):
 
 class RunawayKernel(KernelFault):
     """A launch that executed more instructions than it was given."""
+
+    check = "runaway"
+
+
+class Livelock(RunawayKernel):
+    """A loop that came back to exactly the state it had: it will never end."""
+
+
+class NeedsIndependentProgress(KernelFault):
+    """A kernel that the stack of reconvergence points cannot run: lanes wait for others of their warp.
+
+    Attributes
+    ----------
+    waiting, awaited : tuple of Place
+        For each instruction at which lanes wait, and at which those stand that they wait for, the first of
+        them.
+    """
+
+    waiting: tuple[Place, ...] = ()
+    awaited: tuple[Place, ...] = ()
 
 
 class UnsupportedInstruction(SimwarpError):

@@ -26,6 +26,7 @@ from simwarp.faults import (
     OutOfBounds,
     ReadOnlyWrite,
     UninitialisedRead,
+    UseAfterFree,
 )
 
 POISON = 0xA5
@@ -129,8 +130,13 @@ class Allocation:
             return (self._written_view(8).take([2 * index, 2 * index + 1]) != _ones(8)).any(axis=0)
         return self._written_view(width).take(index) != _ones(width)
 
-    def write(self, index: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
-        """Write units of the values' width, unchecked."""
+    def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """The values at addresses, unchecked."""
+        return self.view(dtype).take(self.index(addresses, dtype.itemsize))
+
+    def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
+        """Write values to addresses, unchecked."""
+        index = self.index(addresses, values.dtype.itemsize)
         self.view(values.dtype)[index] = values
         if not self._complete:
             width = values.dtype.itemsize
@@ -141,7 +147,7 @@ class Allocation:
     def _check_live(self) -> None:
         if self.freed:
             where = f"{self.name} ({_bytes(self.size)} at {self.base:#x})"
-            raise OutOfBounds(f"use of {self.name} by the host", f"{where}, which was freed", _FREE_LATER)
+            raise UseAfterFree(f"use of {self.name} by the host", f"{where}, which was freed", _FREE_LATER)
 
     def _written_view(self, width: int) -> npt.NDArray[Any]:
         if width not in self._written_views:
@@ -288,16 +294,15 @@ class Memory:
 
         Raises
         ------
-        OutOfBounds, Misaligned, UninitialisedRead
+        OutOfBounds, UseAfterFree, Misaligned, UninitialisedRead
             For the first address that may not be read.
         """
         dtype = np.dtype(dtype)
         result = self.peek(addresses, dtype)
         if result is None:
-            result = np.empty(addresses.shape, dtype)
-            for allocation, part in self._parts(addresses, dtype.itemsize, "read"):
-                index = allocation.index(addresses[part], dtype.itemsize)
-                result[part] = allocation.view(dtype).take(index)
+            for fault in self.examine(addresses, dtype.itemsize, "read"):
+                raise fault
+            result = self.read(addresses, dtype)
         return result
 
     def peek(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
@@ -312,23 +317,51 @@ class Memory:
             return None
         return allocation.view(dtype).take(index)
 
+    def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """What `load` gives, unchecked: poison for what is misaligned or lies outside."""
+        result = np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype).repeat(addresses.size)
+        for allocation, part in self._parts(addresses, dtype.itemsize):
+            part = part[~_misaligned(addresses[part], dtype.itemsize)]
+            result[part] = allocation.read(addresses[part], dtype)
+        return result
+
     def store(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
         """Write one value, of 1 to 16 bytes, to each address; where two agree, the last one stays.
 
         Raises
         ------
-        OutOfBounds, Misaligned, ReadOnlyWrite
+        OutOfBounds, UseAfterFree, Misaligned, ReadOnlyWrite
             For the first address that may not be written; nothing is written then.
         """
+        if not self.poke(addresses, values):
+            for fault in self.examine(addresses, values.dtype.itemsize, "write"):
+                raise fault
+            self.write(addresses, values)
+
+    def poke(self, addresses: Addresses, values: npt.NDArray[Any]) -> bool:
+        """Do what `store` does, if all addresses lie in one allocation and may be written; else nothing."""
         width = values.dtype.itemsize
         allocation = self._common_allocation(addresses, width)
-        if allocation is None:
-            for allocation, part in self._parts(addresses, width, "write"):
-                allocation.write(allocation.index(addresses[part], width), values[part])
-            return
-        if allocation.read_only or _any_misaligned(addresses, width):
-            self._check([(allocation, np.arange(addresses.size))], addresses, width, "write")
-        allocation.write(allocation.index(addresses, width), values)
+        if allocation is None or allocation.read_only or _any_misaligned(addresses, width):
+            return False
+        allocation.write(addresses, values)
+        return True
+
+    def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
+        """Do what `store` does, unchecked: what may not be written is left out."""
+        width = values.dtype.itemsize
+        for allocation, part in self._parts(addresses, width):
+            part = part[~_misaligned(addresses[part], width)]
+            if not allocation.read_only:
+                allocation.write(addresses[part], values[part])
+
+    def updatable(self, addresses: Addresses, width: int) -> Allocation | None:
+        """The one allocation that holds all accesses, if all of them may read and write it; else None."""
+        allocation = self._common_allocation(addresses, width)
+        if allocation is None or allocation.read_only or _any_misaligned(addresses, width):
+            return None
+        unwritten = allocation.unwritten(allocation.index(addresses, width), width)
+        return None if unwritten is not None and unwritten.any() else allocation
 
     def _common_allocation(self, addresses: Addresses, width: int) -> Allocation | None:
         """The allocation that holds all accesses whole, which is the usual case; else None."""
@@ -340,51 +373,74 @@ class Memory:
             return allocation
         return None
 
-    def _parts(self, addresses: Addresses, width: int, verb: str) -> list[_Part]:
-        """The accesses, all of them good, by allocation: for those that touch several, or none."""
-        parts: list[_Part] = []
-        todo = np.arange(addresses.size)
-        while todo.size:
-            first = int(addresses[todo[0]])
-            allocation = self.find(first)
-            if allocation is None or first + width > allocation.base + allocation.size:
-                # What lies behind the first access out of bounds no longer matters.
-                before = [(allocation, part[part < todo[0]]) for allocation, part in parts]
-                self._check(before, addresses, width, verb)
-                what = f"{verb} of {_bytes(width)} outside every allocation"
-                raise self._fault(OutOfBounds, what, addresses, int(todo[0]), width)
-            last = np.uint64(allocation.base + allocation.size - width)
-            here = (addresses[todo] >= np.uint64(allocation.base)) & (addresses[todo] <= last)
-            parts.append((allocation, todo[here]))
-            todo = todo[~here]
-        self._check(parts, addresses, width, verb)
-        return parts
+    def _parts(self, addresses: Addresses, width: int) -> list[_Part]:
+        """The accesses by allocation; those that lie whole in none are left out."""
+        bases, allocations = self._table
+        ends = np.array([a.base + a.size for a in allocations], np.uint64)
+        which = np.searchsorted(np.array(bases, np.uint64), addresses, "right") - 1
+        held = np.flatnonzero(which >= 0)
+        room = ends[which[held]] - addresses[held]  # wraps behind the end: that is far too much then
+        sizes = np.array([a.size for a in allocations], np.uint64)[which[held]]
+        held = held[(room >= np.uint64(width)) & (room <= sizes)]
+        return [(allocations[i], held[which[held] == i]) for i in np.unique(which[held]).tolist()]
 
-    def _check(self, parts: list[_Part], addresses: Addresses, width: int, verb: str) -> None:
-        """Raise the fault of the first access within bounds that is bad otherwise, if there is one."""
-        bad = np.zeros(addresses.size, np.bool_)
-        for allocation, part in parts:
-            if verb == "write":
-                bad[part] = allocation.read_only
-            else:
-                unwritten = allocation.unwritten(allocation.index(addresses[part], width), width)
-                bad[part] = False if unwritten is None else unwritten
-            bad[part] |= _misaligned(addresses[part], width)
-        if not bad.any():
-            return
-        first = int(bad.argmax())
-        if _misaligned(addresses[first], width):
-            raise self._fault(Misaligned, f"misaligned {verb} of {_bytes(width)}", addresses, first, width)
-        if verb == "write":
-            raise self._fault(ReadOnlyWrite, "write to read-only memory", addresses, first, width)
-        raise self._fault(UninitialisedRead, "read of memory that nothing wrote", addresses, first, width)
+    def examine(self, addresses: Addresses, width: int, *verbs: str) -> list[MemoryFault]:
+        """What is wrong with accesses: one fault of each class, of the first address that has it.
+
+        Parameters
+        ----------
+        addresses : (n,) uint64
+        width : int
+            Bytes of each.
+        *verbs : str
+            "read", "write", or both.
+
+        Returns
+        -------
+        list of MemoryFault
+            In the order of their ``position``; ``count`` says how many of the accesses are wrong so.
+        """
+        outside = np.ones(addresses.size, np.bool_)
+        unwritten, read_only = np.zeros_like(outside), np.zeros_like(outside)
+        misaligned = _misaligned(addresses, width)
+        for allocation, part in self._parts(addresses, width):
+            outside[part] = False
+            read_only[part] = allocation.read_only and "write" in verbs
+            if "read" in verbs:
+                found = allocation.unwritten(allocation.index(addresses[part], width), width)
+                unwritten[part] = False if found is None else found
+        misaligned &= ~outside
+        freed = outside & self._lies_in_freed(addresses, outside)
+        verb = "update" if len(verbs) == 2 else verbs[0]
+        kinds: list[tuple[type[MemoryFault], str, npt.NDArray[np.bool_]]] = [
+            (UseAfterFree, f"{verb} of {_bytes(width)} that were freed", freed),
+            (OutOfBounds, f"{verb} of {_bytes(width)} outside every allocation", outside & ~freed),
+            (Misaligned, f"misaligned {verb} of {_bytes(width)}", misaligned),
+            (ReadOnlyWrite, "write to read-only memory", read_only & ~misaligned),
+            (UninitialisedRead, "read of memory that nothing wrote", unwritten & ~misaligned),
+        ]
+        faults: list[MemoryFault] = []
+        for kind, what, bad in kinds:
+            if bad.any():
+                fault = self._fault(kind, what, addresses, int(bad.argmax()), width)
+                fault.count = int(np.count_nonzero(bad))
+                faults.append(fault)
+        return sorted(faults, key=lambda fault: fault.position)
+
+    def _lies_in_freed(self, addresses: Addresses, outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which of the addresses outside start in an allocation that was freed."""
+        found = np.zeros_like(outside)
+        if outside.any():
+            for old in self._freed:
+                found |= (addresses >= np.uint64(old.base)) & (addresses < np.uint64(old.base + old.size))
+        return found
 
     def _fault(
         self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, width: int
     ) -> MemoryFault:
         address = int(addresses[bad])
         near, relation = self._nearest(address, width)
-        advice = _ADVICE[kind] if near is None or not near.freed else _FREE_LATER
+        advice = _FREE_LATER if near is not None and near.freed else _ADVICE[kind]
         fault = kind(what, f"address {address:#x}: {relation}", advice)
         fault.address, fault.width, fault.space, fault.position = address, width, self.space, bad
         if near is not None:

@@ -19,6 +19,8 @@ from simwarp.cli.files import read_array, write_array
 from simwarp.cli.fuzz import fuzz_command
 from simwarp.cli.info import gather
 from simwarp.cli.layout import layout_command
+from simwarp.cli.run import run_app
+from simwarp.cli.trace import trace_app
 from simwarp.device import Device
 from simwarp.faults import KernelFault
 from simwarp.verify import CASES, Case, verify
@@ -31,13 +33,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-run_app = typer.Typer(help="Run a production kernel on files.", no_args_is_help=True)
 golden_app = typer.Typer(help="Record what hardware answers.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(golden_app, name="golden")
+app.add_typer(trace_app, name="trace")
 app.command("layout")(layout_command)
 app.command("fuzz")(fuzz_command)
 app.command("coverage")(coverage_command)
+
+STOPPED = 130
+"""The exit code of what Ctrl-C stopped."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
 
@@ -61,6 +66,8 @@ def run(arguments: list[str]) -> int:
     try:
         result: Any = app(arguments, standalone_mode=False)
     except typer.Exit as stop:
+        if stop.exit_code == STOPPED:
+            sys.stderr.write("stopped\n")
         return int(stop.exit_code)
     except KernelFault as fault:
         sys.stderr.write(f"{fault}\n")
@@ -70,7 +77,7 @@ def run(arguments: list[str]) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("stopped\n")
-        return 130
+        return STOPPED
     except Exception as error:
         if type(error).__module__.startswith(("click", "typer")):
             describe: Callable[[], str] = getattr(error, "format_message", error.__str__)
@@ -113,7 +120,7 @@ def verify_command(
             outcome = verify(chosen, devices, progress=progress, **arguments)
         show.verdict(outcome)
     if outcome.interrupted:
-        return 130
+        return STOPPED
     return 0 if outcome.agreed else 1
 
 

@@ -12,32 +12,32 @@ that share a word take turns.
 ... .target sm_90
 ... .visible .entry count(.param .u64 out) {
 ...     .shared .b32 cell; .reg .b32 %r<3>; .reg .b64 %a<5>; .reg .pred %odd;
-...     st.shared.u32 [cell], 7;
+...     st.volatile.shared.u32 [cell], 7;
 ...     ld.param.u64 %a1, [out]; mov.u64 %a2, cell; cvta.shared.u64 %a2, %a2;
 ...     mov.u32 %r1, %laneid; and.b32 %r2, %r1, 1; setp.eq.u32 %odd, %r2, 1;
 ...     selp.b64 %a3, %a2, %a1, %odd;
 ...     atom.add.u32 %r2, [%a3], 10;
 ...     mul.wide.u32 %a4, %r1, 4; add.u64 %a4, %a4, %a1;
-...     st.global.u32 [%a4], %r2; ret; }
+...     st.global.u32 [%a4+4], %r2; ret; }
 ... ''').kernel("count")
->>> out = device.upload(np.array([5, 0, 0, 0], np.uint32))
+>>> out = device.upload(np.array([5, 0, 0, 0, 0], np.uint32))
 >>> kernel((1, 1, 1), (4, 1, 1), out)
 >>> out.download().tolist()
-[5, 7, 15, 17]
+[25, 5, 7, 15, 17]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.faults import MemoryFault, OutOfBounds
 from simwarp.lanes import WARP_SIZE
-from simwarp.memory import Memory
-from simwarp.observe import WriteEvent
+from simwarp.memory import POISON, Allocation, Memory
+from simwarp.observe import AccessEvent, WriteEvent
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.spaces import BLOCK_BITS, NAMES, WINDOWS
 from simwarp.ptx.syntax import Register, Vector
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _SPARSE = 4
 """Few lanes are less than one in so many."""
+_RACING = ("global", "shared")
+"""The spaces in which lanes can meet."""
 
 
 def load(chunk: Chunk, step: Step) -> None:
@@ -56,12 +58,22 @@ def load(chunk: Chunk, step: Step) -> None:
     if step.symbol:
         data = chunk.launch.parameters[step.symbol]
         values = [np.frombuffer(data, dtype, 1, step.offset + i * dtype.itemsize)[0] for i in range(count)]
-    elif step.space == "generic":
-        values = _load_generic(chunk, step, dtype)
     else:
-        values = _gather(chunk, step.space, _address(chunk, step), dtype, count)
+        values = _load_memory(chunk, step, dtype, count)
     if write is not None:
         write(chunk, values if count > 1 else values[0])
+
+
+def _load_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> list[Any]:
+    mask, values = chunk.mask, list[Any]()
+    for place in _places(chunk, step, dtype.itemsize * count):
+        loaded = _gather(chunk, step, place, dtype, count)
+        if chunk.mask is mask:
+            return loaded
+        values = values or [np.full(mask.shape, _poison(dtype)) for _ in loaded]
+        for value, element in zip(values, loaded, strict=True):
+            np.copyto(value, element, where=chunk.mask)
+    return values or [np.full(mask.shape, _poison(dtype))] * count
 
 
 def store(chunk: Chunk, step: Step) -> None:
@@ -70,31 +82,38 @@ def store(chunk: Chunk, step: Step) -> None:
     unit = _vector(dtype, count)
     value = step.sources[0](chunk)
     elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
-    for space, address in _by_space(chunk, step):
-        memory, at = _resolve(chunk, space, address, unit.itemsize)
-        at = np.broadcast_to(at, chunk.mask.shape)
-        given = elements
-        if chunk.active is None:
-            at, given = at.reshape(-1), [e.reshape(-1) for e in given]
-        else:
-            at, given = at[chunk.mask], [e[chunk.mask] for e in given]
+    for place in _places(chunk, step, unit.itemsize):
+        at, given = _executing(chunk, place.address), [_executing(chunk, e) for e in elements]
         data = given[0] if count == 1 else np.stack(given, axis=-1).view(unit)[:, 0]
-        try:
-            memory.store(at, data)
-        except MemoryFault as fault:
-            masked = chunk.active is not None
-            raise chunk.placed(fault, _faulty_lane(chunk, chunk.mask.shape, fault.position, masked)) from None
-        if chunk.launch.on_write and memory is chunk.launch.memory:
+        turn = chunk.order(at.size) if chunk.order is not None else None
+        if turn is not None:
+            at, data, given = at[turn], data[turn], [e[turn] for e in given]
+        _put(chunk, step, place, at, data, turn)
+        if place.memory is chunk.launch.memory and chunk.launch.on_write:
             for i, element in enumerate(given):
-                notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element)
+                notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
 
 
-def notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any) -> None:
+def _put(chunk: Chunk, step: Step, place: _Place, at: Any, data: Any, turn: Any) -> None:
+    """Store, after the checks."""
+    memory, races = place.memory, chunk.launch.races
+    if races is not None and place.space in _RACING:
+        races.write(chunk, step, memory, _lanes(chunk, turn), at, data)
+    if chunk.launch.journal is not None:
+        chunk.launch.journal.note(memory, at, data.dtype.itemsize)
+    if not memory.poke(at, data):
+        _examine(chunk, memory, at, data.dtype.itemsize, _lanes(chunk, turn), "write")
+        memory.write(at, data)
+    if chunk.launch.on_access:
+        _notify_access(chunk, step, place, data.dtype.itemsize)
+
+
+def notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any, turn: Any = None) -> None:
     """Tell the observers of a write of the operand's element ``part``."""
     operand = step.instruction.operands[-1]
     operand = operand.elements[part] if isinstance(operand, Vector) else operand
     register = operand.name if isinstance(operand, Register) else ""
-    event = WriteEvent(chunk, np.flatnonzero(chunk.mask), addresses, values, register)
+    event = WriteEvent(chunk, _lanes(chunk, turn), addresses, values, register)
     for observe in chunk.launch.on_write:
         observe(event)
 
@@ -106,64 +125,124 @@ def atomic(chunk: Chunk, step: Step) -> None:
     """
     count, dtype = step.form.vector, DTYPES[step.form.T]
     sources = [read(chunk) for read in step.sources]
-    results: list[Any] = [np.zeros(chunk.mask.shape, dtype) for _ in range(count)]
+    results: list[Any] = [np.full(chunk.mask.shape, _poison(dtype)) for _ in range(count)]
     with chunk.launch.atomics:
-        for space, address in _by_space(chunk, step):
-            if count > 1 and space != "global":
+        for place in _places(chunk, step, dtype.itemsize):
+            if count > 1 and place.space != "global":
                 fault = MemoryFault(
-                    f"vector atomic in {space} memory",
+                    f"vector atomic in {place.space} memory",
                     step.instruction.opcode,
                     "only global memory has atomic operations on vectors",
                 )
                 raise chunk.placed(fault, int(chunk.mask.argmax()))
             for i in range(count):
                 values = [source[i] if count > 1 else source for source in sources]
-                at = np.broadcast_to(address, chunk.mask.shape) + np.uint64(i * dtype.itemsize)
-                results[i][chunk.mask] = _update(chunk, step, space, at, values, i)
+                results[i][chunk.mask] = _update(chunk, step, place, values, i)
+            if chunk.launch.on_access:
+                _notify_access(chunk, step, place, dtype.itemsize * count)
     write = step.destinations[0] if step.destinations else None
     if write is not None:
         write(chunk, results if count > 1 else results[0])
 
 
-def _update(
-    chunk: Chunk, step: Step, space: str, address: Any, values: list[Any], part: int
-) -> npt.NDArray[Any]:
+def _update(chunk: Chunk, step: Step, place: _Place, values: list[Any], part: int) -> npt.NDArray[Any]:
     """One atomic operation of each executing lane; returns the old values."""
-    dtype, shape = DTYPES[step.form.T], chunk.mask.shape
-    memory, address = _resolve(chunk, space, address, dtype.itemsize)
+    dtype, shape, memory = DTYPES[step.form.T], chunk.mask.shape, place.memory
+    address = place.address + np.uint64(part * dtype.itemsize) if part else place.address
     at = np.broadcast_to(address, shape)[chunk.mask]
     operands = [np.broadcast_to(value, shape)[chunk.mask] for value in values]
+    if chunk.launch.races is not None:
+        chunk.launch.races.atomic(chunk, step, memory, _lanes(chunk), at, dtype.itemsize)
+    target: Memory | Allocation | None = memory.updatable(at, dtype.itemsize)
+    if target is None:
+        target = memory
+        _examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write")
+    if chunk.launch.journal is not None:
+        chunk.launch.journal.note(memory, at, dtype.itemsize)
     old, new = np.empty(at.size, dtype), np.empty(at.size, dtype)
-    in_shared = memory is chunk.shared
-    for turn in _turns(at):
-        try:
-            old[turn] = memory.load(at[turn], dtype)
-            result = step.function(old[turn], *(operand[turn] for operand in operands), shared=in_shared)
-            new[turn] = result.view(dtype)
-            memory.store(at[turn], new[turn])
-        except MemoryFault as fault:
-            lane = _faulty_lane(chunk, shape, int(turn[fault.position]), masked=True)
-            raise chunk.placed(fault, lane) from None
+    in_shared, order = memory is chunk.shared, chunk.order
+    for turn in _turns(at, None if order is None else order(at.size)):
+        where = at[turn]
+        old[turn] = target.read(where, dtype)
+        result = step.function(old[turn], *(operand[turn] for operand in operands), shared=in_shared)
+        new[turn] = result.view(dtype)
+        target.write(where, new[turn])
     if chunk.launch.on_write and memory is chunk.launch.memory:
         notify_write(chunk, step, part, at, new)
     return old
 
 
+# ---- checks and observers --------------------------------------------------------------------------
+
+
+def _examine(
+    chunk: Chunk, memory: Memory, at: Any, width: int, lanes: npt.NDArray[np.int64], *verbs: str
+) -> None:
+    """Find what is wrong with accesses; where checks do not raise, the launch goes on behind this."""
+    for fault in memory.examine(at, width, *verbs):
+        chunk.found(fault, int(lanes[fault.position]))
+
+
+def _notify_access(chunk: Chunk, step: Step, place: _Place, width: int) -> None:
+    """Tell the observers of an access of the executing lanes."""
+    lanes = _lanes(chunk)
+    addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]
+    event = AccessEvent(chunk, step, step.kind, place.space, lanes, addresses, width)
+    for observe in chunk.launch.on_access:
+        observe(event)
+
+
+def _lanes(chunk: Chunk, order: Any = None) -> npt.NDArray[np.int64]:
+    """The executing lanes, numbered through the chunk; in an order of their own, if one is given."""
+    lanes = np.flatnonzero(chunk.mask)
+    return lanes if order is None else lanes[order]
+
+
+def _executing(chunk: Chunk, value: Any) -> npt.NDArray[Any]:
+    """The executing lanes' values."""
+    value = np.broadcast_to(value, chunk.mask.shape)
+    return value.reshape(-1) if chunk.active is None else value[chunk.mask]
+
+
+def _poison(dtype: np.dtype[Any]) -> Any:
+    return np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
+
+
 # ---- addresses -----------------------------------------------------------------------------------
 
 
-def _address(chunk: Chunk, step: Step) -> Any:
+class _Place(NamedTuple):
+    """Where the executing lanes' addresses lie: the state space, its memory, the address in it.
+
+    ``within`` is the address as the lane means it: in its block's or its own window.
+    """
+
+    space: str
+    memory: Memory
+    address: Any
+    within: Any
+
+
+def _places(chunk: Chunk, step: Step, width: int) -> Iterator[_Place]:
+    """The memories that lanes access; for each, the chunk's mask holds the lanes that mean it.
+
+    A generic address says itself which space it means (PTX ISA 5.7); lanes may differ. Lanes whose address
+    lies outside their window are left out, if checks do not raise.
+    """
     if step.base is None:
         raise TypeError(f"{step.instruction.text} has no address")
-    return step.base(chunk)
+    address = step.base(chunk)
+    mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
+    for space, within in _by_space(chunk, step, address):
+        place = _resolve(chunk, space, within, width)
+        if chunk.count:
+            yield place
+    if chunk.mask is not mask:
+        chunk.enter(mask, alone, needed)
 
 
-def _by_space(chunk: Chunk, step: Step) -> Iterator[tuple[str, Any]]:
-    """State spaces, and the addresses there; for each, the chunk's mask holds the lanes that mean it.
-
-    A generic address says itself which space it means (PTX ISA 5.7); lanes may differ.
-    """
-    address = _address(chunk, step)
+def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any]]:
+    """State spaces, and the addresses there; for each, the chunk's mask holds the lanes that mean it."""
     if step.space != "generic":
         yield step.space, address
         return
@@ -173,44 +252,31 @@ def _by_space(chunk: Chunk, step: Step) -> Iterator[tuple[str, Any]]:
         space = NAMES.get(first, "global")
         yield space, address - np.uint64(WINDOWS.get(space, 0))
         return
-    mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
+    mask = chunk.mask
     last = np.uint64(max(NAMES) + 1)
     number = np.broadcast_to(np.minimum(window, last), mask.shape)
     for which in np.unique(number[mask]).tolist():
         space = NAMES.get(which, "global")
         chunk.enter(mask & (number == which), alone=False)
         yield space, address - np.uint64(WINDOWS.get(space, 0))
-    chunk.enter(mask, alone, needed)
 
 
-def _load_generic(chunk: Chunk, step: Step, dtype: np.dtype[Any]) -> list[Any]:
-    mask, values = chunk.mask, list[Any]()
-    for space, address in _by_space(chunk, step):
-        loaded = _gather(chunk, space, address, dtype, step.form.vector)
-        if chunk.mask is mask:
-            return loaded
-        if not values:
-            values = [np.zeros(mask.shape, dtype) for _ in loaded]
-        for value, element in zip(values, loaded, strict=True):
-            np.copyto(value, element, where=chunk.mask)
-    return values
-
-
-def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> tuple[Memory, Any]:
+def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> _Place:
     """The memory that holds a state space, and where the lanes' addresses lie in it."""
     launch = chunk.launch
     if space == "global":
-        return launch.memory, address
+        return _Place(space, launch.memory, address, address)
     if space == "const":
-        return launch.constants, address
+        return _Place(space, launch.constants, address, address)
     if space == "param":
-        return launch.parameter_memory, address
+        return _Place(space, launch.parameter_memory, address, address)
     if space == "local":
         _check_window(chunk, address, width, launch.local_size, "local memory", "index within the array")
         lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
-        return chunk.local, np.add(address, (lane * chunk.local_stride).astype(np.uint64))
+        there = np.add(address, (lane * chunk.local_stride).astype(np.uint64))
+        return _Place(space, chunk.local, there, address)
     if launch.blocks_per_cluster == 1 and int(np.max(address)) + width <= launch.shared_size:
-        return chunk.shared, np.add(address, chunk.shared_start)
+        return _Place("shared", chunk.shared, np.add(address, chunk.shared_start), address)
     block = chunk.block_in_chunk
     if launch.blocks_per_cluster > 1 or int(np.max(address)) >> BLOCK_BITS:
         rank = np.right_shift(address, np.uint64(BLOCK_BITS)).astype(np.int64)
@@ -221,11 +287,12 @@ def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> tuple[Memory
         address = np.asarray(np.where(named, within, address), np.uint64)
     advice = "declare more shared memory, or pass shared= at the launch"
     _check_window(chunk, address, width, launch.shared_size, "shared memory", advice)
-    return chunk.shared, np.add(address, (block * chunk.shared_stride).astype(np.uint64))
+    there = np.add(address, (block * chunk.shared_stride).astype(np.uint64))
+    return _Place("shared", chunk.shared, there, address)
 
 
 def _check_window(chunk: Chunk, address: Any, width: int, size: int, what: str, advice: str) -> None:
-    """Refuse an access outside the memory of a block or a thread."""
+    """Find accesses outside the memory of a block or a thread; where checks do not raise, leave them out."""
     bad = (address > np.uint64(max(size - width, 0))) & chunk.mask if size >= width else chunk.mask
     if not bad.any():
         return
@@ -235,36 +302,37 @@ def _check_window(chunk: Chunk, address: Any, width: int, size: int, what: str, 
         f"access of {width} bytes outside {what}", f"offset {offset:#x} of {size} bytes", advice
     )
     fault.address, fault.width, fault.space, fault.offset = offset, width, what.partition(" ")[0], offset
-    fault.allocation = what
-    raise chunk.placed(fault, lane)
+    fault.allocation, fault.count = what, int(np.count_nonzero(bad))
+    chunk.found(fault, lane)
+    chunk.enter(chunk.mask & ~bad, alone=False)
 
 
-def _gather(chunk: Chunk, space: str, address: Any, dtype: np.dtype[Any], count: int) -> list[Any]:
+def _gather(chunk: Chunk, step: Step, place: _Place, dtype: np.dtype[Any], count: int) -> list[Any]:
     """The values at the executing lanes' addresses, one array for each element of a vector.
 
     Unless they are few, the other lanes read along: where their registers point, or else at an address
     that is read anyway.
     """
-    unit = _vector(dtype, count)
-    memory, address = _resolve(chunk, space, address, unit.itemsize)
+    unit, memory, address = _vector(dtype, count), place.memory, place.address
     shape = np.shape(address)
     some = chunk.active is not None and shape != ()
     sparse = some and chunk.count * _SPARSE < chunk.mask.size
-    loaded = None
     if sparse:
         address = np.broadcast_to(address, chunk.mask.shape)[chunk.mask]
-    elif some:
-        loaded = memory.peek(address.reshape(-1), unit)
-        if loaded is None:
-            shape, address = chunk.mask.shape, _without_others(chunk, address)
-    try:
-        if loaded is None:
-            loaded = memory.load(np.reshape(address, -1), unit)
-    except MemoryFault as fault:
-        lane = _faulty_lane(chunk, shape, fault.position, masked=sparse)
-        if not chunk.mask.reshape(-1)[lane]:  # it had the address of the first lane that executes
-            lane = int(chunk.mask.argmax())
-        raise chunk.placed(fault, lane) from None
+    loaded = memory.peek(np.reshape(address, -1), unit)
+    if loaded is None and some and not sparse:
+        shape, address = chunk.mask.shape, _without_others(chunk, address)
+        loaded = memory.peek(np.reshape(address, -1), unit)
+    if loaded is None:
+        at = _executing(chunk, place.address)
+        _examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read")
+        loaded = memory.read(np.reshape(address, -1), unit)
+    launch = chunk.launch
+    if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
+        at = _executing(chunk, place.address)
+        launch.races.read(chunk, step, memory, _lanes(chunk), at, unit.itemsize)
+    if launch.on_access:
+        _notify_access(chunk, step, place, unit.itemsize)
     elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)
     if sparse:
         return [_spread(element, chunk.mask) for element in elements]
@@ -276,18 +344,6 @@ def _without_others(chunk: Chunk, address: Any) -> Any:
     address = np.broadcast_to(address, chunk.mask.shape)
     first = np.reshape(address, -1)[chunk.mask.argmax()]
     return np.asarray(np.where(chunk.mask, address, first), np.uint64)
-
-
-def _faulty_lane(chunk: Chunk, shape: tuple[int, ...], position: int, masked: bool) -> int:
-    """The lane behind position ``position`` of a vector of addresses.
-
-    The addresses are those of the executing lanes if ``masked``, else they have this shape.
-    """
-    if masked:
-        return int(np.flatnonzero(chunk.mask)[position])
-    if shape == ():
-        return int(chunk.mask.argmax())
-    return position * (WARP_SIZE // shape[-1])
 
 
 def _vector(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
@@ -302,17 +358,21 @@ def _spread(values: npt.NDArray[Any], mask: Mask) -> npt.NDArray[Any]:
     return result
 
 
-def _turns(addresses: npt.NDArray[np.uint64]) -> list[npt.NDArray[np.intp]]:
-    """Positions, cut into rounds in which no address occurs twice, each in the order of the lanes."""
-    order = np.argsort(addresses, kind="stable")
-    ordered = addresses[order]
+def _turns(addresses: npt.NDArray[np.uint64], order: Any = None) -> list[npt.NDArray[np.intp]]:
+    """Positions, cut into rounds in which no address occurs twice, each in the order of the lanes.
+
+    With an order given, those that share an address take their turns in that order.
+    """
+    position = np.arange(addresses.size) if order is None else order
+    position = position[np.argsort(addresses[position], kind="stable")]
+    ordered = addresses[position]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    rank = np.arange(order.size) - np.repeat(starts, np.diff(np.r_[starts, order.size]))
+    rank = np.arange(position.size) - np.repeat(starts, np.diff(np.r_[starts, position.size]))
     if not rank.any():
-        return [np.arange(order.size)]
+        return [np.arange(position.size)]
     by_rank = np.argsort(rank, kind="stable")
     ends = np.cumsum(np.bincount(rank))
-    return [np.sort(order[turn]) for turn in np.split(by_rank, ends[:-1])]
+    return [np.sort(position[turn]) for turn in np.split(by_rank, ends[:-1])]
 
 
 DATA: dict[str, Callable[[Chunk, Step], None]] = {

@@ -7,7 +7,7 @@ without when all threads of the block did that have not exited.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 
 BARRIERS = 16
 _NONE = -1
+
+
+class Opening(NamedTuple):
+    """Barriers of one number that are complete, at most one of each block.
+
+    Attributes
+    ----------
+    waiting, arrived : (warps, 32) bool
+        The lanes that pass now, and those that came without waiting.
+    whole : bool
+        Whether every live thread of these blocks waits there.
+    """
+
+    waiting: Mask
+    arrived: Mask
+    whole: bool
 
 
 class Barriers:
@@ -57,10 +73,10 @@ class Barriers:
         self.waits_at = np.where(mask, number, self.waits_at)
         self.expects = np.where(mask, count, self.expects)
 
-    def complete(self) -> Mask:
-        """The waiting lanes whose barrier is complete; they stop waiting."""
+    def complete(self) -> list[Opening]:
+        """The barriers that are complete; those who waited there do not wait any more."""
         chunk = self.chunk
-        free = np.zeros(chunk.mask.shape, np.bool_)
+        free, opened = np.zeros(chunk.mask.shape, np.bool_), list[Opening]()
         for which in {*np.unique(self.waits_at[self.waits_at != _NONE]).tolist(), *self.arrived}:
             waiting, arrived = self.waits_at == which, self.arrived.get(which, np.zeros_like(self.expects))
             came = waiting + arrived
@@ -68,14 +84,42 @@ class Barriers:
             expected = self._by_block(np.where(waiting, self.expects, promised), np.maximum.reduce)
             absent = self._by_block((chunk.live & (came == 0)).astype(np.int64))
             counted = self._by_block(self._threads(came))
+            self._check_count(which, waiting | (arrived > 0), expected, counted)
             done = np.where(expected > 0, counted >= expected, absent == 0)
-            here = np.repeat(done, chunk.warps_per_block).reshape(-1, 1)
+            here = self._everywhere(done)
+            passing = waiting & here
+            everybody = self._everywhere(self._by_block((chunk.live & ~passing).astype(np.int64)) == 0)
+            for blocks, whole in ((everybody, True), (~everybody, False)):
+                if (passing & blocks).any():
+                    opened.append(Opening(passing & blocks, here & blocks & (arrived > 0), whole))
             if which in self.arrived:
                 self.arrived[which] = np.where(here, 0, arrived)
-            free |= waiting & here
+            free |= passing
         self._opened = np.where(free, self.waits_at, _NONE)
         self.waits_at = np.where(free, _NONE, self.waits_at)
-        return free
+        return opened
+
+    def _check_count(
+        self,
+        which: int,
+        there: Mask,
+        expected: npt.NDArray[np.int64],
+        counted: npt.NDArray[np.int64],
+    ) -> None:
+        """Find a barrier to which more threads came than it counts."""
+        over = there & self._everywhere((expected > 0) & (counted > expected))
+        if over.any():
+            block = int(over.any(axis=1).argmax()) // self.chunk.warps_per_block
+            fault = BarrierFault(
+                f"more threads at barrier {which} than it counts",
+                f"{counted[block]} came, it takes {expected[block]}",
+                "let as many threads reach the barrier as its count says",
+            )
+            self.chunk.found(fault, int(over.argmax()))
+
+    def _everywhere(self, of_block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(blocks,) → (warps, 1)."""
+        return np.repeat(of_block, self.chunk.warps_per_block).reshape(-1, 1)
 
     def reduce(self, operation: str, predicate: Any, lanes: Mask) -> Any:
         """``bar.red``: what the predicates of the lanes that come through a barrier together give."""
@@ -88,7 +132,7 @@ class Barriers:
                 each = ones.astype(np.uint32)
             else:
                 each = ones > 0 if operation == "or" else ones == self._by_block(there.astype(np.int64))
-            result = np.where(there, np.repeat(each, self.chunk.warps_per_block).reshape(-1, 1), result)
+            result = np.where(there, self._everywhere(each), result)
         return result
 
     def _operands(self, step: Step) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -106,13 +150,13 @@ class Barriers:
                 lane = int(bad.argmax())
                 values_there = f"barrier {number.reshape(-1)[lane]}, {count.reshape(-1)[lane]} threads"
                 advice = f"a block has barriers 0 to {BARRIERS - 1}; count whole warps"
-                raise chunk.placed(BarrierFault(what, values_there, advice), lane)
-        return number, count
+                chunk.found(BarrierFault(what, values_there, advice), lane)
+        return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
     def _expect(self, which: int, mask: Mask, count: npt.NDArray[np.int64]) -> None:
         """An arrival says how many threads those who wait there must be, too."""
         expected = self._by_block(np.where(mask, count, 0), np.maximum.reduce)
-        everywhere = np.repeat(expected, self.chunk.warps_per_block).reshape(-1, 1)
+        everywhere = self._everywhere(expected)
         waiting = (self.waits_at == which) & (self.expects > 0)
         bad = waiting & (everywhere > 0) & (everywhere != self.expects)
         if bad.any():
@@ -122,13 +166,14 @@ class Barriers:
                 f"{self.expects.reshape(-1)[lane]} threads here, {int(expected.max())} there",
                 "give all instructions of one barrier the same thread count",
             )
-            raise self.chunk.placed(fault, lane)
+            self.chunk.found(fault, lane)
 
     def _threads(self, came: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How often each lane counts: one that is not live, as often as all others of its warp."""
         live = self.chunk.live
-        whole = np.where(live, came, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
-        return np.where(live | ~live.any(axis=1, keepdims=True), came, np.maximum(came, whole))
+        least = np.where(live, came, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
+        whole: Any = np.where(live.any(axis=1, keepdims=True), least, came.max(axis=1, keepdims=True))
+        return np.where(live, came, np.maximum(came, whole))
 
     def _by_block(self, values: npt.NDArray[np.int64], combine: Any = np.add.reduce) -> npt.NDArray[np.int64]:
         return combine(values.reshape(self.chunk.blocks, -1), axis=1)
@@ -140,6 +185,8 @@ class ClusterBarrier:
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self._arrived = np.zeros(chunk.mask.shape, np.bool_)
+        self._waits = np.zeros(chunk.mask.shape, np.bool_)
+        """The lanes that arrived and have not passed their wait."""
 
     @property
     def arrived(self) -> Mask:
@@ -149,16 +196,35 @@ class ClusterBarrier:
 
     def arrive(self, mask: Mask) -> None:
         """Lanes arrive; the lanes of a cluster that is complete may pass their wait."""
-        twice = self.arrived & mask
+        twice = self._waits & mask
         if twice.any():
             fault = BarrierFault(
                 "barrier.cluster.arrive twice without a wait between",
                 "",
                 "let each arrive be followed by a wait",
             )
-            raise self.chunk.placed(fault, int(twice.argmax()))
-        self._arrived = self.arrived | mask
+            self.chunk.found(fault, int(twice.argmax()))
+        self._arrived, self._waits = self.arrived | mask, self._waits | mask
+        if self.chunk.launch.races is not None:
+            self.chunk.launch.races.cluster_arrive(self.chunk, mask)
         self.settle()
+
+    def check_wait(self, mask: Mask) -> None:
+        """Find lanes that wait without having arrived."""
+        alone = mask & ~self._waits
+        if alone.any():
+            fault = BarrierFault(
+                "barrier.cluster.wait without an arrive before it",
+                "",
+                "let each thread arrive before it waits",
+            )
+            self.chunk.found(fault, int(alone.argmax()))
+
+    def pass_(self, mask: Mask) -> None:
+        """Lanes pass their wait."""
+        self._waits = self._waits & ~mask
+        if self.chunk.launch.races is not None:
+            self.chunk.launch.races.cluster_wait(self.chunk, mask)
 
     def settle(self) -> None:
         """Open the barrier of each cluster whose live threads have all arrived."""

@@ -48,19 +48,20 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Go to a label, those lanes whose guard holds."""
     chunk = scheduler.chunk
     if step.guard is None:
-        chunk.executed += chunk.count
+        scheduler.executed(step, chunk.mask)
         return step.target
     taken = scheduler.taken(step)
     count = int(np.count_nonzero(taken))
-    chunk.executed += count
+    scheduler.executed(step, taken)
     if count == 0:
         return pc + 1
     if count == chunk.count:
         return step.target
     rest = chunk.mask & ~taken
-    if scheduler.steps[step.target].kind == "exit":
+    target = scheduler.steps[step.target]
+    if target.kind == "exit" and target.guard is None:
         # Let them go now: lanes that only wait to end would keep the others from being alone.
-        chunk.executed += count
+        scheduler.executed(target, taken)
         scheduler.leave(taken)
         scheduler.enter(rest)
         return pc + 1
@@ -76,7 +77,7 @@ def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """``brx.idx``: go to the label that the index picks."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
-    chunk.executed += int(np.count_nonzero(taken))
+    scheduler.executed(step, taken)
     index = np.broadcast_to(step.sources[0](chunk), taken.shape)
     bad = taken & (index >= len(step.table))
     if bad.any():
@@ -100,7 +101,7 @@ def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """End the kernel for the lanes whose guard holds."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
-    chunk.executed += int(np.count_nonzero(taken))
+    scheduler.executed(step, taken)
     rest = chunk.mask & ~taken
     scheduler.leave(taken)
     if not rest.any():
@@ -124,7 +125,6 @@ def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
     taken = scheduler.taken(step)
-    chunk.executed += int(np.count_nonzero(taken))
     rest, alone = chunk.mask & ~taken, chunk.alone
     whole = chunk.mask
     for name, mask in _callees(scheduler, step, taken):
@@ -136,6 +136,8 @@ def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
             routine = chunk.program.routines[name]
             calls.enter(chunk, pc, step, routine, _routine_of(scheduler, pc), mask)
             scheduler.put(routine.first, mask)
+    chunk.enter(whole, alone=False)
+    scheduler.executed(step, taken)
     if rest.any():
         scheduler.put(pc + 1, rest)
     return None
@@ -174,10 +176,10 @@ def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """``ret`` in a device function: each lane goes on behind the call that it came from."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
-    chunk.executed += int(np.count_nonzero(taken))
     rest = chunk.mask & ~taken
     for following, mask in calls.leave(chunk, taken) if taken.any() else []:
         scheduler.put(following, mask)
+    scheduler.executed(step, taken)
     if rest.any():
         scheduler.put(pc + 1, rest)
     return None
@@ -185,5 +187,16 @@ def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Memory is in order already, and hints change nothing."""
-    scheduler.chunk.executed += int(np.count_nonzero(scheduler.taken(step)))
+    taken, races = scheduler.taken(step), scheduler.launch.races
+    scheduler.executed(step, taken)
+    if races is not None and step.row.base in ("fence", "membar"):
+        races.fence(scheduler.chunk, taken, _scope(step))
     return pc + 1
+
+
+_SCOPES = {"cta": "cta", "cluster": "cluster", "gl": "gpu", "gpu": "gpu", "sys": "sys"}
+
+
+def _scope(step: Step) -> str:
+    """Whom a fence tells; the proxy fences order accesses of one thread only."""
+    return next((_SCOPES[m] for m in step.form.modifiers if m in _SCOPES), "cta")

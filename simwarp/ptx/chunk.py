@@ -8,6 +8,7 @@ cost next to nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,13 +49,19 @@ class Chunk:
         The number of each warp in the whole chunk: where its blocks' memory lies.
     block : (warps, 1) int
         The number of its block in the grid.
+    thread : (warps, 32) int
+        The number of each lane in the launch, warps counted whole.
     frame : uint64, or (warps, 32) of it
         Where the current function's variables start in local memory.
     shared_start : (warps, 1) uint64
         Where the block's window starts in shared memory.
+    order : callable, or None
+        In which order ``order(n)`` so many lanes of one instruction take turns at memory; None: their own.
     is_part : bool
         Whether other warps of the same blocks may be elsewhere.
     """
+
+    order: Callable[[int], npt.NDArray[np.intp]] | None = None
 
     def __init__(self, launch: Launch, blocks: npt.NDArray[np.int64]) -> None:
         self.launch, self.program = launch, launch.program
@@ -65,6 +72,8 @@ class Chunk:
         self.warps = self.blocks * self.warps_per_block
         self.warp = np.arange(self.warps).reshape(-1, 1)
         self.block = np.repeat(blocks, self.warps_per_block).reshape(-1, 1)
+        warp = self.block * self.warps_per_block + self.warp_in_block
+        self.thread = warp * WARP_SIZE + np.arange(WARP_SIZE)
         self.registers: list[Any] = [None] * len(self.program.registers)
         self.partial: dict[int, Mask] = {}
         """The lanes for which a register is defined, for those not defined everywhere."""
@@ -112,6 +121,7 @@ class Chunk:
         other.warps, other.is_part = rows.size, True
         other.special_values, other.defined_here = {}, set()
         other.live, other.warp, other.block = self.live[rows], self.warp[rows], self.block[rows]
+        other.thread = self.thread[rows]
         other.shared_start = self.shared_start[rows]
         other.registers = [_rows(value, rows) for value in self.registers]
         other.partial = {slot: mask[rows] for slot, mask in self.partial.items()}
@@ -172,38 +182,43 @@ class Chunk:
                 del self.partial[slot]
         self.registers[slot] = np.where(self.mask, value, old)
 
-    def check_defined(self, slot: int) -> None:
-        """Refuse the read of a register that an executing lane was not given."""
+    def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
+        """The register's value; a fault, if an executing lane was not given one."""
         if slot in self.defined_here:
-            return
+            return self.registers[slot]
         defined = self.partial.get(slot)
         bad = self.mask if defined is None else self.mask & ~defined
-        if not bad.any():
-            self.defined_here.add(slot)
-            return
-        lane = int(bad.argmax())
-        name = self.program.registers[slot]
-        fault = UninitialisedRegister(
-            f"read of register {name}, which nothing wrote",
-            "",
-            "write the register on every path that leads here",
-        )
-        fault.register = name
-        raise self.placed(fault, lane)
+        if bad.any():
+            name = self.program.registers[slot]
+            fault = UninitialisedRegister(
+                f"read of register {name}, which nothing wrote",
+                "",
+                "write the register on every path that leads here",
+            )
+            fault.register, fault.count = name, int(np.count_nonzero(bad))
+            self.found(fault, int(bad.argmax()))
+        if self.registers[slot] is None:
+            self.registers[slot] = dtype.type(0)
+            self.partial[slot] = np.zeros_like(self.live)
+        self.defined_here.add(slot)
+        return self.registers[slot]
 
     # ---- places ------------------------------------------------------------------------------------
 
     def place(self, lane: int) -> Place:
         """Where the current step stands, for a lane numbered through the whole chunk."""
-        row, in_warp = divmod(lane, WARP_SIZE)
-        warp = int(self.warp_in_block[row, 0])
-        instruction = self.step.instruction
+        return self.place_of(int(self.thread.reshape(-1)[lane]), self.step)
+
+    def place_of(self, thread: int, step: Step) -> Place:
+        """Where a thread, numbered through the launch, executes a step."""
+        block, within = divmod(thread, self.warps_per_block * WARP_SIZE)
+        instruction = step.instruction
         return Place(
             kernel=self.program.name,
-            block=_index(int(self.block[row, 0]), self.launch.grid),
-            warp=warp,
-            lane=in_warp,
-            thread=_index(warp * WARP_SIZE + in_warp, self.launch.block),
+            block=_index(block, self.launch.grid),
+            warp=within // WARP_SIZE,
+            lane=within % WARP_SIZE,
+            thread=_index(within, self.launch.block),
             line=instruction.line,
             source_file=instruction.source.file if instruction.source else None,
             source_line=instruction.source.line if instruction.source else None,
@@ -214,6 +229,10 @@ class Chunk:
         """The fault with its place filled in."""
         fault.place = self.place(lane)
         return fault
+
+    def found(self, fault: KernelFault, lane: int) -> None:
+        """A lane did what it must not: raise that, or keep it, or forget it, as the checks say."""
+        self.launch.found(self.placed(fault, lane))
 
 
 def _rows(value: Any, rows: npt.NDArray[np.intp]) -> Any:

@@ -23,6 +23,7 @@ True
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.checks import Checks
+from simwarp.faults import KernelFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.observe import Observer
@@ -39,7 +42,11 @@ from simwarp.ptx import workers
 from simwarp.ptx.chunk import Chunk
 from simwarp.ptx.host import Heap
 from simwarp.ptx.program import Program
-from simwarp.ptx.schedule import Scheduler
+from simwarp.ptx.progress import Journal
+from simwarp.ptx.random_order import RandomScheduler, shuffled
+from simwarp.ptx.schedule import LaunchEnded, Scheduler
+from simwarp.ptx.stack import StackScheduler
+from simwarp.races import Races
 
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20
@@ -71,7 +78,11 @@ class Launch:
     workers : int
         How many chunks run at a time, each on a process of its own.
     instruction_budget : int or None
-        Steps that may be executed before `RunawayKernel` is raised.
+        Steps that may be executed before `RunawayKernel` is found.
+    checks : Checks
+        What becomes of the faults.
+    schedule, seed : str, int
+        Who goes when: see `simwarp.ptx.schedules`.
     number, clock : int
         Of the launch: its number on the device, and where its counters start.
     print
@@ -96,6 +107,9 @@ class Launch:
     cooperative: bool = False
     workers: int = 1
     instruction_budget: int | None = None
+    checks: Checks = field(default_factory=Checks)
+    schedule: str = "lowest pc"
+    seed: int = 0
     observers: Sequence[Observer] = ()
     multiprocessors: int = 132
     number: int = 0
@@ -105,9 +119,15 @@ class Launch:
     def __post_init__(self) -> None:
         self.threads = self.block[0] * self.block[1] * self.block[2]
         self.blocks_per_cluster = self.cluster[0] * self.cluster[1] * self.cluster[2]
-        self.steps_left = self.instruction_budget
+        self.steps_left = math.inf if self.instruction_budget is None else self.instruction_budget
+        self.on_step = [o.on_step for o in self.observers if o.wants("on_step")]
+        self.on_access = [o.on_access for o in self.observers if o.wants("on_access")]
         self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
-        self.on_fetch = [o.on_fetch for o in self.observers if o.wants("on_fetch")]
+        self.on_barrier = [o.on_barrier for o in self.observers if o.wants("on_barrier")]
+        self.journal: Journal | None = None
+        """What memory held some time ago, while a livelock is suspected."""
+        self.races = None if self.checks.action("races") == "off" else Races(self)
+        self.watched_loads = self.races.watched if self.races is not None else frozenset[int]()
         self.atomics: AbstractContextManager[Any] = nullcontext()
 
     @cached_property
@@ -124,10 +144,36 @@ class Launch:
         """Execute every block; return the number of thread-instructions."""
         keep_freed_pages()
         chunks = self.chunks()
-        watched = bool(self.observers) or self.instruction_budget is not None
-        if self.workers == 1 or len(chunks) == 1 or watched or self.program.calls_heap:
-            return sum(map(self.run_chunk, chunks))
-        return workers.run(self, chunks)
+        if self.schedule == "random":
+            chunks = shuffled(self, chunks)
+        for observer in self.observers:
+            observer.on_launch(self)
+        executed = 0
+        try:
+            if self.in_one_process or len(chunks) == 1:
+                for chunk in chunks:
+                    executed += self.run_chunk(chunk)
+            else:
+                executed = workers.run(self, chunks)
+        except LaunchEnded:
+            pass
+        for observer in self.observers:
+            observer.on_end(self)
+        return executed
+
+    def found(self, fault: KernelFault) -> None:
+        """Tell the observers of a fault, and raise it or keep it; or forget it, as the checks say."""
+        if self.checks.action(fault.check) == "off":
+            return
+        for observer in self.observers:
+            observer.on_fault(fault)
+        self.checks.found(fault)
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether the chunks must run one after the other."""
+        needs_order = bool(self.observers) or self.program.calls_heap or self.schedule == "random"
+        return self.workers == 1 or needs_order
 
     def chunks(self) -> list[npt.NDArray[np.int64]]:
         """The blocks that are in flight together, clusters whole."""
@@ -147,9 +193,19 @@ class Launch:
     def run_chunk(self, blocks: npt.NDArray[np.int64]) -> int:
         """Execute some blocks together; return the number of thread-instructions."""
         with np.errstate(all="ignore"):
-            chunk = Chunk(self, blocks)
-            Scheduler(self, chunk).run()
+            self.journal, chunk = None, Chunk(self, blocks)
+            if self.races is not None:
+                self.races.enter(chunk)
+            SCHEDULERS[self.schedule](self, chunk).run()
         return chunk.executed - self.clock
+
+
+SCHEDULERS: dict[str, type[Scheduler]] = {
+    "lowest pc": Scheduler,
+    "stack": StackScheduler,
+    "random": RandomScheduler,
+}
+"""What takes a chunk through its kernel, by the name of the schedule."""
 
 
 @cache

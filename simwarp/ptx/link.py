@@ -134,6 +134,7 @@ class _Linker:
         program.start = program.routines[self.entry.name].first
         program.local_size = self.depth(program, self.entry.name, ())
         for i, step in enumerate(program.steps):
+            step.number = i
             if step.kind in ("branch", "indexed branch"):
                 body = program.steps[min((step.target, *step.table)) if step.table else step.target : i]
                 step.polls = any(map(_polls, body))

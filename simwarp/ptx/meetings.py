@@ -50,8 +50,8 @@ def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Compute across lanes, once all members that have not exited are here or at the same operation."""
     chunk = scheduler.chunk
     if chunk.alone and step.guard is None:  # everybody is here
-        chunk.executed += chunk.count
         _compute_warp(chunk, step)
+        scheduler.executed(step, chunk.mask)
         return pc + 1
     taken, whole = scheduler.taken(step), chunk.mask
     if pc in scheduler.parked:
@@ -101,8 +101,8 @@ def _compute_together(
         _compute_at_several(scheduler, step, places, ready)
     else:
         chunk.enter(here, alone=False)
-        chunk.executed += chunk.count
         _compute_warp(chunk, step)
+        scheduler.executed(step, here)
     for at in [at for at in places if at != pc]:
         freed = scheduler.unpark(at, ready)
         if freed.any():
@@ -114,11 +114,12 @@ def _compute_at_several(scheduler: Scheduler, step: Step, places: dict[int, Mask
     count = len(step.sources)
     sources = [_read_each(scheduler, places, lambda s, i=i: s.sources[i](chunk)) for i in range(count)]
     chunk.enter(ready, alone=False)
-    chunk.executed += chunk.count
     results = _warp_results(chunk, step, sources)
     for at, mask in places.items():
+        chunk.step = scheduler.steps[at]
         chunk.enter(mask & ready, alone=False)
-        _write_results(chunk, scheduler.steps[at], results)
+        _write_results(chunk, chunk.step, results)
+        scheduler.executed(chunk.step, chunk.mask)
 
 
 def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[Step], Any]) -> Any:
@@ -140,8 +141,8 @@ def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     plain = isinstance(operand, Immediate) and operand.value < BARRIERS
     plain = plain and len(step.sources) == 1 and not arrives and not chunk.is_part
     if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:
-        chunk.executed += chunk.count
-        chunk.shared.settle()
+        scheduler.executed(step, chunk.mask)
+        _passed(scheduler, chunk.mask)
         return pc + 1
     taken = scheduler.taken(step)
     rest = chunk.mask & ~taken
@@ -167,23 +168,28 @@ def note_arrivals(scheduler: Scheduler) -> None:
             continue
         chunk.step = step
         chunk.enter(new, alone=False)
-        chunk.executed += chunk.count
+        scheduler.executed(step, new)
         barriers.come(step, new)
         if step.form.has("arrive"):
+            if scheduler.launch.races is not None:
+                scheduler.launch.races.block_arrive(chunk, new)
             scheduler.put(pc + 1, scheduler.unpark(pc, new))
 
 
 def open_barriers(scheduler: Scheduler) -> None:
     """Let the lanes go on whose barrier is complete."""
-    free = scheduler.barriers.complete()
-    if not free.any():
+    opened = scheduler.barriers.complete()
+    if not opened:
         return
     chunk = scheduler.chunk
-    chunk.shared.settle()  # reads need not ask any more whether it is written, if all of it is
+    free = np.logical_or.reduce([opening.waiting for opening in opened])
     standing = {
         at: mask & free for at, mask in scheduler.parked.items() if scheduler.steps[at].kind == "barrier"
     }
     _check_aligned(scheduler, standing)
+    mixed = sum(bool(mask.any()) for mask in standing.values()) > 1
+    for opening in opened:
+        _passed(scheduler, opening.waiting, opening.arrived, opening.whole, mixed)
     reducing = {
         at: mask for at, mask in standing.items() if mask.any() and scheduler.steps[at].form.has("red")
     }
@@ -200,8 +206,20 @@ def open_barriers(scheduler: Scheduler) -> None:
             scheduler.put(at + 1, scheduler.unpark(at, mask))
 
 
+def _passed(
+    scheduler: Scheduler, mask: Mask, arrived: Mask | None = None, whole: bool = True, mixed: bool = False
+) -> None:
+    """Lanes pass a barrier of their block that is complete."""
+    chunk, launch = scheduler.chunk, scheduler.launch
+    chunk.shared.settle()  # reads need not ask any more whether it is written, if all of it is
+    if launch.races is not None:
+        launch.races.block_barrier(chunk, mask, whole, arrived, mixed)
+    for observe in launch.on_barrier:
+        observe(chunk, mask)
+
+
 def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
-    """Refuse an aligned barrier whose warps do not execute the same instruction (PTX ISA 9.7.13.1)."""
+    """Find an aligned barrier whose warps do not execute the same instruction (PTX ISA 9.7.13.1)."""
     seen: Mask = np.zeros((scheduler.chunk.warps, 1), np.bool_)
     for at, mask in standing.items():
         step, here = scheduler.steps[at], mask.any(axis=1, keepdims=True)
@@ -213,7 +231,7 @@ def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
                 f"{step.instruction.opcode} takes a warp as a whole",
                 "let the warp come together before the barrier, or use barrier.sync without .aligned",
             )
-            raise scheduler.chunk.placed(fault, int(twice.argmax()))
+            scheduler.chunk.found(fault, int(twice.argmax()))
         seen = seen | here
 
 
@@ -221,7 +239,7 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """``barrier.cluster.arrive`` and ``.wait``."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
-    chunk.executed += int(np.count_nonzero(taken))
+    scheduler.executed(step, taken)
     if step.form.has("wait") or chunk.is_part:
         scheduler.park(pc, taken)
     rest = chunk.mask & ~taken
@@ -229,6 +247,8 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         if step.form.has("arrive"):
             scheduler.cluster_barrier.arrive(taken)
             rest = chunk.mask
+        else:
+            scheduler.cluster_barrier.check_wait(taken)
         open_cluster_barrier(scheduler)
     if rest.any():
         scheduler.put(pc + 1, rest)
@@ -248,23 +268,29 @@ def open_cluster_barrier(scheduler: Scheduler) -> None:
         free = mask & ~scheduler.cluster_barrier.arrived
         if scheduler.steps[pc].kind == "cluster barrier" and free.any():
             scheduler.put(pc + 1, scheduler.unpark(pc, free))
+            scheduler.cluster_barrier.pass_(free)
 
 
 def _compute_warp(chunk: Chunk, step: Step) -> None:
+    sources = [read(chunk) for read in step.sources]
+    results = _warp_results(chunk, step, sources)
     if step.kind == "warp":
-        sources = [read(chunk) for read in step.sources]
-        _write_results(chunk, step, _warp_results(chunk, step, sources))
+        _write_results(chunk, step, results)
 
 
 def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
     """What a warp-wide operation gives; a result that the PTX ISA leaves undefined is a fault."""
     if step.kind != "warp":
+        if step.kind == "warp barrier" and chunk.launch.races is not None:
+            chunk.launch.races.warp_barrier(chunk, chunk.mask, sources[-1])
         return []
     *results, defined = step.function(chunk.active, *sources)
     if not np.all(defined):  # one row for all warps, as a rule: much less to look at than the lanes
         bad = chunk.mask & ~defined
         if bad.any():
-            raise _undefined(chunk, int(bad.argmax()), sources[-1])
+            fault = _undefined(chunk, int(bad.argmax()), sources[-1])
+            fault.count = int(np.count_nonzero(bad))
+            chunk.found(fault, int(bad.argmax()))
     return results
 
 
@@ -289,4 +315,4 @@ def _undefined(chunk: Chunk, lane: int, member_mask: Any) -> KernelFault:
             values,
             "let the source lane execute the shuffle too, and name it in the mask",
         )
-    return chunk.placed(fault, lane)
+    return fault

@@ -37,7 +37,7 @@ def register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], n
     def read(chunk: Chunk) -> Any:
         value = chunk.registers[slot]
         if value is None or slot in chunk.partial:
-            chunk.check_defined(slot)
+            value = chunk.check_defined(slot, declared)
         return value
 
     if negated:

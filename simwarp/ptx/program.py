@@ -12,6 +12,7 @@ from typing import Any
 
 from simwarp.ptx.liveness import EVERY_REGISTER, live_registers
 from simwarp.ptx.operands import Compute, Read, Write
+from simwarp.ptx.postdominators import reconvergence
 from simwarp.ptx.rows import Form, Row
 from simwarp.ptx.syntax import Instruction, Variable
 
@@ -42,6 +43,8 @@ class Step:
         Of a call: what is called, with what.
     compute
         Of a step that only computes on registers: all of it.
+    number : int
+        Its place in the program.
     """
 
     instruction: Instruction
@@ -62,6 +65,7 @@ class Step:
     meets: bool = False
     call: Call | None = None
     compute: Compute | None = None
+    number: int = -1
 
 
 @dataclass
@@ -198,3 +202,8 @@ class Program:
         if len(self.routines) > 1:
             return [EVERY_REGISTER] * (len(self.steps) + 1)
         return live_registers(self.steps, self.registers)
+
+    @cached_property
+    def reconvergence(self) -> dict[int, int]:
+        """For each branch the step where lanes that part there meet again: its immediate post-dominator."""
+        return reconvergence(self.steps)

@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.faults import Deadlock, RunawayKernel
+from simwarp.faults import Deadlock, KernelFault, Livelock, Place, RunawayKernel
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx import branches, meetings
 from simwarp.ptx.accesses import DATA
 from simwarp.ptx.barriers import Barriers, ClusterBarrier
 from simwarp.ptx.chunk import Chunk, Mask
 from simwarp.ptx.program import Step
+from simwarp.ptx.progress import Progress
 
 if TYPE_CHECKING:
     from simwarp.ptx.execute import Launch
 
-_NO_OTHER = 1 << 62
+NO_OTHER = 1 << 62
 _TURN = 65536
 """Backward branches of one group before another gets its turn."""
 _POLLING_TURN = 64
@@ -41,11 +42,28 @@ _FEW = 4
 
 
 @dataclass
-class _Group:
+class Group:
+    """The lanes that stand at one step.
+
+    Attributes
+    ----------
+    mask : (warps, 32) bool
+    turns : int
+        How often they gave way to others; who did so less often runs first.
+    loops : bool
+        Whether they came around a loop.
+    rounds : int
+        Backward branches that they took.
+    """
+
     mask: Mask
     turns: int = 0
     loops: bool = False
     rounds: int = 0
+
+
+class LaunchEnded(Exception):  # noqa: N818 - no error of anybody's
+    """A fault that was only reported ended the launch: nothing can go on behind it."""
 
 
 class Scheduler:
@@ -54,42 +72,52 @@ class Scheduler:
     def __init__(self, launch: Launch, chunk: Chunk) -> None:
         self.launch, self.chunk = launch, chunk
         self.steps = chunk.program.steps
-        self.groups: dict[int, _Group] = {chunk.program.start: _Group(chunk.live)}
+        self.groups: dict[int, Group] = {chunk.program.start: Group(chunk.live)}
         self.parked: dict[int, Mask] = {}
         self.turns = self.loops = 0
-        self.last_turn = _NO_OTHER
+        self.last_turn = NO_OTHER
+        self.gave_way: Step | None = None
+        """The backward branch that last ended a turn, until somebody looks."""
         if not chunk.is_part:
+            self.progress = Progress()
             self.barriers = Barriers(chunk)
             self.cluster_barrier = ClusterBarrier(chunk)
 
     def run(self) -> None:
         """Execute until every lane has exited, or, of a part, until it needs the others."""
         while self.groups:
-            turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
-            if turns > self.last_turn:
+            if self.gave_way is not None and not self.chunk.is_part:
+                self.progress.look(self)
+                self.gave_way = None
+            chosen = self.choose()
+            if chosen is None:
                 return
-            group = self.groups.pop(pc)
-            self.turns, self.loops = turns, group.rounds
+            pc, group = chosen
+            self.turns, self.loops = group.turns, group.rounds
             self.enter(group.mask)
             sparse = group.loops and self.chunk.count * _FEW < self.chunk.mask.size
             if not (sparse and self.focus(pc, group)):
                 self.advance(pc)
             if not self.groups and self.parked and not self.chunk.is_part:
-                raise self.deadlock()
+                self.stop(self.deadlock())
+
+    def choose(self) -> tuple[int, Group] | None:
+        """Take the group that runs next out of the others; None when a part has had its last turn."""
+        turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
+        return None if turns > self.last_turn else (pc, self.groups.pop(pc))
 
     def advance(self, pc: int) -> None:
         """Run the current group until it ends, splits, waits, or meets or passes another."""
-        chunk, steps, launch = self.chunk, self.steps, self.launch
-        watched = launch.steps_left is not None or bool(launch.on_fetch)
-        limit = self.limit(pc)
+        chunk, steps, observed = self.chunk, self.steps, bool(self.launch.on_step)
+        limit, first = self.limit(pc), pc
         while pc < limit:
             step = chunk.step = steps[pc]
-            if watched:
-                self.watch(step)
             compute = step.compute
             if compute is not None and step.guard is None:
                 chunk.executed += chunk.count
                 compute(chunk)
+                if observed:
+                    self.tell(step, chunk.mask)
                 pc += 1
                 continue
             execute = DATA.get(step.kind) if compute is None else _compute
@@ -97,10 +125,13 @@ class Scheduler:
                 if step.guard is None:
                     chunk.executed += chunk.count
                     execute(chunk, step)
+                    if observed:
+                        self.tell(step, chunk.mask)
                 else:
                     self.guarded(step, execute)
                 pc += 1
                 continue
+            self.spend(pc + 1 - first)
             following = CONTROL[step.kind](self, pc, step)
             if following is None:
                 return
@@ -108,7 +139,8 @@ class Scheduler:
                 limit = self.limit(following) if self.may_loop(step) else following
             else:
                 limit = self.limit(following)
-            pc = following
+            pc = first = following
+        self.spend(pc - first)
         self.put(pc, chunk.mask, loops=bool(self.loops))
 
     # ---- groups --------------------------------------------------------------------------------------
@@ -132,8 +164,8 @@ class Scheduler:
     def limit(self, pc: int) -> int:
         """The step before which the group at ``pc`` must stop, to merge or to give way."""
         if not self.groups:
-            return _NO_OTHER
-        nearest = _NO_OTHER
+            return NO_OTHER
+        nearest = NO_OTHER
         for other, group in self.groups.items():
             if other == pc or (other < pc and group.turns <= self.turns):
                 return pc
@@ -145,7 +177,7 @@ class Scheduler:
         """Leave lanes at a step; lanes that already stand there join them."""
         there = self.groups.get(pc)
         if there is None:
-            self.groups[pc] = _Group(mask, self.turns, loops, self.loops)
+            self.groups[pc] = Group(mask, self.turns, loops, self.loops)
         else:
             there.mask, there.turns = there.mask | mask, max(there.turns, self.turns)
             there.loops |= loops
@@ -171,11 +203,10 @@ class Scheduler:
         self.loops += 1
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
             return False
-        if not self.groups and self.last_turn == _NO_OTHER:
-            return True
         if self.loops % (_POLLING_TURN if branch.polls else _TURN):
             return True
         self.turns += 1
+        self.gave_way = branch
         return False
 
     # ---- a few warps by themselves ---------------------------------------------------------------------
@@ -189,7 +220,7 @@ class Scheduler:
             return False
         return int(np.count_nonzero(chunk.mask.any(axis=1))) * _FEW <= 2 * chunk.warps
 
-    def focus(self, pc: int, group: _Group) -> bool:
+    def focus(self, pc: int, group: Group) -> bool:
         """Run the warps of a looping group by themselves; False if they are too many for that."""
         if not self.is_sparse():
             return False
@@ -199,7 +230,7 @@ class Scheduler:
         part = chunk.part(rows)
         inner = Scheduler(self.launch, part)
         inner.last_turn = min(self.last_turn, self.turns)
-        inner.groups = {at: _Group(g.mask[rows], g.turns) for at, g in self.groups.items()}
+        inner.groups = {at: Group(g.mask[rows], g.turns) for at, g in self.groups.items()}
         inner.parked = {at: mask[rows] for at, mask in self.parked.items()}
         inner.drop_empty()
         inner.run()
@@ -208,6 +239,7 @@ class Scheduler:
             group_here.mask = _without(group_here.mask, rows)
         self.parked = {at: _without(mask, rows) for at, mask in self.parked.items()}
         self.drop_empty()
+        self.gave_way = self.gave_way or inner.gave_way
         for at, g in inner.groups.items():
             self.turns = g.turns
             self.put(at, _spread(g.mask, rows, chunk.warps))
@@ -223,40 +255,73 @@ class Scheduler:
 
     # ---- faults and observers --------------------------------------------------------------------------
 
-    def deadlock(self) -> Deadlock:
+    def deadlock(self) -> KernelFault:
         """The fault of lanes that all wait."""
         chunk = self.chunk
-        lines: list[str] = []
+        places: list[Place] = []
         for pc, mask in sorted(self.parked.items()):
             chunk.step = self.steps[pc]
-            lines.append(
-                f"{np.count_nonzero(mask)} lanes wait, the first at {chunk.place(int(mask.argmax()))}"
-            )
-        pc, mask = min(self.parked.items())
-        chunk.step = self.steps[pc]
+            places.append(chunk.place(int(mask.argmax())))
+        counts = [int(np.count_nonzero(mask)) for _, mask in sorted(self.parked.items())]
         fault = Deadlock(
             "every lane that is left waits for another",
-            "; ".join(lines),
+            "; ".join(f"{n} lanes wait, the first at {p}" for n, p in zip(counts, places, strict=True)),
             "let all lanes that the mask or barrier names reach it",
         )
-        fault.place = chunk.place(int(mask.argmax()))
+        fault.place, fault.waiting = places[0], tuple(places)
         return fault
 
-    def watch(self, step: Step) -> None:
-        """Tell the observers of a step, and count it against the launch's budget."""
+    def livelock(self) -> KernelFault:
+        """The fault of lanes that loop, while registers and memory come back to what they were."""
+        chunk, pc = self.chunk, self.polling_step()
+        chunk.step = self.steps[pc]
+        lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
+        waiting = sum(int(np.count_nonzero(mask)) for mask in self.parked.values())
+        fault = Livelock(
+            "a loop without an end: everything is as it was some rounds ago",
+            f"{lanes} lanes are in loops, {waiting} wait for others; their registers and all memory repeat",
+            "let what the loop waits for happen on every path: a lock released, a flag set, a counter moved",
+        )
+        mask = min(self.groups.items(), key=lambda item: abs(item[0] - pc))[1].mask
+        return chunk.placed(fault, int(mask.argmax()))
+
+    def spend(self, steps: int) -> None:
+        """Count steps against the launch's budget."""
         launch = self.launch
-        for observe in launch.on_fetch:
-            observe(self.chunk, step)
-        if launch.steps_left is None:
-            return
-        if launch.steps_left == 0:
+        launch.steps_left -= steps
+        if launch.steps_left < 0:
             fault = RunawayKernel(
                 f"more than {launch.instruction_budget} instructions executed",
                 f"{self.chunk.count} lanes are still running",
                 "check how the loop ends, or raise instruction_budget=",
             )
-            raise self.chunk.placed(fault, int(self.chunk.mask.argmax()))
-        launch.steps_left -= 1
+            self.stop(self.chunk.placed(fault, int(self.chunk.mask.argmax())))
+
+    def stop(self, fault: KernelFault) -> None:
+        """A fault behind which nothing can go on: unless it is raised, the launch ends here."""
+        self.launch.found(fault)
+        raise LaunchEnded
+
+    def polling_step(self) -> int:
+        """Where the loop that last gave way reads what others write, or else its branch."""
+        branch = self.gave_way
+        if branch is None:
+            return min(self.groups)
+        loop = range(branch.target, branch.number + 1)
+        reads = [pc for pc in loop if self.steps[pc].kind == "atomic"]
+        reads += [pc for pc in loop if self.steps[pc].kind == "load" and not self.steps[pc].symbol]
+        return (reads or [branch.number])[0]
+
+    def executed(self, step: Step, mask: Mask) -> None:
+        """Count a step that lanes executed, and tell the observers."""
+        self.chunk.executed += int(np.count_nonzero(mask))
+        if self.launch.on_step:
+            self.tell(step, mask)
+
+    def tell(self, step: Step, mask: Mask) -> None:
+        """Tell the observers that lanes executed a step."""
+        for observe in self.launch.on_step:
+            observe(self.chunk, step, mask)
 
     # ---- data under a predicate ------------------------------------------------------------------------
 
@@ -266,14 +331,15 @@ class Scheduler:
         whole, alone, needed, all_lanes = chunk.mask, chunk.alone, chunk.needed, chunk.count
         taken = self.taken(step)
         count = int(np.count_nonzero(taken))
-        if count:
-            chunk.executed += count
-            if count == all_lanes:
-                execute(chunk, step)
-                return
+        chunk.executed += count
+        if count == all_lanes:
+            execute(chunk, step)
+        elif count:
             chunk.enter(taken, alone=False)
             execute(chunk, step)
             chunk.enter(whole, alone, needed)
+        if self.launch.on_step:
+            self.tell(step, taken)
 
     def taken(self, step: Step) -> Mask:
         """The executing lanes whose guard holds."""

@@ -36,12 +36,16 @@ class _Result:
     executed : int
         Thread-instructions.
     fault : Exception or None
+        What ended it.
+    found : list of KernelFault
+        What checks collected.
     printed : list of str
     """
 
     number: int
     executed: int = 0
     fault: Exception | None = None
+    found: list[KernelFault] = field(default_factory=list[KernelFault])
     printed: list[str] = field(default_factory=list[str])
 
 
@@ -133,6 +137,8 @@ def _gather(launch: Any, count: int, receiver: Any, workers: Sequence[ForkProces
         result = results.pop(number)
         for text in result.printed:
             launch.print(text)
+        for fault in result.found:
+            launch.checks.keep(fault)
         if result.fault is not None:
             raise result.fault
         executed += result.executed
@@ -150,10 +156,12 @@ def _work(
     while (number := take()) < len(chunks):
         result = _Result(number)
         launch.print = result.printed.append
+        launch.checks.clear()
         try:
             result.executed = launch.run_chunk(chunks[number])
         except Exception as fault:
             result.fault = fault
+        result.found = list(launch.checks.faults)
         send(result)
         if result.fault is not None:
             return

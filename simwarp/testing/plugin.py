@@ -3,13 +3,19 @@
 ``--simwarp-device=sim|cuda|both``
     The device of the fixture `simwarp_device`: the simulator (default), the first NVIDIA GPU, or one
     test on each.
+``--simwarp-checks=raise|report|off``, or by kind: ``--simwarp-checks=races=report,bounds=off``
+    What becomes of what kernels do wrong on that simulator (`simwarp.checks`).
+``--simwarp-observe=banks,sectors``, or ``all``
+    What it counts (`simwarp.observe`).
 ``--simwarp-profile=ci|dev|gpu|nightly``
     The Hypothesis profile (`simwarp.testing.profiles`).
 ``@pytest.mark.gpu``
     A test that needs an NVIDIA GPU; it is skipped, with the reason, where there is none.
 
-A comparison ``==`` of lane words or PackedBits that fails shows the words as bits. Without an
-installation, ``pytest -p simwarp.testing.plugin`` loads the plugin; ``-p no:simwarp`` leaves it out.
+The report of a test of `simwarp_device` that fails has a section "simwarp": the faults that were collected
+on the simulator, and what it counted. A comparison ``==`` of lane words or PackedBits that fails shows the
+words as bits. Without an installation, ``pytest -p simwarp.testing.plugin`` loads the plugin;
+``-p no:simwarp`` leaves it out.
 
 Examples
 --------
@@ -19,12 +25,12 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
 
-from reference.errors import MissingExtraError, NoGpuError
+from reference.errors import MissingExtraError, NoGpuError, SchemeError
 from simwarp.testing import profiles
 
 DEVICES = {"sim": ("sim",), "cuda": ("cuda",), "both": ("sim", "cuda")}
@@ -41,13 +47,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the device of the fixture simwarp_device: the simulator, the first NVIDIA GPU, or both",
     )
     group.addoption(
+        "--simwarp-checks",
+        default="raise",
+        metavar="ACTION",
+        help="raise, report or off: what becomes of a kernel's faults on the simulator; or by kind, "
+        "races=report,bounds=off",
+    )
+    group.addoption(
+        "--simwarp-observe",
+        default="",
+        metavar="NAMES",
+        help="what the simulator counts: coverage,fidelity,banks,sectors,divergence,traffic; or all",
+    )
+    group.addoption(
         "--simwarp-profile", choices=profiles.NAMES, help="the Hypothesis profile (simwarp.testing.profiles)"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, and the chosen profile."""
+    """The marker, the chosen profile, and a look at the simulator's options."""
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU; skipped where there is none (simwarp)")
+    if config.option.simwarp_checks != "raise" or config.option.simwarp_observe:
+        try:
+            _simulator(config)
+        except SchemeError as error:
+            raise pytest.UsageError(f"--simwarp-{error}") from None
     profile: str | None = config.option.simwarp_profile
     if profile:
         try:
@@ -76,15 +100,47 @@ def simwarp_device(request: pytest.FixtureRequest) -> Any:
     All examples of a Hypothesis test share it.
     """
     if request.param == "sim":
-        from simwarp import Device
-
-        return Device()
+        return _simulator(request.config)
     from gpu import CudaDevice
 
     try:
         return CudaDevice()
     except NoGpuError as error:
         pytest.skip(str(error))
+
+
+def _simulator(config: pytest.Config) -> Any:
+    """A new simulated device, as the options say."""
+    from simwarp import Device
+
+    checks: str = config.option.simwarp_checks
+    names: str = config.option.simwarp_observe
+    pairs = [pair.partition("=") for pair in checks.split(",")]
+    by_kind = {kind: action for kind, _, action in pairs}
+    return Device(
+        checks=by_kind if "=" in checks else checks,
+        observe="all" if names == "all" else [name for name in names.split(",") if name],
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach to a failure what the simulated device of its test found and counted."""
+    report = yield
+    arguments: dict[str, Any] = getattr(item, "funcargs", {})
+    text = _findings(arguments.get("simwarp_device")) if report.failed else ""
+    if text:
+        report.sections.append(("simwarp", text))
+    return report
+
+
+def _findings(device: Any) -> str:
+    """The faults that a device collected, and the tables of what it observed."""
+    parts = [f"{fault}\n({fault.count} times)" for fault in getattr(device, "faults", [])]
+    report = getattr(device, "report", None)
+    if report is not None and report.names:
+        parts.append(report.to_text())
+    return "\n\n".join(parts)
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
-DOORS = ("simwarp.cli", "simwarp.verify", "simwarp.testing", "simwarp.__main__")
+DOORS = ("simwarp.cli", "simwarp.run", "simwarp.testing", "simwarp.verify", "simwarp.__main__")
 VOCABULARY = ("reference.types", "reference.errors")
 
 ALLOWED = {

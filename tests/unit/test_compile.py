@@ -202,6 +202,70 @@ def test_headers_of_the_package_change_the_key(cache, runs, monkeypatch, tmp_pat
     assert len(runs) == 2
 
 
+def test_headers_that_are_given_change_the_key(cache, runs):
+    source = "#include <answer.h>\n" + ANSWER
+    for value in (1, 2, 1):
+        compile(source, "answer.cu", headers={"answer.h": f"#define ANSWER {value}\n"})
+    assert len(runs) == 2
+    assert runs[0][2] == {"answer.h": "#define ANSWER 1\n"}
+
+
+def test_headers_beside_the_source_change_the_key(cache, runs, tmp_path):
+    inner = tmp_path / "sub" / "inner.cuh"
+    inner.parent.mkdir()
+    (tmp_path / "outer.cuh").write_text('#include "sub/middle.cuh"\n')
+    (tmp_path / "sub" / "middle.cuh").write_text('#include "inner.cuh"\n')
+    texts = []
+    for value in (1, 2, 1):
+        inner.write_text(f"#define ANSWER {value}\n")
+        ptx = compile('#include "outer.cuh"\n' + ANSWER, "answer.cu", folder=tmp_path)
+        texts.append(ptx.text)
+        assert str(tmp_path) not in ptx.text
+    assert texts[0] == texts[2] != texts[1]
+    assert len(runs) == 2
+
+
+def test_folders_to_include_from(cache, runs, tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for value, folder in enumerate((one, two)):
+        folder.mkdir()
+        (folder / "answer.h").write_text(f"#define ANSWER {value}\n")
+    source = "#include <answer.h>\n" + ANSWER
+    first = compile(source, "answer.cu", include=[one, two])
+    assert first.sha256 != compile(source, "answer.cu", include=[two, one]).sha256
+    assert compile(source, "answer.cu", include=[one]) == first
+    assert len(runs) == 2  # the same files under the same names are the same key
+
+
+def test_an_include_that_a_macro_names_is_never_cached(cache, runs, tmp_path):
+    (tmp_path / "answer.h").write_text("#define ANSWER 1\n")
+    source = '#define FILE "answer.h"\n#include FILE\n' + ANSWER
+    for _ in range(2):
+        compile(source, "answer.cu", folder=tmp_path)
+    assert len(runs) == 2
+    assert not cache.exists() or list(cache.iterdir()) == []
+
+
+def test_a_source_with_a_folder_is_called_by_its_name(tmp_path):
+    source = ANSWER.replace("ANSWER *", "(int)sizeof(__FILE__) *")
+    with_folder, without = (compile(source, "answer.cu", folder=folder) for folder in (tmp_path, None))
+    assert with_folder.text == without.text
+    with pytest.raises(
+        CompileError, match=r"^answer\.cu does not compile:\nanswer\.cu\(4\): error"
+    ) as caught:
+        compile(ANSWER.replace(";", ""), "answer.cu", {"ANSWER": 1}, folder=tmp_path)
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_options_take_precedence(cache, runs):
+    source = 'extern "C" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3]; }'
+    assert "fma.rn.f32" in compile(source, "f.cu", options=["-fmad=true"]).text
+    assert "fma.rn.f32" not in compile(source, "f.cu").text
+    assert len(runs) == 2
+    assert "-fmad=false" not in runs[0][3]
+    assert "-lineinfo" in runs[0][3]
+
+
 def test_a_file_of_the_package_is_its_source(cache, runs):
     source = (importlib.resources.files("gpu") / "bmm/pack.cu").read_text()
     defines = {"ELEMENT_INT8": "", "WORD_64": "", "FIRST_LSB": ""}

@@ -13,6 +13,7 @@ from simwarp.faults import (
     OutOfBounds,
     ReadOnlyWrite,
     UninitialisedRead,
+    UseAfterFree,
 )
 from simwarp.memory import ALIGNMENT, POISON, Memory
 
@@ -338,8 +339,9 @@ def test_use_after_free(memory, access):
     a = filled(memory, 1024, "a")
     memory.free(a)
     for offset in (0, 512, 1020):
-        fault = fault_of(OutOfBounds, access_memory, memory, access, at(a.base + offset), 4)
+        fault = fault_of(UseAfterFree, access_memory, memory, access, at(a.base + offset), 4)
         assert fields(fault) == ("a (freed)", offset, 0)
+        assert fault.check == "freed"
         assert fault.values.endswith("which was freed")
 
 
@@ -351,7 +353,7 @@ def test_use_after_free_next_to_a_live_allocation(memory, access, offset):
     memory.free(a)
     for live in (before, behind):
         access_memory(memory, access, at(live.base), 4)
-    fault = fault_of(OutOfBounds, access_memory, memory, access, at(before.base, a.base + offset), 4)
+    fault = fault_of(UseAfterFree, access_memory, memory, access, at(before.base, a.base + offset), 4)
     assert fields(fault) == ("a (freed)", offset, 1)
     assert "freed" in fault.values
 
@@ -369,12 +371,12 @@ def test_use_after_free_says_which_byte(memory, access):
     a = filled(memory, 1024, "a")
     memory.free(a)
     where = f"a (1024 bytes at {a.base:#x}), which was freed"
-    for offset, relation in (
-        (1020, "byte 1020 of"),
-        (1024, "0 bytes past the end of"),
-        (-8, "8 bytes before"),
+    for kind, offset, relation in (
+        (UseAfterFree, 1020, "byte 1020 of"),
+        (OutOfBounds, 1024, "0 bytes past the end of"),
+        (OutOfBounds, -8, "8 bytes before"),
     ):
-        fault = fault_of(OutOfBounds, access_memory, memory, access, at(a.base + offset), 4)
+        fault = fault_of(kind, access_memory, memory, access, at(a.base + offset), 4)
         assert fault.values.endswith(f": {relation} {where}")
 
 
@@ -392,7 +394,7 @@ def test_the_host_does_not_use_what_it_freed(memory):
     a = filled(memory, 64, "a")
     memory.free(a)
     for use in (lambda: a.bytes, lambda: a.written, lambda: a.fill(np.zeros(1, np.uint8))):
-        with pytest.raises(OutOfBounds, match=r"a \(64 bytes at 0x[0-9a-f]+\), which was freed"):
+        with pytest.raises(UseAfterFree, match=r"a \(64 bytes at 0x[0-9a-f]+\), which was freed"):
             use()
 
 
@@ -402,7 +404,7 @@ def test_release_is_a_free_that_may_come_late_or_twice(memory):
     for base in (a.base, b.base, b.base, b.base + 4, 0):
         memory.release(base)
     assert memory.allocations == [c]
-    assert fields(fault_of(OutOfBounds, memory.load, at(b.base), np.uint32)) == ("b (freed)", 0, 0)
+    assert fields(fault_of(UseAfterFree, memory.load, at(b.base), np.uint32)) == ("b (freed)", 0, 0)
 
 
 @pytest.mark.parametrize("give_back", ["free", "release"])
@@ -416,7 +418,7 @@ def test_freed_memory_does_not_pile_up(memory, give_back):
         else:
             memory.release(a.base)
     assert memory.allocations == []
-    assert fields(fault_of(OutOfBounds, memory.load, at(a.base + 8), np.uint32)) == ("a (freed)", 8, 0)
+    assert fields(fault_of(UseAfterFree, memory.load, at(a.base + 8), np.uint32)) == ("a (freed)", 8, 0)
     fault = fault_of(OutOfBounds, memory.load, at(first.base), np.uint32)
     assert fault.allocation == "a (freed)", "faults remember the last ones only"
 

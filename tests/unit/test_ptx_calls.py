@@ -426,9 +426,9 @@ def test_variables_of_the_same_name_in_two_functions():
     functions = """
 .func (.reg .b32 r) f(.reg .b32 a) {
 .shared .b32 cell[4]; .global .u32 g = 5; .reg .b32 t;
-st.shared.b32 [cell+12], a; ld.global.u32 t, [g]; add.u32 r, a, t; ret; }
+st.volatile.shared.b32 [cell+12], a; ld.global.u32 t, [g]; add.u32 r, a, t; ret; }
 .func (.reg .b32 r) h(.reg .b32 a) {
 .shared .b32 cell[8]; .global .u32 g = 7; .reg .b32 t;
-st.shared.b32 [cell+28], a; ld.global.u32 t, [g]; add.u32 r, a, t; ret; }"""
+st.volatile.shared.b32 [cell+28], a; ld.global.u32 t, [g]; add.u32 r, a, t; ret; }"""
     body = "call (%r2), f, (%i); call (%r3), h, (7); mad.lo.u32 %r2, %r2, 1000, %r3;\n"
     assert run(body + STORE, before=functions) == [(i + 5) * 1000 + 14 for i in range(32)]

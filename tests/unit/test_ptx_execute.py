@@ -571,12 +571,19 @@ def test_vectors_past_the_end():
     assert fault_of(OutOfBounds, body, given=range(100)).place.lane == 25
 
 
+def test_a_branch_to_a_guarded_exit_ends_only_whom_the_guard_means():
+    body = """mov.u32 %r2, 5; setp.lt.u32 %p1, %lane, 4; setp.lt.u32 %p2, %lane, 2;
+@%p1 bra LOW; st.global.u32 [%at], %r2; ret;
+LOW: @%p2 exit; st.global.u32 [%at], %r2; ret;"""
+    assert run(body) == [0xFFFFFFFF] * 2 + [5] * 30
+
+
 # --------------------------------------------------------------------------------- fairness
 
 FLAG = """setp.ne.u32 %p1, %lane, 0; @%p1 bra SET;
 POLL: {load}.global.u32 %r2, [%in]; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL;
 st.global.u32 [%at], %r2; ret;
-SET: mov.u32 %r2, 7; st.global.u32 [%in], %r2; st.global.u32 [%at], %r2; ret;"""
+SET: mov.u32 %r2, 7; st.volatile.global.u32 [%in], %r2; st.global.u32 [%at], %r2; ret;"""
 
 
 @pytest.mark.parametrize("load", ["ld.volatile", "ld.acquire.gpu", "ld.relaxed.gpu"])
@@ -764,7 +771,7 @@ def test_launch_errors():
 
 def writes(body, offset, size, **options):
     observer = WriteObserver("out", offset=offset, size=size)
-    run(body, device=simwarp.Device(observers=[observer]), **options)
+    run(body, device=simwarp.Device(observers=[observer], checks={"races": "off"}), **options)
     return [(w.place.block[0], w.place.thread[0], w.register, w.value) for w in observer.writes]
 
 
@@ -802,7 +809,7 @@ def test_an_observer_of_fetches_sees_every_step_and_its_lanes():
         def __init__(self):
             self.seen = []
 
-        def on_fetch(self, chunk, step):
+        def on_step(self, chunk, step, mask):
             self.seen.append((step.instruction.opcode, int(chunk.count)))
 
     observer = Fetches()

@@ -333,7 +333,7 @@ def test_shared_faults():
     assert (fault.space, fault.place.line) == ("shared", line_of("st.shared", body, SHARED))
     body = "mov.u32 %r3, second; setp.eq.u32 %p1, %r1, 33; "
     body += "@%p1 add.u32 %r3, %r3, 2;\nld.shared.u32 %r2, [%r3]; ret;"
-    store = "st.shared.u32 [second], %i;"
+    store = "st.volatile.shared.u32 [second], %i;"
     fault = fault_of(Misaligned, store + body, block=64, before=SHARED)
     assert (fault.space, fault.place.warp, fault.place.lane) == ("shared", 1, 1)
     fault = fault_of(UninitialisedRead, body, block=64, before=SHARED)

@@ -1,0 +1,169 @@
+"""What checks and observers cost: the same launches with and without them, on one core.
+
+    python benchmarks/checks.py [--json benchmarks/results/cpu/checks.json]
+
+``checks/…``: the time with the default checks, as a multiple of the time with ``checks="off"`` (which still
+keeps accesses within bounds: the simulator could not run without). ``checks/observers-off/…``: the time of
+launches that nobody observes, as a multiple of the time on a copy of the package from which every statement
+that makes an event was taken out. The two sides take turns, each in a process of its own; every launch has
+new random operands, and its answer is compared with the reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from statistics import median, quantiles
+from typing import Any
+
+import numpy as np
+from common import ROOT, Row, about_this_run, show, use_one_core, write
+from ptx_cases import gemm, multiply
+
+from gpu.compile import compiler_version
+
+SAMPLES = {"bmm32": multiply, "gemm-1024": gemm, "gemm-256": gemm}
+SIZES: dict[str, dict[str, Any]] = {
+    "bmm32": {"m": 1024, "n": 1024, "k": 1024, "chunk_lanes": 16384},
+    "gemm-1024": {"m": 1024, "n": 1024, "k": 1024},
+    "gemm-256": {"m": 256, "n": 256, "k": 256},
+}
+CHECKED = {"bmm32": 15, "gemm-1024": 3}
+"""How often the launches with and without checks run."""
+UNOBSERVED = {"bmm32": 41, "gemm-256": 21}
+"""How often the launches with and without events run: more, since the difference is small."""
+EVENTS = {"observed", "on_step", "on_access", "on_write", "on_barrier"}
+"""A statement under a condition, or in a loop, over one of these makes an event."""
+
+
+class WithoutEvents(ast.NodeTransformer):
+    """Takes out of a module what makes events."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Without a condition on somebody's wanting an event."""
+        return self._without(node, node.test)
+
+    def visit_For(self, node: ast.For) -> ast.AST | None:
+        """Without a loop over those who want an event."""
+        return self._without(node, node.iter)
+
+    def _without(self, node: ast.AST, condition: ast.expr) -> ast.AST | None:
+        names = {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(condition)}
+        if names & EVENTS:
+            self.taken += 1
+            return ast.Pass()
+        return self.generic_visit(node)
+
+
+@contextmanager
+def package_without_events() -> Iterator[Path]:
+    """A copy of the tree whose executor makes no events."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, taken = Path(folder), 0
+        for name in ("reference", "simwarp", "gpu", "benchmarks", "examples"):
+            copytree(ROOT / name, root / name, ignore=ignore_patterns("__pycache__", "results"))
+        for path in (root / "simwarp" / "ptx").glob("*.py"):
+            transformer = WithoutEvents()
+            tree = ast.fix_missing_locations(transformer.visit(ast.parse(path.read_text())))
+            if transformer.taken:
+                path.write_text(ast.unparse(tree))
+                taken += transformer.taken
+        if taken < 5:
+            raise RuntimeError(f"only {taken} statements make events: the copy would show nothing")
+        yield root
+
+
+class Side:
+    """A process that runs one case whenever it is asked, and says how long the launch took."""
+
+    def __init__(self, root: Path, case: str, checks: str) -> None:
+        script = root / "benchmarks" / "checks.py"
+        command = [sys.executable, str(script), "--serve", case, "--checks", checks]
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(command, env=environment, cwd=root, **pipes)
+
+    def __enter__(self) -> Side:
+        self.sample()  # compiles, parses, links: does not count
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def sample(self) -> float:
+        """The seconds of one more launch."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the process has no pipes")
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+
+def serve(case: str, checks: str) -> None:
+    """Run a case once for each line that comes in."""
+    random = np.random.default_rng()
+    for _ in sys.stdin:
+        seconds, _ = SAMPLES[case](random, **SIZES[case], checks=checks)
+        print(seconds, flush=True)
+
+
+def compared(case: str, name: str, sides: Sequence[Side], repetitions: int, target: float) -> Row:
+    """The median time of the first side as a multiple of the second one's."""
+    samples = [[side.sample() for side in sides] for _ in range(repetitions)]
+    ours, other = (median(times) for times in zip(*samples, strict=True))
+    lower, _, upper = quantiles([a / b for a, b in samples], n=4)
+    params = {
+        **SIZES[case],
+        "seconds": ours,
+        "seconds_without": other,
+        "repetitions": repetitions,
+        "quartiles": [lower, upper],
+    }
+    return Row(f"checks/{name}", params, "times", "lower", ours / other, target=target)
+
+
+def rows() -> Iterator[Row]:
+    for case, repetitions in CHECKED.items():
+        with ExitStack() as stack:
+            sides = [stack.enter_context(Side(ROOT, case, checks)) for checks in ("raise", "off")]
+            yield compared(case, case, sides, repetitions, 2.0)
+    with package_without_events() as copy:
+        for case, repetitions in UNOBSERVED.items():
+            with ExitStack() as stack:
+                sides = [stack.enter_context(Side(root, case, "raise")) for root in (ROOT, copy)]
+                yield compared(case, f"observers-off/{case}", sides, repetitions, 1.03)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
+    parser.add_argument("--serve", choices=SAMPLES, help=argparse.SUPPRESS)
+    parser.add_argument("--checks", default="raise", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.checks)
+        return
+    use_one_core()
+    meta = about_this_run(nvrtc=compiler_version().removeprefix("NVRTC "))
+    found: list[Row] = []
+    for row in rows():
+        show([row])
+        found.append(row)
+    if options.json:
+        write(options.json, meta, found)
+
+
+if __name__ == "__main__":
+    main()

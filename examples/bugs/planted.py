@@ -1,0 +1,101 @@
+"""What the planted bugs share: what they are given, what is right, and how a device runs them.
+
+Each ``<name>.cu`` of this folder holds a kernel with one bug and, where ``FIXED`` is defined, its correction.
+The comment ``// BUG`` marks the guilty line, ``// BUG: …`` the other line that it takes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.compile import Ptx, compile
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """An array of which only the kernel writes the elements."""
+
+    shape: tuple[int, ...]
+    dtype: Any = np.uint32
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A kernel with a bug, and the launch that shows it.
+
+    Attributes
+    ----------
+    name : str
+        The kernel's, and its file's without ``.cu``.
+    title : str
+        What the bug is.
+    fault : str
+        The class in `simwarp.faults` that names it.
+    blocks, threads : int
+        The launch: blocks in the grid, threads per block.
+    arguments : dict
+        The kernel's arguments in order: arrays, `Unwritten` arrays, NumPy scalars.
+    right : dict of str to array
+        What the corrected kernel leaves in some of the arrays, to the last bit.
+    """
+
+    name: str
+    title: str
+    fault: str
+    blocks: int
+    threads: int
+    arguments: dict[str, Any]
+    right: dict[str, npt.NDArray[Any]]
+
+    @property
+    def file(self) -> str:
+        """What messages call its file."""
+        return f"bugs/{self.name}.cu"
+
+    @property
+    def source(self) -> str:
+        """The text of its file."""
+        return (FOLDER / f"{self.name}.cu").read_text()
+
+    @property
+    def line(self) -> int:
+        """The guilty line."""
+        return self._lines("// BUG$")[0]
+
+    @property
+    def other_line(self) -> int:
+        """The other line that the bug takes, which may be the same."""
+        return (self._lines("// BUG: ") or [self.line])[0]
+
+    def _lines(self, marker: str) -> list[int]:
+        lines = self.source.splitlines()
+        return [number for number, line in enumerate(lines, 1) if re.search(marker, line)]
+
+    def ptx(self, arch: tuple[int, int] = (9, 0), fixed: bool = False) -> Ptx:
+        """The kernel as it is, or corrected."""
+        return compile(self.source, self.file, {"FIXED": ""} if fixed else {}, arch=arch)
+
+    def run(self, device: Any, fixed: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """What the kernel leaves in the arrays that count."""
+        given = {name: _on_device(device, name, value) for name, value in self.arguments.items()}
+        module = device.load(self.ptx(device.compute_capability, fixed).text)
+        module.kernel(self.name)((self.blocks, 1, 1), (self.threads, 1, 1), *given.values())
+        return {name: given[name].download() for name in self.right}
+
+    def is_right(self, outputs: dict[str, npt.NDArray[Any]]) -> bool:
+        """Whether every array has the bits it should."""
+        return all(outputs[name].tobytes() == right.tobytes() for name, right in self.right.items())
+
+
+def _on_device(device: Any, name: str, value: Any) -> Any:
+    if isinstance(value, Unwritten):
+        return device.allocate(value.shape, value.dtype, name)
+    return device.upload(value, name) if isinstance(value, np.ndarray) else value

@@ -1,0 +1,115 @@
+"""Which mistakes of a kernel stop it, which are only collected, and which nobody looks for.
+
+==================  ============================================================================
+``bounds``          accesses outside every allocation, writes to read-only memory
+``alignment``       addresses that are no multiple of the access's width
+``freed``           use after free, double free
+``registers``       reads of registers that nothing wrote
+``uninitialised``   reads of shared, global or local memory that nothing wrote
+``barriers``        divergent, mismatched and over-subscribed barriers
+``members``         a lane outside its own member mask
+``sources``         the read of a lane that does not take part, or has exited
+``races``           two accesses of the same bytes, one of them a write, that nothing orders
+``deadlock``        lanes that all wait
+``runaway``         loops without an end
+==================  ============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
+
+from reference.errors import SchemeError
+from simwarp.faults import KernelFault
+
+Action: TypeAlias = Literal["raise", "report", "off"]
+
+KINDS = (
+    "bounds",
+    "alignment",
+    "freed",
+    "registers",
+    "uninitialised",
+    "barriers",
+    "members",
+    "sources",
+    "races",
+    "deadlock",
+    "runaway",
+)
+
+
+class Checks:
+    """What becomes of the faults of each kind.
+
+    Parameters
+    ----------
+    checks : str, or mapping of str to str
+        "raise", "report" or "off" for all kinds; or by kind, and those not named are raised.
+
+    Attributes
+    ----------
+    faults : list of KernelFault
+        What was collected: each once, with its ``count``. Two faults are the same if their class, kernel,
+        PTX lines and allocation are.
+
+    Raises
+    ------
+    SchemeError
+        For a kind or an action that does not exist.
+
+    Examples
+    --------
+    >>> checks = Checks({"races": "report", "uninitialised": "off"})
+    >>> checks.action("races"), checks.action("uninitialised"), checks.action("bounds")
+    ('report', 'off', 'raise')
+    >>> Checks({"races": "ignore"})
+    Traceback (most recent call last):
+    ...
+    reference.errors.SchemeError: checks: 'ignore' is no action (given for races)
+    choose among raise, report, off
+    """
+
+    def __init__(self, checks: str | Mapping[str, str] = "raise") -> None:
+        given = dict.fromkeys(KINDS, checks) if isinstance(checks, str) else checks
+        self._actions: dict[str, str] = dict.fromkeys(KINDS, "raise")
+        for kind, action in given.items():
+            if kind not in KINDS:
+                raise SchemeError(f"checks: there is no kind {kind!r}\nchoose among {', '.join(KINDS)}")
+            if action not in get_args(Action):
+                raise SchemeError(
+                    f"checks: {action!r} is no action (given for {kind})\nchoose among raise, report, off"
+                )
+            self._actions[kind] = action
+        self.faults: list[KernelFault] = []
+        self._known: dict[object, KernelFault] = {}
+
+    def action(self, kind: str) -> str:
+        """What becomes of faults of a kind; those of no kind are always raised."""
+        return self._actions.get(kind, "raise")
+
+    def found(self, fault: KernelFault) -> None:
+        """Raise a fault, or keep it, or forget it."""
+        action = self.action(fault.check)
+        if action == "raise":
+            raise fault
+        if action == "report":
+            self.keep(fault)
+
+    def keep(self, fault: KernelFault) -> None:
+        """Add a fault to those collected, or count it, if one like it is there."""
+        allocation, other = getattr(fault, "allocation", ""), getattr(fault, "other", None)
+        place = fault.place
+        lines = place.kernel, place.line, place.text, other and other.line, other and other.text
+        key = type(fault), lines, allocation
+        known = self._known.setdefault(key, fault)
+        if known is fault:
+            self.faults.append(fault)
+        else:
+            known.count += fault.count
+
+    def clear(self) -> None:
+        """Forget what was collected."""
+        self.faults.clear()
+        self._known.clear()

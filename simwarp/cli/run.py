@@ -1,0 +1,166 @@
+"""The command ``simwarp run``: the user's own kernel, under all checks.
+
+>>> run_command(Path("no-such-file.cu"), grid="1", block="1")
+Traceback (most recent call last):
+...
+reference.errors.InputFileError: no-such-file.cu cannot be read: No such file or directory
+give a .cu or .ptx file
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from reference.errors import InputFileError, NoGpuError, SchemeError
+from simwarp.cli.run_outcome import Outcome
+from simwarp.cli.run_words import (
+    name_all,
+    read_argument,
+    read_capability,
+    read_checks,
+    read_extent,
+    read_macros,
+)
+from simwarp.device import Device
+from simwarp.faults import KernelFault
+from simwarp.run.kernel import Work, run_on
+from simwarp.run.source import load
+from simwarp.schedules import Differences, Schedule, compare_schedules
+
+KERNEL = "FILE"
+"""What the command for the user's own kernels is called among those of ``simwarp run``."""
+
+
+class RunGroup(TyperGroup):
+    """``simwarp run bmm …`` is a command of its own; with anything else, `run_command` is meant."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command's name where it was left out."""
+        if args and args[0] not in (*self.commands, "--help"):
+            args = [KERNEL, *args]
+        return super().parse_args(ctx, args)
+
+
+run_app = typer.Typer(
+    cls=RunGroup, help="Run your own kernel, or a production kernel, on files.", no_args_is_help=True
+)
+
+
+@run_app.command(KERNEL)
+def run_command(
+    file: Annotated[Path, typer.Argument(help="CUDA C++ without host code (.cu), or PTX (.ptx).")],
+    grid: Annotated[str, typer.Option(help="Blocks: up to three numbers, 4,1,1.")],
+    block: Annotated[str, typer.Option(help="Threads per block: up to three numbers.")],
+    kernel: Annotated[str | None, typer.Option(help="Its name, if the file has several.")] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="In the order of the parameters: A.npy, A.npy:inout, out:float32:1024 (for the kernel to "
+            "fill), zeros:int32:64x64, a number; each may be named: n=1000."
+        ),
+    ] = None,
+    shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory per block.")] = 0,
+    cooperative: Annotated[bool, typer.Option("--cooperative", help="All blocks at once.")] = False,
+    observe: Annotated[
+        str, typer.Option(help="What to count: banks,sectors,divergence,traffic,coverage; or all.")
+    ] = "",
+    checks: Annotated[
+        list[str] | None,
+        typer.Option(help="raise, report or off: for all, or by kind, races=report,bounds=off."),
+    ] = None,
+    schedules: Annotated[
+        int | None, typer.Option(min=2, help="Compare the results of so many schedules.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="sim or cuda.")] = "sim",
+    cc: Annotated[str, typer.Option(help="The compute capability to compile for and to simulate.")] = "",
+    budget: Annotated[int, typer.Option(min=1, help="Instructions before the kernel is stopped.")] = 10**8,
+    define: Annotated[
+        list[str] | None, typer.Option("-D", "--define", help="A macro: NAME or NAME=VALUE.")
+    ] = None,
+    include: Annotated[
+        list[Path] | None, typer.Option("-I", "--include", help="Where includes look.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for arrays.")] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+) -> int:
+    """Run a kernel of your own, under all checks."""
+    words = name_all([read_argument(text) for text in arg or []])
+    hardware = _hardware(device, [observe, *(checks or []), cc, schedules])
+    capability = hardware.compute_capability if hardware else read_capability(cc)
+    source = load(file, cc=capability or (9, 0), defines=read_macros(define or []), include=include or ())
+    args = {name: word.value for name, word in words.items()}
+    blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
+    work = Work(source, source.kernel(kernel), blocks, threads, args, shared, cooperative)
+    simulator = partial(
+        Device,
+        cc=capability or max(source.target, (9, 0)),
+        checks=read_checks(checks or (["races=report"] if schedules else ["raise"])),
+        instruction_budget=budget,
+    )
+    printed = io.StringIO()
+    target = hardware or simulator(observe=_observed(observe), stdout=printed)
+    outcome = Outcome(work, target, printed)
+    _make_folder(output)
+    console = Console(stderr=True, quiet=as_json)
+    with console.status(f"{file.name} on {target.name}"):
+        try:
+            outcome.result = run_on(target, work)
+            outcome.differences = _compare(simulator, work, schedules) if schedules else None
+        except KernelFault as fault:
+            outcome.fault = fault
+    outcome.write(output, words)
+    outcome.print_json() if as_json else outcome.show(console)
+    return 0 if outcome.clean else 1
+
+
+def _compare(simulator: partial[Device], work: Work, count: int) -> Differences:
+    """The results of so many schedules: the two without chance first."""
+    random = (Schedule("random", seed) for seed in range(count))
+    schedules = [Schedule("lowest pc"), Schedule("stack"), *random][:count]
+    device: Any = partial(simulator, stdout=io.StringIO())
+
+    def run(device: Device) -> Mapping[str, Any]:
+        return {a.name: a.value for a in work.launch(device) if a.is_array}
+
+    return compare_schedules(run, schedules, simulator.keywords["checks"], device)
+
+
+def _observed(text: str) -> str | list[str]:
+    names = [name for name in text.split(",") if name]
+    return "all" if "all" in names else ["fidelity", *names]
+
+
+def _hardware(device: str, of_simulator: list[Any]) -> Any:
+    """The first CUDA device, if that is what is asked for."""
+    if device not in ("sim", "cuda"):
+        raise SchemeError(f"--device {device}: there is no such device\nchoose among sim, cuda")
+    if device == "sim":
+        return None
+    if any(of_simulator):
+        raise SchemeError(
+            "--observe, --checks, --schedules and --cc are for the simulator\ngive --device sim"
+        )
+    from gpu.device import default_device
+
+    try:
+        return default_device()
+    except NoGpuError as error:
+        reason = str(error).splitlines()[0]
+        raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputFileError(
+            f"{folder} is no folder: {error.strerror or error}\nchoose another output with -o"
+        ) from None

@@ -1,0 +1,154 @@
+"""The words of ``simwarp run``: arguments, dimensions and checks as a command line writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reference.errors import SchemeError
+from simwarp.cli.files import read_array
+from simwarp.run.arguments import Out
+from simwarp.run.kernel import Dim, three
+
+_NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_MADE = re.compile(r"(out|zeros):([^:]+):([\dx,]+)")
+_FORMS = "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; each may be named: n=1000"
+
+
+@dataclass(frozen=True)
+class Word:
+    """One ``--arg``.
+
+    Attributes
+    ----------
+    name : str
+        As given, or the file's, or "out"; "" if there is none.
+    value
+        What `simwarp.run.run` takes.
+    written : bool
+        Whether the array is to be written to a file afterwards.
+    """
+
+    name: str
+    value: Any
+    written: bool = False
+
+
+def read_argument(text: str) -> Word:
+    """One argument of the kernel.
+
+    Raises
+    ------
+    SchemeError
+        For what is neither a file nor a number nor an array to be made.
+    InputFileError
+        If the file cannot be read.
+
+    Examples
+    --------
+    >>> read_argument("n=1000"), read_argument("c=out:float32:2x3").value.shape
+    (Word(name='n', value=1000, written=False), (2, 3))
+    """
+    named = _NAMED.fullmatch(text)
+    name, value = (named[1], named[2]) if named else ("", text)
+    path, _, mode = value.rpartition(":") if value.endswith(":inout") else (value, "", "")
+    if path.endswith(".npy"):
+        return Word(name or Path(path).stem, read_array(Path(path)), bool(mode))
+    made = _MADE.fullmatch(value)
+    if made:
+        out = Out(made[2], _numbers(made[3]), name or made[1])
+        array = out if made[1] == "out" else np.zeros(out.shape, out.dtype)
+        return Word(out.name, array, written=True)
+    return Word(name, _number(text, value))
+
+
+def name_all(words: Sequence[Word]) -> dict[str, Word]:
+    """A name of its own for each: what has none, or one that came before, gets its position.
+
+    Examples
+    --------
+    >>> list(name_all([Word("out", 0), Word("", 1), Word("out", 2)]))
+    ['out', 'arg1', 'out2']
+    """
+    named: dict[str, Word] = {}
+    for position, word in enumerate(words):
+        taken = not word.name or word.name in named
+        named[f"{word.name or 'arg'}{position}" if taken else word.name] = word
+    return named
+
+
+def read_extent(option: str, text: str) -> Dim:
+    """One to three numbers.
+
+    Examples
+    --------
+    >>> read_extent("--grid", "4,2"), read_extent("--grid", "4x2x3")
+    ((4, 2, 1), (4, 2, 3))
+    """
+    numbers = _numbers(text) if re.fullmatch(r"\d+([x,]\d+){0,2}", text) else ()
+    if not numbers:
+        raise SchemeError(f"{option} {text}: up to three numbers are needed\nfor example {option} 4,1,1")
+    return three(option, numbers)
+
+
+def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
+    """What becomes of faults: one word for all, or by kind.
+
+    Examples
+    --------
+    >>> read_checks(["report"]), read_checks(["races=report,bounds=off", "freed=off"])
+    ('report', {'races': 'report', 'bounds': 'off', 'freed': 'off'})
+    """
+    words = [word for text in texts for word in text.split(",") if word]
+    if len(words) == 1 and "=" not in words[0]:
+        return words[0]
+    pairs = [word.partition("=") for word in words]
+    if not all(equals for _, equals, _ in pairs):
+        raise SchemeError(
+            f"--checks {','.join(words)}: neither one word for all, nor one for each kind\n"
+            "for example --checks report, or --checks races=report,uninitialised=off"
+        )
+    return {kind: action for kind, _, action in pairs}
+
+
+def read_capability(text: str) -> tuple[int, int] | None:
+    """A compute capability; None if there is none.
+
+    Examples
+    --------
+    >>> read_capability("8.0"), read_capability("")
+    ((8, 0), None)
+    """
+    found = re.fullmatch(r"(\d+)\.(\d)", text)
+    if text and not found:
+        raise SchemeError(f"--cc {text}: this is no compute capability\nfor example --cc 8.0")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def read_macros(texts: Sequence[str]) -> dict[str, str | int]:
+    """Macros: ``NAME`` or ``NAME=VALUE``.
+
+    Examples
+    --------
+    >>> read_macros(["FAST", "TILE=16"])
+    {'FAST': '', 'TILE': '16'}
+    """
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.split("[x,]", text) if number)
+
+
+def _number(text: str, value: str) -> int | float:
+    for read in (lambda: int(value, 0), lambda: float(value)):
+        try:
+            return read()
+        except ValueError:
+            pass
+    raise SchemeError(f"--arg {text}: this is no file, number or array to be made\ngive one of {_FORMS}")

@@ -1,0 +1,133 @@
+"""The command ``simwarp trace``: what a file of `simwarp.observe.trace.Trace` holds, and where two differ.
+
+>>> show_command(Path("no-such-trace.npz"))
+Traceback (most recent call last):
+...
+reference.errors.InputFileError: no-such-trace.npz holds no trace: No such file or directory
+give a file that Trace.save wrote
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from simwarp.observe.trace import Recording, differences, load
+from simwarp.observe.trace.selection import Block, TraceError
+
+trace_app = typer.Typer(help="Look at stored traces, and compare them.", no_args_is_help=True)
+
+_WARPS = 16
+"""How many warps the summary names."""
+
+File = Annotated[Path, typer.Argument(help="A file that Trace.save wrote.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
+
+
+class By(StrEnum):
+    """What answers a step."""
+
+    ptx = "ptx"
+    source = "source"
+    lane = "lane"
+
+
+@trace_app.command("show")
+def show_command(
+    file: File,
+    launch: Annotated[int, typer.Option(min=0, help="Which launch, from 0 on.")] = 0,
+    block: Annotated[str | None, typer.Option(help="Which block: 5, or 1,0,2.")] = None,
+    warp: Annotated[int | None, typer.Option(min=0, help="Which warp of the block.")] = None,
+    lane: Annotated[list[int] | None, typer.Option(min=0, max=31, help="Show its values.")] = None,
+    line: Annotated[list[str] | None, typer.Option(help="Only this line: 17, or mm.cu:42.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Show the steps of one warp; without --block and --warp, which warps there are."""
+    recording = load(file)
+    if block is None and warp is None:
+        _summary(recording, as_json)
+        return 0
+    where: tuple[Block, int, int] = _block(block or "0"), warp or 0, launch
+    if as_json:
+        records = recording.warp(*where)
+        shown = [r.to_json() for r in records if not line or any(map(r.instruction.stands_at, line))]
+        _print_json(
+            {"file": str(file), "launch": launch, "block": block or "0", "warp": where[1], "steps": shown}
+        )
+    else:
+        text = recording.to_text(*where, lanes=tuple(lane or ()), lines=tuple(line or ()))
+        sys.stdout.write(text + "\n")
+    return 0
+
+
+@trace_app.command("diff")
+def diff_command(
+    first: File,
+    second: File,
+    by: Annotated[By, typer.Option(help="ptx: the same PTX; source: the same source lines; lane.")] = By.ptx,
+    every: Annotated[bool, typer.Option("--all", help="Of each warp the first difference.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Find the first step at which two traces differ."""
+    found = list(differences(load(first), load(second), by.value))
+    earliest = min(found, key=lambda one: (one.launch, one.number), default=None)
+    chosen = found if every or earliest is None else [earliest]
+    if as_json:
+        report = {"equal": not found, "warps": len(found), "differences": [one.to_json() for one in chosen]}
+        _print_json(report)
+    elif found:
+        more = len(found) - len(chosen)
+        after = [f"{more} more warps differ: --all shows them"] if more else []
+        sys.stdout.write("\n\n".join([*map(str, chosen), *after]) + "\n")
+    else:
+        sys.stdout.write("the traces are equal\n")
+    return 1 if found else 0
+
+
+def _summary(recording: Recording, as_json: bool) -> None:
+    """The launches, and how many rows each of their warps has."""
+    launches: list[dict[str, Any]] = []
+    for number, launch in enumerate(recording.launches):
+        warps = {(block, warp): rows for (at, block, warp), rows in recording.warps.items() if at == number}
+        listed = [
+            {"block": list(recording.block_of(number, block)), "warp": warp, "rows": rows.stop - rows.start}
+            for (block, warp), rows in warps.items()
+        ]
+        facts = {"kernel": launch.kernel, "grid": list(launch.grid), "block": list(launch.block)}
+        launches.append({**facts, "warps": listed})
+    if as_json:
+        _print_json({"selection": recording.selection, "launches": launches, "faults": recording.faults})
+        return
+    for number, launch in enumerate(launches):
+        warps = launch["warps"]
+        sys.stdout.write(
+            f"launch {number}: kernel {launch['kernel']}, grid {tuple(launch['grid'])}, "
+            f"block {tuple(launch['block'])}, {len(warps)} warps traced\n"
+        )
+        for one in warps[:_WARPS]:
+            sys.stdout.write(f"  block {tuple(one['block'])}, warp {one['warp']}: {one['rows']} events\n")
+        if len(warps) > _WARPS:
+            sys.stdout.write(f"  and {len(warps) - _WARPS} more\n")
+    for fault, count in Counter(recording.faults).items():
+        sys.stdout.write(f"{fault}\n" + (f"{count} times\n" if count > 1 else ""))
+    if not launches:
+        sys.stdout.write("no launch was traced\n")
+
+
+def _block(text: str) -> Block:
+    """A block's number, or its place."""
+    parts = text.replace("(", "").replace(")", "").split(",")
+    if len(parts) not in (1, 3) or not all(part.strip().isdigit() for part in parts):
+        raise TraceError(f"--block {text}: this is no block\ngive its number, as 5, or its place, as 1,0,2")
+    numbers = [int(part) for part in parts]
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1], numbers[2])
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")

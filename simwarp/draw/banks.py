@@ -1,0 +1,105 @@
+"""The banks of shared memory that the lanes of a warp use, as a picture: why an access conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference.errors import ShapeError
+from simwarp.draw.picture import Cell, Grid, Picture
+from simwarp.draw.svg import to_svg
+from simwarp.draw.text import to_text
+
+BANKS, BANK_BYTES, LANES = 32, 4, 32
+
+
+def banks(addresses: Sequence[int | None], width: int = 4, *, svg: bool = False) -> str:
+    """Draw one access of a warp to shared memory: a row for each wavefront, in it the lane of each bank.
+
+    Parameters
+    ----------
+    addresses : sequence of 32 int or None
+        The offset of each lane in shared memory, in bytes; None for a lane that does not take part.
+    width : int
+        Bytes per lane: 1, 2, 4, 8 or 16. Accesses of 8 and 16 bytes are drawn half by half and quarter by
+        quarter; a load whose pairs of lanes ask for the same may take fewer wavefronts.
+    svg : bool
+        SVG in place of text.
+
+    Raises
+    ------
+    ShapeError
+        If there are not 32 addresses, or one is no multiple of the width.
+
+    Examples
+    --------
+    Sixteen lanes, four words apart: eight banks, twice.
+
+    >>> print(banks([16 * lane for lane in range(16)] + [None] * 16).partition("+")[0].splitlines()[0])
+    2 wavefronts where 1 would do: lanes by bank
+    """
+    picture = banks_picture(addresses, width)
+    return to_svg(picture) if svg else to_text(picture)
+
+
+def banks_picture(addresses: Sequence[int | None], width: int = 4) -> Picture:
+    """What `banks` draws, as plain data; parameters and errors as there.
+
+    Examples
+    --------
+    >>> broadcast = banks_picture([0] * 32)
+    >>> broadcast.title, broadcast.lines[0][0].cells[0][0].label
+    ('1 wavefront: lanes by bank', '0+31')
+    """
+    _check(addresses, width)
+    phases = max(width // BANK_BYTES, 1)
+    size = LANES // phases
+    rows: list[tuple[Cell, ...]] = []
+    labels: list[str] = []
+    fewest = 0
+    for phase in range(phases):
+        lanes = range(phase * size, (phase + 1) * size)
+        wavefronts = _wavefronts({lane: at for lane in lanes if (at := addresses[lane]) is not None}, width)
+        fewest += bool(wavefronts)
+        labels += [f"{len(labels) + i}" for i in range(len(wavefronts))]
+        rows += [_row(wavefront, phase) for wavefront in wavefronts]
+    few = f" where {fewest} would do" if len(rows) > fewest else ""
+    title = f"{len(rows)} wavefront{'s' * (len(rows) != 1)}{few}: lanes by bank"
+    if not rows:
+        return Picture(title, ())
+    columns = tuple(str(bank) for bank in range(BANKS))
+    grid = Grid(tuple(rows), corner="wavefront", column_labels=columns, row_labels=tuple(labels))
+    shared = any("+" in cell.label for row in rows for cell in row)
+    return Picture(title, ((grid,),), ("7+2: lane 7 and two others, with the same word",) if shared else ())
+
+
+def _check(addresses: Sequence[int | None], width: int) -> None:
+    if len(addresses) != LANES:
+        raise ShapeError(f"{len(addresses)} addresses\ngive one for each of {LANES} lanes, or None for it")
+    if width not in (1, 2, 4, 8, 16):
+        raise ShapeError(f"an access of {width} bytes per lane\nlanes access 1, 2, 4, 8 or 16 bytes")
+    for lane, address in enumerate(addresses):
+        if address is not None and (address < 0 or address % width):
+            raise ShapeError(f"lane {lane} at offset {address}\ngive multiples of the width, {width}")
+
+
+def _wavefronts(addresses: dict[int, int], width: int) -> list[dict[int, str]]:
+    """For each wavefront of a phase, the label of each bank that it uses."""
+    unit = max(width, BANK_BYTES)
+    lanes_of: dict[int, list[int]] = {}
+    for lane, address in addresses.items():
+        lanes_of.setdefault(address // unit, []).append(lane)
+    wavefronts: list[dict[int, str]] = []
+    for element, lanes in lanes_of.items():
+        first = element * unit // BANK_BYTES % BANKS
+        at = next((i for i, used in enumerate(wavefronts) if first not in used), len(wavefronts))
+        label = str(lanes[0]) + (f"+{len(lanes) - 1}" if len(lanes) > 1 else "")
+        taken = dict.fromkeys(range(first, first + unit // BANK_BYTES), label)
+        wavefronts[at:] = [wavefronts[at] | taken, *wavefronts[at + 1 :]] if wavefronts[at:] else [taken]
+    return wavefronts
+
+
+def _row(wavefront: dict[int, str], phase: int) -> tuple[Cell, ...]:
+    shade = "tint" if phase % 2 == 0 else "plain"
+    return tuple(
+        Cell(wavefront[bank], shade) if bank in wavefront else Cell("", "padding") for bank in range(BANKS)
+    )

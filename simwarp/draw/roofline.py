@@ -1,0 +1,145 @@
+"""A roofline as SVG: what a chip allows at each intensity, and where a run stands.
+
+Source: Williams, Waterman and Patterson, "Roofline" (CACM 2009), figure 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from reference.errors import ShapeError
+
+_STYLE = """
+.simwarp-roofline{--paper:#fff;--ink:#1f2328;--soft:#57606a;--line:#00796b;--plain:#d5dbe0;
+--mark:#c25700;max-width:100%;height:auto;font-family:ui-monospace,monospace}
+@media (prefers-color-scheme:dark){.simwarp-roofline{--paper:#1e2129;--ink:#e6e9ef;--soft:#a9b1bd;
+--line:#80cbc4;--plain:#2c323d;--mark:#ffb74d}}
+.simwarp-roofline text{fill:var(--ink);font-size:12px}
+.simwarp-roofline .title{font-size:15px;font-weight:bold}
+.simwarp-roofline .axis,.simwarp-roofline .note{fill:var(--soft)}
+.simwarp-roofline .paper{fill:var(--paper)}
+.simwarp-roofline .mesh{stroke:var(--plain);stroke-width:1}
+.simwarp-roofline .roof{fill:none;stroke:var(--line);stroke-width:2.5}
+.simwarp-roofline .drop{stroke:var(--mark);stroke-dasharray:3 3}
+.simwarp-roofline .point{fill:var(--mark)}
+.simwarp-roofline .hollow{fill:var(--paper);stroke:var(--mark);stroke-width:2}
+""".strip()
+_WIDTH, _HEIGHT = 620.0, 400.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 90.0, 24.0, 60.0, 86.0
+_DECADES_DOWN = 4
+"""Powers of ten that the picture shows below the chip's peak."""
+_PREFIXES = {15: "P", 12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
+
+
+def to_svg(data: Mapping[str, Any]) -> str:
+    """A roofline as one ``<svg>`` element that needs nothing else.
+
+    The full point stands at the intensity of the compulsory bytes, the hollow one at that of the bytes
+    that lanes asked for; both on the roof, at the most that the chip allows there.
+
+    Parameters
+    ----------
+    data : mapping
+        ``device.report.roofline("H200").to_json()``.
+
+    Raises
+    ------
+    ShapeError
+        If nothing was computed, or no bytes were moved: then there is no intensity.
+
+    Examples
+    --------
+    >>> svg = to_svg({"chip": "H200", "pipe": "f32", "peak": 66.9e12, "bandwidth": 4.8e12, "binds": "memory",
+    ...     "seconds": 2e-6, "intensity": 0.25, "intensity_requested": 0.125, "ridge": 13.9})
+    >>> svg.count("<circle"), "H200: memory binds, 2 µs at least" in svg
+    (2, True)
+    """
+    for name in ("intensity", "intensity_requested"):
+        if not data[name]:
+            raise ShapeError(
+                f"a roofline needs operations and bytes: {name} is {data[name]}\n"
+                f"on {data['chip']}, {data['binds']} takes {_si(data['seconds'], 's')}\n"
+                "draw a run that computes, and that moves global memory"
+            )
+    title = f"{data['chip']}: {data['binds']} binds, {_si(data['seconds'], 's')} at least"
+    notes = (
+        f"operations per byte: {data['intensity']:.3g} of compulsory bytes (full point),",
+        f"{data['intensity_requested']:.3g} of the bytes that lanes asked for (hollow point)",
+    )
+    size = f'width="{_WIDTH:g}" height="{_HEIGHT:g}"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="simwarp-roofline" role="img" {size} '
+            f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">',
+            f"<title>{escape(title)}</title>",
+            f"<desc>{escape(' '.join(notes))}</desc>",
+            f"<style>{_STYLE}</style>",
+            f'<rect class="paper" {size} rx="6"/>',
+            _text(title, 18, 32, "title"),
+            *_Axes(data).draw(),
+            *(_text(note, 18, _HEIGHT - 30 + 18 * i, "note") for i, note in enumerate(notes)),
+            "</svg>",
+        ]
+    )
+
+
+class _Axes:
+    """The plane of intensity and operations per second, both logarithmic."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+        shown = [math.log10(data[name]) for name in ("intensity", "intensity_requested", "ridge")]
+        self.x_range = math.floor(min(shown) - 0.3), math.ceil(max(shown) + 0.5)
+        top = math.ceil(math.log10(data["peak"]))
+        least = math.log10(data["bandwidth"]) + self.x_range[0]
+        self.y_range = min(math.floor(least), top - _DECADES_DOWN), top
+
+    def x(self, intensity: float) -> float:
+        low, high = self.x_range
+        return _LEFT + (math.log10(intensity) - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(self, rate: float) -> float:
+        low, high = self.y_range
+        return _HEIGHT - _BOTTOM - (math.log10(rate) - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
+
+    def roof(self, intensity: float) -> float:
+        """The most operations per second at an intensity."""
+        return min(self.data["peak"], intensity * self.data["bandwidth"])
+
+    def draw(self) -> Iterator[str]:
+        """Mesh, roof and points."""
+        yield from self._mesh()
+        ends = [10.0 ** self.x_range[0], self.data["ridge"], 10.0 ** self.x_range[1]]
+        corners = " ".join(f"{self.x(end):.1f},{self.y(self.roof(end)):.1f}" for end in ends)
+        yield f'<polyline class="roof" points="{corners}"/>'
+        for name, kind in (("intensity_requested", "hollow"), ("intensity", "point")):
+            x, y = self.x(self.data[name]), self.y(self.roof(self.data[name]))
+            yield f'<line class="drop" x1="{x:.1f}" y1="{y:.1f}" x2="{x:.1f}" y2="{_HEIGHT - _BOTTOM:g}"/>'
+            yield f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
+
+    def _mesh(self) -> Iterator[str]:
+        bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+        for power in range(self.x_range[0], self.x_range[1] + 1):
+            x = self.x(10.0**power)
+            yield f'<line class="mesh" x1="{x:.1f}" y1="{_TOP:g}" x2="{x:.1f}" y2="{bottom:g}"/>'
+            yield _text(f"{10.0**power:g}", x, bottom + 16, "axis", "middle")
+        for power in range(self.y_range[0], self.y_range[1] + 1):
+            y = self.y(10.0**power)
+            yield f'<line class="mesh" x1="{_LEFT:g}" y1="{y:.1f}" x2="{right:g}" y2="{y:.1f}"/>'
+            yield _text(_si(10.0**power, "op/s"), _LEFT - 6, y + 4, "axis", "end")
+        yield _text(
+            f"{self.data['pipe']} operations per byte of global memory", right, bottom + 34, "axis", "end"
+        )
+
+
+def _si(value: float, unit: str) -> str:
+    """A number with a prefix: ``2 µs``."""
+    power = 0 if not value else min(15, max(-9, 3 * math.floor(math.log10(value) / 3 + 1e-9)))
+    return f"{value / 10.0**power:.3g} {_PREFIXES[power]}{unit}"
+
+
+def _text(text: str, x: float, y: float, name: str, anchor: str = "start") -> str:
+    return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

@@ -1,0 +1,232 @@
+"""Bank conflicts: how many wavefronts each warp-wide access to shared memory takes, and how many too many.
+
+Shared memory has 32 banks of 4 bytes; a *wavefront* takes one word from each. An access of up to 4 bytes
+per lane has one phase, all 32 lanes; one of 8 bytes has two, a half warp each; one of 16 bytes four. The
+wavefronts of a phase are the largest number of different words in one bank: lanes with the same word share
+it. Two phases of a load, not of a store, merge if pairs of lanes ask for the same: everywhere in the warp
+lane i and lane i ^ 1, or everywhere lane i and lane i ^ 2, have one address, or one of them is inactive.
+Lanes of an atomic operation share nothing, except where a 1 is added and nobody wants the old value: the
+chip has an instruction that counts the lanes with one word. The CUDA C++ Programming Guide (compute
+capability 5.x, shared memory) has the banks; the rest was found with an H200's counters, see
+``docs/costs.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.lanes import WARP_SIZE
+from simwarp.observe.events import AccessEvent, Observer
+from simwarp.observe.lines import LineCounts, line_of, table_of
+from simwarp.ptx.syntax import Immediate, Register
+
+if TYPE_CHECKING:
+    from simwarp.ptx.program import Program, Step
+
+BANKS, BANK_BYTES = 32, 4
+
+
+@dataclass(frozen=True)
+class BankCounts:
+    """What accesses cost.
+
+    Attributes
+    ----------
+    requests : int
+        Instructions, one for each warp that executes one.
+    wavefronts : int
+    conflicts : int
+        The wavefronts beyond one for each phase.
+    """
+
+    requests: int = 0
+    wavefronts: int = 0
+    conflicts: int = 0
+
+    def __add__(self, other: BankCounts) -> BankCounts:
+        return BankCounts(
+            self.requests + other.requests,
+            self.wavefronts + other.wavefronts,
+            self.conflicts + other.conflicts,
+        )
+
+
+_ELEMENT_BITS = 40
+_ELEMENT = (1 << _ELEMENT_BITS) - 1
+_COLUMNS = tuple(field.name for field in fields(BankCounts))
+
+
+def count_banks(
+    lanes: npt.NDArray[np.int64], addresses: npt.NDArray[np.uint64], width: int, kind: str = "load"
+) -> BankCounts:
+    """What one access of some warps costs.
+
+    Parameters
+    ----------
+    lanes : (n,) int
+        32 times the number of the warp, plus the lane; ascending.
+    addresses : (n,) uint64
+        Multiples of ``width``.
+    width : int
+        Bytes per lane: 1, 2, 4, 8 or 16.
+    kind : str
+        "load", "store", "atomic", "reduction"; "count" for an addition of 1 without a result.
+
+    Examples
+    --------
+    Floats that lie two apart; then all lanes read one; then all lanes add to one.
+
+    >>> lanes = np.arange(32)
+    >>> count_banks(lanes, 8 * lanes, 4)
+    BankCounts(requests=1, wavefronts=2, conflicts=1)
+    >>> count_banks(lanes, 0 * lanes, 4), count_banks(lanes, 0 * lanes, 4, "atomic").wavefronts
+    (BankCounts(requests=1, wavefronts=1, conflicts=0), 32)
+
+    16 bytes each: four quarter warps, or two halves where neighbours read the same.
+
+    >>> count_banks(lanes, 16 * lanes, 16), count_banks(lanes, lanes // 2 * 16, 16).wavefronts
+    (BankCounts(requests=1, wavefronts=4, conflicts=0), 2)
+    """
+    if lanes.size == 0:
+        return BankCounts()
+    row = lanes // WARP_SIZE
+    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # without gaps
+    phase = _phases(warp, lanes % WARP_SIZE, addresses, width, kind)
+    unit = max(width, BANK_BYTES)
+    element = (addresses // unit).astype(np.int64)
+    if kind in ("load", "store", "count"):
+        phase, element = _distinct(phase, element)
+    slot = element % (BANKS * BANK_BYTES // unit)  # neighbouring banks that hold one element
+    in_bank = np.bincount(phase * BANKS + slot, minlength=(int(phase.max()) + 1) * BANKS)
+    wavefronts = in_bank.reshape(-1, BANKS).max(axis=1)
+    total = int(wavefronts.sum())
+    return BankCounts(int(warp[-1]) + 1, total, total - int(np.count_nonzero(wavefronts)))
+
+
+def _phases(
+    warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any], width: int, kind: str
+) -> npt.NDArray[Any]:
+    """The phase that serves each lane, numbered through all warps."""
+    count = max(width // BANK_BYTES, 1)
+    phase = lane * count // WARP_SIZE
+    if kind == "load" and count > 1:
+        phase = np.where(_pairs_agree(warp, lane, addresses)[warp], phase // 2, phase)
+    return warp * count + phase
+
+
+def _pairs_agree(
+    warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any]
+) -> npt.NDArray[np.bool_]:
+    """Of each warp, whether phases merge."""
+    shape = (int(warp.max()) + 1, WARP_SIZE)
+    active, at = np.zeros(shape, np.bool_), np.zeros(shape, addresses.dtype)
+    active[warp, lane], at[warp, lane] = True, addresses
+    agree = np.zeros(shape[0], np.bool_)
+    for distance in (1, 2):
+        partner = np.arange(WARP_SIZE) ^ distance
+        both = active & active[:, partner]
+        agree |= ((at == at[:, partner]) | ~both).all(axis=1)
+    return agree
+
+
+def _distinct(
+    phase: npt.NDArray[Any], element: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Each element once for each phase."""
+    keys = np.sort(phase << _ELEMENT_BITS | element & _ELEMENT)  # faster than np.unique
+    keys = keys[np.diff(keys, prepend=-1) != 0]
+    return keys >> _ELEMENT_BITS, keys & _ELEMENT
+
+
+def _only_counts(program: Program, step: Step) -> bool:
+    """Whether a step adds the constant 1 to words of shared memory, and nothing reads what was there."""
+    form, operands = step.form, step.instruction.operands
+    if step.space != "shared" or not form.has("add") or form.T not in ("u32", "s32"):
+        return False
+    if operands[-1] != Immediate(1):
+        return False
+    old = operands[0]
+    if not any(step.destinations) or not isinstance(old, Register):
+        return True
+    return not program.live[step.number + 1] >> program.registers.index(old.name) & 1
+
+
+class BankConflicts(Observer):
+    """Counts the wavefronts of accesses to shared memory: ``banks["bmm.cu:42"]`` is a line's conflicts.
+
+    Attributes
+    ----------
+    opcodes : dict of str to BankCounts
+        For each opcode, as it is written in PTX.
+    kinds : dict of str to BankCounts
+        For loads, stores, atomic operations and reductions.
+    total : int
+        The conflicts of all lines.
+
+    Examples
+    --------
+    Two warps store words that lie two apart:
+
+    >>> import simwarp
+    >>> device = simwarp.Device(observe="banks")
+    >>> kernel = device.load('''
+    ... .version 9.0 .target sm_90 .address_size 64
+    ... .visible .entry two_apart() {
+    ...     .shared .b32 cells[64]; .reg .b32 %r, %at;
+    ...     mov.u32 %r, %laneid; shl.b32 %r, %r, 3; mov.u32 %at, cells; add.u32 %at, %at, %r;
+    ...     st.shared.u32 [%at], %r; ret; }
+    ... ''').kernel("two_apart")
+    >>> kernel((1, 1, 1), (64, 1, 1))
+    >>> banks = device.report.bank_conflicts
+    >>> banks["ptx:6"], banks.counts("ptx:6")
+    (2, BankCounts(requests=2, wavefronts=4, conflicts=2))
+    >>> banks.opcodes
+    {'st.shared.u32': BankCounts(requests=2, wavefronts=4, conflicts=2)}
+    """
+
+    def __init__(self) -> None:
+        self._lines = {name: LineCounts("accesses to shared memory") for name in _COLUMNS}
+        self.opcodes: dict[str, BankCounts] = {}
+        self.kinds: dict[str, BankCounts] = {}
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        for table in (*self._lines.values(), self.opcodes, self.kinds):
+            table.clear()
+
+    def on_access(self, event: AccessEvent) -> None:
+        """Count an access, if it is one to shared memory."""
+        if event.space != "shared" or event.lanes.size == 0:
+            return
+        kind = "count" if _only_counts(event.chunk.program, event.step) else event.kind
+        counts = count_banks(event.lanes, event.addresses, event.width, kind)
+        instruction = event.step.instruction
+        for name, column in self._lines.items():
+            column.add(line_of(instruction), getattr(counts, name))
+        for table, key in ((self.opcodes, instruction.opcode), (self.kinds, event.kind)):
+            table[key] = table.get(key, BankCounts()) + counts
+
+    def __getitem__(self, line: str) -> int:
+        return self._lines["conflicts"][line]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines["conflicts"])
+
+    def counts(self, line: str) -> BankCounts:
+        """All numbers of a line."""
+        return BankCounts(**{name: column[line] for name, column in self._lines.items()})
+
+    @property
+    def total(self) -> int:
+        """The conflicts of all lines."""
+        return self._lines["conflicts"].total
+
+    def to_json(self) -> dict[str, Any]:
+        """A table by line, the total, and a table by opcode, as plain data."""
+        opcodes = {opcode: asdict(counts) for opcode, counts in sorted(self.opcodes.items())}
+        return {**table_of(self._lines), "opcodes": opcodes}

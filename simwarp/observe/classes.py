@@ -1,0 +1,96 @@
+"""Classes of operands: the values at which instructions go wrong, each by its name.
+
+The same names for all types, as far as they have such values: ``zero``, ``one``, ``minus one``, ``smallest``,
+``largest``; floats have ``negative zero``, ``subnormal``, ``infinity`` and ``NaN`` too, words without a sign
+``all ones``, predicates ``true`` and ``false``. What is none of these is ``positive``, ``negative`` or
+``other``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from simwarp.ptx.rows import storage
+
+Test: TypeAlias = Callable[[Any], Any]
+"""Whether words, or each of an array of them, are of a class."""
+
+_FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
+"""The bits of the exponent and of the fraction."""
+
+
+def classes(kind: str) -> Mapping[str, Test]:
+    """The classes of a type; each says whether words, which hold such values, are in it.
+
+    Parameters
+    ----------
+    kind : str
+        A PTX type. Pairs (``f16x2``) have the classes of their halves; types that are less common those
+        of their bits.
+
+    Examples
+    --------
+    >>> [name for name, test in classes("f32").items() if test(np.uint32(0xBF800000))]
+    ['minus one']
+    >>> [name for name, test in classes("s16").items() if test(np.uint16(0x8000))]
+    ['smallest']
+    """
+    word = storage(kind)
+    if kind == "pred":
+        return {"true": np.asarray, "false": np.logical_not}
+    if kind in _FLOATS:
+        return _float_classes(kind)
+    return _integer_classes(kind[0] if kind[0] in "us" and kind[1:].isdigit() else "b", word.itemsize * 8)
+
+
+@cache
+def _float_classes(kind: str) -> Mapping[str, Test]:
+    exponent, fraction = _FLOATS[kind]
+    infinity = ((1 << exponent) - 1) << fraction
+    sign, least = 1 << (exponent + fraction), 1 << fraction
+    one = ((1 << (exponent - 1)) - 1) << fraction
+    named = {one, sign | one, least, sign | least, infinity - 1, sign | (infinity - 1)}
+    magnitude = sign - 1
+
+    def ordinary(w: Any) -> Any:
+        found = ((w & magnitude) >= least) & ((w & magnitude) < infinity)
+        for value in named:
+            found = found & (w != value)
+        return found
+
+    return {
+        "NaN": lambda w: (w & magnitude) > infinity,
+        "infinity": lambda w: (w & magnitude) == infinity,
+        "zero": lambda w: w == 0,
+        "negative zero": lambda w: w == sign,
+        "subnormal": lambda w: ((w & magnitude) < least) & ((w & magnitude) != 0),
+        "one": lambda w: w == one,
+        "minus one": lambda w: w == (sign | one),
+        "smallest": lambda w: (w & magnitude) == least,
+        "largest": lambda w: (w & magnitude) == infinity - 1,
+        "positive": lambda w: ordinary(w) & (w < sign),
+        "negative": lambda w: ordinary(w) & (w >= sign),
+    }
+
+
+@cache
+def _integer_classes(sort: str, bits: int) -> Mapping[str, Test]:
+    """Of unsigned ("u") and signed ("s") numbers, and of bits ("b")."""
+    ones, sign = (1 << bits) - 1, 1 << (bits - 1)
+    found: dict[str, Test] = {"zero": lambda w: w == 0, "one": lambda w: w == 1}
+    signed: dict[str, Test] = {
+        "minus one": lambda w: w == ones,
+        "smallest": lambda w: w == sign,
+        "largest": lambda w: w == sign - 1,
+        "positive": lambda w: (w > 1) & (w < sign - 1),
+        "negative": lambda w: (w > sign) & (w < ones),
+    }
+    unsigned: dict[str, Test] = {
+        "largest" if sort == "u" else "all ones": lambda w: w == ones,
+        "other": lambda w: (w > 1) & (w < ones),
+    }
+    return found | (signed if sort == "s" else unsigned)

@@ -1,0 +1,138 @@
+"""Which instructions a run executed, in which spellings, and which classes of operands they met."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.observe.classes import classes
+from simwarp.observe.events import Observer
+from simwarp.observe.overwritten import Overwritten
+from simwarp.ptx.instructions import ROWS
+from simwarp.ptx.rows import storage
+
+if TYPE_CHECKING:
+    from simwarp.ptx.chunk import Chunk, Mask
+    from simwarp.ptx.execute import Launch
+    from simwarp.ptx.program import Step
+    from simwarp.ptx.rows import OperandSpec
+
+_COMPUTING = {"pure", "warp", "store", "atomic", "reduction"}
+"""The kinds of row whose operands are values."""
+_HALVES = {"f16x2": "f16", "bf16x2": "bf16", "u16x2": "u16", "s16x2": "s16"}
+_UNWRITTEN = ("carry", "rank")
+"""Operands that do not stand in PTX."""
+
+
+class Coverage(Observer):
+    """Counts executed rows and forms, and notes the classes of their operands.
+
+    Attributes
+    ----------
+    rows, forms : Counter
+        Thread-instructions of each row (see `simwarp.ptx.rows`), and of each opcode.
+    operands : dict
+        For each row and the name of an operand, as the row has it: the classes that executing lanes met,
+        see `simwarp.observe.classes`.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> device = simwarp.Device(observe="coverage")
+    >>> kernel = device.load('''
+    ... .version 9.0 .target sm_90 .address_size 64
+    ... .visible .entry down() {
+    ...     .reg .b32 %i;
+    ...     mov.u32 %i, %tid.x; add.s32 %i, %i, -1; ret; }
+    ... ''').kernel("down")
+    >>> kernel((1, 1, 1), (2, 1, 1))
+    >>> coverage = device.report.coverage
+    >>> coverage.forms["add.s32"], sorted(coverage.operands["add", "a"]), coverage.operands["add", "b"]
+    (2, ['one', 'zero'], {'minus one'})
+    """
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        self.forms: Counter[str] = Counter()
+        self.operands: dict[tuple[str, str], set[str]] = {}
+        self._row_of: dict[str, str] = {}
+        self._overwritten: Overwritten | None = None
+
+    def on_launch(self, launch: Launch) -> None:
+        """Find the registers that instructions read and overwrite."""
+        self._overwritten = Overwritten(launch.program)
+
+    def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Count a step, and look at its operands."""
+        count = int(np.count_nonzero(mask))
+        if count:
+            self.rows[step.row.name] += count
+            self.forms[step.instruction.opcode] += count
+            self._row_of[step.instruction.opcode] = step.row.name
+            if step.kind in _COMPUTING:
+                self._look(chunk, step, mask)
+        if self._overwritten is not None:
+            self._overwritten.note(chunk, step, mask)
+
+    def _look(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Note the classes of the operands, as they were before the step."""
+        registers = chunk.registers if self._overwritten is None else self._overwritten.before(chunk, step)
+        if registers is None:
+            return
+        before = copy(chunk)
+        before.registers, before.mask, before.partial = registers, mask, {}
+        specs = [spec for spec in step.row.sources if not spec.memory]
+        for spec, read in zip(specs, step.sources, strict=False):
+            if spec.kind not in _UNWRITTEN:
+                met = self.operands.setdefault((step.row.name, spec.name), set())
+                value = read(before)
+                elements: list[Any] = value if step.form.vector > 1 else [value]
+                for element in elements:
+                    _note(met, _kind(step, spec), element, mask)
+
+    def clear(self) -> None:
+        """Forget what was met."""
+        self.rows.clear()
+        self.forms.clear()
+        self.operands.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        """By row: its section and fidelity, its forms with their counts, and its operands' classes."""
+        return {
+            "rows": {
+                name: {
+                    "section": ROWS[name].section,
+                    "fidelity": ROWS[name].fidelity,
+                    "count": self.rows[name],
+                    "forms": {f: n for f, n in sorted(self.forms.items()) if self._row_of[f] == name},
+                    "operands": {
+                        operand: sorted(met) for (row, operand), met in self.operands.items() if row == name
+                    },
+                }
+                for name in ROWS
+                if name in self.rows
+            },
+            "not_met": [name for name in ROWS if name not in self.rows],
+        }
+
+
+def _note(met: set[str], kind: str, value: Any, mask: Mask) -> None:
+    """Add the classes of the lanes' values to those that were met."""
+    word, half = storage(kind), _HALVES.get(kind)
+    value = np.asarray(value)
+    if value.dtype != word:
+        value = value.view(word)
+    for part in [value] if half is None else [value & 0xFFFF, value >> 16]:
+        for name, test in classes(half or kind).items():
+            if name not in met and np.any(test(part) & mask):
+                met.add(name)
+
+
+def _kind(step: Step, spec: OperandSpec) -> str:
+    """The type of an operand; of one without a sign (``add.s32``) that of the instruction."""
+    kind = step.form.resolve(spec.kind)
+    same_width = spec.kind == "B" and step.form.T != "pred"
+    return step.form.T if same_width else kind

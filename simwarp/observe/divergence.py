@@ -1,0 +1,137 @@
+"""How many lanes of a warp worked, and where branches took them apart.
+
+The unit is the warp-instruction: lanes of one warp that executed one instruction together, be it one
+lane or all 32. The simulator lets the lanes at the lowest step go first; hardware may bring lanes back
+together at other places, so that counts behind a divergent branch are those of this schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.observe.events import Observer
+from simwarp.observe.lines import LineCounts, line_of, table_of
+
+if TYPE_CHECKING:
+    from simwarp.ptx.chunk import Chunk, Mask
+    from simwarp.ptx.program import Step
+
+
+@dataclass(frozen=True)
+class LaneUse:
+    """How a line, or a whole kernel, used its lanes.
+
+    Attributes
+    ----------
+    warp_instructions : int
+        Instructions that warps executed; those whose guard held for no lane count too.
+    thread_instructions : int
+        Instructions that lanes executed.
+    predicated_off : int
+        Lanes that stood at an instruction and did not execute it, because its guard did not hold. Barriers
+        and ``.sync`` operations count only lanes whose guard holds.
+    branches : int
+        Branches that warps executed and whose lanes could have gone different ways.
+    divergent_branches : int
+        Those whose lanes did.
+    """
+
+    warp_instructions: int = 0
+    thread_instructions: int = 0
+    predicated_off: int = 0
+    branches: int = 0
+    divergent_branches: int = 0
+
+    @property
+    def active_lanes(self) -> float:
+        """Lanes per warp-instruction, predicated off or not: 32 if no lane was ever missing."""
+        return (self.thread_instructions + self.predicated_off) / max(self.warp_instructions, 1)
+
+
+class Divergence(Observer):
+    """Counts lanes and branches, per line: ``divergence["bmm.cu:42"]`` is a `LaneUse`.
+
+    Attributes
+    ----------
+    total : LaneUse
+        Over all lines.
+
+    Examples
+    --------
+    Of 40 threads, 4 take the branch; they are in the first of two warps:
+
+    >>> import simwarp
+    >>> device = simwarp.Device(observe="divergence")
+    >>> kernel = device.load('''
+    ... .version 9.0 .target sm_90 .address_size 64
+    ... .visible .entry part() {
+    ...     .reg .b32 %i; .reg .pred %p;
+    ...     mov.u32 %i, %tid.x; setp.lt.u32 %p, %i, 4;
+    ...     @%p bra FEW;
+    ...     add.u32 %i, %i, 1;
+    ...     FEW: ret; }
+    ... ''').kernel("part")
+    >>> kernel((1, 1, 1), (40, 1, 1))
+    >>> branch = device.report.divergence["ptx:6"]
+    >>> branch.branches, branch.divergent_branches, branch.active_lanes
+    (2, 1, 20.0)
+    >>> device.report.divergence["ptx:7"].thread_instructions
+    36
+    """
+
+    def __init__(self) -> None:
+        self._counts = {name: LineCounts("instructions") for name in LaneUse.__dataclass_fields__}
+
+    def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Count the warps and lanes of a step."""
+        present = mask if step.guard is None else chunk.mask | mask
+        executed, stood = (int(np.count_nonzero(lanes)) for lanes in (mask, present))
+        numbers = [int(np.count_nonzero(present.any(axis=1))), executed, stood - executed, 0, 0]
+        ways = _ways(chunk, step, mask, present)
+        if ways is not None:
+            numbers[3:] = numbers[0], int(np.count_nonzero(ways > 1))
+        line = line_of(step.instruction)
+        for counts, number in zip(self._counts.values(), numbers, strict=True):
+            counts.add(line, number)
+
+    def __getitem__(self, line: str) -> LaneUse:
+        return LaneUse(**{name: counts[line] for name, counts in self._counts.items()})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts["warp_instructions"])
+
+    @property
+    def total(self) -> LaneUse:
+        """Over all lines."""
+        return LaneUse(**{name: counts.total for name, counts in self._counts.items()})
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        for counts in self._counts.values():
+            counts.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        """A table by line, and the total, each with its ``active_lanes``."""
+        table = table_of(self._counts)
+        for numbers in (*table["lines"].values(), table["total"]):
+            numbers["active_lanes"] = round(LaneUse(**numbers).active_lanes, 2)
+        return table
+
+
+def _ways(chunk: Chunk, step: Step, mask: Mask, present: Mask) -> Any:
+    """How many ways the lanes of each warp take at a branch; None for what always goes on one way."""
+    on = (present & ~mask).any(axis=1)
+    if step.kind == "branch" and step.guard is not None:
+        return mask.any(axis=1) + on.astype(int)
+    if step.kind != "indexed branch":
+        return None
+    index = np.broadcast_to(step.sources[0](chunk), mask.shape)
+    ways = on.astype(int)
+    for target in set(step.table):
+        labels = [label for label, at in enumerate(step.table) if at == target]
+        ways = ways + (mask & np.isin(index, labels)).any(axis=1)
+    return ways

@@ -1,0 +1,189 @@
+"""How much of a run is the same to the last bit on hardware, in one line.
+
+exact         the PTX ISA fixes every bit of the result
+bounded       it gives a bound, in units of the last place or of the result
+open          it leaves the result free, or the order in which atomic operations take place
+contractable  a multiplication and an addition without rounding modifiers, one of which feeds the
+              other: ``ptxas`` may fuse them, with one rounding in place of two (PTX ISA 9.7.3.3)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.observe.events import Observer
+from simwarp.observe.lines import LineCounts, line_of
+from simwarp.ptx.program import Program
+from simwarp.ptx.syntax import Register
+
+if TYPE_CHECKING:
+    from simwarp.ptx.chunk import Chunk, Mask
+    from simwarp.ptx.execute import Launch
+    from simwarp.ptx.program import Step
+
+_KINDS = ("exact", "bounded", "open", "contractable")
+_FUSED = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
+_ROUNDINGS = {"rn", "rz", "rm", "rp"}
+_NAMED = 8
+"""How many lines the line names."""
+
+
+class Fidelity(Observer):
+    """Counts thread-instructions by what is known of their results.
+
+    Attributes
+    ----------
+    counts : Counter
+        Of "exact", "bounded", "open" and "contractable": together all that were executed.
+    bounds : Counter
+        The bounded ones by their bound: "2 ulp" …
+    lines : dict of str to LineCounts
+        The lines of each kind but "exact".
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> device = simwarp.Device(observe="fidelity")
+    >>> kernel = device.load('''
+    ... .version 9.0 .target sm_90 .address_size 64
+    ... .visible .entry some() {
+    ...     .reg .f32 %f<4>;
+    ...     mov.f32 %f0, 0f3F800000; mul.f32 %f1, %f0, %f0;
+    ...     add.f32 %f2, %f1, %f0;
+    ...     rcp.approx.f32 %f3, %f2; ret; }
+    ... ''').kernel("some")
+    >>> kernel((1, 1, 1), (1, 1, 1))
+    >>> print(device.report.fidelity)
+    5 thread-instructions: 2 exact, 1 bounded (1 ulp), 0 open, 2 contractable (ptx:5, ptx:6)
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(_KINDS, 0))
+        self.bounds: Counter[str] = Counter()
+        self.lines = {kind: LineCounts(f"{kind} instructions") for kind in _KINDS[1:]}
+        self._contractable: frozenset[int] = frozenset()
+
+    def on_launch(self, launch: Launch) -> None:
+        """Find what may be fused in the kernel."""
+        self._contractable = contractable(launch.program)
+
+    def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Count the lanes of a step."""
+        count = int(np.count_nonzero(mask))
+        if not count:
+            return
+        kind = "contractable" if step.number in self._contractable else step.row.fidelity
+        self.counts[kind] += count
+        if kind in self.lines:
+            self.lines[kind].add(line_of(step.instruction), count)
+        if kind == "bounded":
+            self.bounds[step.row.bound] += count
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        self.counts.update({kind: -count for kind, count in self.counts.items()})
+        self.bounds.clear()
+        for lines in self.lines.values():
+            lines.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts, the bounds, the lines of each kind, and the line for people."""
+        return {
+            "text": str(self),
+            "counts": dict(self.counts),
+            "bounds": dict(self.bounds),
+            "lines": {kind: lines.to_json() for kind, lines in self.lines.items()},
+        }
+
+    def __str__(self) -> str:
+        remarks = {
+            "bounded": list(self.bounds),
+            "contractable": list(self.lines["contractable"]),
+        }
+        parts = [f"{self.counts[kind]:,} {kind}{_listed(remarks.get(kind, []))}" for kind in _KINDS]
+        return f"{self.counts.total():,} thread-instructions: {', '.join(parts)}"
+
+
+def _listed(remarks: list[str]) -> str:
+    if not remarks:
+        return ""
+    more = [f"and {len(remarks) - _NAMED} more"] if len(remarks) > _NAMED else []
+    return f" ({', '.join(remarks[:_NAMED] + more)})"
+
+
+# ---- what may be fused ---------------------------------------------------------------------------
+
+
+def contractable(program: Program) -> frozenset[int]:
+    """The steps that ``ptxas`` may fuse: multiplications, and additions and subtractions they feed.
+
+    Parameters
+    ----------
+    program : Program
+
+    Returns
+    -------
+    frozenset of int
+        Numbers of steps. A product feeds an addition if the register that holds it reaches it unchanged
+        on some path.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90
+    ... .entry k() { .reg .f32 %f<3>; mov.f32 %f0, 0f3F800000;
+    ... mul.f32 %f1, %f0, %f0; sub.f32 %f2, %f0, %f1; add.rn.f32 %f2, %f1, %f1; ret; }''')
+    >>> sorted(contractable(link(module, module.entries["k"])))
+    [1, 2]
+    """
+    found: set[int] = set()
+    for step in program.steps:
+        if _may_be_fused(step, "mul") and not step.form.has("sat"):
+            fed = _fed(program.steps, step)
+            found.update(fed, [step.number] if fed else [])
+    return frozenset(found)
+
+
+def _may_be_fused(step: Step, *bases: str) -> bool:
+    form = step.form
+    return step.row.base in bases and form.T in _FUSED and not _ROUNDINGS & set(form.modifiers)
+
+
+def _fed(steps: list[Step], product: Step) -> set[int]:
+    """The additions and subtractions that the product reaches."""
+    name, fed, seen = _written(product), set[int](), set[int]()
+    ahead = _following(product)
+    while ahead:
+        at = ahead.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        step = steps[at]
+        if _may_be_fused(step, "add", "sub") and step.form.T == product.form.T and name in _read(step):
+            fed.add(at)
+        if step.guard is not None or not step.row.destinations or _written(step) != name:
+            ahead += _following(step)
+    return fed
+
+
+def _written(step: Step) -> str:
+    first = step.instruction.operands[:1]
+    return first[0].name if first and isinstance(first[0], Register) else ""
+
+
+def _read(step: Step) -> set[str]:
+    return {operand.name for operand in step.instruction.operands[1:] if isinstance(operand, Register)}
+
+
+def _following(step: Step) -> list[int]:
+    """The steps that can come next in the same function."""
+    on = [step.number + 1]
+    if step.kind in ("exit", "return", "trap"):
+        return on if step.guard is not None else []
+    if step.kind == "branch":
+        return [step.target] if step.guard is None else [step.target, *on]
+    return [*step.table, *on]

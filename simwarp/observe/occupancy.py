@@ -1,0 +1,126 @@
+"""How many warps fit a multiprocessor at a time, and what keeps more of them out.
+
+Source: the CUDA occupancy calculator (``cuda_occupancy.h`` of the toolkit states the same rules), and the
+CUDA C++ Programming Guide 13.0, "Multiprocessor Level".
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from simwarp.faults import LaunchError
+from simwarp.lanes import WARP_SIZE
+from simwarp.observe.chips import Chip, chip
+from simwarp.observe.registers import registers_of
+
+__all__ = ["Occupancy", "occupancy", "registers_of"]
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """What fits one multiprocessor.
+
+    Attributes
+    ----------
+    chip : str
+    blocks, warps : int
+        Resident on one multiprocessor at most.
+    fraction : float
+        ``warps`` as a part of what the multiprocessor can hold.
+    limits : tuple of str
+        What allows no further block: "warps", "blocks", "registers", "shared memory"; several if they
+        allow the same number.
+    blocks_by : dict of str to int
+        The blocks that each of them alone would allow.
+    """
+
+    chip: str
+    blocks: int
+    warps: int
+    fraction: float
+    limits: tuple[str, ...]
+    blocks_by: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {**asdict(self), "limits": list(self.limits)}
+
+
+def occupancy(name: str | Chip, threads: int, registers: int, shared: int = 0) -> Occupancy:
+    """How many blocks of a kernel are resident on one multiprocessor.
+
+    Parameters
+    ----------
+    name : str or Chip
+        See `simwarp.observe.chips.chip`.
+    threads : int
+        Per block.
+    registers : int
+        32-bit registers per thread, as ``ptxas -v`` prints them; `registers_of` only estimates them.
+    shared : int
+        Bytes of shared memory per block, static and dynamic; what the system reserves is added here.
+
+    Raises
+    ------
+    LaunchError
+        If not one block fits.
+    SchemeError
+        For an unknown chip.
+
+    Examples
+    --------
+    >>> found = occupancy("H200", threads=256, registers=40, shared=48 * 1024)
+    >>> found.blocks, found.warps, found.fraction, found.limits
+    (4, 32, 0.5, ('shared memory',))
+    """
+    one = chip(name)
+    warps = -(-threads // WARP_SIZE)
+    by_limit = {
+        "warps": one.warps // max(warps, 1),
+        "blocks": one.blocks,
+        "registers": _by_registers(one, warps, registers),
+        "shared memory": one.shared_per_multiprocessor
+        // _round_up(shared + one.shared_reserved, one.shared_granularity),
+    }
+    _check_block(one, threads, warps, registers, shared)
+    blocks = min(by_limit.values())
+    return Occupancy(
+        one.name,
+        blocks,
+        blocks * warps,
+        blocks * warps / one.warps,
+        tuple(limit for limit, allowed in by_limit.items() if allowed == blocks),
+        by_limit,
+    )
+
+
+def _registers_per_warp(one: Chip, registers: int) -> int:
+    return _round_up(max(registers, 1) * WARP_SIZE, one.register_granularity)
+
+
+def _by_registers(one: Chip, warps: int, registers: int) -> int:
+    """The blocks that the registers allow: each partition of the multiprocessor holds whole warps."""
+    partition = one.registers // one.warp_granularity
+    resident = partition // _registers_per_warp(one, registers) * one.warp_granularity
+    return resident // max(warps, 1)
+
+
+def _check_block(one: Chip, threads: int, warps: int, registers: int, shared: int) -> None:
+    """Refuse a block that does not fit an empty multiprocessor."""
+    taken = _registers_per_warp(one, registers) * _round_up(warps, one.warp_granularity)
+    for what, given, least, most in (
+        ("threads per block", threads, 1, one.threads_per_block),
+        ("registers per thread", registers, 0, one.registers_per_thread),
+        ("registers per block", taken, 0, one.registers_per_block),
+        ("bytes of shared memory per block", shared, 0, one.shared_per_block),
+    ):
+        if not least <= given <= most:
+            raise LaunchError(
+                f"a block with {given} {what} cannot run on {one.name}\n"
+                f"it takes {least} to {most}\nask for {'more' if given < least else 'less'}"
+            )
+
+
+def _round_up(value: int, granularity: int) -> int:
+    return -(-value // granularity) * granularity

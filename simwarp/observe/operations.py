@@ -1,0 +1,63 @@
+"""How many arithmetic operations an instruction is, and of which type.
+
+A fused multiply-add is two, a pair of halves counts both, a dot product of four bytes is four
+multiplications and four additions. Moves, conversions, comparisons and selections are none; nor are the
+floating-point ``abs``, ``neg``, ``copysign`` and ``testp``, which hardware has for nothing, mostly.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from simwarp.ptx.rows import DTYPES, Row
+
+
+class Operations(NamedTuple):
+    """What one lane computes: so many operations of a type.
+
+    Attributes
+    ----------
+    type : str
+        "f16", "bf16", "f32", "f64", "i16", "i32", "i64"; "approximate" for reciprocals, roots, sines …
+        that have a bound instead of a rounding, whatever their type.
+    number : int
+    """
+
+    type: str
+    number: int
+
+
+_SEVERAL = {"mad": 2, "mad24": 2, "madc": 2, "fma": 2, "sad": 2, "dp2a": 4, "dp4a": 8}
+_FREE = {"testp", "copysign", "abs", "neg"}
+_INTEGER, _FLOAT, _VIDEO = ("9.7.1.", "9.7.2.", "9.7.8."), ("9.7.3.", "9.7.4."), ("9.7.18.",)
+
+
+@cache
+def operations(row: Row, type_name: str) -> Operations | None:
+    """The operations that one lane computes with an instruction; None if it is no arithmetic.
+
+    Parameters
+    ----------
+    row : Row
+    type_name : str
+        The type T of its form.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.instructions import ROWS
+    >>> operations(ROWS["fma.f16"], "f16x2"), operations(ROWS["mul.wide"], "u32")
+    (Operations(type='f16', number=4), Operations(type='i32', number=1))
+    >>> operations(ROWS["mov"], "b32") is None
+    True
+    """
+    if row.section.startswith(_VIDEO):
+        return Operations("i32", int(row.base[-1]))
+    pair = 2 if type_name.endswith("x2") else 1
+    number, single = _SEVERAL.get(row.base, 1) * pair, type_name.removesuffix("x2")
+    if row.section.startswith(_FLOAT) and row.base not in _FREE:
+        return Operations("approximate" if row.fidelity == "bounded" else single, number)
+    if row.section.startswith(_INTEGER) and type_name != "pred":
+        bits = 8 * DTYPES[single].itemsize if single else 32
+        return Operations(f"i{bits}", number)
+    return None

@@ -1,0 +1,115 @@
+"""What registers held before the instruction that overwrote them: ``add.u32 %r1, %r1, 1``.
+
+Observers hear of a step when its results are there. Of registers that some instruction both reads and
+writes, the value before is therefore kept. Calls and returns may change registers after they are heard
+of: the values behind them are not known before the next step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.syntax import Operand, Pair, Register, Vector
+
+if TYPE_CHECKING:
+    from simwarp.ptx.chunk import Chunk, Mask
+    from simwarp.ptx.program import Program, Step
+
+
+class Overwritten:
+    """The registers of a program's chunk that instructions read and overwrite, as they were before.
+
+    Parameters
+    ----------
+    program : Program
+
+    Examples
+    --------
+    >>> from simwarp.ptx.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90
+    ... .entry k() { .reg .b32 %a, %b; mov.b32 %a, 1; add.u32 %b, %a, %a; add.u32 %b, %b, %a; ret; }''')
+    >>> Overwritten(link(module, module.entries["k"])).slots
+    {2: [1]}
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.slots: dict[int, list[int]] = {}
+        """For each step that overwrites what it reads, the slots of these registers."""
+        routines = sorted(program.routines.values(), key=lambda routine: routine.first)
+        ends = [*(routine.first for routine in routines[1:]), len(program.steps)]
+        for routine, end in zip(routines, ends, strict=True):
+            names = {program.registers[slot]: slot for slot in routine.slots}
+            for step in program.steps[routine.first : end]:
+                found = sorted(_written(step) & _read(step) & names.keys())
+                if found:
+                    self.slots[step.number] = [names[name] for name in found]
+        self._kept = sorted({slot for slots in self.slots.values() for slot in slots})
+        self._values: dict[int, Any] = {}
+        self._chunk: Chunk | None = None
+
+    def before(self, chunk: Chunk, step: Step) -> list[Any] | None:
+        """The chunk's registers, those that the step overwrote as they were before it; None if not known."""
+        slots = self.slots.get(step.number, [])
+        if not slots:
+            return chunk.registers
+        if chunk is not self._chunk and not chunk.is_part:
+            return None
+        registers = list(chunk.registers)
+        for slot in slots:
+            value = self._values.get(slot)
+            if value is None:
+                return None
+            whole = np.ndim(value) < 2 or value.shape[0] == 1 or not chunk.is_part
+            registers[slot] = value if whole else value[chunk.warp[:, 0]]
+        return registers
+
+    def note(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """A step was executed: keep what the registers hold now."""
+        if step.kind in ("call", "return"):
+            self._chunk, self._values = None, {}
+            return
+        if not chunk.is_part:
+            self._chunk, self._values = chunk, {slot: chunk.registers[slot] for slot in self._kept}
+            return
+        written = _written(step)
+        for slot in self._kept:
+            if chunk.program.registers[slot] in written and chunk.registers[slot] is not None:
+                self._put(slot, chunk, mask)
+
+    def _put(self, slot: int, part: Chunk, mask: Mask) -> None:
+        """What lanes of a part wrote, into the values of the whole chunk."""
+        if self._chunk is None:
+            return
+        value, old = part.registers[slot], self._values.get(slot)
+        whole = np.zeros((self._chunk.warps, WARP_SIZE), value.dtype)
+        if old is not None:
+            whole[...] = old
+        rows = part.warp[:, 0]
+        whole[rows] = np.where(mask, value, whole[rows])
+        self._values[slot] = whole
+
+
+def _written(step: Step) -> set[str]:
+    operands = step.instruction.operands
+    return _names(operands[:1]) if step.row.destinations else set()
+
+
+def _read(step: Step) -> set[str]:
+    return _names(step.instruction.operands[1:])
+
+
+def _names(operands: tuple[Operand, ...]) -> set[str]:
+    """The registers among operands whose values are operands themselves; addresses are not."""
+    found: set[str] = set()
+    for operand in operands:
+        if isinstance(operand, Register):
+            found.add(operand.name)
+        elif isinstance(operand, Vector):
+            found.update(element.name for element in operand.elements if isinstance(element, Register))
+        elif isinstance(operand, Pair):
+            found.update(part.name for part in (operand.first, operand.second) if part is not None)
+    return found

@@ -1,0 +1,172 @@
+"""What `Device(observe=…)` counted: numbers to assert, plain data, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from reference.errors import SchemeError
+from simwarp.observe.events import Observer
+from simwarp.observe.lines import ReportError
+
+if TYPE_CHECKING:
+    from simwarp.observe.banks import BankConflicts
+    from simwarp.observe.chips import Chip
+    from simwarp.observe.coverage import Coverage
+    from simwarp.observe.divergence import Divergence
+    from simwarp.observe.fidelity import Fidelity
+    from simwarp.observe.roofline import Roofline
+    from simwarp.observe.sectors import Sectors
+    from simwarp.observe.traffic import Traffic
+
+__all__ = ["OBSERVERS", "Report", "ReportError"]
+
+OBSERVERS = ("coverage", "fidelity", "banks", "sectors", "divergence", "traffic")
+"""What can be observed; each is a class in the file of its name."""
+
+
+class _Counting(Protocol):
+    def clear(self) -> None: ...
+    def to_json(self) -> dict[str, Any]: ...
+
+
+class Report:
+    """The observers of a device, by name, over all its launches since `clear`.
+
+    Parameters
+    ----------
+    observe : str or sequence of str
+        Of `OBSERVERS`; or "all".
+
+    Attributes
+    ----------
+    names : tuple of str
+    observers : list of Observer
+
+    Raises
+    ------
+    SchemeError
+        For a name that does not exist.
+
+    Examples
+    --------
+    >>> import numpy as np, simwarp
+    >>> device = simwarp.Device(observe=("traffic", "fidelity"))
+    >>> kernel = device.load('''
+    ... .version 9.0 .target sm_90 .address_size 64
+    ... .visible .entry double(.param .u64 x) {
+    ...     .reg .b32 %i; .reg .f32 %f; .reg .b64 %a, %x;
+    ...     ld.param.u64 %x, [x]; mov.u32 %i, %tid.x; mul.wide.u32 %a, %i, 4; add.u64 %a, %a, %x;
+    ...     ld.global.f32 %f, [%a]; add.rn.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }
+    ... ''').kernel("double")
+    >>> kernel((1, 1, 1), (40, 1, 1), device.upload(np.ones(40, np.float32)))
+    >>> device.report.traffic.loaded["global"], device.report.traffic.operations["f32"]
+    (160, 40)
+    >>> print(device.report.fidelity)
+    320 thread-instructions: 320 exact, 0 bounded, 0 open, 0 contractable
+    >>> device.report.bank_conflicts
+    Traceback (most recent call last):
+    ...
+    simwarp.observe.lines.ReportError: bank_conflicts was not observed
+    this device observed traffic, fidelity
+    ask for it before the launch: Device(observe=("banks",))
+    """
+
+    def __init__(self, observe: str | Sequence[str] = ()) -> None:
+        names = OBSERVERS if observe == "all" else (observe,) if isinstance(observe, str) else observe
+        for name in names:
+            if name not in OBSERVERS:
+                raise SchemeError(
+                    f"observe: there is nothing called {name!r}\nthere are {', '.join(OBSERVERS)}\n"
+                    'choose among them, or observe="all"'
+                )
+        self.names = tuple(dict.fromkeys(names))
+        classes = _classes() if self.names else {}
+        self._by_name: dict[str, Any] = {name: classes[name]() for name in self.names}
+
+    @property
+    def observers(self) -> list[Observer]:
+        """What a launch tells of its events."""
+        return list(self._by_name.values())
+
+    def clear(self) -> None:
+        """Forget all numbers; what comes next is counted from 0."""
+        for observer in self._counting():
+            observer.clear()
+
+    def _counting(self) -> list[_Counting]:
+        return list(self._by_name.values())
+
+    def _find(self, name: str, asked: str) -> Any:
+        if name not in self._by_name:
+            raise ReportError(
+                f"{asked} was not observed\nthis device observed {', '.join(self.names) or 'nothing'}\n"
+                f'ask for it before the launch: Device(observe=("{name}",))'
+            )
+        return self._by_name[name]
+
+    @property
+    def coverage(self) -> Coverage:
+        """The instructions that were executed, and the classes of their operands."""
+        return self._find("coverage", "coverage")
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """How much of what was executed is exact."""
+        return self._find("fidelity", "fidelity")
+
+    @property
+    def bank_conflicts(self) -> BankConflicts:
+        """Accesses to shared memory that took more turns than they need."""
+        return self._find("banks", "bank_conflicts")
+
+    @property
+    def sectors(self) -> Sectors:
+        """The 32-byte pieces of global memory that accesses touched."""
+        return self._find("sectors", "sectors")
+
+    @property
+    def divergence(self) -> Divergence:
+        """How many lanes of a warp worked, and which branches took them apart."""
+        return self._find("divergence", "divergence")
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes that were moved, operations that were computed."""
+        return self._find("traffic", "traffic")
+
+    def roofline(self, chip: str | Chip) -> Roofline:
+        """The least time that a chip needs for the traffic.
+
+        Parameters
+        ----------
+        chip : str or Chip
+            See `simwarp.observe.chips`.
+        """
+        from simwarp.observe.roofline import roofline
+
+        return roofline(self._find("traffic", "roofline"), chip)
+
+    def to_json(self) -> dict[str, Any]:
+        """What every observer counted, by name, as plain data."""
+        counting = zip(self.names, self._counting(), strict=True)
+        return {name: observer.to_json() for name, observer in counting}
+
+    def to_text(self) -> str:
+        """The same as tables."""
+        from simwarp.draw.report import to_text
+
+        return to_text(self.to_json())
+
+
+def _classes() -> dict[str, type[Observer]]:
+    """The class of each observer; imported when the first one is asked for, as most devices have none."""
+    from simwarp.observe.banks import BankConflicts
+    from simwarp.observe.coverage import Coverage
+    from simwarp.observe.divergence import Divergence
+    from simwarp.observe.fidelity import Fidelity
+    from simwarp.observe.sectors import Sectors
+    from simwarp.observe.traffic import Traffic
+
+    classes = (Coverage, Fidelity, BankConflicts, Sectors, Divergence, Traffic)
+    return dict(zip(OBSERVERS, classes, strict=True))

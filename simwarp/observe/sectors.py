@@ -1,0 +1,185 @@
+"""Sectors: how many pieces of 32 bytes each warp-wide access to global memory moves, and what it uses.
+
+The lanes of a warp that touch one sector share it, whatever each of them takes: a warp that reads 32
+neighbouring floats moves 4 sectors, one that reads every eighth float 32. Lanes of an atomic operation that
+update one address take turns, and the sector is asked for in each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.lanes import WARP_SIZE
+from simwarp.observe.events import AccessEvent, Observer
+from simwarp.observe.lines import LineCounts, line_of, table_of
+
+SECTOR_BYTES, LINE_BYTES = 32, 128
+
+
+@dataclass(frozen=True)
+class SectorCounts:
+    """What accesses move.
+
+    Attributes
+    ----------
+    requests : int
+        Instructions, one for each warp that executes one.
+    sectors, lines : int
+        Pieces of 32 bytes, and of 128 bytes.
+    bytes : int
+        What the lanes asked for, each byte once for each request.
+    """
+
+    requests: int = 0
+    sectors: int = 0
+    lines: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: SectorCounts) -> SectorCounts:
+        return SectorCounts(
+            self.requests + other.requests,
+            self.sectors + other.sectors,
+            self.lines + other.lines,
+            self.bytes + other.bytes,
+        )
+
+    @property
+    def efficiency(self) -> float:
+        """The part of the bytes moved that was asked for; 1.0 if nothing moved.
+
+        Examples
+        --------
+        >>> SectorCounts(requests=1, sectors=8, lines=2, bytes=128).efficiency
+        0.5
+        """
+        return self.bytes / (SECTOR_BYTES * self.sectors) if self.sectors else 1.0
+
+
+_ADDRESS_BITS = 48
+_COLUMNS = tuple(field.name for field in fields(SectorCounts))
+
+
+def count_sectors(
+    lanes: npt.NDArray[np.int64], addresses: npt.NDArray[np.uint64], width: int, kind: str = "load"
+) -> SectorCounts:
+    """What one access of some warps moves.
+
+    Parameters
+    ----------
+    lanes : (n,) int
+        32 times the number of the warp, plus the lane; ascending.
+    addresses : (n,) uint64
+        Multiples of ``width``.
+    width : int
+        Bytes per lane: 1, 2, 4, 8 or 16.
+    kind : str
+        "load", "store", "atomic" or "reduction".
+
+    Examples
+    --------
+    Neighbouring floats, and the same one element further: a fifth sector, of a second line.
+
+    >>> lanes = np.arange(32)
+    >>> count_sectors(lanes, 1024 + 4 * lanes, 4)
+    SectorCounts(requests=1, sectors=4, lines=1, bytes=128)
+    >>> count_sectors(lanes, 1028 + 4 * lanes, 4)
+    SectorCounts(requests=1, sectors=5, lines=2, bytes=128)
+    """
+    if lanes.size == 0:
+        return SectorCounts()
+    row = lanes // WARP_SIZE
+    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # without gaps
+    address = addresses.astype(np.int64) & ((1 << _ADDRESS_BITS) - 1)
+    keys = np.sort(warp << _ADDRESS_BITS | address)
+    first_of_element = _firsts(keys)
+    sector = keys[first_of_element] // SECTOR_BYTES
+    first_of_sector = _firsts(sector)
+    sectors, elements = first_of_sector.size, first_of_element.size
+    if kind not in ("load", "store"):
+        lanes_of = np.diff(first_of_element, append=keys.size)
+        sectors = int(np.maximum.reduceat(lanes_of, first_of_sector).sum())
+    lines = _firsts(sector * SECTOR_BYTES // LINE_BYTES).size
+    return SectorCounts(int(warp[-1]) + 1, sectors, lines, elements * width)
+
+
+def _firsts(ordered: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Where a new number begins."""
+    return np.flatnonzero(np.diff(ordered, prepend=-1))
+
+
+class Sectors(Observer):
+    """Counts the sectors of accesses to global memory: ``sectors["bmm.cu:42"]`` is a line's number.
+
+    Attributes
+    ----------
+    opcodes : dict of str to SectorCounts
+        For each opcode, as it is written in PTX.
+    kinds : dict of str to SectorCounts
+        For loads, stores, atomic operations and reductions.
+    total : int
+        The sectors of all lines.
+
+    Examples
+    --------
+    A warp stores words that lie two apart:
+
+    >>> import numpy as np, simwarp
+    >>> device = simwarp.Device(observe="sectors")
+    >>> kernel = device.load('''
+    ... .version 9.0 .target sm_90 .address_size 64
+    ... .visible .entry two_apart(.param .u64 out) {
+    ...     .reg .b32 %i; .reg .b64 %at, %out;
+    ...     ld.param.u64 %out, [out]; mov.u32 %i, %tid.x; mul.wide.u32 %at, %i, 8; add.u64 %at, %at, %out;
+    ...     st.global.u32 [%at], %i; ret; }
+    ... ''').kernel("two_apart")
+    >>> kernel((1, 1, 1), (32, 1, 1), device.allocate((64,), np.uint32))
+    >>> sectors = device.report.sectors
+    >>> sectors["ptx:6"], sectors.counts("ptx:6").efficiency
+    (8, 0.5)
+    """
+
+    def __init__(self) -> None:
+        self._lines = {name: LineCounts("accesses to global memory") for name in _COLUMNS}
+        self.opcodes: dict[str, SectorCounts] = {}
+        self.kinds: dict[str, SectorCounts] = {}
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        for table in (*self._lines.values(), self.opcodes, self.kinds):
+            table.clear()
+
+    def on_access(self, event: AccessEvent) -> None:
+        """Count an access, if it is one to global memory."""
+        if event.space != "global" or event.lanes.size == 0:
+            return
+        counts = count_sectors(event.lanes, event.addresses, event.width, event.kind)
+        instruction = event.step.instruction
+        for name, column in self._lines.items():
+            column.add(line_of(instruction), getattr(counts, name))
+        for table, key in ((self.opcodes, instruction.opcode), (self.kinds, event.kind)):
+            table[key] = table.get(key, SectorCounts()) + counts
+
+    def __getitem__(self, line: str) -> int:
+        return self._lines["sectors"][line]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines["sectors"])
+
+    def counts(self, line: str) -> SectorCounts:
+        """All numbers of a line."""
+        return SectorCounts(**{name: column[line] for name, column in self._lines.items()})
+
+    @property
+    def total(self) -> int:
+        """The sectors of all lines."""
+        return self._lines["sectors"].total
+
+    def to_json(self) -> dict[str, Any]:
+        """A table by line, the total, and a table by opcode, as plain data."""
+        opcodes = {opcode: asdict(counts) for opcode, counts in sorted(self.opcodes.items())}
+        return {**table_of(self._lines), "opcodes": opcodes}

@@ -1,0 +1,200 @@
+"""Bytes that were moved and operations that were computed: what a roofline is drawn from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.observe.events import AccessEvent, Observer
+from simwarp.observe.operations import operations
+
+if TYPE_CHECKING:
+    from simwarp.memory import Allocation
+    from simwarp.ptx.chunk import Chunk, Mask
+    from simwarp.ptx.execute import Launch
+    from simwarp.ptx.program import Step
+
+Addresses = npt.NDArray[np.uint64]
+
+
+class Traffic(Observer):
+    """Counts bytes per state space, atomic operations, and arithmetic by type.
+
+    Attributes
+    ----------
+    loaded, stored : Counter
+        Bytes that lanes asked for, by state space: "global", "shared", "local", "const", "param".
+        Parameters that are read by name are not counted.
+    atomics, atomic_bytes : Counter
+        Atomic operations and reductions of lanes, and their bytes, by state space.
+    operations : Counter
+        By type, see `simwarp.observe.operations`; a fused multiply-add is two.
+    compulsory_read, compulsory_written : int
+        Distinct bytes of global memory, each launch by itself: those that were read before the launch
+        wrote them, and those that it wrote. What a perfect cache would still have to move.
+
+    Examples
+    --------
+    Every lane reads one word twice, adds, and writes the sum to a common place:
+
+    >>> import numpy as np, simwarp
+    >>> device = simwarp.Device(observe="traffic", checks={"races": "off"})
+    >>> kernel = device.load('''
+    ... .version 9.0 .target sm_90 .address_size 64
+    ... .visible .entry sum(.param .u64 x) {
+    ...     .reg .b32 %i, %u<3>; .reg .b64 %a, %x;
+    ...     ld.param.u64 %x, [x]; mov.u32 %i, %tid.x; mul.wide.u32 %a, %i, 4; add.u64 %a, %a, %x;
+    ...     ld.global.u32 %u0, [%a]; ld.global.u32 %u1, [%a]; add.u32 %u2, %u0, %u1;
+    ...     st.global.u32 [%x], %u2; ret; }
+    ... ''').kernel("sum")
+    >>> kernel((1, 1, 1), (8, 1, 1), device.upload(np.ones(8, np.uint32)))
+    >>> traffic = device.report.traffic
+    >>> traffic.loaded["global"], traffic.compulsory_read
+    (64, 32)
+    >>> traffic.stored["global"], traffic.compulsory_written
+    (32, 4)
+    >>> traffic.operations["i32"], traffic.operations["i64"]
+    (16, 8)
+    """
+
+    def __init__(self) -> None:
+        self.loaded: Counter[str] = Counter()
+        self.stored: Counter[str] = Counter()
+        self.atomics: Counter[str] = Counter()
+        self.atomic_bytes: Counter[str] = Counter()
+        self.operations: Counter[str] = Counter()
+        self._earlier = np.zeros(2, np.int64)
+        self._touched: dict[int, _Touched] = {}
+
+    def on_launch(self, launch: Launch) -> None:
+        """Count distinct bytes anew."""
+        self._earlier = self._distinct()
+        self._touched.clear()
+
+    def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
+        """Count the operations of a step."""
+        found = operations(step.row, step.form.T)
+        if found is not None:
+            self.operations[found.type] += found.number * int(np.count_nonzero(mask))
+
+    def on_access(self, event: AccessEvent) -> None:
+        """Count the bytes of an access."""
+        size = event.lanes.size * event.width
+        if event.kind == "load":
+            self.loaded[event.space] += size
+        elif event.kind == "store":
+            self.stored[event.space] += size
+        else:
+            self.atomics[event.space] += event.lanes.size
+            self.atomic_bytes[event.space] += size
+        if event.space == "global":
+            for allocation, addresses in _by_allocation(event):
+                touched = self._touched.setdefault(allocation.base, _Touched(allocation))
+                if event.kind != "store":
+                    touched.read(addresses, event.width)
+                if event.kind != "load":
+                    touched.write(addresses, event.width)
+
+    def _distinct(self) -> npt.NDArray[np.int64]:
+        """Distinct bytes read and written, up to now."""
+        here = [touched.counts() for touched in self._touched.values()]
+        return self._earlier + np.array(here, np.int64).reshape(-1, 2).sum(axis=0)
+
+    @property
+    def compulsory_read(self) -> int:
+        """Distinct bytes of global memory that were read before they were written."""
+        return int(self._distinct()[0])
+
+    @property
+    def compulsory_written(self) -> int:
+        """Distinct bytes of global memory that were written."""
+        return int(self._distinct()[1])
+
+    @property
+    def compulsory(self) -> int:
+        """Bytes that device memory must move, however good the caches are."""
+        return int(self._distinct().sum())
+
+    @property
+    def requested(self) -> int:
+        """Bytes of global memory that lanes asked for; an atomic operation reads and writes."""
+        return self.loaded["global"] + self.stored["global"] + 2 * self.atomic_bytes["global"]
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        for counter in (self.loaded, self.stored, self.atomics, self.atomic_bytes, self.operations):
+            counter.clear()
+        self._earlier = np.zeros(2, np.int64)
+        self._touched.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        """Bytes by state space, operations by type, and the distinct bytes."""
+        spaces = sorted({*self.loaded, *self.stored, *self.atomics})
+        return {
+            "spaces": {
+                space: {
+                    "loaded": self.loaded[space],
+                    "stored": self.stored[space],
+                    "atomics": self.atomics[space],
+                    "atomic_bytes": self.atomic_bytes[space],
+                }
+                for space in spaces
+            },
+            "requested": self.requested,
+            "compulsory_read": self.compulsory_read,
+            "compulsory_written": self.compulsory_written,
+            "operations": dict(sorted(self.operations.items())),
+        }
+
+
+_READ, _WRITTEN = 1, 2
+
+
+class _Touched:
+    """What became of each byte of an allocation: read before it was written, written, or both."""
+
+    def __init__(self, allocation: Allocation) -> None:
+        self.base = allocation.base
+        self.state = np.zeros(-(-allocation.size // 16) * 16, np.uint8)
+
+    def read(self, addresses: Addresses, width: int) -> None:
+        """Note reads; what this launch wrote itself need not come from memory."""
+        state, index, unit = self._units(addresses, width)
+        found = state[index]
+        fresh = ~(found >> state.dtype.type(1)) & unit  # in each byte 1, unless it was written
+        state[index] = found | fresh
+
+    def write(self, addresses: Addresses, width: int) -> None:
+        """Note writes."""
+        state, index, unit = self._units(addresses, width)
+        state[index] |= unit * state.dtype.type(_WRITTEN)
+
+    def _units(self, addresses: Addresses, width: int) -> tuple[Any, Any, Any]:
+        """The bytes as words of the access's width, which words are meant, and a word of ones."""
+        word = min(width, 8)
+        index = ((addresses - np.uint64(self.base)) // np.uint64(word)).astype(np.int64)
+        if width > word:
+            index = (index[:, None] + np.arange(width // word)).reshape(-1)
+        state = self.state.view(f"u{word}")
+        return state, index, state.dtype.type(int.from_bytes(b"\x01" * word, "little"))
+
+    def counts(self) -> tuple[int, int]:
+        """Bytes read, and bytes written."""
+        return int(np.count_nonzero(self.state & _READ)), int(np.count_nonzero(self.state & _WRITTEN))
+
+
+def _by_allocation(event: AccessEvent) -> list[tuple[Allocation, Addresses]]:
+    """The accesses of each allocation; those outside of all were faults, and moved nothing."""
+    rest, found = event.addresses, list[tuple["Allocation", Addresses]]()
+    while rest.size:
+        allocation = event.chunk.launch.memory.find(int(rest[0]))
+        inside = rest == rest[0]
+        if allocation is not None:
+            end = allocation.base + allocation.size - event.width
+            inside |= (rest >= np.uint64(allocation.base)) & (rest <= np.uint64(max(end, 0)))
+            found.append((allocation, rest[inside]))
+        rest = rest[~inside]
+    return found

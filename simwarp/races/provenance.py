@@ -1,0 +1,143 @@
+"""Where addresses come from: the kernel parameters and variables that a register's value was made of.
+
+This looks at each register once, whatever the path: a set of *origins* for all values it ever has.
+
+========================  ========================================================================
+``"parameter NAME"``      a kernel parameter, or what was computed from it
+``"variable NAME"``       the address of a variable in global or constant memory
+``"shared"``              the address of a variable of a block or thread
+``"grid barrier"``        the words that cooperative launches meet at
+``"anything"``            a 64-bit value from memory or a call, or one that is put together
+========================  ========================================================================
+
+Numbers that are no addresses have no origin, or that of a parameter that holds no address either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
+
+if TYPE_CHECKING:
+    from simwarp.ptx.program import Program, Step
+
+Origins: TypeAlias = frozenset[str]
+
+ANYTHING: Origins = frozenset({"anything"})
+SHARED: Origins = frozenset({"shared"})
+GRID_BARRIER: Origins = frozenset({"grid barrier"})
+NOTHING: Origins = frozenset()
+_POINTER = 8
+
+
+def address_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
+    """The origins of the address of each memory access of a kernel without device functions.
+
+    Parameters
+    ----------
+    program : Program
+    variables : container of str
+        The variables of the module, by the names that a launch has for them.
+
+    Returns
+    -------
+    dict of int to frozenset of str
+        By the step's number.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90 .entry k(.param .u64 a, .param .u64 n) {
+    ... .reg .b64 %r<4>; .reg .b32 %x; ld.param.u64 %r0, [a]; ld.param.u64 %r1, [n];
+    ... add.u64 %r2, %r0, %r1; ld.global.u64 %r3, [%r2]; ld.global.u32 %x, [%r3+4]; ret; }''')
+    >>> program = link(module, module.entries["k"])
+    >>> [sorted(origins) for origins in address_origins(program, ()).values()]
+    [['parameter a', 'parameter n'], ['anything']]
+    """
+    return _Origins(program, variables).of_addresses()
+
+
+class _Origins:
+    """The origins of each register of a program."""
+
+    def __init__(self, program: Program, variables: Container[str]) -> None:
+        self.program, self.variables = program, variables
+        self.registers: dict[str, Origins] = {}
+        while sum(self.follow(step) for step in program.steps):
+            pass
+
+    def follow(self, step: Step) -> bool:
+        """Add what a step does; whether that was new."""
+        changed = False
+        for name, origins in self.given(step):
+            known = self.registers.get(name, NOTHING)
+            if not origins <= known:
+                self.registers[name], changed = known | origins, True
+        return changed
+
+    def of_addresses(self) -> dict[int, Origins]:
+        """See `address_origins`."""
+        found: dict[int, Origins] = {}
+        for step in self.program.steps:
+            if step.base is not None:
+                address = next(o for o in step.instruction.operands if isinstance(o, Address))
+                found[step.number] = self.of((address,))
+        return found
+
+    def given(self, step: Step) -> list[tuple[str, Origins]]:
+        """The registers that a step writes, and the origins of what it writes."""
+        operands = step.instruction.operands
+        if step.kind == "call":
+            return [(name, ANYTHING) for name in _names(operands)]
+        if not step.row.destinations or not operands:
+            return []
+        if step.symbol:
+            origins: Origins = frozenset({f"parameter {step.symbol}"})
+        elif step.base is not None:
+            origins = ANYTHING if step.form.dtype.itemsize >= _POINTER else NOTHING
+        else:
+            origins = self.of(operands[1:])
+        return [(name, origins) for name in _names(operands[:1])]
+
+    def of(self, operands: Iterable[Operand]) -> Origins:
+        """The origins of a value that is computed from operands."""
+        found = NOTHING
+        for operand in operands:
+            if isinstance(operand, Register):
+                known = self.registers.get(operand.name, NOTHING)
+                found |= GRID_BARRIER if operand.name.startswith("%envreg") else known
+            elif isinstance(operand, Symbol):
+                found |= self.of_symbol(operand.name)
+            elif isinstance(operand, Address):
+                found |= self.of((operand.base,))
+            elif isinstance(operand, Vector):
+                found |= self.of_pieces(operand)
+        return found
+
+    def of_pieces(self, vector: Vector) -> Origins:
+        """A word made of pieces may be an address whose halves were loaded from memory."""
+        pieces = [self.of((e,)) for e in vector.elements if not isinstance(e, Immediate)]
+        return NOTHING.union(*pieces) if all(pieces) else ANYTHING.union(*pieces)
+
+    def of_symbol(self, name: str) -> Origins:
+        """The origin that is a variable's address."""
+        if name in self.program.parameter_offsets:
+            return frozenset({f"parameter {name}"})
+        known = [key for key in (f"{self.program.name}:{name}", name) if key in self.variables]
+        return frozenset({f"variable {known[0]}"}) if known else SHARED
+
+
+def _names(operands: Iterable[Operand | None]) -> list[str]:
+    """The registers within operands."""
+    found: list[str] = []
+    for operand in operands:
+        if isinstance(operand, Register):
+            found.append(operand.name)
+        elif isinstance(operand, Pair):
+            found += _names((operand.first, operand.second))
+        elif isinstance(operand, Vector | Group):
+            found += _names(operand.elements)
+    return found

@@ -1,0 +1,108 @@
+"""A race in words: both accesses, the bytes they share, and what would put them in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from simwarp.faults import Race
+from simwarp.lanes import WARP_SIZE
+
+if TYPE_CHECKING:
+    from simwarp.memory import Allocation
+    from simwarp.ptx.chunk import Chunk
+    from simwarp.ptx.program import Step
+
+_DOES = {"read": "read", "write": "write", "atomic": "atomic update"}
+_DID = {"read": "read", "write": "wrote", "atomic": "updated"}
+_DONE = {"read": "read", "write": "written", "atomic": "updated"}
+
+_ADVICE = {
+    "lane of the warp": "put __syncwarp() between the two, with both lanes in its mask",
+    "warp of the block": "put __syncthreads() between the two, or let each thread have its own place",
+    "block": "use atomic operations, a flag with __threadfence() on both sides, or a second launch",
+}
+_ONE_INSTRUCTION = "let one lane write, or each to its own place; or use an atomic operation"
+_WRONG_SCOPE = (
+    "both are strong, but one for its own block only: use the scope of the device (no .cta, no _block)"
+)
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Two accesses that race.
+
+    Attributes
+    ----------
+    offset : int
+        Of the later access in the allocation, in bytes.
+    earlier, later : str
+        "read", "write" or "atomic".
+    thread, other : int
+        The later and the earlier thread, numbered through the launch.
+    step : Step
+        The earlier instruction.
+    both_strong : bool
+        Whether both are strong, but not for each other.
+    count : int
+        How many lanes have this race.
+    """
+
+    allocation: Allocation
+    offset: int
+    earlier: str
+    later: str
+    thread: int
+    other: int
+    step: Step
+    both_strong: bool
+    count: int
+
+
+def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
+    """The fault of a conflict; its place is left to who knows the lane.
+
+    Examples
+    --------
+    Block 1 reads what block 0 wrote:
+
+    >>> import numpy as np, simwarp
+    >>> device = simwarp.Device(checks="report")
+    >>> kernel = device.load('''.version 9.0 .target sm_90 .address_size 64
+    ... .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %a; .reg .pred %p;
+    ...     ld.param.u64 %a, [x]; mov.u32 %r0, %ctaid.x; setp.eq.u32 %p, %r0, 0;
+    ...     @%p st.global.u32 [%a], 7;
+    ...     @!%p ld.global.u32 %r1, [%a];
+    ...     ret; }''').kernel("k")
+    >>> kernel((2, 1, 1), (1, 1, 1), device.upload(np.zeros(1, np.uint32), "x"))
+    >>> print(device.faults[0].what)
+    race: read of 4 bytes of global memory that another block wrote, with nothing between
+    >>> print(device.faults[0].advice)
+    use atomic operations, a flag with __threadfence() on both sides, or a second launch
+    """
+    shared = conflict.allocation in chunk.shared.allocations
+    space = "shared" if shared else "global"
+    offset = conflict.offset % chunk.shared_stride if shared else conflict.offset
+    other = chunk.place_of(conflict.other, conflict.step)
+    who = _who(chunk, conflict)
+    together = conflict.step is chunk.step and conflict.earlier == conflict.later == "write"
+    where = replace(other, kernel="")
+    fault = Race(
+        f"race: {_DOES[conflict.later]} of {width} byte{'s' * (width > 1)} of {space} memory that another "
+        f"{who} {_DID[conflict.earlier]}, with nothing between",
+        f"byte {offset} of {conflict.allocation.name}: {_DONE[conflict.earlier]} by {where}",
+        _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[who],
+    )
+    fault.earlier, fault.later, fault.other = conflict.earlier, conflict.later, other
+    fault.address = offset if shared else conflict.allocation.base + offset
+    fault.width, fault.space, fault.offset = width, space, offset
+    fault.allocation, fault.count = conflict.allocation.name, conflict.count
+    return fault
+
+
+def _who(chunk: Chunk, conflict: Conflict) -> str:
+    """What the two threads have not in common."""
+    if conflict.thread // WARP_SIZE == conflict.other // WARP_SIZE:
+        return "lane of the warp"
+    per_block = chunk.warps_per_block * WARP_SIZE
+    return "warp of the block" if conflict.thread // per_block == conflict.other // per_block else "block"

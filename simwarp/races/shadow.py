@@ -1,0 +1,149 @@
+"""Shadow memory: for each unit of an allocation, who wrote it last, and who read it.
+
+An *entry* is ``time << 32 | thread``: when, and by which thread of the launch; 0 if there is none. A unit
+is as wide as the narrowest access so far, 8 bytes at most.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.memory import Allocation
+from simwarp.races.knowledge import Publication, Signal
+
+Entries = npt.NDArray[np.int64]
+Units = npt.NDArray[np.int64]
+
+THREAD = (1 << 32) - 1
+"""The bits of an entry that hold the thread."""
+_WIDEST = 8
+_LOW_HALF = 0 if sys.byteorder == "little" else 1
+
+
+def threads_of(entries: Entries) -> npt.NDArray[np.uint32]:
+    """The threads of entries (a view).
+
+    Examples
+    --------
+    >>> threads_of(np.array([5 << 32 | 7]))
+    array([7], dtype=uint32)
+    """
+    return entries.view(np.uint32)[_LOW_HALF::2]
+
+
+class Shadow:
+    """The shadow of an allocation.
+
+    Parameters
+    ----------
+    allocation : Allocation
+    width : int
+        Bytes of the first access.
+
+    Attributes
+    ----------
+    written : (units,) int64
+        The entry of each unit's last write that was not strong for all who may reach it.
+    updated : (units,) int64, or None before the first one
+        The entry of its last strong write.
+    read, read_also : (units,) int64, or None before the first watched read
+        The entry of its last read, and one of another thread.
+    observed : (units,) int64, or None before the first one
+        The time of its last strong read.
+    signals : dict of int to Signal
+        What was published, by offset in bytes.
+    released : dict of (warp, offset) to (Publication, bool)
+        What a warp published last at a place by a release, and whether to all blocks.
+    last_write, last_update, last_read : int
+        The time of the last entry in ``written``, ``updated`` and ``read``.
+
+    Examples
+    --------
+    >>> shadow = Shadow(Allocation(256, 16, "words"), 8)
+    >>> shadow.units(np.array([8], np.uint64), 8).tolist()
+    [1]
+    >>> shadow.written[1] = 5
+    >>> shadow.units(np.array([8], np.uint64), 4).tolist(), shadow.written.tolist()
+    ([2], [0, 0, 5, 5])
+    """
+
+    def __init__(self, allocation: Allocation, width: int) -> None:
+        self.allocation, self.unit = allocation, min(width, _WIDEST)
+        self.written = self._empty()
+        self.updated: Entries | None = None
+        self.read: Entries | None = None
+        self.read_also: Entries | None = None
+        self.observed: npt.NDArray[np.int64] | None = None
+        self.signals: dict[int, Signal] = {}
+        self.released: dict[tuple[int, int], tuple[Publication, bool]] = {}
+        self.signalled: npt.NDArray[np.bool_] | None = None
+        self.last_write = self.last_update = self.last_read = 0
+
+    def _empty(self) -> Entries:
+        return np.zeros(-(-self.allocation.size // _WIDEST) * _WIDEST // self.unit, np.int64)
+
+    def units(self, offsets: npt.NDArray[np.uint64], width: int) -> Units:
+        """The units of n accesses: (n,), or (k * n,) for k units each, the first ones of all first."""
+        if width < self.unit:
+            self._refine(width)
+        first = (offsets >> np.uint64(self.unit.bit_length() - 1)).view(np.int64)
+        if width == self.unit:
+            return first
+        return (first + np.arange(width // self.unit)[:, None]).reshape(-1)
+
+    def pieces(self, data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Data of accesses, cut into units in the order of `units`."""
+        return np.ascontiguousarray(data).view(f"u{self.unit}").reshape(data.size, -1).T.reshape(-1)
+
+    def held(self, units: Units) -> npt.NDArray[Any]:
+        """The bits that units of the allocation hold now."""
+        return self.allocation.view(np.dtype(f"u{self.unit}")).take(units)
+
+    def readers(self) -> tuple[Entries, Entries]:
+        """``read`` and ``read_also``."""
+        if self.read is None or self.read_also is None:
+            self.read, self.read_also = self._empty(), self._empty()
+        return self.read, self.read_also
+
+    def write(self, units: Units, entries: Entries, time: int) -> None:
+        """Note a write."""
+        self.written[units], self.last_write = entries, time
+
+    def update(self, units: Units, entries: Entries, time: int) -> None:
+        """Note a strong write."""
+        updated = self._empty() if self.updated is None else self.updated
+        updated[units] = entries
+        self.updated, self.last_update = updated, time
+
+    def observe(self, units: Units, time: int) -> None:
+        """Note a strong read."""
+        observed = self._empty() if self.observed is None else self.observed
+        observed[units] = time
+        self.observed = observed
+
+    def signal(self, offset: int, signal: Signal | None) -> None:
+        """Let what is published at an offset be ``signal``."""
+        if signal is None:
+            self.signals.pop(offset, None)
+            return
+        signalled = self._empty() != 0 if self.signalled is None else self.signalled
+        self.signals[offset] = signal
+        signalled[offset // self.unit] = True
+        self.signalled = signalled
+
+    def _refine(self, width: int) -> None:
+        times = self.unit // width
+        self.unit = width
+        self.written = self.written.repeat(times)
+        if self.updated is not None:
+            self.updated = self.updated.repeat(times)
+        if self.read is not None and self.read_also is not None:
+            self.read, self.read_also = self.read.repeat(times), self.read_also.repeat(times)
+        if self.observed is not None:
+            self.observed = self.observed.repeat(times)
+        if self.signalled is not None:
+            self.signalled = self.signalled.repeat(times)

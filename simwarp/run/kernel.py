@@ -1,0 +1,304 @@
+"""One launch of the user's own kernel: arrays in, arrays out, and what was found on the way.
+
+Examples
+--------
+A file, a kernel in it, how many threads, and what it takes:
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> import numpy as np
+>>> from simwarp.run import run
+>>> code = '''
+... __global__ void saxpy(int n, float a, const float* x, float* y) {
+...     int i = blockIdx.x * blockDim.x + threadIdx.x;
+...     if (i < n) y[i] = a * x[i] + y[i];
+... }'''
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = Path(folder) / "saxpy.cu"
+...     _ = path.write_text(code)
+...     x, y = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
+...     result = run(path, "saxpy", grid=1, block=32, args={"n": 5, "a": 2, "x": x, "y": y})
+>>> result.outputs["y"].tolist(), result.changed, result.faults
+([1.0, 3.0, 5.0, 7.0, 9.0], ('y',), [])
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, TypeAlias, cast
+
+import numpy.typing as npt
+
+from reference.errors import SchemeError, SimwarpError
+from simwarp.arrays import sizes
+from simwarp.device import Device
+from simwarp.faults import KernelFault, LaunchError
+from simwarp.observe.report import Report
+from simwarp.ptx.syntax import Function
+from simwarp.run.arguments import Argument, Arguments, convert
+from simwarp.run.names import readable
+from simwarp.run.source import Source, load
+
+Extent: TypeAlias = "int | Sequence[int]"
+Dim: TypeAlias = tuple[int, int, int]
+
+
+class NoSuchOutputError(SimwarpError, KeyError):
+    """An output of a name or position that no array argument has."""
+
+    __str__ = Exception.__str__
+
+
+class Outputs(Mapping[str, npt.NDArray[Any]]):
+    """The arrays that a kernel was given, after it ran: by name, or by position among the arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> outputs = Outputs([Argument(2, "y", None)], [np.zeros(3)])
+    >>> outputs[2] is outputs["y"], list(outputs)
+    (True, ['y'])
+    >>> outputs["x"]
+    Traceback (most recent call last):
+    ...
+    simwarp.run.kernel.NoSuchOutputError: no array argument is called 'x'
+    there are y (argument 2)
+    """
+
+    def __init__(self, arguments: Sequence[Argument], arrays: Sequence[npt.NDArray[Any]]) -> None:
+        self._positions = {argument.name: argument.position for argument in arguments}
+        self._arrays = {a.position: array for a, array in zip(arguments, arrays, strict=True)}
+
+    def __getitem__(self, key: str | int) -> npt.NDArray[Any]:
+        position = key if isinstance(key, int) else self._positions.get(key)
+        if position is None or position not in self._arrays:
+            known = ", ".join(f"{name} (argument {at})" for name, at in self._positions.items()) or "none"
+            raise NoSuchOutputError(f"no array argument is called {key!r}\nthere are {known}")
+        return self._arrays[position]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a kernel did.
+
+    Attributes
+    ----------
+    kernel : str
+        Its name in the source.
+    outputs : Outputs
+        Every array argument as NumPy array after the launch; those given in are not changed.
+    changed : tuple of str
+        Names of the arrays in which the kernel changed any byte; also of those that were not given in.
+    report : Report or None
+        What the device observed (`simwarp.observe`); None on hardware.
+    faults : list of KernelFault
+        What checks found and did not raise.
+    stdout : str
+        What ``printf`` in the kernel printed; "" on hardware, which prints by itself.
+    executed : int
+        Thread-instructions; 0 on hardware.
+    """
+
+    kernel: str
+    outputs: Outputs
+    changed: tuple[str, ...]
+    report: Report | None = None
+    faults: list[KernelFault] = field(default_factory=list[KernelFault])
+    stdout: str = ""
+    executed: int = 0
+
+
+@dataclass(frozen=True)
+class Work:
+    """A kernel with all that its launch needs but a device.
+
+    Attributes
+    ----------
+    source : Source
+    kernel : Function
+    grid, block : (x, y, z)
+    args : sequence, or mapping by name
+    shared : int
+    cooperative : bool
+    """
+
+    source: Source
+    kernel: Function
+    grid: Dim
+    block: Dim
+    args: Arguments = ()
+    shared: int = 0
+    cooperative: bool = False
+
+    def launch(self, device: Any) -> list[Argument]:
+        """Copy the arguments to a device, launch, and wait."""
+        arguments = convert(device, self.kernel, self.args)
+        kernel = device.load(self.source.ptx).kernel(self.kernel.name)
+        options: dict[str, Any] = {"shared": self.shared, "cooperative": self.cooperative}
+        with _hardware_faults(device):
+            kernel(self.grid, self.block, *(a.value for a in arguments), **options)
+            device.synchronize()
+        return arguments
+
+
+def run(
+    source: str | PathLike[str] | Source,
+    kernel: str | None = None,
+    *,
+    grid: Extent,
+    block: Extent,
+    args: Arguments = (),
+    shared: int = 0,
+    cooperative: bool = False,
+    device: Any = None,
+    defines: Mapping[str, str | int] | None = None,
+    include: Sequence[str | PathLike[str]] = (),
+    options: Sequence[str] = (),
+    **of_device: Any,
+) -> Result:
+    """Run a kernel of a ``.cu`` or ``.ptx`` file.
+
+    Parameters
+    ----------
+    source : path or Source
+        See `load`.
+    kernel : str, optional
+        Its name: see `Source.kernel`. Not needed where there is only one.
+    grid, block : int or up to three of them
+        Blocks, and threads per block.
+    args : sequence, or mapping by name
+        In the order of the parameters: NumPy arrays; torch tensors on the CPU, and whatever else has
+        ``__dlpack__`` or ``__array_interface__``; `Out` for an array that the kernel is to fill; numbers,
+        which become their parameter's type; bytes or NumPy scalars for structures.
+    shared : int
+        Bytes of dynamic shared memory per block.
+    cooperative : bool
+        Whether all blocks are there at once, as a barrier of the grid needs.
+    device : optional
+        A `simwarp.Device` or `gpu.CudaDevice`; a new simulated one, of the PTX's compute capability, if None.
+    defines, include, options
+        Of the compilation: see `load`.
+    **of_device
+        Of the new device: ``checks``, ``observe``, ``schedule``, ``cc`` … (`simwarp.Device`).
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    KernelFault
+        What the kernel did wrong, with the place. What it printed before is then written to `sys.stdout`.
+    SimwarpError
+        What was wrong with the request.
+
+    Examples
+    --------
+    See `simwarp.run.kernel`.
+    """
+    if device is not None and of_device:
+        raise SchemeError(
+            f"run: a device is given, and {', '.join(of_device)} for a new one\n"
+            "give these to the device, or leave it out"
+        )
+    cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
+    if not isinstance(source, Source):
+        source = load(source, cc=cc, defines=defines, include=include, options=options)
+    elif defines or include or options:
+        raise SchemeError("run: this source is compiled already\ngive defines, include and options to load")
+    if device is None:
+        of_device.setdefault("cc", max(source.target, (9, 0)))
+        device = Device(**of_device)
+    work = Work(
+        source, source.kernel(kernel), three("grid", grid), three("block", block), args, shared, cooperative
+    )
+    return run_on(device, work)
+
+
+def run_on(device: Any, work: Work) -> Result:
+    """Launch on a device, and collect what became of the arrays."""
+    executed = getattr(device, "executed", 0)
+    with _captured(device) as printed:
+        arguments = [a for a in work.launch(device) if a.is_array]
+    arrays = [a.value.download() for a in arguments]
+    after = zip(arguments, arrays, strict=True)
+    return Result(
+        readable(work.kernel.name),
+        Outputs(arguments, arrays),
+        tuple(a.name for a, array in after if a.before is None or a.before.tobytes() != array.tobytes()),
+        getattr(device, "report", None),
+        list(getattr(device, "faults", [])),
+        printed.getvalue(),
+        getattr(device, "executed", 0) - executed,
+    )
+
+
+@contextmanager
+def _captured(device: Any) -> Generator[io.StringIO]:
+    """What kernels print on a simulated device; the device's own stream gets it too, if it has one.
+
+    Where a fault ends the block, `sys.stdout` gets it, since there will be no result to hold it.
+    """
+    printed = io.StringIO()
+    before = getattr(device, "stdout", None)
+    if isinstance(device, Device):
+        device.stdout = printed
+    try:
+        yield printed
+    except BaseException:
+        (before or sys.stdout).write(printed.getvalue())
+        raise
+    else:
+        if before is not None:
+            before.write(printed.getvalue())
+    finally:
+        if isinstance(device, Device):
+            device.stdout = before
+
+
+@contextmanager
+def _hardware_faults(device: Any) -> Generator[None]:
+    """A GPU says no more than that a launch failed; the simulator can say where."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(("pycuda", "_pycuda")):
+            raise
+        raise KernelFault(
+            f"the kernel failed on {device.name}",
+            str(error),
+            "run it on simwarp.Device(), which names the line",
+        ) from error
+
+
+def three(name: str, extent: Extent) -> Dim:
+    """Three numbers of one to three: what is not given is 1.
+
+    Raises
+    ------
+    LaunchError
+        For anything else.
+
+    Examples
+    --------
+    >>> three("grid", 4), three("block", (8, 8))
+    ((4, 1, 1), (8, 8, 1))
+    """
+    try:
+        given = sizes(extent)
+    except TypeError:
+        given = ()
+    if not 1 <= len(given) <= 3:
+        raise LaunchError(f"run: {name} is {extent!r}\ngive one number, or up to three: (x, y, z)")
+    return cast("Dim", (*given, 1, 1)[:3])

@@ -1,0 +1,225 @@
+"""What a kernel is called in CUDA C++, and what it takes: nvcc's mangled names made readable.
+
+Source: Itanium C++ ABI, 5.1 (mangling), as far as kernels' names and template arguments need it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_BUILTIN = {
+    "v": "void",
+    "w": "wchar_t",
+    "b": "bool",
+    "c": "char",
+    "a": "signed char",
+    "h": "unsigned char",
+    "s": "short",
+    "t": "unsigned short",
+    "i": "int",
+    "j": "unsigned int",
+    "l": "long",
+    "m": "unsigned long",
+    "x": "long long",
+    "y": "unsigned long long",
+    "f": "float",
+    "d": "double",
+}
+_SUFFIX = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile", "r": " __restrict__"}
+_LITERAL = {"b": "{}", "i": "{}", "j": "{}u", "l": "{}l", "m": "{}ul", "x": "{}ll", "y": "{}ull"}
+
+
+def readable(mangled: str) -> str:
+    """A kernel's name as its source has it, with template arguments and without parameters.
+
+    A name that is not mangled, or mangled in a way that this function does not know, is left as it is.
+
+    Examples
+    --------
+    >>> readable("_Z5saxpyifPfS_"), readable("_ZN4bits4packILi32EfEEvPT0_"), readable("saxpy")
+    ('saxpy', 'bits::pack<32, float>', 'saxpy')
+    """
+    try:
+        return _Reader(mangled).name() if mangled.startswith("_Z") else mangled
+    except (_NotUnderstood, IndexError):
+        return mangled
+
+
+def parameter_types(mangled: str) -> list[str]:
+    """The types of a kernel's parameters; none if its name does not tell them.
+
+    Examples
+    --------
+    >>> parameter_types("_Z5saxpyifPKfPf"), parameter_types("_Z4fillIdEvPT_S0_"), parameter_types("saxpy")
+    (['int', 'float', 'float const*', 'float*'], ['double*', 'double'], [])
+    """
+    try:
+        return _Reader(mangled).parameters() if mangled.startswith("_Z") else []
+    except (_NotUnderstood, IndexError):
+        return []
+
+
+def plain(name: str) -> str:
+    """A readable name without namespaces and template arguments.
+
+    Examples
+    --------
+    >>> plain("bits::pack<32, ns::pair<int, float>>")
+    'pack'
+    """
+    return name.partition("<")[0].rpartition("::")[2]
+
+
+class _NotUnderstood(Exception):  # noqa: N818 - no error: the name is shown as it is
+    pass
+
+
+@dataclass
+class _Reader:
+    """Reads one mangled name from left to right."""
+
+    text: str
+    at: int = 2
+    known: list[str] = field(default_factory=list[str])
+    """What ``S_``, ``S0_`` … stand for."""
+    template: list[str] = field(default_factory=list[str])
+    """What ``T_``, ``T0_`` … stand for."""
+
+    def parameters(self) -> list[str]:
+        """What follows an encoding's name; of a template the result comes first."""
+        if self.name().endswith(">"):
+            self._type()
+        found: list[str] = []
+        while self.at < len(self.text):
+            found.append(self._type())
+        return [] if found == ["void"] else found
+
+    def name(self) -> str:
+        """An encoding's name: plain, nested, or a template of either."""
+        if self._take("N"):
+            return self._nested()
+        self._take("L")  # internal linkage
+        name = self._source_name()
+        return self._template(name) if self._next == "I" else name
+
+    def _nested(self) -> str:
+        name = ""
+        while not self._take("E"):
+            if self._next == "I":
+                self.template = self._arguments()
+                name += _bracketed(self.template)
+            else:
+                self._take("L")
+                part = self._substitution() if self._next == "S" else self._source_name()
+                name = f"{name}::{part}" if name else part
+            if self._next != "E" and name not in self.known:
+                self.known.append(name)
+        return name
+
+    def _template(self, name: str) -> str:
+        if name not in self.known:
+            self.known.append(name)
+        self.template = self._arguments()
+        return name + _bracketed(self.template)
+
+    def _arguments(self) -> list[str]:
+        """Template arguments, between I and E."""
+        self._expect("I")
+        found: list[str] = []
+        while not self._take("E"):
+            found.append(self._argument())
+        return found
+
+    def _argument(self) -> str:
+        if self._take("J"):  # a pack
+            found: list[str] = []
+            while not self._take("E"):
+                found.append(self._argument())
+            return ", ".join(found)
+        return self._literal() if self._take("L") else self._type()
+
+    def _literal(self) -> str:
+        """A constant: its type, n for a minus, digits."""
+        kind = self._next
+        form = _LITERAL.get(kind)
+        if form is not None:
+            self.at += 1
+        else:
+            form = f"({self._type()}){{}}"
+        digits = self._match(r"n?\d+").replace("n", "-")
+        self._expect("E")
+        return {"0": "false", "1": "true"}[digits] if kind == "b" else form.format(digits)
+
+    def _type(self) -> str:
+        letter = self._next
+        if letter in _BUILTIN:
+            self.at += 1
+            return _BUILTIN[letter]
+        if letter in _SUFFIX:
+            self.at += 1
+            found = self._type() + _SUFFIX[letter]
+        elif letter == "S":
+            found = self._substitution()
+            if self._next != "I":
+                return found
+            found += _bracketed(self._arguments())
+        elif letter == "T":
+            self.at += 1
+            found = self._numbered(self.template)
+        elif letter == "N":
+            self.at += 1
+            found = self._nested()
+        else:
+            found = self._source_name()
+            if self._next == "I":
+                found = self._template(found)
+        self.known.append(found)
+        return found
+
+    def _substitution(self) -> str:
+        """``S_`` is the first of what was met, ``S0_`` the second; ``St`` is std."""
+        self._expect("S")
+        if self._take("t"):
+            return f"std::{self._source_name()}"
+        return self._numbered(self.known)
+
+    def _numbered(self, table: list[str]) -> str:
+        """``_`` is the first of a table, ``0_`` the second."""
+        digits = self._match(r"[0-9A-Z]*")
+        self._expect("_")
+        return table[int(digits, 36) + 1 if digits else 0]
+
+    def _source_name(self) -> str:
+        """A number of characters, and these."""
+        length = int(self._match(r"[1-9]\d*"))
+        self.at += length
+        if self.at > len(self.text):
+            raise _NotUnderstood
+        name = self.text[self.at - length : self.at]
+        return "(anonymous namespace)" if name.startswith("_GLOBAL__N_") else name
+
+    @property
+    def _next(self) -> str:
+        """The next character; none at the end."""
+        return self.text[self.at : self.at + 1]
+
+    def _match(self, pattern: str) -> str:
+        found = re.compile(pattern).match(self.text, self.at)
+        if found is None:
+            raise _NotUnderstood
+        self.at = found.end()
+        return found[0]
+
+    def _take(self, letter: str) -> bool:
+        taken = self.text.startswith(letter, self.at)
+        self.at += taken
+        return taken
+
+    def _expect(self, letter: str) -> None:
+        if not self._take(letter):
+            raise _NotUnderstood
+
+
+def _bracketed(arguments: list[str]) -> str:
+    return f"<{', '.join(arguments)}>"

@@ -1,0 +1,253 @@
+"""The user's own kernels: a ``.cu`` file that holds device code only, or a ``.ptx`` file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from shlex import quote
+
+from gpu.compile import compile
+from reference.errors import CompileError, InputFileError, SchemeError
+from simwarp.faults import LaunchError
+from simwarp.ptx.bind import target_number
+from simwarp.ptx.parse import parse
+from simwarp.ptx.syntax import Function, Module
+from simwarp.run.headers import HEADERS, PRELUDE
+from simwarp.run.names import plain, readable
+
+OPTIONS = (f"--pre-include={PRELUDE}", "-fmad=true")
+"""What nvcc does by itself: its own includes, and a multiplication and addition fused where it can."""
+
+_HOST_CODE = re.compile(
+    r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free|Event|Stream|DeviceSynchronize|SetDevice|GetLast)\w*\s*\("
+)
+_HOST_HEADERS = re.compile(
+    r"(thrust|boost|opencv2|sys)/.*|helper_\w+\.h|cu(blas|fft|sparse|solver|dnn)\w*\.h|curand\.h|cuda_profiler_api\.h|"
+    r"vector|string|memory|map|set|list|deque|queue|stack|thread|mutex|future|random|exception|stdexcept|"
+    r"unordered_\w+|[iof]?stream|iostream|fstream|sstream|iomanip|filesystem|locale|regex|any"
+)
+_MISSING = re.compile(r'cannot open source file "([^"]+)"')
+_IN_JIT_MODE = "not allowed in JIT mode"
+_LITERALS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+
+
+class HostCodeError(CompileError):
+    """A ``.cu`` file with code for the host, which only nvcc compiles; ``log`` is what NVRTC said."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Kernels, as PTX.
+
+    Attributes
+    ----------
+    name : str
+        Of the file.
+    ptx : str
+        The text that devices load.
+    entries : mapping of str to Function
+        The kernels, by their names in the PTX.
+    target : (int, int)
+        The compute capability that the PTX was made for.
+    text : str
+        The CUDA C++, or "" of a ``.ptx`` file.
+    """
+
+    name: str
+    ptx: str
+    entries: Mapping[str, Function]
+    target: tuple[int, int]
+    text: str = ""
+
+    @property
+    def kernels(self) -> list[str]:
+        """The kernels as the source names them, with namespaces and template arguments."""
+        return [readable(name) for name in self.entries]
+
+    def kernel(self, name: str | None = None) -> Function:
+        """A kernel by its name: that in the PTX, that in the source, or without namespaces and arguments.
+
+        Parameters
+        ----------
+        name : str, optional
+            Not needed where there is only one.
+
+        Raises
+        ------
+        LaunchError
+            If there is no such kernel, or more than one; lists those that there are.
+
+        Examples
+        --------
+        >>> source = from_ptx(
+        ...     ".version 9.0 .target sm_90 .address_size 64 .entry _Z4fillIfEvPT_(.param .u64 x) { ret; }"
+        ... )
+        >>> source.kernels, source.kernel("fill").name
+        (['fill<float>'], '_Z4fillIfEvPT_')
+        >>> source.kernel("full")
+        Traceback (most recent call last):
+        ...
+        simwarp.faults.LaunchError: my.ptx has no kernel 'full'
+        it has fill<float>
+        """
+        found = list(self.entries) if name is None else self._named(name)
+        if len(found) == 1:
+            return self.entries[found[0]]
+        if not self.entries:
+            what, advice = "has no kernel", "write a __global__ function"
+        elif not found:
+            what, advice = f"has no kernel {name!r}", f"it has {', '.join(self.kernels)}"
+        else:
+            called = "" if name is None else f" called {name!r}"
+            what, advice = (
+                f"has {len(found)} kernels{called}",
+                f"choose among {', '.join(map(readable, found))}",
+            )
+        raise LaunchError(f"{self.name} {what}\n{advice}{self._template(name or '')}")
+
+    def _named(self, name: str) -> list[str]:
+        """The names in the PTX that a name may mean, by the narrowest reading that finds any."""
+        if name in self.entries:
+            return [name]
+        wanted = re.sub(r"\s+", "", name)
+        names = {entry: re.sub(r"\s+", "", readable(entry)) for entry in self.entries}
+        exact = [entry for entry, found in names.items() if found == wanted]
+        inner = [entry for entry, found in names.items() if found.endswith(f"::{wanted}")]
+        return exact or inner or [entry for entry in self.entries if plain(readable(entry)) == wanted]
+
+    def _template(self, name: str) -> str:
+        """What to do where the kernel that is missing is a template without an instance."""
+        called = re.escape(plain(name)) or r"\w+"
+        found = re.search(rf"template\s*<[^;{{}}]*__global__[^;{{}}]*?\b({called})\s*\(", self.text)
+        if found is None or any(plain(kernel) == found[1] for kernel in self.kernels):
+            return ""
+        return (
+            f"\n{found[1]} is a template: instantiate it, e.g. template __global__ void {found[1]}<float>(…);"
+        )
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    cc: tuple[int, int] = (9, 0),
+    defines: Mapping[str, str | int] | None = None,
+    include: Sequence[str | PathLike[str]] = (),
+    options: Sequence[str] = (),
+) -> Source:
+    """Read a ``.cu`` or ``.ptx`` file.
+
+    Parameters
+    ----------
+    path : path
+        CUDA C++ is compiled as nvcc would compile it, with line numbers. It may include files beside it,
+        CUDA's own headers, and what C and C++ headers have that device code can use.
+    cc : (int, int)
+        The compute capability to compile for.
+    defines : mapping
+        Macros.
+    include : sequence of path
+        Folders where includes look.
+    options : sequence of str
+        More of NVRTC's options, e.g. ``"-fmad=false"``.
+
+    Raises
+    ------
+    InputFileError
+        If the file cannot be read, or is of another kind.
+    HostCodeError
+        If it holds code for the host.
+    CompileError
+        With the compiler's log.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "fill.cu"
+    ...     _ = path.write_text("__global__ void fill(float* x, float a) { x[threadIdx.x] = a; }")
+    ...     load(path).kernels
+    ['fill']
+    """
+    path = Path(path)
+    if path.suffix not in (".cu", ".ptx"):
+        raise InputFileError(f"{path} is neither CUDA C++ nor PTX\ngive a .cu or .ptx file")
+    text = _read(path)
+    if path.suffix == ".ptx":
+        if defines or include or options:
+            raise SchemeError(
+                f"{path} is PTX, which nobody compiles\ngive macros, folders and options to nvcc"
+            )
+        return from_ptx(text, path.name)
+    flags, folders = [*OPTIONS, *options], [Path(folder).absolute() for folder in include]
+    try:
+        ptx = compile(
+            text, path.name, defines, cc, headers=HEADERS, folder=path.parent, include=folders, options=flags
+        )
+    except CompileError as error:
+        raise _explained(error, path, text, cc) from None
+    return from_ptx(ptx.text, path.name, text)
+
+
+def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
+    """PTX text as a `Source`.
+
+    It stays as it is: faults name its lines.
+
+    Raises
+    ------
+    PtxSyntaxError
+        Names the line.
+
+    Examples
+    --------
+    >>> from_ptx(".version 9.0 .target sm_80 .address_size 64 .entry k() { ret; }").target
+    (8, 0)
+    """
+    module: Module = parse(ptx)
+    return Source(name, ptx, module.entries, divmod(target_number(module), 10), text)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputFileError(
+            f"{path} cannot be read: {error.strerror or error}\ngive a .cu or .ptx file"
+        ) from None
+
+
+def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) -> CompileError:
+    """What to do about a file that does not compile: correct it, or let nvcc compile it."""
+    code = _LITERALS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    host, missing = _HOST_CODE.search(code), _MISSING.search(error.log)
+    ptx = quote(str(path.with_suffix(".ptx")))
+    advice = f"{nvcc_line(path, cc)}\nthen run that: simwarp run {ptx} …"
+    if host or _IN_JIT_MODE in error.log or (missing and _HOST_HEADERS.fullmatch(missing[1])):
+        line = next(line for line in error.log.splitlines() if "error" in line).partition(". Consider")[0]
+        what = f"`{host[0].strip()}` in line {_line(code, host.start())}" if host else line
+        return HostCodeError(
+            f"{path.name} has code for the host: {what}\nmake PTX of it: {advice}", error.log
+        )
+    if missing:
+        what = f"{path.name} includes {missing[1]}, which is not found"
+        return CompileError(f"{what}\nname its folder as one to include from, or {advice}", error.log)
+    return error
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def nvcc_line(path: Path, cc: tuple[int, int] = (9, 0)) -> str:
+    """The command that makes PTX of any ``.cu`` file.
+
+    Examples
+    --------
+    >>> nvcc_line(Path("my.cu"))
+    'nvcc -ptx -arch=sm_90 -lineinfo -o my.ptx my.cu'
+    """
+    output, source = (quote(str(name)) for name in (path.with_suffix(".ptx"), path))
+    return f"nvcc -ptx -arch=sm_{cc[0]}{cc[1]} -lineinfo -o {output} {source}"

@@ -1,0 +1,464 @@
+"""One kernel under several schedules: whether its result depends on who goes when.
+
+The PTX ISA promises no order between lanes, warps and blocks beyond what a kernel asks for. A result that
+changes with the order is a race, an order of atomic operations that shows (floating-point sums, tickets), or
+a value that the ISA leaves open. Equal results prove nothing, but they are cheap to have.
+
+Sources: PTX ISA 9.0, chapter 3 (independent thread scheduling) and chapter 8 (memory consistency model).
+
+Examples
+--------
+All lanes store to the same word; which store comes last?
+
+>>> import numpy as np
+>>> def run(device):
+...     kernel = device.load('''
+...         .version 9.0
+...         .target sm_90
+...         .visible .entry last(.param .u64 out) {
+...             .reg .b32 %r; .reg .b64 %a;
+...             ld.param.u64 %a, [out];
+...             mov.u32 %r, %laneid;
+...             st.global.u32 [%a], %r;
+...             ret; }
+...     ''').kernel("last")
+...     out = device.allocate((1,), np.uint32, "out")
+...     kernel((1, 1, 1), (32, 1, 1), out)
+...     return out
+>>> differences = compare_schedules(run)
+>>> difference = differences[0]
+>>> difference.array, difference.index, difference.first.schedule, difference.first.value
+('out', (0,), Schedule(name='lowest pc', seed=0), '31')
+>>> difference.first.write.place.text
+'st.global.u32 [%a], %r;'
+>>> [type(fault).__name__ for fault in differences.faults]
+['Race']
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, ShapeError, SimwarpError
+from simwarp.checks import Checks
+from simwarp.device import Device, DeviceArray
+from simwarp.faults import KernelFault, NeedsIndependentProgress
+from simwarp.observe import Observer, Write, WriteObserver
+
+VERDICT = "depends on scheduling: race, unordered atomic or unspecified result"
+_ADVICE = "order the accesses by barriers or fences, or compute what every order gives"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Who goes when, as `Device` takes it.
+
+    Attributes
+    ----------
+    name : str
+        "lowest pc", "stack" or "random".
+    seed : int
+        Of the random schedule.
+
+    Examples
+    --------
+    >>> str(Schedule("stack")), str(Schedule("random", 3))
+    ('stack', 'random, seed 3')
+    """
+
+    name: str
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}, seed {self.seed}" if self.name == "random" else self.name
+
+
+SCHEDULES = (Schedule("lowest pc"), Schedule("stack"), *(Schedule("random", seed) for seed in range(3)))
+"""What `compare_schedules` compares by default."""
+
+Result: TypeAlias = "npt.NDArray[Any] | DeviceArray"
+Run: TypeAlias = Callable[[Device], "Result | Mapping[str, Result]"]
+
+
+class MakeDevice(Protocol):
+    """What makes a device, as the class itself does."""
+
+    def __call__(
+        self, *, checks: str | Mapping[str, str], schedule: str, seed: int, observers: Sequence[Observer]
+    ) -> Device:
+        """Make a fresh device."""
+        ...
+
+
+class DependsOnScheduling(KernelFault):
+    """A result that changes with the schedule.
+
+    Attributes
+    ----------
+    difference : Difference
+        Where it changes; ``place`` is that of the last write under the second of the two schedules.
+    """
+
+    def __init__(self, difference: Difference) -> None:
+        super().__init__(f"{difference.where} {VERDICT}", difference.values(), _ADVICE)
+        self.difference = difference
+        if difference.other.write is not None:
+            self.place = difference.other.write.place
+
+
+class UnrepeatableRunError(SimwarpError, ValueError):
+    """A run whose result changes although the schedule does not."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one schedule gave.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    value : str
+        The element, decoded; its shape and type, if that is what differs; or what stopped the run.
+    bits : str
+        The element in hexadecimal; "" if there is none.
+    write : Write or None
+        The last write of a kernel to the element, if there was one that can be told. Of the lanes that wrote
+        by the same instruction it is one that wrote this value.
+    fault : KernelFault or None
+        What stopped the run.
+    """
+
+    schedule: Schedule
+    value: str
+    bits: str = ""
+    write: Write | None = None
+    fault: KernelFault | None = None
+
+    def __str__(self) -> str:
+        value = f"{self.bits} ({self.value})" if self.bits else self.value
+        written = f", last written by {self.write.place}" if self.write is not None else ""
+        return f"{self.schedule}: {value}{written}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        place = str(self.write.place) if self.write is not None else None
+        return {"schedule": str(self.schedule), "value": self.value, "bits": self.bits, "written_by": place}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An array that differs between the first schedule and another one.
+
+    Attributes
+    ----------
+    array : str
+        Its name; "" if the other schedule's run was stopped by a fault.
+    index : tuple of int
+        The first element that differs, in C order; () if shapes or types do.
+    first, other : Outcome
+        That element under the first schedule, and under the other one.
+    count, size : int
+        How many elements differ, and how many there are.
+    """
+
+    array: str
+    index: tuple[int, ...]
+    first: Outcome
+    other: Outcome
+    count: int = 1
+    size: int = 1
+
+    @property
+    def where(self) -> str:
+        """The element as one writes it.
+
+        Examples
+        --------
+        >>> outcome = Outcome(Schedule("stack"), "1")
+        >>> Difference("c", (2, 7), outcome, outcome).where
+        'c[2, 7]'
+        """
+        return (
+            f"{self.array}{list(self.index) if self.index else ''}" if self.array else "whether it ends well"
+        )
+
+    def values(self) -> str:
+        """Both outcomes in one line."""
+        return f"{self.first}; {self.other}; {self.count} of {self.size} elements differ"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "array": self.array,
+            "index": list(self.index),
+            "first": self.first.to_json(),
+            "other": self.other.to_json(),
+            "count": self.count,
+            "size": self.size,
+        }
+
+
+@dataclass(frozen=True)
+class Differences:
+    """How the results of several schedules differ: a sequence of `Difference`.
+
+    Attributes
+    ----------
+    compared : tuple of Schedule
+        The schedules that gave a result, the one that the others are held against first.
+    declined : mapping of Schedule to str
+        The schedules that cannot run the kernel, with the reason.
+    differences : tuple of Difference
+    faults : tuple of KernelFault
+        What the checks collected under all of them, each once.
+    """
+
+    compared: tuple[Schedule, ...]
+    declined: Mapping[Schedule, str]
+    differences: tuple[Difference, ...]
+    faults: tuple[KernelFault, ...]
+
+    def __len__(self) -> int:
+        return len(self.differences)
+
+    def __iter__(self) -> Iterator[Difference]:
+        return iter(self.differences)
+
+    def __getitem__(self, i: int) -> Difference:
+        return self.differences[i]
+
+    def raise_if_any(self) -> None:
+        """Raise the first difference.
+
+        Raises
+        ------
+        DependsOnScheduling
+        """
+        for difference in self.differences:
+            raise DependsOnScheduling(difference)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "compared": [str(schedule) for schedule in self.compared],
+            "declined": {str(schedule): reason for schedule, reason in self.declined.items()},
+            "differences": [difference.to_json() for difference in self.differences],
+            "faults": [str(fault) for fault in self.faults],
+        }
+
+    def to_text(self) -> str:
+        """What a person wants to read."""
+        compared = "; ".join(map(str, self.compared)) or "no schedule"
+        lines = [f"compared: {compared}"]
+        lines += [f"declined: {schedule}: {reason}" for schedule, reason in self.declined.items()]
+        for d in self.differences:
+            lines += [f"{d.where} {VERDICT}", f"  {d.first}", f"  {d.other}"]
+            lines.append(f"  {d.count} of {d.size} elements differ")
+        if not self.differences:
+            lines.append("no result differs")
+        return "\n".join([*lines, *map(str, self.faults)])
+
+
+def compare_schedules(
+    run: Run,
+    schedules: Iterable[Schedule | str] = SCHEDULES,
+    checks: str | Mapping[str, str] = MappingProxyType({"races": "report"}),
+    device: MakeDevice = Device,
+) -> Differences:
+    """Run the same work under several schedules and hold the results against those of the first.
+
+    Bits are compared, also those of floats: two NaN with different payloads differ.
+
+    Parameters
+    ----------
+    run : callable
+        Takes a fresh `Device`, launches what it likes, and returns its results: an array, or a mapping of
+        names to arrays; NumPy's, or of the device. It must do the same each time.
+    schedules : iterable of Schedule or str
+    checks : str, or mapping of str to str
+        For the devices, see `simwarp.checks`. Races are only collected by default: a race is one of the
+        reasons for what is looked for here.
+    device : callable
+        What makes the devices, e.g. ``functools.partial(Device, cc=(8, 0))``.
+
+    Returns
+    -------
+    Differences
+        Empty if there are none. A schedule that cannot run the kernel is in ``declined``. The last writer of
+        an element is known if the array has the name of a device array: that of a NumPy array is its key.
+
+    Raises
+    ------
+    UnrepeatableRunError
+        If ``run`` gives two results under the same schedule.
+    ShapeError, DtypeError
+        If it does not return the same names each time, or no arrays of numbers.
+    KernelFault
+        What the kernel does wrong under the first schedule. Under another one, that is a difference.
+
+    Examples
+    --------
+    See `simwarp.schedules`.
+    """
+    return _Comparison(run, checks, device).compare(
+        [Schedule(s) if isinstance(s, str) else s for s in schedules]
+    )
+
+
+_Arrays: TypeAlias = "dict[str, npt.NDArray[Any]]"
+_Element: TypeAlias = tuple[str, tuple[int, ...]]
+
+
+@dataclass
+class _Comparison:
+    run: Run
+    checks: str | Mapping[str, str]
+    device: MakeDevice
+    results: dict[Schedule, _Arrays] = field(default_factory=dict[Schedule, _Arrays])
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    """By what name the device knows each array."""
+
+    def compare(self, schedules: Iterable[Schedule]) -> Differences:
+        declined, differences, collected = dict[Schedule, str](), list[Difference](), Checks("report")
+        for schedule in schedules:
+            first = next(iter(self.results), schedule)
+            try:
+                arrays, faults = self.execute(schedule)
+            except NeedsIndependentProgress as fault:
+                declined[schedule] = str(fault)
+            except KernelFault as fault:
+                if not self.results:
+                    raise
+                stopped = Outcome(schedule, str(fault), fault=fault)
+                differences.append(Difference("", (), Outcome(first, "ends"), stopped))
+            else:
+                self.results[schedule] = arrays
+                differences += _differences(first, self.results[first], schedule, arrays)
+                for fault in faults:
+                    collected.keep(fault)
+        differences = self.with_writers(differences)
+        return Differences(tuple(self.results), declined, tuple(differences), tuple(collected.faults))
+
+    def execute(
+        self, schedule: Schedule, observers: Sequence[Observer] = ()
+    ) -> tuple[_Arrays, list[KernelFault]]:
+        """One run: its arrays on the host, and what the checks collected."""
+        device = self.device(
+            checks=self.checks, schedule=schedule.name, seed=schedule.seed, observers=observers
+        )
+        returned = self.run(device)
+        device.synchronize()
+        if isinstance(returned, DeviceArray):
+            returned = {returned.name: returned}
+        named = returned if isinstance(returned, Mapping) else {"result": returned}
+        self.names = {name: a.name if isinstance(a, DeviceArray) else name for name, a in named.items()}
+        return {name: _on_host(name, array) for name, array in named.items()}, device.faults
+
+    def with_writers(self, differences: Iterable[Difference]) -> list[Difference]:
+        """The differences with the last writers, which a second run under each schedule tells."""
+        differences = list(differences)
+        wanted = defaultdict[Schedule, set[_Element]](set)
+        for d in differences:
+            if d.first.bits:
+                wanted[d.first.schedule].add((d.array, d.index))
+                wanted[d.other.schedule].add((d.array, d.index))
+        writers = {schedule: self.writers(schedule, elements) for schedule, elements in wanted.items()}
+        return [
+            replace(d, first=_written(d.first, d, writers), other=_written(d.other, d, writers))
+            for d in differences
+        ]
+
+    def writers(self, schedule: Schedule, elements: Iterable[_Element]) -> dict[_Element, Write]:
+        """The last write to each element, of those that kernels wrote."""
+        before = self.results[schedule]
+        observers = {element: self.observer(before[element[0]], *element) for element in elements}
+        again, _ = self.execute(schedule, list(observers.values()))
+        if _differences(schedule, before, schedule, again):
+            raise UnrepeatableRunError(
+                f"two runs under the same schedule ({schedule}) gave different results\n"
+                "what is run does not do the same each time\n"
+                "seed its random inputs, and let it use nothing but the device that it is given"
+            )
+        return {
+            element: _last(observer.writes, before[element[0]], element[1])
+            for element, observer in observers.items()
+            if observer.writes
+        }
+
+    def observer(self, array: npt.NDArray[Any], name: str, index: tuple[int, ...]) -> WriteObserver:
+        """What remembers the writes to one element."""
+        position = int(np.ravel_multi_index(index, array.shape)) if index else 0
+        return WriteObserver(self.names[name], position * array.itemsize, array.itemsize)
+
+
+def _last(writes: list[Write], array: npt.NDArray[Any], index: tuple[int, ...]) -> Write:
+    """The last write; the lanes of one instruction may have written in another order than they are listed."""
+    value = int.from_bytes(array[index].tobytes(), "little")
+    return next((write for write in reversed(writes) if write.value == value), writes[-1])
+
+
+def _written(
+    outcome: Outcome, at: Difference, writers: Mapping[Schedule, Mapping[_Element, Write]]
+) -> Outcome:
+    return replace(outcome, write=writers.get(outcome.schedule, {}).get((at.array, at.index)))
+
+
+def _on_host(name: str, given: Result) -> npt.NDArray[Any]:
+    array = given.download() if isinstance(given, DeviceArray) else np.asarray(given)
+    if array.dtype.hasobject:
+        raise DtypeError(
+            f"result {name} has elements of type {array.dtype}\n"
+            "schedules are compared bit by bit\n"
+            "return arrays of numbers"
+        )
+    return array
+
+
+def _differences(
+    schedule: Schedule, results: _Arrays, other_schedule: Schedule, others: _Arrays
+) -> list[Difference]:
+    """What differs, one entry for each array."""
+    if results.keys() != others.keys():
+        raise ShapeError(
+            f"results {', '.join(results)} under {schedule}, but {', '.join(others)} under {other_schedule}\n"
+            "schedules are compared array by array\n"
+            "return the same names each time"
+        )
+    pairs = ((name, array, others[name]) for name, array in results.items())
+    found = (_difference(schedule, other_schedule, *pair) for pair in pairs)
+    return [difference for difference in found if difference is not None]
+
+
+def _difference(
+    schedule: Schedule, other_schedule: Schedule, name: str, array: npt.NDArray[Any], other: npt.NDArray[Any]
+) -> Difference | None:
+    """The first element that differs in any bit, and how many do."""
+    if (array.dtype, array.shape) != (other.dtype, other.shape):
+        kinds = [Outcome(s, f"{a.dtype} {a.shape}") for s, a in ((schedule, array), (other_schedule, other))]
+        return Difference(
+            name, (), *kinds, count=max(array.size, other.size), size=max(array.size, other.size)
+        )
+    bits, other_bits = _bytes(array), _bytes(other)
+    differs = np.flatnonzero((bits != other_bits).any(axis=1))
+    if not differs.size:
+        return None
+    at = int(differs[0])
+    index = tuple(int(i) for i in np.unravel_index(at, array.shape))
+    outcomes = (
+        Outcome(s, str(a[index]), f"0x{b[at, ::-1].tobytes().hex()}")
+        for s, a, b in ((schedule, array, bits), (other_schedule, other, other_bits))
+    )
+    return Difference(name, index, *outcomes, count=differs.size, size=array.size)
+
+
+def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """(elements, bytes of each)."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8).reshape(array.size, array.itemsize)

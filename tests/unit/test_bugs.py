@@ -1,0 +1,454 @@
+"""The bugs of `examples/bugs` are found, named by file, line and lane, and their corrected twins are clean.
+
+Blocks, warps and lanes are worked out here from the sizes of the launches, not taken from what is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import simwarp
+from simwarp import faults
+from simwarp.faults import Deadlock, Race
+from simwarp.memory import POISON
+from simwarp.ptx.parse import parse
+
+ROOT = Path(__file__).resolve().parents[2]
+recorder = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "record_bugs.py")))
+BUGS, TOOLS = recorder.BUGS, recorder.TOOLS
+NAMES = list(BUGS)
+RACES = [name for name in NAMES if BUGS[name].fault == "Race"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the report of a bug must say.
+
+    ``at`` is block, warp and lane; ``count`` how often a device that only reports meets the bug, ``wrong``
+    how many elements come out wrong on such a device.
+    """
+
+    at: tuple[int, int, int]
+    allocation: str = ""
+    count: int | None = 1
+    wrong: int = 0
+
+
+def shared(name):
+    return f"shared memory of kernel {name}"
+
+
+FOUND = {
+    # Lane 0 reads what it wrote itself; lane 1 what the second warp did.
+    "missing_barrier": Found((0, 0, 1), shared("missing_barrier"), count=None),
+    # Lane 0 reads the words 0 to 3, of which lane 1 wrote word 1.
+    "missing_syncwarp": Found((0, 0, 0), shared("missing_syncwarp"), count=None),
+    # 301 = 3 blocks of 96, and 13; of 384 lanes 83 have no number.
+    "wrong_mask": Found((3, 0, 13), count=384 - 301),
+    # The second row begins at byte 148, and so on: 33 of 45 rows, 9 vectors each.
+    "misaligned_vector": Found((0, 0, 1), "x", count=33 * 9, wrong=33),
+    # 1002 = 2 * 3 * 128 + 128 + 3 * 32 + 10: the second block in its third round.
+    "off_by_one": Found((1, 3, 10), "x", wrong=1),
+    "use_after_free": Found((0, 0, 0), "malloc(148) (freed)", count=5 * 37, wrong=5 * 37),
+    "uninitialised_shared": Found((0, 0, 0), shared("uninitialised_shared"), wrong=1),
+    "divergent_barrier": Found((0, 0, 0), wrong=11),
+    # The first number shares its bin with others; all counts are 1, since all threads add to 0.
+    "lost_atomic": Found((0, 0, 0), "counts", count=None, wrong=16),
+    # The last block is the one that adds up, and begins with the sum of the first.
+    "race_between_blocks": Found((6, 0, 0), "sums", count=None),
+    # Of the last 13 numbers the last one has a lane behind it that has left.
+    "stale_shuffle": Found((3, 0, 12)),
+    # The first block updates and unlocks, the second leaves with the lock, the third waits.
+    "livelock": Found((2, 0, int(BUGS["livelock"].arguments["x"][64:96].argmax())), wrong=1),
+}
+
+
+def fault_of(name, **options):
+    with pytest.raises(faults.KernelFault) as caught:
+        BUGS[name].run(simwarp.Device(**options))
+    return caught.value
+
+
+def check(name):
+    return getattr(faults, BUGS[name].fault).check
+
+
+def where(place):
+    """Where the report says that the fault is, and where that is in the table above."""
+    assert place.block[1:] == (0, 0)
+    assert place.thread == (32 * place.warp + place.lane, 0, 0)
+    return place.block[0], place.warp, place.lane
+
+
+def is_as_expected(name, fault):
+    bug, found = BUGS[name], FOUND[name]
+    assert type(fault).__name__ == bug.fault
+    assert (fault.place.kernel, fault.place.source_file) == (name, f"bugs/{name}.cu")
+    assert fault.place.source_line == bug.line
+    assert where(fault.place) == found.at
+    assert getattr(fault, "allocation", "") == found.allocation
+    assert bug.file in str(fault)
+    assert len(str(fault).splitlines()) == 3
+
+
+# ---- each bug ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_found_and_named(name):
+    is_as_expected(name, fault_of(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_corrected_twin_is_clean_and_right(name):
+    bug = BUGS[name]
+    for checks in ("raise", "report"):
+        device = simwarp.Device(checks=checks)
+        assert bug.is_right(bug.run(device, fixed=True))
+        assert device.faults == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_device_that_reports_goes_on(name):
+    bug, found, device = BUGS[name], FOUND[name], simwarp.Device(checks="report")
+    outputs = bug.run(device)
+    is_as_expected(name, device.faults[0])
+    assert {type(fault).__name__ for fault in device.faults} == {bug.fault}
+    assert {fault.place.source_line for fault in device.faults} == {bug.line}
+    assert found.count in (None, sum(fault.count for fault in device.faults))
+    assert wrong(bug, outputs) == found.wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_device_that_does_not_look_finds_nothing(name):
+    device = simwarp.Device(checks={check(name): "off"})
+    outputs = BUGS[name].run(device)
+    assert device.faults == []
+    assert wrong(BUGS[name], outputs) == FOUND[name].wrong
+
+
+def wrong(bug, outputs):
+    """How many elements are not what they should be."""
+    return sum(int((outputs[name] != right).sum()) for name, right in bug.right.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_own_check_is_enough(name):
+    others = dict.fromkeys(simwarp.checks.KINDS, "off") | {check(name): "raise"}
+    is_as_expected(name, fault_of(name, checks=others))
+
+
+@pytest.mark.parametrize("lanes", [32, 256])
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_found_whichever_blocks_run_together(name, lanes):
+    is_as_expected(name, fault_of(name, chunk_lanes=lanes))
+
+
+@pytest.mark.parametrize(("schedule", "seed"), [("stack", 0), ("random", 0), ("random", 1)])
+@pytest.mark.parametrize("name", NAMES)
+def test_in_another_order_the_same_lines_are_named_and_twins_are_clean(name, schedule, seed):
+    bug = BUGS[name]
+    assert bug.is_right(bug.run(simwarp.Device(schedule=schedule, seed=seed), fixed=True))
+    fault = fault_of(name, schedule=schedule, seed=seed, instruction_budget=10**6)
+    assert fault.place.source_line in (bug.line, bug.other_line)
+
+
+# ---- what the faults say beyond the place --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_race_names_both_accesses(name):
+    bug, fault = BUGS[name], fault_of(name)
+    assert isinstance(fault, Race)
+    assert (fault.other.kernel, fault.other.source_file) == (name, bug.file)
+    assert fault.other.source_line == bug.other_line
+    assert fault.other.text != fault.place.text
+    assert fault.space == ("shared" if fault.allocation == shared(name) else "global")
+    assert f"{bug.name}.cu:{bug.other_line}" in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("missing_barrier", (0, 1, 0)), ("missing_syncwarp", (0, 0, 1)), ("race_between_blocks", (0, 0, 0))],
+)
+def test_a_read_that_comes_too_early(name, other):
+    fault = fault_of(name)
+    assert (fault.earlier, fault.later) == ("write", "read")
+    assert where(fault.other) == other
+
+
+def test_additions_that_are_lost():
+    fault, x = fault_of("lost_atomic"), BUGS["lost_atomic"].arguments["x"]
+    block, warp, lane = where(fault.other)
+    assert (fault.earlier, fault.later) == ("read", "write")
+    bins = np.minimum(x * 16, 15).astype(int)
+    other = 128 * block + 32 * warp + lane
+    assert other > 0
+    assert bins[other] == bins[0] == fault.offset // 4
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "offset"),
+    [
+        ("misaligned_vector", 16, 37 * 4),
+        ("off_by_one", 4, 1003 * 4),
+        ("use_after_free", 4, 0),
+        ("uninitialised_shared", 4, 0),
+        ("missing_barrier", 4, 4),
+        ("missing_syncwarp", 4, 4),
+        ("race_between_blocks", 4, 0),
+    ],
+)
+def test_the_bytes_it_is_about(name, width, offset):
+    fault = fault_of(name)
+    assert (fault.width, fault.offset) == (width, offset)
+
+
+def test_a_deadlock_says_who_waits_where():
+    bug, fault = BUGS["divergent_barrier"], fault_of("divergent_barrier")
+    assert isinstance(fault, Deadlock)
+    assert [place.source_line for place in fault.waiting] == [bug.line, bug.other_line]
+    assert [where(place) for place in fault.waiting] == [(0, 0, 0), (0, 0, 16)]
+    assert "528 lanes wait" in fault.values  # of 11 blocks with 3 warps each, one half
+
+
+def test_what_was_never_written_is_recognised():
+    device = simwarp.Device(checks="off")
+    x = BUGS["uninitialised_shared"].arguments["x"].tolist()
+    got = BUGS["uninitialised_shared"].run(device)["y"].tolist()
+    poison = int.from_bytes([POISON] * 4, "little")
+    assert got[0] == (poison + 2 * x[0] + x[1]) % 2**32
+
+
+# ---- the folder ----------------------------------------------------------------------------------------
+
+
+def test_five_of_them_come_out_right():
+    assert sum(found.wrong == 0 for found in FOUND.values()) == 5
+
+
+def test_there_are_twelve_and_each_has_its_file():
+    assert len(NAMES) == len(FOUND) == 12
+    assert {path.stem for path in recorder.FOLDER.glob("*.cu")} == set(NAMES)
+    assert len({bug.title for bug in BUGS.values()}) == 12
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_small_and_marks_the_bug(name):
+    text = BUGS[name].source
+    lines = text.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 110
+    assert text.startswith("// ")
+    assert len(re.findall(r"// BUG$", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"// BUG: ", text)) <= 1
+    assert text.count("FIXED") >= 1
+    for fixed in (False, True):
+        assert list(parse(BUGS[name].ptx(fixed=fixed).text).entries) == [name]
+
+
+def run_script(monkeypatch, *arguments):
+    """The exit status of ``bugs.py``, run in this process."""
+    monkeypatch.syspath_prepend(str(recorder.FOLDER))
+    monkeypatch.setattr("sys.argv", ["bugs.py", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(recorder.FOLDER / "bugs.py"), run_name="__main__")
+    return stopped.value.code
+
+
+def test_the_script_shows_what_is_found(monkeypatch, capsys):
+    assert run_script(monkeypatch, "off_by_one", "stale_shuffle") == 0
+    printed = capsys.readouterr().out
+    assert "off_by_one: OutOfBounds\n" in printed
+    assert f"(bugs/stale_shuffle.cu:{BUGS['stale_shuffle'].line})" in printed
+    assert printed.count("corrected: right") == 2
+
+
+def test_the_script_notices_what_is_not_found(monkeypatch, capsys):
+    class Blind(simwarp.Device):
+        def __init__(self):
+            super().__init__(checks="off")
+
+    monkeypatch.setattr(simwarp, "Device", Blind)
+    assert run_script(monkeypatch, "off_by_one") == 1
+    assert "off_by_one: nothing found\n" in capsys.readouterr().out
+
+
+def test_the_script_refuses_a_name_it_does_not_know(monkeypatch, capsys):
+    assert run_script(monkeypatch, "of_by_one") == 2
+    assert "no bug 'of_by_one'" in capsys.readouterr().err
+
+
+# ---- compute-sanitizer ---------------------------------------------------------------------------------
+
+OUT_OF_BOUNDS = """\
+========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at off_by_one+0x150 in /a/folder/off_by_one.cu:14
+=========     by thread (106,0,0) in block (1,0,0)
+=========     Host Frame: main [0x7a3] in off_by_one_buggy
+=========
+error: unspecified launch failure
+========= ERROR SUMMARY: 1 error
+"""
+HAZARD = """\
+========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at missing_barrier+0x1b0 in missing_barrier.cu:14
+=========     and Read access at missing_barrier+0x1d0 in missing_barrier.cu:19 [28 hazards]
+=========
+right
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+CLEAN = "========= COMPUTE-SANITIZER\nright\n========= ERROR SUMMARY: 0 errors\n"
+
+
+def test_what_a_tool_prints_is_understood():
+    assert recorder.findings(OUT_OF_BOUNDS, "off_by_one") == {
+        "found": True,
+        "message": "Invalid __global__ read of size 4 bytes",
+        "lines": [14],
+    }
+    hazard = recorder.findings(HAZARD, "missing_barrier")
+    assert (hazard["found"], hazard["lines"]) == (True, [14, 19])
+    assert recorder.findings(CLEAN, "off_by_one") == {"found": False, "message": "", "lines": []}
+    killed = OUT_OF_BOUNDS.partition("error")[0] + "never\n"
+    assert recorder.findings(killed, "off_by_one")["found"]
+    assert [recorder.ending(text) for text in (OUT_OF_BOUNDS, HAZARD, CLEAN, killed)] == [
+        "error",
+        "right",
+        "right",
+        "never",
+    ]
+
+
+def test_a_program_that_never_ends_is_stopped_with_all_it_started():
+    began = time.perf_counter()
+    output = recorder.limited(["sh", "-c", "echo begun; sleep 30 & sleep 30"], seconds=0.2)
+    assert output.split() == ["begun", "never"]
+    assert time.perf_counter() - began < 10
+
+
+def test_a_program_holds_the_launch_and_the_right_answer():
+    bug = BUGS["livelock"]
+    text = recorder.program(bug)
+    assert '#include "livelock.cu"' in text
+    assert "livelock<<<10, 32>>>(x, lock, best, 301u);" in text
+    assert "best_right[] = {0x12d, 0x5};" in text  # 301, at index 5
+    assert len(re.findall("cudaMalloc", text)) == 3
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
+@pytest.mark.parametrize(("name", "variant"), [("misaligned_vector", "buggy"), ("wrong_mask", "fixed")])
+def test_a_program_compiles(name, variant, tmp_path):
+    assert recorder.build(BUGS[name], variant, tmp_path).stat().st_mode & 0o100
+
+
+def test_the_page_says_what_was_recorded():
+    page = (ROOT / "docs" / "bugs.md").read_text()
+    (written,) = recorder.TABLE.findall(page)
+    assert written == recorder.table(recorder.recording()), "run python tests/record_bugs.py --table"
+
+
+def result(found, *lines, ends="right"):
+    return {"ends": ends, "found": found, "message": "", "lines": list(lines)}
+
+
+def test_the_table_says_found_line_and_never():
+    bug = BUGS["missing_barrier"]
+    cells = [
+        recorder.cell(bug, result(True, bug.other_line)),
+        recorder.cell(bug, result(True, 3)),
+        recorder.cell(bug, result(False, ends="never")),
+        recorder.cell(bug, result(False)),
+    ]
+    assert cells == ["found", "found, line not named", "never ends", "–"]
+    clean = {tool: result(False) for tool in TOOLS} | {"alone": {"ends": "wrong"}}
+    assert recorder.row(bug, clean).endswith("| `Race` | – | – | – | – | wrong |")
+    recorded = {name: {"buggy": clean, "fixed": clean | {"memcheck": result(True)}} for name in NAMES}
+    meta = {
+        "gpu": {"name": "NVIDIA Test"},
+        "driver": "580.0",
+        "sanitizer": "Version 2025.3",
+        "date": "2026-01-02",
+    }
+    text = recorder.table({"meta": meta, "bugs": recorded})
+    assert text.count("\n| ") == 13
+    assert (
+        "NVIDIA Test, driver 580.0, Version 2025.3, 2026-01-02. Findings in the corrected twins: 12." in text
+    )
+
+
+@pytest.fixture(scope="module")
+def recording():
+    found = recorder.recording()
+    if found is None:
+        pytest.skip("not recorded yet: python tests/record_bugs.py --out tests/golden, on a GPU")
+    return found
+
+
+def test_the_recording_is_of_the_programs_as_they_are(recording):
+    meta = recording["meta"]
+    assert meta["gpu"]["name"].startswith("NVIDIA")
+    assert all(meta[key] for key in ("driver", "sanitizer", "nvcc", "date", "command"))
+    assert meta["sources"] == recorder.digests(), (
+        "the kernels or their launches are not what was recorded: record them again on a GPU with\n"
+        "python tests/record_bugs.py --out tests/golden"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_silicon_finds_the_twin_right_and_the_tools_nothing(recording, name):
+    twin = recording["bugs"][name]["fixed"]
+    assert twin["alone"]["ends"] == "right"
+    assert {tool: twin[tool]["found"] for tool in TOOLS} == dict.fromkeys(TOOLS, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "tool"),
+    [
+        ("misaligned_vector", "memcheck"),
+        ("off_by_one", "memcheck"),
+        ("missing_barrier", "racecheck"),
+        ("missing_syncwarp", "racecheck"),
+    ],
+)
+def test_a_tool_agrees_on_what_it_can_see(recording, name, tool):
+    bug, seen = BUGS[name], recording["bugs"][name]["buggy"][tool]
+    assert seen["found"]
+    assert {bug.line, bug.other_line} & set(seen["lines"])
+
+
+def test_a_recording_is_plain_data(tmp_path, monkeypatch):
+    """Of programs that stand in for the real ones: scripts that print what the tools would."""
+
+    def build(bug, variant, folder):
+        script = folder / f"{bug.name}_{variant}"
+        script.write_text(f"#!/bin/sh\necho {'right' if variant == 'fixed' else 'wrong'}\n")
+        script.chmod(0o700)
+        return script
+
+    sanitizer = tmp_path / "compute-sanitizer"
+    sanitizer.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\n"$1"\necho "===== ERROR SUMMARY: 0 errors"\n'
+    )
+    sanitizer.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    functions = recorder.record.__globals__
+    monkeypatch.setitem(functions, "build", build)
+    monkeypatch.setitem(functions, "BUGS", {name: BUGS[name] for name in NAMES[:2]})
+    monkeypatch.setitem(functions, "provenance", lambda: {"gpu": "none"})
+    stored = json.loads(recorder.record(tmp_path / "new", jobs=2).read_text())
+    assert stored["meta"] == {"gpu": "none"}
+    assert list(stored["bugs"]) == NAMES[:2]
+    assert stored["bugs"][NAMES[0]]["buggy"]["alone"] == {"ends": "wrong"}
+    assert stored["bugs"][NAMES[1]]["fixed"]["synccheck"] == result(False)

@@ -1,0 +1,281 @@
+"""Each kind of mistake is raised by default, or collected, or left unseen; the launch goes on behind it."""
+
+from runpy import run_path
+
+import numpy as np
+import pytest
+
+import simwarp
+from reference import SchemeError
+from simwarp import faults
+from simwarp.checks import KINDS, Checks
+
+small = run_path("tests/small_kernels.py")
+run, fault_of, line_of, STORE = small["run"], small["fault_of"], small["line_of"], small["STORE"]
+
+POISON = 0xA5A5A5A5
+CELLS = ".shared .align 16 .b32 cells[32];"
+
+# For each kind: the class, what declares, the body, the instruction that is at fault, how many lanes are,
+# and what the launch leaves behind where the mistake is not raised.
+CASES = {
+    "bounds": (
+        faults.OutOfBounds, "",
+        "setp.gt.u32 %p1, %lane, 29; selp.b64 %rd1, 4096, 0, %p1; add.u64 %rd1, %rd1, %in;"
+        "ld.global.u32 %r2, [%rd1];",
+        "ld.global.u32 %r2", 2, [7] * 30 + [POISON] * 2,
+    ),
+    "alignment": (
+        faults.Misaligned, "",
+        "setp.eq.u32 %p1, %lane, 3; selp.b64 %rd1, 2, 0, %p1; add.u64 %rd1, %rd1, %in;"
+        "ld.global.u32 %r2, [%rd1];",
+        "ld.global.u32 %r2", 1, [7] * 3 + [POISON] + [7] * 28,
+    ),
+    "registers": (
+        faults.UninitialisedRegister, "",
+        "setp.lt.u32 %p1, %lane, 4; @!%p1 mov.u32 %r9, 1; selp.b32 %r2, 5, %r9, %p1;",
+        "selp.b32 %r2", 4, [5] * 4 + [1] * 28,
+    ),
+    "uninitialised": (
+        faults.UninitialisedRead, CELLS,
+        "mov.u32 %r3, cells; mad.lo.u32 %r3, %lane, 4, %r3; setp.lt.u32 %p1, %lane, 20;"
+        "@%p1 st.shared.u32 [%r3], 3; ld.shared.u32 %r2, [%r3];",
+        "ld.shared.u32 %r2", 12, [3] * 20 + [POISON] * 12,
+    ),
+    "barriers": (
+        faults.BarrierFault, "",
+        "setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW; bar.sync 0; mov.u32 %r2, 1; bra END;"
+        "LOW: bar.sync 0; mov.u32 %r2, 2; END:",
+        "LOW: bar.sync 0", 1, [2] * 8 + [1] * 24,
+    ),
+    "members": (
+        faults.MemberMaskFault, "",
+        "setp.eq.u32 %p1, %lane, %lane; vote.sync.ballot.b32 %r2, %p1, 0xFFFF; mov.u32 %r2, 6;",
+        "vote.sync.ballot", 16, [6] * 32,
+    ),
+    "sources": (
+        faults.InactiveSource, "",
+        "mov.u32 %r2, 4; setp.gt.u32 %p1, %lane, 15; @%p1 bra END;"
+        "shfl.sync.idx.b32 %r3, %r2, 20, 31, 0xFFFF; END:",
+        "shfl.sync.idx", 16, [4] * 32,
+    ),
+    "races": (
+        faults.Race, CELLS,
+        "mov.u32 %r3, cells; mad.lo.u32 %r4, %lane, 4, %r3; st.shared.u32 [%r4], %lane;"
+        "xor.b32 %r5, %lane, 1; mad.lo.u32 %r4, %r5, 4, %r3; ld.shared.u32 %r2, [%r4];",
+        "ld.shared.u32 %r2", None, [lane ^ 1 for lane in range(32)],
+    ),
+    "deadlock": (
+        faults.Deadlock, "",
+        "setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW; bar.warp.sync 0xFFFFFFFF; bra END;"
+        "LOW: barrier.sync 0; END:",
+        "bar.warp.sync", 1, [small["NOTHING"]] * 32,
+    ),
+    "runaway": (
+        faults.Livelock, "",
+        "mov.u32 %r2, 3; AGAIN: setp.eq.u32 %p1, %r2, 3; @%p1 bra AGAIN;",
+        "AGAIN;", 1, [small["NOTHING"]] * 32,
+    ),
+}  # fmt: skip
+
+every_kind = pytest.mark.parametrize("kind", CASES)
+
+
+def device(**options):
+    return simwarp.Device(**options)
+
+
+@every_kind
+def test_raised_unless_said_otherwise(kind):
+    fault_class, before, body, at, lanes, _ = CASES[kind]
+    fault = fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=device())
+    assert fault.check == kind
+    assert fault.place.kernel == "k"
+    assert at.rstrip(";") in fault.place.text
+    assert len(str(fault).splitlines()) in (2, 3)
+    if lanes:
+        assert fault.count == lanes
+
+
+@every_kind
+def test_reported_and_the_launch_goes_on(kind):
+    fault_class, before, body, _, lanes, left = CASES[kind]
+    there = device(checks={kind: "report"})
+    assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
+    (fault,) = there.faults
+    assert type(fault) is fault_class
+    if lanes:
+        assert fault.count == lanes
+    run(body + STORE, before=before, given=[7] * 32, device=there)
+    assert len(there.faults) == 1
+    if lanes:
+        assert fault.count == 2 * lanes
+    there.checks.clear()
+    assert there.faults == []
+
+
+@every_kind
+def test_left_unseen(kind):
+    _, before, body, _, _, left = CASES[kind]
+    there = device(checks={kind: "off"})
+    assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
+    assert there.faults == []
+
+
+@every_kind
+def test_the_other_checks_stay(kind):
+    fault_class, before, body, *_ = CASES[kind]
+    others = {other: "off" for other in KINDS if other != kind}
+    fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=device(checks=others))
+
+
+def test_every_kind_has_a_case_here():
+    assert {*CASES, "freed"} == set(KINDS)
+
+
+@pytest.mark.parametrize("action", ["report", "off"])
+def test_use_after_free(action):
+    there = device(checks={"freed": action})
+    data = there.upload(np.zeros(4, np.uint32), "data")
+    kernel = there.load(small["text"]("ld.global.u32 %r2, [%in];" + STORE)).kernel("k")
+    out = there.allocate((32,), np.uint32)
+    data.free()
+    kernel((1, 1, 1), (32, 1, 1), out, np.uint64(data.pointer))
+    assert out.download().tolist() == [POISON] * 32
+    assert [(type(f), f.count, f.allocation) for f in there.faults] == (
+        [(faults.UseAfterFree, 32, "data (freed)")] if action == "report" else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("access", "left"),
+    [("st.global.u32 [%rd1], 9;", [9] * 30 + [7, 9]), ("red.global.add.u32 [%rd1], 2;", [9] * 30 + [7, 9])],
+)
+def test_a_bad_lane_writes_nothing(access, left):
+    there = device(checks="report")
+    data = there.upload(np.full(32, 7, np.uint32), "data")
+    body = "mul.wide.u32 %rd1, %lane, 4; add.u64 %rd1, %rd1, %in; setp.eq.u32 %p1, %lane, 30;"
+    body += "@%p1 add.u64 %rd1, %rd1, 1;" + access + "mov.u32 %r2, 0;"
+    out = there.allocate((32,), np.uint32)
+    there.load(small["text"](body + STORE)).kernel("k")((1, 1, 1), (32, 1, 1), out, data)
+    assert data.download().tolist() == left
+    assert [type(fault) for fault in there.faults] == [faults.Misaligned]
+
+
+def test_several_kinds_in_one_access_are_each_found():
+    there = device(checks="report")
+    body = """
+        setp.eq.u32 %p1, %lane, 1; selp.b64 %rd1, 2, 0, %p1;
+        setp.eq.u32 %p1, %lane, 2; selp.b64 %rd1, 4096, %rd1, %p1; add.u64 %rd1, %rd1, %in;
+        ld.global.u32 %r2, [%rd1];"""
+    assert run(body + STORE, given=[7] * 32, device=there) == [7, POISON, POISON] + [7] * 29
+    assert [type(fault) for fault in there.faults] == [faults.Misaligned, faults.OutOfBounds]
+
+
+def test_a_kind_that_is_off_does_not_hide_another():
+    body = """
+        setp.eq.u32 %p1, %lane, 1; selp.b64 %rd1, 2, 0, %p1;
+        setp.eq.u32 %p1, %lane, 2; selp.b64 %rd1, 4096, %rd1, %p1; add.u64 %rd1, %rd1, %in;
+        ld.global.u32 %r2, [%rd1];"""
+    there = device(checks={"alignment": "off"})
+    fault = fault_of(faults.OutOfBounds, body + STORE, given=[7] * 32, device=there)
+    assert fault.place.lane == 2
+
+
+@pytest.mark.parametrize("space", ["shared", "local"])
+def test_outside_a_window(space):
+    declared = f".{space} .align 16 .b32 cells[32];" if space == "shared" else ""
+    local = "" if space == "shared" else ".local .align 16 .b32 cells[32];"
+    body = (
+        local
+        + f"""mov.u64 %rd1, cells; setp.eq.u32 %p1, %lane, 9; mov.u64 %rd2, %rd1;
+        @%p1 add.u64 %rd2, %rd1, 1024;
+        st.{space}.u32 [%rd2], 5;
+        ld.{space}.u32 %r2, [%rd2];"""
+    )
+    there = device(checks={"bounds": "report", "races": "off"})
+    assert run(body + STORE, before=declared, device=there) == [5] * 9 + [POISON] + [5] * 22
+    assert [fault.space for fault in there.faults] == [space, space]
+
+
+def test_reports_of_workers_come_back():
+    there = simwarp.Device(workers=2, chunk_lanes=32, checks="report")
+    assert run(CASES["registers"][2] + STORE, grid=6, device=there) == ([5] * 4 + [1] * 28) * 6
+    (fault,) = there.faults
+    assert fault.count == 24
+
+
+def test_a_launch_that_ends_early_leaves_the_device_usable():
+    there = device(checks={"runaway": "report"})
+    assert run(CASES["runaway"][2] + STORE, device=there) == [small["NOTHING"]] * 32
+    assert run("mov.u32 %r2, 1;" + STORE, device=there) == [1] * 32
+
+
+def test_a_loop_that_counts_is_not_without_an_end():
+    body = "mov.u32 %r2, 0; AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 200000; @%p1 bra AGAIN;"
+    assert run(body + STORE, device=device()) == [200000] * 32
+
+
+def test_lanes_that_wait_long_are_not_taken_for_a_livelock():
+    """Lane 0 sets the flag after a long count; the others read it again and again, changing nothing."""
+    body = """
+        setp.eq.u32 %p1, %lane, 0; @%p1 bra COUNT;
+        POLL: ld.volatile.global.u32 %r3, [%in]; setp.eq.u32 %p1, %r3, 0; @%p1 bra POLL;
+        mov.u32 %r2, 8; bra END;
+        COUNT: mov.u32 %r2, 0;
+        MORE: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 300000; @%p1 bra MORE;
+        st.volatile.global.u32 [%in], 1;
+        END:"""
+    assert run(body + STORE, device=device()) == [300000] + [8] * 31
+
+
+@pytest.mark.parametrize(
+    ("checks", "words"),
+    [
+        ({"race": "off"}, "there is no kind 'race'"),
+        ({"races": "ignore"}, "'ignore' is no action (given for races)"),
+        ("warn", "'warn' is no action"),
+    ],
+)
+def test_what_is_no_check(checks, words):
+    with pytest.raises(SchemeError) as caught:
+        simwarp.Device(checks=checks)
+    assert words in str(caught.value)
+    assert "choose among" in str(caught.value)
+
+
+def test_faults_are_told_apart_by_place_and_allocation():
+    checks = Checks("report")
+    for line, allocation in ((1, "a"), (1, "b"), (2, "a"), (1, "a")):
+        fault = faults.OutOfBounds("x", place=faults.Place(kernel="k", line=line))
+        fault.allocation = allocation
+        checks.found(fault)
+    assert [(f.place.line, f.allocation, f.count) for f in checks.faults] == [
+        (1, "a", 2), (1, "b", 1), (2, "a", 1)
+    ]  # fmt: skip
+
+
+def test_what_no_check_looks_for_is_raised():
+    fault_of(faults.Trap, "trap;" + STORE, device=device(checks="off"))
+
+
+# ------------------------------------------------------------------------------------- the new barriers
+
+
+def test_more_threads_than_a_barrier_counts():
+    body = "mov.u32 %r2, 1; barrier.sync 1, 32;"
+    fault = fault_of(faults.BarrierFault, body + STORE, block=64, device=device(chunk_lanes=64))
+    assert fault.values == "64 came, it takes 32"
+
+
+def test_a_cluster_is_waited_for_after_arriving():
+    body = "barrier.cluster.wait; mov.u32 %r2, 1;"
+    fault = fault_of(faults.BarrierFault, body + STORE)
+    assert "without an arrive" in fault.what
+    assert "barrier.cluster.wait" in fault.place.text
+
+
+def test_a_warp_that_arrived_and_exited_counts_whole():
+    body = """setp.lt.u32 %p1, %r1, 32; @%p1 bra WAIT; barrier.arrive 1, 64; ret;
+WAIT: barrier.sync 1, 64; mov.u32 %r2, 3;"""
+    assert run(body + STORE, block=50) == [3] * 32 + [small["NOTHING"]] * 18

@@ -1,0 +1,398 @@
+"""`simwarp run` with a kernel of the user's own: what it prints, what it writes, and how it ends."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simwarp
+from reference.errors import NoGpuError, SchemeError
+from simwarp.cli import main
+from simwarp.cli.run_outcome import Outcome
+from simwarp.cli.run_words import name_all, read_argument, read_checks, read_extent
+from simwarp.faults import KernelFault
+from simwarp.schedules import Differences
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+
+SAXPY = """\
+#include <stdio.h>
+extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        y[i] = a * x[i] + y[i];
+    if (i == 0) printf("%d elements\\n", n);
+}
+"""
+FILL = "__global__ void fill(int* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = threadIdx.x; }\n"
+LAST = "__global__ void last(int* x) { if (threadIdx.x == 0) atomicExch(x, blockIdx.x); }\n"
+RACE = "__global__ void race(int* x) { if (threadIdx.x == 0) x[0] = x[0] + 1; }\n"
+ENDLESS = "__global__ void endless(unsigned* x) { while (atomicAdd(x, 1) != 0xffffffffu) {} }\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with kernels, x.npy and y.npy of 100 elements."""
+    for name, text in (
+        ("saxpy", SAXPY),
+        ("fill", FILL),
+        ("last", LAST),
+        ("race", RACE),
+        ("endless", ENDLESS),
+        ("two", FILL + LAST),
+    ):
+        (tmp_path / f"{name}.cu").write_text(text)
+    np.save(tmp_path / "x.npy", np.arange(100, dtype=np.float32))
+    np.save(tmp_path / "y.npy", np.ones(100, np.float32))
+    (tmp_path / "bad.npy").write_text("hello")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return tmp_path
+
+
+def saxpy(*options, n=100, y="y.npy:inout"):
+    launch = ["--grid", "4", "--block", "32"]
+    args = [f"n={n}", "2.5", "x.npy", y]
+    return ["run", "saxpy.cu", *launch, *(word for a in args for word in ("--arg", a)), *options]
+
+
+def one(file, *options, block="32", x="x=zeros:int32:1"):
+    return ["run", f"{file}.cu", "--grid", "8", "--block", block, "--arg", x, *options]
+
+
+# What it does
+
+
+def test_a_kernel_as_a_person_runs_it(folder, capsys):
+    assert main(saxpy("--output", "out")) == 0
+    np.testing.assert_array_equal(np.load("out/y.npy"), np.arange(100) * np.float32(2.5) + 1)
+    assert [path.name for path in (folder / "out").iterdir()] == ["y.npy"]
+    assert (np.load("y.npy") == 1).all()
+    said = capsys.readouterr()
+    assert said.out == "100 elements\n"
+    lines = said.err.splitlines()
+    assert lines[0] == f"wrote {Path('out/y.npy')}: 100 float32"
+    assert lines[1].startswith("saxpy on simwarp simulator (sm_90): ")
+    assert lines[1].endswith(" exact, 0 bounded, 0 open, 0 contractable")
+    assert len(lines) == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_options_may_come_first():
+    assert main(["run", "--block", "4", "--grid=1", "fill.cu", "--arg", "out:int32:4", "--arg", "4"]) == 0
+    assert np.load("out.npy").tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("folder")
+def test_inout_without_a_folder_is_in_place():
+    assert main(saxpy()) == 0
+    np.testing.assert_array_equal(np.load("y.npy"), np.arange(100) * np.float32(2.5) + 1)
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_input_stays_as_it_is(capsys):
+    assert main(saxpy(y="y.npy")) == 0
+    assert (np.load("y.npy") == 1).all()
+    assert "the kernel changed y; to write it, give its file as FILE.npy:inout" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_arrays_that_are_made(capsys):
+    arguments = ["--arg", "c=out:int32:2x3", "--arg", "6"]
+    assert main(["run", "two.cu", "--kernel", "fill", "--grid", "1", "--block", "32", *arguments]) == 0
+    assert np.load("c.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert "wrote c.npy: 2 x 3 int32" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_as_json(capsys):
+    assert main(saxpy("--json", "--observe", "sectors", "-o", "out")) == 0
+    said = capsys.readouterr()
+    report = json.loads(said.out)
+    assert said.err == ""
+    counted = report.pop("report")
+    assert set(counted) == {"fidelity", "sectors"}
+    assert counted["fidelity"]["counts"]["exact"] == report.pop("executed")
+    assert report == {
+        "kernel": "saxpy",
+        "grid": [4, 1, 1],
+        "block": [32, 1, 1],
+        "device": "simwarp simulator (sm_90)",
+        "ended": True,
+        "outputs": {"y": {"file": str(Path("out/y.npy")), "dtype": "float32", "shape": [100]}},
+        "changed": ["y"],
+        "faults": [],
+        "schedules": None,
+        "stdout": "100 elements\n",
+    }
+
+
+@pytest.mark.usefixtures("folder")
+def test_reports_are_tables(capsys):
+    assert main(saxpy("--observe", "sectors,divergence")) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("100 elements\nSectors: ")
+    assert "\nDivergence: " in printed
+    assert "saxpy.cu:5" in printed
+    assert main(saxpy("--observe", "all")) == 0
+    assert "\nTraffic\n" in capsys.readouterr().out
+
+
+# What it finds
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_fault(capsys):
+    assert main(saxpy("-o", "out", n=101)) == 1
+    said = capsys.readouterr()
+    first, values, _ = said.err.splitlines()[:3]
+    assert first.startswith(
+        "read of 4 bytes outside every allocation: kernel saxpy, block (3, 0, 0), warp 0, lane 4"
+    )
+    assert first.endswith("(saxpy.cu:5)")
+    assert "past the end of x" in values
+    assert not Path("out/y.npy").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_fault_as_json(capsys):
+    assert main(saxpy("--json", n=101)) == 1
+    report = json.loads(capsys.readouterr().out)
+    (fault,) = report["faults"]
+    assert (report["ended"], report["outputs"], report["executed"]) == (False, {}, None)
+    assert (fault["class"], fault["check"], fault["allocation"]) == ("OutOfBounds", "bounds", "x")
+    assert (fault["place"]["source_line"], fault["place"]["lane"]) == (5, 4)
+    assert fault["message"].count("\n") == 2
+
+
+@pytest.mark.usefixtures("folder")
+def test_faults_that_are_collected(capsys):
+    assert main(saxpy("--checks", "bounds=report", "-o", "out", n=101)) == 1
+    said = capsys.readouterr().err
+    assert said.count("outside every allocation") == 3
+    assert np.load("out/y.npy")[99] == 248.5
+    assert main(saxpy("--checks", "races=off,bounds=off", n=101)) == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_race(capsys):
+    assert main(one("race")) == 1
+    assert "race.cu:1" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_result_that_depends_on_scheduling(capsys):
+    assert main(one("last")) == 0
+    assert main(one("last", "--schedules", "5")) == 1
+    assert "x[0] depends on scheduling" in capsys.readouterr().out
+    assert main(one("last", "--schedules", "5", "--json")) == 1
+    schedules = json.loads(capsys.readouterr().out)["schedules"]
+    assert schedules["compared"] == ["lowest pc", "stack", *(f"random, seed {seed}" for seed in range(3))]
+    assert schedules["differences"][0]["array"] == "x"
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_result_that_does_not(capsys):
+    assert main(saxpy("--schedules", "3")) == 0
+    said = capsys.readouterr().out
+    assert said == "100 elements\ncompared: lowest pc; stack; random, seed 0\nno result differs\n"
+
+
+def test_a_fault_of_another_schedule_counts():
+    outcome = Outcome(None, simwarp.Device(), io.StringIO(), differences=Differences((), {}, (), ()))
+    assert outcome.clean
+    outcome.differences = Differences((), {}, (), (KernelFault("found by chance"),))
+    assert not outcome.clean
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_kernel_that_does_not_end(capsys):
+    assert main(one("endless", "--budget", "20000")) == 1
+    assert "more than 20000 instructions executed: kernel _Z7endlessPj" in capsys.readouterr().err
+
+
+# What it refuses
+
+
+REFUSED = [
+    (["run", "no.cu", "--grid", "1", "--block", "1"], ["no.cu cannot be read", "give a .cu or .ptx"]),
+    (["run", "x.npy", "--grid", "1", "--block", "1"], ["x.npy is neither CUDA C++ nor PTX"]),
+    (["run", "saxpy.cu"], ["--grid"]),
+    (["run", "saxpy.cu", "--grid", "1"], ["--block"]),
+    (["run", "two.cu", "--grid", "1", "--block", "1"], ["two.cu has 2 kernels", "fill, last"]),
+    (["run", "two.cu", "--kernel", "x", "--grid", "1", "--block", "1"], ["no kernel 'x'", "fill, last"]),
+    (saxpy("--kernel", "sax"), ["no kernel 'sax'"]),
+    (saxpy("--device", "tpu"), ["--device tpu", "sim, cuda"]),
+    (saxpy("--checks", "race=off"), ["no kind 'race'"]),
+    (saxpy("--checks", "rise"), ["'rise' is no action"]),
+    (saxpy("--checks", "report,races=off"), ["--checks report,races=off"]),
+    (saxpy("--observe", "bank"), ["nothing called 'bank'"]),
+    (saxpy("--cc", "nine"), ["--cc nine", "--cc 8.0"]),
+    (saxpy("--cc", "1.0"), ["gpu-architecture"]),
+    (saxpy("--shared", "-1"), ["--shared"]),
+    (saxpy("--schedules", "1"), ["--schedules"]),
+    (saxpy("--budget", "0"), ["--budget"]),
+    (saxpy("--no-such-option"), ["--no-such-option"]),
+    (saxpy("--arg", "1"), ["takes 4 arguments, 5 given"]),
+    (saxpy(y="bad.npy"), ["bad.npy does not hold an array"]),
+    (saxpy(y="none.npy"), ["none.npy: No such file"]),
+    (saxpy(y="one"), ["--arg one", "out:float32:1024"]),
+    (saxpy(y="out:float33:3"), ["no element type 'float33'"]),
+    (saxpy(y="out:float32:"), ["--arg out:float32:"]),
+    (saxpy(n=2**40), ["argument 0 is 1099511627776"]),
+    (saxpy("--grid", "1,1,1,1"), ["--grid 1,1,1,1"]),
+    (saxpy("--grid", "a"), ["--grid a"]),
+    (saxpy("--block", "2000"), ["2000 threads"]),
+    (saxpy("-o", "x.npy"), ["x.npy is no folder", "-o"]),
+]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("arguments", "parts"), REFUSED, ids=[parts[0] for _, parts in REFUSED])
+def test_what_is_refused(capsys, arguments, parts):
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Traceback" not in said.err
+    for part in parts:
+        assert part in said.err
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def test_host_code_and_errors(folder, capsys):
+    (folder / "host.cu").write_text(SAXPY + "int main() { saxpy<<<1, 1>>>(0, 0, 0, 0); }\n")
+    assert main(["run", "host.cu", "--grid", "1", "--block", "1"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert "host.cu has code for the host: `int main(` in line 8" in said[0]
+    assert said[1].endswith("nvcc -ptx -arch=sm_90 -lineinfo -o host.ptx host.cu")
+    assert said[2].endswith("simwarp run host.ptx …")
+    (folder / "wrong.cu").write_text(SAXPY.replace("= a", "= b"))
+    assert main(["run", "wrong.cu", "--grid", "1", "--block", "1"]) == 2
+    assert 'wrong.cu(5): error: identifier "b" is undefined' in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_gpu_that_is_not_there(capsys, monkeypatch):
+    def nothing():
+        raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
+
+    monkeypatch.setattr("gpu.device.default_device", nothing)
+    assert main(saxpy("--device", "cuda")) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "no CUDA device can be used: none found",
+        "give --device sim to run on the simulator",
+    ]
+    assert main(saxpy("--device", "cuda", "--observe", "banks")) == 2
+    assert "are for the simulator" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_write_that_fails_leaves_nothing(capsys, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("simwarp.files.os.fsync", full)
+    before = sorted(Path().iterdir())
+    assert main(saxpy()) == 2
+    assert "y.npy cannot be written: No space left" in capsys.readouterr().err
+    assert sorted(Path().iterdir()) == before
+    assert (np.load("y.npy") == 1).all()
+
+
+@pytest.mark.usefixtures("folder")
+def test_ctrl_c(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("simwarp.cli.run.run_on", stop)
+    assert main(saxpy()) == 130
+    assert (np.load("y.npy") == 1).all()
+
+
+def test_ctrl_c_to_the_real_command(folder):
+    arguments = one("endless", "--budget", str(10**12), "--checks", "off")
+    before = sorted(path.name for path in folder.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "simwarp", *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_product_of_two_matrices_is_still_there(folder, capsys):
+    np.save(folder / "a.npy", np.ones((3, 40)))
+    assert main(["run", "bmm", "a.npy", "a.npy", "--transpose-b", "-o", "c.npy"]) == 0
+    assert np.load("c.npy").tolist() == [[40] * 3] * 3
+    assert main(["run", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert "bmm" in said
+    assert "FILE" in said
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [("7", "", 7), ("n=0x10", "n", 16), ("-3", "", -3), ("a=1e3", "a", 1000.0), ("a=-inf", "a", -np.inf)],
+)
+def test_numbers(text, name, value):
+    word = read_argument(text)
+    assert (word.name, word.value, type(word.value), word.written) == (name, value, type(value), False)
+
+
+def test_files(folder):
+    np.save(folder / "a=b.npy", np.zeros(2))
+    for text, name, written in (
+        ("x.npy", "x", False),
+        ("./x.npy:inout", "x", True),
+        ("first=x.npy:inout", "first", True),
+        ("./a=b.npy", "a=b", False),
+    ):
+        word = read_argument(text)
+        assert (word.name, word.written) == (name, written)
+        assert isinstance(word.value, np.ndarray)
+
+
+def test_names_are_each_their_own():
+    words = [read_argument(text) for text in ("out:int8:1", "1", "out:int8:2", "out2=3", "4")]
+    assert list(name_all(words)) == ["out", "arg1", "out2", "out23", "arg4"]
+
+
+@pytest.mark.parametrize(("text", "dims"), [("4", (4, 1, 1)), ("4,2", (4, 2, 1)), ("4x2x3", (4, 2, 3))])
+def test_extents(text, dims):
+    assert read_extent("--grid", text) == dims
+
+
+@pytest.mark.parametrize("text", ["", ",", "4,", "4,,2", "-1", "1.5", "1,2,3,4", "4 2"])
+def test_extents_that_are_none(text):
+    with pytest.raises(SchemeError, match="up to three numbers"):
+        read_extent("--grid", text)
+
+
+def test_checks():
+    assert read_checks(["off"]) == "off"
+    assert read_checks(["races=off", "bounds=report,freed=off"]) == {
+        "races": "off",
+        "bounds": "report",
+        "freed": "off",
+    }

@@ -1,0 +1,140 @@
+"""What is known of results: exact, bounded, open, contractable; counted lane by lane."""
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import simwarp
+from simwarp.observe.fidelity import contractable
+from simwarp.ptx.link import link
+from simwarp.ptx.parse import parse
+
+TESTS = Path(__file__).parents[1]
+small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))
+loops = SimpleNamespace(**runpy.run_path(str(TESTS / "observed_loops.py")))
+HEAD = ".version 8.0 .target sm_90 .address_size 64\n"
+DECLARED = ".reg .pred %p; .reg .b16 %h<6>; .reg .f32 %f<6>; .reg .f64 %d<6>;"
+
+
+def fused(body, before=""):
+    """The opcodes that may be fused."""
+    module = parse(f"{HEAD}{before}.entry k() {{ {DECLARED} {body} ret; }}")
+    program = link(module, module.entries["k"])
+    return [program.steps[at].instruction.opcode for at in sorted(contractable(program))]
+
+
+def observed(body, block=32, **options):
+    device = simwarp.Device(observe="fidelity", **options)
+    small.run(body + small.STORE, block, device=device)
+    return device, device.report.fidelity
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16"])
+@pytest.mark.parametrize("sum_", ["add", "sub"])
+def test_a_product_that_a_sum_takes(kind, sum_):
+    r = {"f32": "%f", "f64": "%d"}.get(kind, "%h")
+    opcodes = [f"mul.{kind}", f"{sum_}.{kind}"]
+    assert fused(f"mul.{kind} {r}1, {r}2, {r}3; {sum_}.{kind} {r}4, {r}1, {r}5;") == opcodes
+    assert fused(f"mul.{kind} {r}1, {r}2, {r}3; {sum_}.{kind} {r}4, {r}5, {r}1;") == opcodes
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mul.rn.f32 %f1, %f2, %f3; add.f32 %f4, %f1, %f5;",
+        "mul.f32 %f1, %f2, %f3; add.rn.f32 %f4, %f1, %f5;",
+        "mul.sat.f32 %f1, %f2, %f3; add.f32 %f4, %f1, %f5;",
+        "mul.f32 %f1, %f2, %f3; add.f32 %f4, %f3, %f5;",
+        "mul.f32 %f1, %f2, %f3; mul.f32 %f4, %f1, %f5;",
+        "fma.rn.f32 %f1, %f2, %f3, %f4; add.f32 %f4, %f1, %f5;",
+        "mul.f32 %f1, %f2, %f3; mov.f32 %f1, %f2; add.f32 %f4, %f1, %f5;",
+        "add.f32 %f4, %f1, %f5; mul.f32 %f1, %f2, %f3;",
+        "mul.f32 %f1, %f2, %f3; ret; add.f32 %f4, %f1, %f5;",
+        "mul.f32 %f1, %f2, %f3; bra E; add.f32 %f4, %f1, %f5; E:",
+    ],
+)
+def test_what_cannot_be_fused(body):
+    assert fused(body) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mul.ftz.f32 %f1, %f2, %f3; add.ftz.sat.f32 %f4, %f1, %f5;",
+        "mul.f32 %f1, %f2, %f3; @%p mov.f32 %f1, %f2; add.f32 %f4, %f1, %f5;",
+        "mul.f32 %f1, %f2, %f3; @%p bra E; mov.f32 %f1, %f2; E: add.f32 %f4, %f1, %f5;",
+        "L: add.f32 %f4, %f1, %f5; mul.f32 %f1, %f2, %f3; @%p bra L;",
+        "mul.f32 %f1, %f2, %f3; @%p ret; add.f32 %f1, %f1, %f1;",
+    ],
+)
+def test_what_can_be_fused_on_some_path(body):
+    assert len(fused(body)) == 2
+
+
+def test_all_sums_of_a_product_and_all_products_of_a_sum():
+    body = "mul.f32 %f1, %f2, %f3; mul.f32 %f2, %f2, %f3; add.f32 %f4, %f1, %f2; sub.f32 %f5, %f1, %f4;"
+    assert fused(body) == ["mul.f32", "mul.f32", "add.f32", "sub.f32"]
+
+
+def test_registers_of_another_function_are_others():
+    function = ".func f() { .reg .f32 %f<6>; add.f32 %f4, %f1, %f5; ret; }\n"
+    assert fused("mul.f32 %f1, %f2, %f3; call f;", function) == []
+
+
+BODY = """
+mov.f32 %f1, 0f40000000; mov.u32 %r3, 5;
+mul.f32 %f2, %f1, %f1;
+setp.lt.u32 %p1, %lane, 7;
+@%p1 add.f32 %f3, %f2, %f1;
+rcp.approx.f32 %f4, %f1;
+sqrt.approx.f32 %f4, %f1;
+setp.lt.u32 %p1, %lane, 3;
+@%p1 atom.global.add.u32 %r4, [%in], 1;
+mov.u32 %r2, 1; """
+
+
+def test_kinds_bounds_and_lines():
+    device, found = observed(BODY, block=40)
+    assert found.counts["contractable"] == 40 + 7 + 7  # both warps have a lane 0 to 6
+    assert found.counts["bounded"] == 80
+    assert found.bounds == {"1 ulp": 40, "2^-23 of it": 40}
+    assert found.counts["open"] == 3 + 3
+    assert found.counts.total() == device.executed
+    lines = found.lines["contractable"]
+    at = {part: f"ptx:{small.line_of(part, BODY + small.STORE)}" for part in ("mul.f32", "add.f32", "atom")}
+    assert {at["mul.f32"]: 40, at["add.f32"]: 14} == lines.to_json()
+    assert found.lines["open"][at["atom"]] == 6
+
+
+def test_one_line_at_the_end_of_a_run():
+    _, found = observed(BODY, block=40)
+    mul, add = (small.line_of(part, BODY + small.STORE) for part in ("mul.f32", "add.f32"))
+    assert str(found) == (
+        f"{found.counts.total():,} thread-instructions: {found.counts['exact']:,} exact, "
+        f"80 bounded (1 ulp, 2^-23 of it), 6 open, 54 contractable (ptx:{mul}, ptx:{add})"
+    )
+    assert found.to_json()["text"] == str(found)
+
+
+def test_many_lines_are_not_all_named():
+    sums = "".join(f"add.f32 %f{3 + i % 5}, %f2, %f1;\n" for i in range(12))
+    _, found = observed("mov.f32 %f1, 0f40000000; mul.f32 %f2, %f1, %f1;\n" + sums + "mov.u32 %r2, 1; ")
+    assert str(found).endswith("and 5 more)")
+    assert len(found.lines["contractable"]) == 13
+
+
+def test_several_chunks_parts_and_launches():
+    device = loops.run("fidelity", launches=2)
+    found = device.report.fidelity
+    # rem may be open: a division by zero is
+    assert found.counts["open"] == 2 * 2 * loops.BLOCK * loops.GRID
+    assert found.counts.total() == device.executed
+
+
+def test_cleared():
+    device, found = observed(BODY)
+    device.report.clear()
+    assert str(found) == "0 thread-instructions: 0 exact, 0 bounded, 0 open, 0 contractable"
+    assert found.to_json()["bounds"] == {}

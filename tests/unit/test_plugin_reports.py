@@ -1,0 +1,120 @@
+"""What the pytest plugin attaches to a failing test: the simulated device's faults and reports."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).resolve().parents[2]
+
+KERNEL = '''
+    import numpy as np
+    PTX = """
+    .version 9.0 .target sm_90 .address_size 64
+    .visible .entry fill(.param .u64 x) {
+        .reg .b32 %i; .reg .b64 %a, %x;
+        ld.param.u64 %x, [x]; mov.u32 %i, %tid.x; mul.wide.u32 %a, %i, 4; add.u64 %a, %a, %x;
+        st.global.u32 [%a], %i; ret; }
+    """
+    def fill(device, size):
+        x = device.allocate((size,), np.uint32, "x")
+        device.load(PTX).kernel("fill")((1, 1, 1), (32, 1, 1), x)
+        return x.download()
+'''
+
+
+@pytest.fixture
+def project(pytester, monkeypatch):
+    """A folder with a module ``fill`` of one kernel, where the plugin is loaded."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), str(ROOT)]))
+    pytester.makeini(
+        "[pytest]\naddopts = --strict-markers -W error -p no:cacheprovider -p simwarp.testing.plugin\n"
+    )
+    pytester.makepyfile(fill=KERNEL)
+    return pytester
+
+
+def ran(project, body, *options):
+    project.makepyfile(test_it=f"from fill import fill\ndef test_it(simwarp_device):\n    {body}\n")
+    return project.runpytest_subprocess("test_it.py", *options)
+
+
+def test_collected_faults_are_attached_to_a_failure(project):
+    result = ran(project, "assert fill(simwarp_device, 30)[3] == 4", "--simwarp-checks=report")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*- simwarp -*",
+            "write of 4 bytes outside every allocation: kernel fill, block (0, 0, 0), warp 0, lane 30, *",
+            "*past the end of x (120 bytes *",
+            "(2 times)",
+        ]
+    )
+
+
+def test_reports_are_attached_to_a_failure(project):
+    result = ran(project, "fill(simwarp_device, 32); assert 0", "--simwarp-observe=sectors,fidelity")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*- simwarp -*", "Sectors: *", "total *1 *4 *1 *128", "Fidelity"])
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ("assert fill(simwarp_device, 32)[3] == 3", "passed"),
+        ("assert fill(simwarp_device, 32)[3] == 4", "failed"),
+    ],
+)
+def test_nothing_is_attached_where_nothing_was_found(project, body, outcome):
+    result = ran(project, body)
+    result.assert_outcomes(**{outcome: 1})
+    result.stdout.no_fnmatch_line("*- simwarp -*")
+
+
+def test_what_was_found_is_not_attached_to_a_test_that_passes(project):
+    result = ran(project, "fill(simwarp_device, 30)", "--simwarp-checks=bounds=report", "-rA")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*outside every allocation*")
+
+
+def test_a_fault_is_raised_unless_it_is_switched_off(project):
+    body = "fill(simwarp_device, 30)"
+    raised = ran(project, body)
+    raised.assert_outcomes(failed=1)
+    raised.stdout.fnmatch_lines(["E*simwarp.faults.OutOfBounds: write of 4 bytes*"])
+    ran(project, body, "--simwarp-checks=races=report").assert_outcomes(failed=1)
+    ran(project, body, "--simwarp-checks=races=report,bounds=off").assert_outcomes(passed=1)
+
+
+def test_each_test_has_a_section_of_its_own(project):
+    project.makepyfile(
+        test_it="""
+        from fill import fill
+        def test_one(simwarp_device):
+            fill(simwarp_device, 30)
+            assert 0
+        def test_two(simwarp_device):
+            assert 0
+        def test_three():
+            assert 0
+        """
+    )
+    result = project.runpytest_subprocess("test_it.py", "--simwarp-checks=report")
+    result.assert_outcomes(failed=3)
+    assert result.stdout.str().count("- simwarp -") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--simwarp-checks=rise", "*--simwarp-checks: 'rise' is no action*"),
+        ("--simwarp-checks=race=off", "*--simwarp-checks: there is no kind 'race'*"),
+        ("--simwarp-observe=bank", "*--simwarp-observe: there is nothing called 'bank'*"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_a_usage_error(project, option, says):
+    result = ran(project, "assert 1", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([says])
