@@ -171,8 +171,9 @@ class Barriers:
     def _threads(self, came: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """How often each lane counts: one that is not live, as often as all others of its warp."""
         live = self.chunk.live
-        least = np.where(live, came, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
-        whole: Any = np.where(live.any(axis=1, keepdims=True), least, came.max(axis=1, keepdims=True))
+        least: Any = np.where(live, came, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
+        most: Any = came.max(axis=1, keepdims=True)
+        whole = np.asarray(np.where(live.any(axis=1, keepdims=True), least, most), np.int64)
         return np.where(live, came, np.maximum(came, whole))
 
     def _by_block(self, values: npt.NDArray[np.int64], combine: Any = np.add.reduce) -> npt.NDArray[np.int64]:
