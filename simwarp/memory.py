@@ -32,6 +32,7 @@ from simwarp.faults import (
 POISON = 0xA5
 ALIGNMENT = 256
 """Allocations start at multiples of this, as cudaMalloc's do."""
+_GAP = 1 << 16  # behind each allocation: who runs past the end must not reach the next one
 _ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
 _REMEMBERED = 256  # how many freed allocations faults can still name
 
@@ -229,8 +230,7 @@ class Memory:
         self._drop_released()
         name = name or f"allocation {self._count}"
         allocation = Allocation(self._next, size, name, read_only, self.shared)
-        # A gap behind each allocation: running past the end must not reach the next one.
-        self._next += -(-(size + ALIGNMENT) // ALIGNMENT) * ALIGNMENT
+        self._next += -(-(size + _GAP) // ALIGNMENT) * ALIGNMENT
         self._count += 1
         self._table = [*self._table[0], allocation.base], [*self._table[1], allocation]
         return allocation

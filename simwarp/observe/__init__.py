@@ -1,6 +1,17 @@
 """Observers of a simulated launch: one stream of events, free when nobody listens."""
 
 from simwarp.observe.events import AccessEvent, Observer, WriteEvent
+from simwarp.observe.lines import LineCounts, ReportError
+from simwarp.observe.report import Report
 from simwarp.observe.writes import Write, WriteObserver
 
-__all__ = ["AccessEvent", "Observer", "Write", "WriteEvent", "WriteObserver"]
+__all__ = [
+    "AccessEvent",
+    "LineCounts",
+    "Observer",
+    "Report",
+    "ReportError",
+    "Write",
+    "WriteEvent",
+    "WriteObserver",
+]

@@ -13,16 +13,15 @@ capability 5.x, shared memory) has the banks; the rest was found with an H200's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.events import AccessEvent, Observer
-from simwarp.observe.lines import LineCounts, line_of, table_of
+from simwarp.observe.accesses import AccessCounts
+from simwarp.observe.events import AccessEvent
 from simwarp.ptx.syntax import Immediate, Register
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ class BankCounts:
 
 _ELEMENT_BITS = 40
 _ELEMENT = (1 << _ELEMENT_BITS) - 1
-_COLUMNS = tuple(field.name for field in fields(BankCounts))
 
 
 def count_banks(
@@ -156,7 +154,7 @@ def _only_counts(program: Program, step: Step) -> bool:
     return not program.live[step.number + 1] >> program.registers.index(old.name) & 1
 
 
-class BankConflicts(Observer):
+class BankConflicts(AccessCounts[BankCounts]):
     """Counts the wavefronts of accesses to shared memory: ``banks["bmm.cu:42"]`` is a line's conflicts.
 
     Attributes
@@ -190,43 +188,9 @@ class BankConflicts(Observer):
     """
 
     def __init__(self) -> None:
-        self._lines = {name: LineCounts("accesses to shared memory") for name in _COLUMNS}
-        self.opcodes: dict[str, BankCounts] = {}
-        self.kinds: dict[str, BankCounts] = {}
+        super().__init__("shared", BankCounts, "conflicts")
 
-    def clear(self) -> None:
-        """Forget all numbers."""
-        for table in (*self._lines.values(), self.opcodes, self.kinds):
-            table.clear()
-
-    def on_access(self, event: AccessEvent) -> None:
-        """Count an access, if it is one to shared memory."""
-        if event.space != "shared" or event.lanes.size == 0:
-            return
+    def count(self, event: AccessEvent) -> BankCounts:
+        """What one access to shared memory costs."""
         kind = "count" if _only_counts(event.chunk.program, event.step) else event.kind
-        counts = count_banks(event.lanes, event.addresses, event.width, kind)
-        instruction = event.step.instruction
-        for name, column in self._lines.items():
-            column.add(line_of(instruction), getattr(counts, name))
-        for table, key in ((self.opcodes, instruction.opcode), (self.kinds, event.kind)):
-            table[key] = table.get(key, BankCounts()) + counts
-
-    def __getitem__(self, line: str) -> int:
-        return self._lines["conflicts"][line]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines["conflicts"])
-
-    def counts(self, line: str) -> BankCounts:
-        """All numbers of a line."""
-        return BankCounts(**{name: column[line] for name, column in self._lines.items()})
-
-    @property
-    def total(self) -> int:
-        """The conflicts of all lines."""
-        return self._lines["conflicts"].total
-
-    def to_json(self) -> dict[str, Any]:
-        """A table by line, the total, and a table by opcode, as plain data."""
-        opcodes = {opcode: asdict(counts) for opcode, counts in sorted(self.opcodes.items())}
-        return {**table_of(self._lines), "opcodes": opcodes}
+        return count_banks(event.lanes, event.addresses, event.width, kind)

@@ -7,16 +7,15 @@ update one address take turns, and the sector is asked for in each turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.events import AccessEvent, Observer
-from simwarp.observe.lines import LineCounts, line_of, table_of
+from simwarp.observe.accesses import AccessCounts
+from simwarp.observe.events import AccessEvent
 
 SECTOR_BYTES, LINE_BYTES = 32, 128
 
@@ -61,7 +60,6 @@ class SectorCounts:
 
 
 _ADDRESS_BITS = 48
-_COLUMNS = tuple(field.name for field in fields(SectorCounts))
 
 
 def count_sectors(
@@ -112,7 +110,7 @@ def _firsts(ordered: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     return np.flatnonzero(np.diff(ordered, prepend=-1))
 
 
-class Sectors(Observer):
+class Sectors(AccessCounts[SectorCounts]):
     """Counts the sectors of accesses to global memory: ``sectors["bmm.cu:42"]`` is a line's number.
 
     Attributes
@@ -144,42 +142,8 @@ class Sectors(Observer):
     """
 
     def __init__(self) -> None:
-        self._lines = {name: LineCounts("accesses to global memory") for name in _COLUMNS}
-        self.opcodes: dict[str, SectorCounts] = {}
-        self.kinds: dict[str, SectorCounts] = {}
+        super().__init__("global", SectorCounts, "sectors")
 
-    def clear(self) -> None:
-        """Forget all numbers."""
-        for table in (*self._lines.values(), self.opcodes, self.kinds):
-            table.clear()
-
-    def on_access(self, event: AccessEvent) -> None:
-        """Count an access, if it is one to global memory."""
-        if event.space != "global" or event.lanes.size == 0:
-            return
-        counts = count_sectors(event.lanes, event.addresses, event.width, event.kind)
-        instruction = event.step.instruction
-        for name, column in self._lines.items():
-            column.add(line_of(instruction), getattr(counts, name))
-        for table, key in ((self.opcodes, instruction.opcode), (self.kinds, event.kind)):
-            table[key] = table.get(key, SectorCounts()) + counts
-
-    def __getitem__(self, line: str) -> int:
-        return self._lines["sectors"][line]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines["sectors"])
-
-    def counts(self, line: str) -> SectorCounts:
-        """All numbers of a line."""
-        return SectorCounts(**{name: column[line] for name, column in self._lines.items()})
-
-    @property
-    def total(self) -> int:
-        """The sectors of all lines."""
-        return self._lines["sectors"].total
-
-    def to_json(self) -> dict[str, Any]:
-        """A table by line, the total, and a table by opcode, as plain data."""
-        opcodes = {opcode: asdict(counts) for opcode, counts in sorted(self.opcodes.items())}
-        return {**table_of(self._lines), "opcodes": opcodes}
+    def count(self, event: AccessEvent) -> SectorCounts:
+        """What one access to global memory moves."""
+        return count_sectors(event.lanes, event.addresses, event.width, event.kind)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.faults import AssertionFailed, DoubleFree, MemoryFault
+from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.calls import give, passed
 from simwarp.ptx.program import Step
 from simwarp.ptx.spaces import WINDOW, WINDOWS
@@ -275,7 +276,7 @@ def _free(chunk: Chunk, arguments: list[Words]) -> None:
                 with chunk.launch.atomics:
                     chunk.launch.heap.free(address)
             except MemoryFault as fault:
-                raise chunk.placed(fault, lane[0] * 32 + lane[1]) from None
+                chunk.found(fault, lane[0] * WARP_SIZE + lane[1])
 
 
 class Heap:

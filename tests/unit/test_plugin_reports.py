@@ -1,13 +1,12 @@
 """What the pytest plugin attaches to a failing test: the simulated device's faults and reports."""
 
-import os
-from pathlib import Path
+from runpy import run_path
 
 import pytest
 
 pytest_plugins = ["pytester"]
 
-ROOT = Path(__file__).resolve().parents[2]
+in_project = run_path("tests/plugin_projects.py")["project"]
 
 KERNEL = '''
     import numpy as np
@@ -28,10 +27,7 @@ KERNEL = '''
 @pytest.fixture
 def project(pytester, monkeypatch):
     """A folder with a module ``fill`` of one kernel, where the plugin is loaded."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pytester.path), str(ROOT)]))
-    pytester.makeini(
-        "[pytest]\naddopts = --strict-markers -W error -p no:cacheprovider -p simwarp.testing.plugin\n"
-    )
+    in_project(pytester, monkeypatch, pytester.path)
     pytester.makepyfile(fill=KERNEL)
     return pytester
 

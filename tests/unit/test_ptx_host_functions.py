@@ -321,6 +321,13 @@ def test_a_second_free_and_a_free_of_other_memory():
     assert fault.place.lane == 0
 
 
+def test_a_second_free_may_be_reported_only():
+    device = simwarp.Device(checks={"freed": "report"})
+    run("mov.u64 %rd2, %out; mov.u32 %r2, 4;\n" + FREE + STORE, before=EXTERN, device=device)
+    (fault,) = device.faults
+    assert (type(fault), fault.count, fault.place.lane) == (DoubleFree, 32, 0)
+
+
 def test_a_free_of_null_does_nothing():
     assert run("mov.u64 %rd2, 0; mov.u32 %r2, 3;\n" + FREE + STORE, before=EXTERN) == [3] * 32
 

@@ -1,16 +1,16 @@
 """The pytest plugin, in test runs of its own, and what the test kit imports."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRY_POINT = "[pytest11]\nsimwarp = simwarp.testing.plugin\n"
+in_project = run_path("tests/plugin_projects.py")["project"]
 
 NO_DRIVER = """
     import ctypes
@@ -31,15 +31,7 @@ ONE_TEST = "def test_it(simwarp_device): assert simwarp_device.multiprocessors"
 @pytest.fixture
 def project(pytester, monkeypatch):
     """A folder where pytest finds the plugin as it does where simwarp is installed."""
-    installed = pytester.mkdir("installed")
-    (installed / "entry-0.dist-info").mkdir()
-    (installed / "entry-0.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: entry\nVersion: 0\n"
-    )
-    (installed / "entry-0.dist-info" / "entry_points.txt").write_text(ENTRY_POINT)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), str(ROOT)]))
-    pytester.makeini("[pytest]\naddopts = --strict-markers -W error -p no:cacheprovider\n")
-    return pytester
+    return in_project(pytester, monkeypatch)
 
 
 def test_the_simulator_is_the_default_and_new_for_every_test(project):
