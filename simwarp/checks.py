@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from reference.errors import SchemeError
-from simwarp.faults import KernelFault
+from simwarp.faults import KernelFault, Place
 
 Action: TypeAlias = Literal["raise", "report", "off"]
 
@@ -52,7 +52,7 @@ class Checks:
     ----------
     faults : list of KernelFault
         What was collected: each once, with its ``count``. Two faults are the same if their class, kernel,
-        PTX lines and allocation are.
+        lines (of CUDA C++, else of PTX) and allocation are.
 
     Raises
     ------
@@ -99,10 +99,8 @@ class Checks:
 
     def keep(self, fault: KernelFault) -> None:
         """Add a fault to those collected, or count it, if one like it is there."""
-        allocation, other = getattr(fault, "allocation", ""), getattr(fault, "other", None)
-        place = fault.place
-        lines = place.kernel, place.line, place.text, other and other.line, other and other.text
-        key = type(fault), lines, allocation
+        places = _line(fault.place), _line(getattr(fault, "other", None))
+        key = type(fault), places, getattr(fault, "allocation", "")
         known = self._known.setdefault(key, fault)
         if known is fault:
             self.faults.append(fault)
@@ -113,3 +111,11 @@ class Checks:
         """Forget what was collected."""
         self.faults.clear()
         self._known.clear()
+
+
+def _line(place: Place | None) -> object:
+    """The line that a fault is known by: of the CUDA C++, if there is one."""
+    if place is None:
+        return None
+    source = place.source_file, place.source_line
+    return place.kernel, source if place.source_line is not None else (place.line, place.text)

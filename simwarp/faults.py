@@ -174,10 +174,22 @@ class Race(MemoryFault):
 
 
 class UninitialisedRegister(KernelFault):
-    """A read of a register that nothing wrote. ``register`` names it."""
+    """A register that nothing wrote, and whose value, or what was computed from it, is used.
+
+    A use is what decides where lanes go or what they access, or what gets to global memory; ``place`` is
+    where the register was read first.
+
+    Attributes
+    ----------
+    register : str
+        The register that nothing wrote.
+    use : Place
+        The instruction that used its value.
+    """
 
     check = "registers"
     register: str = ""
+    use: Place = Place()
 
 
 class MemberMaskFault(KernelFault):

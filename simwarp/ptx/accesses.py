@@ -81,8 +81,11 @@ def store(chunk: Chunk, step: Step) -> None:
     dtype, count = DTYPES[step.form.T], step.form.vector
     unit = _vector(dtype, count)
     value = step.sources[0](chunk)
+    missing = None if chunk.undefined is None else chunk.undefined_now()
     elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
     for place in _places(chunk, step, unit.itemsize):
+        if missing is not None and place.space == "global" and (missing & chunk.mask).any():
+            chunk.used_undefined(missing & chunk.mask, chunk.undefined_from)
         at, given = _executing(chunk, place.address), [_executing(chunk, e) for e in elements]
         data = given[0] if count == 1 else np.stack(given, axis=-1).view(unit)[:, 0]
         turn = chunk.order(at.size) if chunk.order is not None else None
@@ -180,7 +183,17 @@ def _examine(
 ) -> None:
     """Find what is wrong with accesses; where checks do not raise, the launch goes on behind this."""
     for fault in memory.examine(at, width, *verbs):
+        if memory is chunk.shared:
+            _within(fault, chunk.shared_stride, chunk.launch.shared_size, "the block's shared memory")
+        elif memory is chunk.local:
+            _within(fault, chunk.local_stride, chunk.launch.local_size, "the thread's local memory")
         chunk.found(fault, int(lanes[fault.position]))
+
+
+def _within(fault: MemoryFault, stride: int, size: int, what: str) -> None:
+    """Speak of a block's or thread's own window instead of all of them."""
+    fault.address = fault.offset = fault.offset % stride
+    fault.values = f"byte {fault.offset} of {what} ({size} bytes)"
 
 
 def _notify_access(chunk: Chunk, step: Step, place: _Place, width: int) -> None:

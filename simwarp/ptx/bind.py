@@ -13,6 +13,7 @@ from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.operands import (
     Read,
     Write,
+    careful_computation,
     computation,
     constant_of,
     pack,
@@ -89,6 +90,8 @@ class Binder:
         self.types = dict(function.registers)
         self.row: Row | None = None
         """Of the instruction that is being bound."""
+        self.follows = False
+        """Whether its operand may lack a value, as then its result does."""
         self.slots = {name: first_slot + i for i, name in enumerate(function.registers)}
 
     # ---- one instruction ---------------------------------------------------------------------------
@@ -135,7 +138,9 @@ class Binder:
         sources: list[Read] = []
         for i, spec in enumerate(row.sources):
             if spec.kind == "carry":
+                self.follows = True
                 sources.append(self.reader(step.instruction, self.carry(), "pred"))
+                self.follows = False
                 continue
             if spec.kind == "rank":
                 sources.append(lambda chunk: special.value(chunk, "%cluster_ctarank"))
@@ -154,9 +159,16 @@ class Binder:
             elif spec.kind == "labels":
                 step.table = self.labels(step, operand)
             else:
+                self.follows = row.kind in ("pure", "store") or (row.moves and not sources)
                 sources.append(self.source(step, operand, spec))
+                self.follows = False
         step.sources = tuple(sources)
-        if row.kind == "pure":
+        if row.kind == "pure" and row.ignores is not None:
+            ignores = partial(row.ignores, step.form)
+            step.compute = careful_computation(
+                step.function, ignores, sources, step.destinations, len(row.destinations)
+            )
+        elif row.kind == "pure":
             step.compute = computation(step.function, sources, step.destinations, len(row.destinations))
         if rest:
             raise self.misfit(step)
@@ -375,7 +387,7 @@ class Binder:
         slot = self.slot(instruction, operand)
         declared, wanted = storage(self.types[operand.name]), DTYPES[kind]
         self.check_width(instruction, operand, wanted)
-        return register_reader(slot, declared, wanted, operand.negated)
+        return register_reader(slot, declared, wanted, operand.negated, self.follows)
 
     def named(self, instruction: Instruction, operand: Symbol, kind: str) -> Read:
         """``WARP_SZ``, or the address of a variable or function."""

@@ -65,11 +65,11 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         scheduler.leave(taken)
         scheduler.enter(rest)
         return pc + 1
+    scheduler.put(pc + 1, rest)  # these did not go around: they have given way no more often than before
     backward = step.target <= pc
     if backward:
         scheduler.may_loop(step)
     scheduler.put(step.target, taken, loops=backward and not step.meets)
-    scheduler.put(pc + 1, rest)
     return None
 
 

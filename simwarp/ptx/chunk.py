@@ -9,6 +9,7 @@ cost next to nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,12 +80,18 @@ class Chunk:
         """The lanes for which a register is defined, for those not defined everywhere."""
         self.defined_here: set[int] = set()
         """Registers of these that are known to be defined for the executing lanes."""
+        self.origins: dict[int, tuple[str, Step]] = {}
+        """For registers with a value that comes from one that nothing wrote: that one, and who read it."""
+        self.undefined: Mask | None = None
+        """See `undefined_now`; what it says holds while ``executed`` is ``undefined_at``."""
+        self.undefined_at = -1
         self.special_values: dict[str, Any] = {}
         self.frame: Any = np.uint64(0)
         self.activations = Activations()
         self.is_part = False
         self.executed = launch.clock
         self.step: Step = self.program.steps[self.program.start]
+        self.undefined_from = ("", self.step)
         self._make_memory()
         self.enter(self.live, alone=True)
 
@@ -159,48 +166,99 @@ class Chunk:
         self.mask, self.alone, self.needed = mask, alone, 0 if alone else needed
         self.count = int(np.count_nonzero(mask))
         self.active = None if self.count == mask.size else mask
+        self.undefined = None
         self.defined_here.clear()
 
     # ---- registers ---------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Any) -> None:
         """Give the executing lanes of a register their value."""
+        undefined = self.undefined_now()
+        given = self.mask if undefined is None else self.mask & ~undefined
+        if undefined is not None:
+            self.origins[slot] = self.undefined_from
+            self.defined_here.discard(slot)
         if not self.needed >> slot & 1:
             self.registers[slot] = value
-            if slot in self.partial:
+            if undefined is not None:
+                self.partial[slot] = given
+            elif slot in self.partial:
                 del self.partial[slot]
             return
         old = self.registers[slot]
-        self.defined_here.add(slot)
+        if undefined is None:
+            self.defined_here.add(slot)
         if old is None:
-            self.registers[slot], self.partial[slot] = value, self.mask
+            self.registers[slot], self.partial[slot] = value, given
             return
-        if slot in self.partial:
-            defined = self.partial[slot] | self.mask
+        if slot in self.partial or undefined is not None:
+            defined = given | (self.partial.get(slot, self.live) & ~self.mask)
             self.partial[slot] = defined
             if (defined | ~self.live).all():
                 del self.partial[slot]
         self.registers[slot] = np.where(self.mask, value, old)
 
+    # ---- values that nothing gave --------------------------------------------------------------------
+    #
+    # Such a value may be copied and computed with: compilers do, where the result does not count. It must
+    # not decide where lanes go or what they access, nor get to global memory.
+
+    def undefined_now(self) -> Mask | None:
+        """The lanes whose operands of the current step, as far as they were read, nothing gave a value."""
+        if self.undefined is not None and self.undefined_at != self.executed:
+            self.undefined = None
+        return self.undefined
+
+    def follow(self, slot: int, dtype: np.dtype[Any]) -> Any:
+        """A register's value, for a result that is no more defined than that."""
+        missing = self._missing(slot)
+        if missing is not None:
+            before = self.undefined_now()
+            self.undefined = missing if before is None else before | missing
+            self.undefined_at = self.executed
+            self.undefined_from = self.origins.get(slot, (self.program.registers[slot], self.step))
+        return self._value(slot, dtype)
+
     def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
-        """The register's value; a fault, if an executing lane was not given one."""
+        """A register's value; a fault, if an executing lane has none."""
+        missing = self._missing(slot)
+        if missing is not None:
+            self.used_undefined(missing, self.origins.get(slot, (self.program.registers[slot], self.step)))
+        self.defined_here.add(slot)
+        return self._value(slot, dtype)
+
+    def used_undefined(self, lanes: Mask, origin: tuple[str, Step]) -> None:
+        """Lanes use what comes from a register that nothing wrote, in the current step."""
+        lane = int(lanes.argmax())
+        (register, step), use = origin, self.place(lane)
+        fault = UninitialisedRegister(
+            f"read of register {register}, which nothing wrote",
+            "" if step is self.step else f"what came of it is used at {replace(use, kernel='')}",
+            "write the register on every path that leads here",
+        )
+        fault.register, fault.use, fault.count = register, use, int(np.count_nonzero(lanes))
+        fault.place = self.place_of(int(self.thread.reshape(-1)[lane]), step)
+        self.launch.found(fault)
+
+    def _missing(self, slot: int) -> Mask | None:
+        """The executing lanes that have no value in a register; None if all do."""
         if slot in self.defined_here:
-            return self.registers[slot]
-        defined = self.partial.get(slot)
-        bad = self.mask if defined is None else self.mask & ~defined
-        if bad.any():
-            name = self.program.registers[slot]
-            fault = UninitialisedRegister(
-                f"read of register {name}, which nothing wrote",
-                "",
-                "write the register on every path that leads here",
-            )
-            fault.register, fault.count = name, int(np.count_nonzero(bad))
-            self.found(fault, int(bad.argmax()))
+            return None
+        if slot in self.partial:
+            missing = self.mask & ~self.partial[slot]
+        elif self.registers[slot] is None:
+            missing = self.mask
+        else:
+            return None
+        if missing.any():
+            return missing
+        self.defined_here.add(slot)
+        return None
+
+    def _value(self, slot: int, dtype: np.dtype[Any]) -> Any:
         if self.registers[slot] is None:
             self.registers[slot] = dtype.type(0)
             self.partial[slot] = np.zeros_like(self.live)
-        self.defined_here.add(slot)
         return self.registers[slot]
 
     # ---- places ------------------------------------------------------------------------------------

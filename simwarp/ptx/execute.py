@@ -124,6 +124,8 @@ class Launch:
         self.on_access = [o.on_access for o in self.observers if o.wants("on_access")]
         self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
         self.on_barrier = [o.on_barrier for o in self.observers if o.wants("on_barrier")]
+        self.ended = False
+        """Whether a fault that nothing can go on behind was reported."""
         self.journal: Journal | None = None
         """What memory held some time ago, while a livelock is suspected."""
         self.races = None if self.checks.action("races") == "off" else Races(self)
@@ -149,14 +151,13 @@ class Launch:
         for observer in self.observers:
             observer.on_launch(self)
         executed = 0
-        try:
-            if self.in_one_process or len(chunks) == 1:
-                for chunk in chunks:
-                    executed += self.run_chunk(chunk)
-            else:
-                executed = workers.run(self, chunks)
-        except LaunchEnded:
-            pass
+        if self.in_one_process or len(chunks) == 1:
+            for chunk in chunks:
+                executed += self.run_chunk(chunk)
+                if self.ended:
+                    break
+        else:
+            executed = workers.run(self, chunks)
         for observer in self.observers:
             observer.on_end(self)
         return executed
@@ -196,7 +197,10 @@ class Launch:
             self.journal, chunk = None, Chunk(self, blocks)
             if self.races is not None:
                 self.races.enter(chunk)
-            SCHEDULERS[self.schedule](self, chunk).run()
+            try:
+                SCHEDULERS[self.schedule](self, chunk).run()
+            except LaunchEnded:
+                self.ended = True
         return chunk.executed - self.clock
 
 

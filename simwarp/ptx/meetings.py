@@ -111,26 +111,38 @@ def _compute_together(
 
 def _compute_at_several(scheduler: Scheduler, step: Step, places: dict[int, Mask], ready: Mask) -> None:
     chunk = scheduler.chunk
-    count = len(step.sources)
-    sources = [_read_each(scheduler, places, lambda s, i=i: s.sources[i](chunk)) for i in range(count)]
+    sources: list[Any] = []
+    missing: Mask | None = None
+    for i in range(len(step.sources)):
+        sources.append(_read_each(scheduler, places, lambda s, i=i: s.sources[i](chunk)))
+        missing = missing if missing is not None else chunk.undefined_now()
     chunk.enter(ready, alone=False)
+    missing = None if missing is None else _moved(chunk, step, sources, missing)
     results = _warp_results(chunk, step, sources)
     for at, mask in places.items():
         chunk.step = scheduler.steps[at]
         chunk.enter(mask & ready, alone=False)
+        chunk.undefined = None if missing is None else missing & chunk.mask
         _write_results(chunk, chunk.step, results)
         scheduler.executed(chunk.step, chunk.mask)
 
 
 def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[Step], Any]) -> Any:
     """An operand of lanes at several instructions, each read from its own registers."""
-    chunk, whole = scheduler.chunk, scheduler.chunk.mask
+    chunk, whole, step = scheduler.chunk, scheduler.chunk.mask, scheduler.chunk.step
     value: Any = None
+    missing: list[Mask] = []
     for at, mask in places.items():
+        chunk.step = scheduler.steps[at]
         chunk.enter(mask, alone=False)
-        one = np.broadcast_to(read(scheduler.steps[at]), mask.shape)
+        one = np.broadcast_to(read(chunk.step), mask.shape)
         value = one if value is None else np.where(mask, one, value)
+        if (undefined := chunk.undefined_now()) is not None:
+            missing.append(undefined)
+    chunk.step = step
     chunk.enter(whole, alone=False)
+    if missing:
+        chunk.undefined, chunk.undefined_at = np.logical_or.reduce(missing), chunk.executed
     return value
 
 
@@ -272,10 +284,21 @@ def open_cluster_barrier(scheduler: Scheduler) -> None:
 
 
 def _compute_warp(chunk: Chunk, step: Step) -> None:
+    chunk.undefined = None
     sources = [read(chunk) for read in step.sources]
+    missing = chunk.undefined_now()
     results = _warp_results(chunk, step, sources)
     if step.kind == "warp":
+        chunk.undefined = None if missing is None else _moved(chunk, step, sources, missing)
         _write_results(chunk, step, results)
+
+
+def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask | None:
+    """The lanes that are given a value that nobody has: where the lanes without one send theirs."""
+    marks = missing.astype(sources[0].dtype)
+    received = np.broadcast_to(step.function(chunk.active, marks, *sources[1:])[0], missing.shape)
+    lanes = chunk.mask & (received != 0)
+    return lanes if lanes.any() else None
 
 
 def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
@@ -298,6 +321,7 @@ def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
     for write, value in zip(step.destinations, results, strict=False):
         if write is not None:
             write(chunk, value)
+        chunk.undefined = None  # only values are moved: what else there is, the lanes know
 
 
 def _undefined(chunk: Chunk, lane: int, member_mask: Any) -> KernelFault:

@@ -21,10 +21,13 @@ Write: TypeAlias = "Callable[[Chunk, Any], None]"
 Compute: TypeAlias = "Callable[[Chunk], None]"
 
 
-def register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool) -> Read:
+def register_reader(
+    slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool, follows: bool = False
+) -> Read:
     """A closure that reads a register, kept as ``declared``, as a value of type ``wanted``.
 
-    A register may be wider than the operand (``st.u8`` from a ``.b16``): then its low bits count.
+    A register may be wider than the operand (``st.u8`` from a ``.b16``): then its low bits count. Where
+    nothing wrote the register, that is a fault; or, if it ``follows``, the result has no value either.
 
     Examples
     --------
@@ -34,11 +37,19 @@ def register_reader(slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], n
     -1
     """
 
-    def read(chunk: Chunk) -> Any:
+    def checked(chunk: Chunk) -> Any:
         value = chunk.registers[slot]
         if value is None or slot in chunk.partial:
             value = chunk.check_defined(slot, declared)
         return value
+
+    def followed(chunk: Chunk) -> Any:
+        value = chunk.registers[slot]
+        if value is None or slot in chunk.partial:
+            value = chunk.follow(slot, declared)
+        return value
+
+    read = followed if follows else checked
 
     if negated:
         return lambda chunk: np.logical_not(read(chunk))
@@ -59,7 +70,7 @@ def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
     Examples
     --------
     >>> class OneRegister:
-    ...     registers, partial, alone = [None], {}, True
+    ...     registers, partial, alone, undefined = [None], {}, True, None
     >>> register_writer(0, np.dtype("u4"))(OneRegister, np.int8(-1))
     >>> hex(OneRegister.registers[0])
     '0xffffffff'
@@ -70,7 +81,7 @@ def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
             if value.dtype.itemsize != declared.itemsize:
                 value = value.astype(f"{value.dtype.kind}{declared.itemsize}")
             value = value.view(declared)
-        if chunk.alone and slot not in chunk.partial:
+        if chunk.alone and chunk.undefined is None and slot not in chunk.partial:
             chunk.registers[slot] = value
         else:
             chunk.write(slot, value)
@@ -113,6 +124,60 @@ def computation(
                 put(chunk, value)
 
     return compute
+
+
+def careful_computation(
+    function: Callable[..., Any],
+    ignores: Callable[..., Sequence[Any]],
+    sources: Sequence[Read],
+    destinations: Sequence[Write | None],
+    results: int,
+) -> Compute:
+    """The same for a function that does not always need all of its operands.
+
+    Parameters
+    ----------
+    ignores : callable
+        Takes the operands; returns for each of them in which lanes the others alone make the result.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> chunk = SimpleNamespace(undefined=None, undefined_now=lambda: None)
+    >>> written = []
+    >>> select = careful_computation(
+    ...     lambda a, b: a, lambda a, b: (False, True), [lambda c: 1, lambda c: 2],
+    ...     [lambda c, v: written.append(v)], 1,
+    ... )
+    >>> select(chunk); written
+    [1]
+    """
+
+    def compute(chunk: Chunk) -> None:
+        values: list[Any] = []
+        missing: list[Any] = []
+        for read in sources:
+            values.append(read(chunk))
+            missing.append(None if chunk.undefined is None else chunk.undefined_now())
+            chunk.undefined = None
+        if any(lanes is not None for lanes in missing):
+            chunk.undefined = _decisive(missing, ignores(*values))
+        result = function(*values)
+        for put, value in zip(destinations, (result,) if results == 1 else result, strict=False):
+            if put is not None:
+                put(chunk, value)
+
+    return compute
+
+
+def _decisive(missing: Sequence[Any], ignored: Sequence[Any]) -> Any:
+    """The lanes whose result has no value: an operand is missing that the others do not make up for."""
+    lanes = [m for m in missing if m is not None]
+    one = np.sum(lanes, axis=0) == 1
+    result = np.logical_or.reduce(
+        [m & ~(one & i) for m, i in zip(missing, ignored, strict=False) if m is not None]
+    )
+    return result if result.any() else None
 
 
 def constant_of(operand: Immediate, kind: str) -> Any:

@@ -176,6 +176,11 @@ class Row:
         Whether its registers may be wider than their type (PTX ISA 9.4.1).
     special : bool
         Whether it can read special registers (PTX ISA chapter 10).
+    ignores : callable, optional
+        Takes what the function takes; returns for each operand in which lanes the others alone make the
+        result, so that it does not matter whether that operand was ever given a value.
+    moves : bool
+        Whether it moves values of its first operand between lanes, as they are.
     aligned : bool
         Of a barrier without ``.aligned`` in its spelling: whether it takes a warp as a whole all the same.
     minimum_sm : int
@@ -201,6 +206,8 @@ class Row:
     wider: bool = False
     special: bool = False
     aligned: bool = False
+    ignores: Callable[..., Any] | None = None
+    moves: bool = False
 
     @property
     def base(self) -> str:
@@ -279,6 +286,8 @@ class Table:
         wider: bool = False,
         special: bool = False,
         aligned: bool = False,
+        ignores: Callable[..., Any] | None = None,
+        moves: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare a row; decorates the function that computes it."""
 
@@ -302,6 +311,8 @@ class Table:
                 wider,
                 special,
                 aligned,
+                ignores,
+                moves,
             )
             if row.name in self.rows:
                 raise ValueError(f"two rows are called {row.name}")

@@ -37,6 +37,8 @@ class _Result:
         Thread-instructions.
     fault : Exception or None
         What ended it.
+    ended : bool
+        Whether a fault that was only reported ended the launch.
     found : list of KernelFault
         What checks collected.
     printed : list of str
@@ -45,6 +47,7 @@ class _Result:
     number: int
     executed: int = 0
     fault: Exception | None = None
+    ended: bool = False
     found: list[KernelFault] = field(default_factory=list[KernelFault])
     printed: list[str] = field(default_factory=list[str])
 
@@ -142,6 +145,8 @@ def _gather(launch: Any, count: int, receiver: Any, workers: Sequence[ForkProces
         if result.fault is not None:
             raise result.fault
         executed += result.executed
+        if result.ended:
+            break
     return executed
 
 
@@ -161,7 +166,7 @@ def _work(
             result.executed = launch.run_chunk(chunks[number])
         except Exception as fault:
             result.fault = fault
-        result.found = list(launch.checks.faults)
+        result.found, result.ended = list(launch.checks.faults), launch.ended
         send(result)
-        if result.fault is not None:
+        if result.fault is not None or result.ended:
             return

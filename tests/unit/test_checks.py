@@ -33,8 +33,8 @@ CASES = {
     ),
     "registers": (
         faults.UninitialisedRegister, "",
-        "setp.lt.u32 %p1, %lane, 4; @!%p1 mov.u32 %r9, 1; selp.b32 %r2, 5, %r9, %p1;",
-        "selp.b32 %r2", 4, [5] * 4 + [1] * 28,
+        "setp.lt.u32 %p1, %lane, 4; @!%p1 mov.u32 %r9, 1;\nadd.u32 %r2, %r9, 4;\n",
+        "add.u32 %r2", 4, [5] * 32,
     ),
     "uninitialised": (
         faults.UninitialisedRead, CELLS,
@@ -200,7 +200,7 @@ def test_outside_a_window(space):
 
 def test_reports_of_workers_come_back():
     there = simwarp.Device(workers=2, chunk_lanes=32, checks="report")
-    assert run(CASES["registers"][2] + STORE, grid=6, device=there) == ([5] * 4 + [1] * 28) * 6
+    assert run(CASES["registers"][2] + STORE, grid=6, device=there) == [5] * 32 * 6
     (fault,) = there.faults
     assert fault.count == 24
 
@@ -279,3 +279,65 @@ def test_a_warp_that_arrived_and_exited_counts_whole():
     body = """setp.lt.u32 %p1, %r1, 32; @%p1 bra WAIT; barrier.arrive 1, 64; ret;
 WAIT: barrier.sync 1, 64; mov.u32 %r2, 3;"""
     assert run(body + STORE, block=50) == [3] * 32 + [small["NOTHING"]] * 18
+
+
+# --------------------------------------------------------------------- values that nothing gave
+
+HALF = "setp.lt.u32 %p1, %lane, 16; @%p1 mov.u32 %r9, 7; @%p1 mov.pred %p5, %p1;\n"
+"""In lanes 16 and up, nothing wrote %r9 and %p5."""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "selp.b32 %r2, %r9, 1, %p1;",
+        "mov.u32 %r8, %r9; add.u32 %r8, %r8, 1; mov.u32 %r2, 1;",
+        "setp.gt.u32 %p2, %r9, 3; and.pred %p3, %p2, %p1; selp.b32 %r2, 1, 2, %p3;",
+        "setp.gt.and.u32 %p3, %r9, 3, %p1; selp.b32 %r2, 1, 2, %p3;",
+        "setp.gt.and.u32 %p3, 20, %lane, %p5; selp.b32 %r2, 1, 2, %p1;",
+        "not.pred %p2, %p1; or.pred %p3, %p2, %p5; selp.b32 %r2, 1, 2, %p3;",
+        "and.b32 %r2, %r9, 0;",
+        "shfl.sync.idx.b32 %r2, %r9, 3, 31, -1;",
+        "mov.u32 %r3, cells; mad.lo.u32 %r3, %lane, 4, %r3; st.shared.u32 [%r3], %r9; mov.u32 %r2, 1;",
+        "slct.u32.s32 %r2, 3, %r9, %lane;",
+    ],
+)
+def test_a_value_that_nothing_gave_may_be_carried_along(body):
+    run(HALF + body + STORE, before=CELLS, device=device())
+
+
+@pytest.mark.parametrize(
+    ("body", "register", "lane", "use"),
+    [
+        ("selp.b32 %r2, 1, %r9, %p1;", "%r9", 16, "st.global"),
+        ("mov.u32 %r8, %r9;\nadd.u32 %r2, %r8, 1;", "%r9", 16, "st.global"),
+        ("setp.gt.u32 %p2, %r9, 3;\n@%p2 bra END;\nEND: mov.u32 %r2, 1;", "%r9", 16, "bra END"),
+        ("mov.u32 %r2, 1;\n@%p5 add.u32 %r2, %r2, 1;", "%p5", 16, "@%p5 add"),
+        ("mov.u32 %r2, 1; cvt.u64.u32 %rd1, %r9; add.u64 %rd1, %rd1, %in;\nld.global.u8 %r2, [%rd1];", "%r9",
+         16, "ld.global"),
+        ("atom.global.add.u32 %r2, [%in], %r9;", "%r9", 16, "atom"),
+        ("shfl.sync.idx.b32 %r2, %r9, 20, 31, -1;", "%r9", 0, "st.global"),
+        ("shfl.sync.bfly.b32 %r2, %r9, 16, 31, -1;", "%r9", 0, "st.global"),
+        ("vote.sync.ballot.b32 %r2, %p5, -1;", "%p5", 16, "vote"),
+        ("setp.gt.and.u32 %p3, %r9, 3, %p5; selp.b32 %r2, 1, 2, %p3;", "%p5", 16, "st.global"),
+        ("setp.gt.or.u32 %p3, %r9, 3, %p1; selp.b32 %r2, 1, 2, %p3;", "%r9", 16, "st.global"),
+        ("xor.b32 %r2, %r9, 1;", "%r9", 16, "st.global"),
+    ],
+)  # fmt: skip
+def test_what_comes_of_it_must_not_count(body, register, lane, use):
+    there = device(checks={"uninitialised": "off", "races": "off"})
+    fault = fault_of(faults.UninitialisedRegister, HALF + body + "\n" + STORE, given=[0] * 64, device=there)
+    assert fault.register == register
+    assert fault.use.lane == fault.place.lane == lane
+    assert use in fault.use.text
+
+
+def test_a_value_that_nothing_gave_meets_others_in_a_loop():
+    """Lane n is given its value in round n; until then it is carried along."""
+    body = """mov.u32 %r3, 0;
+AGAIN: setp.eq.u32 %p2, %r3, %lane; selp.b32 %r9, %r3, %r9, %p2;
+add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, LAST; @%p3 bra AGAIN;
+mov.u32 %r2, %r9;"""
+    assert run(body.replace("LAST", "32") + STORE) == list(range(32))
+    fault = fault_of(faults.UninitialisedRegister, body.replace("LAST", "31") + STORE)
+    assert (fault.register, fault.use.lane) == ("%r9", 31)

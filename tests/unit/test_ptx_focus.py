@@ -129,7 +129,7 @@ AFTER
 mov.u32 %r2, 1;
 """
     )
-    read = "@%p3 add.u32 %r9, %r7, 1;"
+    read = "@%p3 st.global.u32 [%at], %r7;"
     body = body.replace("INSIDE", read if where == "inside" else "").replace(
         "AFTER", read if where == "after" else ""
     )

@@ -88,6 +88,17 @@ def _truth(kind: str, holds: Any) -> Any:
 
 # ----------------------------------------------------------------------------------------------- setp
 
+
+def _decided(form: Form, a: Any, b: Any, c: Any = None) -> tuple[Any, Any, Any]:
+    """``.and`` with what is false, ``.or`` with what is true: the other side does not matter."""
+    if c is None or form.modifiers[1] == "xor":
+        return False, False, False
+    holds = _holds(form, form.T, a, b)
+    if form.modifiers[1] == "or":
+        return c, c, holds
+    return ~c, ~c, ~holds
+
+
 _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
 
 
@@ -97,6 +108,7 @@ _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
     T="b16 b32 b64",
     name="setp (bits)",
     section="9.7.6.2",
+    ignores=_decided,
     summary="whether a and b are equal, or differ; q: the opposite; each combined with c",
 )
 @row(
@@ -105,6 +117,7 @@ _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
     T="s16 s32 s64",
     name="setp (signed)",
     section="9.7.6.2",
+    ignores=_decided,
     summary="whether a and b compare so; q: whether they do not; each combined with c",
 )
 @row(
@@ -112,6 +125,7 @@ _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
     _SETP,
     T="u16 u32 u64",
     section="9.7.6.2",
+    ignores=_decided,
     summary="as for signed integers; lo, ls, hi, hs are lt, le, gt, ge",
 )
 @row(
@@ -120,6 +134,7 @@ _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
     T="f32",
     name="setp (f32)",
     section="9.7.6.2",
+    ignores=_decided,
     summary="as for integers; …u also where either is NaN, num neither, nan either",
 )
 @row(
@@ -128,6 +143,7 @@ _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
     T="f64",
     name="setp (f64)",
     section="9.7.6.2",
+    ignores=_decided,
     summary="as for integers; …u also where either is NaN, num neither, nan either",
 )
 def setp(form: Form, a: Any, b: Any, c: Any = None) -> Any:
@@ -183,7 +199,19 @@ def setp_pair(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 # ------------------------------------------------------------------------------------------ selection
 
 
-@row("selp.T", "d:B = a:B, b:B, c:pred", T=_SELECTED, section="9.7.6.3", summary="a where c holds, else b")
+def _not_selected(form: Form, a: Any, b: Any, c: Any) -> tuple[Any, Any, bool]:
+    first = c if c.dtype == np.bool_ else _number(form, form.U, c) >= 0
+    return ~first, first, False
+
+
+@row(
+    "selp.T",
+    "d:B = a:B, b:B, c:pred",
+    T=_SELECTED,
+    section="9.7.6.3",
+    ignores=_not_selected,
+    summary="a where c holds, else b",
+)
 def selp(form: Form, a: Any, b: Any, c: Any) -> Any:
     return where(c, a, b)
 
@@ -194,6 +222,7 @@ def selp(form: Form, a: Any, b: Any, c: Any) -> Any:
     T=_SELECTED,
     U="s32",
     section="9.7.6.4",
+    ignores=_not_selected,
     summary="a where c >= 0, else b",
 )
 @row(
@@ -203,6 +232,7 @@ def selp(form: Form, a: Any, b: Any, c: Any) -> Any:
     U="f32",
     name="slct (f32)",
     section="9.7.6.4",
+    ignores=_not_selected,
     summary="a where c >= 0, also -0, else b, also for NaN",
 )
 def slct(form: Form, a: Any, b: Any, c: Any) -> Any:

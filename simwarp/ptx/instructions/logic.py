@@ -13,12 +13,35 @@ from simwarp.ptx.rows import Form
 _BITS = "pred b16 b32 b64"
 
 
-@row("and.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.1", summary="a and b, bit by bit")
+def _beside_zero(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
+    """Nothing changes what is cut away."""
+    return np.equal(b, 0), np.equal(a, 0)
+
+
+def _beside_ones(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
+    return np.equal(lanes.not_(b), 0), np.equal(lanes.not_(a), 0)
+
+
+@row(
+    "and.T",
+    "d:B = a:B, b:B",
+    T=_BITS,
+    section="9.7.8.1",
+    ignores=_beside_zero,
+    summary="a and b, bit by bit",
+)
 def and_(form: Form, a: Any, b: Any) -> Any:
     return lanes.and_(a, b)
 
 
-@row("or.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.2", summary="a or b, bit by bit")
+@row(
+    "or.T",
+    "d:B = a:B, b:B",
+    T=_BITS,
+    section="9.7.8.2",
+    ignores=_beside_ones,
+    summary="a or b, bit by bit",
+)
 def or_(form: Form, a: Any, b: Any) -> Any:
     return lanes.or_(a, b)
 

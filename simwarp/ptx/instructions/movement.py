@@ -25,6 +25,7 @@ def mov(form: Form, a: Any) -> Any:
     "shfl.sync<.idx|.up|.down|.bfly>.b32",
     "d:b32 | p:pred = a:b32, b:u32, c:u32, m:u32",
     kind="warp",
+    moves=True,
     section="9.7.9.6",
     summary="another lane's a; p: whether the source lane is in range",
 )
