@@ -341,3 +341,47 @@ mov.u32 %r2, %r9;"""
     assert run(body.replace("LAST", "32") + STORE) == list(range(32))
     fault = fault_of(faults.UninitialisedRegister, body.replace("LAST", "31") + STORE)
     assert (fault.register, fault.use.lane) == ("%r9", 31)
+
+
+# ------------------------------------------------------------------- what public kernels brought to light
+
+LISTENERS = """
+setp.lt.u32 %p1, %r1, 32; rem.u32 %r5, %lane, {period}; add.u32 %r5, %r5, 1; selp.b32 %r5, %r5, 2, %p1;
+setp.eq.u32 %p2, %r1, 511;
+ROUND: mov.u32 %r2, 0; mov.u32 %r6, %r5;
+LOOK: ld.volatile.global.u32 %r7, [%in]; add.u32 %r2, %r2, %r7; add.u32 %r6, %r6, -1;
+setp.ne.u32 %p3, %r6, 0; @%p3 bra LOOK;
+@%p2 st.volatile.global.u32 [%in], 1;
+setp.eq.u32 %p4, %r2, 0; @%p4 bra ROUND;
+mov.u32 %r2, 1;"""
+"""All look until they see the flag, the first warp's lanes each another number of times in a round; the last
+thread, behind that loop, sets it."""
+
+
+@pytest.mark.parametrize("period", [5, 8, 13])
+def test_lanes_that_spin_do_not_starve_the_one_they_wait_for(period):
+    there = device(instruction_budget=500_000)
+    assert run(LISTENERS.format(period=period) + STORE, block=512, device=there) == [1] * 512
+
+
+def test_faults_in_shared_memory_speak_of_the_block():
+    body = """mov.u32 %r3, cells; mad.lo.u32 %r3, %lane, 4, %r3; setp.ne.u32 %p1, %i, 127;
+        @%p1 st.shared.u32 [%r3], 3; ld.shared.u32 %r2, [%r3];"""
+    fault = fault_of(faults.UninitialisedRead, body + STORE, grid=5, before=CELLS, device=device())
+    assert (fault.place.block, fault.place.lane, fault.offset, fault.address) == ((3, 0, 0), 31, 124, 124)
+    assert fault.values == "byte 124 of the block's shared memory (128 bytes)"
+
+
+def test_a_launch_that_ends_early_counts_what_it_executed():
+    there = device(checks={"runaway": "report"})
+    run(CASES["runaway"][2] + STORE, device=there)
+    assert there.executed > 32
+
+
+def test_unrolled_lines_of_one_source_line_are_one_fault():
+    checks = Checks("report")
+    for line in range(5):
+        checks.found(
+            faults.OutOfBounds("x", place=faults.Place("k", line=line, source_file="a.cu", source_line=3))
+        )
+    assert [fault.count for fault in checks.faults] == [5]
