@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from reference.errors import SchemeError
-from simwarp.faults import KernelFault, Place
+from simwarp.faults import KernelFault, MemoryFault, Place, Race
 
 Action: TypeAlias = Literal["raise", "report", "off"]
 
@@ -51,8 +51,8 @@ class Checks:
     Attributes
     ----------
     faults : list of KernelFault
-        What was collected: each once, with its ``count``. Two faults are the same if their class, kernel,
-        lines (of CUDA C++, else of PTX) and allocation are.
+        What was collected: each once, with its ``count``. Two faults are the same if their class, what was
+        done (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are.
 
     Raises
     ------
@@ -100,7 +100,7 @@ class Checks:
     def keep(self, fault: KernelFault) -> None:
         """Add a fault to those collected, or count it, if one like it is there."""
         places = _line(fault.place), _line(getattr(fault, "other", None))
-        key = type(fault), places, getattr(fault, "allocation", "")
+        key = type(fault), places, _manner(fault), getattr(fault, "allocation", "")
         known = self._known.setdefault(key, fault)
         if known is fault:
             self.faults.append(fault)
@@ -111,6 +111,13 @@ class Checks:
         """Forget what was collected."""
         self.faults.clear()
         self._known.clear()
+
+
+def _manner(fault: KernelFault) -> object:
+    """What tells faults of one line apart: one may read there, and write."""
+    if isinstance(fault, Race):
+        return fault.earlier, fault.later
+    return fault.what if isinstance(fault, MemoryFault) else None
 
 
 def _line(place: Place | None) -> object:

@@ -177,7 +177,7 @@ def test_a_fault_as_json(capsys):
 def test_faults_that_are_collected(capsys):
     assert main(saxpy("--checks", "bounds=report", "-o", "out", n=101)) == 1
     said = capsys.readouterr().err
-    assert said.count("outside every allocation") == 2
+    assert said.count("outside every allocation") == 3
     assert np.load("out/y.npy")[99] == 248.5
     assert main(saxpy("--checks", "races=off,bounds=off", n=101)) == 0
 
