@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from reference.errors import SchemeError
@@ -111,6 +111,31 @@ class Checks:
         """Forget what was collected."""
         self.faults.clear()
         self._known.clear()
+
+
+def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
+    """What `Checks` takes, as options spell it: one word for all kinds, or pairs.
+
+    Raises
+    ------
+    SchemeError
+        For anything else.
+
+    Examples
+    --------
+    >>> read_checks(["report"]), read_checks(["races=report,bounds=off", "freed=off"])
+    ('report', {'races': 'report', 'bounds': 'off', 'freed': 'off'})
+    """
+    words = [word for text in texts for word in text.split(",") if word]
+    if len(words) == 1 and "=" not in words[0]:
+        return words[0]
+    pairs = [word.partition("=") for word in words]
+    if not all(equals for _, equals, _ in pairs):
+        raise SchemeError(
+            f"checks: {','.join(words)} is neither one word for all, nor one for each kind\n"
+            "for example report, or races=report,uninitialised=off"
+        )
+    return {kind: action for kind, _, action in pairs}
 
 
 def _manner(fault: KernelFault) -> object:

@@ -20,12 +20,12 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from reference.errors import InputFileError, NoGpuError, SchemeError
+from simwarp.checks import read_checks
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import (
     name_all,
     read_argument,
     read_capability,
-    read_checks,
     read_extent,
     read_macros,
 )

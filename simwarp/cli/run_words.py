@@ -96,26 +96,6 @@ def read_extent(option: str, text: str) -> Dim:
     return three(option, numbers)
 
 
-def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
-    """What becomes of faults: one word for all, or by kind.
-
-    Examples
-    --------
-    >>> read_checks(["report"]), read_checks(["races=report,bounds=off", "freed=off"])
-    ('report', {'races': 'report', 'bounds': 'off', 'freed': 'off'})
-    """
-    words = [word for text in texts for word in text.split(",") if word]
-    if len(words) == 1 and "=" not in words[0]:
-        return words[0]
-    pairs = [word.partition("=") for word in words]
-    if not all(equals for _, equals, _ in pairs):
-        raise SchemeError(
-            f"--checks {','.join(words)}: neither one word for all, nor one for each kind\n"
-            "for example --checks report, or --checks races=report,uninitialised=off"
-        )
-    return {kind: action for kind, _, action in pairs}
-
-
 def read_capability(text: str) -> tuple[int, int] | None:
     """A compute capability; None if there is none.
 

@@ -112,13 +112,11 @@ def simwarp_device(request: pytest.FixtureRequest) -> Any:
 def _simulator(config: pytest.Config) -> Any:
     """A new simulated device, as the options say."""
     from simwarp import Device
+    from simwarp.checks import read_checks
 
-    checks: str = config.option.simwarp_checks
     names: str = config.option.simwarp_observe
-    pairs = [pair.partition("=") for pair in checks.split(",")]
-    by_kind = {kind: action for kind, _, action in pairs}
     return Device(
-        checks=by_kind if "=" in checks else checks,
+        checks=read_checks([config.option.simwarp_checks]),
         observe="all" if names == "all" else [name for name in names.split(",") if name],
     )
 

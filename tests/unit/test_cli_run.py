@@ -14,9 +14,10 @@ import pytest
 
 import simwarp
 from reference.errors import NoGpuError, SchemeError
+from simwarp.checks import read_checks
 from simwarp.cli import main
 from simwarp.cli.run_outcome import Outcome
-from simwarp.cli.run_words import name_all, read_argument, read_checks, read_extent
+from simwarp.cli.run_words import name_all, read_argument, read_extent
 from simwarp.faults import KernelFault
 from simwarp.schedules import Differences
 
@@ -233,7 +234,7 @@ REFUSED = [
     (saxpy("--device", "tpu"), ["--device tpu", "sim, cuda"]),
     (saxpy("--checks", "race=off"), ["no kind 'race'"]),
     (saxpy("--checks", "rise"), ["'rise' is no action"]),
-    (saxpy("--checks", "report,races=off"), ["--checks report,races=off"]),
+    (saxpy("--checks", "report,races=off"), ["checks: report,races=off"]),
     (saxpy("--observe", "bank"), ["nothing called 'bank'"]),
     (saxpy("--cc", "nine"), ["--cc nine", "--cc 8.0"]),
     (saxpy("--cc", "1.0"), ["gpu-architecture"]),
