@@ -56,12 +56,13 @@ def value(chunk: Chunk, name: str) -> Any:
 
 def _split(linear: Any, size: tuple[int, int, int], axis: int) -> Any:
     x, y, _ = size
-    return np.asarray((linear % x, linear // x % y, linear // (x * y))[axis]).astype(np.uint32)
+    index = linear % x if axis == 0 else linear // x % y if axis == 1 else linear // (x * y)
+    return np.asarray(index).astype(np.uint32)
 
 
 def _thread(chunk: Chunk, axis: int) -> Any:
-    linear = chunk.warp_in_block * WARP_SIZE + LANE.astype(np.int64)
-    return _split(linear, chunk.launch.block, axis)
+    of_block = np.arange(chunk.warps_per_block * WARP_SIZE).reshape(-1, WARP_SIZE)
+    return _split(of_block, chunk.launch.block, axis)[chunk.warp_in_block[:, 0]]
 
 
 def _block(chunk: Chunk, axis: int) -> Any:
