@@ -66,6 +66,9 @@ def load(chunk: Chunk, step: Step) -> None:
 
 def _load_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> list[Any]:
     mask, values = chunk.mask, list[Any]()
+    if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
+        address = step.base(chunk)
+        return _gather(chunk, step, _Place("global", chunk.launch.memory, address, address), dtype, count)
     for place in _places(chunk, step, dtype.itemsize * count):
         loaded = _gather(chunk, step, place, dtype, count)
         if chunk.mask is mask:

@@ -35,6 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -105,7 +106,7 @@ class Form:
         """Whether the modifier was written."""
         return modifier in self.modifiers
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """T as a NumPy type."""
         return DTYPES[self.T]
@@ -115,7 +116,7 @@ class Form:
         """The NumPy type of T's kind with twice the width."""
         return np.dtype(f"{self.dtype.kind}{self.dtype.itemsize * 2}")
 
-    @property
+    @cached_property
     def vector(self) -> int:
         """The number of elements of a vector access, else 1."""
         return next((n for n in (2, 4, 8) if self.has(f"v{n}")), 1)
