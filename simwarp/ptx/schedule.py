@@ -50,8 +50,6 @@ class Group:
     mask : (warps, 32) bool
     turns : int
         How often they gave way to others; who did so less often runs first.
-    since : int
-        When the first of them came here: among those that gave way equally often, who waits longest runs.
     loops : bool
         Whether they came around a loop.
     rounds : int
@@ -62,7 +60,6 @@ class Group:
     turns: int = 0
     loops: bool = False
     rounds: int = 0
-    since: int = 0
 
 
 class LaunchEnded(Exception):  # noqa: N818 - no error of anybody's
@@ -77,7 +74,7 @@ class Scheduler:
         self.steps = chunk.program.steps
         self.groups: dict[int, Group] = {chunk.program.start: Group(chunk.live)}
         self.parked: dict[int, Mask] = {}
-        self.turns = self.loops = self.puts = 0
+        self.turns = self.loops = 0
         self.last_turn = NO_OTHER
         self.gave_way: Step | None = None
         """The backward branch that last ended a turn, until somebody looks."""
@@ -106,7 +103,7 @@ class Scheduler:
 
     def choose(self) -> tuple[int, Group] | None:
         """Take the group that runs next out of the others; None when a part has had its last turn."""
-        turns, _, pc = min((g.turns, g.since if g.turns else 0, pc) for pc, g in self.groups.items())
+        turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
         return None if turns > self.last_turn else (pc, self.groups.pop(pc))
 
     def advance(self, pc: int) -> None:
@@ -179,9 +176,8 @@ class Scheduler:
     def put(self, pc: int, mask: Mask, loops: bool = False) -> None:
         """Leave lanes at a step; lanes that already stand there join them."""
         there = self.groups.get(pc)
-        self.puts += 1
         if there is None:
-            self.groups[pc] = Group(mask, self.turns, loops, self.loops, self.puts)
+            self.groups[pc] = Group(mask, self.turns, loops, self.loops)
         else:
             there.mask, there.turns = there.mask | mask, max(there.turns, self.turns)
             there.loops |= loops
@@ -234,8 +230,7 @@ class Scheduler:
         part = chunk.part(rows)
         inner = Scheduler(self.launch, part)
         inner.last_turn = min(self.last_turn, self.turns)
-        inner.puts = self.puts
-        inner.groups = {at: Group(g.mask[rows], g.turns, since=g.since) for at, g in self.groups.items()}
+        inner.groups = {at: Group(g.mask[rows], g.turns) for at, g in self.groups.items()}
         inner.parked = {at: mask[rows] for at, mask in self.parked.items()}
         inner.drop_empty()
         inner.run()
@@ -245,11 +240,9 @@ class Scheduler:
         self.parked = {at: _without(mask, rows) for at, mask in self.parked.items()}
         self.drop_empty()
         self.gave_way = self.gave_way or inner.gave_way
-        self.puts = inner.puts
         for at, g in inner.groups.items():
             self.turns = g.turns
             self.put(at, _spread(g.mask, rows, chunk.warps))
-            self.groups[at].since = min(self.groups[at].since, g.since)
         for at, mask in inner.parked.items():
             self.park(at, _spread(mask, rows, chunk.warps))
         self.settle()
