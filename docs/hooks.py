@@ -15,6 +15,22 @@ ROWS_MARKER = "<!-- ptx rows -->"
 MODULES_MARKER = re.compile(r"<!-- modules of (\w+) -->")
 DRAW_MARKER = re.compile(r"<!-- draw (.*?) -->")
 HEADER = "| instruction | PTX ISA | types | fidelity | from | what it does |\n|---|---|---|---|---|---|"
+LOWERINGS_MARKER = "<!-- lowerings -->"
+LOWERINGS_HEADER = "| instruction | sm_80 | sm_90 | |\n|---|---|---|---|"
+LOWERINGS = (
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+    "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
+    "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
+    "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc",
+    "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
+    "wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32",
+    "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32",
+    "mma.sync.aligned.m16n8k64.row.col.s32.u4.u4.s32",
+    "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32",
+    "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32",
+)
+"""One of each kind that a chip has, and of each that sm_90 lacks."""
 RESULTS_MARKER = "<!-- benchmark results -->"
 RESULTS_HEADER = "| case | unit | ours | peers | target | machine | date |\n|---|---|---|---|---|---|---|"
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +50,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if RESULTS_MARKER in markdown:
         paths = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
+    markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
     markdown = DRAW_MARKER.sub(lambda found: picture(found[1].split()), markdown)
     return MODULES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
 
@@ -92,11 +109,42 @@ def picture(arguments: list[str]) -> str:
     layout.add_argument("--first", default="msb")
     kinds.add_parser("tile").add_argument("word", type=int)
     kinds.add_parser("operation").add_argument("name")
+    fragment = kinds.add_parser("fragment")
+    fragment.add_argument("instruction")
+    fragment.add_argument("--operand")
+    fragment.add_argument("--registers", action="store_true")
     options = vars(parser.parse_args(arguments))
-    draw = getattr(import_module("simwarp.draw"), options.pop("kind"))
+    kind = options.pop("kind")
+    draw = fragment_of if kind == "fragment" else getattr(import_module("simwarp.draw"), kind)
     text = f"<pre><code>{escape(draw(**options))}</code></pre>"
     twin = f'<details style="text-align: left"><summary>as text</summary>{text}</details>'
     return f"<figure data-search-exclude>\n{draw(**options, svg=True)}\n{twin}\n</figure>"
+
+
+def fragment_of(instruction: str, operand: str | None, registers: bool, svg: bool = False) -> str:
+    """The picture of ``simwarp frag``."""
+    picture_of = import_module("simwarp.cli.frag_picture").picture_of
+    drawn = picture_of(instruction, operand, registers=registers)
+    text: str = getattr(import_module("simwarp.draw"), "to_svg" if svg else "to_text")(drawn)
+    return text
+
+
+def lowerings() -> str:
+    """What ptxas makes of some matrix instructions on two chips."""
+    lowering = import_module("simwarp.observe.lowering").lowering
+    lines = [LOWERINGS_HEADER]
+    for opcode in LOWERINGS:
+        made = {cc: _made(lowering, opcode, cc) for cc in ((8, 0), (9, 0))}
+        note = lowering(opcode, (9, 0)).note
+        lines.append(f"| `{opcode}` | {made[8, 0]} | {made[9, 0]} | {note} |")
+    return "\n".join(lines)
+
+
+def _made(lowering: Any, opcode: str, cc: tuple[int, int]) -> str:
+    try:
+        return ", ".join(f"{n} `{name}`" for name, n in lowering(opcode, cc).instructions.items())
+    except ValueError:
+        return "none"
 
 
 def results_table(results: Iterable[Mapping[str, Any]]) -> str:

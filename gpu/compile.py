@@ -229,7 +229,7 @@ def compiler_version() -> str:
 
 @cache
 def _include_folders() -> tuple[str, ...]:
-    """CUDA's own headers and its C++ library's: from the pip packages, or from a toolkit."""
+    """CUDA's own headers, its C++ library's and its compiler's: from the pip packages, or from a toolkit."""
     import importlib.util
 
     candidates: list[Path] = []
@@ -240,7 +240,8 @@ def _include_folders() -> tuple[str, ...]:
     candidates.append(Path(toolkit) / "include")
     runtime = next((c for c in candidates if (c / "cuda_runtime.h").exists()), None)
     library = next((c / "cccl" for c in candidates if (c / "cccl" / "nv" / "target").exists()), None)
-    return tuple(str(folder) for folder in (runtime, library) if folder)
+    compiler = next((c for c in candidates if (c / "crt" / "mma.h").exists()), None)
+    return tuple(dict.fromkeys(str(folder) for folder in (runtime, library, compiler) if folder))
 
 
 def _run(

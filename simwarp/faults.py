@@ -138,6 +138,10 @@ class Misaligned(MemoryFault):
     check = "alignment"
 
 
+class WrongStride(Misaligned):
+    """A matrix in memory whose rows, or columns, do not all start where the instruction needs them to."""
+
+
 class UninitialisedRead(MemoryFault):
     """A read of memory that nothing wrote."""
 
@@ -208,6 +212,10 @@ class BarrierFault(KernelFault):
     """A barrier that cannot be passed as written."""
 
     check = "barriers"
+
+
+class DivergentMatrix(BarrierFault):
+    """A matrix instruction that the lanes of a warp do not execute as one, with the same operands."""
 
 
 class Deadlock(KernelFault):

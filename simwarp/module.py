@@ -196,6 +196,7 @@ class Kernel:
             seed=device.seed,
             observers=device.observers,
             multiprocessors=device.multiprocessors,
+            cc=device.compute_capability,
             number=device.launches,
             clock=device.executed,
             print=printed.append,

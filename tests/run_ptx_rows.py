@@ -1,20 +1,31 @@
-"""What the scalar twins of `tests/scalar_ptx.py` say to the probes of `simwarp.testing.evidence`."""
+"""What the scalar twins say to the probes of `simwarp.testing.evidence`.
+
+They are in `tests/scalar_ptx.py`, those of rows that work on a warp's matrices in `tests/scalar_matrix.py`.
+"""
 
 import runpy
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
+from zlib import crc32
 
 import numpy as np
 
+from simwarp.ptx.evidence import required
 from simwarp.ptx.instructions import TABLE
-from simwarp.testing.evidence import catalogue, registers
+from simwarp.testing.evidence import catalogue, matrix, registers
 from simwarp.testing.evidence.launch import launch
 from simwarp.testing.evidence.memory import space
 from simwarp.testing.evidence.operands import width
-from simwarp.testing.evidence.probe import BLOCK, module
+from simwarp.testing.evidence.probe import BLOCK, ROOM, module
 
-twins = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_ptx.py"))))
-TWINS, BOUNDED, widen = twins.TWINS, twins.BOUNDED, twins.widen
+
+def twins_of(name):
+    return SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name(f"scalar_{name}.py"))))
+
+
+twins, matrices = twins_of("ptx"), twins_of("matrix")
+TWINS, BOUNDED, widen = {**twins.TWINS, **matrices.TWINS}, twins.BOUNDED, twins.widen
 ADDRESSES = ("cvta", "cvta.to", "isspacep", "mapa", "getctarank")
 """Rows whose twins hold for the simulator alone: a chip has its own addresses."""
 
@@ -40,7 +51,17 @@ def some_sets(probe):
     row, _ = TABLE.find(probe.form)
     if row.kind == "warp" or probe.at_once or probe.baked:
         return every
+    if row.kind in catalogue.MATRIX:
+        return some_warps(probe, every)
     return every[np.arange(BLOCK) * len(every) // BLOCK]
+
+
+def some_warps(probe, every):
+    """A block of whole warps, of other styles from form to form; where forms are many, of two styles each."""
+    warps = every.reshape(-1, 32, every.shape[1])
+    different = 4 if len(required(TABLE.find(probe.form)[0])) <= 4 else 2
+    first = crc32(probe.form.encode())
+    return np.concatenate([warps[(first + 5 * (k % different)) % len(warps)] for k in range(BLOCK // 32)])
 
 
 def as_tuple(result):
@@ -81,6 +102,8 @@ def expected(row, form, probe, operands):
     twin, sets = TWINS[row.name], operands.tolist()
     if row.kind == "warp":
         return [e for k in range(0, len(sets), 32) for e in _of_warp(twin, probe.form, sets[k : k + 32])]
+    if row.kind in catalogue.MATRIX:
+        return _of_matrices(twin, row, probe, sets)
     results = [twin(_placed(row, form, i), *given) for i, given in enumerate(sets)]
     words = [flat(as_tuple(r)) for r in results]
     if row.base == "lop3" and "lop3." + form.opcode.split(".")[1] != "lop3.b32":
@@ -106,6 +129,49 @@ def _of_warp(twin, opcode, sets):
         "a case the ISA leaves open"
     )
     return [None if r is None else flat(as_tuple(r)) for r in results]
+
+
+def _of_matrices(twin, row, probe, sets):
+    """What each warp is told; those that are given the same are told the same."""
+    told = {}
+    warps = [tuple(map(tuple, sets[k : k + 32])) for k in range(0, len(sets), 32)]
+    for warp in set(warps):
+        told[warp] = _OF_MATRICES[row.kind](twin, row, probe, warp)
+    return [words for warp in warps for words in told[warp]]
+
+
+def _product(twin, row, probe, sets):
+    """Columns a0, a1, … are the registers of A; b0, b1, … those of B."""
+    names = [column.name[0] for column in probe.operands]
+    ends = [sum(1 for _ in group) for _, group in groupby(names)]
+    starts = [sum(ends[:i]) for i in range(len(ends))]
+    fragments = [[lane[at : at + n] for lane in sets] for at, n in zip(starts, ends, strict=True)]
+    return twin(probe.form, *fragments)
+
+
+def _addresses(row):
+    """Where in its warp's memory each lane's address points."""
+    return [0 if row.base == "wmma" else (lane ^ matrix.ORDER) * ROOM for lane in range(32)]
+
+
+def _strides(probe):
+    wide = matrix.stride(TABLE.find(probe.form)[1])
+    return [None, wide] if wide else [None]
+
+
+def _loaded(twin, row, probe, sets):
+    memory = np.array(sets, "<u8").tobytes()
+    loads = [twin(probe.form, memory, _addresses(row), stride) for stride in _strides(probe)]
+    return [[word for load in loads for word in load[lane]] for lane in range(32)]
+
+
+def _stored(twin, row, probe, sets):
+    left = [twin(probe.form, sets, bytes(32 * ROOM), _addresses(row), stride) for stride in _strides(probe)]
+    words = [np.frombuffer(memory, "<u8").reshape(32, -1).tolist() for memory in left]
+    return [[word for memory in words for word in memory[lane]] for lane in range(32)]
+
+
+_OF_MATRICES = {"matrix": _product, "matrix load": _loaded, "matrix store": _stored}
 
 
 def _placed(row, form, i):

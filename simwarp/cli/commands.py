@@ -16,9 +16,11 @@ from reference.errors import NoGpuError, SchemeError, SimwarpError
 from simwarp.cli import show
 from simwarp.cli.coverage import coverage_command
 from simwarp.cli.files import read_array, write_array
+from simwarp.cli.frag import frag_command
 from simwarp.cli.fuzz import fuzz_command
 from simwarp.cli.info import gather
 from simwarp.cli.layout import layout_command
+from simwarp.cli.probe import probe_command
 from simwarp.cli.run import run_app
 from simwarp.cli.trace import trace_app
 from simwarp.device import Device
@@ -40,6 +42,8 @@ app.add_typer(trace_app, name="trace")
 app.command("layout")(layout_command)
 app.command("fuzz")(fuzz_command)
 app.command("coverage")(coverage_command)
+app.command("frag")(frag_command)
+app.command("probe")(probe_command)
 
 STOPPED = 130
 """The exit code of what Ctrl-C stopped."""

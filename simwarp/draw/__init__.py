@@ -1,7 +1,21 @@
-"""Pictures of words, tiles and lane operations, as text and as SVG, computed from the code's own maps."""
+"""Pictures of words, tiles, fragments and lane operations, as text and as SVG: computed, not drawn."""
 
 from simwarp.draw.bstc import operation, tile
 from simwarp.draw.formats import layout
+from simwarp.draw.fragment import Held, holders, product, registers
 from simwarp.draw.lane_words import words
+from simwarp.draw.svg import to_svg
+from simwarp.draw.text import to_text
 
-__all__ = ["layout", "operation", "tile", "words"]
+__all__ = [
+    "Held",
+    "holders",
+    "layout",
+    "operation",
+    "product",
+    "registers",
+    "tile",
+    "to_svg",
+    "to_text",
+    "words",
+]

@@ -26,12 +26,15 @@ class Cell:
         Whether the picture is about this bit; boxes take no marks.
     padding : float
         The part of the cell that is padding, at its end: 0 to 1.
+    hue : int or None
+        One of 32 colours, for what belongs to a lane: see `simwarp.draw.hues`.
     """
 
     label: str = ""
     shade: Shade = "plain"
     mark: bool = False
     padding: float = 0.0
+    hue: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,16 @@ class Grid:
         Above the grid; and before the labels of the columns.
     column_labels, row_labels, row_notes : tuple of str
         Above each column, before and after each row; empty, or one for each.
-    style : {"boxes", "bits"}
-        Boxes with a label each, or small squares.
+    style : {"boxes", "bits", "blank"}
+        Boxes with a label each, or small squares; or nothing, in the room that boxes would take.
     tall : bool
         Boxes run downwards: their padding is at the bottom, else on the right.
     group : int
         A space after every so many columns; 0 is none.
     size : int
         The side of a bit's square in SVG.
+    least : int
+        For how many characters a box has room at least.
     lead : str
         A sign between this grid and the one before it in its line.
     """
@@ -63,10 +68,11 @@ class Grid:
     column_labels: tuple[str, ...] = ()
     row_labels: tuple[str, ...] = ()
     row_notes: tuple[str, ...] = ()
-    style: Literal["boxes", "bits"] = "boxes"
+    style: Literal["boxes", "bits", "blank"] = "boxes"
     tall: bool = False
     group: int = 0
     size: int = 9
+    least: int = 0
     lead: str = ""
 
 

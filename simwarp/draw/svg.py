@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from itertools import accumulate, groupby
 
+from simwarp.draw.hues import rules
 from simwarp.draw.picture import Cell, Grid, Picture
 
 _STYLE = """
@@ -71,12 +72,18 @@ def to_svg(picture: Picture) -> str:
             f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
             f"<title>{escape(picture.title)}</title>",
             f"<desc>{escape(' '.join(picture.notes))}</desc>",
-            f"<style>{_STYLE}</style>",
+            f"<style>{_style(picture)}</style>",
             f'<rect class="paper" width="{width}" height="{height}" rx="6"/>',
             *body,
             "</svg>",
         ]
     )
+
+
+def _style(picture: Picture) -> str:
+    """The style sheet, with the colours that the picture uses."""
+    cells = (cell for line in picture.lines for grid in line for row in grid.cells for cell in row)
+    return f"{_STYLE}\n{rules(cell.hue for cell in cells if cell.hue is not None)}".rstrip()
 
 
 class _Frame:
@@ -111,7 +118,7 @@ class _Frame:
         cells = [cell for row in grid.cells for cell in row]
         # A label has half of a cell to itself where the other half is padding.
         parts = 2 if not grid.tall and any(cell.padding for cell in cells) else 1
-        labels = [len(cell.label) * 8 * parts + 12 for cell in cells]
+        labels = [max(len(cell.label), grid.least) * 8 * parts + 12 for cell in cells]
         full = float(max(_LEAST_BOX, *labels, *(len(label) * 8 + 8 for label in grid.column_labels)))
         gaps = [all(cell.shade == "gap" for cell in column) for column in zip(*grid.cells, strict=True)]
         return [_LEAST_BOX if gap else full for gap in gaps]
@@ -126,6 +133,8 @@ class _Frame:
     def draw(self) -> Iterator[str]:
         """The elements of the grid."""
         grid = self.grid
+        if grid.style == "blank":
+            return
         if grid.title:
             yield _text(grid.title, self.left, self.title_y, "grid-title")
         if grid.corner:
@@ -191,7 +200,7 @@ class _Frame:
             else:
                 full = (x, y, width * part, height)
                 rest = (x + width * part, y, width * cell.padding, height)
-            yield _rect(cell.shade, *full)
+            yield _rect(cell.shade if cell.hue is None else f"{cell.shade} hue{cell.hue}", *full)
             if cell.padding:
                 yield _rect("padding", *rest)
             x, y, width, height = full if part >= 0.5 else rest

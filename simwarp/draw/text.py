@@ -49,6 +49,8 @@ def _beside(line: tuple[Grid, ...]) -> list[str]:
     joined: list[str] = []
     for grid in line:
         block = _bits(grid) if grid.style == "bits" else _boxes(grid)
+        if grid.style == "blank":
+            block = [" " * len(text) for text in block]
         if joined:
             middle = len(block) // 2
             leads = [f"  {grid.lead if i == middle else '':{len(grid.lead)}}  " for i in range(len(block))]
@@ -99,7 +101,12 @@ def _boxes(grid: Grid) -> list[str]:
     margin = " " * _margin(grid)
     labels = grid.column_labels or ("",) * len(grid.cells[0])
     widths = [
-        2 + max(len(labels[i]), *(len(row[i].label) + 3 * _on_the_right(grid, row[i]) for row in grid.cells))
+        2
+        + max(
+            grid.least,
+            len(labels[i]),
+            *(len(row[i].label) + 3 * _on_the_right(grid, row[i]) for row in grid.cells),
+        )
         for i in range(len(labels))
     ]
     rule = margin + "+" + "+".join("-" * width for width in widths) + "+"

@@ -1,10 +1,12 @@
-"""How much of a run is the same to the last bit on hardware, in one line.
+"""How much of a run is the same to the last bit on hardware, in one line; and what its matrix products cost.
 
 exact         the PTX ISA fixes every bit of the result
 bounded       it gives a bound, in units of the last place or of the result
 open          it leaves the result free, or the order in which atomic operations take place
 contractable  a multiplication and an addition without rounding modifiers, one of which feeds the
               other: ``ptxas`` may fuse them, with one rounding in place of two (PTX ISA 9.7.3.3)
+
+Matrix instructions that the tensor cores of the chip lack are named with what they become.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simwarp.lanes import WARP_SIZE
 from simwarp.observe.events import Observer
 from simwarp.observe.lines import LineCounts, line_of
+from simwarp.observe.matrix import MatrixInstructions
 from simwarp.ptx.program import Program
 from simwarp.ptx.syntax import Register
 
@@ -42,6 +46,8 @@ class Fidelity(Observer):
         The bounded ones by their bound: "2 ulp" …
     lines : dict of str to LineCounts
         The lines of each kind but "exact".
+    matrix : MatrixInstructions
+        The matrix instructions, one for each warp that executed one.
 
     Examples
     --------
@@ -64,11 +70,13 @@ class Fidelity(Observer):
         self.counts: Counter[str] = Counter(dict.fromkeys(_KINDS, 0))
         self.bounds: Counter[str] = Counter()
         self.lines = {kind: LineCounts(f"{kind} instructions") for kind in _KINDS[1:]}
+        self.matrix = MatrixInstructions()
         self._contractable: frozenset[int] = frozenset()
+        self._cc = (0, 0)
 
     def on_launch(self, launch: Launch) -> None:
         """Find what may be fused in the kernel."""
-        self._contractable = contractable(launch.program)
+        self._contractable, self._cc = contractable(launch.program), launch.cc
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Count the lanes of a step."""
@@ -81,21 +89,25 @@ class Fidelity(Observer):
             self.lines[kind].add(line_of(step.instruction), count)
         if kind == "bounded":
             self.bounds[step.row.bound] += count
+        if step.kind == "matrix":
+            self.matrix.add(step.instruction.opcode, self._cc, count // WARP_SIZE, line_of(step.instruction))
 
     def clear(self) -> None:
         """Forget all numbers."""
         self.counts.update({kind: -count for kind, count in self.counts.items()})
         self.bounds.clear()
+        self.matrix.clear()
         for lines in self.lines.values():
             lines.clear()
 
     def to_json(self) -> dict[str, Any]:
-        """The counts, the bounds, the lines of each kind, and the line for people."""
+        """The counts, the bounds, the lines of each kind, matrix instructions, and the text for people."""
         return {
             "text": str(self),
             "counts": dict(self.counts),
             "bounds": dict(self.bounds),
             "lines": {kind: lines.to_json() for kind, lines in self.lines.items()},
+            "matrix": self.matrix.to_json(),
         }
 
     def __str__(self) -> str:
@@ -104,7 +116,8 @@ class Fidelity(Observer):
             "contractable": list(self.lines["contractable"]),
         }
         parts = [f"{self.counts[kind]:,} {kind}{_listed(remarks.get(kind, []))}" for kind in _KINDS]
-        return f"{self.counts.total():,} thread-instructions: {', '.join(parts)}"
+        shares = f"{self.counts.total():,} thread-instructions: {', '.join(parts)}"
+        return "; ".join(filter(None, (shares, str(self.matrix))))
 
 
 def _listed(remarks: list[str]) -> str:

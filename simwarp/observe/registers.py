@@ -97,7 +97,8 @@ def _operand_sizes(step: Step, operand: Operand | None, spec: OperandSpec) -> It
     if isinstance(operand, Register):
         yield operand.name, size
     elif isinstance(operand, Vector):
-        each = size if step.form.vector > 1 else size // len(operand.elements)
+        whole = step.form.vector > 1 or spec.is_fragment
+        each = size if whole else size // len(operand.elements)
         yield from ((part.name, each) for part in operand.elements if isinstance(part, Register))
 
 

@@ -59,17 +59,34 @@ def load(chunk: Chunk, step: Step) -> None:
         data = chunk.launch.parameters[step.symbol]
         values = [np.frombuffer(data, dtype, 1, step.offset + i * dtype.itemsize)[0] for i in range(count)]
     else:
-        values = _load_memory(chunk, step, dtype, count)
+        values = read_memory(chunk, step, dtype, count)
     if write is not None:
         write(chunk, values if count > 1 else values[0])
 
 
-def _load_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> list[Any]:
+def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, address: Any = None) -> list[Any]:
+    """What the executing lanes read at their addresses, or at what the step's operand says.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    step : Step
+    dtype : numpy dtype
+        Of an element, at most 16 bytes.
+    count : int
+        How many elements each lane reads, next to each other.
+    address : uint64, broadcasts to (warps, 32), optional
+
+    Returns
+    -------
+    list
+        For each element what broadcasts to (warps, 32).
+    """
     mask, values = chunk.mask, list[Any]()
     if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
-        address = step.base(chunk)
+        address = step.base(chunk) if address is None else address
         return _gather(chunk, step, _Place("global", chunk.launch.memory, address, address), dtype, count)
-    for place in _places(chunk, step, dtype.itemsize * count):
+    for place in _places(chunk, step, dtype.itemsize * count, address):
         loaded = _gather(chunk, step, place, dtype, count)
         if chunk.mask is mask:
             return loaded
@@ -98,6 +115,32 @@ def store(chunk: Chunk, step: Step) -> None:
         if place.memory is chunk.launch.memory and chunk.launch.on_write:
             for i, element in enumerate(given):
                 notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
+
+
+def write_memory(
+    chunk: Chunk, step: Step, values: npt.NDArray[Any], address: Any = None, register: str = ""
+) -> None:
+    """Let each executing lane write one value, of 1 to 16 bytes.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    step : Step
+    values : (warps, 32)
+    address : uint64, broadcasts to (warps, 32), optional
+        Where; without it, what the step's operand says.
+    register : str
+        What the observers are told that the value was in.
+    """
+    for place in _places(chunk, step, values.itemsize, address):
+        at, data = _executing(chunk, place.address), _executing(chunk, values)
+        turn = chunk.order(at.size) if chunk.order is not None else None
+        if turn is not None:
+            at, data = at[turn], data[turn]
+        _put(chunk, step, place, at, data, turn)
+        if place.memory is chunk.launch.memory:
+            for observe in chunk.launch.on_write:
+                observe(WriteEvent(chunk, _lanes(chunk, turn), at, data, register))
 
 
 def _put(chunk: Chunk, step: Step, place: _Place, at: Any, data: Any, turn: Any) -> None:
@@ -203,7 +246,7 @@ def _notify_access(chunk: Chunk, step: Step, place: _Place, width: int) -> None:
     """Tell the observers of an access of the executing lanes."""
     lanes = _lanes(chunk)
     addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]
-    event = AccessEvent(chunk, step, step.kind, place.space, lanes, addresses, width)
+    event = AccessEvent(chunk, step, step.kind.removeprefix("matrix "), place.space, lanes, addresses, width)
     for observe in chunk.launch.on_access:
         observe(event)
 
@@ -239,15 +282,18 @@ class _Place(NamedTuple):
     within: Any
 
 
-def _places(chunk: Chunk, step: Step, width: int) -> Iterator[_Place]:
+def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[_Place]:
     """The memories that lanes access; for each, the chunk's mask holds the lanes that mean it.
+
+    They access ``address``, or, without one, what the step's address operand says.
 
     A generic address says itself which space it means (PTX ISA 5.7); lanes may differ. Lanes whose address
     lies outside their window are left out, if checks do not raise.
     """
-    if step.base is None:
-        raise TypeError(f"{step.instruction.text} has no address")
-    address = step.base(chunk)
+    if address is None:
+        if step.base is None:
+            raise TypeError(f"{step.instruction.text} has no address")
+        address = step.base(chunk)
     mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
     for space, within in _by_space(chunk, step, address):
         place = _resolve(chunk, space, within, width)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
+from simwarp.fragments import FragmentError, fragments_of
 from simwarp.ptx import special
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.operands import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 SPACES = ("global", "shared", "local", "const", "param")
 _NAMED = 6
 """How many rows an error names."""
+_MATRIX_BASES = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma")
 
 
 def target_number(module: Module) -> int:
@@ -100,14 +102,7 @@ class Binder:
         """The step of an instruction."""
         found = TABLE.find(instruction.opcode)
         if found is None:
-            relatives = TABLE.relatives(instruction.opcode)
-            known = ", ".join(relatives[:_NAMED]) or "no form of this instruction"
-            known += f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
-            raise UnsupportedInstruction(
-                f"line {instruction.line}: `{instruction.text}` is not supported\n"
-                f"of {instruction.opcode.split('.')[0]}, this version runs: {known}\n"
-                "`simwarp coverage FILE.ptx` lists all that a file lacks"
-            )
+            raise self.unsupported(instruction)
         row, form = found
         if row.minimum_sm > self.target:
             raise UnsupportedInstruction(
@@ -126,6 +121,22 @@ class Binder:
         else:
             self.operands(step)
         return step
+
+    def unsupported(self, instruction: Instruction) -> UnsupportedInstruction:
+        """The error of an opcode without a row: what there is instead."""
+        base, relatives = instruction.opcode.split(".")[0], TABLE.relatives(instruction.opcode)
+        head = f"line {instruction.line}: `{instruction.text}` is not supported\n"
+        if base in _MATRIX_BASES:
+            try:
+                fragments_of(instruction.opcode)
+            except FragmentError as error:
+                return UnsupportedInstruction(f"{head}{error}")
+        known = ", ".join(relatives[:_NAMED]) or "no form of this instruction"
+        known += f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
+        return UnsupportedInstruction(
+            f"{head}of {base}, this version runs: {known}\n"
+            "`simwarp coverage FILE.ptx` lists all that a file lacks"
+        )
 
     def end(self) -> Step:
         """Falling off the end is a return; `ret` spells it."""
@@ -158,6 +169,8 @@ class Binder:
                 step.target = self.label(step, operand)
             elif spec.kind == "labels":
                 step.table = self.labels(step, operand)
+            elif spec.is_fragment:
+                sources.append(self.fragment(step, operand, spec))
             else:
                 self.follows = row.kind in ("pure", "store") or (row.moves and not sources)
                 sources.append(self.source(step, operand, spec))
@@ -196,6 +209,25 @@ class Binder:
         if spec.kind == "number" and not isinstance(operand, Immediate):
             raise self.misfit(step)
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
+
+    def fragment(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
+        """The registers of a fragment, all of them."""
+        kind = step.form.resolve(spec.kind)
+        registers = self.fragment_registers(step, operand, spec)
+        parts = [self.reader(step.instruction, register, kind) for register in registers]
+        return lambda chunk: [part(chunk) for part in parts]
+
+    def fragment_registers(self, step: Step, operand: Operand | None, spec: OperandSpec) -> list[Operand]:
+        """As many registers as the fragment has; a single one may stand without braces."""
+        given = list(operand.elements) if isinstance(operand, Vector) else [operand]
+        wanted = fragments_of(step.instruction.opcode).operands[spec.name].layout.registers
+        if len(given) != wanted or None in given:
+            raise PtxSyntaxError(
+                f"line {step.instruction.line}: operand {spec.name} of `{step.instruction.text}` has "
+                f"{len(given)} registers\na fragment of {step.instruction.opcode} has {wanted} in each lane\n"
+                f"`simwarp frag {step.instruction.opcode}` shows which element each one holds"
+            )
+        return [register for register in given if register is not None]
 
     def carry(self) -> Register:
         """The register that stands for the condition code's carry flag (PTX ISA 9.7.2)."""
@@ -438,6 +470,10 @@ class Binder:
 
     def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:
         """A closure that writes a value of the specification's type to a destination."""
+        if spec.is_fragment:
+            kind = OperandSpec(spec.name, step.form.resolve(spec.kind))
+            registers = self.fragment_registers(step, operand, spec)
+            return partial(write_each, [self.writer(step, register, kind) for register in registers])
         if isinstance(operand, Vector):
             if step.form.vector > 1:
                 return partial(write_each, [self.writer(step, e, spec) for e in operand.elements])

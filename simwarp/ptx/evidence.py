@@ -2,7 +2,7 @@
 
 The facts are two files beside this module. ``evidence.json`` is written on hardware by
 ``python -m simwarp.testing.evidence record``; ``census.txt`` holds the forms that nvcc 13.0 emits for
-99 of 100 public CUDA kernels, without textures, surfaces, tensor cores and asynchronous copies.
+99 of 100 public CUDA kernels, without textures, surfaces and asynchronous copies.
 """
 
 from __future__ import annotations

@@ -83,6 +83,8 @@ class Launch:
         What becomes of the faults.
     schedule, seed : str, int
         Who goes when: see `simwarp.ptx.schedules`.
+    cc : (int, int)
+        The compute capability: by its rules matrix instructions add floats.
     number, clock : int
         Of the launch: its number on the device, and where its counters start.
     print
@@ -112,6 +114,7 @@ class Launch:
     seed: int = 0
     observers: Sequence[Observer] = ()
     multiprocessors: int = 132
+    cc: tuple[int, int] = (9, 0)
     number: int = 0
     clock: int = 0
     print: Callable[[str], object] = print

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 _ENDS_BLOCK = ("branch", "indexed branch", "exit", "return", "trap")
 
-_WAITS = ("barrier", "cluster barrier", "warp", "warp barrier")
+_WAITS = (
+    "barrier",
+    "cluster barrier",
+    "warp",
+    "warp barrier",
+    "matrix",
+    "matrix load",
+    "matrix store",
+)
 
 _Size = tuple[bool, int]
 """Of a way out: whether lanes wait for others there, and its steps."""

@@ -18,6 +18,7 @@ what is written, ``=``, what is read; each with its type:
 ``number`` a literal of 32 bits
 ``carry``  the condition code's carry flag, bool: not written in PTX, always there
 ``rank``   the block's rank in its cluster: not written in PTX either
+``fragment``  a warp's part of a matrix: a vector of as many registers as `simwarp.fragments` says
 ``[a]``    an address
 =========  ======================================================================
 
@@ -57,6 +58,9 @@ Kind: TypeAlias = Literal[
     "warp barrier",
     "cluster barrier",
     "fence",
+    "matrix",
+    "matrix load",
+    "matrix store",
 ]
 Fidelity: TypeAlias = Literal["exact", "bounded", "open", "unsupported"]
 
@@ -70,6 +74,10 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 """The NumPy type in which an operand of a PTX type is computed: for those that NumPy lacks, and for
 packed pairs, the word that holds them."""
+LOADS = frozenset(("load", "matrix load"))
+"""The kinds of row that only read memory."""
+WRITES = frozenset(("store", "matrix store", "atomic", "reduction"))
+"""The kinds of row that write memory."""
 
 
 def storage(type_name: str) -> np.dtype[Any]:
@@ -140,6 +148,8 @@ class Form:
             return "u32"
         if kind == "carry":
             return "pred"
+        if kind == "fragment":
+            return "b64" if "f64" in self.opcode.split(".") else "b32"
         return kind
 
 
@@ -152,6 +162,11 @@ class OperandSpec:
     memory: bool = False
     optional: bool = False
     absent: bool = False
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether it is a warp's part of a matrix, in a vector of whole registers."""
+        return self.kind == "fragment"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 
 from simwarp.faults import Deadlock, KernelFault, Livelock, Place, RunawayKernel
 from simwarp.lanes import WARP_SIZE
-from simwarp.ptx import branches, meetings
+from simwarp.ptx import branches, matrices, meetings
 from simwarp.ptx.accesses import DATA
 from simwarp.ptx.barriers import Barriers, ClusterBarrier
 from simwarp.ptx.chunk import Chunk, Mask
@@ -359,7 +359,7 @@ class Scheduler:
         if not self.parked:
             return
         for pc, mask in list(self.parked.items()):
-            if self.steps[pc].kind in ("warp", "warp barrier"):
+            if self.steps[pc].kind in TOGETHER:
                 del self.parked[pc]
                 self.put(pc, mask)
         if not self.chunk.is_part:
@@ -386,6 +386,9 @@ def _spread(mask: Mask, rows: Any, warps: int) -> Mask:
     return whole
 
 
+TOGETHER = frozenset(("warp", "warp barrier", *matrices.EXECUTE))
+"""The kinds that lanes of one warp wait for each other at."""
+
 CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "warp": meetings.warp,
     "warp barrier": meetings.warp,
@@ -398,5 +401,6 @@ CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "barrier": meetings.barrier,
     "cluster barrier": meetings.cluster,
     "fence": branches.fence,
+    **dict.fromkeys(matrices.EXECUTE, matrices.whole_warp),
 }
 """What executes the other kinds: each returns the next step of the group, or None if it is gone."""

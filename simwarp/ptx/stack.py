@@ -49,7 +49,7 @@ from simwarp.faults import (
     NeedsIndependentProgress,
     Place,
 )
-from simwarp.ptx.schedule import NO_OTHER, Group, Scheduler
+from simwarp.ptx.schedule import NO_OTHER, TOGETHER, Group, Scheduler
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk, Mask
@@ -257,7 +257,7 @@ class StackScheduler(Scheduler):
             vain = mask & top & moving.any(axis=1, keepdims=True)
             if self.steps[pc].kind == "barrier":
                 vain = vain & (self.barriers.expects == 0)
-            if vain.any() and self.steps[pc].kind in ("warp", "warp barrier", "barrier"):
+            if vain.any() and self.steps[pc].kind in TOGETHER | {"barrier"}:
                 warps = vain.any(axis=1, keepdims=True)
                 awaited = {at: group.mask & warps for at, group in self.groups.items()}
                 self.stop(self._needs_progress({pc: vain}, awaited))

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class _Origins:
         if step.symbol:
             origins: Origins = frozenset({f"parameter {step.symbol}"})
         elif step.base is not None:
-            origins = ANYTHING if step.form.dtype.itemsize >= _POINTER else NOTHING
+            origins = ANYTHING if _loaded_bytes(step) >= _POINTER else NOTHING
         else:
             origins = self.of(operands[1:])
         return [(name, origins) for name in _names(operands[:1])]
@@ -128,6 +129,11 @@ class _Origins:
             return frozenset({f"parameter {name}"})
         known = [key for key in (f"{self.program.name}:{name}", name) if key in self.variables]
         return frozenset({f"variable {known[0]}"}) if known else SHARED
+
+
+def _loaded_bytes(step: Step) -> int:
+    """Bytes of each register that a load writes."""
+    return DTYPES[step.form.resolve(step.row.destinations[0].kind)].itemsize
 
 
 def _names(operands: Iterable[Operand | None]) -> list[str]:

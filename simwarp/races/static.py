@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from simwarp.ptx.rows import LOADS, WRITES
 from simwarp.races.provenance import ANYTHING, GRID_BARRIER, SHARED, Origins, address_origins
 from simwarp.races.regions import meeting
 from simwarp.races.strength import WEAK, strength
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from simwarp.ptx.program import Program, Step
 
 _ORDERS = {"acquire", "release", "acq_rel"}
-_WRITES = ("store", "atomic", "reduction")
 
 _Reached: TypeAlias = "set[Allocation] | None"
 """Allocations; None: any of them."""
@@ -53,8 +53,8 @@ class RaceFilter:
     """
 
     def __init__(self, program: Program, variables: Iterable[str]) -> None:
-        steps = [step for step in program.steps if step.kind in ("load", *_WRITES) and _is_common(step)]
-        loads = [step for step in steps if step.kind == "load"]
+        steps = [step for step in program.steps if step.kind in LOADS | WRITES and _is_common(step)]
+        loads = [step for step in steps if step.kind in LOADS]
         self.loads = {step.number for step in loads}
         self.signals = any(map(_orders, program.steps))
         self.strong = (
@@ -62,7 +62,7 @@ class RaceFilter:
         )
         self._splits = len(program.routines) == 1
         self._origins = address_origins(program, frozenset(variables)) if self._splits else {}
-        stores = [step for step in steps if step.kind in _WRITES]
+        stores = [step for step in steps if step.kind in WRITES]
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
         remote = any(step.row.base == "mapa" for step in program.steps)

@@ -1,4 +1,4 @@
-"""The test kit: strategies, Hypothesis profiles, comparison with a picture, goldens that hardware answered.
+"""The test kit: strategies, profiles, comparison with a picture, fragments, goldens that hardware answered.
 
 Imports without Hypothesis and pytest; `strategies` needs the first, `plugin` is what pytest loads.
 """
@@ -11,12 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simwarp.testing import profiles, strategies
     from simwarp.testing.compare import assert_same_bits
+    from simwarp.testing.fragments import FragmentDifference, check_fragment, record_fragments
     from simwarp.testing.golden import Golden, load, record, replay
 
-__all__ = ["Golden", "assert_same_bits", "load", "profiles", "record", "replay", "strategies"]
+__all__ = [
+    "FragmentDifference",
+    "Golden",
+    "assert_same_bits",
+    "check_fragment",
+    "load",
+    "profiles",
+    "record",
+    "record_fragments",
+    "replay",
+    "strategies",
+]
 
 _HOME = {
     "assert_same_bits": "compare",
+    **dict.fromkeys(("FragmentDifference", "check_fragment", "record_fragments"), "fragments"),
     **dict.fromkeys(("Golden", "load", "record", "replay"), "golden"),
     **dict.fromkeys(("profiles", "strategies"), ""),
 }

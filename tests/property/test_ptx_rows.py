@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simwarp.ptx.evidence import required
-from simwarp.ptx.instructions import ROWS
-from simwarp.testing.evidence.operands import edges, width
+from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.testing.evidence.catalogue import MATRIX
+from simwarp.testing.evidence.operands import FLOATS, edges, width
 from simwarp.testing.evidence.probe import BLOCK
 
 rows = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_ptx_rows.py")))
@@ -85,3 +86,29 @@ def lanes(probe, column, masks):
 def sources(masks):
     """For each lane, a lane of its own team."""
     return st.tuples(*(st.sampled_from([j for j in range(32) if mask >> j & 1]) for mask in masks)).map(list)
+
+
+PACKED = {"f16": "f16x2", "bf16": "bf16x2", "e4m3": "e4m3x2", "e5m2": "e5m2x2"}
+"""What of an element's type is as wide as a register, or half as wide."""
+
+
+def registers(probe, column):
+    """A register of each lane, of a few words."""
+    product = column.name[0] in "abc" and TABLE.find(probe.form)[0].base in ("mma", "wmma")
+    types = dict(zip("dabc", rows.matrices.types_of(probe.form), strict=True)) if product else {}
+    element = types.get(column.name[0], "")
+    kind = PACKED.get(element, element if element in FLOATS else column.type)
+    some = st.lists(words(column) | words(column._replace(type=kind)), min_size=1, max_size=4)
+    return some.flatmap(lambda few: st.lists(st.sampled_from(few), min_size=32, max_size=32))
+
+
+@pytest.mark.parametrize("name", computed(*MATRIX))
+@settings(max_examples=8)
+@given(data=st.data())
+def test_matrix_rows(simwarp_device, name, data):
+    """Four warps that are given the same."""
+    probe = rows.probe_of(data.draw(st.sampled_from(required(ROWS[name]))))
+    columns = [data.draw(registers(probe, column)) for column in probe.operands]
+    operands = block(list(zip(*columns, strict=True)))
+    (got,) = rows.run(simwarp_device, [probe], [operands])
+    assert rows.differences(probe, operands, got) == []

@@ -109,7 +109,7 @@ class Wrong(Witness):
         return super().load(ptx.replace("popc.b32 %d, %a;", "not.b32 %a, %a; popc.b32 %d, %a;"))
 
 
-SOME = [ROWS[name] for name in ("popc", "div", "ex2.approx.f32", "activemask.b32", "trap", "ldu")]
+SOME = [ROWS[name] for name in ("popc", "div", "ex2.approx.f32", "activemask.b32", "trap", "ldu", "mma.s8")]
 QUIET = [].append
 
 

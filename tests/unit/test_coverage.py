@@ -19,7 +19,7 @@ LACKS = (
     HEAD
     + """.func helper() {
 	.reg .b32 %r<3>;
-	ldmatrix.sync.aligned.x1.m8n8.shared.b16 {%r1}, [%r2];
+	sust.b.1d.b32.trap [%r1, {%r2}], {%r2};
 	ret;
 }
 .visible .entry fine() {
@@ -99,7 +99,7 @@ def test_a_file_that_lacks_something(capsys, written):
     assert not lacking["runs"]
     assert lacking["lacks"] == [
         {"opcode": "frobnicate.u32", "line": 15, "count": 2},
-        {"opcode": "ldmatrix.sync.aligned.x1.m8n8.shared.b16", "line": 6, "count": 1},
+        {"opcode": "sust.b.1d.b32.trap", "line": 6, "count": 1},
     ]
 
 

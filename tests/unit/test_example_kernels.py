@@ -154,6 +154,77 @@ def test_gemm(simwarp_device, m, n, k):
     assert_same_bits(right, example("gemm").gemm(simwarp_device, a, b))
 
 
+TENSOR_SHAPES = [(1, 1, 1), (16, 8, 16), (33, 31, 17), (65, 70, 129), (64, 64, 64), (31, 130, 300)]
+
+
+def half_exponents(x):
+    """The binary exponents of float16 numbers; those below the normal ones have the least of these."""
+    return np.maximum(np.frexp(x)[1] - 1, -14)
+
+
+def add_up_in_tensor_core(a, b):
+    """A product of float16 matrices as Hopper adds it up, to the bit, in float64 that nothing rounds.
+
+    An instruction adds 16 products to the accumulator: each is cut off 25 bits below the largest exponent
+    among them, a product's exponent being the sum of its factors', and the sum after the 24 bits of float32.
+    """
+    sums = np.zeros((a.shape[0], b.shape[1]))
+    for first in range(0, a.shape[1], 16):
+        x, y = a[:, first : first + 16, None].astype(float), b[first : first + 16].astype(float)
+        addends = np.concatenate([x * y, sums[:, None]], axis=1)
+        exponents = np.concatenate(
+            [half_exponents(x) + half_exponents(y), np.frexp(sums)[1][:, None] - 1], axis=1
+        )
+        unit = 2.0 ** (np.where(addends == 0, -200, exponents).max(axis=1, keepdims=True) - 25)
+        total = np.trunc(addends / unit).sum(axis=1) * unit[:, 0] + 0.0
+        significand, exponent = np.frexp(total)
+        sums = np.ldexp(np.trunc(np.ldexp(significand, 24)), exponent - 24)
+    return sums.astype(np.float32)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), TENSOR_SHAPES)
+def test_gemm_f16(simwarp_device, m, n, k):
+    a, b = reals(m, k).astype(np.float16), reals(k, n, k=1).astype(np.float16)
+    right = add_up_in_tensor_core(a, b)
+    assert_same_bits(right, example("gemm_f16").gemm_f16(simwarp_device, a, b))
+
+
+def test_truncation_in_tensor_cores_shows():
+    """The bound of gemm_f16.py holds what is lost, and something is: sums are not rounded to nearest."""
+    for seed in range(3):
+        a, b = (matrix.astype(np.float64) for matrix in example("gemm_f16").draw(seed))
+        right, bound = example("gemm_f16").expected(seed)["product"]
+        lost = np.abs(right) - np.abs(add_up_in_tensor_core(a, b).astype(np.float64))
+        assert np.all(np.abs(lost) <= bound)
+        assert (lost > 0).mean() > 0.75
+
+
+@pytest.mark.parametrize("name", ["gemm_f16", "gemm_b1"])
+def test_no_two_lanes_meet_in_a_bank(name):
+    device = simwarp.Device(observe="banks")
+    example(name).run(device)
+    assert device.report.bank_conflicts.opcodes
+    assert device.report.bank_conflicts.total == 0
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [*TENSOR_SHAPES, (3, 5, 2049)])
+def test_gemm_b1(simwarp_device, m, n, k):
+    a, b = reals(m, k), reals(k, n, k=1)
+    right = np.where(a >= 0, 1, -1).astype(np.int32) @ np.where(b >= 0, 1, -1).astype(np.int32)
+    assert_same_bits(right, example("gemm_b1").gemm_b1(simwarp_device, a, b))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [*TENSOR_SHAPES, (48, 80, 32), (17, 24, 40)])
+def test_gemm_s8(simwarp_device, m, n, k):
+    a, b = (
+        whole(rows * columns, 256).astype(np.uint8).view(np.int8).reshape(rows, columns)
+        for rows, columns in ((m, k), (k, n))
+    )
+    a.flat[::3], b.flat[::5] = -128, -128
+    right = a.astype(np.int32) @ b.astype(np.int32)
+    assert_same_bits(right, example("gemm_s8").gemm_s8(simwarp_device, a, b))
+
+
 def exponential(x):
     """The exponential as the comment in softmax.cu describes it."""
     n = np.rint(x * np.float32(1.44269504))
@@ -257,7 +328,7 @@ def test_jacobi(simwarp_device, shape, sweeps):
 
 
 def test_every_kernel_has_a_script_and_a_test():
-    assert len(NAMES) == 10
+    assert len(NAMES) == 13
     folder = recorder.FOLDER
     assert {path.stem for path in folder.glob("*.py")} == {*NAMES, "common"}
     assert all(f"test_{name}" in globals() for name in NAMES)

@@ -57,6 +57,10 @@ class StandIn(simwarp.Device):
     driver_version = "580.0"
 
 
+TILES = {name for name, row in ROWS.items() if row.kind.startswith("matrix")}
+"""Of matrix instructions whole tiles are compared with hardware: see tests/record_tiles.py."""
+
+
 @pytest.fixture(scope="module")
 def programs():
     return [fuzz.generate(0, k) for k in range(300)]
@@ -82,7 +86,7 @@ def first(program):
 
 def test_every_row_is_touched(programs):
     counts = fuzz.coverage(programs)
-    untouched = [name for name, count in counts.items() if not count]
+    untouched = [name for name, count in counts.items() if not count and name not in TILES]
     assert list(counts) == list(ROWS)
     assert len(untouched) <= len(ROWS) // 10, untouched
 
@@ -91,7 +95,7 @@ def test_the_vocabulary_leaves_few_rows_out():
     known = {name for rows in all_rows().opcodes.values() for name in rows}
     structure = {"bra", "cvta", "cvta.to"}
     miscompiled = {name for name in ROWS if name.startswith("set.bf16")}
-    assert set(ROWS) - known <= structure | miscompiled
+    assert set(ROWS) - known <= structure | miscompiled | TILES
     for rows in all_rows().opcodes.values():
         for name, opcodes in rows.items():
             assert {TABLE.find(opcode)[0].name for opcode in opcodes} == {name}

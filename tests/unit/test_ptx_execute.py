@@ -720,7 +720,7 @@ def test_an_unsupported_instruction_names_the_line_and_its_relatives():
     assert f"line {FIRST + 1}" in str(caught.value)
     assert "shfl.sync<.idx|.up|.down|.bfly>.b32" in str(caught.value)
     with pytest.raises(UnsupportedInstruction, match="no form of this instruction"):
-        simwarp.Device().load(text("wmma.load.a;"))
+        simwarp.Device().load(text("tex.2d.v4.f32.f32;"))
 
 
 @pytest.mark.parametrize(

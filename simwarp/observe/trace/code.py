@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk, Mask
     from simwarp.ptx.program import Program, Step
 
-_SHOWS_SOURCES = ("store", "reduction")
-"""Kinds of row that write no register: what they write to memory is in their last operands."""
+_SHOWS_SOURCES = ("store", "matrix store", "reduction")
+"""Kinds of row that write no register: what they write to memory is in the operands after the address."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +157,17 @@ def _registers(program: Program, step: Step) -> Iterator[tuple[str, str]]:
     operands, form = step.instruction.operands, step.form
     if step.call is not None:
         if step.call.function and step.call.function not in program.routines:  # a host function is done
-            yield from ((name, "b64") for name, _ in _named(_returns(operands), ("b64",), 1))
+            yield from ((name, "b64") for name, _ in _named(_returns(operands), ("b64",), whole=False))
     elif step.kind in _SHOWS_SOURCES:
-        for operand in operands[1:]:
-            yield from _named(operand, (form.T,), form.vector)
+        written = [spec for spec in step.row.sources if not spec.memory]
+        for operand, spec in zip(operands[1:], written, strict=False):
+            if spec.is_fragment or not step.kind.startswith("matrix"):
+                yield from _named(operand, (form.resolve(spec.kind),), spec.is_fragment or form.vector > 1)
     elif step.row.destinations:
         kinds = [form.T if spec.kind == "B" else form.resolve(spec.kind) for spec in step.row.destinations]
         written = operands[0] if any(spec.kind != "carry" for spec in step.row.destinations) else None
-        yield from _named(written, kinds, form.vector)
+        whole = form.vector > 1 or step.row.destinations[0].is_fragment
+        yield from _named(written, kinds, whole)
         if any(spec.kind == "carry" for spec in step.row.destinations):
             yield "%carry", "pred"
 
@@ -173,16 +176,16 @@ def _returns(operands: tuple[Operand, ...]) -> Operand | None:
     return operands[0] if operands and isinstance(operands[0], Group) else None
 
 
-def _named(operand: Operand | None, kinds: Sequence[str], vector: int) -> Iterator[tuple[str, str]]:
-    """The registers of an operand; an unpacked word's are as wide as their part of it."""
+def _named(operand: Operand | None, kinds: Sequence[str], whole: bool) -> Iterator[tuple[str, str]]:
+    """The registers of an operand; unless a vector's are whole, each is as wide as its part of the word."""
     kind = kinds[0]
     if isinstance(operand, Register):
         yield operand.name, kind
     elif isinstance(operand, Pair):
         for part, its_kind in zip((operand.first, operand.second), kinds, strict=False):
-            yield from _named(part, (its_kind,), 1)
+            yield from _named(part, (its_kind,), whole=False)
     elif isinstance(operand, Vector | Group):
-        if isinstance(operand, Vector) and vector == 1:
+        if isinstance(operand, Vector) and not whole:
             kind = f"b{DTYPES[kind].itemsize * 8 // len(operand.elements)}"
         for element in operand.elements:
             if isinstance(element, Register):

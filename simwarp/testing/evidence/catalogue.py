@@ -9,7 +9,7 @@ from reference.errors import SchemeError
 from simwarp.ptx.evidence import required
 from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import Form, Row
-from simwarp.testing.evidence import control, memory, operands, registers, warps
+from simwarp.testing.evidence import control, matrix, memory, operands, registers, warps
 from simwarp.testing.evidence.operands import Words
 from simwarp.testing.evidence.probe import Probe
 
@@ -22,8 +22,13 @@ AUTOMATIC: dict[str, Make] = {
     "store": memory.store,
     "atomic": memory.atomic,
     "reduction": memory.atomic,
+    "matrix": matrix.product,
+    "matrix load": matrix.load,
+    "matrix store": matrix.store,
 }
 """The probe of each kind of row that is derived from the row's syntax."""
+MATRIX = ("matrix", "matrix load", "matrix store")
+"""The kinds whose operands are fragments of matrices."""
 
 
 def probes(rows: Iterable[Row] = ROWS.values()) -> list[Probe]:
@@ -99,6 +104,8 @@ def operands_of(probe: Probe) -> Words:
         raise SchemeError(f"no row has the form {probe.form!r}\nsimwarp coverage --forms lists all forms")
     if row.kind == "warp" and maker(row) is registers.warp:
         return warps.operands(probe, form)
+    if row.kind in MATRIX:
+        return matrix.operands(probe, form)
     if probe.baked:
         return memory.baked(probe)
     drawn = operands.sets(probe.operands, probe.form, probe.count)

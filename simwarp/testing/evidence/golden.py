@@ -59,6 +59,7 @@ FAMILIES = {
     "9.7.9": "memory",
     "9.7.12": "control",
     "9.7.13": "control",
+    "9.7.14": "matrix",
     "9.7.18": "integer",
 }
 """The family of each section; all others are with control flow."""
@@ -95,11 +96,13 @@ def family(row: Row) -> str:
     Examples
     --------
     >>> from simwarp.ptx.instructions import ROWS
-    >>> family(ROWS["popc"]), family(ROWS["cvt"])
-    ('integer', 'floating')
+    >>> [family(ROWS[name]) for name in ("popc", "cvt", "mma.s8", "ldmatrix")]
+    ['integer', 'floating', 'matrix', 'tiles']
     """
     if row.base == "cvt":
         return "floating"
+    if row.kind in ("matrix load", "matrix store"):
+        return "tiles"
     return FAMILIES.get(".".join(row.section.split(".")[:3]), "control")
 
 

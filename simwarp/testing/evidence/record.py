@@ -79,7 +79,7 @@ def record(device: Any, folder: Path, rows: Iterable[Row] = ROWS.values(), say: 
     ----------
     device : gpu.CudaDevice
     folder : Path
-        Gets at most eight files.
+        Gets a file for each family, and three that speak of them.
     rows : iterable of Row
     say : callable
         Told what is going on.

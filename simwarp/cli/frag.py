@@ -1,0 +1,268 @@
+"""The command ``simwarp frag``: which lane and register hold which element of a matrix instruction.
+
+>>> frag_command("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", element=["a:3,2"], holder=["d:14,1"])
+a: row 3, column 2 is held by lane 14, register 0, bits 0–63
+d: lane 14, register 1, bit 0 holds row 3, column 5
+0
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reference.errors import InputFileError, SchemeError
+from simwarp.cli.frag_picture import chosen, held_of, picture_of
+from simwarp.draw.svg import to_svg
+from simwarp.draw.text import to_text
+from simwarp.files import write_whole
+from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
+from simwarp.observe.lowering import Lowering, chip_name, lowering
+from simwarp.ptx.instructions import TABLE
+
+_WIDE = 240
+_CHIPS = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
+
+Many = list[str] | None
+
+
+def frag_command(
+    instruction: Annotated[str | None, typer.Argument(help="In full, as PTX spells it.")] = None,
+    operand: Annotated[str | None, typer.Option(help="Only a, b, c, d or r.")] = None,
+    element: Annotated[
+        Many, typer.Option(help="Who holds it: OPERAND:ROW,COLUMN[,MATRIX], as a:3,5.", metavar="PLACE")
+    ] = None,
+    holder: Annotated[
+        Many, typer.Option(help="What is there: OPERAND:LANE,REGISTER[,BIT], as a:5,1,16.", metavar="PLACE")
+    ] = None,
+    registers: Annotated[bool, typer.Option("--registers", help="The registers, not the matrix.")] = False,
+    list_maps: Annotated[bool, typer.Option("--list", help="List every map.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Write the picture as SVG.", metavar="FILE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+) -> int:
+    """Which lane, register and bit hold each element of a matrix instruction, and back."""
+    if list_maps:
+        _list(as_json)
+        return 0
+    if instruction is None:
+        raise SchemeError(
+            "no instruction to show\ngive one in full, as mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32\n"
+            "simwarp frag --list has them all"
+        )
+    found = fragments_of(instruction)
+    answers = [*_holders(found, element or []), *_elements(found, holder or [])]
+    operands = chosen(found, operand)
+    if svg is not None:
+        _write(svg, to_svg(picture_of(instruction, operand, registers=registers)))
+        sys.stderr.write(f"wrote {svg}\n")
+    if as_json:
+        sys.stdout.write(json.dumps(_report(instruction, found, operands, answers), indent=1) + "\n")
+    elif answers:
+        sys.stdout.write("".join(f"{answer['text']}\n" for answer in answers))
+    elif svg is None:
+        _show_facts(instruction, found)
+        picture = picture_of(instruction, operand, registers=registers)
+        sys.stdout.write(f"\n{to_text(picture)}\n")
+    return 0
+
+
+# ---- questions -----------------------------------------------------------------------------------
+
+
+def _holders(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Who holds an element: one answer for each copy."""
+    for question in questions:
+        operand, numbers = _asked(found, question, "--element", "a:3,5", (2, 3))
+        row, column, matrix = (*numbers, 0)[:3]
+        layout = operand.layout
+        of = f" of matrix {matrix}" if layout.matrices > 1 else ""
+        for copy in range(layout.copies):
+            lane, register, bit = layout.holder(row, column, matrix, copy)
+            bits = f"bit {bit}" if layout.bits == 1 else f"bits {bit}–{bit + layout.bits - 1}"
+            yield {
+                "text": f"{operand.name}: row {row}, column {column}{of} is held by lane {lane}, "
+                f"register {register}, {bits}",
+                **_place(operand, row, column, matrix, lane, register, bit),
+            }
+
+
+def _elements(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What a bit of a register belongs to."""
+    for question in questions:
+        operand, numbers = _asked(found, question, "--holder", "a:5,1,16", (2, 3))
+        lane, register, bit = (*numbers, 0)[:3]
+        row, column, matrix = operand.layout.element(lane, register, bit)
+        of = f" of matrix {matrix}" if operand.layout.matrices > 1 else ""
+        yield {
+            "text": f"{operand.name}: lane {lane}, register {register}, bit {bit} "
+            f"holds row {row}, column {column}{of}",
+            **_place(operand, row, column, matrix, lane, register, bit),
+        }
+
+
+def _place(operand: Operand, *numbers: int) -> dict[str, Any]:
+    names = ("row", "column", "matrix", "lane", "register", "bit")
+    return {"operand": operand.name, **dict(zip(names, numbers, strict=True))}
+
+
+def _asked(
+    found: Fragments, question: str, option: str, example: str, counts: tuple[int, ...]
+) -> tuple[Operand, list[int]]:
+    """The operand and the numbers of a question."""
+    name, colon, rest = question.partition(":")
+    parts = [part.strip() for part in rest.split(",")]
+    if not colon or len(parts) not in counts or not all(part.isdecimal() for part in parts):
+        raise SchemeError(
+            f"{option} {question}: this is no place\n"
+            "give an operand, a colon and two or three numbers with commas between them\n"
+            f"as {option} {example}"
+        )
+    return chosen(found, name)[0], [int(part) for part in parts]
+
+
+# ---- reports -------------------------------------------------------------------------------------
+
+
+def _report(
+    instruction: str, found: Fragments, operands: list[Operand], answers: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """All that is known; the tables only where no single place was asked for."""
+    return {
+        "instruction": found.opcode,
+        "shape": found.shape._asdict(),
+        "first": _first_chip(found.opcode),
+        "chips": [{"chips": chips, **asdict(made)} for chips, made in _lowerings(instruction)],
+        "operands": [_facts(operand) | ({} if answers else _tables(operand)) for operand in operands],
+        "answers": answers,
+    }
+
+
+def _facts(operand: Operand) -> dict[str, Any]:
+    layout = operand.layout
+    return {
+        "operand": operand.name,
+        "type": operand.type,
+        "rows": layout.rows,
+        "columns": layout.columns,
+        "matrices": layout.matrices,
+        "copies": layout.copies,
+        "lanes": layout.lanes,
+        "registers": layout.registers,
+        "register_bits": layout.register_bits,
+        "elements_in_a_register": layout.slots,
+        "map": str(layout),
+        "section": operand.section,
+        "provenance": operand.provenance.source,
+        "confirmed": list(operand.provenance.confirmed),
+    }
+
+
+def _tables(operand: Operand) -> dict[str, Any]:
+    """The holders of each element [copy][matrix][row][column], the elements [lane][register][slot]."""
+    layout, held = operand.layout, held_of(operand)
+    holders = np.stack(np.broadcast_arrays(held.lane, held.register, held.bit), axis=-1)
+    lane, register, slot = np.ix_(*map(range, (layout.lanes, layout.registers, layout.slots)))
+    elements = layout.element(lane, register, slot * layout.bits)
+    return {
+        "holders": holders.tolist(),
+        "elements": np.stack(np.broadcast_arrays(*elements), axis=-1).tolist(),
+    }
+
+
+def _lowerings(instruction: str) -> list[tuple[str, Lowering]]:
+    """What the chips make of it; neighbours that do the same, together."""
+    made = [(chip_name(cc), found) for cc in _CHIPS if (found := _lowering(instruction, cc)) is not None]
+    grouped = [list(group) for _, group in groupby(made, lambda one: one[1])]
+    return [
+        (group[0][0] + (f" to {group[-1][0]}" if len(group) > 1 else ""), group[0][1]) for group in grouped
+    ]
+
+
+def _lowering(instruction: str, cc: tuple[int, int]) -> Lowering | None:
+    try:
+        return lowering(instruction, cc)
+    except SchemeError:
+        return None
+
+
+def _first_chip(opcode: str) -> str:
+    """The first architecture that has an instruction; wgmma, which no row has yet, is sm_90a's."""
+    found = TABLE.find(opcode)
+    return f"sm_{found[0].minimum_sm}" if found else "sm_90a"
+
+
+def _show_facts(instruction: str, found: Fragments) -> None:
+    console = Console()
+    console = console if console.is_terminal else Console(width=_WIDE)
+    console.print(Text(f"{found.opcode}: from {_first_chip(found.opcode)} on"))
+    if found.shape.k:
+        m, n, k = found.shape
+        console.print(f"D = A B + C; A is {m} × {k}, B {k} × {n}, C and D {m} × {n}")
+    console.print(_operand_table(found))
+    for chips, made in _lowerings(instruction):
+        instructions = ", ".join(f"{count} {name}" for name, count in made.instructions.items())
+        note = f" ({made.note})" if made.note else ""
+        console.print(Text(f"{chips}: {instructions}{note}"))
+
+
+def _operand_table(found: Fragments) -> Table:
+    table = _table("operand", "type", "matrix", "registers", "elements in each", "map", "source")
+    for operand in found.operands.values():
+        layout = operand.layout
+        many = f"{layout.matrices} of " * (layout.matrices > 1)
+        table.add_row(
+            operand.name,
+            operand.type,
+            f"{many}{layout.rows} × {layout.columns}",
+            f"{layout.registers} of {layout.register_bits} bits",
+            str(layout.slots),
+            str(layout),
+            str(operand.provenance),
+        )
+    return table
+
+
+def _list(as_json: bool) -> None:
+    rows = [
+        {"instruction": opcode, "shape": str(found.shape), **_facts(operand)}
+        for opcode in all_opcodes()
+        for found in (fragments_of(opcode),)
+        for operand in found.operands.values()
+    ]
+    if as_json:
+        sys.stdout.write(json.dumps({"rows": rows}, indent=1) + "\n")
+        return
+    table = _table("instruction", "operand", "type", "matrix", "registers", "source", "confirmed on")
+    for row in rows:
+        matrix = f"{row['rows']} × {row['columns']}"
+        words = row["instruction"], row["operand"], row["type"], matrix, str(row["registers"])
+        table.add_row(*words, row["provenance"], ", ".join(row["confirmed"]))
+    Console(width=_WIDE).print(table)
+    sys.stdout.write(f"{len(all_opcodes())} instructions, {len(rows)} maps\n")
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise InputFileError(
+            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
+        ) from None

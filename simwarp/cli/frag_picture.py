@@ -1,0 +1,102 @@
+"""The pictures of ``simwarp frag``: from the maps of `simwarp.fragments` to the plain data that is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reference.errors import SchemeError
+from simwarp.draw.fragment import Held, holders_picture, product_picture, registers_picture
+from simwarp.draw.picture import Picture
+from simwarp.fragments import Fragments, Operand, fragments_of
+
+_SHOWN = (64, 32)
+"""Rows and columns of cells in the picture of a whole product."""
+
+
+def held_of(operand: Operand) -> Held:
+    """An operand as `simwarp.draw.fragment` draws it: the holder of each element.
+
+    Examples
+    --------
+    >>> a = fragments_of("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32").operands["a"]
+    >>> held_of(a).lane[0, 0, 3].tolist()
+    [12, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14, 14, 15, 15, 15, 15]
+    """
+    layout = operand.layout
+    extents = layout.copies, layout.matrices, layout.rows, layout.columns
+    copy, matrix, row, column = np.ix_(*map(range, extents))
+    where = layout.holder(row, column, matrix, copy)
+    return Held(operand.name.upper(), operand.type, layout.bits, layout.register_bits, *where)
+
+
+def picture_of(instruction: str, operand: str | None = None, *, registers: bool = False) -> Picture:
+    """The picture that the command shows.
+
+    Parameters
+    ----------
+    instruction : str
+        In full, as PTX spells it.
+    operand : str or None
+        The whole product where there is none.
+    registers : bool
+        What each register holds, in place of who holds each element.
+
+    Raises
+    ------
+    FragmentError
+        For an instruction that does not exist.
+    SchemeError
+        For an operand that it does not have.
+
+    Examples
+    --------
+    >>> picture_of("ldmatrix.sync.aligned.m8n8.x4.shared.b16").title
+    'R: 4 matrices of 8 × 8 elements of b16'
+    """
+    found = fragments_of(instruction)
+    held = [held_of(one) for one in chosen(found, operand)]
+    if registers or len(held) == 1 or not found.shape.k:
+        pictures = [(registers_picture if registers else holders_picture)(one) for one in held]
+        return pictures[0] if len(pictures) == 1 else _joined(found.opcode, pictures)
+    named = {one.name: one for one in held}
+    d = named["D"]
+    if "C" in named and found.operands["c"].layout == found.operands["d"].layout:
+        d = replace(d, name="C and D")
+    return product_picture(found.opcode, named["A"], named.get("B"), d, _SHOWN)
+
+
+def _joined(title: str, pictures: Sequence[Picture]) -> Picture:
+    """Pictures below one another; each grid has the title of its picture before its own."""
+    lines = (
+        tuple(replace(grid, title=f"{picture.title}{f', {grid.title}' * bool(grid.title)}") for grid in line)
+        for picture in pictures
+        for line in picture.lines
+    )
+    notes = dict.fromkeys(note for picture in pictures for note in picture.notes)
+    return Picture(title, tuple(lines), tuple(notes))
+
+
+def chosen(found: Fragments, name: str | None) -> list[Operand]:
+    """The operand of that name; all of them where there is none.
+
+    Raises
+    ------
+    SchemeError
+        For an operand that the instruction does not have.
+
+    Examples
+    --------
+    >>> [one.type for one in chosen(fragments_of("movmatrix.sync.aligned.m8n8.trans.b16"), None)]
+    ['b16', 'b16']
+    """
+    if name is None:
+        return list(found.operands.values())
+    if name.lower() not in found.operands:
+        raise SchemeError(
+            f"there is no operand {name!r}\n{found.opcode} has {', '.join(found.operands)} in registers\n"
+            "give one of these"
+        )
+    return [found.operands[name.lower()]]

@@ -1,0 +1,191 @@
+"""The command ``simwarp probe``: which lane and register hold what, asked of a device.
+
+>>> probe_command(["movmatrix"], list_forms=True)  # doctest: +ELLIPSIS
+movmatrix.sync.aligned.m8n8.trans.b16  (PTX ISA 9.7.14.5.17, ...)
+0
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from reference.errors import NoGpuError
+from simwarp.device import Device
+from simwarp.fragments import fragments_of
+from simwarp.probe import Finding, forms_named, probe
+from simwarp.probe.bmma import BmmaMaps, bmma_maps, bmma_text
+from simwarp.probe.ptx import NotExecutedError
+from simwarp.probe.record import record, refuse_simulator
+
+_SINGLY = 24
+"""Up to so many forms are shown one by one."""
+_WIDE = 240
+
+
+class Probed(StrEnum):
+    """What is asked."""
+
+    sim = "sim"
+    cuda = "cuda"
+
+
+def probe_command(
+    instructions: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Opcodes, or what they begin with (wmma.load, mma.sync); bmma: section 4 of the paper."
+        ),
+    ] = None,
+    device: Annotated[Probed, typer.Option(help="The simulator, or this machine's GPU.")] = Probed.sim,
+    record_in: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Keep what a GPU tells: a golden, and who confirms."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    list_forms: Annotated[bool, typer.Option("--list", help="Only list the forms.")] = False,
+) -> int:
+    """Find fragment maps by experiment, and compare them with those of simwarp.fragments."""
+    words = instructions or []
+    forms = forms_named(words)
+    if list_forms:
+        _list(forms, as_json)
+        return 0
+    target = _device(device)
+    if record_in is not None:
+        refuse_simulator(target)
+    findings = _probe(forms, target, quiet=as_json)
+    maps = _bmma(target) if "bmma" in words else None
+    if as_json:
+        _print_json(findings, maps, target)
+    else:
+        _show(findings, maps, target)
+    if record_in is not None:
+        command = " ".join(("simwarp probe", *words, "--device", device.value, "--record", record_in.name))
+        for path in record(findings, target, record_in, command=command):
+            sys.stderr.write(f"wrote {path}\n")
+    return 1 if any(finding.executed and not finding.agreed for finding in findings) else 0
+
+
+def _device(where: Probed) -> Any:
+    if where is Probed.sim:
+        return Device()
+    from gpu.device import default_device
+
+    try:
+        return default_device()
+    except NoGpuError as error:
+        raise NoGpuError(f"{str(error).splitlines()[0]}\ngive --device sim to probe the simulator") from None
+
+
+def _probe(forms: list[str], device: Any, *, quiet: bool) -> list[Finding]:
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    console = Console(stderr=True, quiet=quiet)
+    findings: list[Finding] = []
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("probing", total=len(forms))
+        for form in forms:
+            progress.update(task, description=form.split(".sync")[0])
+            findings.append(probe(form, device))
+            progress.advance(task)
+    return findings
+
+
+def _bmma(device: Any) -> BmmaMaps | None:
+    try:
+        return bmma_maps(device)
+    except NotExecutedError:
+        return None  # the findings say so, form by form
+
+
+def _print_json(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
+    report = {
+        "device": device.name,
+        **{what.replace(" ", "_"): count for what, count in _counts(findings).items()},
+        "forms": [finding.to_json() for finding in findings],
+    }
+    if maps is not None:
+        report["bmma"] = maps.to_json()
+    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+
+
+def _counts(findings: Iterable[Finding]) -> dict[str, int]:
+    listed = list(findings)
+    agreed = sum(finding.agreed for finding in listed)
+    executed = sum(finding.executed for finding in listed)
+    return {"agreed": agreed, "differ": executed - agreed, "not executed": len(listed) - executed}
+
+
+def _show(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
+    console = _console()
+    if maps is not None:
+        console.print(Text(bmma_text(maps)))
+        console.print()
+    if len(findings) <= _SINGLY:
+        for finding in findings:
+            _show_one(console, finding)
+    else:
+        _show_families(console, findings)
+        for finding in findings:
+            if finding.executed and not finding.agreed:
+                _show_one(console, finding)
+    counts = ", ".join(f"{count} {what}" for what, count in _counts(findings).items() if count)
+    console.print(Text(f"on {device.name}: {counts}"))
+
+
+def _show_one(console: Console, finding: Finding) -> None:
+    verdict = "agrees" if finding.agreed else "differs" if finding.executed else finding.refusal
+    console.print(Text(f"{finding.opcode}: {verdict}"))
+    for operand in finding.operands:
+        line = str(operand.layout) if operand.agreed else f"differs: {operand.difference}"
+        console.print(Text(f"  {operand.operand} {operand.type}  {line}"))
+
+
+def _show_families(console: Console, findings: list[Finding]) -> None:
+    families: dict[str, list[Finding]] = {}
+    for finding in findings:
+        families.setdefault(_family(finding.opcode), []).append(finding)
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("instruction", no_wrap=True)
+    for name in ("forms", *_counts(())):
+        table.add_column(name, justify="right", no_wrap=True)
+    for family, members in families.items():
+        table.add_row(family, str(len(members)), *map(str, _counts(members).values()))
+    console.print(table)
+
+
+def _family(opcode: str) -> str:
+    """What stands before the modifiers."""
+    return ".".join(
+        word for word in opcode.split(".sync")[0].split(".") if word not in ("and", "xor", "popc")
+    )
+
+
+def _list(forms: list[str], as_json: bool) -> None:
+    rows = [
+        {"form": form, "operand": operand.name, "type": operand.type, "provenance": str(operand.provenance)}
+        for form in forms
+        for operand in fragments_of(form).operands.values()
+    ]
+    if as_json:
+        sys.stdout.write(json.dumps({"forms": forms, "rows": rows}, indent=2) + "\n")
+        return
+    for form in forms:
+        told = {row["provenance"] for row in rows if row["form"] == form}
+        sys.stdout.write(f"{form}  ({'; '.join(sorted(told))})\n")
+
+
+def _console() -> Console:
+    """The terminal; what is no terminal gets whole lines."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)

@@ -1,0 +1,356 @@
+"""Which lane and register hold each element of a matrix: grids coloured by lane.
+
+A cell is a run of neighbours in one register, so that 32 bits of b1 take no more room than one float. Its
+label is ``lane:register``; ``lane:register.bit`` where the cell is less than a register, and registers
+with a comma between them hold the same elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import ShapeError
+from simwarp.draw.picture import Cell, Grid, Picture
+from simwarp.draw.svg import to_svg
+from simwarp.draw.text import to_text
+
+Numbers = npt.NDArray[Any]
+Most = tuple[int, int]
+
+WHOLE: Most = (1 << 30, 1 << 30)
+WARP = 32
+
+
+@dataclass(frozen=True)
+class Held:
+    """The matrices of an operand, and who holds them.
+
+    Attributes
+    ----------
+    name : str
+        "A".
+    type : str
+        Of an element: "f16".
+    bits : int
+        Of an element.
+    register_bits : int
+    lane, register, bit : int arrays (copies, matrices, rows, columns)
+        Where each element is; ``bit`` is its lowest.
+    """
+
+    name: str
+    type: str
+    bits: int
+    register_bits: int
+    lane: Numbers
+    register: Numbers
+    bit: Numbers
+
+    @property
+    def run(self) -> tuple[int, int]:
+        """How many rows and columns of neighbours share a register: a cell."""
+        words = self.lane[0] << 16 | self.register[0]
+        across = _run(words)
+        return (1, across) if across > 1 else (_run(words.swapaxes(-1, -2)), 1)
+
+
+def holders(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
+    r"""Draw the holders of an operand's elements.
+
+    Parameters
+    ----------
+    held : Held
+    most : (int, int)
+        Of more rows and columns of cells than these, the last three are shown after a gap.
+    svg : bool
+        SVG in place of text.
+
+    Examples
+    --------
+    >>> place = np.arange(8)[:, None] * 4 + np.arange(8) // 2
+    >>> held = Held("A", "b16", 16, 32, place[None, None], 0 * place[None, None],
+    ...     (np.arange(8) % 2 * 16 + 0 * place)[None, None])
+    >>> print("\n".join(holders(held).splitlines()[2:7]))
+    column   0–1    2–3    4–5    6–7
+           +------+------+------+------+
+     row 0 | 0:0  | 1:0  | 2:0  | 3:0  |
+         1 | 4:0  | 5:0  | 6:0  | 7:0  |
+         2 | 8:0  | 9:0  | 10:0 | 11:0 |
+    """
+    picture = holders_picture(held, most)
+    return to_svg(picture) if svg else to_text(picture)
+
+
+def product(
+    title: str, a: Held | None, b: Held | None, d: Held, *, most: Most = WHOLE, svg: bool = False
+) -> str:
+    """Draw the operands of a product as one does by hand: A to the left of D, B above it.
+
+    Parameters
+    ----------
+    title : str
+    a, b, d : Held
+        None for an operand that no lane holds. Of several matrices the first is drawn.
+    most : (int, int)
+        Of more rows and columns of cells than these, the last three are shown after a gap.
+    svg : bool
+        SVG in place of text.
+
+    Raises
+    ------
+    ShapeError
+        For operands that do not make a product.
+
+    Examples
+    --------
+    >>> corner = np.zeros((1, 1, 1, 1), np.int64)
+    >>> one = [Held(name, "f64", 64, 64, corner, corner, corner) for name in "ABD"]
+    >>> print(product("1 × 1", *one).partition("lane:")[0].rstrip())
+    1 × 1
+    <BLANKLINE>
+                       B, f64
+                     n    0
+                       +-----+
+                   k 0 | 0:0 |
+                       +-----+
+    <BLANKLINE>
+        A, f64         D, f64
+      k    0         n    0
+        +-----+        +-----+
+    m 0 | 0:0 |    m 0 | 0:0 |
+        +-----+        +-----+
+    """
+    picture = product_picture(title, a, b, d, most)
+    return to_svg(picture) if svg else to_text(picture)
+
+
+def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
+    r"""Draw the registers of all lanes, and the elements that each of them holds.
+
+    Parameters
+    ----------
+    held : Held
+    most : (int, int)
+        Of more lanes and registers than these, the last three are shown after a gap.
+    svg : bool
+        SVG in place of text.
+
+    Examples
+    --------
+    >>> place = np.arange(8)[:, None] * 4 + np.arange(8) // 2
+    >>> held = Held("A", "b16", 16, 32, place[None, None], 0 * place[None, None],
+    ...     (np.arange(8) % 2 * 16 + 0 * place)[None, None])
+    >>> print("\n".join(registers(held).splitlines()[2:6]))
+    register     0
+             +-------+
+      lane 0 | 0,0–1 |
+           1 | 0,2–3 |
+    """
+    picture = registers_picture(held, most)
+    return to_svg(picture) if svg else to_text(picture)
+
+
+# ---- pictures as plain data ----------------------------------------------------------------------
+
+
+def holders_picture(held: Held, most: Most = WHOLE) -> Picture:
+    """What `holders` draws, as plain data; parameters as there.
+
+    Examples
+    --------
+    >>> corner = np.zeros((1, 1, 1, 1), np.int64)
+    >>> holders_picture(Held("A", "f64", 64, 64, corner, corner, corner)).lines[0][0].cells
+    ((Cell(label='0:0', shade='plain', mark=False, padding=0.0, hue=0),),)
+    """
+    matrices, rows, columns = held.lane.shape[1:]
+    many = f"{matrices} matrices of " if matrices > 1 else ""
+    grids = tuple(
+        _grid(held, matrix, f"matrix {matrix}" if matrices > 1 else "", ("row", "column"), most)
+        for matrix in range(matrices)
+    )
+    title = f"{held.name}: {many}{rows} × {columns} elements of {held.type}"
+    return Picture(title, tuple((grid,) for grid in grids), _notes([held], grids))
+
+
+def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: Most = WHOLE) -> Picture:
+    """What `product` draws, as plain data; parameters and errors as there.
+
+    Examples
+    --------
+    >>> corner = np.zeros((1, 1, 1, 1), np.int64)
+    >>> d = Held("D", "f64", 64, 64, corner, corner, corner)
+    >>> [[grid.title for grid in line] for line in product_picture("1 × 1", d, d, d).lines]
+    [['D, f64', 'D, f64'], ['D, f64', 'D, f64']]
+    """
+    _check_product(a, b, d)
+    height = min(held.run[0] for held in (a, d) if held is not None)
+    width = min(held.run[1] for held in (b, d) if held is not None)
+    below = _named(d, ("m", "n"), most, (height, width))
+    left = () if a is None else (_named(a, ("m", "k"), most, (height, a.run[1])),)
+    lines = [(*left, below)]
+    if b is not None:
+        above, below = _of_one_width(_named(b, ("k", "n"), most, (b.run[0], width)), below)
+        lines = [(*map(_room_of, left), above), (*left, below)]
+    notes = _notes(
+        [held for held in (a, b, d) if held is not None], (grid for line in lines for grid in line)
+    )
+    count = d.lane.shape[1]
+    several = (f"The first of {count} products; other lanes hold the others alike.",) if count > 1 else ()
+    return Picture(title, tuple(lines), (*several, *notes))
+
+
+def registers_picture(held: Held, most: Most = WHOLE) -> Picture:
+    """What `registers` draws, as plain data; parameters as there.
+
+    Examples
+    --------
+    >>> corner = np.zeros((1, 1, 1, 1), np.int64)
+    >>> registers_picture(Held("A", "f64", 64, 64, corner, corner, corner)).title
+    'A: 1 lanes × 1 registers, f64'
+    """
+    spans = _spans(held)
+    lanes, count = spans.shape
+    shown_lanes, shown = _shown(lanes, most[0]), _shown(count, most[1])
+
+    def cell(lane: int | None, register: int | None) -> Cell:
+        if lane is None or register is None:
+            return Cell("⋮" if lane is None else "…", "gap")
+        return Cell(str(spans[lane, register]), hue=lane % WARP)
+
+    grid = Grid(
+        tuple(tuple(cell(lane, register) for register in shown) for lane in shown_lanes),
+        corner="register",
+        column_labels=tuple("…" if i is None else str(i) for i in shown),
+        row_labels=tuple("⋮" if i is None else f"{'lane ' * (i == 0)}{i}" for i in shown_lanes),
+    )
+    place = "matrix: row,column" if held.lane.shape[1] > 1 else "row,column"
+    note = f"{place} of what each register holds, from its lowest bit up."
+    return Picture(f"{held.name}: {lanes} lanes × {count} registers, {held.type}", ((grid,),), (note,))
+
+
+def _named(held: Held, axes: tuple[str, str], most: Most, cell: tuple[int, int] | None = None) -> Grid:
+    return _grid(held, 0, f"{held.name}, {held.type}", axes, most, cell)
+
+
+def _grid(
+    held: Held,
+    matrix: int,
+    title: str,
+    axes: tuple[str, str],
+    most: Most,
+    cell: tuple[int, int] | None = None,
+) -> Grid:
+    """The cells of one matrix; ``axes`` name its rows and its columns."""
+    height, width = cell or held.run
+    rows, columns = held.lane.shape[2] // height, held.lane.shape[3] // width
+    down, across = _shown(rows, most[0]), _shown(columns, most[1])
+    part = height * width * held.bits < held.register_bits
+
+    def made(i: int | None, j: int | None) -> Cell:
+        if i is None or j is None:
+            return Cell("⋮" if i is None else "…", "gap")
+        place = (slice(None), matrix, i * height, j * width)
+        label = _label(held.lane[place], held.register[place], held.bit[place] if part else None)
+        return Cell(label, hue=int(held.lane[place][0]) % WARP)
+
+    grid = Grid(
+        tuple(tuple(made(i, j) for j in across) for i in down),
+        title,
+        corner=axes[1],
+        column_labels=tuple("…" if j is None else _span(j * width, width) for j in across),
+        row_labels=tuple(
+            "⋮" if i is None else f"{f'{axes[0]} ' * (i == 0)}{_span(i * height, height)}" for i in down
+        ),
+    )
+    return _of_one_width(grid)[0]
+
+
+def _label(lanes: Numbers, registers: Numbers, bits: Numbers | None) -> str:
+    """The holders of a cell: one for each copy, those of one lane together."""
+    held: dict[int, list[str]] = {}
+    for copy, (lane, register) in enumerate(zip(lanes.tolist(), registers.tolist(), strict=True)):
+        held.setdefault(lane, []).append(f"{register}" + (f".{bits[copy]}" if bits is not None else ""))
+    return " ".join(f"{lane}:{','.join(of_lane)}" for lane, of_lane in held.items())
+
+
+def _spans(held: Held) -> Numbers:
+    """What each register holds, in words: an array (lanes, registers) of str."""
+    matrices = held.lane.shape[1]
+    spans = np.full((int(held.lane.max()) + 1, int(held.register.max()) + 1), "", object)
+    within: dict[tuple[int, int], list[list[int]]] = {}
+    order = np.argsort(held.bit, axis=None, kind="stable")
+    where = np.stack([held.lane.ravel()[order], held.register.ravel()[order]], axis=1).tolist()
+    places = np.stack(np.unravel_index(order, held.bit.shape)[1:], axis=1).tolist()
+    for (lane, register), place in zip(where, places, strict=True):
+        within.setdefault((lane, register), []).append(place)
+    for holder, found in within.items():
+        first, last = found[0], found[-1]
+        matrix, row, column = (f"{a}" if a == b else f"{a}–{b}" for a, b in zip(first, last, strict=True))
+        spans[holder] = f"{f'{matrix}: ' if matrices > 1 else ''}{row},{column}"
+    return spans
+
+
+def _notes(held: Sequence[Held], grids: Iterable[Grid]) -> tuple[str, ...]:
+    """What one must know to read the cells."""
+    notes = ["lane:register of each element, coloured by lane."]
+    labels = [cell.label for grid in grids for row in grid.cells for cell in row]
+    if any("." in label for label in labels):
+        notes.append("lane:register.bit where a register holds more than one cell.")
+    if any("," in label for label in labels):
+        notes.append("With several registers, each of them holds the elements.")
+    counts = {one.type: one.register_bits // one.bits for one in held}
+    notes += [
+        f"{kind}: {count} elements in a register, neighbours from the lowest bit up."
+        for kind, count in counts.items()
+        if count > 1
+    ]
+    return tuple(notes)
+
+
+def _check_product(a: Held | None, b: Held | None, d: Held) -> None:
+    rows, columns = d.lane.shape[2:]
+    wrong = (a is not None and a.lane.shape[2] != rows) or (b is not None and b.lane.shape[3] != columns)
+    if a is not None and b is not None:
+        wrong = wrong or a.lane.shape[3] != b.lane.shape[2]
+    if wrong:
+        shapes = ", ".join(f"{h.name} {h.lane.shape[2]} × {h.lane.shape[3]}" for h in (a, b, d) if h)
+        raise ShapeError(f"no product: {shapes}\nA is m × k, B k × n and D m × n\ngive matrices that fit")
+
+
+def _run(words: Numbers) -> int:
+    """How many neighbours along the last axis are in one word, everywhere."""
+    extent = words.shape[-1]
+    for run in range(extent, 1, -1):
+        if extent % run == 0:
+            parts = words.reshape(*words.shape[:-1], extent // run, run)
+            if (parts == parts[..., :1]).all():
+                return run
+    return 1
+
+
+def _shown(count: int, most: int) -> list[int | None]:
+    """All of a few; of many the first and the last, with None for those between."""
+    return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - 3, count)]
+
+
+def _span(start: int, count: int) -> str:
+    return f"{start}" if count == 1 else f"{start}–{start + count - 1}"
+
+
+def _of_one_width(*grids: Grid) -> list[Grid]:
+    """Grids with cells and margins of the same width, so that columns stand below columns."""
+    labels = [cell.label for grid in grids for row in grid.cells for cell in row]
+    labels += [label for grid in grids for label in grid.column_labels]
+    margin = max(len(label) for grid in grids for label in (grid.corner, *grid.row_labels))
+    return [replace(grid, least=max(map(len, labels)), corner=grid.corner.rjust(margin)) for grid in grids]
+
+
+def _room_of(grid: Grid) -> Grid:
+    """The room that a grid takes, and nothing in it."""
+    widest = tuple(max(column, key=lambda cell: len(cell.label)) for column in zip(*grid.cells, strict=True))
+    return replace(grid, cells=(widest,), row_labels=(max(grid.row_labels, key=len),), style="blank")

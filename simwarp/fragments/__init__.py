@@ -1,0 +1,28 @@
+"""Who holds which element of a matrix: the fragments of wmma, mma, ldmatrix, stmatrix, movmatrix and wgmma.
+
+`fragments_of` gives the operands of an instruction; the `Layout` of each has two inverse functions,
+``element(lane, register, bit)`` and ``holder(row, column)``, and turns registers into matrices and back.
+"""
+
+from simwarp.fragments.digits import Digit
+from simwarp.fragments.errors import FragmentError
+from simwarp.fragments.layout import Element, Holder, Layout
+from simwarp.fragments.opcodes import all_opcodes, fragments_of
+from simwarp.fragments.operand import Fragments, Operand, Provenance, Shape, required_alignment
+from simwarp.fragments.table import TYPE_BITS
+
+__all__ = [
+    "TYPE_BITS",
+    "Digit",
+    "Element",
+    "FragmentError",
+    "Fragments",
+    "Holder",
+    "Layout",
+    "Operand",
+    "Provenance",
+    "Shape",
+    "all_opcodes",
+    "fragments_of",
+    "required_alignment",
+]

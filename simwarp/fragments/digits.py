@@ -1,0 +1,142 @@
+"""The notation of fragment maps: digits in mixed radix.
+
+The number of a lane, of a register and of a *slot* (the place of an element in its register, from the lowest
+bits up) are written in mixed radix, and each digit moves the row, the column or the number of the matrix by a
+stride. The A operand of ``mma.m16n8k16`` with f16 is the line ::
+
+    slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8
+
+``4:c2`` is a digit of 4 values that moves the column by 2. The digits of a number stand with the least
+significant one first, so this says ::
+
+    row    = lane // 4           + 8 * (register % 2)
+    column = slot + 2 * (lane % 4) + 8 * (register // 2)
+
+``r`` moves the row, ``c`` the column, ``m`` the matrix; ``copy`` moves nothing: the element is held again.
+The digits of rows, columns, matrices and copies are in mixed radix too, so the inverse is read off the same
+line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, TypeAlias
+
+from simwarp.fragments.errors import FragmentError
+
+Source: TypeAlias = Literal["slot", "lane", "register"]
+Target: TypeAlias = Literal["row", "column", "matrix", "copy"]
+
+SOURCES: tuple[Source, ...] = ("slot", "lane", "register")
+TARGETS: dict[str, Target] = {"r": "row", "c": "column", "m": "matrix", "copy": "copy"}
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A digit of the number of a lane, a register or a slot, and what it moves.
+
+    Attributes
+    ----------
+    source : str
+        "lane", "register" or "slot": whose digit it is.
+    unit : int
+        What the digit counts: the product of the sizes of those below it.
+    size : int
+        How many values it has.
+    target : str
+        "row", "column", "matrix" or "copy".
+    stride : int
+        How far each value moves the target.
+
+    Examples
+    --------
+    >>> str(Digit("lane", unit=1, size=4, target="column", stride=2))
+    '4:c2'
+    """
+
+    source: Source
+    unit: int
+    size: int
+    target: Target
+    stride: int
+
+    def __str__(self) -> str:
+        letter = self.target if self.target == "copy" else self.target[0]
+        return f"{self.size}:{letter}{self.stride}"
+
+
+def read_digits(line: str) -> tuple[Digit, ...]:
+    """The digits of a line; those of size 1 move nothing and are left out.
+
+    Raises
+    ------
+    FragmentError
+        If the line is not in this notation, or is no map: some element would be held by nobody, or by two
+        places that are not copies.
+
+    Examples
+    --------
+    >>> read_digits("lane 4:c1 8:r1")[1]
+    Digit(source='lane', unit=4, size=8, target='row', stride=1)
+    >>> read_digits("lane 4:c1 8:r2")
+    Traceback (most recent call last):
+        ...
+    simwarp.fragments.errors.FragmentError: not a map: lane 4:c1 8:r2
+    the strides that move the row are 2, not 1
+    each stride is the product of the sizes of the digits that move the same thing by less
+    """
+    digits: list[Digit] = []
+    source: Source = "slot"
+    unit = 1
+    for word in line.split():
+        if word in SOURCES:
+            source, unit = word, 1
+            continue
+        found = re.fullmatch(r"(\d+):(r|c|m|copy)(\d+)", word)
+        if found is None:
+            raise FragmentError(
+                f"not a digit: {word!r} in {line!r}\n"
+                "a digit is its size, what it moves (r, c, m or copy) and the stride\n"
+                "write 4:c2 for a digit of 4 values that moves the column by 2"
+            )
+        size = int(found[1])
+        if size > 1:
+            digits.append(Digit(source, unit, size, TARGETS[found[2]], int(found[3])))
+        unit *= size
+    for target in TARGETS.values():
+        _check_strides(digits, target)
+    return tuple(digits)
+
+
+def write_digits(digits: Iterable[Digit]) -> str:
+    """The line of some digits: the inverse of `read_digits`.
+
+    Examples
+    --------
+    >>> write_digits(read_digits("slot 2:c1  lane 4:c2 8:r1  register 1:c8"))
+    'slot 2:c1  lane 4:c2 8:r1'
+    """
+    parts: dict[str, list[str]] = {}
+    for digit in digits:
+        parts.setdefault(digit.source, []).append(str(digit))
+    return "  ".join(f"{source} {' '.join(words)}" for source, words in parts.items())
+
+
+def _check_strides(digits: list[Digit], target: Target) -> None:
+    """Refuse strides that leave gaps or meet."""
+    moving = sorted((d for d in digits if d.target == target), key=lambda d: d.stride)
+    strides = [d.stride for d in moving]
+    expected = [prod(d.size for d in moving[:i]) for i in range(len(moving))]
+    if strides != expected:
+        raise FragmentError(
+            f"not a map: {write_digits(digits)}\n"
+            f"the strides that move the {target} are {_numbers(strides)}, not {_numbers(expected)}\n"
+            "each stride is the product of the sizes of the digits that move the same thing by less"
+        )
+
+
+def _numbers(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -1,0 +1,170 @@
+"""From an opcode to the fragments of its operands."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from types import MappingProxyType
+
+from simwarp.fragments import matrices, mma, wgmma, wmma
+from simwarp.fragments.complaints import no_such_instruction
+from simwarp.fragments.layout import Layout
+from simwarp.fragments.observed import confirmations
+from simwarp.fragments.operand import Fragments, Operand, Provenance, Shape
+from simwarp.fragments.table import SHAPE, TYPE_BITS, Map
+
+MAPS = {
+    "mma": mma.MAPS,
+    "wmma": wmma.MAPS,
+    "ldmatrix": matrices.MAPS,
+    "stmatrix": matrices.MAPS,
+    "movmatrix": matrices.MAPS,
+    "wgmma": wgmma.MAPS,
+}
+FORMS = mma.FORMS | wmma.FORMS | matrices.FORMS | wgmma.FORMS
+
+SPACES = {
+    "wmma.load": ("global", "shared", "shared::cta"),
+    "wmma.store": ("global", "shared", "shared::cta"),
+    "ldmatrix": ("shared", "shared::cta"),
+    "stmatrix": ("shared", "shared::cta"),
+}
+"""The state spaces that an instruction may name; the map is the same."""
+ROUNDINGS = ("rn", "rz", "rm", "rp")
+
+
+def all_opcodes() -> tuple[str, ...]:
+    """One spelling of each form that has a map, without state space or rounding.
+
+    Examples
+    --------
+    >>> len(all_opcodes()), [o for o in all_opcodes() if o.startswith("ldmatrix")][:2]
+    (873, ['ldmatrix.sync.aligned.m8n8.x1.b16', 'ldmatrix.sync.aligned.m8n8.x1.trans.b16'])
+    """
+    return tuple(FORMS)
+
+
+@cache
+def fragments_of(opcode: str) -> Fragments:
+    """The fragments of an instruction's operands.
+
+    Parameters
+    ----------
+    opcode : str
+        As PTX spells it in full; as ptxas does, modifiers are taken in any order, except that layouts
+        stay in the order of A and B, and types in that of D, A, B and C.
+
+    Raises
+    ------
+    FragmentError
+        For an instruction that does not exist: says which shapes, types and layouts do, and the section.
+
+    Examples
+    --------
+    >>> found = fragments_of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    >>> for operand in found.operands.values():
+    ...     print(operand.name, operand.type, operand.layout)
+    d f32 lane 4:c2 8:r1  register 2:c1 2:r8
+    a f16 slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8
+    b f16 slot 2:r1  lane 4:r2 8:c1  register 2:r8
+    c f32 lane 4:c2 8:r1  register 2:c1 2:r8
+    >>> found.operands["a"].layout.holder(row=9, column=3), found.operands["a"].provenance.source
+    (Holder(lane=5, register=1, bit=16), 'PTX ISA 9.7.14.5.8')
+    """
+    found = _by_words().get(_words(opcode))
+    if found is None:
+        raise no_such_instruction(opcode, FORMS)
+    if found != opcode:
+        return fragments_of(found)
+    words = opcode.split(".")
+    base, shape = words[0], _shape(opcode)
+    section = "9.7.14.4.1" if base == "wmma" else FORMS[opcode]
+    source = "observed" if base == "wmma" else f"PTX ISA {section}"
+    provenance = Provenance(source, confirmations().get(opcode, ()))
+    memory = next((w for w in words if w in ("row", "col")), "") if words[1] in ("load", "store") else ""
+    operands = {
+        name: Operand(
+            name,
+            type_name,
+            _layout(base, name, type_name, shape, _variant(opcode, name)),
+            section,
+            provenance,
+            memory,
+        )
+        for name, type_name in _operand_types(opcode).items()
+    }
+    return Fragments(opcode, shape, MappingProxyType(operands))
+
+
+@cache
+def _by_words() -> dict[object, str]:
+    return {_words(opcode): opcode for opcode in FORMS}
+
+
+def _words(opcode: str) -> tuple[object, ...]:
+    """What does not depend on the order of modifiers: types and layouts in their order, the rest sorted."""
+    words = opcode.split(".")
+    types = tuple(w for w in words if w in TYPE_BITS)
+    layouts = tuple(w for w in words if w in ("row", "col"))
+    others = sorted(w for w in words[1:] if w not in (*types, *layouts))
+    optional = next((s for name, s in SPACES.items() if opcode.startswith(name)), ())
+    if types == ("f64",) * 4:
+        optional = ROUNDINGS
+    chosen = next((w for w in others if w in optional), None)
+    if chosen is not None:
+        others.remove(chosen)
+    return words[0], types, layouts, tuple(others)
+
+
+def _shape(opcode: str) -> Shape:
+    word = next(word for word in opcode.split(".") if re.fullmatch(SHAPE, word))
+    m, n, k = (int(number) for number in re.findall(r"\d+", word + "k0")[:3])
+    return Shape(m, n, k)
+
+
+def _operand_types(opcode: str) -> dict[str, str]:
+    """The operands of an instruction, in its order, and the types of their elements."""
+    words = opcode.split(".")
+    types = [w for w in words if w in TYPE_BITS]
+    if words[0] in ("ldmatrix", "stmatrix"):
+        return {"r": types[0]}
+    if words[0] == "movmatrix":
+        return {"d": types[0], "a": types[0]}
+    if words[1] in ("load", "store"):
+        return {words[2]: types[0]}
+    if words[0] == "wgmma":
+        return dict(zip("da", types, strict=False))
+    if len(types) == 2:  # wmma.mma of f16 names only D and C
+        types = [types[0], "f16", "f16", types[1]]
+    return dict(zip("dabc", types, strict=True))
+
+
+def _variant(opcode: str, operand: str) -> str:
+    """The words by which the tables tell maps apart that extents and type do not."""
+    words = opcode.split(".")
+    if words[0] in ("ldmatrix", "stmatrix"):
+        return " ".join(w for w in words if w in ("x1", "x2", "x4", "trans"))
+    if ".m8n8k4." in opcode and words[0] == "mma" and "f64" not in words and operand in "ab":
+        return [w for w in words if w in ("row", "col")]["ab".index(operand)]
+    return ""
+
+
+@cache
+def _layout(base: str, operand: str, type_name: str, shape: Shape, variant: str) -> Layout:
+    """The layout that a table has for an operand."""
+    line = _line(MAPS[base], operand, type_name, shape, variant)
+    digits = line.digits.replace("n/8", str(shape.n // 8))
+    return Layout.of(digits, TYPE_BITS[type_name], register_bits=max(TYPE_BITS[type_name], 32))
+
+
+def _line(maps: tuple[Map, ...], operand: str, type_name: str, shape: Shape, variant: str) -> Map:
+    m, n, k = map(str, shape)
+    extents = {"a": (m, k), "b": (k, n)}.get(operand, (m, n)) if shape.k else (m, n)
+    names = [f"{name} {variant}".strip() for name in (operand, "c" if operand == "d" else operand)]
+    return next(
+        line
+        for line in maps
+        if line.operand in names
+        and type_name in line.types
+        and (line.rows, line.columns) in (extents, (m, "n"))
+    )

@@ -1,0 +1,186 @@
+"""The operands of a matrix instruction: what they hold, and how it lies in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.fragments.errors import FragmentError
+from simwarp.fragments.layout import Element, Layout
+
+
+class Shape(NamedTuple):
+    """The extents of a product: A is m x k, B is k x n, C and D are m x n.
+
+    ``ldmatrix``, ``stmatrix`` and ``movmatrix`` have no k; it is 0.
+
+    Examples
+    --------
+    >>> str(Shape(16, 8, 256)), str(Shape(8, 8, 0))
+    ('m16n8k256', 'm8n8')
+    """
+
+    m: int
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a map comes from, and which chips agreed with it.
+
+    Attributes
+    ----------
+    source : str
+        "PTX ISA 9.7.14.5.8"; "observed" where the PTX ISA leaves the map open.
+    confirmed : tuple of str
+        The chips whose own probe agreed, ("sm_90",): see `simwarp.fragments.observed`.
+    """
+
+    source: str
+    confirmed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.confirmed:
+            return f"{self.source}, confirmed on {', '.join(self.confirmed)}"
+        return f"{self.source}, {'not confirmed' if self.source == 'observed' else 'specified'}"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of a matrix instruction.
+
+    Attributes
+    ----------
+    name : str
+        "a", "b", "c" or "d"; "r" for ldmatrix and stmatrix.
+    type : str
+        Of an element: "f16", "b1" …
+    layout : Layout
+    section : str
+        Of the PTX ISA.
+    provenance : Provenance
+    memory : str
+        "row" or "col", how wmma.load and wmma.store lay the matrix in memory; else "".
+    """
+
+    name: str
+    type: str
+    layout: Layout
+    section: str
+    provenance: Provenance
+    memory: str = ""
+
+    @property
+    def default_stride(self) -> int:
+        """The stride, in elements, that wmma.load and wmma.store take without one: a whole row or column.
+
+        Source: PTX ISA 9.0, section 9.7.14.4.2.
+        """
+        return self.layout.columns if self._in_rows() else self.layout.rows
+
+    @property
+    def run(self) -> int:
+        """How many neighbouring slots of a register are neighbours in memory: all of them, or 1."""
+        contiguous = "column" if self._in_rows() else "row"
+        along = [d for d in self.layout.digits if d.source == "slot"]
+        return self.layout.slots if all(d.target == contiguous and d.stride == 1 for d in along) else 1
+
+    def addresses(self, stride: int | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Where wmma.load finds each element, or wmma.store puts it.
+
+        Parameters
+        ----------
+        stride : int, or an array of int (…)
+            In elements, from one row (column) to the next; an array holds one for each warp.
+
+        Returns
+        -------
+        int64 (…, lanes, registers, slots)
+            In elements from the start of the matrix: ``row * stride + column`` for a matrix in rows,
+            ``column * stride + row`` for one in columns.
+
+        Raises
+        ------
+        FragmentError
+            For an operand that is not loaded from memory, nor stored there.
+
+        Examples
+        --------
+        >>> from simwarp.fragments import fragments_of
+        >>> a = fragments_of("wmma.load.a.sync.aligned.row.m16n16k16.bf16").operands["a"]
+        >>> a.addresses(100)[4].tolist()
+        [[100, 101], [900, 901], [108, 109], [908, 909]]
+        """
+        at = self._elements
+        leading, within = (at.row, at.column) if self._in_rows() else (at.column, at.row)
+        return np.asarray(stride, np.int64)[..., None, None, None] * leading + within
+
+    @cached_property
+    def _elements(self) -> Element:
+        """The element of each slot: arrays (lanes, registers, slots)."""
+        layout = self.layout
+        lane, register, slot = np.ix_(*(range(n) for n in (layout.lanes, layout.registers, layout.slots)))
+        return layout.element(lane, register, slot * layout.bits)
+
+    def _in_rows(self) -> bool:
+        if not self.memory:
+            raise FragmentError(
+                f"operand {self.name} is not moved to or from memory by its instruction\n"
+                "only operands of wmma.load and wmma.store have a memory layout\n"
+                "take the operand of the wmma.load or wmma.store of the same shape and type"
+            )
+        return self.memory == "row"
+
+
+def required_alignment(operand: Operand) -> int:
+    """The bytes of which the start of each row (or column) must be a multiple in wmma.load and wmma.store.
+
+    "The starting address of each instance of the leading dimension (row or column) must be aligned with the
+    size of the corresponding fragment in bytes" (PTX ISA 9.0, section 9.7.14.4.2): the pointer and the stride
+    in bytes must both be multiples of what one lane holds of the matrix.
+
+    The CUDA C++ Programming Guide (warp matrix functions) asks for a pointer that is a multiple of 32 bytes
+    and an ``ldm`` that is a multiple of 16 bytes, whatever the fragment.
+
+    The H200 does not look at either rule: it faults where an access that it makes of the instruction is
+    misaligned. Those are rows of 16 bytes for A and B of up to 16 bits in shared memory, more than the PTX
+    ISA asks for where a lane holds less than that; else what neighbouring slots, or a pair of registers,
+    take in memory.
+
+    Examples
+    --------
+    Eight registers of f16; two of s8:
+
+    >>> from simwarp.fragments import fragments_of
+    >>> [required_alignment(fragments_of(f"wmma.load.a.sync.aligned.row.m16n16k16.{t}").operands["a"])
+    ...  for t in ("f16", "s8")]
+    [32, 8]
+    """
+    return operand.layout.registers * operand.layout.register_bits // 8
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """The fragments of a matrix instruction.
+
+    Attributes
+    ----------
+    opcode : str
+        In its canonical spelling.
+    shape : Shape
+    operands : mapping of str to Operand
+        In the order of the instruction: d, a, b, c.
+    """
+
+    opcode: str
+    shape: Shape
+    operands: Mapping[str, Operand]

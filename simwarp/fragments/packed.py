@@ -1,0 +1,90 @@
+"""Elements of 1 to 64 bits in words: splitting registers into elements, and joining them again."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, ShapeError
+
+Words: TypeAlias = npt.NDArray[Any]
+
+
+def split(words: Words, bits: int) -> Words:
+    """The elements of words along the last axis, the lowest bits first.
+
+    Parameters
+    ----------
+    words : uint32 or uint64 (…, n), contiguous
+    bits : int
+
+    Returns
+    -------
+    uint8, uint16, uint32 or uint64 (…, n * elements of a word)
+
+    Examples
+    --------
+    >>> split(np.array([0x76543210], np.uint32), 4).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    if bits == 1:
+        return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")
+    if bits == 4:
+        octets = words.view(np.uint8)
+        return np.stack([octets & 0xF, octets >> 4], axis=-1).reshape(
+            *octets.shape[:-1], 2 * octets.shape[-1]
+        )
+    return words.view(f"u{bits // 8}")
+
+
+def join(elements: Words, bits: int, word_bits: int) -> Words:
+    """The words whose elements these are; of elements narrower than a byte, the low bits.
+
+    Examples
+    --------
+    >>> hex(join(np.arange(8, dtype=np.uint8), 4, 32)[0])
+    '0x76543210'
+    """
+    if bits == 1:
+        elements = np.packbits(elements & 1, axis=-1, bitorder="little")
+    if bits == 4:
+        elements = elements[..., 0::2] & 0xF | elements[..., 1::2] << 4
+    return elements.view(f"u{word_bits // 8}")
+
+
+def unsigned_words(array: Words, shape: tuple[int, ...], bits: int, what: str) -> Words:
+    """An array's own words, contiguous and unsigned.
+
+    Parameters
+    ----------
+    array : integers or floats (…, *shape)
+    shape : tuple of int
+        What the last axes must be.
+    bits : int
+        What an item must have.
+    what : str
+        What the items are called in errors.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+
+    Examples
+    --------
+    >>> unsigned_words(np.float16([[1, 2]]), (1, 2), 16, "elements")
+    array([[15360, 16384]], dtype=uint16)
+    """
+    array = np.asarray(array)
+    if array.shape[-len(shape) :] != shape:
+        raise ShapeError(
+            f"{what} of shape {array.shape}\nthe last axes of this operand's {what} are {shape}\n"
+            "put the axes of further warps in front"
+        )
+    if array.dtype.itemsize * 8 != bits or array.dtype.kind not in "uif":
+        raise DtypeError(
+            f"{what} of type {array.dtype}\nthis operand's {what} are words of {bits} bits\n"
+            f"convert them to uint{bits}, or view them as such"
+        )
+    return np.ascontiguousarray(array).view(f"u{bits // 8}")

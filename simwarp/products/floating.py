@@ -1,0 +1,192 @@
+"""Products of floats: what the forms of mma, wmma and wgmma with float accumulators compute.
+
+The sums are not IEEE's. All addends of one sum are brought to the largest exponent among them and cut
+there, and the sum is rounded once; `simwarp.products.rules` says for which chip how.
+
+Everything below is exact in float64 until that rounding. A product has at most 22 significant bits and
+lies between 2^-266 and 2^256, the largest exponent between -133 and 254; so 2^(25 - largest) brings no
+product out of the range of float64. Cut, each is an integer below 2^27, and at most 33 of them are added.
+
+Source: MMA-Sim, arXiv 2511.10909, corrected where a chip of sm_90 differs (`Rule.floor`, eight-bit floats,
+signs of zeros); PTX ISA 9.0, sections 9.7.14.4.5 (wmma.mma) and 9.7.14.5.14 (mma).
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any, cast
+
+import numpy as np
+
+from simwarp.floats import FormatName, fma, widen
+from simwarp.floats.formats import FORMATS
+from simwarp.products.operands import Numbers, decode
+from simwarp.products.rules import Rule, Types
+from simwarp.products.warps import Tiles, check_dtypes, check_tiles, warps_last
+
+BLOCK = 1 << 19
+"""Bytes of the products at a time: they should stay in the second level of cache."""
+
+
+@np.errstate(all="ignore")
+def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
+    """The sum a · b + c by the rule of an architecture.
+
+    Parameters
+    ----------
+    a : uint8, uint16 or uint32 (…, m, k)
+        The words; of tf32 the low 13 bits do not count.
+    b : (…, k, n)
+    c : uint16 or uint32 (…, m, n)
+    types : (str, str, str, str)
+        Of d, a, b and c, as in the opcode: ``("f32", "e4m3", "e5m2", "f32")``.
+    rule : Rule
+
+    Returns
+    -------
+    uint16 or uint32 (…, m, n)
+        The words of d. Any NaN is 0x7FFF or 0x7FFFFFFF.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        For operands that do not fit together, or are not the words of their types.
+
+    Examples
+    --------
+    The same ones, and 2^-26 that is cut off beside them on Hopper:
+
+    >>> from simwarp.products import rule_of
+    >>> types, shape = ("f32", "f16", "f16", "f32"), (1, 1, 16)
+    >>> a, b = np.float16([[1] * 8 + [2**-13] * 8]), np.float16([[1]] * 8 + [[2**-13]] * 8)
+    >>> c, rule = np.array([[0]], np.uint32), rule_of((9, 0), types, shape)
+    >>> floats(a.view(np.uint16), b.view(np.uint16), c, types, rule).view(np.float32).item()
+    8.0
+    """
+    check_tiles(a, b, c)
+    d_word, a_word, b_word, c_word = (FORMATS[name].word for name in types)
+    check_dtypes((a, b, c), (a_word.name, b_word.name, c_word.name))
+    m, n = c.shape[-2:]
+    products = m * n * max(len(group) for group in rule.groups)
+    block = max(1, BLOCK // (8 * products))
+    function = _chains if rule.fraction_bits == 0 else _fused
+    return warps_last(partial(function, types, rule), a, b, c, d_word, block)
+
+
+def _fused(types: Types, rule: Rule, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
+    left, right = (
+        _factors(x, t, rule) for x, t in ((a.swapaxes(0, 1)[:, :, None], types[1]), (b[:, None], types[2]))
+    )
+    accumulator = c if types[3] == rule.accumulator else _convert(c, types[3], rule.accumulator)
+    total = accumulator if rule.addend == "first" else np.zeros_like(accumulator)
+    for group in rule.groups:
+        total = _sum(_some(left, group), _some(right, group), decode(total, rule.accumulator), rule)
+    if rule.addend == "last":
+        total = _added(total, accumulator, rule.accumulator)
+    return total if types[0] == rule.accumulator else _convert(total, rule.accumulator, types[0])
+
+
+def _factors(words: Tiles, name: str, rule: Rule) -> Numbers:
+    if rule.operands == "f16":
+        return decode(_halves(name)[words], "f16")
+    return decode(np.ascontiguousarray(words), name)
+
+
+@cache
+def _halves(name: str) -> Tiles:
+    """The f16 words of every word of eight bits: exact."""
+    values = widen(np.arange(256, dtype=np.uint8), cast("FormatName", name))
+    return values.astype(np.float16).view(np.uint16)
+
+
+def _sum(a: Numbers, b: Numbers, c: Numbers, rule: Rule) -> Tiles:
+    """One fused sum → words of the accumulator."""
+    products = np.multiply(a.value, b.value)
+    exponent = np.add(a.exponent, b.exponent).max(axis=0)
+    np.maximum(exponent, c.exponent, out=exponent)
+    np.maximum(exponent, rule.floor, out=exponent)
+    scale = _power_of_two(rule.fraction_bits - exponent)
+    products *= scale
+    np.trunc(products, out=products)
+    total = products.sum(axis=0)
+    total += np.trunc(c.value * scale)
+    total *= _power_of_two(exponent - rule.fraction_bits)
+    words = _round(total, rule)
+    special = _special(a, b, c)
+    if special is not None:
+        outside = ~np.isfinite(special)
+        words[outside] = _round(special[outside], rule)
+    return words
+
+
+def _special(a: Numbers, b: Numbers, c: Numbers) -> Tiles | None:
+    """What infinities and NaN make of the sum, by the rules of IEEE; finite where they have no part."""
+    if a.special is None and b.special is None and c.special is None:
+        return None
+    left, right, addend = (x.value if x.special is None else x.value + x.special for x in (a, b, c))
+    return (left * right).sum(axis=0) + addend
+
+
+def _round(x: Tiles, rule: Rule) -> Tiles:
+    """The words of float64 values in the accumulator's type; every zero is +0."""
+    format = FORMATS[rule.accumulator]
+    nearest = x.astype(np.float16 if rule.accumulator == "f16" else np.float32)
+    words = nearest.view(format.word)
+    if rule.rounding == "rz":
+        # What went away from zero goes one step back. Only what would need another exponent is infinite.
+        words -= (np.abs(nearest) > np.abs(x)) & (np.abs(x) < 2.0 ** (format.greatest_exponent + 1))
+    cut = format.fraction_bits - rule.output_bits
+    words &= words.dtype.type(2 * format.sign - (1 << cut))
+    words[words == format.sign] = 0
+    words[np.isnan(x)] = format.nan
+    return words
+
+
+def _chains(types: Types, rule: Rule, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
+    """Chains of fma.rn.f32, each added to c; the first link is fma(a, b, +0), of several chains a · b."""
+    left, right, total = (_float32(x, t) for x, t in ((a, types[1]), (b, types[2]), (c, types[3])))
+    start = np.float32(0.0 if len(rule.groups) == 1 else -0.0)
+    for group in rule.groups:
+        chain: Any = np.full(c.shape, start)
+        for k in group:
+            chain = fma(left[:, None, k], right[k], chain)
+        total = total + chain
+    words = total.view(np.uint32)
+    words[np.isnan(total)] = FORMATS["f32"].nan
+    return words if types[0] == "f32" else _convert(words, "f32", types[0])
+
+
+def _added(x: Tiles, y: Tiles, name: str) -> Tiles:
+    """The sum of words of f16 or f32, rounded to nearest."""
+    dtype = np.float16 if name == "f16" else np.float32
+    total = x.view(dtype) + y.view(dtype)
+    words = total.view(x.dtype)
+    words[np.isnan(total)] = FORMATS[name].nan
+    return words
+
+
+def _convert(words: Tiles, source: str, target: str) -> Tiles:
+    """Words of f16 as f32, or the other way around and rounded to nearest."""
+    number = _float32(words, source)
+    converted = number if target == "f32" else number.astype(np.float16)
+    result = converted.view(FORMATS[target].word)
+    result[np.isnan(number)] = FORMATS[target].nan
+    return result
+
+
+def _float32(words: Tiles, name: str) -> Tiles:
+    return words.view(np.float16).astype(np.float32) if name == "f16" else words.view(np.float32)
+
+
+def _some(numbers: Numbers, group: tuple[int, ...]) -> Numbers:
+    """The numbers of some k; those of all if it is all."""
+    if len(group) == len(numbers.value):
+        return numbers
+    k = list(group)
+    special = None if numbers.special is None else numbers.special[k]
+    return Numbers(numbers.value[k], numbers.exponent[k], special)
+
+
+def _power_of_two(exponent: Tiles) -> Tiles:
+    """2^exponent as float64, for exponents of normal numbers."""
+    return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)

@@ -1,0 +1,196 @@
+"""How each architecture's tensor cores add up: what is cut off where, and how the result is rounded.
+
+No manual says it. The rules are published measurements (MMA-Sim, arXiv 2511.10909), what ptxas makes of an
+instruction that a chip lacks, and, where `Rule.confirmed` says so, our own comparison with the chip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple, TypeAlias
+
+from reference.errors import SchemeError
+from simwarp.floats.formats import FORMATS
+
+Groups: TypeAlias = tuple[tuple[int, ...], ...]
+Types: TypeAlias = tuple[str, str, str, str]
+Accumulator: TypeAlias = Literal["f16", "f32"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the products of one instruction are added up.
+
+    The exponent of a product is the sum of its factors', each as it is stored (of a subnormal number, the
+    least of its format). Of all addends of a sum, products and accumulator alike, that are not 0 the
+    largest exponent is found, or `floor` if that is larger; each addend is cut to ``fraction_bits`` below
+    it, toward zero; these are added exactly, and the sum is rounded once. A sum of 0 is +0, and any NaN is
+    all ones but the sign.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of int
+        The k of the products that enter each sum, one sum after the other.
+    fraction_bits : int
+        0 where the sums are chains of ``fma.rn.f32`` instead (m8n8k4 on chips that lack it).
+    accumulator : "f16" or "f32"
+        The type of every sum; converted to nearest where the instruction asks for another.
+    rounding : "rz" or "rn"
+        Of every sum. Toward zero, too, what is too large for the type is infinite.
+    output_bits : int
+        How many fraction bits of a sum are kept.
+    operands : "" or "f16"
+        The type that a and b are converted to before they are multiplied.
+    addend : "first" or "last"
+        Whether c is an addend of the first sum, or is added to the last one by an instruction of its own.
+    confirmed : bool
+        Whether we compared it with a chip.
+    source : str
+
+    Examples
+    --------
+    >>> rule = rule_of((9, 0), ("f32", "f16", "f16", "f32"), (16, 8, 16))
+    >>> rule.fraction_bits, len(rule.groups), rule.rounding, rule.confirmed
+    (25, 1, 'rz', True)
+    """
+
+    groups: Groups
+    fraction_bits: int
+    accumulator: Accumulator
+    rounding: Literal["rz", "rn"]
+    output_bits: int
+    operands: Literal["", "f16"] = ""
+    addend: Literal["first", "last"] = "first"
+    confirmed: bool = False
+    source: str = "MMA-Sim, arXiv 2511.10909"
+
+    @property
+    def floor(self) -> int:
+        """The exponent below which no largest exponent counts: 7 below the least of the accumulator.
+
+        Measured on sm_90 (visible only where c is 0), assumed of others.
+        """
+        return FORMATS[self.accumulator].least_exponent - 7
+
+
+class Chip(NamedTuple):
+    """What the rules of one architecture have in common.
+
+    Attributes
+    ----------
+    cc : (int, int)
+        The first compute capability.
+    fraction_bits, sum_bytes : int
+        Kept below the largest exponent; of a row of a that enter one sum.
+    eight_bits : int
+        ``fraction_bits`` for e4m3 and e5m2; 0 where there are none.
+    eight_as_f16 : bool
+        Whether mma.sync (not wgmma) converts these to f16 first.
+    """
+
+    cc: tuple[int, int]
+    fraction_bits: int
+    sum_bytes: int
+    eight_bits: int = 0
+    eight_as_f16: bool = False
+    confirmed: bool = False
+
+
+CHIPS = (
+    Chip((7, 0), 23, 8),
+    Chip((7, 5), 24, 16),
+    Chip((8, 0), 24, 16),
+    Chip((8, 9), 24, 16, 13),
+    Chip((9, 0), 25, 32, 13, eight_as_f16=True, confirmed=True),
+    Chip((10, 0), 25, 32, 25, eight_as_f16=True),
+    Chip((12, 0), 25, 32, 25),
+)
+
+
+@cache
+def rule_of(cc: tuple[int, int], types: Types, shape: tuple[int, int, int]) -> Rule:
+    """The rule by which an architecture computes a form with float accumulators.
+
+    Parameters
+    ----------
+    cc : (int, int)
+        Compute capability.
+    types : (str, str, str, str)
+        Of d, a, b and c, as in the opcode.
+    shape : (int, int, int)
+        m, n and k.
+
+    Raises
+    ------
+    SchemeError
+        For types that no form has, or a chip without tensor cores.
+
+    Examples
+    --------
+    >>> [len(rule_of((8, 0), ("f32", "bf16", "bf16", "f32"), (16, 8, k)).groups) for k in (8, 16)]
+    [1, 2]
+    """
+    _check(types)
+    chip = _chip(cc)
+    if shape == (8, 8, 4) and cc >= (8, 0):
+        return _without_tensor_core(chip, types[0])
+    accumulator: Accumulator = "f32" if "f32" in (types[0], types[3]) else "f16"
+    eight = types[1] in _EIGHT_BITS
+    if eight and chip.eight_as_f16 and shape[0] != _WGMMA_ROWS:
+        return _as_f16(chip, accumulator, shape[2])
+    bits = chip.eight_bits if eight else chip.fraction_bits
+    # wmma with tf32 is two instructions of k = 4, whatever the chip adds up at once.
+    sum_bytes = 16 if types[1] == "tf32" and shape == (16, 16, 8) else chip.sum_bytes
+    groups = _in_order(shape[2], sum_bytes // _BYTES.get(types[1], 2))
+    return Rule(groups, bits, accumulator, *_rounding(accumulator, bits), confirmed=chip.confirmed)
+
+
+def _without_tensor_core(chip: Chip, d: str) -> Rule:
+    groups = ((0, 1, 2, 3),) if d == "f32" else ((0, 1), (2, 3))
+    source = "ptxas 13.0: FFMA, then FADD"
+    return Rule(groups, 0, "f32", "rn", 23, confirmed=chip.confirmed, source=source)
+
+
+def _as_f16(chip: Chip, accumulator: Accumulator, k: int) -> Rule:
+    """Two products of f16: an HMMA takes two neighbours of the four that are in one register."""
+    groups = tuple(tuple(i for i in range(k) if i % 4 in half) for half in ((0, 1), (2, 3)))
+    bits = chip.fraction_bits
+    source = "ptxas 13.0: two HMMA from 0, then FADD or HADD2"
+    return Rule(
+        groups, bits, accumulator, *_rounding(accumulator, bits), "f16", "last", chip.confirmed, source
+    )
+
+
+def _in_order(k: int, products: int) -> Groups:
+    return tuple(tuple(range(start, min(start + products, k))) for start in range(0, k, products))
+
+
+def _rounding(accumulator: Accumulator, fraction_bits: int) -> tuple[Literal["rz", "rn"], int]:
+    return ("rn", 10) if accumulator == "f16" else ("rz", min(fraction_bits, 23))
+
+
+def _chip(cc: tuple[int, int]) -> Chip:
+    if cc < CHIPS[0].cc:
+        raise SchemeError(
+            f"a chip of compute capability {cc[0]}.{cc[1]} has no tensor cores\nchoose one from 7.0 on"
+        )
+    return next(chip for chip in reversed(CHIPS) if chip.cc <= cc)
+
+
+def _check(types: Types) -> None:
+    d, a, b, c = types
+    eight = a in _EIGHT_BITS and b in _EIGHT_BITS
+    f16_too = a == b == "f16" or eight
+    accumulators = {d, c} <= ({"f16", "f32"} if f16_too else {"f32"})
+    if not accumulators or not (eight or (a == b and a in ("f16", "bf16", "tf32"))):
+        raise SchemeError(
+            f"no product of floats has d {d}, a {a}, b {b} and c {c}\n"
+            "a and b are both f16, bf16 or tf32, or each is e4m3 or e5m2\n"
+            "c and d are f32, or f16 where a is not bf16 or tf32 (PTX ISA 9.7.14.5)"
+        )
+
+
+_EIGHT_BITS = ("e4m3", "e5m2")
+_BYTES = {"tf32": 4, "e4m3": 1, "e5m2": 1}
+_WGMMA_ROWS = 64

@@ -1,0 +1,214 @@
+"""The registers of an operand held against the matrix that they should hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import ShapeError
+from simwarp.faults import Place
+from simwarp.fragments import FragmentError, Layout, Operand, fragments_of
+from simwarp.testing.fragments.patterns import pattern
+from simwarp.testing.fragments.words import spelled, words_of
+
+Registers = npt.NDArray[Any]
+
+_K = {"a": "columns", "b": "rows"}
+"""What k runs along, of the operands that have it."""
+
+
+class FragmentDifference(AssertionError):  # noqa: N818 - what pytest prints first is what was found
+    """Registers that do not hold the matrix they should.
+
+    Attributes
+    ----------
+    opcode, operand, type : str
+        The instruction; "a", "b" …; the type of the operand's elements.
+    warp : tuple of int
+        Which of several warps, as the index of the leading axes; of a recorded one ().
+    place : Place, optional
+        Of recorded registers: kernel, block, warp, lane and lines.
+    lane, register, bit : int
+        What is wrong first: ``bit`` is the lowest of the element's bits in the register.
+    row, column, matrix : int
+        The element that is held there.
+    expected, got : int
+        Its words.
+    wrong, total : int
+        How many elements differ, of all that the registers of all warps hold.
+    pattern : str
+        What the wrong elements of that warp and matrix have in common; of several copies, of the first one's.
+    """
+
+    def __init__(self, **fields: Any) -> None:
+        self.opcode: str = fields["opcode"]
+        self.operand: str = fields["operand"]
+        self.type: str = fields["type"]
+        self.bits: int = fields["bits"]
+        self.warp: tuple[int, ...] = fields["warp"]
+        self.place: Place | None = fields["place"]
+        self.lane: int = fields["lane"]
+        self.register: int = fields["register"]
+        self.bit: int = fields["bit"]
+        self.row: int = fields["row"]
+        self.column: int = fields["column"]
+        self.matrix: int = fields["matrix"]
+        self.expected: int = fields["expected"]
+        self.got: int = fields["got"]
+        self.wrong: int = fields["wrong"]
+        self.total: int = fields["total"]
+        self.pattern: str = fields["pattern"]
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        where = f" of warp {list(self.warp)}" if self.warp else ""
+        end = self.bit + self.bits - 1
+        bits = f"bit {end}" if self.bits == 1 else f"bits {self.bit}-{end}"
+        element = f"[{self.row}, {self.column}]" + (f" of matrix {self.matrix}" if self.matrix else "")
+        place = f": {self.place}" if self.place else ""
+        shown = [spelled(word, self.type, self.bits) for word in (self.expected, self.got)]
+        return (
+            f"operand {self.operand} of {self.opcode}: lane {self.lane}, register {self.register}, "
+            f"{bits}{where} should hold element {element}{place}\n"
+            f"expected {shown[0]}, got {shown[1]}; "
+            f"{self.wrong} of {self.total} elements differ, {self.pattern}\n"
+            f"see who holds what: simwarp frag {self.opcode}"
+        )
+
+
+def check_fragment(
+    opcode: str,
+    operand: str,
+    registers: npt.ArrayLike,
+    matrix: npt.ArrayLike,
+    *,
+    place: Place | None = None,
+) -> None:
+    """Assert that registers hold a matrix as an instruction's operand.
+
+    Parameters
+    ----------
+    opcode : str
+        The instruction's full spelling.
+    operand : str
+        "a", "b", "c" or "d"; "r" of ldmatrix and stmatrix.
+    registers : uint32 (uint64 for f64), or float32 or int32, (…, lanes, registers)
+        As a kernel holds them; leading axes are warps.
+    matrix : (…, rows, columns), or (…, matrices, rows, columns)
+        Numbers of the operand's type, or its words as unsigned integers. Leading axes broadcast.
+    place : Place, optional
+        Where the registers come from.
+
+    Raises
+    ------
+    FragmentDifference
+        If an element differs, in any of its copies.
+    FragmentError
+        For an instruction or operand that does not exist.
+    ShapeError, DtypeError
+        For arrays that are no such registers, or no such matrix.
+
+    Examples
+    --------
+    >>> from simwarp.fragments import fragments_of
+    >>> opcode = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    >>> tile = np.arange(256, dtype=np.float16).reshape(16, 16)
+    >>> registers = fragments_of(opcode).operands["a"].layout.pack(tile)
+    >>> check_fragment(opcode, "a", registers, tile)
+    >>> try:
+    ...     check_fragment(opcode, "a", registers[:, [2, 3, 0, 1]], tile)
+    ... except FragmentDifference as found:
+    ...     print(found.lane, found.register, found.bit, (found.row, found.column), found.pattern)
+    0 0 0 (0, 0) in all rows and columns; columns 0-7 and 8-15 are exchanged, the halves of k
+    """
+    __tracebackhide__ = True
+    found = _difference(opcode, operand, registers, matrix, place)
+    if found is not None:
+        raise found
+
+
+def _difference(
+    opcode: str, name: str, registers: npt.ArrayLike, matrix: npt.ArrayLike, place: Place | None
+) -> FragmentDifference | None:
+    """What `check_fragment` raises."""
+    operand = operand_of(opcode, name)
+    layout = operand.layout
+    got = np.asarray(registers)
+    if got.dtype.itemsize * 8 == layout.register_bits:
+        got = np.ascontiguousarray(got).view(f"u{layout.register_bits // 8}")
+    held = layout.unpack(got)
+    words = words_of(matrix, operand.type, layout.bits)
+    if words.shape[-len(layout.shape) :] != layout.shape:
+        raise ShapeError(
+            f"a matrix of shape {words.shape} for operand {name} of {opcode}\n"
+            f"the operand is {' x '.join(map(str, layout.shape))}\n"
+            f"give (…, {', '.join(map(str, layout.shape))})"
+        )
+    words = np.broadcast_to(words, held.shape)
+    differ = _slots(layout.pack(words) ^ got, layout.bits)
+    if not differ.any():
+        return None
+    warp, lane, register, bit, element = _first(layout, differ)
+    row, column, number = element
+    whole = warp if layout.matrices == 1 else (*warp, number)
+    one = (1 << layout.bits) - 1
+    return FragmentDifference(
+        opcode=opcode,
+        operand=name,
+        type=operand.type,
+        bits=layout.bits,
+        warp=warp,
+        place=None if place is None else replace(place, lane=lane),
+        lane=lane,
+        register=register,
+        bit=bit,
+        row=row,
+        column=column,
+        matrix=number,
+        expected=int(words[(*whole, row, column)]),
+        got=int(got[(*warp, lane, register)]) >> bit & one,
+        wrong=int(np.count_nonzero(differ)),
+        total=differ.size,
+        pattern=pattern(words[whole], held[whole], operand.type, _K.get(name, ""))
+        or "none of them in its first copy",
+    )
+
+
+def _first(
+    layout: Layout, differ: npt.NDArray[np.bool_]
+) -> tuple[tuple[int, ...], int, int, int, tuple[int, int, int]]:
+    """The first wrong warp, and the first of its matrix's wrong elements: lane, register, bit, element."""
+    warp = tuple(int(i) for i in np.argwhere(differ.any(axis=(-3, -2, -1)))[0])
+    lane, register, slot = np.nonzero(differ[warp])
+    bit = slot * layout.bits
+    element = layout.element(lane, register, bit)
+    at = int(np.lexsort((register, element.column, element.row, element.matrix))[0])
+    row, column, matrix = (int(number[at]) for number in element)
+    return warp, int(lane[at]), int(register[at]), int(bit[at]), (row, column, matrix)
+
+
+def operand_of(opcode: str, name: str) -> Operand:
+    """The operand of an instruction; a `FragmentError` if it has none of that name.
+
+    Examples
+    --------
+    >>> operand_of("movmatrix.sync.aligned.m8n8.trans.b16", "a").type
+    'b16'
+    """
+    operands = fragments_of(opcode).operands
+    if name not in operands:
+        raise FragmentError(
+            f"{opcode} has no operand {name!r} in registers\nit has {', '.join(operands)}\ngive one of these"
+        )
+    return operands[name]
+
+
+def _slots(words: Registers, bits: int) -> npt.NDArray[np.bool_]:
+    """(…, registers, slots): which elements of the registers have a bit set."""
+    width = words.dtype.itemsize * 8
+    mask = words.dtype.type((1 << bits) - 1)
+    shifts = np.arange(0, width, bits, dtype=words.dtype)
+    return (words[..., None] >> shifts & mask) != 0

@@ -1,0 +1,44 @@
+"""The maps that an H200 told (``simwarp probe --device cuda --record``), told again by the simulator."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import simwarp
+from simwarp.fragments import all_opcodes, fragments_of
+from simwarp.fragments.observed import confirmations
+from simwarp.probe import probe
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "probe.json").read_text())
+FORMS = {opcode: told for opcode, told in GOLDEN["forms"].items() if not opcode.startswith("wgmma")}
+"""The simulator does not execute wgmma."""
+
+
+def family(opcode):
+    """Instructions with the same maps tell the same: types of one width, layouts of memory, saturation."""
+    layouts = tuple(
+        (str(operand.layout), operand.layout.bits) for operand in fragments_of(opcode).operands.values()
+    )
+    return opcode.split(".sync")[0], layouts
+
+
+REPRESENTATIVES = list({family(opcode): opcode for opcode in FORMS}.values())
+
+
+def test_the_golden_is_of_hardware_and_whole():
+    assert "NVIDIA" in GOLDEN["gpu"]["name"]
+    assert set(GOLDEN["forms"]) == set(all_opcodes())
+
+
+def test_who_confirms_the_maps():
+    """`simwarp.fragments` names a chip as witness of exactly the maps that it agreed with."""
+    agreed = {opcode for opcode, told in GOLDEN["forms"].items() if told["agreed"]}
+    assert {opcode for opcode, chips in confirmations().items() if "sm_90" in chips} == agreed
+
+
+@pytest.mark.parametrize("opcode", REPRESENTATIVES)
+def test_the_simulator_tells_the_same(opcode):
+    finding = probe(opcode, simwarp.Device())
+    assert finding.digest == FORMS[opcode]["digest"]
+    assert finding.agreed == FORMS[opcode]["agreed"], finding.differences

@@ -1,0 +1,341 @@
+"""Pictures of fragments: each cell tells the truth, columns stand below columns, colours can be told."""
+
+import importlib.util
+import re
+import xml.etree.ElementTree as ET
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reference.errors import ShapeError
+from simwarp.cli.frag_picture import held_of, picture_of
+from simwarp.draw import hues
+from simwarp.draw.formats import layout_picture
+from simwarp.draw.fragment import (
+    Held,
+    holders,
+    holders_picture,
+    product,
+    product_picture,
+    registers,
+    registers_picture,
+)
+from simwarp.draw.svg import to_svg
+from simwarp.draw.text import to_text
+from simwarp.fragments import all_opcodes, fragments_of
+
+ROOT = Path(__file__).resolve().parents[2]
+SVG = "{http://www.w3.org/2000/svg}"
+HALF = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+BITS = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc"
+INK = {False: "#1f2328", True: "#e6e9ef"}
+
+
+def maps():
+    """One operand for each map; of wgmma's accumulators, the narrow ones."""
+    found = {}
+    for opcode in all_opcodes():
+        for name, operand in fragments_of(opcode).operands.items():
+            if operand.layout.columns <= 32 or name != "d":
+                found.setdefault((operand.type, str(operand.layout)), operand)
+    return found
+
+
+MAPS = maps()
+every_map = pytest.mark.parametrize(
+    "operand", MAPS.values(), ids=[f"{kind} {line}".replace("  ", " ") for kind, line in MAPS]
+)
+
+
+def span(label):
+    """The numbers of a label: ``row 4–7`` is 4 to 7."""
+    first, last = re.fullmatch(r"(?:\w+ )?(\d+)(?:–(\d+))?", label).groups()
+    return range(int(first), int(last or first) + 1)
+
+
+def cells(grid):
+    """Each cell, with the rows and the columns that its labels name."""
+    for row, of_row in zip(grid.row_labels, grid.cells, strict=True):
+        for column, cell in zip(grid.column_labels, of_row, strict=True):
+            yield cell, span(row), span(column)
+
+
+def claimed(label):
+    """The holders that a label names: (lane, register, bit or None)."""
+    for part in label.split(" "):
+        lane, _, of_lane = part.partition(":")
+        for register in of_lane.split(","):
+            number, _, bit = register.partition(".")
+            yield int(lane), int(number), int(bit) if bit else None
+
+
+# --------------------------------------------------------------------------------------------------
+# What a cell says
+# --------------------------------------------------------------------------------------------------
+
+
+@every_map
+def test_every_cell_names_the_holders_of_its_elements(operand):
+    layout, picture = operand.layout, holders_picture(held_of(operand))
+    seen = np.zeros((layout.matrices, layout.rows, layout.columns), int)
+    assert len(picture.lines) == layout.matrices
+    for matrix, (grid,) in enumerate(picture.lines):
+        for cell, rows, columns in cells(grid):
+            seen[matrix, rows.start : rows.stop, columns.start : columns.stop] += 1
+            places = [(row, column) for row in rows for column in columns]
+            for copy, (lane, register, bit) in enumerate(claimed(cell.label)):
+                start = 0 if bit is None else bit
+                for i, (row, column) in enumerate(places):
+                    at = (lane, register, start + i * layout.bits)
+                    assert layout.holder(row, column, matrix, copy) == at
+            assert copy == layout.copies - 1
+            assert cell.hue == next(claimed(cell.label))[0] % 32
+    assert (seen == 1).all()
+
+
+@every_map
+def test_every_register_names_its_elements(operand):
+    layout = operand.layout
+    ((grid,),) = registers_picture(held_of(operand)).lines
+    for cell, (lane,), (register,) in cells(grid):
+        matrix, _, place = cell.label.rpartition(": ")
+        rows, columns = map(span, place.split(","))
+        named = [(row, column, int(matrix or 0)) for row in rows for column in columns]
+        assert named == [layout.element(lane, register, slot * layout.bits) for slot in range(layout.slots)]
+    assert (len(grid.cells), len(grid.cells[0])) == (layout.lanes, layout.registers)
+
+
+def test_a_register_of_bits_is_one_cell():
+    ((grid,),) = picture_of(BITS, "a").lines
+    assert (len(grid.cells), len(grid.cells[0])) == (16, 8)
+    assert grid.column_labels[-1] == "224–255"
+    assert grid.cells[9][5].label == "5:3"
+
+
+def test_an_element_that_is_held_again_names_all_its_registers():
+    ((grid,),) = picture_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", "a").lines
+    assert grid.cells[0][0].label == "0:0,4"
+    notes = picture_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", "a").notes
+    assert any("several registers" in note for note in notes)
+
+
+def test_as_text():
+    lines = to_text(picture_of(HALF, "b")).splitlines()
+    assert lines[:5] == [
+        "B: 16 × 8 elements of f16",
+        "",
+        " column    0      1      2      3      4      5      6      7",
+        "        +------+------+------+------+------+------+------+------+",
+        "row 0–1 | 0:0  | 4:0  | 8:0  | 12:0 | 16:0 | 20:0 | 24:0 | 28:0 |",
+    ]
+    assert lines[-2:] == [
+        "lane:register of each element, coloured by lane.",
+        "f16: 2 elements in a register, neighbours from the lowest bit up.",
+    ]
+
+
+def test_large_matrices_are_shown_in_part():
+    held = held_of(fragments_of("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16").operands["d"])
+    ((grid,),) = holders_picture(held, most=(8, 6)).lines
+    assert grid.row_labels == ("row 0", "1", "2", "3", "4", "⋮", "61", "62", "63")
+    assert grid.column_labels == ("0", "1", "2", "…", "253", "254", "255")
+    assert grid.cells[-1][-1].label == "127:127"
+    assert {cell.shade for cell in grid.cells[5]} == {"gap"}
+    ((grid,),) = registers_picture(held, most=(5, 5)).lines
+    assert grid.row_labels == ("lane 0", "1", "⋮", "125", "126", "127")
+    assert grid.column_labels == ("0", "1", "…", "125", "126", "127")
+
+
+# --------------------------------------------------------------------------------------------------
+# Products
+# --------------------------------------------------------------------------------------------------
+
+PRODUCTS = [
+    HALF,
+    BITS,
+    "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16",
+    "mma.sync.aligned.m8n8k4.col.row.f32.f16.f16.f32",
+    "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64",
+    "wmma.mma.sync.aligned.row.col.m8n32k16.f16.f16",
+    "wmma.mma.sync.aligned.row.col.m32n8k16.s32.s8.s8.s32",
+]
+
+
+def rectangles(svg):
+    """The places of the coloured cells, in the order of drawing: (x, y, width)."""
+    found = [r for r in ET.fromstring(svg).iter(f"{SVG}rect") if "hue" in r.get("class", "")]
+    return [tuple(float(r.get(name)) for name in ("x", "y", "width")) for r in found]
+
+
+@pytest.mark.parametrize("opcode", PRODUCTS)
+def test_columns_of_d_stand_below_those_of_b_and_rows_beside_those_of_a(opcode):
+    picture = picture_of(opcode)
+    (room, b), (a, d) = picture.lines
+    assert room.style == "blank"
+    assert b.column_labels == d.column_labels
+    assert a.row_labels == d.row_labels
+    places = rectangles(to_svg(picture))
+    of_b, rest = np.split(np.array(places), [b_size := len(b.cells) * len(b.cells[0])])
+    of_b = of_b.reshape(len(b.cells), -1, 3)
+    rows = rest.reshape(-1, 3)
+    size_a = len(a.cells) * len(a.cells[0])
+    of_a = rows[:size_a].reshape(len(a.cells), -1, 3)
+    of_d = rows[size_a:].reshape(len(d.cells), -1, 3)
+    assert b_size == of_b.size // 3
+    assert (of_b[0, :, [0, 2]] == of_d[0, :, [0, 2]]).all()
+    assert (of_a[:, 0, 1] == of_d[:, 0, 1]).all()
+    assert of_b[:, :, 1].max() < of_d[:, :, 1].min()
+    assert of_a[:, :, 0].max() < of_d[:, :, 0].min()
+
+
+@pytest.mark.parametrize("opcode", PRODUCTS)
+def test_columns_stand_below_columns_in_text(opcode):
+    picture = picture_of(opcode)
+    lines = to_text(picture).splitlines()
+    rules = [line for line in lines if "+--" in line]
+    above, below = rules[0], rules[2]
+    assert below.endswith(above.strip())
+    assert below.rindex(above.strip()) == above.index("+")
+
+
+def test_the_cells_of_a_product_are_those_of_the_operands():
+    (_, b), (a, d) = picture_of(HALF).lines
+    for name, grid in (("a", a), ("b", b), ("d", d)):
+        ((alone,),) = picture_of(HALF, name).lines
+        assert grid.cells == alone.cells
+
+
+def test_a_product_without_b_in_registers():
+    ((a, d),) = picture_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16").lines
+    assert (a.title, d.title) == ("A, f16", "D, f32")
+
+
+def test_where_c_is_held_like_d():
+    assert picture_of(HALF).lines[1][1].title == "C and D, f32"
+    unlike = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"
+    assert picture_of(unlike).lines[1][1].title == "D, f32"
+    assert picture_of(unlike).notes[0] == "The first of 4 products; other lanes hold the others alike."
+
+
+def some(rows, columns, name="A"):
+    nothing = np.zeros((1, 1, rows, columns), int)
+    return Held(name, "f64", 64, 64, nothing, nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "d"),
+    [((2, 3), (3, 4), (3, 4)), ((2, 3), (3, 4), (2, 3)), ((2, 3), (2, 4), (2, 4)), (None, (3, 4), (2, 3))],
+)
+def test_what_makes_no_product(a, b, d):
+    operands = [None if shape is None else some(*shape) for shape in (a, b, d)]
+    with pytest.raises(ShapeError, match=r"no product: .*\nA is m × k, B k × n and D m × n\n"):
+        product_picture("none", *operands)
+
+
+def test_the_doors_draw_the_pictures():
+    held = held_of(fragments_of(HALF).operands["a"])
+    assert holders(held) == to_text(holders_picture(held))
+    assert registers(held, svg=True) == to_svg(registers_picture(held))
+    operands = some(2, 3, "A"), some(3, 2, "B"), some(2, 2, "D")
+    assert product("p", *operands, svg=True) == to_svg(product_picture("p", *operands))
+
+
+# --------------------------------------------------------------------------------------------------
+# Colours
+# --------------------------------------------------------------------------------------------------
+
+
+def contrast(first, second):
+    high, low = sorted((hues.luminance(first), hues.luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+# Linear RGB as people see it who lack one kind of cone (Viénot, Brettel and Mollon 1999).
+EYES = {
+    "all cones": np.eye(3),
+    "no green": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+    "no red": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+}
+
+
+def lab(colour, eyes):
+    """CIE L*a*b* of a colour, D65."""
+    encoded = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ (np.array(eyes) @ linear) / (0.9505, 1, 1.089)
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_can_be_read_on_every_tint(dark):
+    assert min(contrast(hues.tint(lane, dark=dark), INK[dark]) for lane in range(32)) >= 4.5
+    assert f"--ink:{INK[dark]}" in to_svg(picture_of(HALF))
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("eyes", EYES)
+def test_the_tints_of_two_lanes_differ(eyes, dark):
+    seen = [lab(hues.tint(lane, dark=dark), EYES[eyes]) for lane in range(32)]
+    closest = min(np.linalg.norm(a - b) for a, b in combinations(seen, 2))
+    assert closest >= 1.8  # about 1 can be told apart
+
+
+def test_lanes_of_a_warpgroup_take_turns():
+    assert hues.tint(37) == hues.tint(5)
+    ((grid,),) = picture_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "d").lines
+    assert grid.cells[63][7].label == "127:3"
+    assert grid.cells[63][7].hue == 31
+
+
+def test_only_pictures_with_lanes_carry_their_colours():
+    assert "hue" not in to_svg(layout_picture("row", rows=40, columns=2))
+    svg = to_svg(picture_of("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16"))
+    style = ET.fromstring(svg).find(f"{SVG}style").text
+    of_light, of_dark = style.split("@media")[-2:]
+    assert set(re.findall(r"hue(\d+)\{", of_dark)) == {str(lane) for lane in (0, 1, 2, 3, 16, 17, 18, 19)}
+    assert f".hue19{{fill:{hues.tint(19)}}}" in of_light
+    assert f".hue19{{fill:{hues.tint(19, dark=True)}}}" in of_dark
+
+
+@pytest.mark.parametrize("opcode", [*PRODUCTS, "ldmatrix.sync.aligned.m8n8.x4.trans.b16"])
+def test_a_picture_is_one_element_and_always_the_same(opcode):
+    svg = to_svg(picture_of(opcode))
+    assert ET.fromstring(svg).tag == f"{SVG}svg"
+    assert svg == to_svg(picture_of(opcode))
+    assert "\n\n" not in svg  # a blank line would end the element in Markdown
+
+
+# --------------------------------------------------------------------------------------------------
+# The page
+# --------------------------------------------------------------------------------------------------
+
+
+def hooks():
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_takes_its_pictures_and_its_table_from_the_code():
+    page = (ROOT / "docs" / "fragments.md").read_text(encoding="utf-8")
+    rendered = hooks().on_page_markdown(page)
+    pictures = re.findall(r"<svg.*?</svg>", rendered, re.DOTALL)
+    assert len(pictures) == page.count("<!-- draw fragment") >= 7
+    assert to_svg(picture_of(HALF)) in pictures
+    assert "<!-- draw" not in rendered
+    assert "<!-- lowerings" not in rendered
+    assert (
+        "| 1 `BMMA.168256.XOR.POPC` | 2 `BMMA.168256.AND.POPC`, 6 `LOP3`, 4 `IADD3` | two AND each"
+        in rendered
+    )
+    assert "| none | 2 `HMMA.16816.F32`, 12 `F2FP`, 4 `FADD` |" in rendered
+
+
+def test_a_marker_becomes_an_operand_or_its_registers():
+    rendered = hooks().on_page_markdown(f"<!-- draw fragment {HALF} --operand b --registers -->")
+    assert to_svg(picture_of(HALF, "b", registers=True)) in rendered
