@@ -6,8 +6,11 @@ Two rows for each scheme and size: ``bstc/bmm32b/1024`` takes packed operands an
 -B), ``bstc/bmm32/1024`` takes float32 and gives int32, packing included. One sample is twenty products
 in one CUDA graph; the figure is the median of samples. Operands are random and the answers are checked.
 
-The floor of a product is what the population count allows if every word needs one: 16 per clock and
-multiprocessor. Carry-save counting needs one for two words, so ours may be above it.
+``btc3/8192`` and the like are the schemes for bit tensor cores, from operands as their kernels take them to
+int32; ``btc3b/8192`` to bits.
+
+The floor of a product on CUDA cores is what the population count allows if every word needs one: 16 per
+clock and multiprocessor. Carry-save counting needs one for two words, so ours may be above it.
 """
 
 from __future__ import annotations
@@ -25,8 +28,16 @@ from hopper import seconds
 
 import gpu
 import reference
+from gpu.bmm.fsb import arrange
 from gpu.bmm.packing import WARPS_PER_BLOCK, packing_plan, packing_ptx
-from gpu.bmm.schemes import SCHEMES, Scheme, product_ptx
+from gpu.bmm.schemes import (
+    SCHEMES,
+    TENSOR_CORE_SCHEMES,
+    Scheme,
+    TensorCoreScheme,
+    product_ptx,
+    tensor_core_ptx,
+)
 from gpu.compile import compiler_version
 from reference.types import PackedBits
 
@@ -43,6 +54,7 @@ PUBLISHED = {
     "bmms64": (99, 179, 200, 235),
 }
 """TOPS of the published kernels at the four sizes, on another H200."""
+BTC_TARGETS = {"btc3/8192": 1500.0}
 PACKED_SIDE = 16384
 DTYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "int8": np.int8}
 
@@ -54,7 +66,9 @@ def tera(n: int, time: float) -> float:
 class Product:
     """The launches of one product, on buffers of its own."""
 
-    def __init__(self, device: Any, scheme: Scheme, n: int, random: np.random.Generator) -> None:
+    def __init__(
+        self, device: Any, scheme: Scheme | TensorCoreScheme, n: int, random: np.random.Generator
+    ) -> None:
         self.device, self.scheme, self.n = device, scheme, n
         dtype = np.dtype(f"u{scheme.word // 8}")
         shape = (n // scheme.word, n)
@@ -66,30 +80,46 @@ class Product:
         self.thresholds = random.integers(-spread, spread, n).astype(np.int32)
         self.flip = random.integers(0, 2, n).astype(np.uint8)
         self.rule = [device.upload(self.thresholds), device.upload(self.flip)]
+        self.operands: list[Any] = [self.a, self.b]
+        if isinstance(scheme, TensorCoreScheme):
+            packed = [
+                PackedBits(self.a, (n, n), "column", 32, "lsb"),
+                PackedBits(self.b, (n, n), "row", 32, "lsb"),
+            ]
+            self.operands = [x for one in packed for x in arrange(one, "x", scheme.format, device)]
+            self.grid, self.block = (scheme.blocks(n, n), 1, 1), (scheme.threads, 1, 1)
+        else:
+            tiles = -(-n // scheme.rows) * (n // scheme.word)
+            self.grid, self.block = (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
         self.kernels = {
-            output: device.load(product_ptx(scheme, output, "msb", (9, 0)).text).kernel(scheme.name)
-            for output in ("int", "bits")
+            output: device.load(self.ptx(output)).kernel(scheme.name) for output in ("int", "bits")
         }
         self.sizes = [np.uint32(n)] * 3
 
+    def ptx(self, output: str) -> str:
+        """The kernel of one output."""
+        if isinstance(self.scheme, TensorCoreScheme):
+            return tensor_core_ptx(self.scheme, output, (9, 0)).text
+        return product_ptx(self.scheme, output, "msb", (9, 0)).text
+
     def launch(self, output: str, stream: Any) -> None:
         """Launch the kernel of one output."""
-        tiles = -(-self.n // self.scheme.rows) * (self.n // self.scheme.word)
         c = self.bits if output == "bits" else self.ints
         rule = self.rule if output == "bits" else []
-        grid = (-(-tiles // WARPS_PER_BLOCK), 1, 1)
-        block = (WARPS_PER_BLOCK * 32, 1, 1)
-        self.kernels[output](grid, block, self.a, self.b, c, *self.sizes, *rule, stream=stream)
+        self.kernels[output](self.grid, self.block, *self.operands, c, *self.sizes, *rule, stream=stream)
 
     def check(self, output: str) -> None:
         """Hold some rows of the answer against the reference."""
         rows = np.unique(np.linspace(0, self.n - 1, 24).astype(int))
-        word = self.scheme.word
-        a = PackedBits(np.ascontiguousarray(self.host[0][:, rows]), (rows.size, self.n), "column", word)
-        b = PackedBits(self.host[1], (self.n, self.n), "row", word)
+        word, first = self.scheme.word, self.scheme.first
+        a = PackedBits(
+            np.ascontiguousarray(self.host[0][:, rows]), (rows.size, self.n), "column", word, first
+        )
+        b = PackedBits(self.host[1], (self.n, self.n), "row", word, first)
         expected: Any = reference.bmm(a, b)
         if output == "bits":
-            expected = reference.threshold(expected, self.thresholds, self.flip != 0, word=word).words
+            rule = self.thresholds, self.flip != 0
+            expected = reference.threshold(expected, *rule, word=word, first=first).words
             got = self.bits.download()[:, rows]
         else:
             got = self.ints.download()[rows]
@@ -149,6 +179,24 @@ def product_rows(
             product.host = [packing.words.download() for packing in packings]
             product.check("int")
             rows.append(row(scheme.name, i, tera(n, time), "float32 to int32", libraries[n]))
+    return rows
+
+
+def tensor_core_rows(
+    device: Any, random: np.random.Generator, libraries: dict[int, dict[str, float]]
+) -> list[Row]:
+    rows: list[Row] = []
+    for scheme in TENSOR_CORE_SCHEMES.values():
+        for n in SIZES:
+            product = Product(device, scheme, n, random)
+            for output, suffix in (("int", ""), ("bits", "b")):
+                time = seconds(device, partial(product.launch, output))
+                product.check(output)
+                case = f"{scheme.name}{suffix}/{n}"
+                operands = f"packed to {'int32' if output == 'int' else 'bits'}"
+                params = {"n": n, "operands": operands, "format": scheme.format}
+                speed, target = tera(n, time), BTC_TARGETS.get(case)
+                rows.append(Row(case, params, "TOPS", "higher", speed, libraries[n], target=target))
     return rows
 
 
@@ -242,7 +290,9 @@ def main() -> None:
         cuda=torch.version.cuda,
         nvrtc=compiler_version().removeprefix("NVRTC "),
     )
-    rows = product_rows(device, random, library_speeds(random)) + packing_rows(device, random)
+    libraries = library_speeds(random)
+    rows = product_rows(device, random, libraries) + tensor_core_rows(device, random, libraries)
+    rows += packing_rows(device, random)
     show(rows)
     if path:
         write(path, meta, rows)

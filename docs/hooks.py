@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from argparse import ArgumentParser
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from html import escape
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,11 @@ LOWERINGS = (
     "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32",
 )
 """One of each kind that a chip has, and of each that sm_90 lacks."""
+EDGES_MARKER = "<!-- edges -->"
+EDGES = (
+    "A photograph of a temple; its edges, with the padding excluded; and the same edges with padding that is "
+    "taken for -1, which draws a frame along the border."
+)
 RESULTS_MARKER = "<!-- benchmark results -->"
 RESULTS_HEADER = "| case | unit | ours | peers | target | machine | date |\n|---|---|---|---|---|---|---|"
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,6 +59,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         paths = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
     markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
+    markdown = markdown.replace(EDGES_MARKER, edges()) if EDGES_MARKER in markdown else markdown
     markdown = DRAW_MARKER.sub(lambda found: picture(found[1].split()), markdown)
     return MODULES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
 
@@ -109,13 +118,29 @@ def picture(arguments: list[str]) -> str:
     layout.add_argument("--first", default="msb")
     kinds.add_parser("tile").add_argument("word", type=int)
     kinds.add_parser("operation").add_argument("name")
+    fsb = kinds.add_parser("fsb")
+    for name in ("rows", "columns"):
+        fsb.add_argument(name, type=int)
+    fsb.add_argument("--tile", type=int, nargs=2, default=(8, 128))
+    fsb.add_argument("--order", default="row")
+    fsb.add_argument("--word", type=int, default=32)
+    exclude = kinds.add_parser("exclude")
+    for name in ("image", "filter"):
+        exclude.add_argument(name, type=int, nargs=2)
+    for name, default in (("stride", (1, 1)), ("dilation", (1, 1)), ("pixel", (0, 0))):
+        exclude.add_argument(f"--{name}", type=int, nargs=2, default=default)
+    exclude.add_argument("--channels", type=int)
+    same = kinds.add_parser("same")
+    for name in ("size", "window", "stride"):
+        same.add_argument(name, type=int)
     fragment = kinds.add_parser("fragment")
     fragment.add_argument("instruction")
     fragment.add_argument("--operand")
     fragment.add_argument("--registers", action="store_true")
     options = vars(parser.parse_args(arguments))
     kind = options.pop("kind")
-    draw = fragment_of if kind == "fragment" else getattr(import_module("simwarp.draw"), kind)
+    own = {"fragment": fragment_of, "exclude": exclude_of, "same": same_of}
+    draw = own.get(kind) or getattr(import_module("simwarp.draw"), kind)
     text = f"<pre><code>{escape(draw(**options))}</code></pre>"
     twin = f'<details style="text-align: left"><summary>as text</summary>{text}</details>'
     return f"<figure data-search-exclude>\n{draw(**options, svg=True)}\n{twin}\n</figure>"
@@ -124,9 +149,89 @@ def picture(arguments: list[str]) -> str:
 def fragment_of(instruction: str, operand: str | None, registers: bool, svg: bool = False) -> str:
     """The picture of ``simwarp frag``."""
     picture_of = import_module("simwarp.cli.frag_picture").picture_of
-    drawn = picture_of(instruction, operand, registers=registers)
-    text: str = getattr(import_module("simwarp.draw"), "to_svg" if svg else "to_text")(drawn)
+    return _drawn(picture_of(instruction, operand, registers=registers), svg)
+
+
+def exclude_of(
+    image: tuple[int, int],
+    filter: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    pixel: tuple[int, int],
+    channels: int | None,
+    svg: bool = False,
+) -> str:
+    """The picture of ``simwarp exclude``, with TensorFlow's SAME."""
+    g = import_module("reference").conv_geometry(
+        (1, *image, 1), (*filter, 1, 1), stride=tuple(stride), dilation=tuple(dilation)
+    )
+    exclude_picture = import_module("simwarp.draw").exclude_picture
+    drawn = exclude_picture(
+        *(tuple(image), tuple(filter), (g.out_height, g.out_width)),
+        pad=(g.pad_top, g.pad_left),
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+        pixel=tuple(pixel),
+        channels=channels,
+    )
+    return _drawn(drawn, svg)
+
+
+def same_of(size: int, window: int, stride: int, svg: bool = False) -> str:
+    """Where the windows are over a line of an image: TensorFlow's SAME, and half a window on either side."""
+    parts = import_module("simwarp.draw.picture")
+    total = max((-(-size // stride) - 1) * stride + window - size, 0)
+    halves = window // 2
+    grids = tuple(
+        _windows(parts, title, size, window, stride, before, after, halves)
+        for title, before, after in (
+            ("TensorFlow, SAME", total // 2, total - total // 2),
+            (f"PyTorch, padding={halves}", halves, halves),
+        )
+    )
+    title = f"{size} pixels, a window of {window}, stride {stride}"
+    notes = ("A line is a window; pad is a tap outside the image.",)
+    return _drawn(parts.Picture(title, tuple((grid,) for grid in grids), notes), svg)
+
+
+def _windows(
+    parts: Any, title: str, size: int, window: int, stride: int, before: int, after: int, room: int
+) -> Any:
+    """A line for each window, over ``room`` places on either side of the image."""
+    places = range(-room, size + room)
+    starts = range(-before, size + after - window + 1, stride)
+
+    def cell(place: int, start: int) -> Any:
+        inside = 0 <= place < size
+        if place not in range(start, start + window):
+            return parts.Cell("", "plain" if inside else "gap")
+        return parts.Cell(str(place), "tint") if inside else parts.Cell("pad", "padding")
+
+    return parts.Grid(
+        tuple(tuple(cell(place, start) for place in places) for start in starts),
+        f"{title}: {before} before, {after} after",
+        corner="pixel",
+        column_labels=tuple(str(place) if 0 <= place < size else "" for place in places),
+        row_labels=tuple(f"{'output ' * (p == 0)}{p}" for p in range(len(starts))),
+        least=3,
+    )
+
+
+def _drawn(picture: Any, svg: bool) -> str:
+    text: str = getattr(import_module("simwarp.draw"), "to_svg" if svg else "to_text")(picture)
     return text
+
+
+def edges() -> str:
+    """The three pictures of examples/edges.py, as its convolution makes them on the simulator."""
+    example = runpy.run_path(str(ROOT / "examples" / "edges.py"))
+    device = import_module("simwarp").Device()
+    response = import_module("gpu").bconv2d(example["x"], example["w"], device=device)
+    image = BytesIO()
+    example["picture"](response).save(image, "PNG")
+    data = b64encode(image.getvalue()).decode()
+    style = "width: 100%; image-rendering: pixelated"
+    return f'<figure>\n<img alt="{EDGES}" style="{style}" src="data:image/png;base64,{data}">\n</figure>'
 
 
 def lowerings() -> str:

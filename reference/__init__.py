@@ -1,7 +1,9 @@
 """What the result is: every operation in plain NumPy, with no lane, tile or device in sight."""
 
+from reference.bconv import bconv2d
 from reference.bits import binarize, pack, unpack
 from reference.bmm import bmm
+from reference.conv_geometry import ConvGeometry, conv_geometry, excluded_taps
 from reference.errors import (
     CompileError,
     DtypeError,
@@ -14,12 +16,16 @@ from reference.errors import (
     ShapeError,
     SimwarpError,
 )
+from reference.pooling import pool_bits
+from reference.tensors import pack_tensor, to_layout, unpack_tensor
 from reference.threshold import IntegerThresholds, integer_thresholds, threshold
-from reference.types import PackedBits
+from reference.threshold_tensor import threshold_tensor
+from reference.types import PackedBits, PackedTensor
 from reference.version import __version__
 
 __all__ = [
     "CompileError",
+    "ConvGeometry",
     "DtypeError",
     "FormatError",
     "InputFileError",
@@ -28,14 +34,23 @@ __all__ = [
     "NoGpuError",
     "NotANumberError",
     "PackedBits",
+    "PackedTensor",
     "SchemeError",
     "ShapeError",
     "SimwarpError",
     "__version__",
+    "bconv2d",
     "binarize",
     "bmm",
+    "conv_geometry",
+    "excluded_taps",
     "integer_thresholds",
     "pack",
+    "pack_tensor",
+    "pool_bits",
     "threshold",
+    "threshold_tensor",
+    "to_layout",
     "unpack",
+    "unpack_tensor",
 ]

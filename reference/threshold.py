@@ -79,17 +79,30 @@ def threshold(
     >>> [f"{word >> 29:03b}" for word in packed.words[0]]
     ['000', '101']
     """
-    dots, limits = _integers(dots, "dots"), _integers(thresholds, "thresholds")
-    if dots.ndim != 2 or dots.size == 0:
-        raise ShapeError(f"dots has shape {dots.shape}: give (M, N), each at least 1")
-    flips = _flips(flip, dots.shape[1])
-    for name, vector in (("thresholds", limits), ("flip", flips)):
-        if vector.shape != dots.shape[1:]:
-            raise ShapeError(
-                f"{name} has shape {vector.shape}, dots {dots.shape}: give one per column, {dots.shape[1:]}"
-            )
-    bits = (dots >= limits) ^ flips
+    bits = threshold_bits(dots, thresholds, flip, ("M", "N"))
     return pack(np.where(bits, np.int8(1), np.int8(-1)), layout=layout, word=word, first=first)
+
+
+def threshold_bits(
+    dots: npt.ArrayLike, thresholds: npt.ArrayLike, flip: npt.ArrayLike | None, axes: tuple[str, ...]
+) -> npt.NDArray[np.bool_]:
+    """The rule ``(dots[..., j] >= thresholds[j]) ^ flip[j]``, for dots with axes of these names.
+
+    Examples
+    --------
+    >>> threshold_bits([[3, 3]], [3, 4], None, ("M", "N"))
+    array([[ True, False]])
+    """
+    dots, limits = _integers(dots, "dots"), _integers(thresholds, "thresholds")
+    if dots.ndim != len(axes) or dots.size == 0:
+        raise ShapeError(f"dots has shape {dots.shape}: give ({', '.join(axes)}), each at least 1")
+    flips = _flips(flip, dots.shape[-1])
+    for name, vector in (("thresholds", limits), ("flip", flips)):
+        if vector.shape != dots.shape[-1:]:
+            raise ShapeError(
+                f"{name} has shape {vector.shape}, dots {dots.shape}: give one per column, {dots.shape[-1:]}"
+            )
+    return np.asarray((dots >= limits) ^ flips)
 
 
 def integer_thresholds(

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 Layout: TypeAlias = Literal["row", "column"]
 Word: TypeAlias = Literal[32, 64]
 First: TypeAlias = Literal["msb", "lsb"]
+TensorLayout: TypeAlias = Literal["NHWC", "HWNC", "HWNC-FSB", "HWOI", "HWIO", "HWOI-FSB"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,3 +43,46 @@ class PackedBits:
     layout: Layout
     word: Word = 32
     first: First = "msb"
+
+
+@dataclass(frozen=True, eq=False)
+class PackedTensor:
+    """The bits of images or filters, 32 or 64 channels to a word. Bit 1 means +1 and bit 0 means -1.
+
+    Images have the shape (N, H, W, C), filters (R, S, C, O). With L the word size (``word``), channel c
+    is in word ``k = c // L``, and there in the bit whose number, counted from the least significant,
+    is ``c % L`` for ``first="lsb"`` and ``L - 1 - c % L`` for ``first="msb"``. The layout says where
+    word k of the pixel (n, h, w), or of tap (r, s) of filter o, is:
+
+    ============== ============================================= ========================================
+    layout         shape of ``words``                            word
+    ============== ============================================= ========================================
+    ``NHWC``       (N, H, W, ceil(C / L))                        ``words[n, h, w, k]``
+    ``HWNC``       (H, W, N, ceil(C / L))                        ``words[h, w, n, k]``
+    ``HWNC-FSB``   (H, W, ceil(N / 8), ceil(C / 128), 8, 4)      ``words[h, w, n // 8, k // 4, n % 8, k % 4]``
+    ``HWOI``       (R, S, O, ceil(C / L))                        ``words[r, s, o, k]``
+    ``HWIO``       (R, S, ceil(C / L), O)                        ``words[r, s, k, o]``
+    ``HWOI-FSB``   (R, S, ceil(O / 8), ceil(C / 128), 8, 4)      ``words[r, s, o // 8, k // 4, o % 8, k % 4]``
+    ============== ============================================= ========================================
+
+    The FSB layouts have 32-bit words only: tiles of 8 images or filters by 128 channels, each 128
+    consecutive bytes. Bits past C, and in FSB tiles past N or O, are 0.
+
+    Attributes
+    ----------
+    words : array of uint32 or uint64, C order
+        On the host (NumPy) or on a device.
+    shape : tuple of int
+        (N, H, W, C) of images, (R, S, C, O) of filters, without padding, whatever the layout.
+    layout, word, first
+        The format, as above.
+
+    Source: BSTC (SC'19), section 5.2 (``HWIO``, its bitfilter); BTC (TPDS'20), sections 5.1 and 5.3 and
+    figure 14 (``HWNC`` and the FSB tiles).
+    """
+
+    words: Any
+    shape: tuple[int, int, int, int]
+    layout: TensorLayout
+    word: Word = 32
+    first: First = "lsb"

@@ -1,7 +1,11 @@
-"""Bit matrix products: packing, and the schemes of the product (BSTC, sections 4 and 5.1)."""
+"""Bit matrix products: packing, and the schemes of the product.
 
+On CUDA cores: BSTC, sections 4 and 5.1. On bit tensor cores: BTC, sections 5.1 and 5.2.
+"""
+
+from gpu.bmm.fsb import FsbBits, pack_fsb, unpack_fsb
 from gpu.bmm.packing import pack
 from gpu.bmm.product import bmm
-from gpu.bmm.schemes import SCHEMES
+from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
 
-__all__ = ["SCHEMES", "bmm", "pack"]
+__all__ = ["SCHEMES", "TENSOR_CORE_SCHEMES", "FsbBits", "bmm", "pack", "pack_fsb", "unpack_fsb"]

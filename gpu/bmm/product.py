@@ -1,13 +1,12 @@
-"""The ±1 matrix product on a device (BSTC, section 5.1)."""
+"""The ±1 matrix product on a device (BSTC, section 5.1; BTC, section 5.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from gpu.bmm.btc import multiply_on_tensor_cores
 from gpu.bmm.operands import (
     check_shape,
     choose_device,
@@ -17,9 +16,10 @@ from gpu.bmm.operands import (
     on_device,
 )
 from gpu.bmm.packing import WARPS_PER_BLOCK, check_format, pack_on_device
-from gpu.bmm.schemes import Scheme, choose_scheme, product_ptx
-from gpu.device import Device, is_array, is_foreign
-from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from gpu.bmm.rule import rule_on_device
+from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx
+from gpu.device import Device, is_array
+from reference.errors import FormatError, NotANumberError, ShapeError
 from reference.types import Layout, PackedBits
 
 
@@ -46,8 +46,10 @@ def bmm(
         of the scheme's word size whose words run along K: ``layout="column"`` for A and ``"row"``
         for B, the other one where transposed; both with the same ``first``.
     scheme : str
-        "bmm32", "bmm64", "bmms32" or "bmms64". Where K is more than a scheme's counters hold, another
-        one with the same words takes over; see `gpu.bmm.schemes`.
+        "bmm32", "bmm64", "bmms32" or "bmms64" on CUDA cores. Where K is more than a scheme's counters
+        hold, another one with the same words takes over; see `gpu.bmm.schemes`.
+        "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, the last one the fastest.
+        Their words have 32 bits and ``first="lsb"``, those of operands and of the output.
     thresholds : (N,) integers, optional
         Make the output bits: 1 where the dot product is at least its column's threshold.
     flip : (N,) bool, optional
@@ -69,7 +71,8 @@ def bmm(
 
     Notes
     -----
-    Source: BSTC (SC'19), equations 2 and 5, section 5.1, listings 4, 5 and 7.
+    Source: BSTC (SC'19), equations 2 and 5, section 5.1, listings 4, 5 and 7; BTC (TPDS), section 5.2,
+    listings 3, 4 and 5.
 
     Examples
     --------
@@ -92,7 +95,7 @@ def bmm(
     stays = on_device(a) or on_device(b)
     if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
         _refuse_nan(a, b)
-    rule = _rule(thresholds, flip, n, device)
+    rule = rule_on_device(thresholds, flip, n, device)
     left = _packed(a, "a", "row" if transpose_a else "column", chosen, device)
     right = _packed(b, "b", "column" if transpose_b else "row", chosen, device)
     if left.first != right.first:
@@ -103,21 +106,35 @@ def bmm(
         c = device.allocate((-(-n // chosen.word), m), f"u{chosen.word // 8}", "c")
     else:
         c = device.allocate((m, n), np.int32, "c")
-    ptx = product_ptx(chosen, "bits" if rule else "int", left.first, device.compute_capability)
-    tiles = -(-m // chosen.rows) * -(-n // chosen.word)
-    device.load(ptx.text).kernel(chosen.name)(
-        (-(-tiles // WARPS_PER_BLOCK), 1, 1),
-        (WARPS_PER_BLOCK * 32, 1, 1),
-        left.words,
-        right.words,
-        c,
-        np.uint32(m),
-        np.uint32(n),
-        np.uint32(k),
-        *rule,
-    )
+    if isinstance(chosen, TensorCoreScheme):
+        multiply_on_tensor_cores(left, right, c, k, chosen, rule, device)
+    else:
+        _multiply(left, right, c, (m, n, k), chosen, rule, device)
     result = c if stays else _downloaded(c, a, b)
     return PackedBits(result, (m, n), "column", chosen.word, left.first) if rule else result
+
+
+def _multiply(
+    a: PackedBits,
+    b: PackedBits,
+    c: Any,
+    sizes: tuple[int, int, int],
+    scheme: Scheme,
+    rule: tuple[Any, ...],
+    device: Device,
+) -> None:
+    """Launch the kernel of a scheme for CUDA cores."""
+    ptx = product_ptx(scheme, "bits" if rule else "int", a.first, device.compute_capability)
+    tiles = -(-sizes[0] // scheme.rows) * -(-sizes[1] // scheme.word)
+    device.load(ptx.text).kernel(scheme.name)(
+        (-(-tiles // WARPS_PER_BLOCK), 1, 1),
+        (WARPS_PER_BLOCK * 32, 1, 1),
+        a.words,
+        b.words,
+        c,
+        *(np.uint32(size) for size in sizes),
+        *rule,
+    )
 
 
 def _operand(x: Any, name: str) -> Any:
@@ -152,10 +169,12 @@ def _refuse_padding(x: PackedBits, name: str, spare: int) -> None:
         raise FormatError(f"{name} has bits past the edge of its {x.shape} matrix that are not 0\nclear them")
 
 
-def _packed(x: Any, name: str, layout: Layout, scheme: Scheme, device: Device) -> PackedBits:
+def _packed(
+    x: Any, name: str, layout: Layout, scheme: Scheme | TensorCoreScheme, device: Device
+) -> PackedBits:
     """The operand with its words along K, on the device."""
     if not isinstance(x, PackedBits):
-        return pack_on_device(x, name, layout, scheme.word, "msb", device)
+        return pack_on_device(x, name, layout, scheme.word, scheme.first, device)
     if x.layout != layout:
         raise FormatError(
             f"{name} is packed with layout={x.layout!r}, whose words do not run along K\n"
@@ -166,60 +185,15 @@ def _packed(x: Any, name: str, layout: Layout, scheme: Scheme, device: Device) -
             f"{name} is packed in words of {x.word} bits, {scheme.name} takes {scheme.word}\n"
             f"pack it with word={scheme.word}, or take a scheme for {x.word}"
         )
+    if isinstance(scheme, TensorCoreScheme) and x.first != scheme.first:
+        raise FormatError(
+            f"{name} is packed with first={x.first!r}, {scheme.name} takes {scheme.first!r}\n"
+            f"pack it with first={scheme.first!r}, or take a scheme for CUDA cores"
+        )
     if is_array(x.words):
         return x
     words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
     return PackedBits(words, x.shape, x.layout, x.word, x.first)
-
-
-def _rule(thresholds: Any, flip: Any, n: int, device: Device) -> tuple[Any, ...]:
-    """Thresholds and flips on the device; empty if the output is int32."""
-    if thresholds is None:
-        if flip is not None:
-            raise SchemeError("flip is given without thresholds\ngive both, or neither")
-        return ()
-    flips = np.zeros(n, np.bool_) if flip is None else flip
-    return (
-        _vector(thresholds, "thresholds", n, _thresholds, np.int32, device),
-        _vector(flips, "flip", n, _flips, np.uint8, device),
-    )
-
-
-def _vector(
-    given: Any, name: str, n: int, of_host: Callable[[npt.NDArray[Any]], Any], dtype: Any, device: Device
-) -> Any:
-    """Numbers on the device, one for each column."""
-    vector: Any = device.adopt(given) if is_foreign(given) else given
-    if not is_array(vector):
-        try:
-            vector = of_host(np.asarray(vector))
-        except ValueError as error:
-            raise ShapeError(f"{name} is no vector: {error}\ngive one for each of the {n} columns") from None
-    if tuple(vector.shape) != (n,):
-        raise ShapeError(f"{name} has shape {tuple(vector.shape)}\ngive one for each of the {n} columns")
-    if np.dtype(vector.dtype) != dtype:
-        raise DtypeError(f"{name} on the device is {vector.dtype}\nupload {np.dtype(dtype)}")
-    return vector if is_array(vector) else device.upload(vector, name)
-
-
-def _thresholds(values: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Host thresholds as int32."""
-    if values.dtype.kind not in "iu":
-        raise DtypeError(
-            f"thresholds are {values.dtype}\n"
-            "give integers; reference.integer_thresholds makes them from a batch normalisation"
-        )
-    limits = np.iinfo(np.int32)
-    if values.size and not limits.min <= int(values.min()) <= int(values.max()) <= limits.max:
-        raise DtypeError("thresholds do not fit int32\nno dot product lies outside, so clip them")
-    return values.astype(np.int32)
-
-
-def _flips(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Host flips as bytes."""
-    if values.dtype != np.bool_ and not (values.dtype.kind in "iu" and np.isin(values, (0, 1)).all()):
-        raise DtypeError(f"flip is {values.dtype}\ngive bool, True where the bit is turned over")
-    return values.astype(np.uint8)
 
 
 def _downloaded(c: Any, a: Any, b: Any) -> Any:

@@ -1,8 +1,12 @@
-"""The kernels of the ±1 product, and which one a product gets (BSTC, section 5.1 and Table 2)."""
+"""The kernels of the ±1 product, and which one a product gets.
+
+On CUDA cores as in BSTC, section 5.1 and Table 2; on bit tensor cores as in BTC, section 5.2.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from gpu.compile import Ptx, compile_file
 from reference.errors import SchemeError
@@ -34,6 +38,9 @@ class Scheme:
     largest_k: int | None = None
     fallback: str = ""
 
+    first: ClassVar[First] = "msb"
+    """How real operands are packed."""
+
 
 SCHEMES = {
     scheme.name: scheme
@@ -44,10 +51,64 @@ SCHEMES = {
         Scheme("bmms64", 64, 16, "four warps for each tile of 64 x 64"),
     )
 }
-"""The schemes that `gpu.bmm` knows."""
+"""The schemes of `gpu.bmm` for CUDA cores: they count the bits that differ, word by word."""
 
 
-def choose_scheme(name: str, k: int) -> Scheme:
+@dataclass(frozen=True)
+class TensorCoreScheme:
+    """A way to spread the product over bit tensor cores.
+
+    Attributes
+    ----------
+    name : str
+        The paper's design.
+    format : "lines" or "fsb"
+        How operands lie in memory; see `gpu.bmm.fsb.arrange`.
+    block_tile, warp_tile : (int, int)
+        Rows and columns of C that a block, and one of its warps, computes.
+    step : int
+        How many pieces of 128 bits of K a block has in shared memory at once; 0 if it has none.
+    """
+
+    name: str
+    format: Literal["lines", "fsb"]
+    block_tile: tuple[int, int]
+    warp_tile: tuple[int, int]
+    step: int
+    summary: str
+
+    word: ClassVar[Word] = 32
+    first: ClassVar[First] = "lsb"
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        (rows, columns), (down, across) = self.block_tile, self.warp_tile
+        return rows // down * (columns // across) * 32
+
+    def blocks(self, m: int, n: int) -> int:
+        """How many blocks a product of (m, n) takes.
+
+        Examples
+        --------
+        >>> TENSOR_CORE_SCHEMES["btc2"].blocks(129, 64)
+        2
+        """
+        return -(-m // self.block_tile[0]) * -(-n // self.block_tile[1])
+
+
+TENSOR_CORE_SCHEMES = {
+    scheme.name: scheme
+    for scheme in (
+        TensorCoreScheme("btc1", "lines", (64, 64), (32, 32), 0, "design 1: from global memory"),
+        TensorCoreScheme("btc2", "lines", (128, 128), (64, 32), 4, "design 2: through shared memory"),
+        TensorCoreScheme("btc3", "fsb", (128, 128), (32, 64), 4, "design 3: tiles of 8 x 128 bits"),
+    )
+}
+"""The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on. Words are of 32 bits, the first "lsb"."""
+
+
+def choose_scheme(name: str, k: int) -> Scheme | TensorCoreScheme:
     """The scheme that computes a product asked for by name.
 
     Parameters
@@ -66,9 +127,12 @@ def choose_scheme(name: str, k: int) -> Scheme:
     >>> choose_scheme("bmm64", 65535).name, choose_scheme("bmm64", 65536).name
     ('bmm64', 'bmms64')
     """
-    if name not in list(SCHEMES):  # which takes any object
-        raise SchemeError(f"scheme={name!r} is unknown\nchoose one of {', '.join(SCHEMES)}")
-    scheme = SCHEMES[name]
+    known = SCHEMES | TENSOR_CORE_SCHEMES
+    if name not in list(known):  # which takes any object
+        raise SchemeError(f"scheme={name!r} is unknown\nchoose one of {', '.join(known)}")
+    scheme = known[name]
+    if isinstance(scheme, TensorCoreScheme):
+        return scheme
     if scheme.largest_k is not None and k > scheme.largest_k:
         return SCHEMES[scheme.fallback]
     return scheme
@@ -99,3 +163,40 @@ def product_ptx(scheme: Scheme, output: str, first: First, arch: tuple[int, int]
         f"FIRST_{first.upper()}": "",
     }
     return compile_file("bmm/bmm.cu", defines, arch)
+
+
+def tensor_core_ptx(scheme: TensorCoreScheme, output: str, arch: tuple[int, int]) -> Ptx:
+    """The kernel of a scheme for bit tensor cores.
+
+    Parameters
+    ----------
+    scheme : TensorCoreScheme
+    output : "int" or "bits"
+    arch : (int, int)
+        The compute capability to compile for: what the products count depends on it.
+
+    Examples
+    --------
+    >>> def counts(arch):
+    ...     return [
+    ...         operation
+    ...         for operation in ("m8n8k128.row.col.s32.b1.b1.s32.xor", "m16n8k256.row.col.s32.b1.b1.s32.and")
+    ...         if operation in tensor_core_ptx(TENSOR_CORE_SCHEMES["btc3"], "int", arch).text
+    ...     ]
+    >>> counts((7, 5)), counts((9, 0))
+    (['m8n8k128.row.col.s32.b1.b1.s32.xor'], ['m16n8k256.row.col.s32.b1.b1.s32.and'])
+    """
+    (rows, columns), (warp_rows, warp_columns) = scheme.block_tile, scheme.warp_tile
+    defines = {
+        "SCHEME": scheme.name,
+        f"FORMAT_{scheme.format.upper()}": "",
+        "ROWS": rows,
+        "COLUMNS": columns,
+        "WARP_ROWS": warp_rows,
+        "WARP_COLUMNS": warp_columns,
+        "STEP": scheme.step,
+        "WORD_32": "",
+        f"OUTPUT_{output.upper()}": "",
+        "FIRST_LSB": "",
+    }
+    return compile_file("bmm/btc.cu", defines, arch)

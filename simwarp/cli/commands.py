@@ -15,6 +15,7 @@ from rich.console import Console
 from reference.errors import NoGpuError, SchemeError, SimwarpError
 from simwarp.cli import show
 from simwarp.cli.coverage import coverage_command
+from simwarp.cli.exclude import exclude_command
 from simwarp.cli.files import read_array, write_array
 from simwarp.cli.frag import frag_command
 from simwarp.cli.fuzz import fuzz_command
@@ -42,6 +43,7 @@ app.add_typer(trace_app, name="trace")
 app.command("layout")(layout_command)
 app.command("fuzz")(fuzz_command)
 app.command("coverage")(coverage_command)
+app.command("exclude")(exclude_command)
 app.command("frag")(frag_command)
 app.command("probe")(probe_command)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.bmm.schemes import SCHEMES, Scheme
+from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, Scheme, TensorCoreScheme
 from reference.errors import MissingExtraError, NoGpuError
 from reference.version import __version__
 from simwarp.ptx.instructions import ROWS
@@ -39,12 +39,14 @@ def gather() -> dict[str, Any]:
         "compiler": _compiler(),
         "gpu": _gpu(),
         "instructions": len(ROWS),
-        "schemes": {name: _explain(scheme) for name, scheme in SCHEMES.items()},
+        "schemes": {name: _explain(scheme) for name, scheme in (SCHEMES | TENSOR_CORE_SCHEMES).items()},
     }
 
 
-def _explain(scheme: Scheme) -> str:
+def _explain(scheme: Scheme | TensorCoreScheme) -> str:
     """How a scheme of `gpu.bmm` works, and what happens past its limit."""
+    if isinstance(scheme, TensorCoreScheme):
+        return f"bit tensor cores, {scheme.summary}"
     limit = f"; K > {scheme.largest_k}: {scheme.fallback} takes over" if scheme.largest_k else ""
     return f"{scheme.word}-bit words, {scheme.summary}{limit}"
 

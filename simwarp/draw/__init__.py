@@ -1,14 +1,18 @@
 """Pictures of words, tiles, fragments and lane operations, as text and as SVG: computed, not drawn."""
 
 from simwarp.draw.bstc import operation, tile
+from simwarp.draw.exclude import exclude_picture
 from simwarp.draw.formats import layout
 from simwarp.draw.fragment import Held, holders, product, registers
+from simwarp.draw.fsb import fsb
 from simwarp.draw.lane_words import words
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
 
 __all__ = [
     "Held",
+    "exclude_picture",
+    "fsb",
     "holders",
     "layout",
     "operation",

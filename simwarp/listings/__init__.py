@@ -7,13 +7,17 @@
 ``bmm``                                  listings 3 and 4: four approaches, either layout of A and B
 ``bmm32``, ``bmm64``                     listings 4 and 5; with ``thresholds=`` listing 7 (-32B, -64B)
 ``bmms32``, ``bmms64``                   their loops spread over warps (S-32, S-64, S-32B, S-64B)
+``bconv32``, ``bconv64``                 listing 6; with ``thresholds=`` bits out (-32B, -64B)
+``btc_bmm1``, ``btc_bmm2``, ``btc_bmm3`` bit tensor cores, listings 3 to 5 of BTC (`simwarp.listings.btc`)
+``btc_bconv1``, ``btc_bconv2``           listing 6 of BTC
 ======================================== ====================================================
 
-These run the kernels on the host's matrices. The kernels (``PackTo32Col``, ``BMM32_Arow_Brow`` …) are
+These run the kernels on the host's arrays. The kernels (``PackTo32Col``, ``BMM32_Arow_Brow`` …) are
 there to be read; each one's docstring names what differs from print. `simwarp.warp` explains the
 language they are written in.
 
-Source: BSTC (SC'19), sections 4, 5.1 and 6.2, listings 1 to 5 and 7, Table 2.
+Source: BSTC (SC'19), sections 4, 5 and 6.2, listings 1 to 7, Table 2; BTC (TPDS),
+sections 4 and 5, listings 1 to 6.
 """
 
 from simwarp.listings.approaches import (
@@ -23,8 +27,11 @@ from simwarp.listings.approaches import (
     bmm,
     product_of,
 )
+from simwarp.listings.bconv import Conv2d_32bit, bconv32
+from simwarp.listings.bconv64 import Conv2d_64bit, bconv64
 from simwarp.listings.bmm import BMM32_Arow_Brow, bmm32
 from simwarp.listings.bmm64 import BMM64_LARGEST_K, BMM64_Arow_Brow, bmm64
+from simwarp.listings.btc import btc_bconv1, btc_bconv2, btc_bmm1, btc_bmm2, btc_bmm3
 from simwarp.listings.fine_grained import BMMS32_Arow_Brow, BMMS64_Arow_Brow, bmms32, bmms64
 from simwarp.listings.packing import PackTo32Col, PackTo32Row, pack32_column, pack32_row
 from simwarp.listings.packing64 import PackTo64Col, PackTo64Row, pack64_column, pack64_row
@@ -39,17 +46,26 @@ __all__ = [
     "BMM64_Arow_Brow",
     "BMMS32_Arow_Brow",
     "BMMS64_Arow_Brow",
+    "Conv2d_32bit",
+    "Conv2d_64bit",
     "PackTo32Col",
     "PackTo32Row",
     "PackTo64Col",
     "PackTo64Row",
     "UnpackFrom32",
     "UnpackFrom64",
+    "bconv32",
+    "bconv64",
     "bmm",
     "bmm32",
     "bmm64",
     "bmms32",
     "bmms64",
+    "btc_bconv1",
+    "btc_bconv2",
+    "btc_bmm1",
+    "btc_bmm2",
+    "btc_bmm3",
     "pack32_column",
     "pack32_row",
     "pack64_column",

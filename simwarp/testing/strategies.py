@@ -20,6 +20,7 @@ from reference.threshold import INT32_MAX, INT32_MIN
 from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes
 from simwarp.testing import profiles
+from simwarp.testing.geometries import conv_geometries as conv_geometries
 from simwarp.verify.draw import DTYPES, Draw
 
 try:

@@ -43,6 +43,8 @@ class Case:
         The compiled kernels for a compute capability, by title, whose digests goldens record.
     covering : int
         How many inputs, from the first on, meet every combination that the case has.
+    picture : callable, optional
+        (input, element, bit) drawn, as lines of text: what a reader of a mismatch wants to see.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Case:
     lead: Callable[[Any, tuple[int, ...]], int]
     kernels: Callable[[tuple[int, int]], dict[str, str]]
     covering: int = 0
+    picture: Callable[[Any, tuple[int, ...], int], str] | None = None
 
     def equal(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
         """Whether two answers agree: in shape, type and every bit.

@@ -51,6 +51,8 @@ class Mismatch:
         The PTX register that held the value.
     fault : str
         The message of the fault that ended the kernel, instead of all the above.
+    picture : str
+        The element's part of the problem, drawn; "" if the case draws none.
     """
 
     case: str
@@ -68,6 +70,7 @@ class Mismatch:
     place: Place | None = None
     register: str = ""
     fault: str = ""
+    picture: str = ""
 
     @property
     def command(self) -> str:
@@ -89,7 +92,7 @@ class Mismatch:
             f"expected {self.expected} ({_hex(self.expected)}), got {self.got} ({_hex(self.got)}): "
             f"bits {_short(self.bits)} differ\n"
             f"replay: {self.command}"
-        )
+        ) + (f"\n{self.picture}" if self.picture else "")
 
 
 @dataclass
@@ -221,6 +224,7 @@ def _mismatch(
         expected.size,
         place,
         register,
+        picture="" if case.picture is None else case.picture(item, element, lead),
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import reference
 import simwarp
-from gpu.bmm import SCHEMES
+from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
 from reference.errors import NoGpuError
 from reference.version import __version__
 from simwarp.cli import main
@@ -357,7 +357,7 @@ def test_info_as_json(capsys):
     assert set(facts) == {
         *("simwarp", "python", "numpy", "numba", "extras", "compiler", "gpu", "instructions", "schemes"),
     }
-    assert list(facts["schemes"]) == list(SCHEMES)
+    assert list(facts["schemes"]) == [*SCHEMES, *TENSOR_CORE_SCHEMES]
     assert (facts["simwarp"], facts["compiler"]) == (__version__, "NVRTC 13.0")
     assert facts["extras"]["cli"] == facts["extras"]["compile"] == "installed"
     assert facts["instructions"] > 40

@@ -1,7 +1,7 @@
 """Every case by its name, one file for each algorithm."""
 
 from simwarp.verify.case import Case
-from simwarp.verify.cases import bmm, pack
+from simwarp.verify.cases import bconv2d, bmm, pack
 
-CASES: dict[str, Case] = {case.name: case for case in (*pack.CASES, *bmm.CASES)}
+CASES: dict[str, Case] = {case.name: case for case in (*pack.CASES, *bmm.CASES, *bconv2d.CASES)}
 """All cases, in the order in which they are shown."""

@@ -1,12 +1,15 @@
 """The ±1 matrix product: every scheme, transpose and output; element types mixed, operands packed or not.
 
-Which scheme, transposes and output an input has follows from its number, so that the first 160 inputs
-are every combination with every kind of size.
+Which scheme, transposes and output an input has follows from its number, so that the first inputs are every
+combination with every kind of size: 160 of the schemes for CUDA cores, 120 of those for bit tensor cores,
+which are a case of their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +18,23 @@ import numpy.typing as npt
 import gpu
 import reference
 import simwarp
+from gpu.bmm.fsb import fsb_ptx
 from gpu.bmm.packing import packing_ptx
-from gpu.bmm.schemes import SCHEMES, choose_scheme, product_ptx
+from gpu.bmm.schemes import (
+    SCHEMES,
+    TENSOR_CORE_SCHEMES,
+    Scheme,
+    TensorCoreScheme,
+    choose_scheme,
+    product_ptx,
+    tensor_core_ptx,
+)
 from reference.types import First, Layout, PackedBits, Word
 from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
 
 _FIRSTS: tuple[First, First] = ("msb", "lsb")
+_ALL: dict[str, Scheme | TensorCoreScheme] = {**SCHEMES, **TENSOR_CORE_SCHEMES}
 
 
 @dataclass(frozen=True)
@@ -38,18 +51,20 @@ class Input:
     flip: npt.NDArray[np.bool_] | None = None
 
 
-def _draw(draw: Draw) -> Input:
-    number = draw.k // 5  # the kind of size is draw.k % 5
-    scheme = list(SCHEMES)[number % 4]
-    transpose_a, transpose_b = bool(number // 4 & 1), bool(number // 8 & 1)
-    bits = bool(number // 16 & 1)
+def _draw(schemes: Mapping[str, Scheme | TensorCoreScheme], draw: Draw) -> Input:
+    number, which = divmod(draw.k // 5, len(schemes))  # the kind of size is draw.k % 5
+    scheme = schemes[list(schemes)[which]]
+    transpose_a, transpose_b, bits = (bool(number >> i & 1) for i in range(3))
     m, n, k = draw.sizes(3)
-    if draw.k % 260 == 9:  # bmm64, about the bound of its counters; by turns every transpose and output
+    if (
+        scheme.name == "bmm64" and draw.k % 260 == 9
+    ):  # bmm64, about the bound of its counters; by turns every transpose and output
         m, n, k = draw.integer(1, 3), draw.integer(1, 3), 2**16 - 1 + draw.integer(-2, 2)
     kinds = [draw.choice((*DTYPES, "packed", "packed")) for _ in "ab"]
-    # Real operands are packed "msb", so where one is real the other must be "msb" too.
-    first = draw.choice(_FIRSTS) if kinds == ["packed", "packed"] else "msb"
-    word = SCHEMES[scheme].word
+    # Real operands are packed in the scheme's order, so where one is real the other must be so too.
+    free = kinds == ["packed", "packed"] and scheme.name in SCHEMES
+    first = draw.choice(_FIRSTS) if free else scheme.first
+    word = scheme.word
     a = _operand(draw, kinds[0], (k, m) if transpose_a else (m, k), int(not transpose_a), word, first)
     b = _operand(draw, kinds[1], (n, k) if transpose_b else (k, n), int(transpose_b), word, first)
     thresholds = flip = None
@@ -57,7 +72,7 @@ def _draw(draw: Draw) -> Input:
         spread = int(np.sqrt(k)) + 1
         thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
         flip = np.array([draw.integer(0, 1) for _ in range(n)], np.bool_)
-    return Input(a, b, transpose_a, transpose_b, (m, n, k), scheme, thresholds, flip)
+    return Input(a, b, transpose_a, transpose_b, (m, n, k), scheme.name, thresholds, flip)
 
 
 def _operand(draw: Draw, kind: str, shape: tuple[int, int], k_axis: int, word: Word, first: First) -> Any:
@@ -78,21 +93,21 @@ def _describe(item: Input) -> str:
 
 
 def _first(item: Input) -> First:
-    return item.a.first if isinstance(item.a, PackedBits) else "msb"
+    return item.a.first if isinstance(item.a, PackedBits) else _ALL[item.scheme].first
 
 
 def _by_reference(item: Input) -> npt.NDArray[Any]:
     dots = reference.bmm(item.a, item.b, transpose_a=item.transpose_a, transpose_b=item.transpose_b)
     if item.thresholds is None:
         return dots
-    word = SCHEMES[item.scheme].word
+    word = _ALL[item.scheme].word
     return reference.threshold(dots, item.thresholds, item.flip, word=word, first=_first(item)).words
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
     scheme = choose_scheme(item.scheme, item.sizes[2]).name
     answer = _words(
-        getattr(simwarp.listings, scheme)(
+        getattr(simwarp.listings, scheme.replace("btc", "btc_bmm"))(
             item.a,
             item.b,
             transpose_a=item.transpose_a,
@@ -101,8 +116,11 @@ def _by_listing(item: Input) -> npt.NDArray[Any]:
             flip=item.flip,
         )
     )
-    # The listings make bits in the paper's order, "msb", whatever their operands' is.
-    return answer if item.thresholds is None or _first(item) == "msb" else simwarp.lanes.brev(answer)
+    if item.thresholds is None or item.scheme in TENSOR_CORE_SCHEMES or _first(item) == "msb":
+        return answer
+    return simwarp.lanes.brev(
+        answer
+    )  # BSTC's make bits in the paper's order, "msb", whatever their operands'
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
@@ -128,7 +146,7 @@ def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
     """The element of C that a value, or a bit of a word, is."""
     if item.thresholds is None:
         return f"C{list(element)}"
-    word = SCHEMES[item.scheme].word
+    word = _ALL[item.scheme].word
     column = element[0] * word + (word - 1 - bit if _first(item) == "msb" else bit)
     return f"bit of C{[element[1], column]}" + ("" if column < item.sizes[1] else ", which is padding")
 
@@ -148,17 +166,31 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
     return {ptx.name: ptx.sha256 for ptx in (*products, *packings)}
 
 
+def _tensor_core_kernels(arch: tuple[int, int]) -> dict[str, str]:
+    products = [
+        tensor_core_ptx(scheme, output, arch)
+        for scheme in TENSOR_CORE_SCHEMES.values()
+        for output in ("int", "bits")
+    ]
+    packings = [packing_ptx(dtype, 32, "lsb", arch) for dtype in DTYPES]
+    return {p.name: p.sha256 for p in (*products, *packings, fsb_ptx("lines", arch), fsb_ptx("fsb", arch))}
+
+
 CASES = [
     Case(
-        name="bmm",
-        draw=_draw,
+        name=name,
+        draw=partial(_draw, schemes),
         shape=lambda item: item.sizes,
         describe=_describe,
         answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
         outputs={"gpu": "c", "listing": "C"},
         explain=_explain,
         lead=_lead,
-        kernels=_kernels,
-        covering=160,
+        kernels=kernels,
+        covering=40 * len(schemes),
+    )
+    for name, schemes, kernels in (
+        ("bmm", SCHEMES, _kernels),
+        ("bmm-btc", TENSOR_CORE_SCHEMES, _tensor_core_kernels),
     )
 ]

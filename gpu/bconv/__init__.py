@@ -1,0 +1,7 @@
+"""Bit convolution with excluded padding: packing, and its schemes (BSTC, section 5.2; BTC, section 5.3)."""
+
+from gpu.bconv.convolution import bconv2d
+from gpu.bconv.packing import pack_tensor
+from gpu.bconv.schemes import SCHEMES, Plan, plan
+
+__all__ = ["SCHEMES", "Plan", "bconv2d", "pack_tensor", "plan"]

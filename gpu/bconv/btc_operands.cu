@@ -1,0 +1,94 @@
+// What the convolution on bit tensor cores takes beside packed words: units and tiles, and its addends.
+
+#include "bconv/borders.cuh"
+#include "bmm/tensor_core.cuh"
+
+typedef uint4 Unit;  // 128 bits
+
+// Words (places, lines, words of a line) as units: (places, lines / lines_of_tile, units, lines_of_tile), zeros
+// where there is no line or word. A thread makes a unit. FSB tiles have 8 lines (BTC, figure 14); with 1, words
+// of any number become whole units. So many words lie from one place, and line, to the next.
+extern "C" __global__ void __launch_bounds__(128)
+to_units(const unsigned* __restrict__ words, Unit* __restrict__ units, unsigned places, unsigned lines,
+         unsigned words_of_line, unsigned lines_of_tile, Index place_step, Index line_step)
+{
+    const unsigned units_of_line = divide_up(words_of_line, tile_words), tiles = divide_up(lines, lines_of_tile);
+    const Index at = (Index)blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= (Index)places * tiles * units_of_line * lines_of_tile) return;
+    const Index tile = at / lines_of_tile;
+    const unsigned unit = tile % units_of_line;
+    const unsigned line = tile / units_of_line % tiles * lines_of_tile + at % lines_of_tile;
+    const Index place = tile / units_of_line / tiles;
+    const unsigned* const from = words + place * place_step + line * line_step;
+    unsigned word[tile_words] = {};
+    for (unsigned i = 0; i < tile_words; ++i)
+        if (line < lines && unit * tile_words + i < words_of_line) word[i] = from[unit * tile_words + i];
+    units[at] = {word[0], word[1], word[2], word[3]};
+}
+
+// prefix[r, s, o] (R + 1, S + 1, O): the ones of filter o at the taps above r and left of s. A warp has a
+// filter. Its units lie one after another in each tap, or those of 8 filters take turns.
+extern "C" __global__ void __launch_bounds__(128)
+sum_filters(const Unit* __restrict__ filters, unsigned* __restrict__ prefix, const ConvShape shape,
+            unsigned lines_of_tile)
+{
+    const unsigned o = number_of_this_warp(), lane = lane_of_this_thread();
+    if (o >= shape.filters) return;
+    const unsigned units = divide_up(shape.channels, tile_bits);
+    const unsigned tap_units = divide_up(shape.filters, lines_of_tile) * lines_of_tile * units;
+    const Unit* const filter = filters + o / lines_of_tile * lines_of_tile * units + o % lines_of_tile;
+    const auto at = [&](unsigned r, unsigned s) { return ((Index)r * (shape.filter_width + 1) + s) * shape.filters + o; };
+
+    for (unsigned s = lane; s <= shape.filter_width; s += warp_size) prefix[at(0, s)] = 0;
+    __syncwarp();
+    for (unsigned r = 0; r < shape.filter_height; ++r) {
+        unsigned of_row = 0;
+        if (lane == 0) prefix[at(r + 1, 0)] = 0;
+        for (unsigned s = 0; s < shape.filter_width; ++s) {
+            const Unit* const tap = filter + (Index)(r * shape.filter_width + s) * tap_units;
+            unsigned ones = 0;
+            for (unsigned i = lane; i < units; i += warp_size) {
+                const Unit unit = tap[i * lines_of_tile];
+                ones += __popc(unit.x) + __popc(unit.y) + __popc(unit.z) + __popc(unit.w);
+            }
+            for (unsigned distance = warp_size / 2; distance; distance /= 2)
+                ones += __shfl_xor_sync(all_lanes, ones, distance);
+            of_row += ones;
+            if (lane == 0) prefix[at(r + 1, s + 1)] = prefix[at(r, s + 1)] + of_row;
+        }
+    }
+}
+
+// Of taps `dilation` apart, the first of them at `first`, those in [0, size): [begin, end).
+__device__ inline void find_inside(int first, unsigned size, unsigned taps, unsigned dilation, unsigned& begin,
+                                   unsigned& end)
+{
+    begin = first < 0 ? min(divide_up(-first, dilation), taps) : 0;
+    end = first < (int)size ? min(divide_up(size - first, dilation), taps) : 0;
+    end = max(begin, end);
+}
+
+// addends[border, o]: what filter o adds to all dot products of windows with these taps inside. Their ones are
+// four look-ups in the prefix sums.
+extern "C" __global__ void __launch_bounds__(128)
+add_borders(const unsigned* __restrict__ prefix, int* __restrict__ addends, const ConvShape shape,
+            const Borders borders)
+{
+    const unsigned pitch = pitch_of_addends(shape), across = borders.across(shape);
+    const Index at = (Index)blockIdx.x * blockDim.x + threadIdx.x;
+    const Index border = at / pitch;
+    if (border >= (Index)across * borders.down(shape)) return;
+    const unsigned o = min((unsigned)(at % pitch), shape.filters - 1);
+    const unsigned p = Borders::sample(border / across, borders.top, borders.bottom);
+    const unsigned q = Borders::sample(border % across, borders.left, borders.right);
+    unsigned top, bottom, left, right;
+    find_inside(row_of_tap(shape, p, 0), shape.height, shape.filter_height, shape.dilation_h, top, bottom);
+    find_inside(column_of_tap(shape, q, 0), shape.width, shape.filter_width, shape.dilation_w, left, right);
+    const auto before = [&](unsigned r, unsigned s) {
+        return prefix[((Index)r * (shape.filter_width + 1) + s) * shape.filters + o];
+    };
+    const unsigned ones = before(bottom, right) - before(top, right) - before(bottom, left) + before(top, left);
+    const unsigned all = before(shape.filter_height, shape.filter_width);
+    const unsigned counted = shape.channels * ((bottom - top) * (right - left));
+    addends[at] = (int)(counts_common_ones ? counted - 2 * ones : counted + 2 * (all - ones));
+}

@@ -1,0 +1,253 @@
+"""The geometry of a convolution: checked here once, then passed to kernels by value (geometry.cuh)."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from reference.errors import SchemeError, ShapeError
+
+LARGEST = 2**31 - 1
+"""The most elements of a tensor, the longest dot product and the largest padded image: kernels count in
+32 bits, and a tap above the image wraps around to more than this."""
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """The sizes of a convolution, as its kernels take them.
+
+    Attributes
+    ----------
+    batch, height, width, channels : int
+        Of the images, NHWC.
+    filter_height, filter_width, filters : int
+        R, S and O of the filters, HWIO.
+    out_height, out_width : int
+        P and Q of the output, NHWC.
+    pad_top, pad_left : int
+        How far the first window begins outside.
+    stride_h, stride_w, dilation_h, dilation_w : int
+
+    Examples
+    --------
+    >>> shape = conv_shape((1, 5, 5, 3), (3, 3, 3, 8), stride=2)
+    >>> shape.out_height, shape.pad_top, shape.dot_length
+    (3, 1, 27)
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filter_height: int
+    filter_width: int
+    filters: int
+    out_height: int
+    out_width: int
+    pad_top: int
+    pad_left: int
+    stride_h: int
+    stride_w: int
+    dilation_h: int
+    dilation_w: int
+
+    @property
+    def argument(self) -> np.void:
+        """The by-value argument of kernels: 15 unsigned 32-bit numbers in the order of the fields."""
+        return np.void(np.array(astuple(self), np.uint32).tobytes())
+
+    @property
+    def dot_length(self) -> int:
+        """The most elements that a dot product has: those of a window inside the image."""
+        return self.filter_height * self.filter_width * self.channels
+
+    @property
+    def pixels(self) -> int:
+        """The output's pixels in the batch."""
+        return self.batch * self.out_height * self.out_width
+
+    @property
+    def windows(self) -> int:
+        """The windows of 2 x 2 output pixels; a last odd row or column belongs to none."""
+        return self.batch * (self.out_height // 2) * (self.out_width // 2)
+
+
+def conv_shape(
+    images: tuple[int, ...],
+    filters: tuple[int, ...],
+    *,
+    stride: Any = 1,
+    padding: Any = "SAME",
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> ConvShape:
+    """The geometry of a convolution, checked.
+
+    Parameters
+    ----------
+    images : (N, H, W, C)
+    filters : (R, S, C, O)
+    stride, dilation : int or (int, int)
+        Down and across.
+    padding : "SAME", "VALID" or ((top, bottom), (left, right))
+        SAME as in TensorFlow: as many outputs as strides fit the image, and the odd pixel of padding
+        below and to the right.
+    groups : int
+        Only 1.
+
+    Raises
+    ------
+    ShapeError, SchemeError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> conv_shape((1, 4, 4, 1), (2, 2, 1, 1), padding=((0, 0), (3, 1))).out_width
+    7
+    >>> conv_shape((1, 4, 4, 1), (5, 5, 1, 1), padding="VALID")
+    Traceback (most recent call last):
+    ...
+    reference.errors.ShapeError: w: a window of 5 rows does not fit 4 rows of padded image
+    the output would have no row
+    make padding larger, or the filter or dilation smaller
+    """
+    if type(groups) is not int or groups != 1:
+        raise SchemeError(
+            f"groups={groups!r} is not computed yet\nonly groups=1 is\n"
+            "split the channels and call once a group"
+        )
+    batch, height, width, channels = check_sizes(images, "x", "(N, H, W, C)")
+    rows, columns, of_filters, count = check_sizes(filters, "w", "(R, S, C, O)")
+    if channels != of_filters:
+        raise ShapeError(
+            f"x is {images} and w is {filters}: C is {channels} in one and {of_filters} in the other\n"
+            "the last dimension of x must be the third of w\nx is NHWC, w is HWIO"
+        )
+    (stride_h, stride_w), (gap_h, gap_w) = _pair(stride, "stride"), _pair(dilation, "dilation")
+    pads = _pads(padding)
+    top, out_height = _axis("row", height, rows, stride_h, gap_h, pads and pads[0])
+    left, out_width = _axis("column", width, columns, stride_w, gap_w, pads and pads[1])
+    shape = ConvShape(
+        *(batch, height, width, channels, rows, columns, count),
+        *(out_height, out_width, top, left),
+        # What is never multiplied by more than 0 may be any number, also one past 32 bits.
+        *(stride_h if out_height > 1 else 1, stride_w if out_width > 1 else 1),
+        *(gap_h if rows > 1 else 1, gap_w if columns > 1 else 1),
+    )
+    _check_counts(shape)
+    return shape
+
+
+def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int]:
+    """Refuse shapes that are not four sizes, or more than kernels count.
+
+    Raises
+    ------
+    ShapeError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> check_sizes((1, 0, 5, 3), "x", "(N, H, W, C)")
+    Traceback (most recent call last):
+    ...
+    reference.errors.ShapeError: x has shape (1, 0, 5, 3)
+    (N, H, W, C) is needed, each at least 1
+    reshape it
+    """
+    try:
+        known = tuple(map(operator.index, sizes))
+    except TypeError:
+        known = ()
+    if len(known) != 4 or min(known) < 1:
+        raise ShapeError(f"{name} has shape {sizes}\n{meaning} is needed, each at least 1\nreshape it")
+    if math.prod(known) > LARGEST:
+        raise ShapeError(
+            f"{name} has shape {known}, {math.prod(known)} elements\n"
+            f"at most {LARGEST} can be counted\nsplit the batch or the channels"
+        )
+    return known[0], known[1], known[2], known[3]
+
+
+def _check_counts(shape: ConvShape) -> None:
+    outputs = shape.pixels * shape.filters
+    if outputs > LARGEST:
+        raise ShapeError(
+            f"the output would be {(shape.batch, shape.out_height, shape.out_width, shape.filters)}, "
+            f"{outputs} elements\nat most {LARGEST} can be counted\nsplit the batch, or make padding smaller"
+        )
+    if shape.dot_length > LARGEST:
+        raise ShapeError(
+            f"w has {shape.filter_height} x {shape.filter_width} taps of {shape.channels} channels, "
+            f"dot products of {shape.dot_length} elements\nat most {LARGEST} can be counted\n"
+            "split the channels"
+        )
+
+
+def _pair(given: Any, name: str) -> tuple[int, int]:
+    """Two numbers, down and across, of one or two."""
+    both = cast("Sequence[Any]", given) if isinstance(given, tuple | list) else (given, given)
+    try:
+        pair = tuple(map(operator.index, both))
+    except TypeError:
+        pair = ()
+    if len(pair) != 2 or min(pair) < 1:
+        raise ShapeError(
+            f"{name}={given!r}\nan integer from 1 on, or two (down, across), is needed\ngive {name}=1"
+        )
+    return pair[0], pair[1]
+
+
+def _pads(given: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Explicit padding, ((top, bottom), (left, right)); None for SAME."""
+    if isinstance(given, str):
+        if given not in ("SAME", "VALID"):
+            raise SchemeError(
+                f"padding={given!r} is unknown\nSAME and VALID are known\n"
+                "choose one, or give ((top, bottom), (left, right))"
+            )
+        return None if given == "SAME" else ((0, 0), (0, 0))
+    try:
+        (top, bottom), (left, right) = (
+            (operator.index(before), operator.index(after)) for before, after in given
+        )
+    except (TypeError, ValueError):
+        top = bottom = left = right = -1
+    if min(top, bottom, left, right) < 0:
+        raise ShapeError(
+            f"padding={given!r}\nfour integers from 0 on, ((top, bottom), (left, right)), are needed\n"
+            "crop x instead of padding by less than 0"
+        )
+    return (top, bottom), (left, right)
+
+
+def _axis(
+    what: str, size: int, window: int, stride: int, gap: int, pads: tuple[int, int] | None
+) -> tuple[int, int]:
+    """Along one dimension: the padding before, and how many windows fit."""
+    span = (window - 1) * gap + 1
+    before, after = _same(size, stride, span) if pads is None else pads
+    padded = before + size + after
+    if span > padded:
+        raise ShapeError(
+            f"w: a window of {span} {what}s does not fit {padded} {what}s of padded image\n"
+            f"the output would have no {what}\nmake padding larger, or the filter or dilation smaller"
+        )
+    if padded > LARGEST:
+        raise ShapeError(
+            f"padding: the padded image has {padded} {what}s\nat most {LARGEST} can be counted\n"
+            "make it smaller"
+        )
+    return before, (padded - span) // stride + 1
+
+
+def _same(size: int, stride: int, span: int) -> tuple[int, int]:
+    """TensorFlow's SAME: enough padding for one window per stride, the smaller half before."""
+    outputs = -(-size // stride)
+    total = max((outputs - 1) * stride + span - size, 0)
+    return total // 2, total - total // 2

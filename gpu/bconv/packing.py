@@ -1,0 +1,306 @@
+"""Images and filters as the convolution takes them: checked, and packed on a device."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.bconv.geometry import check_sizes
+from gpu.bmm.operands import ELEMENTS, choose_device, has_nan, name_first_nan, nan_flag, on_device
+from gpu.compile import Ptx, compile_file
+from gpu.device import Array, Device, is_array, is_foreign
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.types import First, PackedTensor, TensorLayout, Word
+
+LAYOUTS: dict[str, tuple[TensorLayout, ...]] = {
+    "x": ("NHWC", "HWNC", "HWNC-FSB"),
+    "w": ("HWOI", "HWIO", "HWOI-FSB"),
+}
+"""The layouts of packed images and of packed filters."""
+
+MEANINGS = {"x": "(N, H, W, C)", "w": "(R, S, C, O)"}
+
+
+def pack_tensor(
+    x: Any,
+    *,
+    layout: TensorLayout,
+    word: Word = 32,
+    first: First = "lsb",
+    device: Device | None = None,
+) -> PackedTensor:
+    """Binarize images or filters and pack them along their channels, on a device.
+
+    Answers the same as `reference.pack_tensor`.
+
+    Parameters
+    ----------
+    x : (N, H, W, C) images or (R, S, C, O) filters, of float64, float32, float16 or int8
+        A host array, or a device array (this device's, or any with a CUDA array interface or DLPack).
+    layout : "NHWC" for images, "HWOI" for filters
+    word : 32 or 64
+    first : "lsb"
+    device : Device, optional
+        Default: the operand's own, or the first CUDA device.
+
+    Returns
+    -------
+    PackedTensor
+        With words on the host for a host array, on the device for a device array.
+
+    Raises
+    ------
+    ShapeError, DtypeError, SchemeError, NoGpuError
+    NotANumberError
+        At once for a host array; for a device array at the device's next synchronisation.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.2.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> images = np.array([1.0, -1.0, -0.0]).reshape(1, 1, 1, 3)
+    >>> pack_tensor(images, layout="NHWC", device=simwarp.Device()).words
+    array([[[[5]]]], dtype=uint32)
+    """
+    known: dict[str, tuple[Any, ...]] = {"layout": ("NHWC", "HWOI"), "word": (32, 64), "first": ("lsb",)}
+    for (what, choices), value in zip(known.items(), (layout, word, first), strict=True):
+        if value not in choices:
+            raise SchemeError(
+                f"{what}={value!r} is not packed on a device\n{' and '.join(map(repr, choices))} can be\n"
+                "choose one, or take reference.pack_tensor"
+            )
+    x = tensor(x, "x", MEANINGS["x" if layout == "NHWC" else "w"])
+    device = choose_device(device, x)
+    packed = pack_on_device(x, "x", layout, word, device)
+    if on_device(x):
+        return packed
+    try:
+        words = packed.words.download()
+    except NotANumberError:
+        if has_nan(x):
+            raise name_first_nan(x, "x") from None
+        raise  # it was another tensor, packed on this device before
+    return PackedTensor(words, packed.shape, layout, word, "lsb")
+
+
+def tensor(x: Any, name: str, meaning: str) -> Any:
+    """A real tensor, checked: a host array in native byte order, or a device array as it is.
+
+    Raises
+    ------
+    DtypeError, ShapeError
+        Naming the argument.
+
+    Examples
+    --------
+    >>> tensor([[[[1.0, -2.0]]]], "x", "(N, H, W, C)").shape
+    (1, 1, 1, 2)
+    """
+    if not is_array(x) and not is_foreign(x):
+        try:
+            x = np.asarray(x)
+        except ValueError as error:
+            raise ShapeError(
+                f"{name} is no array: {error}\n{meaning} is needed\nmake its rows alike"
+            ) from None
+        _check_elements(x, name)
+        x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+    elif is_array(x):
+        _check_elements(x, name)
+    check_sizes(tuple(x.shape), name, meaning)
+    return x
+
+
+def _check_elements(x: Any, name: str) -> None:
+    if np.dtype(x.dtype).name not in ELEMENTS:
+        raise DtypeError(
+            f"{name} has elements of {x.dtype}\nthe signs of {', '.join(ELEMENTS)} can be packed\n"
+            f"convert it first, e.g. {name}.astype(np.float32)"
+        )
+
+
+def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: Device) -> PackedTensor:
+    """Pack checked images ("NHWC") or filters ("HWOI"); the words stay on the device.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> filters = np.ones((1, 2, 3, 1))
+    >>> pack_on_device(filters, "w", "HWOI", 32, simwarp.Device()).words.download().ravel()
+    array([7, 7], dtype=uint32)
+    """
+    source = _to_device(x, name, device)
+    shape = cast("tuple[int, int, int, int]", tuple(source.shape))
+    words = device.allocate(words_shape(shape, layout, word), f"u{word // 8}", f"words of {name}")
+    channels = shape[3 if layout == "NHWC" else 2]
+    pieces = -(-channels // word) * (word // 32)
+    if layout == "NHWC":
+        kernel, sizes = "pack_images", (shape[0] * shape[1] * shape[2], channels, pieces)
+        threads = sizes[0] * pieces
+    else:
+        kernel, sizes = "pack_filters", (shape[0] * shape[1], channels, shape[3], pieces)
+        threads = sizes[0] * shape[3] * pieces
+    ptx = packing_ptx(np.dtype(source.dtype).name, device.compute_capability)
+    device.load(ptx.text).kernel(kernel)(
+        (-(-threads // 128), 1, 1), (128, 1, 1), source, words, *map(np.uint32, sizes), nan_flag(device)
+    )
+    return PackedTensor(words, shape, layout, word, "lsb")
+
+
+def _to_device(x: Any, name: str, device: Device) -> Array:
+    if is_array(x):
+        return x
+    if is_foreign(x):
+        adopted = device.adopt(x)
+        _check_elements(adopted, name)
+        return adopted
+    return device.upload(x, name)
+
+
+def packing_ptx(element: str, arch: tuple[int, int]) -> Ptx:
+    """The packing kernels for one element type.
+
+    Examples
+    --------
+    >>> packing_ptx("int8", (9, 0)).name
+    'bconv/pack_tensor.cu -DELEMENT_INT8'
+    """
+    return compile_file("bconv/pack_tensor.cu", {f"ELEMENT_{ELEMENTS[element]}": ""}, arch)
+
+
+def words_shape(shape: tuple[int, int, int, int], layout: str, word: int) -> tuple[int, ...]:
+    """The shape of a packed tensor's words.
+
+    Examples
+    --------
+    >>> words_shape((3, 3, 130, 9), "HWOI", 32), words_shape((3, 3, 130, 9), "HWOI-FSB", 32)
+    ((3, 3, 9, 5), (3, 3, 2, 2, 8, 4))
+    """
+    images = layout in LAYOUTS["x"]
+    n, h, w, c = shape if images else (shape[3], shape[0], shape[1], shape[2])
+    if layout.endswith("FSB"):
+        return h, w, -(-n // 8), -(-c // 128), 8, 4
+    words = -(-c // word)
+    return {"NHWC": (n, h, w, words), "HWIO": (h, w, words, n)}.get(layout, (h, w, n, words))
+
+
+def check_packed(x: PackedTensor, name: str) -> None:
+    """Refuse packed operands that do not fit their description.
+
+    Raises
+    ------
+    FormatError, ShapeError
+        Naming the argument, its true size and its format.
+
+    Examples
+    --------
+    >>> check_packed(PackedTensor(np.zeros((1, 2, 2, 1), np.uint32), (1, 2, 2, 33), "NHWC"), "x")
+    Traceback (most recent call last):
+    ...
+    reference.errors.FormatError: x has words of uint32 (1, 2, 2, 1)
+    (N, H, W, C) = (1, 2, 2, 33) packed NHWC in words of 32 bits has uint32 (1, 2, 2, 2)
+    pack it again, or correct its description
+    """
+    check_sizes(x.shape, name, MEANINGS[name])
+    _check_format(x, name)
+    expected = words_shape(x.shape, x.layout, x.word)
+    if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
+        raise FormatError(
+            f"the words of {name} are a {type(x.words).__name__}\n"
+            f"{_described(x, name)} is uint{x.word} {expected}\ngive a NumPy array or an array of this device"
+        )
+    if tuple(x.words.shape) != expected or np.dtype(x.words.dtype) != np.dtype(f"u{x.word // 8}"):
+        raise FormatError(
+            f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
+            f"{_described(x, name)} has uint{x.word} {expected}\npack it again, or correct its description"
+        )
+    if not is_array(x.words):
+        _refuse_padding(x, name)
+    elif x.words.pointer % 16:
+        raise FormatError(
+            f"the words of {name} begin at address {x.words.pointer:#x} of the device\n"
+            "kernels load 16 bytes at once, from multiples of 16\ncopy them to an array of their own"
+        )
+
+
+def _described(x: PackedTensor, name: str) -> str:
+    return f"{MEANINGS[name]} = {tuple(x.shape)} packed {x.layout} in words of {x.word} bits"
+
+
+def _check_format(x: PackedTensor, name: str) -> None:
+    words = (32,) if str(x.layout).endswith("FSB") else (32, 64)
+    known: dict[str, tuple[Any, ...]] = {"layout": LAYOUTS[name], "word": words, "first": ("lsb", "msb")}
+    for (what, choices), value in zip(known.items(), (x.layout, x.word, x.first), strict=True):
+        if value not in choices:
+            raise FormatError(
+                f"{name} of {MEANINGS[name]} = {tuple(x.shape)} is packed with {what}={value!r}\n"
+                f"{', '.join(map(repr, choices))} are known\npack it again"
+            )
+
+
+def _refuse_padding(x: PackedTensor, name: str) -> None:
+    """Bits past the last channel count like any other: they must be 0 in both operands."""
+    lines = lines_of(x)
+    n, channels = (x.shape[0], x.shape[3]) if name == "x" else (x.shape[3], x.shape[2])
+    full, rest = divmod(channels, x.word)
+    past = ((1 << x.word) - 1) >> rest << rest if x.first == "lsb" else ((1 << x.word) - 1) >> rest
+    one: Any = lines.dtype.type
+    partial = rest and (lines[..., full] & one(past)).any()
+    if partial or lines[..., full + bool(rest) :].any() or (x.layout != "NHWC" and lines[..., n:, :].any()):
+        raise FormatError(
+            f"{name} has bits past its edge that are not 0\n"
+            f"{_described(x, name)} ends at channel {channels}\nclear them"
+        )
+
+
+def lines_of(x: PackedTensor) -> npt.NDArray[Any]:
+    """Host words of any layout as (…, images or filters or pixels, words along the channels).
+
+    Examples
+    --------
+    >>> lines_of(PackedTensor(np.zeros((3, 3, 2, 2, 8, 4), np.uint32), (3, 3, 130, 9), "HWOI-FSB")).shape
+    (3, 3, 16, 8)
+    """
+    words: npt.NDArray[Any] = np.asarray(x.words)
+    if x.layout == "HWIO":
+        return words.swapaxes(2, 3)
+    if x.layout.endswith("FSB"):
+        h, w, eights, units = words.shape[:4]
+        return words.transpose(0, 1, 2, 4, 3, 5).reshape(h, w, 8 * eights, 4 * units)
+    return words
+
+
+def regrouped(x: PackedTensor, name: str, word: Word) -> PackedTensor:
+    """The same bits in words of another size, for layouts whose words run along the channels last.
+
+    Two words of 32 bits are one of 64 where their number is even, or on the host, where one can be added.
+
+    Examples
+    --------
+    >>> packed = PackedTensor(np.ones((1, 1, 1, 3), np.uint32), (1, 1, 1, 65), "NHWC")
+    >>> regrouped(packed, "x", 64).words
+    array([[[[4294967297,          1]]]], dtype=uint64)
+    """
+    if x.word == word:
+        return x
+    channels = x.shape[3 if name == "x" else 2]
+    expected = words_shape(x.shape, x.layout, word)
+    halves = -(-channels // 32)
+    if is_array(x.words):
+        if halves % 2:
+            raise FormatError(
+                f"{name} is on the device, {_described(x, name)}\n"
+                f"the scheme takes words of {word}, which are {'more' if word == 64 else 'fewer'} bytes\n"
+                f"pack it with word={word}, or take a scheme for {x.word}"
+            )
+        words = x.words.view(expected, np.dtype(f"u{word // 8}"))
+        return PackedTensor(words, x.shape, x.layout, word, x.first)
+    halved = np.ascontiguousarray(x.words, dtype=f"<u{x.word // 8}").view("<u4")
+    padded = np.zeros((*expected[:-1], expected[-1] * (word // 32)), "<u4")
+    padded[..., :halves] = halved[..., :halves]
+    return PackedTensor(padded.view(f"u{word // 8}"), x.shape, x.layout, word, x.first)

@@ -1,0 +1,346 @@
+"""The bit convolution on bit tensor cores (BTC, section 5.3): what its kernels get and how they are launched.
+
+A dot product counts only the taps inside the image. What tensor cores count becomes a dot product by the
+`addends` of the filter: windows inside the image share a row of them, those along the border have their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+
+from gpu.bconv.geometry import ConvShape
+from gpu.compile import compile_file
+from gpu.device import Array, Device, Dim
+from reference.errors import ShapeError
+from reference.types import PackedTensor
+
+TILES = (128, 64, 32)
+"""How many pixels, and channels, a block's tile may have."""
+
+ENOUGH_BLOCKS = 128
+"""With fewer, a smaller tile keeps more multiprocessors at work."""
+
+UNIT_WORDS = 4
+"""Bit tensor cores take channels by 128."""
+
+LARGEST_OFFSET = 2**32
+"""Kernels count units of tiles in 32 bits."""
+
+_THREADS = 128
+
+
+@dataclass(frozen=True)
+class Borders:
+    """Which windows are whole: inside the image with all their taps.
+
+    Attributes
+    ----------
+    top, bottom, left, right : int
+        The windows of output rows [top, bottom) have all rows of the filter inside, those of columns
+        [left, right) all columns. Where none has, both ends are the output's size.
+
+    Examples
+    --------
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> Borders.of(conv_shape((1, 64, 64, 128), (3, 3, 128, 8)))
+    Borders(top=1, bottom=63, left=1, right=63)
+    """
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @classmethod
+    def of(cls, shape: ConvShape) -> Borders:
+        """The borders of a geometry.
+
+        Examples
+        --------
+        >>> from gpu.bconv.geometry import conv_shape
+        >>> Borders.of(conv_shape((1, 2, 9, 1), (5, 3, 1, 1), stride=2))
+        Borders(top=1, bottom=1, left=1, right=4)
+        """
+        s = shape
+        down = _whole(s.height, s.filter_height, s.pad_top, s.stride_h, s.dilation_h, s.out_height)
+        across = _whole(s.width, s.filter_width, s.pad_left, s.stride_w, s.dilation_w, s.out_width)
+        return cls(*down, *across)
+
+    def rows(self, shape: ConvShape) -> int:
+        """How many rows of addends there are: one for the inside, one for each line of the border.
+
+        Examples
+        --------
+        >>> from gpu.bconv.geometry import conv_shape
+        >>> shape = conv_shape((1, 64, 64, 128), (3, 3, 128, 8))
+        >>> Borders.of(shape).rows(shape)
+        9
+        """
+        down = self.top + 1 + shape.out_height - self.bottom
+        return down * (self.left + 1 + shape.out_width - self.right)
+
+    @property
+    def argument(self) -> np.void:
+        """The by-value argument of kernels: four unsigned 32-bit numbers in the order of the fields."""
+        return np.void(np.array(astuple(self), np.uint32).tobytes())
+
+
+def _whole(size: int, taps: int, pad: int, stride: int, dilation: int, outputs: int) -> tuple[int, int]:
+    """The windows along one dimension whose taps are all inside."""
+    begin = min(-(-pad // stride), outputs)
+    last = (size - 1 + pad - (taps - 1) * dilation) // stride
+    end = min(last + 1, outputs)
+    return (begin, end) if begin < end else (outputs, outputs)
+
+
+def tile_of(shape: ConvShape) -> int:
+    """The side of a block's tile: as large as channels and blocks suffice for.
+
+    Examples
+    --------
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> tile_of(conv_shape((16, 64, 64, 128), (3, 3, 128, 128)))
+    128
+    >>> tile_of(conv_shape((1, 8, 8, 128), (3, 3, 128, 128)))
+    32
+    """
+    for tile in TILES[:-1]:
+        if shape.filters > tile // 2 and _blocks(shape.pixels, shape, tile) >= ENOUGH_BLOCKS:
+            return tile
+    return TILES[-1]
+
+
+def _blocks(pixels: int, shape: ConvShape, tile: int) -> int:
+    return -(-pixels // tile) * -(-shape.filters // tile)
+
+
+def launch(shape: ConvShape, pool: str) -> tuple[Dim, Dim]:
+    """Grid and block: a block for each tile of pixels and channels.
+
+    Parameters
+    ----------
+    shape : ConvShape
+    pool : "none", "or" or "and"
+        With pooling, only pixels that are part of a window are computed.
+
+    Examples
+    --------
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> launch(conv_shape((16, 64, 64, 128), (3, 3, 128, 256)), "none")
+    ((1024, 1, 1), (256, 1, 1))
+    """
+    tile = tile_of(shape)
+    pixels = shape.pixels if pool == "none" else 4 * shape.windows
+    return (_blocks(pixels, shape, tile), 1, 1), (2 * tile, 1, 1)
+
+
+btc1_launch = btc2_launch = launch
+
+
+def btc1_defines(shape: ConvShape, arch: tuple[int, int]) -> dict[str, str | int]:
+    """The macros of ``bconv/btc.cu`` for words in their ordinary order.
+
+    Examples
+    --------
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> btc1_defines(conv_shape((1, 8, 8, 128), (3, 3, 128, 128)), (9, 0))
+    {'SCHEME': 'btc1', 'TILE': 32}
+    """
+    return {"SCHEME": "btc1", "TILE": tile_of(shape)}
+
+
+def btc2_defines(shape: ConvShape, arch: tuple[int, int]) -> dict[str, str | int]:
+    """The macros of ``bconv/btc.cu`` for FSB tiles.
+
+    Examples
+    --------
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> btc2_defines(conv_shape((1, 8, 8, 128), (3, 3, 128, 128)), (9, 0))
+    {'SCHEME': 'btc2', 'FSB': '', 'TILE': 32}
+    """
+    return {"SCHEME": "btc2", "FSB": "", "TILE": tile_of(shape)}
+
+
+def btc1_operands(
+    images: PackedTensor, filters: PackedTensor, shape: ConvShape, device: Device
+) -> tuple[Any, ...]:
+    """What stands for the operands of `btc1`: their units, the filters' addends, and the borders.
+
+    Parameters
+    ----------
+    images : PackedTensor
+        Layout NHWC, 32-bit words on the device.
+    filters : PackedTensor
+        Layout HWOI.
+    shape : ConvShape
+    device : Device
+
+    Examples
+    --------
+    >>> import simwarp, reference
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> device, shape = simwarp.Device(), conv_shape((2, 4, 6, 40), (3, 3, 40, 9))
+    >>> def packed(size, layout):
+    ...     host = reference.pack_tensor(np.ones(size, np.int8), layout=layout)
+    ...     return PackedTensor(device.upload(host.words), host.shape, layout)
+    >>> images, filters = packed((2, 4, 6, 40), "NHWC"), packed((3, 3, 40, 9), "HWOI")
+    >>> operands = btc1_operands(images, filters, shape, device)
+    >>> [operand.shape for operand in operands[:3]]
+    [(2, 4, 6, 4), (3, 3, 9, 4), (9, 10)]
+    """
+    image_units, filter_units = _whole_units(images.words, device), _whole_units(filters.words, device)
+    addends = addends_of(filter_units, shape, device, lines_of_tile=1)
+    return image_units, filter_units, addends, Borders.of(shape).argument
+
+
+def btc2_operands(
+    images: PackedTensor, filters: PackedTensor, shape: ConvShape, device: Device
+) -> tuple[Any, ...]:
+    """What stands for the operands of `btc2`: FSB tiles, the filters' addends, and the borders.
+
+    Parameters
+    ----------
+    images : PackedTensor
+        Layout HWNC-FSB, or NHWC with 32-bit words, on the device.
+    filters : PackedTensor
+        Layout HWOI-FSB, or HWOI.
+    shape : ConvShape
+    device : Device
+
+    Examples
+    --------
+    >>> import simwarp, reference
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> device, shape = simwarp.Device(), conv_shape((2, 4, 6, 40), (3, 3, 40, 9))
+    >>> def packed(size, layout):
+    ...     host = reference.pack_tensor(np.ones(size, np.int8), layout=layout)
+    ...     return PackedTensor(device.upload(host.words), host.shape, layout)
+    >>> images, filters = packed((2, 4, 6, 40), "NHWC"), packed((3, 3, 40, 9), "HWOI")
+    >>> operands = btc2_operands(images, filters, shape, device)
+    >>> [operand.shape for operand in operands[:3]]
+    [(4, 6, 1, 1, 8, 4), (3, 3, 2, 1, 8, 4), (9, 10)]
+    """
+    image_tiles = _whole_units(to_fsb(images, device).words, device)
+    filter_tiles = _whole_units(to_fsb(filters, device).words, device)
+    addends = addends_of(filter_tiles, shape, device, lines_of_tile=8)
+    return image_tiles, filter_tiles, addends, Borders.of(shape).argument
+
+
+def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_tile: int) -> Array:
+    """What each filter adds to dot products, for each row of `Borders`.
+
+    Parameters
+    ----------
+    filters : array of uint32 on the device
+        Whole units: (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4).
+    shape : ConvShape
+    device : Device
+    lines_of_tile : 1 or 8
+
+    Returns
+    -------
+    array of int32 on the device, (rows of borders, O or O + 1)
+        With C channels, and over the taps inside the image: C for each, less twice the filter's ones there
+        (where tensor cores count common ones), or plus twice those elsewhere (where they count differences).
+
+    Examples
+    --------
+    A 3 x 3 filter of which 100 of 128 channels are ones; along a border some of its taps are outside:
+
+    >>> import simwarp
+    >>> from gpu.bconv.geometry import conv_shape
+    >>> shape = conv_shape((1, 4, 4, 128), (3, 3, 128, 1))
+    >>> words = np.full((3, 3, 1, 4), 0x01ffffff, np.uint32)
+    >>> for cc in ((9, 0), (8, 0)):
+    ...     device = simwarp.Device(cc)
+    ...     addends = addends_of(device.upload(words), shape, device, lines_of_tile=1)
+    ...     addends.download()[:, 0].reshape(3, 3).tolist()
+    [[-288, -432, -288], [-432, -648, -432], [-288, -432, -288]]
+    [[1512, 1368, 1512], [1368, 1152, 1368], [1512, 1368, 1512]]
+    """
+    height, width, count = shape.filter_height, shape.filter_width, shape.filters
+    prefix = device.allocate((height + 1, width + 1, count), np.uint32, "prefix sums of the filters' ones")
+    grid, block = (-(-count * 32 // _THREADS), 1, 1), (_THREADS, 1, 1)
+    _kernel("sum_filters", device)(grid, block, filters, prefix, shape.argument, np.uint32(lines_of_tile))
+    borders = Borders.of(shape)
+    addends: Array = device.allocate((borders.rows(shape), count + count % 2), np.int32, "addends")
+    grid = (-(-addends.nbytes // (4 * _THREADS)), 1, 1)
+    _kernel("add_borders", device)(grid, block, prefix, addends, shape.argument, borders.argument)
+    return addends
+
+
+def to_fsb(packed: PackedTensor, device: Device) -> PackedTensor:
+    """Packed words as FSB tiles of 8 images or filters by 128 channels; tiles stay as they are.
+
+    Parameters
+    ----------
+    packed : PackedTensor
+        Images NHWC or filters HWOI, 32-bit words on the device; or tiles.
+    device : Device
+
+    Returns
+    -------
+    PackedTensor
+        Layout HWNC-FSB of images, HWOI-FSB of filters.
+
+    Raises
+    ------
+    ShapeError
+        For tiles of more than 64 GiB.
+
+    Source: BTC (TPDS'20), section 5.1 and figure 14.
+
+    Examples
+    --------
+    >>> import simwarp, reference
+    >>> device = simwarp.Device()
+    >>> signs = np.random.default_rng(0).integers(-1, 1, (9, 2, 3, 130)).astype(np.int8)
+    >>> host = reference.pack_tensor(signs, layout="NHWC")
+    >>> tiles = to_fsb(PackedTensor(device.upload(host.words), host.shape, "NHWC"), device)
+    >>> bool((tiles.words.download() == reference.pack_tensor(signs, layout="HWNC-FSB").words).all())
+    True
+    """
+    if packed.layout in ("HWNC-FSB", "HWOI-FSB"):
+        return packed
+    down, across, lines, words = packed.words.shape
+    layout, place_step, line_step = "HWOI-FSB", lines * words, words
+    if packed.layout == "NHWC":
+        lines, down, across, words = packed.words.shape
+        layout, place_step, line_step = "HWNC-FSB", words, down * across * words
+    shape = (down, across, -(-lines // 8), -(-words // UNIT_WORDS), 8, UNIT_WORDS)
+    if int(np.prod(shape, dtype=object)) > LARGEST_OFFSET * UNIT_WORDS:
+        raise ShapeError(
+            f"{packed.layout} {packed.shape} would be {shape[0] * shape[1]} x {shape[2]} x {shape[3]} tiles "
+            f"of 8 x 128 bits\nbtc2 can count {LARGEST_OFFSET // 8}\ntake scheme='btc1'"
+        )
+    sizes = (down * across, lines, words, 8)
+    tiles = _to_units(packed.words, shape, sizes, (place_step, line_step), device)
+    return PackedTensor(tiles, packed.shape, layout)
+
+
+def _whole_units(words: Array, device: Device) -> Array:
+    """Words as units of 128 bits at multiples of 16 bytes: as they are, if they are so."""
+    *others, count = words.shape
+    if count % UNIT_WORDS == 0 and words.pointer % 16 == 0:
+        return words
+    lines = int(np.prod(others, dtype=np.int64))
+    shape = (*others, -(-count // UNIT_WORDS) * UNIT_WORDS)
+    return _to_units(words, shape, (1, lines, count, 1), (0, count), device)
+
+
+def _to_units(
+    words: Array, shape: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...], device: Device
+) -> Array:
+    units: Array = device.allocate(shape, np.uint32, "units")
+    grid, block = (-(-units.nbytes // (16 * _THREADS)), 1, 1), (_THREADS, 1, 1)
+    scalars = (*map(np.uint32, sizes), *map(np.uint64, steps))
+    _kernel("to_units", device)(grid, block, words, units, *scalars)
+    return units
+
+
+def _kernel(name: str, device: Device) -> Any:
+    ptx = compile_file("bconv/btc_operands.cu", arch=device.compute_capability)
+    return device.load(ptx.text).kernel(name)

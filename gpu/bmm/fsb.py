@@ -1,0 +1,181 @@
+"""Bits as tensor cores take them: tiles of 8 × 128 bits, the fixed-stride-bit format (BTC, section 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from gpu.bmm.operands import choose_device, matrix
+from gpu.bmm.packing import pack_on_device
+from gpu.compile import Ptx, compile_file
+from gpu.device import Array, Device
+from reference.errors import SchemeError
+from reference.types import Layout, PackedBits
+
+Order: TypeAlias = Literal["row", "column"]
+Format: TypeAlias = Literal["fsb", "lines"]
+
+TILE_LINES, TILE_BITS = 8, 128
+_WORDS = TILE_BITS // 32
+_LAYOUTS: dict[Order, Layout] = {"row": "column", "column": "row"}
+"""Words that run along rows are BSTC's column-major ones, and the other way round."""
+
+
+@dataclass(frozen=True, eq=False)
+class FsbBits:
+    """A bit matrix in tiles of 8 lines × 128 bits, on a device. Bit 1 means +1 and bit 0 means -1.
+
+    A line is a row of the matrix with ``order="row"``, a column with ``order="column"``. Tiles follow one
+    another along the lines, then from one eight lines to the next; inside, line by line. Bit i of line l is
+
+        words[l // 8, i // 128, l % 8, i % 128 // 32] >> (i % 32) & 1
+
+    (the first in the least significant place). Lines and bits past the edge are 0.
+
+    Attributes
+    ----------
+    words : (ceil(lines / 8), ceil(bits / 128), 8, 4) uint32
+        On a device.
+    ones : (lines,) uint32
+        How many bits of each line are 1; on a device.
+    shape : tuple of int
+        (rows, columns) of the matrix, without padding.
+    order : "row" or "column"
+
+    Source: BTC (TPDS), section 5.1 and figure 14.
+    """
+
+    words: Any
+    ones: Any
+    shape: tuple[int, int]
+    order: Order = "row"
+
+
+def pack_fsb(x: Any, *, order: Order = "row", device: Device | None = None) -> FsbBits:
+    """Binarize a real matrix and pack it into tiles, on a device.
+
+    Parameters
+    ----------
+    x : (rows, columns) of float64, float32, float16 or int8
+        On the host or on a device.
+    order : "row" or "column"
+        "row" for the left operand of a product, "column" for the right one.
+    device : Device, optional
+        Default: the operand's own, or the first CUDA device.
+
+    Raises
+    ------
+    ShapeError, DtypeError, SchemeError, NoGpuError
+    NotANumberError
+        At the device's next synchronisation.
+
+    Notes
+    -----
+    Source: BTC (TPDS), section 5.1 and figure 14.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> packed = pack_fsb(np.ones((9, 130)), device=simwarp.Device())
+    >>> packed.words.shape, hex(packed.words.download()[1, 1, 0, 0]), packed.ones.download()[8]
+    ((2, 2, 8, 4), '0x3', np.uint32(130))
+    """
+    if order not in _LAYOUTS:
+        raise SchemeError(f"order={order!r} is unknown\nchoose 'row' or 'column'")
+    x = matrix(x, "x")
+    device = choose_device(device, x)
+    packed = pack_on_device(x, "x", _LAYOUTS[order], 32, "lsb", device)
+    words, ones = arrange(packed, "x", "fsb", device)
+    return FsbBits(words, ones, packed.shape, order)
+
+
+def unpack_fsb(packed: FsbBits) -> PackedBits:
+    """The same bits in words along the lines, on the device.
+
+    Parameters
+    ----------
+    packed : FsbBits
+
+    Returns
+    -------
+    PackedBits
+        ``layout="column"`` for ``order="row"``, else "row"; ``word=32``, ``first="lsb"``.
+
+    Notes
+    -----
+    Source: BTC (TPDS), section 5.1.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> tiles = pack_fsb([[1.0, -1.0, 1.0]], device=simwarp.Device())
+    >>> unpack_fsb(tiles).words.download()
+    array([[5]], dtype=uint32)
+    """
+    device: Device = packed.words.device
+    lines, bits = packed.shape if packed.order == "row" else packed.shape[::-1]
+    words: Array = device.allocate((-(-bits // 32), lines), np.uint32, "words")
+    _kernel("restore", "fsb", device)(
+        (-(-lines // 32), 1, 1), (256, 1, 1), packed.words, words, np.uint32(lines), np.uint32(bits)
+    )
+    return PackedBits(words, packed.shape, _LAYOUTS[packed.order], 32, "lsb")
+
+
+def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tuple[Array, Array]:
+    """Packed words on a device, as a tensor core's kernel takes them, and the ones of each line.
+
+    Parameters
+    ----------
+    packed : PackedBits
+        In words of 32 bits on the device.
+    name : str
+        What the matrix is called in messages.
+    format : "fsb" or "lines"
+        Tiles of 8 × 128 bits, or line after line, each padded with zeros to a multiple of 128 bits.
+
+    Returns
+    -------
+    words : (ceil(lines / 8), ceil(bits / 128), 8, 4) uint32, or (lines, ceil(bits / 128), 4)
+    ones : (lines,) uint32
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> device = simwarp.Device()
+    >>> packed = pack_on_device(np.ones((3, 130)), "x", "column", 32, "lsb", device)
+    >>> arrange(packed, "x", "lines", device)[0].download()[2]
+    array([[4294967295, 4294967295, 4294967295, 4294967295],
+           [         3,          0,          0,          0]], dtype=uint32)
+    """
+    lines, bits = packed.shape if packed.layout == "column" else packed.shape[::-1]
+    pieces, tiles = -(-bits // TILE_BITS), -(-lines // TILE_LINES)
+    shape = (tiles, pieces, TILE_LINES, _WORDS) if format == "fsb" else (lines, pieces, _WORDS)
+    words: Array = device.allocate(shape, np.uint32, f"tiles of {name}")
+    ones: Array = device.allocate((lines,), np.uint32, f"ones of {name}")
+    padded = tiles * TILE_LINES if format == "fsb" else lines
+    _kernel("arrange", format, device)(
+        (-(-lines // 32), 1, 1),
+        (256, 1, 1),
+        packed.words,
+        words,
+        ones,
+        *(np.uint32(size) for size in (lines, padded, bits)),
+    )
+    return words, ones
+
+
+def fsb_ptx(format: Format, arch: tuple[int, int]) -> Ptx:
+    """The kernels that arrange packed words, and restore them.
+
+    Examples
+    --------
+    >>> fsb_ptx("fsb", (9, 0)).name
+    'bmm/fsb.cu -DFORMAT_FSB -DWORD_32 -DFIRST_LSB'
+    """
+    return compile_file("bmm/fsb.cu", {f"FORMAT_{format.upper()}": "", "WORD_32": "", "FIRST_LSB": ""}, arch)
+
+
+def _kernel(name: str, format: Format, device: Device) -> Any:
+    return device.load(fsb_ptx(format, device.compute_capability).text).kernel(name)

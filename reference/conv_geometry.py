@@ -1,0 +1,311 @@
+"""Where the taps of a convolution fall: output size, padding, and which taps lie outside the image.
+
+Source: the rules of TensorFlow's ``tf.nn.convolution`` ("SAME", "VALID"); BSTC (SC'19), section 5.2.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import SchemeError, ShapeError
+
+PerAxis: TypeAlias = int | tuple[int, int]
+"""One number for both axes, or (vertical, horizontal)."""
+Padding: TypeAlias = Literal["SAME", "VALID"] | tuple[tuple[int, int], tuple[int, int]]
+"""A rule of TensorFlow, or ((top, bottom), (left, right))."""
+
+_Side: TypeAlias = Literal["SAME", "VALID"] | tuple[int, int]
+
+LARGEST = 2**31 - 1
+"""No tensor has more elements, no padded image is higher or wider, and no sum has more terms."""
+
+
+@dataclass(frozen=True)
+class ConvGeometry:
+    """Every number of a convolution, resolved: no rule is left to apply.
+
+    Tap (r, s) of output pixel (p, q) lies on the image's row ``p * stride_h - pad_top + r * dilation_h``
+    and column ``q * stride_w - pad_left + s * dilation_w``, inside the image where both are in range.
+
+    Attributes
+    ----------
+    batch, height, width, channels : int
+        N, H, W, C of the images.
+    filter_height, filter_width, filters : int
+        R, S, O of the filters.
+    out_height, out_width : int
+        P, Q of the output.
+    pad_top, pad_left : int
+        Rows above and columns left of the image; those below and on the right are in P and Q already.
+    stride_h, stride_w, dilation_h, dilation_w : int
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    filter_height: int
+    filter_width: int
+    filters: int
+    out_height: int
+    out_width: int
+    pad_top: int
+    pad_left: int
+    stride_h: int
+    stride_w: int
+    dilation_h: int
+    dilation_w: int
+
+    def rows(self, r: int) -> npt.NDArray[np.int64]:
+        """The image's row under the filter's row ``r``, for each output row; (P,).
+
+        Examples
+        --------
+        >>> conv_geometry((1, 4, 4, 1), (3, 3, 1, 1)).rows(0)
+        array([-1,  0,  1,  2])
+        """
+        return np.arange(self.out_height) * self.stride_h - self.pad_top + r * self.dilation_h
+
+    def columns(self, s: int) -> npt.NDArray[np.int64]:
+        """The image's column under the filter's column ``s``, for each output column; (Q,).
+
+        Examples
+        --------
+        >>> conv_geometry((1, 4, 4, 1), (3, 3, 1, 1)).columns(2)
+        array([1, 2, 3, 4])
+        """
+        return np.arange(self.out_width) * self.stride_w - self.pad_left + s * self.dilation_w
+
+
+def conv_geometry(
+    x_shape: tuple[int, ...],
+    w_shape: tuple[int, ...],
+    *,
+    stride: PerAxis = 1,
+    padding: Padding = "SAME",
+    dilation: PerAxis = 1,
+    groups: int = 1,
+) -> ConvGeometry:
+    """Resolve the options of a convolution into numbers.
+
+    The filter's window is ``(R - 1) * dilation + 1`` rows high, and with H rows in the image
+
+    * ``"VALID"`` pads nothing, and windows must lie inside: ``P = (H - window) // stride + 1``;
+    * ``"SAME"`` has ``P = ceil(H / stride)`` and pads ``max((P - 1) * stride + window - H, 0)`` rows,
+      half of them above, and the odd one below;
+    * ``((top, bottom), (left, right))`` has ``P = (H + top + bottom - window) // stride + 1``;
+
+    and likewise for columns. "SAME" looks at the stride: it is not ``R // 2`` on either side.
+
+    Parameters
+    ----------
+    x_shape : (N, H, W, C)
+    w_shape : (R, S, C, O)
+    stride, dilation : int or (vertical, horizontal), at least 1
+    padding : {"SAME", "VALID"} or ((top, bottom), (left, right)), at least 0
+    groups : 1
+
+    Returns
+    -------
+    ConvGeometry
+
+    Raises
+    ------
+    ShapeError
+        If a shape has not four dimensions or one of them is 0, the two C differ, an option has a wrong
+        length, holds no ints or is out of range, P or Q would be less than 1, or there are more than
+        2**31 - 1 elements in x, w or y, terms in a sum (R * S * C), or rows or columns in the padded image.
+    SchemeError
+        For another word of padding, or groups other than 1.
+
+    Notes
+    -----
+    Source: TensorFlow's ``tf.nn.convolution``, notes on padding.
+
+    Examples
+    --------
+    >>> g = conv_geometry((1, 224, 224, 3), (7, 7, 3, 64), stride=4)
+    >>> g.out_height, g.pad_top  # 3 rows in all, where 7 // 2 on either side would be 6
+    (56, 1)
+    """
+    _check_groups(groups)
+    batch, height, width, channels = _four(x_shape, "x", "(N, H, W, C)")
+    filter_height, filter_width, w_channels, filters = _four(w_shape, "w", "(R, S, C, O)")
+    if channels != w_channels:
+        raise ShapeError(
+            f"x {x_shape} and w {w_shape} do not fit\n"
+            f"the channels of x ({channels}) must be the input channels of w ({w_channels})\n"
+            "give x as (N, H, W, C) and w as (R, S, C, O); to_layout reorders the axes"
+        )
+    stride_h, stride_w = _per_axis(stride, "stride")
+    dilation_h, dilation_w = _per_axis(dilation, "dilation")
+    rows, columns = _padding(padding)
+    window = (filter_height - 1) * dilation_h + 1, (filter_width - 1) * dilation_w + 1
+    out_height, pad_top = _axis(height, window[0], stride_h, rows, "height")
+    out_width, pad_left = _axis(width, window[1], stride_w, columns, "width")
+    for name, count in (
+        ("x", batch * height * width * channels),
+        ("w", filter_height * filter_width * channels * filters),
+        ("y", batch * out_height * out_width * filters),
+        ("a sum, R * S * C,", filter_height * filter_width * channels),
+    ):
+        if count > LARGEST:
+            raise ShapeError(
+                f"x {x_shape}, w {w_shape} with the output {(batch, out_height, out_width, filters)}\n"
+                f"{name} would have {count} elements, more than {LARGEST}, what 32 bits count\n"
+                "split the batch or the output channels; sums over parts of the channels add up"
+            )
+    # Steps beyond the largest padded image are only ever multiplied by 0.
+    steps = (min(step, LARGEST) for step in (stride_h, stride_w, dilation_h, dilation_w))
+    return ConvGeometry(
+        *(batch, height, width, channels, filter_height, filter_width, filters),
+        *(out_height, out_width, pad_top, pad_left, *steps),
+    )
+
+
+def excluded_taps(geometry: ConvGeometry) -> npt.NDArray[np.int64]:
+    """How many taps of each output pixel lie outside the image.
+
+    The window of output pixel (0, 0), a 3×3 filter on a 4×4 image with padding "SAME"::
+
+        · · ·              # tap on the image: 4
+        · # # o o          · tap outside: 5, they contribute nothing
+        · # # o o          o pixel that this window does not touch
+          o o o o
+          o o o o
+
+    A zero bit means −1, so a padded zero is not neutral. A kernel that takes the outside for zero words
+    and sums over all taps has counted C terms too many for every tap that is told here.
+
+    Parameters
+    ----------
+    geometry : ConvGeometry
+        Of `conv_geometry`.
+
+    Returns
+    -------
+    array of int64, (P, Q)
+        From 0 to R * S.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.2 and ``exclude`` of listing 6.
+
+    Examples
+    --------
+    >>> excluded_taps(conv_geometry((1, 4, 4, 1), (3, 3, 1, 1)))
+    array([[5, 3, 3, 5],
+           [3, 0, 0, 3],
+           [3, 0, 0, 3],
+           [5, 3, 3, 5]])
+    """
+    g = geometry
+    inside_h, inside_w = np.zeros(g.out_height, np.int64), np.zeros(g.out_width, np.int64)
+    for r in range(g.filter_height):
+        inside_h += _inside(g.rows(r), g.height)
+    for s in range(g.filter_width):
+        inside_w += _inside(g.columns(s), g.width)
+    return g.filter_height * g.filter_width - np.multiply.outer(inside_h, inside_w)
+
+
+def _inside(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.bool_]:
+    return (positions >= 0) & (positions < size)
+
+
+def _axis(size: int, window: int, stride: int, padding: _Side, name: str) -> tuple[int, int]:
+    """The output's size along one axis, and the padding before it."""
+    if padding == "SAME":
+        out = -(-size // stride)
+        total = max((out - 1) * stride + window - size, 0)
+        before, after = total // 2, total - total // 2
+    else:
+        before, after = (0, 0) if padding == "VALID" else padding
+        out = (size + before + after - window) // stride + 1
+    if out < 1:
+        raise ShapeError(
+            f"the output's {name} would be {max(out, 0)}: padding={padding!r}\n"
+            f"the dilated filter spans {window}, the padded image {before} + {size} + {after}\n"
+            'give more padding, for instance "SAME", a smaller filter or less dilation'
+        )
+    if before + size + after > LARGEST:
+        raise ShapeError(
+            f"the padded image's {name} would be {before} + {size} + {after}\n"
+            f"that is more than {LARGEST}, what 32 bits count\n"
+            "give less padding or dilation"
+        )
+    return out, before
+
+
+def _padding(padding: Any) -> tuple[_Side, _Side]:
+    """The padding of rows and of columns: a word each, or (before, after)."""
+    if isinstance(padding, str):
+        if padding == "SAME" or padding == "VALID":
+            return padding, padding
+        raise SchemeError(
+            f"there is no padding={padding!r}\n"
+            "the words are those of TensorFlow, in capitals\n"
+            "choose 'SAME', 'VALID' or ((top, bottom), (left, right))"
+        )
+    try:
+        rows, columns = padding
+        sides = _two_whole(rows), _two_whole(columns)
+    except (TypeError, ValueError):
+        raise ShapeError(
+            f"padding={padding!r} is not two pairs of ints\n"
+            "each side has its own number of rows or columns\n"
+            "give ((top, bottom), (left, right)), 'SAME' or 'VALID'"
+        ) from None
+    if min(*sides[0], *sides[1]) < 0:
+        raise ShapeError(
+            f"padding={padding!r} has a negative entry\n"
+            "padding adds rows and columns, at least 0 on each side\n"
+            "crop x instead"
+        )
+    return sides
+
+
+def _per_axis(given: Any, name: str) -> tuple[int, int]:
+    try:
+        pair = _two_whole(given if np.iterable(given) else (given, given))
+    except (TypeError, ValueError):
+        raise ShapeError(
+            f"{name}={given!r} is neither an int nor two\n"
+            f"a convolution over images has one {name} per axis\n"
+            "give one int for both, or (vertical, horizontal)"
+        ) from None
+    if min(pair) < 1:
+        raise ShapeError(
+            f"{name}={given!r} has an entry below 1\n"
+            f"{name} counts the steps from one pixel to the next\n"
+            f"{name}=1 goes to the neighbour"
+        )
+    return pair
+
+
+def _two_whole(pair: Any) -> tuple[int, int]:
+    first, second = pair
+    return operator.index(first), operator.index(second)
+
+
+def _four(shape: tuple[int, ...], name: str, axes: str) -> tuple[int, int, int, int]:
+    if len(shape) != 4 or min(shape) < 1:
+        raise ShapeError(
+            f"{name} has shape {shape}\n"
+            f"it must have four dimensions {axes}, each at least 1\n"
+            "add the missing axes with reshape"
+        )
+    return shape[0], shape[1], shape[2], shape[3]
+
+
+def _check_groups(groups: object) -> None:
+    if type(groups) is not int or groups != 1:
+        raise SchemeError(
+            f"groups={groups!r} is not supported yet\n"
+            "every filter sees all channels\n"
+            "leave groups at 1, and call once per group with its channels of x and filters of w"
+        )

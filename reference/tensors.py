@@ -1,0 +1,397 @@
+"""Images and filters: the orders of their axes, and their bits in words.
+
+Everything here is index arithmetic on the host. The signs are those of `reference.binarize`.
+
+Source: BSTC (SC'19), sections 4 and 5.2; BTC (TPDS'20), sections 5.1 and 5.3, figure 14.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.bits import Bits, real_array, sign_bits
+from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+from reference.types import First, PackedTensor, TensorLayout, Word
+
+Axes: TypeAlias = Literal["NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW", "KKCO", "OCKK"]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+IMAGE_LAYOUTS: tuple[TensorLayout, ...] = ("NHWC", "HWNC", "HWNC-FSB")
+FILTER_LAYOUTS: tuple[TensorLayout, ...] = ("HWOI", "HWIO", "HWOI-FSB")
+_LAYOUTS = (*IMAGE_LAYOUTS, *FILTER_LAYOUTS)
+
+# BTC writes K for both axes of the filter's window and C for its input channels.
+_AXES: dict[str, str] = {
+    **{axes: axes for axes in ("NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW")},
+    **{"KKCO": "HWIO", "OCKK": "OIHW"},
+}
+
+_TILE_ROWS, _TILE_WORDS = 8, 4
+
+
+def to_layout(array: npt.NDArray[Scalar], source: Axes, target: Axes) -> npt.NDArray[Scalar]:
+    """An array with its axes in another order.
+
+    With letters for indices: ``to_layout(x, "NHWC", "HWNC")[h, w, n, c] == x[n, h, w, c]``, and so for
+    every pair of orders of images (N, H, W, C), and of filters (O, I, H, W, where I are the input
+    channels).
+
+    ========== =========================================================================
+    order      who stores it so
+    ========== =========================================================================
+    ``NHWC``   images of TensorFlow, of BSTC and of this package
+    ``NCHW``   images of PyTorch
+    ``HWNC``   images of BTC
+    ``HWIO``   filters of TensorFlow, of BSTC and of this package; ``KKCO`` in BTC's words
+    ``OIHW``   filters of PyTorch; ``OCKK`` in BTC's words
+    ``HWOI``   filters whose words run along the input channels
+    ========== =========================================================================
+
+    Parameters
+    ----------
+    array : any element type, four dimensions
+    source, target : str
+        Orders of the table, both of images or both of filters.
+
+    Returns
+    -------
+    array of the same elements, C order
+        A copy only where the order asks for it.
+
+    Raises
+    ------
+    SchemeError
+        For an unknown order, or one of images and one of filters.
+    ShapeError
+        If ``array`` has not four dimensions.
+
+    Notes
+    -----
+    Source: BTC (TPDS'20), section 5.3.
+
+    Examples
+    --------
+    >>> to_layout(np.zeros((8, 3, 32, 40)), "NCHW", "NHWC").shape
+    (8, 32, 40, 3)
+    >>> to_layout(np.zeros((64, 3, 5, 7)), "OIHW", "KKCO").shape
+    (5, 7, 3, 64)
+    """
+    for name, axes in (("source", source), ("target", target)):
+        if axes not in _AXES:
+            raise SchemeError(f"there is no {name}={axes!r}\nthe orders of axes are\n{', '.join(_AXES)}")
+    old, new = _AXES[source], _AXES[target]
+    if set(old) != set(new):
+        raise SchemeError(
+            f"source={source!r} and target={target!r} do not have the same axes\n"
+            "N and C are of images, O and I of filters\n"
+            "give two orders of images or two of filters"
+        )
+    if np.ndim(array) != 4:
+        raise ShapeError(
+            f"array has shape {np.shape(array)}\n{source} names four axes\nadd the missing ones with reshape"
+        )
+    return np.ascontiguousarray(np.transpose(array, [old.index(axis) for axis in new]))
+
+
+def pack_tensor(
+    x: npt.ArrayLike, *, layout: TensorLayout, word: Word = 32, first: First = "lsb"
+) -> PackedTensor:
+    """Binarize images or filters and put L = ``word`` channels into each word.
+
+    Channel c becomes bit ``i`` of word ``k = c // L``, where bit 0 is the least significant and
+    ``i = c % L`` for ``first="lsb"`` or ``L - 1 - c % L`` for ``first="msb"``. The layout says where word
+    k lies, for a pixel (n, h, w) of images or for tap (r, s) of filter o::
+
+        images                                   filters
+        "NHWC"      words[n, h, w, k]            "HWOI"      words[r, s, o, k]
+        "HWNC"      words[h, w, n, k]            "HWIO"      words[r, s, k, o]
+        "HWNC-FSB"  words[h, w, n // 8, k // 4,  "HWOI-FSB"  words[r, s, o // 8, k // 4,
+                          n % 8, k % 4]                            o % 8, k % 4]
+
+    Bits past C, and in FSB tiles past N or O, are 0.
+
+    Parameters
+    ----------
+    x : array_like of float64, float32, float16 or int8
+        Images (N, H, W, C) or filters (R, S, C, O), as the layout asks for, in this order of axes
+        whatever the layout. `to_layout` reorders others.
+    layout : {"NHWC", "HWNC", "HWNC-FSB"} for images, {"HWOI", "HWIO", "HWOI-FSB"} for filters
+    word : {32, 64}
+        32 in the FSB layouts.
+    first : {"lsb", "msb"}
+
+    Returns
+    -------
+    PackedTensor
+        ``words`` of uint32 or uint64, C order.
+
+    Raises
+    ------
+    SchemeError
+        For an unknown ``layout``, ``word`` or ``first``, or 64-bit words in an FSB layout.
+    ShapeError
+        If ``x`` has not four dimensions or one of them is 0.
+    DtypeError, NotANumberError
+        As `reference.binarize`.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.2 (words along the channels); BTC (TPDS'20), section 5.1, figure 14.
+
+    Examples
+    --------
+    >>> pixel = np.array([1.0, -1.0, -1.0, 1.0]).reshape(1, 1, 1, 4)
+    >>> hex(pack_tensor(pixel, layout="NHWC").words[0, 0, 0, 0])
+    '0x9'
+    >>> pack_tensor(np.ones((3, 3, 200, 20)), layout="HWOI-FSB").words.shape
+    (3, 3, 3, 2, 8, 4)
+    """
+    check_tensor_format(layout, word, first)
+    array = real_array(x, "x")
+    _check_shape(array.shape, layout, "x")
+    return pack_tensor_bits(sign_bits(array, "x"), layout, word, first)
+
+
+def unpack_tensor(packed: PackedTensor) -> Bits:
+    """The bits of packed images or filters; the inverse of `pack_tensor`.
+
+    Element (n, h, w, c), or (r, s, c, o) of filters, is bit i of word k as `pack_tensor` puts it. Bits
+    past the edges are not looked at.
+
+    Parameters
+    ----------
+    packed : PackedTensor
+        With its words on the host.
+
+    Returns
+    -------
+    array of uint8, (N, H, W, C) or (R, S, C, O), C order
+
+    Raises
+    ------
+    FormatError
+        If the words are not a host array, or of another shape or dtype than the true shape and the
+        format ask for, or the true shape is missing.
+    SchemeError
+        For an unknown layout, word or bit order.
+    ShapeError
+        If a dimension of the true shape is less than 1.
+
+    Examples
+    --------
+    >>> x = np.array([1.0, -1.0, -1.0]).reshape(1, 1, 1, 3)
+    >>> unpack_tensor(pack_tensor(x, layout="HWNC")).tolist()
+    [[[[1, 0, 0]]]]
+    """
+    check_packed_tensor(packed, "the packed tensor")
+    lines = _lines(packed.words, packed.layout, packed.shape)
+    octets = lines.astype(_serial(packed.word, packed.first), order="C").view(np.uint8)
+    channels = packed.shape[3] if packed.layout in IMAGE_LAYOUTS else packed.shape[2]
+    bits = np.unpackbits(octets, axis=3, count=channels, bitorder=_BIT_ORDER[packed.first])
+    return np.ascontiguousarray(np.swapaxes(bits, 2, 3) if packed.layout in FILTER_LAYOUTS else bits)
+
+
+def pack_tensor_bits(bits: Bits, layout: TensorLayout, word: Word, first: First) -> PackedTensor:
+    """`pack_tensor` for bits that are 0 or 1.
+
+    Examples
+    --------
+    >>> bits = np.array([1, 0, 1], np.uint8).reshape(1, 1, 1, 3)
+    >>> hex(pack_tensor_bits(bits, "NHWC", 32, "msb").words[0, 0, 0, 0])
+    '0xa0000000'
+    """
+    lines = np.swapaxes(bits, 2, 3) if layout in FILTER_LAYOUTS else bits
+    octets = np.packbits(lines, axis=3, bitorder=_BIT_ORDER[first])
+    line_octets = -(-lines.shape[3] // word) * (word // 8)
+    padded = np.zeros((*lines.shape[:3], line_octets), np.uint8)
+    padded[..., : octets.shape[3]] = octets
+    words = padded.view(_serial(word, first)).astype(_native(word))
+    if layout in ("HWNC", "HWNC-FSB"):
+        words = to_layout(words, "NHWC", "HWNC")
+    if layout == "HWIO":
+        words = np.swapaxes(words, 2, 3)
+    if layout in ("HWNC-FSB", "HWOI-FSB"):
+        words = to_tiles(words, _TILE_ROWS, _TILE_WORDS)
+    n, h, w, c = bits.shape
+    return PackedTensor(np.ascontiguousarray(words), (n, h, w, c), layout, word, first)
+
+
+def to_tiles(matrices: npt.NDArray[Scalar], tile_rows: int, tile_columns: int) -> npt.NDArray[Scalar]:
+    """Cut the last two axes into tiles, padded with zeros: BTC's FSB format for any element and tile.
+
+    ``tiles[..., i // T, j // U, i % T, j % U] == matrices[..., i, j]`` with T = ``tile_rows`` and
+    U = ``tile_columns``: tiles one after another by rows, and the elements of a tile by rows.
+
+    Parameters
+    ----------
+    matrices : any element type, (..., rows, columns)
+    tile_rows, tile_columns : int
+        BH and BW of figure 14.
+
+    Returns
+    -------
+    array of the same type, (..., ceil(rows / T), ceil(columns / U), T, U), C order
+
+    Notes
+    -----
+    Source: BTC (TPDS'20), section 5.1 and figure 14.
+
+    Examples
+    --------
+    Figure 14, a matrix of 4 rows and 8 columns in tiles of 2 by 4:
+
+    >>> tiles = to_tiles(np.arange(32).reshape(4, 8), 2, 4)
+    >>> tiles.reshape(4, 8)
+    array([[ 0,  1,  2,  3,  8,  9, 10, 11],
+           [ 4,  5,  6,  7, 12, 13, 14, 15],
+           [16, 17, 18, 19, 24, 25, 26, 27],
+           [20, 21, 22, 23, 28, 29, 30, 31]])
+    """
+    *outer, rows, columns = matrices.shape
+    down, across = -(-rows // tile_rows), -(-columns // tile_columns)
+    padded = np.zeros((*outer, down * tile_rows, across * tile_columns), matrices.dtype)
+    padded[..., :rows, :columns] = matrices
+    tiles = padded.reshape(*outer, down, tile_rows, across, tile_columns)
+    return np.ascontiguousarray(np.swapaxes(tiles, -3, -2))
+
+
+def from_tiles(tiles: npt.NDArray[Scalar], rows: int, columns: int) -> npt.NDArray[Scalar]:
+    """The matrices of `to_tiles`, without their padding: ``matrices[..., i, j]`` as there.
+
+    Examples
+    --------
+    >>> matrix = np.arange(15).reshape(3, 5)
+    >>> np.array_equal(from_tiles(to_tiles(matrix, 2, 4), 3, 5), matrix)
+    True
+    """
+    *outer, down, across, tile_rows, tile_columns = tiles.shape
+    padded = np.swapaxes(tiles, -3, -2).reshape(*outer, down * tile_rows, across * tile_columns)
+    return np.ascontiguousarray(padded[..., :rows, :columns])
+
+
+# Where the first channel is the top bit of the first byte, that byte is the top byte of the word.
+_BIT_ORDER: dict[First, Any] = {"msb": "big", "lsb": "little"}
+
+
+def _serial(word: Word, first: First) -> np.dtype[Any]:
+    """The byte order in which the bytes of a word come in the order of the channels."""
+    return _native(word).newbyteorder(_BIT_ORDER[first])
+
+
+def _native(word: Word) -> np.dtype[Any]:
+    return np.dtype(np.uint32 if word == 32 else np.uint64)
+
+
+def _lines(
+    words: npt.NDArray[Any], layout: TensorLayout, shape: tuple[int, int, int, int]
+) -> npt.NDArray[Any]:
+    """The words as (N, H, W, ceil(C / word)) or (R, S, O, ceil(C / word)), FSB's to 128 channels."""
+    if layout in ("HWNC-FSB", "HWOI-FSB"):
+        lines = shape[0] if layout == "HWNC-FSB" else shape[3]
+        words = from_tiles(words, lines, words.shape[3] * _TILE_WORDS)
+    if layout in ("HWNC", "HWNC-FSB"):
+        return to_layout(words, "HWNC", "NHWC")
+    return np.swapaxes(words, 2, 3) if layout == "HWIO" else words
+
+
+def _words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
+    """The shape of the words that hold a tensor of the true shape."""
+    if layout in IMAGE_LAYOUTS:
+        lines, height, width, channels = shape
+    else:
+        height, width, channels, lines = shape
+    words = -(-channels // word)
+    tiles = (-(-lines // _TILE_ROWS), -(-words // _TILE_WORDS), _TILE_ROWS, _TILE_WORDS)
+    return {
+        "NHWC": (lines, height, width, words),
+        "HWNC": (height, width, lines, words),
+        "HWNC-FSB": (height, width, *tiles),
+        "HWOI": (height, width, lines, words),
+        "HWIO": (height, width, words, lines),
+        "HWOI-FSB": (height, width, *tiles),
+    }[layout]
+
+
+def check_tensor_format(
+    layout: object, word: object, first: object, layouts: tuple[TensorLayout, ...] = _LAYOUTS
+) -> None:
+    """Raise SchemeError unless the three name a format, with one of ``layouts``.
+
+    Examples
+    --------
+    >>> check_tensor_format("NHWC", 64, "lsb")
+    """
+    options = (("layout", layout, layouts), ("word", word, (32, 64)), ("first", first, ("lsb", "msb")))
+    for option, given, known in options:
+        if given not in known:
+            choice = ", ".join(repr(name) for name in known)
+            raise SchemeError(f"there is no {option}={given!r}\nhere it names where bits go\nchoose {choice}")
+    if word == 64 and layout in ("HWNC-FSB", "HWOI-FSB"):
+        raise SchemeError(
+            f"there is no layout={layout!r} with word=64\n"
+            "a tile is 8 by 128 bits in words of 32\n"
+            "choose word=32"
+        )
+
+
+def _is_shape(shape: Any) -> bool:
+    if not issubclass(type(shape), tuple) or len(shape) != 4:
+        return False
+    return all(issubclass(type(size), int | np.integer) for size in shape)
+
+
+def _check_shape(shape: tuple[int, ...], layout: TensorLayout, name: str) -> None:
+    if len(shape) != 4 or min(shape) < 1:
+        axes = "images (N, H, W, C)" if layout in IMAGE_LAYOUTS else "filters (R, S, C, O)"
+        raise ShapeError(
+            f"{name} has shape {shape}\n"
+            f"layout={layout!r} is of {axes}, each at least 1\n"
+            "add the missing axes with reshape"
+        )
+
+
+def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...] = _LAYOUTS) -> None:
+    """Raise unless ``packed`` is a PackedTensor that can be unpacked, with one of ``layouts``.
+
+    Examples
+    --------
+    >>> check_packed_tensor(pack_tensor(np.ones((1, 1, 1, 3)), layout="NHWC"), "x", IMAGE_LAYOUTS)
+    """
+    if not isinstance(packed, PackedTensor):
+        raise DtypeError(
+            f"{name} is a {type(packed).__name__}\n"
+            "a PackedTensor is expected\n"
+            "pack real images or filters with `pack_tensor(x, layout=…)`"
+        )
+    check_tensor_format(packed.layout, packed.word, packed.first)
+    if packed.layout not in layouts:
+        raise FormatError(
+            f"{name} is packed with layout={packed.layout!r}\n"
+            f"here it must be {' or '.join(repr(layout) for layout in layouts)}\n"
+            "images are x, filters are w: check the order of the arguments, or pack again"
+        )
+    if not _is_shape(packed.shape):
+        raise FormatError(
+            f"{name} has the true shape {packed.shape!r}\n"
+            "the words alone do not tell how many of their bits count\n"
+            "give PackedTensor the shape of the unpacked tensor, four ints"
+        )
+    _check_shape(packed.shape, packed.layout, name)
+    if not issubclass(type(packed.words), np.ndarray):
+        raise FormatError(
+            f"the words of {name} are a {type(packed.words).__name__}\n"
+            "the reference reads NumPy arrays\n"
+            "copy them to the host first"
+        )
+    words: npt.NDArray[Any] = packed.words
+    needed, dtype = _words_shape(packed.layout, packed.word, packed.shape), _native(packed.word)
+    if words.shape != needed or words.dtype != dtype:
+        raise FormatError(
+            f"the words of {name} are {words.dtype.str} {words.shape}\n"
+            f"the true shape {packed.shape} with layout={packed.layout!r}, word={packed.word} "
+            f"needs {dtype.str} {needed}\n"
+            "check the shape and format given to PackedTensor, or pack again"
+        )

@@ -1,0 +1,134 @@
+"""The command ``simwarp exclude``: which taps of a convolution fall outside the image.
+
+>>> exclude_command("5x5", "3x3", padding="2,0,2")
+Traceback (most recent call last):
+...
+reference.errors.ShapeError: --padding 2,0,2 is not four numbers
+padding is SAME, VALID, or so many rows and columns on each side
+give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and right
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import reference
+from reference.conv_geometry import ConvGeometry
+from reference.errors import InputFileError, ShapeError
+from simwarp.draw import exclude_picture, to_svg, to_text
+from simwarp.files import write_whole
+
+_MOST = 1_000_000
+"""More counts than this are not printed as data."""
+
+
+def exclude_command(
+    image: Annotated[str, typer.Option(help="Rows and columns of the image: 5x5.")],
+    filter: Annotated[str, typer.Option(help="Rows and columns of the filter: 3x3.")],
+    padding: Annotated[str, typer.Option(help="SAME, VALID or TOP,BOTTOM,LEFT,RIGHT.")] = "SAME",
+    stride: Annotated[str, typer.Option(help="One number, or rows,columns.")] = "1",
+    dilation: Annotated[str, typer.Option(help="One number, or rows,columns.")] = "1",
+    pixel: Annotated[str, typer.Option(help="The output pixel whose window is drawn: p,q.")] = "0,0",
+    channels: Annotated[int | None, typer.Option(min=1, help="Tell how many products remain.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write an SVG file instead.", metavar="FILE")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers and the picture's data.")
+    ] = False,
+) -> int:
+    """Draw which taps of a convolution fall outside the image, and count them for every output pixel."""
+    (height, width), (rows, columns) = _two(image, "image", "5x5"), _two(filter, "filter", "3x3")
+    p, q = _two(pixel, "pixel", "0,0")
+    geometry = reference.conv_geometry(
+        (1, height, width, channels or 1),
+        (rows, columns, channels or 1, 1),
+        stride=_steps(stride, "stride"),
+        padding=_padding(padding),
+        dilation=_steps(dilation, "dilation"),
+    )
+    picture = exclude_picture(
+        (height, width),
+        (rows, columns),
+        (geometry.out_height, geometry.out_width),
+        pad=(geometry.pad_top, geometry.pad_left),
+        stride=(geometry.stride_h, geometry.stride_w),
+        dilation=(geometry.dilation_h, geometry.dilation_w),
+        pixel=(p, q),
+        channels=channels,
+    )
+    if svg is not None:
+        _write(svg, to_svg(picture))
+        sys.stderr.write(f"wrote {svg}\n")
+    if as_json:
+        facts = {**asdict(geometry), "pixel": [p, q], "excluded": _counts(geometry)}
+        sys.stdout.write(json.dumps({**facts, "picture": asdict(picture)}, indent=2) + "\n")
+    elif svg is None:
+        sys.stdout.write(to_text(picture) + "\n")
+    return 0
+
+
+def _counts(geometry: ConvGeometry) -> list[list[int]]:
+    """The taps outside, for every output pixel."""
+    if geometry.out_height * geometry.out_width > _MOST:
+        raise ShapeError(
+            f"the output has {geometry.out_height} x {geometry.out_width} pixels\n"
+            f"--json lists the count of each, for at most {_MOST} of them\n"
+            "leave out --json, or give a smaller image or a larger stride"
+        )
+    return reference.excluded_taps(geometry).tolist()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """The whole numbers between commas or ×; none if there is anything else."""
+    parts = re.split("[x×,]", text.strip())
+    return tuple(map(int, parts)) if all(re.fullmatch("[+-]?[0-9]{1,18}", part) for part in parts) else ()
+
+
+def _two(text: str, name: str, example: str) -> tuple[int, int]:
+    numbers = _numbers(text)
+    if len(numbers) != 2:
+        raise ShapeError(
+            f"--{name} {text} is not two numbers\n"
+            "rows come first, columns second\n"
+            f"give for instance --{name} {example}"
+        )
+    return numbers[0], numbers[1]
+
+
+def _steps(text: str, name: str) -> tuple[int, int]:
+    numbers = _numbers(text)
+    if len(numbers) not in (1, 2):
+        raise ShapeError(
+            f"--{name} {text} is neither one number nor two\n"
+            "one is for rows and columns, two are for rows and for columns\n"
+            f"give for instance --{name} 2, or --{name} 2,1"
+        )
+    return numbers[0], numbers[-1]
+
+
+def _padding(text: str) -> Any:
+    if re.fullmatch("[A-Za-z]+", text):
+        return text.upper()  # which words there are, the reference knows
+    numbers = _numbers(text)
+    if len(numbers) != 4:
+        raise ShapeError(
+            f"--padding {text} is not four numbers\n"
+            "padding is SAME, VALID, or so many rows and columns on each side\n"
+            "give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and right"
+        )
+    return numbers[:2], numbers[2:]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise InputFileError(
+            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
+        ) from None

@@ -1,0 +1,236 @@
+"""The window of an output pixel over the image: which taps are outside, and what that does to the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from reference.errors import ShapeError
+from simwarp.draw.picture import Cell, Grid, Picture
+
+Pair: TypeAlias = tuple[int, int]
+
+_MOST = 12
+"""Longer images and outputs are shown in part."""
+_OUTSIDE = "×"
+
+
+def exclude_picture(
+    image: Pair,
+    filter: Pair,
+    out: Pair,
+    *,
+    pad: Pair = (0, 0),
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    pixel: Pair = (0, 0),
+    channels: int | None = None,
+    popc: int | None = None,
+) -> Picture:
+    """Draw the window of an output pixel, and count the taps outside for every output pixel.
+
+    A tap inside is named by its row and column in the filter; a tap outside is ``×``, and contributes
+    nothing: neither +1 nor, as a bit 0 would, -1.
+
+    Parameters
+    ----------
+    image, filter, out : (rows, columns)
+        Of the image, the filter and the output.
+    pad : (top, left)
+        Rows above the image and columns left of it where the first window begins.
+    stride, dilation : (vertical, horizontal)
+    pixel : (p, q)
+        The output pixel.
+    channels : int, optional
+        Of the image; then the notes tell how many products are summed.
+    popc : int, optional
+        In how many bits inside the image the window and the filter differ; then the result is told too.
+
+    Returns
+    -------
+    Picture
+        For `to_text` and `to_svg`. Long images and outputs are shown in part.
+
+    Raises
+    ------
+    ShapeError
+        For an output pixel that does not exist, or numbers that are out of range.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.2 and ``exclude`` of listing 6.
+
+    Examples
+    --------
+    >>> from simwarp.draw import to_text
+    >>> picture = exclude_picture((3, 3), (3, 3), (3, 3), pad=(1, 1), channels=64, popc=100)
+    >>> print(to_text(picture))
+    3 × 3 filter over 3 × 3 pixels: output pixel (0, 0)
+    <BLANKLINE>
+        the window, and the image               taps outside, for each output pixel
+    row   -1     0     1     2     3       p, q    0     1     2
+        +-----+-----+-----+-----+-----+         +-----+-----+-----+
+     -1 |  ×  |  ×  |  ×  |     |     |       0 | [5] |  3  |  5  |
+      0 |  ×  | 1,1 | 1,2 |  ·  |     |       1 |  3  |  0  |  3  |
+      1 |  ×  | 2,1 | 2,2 |  ·  |     |       2 |  5  |  3  |  5  |
+      2 |     |  ·  |  ·  |  ·  |     |         +-----+-----+-----+
+      3 |     |     |     |     |     |
+        +-----+-----+-----+-----+-----+
+    <BLANKLINE>
+    Tap r,s of output pixel (p, q) is on row p - 1 + r and column q - 1 + s of the image.
+    5 of 9 taps are outside and contribute nothing.
+    correction: (9 - 5) taps x 64 channels = 256 products
+    raw popc: 100 of them are -1, where the bits differ
+    result: 256 - 2 x 100 = 56
+    """
+    _check(image, filter, out, pad, stride, dilation, pixel, channels, popc)
+    down, across = (
+        _Axis(image[i], filter[i], out[i], pad[i], stride[i], dilation[i], pixel[i]) for i in (0, 1)
+    )
+    total = filter[0] * filter[1]
+    outside = total - down.inside(pixel[0]) * across.inside(pixel[1])
+    notes = [
+        f"Tap r,s of output pixel (p, q) is on row {down.place('p', 'r')} "
+        f"and column {across.place('q', 's')} of the image.",
+        f"{outside} of {total} taps are outside and contribute nothing.",
+    ]
+    if channels is not None:
+        products = (total - outside) * channels
+        notes.append(f"correction: ({total} - {outside}) taps x {channels} channels = {products} products")
+        if popc is not None:
+            notes.append(f"raw popc: {popc} of them are -1, where the bits differ")
+            notes.append(f"result: {products} - 2 x {popc} = {products - 2 * popc}")
+    return Picture(
+        f"{filter[0]} × {filter[1]} filter over {image[0]} × {image[1]} pixels: "
+        f"output pixel ({pixel[0]}, {pixel[1]})",
+        ((_window(down, across), _counts(down, across)),),
+        tuple(notes),
+    )
+
+
+class _Axis(NamedTuple):
+    """What happens along rows, or along columns."""
+
+    size: int
+    filter: int
+    out: int
+    pad: int
+    stride: int
+    dilation: int
+    pixel: int
+
+    def taps(self, pixel: int) -> range:
+        """Where the taps of an output row, or column, are on the image."""
+        first = pixel * self.stride - self.pad
+        return range(first, first + self.filter * self.dilation, self.dilation)
+
+    def inside(self, pixel: int) -> int:
+        """How many of them are on the image."""
+        return sum(0 <= tap < self.size for tap in self.taps(pixel))
+
+    def place(self, pixel: str, tap: str) -> str:
+        """Where a tap is, as a formula."""
+        stride = pixel if self.stride == 1 else f"{self.stride}{pixel}"
+        dilation = tap if self.dilation == 1 else f"{self.dilation}{tap}"
+        return f"{stride}{f' - {self.pad}' if self.pad else ''} + {dilation}"
+
+    def shown(self) -> list[int | None]:
+        """The rows of the image and its padding that are drawn; None for those left out between."""
+        last = max(self.size - 1, self.taps(self.out - 1)[-1])
+        return _some(range(min(0, -self.pad), last + 1), [0, self.size - 1, *self.taps(self.pixel)])
+
+    def shown_pixels(self) -> list[int | None]:
+        """The same of the output."""
+        return _some(range(self.out), [self.pixel])
+
+
+def _window(down: _Axis, across: _Axis) -> Grid:
+    """The image and the padding that windows reach, with the taps of one window."""
+    rows, columns = down.taps(down.pixel), across.taps(across.pixel)
+
+    def cell(row: int | None, column: int | None) -> Cell:
+        if row is None or column is None:
+            return Cell("⋮" if row is None else "…", "gap")
+        inside = 0 <= row < down.size and 0 <= column < across.size
+        if row in rows and column in columns:
+            name = f"{rows.index(row)},{columns.index(column)}"
+            return Cell(name, "tint") if inside else Cell(_OUTSIDE, "padding")
+        return Cell("·") if inside else Cell("", "gap")
+
+    return _grid("the window, and the image", "row", down.shown(), across.shown(), cell)
+
+
+def _counts(down: _Axis, across: _Axis) -> Grid:
+    """How many taps are outside, for every output pixel."""
+
+    def cell(p: int | None, q: int | None) -> Cell:
+        if p is None or q is None:
+            return Cell("⋮" if p is None else "…", "gap")
+        outside = str(down.filter * across.filter - down.inside(p) * across.inside(q))
+        return Cell(f"[{outside}]", "tint") if (p, q) == (down.pixel, across.pixel) else Cell(outside)
+
+    shown = down.shown_pixels(), across.shown_pixels()
+    return _grid("taps outside, for each output pixel", "p, q", *shown, cell)
+
+
+def _grid(
+    title: str,
+    corner: str,
+    rows: list[int | None],
+    columns: list[int | None],
+    cell: Callable[[int | None, int | None], Cell],
+) -> Grid:
+    return Grid(
+        tuple(tuple(cell(row, column) for column in columns) for row in rows),
+        title,
+        corner=corner,
+        column_labels=_labels(columns, "…"),
+        row_labels=_labels(rows, "⋮"),
+        least=3,
+    )
+
+
+def _some(whole: range, about: list[int]) -> list[int | None]:
+    """All of a few, or both ends and what is next to something, with None for those left out between."""
+    if len(whole) <= _MOST:
+        return list(whole)
+    near = {i + d for i in (whole[0], whole[-1], *about) for d in (-1, 0, 1)}
+    shown: list[int | None] = []
+    for i in sorted(i for i in near if i in whole):
+        if shown and shown[-1] != i - 1:
+            shown.append(None)
+        shown.append(i)
+    return shown
+
+
+def _labels(numbers: list[int | None], gap: str) -> tuple[str, ...]:
+    return tuple(gap if number is None else str(number) for number in numbers)
+
+
+def _check(
+    image: Pair,
+    filter: Pair,
+    out: Pair,
+    pad: Pair,
+    stride: Pair,
+    dilation: Pair,
+    pixel: Pair,
+    channels: int | None,
+    popc: int | None,
+) -> None:
+    least = {"image": (image, 1), "filter": (filter, 1), "out": (out, 1), "stride": (stride, 1)}
+    least |= {"dilation": (dilation, 1), "pad": (pad, 0), "pixel": (pixel, 0)}
+    least |= {"channels": ((1 if channels is None else channels,), 1), "popc": ((popc or 0,), 0)}
+    for name, (numbers, bound) in least.items():
+        if min(numbers) < bound:
+            raise ShapeError(
+                f"{name}={numbers if len(numbers) > 1 else numbers[0]}\n"
+                "sizes, strides and dilations are counted from 1, the rest from 0\n"
+                f"give {name} whole numbers of at least {bound}"
+            )
+    if any(i >= size for i, size in zip(pixel, out, strict=True)):
+        raise ShapeError(
+            f"pixel={pixel} is not in the output\n"
+            f"the output has {out[0]} rows and {out[1]} columns\n"
+            f"give (p, q) from (0, 0) to ({out[0] - 1}, {out[1] - 1})"
+        )

@@ -1,0 +1,202 @@
+"""Fixed-stride bits: a bit matrix stored tile by tile, BTC's figure 14, for any size.
+
+The pictures ask `fsb_place`, the index formula, where elements are.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Literal, TypeAlias
+
+from reference.errors import SchemeError, ShapeError
+from simwarp.draw.picture import Cell, Grid, Picture
+from simwarp.draw.svg import to_svg
+from simwarp.draw.text import to_text
+
+Order: TypeAlias = Literal["row", "column"]
+
+_MOST = (16, 9)
+"""Of more rows and columns of cells than these, the last three are shown after a gap."""
+
+
+def fsb(
+    rows: int,
+    columns: int,
+    *,
+    tile: tuple[int, int] = (8, 128),
+    order: Order = "row",
+    word: int = 32,
+    svg: bool = False,
+) -> str:
+    """Draw where the words of a bit matrix are in memory: one line after the other, and in FSB tiles.
+
+    A cell is a word; its label is the word's number in memory. Cells of one tile have one colour.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Of the matrix; they need not be multiples of the tile: padding is shown.
+    tile : (int, int)
+        Height and width of a tile, in elements; figure 14 has (2, 4).
+    order : {"row", "column"}
+        How both the elements of a tile and the tiles follow one another.
+    word : int
+        How many elements a cell stands for: neighbours along ``order``; 1 shows every bit.
+    svg : bool
+        SVG in place of text.
+
+    Raises
+    ------
+    SchemeError
+        For another ``order``, or a tile that is not made of whole words.
+    ShapeError
+        For a dimension below 1.
+
+    Notes
+    -----
+    Source: BTC (TPDS'20), section 5.1 and figure 14.
+
+    Examples
+    --------
+    >>> print(fsb(4, 8, tile=(2, 4), word=1))
+    FSB, tiles of 2 × 4: 4 × 8 elements, row by row
+    <BLANKLINE>
+           in lines                                             in tiles
+    column   0    1    2    3    4    5    6    7        column   0    1    2    3    4    5    6    7
+           +----+----+----+----+----+----+----+----+            +----+----+----+----+----+----+----+----+
+     row 0 | 0  | 1  | 2  | 3  | 4  | 5  | 6  | 7  |      row 0 | 0  | 1  | 2  | 3  | 8  | 9  | 10 | 11 |
+         1 | 8  | 9  | 10 | 11 | 12 | 13 | 14 | 15 |  →       1 | 4  | 5  | 6  | 7  | 12 | 13 | 14 | 15 |
+         2 | 16 | 17 | 18 | 19 | 20 | 21 | 22 | 23 |          2 | 16 | 17 | 18 | 19 | 24 | 25 | 26 | 27 |
+         3 | 24 | 25 | 26 | 27 | 28 | 29 | 30 | 31 |          3 | 20 | 21 | 22 | 23 | 28 | 29 | 30 | 31 |
+           +----+----+----+----+----+----+----+----+            +----+----+----+----+----+----+----+----+
+    <BLANKLINE>
+    A cell is one bit, and its number is its place in memory.
+    Element (r, c) is bit ((r // 2) * 2 + c // 4) * 8 + r % 2 * 4 + c % 4 of the tiles.
+    """
+    picture = fsb_picture(rows, columns, tile=tile, order=order, word=word)
+    return to_svg(picture) if svg else to_text(picture)
+
+
+def fsb_place(row: Any, column: Any, *, rows: int, columns: int, tile: tuple[int, int], order: Order) -> Any:
+    """The place of element (row, column) in the memory of a matrix in FSB format, in elements.
+
+    Parameters
+    ----------
+    row, column : int, or arrays of int64 that broadcast
+    rows, columns, tile, order
+        The matrix and the format, as in `fsb`.
+
+    Examples
+    --------
+    >>> fsb_place(1, 4, rows=4, columns=8, tile=(2, 4), order="row")
+    12
+    >>> fsb_place(0, 128, rows=16, columns=256, tile=(8, 128), order="row")
+    1024
+    """
+    if order == "column":  # the same for the transposed matrix
+        return fsb_place(column, row, rows=columns, columns=rows, tile=(tile[1], tile[0]), order="row")
+    height, width = tile
+    number = row // height * -(-columns // width) + column // width
+    return number * height * width + row % height * width + column % width
+
+
+def fsb_picture(
+    rows: int, columns: int, *, tile: tuple[int, int] = (8, 128), order: Order = "row", word: int = 32
+) -> Picture:
+    """What `fsb` draws, as plain data; parameters and errors as there.
+
+    Examples
+    --------
+    >>> lines, tiles = fsb_picture(8, 256).lines[0]
+    >>> [cell.label for cell in tiles.cells[1]]
+    ['4', '5', '6', '7', '36', '37', '38', '39']
+    """
+    _check(rows, columns, tile, order, word)
+    by_row = order == "row"
+    height, width = (1, word) if by_row else (word, 1)
+    padded = (-(-rows // tile[0]) * tile[0], -(-columns // tile[1]) * tile[1])
+    filled = (-(-rows // height) * height, -(-columns // width) * width)
+
+    def in_lines(row: int, column: int) -> int:
+        return row * filled[1] + column if by_row else column * filled[0] + row
+
+    def in_tiles(row: int, column: int) -> int:
+        return fsb_place(row, column, rows=rows, columns=columns, tile=tile, order=order)
+
+    def grid(title: str, place: Any, extent: tuple[int, int], lead: str = "") -> Grid:
+        down, across = extent[0] // height, extent[1] // width
+        shown_down, shown_across = _shown(down, _MOST[0]), _shown(across, _MOST[1])
+
+        def cell(i: int | None, j: int | None) -> Cell:
+            if i is None or j is None:
+                return Cell("⋮" if i is None else "…", "gap")
+            row, column = i * height, j * width
+            label = str(place(row, column) // word)
+            inside = max(min(rows - row, height), 0) * max(min(columns - column, width), 0)
+            if not inside:
+                return Cell("pad", "padding")
+            number = in_tiles(row, column) // (tile[0] * tile[1])
+            return Cell(label, padding=1 - inside / word, hue=number * 4 % 32)
+
+        return Grid(
+            tuple(tuple(cell(i, j) for j in shown_across) for i in shown_down),
+            title,
+            corner="column",
+            column_labels=tuple("…" if j is None else _span(j, width) for j in shown_across),
+            row_labels=tuple("⋮" if i is None else "row " * (i == 0) + _span(i, height) for i in shown_down),
+            tall=not by_row and word > 1,
+            least=len(str(padded[0] * padded[1] // word - 1)),
+            lead=lead,
+        )
+
+    lines = grid("in lines", in_lines, filled)
+    tiles = grid("in tiles", in_tiles, padded, "→")
+    title = f"FSB, tiles of {tile[0]} × {tile[1]}: {rows} × {columns} elements, {order} by {order}"
+    return Picture(title, ((lines, tiles),), tuple(_notes(rows, columns, tile, order, word)))
+
+
+def _check(rows: object, columns: object, tile: tuple[int, int], order: str, word: int) -> None:
+    if order not in ("row", "column"):
+        raise SchemeError(
+            f'there is no order={order!r}\nFSB goes row by row or column by column\nchoose "row" or "column"'
+        )
+    sizes = {"rows": rows, "columns": columns, "tile[0]": tile[0], "tile[1]": tile[1], "word": word}
+    for name, size in sizes.items():
+        if not isinstance(size, Integral) or size < 1:
+            raise ShapeError(
+                f"{name}={size!r}\na matrix, a tile and a word have at least one element\n"
+                "give an integer of 1 or more"
+            )
+    if tile[order == "row"] % word:
+        raise SchemeError(
+            f"word={word} does not divide tile={tile}\n"
+            f"a line of a tile, along its {order}s, is made of whole words\n"
+            "choose a word that divides it: 1 draws every bit"
+        )
+
+
+def _notes(rows: int, columns: int, tile: tuple[int, int], order: Order, word: int) -> list[str]:
+    """What one must know to read the cells, and the formula of `fsb_place`."""
+    (height, width), size = tile, tile[0] * tile[1]
+    if order == "row":
+        number = f"(r // {height}) * {-(-columns // width)} + c // {width}"
+        within = f"r % {height} * {width} + c % {width}"
+    else:
+        number = f"(c // {width}) * {-(-rows // height)} + r // {height}"
+        within = f"c % {width} * {height} + r % {height}"
+    cell = "one bit, and its number is its" if word == 1 else f"{word} bits, and its number is the word's"
+    notes = [
+        f"A cell is {cell} place in memory.",
+        f"Element (r, c) is bit ({number}) * {size} + {within} of the tiles.",
+    ]
+    if padding := -(-rows // height) * -(-columns // width) * size - rows * columns:
+        notes.append(f"Padding: {padding} bits, all 0.")
+    return notes
+
+
+def _shown(count: int, most: int) -> list[int | None]:
+    return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - 3, count)]
+
+
+def _span(number: int, length: int) -> str:
+    return str(number) if length == 1 else f"{number * length}–{number * length + length - 1}"

@@ -1,0 +1,290 @@
+"""Listing 6: a convolution of +1 and -1, in which the taps outside the image do not count (BConv-32).
+
+A warp makes one pixel of the output. Its lanes binarize 32 channels of a pixel of the image into a word
+that all of them get; then each lane takes that word against the filters of its own output channels.
+
+>>> input = GlobalArray.of("input", np.array([1.0, -1.0, 1.0, -1.0]))  # one pixel, + - + -
+>>> bitfilter = GlobalArray.of("bitfilter", np.array([0x80000000], np.uint32))  # one tap, + - - -
+>>> output = GlobalArray("output", (1, 1, 1, 1), np.int32)
+>>> from simwarp.listings.conv_operands import layer
+>>> p = layer((1, 1, 1, 4), (1, 1, 4, 1), 1, "VALID", 1)
+>>> launch(Conv2d_32bit, (1, 1, 1), 32, input, bitfilter, output, p, shared={"Csub": (np.uint32, 1)})
+>>> output.numpy().tolist()
+[[[[2]]]]
+
+Source: BSTC (SC'19), section 5.2, listing 6; section 6.2, listing 7; equation 2.
+"""
+
+# The kernels keep the paper's names.
+# ruff: noqa: N802, N803, N806
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.types import PackedTensor, Word
+from simwarp.lanes import WARP_SIZE, brev, popc, xor
+from simwarp.listings.conv_operands import (
+    ConvLayerParam,
+    ConvOperand,
+    ConvOperands,
+    Padding,
+    Pair,
+    conv_operands,
+)
+from simwarp.listings.fused import Fused, fuse
+from simwarp.warp import Array, GlobalArray, Warp, launch
+
+
+def Conv2d_32bit(
+    warp: Warp,
+    input: GlobalArray,
+    bitfilter: GlobalArray,
+    output: GlobalArray,
+    p: ConvLayerParam,
+    fused: Fused | None = None,
+) -> None:
+    """Listing 6, direct convolution with exclusion on the fly; with bits in and out BConv-32B.
+
+    Parameters
+    ----------
+    input : (batch, in_height, in_width, in_channels), real; or of ceil(in_channels / 32) words, uint32
+        What is packed already is not binarized again.
+    bitfilter : (filter_height, filter_width, ceil(in_channels / 32), out_channels), uint32
+    output : (batch, out_height, out_width, out_channels), int32; if fused of ceil(out_channels / 32) words
+    p : ConvLayerParam
+        The sizes.
+    fused : Fused, optional
+        What listing 7 adds to the product of matrices, here to the convolution.
+
+    Notes
+    -----
+    Other than in print: the integers come in one object, as in listing 8. Of the window's loops the text
+    we have lost the heads over c and the test for the frame, which section 5.2 tells ("falls out of the
+    input image frame"); of the store the subscript, which is that of NHWC. Products are products
+    (``bx*stride_horizontal-pad_w``, ``c*32+laneid``, ``exclude*in_channels``, ``2*Csub[i]``), the loops
+    over output channels run while ``i<out_channels`` with ``i+=WARP_SIZE``, and the counts are added
+    (``+=``), where it shows otherwise. ``__ballot`` takes a member mask today (``__ballot_sync``).
+
+    ``ins`` is rounded up, and the load of f0 guarded: past in_channels both words have 0, and the true
+    in_channels is what is counted. ``Csub`` is ``unsigned``, with which the difference in print is never
+    negative: a count becomes an ``int`` before it is subtracted. Dilation is added, and so are words in
+    and bits out, which section 6.3 names (BConv-32B) and does not print. The section's formula,
+    ``x[m,n]·W[s-m,t-n]``, turns the filter round; the listing does not, nor does TensorFlow.
+
+    Grid: (out_width, out_height, batch), blocks of one warp; shared ``Csub``: out_channels of uint32.
+    """
+    laneid, (bx, by, bz), Csub = warp.lane, warp.block, warp.shared["Csub"]
+    ins = -(-p.in_channels // WARP_SIZE)  # steps in in_channels
+    ax0 = bx * p.stride_horizontal - p.pad_w  # from output image to input image
+    ay0 = by * p.stride_vertical - p.pad_h
+    exclude = 0  # filter entries that are masked off
+    for i in across(warp, p.out_channels):
+        warp.store(Csub, i, np.uint32(0))
+    for r in range(p.filter_height):
+        for s in range(p.filter_width):
+            ay, ax = ay0 + r * p.dilation_vertical, ax0 + s * p.dilation_horizontal
+            if not (0 <= ay < p.in_height and 0 <= ax < p.in_width):
+                exclude += 1  # not in frame
+                continue
+            pixel = (bz * p.in_height + ay) * p.in_width + ax
+            for c in range(ins):
+                if input.dtype == np.uint32:
+                    r0 = warp.load(input, pixel * ins + c)
+                else:
+                    r0 = brev(signs(warp, input, pixel, c * WARP_SIZE, p.in_channels))  # binarize
+                for i in across(warp, p.out_channels):
+                    r1 = warp.load(bitfilter, ((r * p.filter_width + s) * ins + c) * p.out_channels + i)
+                    warp.store(Csub, i, warp.load(Csub, i) + popc(xor(r0, r1)))
+    n = p.in_channels * p.filter_width * p.filter_height - exclude * p.in_channels
+    pixel = (bz * p.out_height + by) * p.out_width + bx
+    if fused:
+        outs = -(-p.out_channels // WARP_SIZE)
+        for k in range(outs):
+            C = brev(thresholded(warp, Csub, k * WARP_SIZE, n, p.out_channels, fused))
+            with warp.where(laneid == 0):
+                warp.store(output, pixel * outs + k, C)
+        return
+    for i in across(warp, p.out_channels):
+        warp.store(output, pixel * p.out_channels + i, dot(warp, Csub, i, n))
+
+
+def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
+    """``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: output channels, one to an active lane.
+
+    Examples
+    --------
+    >>> def channels(warp, out):
+    ...     for i in across(warp, 40):
+    ...         warp.store(out, i, i)
+    >>> out = GlobalArray("out", 40, np.uint32)
+    >>> launch(channels, 1, 32, out)
+    >>> int(out.numpy()[39])
+    39
+    """
+    for step in range(0, out_channels, WARP_SIZE):
+        i = step + warp.lane
+        with warp.where(i < out_channels):
+            yield i
+
+
+def signs(
+    warp: Warp, input: GlobalArray, pixel: int, channel: int, in_channels: int
+) -> npt.NDArray[np.uint32]:
+    """Vote on the signs of a pixel's 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0.
+
+    Examples
+    --------
+    >>> def kernel(warp, input, out):
+    ...     warp.store(out, warp.lane, signs(warp, input, 1, 0, 3))
+    >>> out = GlobalArray("out", 32, np.uint32)
+    >>> launch(kernel, 1, 32, GlobalArray.of("input", np.array([-1.0, -1, -1, 1, -1, 1])), out)
+    >>> bin(out.numpy()[0])
+    '0b101'
+    """
+    c = channel + warp.lane
+    with warp.where(c < in_channels):
+        f0 = warp.load(input, pixel * in_channels + c)
+        positive = warp.select(f0 >= 0, False)
+    return warp.ballot(positive)
+
+
+def dot(warp: Warp, Csub: Array, i: npt.NDArray[np.uint32], n: int) -> npt.NDArray[np.int32]:
+    """Equation 2, ``n - 2 * popc(a ^ b)``: each active lane's ±1 product of n terms.
+
+    Examples
+    --------
+    >>> def kernel(warp, out):
+    ...     warp.store(warp.shared["Csub"], warp.lane, warp.lane)
+    ...     warp.store(out, warp.lane, dot(warp, warp.shared["Csub"], warp.lane, 5))
+    >>> out = GlobalArray("out", 32, np.int32)
+    >>> launch(kernel, 1, 32, out, shared={"Csub": (np.uint32, 32)})
+    >>> out.numpy()[:5].tolist()
+    [5, 3, 1, -1, -3]
+    """
+    return np.int32(n) - 2 * warp.load(Csub, i).astype(np.int32)
+
+
+def thresholded(
+    warp: Warp, Csub: Array, channel: int, n: int, out_channels: int, fused: Fused
+) -> npt.NDArray[np.uint32]:
+    """Vote on the output bits of 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0.
+
+    Examples
+    --------
+    >>> def kernel(warp, fused, out):
+    ...     warp.store(warp.shared["Csub"], warp.lane, warp.lane)
+    ...     warp.store(out, warp.lane, thresholded(warp, warp.shared["Csub"], 0, 5, 4, fused))
+    >>> out = GlobalArray("out", 32, np.uint32)
+    >>> launch(kernel, 1, 32, fuse([1] * 4, None, 4), out, shared={"Csub": (np.uint32, 32)})
+    >>> bin(out.numpy()[0])  # the dot products are 5, 3, 1 and -1
+    '0b111'
+    """
+    i = channel + warp.lane
+    with warp.where(i < out_channels):
+        bit = warp.select(fused.bit(warp, dot(warp, Csub, i, n), i), False)
+    return warp.ballot(bit)
+
+
+def bconv32(
+    x: ConvOperand,
+    w: ConvOperand,
+    *,
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+) -> Any:
+    """The ±1 cross-correlation of the signs of images and filters, by listing 6 (BConv-32, BConv-32B).
+
+    With s(·) the signs, and the sum over the taps (r, s) that lie in the image, and all channels c::
+
+        y[n, p, q, o] = Σ s(x[n, p * stride - top + r * dilation, q * stride - left + s * dilation, c])
+                          * s(w[r, s, c, o])
+
+    Parameters
+    ----------
+    x : array_like of float64, float32, float16 or int8, or PackedTensor; (N, H, W, C)
+        A PackedTensor has ``layout="NHWC"`` and 32-bit words: bits in.
+    w : likewise, (R, S, C, O)
+        A PackedTensor has ``layout="HWIO"``, the paper's bitfilter. The first channel sits at the same
+        end of a word as in ``x``; real numbers are packed "msb".
+    stride, dilation : int, or (vertical, horizontal), at least 1
+    padding : "SAME", "VALID" or ((top, bottom), (left, right))
+        By TensorFlow's rules, or so many rows and columns, at least 0. What is padded counts nothing.
+    thresholds : integers in the range of int32, (O,), optional
+        Ask for bits (BConv-32B): bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
+    flip : bool, (O,), optional
+        The output channels whose bits are reversed.
+
+    Returns
+    -------
+    array of int32, (N, P, Q, O)
+        With ``thresholds`` PackedTensor instead, ``layout="NHWC"``, ``word=32``, ``first="msb"``: the
+        ``x`` of a next convolution. P is ceil(H / stride) for "SAME", else what fits:
+        (H + top + bottom - (R - 1) * dilation - 1) // stride + 1. Q likewise.
+
+    Raises
+    ------
+    ShapeError
+        If an operand has not four axes or one of size 0, the channels differ, the output has a size of
+        0, anything has more than 2³¹ - 1 elements, a stride, dilation or padding is too small or not of
+        the right length, or there is not one threshold and flip per output channel.
+    DtypeError
+        For any other element type.
+    NotANumberError
+        For a NaN; names the first.
+    FormatError
+        For a PackedTensor in another layout, word size or bit order, or whose words do not fit it.
+    SchemeError
+        For an unknown word for ``padding``, or ``flip`` without ``thresholds``.
+    LaunchError
+        For more than 65535 images or rows of output, beyond which there is no grid.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.2, listing 6; listing 7; equations 1 and 2.
+
+    Examples
+    --------
+    >>> bconv32(np.ones((1, 3, 3, 5)), np.ones((3, 3, 5, 1)))[0, :, :, 0]  # 4, 6 or 9 taps, 5 channels
+    array([[20, 30, 20],
+           [30, 45, 30],
+           [20, 30, 20]], dtype=int32)
+    >>> bits = bconv32(np.ones((1, 3, 3, 5)), np.ones((3, 3, 5, 1)), thresholds=[30])
+    >>> (bits.words[0, :, :, 0] >> 31).tolist()
+    [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
+    """
+    return run_conv(Conv2d_32bit, conv_operands(x, w, stride, padding, dilation, 32), 32, thresholds, flip)
+
+
+def run_conv(
+    kernel: Callable[..., None],
+    ready: ConvOperands,
+    word: Word,
+    thresholds: npt.ArrayLike | None,
+    flip: npt.ArrayLike | None,
+) -> Any:
+    """Launch a convolution with a warp per pixel of the output, and download the result.
+
+    Returns
+    -------
+    array of int32, (N, P, Q, O); with thresholds PackedTensor, the images of a next convolution
+    """
+    p = ready.p
+    fused = fuse(thresholds, flip, p.out_channels)
+    pixels = p.batch, p.out_height, p.out_width
+    output = GlobalArray("output", (*pixels, p.out_channels), np.int32)
+    if fused:
+        words = -(-p.out_channels // word)
+        output = GlobalArray("output", (*pixels, words), np.uint32 if word == 32 else np.uint64)
+    shared = {"Csub": (np.uint32, p.out_channels)}
+    grid = p.out_width, p.out_height, p.batch
+    launch(kernel, grid, WARP_SIZE, ready.input, ready.bitfilter, output, p, fused, shared=shared)
+    y = output.numpy()
+    return PackedTensor(y, (*pixels, p.out_channels), "NHWC", word, "msb") if fused else y

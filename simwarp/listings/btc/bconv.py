@@ -1,0 +1,301 @@
+"""Listing 6: a convolution of ±1 on the bit tensor core, in which taps outside the image do not count.
+
+At one pixel of the output and one tap, 8 images by 8 filters are a product of bit matrices, (N, C) · (C, O):
+the image is turned to HWNC, the filter to KKOC, and a warp accumulates its tile over the taps in the
+frame. In design 1 the matrices are packed rows; in design 2 they are in FSB format.
+
+>>> input = GlobalArray.of("input", np.zeros((1, 1, 8, 4), np.uint32))  # 8 images of one pixel, all -1
+>>> filter = GlobalArray.of("filter", np.zeros((3, 3, 8, 4), np.uint32))
+>>> output = GlobalArray("output", (1, 1, 8, 8), np.int32)
+>>> p = layer((8, 1, 1, 100), (3, 3, 100, 8), 1, "SAME", 1)  # 100 channels
+>>> launch(BTC_Conv2d, (1, 1, 1), 32, input, filter, output, p, Padded(8, 128, 8), False, Options())
+>>> int(output.numpy()[0, 0, 7, 7])  # one tap of nine is in the frame
+100
+
+Source: BTC (TPDS), section 5.3, listing 6, equations 2 and 3.
+"""
+
+# The kernels keep the paper's names.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.types import First, PackedTensor
+from simwarp.lanes import WARP_SIZE, brev
+from simwarp.listings.btc.fragments import Operation, load_matrix_sync
+from simwarp.listings.btc.fsb import rows_to_fsb
+from simwarp.listings.btc.operands import Words, most_significant_first, padded
+from simwarp.listings.btc.output import (
+    TILE_SIDE,
+    Options,
+    check_options,
+    output_array,
+    shared_for,
+    store_tile,
+)
+from simwarp.listings.btc.tile import Tile
+from simwarp.listings.conv_operands import ConvLayerParam, ConvOperand, Padding, Pair, conv_operands, layer
+from simwarp.listings.fused import fuse
+from simwarp.warp import GlobalArray, Warp, launch
+
+__all__ = ["BTC_Conv2d", "Padded", "btc_bconv1", "btc_bconv2", "layer"]
+
+
+class Padded(NamedTuple):
+    """The sizes that are whole tiles in memory."""
+
+    batch: int
+    """A multiple of 8."""
+    in_channels: int
+    """A multiple of 128."""
+    out_channels: int
+    """A multiple of 8, of bits 32."""
+
+
+def BTC_Conv2d(
+    warp: Warp,
+    input: GlobalArray,
+    filter: GlobalArray,
+    output: GlobalArray,
+    p: ConvLayerParam,
+    sizes: Padded,
+    fsb: bool,
+    options: Options,
+) -> None:
+    """Listing 6, the BTC-based BConv, designs 1 and 2.
+
+    Parameters
+    ----------
+    input : (in_height, in_width, batch, in_channels / 32), uint32
+        HWNC; with fsb (in_height, in_width, batch / 8, in_channels / 128, 8, 4).
+    filter : (filter_height, filter_width, out_channels, in_channels / 32), uint32
+        Each tap's (C, O) column by column; with fsb (…, out_channels / 8, in_channels / 128, 8, 4).
+    output : (out_height, out_width, batch, out_channels), int32
+        PQNO; with thresholds of out_channels / 32 words, uint32.
+    p : ConvLayerParam
+        The true sizes.
+    sizes : Padded
+        Batch and channels as above: `p` has them without padding.
+    fsb : bool
+        Design 2.
+    options : Options
+
+    Notes
+    -----
+    Other than in print: ``in_channels > 7`` and ``out_channels > 3`` are shifts, ``in_channels >> 7``
+    steps of 128 and ``out_channels >> 3`` tiles of 8. Products are products, where the text we have shows
+    minus signs and sums (``(ay*in_width+ax)*batch*ins*4+bn*ins*32+c*4`` and the like, and
+    ``in_channels*filter_height*filter_width-exclude*in_channels-(2*c_frag.x[i])``), and blockIdx.z is
+    over ``out_channels/8 * batch/8``. The filter is KKOC, as the comment of line 29 says, not KKCO as the
+    text: O is across, and bits run along C.
+
+    The sizes come in one object; batch and channels are padded, and the true in_channels is what is
+    counted, as both operands have 0 past it. Dilation is added, and so are thresholds, as in listing 5.
+    For design 2 the paper changes ``ldm`` to 128; the step from one c to the next changes too, from 4
+    words to a tile's 32.
+
+    Grid: (out_width, out_height, out_channels / 8 * batch / 8), blocks of one warp; shared, for bits: Cs.
+    """
+    bx, by, bz = warp.block  # over Q: out_width, P: out_height, out_channels / 8 * batch / 8
+    batch, in_channels, out_channels = sizes
+    ins = in_channels >> 7  # number of steps in C: in_channels
+    bn, bo = bz // (out_channels >> 3), bz % (out_channels >> 3)
+    ldm, step = (128, 32) if fsb else (in_channels, 4)
+    ax0 = bx * p.stride_horizontal - p.pad_w
+    ay0 = by * p.stride_vertical - p.pad_h
+    exclude = 0  # filter entries that are masked off
+    c_frag = Tile(warp, options.operation)
+    for r in range(p.filter_height):
+        for s in range(p.filter_width):
+            ay, ax = ay0 + r * p.dilation_vertical, ax0 + s * p.dilation_horizontal
+            if not (0 <= ay < p.in_height and 0 <= ax < p.in_width):
+                exclude += 1  # not in frame
+                continue
+            a = (ay * p.in_width + ax) * batch * ins * 4 + bn * ins * 32
+            b = (r * p.filter_width + s) * out_channels * ins * 4 + bo * ins * 32
+            for c in range(ins):  # per 128 bits in C: in_channels
+                a_frag = load_matrix_sync(warp, "matrix_a", input, a + c * step, ldm)
+                b_frag = load_matrix_sync(warp, "matrix_b", filter, b + c * step, ldm)
+                c_frag.bmma(a_frag, b_frag)
+    n = p.in_channels * p.filter_height * p.filter_width - exclude * p.in_channels
+    row = (by * p.out_width + bx) * batch + bn * 8
+    store_tile(warp, output, row, bo, c_frag.dots(n), out_channels, options)
+
+
+def btc_bconv1(
+    x: ConvOperand,
+    w: ConvOperand,
+    *,
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+    operation: Operation = "xor",
+    first: First = "lsb",
+) -> Any:
+    """The ±1 cross-correlation of the signs of images and filters, by design 1 on the bit tensor core.
+
+    With s(·) the signs, and the sum over the taps (r, s) that lie in the image, and all channels c::
+
+        y[n, p, q, o] = Σ s(x[n, p * stride - top + r * dilation, q * stride - left + s * dilation, c])
+                          * s(w[r, s, c, o])
+
+    Parameters
+    ----------
+    x : array_like of float64, float32, float16 or int8, or PackedTensor; (N, H, W, C)
+        A PackedTensor has ``layout="NHWC"`` and 32-bit words, either bit first.
+    w : likewise, (R, S, C, O)
+        A PackedTensor has ``layout="HWIO"``.
+    stride, dilation : int, or (vertical, horizontal), at least 1
+    padding : "SAME", "VALID" or ((top, bottom), (left, right))
+        By TensorFlow's rules, or so many rows and columns, at least 0. What is padded counts nothing.
+    thresholds : integers in the range of int32, (O,), optional
+        Ask for bits: bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
+    flip : bool, (O,), optional
+        The output channels whose bits are reversed.
+    operation : "xor" or "and"
+        Of the tensor core, Turing's or Hopper's; the result is the same.
+    first : "lsb" or "msb"
+        The order of the bits in the words inside, and of the output.
+
+    Returns
+    -------
+    array of int32, (N, P, Q, O)
+        With ``thresholds`` PackedTensor instead, ``layout="NHWC"``, ``word=32``, ``first`` as asked for:
+        channel o is in ``words[n, p, q, o // 32]``, for "lsb" at bit ``o % 32`` from the least
+        significant, for "msb" at ``31 - o % 32``. It is the ``x`` of a next convolution.
+
+    Raises
+    ------
+    ShapeError
+        If an operand has not four axes or one of size 0, the channels differ, the output has a size of
+        0, anything has more than 2³¹ - 1 elements, a stride, dilation or padding is too small or not of
+        the right length, or there is not one threshold and flip per output channel.
+    DtypeError
+        For any other element type.
+    NotANumberError
+        For a NaN; names the first.
+    FormatError
+        For a PackedTensor in another layout or word size, or whose words do not fit it.
+    SchemeError
+        For an unknown word for ``padding``, ``operation`` or ``first``, or ``flip`` without ``thresholds``.
+
+    Notes
+    -----
+    Source: BTC (TPDS), section 5.3, listing 6; equations 1 to 3.
+
+    Examples
+    --------
+    >>> btc_bconv1(np.ones((1, 3, 3, 5)), np.ones((3, 3, 5, 1)))[0, :, :, 0]  # 4, 6 or 9 taps, 5 channels
+    array([[20, 30, 20],
+           [30, 45, 30],
+           [20, 30, 20]], dtype=int32)
+    >>> bits = btc_bconv1(np.ones((1, 3, 3, 5)), np.ones((3, 3, 5, 1)), thresholds=[30])
+    >>> bits.words[0, :, :, 0].tolist()
+    [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
+    """
+    check_options(operation, first)
+    ready = _prepare(x, w, stride, padding, dilation, first)
+    return _run(ready, False, Options(operation, fuse(thresholds, flip, ready.p.out_channels), first))
+
+
+def btc_bconv2(
+    x: ConvOperand,
+    w: ConvOperand,
+    *,
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+    operation: Operation = "xor",
+    first: First = "lsb",
+) -> Any:
+    """The same by design 2, with image and filter in FSB format; see `btc_bconv1`.
+
+    Parameters
+    ----------
+    x, w, stride, padding, dilation, thresholds, flip, operation, first
+        As of `btc_bconv1`.
+
+    Returns
+    -------
+    array of int32, (N, P, Q, O), or with ``thresholds`` PackedTensor
+        As of `btc_bconv1`.
+
+    Raises
+    ------
+    ShapeError, DtypeError, NotANumberError, FormatError, SchemeError
+        As `btc_bconv1`.
+
+    Notes
+    -----
+    Source: BTC (TPDS), sections 5.1 and 5.3, listing 6; equations 1 to 3.
+
+    Examples
+    --------
+    >>> btc_bconv2(np.ones((1, 3, 3, 5)), np.ones((3, 3, 5, 1)), operation="and")[0, :, :, 0]
+    array([[20, 30, 20],
+           [30, 45, 30],
+           [20, 30, 20]], dtype=int32)
+    """
+    check_options(operation, first)
+    ready = _prepare(x, w, stride, padding, dilation, first)
+    return _run(ready, True, Options(operation, fuse(thresholds, flip, ready.p.out_channels), first))
+
+
+class _Ready(NamedTuple):
+    images: Words
+    """HWNC: (H, W, N, words)."""
+    filters: Words
+    """KKOC: (R, S, O, words)."""
+    p: ConvLayerParam
+
+
+def _prepare(
+    x: ConvOperand, w: ConvOperand, stride: Pair, padding: Padding, dilation: Pair, first: First
+) -> _Ready:
+    """Check, pack and turn image and filter."""
+    x, w = most_significant_first(x), most_significant_first(w)
+    ready = conv_operands(x, w, stride, padding, dilation, WARP_SIZE)
+    images, filters = ready.input.numpy(), ready.bitfilter.numpy()
+    if not isinstance(x, PackedTensor):
+        images = _packed_channels(images)
+    images, filters = images.transpose(1, 2, 0, 3), filters.transpose(0, 1, 3, 2)
+    if first == "lsb":
+        images, filters = brev(images), brev(filters)
+    return _Ready(images, filters, ready.p)
+
+
+def _packed_channels(images: npt.NDArray[Any]) -> Words:
+    """The signs along the last axis, 32 to a word, the first in the most significant bit."""
+    channels = images.shape[-1]
+    octets = np.packbits(images >= 0, axis=-1)
+    whole = np.pad(octets, [(0, 0)] * (images.ndim - 1) + [(0, -(-channels // 32) * 4 - octets.shape[-1])])
+    return whole.view(">u4").astype(np.uint32)
+
+
+def _run(ready: _Ready, fsb: bool, options: Options) -> Any:
+    """Pad, launch a block for each pixel and tile of images by filters, download, crop and turn back."""
+    p = ready.p
+    images = padded(ready.images, TILE_SIDE)
+    filters = padded(ready.filters, WARP_SIZE if options.fused else TILE_SIDE)
+    sizes = Padded(images.shape[2], images.shape[3] * WARP_SIZE, filters.shape[2])
+    tiles = sizes.batch // TILE_SIDE * (sizes.out_channels // TILE_SIDE)
+    input = GlobalArray.of("input", rows_to_fsb(images) if fsb else images, read_only=True)
+    filter = GlobalArray.of("filter", rows_to_fsb(filters) if fsb else filters, read_only=True)
+    shape = p.out_height, p.out_width, sizes.batch, sizes.out_channels
+    output = output_array("output", shape, options)
+    grid, arrays = (p.out_width, p.out_height, tiles), (input, filter, output)
+    launch(BTC_Conv2d, grid, WARP_SIZE, *arrays, p, sizes, fsb, options, shared=shared_for(options, 1))
+    channels = -(-p.out_channels // WARP_SIZE) if options.fused else p.out_channels
+    y = np.ascontiguousarray(output.numpy()[:, :, : p.batch, :channels].transpose(2, 0, 1, 3))
+    if not options.fused:
+        return y
+    return PackedTensor(y, (*y.shape[:3], p.out_channels), "NHWC", 32, options.first)

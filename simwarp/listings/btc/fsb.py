@@ -1,0 +1,264 @@
+"""The fixed-stride-bit format: a bit matrix in tiles, whose rows always lie the same stride apart.
+
+A tile is BH rows of BW bits, 8 × 128 for the bit tensor core: whatever the matrix, its fragments are
+loaded with ``ldm = 128``. Figure 14 of the paper has 4 × 8 bits in tiles of 2 × 4; by the number that each
+bit has in the 1D general format:
+
+    ===========  ===========
+    0  1  2  3    4  5  6  7
+    8  9 10 11   12 13 14 15
+    ===========  ===========
+
+    ===========  ===========
+    16 17 18 19  20 21 22 23
+    24 25 26 27  28 29 30 31
+    ===========  ===========
+
+>>> address = fsb_address(*np.indices((4, 8)), (4, 8), (2, 4))
+>>> np.argsort(address.ravel()).tolist()[:16]
+[0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]
+
+Source: BTC (TPDS), section 5.1, figure 14.
+"""
+
+# The sizes keep the paper's names.
+# ruff: noqa: N803, N806
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+from reference.types import Layout
+
+Bits: TypeAlias = npt.NDArray[np.uint8]
+Words: TypeAlias = npt.NDArray[np.uint32]
+Whole: TypeAlias = Any
+"""An int, or an array of integers."""
+
+BH, BW = 8, 128
+"""The tile of the bit tensor core: rows, and bits of each."""
+TILE = BH, BW
+WORD = 32
+
+
+def fsb_address(
+    row: Whole, column: Whole, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
+) -> Whole:
+    """Where element (row, column) is, in bits from the start.
+
+    With tiles of (BH, BW), ``tiles_down = ceil(H / BH)`` and ``tiles_across = ceil(W / BW)``:
+
+    * ``order="row"``: tiles follow one another in rows, and so do the bits of a tile,
+      ``(row // BH * tiles_across + column // BW) * BH * BW + row % BH * BW + column % BW``;
+    * ``order="column"``: both in columns,
+      ``(column // BW * tiles_down + row // BH) * BH * BW + column % BW * BH + row % BH``.
+
+    A matrix in columns is its transpose in rows, with the tile transposed.
+
+    Parameters
+    ----------
+    row, column : int, or arrays of int that broadcast
+    shape : (H, W)
+        Of the matrix, without padding.
+    tile : (BH, BW)
+        Rows and columns of a tile.
+    order : "row" or "column"
+        How the original bits are organised.
+
+    Raises
+    ------
+    ShapeError
+        For a shape or tile with a side below 1, or an element outside.
+    SchemeError
+        For another order.
+
+    Notes
+    -----
+    Source: BTC (TPDS), section 5.1, figure 14. "An array of 8 × 4 bits (H = 4, W = 8)" has its width first
+    there, and so have "a tile size of 4 × 2 (BH = 2, BW = 4)" and "128 × 8".
+
+    Examples
+    --------
+    >>> fsb_address(1, 128, (8, 256)), fsb_address(128, 1, (256, 8), (128, 8), "column")
+    (1152, 1152)
+    """
+    H, W, tile_height, tile_width = _sides(shape, tile)
+    if np.any((row < 0) | (row >= H) | (column < 0) | (column >= W)):
+        raise ShapeError(
+            f"an element outside of a matrix of shape {shape}\nrow {row}, column {column}\n"
+            f"rows go from 0 to {H - 1}, columns from 0 to {W - 1}"
+        )
+    if order == "column":
+        return _address(column, row, tile_width, tile_height, -(-H // tile_height))
+    if order == "row":
+        return _address(row, column, tile_height, tile_width, -(-W // tile_width))
+    raise SchemeError(f"there is no order={order!r}\nof tiles, and of bits in them\nchoose 'row' or 'column'")
+
+
+def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "row") -> Words:
+    """A bit matrix in FSB format.
+
+    Bit ``address % 32``, counted from the least significant, of word ``address // 32`` is the element that
+    `fsb_address` places there; both sides are padded to whole tiles with 0.
+
+    Parameters
+    ----------
+    bits : array_like of bool or uint8, (H, W)
+        0 or 1.
+    tile : (BH, BW)
+    order : "row" or "column"
+
+    Returns
+    -------
+    uint32 (words,)
+        ``words = ceil(ceil(H / BH) * ceil(W / BW) * BH * BW / 32)``
+
+    Raises
+    ------
+    ShapeError, DtypeError, SchemeError
+        For what is no bit matrix, a tile with a side below 1, or another order.
+
+    Notes
+    -----
+    The paper pads a row to a multiple of BW; the rows, too, are padded to a multiple of BH, which section
+    6.2 asks for.
+
+    Source: BTC (TPDS), section 5.1, figure 14; section 6.2.
+
+    Examples
+    --------
+    >>> [hex(word) for word in to_fsb(np.eye(4, 8, dtype=np.uint8), (2, 4))]
+    ['0x840021']
+    >>> to_fsb(np.ones((9, 129), np.uint8)).shape
+    (128,)
+    """
+    matrix: npt.NDArray[Any] = np.asarray(bits)
+    if matrix.dtype.type not in (np.bool_, np.uint8):
+        raise DtypeError(f"bits have elements of {matrix.dtype}\n0 or 1 is stored\ngive bool or uint8")
+    if matrix.ndim != 2 or np.any(matrix > 1):
+        raise ShapeError(f"bits of shape {matrix.shape}\na matrix of 0 and 1 is stored\ngive (H, W), 0 or 1")
+    H, W = matrix.shape
+    flat = np.zeros(fsb_words((H, W), tile) * WORD, np.uint8)
+    flat[fsb_address(*_grid(H, W), (H, W), tile, order)] = matrix
+    return np.packbits(flat, bitorder="little").view("<u4").astype(np.uint32)
+
+
+def from_fsb(
+    words: Words, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
+) -> Bits:
+    """The bit matrix that words in FSB format hold: the inverse of `to_fsb`.
+
+    Parameters
+    ----------
+    words : uint32 (words,)
+    shape : (H, W)
+        Of the matrix, without padding.
+    tile : (BH, BW)
+    order : "row" or "column"
+
+    Returns
+    -------
+    uint8 (H, W)
+
+    Raises
+    ------
+    FormatError
+        For words that are not those of such a matrix.
+    ShapeError, SchemeError
+        As `fsb_address`.
+
+    Notes
+    -----
+    Source: BTC (TPDS), section 5.1, figure 14.
+
+    Examples
+    --------
+    >>> from_fsb(to_fsb([[True, False, True]]), (1, 3)).tolist()
+    [[1, 0, 1]]
+    """
+    expected = fsb_words(shape, tile)
+    if words.dtype != np.uint32 or words.shape != (expected,):
+        raise FormatError(
+            f"words {words.dtype} {words.shape} for a bit matrix {shape} in tiles of {tile}\n"
+            f"it has uint32 ({expected},)\ncheck shape and tile, or make the words with to_fsb"
+        )
+    flat = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
+    H, W = shape
+    return flat[fsb_address(*_grid(H, W), shape, tile, order)]
+
+
+def rows_to_fsb(rows: Words) -> Words:
+    """Packed rows, tile by tile: `to_fsb` of many matrices, whose bits are in words already.
+
+    Parameters
+    ----------
+    rows : uint32 (…, H, words)
+        Rows of the matrices, a multiple of 8 of them and of 4 words.
+
+    Returns
+    -------
+    uint32 (…, H // 8, words // 4, 8, 4)
+        Word k of row h is at ``[h // 8, k // 4, h % 8, k % 4]``.
+
+    Raises
+    ------
+    ShapeError
+        For rows that are not whole tiles.
+
+    Notes
+    -----
+    Source: BTC (TPDS), sections 5.1 and 5.3.
+
+    Examples
+    --------
+    >>> rows_to_fsb(np.arange(64, dtype=np.uint32).reshape(8, 8))[0, :, 1].tolist()
+    [[8, 9, 10, 11], [12, 13, 14, 15]]
+    """
+    *leading, H, words = rows.shape
+    if H % BH or words % (BW // WORD):
+        raise ShapeError(
+            f"{H} rows of {words} words\na tile has {BH} of {BW // WORD}\npad them to whole tiles"
+        )
+    tiles = rows.reshape(*leading, H // BH, BH, words * WORD // BW, BW // WORD)
+    return np.ascontiguousarray(tiles.swapaxes(-3, -2))
+
+
+def fsb_words(shape: tuple[int, int], tile: tuple[int, int] = TILE) -> int:
+    """How many 32-bit words a matrix of this shape takes, padding included.
+
+    Raises
+    ------
+    ShapeError
+        For a shape or tile with a side below 1.
+
+    Examples
+    --------
+    >>> fsb_words((8, 128)), fsb_words((9, 128)), fsb_words((4, 8), (2, 4))
+    (32, 64, 1)
+    """
+    H, W, tile_height, tile_width = _sides(shape, tile)
+    elements = -(-H // tile_height) * -(-W // tile_width) * tile_height * tile_width
+    return -(-elements // WORD)
+
+
+def _address(major: Whole, minor: Whole, tile_major: int, tile_minor: int, tiles_along: int) -> Whole:
+    """In a format whose runs are along ``minor``; ``tiles_along`` of them side by side."""
+    number = major // tile_major * tiles_along + minor // tile_minor
+    return number * (tile_major * tile_minor) + major % tile_major * tile_minor + minor % tile_minor
+
+
+def _grid(H: int, W: int) -> tuple[Whole, Whole]:
+    return np.arange(H)[:, None], np.arange(W)
+
+
+def _sides(shape: tuple[int, int], tile: tuple[int, int]) -> tuple[int, int, int, int]:
+    if len(shape) != 2 or len(tile) != 2 or min(*shape, *tile) < 1:
+        raise ShapeError(
+            f"a bit matrix of shape {shape} in tiles of {tile}\neach is two sides of at least 1\n"
+            "give (H, W) and (BH, BW)"
+        )
+    return (*shape, *tile)

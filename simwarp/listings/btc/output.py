@@ -1,0 +1,169 @@
+"""How a warp's 8 × 8 tile leaves the kernel: as sums, or as 64 bits, two votes of its lanes (listing 5).
+
+Source: BTC (TPDS), section 5.2, listing 5.
+"""
+
+# The arrays keep the paper's names.
+# ruff: noqa: N802, N803, N806
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import SchemeError
+from reference.types import First
+from simwarp.lanes import brev
+from simwarp.listings.btc.fragments import Fragment, Operation, store_matrix_sync
+from simwarp.listings.fused import Fused
+from simwarp.warp import GlobalArray, Warp
+
+TILE_SIDE = 8
+TILE_SIZE = TILE_SIDE * TILE_SIDE
+
+
+class Options(NamedTuple):
+    """What the kernels take beyond the listings.
+
+    Attributes
+    ----------
+    operation : "xor" or "and"
+        Of the tensor core.
+    fused : Fused or None
+        The thresholds, for bits; None for sums.
+    first : "lsb" or "msb"
+        Where in a word of the output the first bit is.
+    """
+
+    operation: Operation = "xor"
+    fused: Fused | None = None
+    first: First = "lsb"
+
+
+def store_tile(
+    warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, options: Options
+) -> None:
+    """Store a tile of products, or its bits, to rows ``row`` … of C, columns ``8 * by`` ….
+
+    Parameters
+    ----------
+    warp : Warp
+        For bits its block has ``Cs``, 64 of int32 in shared memory for each warp.
+    C : (rows, width), int32; for bits (rows, width / 32), uint32
+    row, by : int
+    dots : int32 (2, 32)
+    width : int
+        In elements; a multiple of 4, and of 32 for bits.
+    options : Options
+
+    Examples
+    --------
+    >>> from simwarp.listings.btc.fragments import fill_fragment
+    >>> from simwarp.warp import launch
+    >>> C = GlobalArray("C", (8, 8), np.int32)
+    >>> launch(lambda warp: store_tile(warp, C, 0, 0, fill_fragment(3), 8, Options()), 1, 32)
+    >>> int(C.numpy().sum())
+    192
+    """
+    if options.fused:
+        _store_bits(warp, C, row, by, dots, width, options.fused, options.first)
+    else:
+        store_matrix_sync(warp, C, row * width + by * TILE_SIDE, dots, ldm=width)
+
+
+def FLIPBITS(n: Any, b: int) -> Any:
+    """Flip the last b bits of n: the index of a byte, counted from the other end of a word.
+
+    Other than in print: ``(1u<<(b))-1``; with ``1u<<(b)-1`` one bit alone would be flipped.
+
+    Examples
+    --------
+    >>> [FLIPBITS(n, 2) for n in range(6)]
+    [3, 2, 1, 0, 7, 6]
+    """
+    return n ^ ((1 << b) - 1)
+
+
+def _store_bits(
+    warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, fused: Fused, first: First
+) -> None:
+    """Listing 5, lines 16 to 22.
+
+    The four bytes of a vote are four rows of the tile, row 0 in the lowest byte, column 0 in its lowest
+    bit. ``first="lsb"`` takes them as they are. ``first="msb"``, the listing's, reverses the vote: then
+    row 0 is the highest byte, and byte ``by`` of a row is byte ``FLIPBITS(by, 2)`` in memory.
+    """
+    laneid, Cs, Cb = warp.lane, warp.shared["Cs"], C.view(np.uint8)
+    own = warp.index * TILE_SIZE
+    store_matrix_sync(warp, Cs, own, dots, ldm=TILE_SIDE)
+    column = by * TILE_SIDE + laneid % TILE_SIDE
+    p0 = _vote(warp, warp.load(Cs, own + laneid), column, fused)
+    p1 = _vote(warp, warp.load(Cs, own + laneid + 32), column, fused)
+    element = laneid
+    if first == "msb":
+        p0, p1, element, by = brev(p0), brev(p1), 3 - laneid, FLIPBITS(by, 2)
+    with warp.where(laneid < 4):
+        warp.store(Cb, (row + laneid) * (width // 8) + by, _byte(p0, element))
+        warp.store(Cb, (row + 4 + laneid) * (width // 8) + by, _byte(p1, element))
+
+
+def _vote(
+    warp: Warp, dots: npt.NDArray[np.int32], column: npt.NDArray[np.uint32], fused: Fused
+) -> npt.NDArray[np.uint32]:
+    """Each lane's bit; 0 in the columns past the last, which have no threshold."""
+    with warp.where(column < fused.thresholds.size):
+        bit = warp.select(fused.bit(warp, dots, column), False)
+    return warp.ballot(bit)
+
+
+def _byte(word: npt.NDArray[np.uint32], element: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """``p.elements[element]`` of the listing's union; some lanes ask for what no word has, and drop it."""
+    return (word >> (8 * (element % 4)) & 0xFF).astype(np.uint8)
+
+
+def shared_for(options: Options, warps: int) -> dict[str, tuple[Any, int]]:
+    """The shared memory that `store_tile` needs: `simwarp.warp.launch`'s argument.
+
+    Examples
+    --------
+    >>> shared_for(Options(), 2)
+    {}
+    """
+    return {"Cs": (np.int32, TILE_SIZE * warps)} if options.fused else {}
+
+
+def output_array(name: str, shape: tuple[int, ...], options: Options) -> GlobalArray:
+    """Where the tiles go: as many int32, or for bits a 32nd of them, uint32.
+
+    Examples
+    --------
+    >>> output_array("C", (8, 64), Options()).dtype
+    dtype('int32')
+    """
+    if options.fused:
+        return GlobalArray(name, (*shape[:-1], shape[-1] // 32), np.uint32)
+    return GlobalArray(name, shape, np.int32)
+
+
+def check_options(operation: str, first: str) -> None:
+    """Refuse an operation or an order of bits that there is not.
+
+    Raises
+    ------
+    SchemeError
+
+    Examples
+    --------
+    >>> check_options("and", "lsb")
+    """
+    for option, given, known in (
+        ("operation", operation, get_args(Operation)),
+        ("first", first, get_args(First)),
+    ):
+        if given not in known:
+            raise SchemeError(
+                f"there is no {option}={given!r}\nit is one of {len(known)} words\n"
+                f"choose one of {', '.join(map(repr, known))}"
+            )

@@ -1,0 +1,293 @@
+"""The ±1 convolution: every scheme, class of geometry, output and kind of operand.
+
+All four follow from an input's number, so that the first 704 inputs are every combination. A pooled
+output has at least one window of pixels: geometries of the class are drawn until one has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu
+import reference
+from gpu.bconv import SCHEMES
+from gpu.bconv.geometry import conv_shape
+from gpu.bconv.packing import packing_ptx
+from gpu.bconv.schemes import Pool, convolution_ptx
+from reference.pooling import pool_bits
+from reference.threshold import INT32_MAX, INT32_MIN
+from reference.types import PackedTensor, TensorLayout, Word
+from simwarp import listings
+from simwarp.draw import to_text
+from simwarp.listings import btc
+from simwarp.verify.case import Case
+from simwarp.verify.draw import DTYPES, Draw
+from simwarp.verify.geometries import CLASSES, Geometry, draw_geometry, window_picture
+
+OUTPUTS = ("int32", "bits", "or", "and")
+"""The dot products, their bits, and these pooled over 2 × 2 pixels."""
+_KINDS = (("real", "real"), ("packed", "packed"), ("real", "packed"), ("packed", "real"))
+
+_LISTINGS = {
+    "bconv32": listings.bconv32,
+    "bconv64": listings.bconv64,
+    "btc1": btc.btc_bconv1,
+    "btc2": btc.btc_bconv2,
+}
+"""The listing that a scheme was made from."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """Images and filters, the geometry, the scheme, and the output's rule if it is bits."""
+
+    x: Any
+    w: Any
+    geometry: Geometry
+    scheme: str = "bconv32"
+    thresholds: npt.NDArray[np.int32] | None = None
+    flip: npt.NDArray[np.bool_] | None = None
+    pool: Literal["or", "and"] | None = None
+
+
+def _draw(draw: Draw) -> Input:
+    # 4 and 11 have no common divisor: k modulo both is every pair of scheme and class.
+    scheme, name = list(SCHEMES)[draw.k % 4], CLASSES[draw.k % 11]
+    output, kinds = OUTPUTS[draw.k // 4 % 4], _KINDS[draw.k // 16 % 4]
+    pooled = output in ("or", "and")
+    geometry = draw_geometry(draw, name)
+    while pooled and min(geometry.out) < 2:
+        geometry = draw_geometry(draw, name)
+    layouts = SCHEMES[scheme].images, SCHEMES[scheme].filters
+    x = _operand(draw, kinds[0], geometry.images, layouts[0])
+    w = _operand(draw, kinds[1], geometry.filters, layouts[1])
+    if output == "int32":
+        return Input(x, w, geometry, scheme)
+    thresholds, flip = _rule(draw, geometry)
+    return Input(x, w, geometry, scheme, thresholds, flip, output if pooled else None)  # pyright: ignore[reportArgumentType]
+
+
+def _rule(draw: Draw, geometry: Geometry) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """Thresholds that dot products often reach, now and then an end of int32; and flips."""
+    spread = int(np.sqrt(np.prod(geometry.filters[:3]))) + 1
+
+    def one() -> int:
+        return (
+            draw.choice((INT32_MIN, INT32_MAX)) if draw.integer(0, 15) == 0 else draw.integer(-spread, spread)
+        )
+
+    filters = range(geometry.filters[3])
+    return np.array([one() for _ in filters], np.int32), np.array([draw.integer(0, 1) for _ in filters], bool)
+
+
+def _operand(
+    draw: Draw, kind: str, shape: tuple[int, int, int, int], layouts: tuple[TensorLayout, ...]
+) -> Any:
+    """Images or filters, real or packed along their channels."""
+    if kind == "real":
+        n, h, w, c = shape
+        return draw.matrix(n * h * w, c, draw.choice(DTYPES)).reshape(shape)
+    layout = draw.choice(layouts)
+    words: tuple[Word, Word] = (32, 64)
+    return _packed(draw, shape, layout, 32 if layout.endswith("FSB") else draw.choice(words))
+
+
+def _packed(draw: Draw, shape: tuple[int, int, int, int], layout: TensorLayout, word: Word) -> PackedTensor:
+    """Random bits in a layout: NHWC or HWOI as they are drawn, the tiles of 8 × 128 from these."""
+    if layout in ("NHWC", "HWNC-FSB"):
+        (*outer, channels), lines = shape, 0
+    else:
+        height, width, channels, filters = shape
+        outer, lines = [height, width, filters], 2
+    words = draw.bits(int(np.prod(outer)), channels, word, "lsb").T.reshape(*outer, -1)
+    if layout.endswith("FSB"):
+        words = _tiles(np.moveaxis(words, lines, 2))
+    return PackedTensor(np.ascontiguousarray(words), shape, layout, word, "lsb")
+
+
+def _tiles(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """(H, W, lines, words) as (H, W, ⌈lines / 8⌉, ⌈words / 4⌉, 8, 4), zeros where there is nothing."""
+    down, across, lines, count = words.shape
+    whole = np.zeros((down, across, -(-lines // 8) * 8, -(-count // 4) * 4), np.uint32)
+    whole[:, :, :lines, :count] = words
+    return whole.reshape(down, across, whole.shape[2] // 8, 8, whole.shape[3] // 4, 4).swapaxes(3, 4)
+
+
+# --------------------------------------------------------------------------------------------------
+# Who answers
+# --------------------------------------------------------------------------------------------------
+
+
+def dots(item: Input) -> npt.NDArray[np.int32]:
+    """The reference's dot products, whatever the output is.
+
+    Examples
+    --------
+    >>> dots(CASES[0].draw(Draw(0, "bconv2d", 1))).dtype
+    dtype('int32')
+    """
+    return reference.bconv2d(item.x, item.w, **item.geometry.options)
+
+
+def _by_reference(item: Input) -> npt.NDArray[Any]:
+    answer = dots(item)
+    if item.thresholds is None:
+        return answer
+    return reference.threshold_tensor(answer, item.thresholds, item.flip, pool=item.pool).words
+
+
+def _by_listing(item: Input) -> npt.NDArray[Any]:
+    word: Word = 64 if item.scheme == "bconv64" else 32
+    x, w = _in_the_papers_order(item.x, "NHWC", word), _in_the_papers_order(item.w, "HWIO", word)
+    listing = _LISTINGS[item.scheme]
+    answer = listing(x, w, **item.geometry.options, thresholds=item.thresholds, flip=item.flip)
+    if item.thresholds is None:
+        return answer
+    bits = reference.unpack_tensor(answer)  # the listings do not pool
+    bits = bits if item.pool is None else pool_bits(bits, item.pool)
+    return reference.pack_tensor(_signs(bits), layout="NHWC").words
+
+
+def _in_the_papers_order(x: Any, layout: TensorLayout, word: Word) -> Any:
+    """Packed operands as the listings take them; they pack real ones themselves."""
+    if not isinstance(x, PackedTensor):
+        return x
+    return reference.pack_tensor(_signs(reference.unpack_tensor(x)), layout=layout, word=word, first="msb")
+
+
+def _signs(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
+    return 2 * bits.astype(np.int8) - 1
+
+
+def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
+    answer = gpu.bconv2d(
+        item.x,
+        item.w,
+        **item.geometry.options,
+        scheme=item.scheme,
+        thresholds=item.thresholds,
+        flip=item.flip,
+        pool=item.pool,
+        device=device,
+    )
+    return answer.words if isinstance(answer, PackedTensor) else answer
+
+
+# --------------------------------------------------------------------------------------------------
+# In words
+# --------------------------------------------------------------------------------------------------
+
+
+def _describe(item: Input) -> str:
+    def one(x: Any) -> str:
+        return f"packed {x.layout}" if isinstance(x, PackedTensor) else str(x.dtype)
+
+    output = (
+        "int32" if item.thresholds is None else "bits" if item.pool is None else f"bits pooled by {item.pool}"
+    )
+    return f"{item.scheme}, {one(item.x)} by {one(item.w)} to {output}: {item.geometry}"
+
+
+def meaning(item: Input, element: tuple[int, ...], bit: int) -> tuple[int, int, int, int]:
+    """The output (n, p, q, o) that a value, or a bit of a word, is: of pooled ones the first of the window.
+
+    Examples
+    --------
+    >>> item = CASES[0].draw(Draw(0, "bconv2d", 8))
+    >>> item.pool, meaning(item, (0, 1, 1, 0), 3)
+    ('or', (0, 2, 2, 3))
+    """
+    n, p, q, o = element
+    step = 1 if item.pool is None else 2
+    return n, p * step, q * step, o if item.thresholds is None else o * 32 + bit
+
+
+def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
+    """The output pixel and channel, what is outside there, and how the sum comes about."""
+    n, p, q, o = meaning(item, element, bit)
+    geometry = item.geometry
+    if o >= geometry.filters[3]:
+        return f"bit of channel {o} of output pixel ({p}, {q}) of image {n}, which is padding"
+    taps, outside = geometry.filters[0] * geometry.filters[1], int(geometry.excluded[p, q])
+    dot = int(dots(item)[n, p, q, o])
+    products = (taps - outside) * geometry.images[3]
+    text = (
+        f"channel {o} of output pixel ({p}, {q}) of image {n}: {outside} of {taps} taps outside, "
+        f"popc {(products - dot) // 2} of {products}, so {dot}"
+    )
+    if item.thresholds is None or item.flip is None:
+        return text
+    window = "" if item.pool is None else f", the first of 2 x 2 that are pooled by {item.pool}"
+    return f"bit of {text}; threshold {item.thresholds[o]}{' flipped' * bool(item.flip[o])}{window}"
+
+
+def picture(item: Input, element: tuple[int, ...], bit: int) -> str:
+    """The window of an element of the answer over the image: `simwarp.draw.exclude_picture` as text.
+
+    Examples
+    --------
+    >>> item = CASES[0].draw(Draw(0, "bconv2d", 0))
+    >>> picture(item, (0, 0, 0, 0), 0).startswith("4 × 3 filter over 7 × 5 pixels: output pixel (0, 0)")
+    True
+    """
+    n, p, q, o = meaning(item, element, bit)
+    o = min(o, item.geometry.filters[3] - 1)
+    return to_text(window_picture(item.geometry, (n, p, q, o), int(dots(item)[n, p, q, o])))
+
+
+def _lead(item: Input, bits: tuple[int, ...]) -> int:
+    return max(bits) if item.thresholds is None else min(bits)
+
+
+def _shape(item: Input) -> tuple[int, ...]:
+    geometry = item.geometry
+    (top, bottom), (left, right) = geometry.pads
+    return (
+        *geometry.images,
+        *geometry.filters,
+        *geometry.stride,
+        *geometry.dilation,
+        top,
+        bottom,
+        left,
+        right,
+    )
+
+
+def _kernels(arch: tuple[int, int]) -> dict[str, str]:
+    outputs: tuple[tuple[str, Pool], ...] = (
+        ("int", "none"),
+        ("bits", "none"),
+        ("bits", "or"),
+        ("bits", "and"),
+    )
+    # From one word of channels to four and more, a variant each.
+    shapes = [conv_shape((1, 8, 8, channels), (3, 3, channels, 40)) for channels in (32, 64, 96, 128)]
+    compiled = [
+        convolution_ptx(scheme, shape, output, pool, arch)
+        for scheme in SCHEMES.values()
+        for shape in shapes
+        for output, pool in outputs
+    ]
+    return {ptx.name: ptx.sha256 for ptx in (*compiled, *(packing_ptx(dtype, arch) for dtype in DTYPES))}
+
+
+CASES = [
+    Case(
+        name="bconv2d",
+        draw=_draw,
+        shape=_shape,
+        describe=_describe,
+        answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
+        outputs={"gpu": "y", "listing": "output"},
+        explain=_explain,
+        lead=_lead,
+        kernels=_kernels,
+        covering=704,
+        picture=picture,
+    )
+]

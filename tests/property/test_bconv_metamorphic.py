@@ -1,0 +1,191 @@
+"""What holds between bit convolutions whatever their values: checked in every tier, with no oracle.
+
+The tiers are the reference, the papers' listings and the production kernels on the simulator. Values
+come from a number; the geometry is what shrinks, and its window is drawn where a relation fails.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gpu
+import reference
+from gpu.bconv import SCHEMES
+from simwarp import listings
+from simwarp.listings import btc
+from simwarp.testing.geometries import assert_same_convolution, conv_geometries
+from simwarp.verify import Draw, simulator
+
+TIERS = {
+    "reference": (reference.bconv2d, 100),
+    "listing bconv32": (listings.bconv32, 6),
+    "listing bconv64": (listings.bconv64, 6),
+    "listing btc1": (btc.btc_bconv1, 6),
+    "listing btc2": (btc.btc_bconv2, 6),
+    **{
+        f"gpu {scheme}": (
+            lambda x, w, scheme=scheme, **options: gpu.bconv2d(
+                x, w, scheme=scheme, device=simulator(), **options
+            ),
+            12,
+        )
+        for scheme in SCHEMES
+    },
+}
+"""Who answers, and on how many geometries each relation is tried."""
+
+
+def relation(check):
+    """A test of one relation for every tier."""
+
+    @pytest.mark.parametrize("tier", TIERS)
+    def test(tier):
+        bconv2d, examples = TIERS[tier]
+        drawn = settings(max_examples=examples, suppress_health_check=list(HealthCheck))(
+            given(geometry=conv_geometries(), seed=st.integers(0, 2**32 - 1))(
+                lambda geometry, seed: check(bconv2d, *with_values(geometry, seed))
+            )
+        )
+        drawn()
+
+    test.__doc__ = check.__doc__
+    return test
+
+
+def with_values(geometry, seed):
+    """Images and filters with a sign of their own for each element; no zeros, which have no negative."""
+    draw = Draw(seed, "metamorphic", 0)
+    x, w = (1 - 2 * (draw.words(int(np.prod(shape))) % 2).astype(np.int8) for shape in shapes(geometry))
+    return geometry, x.reshape(geometry.images), w.reshape(geometry.filters)
+
+
+def shapes(geometry):
+    return geometry.images, geometry.filters
+
+
+def agree(geometry, expected, got):
+    assert_same_convolution(geometry, np.ascontiguousarray(expected), np.ascontiguousarray(got))
+
+
+@relation
+def test_a_convolution_without_padding_is_a_crop_of_one_with(bconv2d, geometry, x, w):
+    """Pad, then exclude: the pixels whose windows are inside are those of VALID, to the last one."""
+    if any(span > size for span, size in zip(geometry.spans, geometry.images[1:3], strict=True)):
+        return
+    # Paddings of whole strides keep the windows of VALID where they are.
+    (down, across), pads = geometry.stride, []
+    for stride, span in zip(geometry.stride, geometry.spans, strict=True):
+        pads.append((stride * -(-span // stride), span + 1))
+    padded = replace(geometry, padding=tuple(pads))
+    inside = replace(geometry, padding="VALID")
+    top, left = pads[0][0] // down, pads[1][0] // across
+    rows, columns = inside.out
+    with_padding = bconv2d(x, w, **padded.options)
+    agree(inside, with_padding[:, top : top + rows, left : left + columns], bconv2d(x, w, **inside.options))
+    assert not with_padding[:, 0, 0].any()  # a window that sees nothing adds up to nothing
+
+
+@relation
+def test_a_tap_that_is_cut_off_is_one_outside(bconv2d, geometry, x, w):
+    """An image without its last row is that image with one more row of padding below."""
+    if geometry.images[1] < 2:
+        return
+    (top, bottom), sides = geometry.pads
+    whole = replace(geometry, padding=((top, bottom), sides))
+    n, h, *rest = geometry.images
+    shorter = replace(geometry, images=(n, h - 1, *rest), padding=((top, bottom + 1), sides))
+    before, after = bconv2d(x, w, **whole.options), bconv2d(x[:, :-1], w, **shorter.options)
+    untouched = np.arange(whole.out[0]) * whole.stride[0] - top + whole.spans[0] <= h - 1
+    if untouched.any():
+        agree(shorter, before[:, untouched], after[:, untouched])
+
+
+@relation
+def test_translation(bconv2d, geometry, x, w):
+    """A row of padding more above, of one stride, moves the output by one row and changes none of it."""
+    (top, bottom), (left, right) = geometry.pads
+    (down, across), (rows, columns) = geometry.stride, geometry.out
+    here = replace(geometry, padding=((top, bottom), (left, right)))
+    there = replace(geometry, padding=((top + down, bottom), (left + 2 * across, right)))
+    moved = bconv2d(x, w, **there.options)
+    agree(here, moved[:, 1 : 1 + rows, 2 : 2 + columns], bconv2d(x, w, **here.options))
+
+
+@relation
+def test_the_complement_of_both_operands(bconv2d, geometry, x, w):
+    """(-a)(-b) = ab, and what is excluded has no sign; the complement of one turns every sum over."""
+    answer = bconv2d(x, w, **geometry.options)
+    agree(geometry, answer, bconv2d(-x, -w, **geometry.options))
+    agree(geometry, -answer, bconv2d(-x, w, **geometry.options))
+
+
+@relation
+def test_permuted_channels(bconv2d, geometry, x, w):
+    """The order of the input channels does not matter, and that of the output follows the filters'."""
+    channels = np.argsort(Draw(0, "channels", geometry.images[3]).words(geometry.images[3]))
+    filters = np.argsort(Draw(0, "filters", geometry.filters[3]).words(geometry.filters[3]))
+    answer = bconv2d(x, w, **geometry.options)
+    agree(geometry, answer, bconv2d(x[..., channels], w[:, :, channels], **geometry.options))
+    agree(geometry, answer[..., filters], bconv2d(x, w[..., filters], **geometry.options))
+
+
+@relation
+def test_split_k(bconv2d, geometry, x, w):
+    """Sums over parts of the channels add up: nothing is counted per word, or once per convolution."""
+    channels = geometry.images[3]
+    if channels < 2:
+        return
+    half = 1 + channels // 3
+    parts = (slice(0, half), slice(half, channels))
+    split = [bconv2d(x[..., part], w[:, :, part], **geometry.options) for part in parts]
+    agree(geometry, bconv2d(x, w, **geometry.options), split[0] + split[1])
+
+
+@relation
+def test_split_taps(bconv2d, geometry, x, w):
+    """Sums over the rows of a filter add up, each a filter of its own with its own padding."""
+    rows = geometry.filters[0]
+    (top, bottom), sides = geometry.pads
+    total = 0
+    for r in range(rows):
+        # A row's own windows begin lower; where that is below the padding above, the image is cropped.
+        above, cut = max(top - r * geometry.dilation[0], 0), max(r * geometry.dilation[0] - top, 0)
+        if cut >= geometry.images[1]:
+            continue  # this row of taps is never on the image
+        options = geometry.options | {"padding": ((above, bottom + geometry.spans[0]), sides)}
+        total = total + bconv2d(x[:, cut:], w[r : r + 1], **options)[:, : geometry.out[0]]
+    answer = bconv2d(x, w, **geometry.options)
+    agree(geometry, answer, total if rows and not np.isscalar(total) else np.zeros_like(answer))
+
+
+@relation
+def test_batch_concatenation(bconv2d, geometry, x, w):
+    """Images do not see each other: not in a tile of eight, and not at its end."""
+    one = bconv2d(x[:1], w, **geometry.options)
+    both = bconv2d(np.concatenate([x, x[:1]]), w, **geometry.options)
+    agree(geometry, bconv2d(x, w, **geometry.options), both[:-1])
+    agree(geometry, one, both[-1:])
+
+
+@relation
+def test_mirrored_images(bconv2d, geometry, x, w):
+    """Everything upside down: what is padding above and below changes sides, and nothing else."""
+    (top, bottom), (left, right) = geometry.pads
+    # Rows and columns that no window reaches are cut off, so that windows end where they began.
+    reach = [
+        (out - 1) * stride + span
+        for out, stride, span in zip(geometry.out, geometry.stride, geometry.spans, strict=True)
+    ]
+    below, beside = (
+        reach[axis] - pads[0] - geometry.images[1 + axis]
+        for axis, pads in enumerate(((top, bottom), (left, right)))
+    )
+    if below < 0 or beside < 0:
+        return
+    upright = replace(geometry, padding=((top, below), (left, beside)))
+    turned = replace(geometry, padding=((below, top), (beside, left)))
+    answer = bconv2d(x[:, ::-1, ::-1].copy(), w[::-1, ::-1].copy(), **turned.options)
+    agree(upright, bconv2d(x, w, **upright.options), answer[:, ::-1, ::-1])

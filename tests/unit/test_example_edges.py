@@ -1,0 +1,102 @@
+"""The photograph of examples/edges.py: edges without a frame, the same as NumPy's, and noticed if not."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpu
+import reference
+import simwarp
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "edges.py"
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def edges() -> ModuleType:
+    return load(EXAMPLE)
+
+
+def test_the_filters_are_signs_that_ignore_flat_areas(edges: ModuleType) -> None:
+    assert edges.x.shape == (1, 85, 128, 24)
+    assert edges.w.shape == (4, 4, 24, 4)
+    assert set(np.unique(edges.w)) == {-1, 1}
+    assert (edges.w.sum(axis=(0, 1), dtype=int) == 0).all()
+    assert len({filter_.tobytes() for filter_ in np.moveaxis(edges.w, 3, 0)}) == 4
+
+
+def test_the_reference_has_the_same_edges(edges: ModuleType) -> None:
+    assert np.array_equal(reference.bconv2d(edges.x, edges.w), edges.convolve(border=0))
+
+
+def test_zeros_taken_for_bits_change_the_border_only(edges: ModuleType) -> None:
+    right, wrong = (np.abs(edges.convolve(border)[0]).max(axis=2) for border in (0, -1))
+    inside = np.s_[1:-2, 1:-2]
+    assert np.array_equal(right[inside], wrong[inside])
+    sky = np.s_[0, 70:110]  # the first line, flat; one row of four taps is outside, each of 24 channels
+    assert not right[sky].any()
+    assert (wrong[sky] == 4 * 24).all()
+
+
+def test_the_picture_shows_all_three(edges: ModuleType) -> None:
+    shades = np.asarray(edges.picture(edges.convolve(border=0)))
+    assert shades.shape == (85, 3 * 128)
+    photograph, right, wrong = np.hsplit(shades, 3)
+    assert photograph.std() > 40
+    assert right[0, 70:110].max() < wrong[0, 70:110].min()
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *arguments])
+    runpy.run_path(str(EXAMPLE), run_name="__main__")
+
+
+def test_it_saves_what_a_device_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], edges: ModuleType
+) -> None:
+    run(monkeypatch, "--device", "sim", "--save", str(tmp_path / "edges.png"))
+    assert capsys.readouterr().out == f"{simwarp.Device().name}: edges equal NumPy's\n"
+    edges.picture(edges.convolve(border=0)).save(tmp_path / "expected.png")
+    assert (tmp_path / "edges.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
+
+
+def test_it_notices_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges: ModuleType) -> None:
+    def lying(*operands: Any, **options: Any) -> Any:
+        response = edges.convolve(border=0)
+        response[0, 7, 9, 2] += 2
+        return response
+
+    monkeypatch.setattr(gpu, "bconv2d", lying, raising=False)
+    with pytest.raises(SystemExit, match="DIFFER"):
+        run(monkeypatch)
+
+
+def test_the_page_shows_what_the_simulator_answers() -> None:
+    hooks = load(ROOT / "docs" / "hooks.py")
+    page = hooks.on_page_markdown(f"# Edges\n\n{hooks.EDGES_MARKER}\n")
+    assert '<img alt="A photograph' in page
+    assert 'src="data:image/png;base64,iVBOR' in page
+
+
+def test_the_page_shows_where_windows_are() -> None:
+    tensorflow, pytorch = load(ROOT / "docs" / "hooks.py").same_of(8, 3, 2).split("PyTorch")
+    assert "0 before, 1 after" in tensorflow
+    assert "padding=1: 1 before, 1 after" in pytorch
+    assert tensorflow.count("pad |") == pytorch.count("pad |") == 1

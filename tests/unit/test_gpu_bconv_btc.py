@@ -1,0 +1,222 @@
+"""The bit convolution on bit tensor cores against the reference: any geometry, every simulated chip."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import reference
+import simwarp
+from gpu.bconv import bconv2d, tensor
+from gpu.bconv.geometry import conv_shape
+from gpu.bconv.schemes import SCHEMES, convolution_ptx
+from reference.errors import ShapeError
+from reference.types import PackedTensor
+from simwarp.device import DeviceArray
+
+ARCHS = [(7, 5), (8, 0), (9, 0)]
+SCHEME_NAMES = ["btc1", "btc2"]
+EVERYWHERE = list(itertools.product(SCHEME_NAMES, ARCHS))
+
+# images (N, H, W, C), filters (R, S, O), options
+GEOMETRIES = {
+    "interior": ((2, 6, 7, 128), (3, 3, 33), {"padding": "VALID"}),
+    "window larger than the image": ((1, 3, 2, 40), (5, 7, 9), {}),
+    "stride larger than the filter": ((3, 9, 8, 130), (2, 2, 8), {"stride": (4, 3)}),
+    "1x1": ((9, 1, 1, 65), (1, 1, 1), {}),
+    "asymmetric padding": ((2, 5, 4, 31), (3, 2, 40), {"padding": ((2, 0), (0, 3))}),
+    "padding beyond the filter": ((1, 3, 3, 32), (2, 3, 7), {"padding": ((4, 5), (6, 3))}),
+    "dilation that skips the image": ((2, 4, 3, 33), (3, 3, 10), {"dilation": (5, 4)}),
+    "prime and tiny channels": ((2, 5, 5, 3), (3, 3, 5), {}),
+    "odd batch": ((13, 4, 3, 257), (3, 1, 17), {"stride": (1, 2)}),
+    "all border": ((1, 2, 2, 129), (3, 3, 65), {}),
+    "no border": ((1, 8, 8, 64), (3, 3, 16), {"padding": "VALID", "stride": 2}),
+}
+
+
+def signs(shape, seed=0):
+    return np.random.default_rng(seed).choice(np.array([-1, 1], np.int8), shape)
+
+
+def operands(geometry):
+    images, (height, width, filters), options = GEOMETRIES[geometry]
+    return signs(images), signs((height, width, images[3], filters), 1), options
+
+
+def rule(filters, dot_length):
+    """Thresholds about where dot products lie, and every kind of flip."""
+    random = np.random.default_rng(2)
+    spread = 1 + int(dot_length**0.5)
+    return random.integers(-spread, spread, filters), random.integers(0, 2, filters) == 1
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)
+def test_dot_products(geometry, scheme, cc):
+    x, w, options = operands(geometry)
+    y = bconv2d(x, w, **options, scheme=scheme, device=simwarp.Device(cc))
+    np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options))
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)
+def test_bits_and_pooled_bits(geometry, scheme, cc):
+    x, w, options = operands(geometry)
+    dots = reference.bconv2d(x, w, **options)
+    thresholds, flip = rule(w.shape[3], w[..., 0].size)
+    for pool in (None, "or", "and") if min(dots.shape[1:3]) > 1 else (None,):
+        y = bconv2d(
+            *(x, w),
+            **options,
+            scheme=scheme,
+            thresholds=thresholds,
+            flip=flip,
+            pool=pool,
+            device=simwarp.Device(cc),
+        )
+        expected = reference.threshold_tensor(dots, thresholds, flip, pool=pool)
+        assert (y.shape, y.layout, y.word, y.first) == (expected.shape, "NHWC", 32, "lsb")
+        np.testing.assert_array_equal(y.words, expected.words)
+
+
+@pytest.mark.parametrize("tile", tensor.TILES)
+@pytest.mark.parametrize("scheme", SCHEME_NAMES)
+@pytest.mark.parametrize("filters", [131, 130])
+def test_tiles_of_every_size_with_ragged_edges(monkeypatch, tile, scheme, filters):
+    monkeypatch.setattr(tensor, "tile_of", lambda shape: tile)
+    x, w = signs((3, 7, 7, 160)), signs((3, 3, 160, filters), 1)
+    dots = reference.bconv2d(x, w, stride=(1, 2))
+    y = bconv2d(x, w, stride=(1, 2), scheme=scheme, device=simwarp.Device())
+    np.testing.assert_array_equal(y, dots)
+    thresholds, flip = rule(filters, 9 * 160)
+    for pool in (None, "and"):
+        given = {"thresholds": thresholds, "flip": flip, "pool": pool}
+        bits = bconv2d(x, w, stride=(1, 2), scheme=scheme, **given, device=simwarp.Device())
+        np.testing.assert_array_equal(
+            bits.words, reference.threshold_tensor(dots, thresholds, flip, pool=pool).words
+        )
+
+
+@pytest.mark.parametrize("k", range(24))
+def test_random_geometries(k):
+    random = np.random.default_rng(k)
+    while True:
+        batch, height, width, window_height, window_width = map(int, random.integers(1, 7, 5))
+        channels, filters = int(random.integers(1, 140)), int(random.integers(1, 40))
+        options = {
+            "stride": tuple(map(int, random.integers(1, 4, 2))),
+            "dilation": tuple(map(int, random.integers(1, 4, 2))),
+            "padding": ("SAME", "VALID", tuple(map(tuple, random.integers(0, 6, (2, 2)).tolist())))[k % 3],
+        }
+        x = signs((batch, height, width, channels), k)
+        w = signs((window_height, window_width, channels, filters), k + 1)
+        try:
+            expected = reference.bconv2d(x, w, **options)
+        except ShapeError:  # the window does not fit
+            continue
+        break
+    scheme, cc = EVERYWHERE[k % len(EVERYWHERE)]
+    y = bconv2d(x, w, **options, scheme=scheme, device=simwarp.Device(cc))
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("scheme", SCHEME_NAMES)
+@pytest.mark.parametrize("output", ["int", "bits"])
+def test_a_second_launch_changes_nothing(scheme, output):
+    """Nothing depends on what is in the output before: not on stale bits, and not on zeros."""
+    device, chosen = simwarp.Device(), SCHEMES[scheme]
+    x, w, thresholds = signs((2, 4, 5, 40)), signs((3, 3, 40, 35), 1), np.zeros(35, np.int32)
+    shape = conv_shape(x.shape, w.shape)
+    given = chosen.operands(
+        *(upload(device, tensor, layout) for tensor, layout in ((x, "NHWC"), (w, "HWOI"))), shape, device
+    )
+    dots = reference.bconv2d(x, w)
+    expected = dots if output == "int" else reference.threshold_tensor(dots, thresholds).words
+    y = device.upload(np.full_like(expected, expected.dtype.type(-1) if output == "int" else 0xFFFFFFFF))
+    arguments = [*given, y, shape.argument]
+    if output == "bits":
+        arguments += [device.upload(thresholds), device.upload(np.zeros(35, np.uint8))]
+    kernel = device.load(convolution_ptx(chosen, shape, output, "none", (9, 0)).text).kernel(scheme)
+    for _ in range(2):
+        kernel(*chosen.launch(shape, "none"), *arguments)
+        np.testing.assert_array_equal(y.download(), expected)
+
+
+def upload(device, signs_of, layout):
+    packed = reference.pack_tensor(signs_of, layout=layout)
+    return PackedTensor(device.upload(packed.words), packed.shape, packed.layout)
+
+
+@pytest.mark.parametrize("layouts", [("NHWC", "HWOI"), ("HWNC-FSB", "HWOI"), ("HWNC-FSB", "HWOI-FSB")])
+def test_packed_operands_in_tiles_and_in_words(layouts):
+    x, w, device = signs((9, 3, 4, 150)), signs((2, 3, 150, 12), 1), simwarp.Device()
+    y = bconv2d(*(upload(device, *each) for each in zip((x, w), layouts, strict=True)), scheme="btc2")
+    np.testing.assert_array_equal(y.download(), reference.bconv2d(x, w))
+
+
+@pytest.mark.parametrize(("scheme", "layout"), [("btc1", "NHWC"), ("btc2", "HWNC-FSB")])
+def test_words_that_begin_anywhere(scheme, layout):
+    """Words of 16 aligned bytes are taken as they are; others are copied first."""
+    x, w, device = signs((2, 3, 4, 128)), signs((3, 3, 128, 8), 1), simwarp.Device()
+    packed = reference.pack_tensor(x, layout=layout)
+    longer = device.upload(np.concatenate([np.zeros(1, np.uint32), packed.words.ravel()]))
+    words = Shifted(longer, packed.words.shape)
+    filters = upload(device, w, "HWOI")
+    shape = conv_shape(x.shape, w.shape)
+    units, *_ = SCHEMES[scheme].operands(PackedTensor(words, x.shape, layout), filters, shape, device)
+    assert words.pointer % 16 == 4
+    assert units.pointer % 16 == 0
+    np.testing.assert_array_equal(units.download().reshape(packed.words.shape), packed.words)
+
+
+class Shifted(DeviceArray):
+    """All but the first word of a device array."""
+
+    def __init__(self, array, shape):
+        super().__init__(array.device, array._owner, shape, array.dtype)
+
+    @property
+    def pointer(self):
+        return super().pointer + 4
+
+
+@pytest.mark.parametrize(("shape", "layout"), [((9, 2, 3, 130), "NHWC"), ((2, 3, 130, 9), "HWOI")])
+def test_tiles_are_those_of_figure_14(shape, layout):
+    device, x = simwarp.Device(), signs(shape)
+    tiles = tensor.to_fsb(upload(device, x, layout), device)
+    expected = reference.pack_tensor(x, layout=tiles.layout)
+    assert tiles.layout == {"NHWC": "HWNC-FSB", "HWOI": "HWOI-FSB"}[layout]
+    np.testing.assert_array_equal(tiles.words.download(), expected.words)
+    assert tensor.to_fsb(tiles, device) is tiles
+
+
+def test_more_tiles_than_can_be_counted():
+    class Huge:
+        shape = (1, 2**15, 2**15, 1)
+
+    with pytest.raises(ShapeError, match=r"btc2 can count 536870912\ntake scheme='btc1'"):
+        tensor.to_fsb(PackedTensor(Huge(), (1, 2**15, 2**15, 1), "NHWC"), simwarp.Device())
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_windows_inside_are_whole_and_those_outside_are_not(geometry):
+    images, (height, width, filters), options = GEOMETRIES[geometry]
+    shape = conv_shape(images, (height, width, images[3], filters), **options)
+    borders = tensor.Borders.of(shape)
+    ones = np.ones((1, *images[1:3], 1))
+    counted = reference.bconv2d(ones, np.ones((height, width, 1, 1)), **options)[0, :, :, 0]
+    whole = np.zeros_like(counted, bool)
+    whole[borders.top : borders.bottom, borders.left : borders.right] = True
+    if borders.top < borders.bottom and borders.left < borders.right:
+        np.testing.assert_array_equal(whole, counted == height * width)
+    else:
+        assert (counted < height * width).all()
+
+
+def test_large_problems_get_large_tiles():
+    assert [tensor.tile_of(conv_shape((16, 64, 64, 64), (3, 3, 64, o))) for o in (128, 64, 32)] == [
+        128,
+        64,
+        32,
+    ]
+    assert tensor.tile_of(conv_shape((1, 16, 16, 64), (3, 3, 64, 128))) == 32

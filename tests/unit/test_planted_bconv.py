@@ -1,0 +1,236 @@
+"""Faults that known bit convolutions had, planted in ours, are found by the harness and by the strategy.
+
+Each fault edits the source of a kernel, or of host code, at exactly one place. The harness meets it among
+the inputs that every run tries; with the piece replaced by itself the same inputs agree. The strategy
+meets it within the examples of the profile `ci`.
+"""
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import gpu.bconv.convolution
+import gpu.bconv.geometry
+import gpu.compile
+import reference
+from gpu.bconv.geometry import conv_shape
+from gpu.bconv.schemes import SCHEMES, convolution_ptx
+from simwarp.testing import profiles
+from simwarp.testing.geometries import assert_same_convolution, conv_geometries
+from simwarp.verify import CASES, Draw, check, simulator
+from simwarp.verify.geometries import classes_of
+
+CASE = CASES["bconv2d"]
+SOURCES = Path(gpu.compile.__file__).parent
+BSTC, BTC, ADDENDS, OUTPUT = "bconv/bstc.cu", "bconv/btc.cu", "bconv/btc_operands.cu", "bconv/output.cuh"
+HOST = "bconv/geometry.py"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An edit, and the schemes and the kind of output that it breaks."""
+
+    path: str
+    old: str
+    new: str
+    schemes: tuple[str, ...]
+    bits: bool = False
+
+
+SOFT, TENSOR = ("bconv32", "bconv64"), ("btc1", "btc2")
+COUNTED = "shape.channels * ((bottom - top) * (right - left))"
+
+FAULTS = {
+    "forgotten exclude": Fault(BSTC, "exclude += !inside;", "exclude += 0;", SOFT),
+    "forgotten exclude, tensor cores": Fault(
+        ADDENDS, COUNTED, "shape.channels * (shape.filter_height * shape.filter_width)", TENSOR
+    ),
+    "exclude counted per channel word": Fault(
+        BSTC, "exclude += !inside;", "exclude += words * !inside;", SOFT
+    ),
+    "exclude counted per channel word, tensor cores": Fault(
+        ADDENDS,
+        COUNTED,
+        "shape.channels * (shape.filter_height * shape.filter_width - divide_up(shape.channels, 32) * "
+        "(shape.filter_height * shape.filter_width - (bottom - top) * (right - left)))",
+        TENSOR,
+    ),
+    "a tap outside multiplied as -1": Fault(
+        BSTC, "if (!(in_frame >> i & 1)) continue;", "", SOFT
+    ),
+    "SAME as filter/2": Fault(
+        HOST, "return total // 2, total - total // 2", "return span // 2, span // 2", (*SOFT, *TENSOR)
+    ),
+    "SAME with the odd row above": Fault(
+        HOST, "return total // 2, total - total // 2", "return total - total // 2, total // 2",
+        (*SOFT, *TENSOR),
+    ),
+    "wrong side of asymmetric padding": Fault(
+        HOST, "return before, (padded", "return after, (padded", (*SOFT, *TENSOR)
+    ),
+    "unsigned compare in the threshold": Fault(
+        OUTPUT, "(dot(i, half) >= threshold)", "((unsigned)dot(i, half) >= (unsigned)threshold)", SOFT, True
+    ),
+    "unsigned compare in the threshold, tensor cores": Fault(
+        BTC,
+        "if (dots[j][e] >= threshold[j][e])",
+        "if ((unsigned)dots[j][e] >= (unsigned)threshold[j][e])",
+        TENSOR,
+        True,
+    ),
+    "stale output buffer": Fault(OUTPUT, "/ 32] = mine;", "/ 32] |= mine;", SOFT, True),
+    "stale output buffer, tensor cores": Fault(BTC, "/ 32] = word;", "/ 32] |= word;", TENSOR, True),
+    "ragged channels counted as real": Fault(
+        BSTC, "const unsigned length = shape.channels *", "const unsigned length = words * word_size *", SOFT
+    ),
+    "ragged channels counted as real, tensor cores": Fault(
+        ADDENDS, COUNTED, COUNTED.replace("shape.channels", "divide_up(shape.channels, 32) * 32"), TENSOR
+    ),
+}  # fmt: skip
+
+EACH = [(name, scheme) for name, fault in FAULTS.items() for scheme in fault.schemes]
+
+
+@pytest.fixture
+def plant(monkeypatch, tmp_path):
+    """Makes compiler and host read an edited copy; the edit that changes nothing is the twin."""
+    copies = iter(range(9))
+
+    def edit(path, old, new):
+        assert (SOURCES / path).read_text().count(old) == 1
+        if path == HOST:
+            edit_host(old, new)
+            return
+        folder = tmp_path / str(next(copies))
+        for part in ("bmm", "bconv"):
+            copytree(SOURCES / part, folder / part)
+        (folder / path).write_text((SOURCES / path).read_text().replace(old, new))
+        monkeypatch.setattr(gpu.compile, "_PACKAGE", folder)
+
+    def edit_host(old, new):
+        edited = {"__name__": "gpu.bconv.geometry"}
+        exec(compile(original.replace(old, new), HOST, "exec"), edited)
+        # The shape stays one of the class that the kernels know.
+        monkeypatch.setattr(
+            gpu.bconv.convolution,
+            "conv_shape",
+            lambda *shapes, **options: gpu.bconv.geometry.ConvShape(
+                **vars(edited["conv_shape"](*shapes, **options))
+            ),
+        )
+
+    original = inspect.getsource(gpu.bconv.geometry)
+    return edit
+
+
+def wrong_inputs(scheme, inputs):
+    """The inputs of the scheme, with what the simulator got wrong about each."""
+    for k in inputs:
+        if list(SCHEMES)[k % 4] == scheme:
+            yield k, check(CASE, 0, k, {"simulator": simulator}, ["simulator"]).mismatches
+
+
+def draw_input(k):
+    return CASE.draw(Draw(0, CASE.name, k))
+
+
+@pytest.mark.parametrize(("name", "scheme"), EACH)
+def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name, scheme):
+    fault = FAULTS[name]
+    plant(fault.path, fault.old, fault.new)
+    inputs = [
+        k for k in range(CASE.covering) if not fault.bits or draw_input(k).thresholds is not None
+    ]  # every run tries at least these
+    last, (found,) = next((k, wrong) for k, wrong in wrong_inputs(scheme, inputs) if wrong)
+    assert (found.case, found.input, found.tier) == ("bconv2d", last, "simulator")
+    assert found.command == f"simwarp verify --case bconv2d --seed 0 --input {last}"
+    if "stale" in name:
+        assert "read of memory that nothing wrote" in found.fault
+        assert found.place.kernel == scheme
+    elif found.place is not None:
+        assert found.place.kernel == scheme
+        assert "output pixel" in found.meaning
+
+    plant(fault.path, fault.old, fault.old)
+    again = [wrong for k, wrong in wrong_inputs(scheme, inputs) if k <= last and wrong]
+    assert again == []
+
+
+@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if not fault.bits])
+def test_the_strategy_finds_it_within_the_profile_ci(plant, name):
+    fault = FAULTS[name]
+    plant(fault.path, fault.old, fault.new)
+    with pytest.raises(AssertionError, match=r"taps outside|of shape"):
+        convolutions_agree(fault.schemes[-1])
+
+
+def convolutions_agree(scheme):
+    """Every example of the profile `ci`; nothing is shrunk, which takes longer than finding it."""
+    profiles.register()
+    ci = settings.get_profile("ci")
+
+    @settings(ci, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(geometry=conv_geometries(), seed=st.integers(0, 2**32 - 1))
+    def agree(geometry, seed):
+        draw = Draw(seed, "planted", 0)
+        x, w = (
+            draw.matrix(int(np.prod(shape[:3])), shape[3], "int8").reshape(shape)
+            for shape in (geometry.images, geometry.filters)
+        )
+        expected = reference.bconv2d(x, w, **geometry.options)
+        got = gpu.bconv2d(x, w, **geometry.options, scheme=scheme, device=simulator())
+        assert_same_convolution(geometry, expected, got)
+
+    agree()
+
+
+def test_a_forgotten_exclude_is_right_where_nothing_is_outside(plant):
+    fault = FAULTS["forgotten exclude"]
+    plant(fault.path, fault.old, fault.new)
+    for k, wrong in wrong_inputs("bconv32", range(44)):
+        item = draw_input(k)
+        if "no border" in classes_of(item.geometry):
+            assert wrong == []
+        elif item.thresholds is None and item.geometry.excluded.any():
+            (found,) = wrong
+            outside = int(item.geometry.excluded[found.element[1:3]])
+            assert found.got - found.expected == outside * item.geometry.images[3]
+            assert f"{outside} of " in found.meaning
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_two_launches_into_one_buffer(scheme):
+    """Idempotent: what the first launch left does not matter to the second."""
+    device = simulator()
+    draw = Draw(0, "two launches", 0)
+    x, other = (draw.matrix(2 * 5 * 5, 33, "int8").reshape(2, 5, 5, 33) for _ in range(2))
+    w = draw.matrix(9 * 33, 40, "int8").reshape(3, 3, 33, 40)
+    thresholds, flip = np.arange(40, dtype=np.int32) % 7 - 3, np.arange(40) % 3 == 0
+    shape = conv_shape(x.shape, w.shape)
+    launch = gpu.bconv.convolution.Launch(SCHEMES[scheme], shape, "none", device)
+    rule = device.upload(thresholds), device.upload(flip.astype(np.uint8))
+    filters = gpu.bconv.convolution.pack_on_device(w, "w", "HWOI", SCHEMES[scheme].word, device)
+    y = launch.output(bits=True)
+    for images in (x, other, x):
+        packed = gpu.bconv.convolution.pack_on_device(images, "x", "NHWC", SCHEMES[scheme].word, device)
+        launch(packed, filters, y, rule)
+        expected = reference.threshold_tensor(reference.bconv2d(images, w), thresholds, flip)
+        np.testing.assert_array_equal(y.download(), expected.words)
+
+
+@pytest.mark.parametrize("path", [BSTC, OUTPUT])
+def test_a_copy_of_the_sources_compiles_to_the_same_text(plant, path):
+    shape = conv_shape((1, 5, 5, 33), (3, 3, 33, 8))
+    given = SCHEMES["bconv32"], shape, "bits", "or", (9, 0)
+    original = convolution_ptx(*given).text
+    fault = next(fault for fault in FAULTS.values() if fault.path == path)
+    plant(path, fault.old, fault.old)
+    assert convolution_ptx(*given).text == original
+    plant(path, fault.old, fault.new)
+    assert convolution_ptx(*given).text != original
