@@ -1,6 +1,7 @@
-"""What every test shares: the Hypothesis profile, and our own pytest plugin."""
+"""What every test shares: the Hypothesis profile, our own pytest plugin, and a Ctrl-C that is heard."""
 
 import os
+import signal
 
 import pytest
 
@@ -8,6 +9,10 @@ from simwarp.testing import plugin, profiles
 
 # `--simwarp-profile` and `--hypothesis-profile` have the last word.
 profiles.load(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# A shell starts what it runs in the background with SIGINT ignored, and processes pass that on.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -332,7 +332,10 @@ def test_ctrl_c_to_the_real_command(folder):
     )
     time.sleep(4)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    try:
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
