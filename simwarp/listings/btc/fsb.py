@@ -14,11 +14,13 @@ bit has in the 1D general format:
     24 25 26 27  28 29 30 31
     ===========  ===========
 
+Source: BTC (TPDS), section 5.1, figure 14.
+
+Examples
+--------
 >>> address = fsb_address(*np.indices((4, 8)), (4, 8), (2, 4))
 >>> np.argsort(address.ravel()).tolist()[:16]
 [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]
-
-Source: BTC (TPDS), section 5.1, figure 14.
 """
 
 # The sizes keep the paper's names.
