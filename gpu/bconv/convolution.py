@@ -10,10 +10,10 @@ import numpy as np
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import SCHEMES, Pool, Scheme, convolution_ptx, plan_shape
-from gpu.bmm.operands import choose_device, has_nan, name_first_nan, on_device
+from gpu.bmm.operands import choose_device, downloaded, on_device, refuse_nan
 from gpu.bmm.rule import rule_on_device
 from gpu.device import Device, is_array
-from reference.errors import FormatError, NotANumberError, SchemeError, ShapeError
+from reference.errors import FormatError, SchemeError, ShapeError
 from reference.types import PackedTensor
 
 
@@ -91,13 +91,13 @@ def bconv2d(
     chosen = _scheme(scheme, x, w, shape, device)
     stays = on_device(_data(x)) or on_device(_data(w))
     if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
-        _refuse_nan(x, w)
+        refuse_nan(x=x, w=w)
     rule = rule_on_device(thresholds, flip, shape.filters, device)
     images, filters = _packed(x, "x", chosen, device), _packed(w, "w", chosen, device)
     launch = Launch(chosen, shape, pooling, device)
     y = launch.output(bits=bool(rule))
     launch(images, filters, y, rule)
-    result = y if stays else _downloaded(y, x, w)
+    result = y if stays else downloaded(y, x=x, w=w)
     if not rule:
         return result
     height, width = (shape.out_height, shape.out_width) if pooling == "none" else launch.pooled_size
@@ -215,17 +215,3 @@ def _packed(x: Any, name: str, scheme: Scheme, device: Device) -> PackedTensor:
         return x
     words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
     return PackedTensor(words, x.shape, x.layout, x.word, x.first)
-
-
-def _downloaded(y: Any, x: Any, w: Any) -> Any:
-    try:
-        return y.download()
-    except NotANumberError:
-        _refuse_nan(x, w)
-        raise  # it was another tensor, packed on this device before
-
-
-def _refuse_nan(*operands: Any) -> None:
-    for operand, name in zip(operands, "xw", strict=True):
-        if not isinstance(operand, PackedTensor) and has_nan(operand):
-            raise name_first_nan(operand, name) from None

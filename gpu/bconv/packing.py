@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.geometry import check_sizes
-from gpu.bmm.operands import ELEMENTS, choose_device, has_nan, name_first_nan, nan_flag, on_device
+from gpu.bmm.operands import ELEMENTS, choose_device, downloaded, nan_flag, on_device
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, is_array, is_foreign
-from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 
 LAYOUTS: dict[str, tuple[TensorLayout, ...]] = {
@@ -79,12 +79,7 @@ def pack_tensor(
     packed = pack_on_device(x, "x", layout, word, device)
     if on_device(x):
         return packed
-    try:
-        words = packed.words.download()
-    except NotANumberError:
-        if has_nan(x):
-            raise name_first_nan(x, "x") from None
-        raise  # it was another tensor, packed on this device before
+    words = downloaded(packed.words, x=x)
     return PackedTensor(words, packed.shape, layout, word, "lsb")
 
 

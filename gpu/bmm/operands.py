@@ -10,7 +10,7 @@ import numpy as np
 
 from gpu.device import Array, Device, default_device, is_array, is_foreign
 from reference.errors import DtypeError, NotANumberError, ShapeError
-from reference.types import PackedBits
+from reference.types import PackedBits, PackedTensor
 
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
 """The element types that can be packed, and what the kernels' source calls them."""
@@ -135,28 +135,55 @@ def to_device(x: Any, name: str, device: Device) -> Array:
     return device.upload(x, name)
 
 
-def has_nan(x: Any) -> bool:
-    """Whether an operand is a host matrix that holds a NaN.
+def refuse_nan(**operands: Any) -> None:
+    """Refuse operands of the host that hold a NaN; packed ones cannot, and those on a device tell later.
+
+    Parameters
+    ----------
+    **operands
+        By the names of the caller's arguments.
+
+    Raises
+    ------
+    NotANumberError
+        Naming the first NaN.
 
     Examples
     --------
-    >>> has_nan(np.array([[1.0, np.nan]]))
-    True
-    """
-    return not isinstance(x, PackedBits) and not on_device(x) and bool(np.isnan(x).any())
-
-
-def name_first_nan(x: Any, name: str) -> NotANumberError:
-    """The error of a host matrix that holds a NaN.
-
-    Examples
-    --------
-    >>> print(name_first_nan(np.array([[1.0, np.nan]]), "a"))
-    a[0, 1] is NaN, which is neither >= 0 nor < 0
+    >>> refuse_nan(a=np.array([[1.0, np.nan]]))
+    Traceback (most recent call last):
+    ...
+    reference.errors.NotANumberError: a[0, 1] is NaN, which is neither >= 0 nor < 0
     replace it first
     """
-    at = tuple(int(i) for i in np.argwhere(np.isnan(x))[0])
-    return NotANumberError(f"{name}{list(at)} is NaN, which is neither >= 0 nor < 0\nreplace it first")
+    for name, x in operands.items():
+        if isinstance(x, PackedBits | PackedTensor) or on_device(x) or not np.isnan(x).any():
+            continue
+        at = [int(i) for i in np.argwhere(np.isnan(x))[0]]
+        raise NotANumberError(f"{name}{at} is NaN, which is neither >= 0 nor < 0\nreplace it first")
+
+
+def downloaded(output: Any, **operands: Any) -> Any:
+    """An array on the host; where packing met a NaN, the error names the operand that holds it.
+
+    Raises
+    ------
+    NotANumberError
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> downloaded(simwarp.Device().upload(np.arange(2)), a=np.ones((1, 2)))
+    array([0, 1])
+    """
+    try:
+        return output.download()
+    except NotANumberError as error:
+        try:
+            refuse_nan(**operands)
+        except NotANumberError as named:
+            raise named from None
+        raise error  # it was another operand, packed on this device before
 
 
 _PENDING: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

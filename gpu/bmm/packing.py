@@ -9,16 +9,15 @@ import numpy as np
 from gpu.bmm.operands import (
     ELEMENTS,
     choose_device,
-    has_nan,
+    downloaded,
     matrix,
-    name_first_nan,
     nan_flag,
     on_device,
     to_device,
 )
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device
-from reference.errors import NotANumberError, SchemeError
+from reference.errors import SchemeError
 from reference.types import First, Layout, PackedBits, Word
 
 WARPS_PER_BLOCK = 4
@@ -70,12 +69,7 @@ def pack(
     packed = pack_on_device(x, "x", layout, word, first, device)
     if on_device(x):
         return packed
-    try:
-        words = packed.words.download()
-    except NotANumberError:
-        if has_nan(x):
-            raise name_first_nan(x, "x") from None
-        raise  # it was another matrix, packed on this device before
+    words = downloaded(packed.words, x=x)
     return PackedBits(words, packed.shape, layout, word, first)
 
 

@@ -10,16 +10,16 @@ from gpu.bmm.btc import multiply_on_tensor_cores
 from gpu.bmm.operands import (
     check_shape,
     choose_device,
-    has_nan,
+    downloaded,
     matrix,
-    name_first_nan,
     on_device,
+    refuse_nan,
 )
 from gpu.bmm.packing import WARPS_PER_BLOCK, check_format, pack_on_device
 from gpu.bmm.rule import rule_on_device
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx
 from gpu.device import Device, is_array
-from reference.errors import FormatError, NotANumberError, ShapeError
+from reference.errors import FormatError, ShapeError
 from reference.types import Layout, PackedBits
 
 
@@ -94,7 +94,7 @@ def bmm(
     device = choose_device(device, a, b, thresholds, flip)
     stays = on_device(a) or on_device(b)
     if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
-        _refuse_nan(a, b)
+        refuse_nan(a=a, b=b)
     rule = rule_on_device(thresholds, flip, n, device)
     left = _packed(a, "a", "row" if transpose_a else "column", chosen, device)
     right = _packed(b, "b", "column" if transpose_b else "row", chosen, device)
@@ -110,7 +110,7 @@ def bmm(
         multiply_on_tensor_cores(left, right, c, k, chosen, rule, device)
     else:
         _multiply(left, right, c, (m, n, k), chosen, rule, device)
-    result = c if stays else _downloaded(c, a, b)
+    result = c if stays else downloaded(c, a=a, b=b)
     return PackedBits(result, (m, n), "column", chosen.word, left.first) if rule else result
 
 
@@ -194,17 +194,3 @@ def _packed(
         return x
     words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
     return PackedBits(words, x.shape, x.layout, x.word, x.first)
-
-
-def _downloaded(c: Any, a: Any, b: Any) -> Any:
-    try:
-        return c.download()
-    except NotANumberError:
-        _refuse_nan(a, b)
-        raise  # it was another matrix, packed on this device before
-
-
-def _refuse_nan(a: Any, b: Any) -> None:
-    for x, name in ((a, "a"), (b, "b")):
-        if has_nan(x):
-            raise name_first_nan(x, name) from None

@@ -21,9 +21,9 @@ import typer
 
 import reference
 from reference.conv_geometry import ConvGeometry
-from reference.errors import InputFileError, ShapeError
+from reference.errors import ShapeError
+from simwarp.cli.files import write_svg
 from simwarp.draw import exclude_picture, to_svg, to_text
-from simwarp.files import write_whole
 
 _MOST = 1_000_000
 """More counts than this are not printed as data."""
@@ -63,7 +63,7 @@ def exclude_command(
         channels=channels,
     )
     if svg is not None:
-        _write(svg, to_svg(picture))
+        write_svg(svg, to_svg(picture))
         sys.stderr.write(f"wrote {svg}\n")
     if as_json:
         facts = {**asdict(geometry), "pixel": [p, q], "excluded": _counts(geometry)}
@@ -123,12 +123,3 @@ def _padding(text: str) -> Any:
             "give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and right"
         )
     return numbers[:2], numbers[2:]
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise InputFileError(
-            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
-        ) from None

@@ -1,4 +1,4 @@
-"""Arrays in files: read with an error that helps, written whole or not at all."""
+"""Arrays and pictures in files: read with an error that helps, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -68,4 +68,28 @@ def write_array(path: Path, array: npt.NDArray[Any]) -> None:
     except OSError as error:
         raise InputFileError(
             f"{path} cannot be written: {error.strerror or error}\nchoose another output with -o"
+        ) from None
+
+
+def write_svg(path: Path, text: str) -> None:
+    """Write a picture, to a temporary name first.
+
+    Raises
+    ------
+    InputFileError
+        If it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_svg(Path(folder) / "x.svg", "<svg/>")
+    ...     (Path(folder) / "x.svg").read_text()
+    '<svg/>'
+    """
+    try:
+        write_whole(path, lambda file: file.write(text.encode()))
+    except OSError as error:
+        raise InputFileError(
+            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
         ) from None

@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reference.errors import InputFileError, SchemeError
+from reference.errors import SchemeError
+from simwarp.cli.files import write_svg
 from simwarp.cli.frag_picture import chosen, held_of, picture_of
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
-from simwarp.files import write_whole
 from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
 from simwarp.observe.lowering import Lowering, chip_name, lowering
 from simwarp.ptx.instructions import TABLE
@@ -64,7 +64,7 @@ def frag_command(
     answers = [*_holders(found, element or []), *_elements(found, holder or [])]
     operands = chosen(found, operand)
     if svg is not None:
-        _write(svg, to_svg(picture_of(instruction, operand, registers=registers)))
+        write_svg(svg, to_svg(picture_of(instruction, operand, registers=registers)))
         sys.stderr.write(f"wrote {svg}\n")
     if as_json:
         sys.stdout.write(json.dumps(_report(instruction, found, operands, answers), indent=1) + "\n")
@@ -257,12 +257,3 @@ def _table(*names: str) -> Table:
     for name in names:
         table.add_column(name, no_wrap=True)
     return table
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise InputFileError(
-            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
-        ) from None

@@ -17,11 +17,10 @@ from typing import Annotated, Any
 
 import typer
 
-from reference.errors import InputFileError
+from simwarp.cli.files import write_svg
 from simwarp.draw.formats import layout_picture
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
-from simwarp.files import write_whole
 
 
 def layout_command(
@@ -38,7 +37,7 @@ def layout_command(
     given: Any = layout
     picture = layout_picture(given, rows=rows, columns=cols, **options)
     if svg is not None:
-        _write(svg, to_svg(picture))
+        write_svg(svg, to_svg(picture))
         sys.stderr.write(f"wrote {svg}\n")
     if as_json:
         facts = {"layout": layout, "rows": rows, "columns": cols, **options}
@@ -46,12 +45,3 @@ def layout_command(
     elif svg is None:
         sys.stdout.write(to_text(picture) + "\n")
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise InputFileError(
-            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
-        ) from None
