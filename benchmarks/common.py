@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from simwarp.files import write_whole
+from reference.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")

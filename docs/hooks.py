@@ -41,7 +41,9 @@ EDGES = (
 )
 RESULTS_MARKER = "<!-- benchmark results -->"
 RESULTS_HEADER = "| case | unit | ours | peers | target | machine | date |\n|---|---|---|---|---|---|---|"
+MTTKRP_MARKER = "<!-- mttkrp results -->"
 ROOT = Path(__file__).resolve().parents[1]
+MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 OUTSIDE_HEADER = (
     "### What is outside\n\n"
@@ -58,6 +60,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     if RESULTS_MARKER in markdown:
         paths = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
+    if MTTKRP_MARKER in markdown:
+        rows = json.loads(MTTKRP_RESULTS.read_text())["rows"]
+        markdown = markdown.replace(MTTKRP_MARKER, mttkrp_table(rows))
     markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
     markdown = markdown.replace(EDGES_MARKER, edges()) if EDGES_MARKER in markdown else markdown
     markdown = DRAW_MARKER.sub(lambda found: picture(found[1].split()), markdown)
@@ -265,6 +270,27 @@ def _result(row: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     machine = meta.get("gpu") or meta["cpu"]
     cells = (f"`{row['case']}`", unit, _number(row["ours"]), peers, target, machine, meta["date"])
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def mttkrp_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Formats and quoted peers by tensor, in milliseconds; the fastest of ours in bold, last CPD."""
+    times: dict[str, dict[str, float]] = {}
+    quoted: dict[str, dict[str, float]] = {}
+    for row in rows:
+        kind, tensor, _ = row["case"].split("/")
+        times.setdefault(kind.partition("-")[2] or kind, {})[tensor] = row["ours"]
+        if kind == "mttkrp":
+            for peer, value in row["peers"].items():
+                quoted.setdefault(peer, {})[tensor] = value
+    fastest, cpd = times.pop("mttkrp"), times.pop("cpd")
+    lines = [f"| | {' | '.join(fastest)} |", "|---" * (1 + len(fastest)) + "|"]
+    for name, of_format in sorted(times.items(), key=lambda item: sum(item[1].values())):
+        cells = (f"**{v:.2f}**" if v == fastest[t] else f"{v:.2f}" for t, v in of_format.items())
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    for name, figures in (*quoted.items(), ("an iteration of `gpu.cpd_als`", cpd)):
+        cells = (f"{figures[t]:.2f}" if t in figures else "" for t in fastest)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _number(value: float) -> str:

@@ -4,6 +4,7 @@ from reference.bconv import bconv2d
 from reference.bits import binarize, pack, unpack
 from reference.bmm import bmm
 from reference.conv_geometry import ConvGeometry, conv_geometry, excluded_taps
+from reference.cpd import cpd_als
 from reference.errors import (
     CompileError,
     DtypeError,
@@ -16,16 +17,18 @@ from reference.errors import (
     ShapeError,
     SimwarpError,
 )
+from reference.mttkrp import mttkrp, mttkrp_bound
 from reference.pooling import pool_bits
 from reference.tensors import pack_tensor, to_layout, unpack_tensor
 from reference.threshold import IntegerThresholds, integer_thresholds, threshold
 from reference.threshold_tensor import threshold_tensor
-from reference.types import PackedBits, PackedTensor
+from reference.types import Cpd, PackedBits, PackedTensor
 from reference.version import __version__
 
 __all__ = [
     "CompileError",
     "ConvGeometry",
+    "Cpd",
     "DtypeError",
     "FormatError",
     "InputFileError",
@@ -43,8 +46,11 @@ __all__ = [
     "binarize",
     "bmm",
     "conv_geometry",
+    "cpd_als",
     "excluded_taps",
     "integer_thresholds",
+    "mttkrp",
+    "mttkrp_bound",
     "pack",
     "pack_tensor",
     "pool_bits",

@@ -22,7 +22,7 @@ class NotANumberError(SimwarpError, ValueError):
 
 
 class FormatError(SimwarpError, ValueError):
-    """Packed words in another layout, word size or bit order than the operation takes."""
+    """Packed words, or arrays of a sparse tensor, in another format than the operation takes, or in none."""
 
 
 class SchemeError(SimwarpError, ValueError):

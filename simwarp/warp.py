@@ -267,18 +267,50 @@ class Warp:
         DtypeError
             For values that the conversion would change.
         """
-        at = self._index(array, index)
-        if np.result_type(values, array.dtype) != array.dtype:
-            raise DtypeError(
-                f"store of {np.result_type(values)} to {array.name}, which holds {array.dtype}: "
-                f"convert it first, with .astype(np.{array.dtype})"
-            )
-        offered = self._register("store", values).astype(array.dtype)[self.active]
+        at, offered = self._index(array, index), self._offered("store", array, values)
         with self._located(array, at):
             array.memory.store(array.addresses(at), offered)
-        for watched in _WATCHED:
-            if watched.array == array.name:
-                self._note_store(watched, at)
+        self._note_store(array, at)
+
+    def atomic_add(self, array: Array, index: PerLane, values: PerLane) -> None:
+        """Add each active lane's ``values`` to ``array[index]``; lanes with one index do so by turns.
+
+        The lanes of a warp, and the warps of a launch, add in ascending order: one of the orders that
+        hardware may take. Unlike ``atomicAdd`` it returns nothing, as ``red`` in PTX.
+
+        Parameters
+        ----------
+        array : GlobalArray or SharedArray
+        index : integers
+            Into the flat array, in C order.
+        values : of the array's dtype, or one that converts to it without loss
+
+        Raises
+        ------
+        OutOfBounds, Misaligned, ReadOnlyWrite, UninitialisedRead
+            For the first active lane that may not read and write there.
+        DtypeError
+            For values that the conversion would change.
+
+        Notes
+        -----
+        Source: PTX ISA 9.0, section 9.7.13.6 (``red``).
+
+        Examples
+        --------
+        >>> sums = GlobalArray.of("sums", np.zeros(2, np.int32))
+        >>> launch(lambda warp: warp.atomic_add(sums, warp.lane % 2, np.int32(1)), 3, 32)
+        >>> sums.numpy().tolist()
+        [48, 48]
+        """
+        at, offered = self._index(array, index), self._offered("atomic_add", array, values)
+        with self._located(array, at):
+            held = array.memory.load(array.addresses(at), array.dtype)
+            _, first, which = np.unique(at, return_index=True, return_inverse=True)
+            sums = held[first]
+            np.add.at(sums, which, offered)
+            array.memory.store(array.addresses(at), sums[which])
+        self._note_store(array, at)
 
     # Across lanes
 
@@ -483,10 +515,23 @@ class Warp:
             register[~self.active] = _poison(register.dtype)[~self.active]
         return register
 
-    def _note_store(self, watched: _Watched, at: npt.NDArray[Any]) -> None:
-        for position in np.flatnonzero(at == watched.element):
-            lane = int(np.flatnonzero(self.active)[position])
-            watched.places.append(self.place(KernelFault(""), lane).place)
+    def _offered(self, name: str, array: Array, values: PerLane) -> npt.NDArray[Any]:
+        """What the active lanes bring to an array, in its type."""
+        if np.result_type(values, array.dtype) != array.dtype:
+            raise DtypeError(
+                f"{name} of {np.result_type(values)} to {array.name}, which holds {array.dtype}: "
+                f"convert it first, with .astype(np.{array.dtype})"
+            )
+        return self._register(name, values).astype(array.dtype)[self.active]
+
+    def _note_store(self, array: Array, at: npt.NDArray[Any]) -> None:
+        """Tell those who watch an element of the array that it was written."""
+        for watched in _WATCHED:
+            if watched.array != array.name:
+                continue
+            for position in np.flatnonzero(at == watched.element):
+                lane = int(np.flatnonzero(self.active)[position])
+                watched.places.append(self.place(KernelFault(""), lane).place)
 
     @contextmanager
     def _located(self, array: Array, index: npt.NDArray[Any]) -> Generator[None]:

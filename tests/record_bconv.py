@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from gpu.bconv.schemes import SCHEMES
 from gpu.compile import compiler_version
-from simwarp.files import write_whole
+from reference.files import write_whole
 from simwarp.verify import CASES, Draw
 from simwarp.verify.cases.bconv2d import OUTPUTS, Input, picture
 from simwarp.verify.geometries import Geometry, classes_of
@@ -91,7 +91,7 @@ class Recording:
         self.schemes[item.scheme] += 1
         self.classes.update(classes_of(item.geometry))
         self.outputs["int32" if item.thresholds is None else item.pool or "bits"] += 1
-        if not CASE.equal(expected, got):
+        if not CASE.equal(item, expected, got):
             self.mismatches += 1
             if self.mismatches <= SHOWN:
                 self.show(name, item, expected, got)

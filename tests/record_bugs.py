@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.files import write_whole
+from reference.files import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "examples" / "bugs"

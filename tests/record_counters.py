@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.files import write_whole
+from reference.files import write_whole
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples" / "counters"
 counters = SimpleNamespace(**runpy.run_path(str(FOLDER / "counters.py")))

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from gpu import CudaDevice
 from gpu.compile import compiler_version
 from reference.errors import InputFileError, MissingExtraError, NoGpuError
-from simwarp.files import write_whole
+from reference.files import write_whole
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples" / "kernels"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.cu"))

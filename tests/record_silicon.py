@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simwarp.files import write_whole
+from reference.files import write_whole
 
 HEAD = """.version 8.0
 .target sm_90

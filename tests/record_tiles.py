@@ -29,7 +29,7 @@ import numpy as np
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import simwarp
-from simwarp.files import write_whole
+from reference.files import write_whole
 from simwarp.fragments import all_opcodes, fragments_of
 from simwarp.testing.fragments import FragmentDifference, check_fragment
 from simwarp.verify.draw import Draw

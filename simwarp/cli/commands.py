@@ -15,6 +15,7 @@ from rich.console import Console
 from reference.errors import NoGpuError, SchemeError, SimwarpError
 from simwarp.cli import show
 from simwarp.cli.coverage import coverage_command
+from simwarp.cli.cpd import cpd_command
 from simwarp.cli.exclude import exclude_command
 from simwarp.cli.files import read_array, write_array
 from simwarp.cli.frag import frag_command
@@ -23,6 +24,7 @@ from simwarp.cli.info import gather
 from simwarp.cli.layout import layout_command
 from simwarp.cli.probe import probe_command
 from simwarp.cli.run import run_app
+from simwarp.cli.tensor import tensor_app
 from simwarp.cli.trace import trace_app
 from simwarp.device import Device
 from simwarp.faults import KernelFault
@@ -39,10 +41,12 @@ app = typer.Typer(
 golden_app = typer.Typer(help="Record what hardware answers.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(golden_app, name="golden")
+app.add_typer(tensor_app, name="tensor")
 app.add_typer(trace_app, name="trace")
 app.command("layout")(layout_command)
 app.command("fuzz")(fuzz_command)
 app.command("coverage")(coverage_command)
+app.command("cpd")(cpd_command)
 app.command("exclude")(exclude_command)
 app.command("frag")(frag_command)
 app.command("probe")(probe_command)
@@ -183,7 +187,7 @@ def golden_record(
     target = small(_devices(Where.cuda)[CUDA]())
     written: list[str] = []
     console = Console(stderr=True, quiet=as_json)
-    for one in _cases(case):
+    for one in _cases(case or [name for name, one in CASES.items() if one.differs is None]):
         with console.status(f"recording {one.name} on {target.name}"):
             written += [str(path) for path in record(one, target, folder, inputs=inputs, seed=seed)]
         console.print(f"recorded {one.name}: {inputs} inputs on {target.name}")

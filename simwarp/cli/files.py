@@ -1,7 +1,8 @@
-"""Arrays and pictures in files: read with an error that helps, written whole or not at all."""
+"""Arrays, tensors and pictures in files: read with an error that helps, written whole or not at all."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import InputFileError
-from simwarp.files import write_whole
+from reference.files import write_whole
+from reference.types import Coo
 
 _NOT_AN_ARRAY = (ValueError, EOFError, BadZipFile, TokenError, OverflowError, MemoryError)
 """What `numpy.load` raises for files of other kinds, and for damaged headers."""
@@ -93,3 +95,25 @@ def write_svg(path: Path, text: str) -> None:
         raise InputFileError(
             f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
         ) from None
+
+
+class Values(StrEnum):
+    """The type of a tensor's values."""
+
+    float32 = "float32"
+    float64 = "float64"
+
+
+def typed(tensor: Coo, dtype: Values | None) -> Coo:
+    """The tensor with values of a type, or as it is; an infinity that comes of it is refused, as any other.
+
+    Examples
+    --------
+    >>> typed(Coo([[0], [0]], [0.1], (1, 1)), Values.float32).values
+    array([0.1], dtype=float32)
+    """
+    if dtype is None:
+        return tensor
+    with np.errstate(over="ignore"):
+        values = tensor.values.astype(dtype.value)
+    return Coo(tensor.coords, values, tensor.shape, tensor.nonfinite)

@@ -10,6 +10,7 @@
 ``bconv32``, ``bconv64``                 listing 6; with ``thresholds=`` bits out (-32B, -64B)
 ``btc_bmm1``, ``btc_bmm2``, ``btc_bmm3`` bit tensor cores, listings 3 to 5 of BTC (`simwarp.listings.btc`)
 ``btc_bconv1``, ``btc_bconv2``           listing 6 of BTC
+``mttkrp``                               algorithms 2, 6, 7 and 8 of MM-CSF (`simwarp.listings.mttkrp`)
 ======================================== ====================================================
 
 These run the kernels on the host's arrays. The kernels (``PackTo32Col``, ``BMM32_Arow_Brow`` …) are
@@ -17,7 +18,7 @@ there to be read; each one's docstring names what differs from print. `simwarp.w
 language they are written in.
 
 Source: BSTC (SC'19), sections 4, 5 and 6.2, listings 1 to 7, Table 2; BTC (TPDS),
-sections 4 and 5, listings 1 to 6.
+sections 4 and 5, listings 1 to 6; MM-CSF (SC'19), sections 3.1 and 5, algorithms 2 and 5 to 8.
 """
 
 from simwarp.listings.approaches import (
@@ -33,6 +34,7 @@ from simwarp.listings.bmm import BMM32_Arow_Brow, bmm32
 from simwarp.listings.bmm64 import BMM64_LARGEST_K, BMM64_Arow_Brow, bmm64
 from simwarp.listings.btc import btc_bconv1, btc_bconv2, btc_bmm1, btc_bmm2, btc_bmm3
 from simwarp.listings.fine_grained import BMMS32_Arow_Brow, BMMS64_Arow_Brow, bmms32, bmms64
+from simwarp.listings.mttkrp import mttkrp
 from simwarp.listings.packing import PackTo32Col, PackTo32Row, pack32_column, pack32_row
 from simwarp.listings.packing64 import PackTo64Col, PackTo64Row, pack64_column, pack64_row
 from simwarp.listings.unpacking import UnpackFrom32, UnpackFrom64, unpack32, unpack64
@@ -66,6 +68,7 @@ __all__ = [
     "btc_bmm1",
     "btc_bmm2",
     "btc_bmm3",
+    "mttkrp",
     "pack32_column",
     "pack32_row",
     "pack64_column",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reference.errors import InputFileError
-from simwarp.files import write_whole
+from reference.files import write_whole
 from simwarp.fragments.observed import RECORD
 from simwarp.probe.finding import Finding
 

@@ -20,8 +20,8 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import InputFileError
-from simwarp.files import write_whole
+from reference.errors import InputFileError, SchemeError
+from reference.files import write_whole
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 
@@ -65,6 +65,8 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     ------
     InputFileError
         If the device is a simulator, which is no witness of itself, or the folder cannot be written.
+    SchemeError
+        If the case's answers are not exact: hardware would give others the next time.
 
     Examples
     --------
@@ -79,6 +81,11 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     if not hasattr(device, "uuid"):
         raise InputFileError(
             f"goldens are recorded on hardware, not on {device.name}\npass a gpu.CudaDevice()"
+        )
+    if case.differs is not None:
+        raise SchemeError(
+            f"the answers of {case.name} are floats, which the order of a sum decides\n"
+            "goldens hold exact answers\nrecord its deterministic variant (tests/record_*.py)"
         )
     from gpu.compile import compiler_version
 

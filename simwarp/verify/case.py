@@ -32,7 +32,7 @@ class Case:
         An input in words.
     answers : mapping of tier to callable
         ``"reference"`` and ``"listing"`` take (input,); ``"gpu"`` takes (input, device). Each
-        returns an array of integers.
+        returns an array of integers, or of floats if the case says which ``differs``.
     outputs : mapping of answer to str
         The name of the array that the ``"gpu"`` and ``"listing"`` answers are read from.
     explain : callable
@@ -45,6 +45,9 @@ class Case:
         How many inputs, from the first on, meet every combination that the case has.
     picture : callable, optional
         (input, element, bit) drawn, as lines of text: what a reader of a mismatch wants to see.
+    differs : callable, optional
+        (input, expected, got) → which elements of an answer of the right shape are wrong, as booleans:
+        for floats, whose last bits the order of a sum decides. Default: those that are not equal.
     """
 
     name: str
@@ -58,14 +61,37 @@ class Case:
     kernels: Callable[[tuple[int, int]], dict[str, str]]
     covering: int = 0
     picture: Callable[[Any, tuple[int, ...], int], str] | None = None
+    differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
 
-    def equal(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
-        """Whether two answers agree: in shape, type and every bit.
+    def alike(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
+        """Whether two answers have one shape, and one type unless the case says what ``differs``.
 
         Examples
         --------
         >>> from simwarp.verify import CASES
-        >>> CASES["bmm"].equal(np.zeros(2, np.int32), np.zeros(2, np.int64))
+        >>> CASES["bmm"].alike(np.zeros(2, np.int32), np.zeros(2, np.int64))
         False
         """
-        return expected.dtype == got.dtype and bool(np.array_equal(expected, got))
+        return expected.shape == got.shape and (self.differs is not None or expected.dtype == got.dtype)
+
+    def wrong(self, item: Any, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Which elements of an answer like the expected one are wrong.
+
+        Examples
+        --------
+        >>> from simwarp.verify import CASES
+        >>> CASES["bmm"].wrong(None, np.array([1, 2]), np.array([1, 3]))
+        array([False,  True])
+        """
+        return expected != got if self.differs is None else self.differs(item, expected, got)
+
+    def equal(self, item: Any, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
+        """Whether two answers agree: in shape, in type, and in every element.
+
+        Examples
+        --------
+        >>> from simwarp.verify import CASES
+        >>> CASES["bmm"].equal(None, np.zeros(2, np.int32), np.zeros(2, np.int64))
+        False
+        """
+        return self.alike(expected, got) and not self.wrong(item, expected, got).any()

@@ -37,9 +37,9 @@ class Mismatch:
         The input in words.
     element : tuple of int
         Index of the first wrong element of the output.
-    expected, got : int
+    expected, got : int or float
     bits : tuple of int
-        The bits in which they differ, 0 the least significant.
+        The bits in which integers differ, 0 the least significant.
     meaning : str
         Which element of the problem that is.
     wrong, total : int
@@ -61,8 +61,8 @@ class Mismatch:
     tier: str
     problem: str
     element: tuple[int, ...] = ()
-    expected: int | None = None
-    got: int | None = None
+    expected: int | float | None = None
+    got: int | float | None = None
     bits: tuple[int, ...] = ()
     meaning: str = ""
     wrong: int = 0
@@ -89,8 +89,7 @@ class Mismatch:
         return (
             f"{first} in {self.wrong} of {self.total} elements; the first is {list(self.element)}, "
             f"{self.meaning},{who}\n"
-            f"expected {self.expected} ({_hex(self.expected)}), got {self.got} ({_hex(self.got)}): "
-            f"bits {_short(self.bits)} differ\n"
+            f"{_values(self.expected, self.got, self.bits)}\n"
             f"replay: {self.command}"
         ) + (f"\n{self.picture}" if self.picture else "")
 
@@ -178,7 +177,7 @@ def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] 
             mismatch = Mismatch(case.name, seed, k, tier, case.describe(item), fault=text, place=place)
             checked.mismatches.append(mismatch)
         else:
-            if not case.equal(expected, got):
+            if not case.equal(item, expected, got):
                 checked.mismatches.append(
                     _mismatch(case, seed, k, tier, item, expected, got, tier in devices)
                 )
@@ -198,17 +197,16 @@ def _mismatch(
 ) -> Mismatch:
     """The first difference between two answers, and who made it."""
     problem = case.describe(item)
-    if expected.shape != got.shape or expected.dtype != got.dtype:
+    if not case.alike(expected, got):
         meaning = f"expected {expected.dtype} {expected.shape}, got {got.dtype} {got.shape}"
         return Mismatch(case.name, seed, k, tier, problem, meaning=meaning)
-    wrong = np.argwhere(expected != got)
+    wrong = np.argwhere(case.wrong(item, expected, got))
     element = tuple(int(i) for i in wrong[0])
-    x, y = int(expected[element]), int(got[element])
-    width = expected.dtype.itemsize * 8
-    bits = tuple(b for b in range(width) if (x ^ y) >> b & 1)
+    x, y = expected[element].item(), got[element].item()
+    bits = _bits(x, y, expected.dtype.itemsize * 8)
     answer = "gpu" if on_device else tier
-    lead = case.lead(item, bits)
-    place, register = last_write(case, answer, item, element, expected, lead)
+    lead = case.lead(item, bits) if bits else 0
+    place, register = last_write(case, answer, item, element, got, lead)
     return Mismatch(
         case.name,
         seed,
@@ -233,13 +231,14 @@ def last_write(
     answer: str,
     item: Any,
     element: tuple[int, ...],
-    expected: npt.NDArray[Any],
+    output: npt.NDArray[Any],
     bit: int = 0,
 ) -> tuple[Place | None, str]:
     """Run the input again, watched, and return who last wrote an element, and from which register.
 
     The answer of a device is run on the simulator, also where it was hardware that differed. It
-    is the byte of one bit that is asked about, because kernels store some words in parts.
+    is the byte of one bit that is asked about, because kernels store some words in parts. ``output`` is
+    any array of the answer's shape and type.
 
     Examples
     --------
@@ -250,16 +249,29 @@ def last_write(
     >>> place.kernel, place.lane
     ('pack_row', 1)
     """
-    flat, width = int(np.ravel_multi_index(element, expected.shape)), expected.dtype.itemsize
-    output = case.outputs[answer]
+    flat, width = int(np.ravel_multi_index(element, output.shape)), output.dtype.itemsize
+    name = case.outputs[answer]
     if answer == "gpu":
-        observer = WriteObserver(output, flat * width + bit // 8, 1)
+        observer = WriteObserver(name, flat * width + bit // 8, 1)
         with suppress(KernelFault):  # the writes before it tell all the same
             case.answers[answer](item, simulator(observers=[observer]))
         return (observer.writes[-1].place, observer.writes[-1].register) if observer.writes else (None, "")
-    with watch(output, flat) as places:
+    with watch(name, flat) as places:
         case.answers[answer](item)
     return (places[-1], "") if places else (None, "")
+
+
+def _bits(x: float, y: float, width: int) -> tuple[int, ...]:
+    """In which bits two integers differ; floats are compared as numbers."""
+    if isinstance(x, float) or isinstance(y, float):
+        return ()
+    return tuple(b for b in range(width) if (x ^ y) >> b & 1)
+
+
+def _values(expected: float, got: float, bits: tuple[int, ...]) -> str:
+    if isinstance(expected, float) or isinstance(got, float):
+        return f"expected {expected!r}, got {got!r}: {got - expected:.3g} apart"
+    return f"expected {expected} ({_hex(expected)}), got {got} ({_hex(got)}): bits {_short(bits)} differ"
 
 
 def _hex(value: int) -> str:

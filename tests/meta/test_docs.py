@@ -243,6 +243,28 @@ def test_other_pages_stay_as_they_are() -> None:
     assert hooks().on_page_markdown("# Other\n", page=None, config=None, files=None) == "# Other\n"
 
 
+def test_the_page_of_mttkrp_has_the_figures_of_its_benchmark() -> None:
+    page = (ROOT / "docs" / "mttkrp.md").read_text()
+    assert page.count(hooks().MTTKRP_MARKER) == 1
+    rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)
+    assert "| `f-coo` | **" in rendered
+    peers = {"A (1999-01-01)": 4.0}
+    rows = [
+        {"case": "mttkrp/x/r32-f32", "ours": 1.5, "peers": peers},
+        {"case": "mttkrp-coo/x/r32-f32", "ours": 2.25, "peers": peers},
+        {"case": "mttkrp-f-coo/x/r32-f32", "ours": 1.5, "peers": peers},
+        {"case": "cpd/x/r32-f32", "ours": 3.0, "peers": {}},
+    ]
+    assert hooks().mttkrp_table(rows).splitlines() == [
+        "| | x |",
+        "|---|---|",
+        "| `f-coo` | **1.50** |",
+        "| `coo` | 2.25 |",
+        "| A (1999-01-01) | 4.00 |",
+        "| an iteration of `gpu.cpd_als` | 3.00 |",
+    ]
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_api_pages_show_every_module(package: str) -> None:
     page = (ROOT / "docs" / "api" / f"{package}.md").read_text()

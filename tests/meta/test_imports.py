@@ -18,14 +18,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
 DOORS = ("simwarp.cli", "simwarp.run", "simwarp.testing", "simwarp.verify", "simwarp.__main__")
-VOCABULARY = ("reference.types", "reference.errors")
+VOCABULARY = ("reference.types", "reference.errors", "reference.files")
 
 ALLOWED = {
-    "reference": ("reference", "numpy", "numba"),
+    "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch"),
     "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
     "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs"),
 }
-LAZY = ("numba", "pycuda", "cuda", "platformdirs")
+LAZY = ("numba", "pycuda", "cuda", "platformdirs", "scipy", "sparse", "torch")
 LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")
 
 

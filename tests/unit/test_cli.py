@@ -535,7 +535,7 @@ def test_a_product_that_is_stopped_leaves_no_half_file(large, tmp_path, number, 
 WRITING = """
 import signal, sys, numpy as np, os
 from pathlib import Path
-from simwarp.files import write_whole
+from reference.files import write_whole
 def write(file):
     file.write(b"half of it")
     file.flush()

@@ -301,7 +301,7 @@ def test_a_write_that_fails_leaves_nothing(capsys, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("simwarp.files.os.fsync", full)
+    monkeypatch.setattr("reference.files.os.fsync", full)
     before = sorted(Path().iterdir())
     assert main(saxpy()) == 2
     assert "y.npy cannot be written: No space left" in capsys.readouterr().err

@@ -280,7 +280,7 @@ def test_packings_are_of_both_word_sizes_and_rows_of_all_lengths(name):
     ],
 )
 def test_equal_is_in_shape_type_and_every_bit(got, equal):
-    assert BMM.equal(np.zeros((2, 3), np.int32), got) is equal
+    assert BMM.equal(None, np.zeros((2, 3), np.int32), got) is equal
 
 
 def test_every_case_is_complete():
@@ -528,6 +528,25 @@ def test_hardware_that_lies_is_replayed_on_hardware_and_placed_by_the_simulator(
 def test_a_mismatch_is_plain_data():
     (found,) = check(lie(BMM, "gpu", (0, 0), 4), 0, 2, SIMULATORS).mismatches
     assert json.loads(json.dumps(asdict(found)))["place"]["lane"] == 0
+
+
+def test_floats_are_wrong_where_the_case_says_so():
+    def differs(item, expected, got):
+        return ~(abs(got - expected) <= 0.25)
+
+    def answer(*_):
+        return np.array([1.0, 2.125, 3.5, np.nan], np.float32)
+
+    case = replace(
+        Counted().case,
+        answers={"reference": lambda _: np.arange(1.0, 5.0), "gpu": answer},
+        differs=differs,
+        explain=lambda item, element, bit: f"number {element[0]}",
+    )
+    (found,) = check(case, 0, 0, SIMULATORS).mismatches
+    assert (found.element, found.expected, found.got, found.bits, found.wrong) == ((2,), 3.0, 3.5, (), 2)
+    assert "expected 3.0, got 3.5: 0.5 apart" in str(found)
+    assert json.loads(json.dumps(asdict(found)))["got"] == 3.5
 
 
 # Who wrote it

@@ -193,6 +193,51 @@ def test_a_view_reads_the_same_bytes_as_another_type():
     assert out.numpy()[:2].tolist() == [(2 << 32) | 1, (4 << 32) | 3]
 
 
+def test_lanes_that_add_to_one_element_do_so_by_turns():
+    def kernel(warp, x):
+        with warp.where(warp.lane != 3):
+            warp.atomic_add(x, warp.lane % 3, warp.lane)
+
+    x = GlobalArray.of("x", np.array([100, 0, 0, 7], U32))
+    launch(kernel, 2, 32, x)
+    turns = [2 * sum(lane for lane in range(first, 32, 3) if lane != 3) for first in range(3)]
+    assert x.numpy().tolist() == [100 + turns[0], turns[1], turns[2], 7]
+
+
+def test_floats_are_added_in_the_order_of_the_lanes():
+    large = np.float32(2**24)  # to which 1 more is nothing
+    values = np.array([1] * 16 + [large] + [1] * 15, np.float32)
+    x = GlobalArray.of("x", np.zeros(1, np.float32))
+    launch(lambda warp, x: warp.atomic_add(x, 0, values), 1, 32, x)
+    assert x.numpy()[0] == large + 16
+
+
+@pytest.mark.parametrize(
+    ("kind", "index"), [(faults.OutOfBounds, 10), (faults.ReadOnlyWrite, 0), (faults.UninitialisedRead, 0)]
+)
+def test_an_addition_that_may_not_be(kind, index):
+    if kind is faults.UninitialisedRead:
+        x = GlobalArray("x", 32, U32)
+    else:
+        x = GlobalArray.of("x", np.zeros(32, U32), read_only=kind is faults.ReadOnlyWrite)
+
+    def kernel(warp, x):
+        warp.atomic_add(x, warp.lane + index, U32(1))
+
+    fault = fault_of(kind, kernel, 1, 32, x)
+    assert fault.place.lane == (22 if index else 0)
+
+
+def test_an_addition_does_not_change_values():
+    with pytest.raises(DtypeError, match="atomic_add of float64 to x, which holds uint32"):
+        launch(
+            lambda warp, x: warp.atomic_add(x, 0, np.full(32, 0.5)),
+            1,
+            32,
+            GlobalArray.of("x", np.zeros(1, U32)),
+        )
+
+
 # --------------------------------------------------------------------------------------------------
 # Memory faults: kind, place, values
 # --------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import InputFileError
-from simwarp.files import write_whole
+from reference.files import write_whole
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.trace.header import HeaderError, read_header
 from simwarp.observe.trace.recording import Recording

@@ -44,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import InputFileError, SimwarpError
-from simwarp.files import write_whole
+from reference.files import write_whole
 from simwarp.testing.fuzz.generate import VERSION, generate
 from simwarp.testing.fuzz.hunt import Difference, Witness, as_it_is
 from simwarp.testing.fuzz.mutate import mutate

@@ -1,4 +1,4 @@
-"""The vocabulary of all tiers: what a value *is*, and nothing that computes one."""
+"""Bit matrices, images and filters, packed into words."""
 
 from __future__ import annotations
 

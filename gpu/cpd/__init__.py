@@ -1,0 +1,5 @@
+"""The decomposition of a sparse tensor by alternating least squares, all on a device."""
+
+from gpu.cpd.cpd import cpd_als
+
+__all__ = ["cpd_als"]

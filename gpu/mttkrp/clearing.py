@@ -1,0 +1,47 @@
+"""Zeros where ``clear.cu`` has to write them before sums are added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpu.mttkrp.kernels import THREADS, Launch, Setting, Work
+
+
+def clearing(works: Sequence[Work], dimension: int, setting: Setting) -> tuple[Launch, ...]:
+    """The launches that make the result 0 where it is not stored later: all of it, or less than half.
+
+    Parameters
+    ----------
+    works : sequence of Work
+        Those that come after.
+    dimension : int
+        Rows of the result.
+    setting : Setting
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from gpu.mttkrp.kernels import sink_of
+    >>> device = simwarp.Device()
+    >>> setting = Setting(device, np.dtype(np.float32), order=3, rank=2)
+    >>> out = device.upload(np.ones((3, 2), np.float32))
+    >>> for launch in clearing([Work((), stored=np.array([0, 2]))], 3, setting):
+    ...     launch((), sink_of(out, 0, 2))
+    >>> out.download()[:, 0]
+    array([1., 0., 1.], dtype=float32)
+    """
+    stored = works[0].stored if len(works) == 1 else np.empty(0, np.int64)
+    if 2 * stored.size <= dimension:
+        vectors = dimension * setting.rank // setting.vec
+        grid = (-(-vectors // THREADS), 1, 1)
+        return (Launch(setting.kernel("clear.cu", "clear"), grid, (), (np.uint64(vectors),)),)
+    cleared = np.ones(dimension, np.bool_)
+    cleared[stored] = False
+    rows = np.flatnonzero(cleared).astype(np.uint32)
+    if rows.size == 0:
+        return ()
+    kernel = setting.kernel("clear.cu", "clear_rows")
+    arguments = (setting.device.upload(rows, "rows to clear"), np.uint32(rows.size))
+    return (Launch(kernel, setting.grid(rows.size), (), arguments),)

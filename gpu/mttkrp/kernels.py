@@ -1,0 +1,182 @@
+"""The kernels of MTTKRP: how they are compiled and launched (their twin is rows.cuh).
+
+A format's module turns a tensor on the device into `Work`: launches that want only the factors and the
+result, and, for the deterministic variant, the row of every slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.compile import compile_file
+from gpu.device import Array, Device, Dim
+
+THREADS = 256
+"""Of a block, in all kernels."""
+
+WARP = 32
+
+MOST_PASSES = 65535
+"""What a grid's second dimension holds."""
+
+_C_TYPES = {"float32": "float", "float64": "double"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the kernels of one plan have in common.
+
+    Attributes
+    ----------
+    device : Device
+    dtype : dtype
+        Of values, factors and result: float32 or float64.
+    order, rank : int
+    deterministic : bool
+        Whether sums of rows go to slots.
+    vector : bool
+        Whether rows may be read and written 16 bytes at a time: their matrices start at multiples of 16.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> setting = Setting(simwarp.Device(), np.dtype(np.float32), order=3, rank=48)
+    >>> setting.vec, setting.lanes, setting.passes
+    (4, 16, 1)
+    """
+
+    device: Device
+    dtype: np.dtype[Any]
+    order: int
+    rank: int
+    deterministic: bool = False
+    vector: bool = True
+
+    @property
+    def vec(self) -> int:
+        """Columns of a lane."""
+        whole = 16 // self.dtype.itemsize
+        return whole if self.vector and self.rank % whole == 0 else 1
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a group: as few as have all columns, at most a warp."""
+        return min(WARP, 1 << (self.rank // self.vec - 1).bit_length())
+
+    @property
+    def passes(self) -> int:
+        """How often a group's columns go into the rank."""
+        return -(-self.rank // (self.vec * self.lanes))
+
+    @property
+    def defines(self) -> dict[str, str | int]:
+        """The macros of rows.cuh and sink.cuh."""
+        macros: dict[str, str | int] = {"SCALAR": _C_TYPES[self.dtype.name]}
+        macros |= {"VEC": self.vec, "LANES": self.lanes, "ORDER": self.order}
+        return macros | ({"DETERMINISTIC": ""} if self.deterministic else {})
+
+    def grid(self, groups: int) -> Dim:
+        """The grid for so many groups, in blocks of `THREADS`."""
+        return (-(-groups // (THREADS // self.lanes)), self.passes, 1)
+
+    def kernel(self, source: str, name: str, **defines: str | int) -> Any:
+        """A kernel of a source in ``gpu/mttkrp/``, compiled and loaded."""
+        macros = self.defines | defines
+        ptx = compile_file(f"mttkrp/{source}", macros, self.device.compute_capability)
+        return self.device.load(ptx.text).kernel(name)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch that wants only the factors and where sums go.
+
+    The kernel's first parameters are ``Factors``, unless it takes none, and ``Sink`` by value, then what
+    `arguments` holds.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    grid : (int, int, int)
+    modes : tuple of int
+        Whose factors it takes, in this order.
+    arguments : tuple
+        Device arrays and NumPy scalars.
+    keep : tuple of device arrays
+        Those that `arguments` have the addresses of, beside the tensor's own.
+    """
+
+    kernel: Any
+    grid: Dim
+    modes: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    keep: tuple[Any, ...] = ()
+
+    def __call__(self, factors: Sequence[Array], sink: np.void, stream: Any = None) -> None:
+        """Launch, with the factors of all modes and a `sink_of`."""
+        chosen = [pointers(*(factors[mode] for mode in self.modes))] if self.modes else []
+        self.kernel(self.grid, (THREADS, 1, 1), *chosen, sink, *self.arguments, stream=stream)
+
+
+@dataclass(frozen=True)
+class Work:
+    """The launches of one tensor, or of one part of it, for one mode.
+
+    Attributes
+    ----------
+    launches : tuple of Launch
+    slot_rows : (slots,) int64
+        The row of the result that each slot belongs to, -1 for those never written. Empty unless
+        deterministic.
+    stored : (rows,) integers
+        The rows that launches store, for which it does not matter what was there before.
+    """
+
+    launches: tuple[Launch, ...]
+    slot_rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    stored: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def pointers(*arrays: Any) -> np.void:
+    """A structure of pointers, as a by-value argument of a kernel.
+
+    Parameters
+    ----------
+    *arrays : device arrays, or addresses as integers
+
+    Examples
+    --------
+    >>> pointers(1, 2).nbytes
+    16
+    """
+    return np.void(np.array([getattr(a, "pointer", a) for a in arrays], np.uint64).tobytes())
+
+
+def sink_of(out: Array, partial: int, rank: int) -> np.void:
+    """The by-value argument ``Sink``: the result, the address of the launch's first slot or 0, and the rank.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> sink_of(simwarp.Device().allocate((2, 3), np.float32), 0, 3).nbytes
+    24
+    """
+    return np.void(np.array([out.pointer, partial, rank], np.uint64).tobytes())
+
+
+def rows_of(matrix: Array) -> list[int]:
+    """The addresses of a device array's rows.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> first, second = rows_of(simwarp.Device().allocate((2, 3), np.uint32))
+    >>> second - first
+    12
+    """
+    step = matrix.nbytes // matrix.shape[0]
+    return [matrix.pointer + n * step for n in range(matrix.shape[0])]

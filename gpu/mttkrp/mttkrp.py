@@ -1,0 +1,92 @@
+"""The matricised tensor times Khatri-Rao product on a device (MM-CSF, equation 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpu.bmm.operands import choose_device, on_device
+from gpu.device import Device
+from gpu.mttkrp.checks import check_factors, check_mode
+from gpu.mttkrp.plan import Plan
+from gpu.mttkrp.structure import check_kind
+from gpu.mttkrp.upload import arrays_of, to_device
+from reference.errors import ShapeError
+
+
+def mttkrp(
+    tensor: Any,
+    factors: Sequence[Any],
+    mode: int,
+    *,
+    device: Device | None = None,
+    deterministic: bool = False,
+) -> Any:
+    """The sparse MTTKRP: row i sums value times the product of the other factors' rows, element by element.
+
+    Answers the same as `reference.mttkrp`, within `reference.mttkrp_bound`.
+
+    Parameters
+    ----------
+    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
+        On the host or on a device. A place that occurs several times in a `Coo` has the sum of its values.
+    factors : sequence of (dimension, R) arrays
+        One for each mode, of the values' dtype, on the host or on a device. That of `mode` is not read.
+    mode : int
+        From 0.
+    device : Device, optional
+        Default: the operands' own, or the first CUDA device.
+    deterministic : bool
+        Whether the same call always gives the same bits, on every device. Otherwise sums are added
+        atomically, in any order.
+
+    Returns
+    -------
+    (dimension of the mode, R) array of the factors' dtype
+        On the host; on the device if a factor lies there. Rows without nonzeros are 0.
+
+    Raises
+    ------
+    ShapeError, DtypeError, FormatError, NoGpuError
+        Before anything is computed.
+
+    Notes
+    -----
+    Source: MM-CSF (SC'19), equation 3 and algorithms 2, 6, 7 and 8.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from reference.types import Coo
+    >>> tensor = Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))
+    >>> mttkrp(tensor, [np.ones((2, 1)), [[1.0], [2.0], [3.0]]], 0, device=simwarp.Device())
+    array([[15.],
+           [ 7.]])
+    """
+    check_kind(tensor)
+    mode = check_mode(mode, len(tensor.shape))
+    device = choose_device(device, *arrays_of(tensor), *factors)
+    stays = any(map(on_device, factors))
+    known = [_factor(x, n, device) for n, x in enumerate(factors)]
+    rank, dtype = check_factors(known, tensor.shape)
+    placed = [x if n == mode else to_device(x, device) for n, x in enumerate(known)]
+    aligned = all(x.pointer % 16 == 0 for n, x in enumerate(placed) if n != mode)
+    launch = Plan(tensor, mode, rank, dtype, device, deterministic, vector=aligned)
+    out = device.allocate((tensor.shape[mode], rank), dtype, "out")
+    launch(placed, out)
+    return out if stays else out.download()
+
+
+def _factor(x: Any, n: int, device: Device) -> Any:
+    """An array of the device, or one of the host in native byte order."""
+    if on_device(x):
+        return to_device(x, device)
+    try:
+        x = np.asarray(x)
+        return x.astype(x.dtype.newbyteorder("="), copy=False)
+    except ValueError as error:
+        raise ShapeError(
+            f"factors[{n}] is no matrix: {error}\n(dimension, rank) is needed\ngive every row the same length"
+        ) from None

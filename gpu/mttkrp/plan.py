@@ -1,0 +1,197 @@
+"""MTTKRP of one tensor and mode, prepared once and launched as often as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.device import Array, Device
+from gpu.mttkrp.b_csf import b_csf_work
+from gpu.mttkrp.checks import check_dtype, check_mode, check_rank
+from gpu.mttkrp.clearing import clearing
+from gpu.mttkrp.coo import coo_work
+from gpu.mttkrp.csf import fibers_of
+from gpu.mttkrp.f_coo import f_coo_work
+from gpu.mttkrp.fibers import fibers_work
+from gpu.mttkrp.hi_coo import hi_coo_work
+from gpu.mttkrp.kernels import Launch, Setting, Work, sink_of
+from gpu.mttkrp.reduction import reduction
+from gpu.mttkrp.structure import check_kind, check_tensor
+from gpu.mttkrp.upload import arrays_of, download, on_device
+from reference.errors import DtypeError, FormatError, ShapeError
+from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode
+
+KERNELS = {
+    Coo: ("coo.cu", "a group for each 32 nonzeros, atomic additions where the row changes"),
+    HiCoo: ("hi_coo.cu", "the same, with indices from blocks and offsets"),
+    FCoo: ("f_coo.cu", "a group for each partition, rows inside it stored"),
+    BCsf: ("b_csf.cu", "warps for each slice by its nonzeros"),
+    Fibers: ("fibers.cu", "by the level of the mode: slice, fiber or nonzero"),
+}
+"""The kernel that each format gets; `MmCsf`, `Csf` and `PerMode` are made of these or turned into them."""
+
+_WORK: dict[type, Callable[[Any, int, Setting], Work]] = {
+    Coo: coo_work,
+    HiCoo: hi_coo_work,
+    FCoo: f_coo_work,
+    BCsf: b_csf_work,
+    Fibers: fibers_work,
+}
+
+
+def plan(
+    tensor: Any, mode: int, rank: int, dtype: npt.DTypeLike, device: Device, deterministic: bool = False
+) -> Plan:
+    """Everything about an MTTKRP that does not depend on the numbers in its factors.
+
+    Parameters
+    ----------
+    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
+        Of the host (it is checked and uploaded) or of the device.
+    mode : int
+    rank : int
+    dtype : float32 or float64
+        Of the factors, equal to the values'.
+    device : Device
+    deterministic : bool
+        Whether the same call always gives the same bits: sums of rows are then stored, one row of `rank`
+        elements for each, and added up in a fixed order.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ShapeError, DtypeError, FormatError
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> device = simwarp.Device()
+    >>> tensor = Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))
+    >>> launch = plan(tensor, 0, 2, np.float64, device)
+    >>> factors = [device.upload(np.ones((n, 2)) * n) for n in tensor.shape]
+    >>> out = device.allocate((2, 2), np.float64)
+    >>> launch(factors, out)
+    >>> out.download()
+    array([[15., 15.],
+           [21., 21.]])
+    """
+    return Plan(tensor, mode, rank, dtype, device, deterministic)
+
+
+class Plan:
+    """The launches of an MTTKRP: see `plan`.
+
+    Parameters
+    ----------
+    tensor, mode, rank, dtype, device, deterministic
+        As for `plan`.
+    vector : bool
+        Whether factors and result start at multiples of 16 bytes, as all do that devices allocate.
+
+    Attributes
+    ----------
+    mode : int
+    shape : tuple of int
+    setting : Setting
+    """
+
+    def __init__(
+        self,
+        tensor: Any,
+        mode: int,
+        rank: int,
+        dtype: npt.DTypeLike,
+        device: Device,
+        deterministic: bool = False,
+        *,
+        vector: bool = True,
+    ) -> None:
+        check_kind(tensor)
+        self.shape: tuple[int, ...] = tensor.shape
+        self.mode = check_mode(mode, len(self.shape))
+        parts = [on_device(part, device) for part in _parts(tensor, self.mode)]
+        dtype = check_dtype(dtype, parts[0].values.dtype)
+        order = len(self.shape)
+        self.setting = Setting(device, dtype, order, check_rank(rank), deterministic, vector)
+        self._keep = list(arrays_of(tuple(parts)))  # kernels know them by address alone
+        self._works = [_WORK[type(part)](part, self.mode, self.setting) for part in parts]
+        self._clearing = clearing(self._works, self.shape[self.mode], self.setting)
+        self._reduction: tuple[Launch, ...] = ()
+        if deterministic:
+            slot_rows = np.concatenate([work.slot_rows for work in self._works])
+            self._partial = device.allocate((slot_rows.size, self.setting.rank), dtype, "slots")
+            self._reduction = reduction(slot_rows, self.setting)
+
+    def __call__(self, factors: Sequence[Array], out: Array, stream: Any = None) -> None:
+        """Launch; nothing is compiled, allocated or copied, so the launches can be captured in a graph.
+
+        Parameters
+        ----------
+        factors : sequence of device arrays
+            (dimension, rank) of each mode; that of the plan's own mode is not looked at.
+        out : device array, (dimension of the mode, rank)
+            Overwritten.
+        stream : Stream, optional
+
+        Raises
+        ------
+        ShapeError, DtypeError
+            Arrays of another shape or type, or at an address that is no multiple of 16 where rows are read
+            16 bytes at a time.
+        """
+        self._check(factors, out)
+        rank, partial = self.setting.rank, self._partial.pointer if self._reduction else 0
+        whole = sink_of(out, partial, rank)
+        for launch in self._clearing:
+            launch(factors, whole, stream)
+        for work in self._works:
+            sink = sink_of(out, partial, rank)
+            for launch in work.launches:
+                launch(factors, sink, stream)
+            partial += work.slot_rows.size * rank * self.setting.dtype.itemsize
+        for launch in self._reduction:
+            launch(factors, whole, stream)
+
+    def _check(self, factors: Sequence[Array], out: Array) -> None:
+        setting = self.setting
+        if len(factors) != len(self.shape):
+            raise ShapeError(
+                f"there are {len(factors)} factors\nthe tensor has {len(self.shape)} modes\n"
+                "give one for each mode"
+            )
+        read = [(f"factors[{n}]", x, self.shape[n]) for n, x in enumerate(factors) if n != self.mode]
+        for name, array, dimension in (*read, ("out", out, self.shape[self.mode])):
+            if array.shape != (dimension, setting.rank):
+                raise ShapeError(
+                    f"{name} has shape {array.shape}\nthe plan is for {(dimension, setting.rank)}\n"
+                    "make another plan"
+                )
+            if array.dtype != setting.dtype:
+                raise DtypeError(f"{name} is {array.dtype}\nthe plan is for {setting.dtype}\nconvert it")
+            if setting.vec > 1 and array.pointer % 16:
+                raise ShapeError(
+                    f"{name} lies at {array.pointer:#x}\nmultiples of 16 are read at once\n"
+                    "copy it, or say vector=False to Plan"
+                )
+
+
+def _parts(tensor: Any, mode: int) -> Sequence[Any]:
+    """What there are kernels for, checked; the tensor's result is the sum of theirs."""
+    if isinstance(tensor, PerMode):
+        return _parts(tensor.tensors[mode], mode)
+    if isinstance(tensor, BCsf | FCoo) and tensor.modes[0] != mode:
+        raise FormatError(
+            f"this {type(tensor).__name__} was made for mode {tensor.modes[0]}, not for mode {mode}\n"
+            f"its modes are {tensor.modes}, that of the result is the first\n"
+            "build it for the other mode, or for all modes (PerMode)"
+        )
+    check_tensor(tensor)
+    if isinstance(tensor, MmCsf):
+        return tensor.partitions
+    return [fibers_of(download(tensor)) if isinstance(tensor, Csf) else tensor]

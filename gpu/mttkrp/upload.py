@@ -1,0 +1,121 @@
+"""Sparse tensors on devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gpu.device import Array, Device, is_array, is_foreign
+from gpu.mttkrp.structure import check_tensor
+
+Tensor = TypeVar("Tensor")
+
+
+def upload(tensor: Tensor, device: Device) -> Tensor:
+    """A sparse tensor on a device, checked before.
+
+    Parameters
+    ----------
+    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
+        Arrays that lie on the device already stay as they are, unchecked.
+    device : Device
+
+    Returns
+    -------
+    The same dataclass with device arrays.
+
+    Raises
+    ------
+    DtypeError, ShapeError, FormatError
+        What is wrong in it.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from reference.types import Coo
+    >>> tensor = upload(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)), simwarp.Device())
+    >>> tensor.values.device.name, tensor.shape
+    ('simwarp simulator (sm_90)', (2, 3))
+    """
+    check_tensor(tensor)
+    return on_device(tensor, device)
+
+
+def on_device(tensor: Tensor, device: Device) -> Tensor:
+    """A sparse tensor on a device, unchecked.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from reference.types import Coo
+    >>> on_device(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)), simwarp.Device()).coords.shape
+    (2, 2)
+    """
+    return _mapped(tensor, lambda x: to_device(x, device))
+
+
+def download(tensor: Tensor) -> Tensor:
+    """A sparse tensor on the host.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from reference.types import Coo
+    >>> tensor = Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))
+    >>> download(upload(tensor, simwarp.Device())).values
+    array([5., 7.])
+    """
+    return _mapped(tensor, lambda x: x.download() if is_array(x) else x)
+
+
+def arrays_of(tensor: Any) -> Iterator[Any]:
+    """Every array of a sparse tensor, wherever it lies.
+
+    Examples
+    --------
+    >>> from reference.types import Coo
+    >>> [array.shape for array in arrays_of(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)))]
+    [(2, 2), (2,)]
+    """
+    if _is_data(tensor):
+        yield tensor
+    elif isinstance(tensor, tuple):
+        for part in tensor:  # pyright: ignore[reportUnknownVariableType]
+            yield from arrays_of(part)
+    elif is_dataclass(tensor):
+        for part in fields(tensor):
+            yield from arrays_of(getattr(tensor, part.name))
+
+
+def to_device(x: Any, device: Device) -> Array:
+    """An array on the device: adopted, uploaded in native byte order, or as it is.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> to_device(np.ones((2, 3)), simwarp.Device()).shape
+    (2, 3)
+    """
+    if is_array(x):
+        return x
+    if is_foreign(x):
+        return device.adopt(x)
+    return device.upload(np.ascontiguousarray(x, x.dtype.newbyteorder("=")))
+
+
+def _is_data(x: Any) -> bool:
+    return isinstance(x, np.ndarray) or is_array(x) or is_foreign(x)
+
+
+def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """The same structure with every array changed."""
+    if _is_data(x):
+        return change(x)
+    if isinstance(x, tuple):
+        return tuple(_mapped(part, change) for part in x)  # pyright: ignore[reportUnknownVariableType]
+    if is_dataclass(x) and not isinstance(x, type):
+        return replace(x, **{part.name: _mapped(getattr(x, part.name), change) for part in fields(x)})
+    return x

@@ -1,0 +1,219 @@
+"""The matricized tensor times Khatri-Rao product: what `mttkrp` means, twice, and how far a sum may be off.
+
+Small tensors are equation 3 in NumPy: all terms of a chunk of nonzeros, then their sums by row. Large
+ones are the same equation in a loop that Numba compiles. The tests hold one against the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, ShapeError
+from reference.sparse import to_coo
+from reference.types import Coo, SparseTensor
+
+Matrix: TypeAlias = npt.NDArray[np.float64]
+
+# NumPy takes half a second for so many, each time; importing Numba and compiling the loop two, once.
+_LARGE = 1 << 24
+# Terms that are held at once: 32 MiB.
+_CHUNK = 1 << 22
+
+
+def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) -> Matrix:
+    """Multiply a sparse tensor, matricized by one mode, with the Khatri-Rao product of the other factors.
+
+    ``y[i, r]`` is the sum, over the nonzeros whose index in ``mode`` is i, of the value times the elements
+    ``factors[n][index in mode n, r]`` for all n but ``mode``. Rows without a nonzero are 0. Computed in
+    float64, whatever the types of values and factors. ``gpu.mttkrp`` answers the same question.
+
+    Parameters
+    ----------
+    tensor : any of `reference.types.SparseTensor`, on the host
+        A `Coo` may name a place several times; every value counts.
+    factors : sequence of (dimension, R) arrays of float32 or float64, one per mode and all of one type
+        In the order of the modes. The one of ``mode`` is not read. NaN and infinite elements follow IEEE 754.
+    mode : int, 0 to order - 1
+
+    Returns
+    -------
+    array of float64, (dimension of mode, R), C order
+
+    Raises
+    ------
+    ShapeError
+        For a mode that the tensor does not have (negative ones do not count from the end), another number
+        of factors than modes, a factor of another shape (named, with the right one), or R = 0.
+    DtypeError
+        For factors of another element type, or of several; for what is no sparse tensor.
+    FormatError
+        For a tensor whose arrays do not fit one another.
+
+    Notes
+    -----
+    Source: MM-CSF (SC'19), section 2.3, equation 3.
+
+    Examples
+    --------
+    >>> tensor = Coo([[0, 1, 1], [0, 0, 2], [1, 0, 1]], [2.0, 3.0, 4.0], (2, 3, 2))
+    >>> a, b, c = np.ones((2, 1)), np.array([[1.0], [10.0], [100.0]]), np.array([[5.0], [7.0]])
+    >>> mttkrp(tensor, [a, b, c], 0)  # 2 * 1 * 7 and 3 * 1 * 5 + 4 * 100 * 7
+    array([[  14.],
+           [2815.]])
+    """
+    coo = tensor if isinstance(tensor, Coo) else to_coo(tensor)
+    matrices = _checked(coo.shape, factors, mode)
+    y = np.zeros((coo.shape[mode], matrices[0].shape[1]))
+    others = [n for n in range(len(coo.shape)) if n != mode]
+    rows, indices = coo.coords[mode], [coo.coords[n] for n in others]
+    is_large = coo.values.size * y.shape[1] * len(others) >= _LARGE
+    add_terms = _add_terms_numba if is_large else _add_terms_numpy
+    add_terms(rows, indices, coo.values, [matrices[n] for n in others], y)
+    return y
+
+
+def mttkrp_bound(
+    tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int, dtype: npt.DTypeLike
+) -> Matrix:
+    """How far a correct MTTKRP in ``dtype`` may lie from `mttkrp`, whatever the order of its operations.
+
+    Each term of an element takes part in k roundings at most, k being the nonzeros of the row plus the
+    order of the tensor: ``γ_k * (sum of the terms' magnitudes)`` with ``γ_k = k u / (1 - k u)`` and u half
+    the distance from 1 to the next number, once for ``dtype`` and once for `mttkrp` itself. To this comes
+    what underflow may lose, and what is lost where subnormal numbers count as 0: for each nonzero and mode
+    the smallest normal number, times the largest magnitudes that it may be multiplied with. Sums that are
+    split by fibers, factors taken out of them, and atomic additions stay within it; an overflow does not.
+
+    Parameters
+    ----------
+    tensor, factors, mode
+        As for `mttkrp`.
+    dtype : float32 or float64
+
+    Returns
+    -------
+    array of float64, (dimension of mode, R)
+        Infinite for a row of so many nonzeros that k u reaches 1; not finite where a term is not.
+
+    Raises
+    ------
+    ShapeError, DtypeError, FormatError
+        As `mttkrp`; a DtypeError also for another ``dtype``.
+
+    Notes
+    -----
+    Source: N. Higham, Accuracy and Stability of Numerical Algorithms, lemma 3.1 and section 4.2.
+
+    Examples
+    --------
+    >>> tensor = Coo([[0, 0], [0, 1]], [1.0, -1.0], (2, 2))
+    >>> factors = [np.ones((2, 1)), np.ones((2, 1))]
+    >>> (mttkrp_bound(tensor, factors, 0, np.float32) / 2**-24).round(6)  # two terms of magnitude 1, k = 4
+    array([[8.000002],
+           [0.      ]])
+    """
+    kind = np.dtype(dtype).type
+    if kind not in (np.float32, np.float64):
+        raise DtypeError(
+            f"dtype is {np.dtype(dtype)}\nfloat32 and float64 are known\ngive the type of the computation"
+        )
+    coo = tensor if isinstance(tensor, Coo) else to_coo(tensor)
+    matrices = [np.abs(matrix) for matrix in _checked(coo.shape, factors, mode)]
+    values = np.abs(coo.values)
+    magnitudes = mttkrp(Coo(coo.coords, values, coo.shape, nonfinite=True), matrices, mode)
+    nonzeros = np.bincount(coo.coords[mode].astype(np.intp), minlength=coo.shape[mode])
+    roundings = nonzeros + len(matrices)
+    others = [float(matrix.max()) for n, matrix in enumerate(matrices) if n != mode]
+    with np.errstate(over="ignore", invalid="ignore"):
+        relative = _gamma(roundings, kind) + _gamma(roundings, np.float64)
+        lost = float(np.finfo(kind).tiny) * np.prod(np.maximum(1.0, [float(values.max()), *others]))
+        rounded = np.where(magnitudes == 0.0, 0.0, relative[:, None] * magnitudes)
+        return rounded + (lost * len(matrices) * nonzeros)[:, None]
+
+
+def _gamma(roundings: npt.NDArray[np.intp], dtype: Any) -> npt.NDArray[np.float64]:
+    product = roundings * (float(np.finfo(dtype).eps) / 2.0)
+    return np.divide(product, 1.0 - product, out=np.full(product.shape, np.inf), where=product < 1.0)
+
+
+def _checked(shape: tuple[int, ...], factors: Sequence[npt.ArrayLike], mode: Any) -> list[npt.NDArray[Any]]:
+    """The factors as arrays, if they and the mode fit the tensor."""
+    order = len(shape)
+    if not isinstance(mode, (int, np.integer)) or not 0 <= mode < order:
+        raise ShapeError(
+            f"mode {mode!r} of a tensor of shape {shape}\n0 to {order - 1} are possible\n"
+            "count modes from 0, and none from the end"
+        )
+    if len(factors) != order:
+        raise ShapeError(
+            f"{len(factors)} factors for a tensor of shape {shape}\n"
+            f"there is one per mode, {order} in all\ngive that of the result's mode too; it is not read"
+        )
+    matrices = [np.asarray(factor) for factor in factors]
+    rank = matrices[0].shape[-1] if matrices[0].ndim == 2 else 0
+    for n, (matrix, dimension) in enumerate(zip(matrices, shape, strict=True)):
+        if matrix.shape != (dimension, rank) or rank < 1:
+            raise ShapeError(
+                f"factor {n} has the shape {matrix.shape}, for a tensor of shape {shape}\n"
+                f"it must be ({dimension}, {rank or 'R'}){'' if rank else ', with R at least 1'}\n"
+                "rows are the mode's indices, columns the components, as many in every factor"
+            )
+        if matrix.dtype.type not in (np.float32, np.float64) or matrix.dtype != matrices[0].dtype:
+            raise DtypeError(
+                f"factor {n} is {matrix.dtype}, factor 0 is {matrices[0].dtype}\n"
+                "all are float32 or all are float64\nconvert them"
+            )
+    return matrices
+
+
+def _add_terms_numpy(rows: Any, indices: list[Any], values: Any, matrices: list[Any], y: Matrix) -> None:
+    """Equation 3 by chunks of nonzeros, sorted by row so that each row's terms are neighbours."""
+    by_row = np.argsort(rows, kind="stable")
+    step = max(1, _CHUNK // y.shape[1])
+    for start in range(0, by_row.size, step):
+        chosen = by_row[start : start + step]
+        terms = values[chosen, None].astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for index, matrix in zip(indices, matrices, strict=True):
+                terms = terms * matrix[index[chosen]]
+            row = rows[chosen]
+            first = np.flatnonzero(np.concatenate([[True], row[1:] != row[:-1]]))
+            y[row[first]] += np.add.reduceat(terms, first, axis=0)
+
+
+def _add_terms_numba(rows: Any, indices: list[Any], values: Any, matrices: list[Any], y: Matrix) -> None:
+    """Equation 3, nonzero by nonzero."""
+    _compiled()(_alike(rows), tuple(map(_alike, indices)), _alike(values), tuple(map(_alike, matrices)), y)
+
+
+def _alike(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, read-only and plain: Numba needs one type for all elements of a tuple."""
+    view = np.require(array, array.dtype.newbyteorder("="), ["C", "A"]).view()
+    view.flags.writeable = False
+    return view
+
+
+@cache
+def _compiled() -> Callable[..., None]:
+    import numba
+
+    return numba.njit(cache=False)(_nonzero_by_nonzero)
+
+
+def _nonzero_by_nonzero(rows: Any, indices: Any, values: Any, matrices: Any, y: Any) -> None:
+    rank = y.shape[1]
+    term = np.empty(rank, np.float64)
+    for z in range(values.size):
+        term[:] = values[z]
+        for n in range(len(indices)):
+            index = indices[n][z]
+            for r in range(rank):
+                term[r] *= matrices[n][index, r]
+        row = rows[z]
+        for r in range(rank):
+            y[row, r] += term[r]

@@ -1,0 +1,139 @@
+"""Balanced CSF: fibers of bounded length, slices in bins by their nonzeros."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference.sparse.arguments import check_at_least_one, check_coo, every_mode
+from reference.sparse.fibers import split_starts
+from reference.sparse.order import by_dimension, prefix_starts, root_first, sort_places
+from reference.types import BCsf, Coo, PerMode
+
+
+def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, share: int = 512) -> BCsf:
+    """The balanced tree of a tensor; ``modes=None`` is B-CSF-ONE, the shortest mode at the root.
+
+    Parameters
+    ----------
+    coo : Coo
+        Each place once, in any order.
+    modes : tuple of int, optional
+        From the root to the leaves. By ascending dimension if not given.
+    split : int
+        The most nonzeros of a fiber, at least 1.
+    share : int
+        The most nonzeros of a slice that one warp is to work on, at least 1.
+
+    Returns
+    -------
+    BCsf
+
+    Raises
+    ------
+    FormatError
+        If a place occurs twice, or the arrays lie on a device.
+    DtypeError
+        If ``coo`` is no Coo.
+    ShapeError
+        If a dimension exceeds 2**32, ``modes`` is not every mode once, or ``split`` or ``share`` is less
+        than 1.
+
+    Notes
+    -----
+    Source: MM-CSF (SC'19), section 3.1 and figure 2(c); B-CSF (IPDPS'19).
+
+    Examples
+    --------
+    >>> coo = Coo([[0, 1, 1, 1], [2, 0, 0, 0], [0, 0, 1, 2]], [1.0, 2.0, 3.0, 4.0], (2, 3, 4))
+    >>> tree = b_csf(coo, split=2, share=1)
+    >>> tree.slice_pointers.tolist(), tree.fiber_pointers.tolist(), tree.uppers.tolist()
+    ([0, 1, 3], [0, 1, 3, 4], [[2, 0, 0]])
+
+    Slice 1 has three nonzeros: too many for 2**1 warps, so bin 1 is empty and it is in bin 2.
+
+    >>> tree.order.tolist(), tree.bins
+    ([0, 1], (0, 1, 1, 2))
+    """
+    check_coo(coo)
+    check_at_least_one(split, "split")
+    check_at_least_one(share, "share")
+    modes = by_dimension(coo.shape) if modes is None else every_mode(modes, coo.shape)
+    indices, values = sort_places(coo, modes)
+    slices, cut = prefix_starts(indices)[0], split_starts(indices, split)
+    order, bins = slice_bins(np.diff(np.append(slices, values.size)).tolist(), int(share))
+    return BCsf(
+        modes,
+        indices[0, slices],
+        np.searchsorted(cut, np.append(slices, values.size)).astype(np.uint32),
+        np.ascontiguousarray(indices[1:-1, cut]),
+        np.append(cut, values.size).astype(np.uint32),
+        indices[-1].copy(),
+        values,
+        np.array(order, np.uint32),
+        bins,
+        coo.shape,
+        int(split),
+        int(share),
+    )
+
+
+def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
+    """B-CSF-ALL: for each mode the balanced tree with that mode at the root.
+
+    Parameters
+    ----------
+    coo : Coo
+        Each place once, in any order.
+    split, share : int
+        As `b_csf`.
+
+    Returns
+    -------
+    PerMode
+
+    Raises
+    ------
+    FormatError, DtypeError, ShapeError
+        As `b_csf`.
+
+    Notes
+    -----
+    Source: MM-CSF (SC'19), sections 3.1 and 3.2.
+
+    Examples
+    --------
+    >>> coo = Coo([[0, 0, 1], [1, 1, 0], [0, 3, 3]], [1.0, 2.0, 3.0], (2, 3, 4))
+    >>> [tree.modes for tree in b_csf_all(coo).tensors]
+    [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
+    """
+    check_coo(coo)
+    every = range(len(coo.shape))
+    trees = tuple(b_csf(coo, root_first(coo.shape, mode), split=split, share=share) for mode in every)
+    return PerMode(trees, coo.shape)
+
+
+def slice_bins(lengths: list[int], share: int) -> tuple[list[int], tuple[int, ...]]:
+    """Slices by the bin of their length: the first b with ``length <= share * 2**b``.
+
+    Parameters
+    ----------
+    lengths : list of int
+        The nonzeros of each slice.
+    share : int
+
+    Returns
+    -------
+    order : list of int
+        The slices of bin 0, then those of bin 1, …, each ascending.
+    bins : tuple of int
+        Bin b is ``order[bins[b] : bins[b + 1]]``.
+
+    Examples
+    --------
+    >>> slice_bins([9, 2, 3, 1], share=2)
+    ([1, 3, 2, 0], (0, 2, 3, 3, 4))
+    """
+    # The least b with 2**b >= ceil(length / share).
+    bin_of = [(-(-length // share) - 1).bit_length() for length in lengths]
+    order = sorted(range(len(lengths)), key=lambda at: bin_of[at])
+    return order, tuple(sum(b < bound for b in bin_of) for bound in range(max(bin_of) + 2))

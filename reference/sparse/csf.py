@@ -1,0 +1,95 @@
+"""Compressed sparse fibers: one tree over all nonzeros, or one for each mode."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from reference.sparse.arguments import check_coo, every_mode
+from reference.sparse.order import by_dimension, prefix_starts, root_first, sort_places
+from reference.types import Coo, Csf, PerMode
+
+
+def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
+    """The tree of a tensor; ``modes=None`` is CSF-ONE, the shortest mode at the root.
+
+    A node of level l is a prefix of l + 1 indices, taken by ``modes``, that some nonzero has.
+
+    Parameters
+    ----------
+    coo : Coo
+        Each place once, in any order.
+    modes : tuple of int, optional
+        From the root to the leaves. By ascending dimension if not given.
+
+    Returns
+    -------
+    Csf
+
+    Raises
+    ------
+    FormatError
+        If a place occurs twice, or the arrays lie on a device.
+    DtypeError
+        If ``coo`` is no Coo.
+    ShapeError
+        If a dimension exceeds 2**32, or ``modes`` is not every mode once.
+
+    Notes
+    -----
+    Source: MM-CSF (SC'19), section 3.1, figure 2(b), and section 3.2 for the order of modes.
+
+    Examples
+    --------
+    >>> tree = csf(Coo([[0, 0, 1], [1, 1, 0], [0, 3, 3]], [1.0, 2.0, 3.0], (2, 3, 4)))
+    >>> [level.tolist() for level in tree.indices]
+    [[0, 1], [1, 0], [0, 3, 3]]
+    >>> [level.tolist() for level in tree.pointers]
+    [[0, 1, 2], [0, 2, 3]]
+    """
+    check_coo(coo)
+    modes = by_dimension(coo.shape) if modes is None else every_mode(modes, coo.shape)
+    indices, values = sort_places(coo, modes)
+    starts = prefix_starts(indices)
+    return Csf(
+        modes,
+        tuple(level[nodes] for level, nodes in zip(indices, starts, strict=True)),
+        tuple(
+            np.searchsorted(children, np.append(nodes, values.size)).astype(np.uint32)
+            for nodes, children in pairwise(starts)
+        ),
+        values,
+        coo.shape,
+    )
+
+
+def csf_all(coo: Coo) -> PerMode:
+    """CSF-ALL: for each mode the tree with that mode at the root, the others by ascending dimension.
+
+    Parameters
+    ----------
+    coo : Coo
+        Each place once, in any order.
+
+    Returns
+    -------
+    PerMode
+
+    Raises
+    ------
+    FormatError, DtypeError, ShapeError
+        As `csf`.
+
+    Notes
+    -----
+    Source: MM-CSF (SC'19), section 3.2 and figure 3(b).
+
+    Examples
+    --------
+    >>> coo = Coo([[0, 0, 1], [1, 1, 0], [0, 3, 3]], [1.0, 2.0, 3.0], (2, 3, 4))
+    >>> [tree.modes for tree in csf_all(coo).tensors]
+    [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
+    """
+    check_coo(coo)
+    return PerMode(tuple(csf(coo, root_first(coo.shape, mode)) for mode in range(len(coo.shape))), coo.shape)

@@ -1,0 +1,295 @@
+"""Sparse tensors of SciPy, pydata/sparse and PyTorch.
+
+The packages are imported when a function needs them; none is a dependency. All of them hold coordinates
+and values, so that nothing is rounded, dropped or added up, unless a function says so.
+"""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from reference.errors import DtypeError, FormatError, MissingExtraError, ShapeError
+from reference.sparse.convert import to_coo
+from reference.sparse.order import coalesce
+from reference.types import Coo, SparseTensor
+
+_MOST_ELEMENTS_OF_TORCH = 2**63 - 1
+
+
+def to_scipy(tensor: SparseTensor) -> Any:
+    """The tensor as a ``scipy.sparse.coo_array`` of as many dimensions.
+
+    Parameters
+    ----------
+    tensor : Coo or another format
+        On the host.
+
+    Returns
+    -------
+    scipy.sparse.coo_array
+        In lexicographic order; places that occur twice do so there.
+
+    Raises
+    ------
+    MissingExtraError
+        If SciPy is not installed. More than two dimensions need SciPy 1.15.
+    FormatError, DtypeError, ShapeError
+        As `to_coo`.
+
+    Examples
+    --------
+    >>> matrix = to_scipy(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)))
+    >>> matrix.toarray()
+    array([[0., 0., 5.],
+           [7., 0., 0.]])
+    """
+    scipy_sparse = _scipy_sparse()
+    coo = to_coo(tensor)
+    return scipy_sparse.coo_array((coo.values, tuple(coo.coords.astype(np.int64))), shape=coo.shape)
+
+
+def from_scipy(array: Any, *, nonfinite: bool = False) -> Coo:
+    """A Coo of a SciPy sparse array or matrix of any format.
+
+    Parameters
+    ----------
+    array : scipy.sparse array or matrix
+        Of float32, float64 or integers, which become float64.
+    nonfinite : bool
+        Whether NaN and infinite values are meant.
+
+    Returns
+    -------
+    Coo
+
+    Raises
+    ------
+    MissingExtraError
+        If SciPy is not installed.
+    DtypeError
+        For anything else, or another type of values.
+    ShapeError, NotANumberError
+        As `Coo`: for an array of one dimension, or without a stored value.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> from_scipy(csr_array([[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]])).coords.tolist()
+    [[0, 1], [2, 0]]
+    """
+    if not _scipy_sparse().issparse(array):
+        raise _not_sparse(array, "SciPy sparse array", "scipy.sparse.coo_array")
+    given = array.tocoo()
+    return Coo(np.stack(given.coords), given.data.copy(), given.shape, nonfinite)
+
+
+def to_pydata(tensor: SparseTensor) -> Any:
+    """The tensor as a ``sparse.COO`` of pydata/sparse, in which every place occurs once.
+
+    Values at one place are added, as by `coalesce`.
+
+    Parameters
+    ----------
+    tensor : Coo or another format
+        On the host.
+
+    Returns
+    -------
+    sparse.COO
+        With the fill value 0.
+
+    Raises
+    ------
+    MissingExtraError
+        If pydata/sparse is not installed.
+    FormatError, DtypeError, ShapeError
+        As `to_coo`.
+    NotANumberError
+        As `coalesce`.
+
+    Examples
+    --------
+    >>> to_pydata(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))).todense()
+    array([[0., 0., 5.],
+           [7., 0., 0.]])
+    """
+    sparse = _pydata_sparse()
+    coo = coalesce(to_coo(tensor))
+    # Sorting them itself it would form the product of the shape.
+    return sparse.COO(
+        coo.coords.astype(np.int64), coo.values, shape=coo.shape, has_duplicates=False, sorted=True
+    )
+
+
+def from_pydata(array: Any, *, nonfinite: bool = False) -> Coo:
+    """A Coo of a pydata/sparse array of any format.
+
+    Parameters
+    ----------
+    array : sparse.COO, sparse.GCXS or sparse.DOK
+        Of float32, float64 or integers, which become float64; with the fill value 0.
+    nonfinite : bool
+        Whether NaN and infinite values are meant.
+
+    Returns
+    -------
+    Coo
+
+    Raises
+    ------
+    MissingExtraError
+        If pydata/sparse is not installed.
+    DtypeError
+        For anything else, or another type of values.
+    FormatError
+        For another fill value.
+    ShapeError, NotANumberError
+        As `Coo`: for an array of one dimension, or without a stored value.
+
+    Examples
+    --------
+    >>> import sparse
+    >>> from_pydata(sparse.COO([[0, 1], [2, 0]], [5.0, 7.0], shape=(2, 3))).values
+    array([5., 7.])
+    """
+    sparse = _pydata_sparse()
+    if not isinstance(array, sparse.SparseArray):
+        raise _not_sparse(array, "pydata/sparse array", "sparse.COO")
+    if array.fill_value != 0:
+        raise FormatError(
+            f"the array has the fill value {array.fill_value}\n"
+            "what a sparse tensor does not hold is 0\n"
+            "subtract the fill value first"
+        )
+    given = array.asformat("coo")
+    return Coo(given.coords.copy(), given.data.copy(), given.shape, nonfinite)
+
+
+def to_torch(tensor: SparseTensor) -> Any:
+    """The tensor as a ``torch.sparse_coo_tensor`` on the CPU.
+
+    Parameters
+    ----------
+    tensor : Coo or another format
+        On the host.
+
+    Returns
+    -------
+    torch.Tensor
+        Of layout ``torch.sparse_coo``, in lexicographic order; places that occur twice do so there.
+
+    Raises
+    ------
+    MissingExtraError
+        If PyTorch is not installed.
+    ShapeError
+        If the product of the shape exceeds 2**63 - 1, or as `to_coo`.
+    FormatError, DtypeError
+        As `to_coo`.
+
+    Examples
+    --------
+    >>> to_torch(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))).to_dense().tolist()  # doctest: +SKIP
+    [[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]]
+    """
+    torch = _torch()
+    coo = to_coo(tensor)
+    if math.prod(coo.shape) > _MOST_ELEMENTS_OF_TORCH:
+        raise ShapeError(
+            f"shape {coo.shape} has more than 2**63 - 1 elements\n"
+            "PyTorch counts the elements of a sparse tensor in 64 bits\n"
+            "give a shape that fits the indices more tightly"
+        )
+    indices = torch.from_numpy(coo.coords.astype(np.int64))
+    return torch.sparse_coo_tensor(indices, torch.from_numpy(coo.values), coo.shape, check_invariants=True)
+
+
+def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
+    """A Coo of a sparse PyTorch tensor of any layout, wherever it lies.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        Sparse in all its dimensions; of float32, float64 or integers, which become float64. Coalesced or
+        not: places that occur twice do so in the result.
+    nonfinite : bool
+        Whether NaN and infinite values are meant.
+
+    Returns
+    -------
+    Coo
+
+    Raises
+    ------
+    MissingExtraError
+        If PyTorch is not installed.
+    DtypeError
+        For anything else, or another type of values.
+    FormatError
+        For a dense tensor, or one with dense dimensions.
+    ShapeError, NotANumberError
+        As `Coo`: for a tensor of one dimension, or without a stored value.
+
+    Examples
+    --------
+    >>> import torch  # doctest: +SKIP
+    >>> matrix = torch.tensor([[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]])  # doctest: +SKIP
+    >>> from_torch(matrix.to_sparse()).coords.tolist()  # doctest: +SKIP
+    [[0, 1], [2, 0]]
+    """
+    torch = _torch()
+    if not isinstance(tensor, torch.Tensor):
+        raise _not_sparse(tensor, "sparse PyTorch tensor", "torch.sparse_coo_tensor")
+    if tensor.layout == torch.strided or tensor.dense_dim():
+        raise FormatError(
+            f"the tensor has layout {tensor.layout} and {tensor.dense_dim()} dense dimensions\n"
+            "every dimension has to be sparse\n"
+            "call its to_sparse() first"
+        )
+    given = tensor.detach().cpu().to_sparse_coo()
+    # The methods without the underscore want a coalesced tensor: it would have added what occurs twice.
+    indices, values = given._indices(), given._values()
+    try:
+        copied = values.numpy().copy()
+    except TypeError:  # a type that NumPy does not have
+        raise DtypeError(
+            f"the values are {values.dtype}\nfloat32 and float64 are known\nconvert them"
+        ) from None
+    return Coo(indices.numpy().copy(), copied, tuple(given.shape), nonfinite)
+
+
+def _scipy_sparse() -> Any:
+    try:
+        return import_module("scipy.sparse")
+    except ImportError as error:
+        raise _missing("SciPy", "scipy", error) from None
+
+
+def _pydata_sparse() -> Any:
+    try:
+        return import_module("sparse")
+    except ImportError as error:
+        raise _missing("pydata/sparse", "sparse", error) from None
+
+
+def _torch() -> Any:
+    try:
+        return import_module("torch")
+    except ImportError as error:
+        raise _missing("PyTorch", "torch", error) from None
+
+
+def _missing(package: str, name: str, error: ImportError) -> MissingExtraError:
+    return MissingExtraError(
+        f"tensors of {package} need {package}, which is not installed ({error})\npip install {name}"
+    )
+
+
+def _not_sparse(given: object, expected: str, constructor: str) -> DtypeError:
+    return DtypeError(
+        f"it is a {type(given).__name__}\na {expected} is expected\nmake one, with {constructor} for example"
+    )

@@ -1,0 +1,31 @@
+"""The vocabulary of all tiers: what a value *is*, and nothing that computes one."""
+
+from reference.types.decomposition import Cpd
+from reference.types.packed import (
+    First,
+    Layout,
+    PackedBits,
+    PackedTensor,
+    TensorLayout,
+    Word,
+)
+from reference.types.sparse import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode, SparseTensor
+
+__all__ = [
+    "BCsf",
+    "Coo",
+    "Cpd",
+    "Csf",
+    "FCoo",
+    "Fibers",
+    "First",
+    "HiCoo",
+    "Layout",
+    "MmCsf",
+    "PackedBits",
+    "PackedTensor",
+    "PerMode",
+    "SparseTensor",
+    "TensorLayout",
+    "Word",
+]

@@ -1,0 +1,33 @@
+"""What a decomposition of a tensor is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)
+class Cpd:
+    """A tensor as a weighted sum of ``rank`` outer products: equation 1, with unit columns and weights.
+
+    Element (i_0, …, i_{d-1}) of the model is ``sum over r of weights[r] * factors[0][i_0, r] * … *
+    factors[d-1][i_{d-1}, r]``.
+
+    Attributes
+    ----------
+    weights : (rank,) array
+        The norms that normalisation took from the columns.
+    factors : tuple of (dimension, rank) arrays, one per mode
+        Columns of Euclidean norm 1; a column of zeros, with weight 0, where the tensor has no more to give.
+    fits : tuple of float
+        After each iteration ``1 - ||X - model|| / ||X||``, in Frobenius norms.
+    converged : bool
+        Whether the fit's change fell below the tolerance before the iterations were used up.
+
+    Source: MM-CSF (SC'19), section 2.2, equation 1 and algorithm 1.
+    """
+
+    weights: Any
+    factors: tuple[Any, ...]
+    fits: tuple[float, ...]
+    converged: bool

@@ -1,0 +1,344 @@
+"""Sparse tensors in every format of the MM-CSF paper: which arrays, in which order.
+
+A tensor of order d has *modes* 0 … d - 1 and M nonzeros. A *fiber* is what remains when all indices but
+one are fixed, a *slice* when all but two are. Indices count from 0 and are uint32 in all formats but
+`Coo`, pointers are uint32 unless said otherwise: M is below 2**32. Arrays lie on the host (NumPy) or on a
+device; those of one tensor all in one place.
+
+Each format is canonical: one set of nonzeros has one set of arrays.
+
+Source: MM-CSF (SC'19), sections 3 and 4; F-COO (CLUSTER'17); HiCOO (SC'18); B-CSF (IPDPS'19).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from reference.errors import DtypeError, NotANumberError, ShapeError
+
+LEAST_ORDER, MOST_ORDER = 2, 8
+MOST_NONZEROS = 2**32 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Coo:
+    """Coordinates and values; the format that every other is made from and turns back into.
+
+    Nonzero z has the index ``coords[n, z]`` in mode n and the value ``values[z]``. Order is free, and a
+    place may occur several times: it then has the sum of the values. The constructor takes what NumPy
+    can turn into arrays, and refuses what is no sparse tensor.
+
+    Attributes
+    ----------
+    coords : (order, M) array of integers
+        The order is 2 to 8.
+    values : (M,) array of float32 or float64
+        Lists and integers become float64.
+    shape : tuple of int
+        The dimensions, each at least 1. Their product is never formed, however large it is.
+    nonfinite : bool
+        Whether NaN and infinite values are meant.
+
+    Raises
+    ------
+    ShapeError
+        Another order, lengths that differ, no nonzero at all, an index outside its dimension (named with
+        its nonzero).
+    DtypeError
+        Indices that are no integers, values of another type.
+    NotANumberError
+        A NaN or infinite value, unless ``nonfinite``.
+
+    Examples
+    --------
+    >>> Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)).values
+    array([5., 7.])
+    >>> Coo([[0, 2], [2, 0]], [5.0, 7.0], (2, 3))
+    Traceback (most recent call last):
+    ...
+    reference.errors.ShapeError: nonzero 1 has index 2 in mode 0, whose dimension is 2
+    indices count from 0 to 1
+    check the indices, or the shape (2, 3)
+    """
+
+    coords: Any
+    values: Any
+    shape: tuple[int, ...]
+    nonfinite: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        if hasattr(self.coords, "pointer"):  # a device's arrays were checked on the host
+            return
+        object.__setattr__(self, "coords", _indices(self.coords))
+        object.__setattr__(self, "values", _values(self.values))
+        _check_sizes(self)
+        _check_indices(self)
+        if not self.nonfinite and not np.isfinite(self.values).all():
+            z = int(np.flatnonzero(~np.isfinite(self.values))[0])
+            at = tuple(int(i) for i in self.coords[:, z])
+            raise NotANumberError(
+                f"nonzero {z}, at {at}, is {self.values[z]}\nremove it, or say nonfinite=True if it is meant"
+            )
+
+
+def _indices(given: Any) -> Any:
+    try:
+        coords = np.asarray(given)
+    except ValueError as error:
+        raise ShapeError(f"coords is no array: {error}\ngive (order, nonzeros) integers") from None
+    if coords.size == 0 and coords.ndim == 2:
+        coords = coords.astype(np.int64)
+    if coords.dtype.kind not in "iu":
+        raise DtypeError(f"coords is {coords.dtype}\nindices are integers\nconvert them")
+    return np.ascontiguousarray(coords)
+
+
+def _values(given: Any) -> Any:
+    values = np.asarray(given)
+    if values.dtype.kind in "iub" or (not isinstance(given, np.ndarray) and values.dtype.kind == "f"):
+        values = values.astype(np.float64)
+    if values.dtype.name not in ("float32", "float64"):
+        raise DtypeError(f"values is {values.dtype}\nfloat32 and float64 are known\nconvert them")
+    return np.ascontiguousarray(values)
+
+
+def _check_sizes(tensor: Coo) -> None:
+    shape, coords, values = tensor.shape, tensor.coords, tensor.values
+    order = len(shape)
+    if not LEAST_ORDER <= order <= MOST_ORDER:
+        raise ShapeError(
+            f"shape {shape} has {order} modes\na sparse tensor has {LEAST_ORDER} to {MOST_ORDER}\n"
+            "drop modes of dimension 1, or merge modes"
+        )
+    if min(shape) < 1:
+        raise ShapeError(
+            f"shape {shape} has an empty mode\nevery dimension is at least 1\ngive the true ones"
+        )
+    if coords.ndim != 2 or values.ndim != 1 or coords.shape != (order, values.size):
+        raise ShapeError(
+            f"coords {coords.shape} and values {values.shape} do not fit shape {shape}\n"
+            f"coords is ({order}, nonzeros), values (nonzeros,)\ncheck whether coords has to be transposed"
+        )
+    if not 1 <= values.size <= MOST_NONZEROS:
+        raise ShapeError(
+            f"the tensor has {values.size} nonzeros\n1 to 2**32 - 1 are possible\ncheck what was read"
+        )
+
+
+def _check_indices(tensor: Coo) -> None:
+    for mode, (indices, dimension) in enumerate(zip(tensor.coords, tensor.shape, strict=True)):
+        if int(indices.min()) < 0 or int(indices.max()) >= dimension:
+            z = int(np.flatnonzero((indices < 0) | (indices >= dimension))[0])
+            raise ShapeError(
+                f"nonzero {z} has index {int(indices[z])} in mode {mode}, whose dimension is {dimension}\n"
+                f"indices count from 0 to {dimension - 1}\ncheck the indices, or the shape {tensor.shape}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Csf:
+    """Compressed sparse fibers: a tree with one level per mode, of which equal prefixes are stored once.
+
+    Node n of level l has the index ``indices[l][n]`` in mode ``modes[l]``; its children are the nodes
+    ``pointers[l][n]`` to ``pointers[l][n + 1] - 1`` of level l + 1. The last level's nodes are the
+    nonzeros. Siblings are in ascending order, and so are the roots.
+
+    Attributes
+    ----------
+    modes : tuple of int
+        From the root to the leaves.
+    indices : tuple of (nodes of the level,) uint32, one per level
+    pointers : tuple of (nodes of the level + 1,) uint32, one per level but the last
+    values : (M,) array
+    shape : tuple of int
+        By mode, not by level.
+
+    Source: MM-CSF (SC'19), section 3.1 and figure 2(b).
+    """
+
+    modes: tuple[int, ...]
+    indices: tuple[Any, ...]
+    pointers: tuple[Any, ...]
+    values: Any
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Fibers:
+    """Fibers along one mode, each with all its other indices: what a kernel starts from anywhere.
+
+    Fiber f has the index ``uppers[l, f]`` in mode ``modes[l]``, l < d - 1, and holds the nonzeros
+    ``pointers[f]`` to ``pointers[f + 1] - 1``; nonzero z has the index ``leaves[z]`` in the last of
+    ``modes``. Nonzeros are in the lexicographic order of their indices taken by ``modes``. A fiber of more
+    than ``split`` nonzeros is cut into pieces of ``split``, the last one shorter; each is a fiber here.
+
+    Attributes
+    ----------
+    modes : tuple of int
+    uppers : (d - 1, F) uint32
+    pointers : (F + 1,) uint32
+    leaves : (M,) uint32
+    values : (M,) array
+    shape : tuple of int
+    split : int
+
+    Source: MM-CSF (SC'19), section 5.1: an array of slice indices, one per fiber, in lieu of pointers.
+    """
+
+    modes: tuple[int, ...]
+    uppers: Any
+    pointers: Any
+    leaves: Any
+    values: Any
+    shape: tuple[int, ...]
+    split: int
+
+
+@dataclass(frozen=True, eq=False)
+class MmCsf:
+    """Mixed-mode CSF: every nonzero in the longest of its d fibers, and one set of fibers per direction.
+
+    Attributes
+    ----------
+    partitions : tuple of Fibers
+        At most one per direction, none empty, in the order of the leaf mode. In each, the modes above
+        the leaf are in the order of their dimensions, the shortest first (the lower mode if equal).
+    shape : tuple of int
+
+    Source: MM-CSF (SC'19), section 4 and algorithm 5.
+    """
+
+    partitions: tuple[Fibers, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BCsf:
+    """Balanced CSF: fibers cut into pieces of ``split``, slices in bins by how many warps they get.
+
+    Slice s has the index ``slices[s]`` in mode ``modes[0]`` and the fibers ``slice_pointers[s]`` to
+    ``slice_pointers[s + 1] - 1``; fiber f has the index ``uppers[l, f]`` in mode ``modes[1 + l]`` and the
+    nonzeros ``fiber_pointers[f]`` to ``fiber_pointers[f + 1] - 1``, with ``leaves`` in the last mode. A
+    slice of n nonzeros is in the first bin b with ``n <= share * 2**b``, where ``2**b`` warps work on it.
+    Bin b has the slices ``order[bins[b] : bins[b + 1]]``, ascending.
+
+    Attributes
+    ----------
+    modes : tuple of int
+    slices : (S,) uint32
+    slice_pointers : (S + 1,) uint32
+    uppers : (d - 2, F) uint32
+    fiber_pointers : (F + 1,) uint32
+    leaves : (M,) uint32
+    values : (M,) array
+    order : (S,) uint32
+    bins : tuple of int
+        Bounds in ``order``, one more than there are bins; the last bin is not empty.
+    shape : tuple of int
+    split, share : int
+
+    Source: MM-CSF (SC'19), section 3.1, figure 2(c) and algorithm 2; B-CSF (IPDPS'19).
+    """
+
+    modes: tuple[int, ...]
+    slices: Any
+    slice_pointers: Any
+    uppers: Any
+    fiber_pointers: Any
+    leaves: Any
+    values: Any
+    order: Any
+    bins: tuple[int, ...]
+    shape: tuple[int, ...]
+    split: int
+    share: int
+
+
+@dataclass(frozen=True, eq=False)
+class FCoo:
+    """Flagged COO: sorted for one mode, with a bit where that mode's index changes, not the index.
+
+    Nonzero z has the index ``products[l, z]`` in mode ``modes[1 + l]``. Nonzeros are in lexicographic
+    order by ``modes``. A *segment* is a run of nonzeros with the same index in ``modes[0]``: bit ``z % 32``
+    (0 the least significant) of ``flags[z // 32]`` is 1 iff nonzero z begins one, and segment g has the
+    index ``rows[g]``. Partition p is the nonzeros ``partition * p`` and following; the first of them
+    belongs to segment ``first[p]``. Bits past M are 0.
+
+    Attributes
+    ----------
+    modes : tuple of int
+        First the mode of the result.
+    products : (d - 1, M) uint32
+    values : (M,) array
+    flags : (ceil(M / 32),) uint32
+    rows : (segments,) uint32
+    first : (ceil(M / partition),) uint32
+    shape : tuple of int
+    partition : int
+        A multiple of 32.
+
+    Source: MM-CSF (SC'19), sections 3 and 6.8; F-COO (CLUSTER'17): bit flag and start flag.
+    """
+
+    modes: tuple[int, ...]
+    products: Any
+    values: Any
+    flags: Any
+    rows: Any
+    first: Any
+    shape: tuple[int, ...]
+    partition: int
+
+
+@dataclass(frozen=True, eq=False)
+class HiCoo:
+    """Hierarchical COO: blocks of ``block`` indices a side, and one byte per index within a block.
+
+    Block b holds the nonzeros ``block_pointers[b]`` to ``block_pointers[b + 1] - 1``; one of them has the
+    index ``block * block_coords[n, b] + offsets[n, z]`` in mode n. Blocks are in Z order (the bits of
+    their coordinates interleaved, of equal weight mode 0 first), nonzeros of a block in lexicographic order.
+
+    Attributes
+    ----------
+    block_pointers : (blocks + 1,) uint64
+    block_coords : (d, blocks) uint32
+    offsets : (d, M) uint8
+    values : (M,) array
+    shape : tuple of int
+    block : int
+        A power of two, 2 to 256.
+
+    Source: MM-CSF (SC'19), section 3; HiCOO (SC'18).
+    """
+
+    block_pointers: Any
+    block_coords: Any
+    offsets: Any
+    values: Any
+    shape: tuple[int, ...]
+    block: int
+
+
+@dataclass(frozen=True, eq=False)
+class PerMode:
+    """One representation for each mode: the formats that the paper calls ``-ALL``, and F-COO.
+
+    Attributes
+    ----------
+    tensors : tuple of Csf, of BCsf or of FCoo
+        The one at n has mode n first in its ``modes``, then the others by dimension, the shortest first.
+    shape : tuple of int
+
+    Source: MM-CSF (SC'19), section 3.2 and algorithm 3.
+    """
+
+    tensors: tuple[Csf, ...] | tuple[BCsf, ...] | tuple[FCoo, ...]
+    shape: tuple[int, ...]
+
+
+SparseTensor: TypeAlias = Coo | Csf | Fibers | MmCsf | BCsf | FCoo | HiCoo | PerMode
+"""Any of the formats."""

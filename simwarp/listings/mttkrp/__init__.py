@@ -1,0 +1,22 @@
+"""Sparse MTTKRP on trees: the algorithms of the MM-CSF paper as warp kernels in Python.
+
+================== ==========================================================================
+``slice_alg``      algorithm 2: a block for each slice of a B-CSF, a warp for each of its fibers
+``opt_slice_alg``  algorithm 6: a block for some fibers, written back where the slice changes
+``fiber_alg``      algorithm 7: a block for each fiber, whose own index is updated
+``nonzero_alg``    algorithm 8: a block for each fiber, whose nonzeros' indices are updated
+``mttkrp``         algorithm 5 from line 18 on: each partition plays its part in a mode's product
+================== ==========================================================================
+
+The paper prints them for three modes; here there may be more. Where it has one array of fiber indices
+and one matrix to go with it, the kernels take one of each for every level between slice and nonzero.
+
+Source: MM-CSF (SC'19), sections 3.1 and 5, algorithms 2 and 5 to 8.
+"""
+
+from simwarp.listings.mttkrp.fiber import fiber_alg
+from simwarp.listings.mttkrp.nonzero import nonzero_alg
+from simwarp.listings.mttkrp.product import mttkrp
+from simwarp.listings.mttkrp.slice import opt_slice_alg, slice_alg
+
+__all__ = ["fiber_alg", "mttkrp", "nonzero_alg", "opt_slice_alg", "slice_alg"]

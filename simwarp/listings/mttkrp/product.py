@@ -1,0 +1,159 @@
+"""Which algorithm each part of a tensor needs for a mode, launched over its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import FormatError, ShapeError
+from reference.types import BCsf, Fibers, MmCsf, PerMode
+from simwarp.listings.mttkrp.fiber import fiber_alg
+from simwarp.listings.mttkrp.nonzero import nonzero_alg
+from simwarp.listings.mttkrp.slice import opt_slice_alg, slice_alg
+from simwarp.warp import GlobalArray, launch
+
+THREADS = 64
+"""Two warps a block."""
+FIBERS_IN_A_GROUP = 4
+
+
+def mttkrp(
+    tensor: MmCsf | Fibers | BCsf | PerMode, factors: Sequence[npt.NDArray[Any]], mode: int
+) -> npt.NDArray[Any]:
+    """The matricized tensor times the Khatri-Rao product, by the paper's algorithms.
+
+    Answers the same question as `reference.mttkrp`.
+
+    Parameters
+    ----------
+    tensor : MmCsf, or its part, Fibers
+        By algorithms 6, 7 and 8: slice, fiber or nonzero, by the level that ``mode`` has in a partition.
+    tensor : BCsf with ``mode`` at its root, or PerMode of such
+        By algorithm 2.
+    factors : one (dimension, R) array per mode, of the values' dtype
+        That of ``mode`` is not read.
+    mode : int
+
+    Returns
+    -------
+    (dimension of the mode, R) array
+
+    Raises
+    ------
+    FormatError
+        For another format, or a BCsf of another mode.
+    ShapeError
+        For a mode that the tensor does not have, or factors that do not fit.
+
+    Notes
+    -----
+    Source: MM-CSF (SC'19), algorithm 5 from line 18 on.
+
+    Examples
+    --------
+    >>> of = np.array
+    >>> fiber = Fibers((0, 1), of([[1]]), of([0, 2]), of([0, 2]), of([2.0, 3.0]), (2, 3), 128)
+    >>> mttkrp(fiber, [np.ones((2, 1)), of([[1.0], [10.0], [100.0]])], 0).tolist()
+    [[0.0], [302.0]]
+    """
+    _check(tensor, factors, mode)
+    if isinstance(tensor, PerMode):
+        tensor = tensor.tensors[mode]  # pyright: ignore[reportAssignmentType]
+    out = GlobalArray.of("out", np.zeros_like(factors[mode]))
+    rank = factors[mode].shape[1]
+    matrices = [GlobalArray.of(f"factor {n}", factor, read_only=True) for n, factor in enumerate(factors)]
+    if isinstance(tensor, BCsf):
+        _root(tensor, matrices, mode, out, rank)
+    elif isinstance(tensor, Fibers):
+        _partition(tensor, matrices, mode, out, rank)
+    elif isinstance(tensor, MmCsf):
+        for partition in tensor.partitions:
+            _partition(partition, matrices, mode, out, rank)
+    else:
+        raise FormatError(
+            f"the listings do not take {type(tensor).__name__}\nthey take MmCsf, Fibers and BCsf\n"
+            "convert it, or take reference.mttkrp"
+        )
+    return out.numpy()
+
+
+def _check(tensor: Any, factors: Sequence[npt.NDArray[Any]], mode: int) -> None:
+    shape = tensor.shape
+    if not 0 <= mode < len(shape):
+        raise ShapeError(f"there is no mode {mode} in a tensor of shape {shape}\nmodes count from 0")
+    sizes = [factor.shape for factor in factors]
+    if len(sizes) != len(shape) or any(len(s) != 2 or s[0] != n for s, n in zip(sizes, shape, strict=True)):
+        raise ShapeError(
+            f"factors of shapes {sizes} do not fit a tensor of shape {shape}\n"
+            "give (dimension, R) for each mode"
+        )
+    if len({size[1] for size in sizes}) != 1:
+        raise ShapeError(
+            f"factors of shapes {sizes} have different ranks\ngive all the same number of columns"
+        )
+
+
+def _root(tensor: BCsf, matrices: list[GlobalArray], mode: int, out: GlobalArray, rank: int) -> None:
+    if tensor.modes[0] != mode:
+        raise FormatError(
+            f"this BCsf has mode {tensor.modes[0]} at its root, not {mode}\nalgorithm 2 writes to the root\n"
+            "build one for the mode"
+        )
+    *middle, leaf = tensor.modes[1:]
+    launch(
+        slice_alg,
+        len(tensor.slices),
+        THREADS,
+        _array("slicePtr", tensor.slice_pointers),
+        _array("sliceInds", tensor.slices),
+        _array("fiberPtr", tensor.fiber_pointers),
+        [_array(f"fiberInds {n}", indices) for n, indices in zip(middle, tensor.uppers, strict=True)],
+        _array("indK", tensor.leaves),
+        _array("vals", tensor.values),
+        [matrices[n] for n in middle],
+        matrices[leaf],
+        out,
+        rank,
+    )
+
+
+def _partition(tensor: Fibers, matrices: list[GlobalArray], mode: int, out: GlobalArray, rank: int) -> None:
+    level = tensor.modes.index(mode)
+    uppers, leaf = tensor.modes[:-1], tensor.modes[-1]
+    inds = [_array(f"index {n}", indices) for n, indices in zip(uppers, tensor.uppers, strict=True)]
+    others = [n for n in uppers if n != mode]
+    other_inds, other_matrices = [inds[uppers.index(n)] for n in others], [matrices[n] for n in others]
+    pointers, nonzeros = (
+        _array("fiberPtr", tensor.pointers),
+        (
+            _array("indK", tensor.leaves),
+            _array("vals", tensor.values),
+        ),
+    )
+    fibers = len(tensor.pointers) - 1
+    if level == len(uppers):
+        launch(nonzero_alg, fibers, THREADS, pointers, inds, *nonzeros, other_matrices, out, rank)
+    elif level == 0:
+        groups = -(-fibers // FIBERS_IN_A_GROUP)
+        tree = inds[0], pointers, other_inds, *nonzeros
+        launch(
+            opt_slice_alg,
+            groups,
+            THREADS,
+            *tree,
+            other_matrices,
+            matrices[leaf],
+            out,
+            rank,
+            FIBERS_IN_A_GROUP,
+        )
+    else:
+        tree = pointers, other_inds, inds[level], *nonzeros
+        launch(fiber_alg, fibers, THREADS, *tree, other_matrices, matrices[leaf], out, rank)
+
+
+def _array(name: str, values: npt.NDArray[Any]) -> GlobalArray:
+    return GlobalArray.of(name, values, read_only=True)

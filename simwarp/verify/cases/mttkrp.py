@@ -1,0 +1,179 @@
+"""MTTKRP: every format, order, mode and rank, with atomics and without, over all kinds of tensors.
+
+All of these follow from an input's number: the first 490 inputs are every combination of format, order with
+mode, and rank, over which types, kinds and ``deterministic`` are spread. COO tensors go in as they are
+drawn, in no order and with places that occur twice. The other formats are made from them by `gpu`'s
+builders for the kernels, and by the reference's for the listings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import gpu
+import reference
+from gpu.compile import compile_file
+from gpu.mttkrp import build, mttkrp
+from gpu.mttkrp.coo import CHUNK
+from gpu.mttkrp.kernels import Setting
+from reference import sparse
+from reference.types import Coo, SparseTensor
+from simwarp.device import Device
+from simwarp.listings.mttkrp import mttkrp as listing
+from simwarp.verify.case import Case
+from simwarp.verify.draw import Draw
+from simwarp.verify.tensors import KINDS, draw_factors, draw_tensor
+
+FORMATS = ("coo", "csf-one", "csf-all", "b-csf", "f-coo", "hicoo", "mm-csf")
+PROBLEMS = tuple((order, mode) for order in (2, 3, 4, 5) for mode in range(order))
+"""Orders, each with all its modes."""
+RANKS = (1, 7, 32, 33, 64)
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor and factors, the mode of the result, and the format in which a kernel gets the tensor."""
+
+    tensor: Coo
+    factors: tuple[npt.NDArray[Any], ...]
+    mode: int
+    format: str
+    kind: str
+    deterministic: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Columns of the factors, and of the result."""
+        return self.factors[0].shape[1]
+
+
+def _draw(draw: Draw) -> Input:
+    # Numbers without a common divisor: k modulo 7, 5 and 11 is every triple of format, rank and kind.
+    k = draw.k
+    name, rank, kind = FORMATS[k % 7], RANKS[k % 5], KINDS[k % 11]
+    order, mode = PROBLEMS[(k // 35 + k % 35) % 14]
+    dtype, deterministic = DTYPES[k // 2 % 2], k // 4 % 2 == 1
+    tensor = draw_tensor(draw, kind, order, dtype, rank=rank, repeats=name == "coo")
+    return Input(tensor, draw_factors(draw, tensor.shape, mode, rank, dtype), mode, name, kind, deterministic)
+
+
+# --------------------------------------------------------------------------------------------------
+# Who answers
+# --------------------------------------------------------------------------------------------------
+
+
+def _by_reference(item: Input) -> npt.NDArray[Any]:
+    return reference.mttkrp(item.tensor, item.factors, item.mode)
+
+
+def _by_listing(item: Input) -> npt.NDArray[Any]:
+    """B-CSF by algorithm 2, the mixed-mode format of the same tensor for all others."""
+    tensor = sparse.coalesce(item.tensor)
+    built = sparse.b_csf_all(tensor) if item.format == "b-csf" else sparse.mm_csf(tensor)
+    return listing(built, item.factors, item.mode)
+
+
+def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
+    return mttkrp(in_format(item), item.factors, item.mode, device=device, deterministic=item.deterministic)
+
+
+def in_format(item: Input) -> SparseTensor:
+    """The tensor in the format of the input; COO as it was drawn.
+
+    Examples
+    --------
+    >>> type(in_format(CASES[0].draw(Draw(0, "mttkrp", 6)))).__name__
+    'MmCsf'
+    """
+    return item.tensor if item.format == "coo" else build.FORMATS[item.format](item.tensor)
+
+
+def differs(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which elements are further off than roundings explain; NaN is.
+
+    Examples
+    --------
+    >>> item = CASES[0].draw(Draw(0, "mttkrp", 1))
+    >>> expected = CASES[0].answers["reference"](item)
+    >>> bool(differs(item, expected, expected).any()), bool(differs(item, expected, expected + 1).any())
+    (False, True)
+    """
+    bound = reference.mttkrp_bound(item.tensor, item.factors, item.mode, item.tensor.values.dtype)
+    return ~(abs(got.astype(np.float64) - expected) <= bound)
+
+
+# --------------------------------------------------------------------------------------------------
+# In words
+# --------------------------------------------------------------------------------------------------
+
+
+def _describe(item: Input) -> str:
+    shape = " x ".join(map(str, item.tensor.shape))
+    how = ", deterministic" if item.deterministic else ""
+    return (
+        f"{item.format}, mode {item.mode} of {shape} with {item.tensor.values.size} nonzeros ({item.kind}), "
+        f"R = {item.rank}, {item.tensor.values.dtype}{how}"
+    )
+
+
+def _explain(item: Input, element: tuple[int, ...], _: int) -> str:
+    """Which index of the mode, which column, and how many nonzeros make it."""
+    row, column = element
+    terms = int((item.tensor.coords[item.mode] == row).sum())
+    return f"column {column} of index {row} of mode {item.mode}, a sum over {terms} nonzeros"
+
+
+def _shape(item: Input) -> tuple[int, ...]:
+    return (*item.tensor.shape, item.tensor.values.size, item.mode, item.rank)
+
+
+_MACROS: dict[str, dict[str, str | int]] = {
+    "coo.cu": {"INDEX": "long long", "CHUNK": CHUNK},
+    "hi_coo.cu": {"CHUNK": CHUNK},
+    "f_coo.cu": {"PARTITION": 64},
+    "b_csf.cu": {"ALIGNED": ""},
+    "fibers.cu": {"ALIGNED": ""},
+    "clear.cu": {},
+    "reduce.cu": {},
+}
+"""What a source is compiled with beside the macros of all."""
+
+
+def _kernels(arch: tuple[int, int]) -> dict[str, str]:
+    """Of order 3, with a row's columns one at a time and several: not all there are, but every source."""
+    device = Device(cc=arch)
+    settings = [
+        Setting(device, np.dtype(dtype), 3, rank, deterministic)
+        for dtype in DTYPES
+        for rank in (7, 32)
+        for deterministic in (False, True)
+    ]
+    compiled = [
+        compile_file(f"mttkrp/{source}", setting.defines | macros, arch)
+        for source, macros in _MACROS.items()
+        for setting in settings
+        if setting.deterministic or source != "reduce.cu"
+    ]
+    return {ptx.name: ptx.sha256 for ptx in compiled}
+
+
+CASES = [
+    Case(
+        name="mttkrp",
+        draw=_draw,
+        shape=_shape,
+        describe=_describe,
+        answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
+        outputs={"gpu": "out", "listing": "out"},
+        explain=_explain,
+        lead=lambda item, bits: 0,  # numbers are compared, not bits
+        kernels=_kernels,
+        covering=490,
+        differs=differs,
+    )
+]

@@ -1,0 +1,96 @@
+"""What a GPU answered to MTTKRP and decompositions: the simulator answers the same bits, without atomics."""
+
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import reference
+import simwarp
+from simwarp.verify import CASES
+from simwarp.verify.cases.mttkrp import DTYPES, FORMATS
+from simwarp.verify.tensors import KINDS
+
+TESTS = Path(__file__).parents[1]
+PATH = TESTS / "golden" / "mttkrp-tensors.json"
+AGAIN = "record again, on a GPU: python tests/record_mttkrp.py --out tests/golden"
+CASE = CASES["mttkrp"]
+SAME_FIT = 1e-4
+
+if not PATH.exists():
+    pytest.skip(f"there is no {PATH.name}: {AGAIN}", allow_module_level=True)
+
+recorder = SimpleNamespace(**runpy.run_path(str(TESTS / "record_mttkrp.py")))
+GOLDEN = json.loads(PATH.read_text())
+
+
+def test_no_tensor_was_wrong():
+    assert GOLDEN["mismatches"] == 0
+    assert 0 < GOLDEN["worst"] <= 1
+
+
+def test_there_were_enough_of_them():
+    assert GOLDEN["tensors"] >= 2_000
+    assert GOLDEN["large"] >= 14
+    assert GOLDEN["nonzeros"] > 10_000_000
+    counts = {
+        (name, dtype): GOLDEN["by_format"][name][dtype]["tensors"] for name in FORMATS for dtype in DTYPES
+    }
+    assert min(counts.values()) >= 100
+    assert sum(counts.values()) == GOLDEN["tensors"]
+
+
+@pytest.mark.parametrize(
+    ("by", "values"),
+    [
+        ("kind", KINDS),
+        ("order", recorder.ORDERS),
+        ("rank", recorder.RANKS),
+        ("dtype", DTYPES),
+        ("deterministic", (False, True)),
+    ],
+)
+def test_all_sorts_of_them(by, values):
+    counts = GOLDEN[f"by_{by}"]
+    assert set(counts) == {str(value) for value in values}
+    assert min(counts.values()) >= 150
+    assert sum(counts.values()) == GOLDEN["tensors"]
+
+
+def test_they_were_asked_of_these_kernels():
+    assert GOLDEN["ptx"] == CASE.kernels(tuple(GOLDEN["arch"])), AGAIN
+
+
+def test_they_say_where_they_come_from():
+    assert GOLDEN["gpu"]["name"].startswith("NVIDIA")
+    assert len(GOLDEN["gpu"]["uuid"]) == 32
+    assert all(GOLDEN[key] for key in ("driver", "nvrtc", "date", "command", "arch", "seed"))
+    assert len(GOLDEN["first"]) == recorder.FIRST
+    assert set(GOLDEN["cpd"]) == {str(planted) for planted in recorder.PLANTED}
+
+
+@pytest.mark.parametrize("k", range(recorder.FIRST))
+def test_the_simulator_answers_the_same_bits(k):
+    device = simwarp.Device(cc=tuple(GOLDEN["arch"]))
+    answer = CASE.answers["gpu"](recorder.first_input(k), device)
+    assert recorder.digest(answer) == GOLDEN["first"][k]
+
+
+@pytest.mark.parametrize("planted", recorder.PLANTED, ids=str)
+def test_the_simulator_decomposes_to_the_same_bits(planted):
+    chip = GOLDEN["cpd"][str(planted)]
+    row = recorder.cpd_row(recorder.decomposed(planted, simwarp.Device(cc=tuple(GOLDEN["arch"]))))
+    assert row["sha256"] == chip["sha256"]
+    assert row["fits"] == pytest.approx(chip["fits"], abs=SAME_FIT)
+
+
+@pytest.mark.parametrize("planted", recorder.PLANTED, ids=str)
+def test_the_reference_finds_the_same_fits(planted):
+    chip = GOLDEN["cpd"][str(planted)]
+    cpd = reference.cpd_als(
+        planted.tensor, planted.rank, seed=recorder.SEED, iterations=planted.iterations, tolerance=0.0
+    )
+    assert list(cpd.fits) == pytest.approx(chip["fits"], abs=SAME_FIT)
+    assert chip["fits"][-1] == pytest.approx(1 - planted.noise, abs=0.02)

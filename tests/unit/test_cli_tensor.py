@@ -1,0 +1,287 @@
+"""`simwarp tensor`: what a file of a sparse tensor holds, and how it becomes another one."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import simwarp.cli.tensor as command_module
+from reference.errors import InputFileError, NotANumberError, SchemeError
+from reference.sparse import FORMATS, coalesce, index_bytes
+from reference.sparse.binary import read_tensor, write_tensor
+from reference.sparse.tns import read_tns, write_tns
+from reference.types import Coo
+from simwarp.cli.tensor import tensor_app
+
+pytest.importorskip("typer", reason="the command line needs simwarp[cli]")
+
+
+def command(*arguments):
+    return tensor_app([str(argument) for argument in arguments], standalone_mode=False)
+
+
+@pytest.fixture
+def tensor():
+    """Ragged, in an order of its own, with the last slices of every mode empty."""
+    rng = np.random.default_rng(3)
+    places = rng.permutation(5 * 7 * 11)[:97]
+    coords = np.array(np.unravel_index(places, (5, 7, 11)), np.uint32)
+    return Coo(coords, rng.random(97).astype(np.float32), (6, 9, 13))
+
+
+@pytest.fixture
+def text(tensor, tmp_path):
+    write_tns(tmp_path / "x.tns", tensor, header=True)
+    return tmp_path / "x.tns"
+
+
+@pytest.fixture
+def binary(tensor, tmp_path):
+    write_tensor(tmp_path / "x.swt", tensor)
+    return tmp_path / "x.swt"
+
+
+def reported(capsys, *arguments):
+    assert command(*arguments, "--json") == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    return json.loads(told.out)
+
+
+def same(first, second):
+    assert first.shape == second.shape
+    assert first.coords.tolist() == second.coords.tolist()
+    assert first.values.tolist() == second.values.tolist()
+
+
+# --------------------------------------------------------------------------------------------------
+# info
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["text", "binary"])
+def test_what_a_file_holds(capsys, request, tensor, form):
+    report = reported(capsys, "info", request.getfixturevalue(form))
+    facts = {name: report[name] for name in ("shape", "order", "nonzeros", "duplicates", "indices", "values")}
+    assert facts == {
+        "shape": [6, 9, 13],
+        "order": 3,
+        "nonzeros": 97,
+        "duplicates": 0,
+        "indices": "uint32",
+        "values": "float64" if form == "text" else "float32",
+    }
+    assert report["density"] == 97 / (6 * 9 * 13)
+    places = set(zip(*tensor.coords.tolist(), strict=True))
+    for mode, row in enumerate(report["modes"]):
+        others = [other for other in range(3) if other != mode]
+        assert row == {
+            "mode": mode,
+            "dimension": tensor.shape[mode],
+            "slices": len({place[mode] for place in places}),
+            "fibers": len({tuple(place[other] for other in others) for place in places}),
+        }
+    assert report["storage"] == [
+        {"format": name, "paper": index_bytes(make(tensor)), "held": index_bytes(make(tensor), by="held")}
+        for name, make in FORMATS.items()
+    ]
+
+
+def test_large_tensors_take_the_compiled_builders(capsys, monkeypatch, binary):
+    expected = reported(capsys, "info", binary)
+    used = []
+    noted = {name: lambda coo, name=name: used.append(name) or FORMATS[name](coo) for name in FORMATS}
+    monkeypatch.setattr(command_module, "build", SimpleNamespace(FORMATS=noted, coalesce=coalesce))
+    monkeypatch.setattr(command_module, "_MANY_NONZEROS", 97)
+    assert reported(capsys, "info", binary) == expected
+    assert used == list(FORMATS)
+
+
+def test_what_a_file_holds_in_words(capsys, text):
+    assert command("info", text) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{text}: 6 × 9 × 13, 97 nonzeros"
+    assert lines[1] == "density 0.138, uint32 indices, float64 values"
+    assert lines[2].split() == ["mode", "dimension", "slices", "fibers", "nonzeros", "of", "a", "fiber"]
+    assert [line.split()[:3] for line in lines[3:6]] == [["0", "6", "5"], ["1", "9", "7"], ["2", "13", "11"]]
+    assert [line.split()[0] for line in lines[7:]] == list(FORMATS)
+    assert lines[7].split() == ["coo", "1164", "1164", "12"]
+
+
+def test_places_that_occur_again_are_counted_and_summed(capsys, tmp_path):
+    (tmp_path / "x.tns").write_text("2 2 1\n1 1 2\n1 1 3\n1 2 4\n1 1 5\n")
+    report = reported(capsys, "info", tmp_path / "x.tns")
+    assert (report["nonzeros"], report["duplicates"], report["density"]) == (5, 2, 0.75)
+    assert [row["fibers"] for row in report["modes"]] == [2, 2]
+    assert report["storage"][0]["paper"] == 3 * 8
+    assert command("info", tmp_path / "x.tns") == 0
+    assert "2 times a place occurs again; the storage is that of the sums" in capsys.readouterr().out
+
+
+def test_a_density_beyond_64_bits(capsys, tmp_path):
+    big = 2**63 - 1
+    (tmp_path / "x.tns").write_text(
+        f"8\n{' '.join([str(big)] * 8)}\n{' '.join(['1'] * 8)} 1\n{' '.join(['7'] * 8)} 1\n"
+    )
+    report = reported(capsys, "info", tmp_path / "x.tns")
+    assert report["density"] == pytest.approx(2 / float(big) ** 8)
+    assert report["indices"] == "int64"
+    assert [(row["slices"], row["fibers"]) for row in report["modes"]] == [(2, 2)] * 8
+    assert {row["paper"] for row in report["storage"]} == {None}
+    assert {row["why"] for row in report["storage"]} == {f"mode 0 has dimension {big}"}
+    assert command("info", tmp_path / "x.tns") == 0
+    told = capsys.readouterr().out
+    assert "density 3.82e-152" in told
+    assert f"mode 0 has dimension {big}" in told
+
+
+# --------------------------------------------------------------------------------------------------
+# convert
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["y.tns", "y.tns.gz", "y.swt"])
+@pytest.mark.parametrize("form", ["text", "binary"])
+def test_every_form_becomes_every_other(capsys, request, tmp_path, tensor, form, name):
+    source, target = request.getfixturevalue(form), tmp_path / name
+    assert command("convert", source, target, "--to-header") == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == f"wrote {target}: 6 × 9 × 13, 97 nonzeros\n"
+    back = read_tensor(target) if name == "y.swt" else read_tns(target, dtype=np.float32)
+    same(back, tensor if back.values.dtype == np.float32 else read_tns(source))
+    assert target.read_bytes().startswith(b"\x1f\x8b") == (name == "y.tns.gz")
+
+
+def test_the_report_of_a_conversion(capsys, text, tmp_path):
+    report = reported(capsys, "convert", text, tmp_path / "y.swt", "--dtype", "float32")
+    assert report == {
+        "output": str(tmp_path / "y.swt"),
+        "bytes": (tmp_path / "y.swt").stat().st_size,
+        "shape": [6, 9, 13],
+        "order": 3,
+        "nonzeros": 97,
+        "duplicates": 0,
+        "density": 97 / (6 * 9 * 13),
+        "indices": "uint32",
+        "values": "float32",
+    }
+
+
+def test_a_text_without_its_shape_is_pointed_out(capsys, binary, tmp_path):
+    assert command("convert", binary, tmp_path / "y.tns") == 0
+    assert "the file does not say its shape" in capsys.readouterr().err
+    assert read_tns(tmp_path / "y.tns").shape == (5, 7, 11)
+
+
+def test_the_options_of_texts(tmp_path):
+    (tmp_path / "x.tns").write_text("2 2 1\n1 2 3\n")
+    command("convert", tmp_path / "x.tns", tmp_path / "y.tns", "--base", "0", "--to-base", "0", "--to-header")
+    assert (tmp_path / "y.tns").read_text() == "2\n3 3\n2 2 1.0\n1 2 3.0\n"
+    command("convert", tmp_path / "y.tns", tmp_path / "z.tns", "--header", "yes", "--base", "0")
+    assert (tmp_path / "z.tns").read_text() == "3 3 1.0\n2 3 3.0\n"
+    with pytest.raises(InputFileError, match="line 1: 1 field\n"):
+        command("convert", tmp_path / "y.tns", tmp_path / "z.tns", "--header", "no")
+
+
+def test_the_type_of_a_binary_file_changes(binary, tensor, tmp_path):
+    command("convert", binary, tmp_path / "y.swt", "--dtype", "float64")
+    wide = read_tensor(tmp_path / "y.swt")
+    assert wide.values.dtype == np.float64
+    same(wide, tensor)
+    write_tensor(binary, Coo([[0], [0]], [1e39], (1, 1)))
+    with pytest.raises(NotANumberError, match="is inf"):
+        command("convert", binary, tmp_path / "z.swt", "--dtype", "float32")
+
+
+def test_nonfinite_values_only_if_meant(tmp_path):
+    (tmp_path / "x.tns").write_text("1 1 nan\n")
+    with pytest.raises(InputFileError, match="line 1: the value is nan"):
+        command("convert", tmp_path / "x.tns", tmp_path / "y.swt")
+    assert command("convert", tmp_path / "x.tns", tmp_path / "y.swt", "--nonfinite") == 0
+    assert np.isnan(read_tensor(tmp_path / "y.swt").values).all()
+
+
+@pytest.mark.parametrize("form", ["tns", "swt"])
+def test_duplicates(tmp_path, form):
+    repeated = Coo([[1, 0, 1], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
+    source, target = tmp_path / f"x.{form}", tmp_path / "y.swt"
+    (write_tns if form == "tns" else write_tensor)(source, repeated)
+    places = "line 3: line 1 has" if form == "tns" else "nonzeros 0 and 2 have"
+    with pytest.raises(InputFileError, match=rf"{places} the same place, \(1, 1\)"):
+        command("convert", source, target)
+    assert not target.exists()
+    command("convert", source, target, "--duplicates", "sum")
+    same(read_tensor(target), coalesce(repeated))
+    command("convert", source, target, "--duplicates", "keep")
+    same(read_tensor(target), repeated)
+
+
+def test_a_file_becomes_itself(binary, tensor):
+    assert command("convert", binary, binary) == 0
+    same(read_tensor(binary), tensor)
+
+
+def test_what_is_refused_leaves_what_was_there(binary, tmp_path):
+    target = tmp_path / "y.swt"
+    target.write_bytes(b"precious")
+    (tmp_path / "bad.tns").write_text("1 1 x\n")
+    (tmp_path / "bad.gz").write_bytes(gzip.compress(b"1 1 1\n" * 99)[:-9])
+    for source in ("bad.tns", "bad.gz", "none.tns", "."):
+        with pytest.raises(
+            InputFileError, match=source.replace(".", r"\.") if source != "." else str(tmp_path)
+        ):
+            command("convert", tmp_path / source, target)
+    with pytest.raises(SchemeError, match="has no known form"):
+        command("convert", binary, tmp_path / "y.npz")
+    for option in (["--base", "1"], ["--header", "no"]):
+        with pytest.raises(SchemeError, match="is no text"):
+            command("convert", binary, target, *option)
+    with pytest.raises(InputFileError, match="cannot be written"):
+        command("convert", binary, tmp_path / "no" / "y.swt")
+    assert target.read_bytes() == b"precious"
+    assert {path.name for path in tmp_path.iterdir()} == {"x.swt", "y.swt", "bad.tns", "bad.gz"}
+
+
+# --------------------------------------------------------------------------------------------------
+# Stopped
+# --------------------------------------------------------------------------------------------------
+
+READY = """
+import sys
+import simwarp.cli.commands
+from simwarp.cli import main
+print("ready", flush=True)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
+    count = 400_000
+    indices = np.arange(count, dtype=np.uint32)
+    write_tensor(tmp_path / "x.swt", Coo(np.array([indices] * 3), np.sqrt(indices), (count,) * 3))
+    (tmp_path / "y.tns.gz").write_bytes(b"precious")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", READY, "tensor", "convert", "x.swt", "y.tns.gz"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    while process.poll() is None and not list(tmp_path.glob(".y.tns.gz.*")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert (tmp_path / "y.tns.gz").read_bytes() == b"precious"
+    assert {path.name for path in tmp_path.iterdir()} == {"x.swt", "y.tns.gz"}

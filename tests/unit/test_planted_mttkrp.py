@@ -1,0 +1,290 @@
+"""Faults that known MTTKRP codes had, or could have had, planted in ours, are found by the harness.
+
+Each fault edits the source of a kernel, or of host code, at exactly one place. The harness meets it among
+the inputs that every run tries; with the piece replaced by itself the same inputs agree.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import takewhile
+from operator import attrgetter
+from pathlib import Path
+from shutil import copytree
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gpu.compile
+from gpu.mttkrp import plan
+from reference.sparse import coalesce
+from reference.types import Coo
+from simwarp.verify import CASES, Draw, check, simulator
+from simwarp.verify.cases.mttkrp import FORMATS, Input, differs, in_format
+from simwarp.verify.tensors import draw_factors, draw_tensor
+
+CASE = CASES["mttkrp"]
+SOURCES = Path(gpu.compile.__file__).parent
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An edit of a source, the formats that it breaks, and what inputs it takes."""
+
+    path: str
+    old: str
+    new: str
+    formats: tuple[str, ...]
+    when: Callable[[Input], bool] = lambda item: True
+    function: str = ""
+    """Of host code, whose module is at the path."""
+
+
+def by_atomics(item):
+    return not item.deterministic
+
+
+FAULTS = {
+    "columns past the 32nd added to the first ones": Fault(
+        "sink.cuh",
+        "add_to_memory(sink.out + offset_of(row, group), sum)",
+        "add_to_memory(sink.out + (Offset)row * group.rank + group.column % (LANES * VEC), sum)",
+        ("coo", "mm-csf"),
+        lambda item: by_atomics(item) and item.rank > 32,
+    ),
+    "last chunk dropped": Fault(
+        "runs.cuh",
+        "end = min(begin + CHUNK, (Offset)count);",
+        "end = begin + CHUNK <= count ? begin + CHUNK : begin;",
+        ("coo", "hicoo"),
+        by_atomics,
+    ),
+    "last partition dropped": Fault(
+        "f_coo.cu",
+        "end = min(begin + PARTITION, (Offset)count);",
+        "end = begin + PARTITION <= count ? begin + PARTITION : begin;",
+        ("f-coo",),
+        by_atomics,
+    ),
+    "last slice dropped": Fault(
+        "b_csf.cu",
+        "const bool some = place < bins.places[bin + 1];",
+        "const bool some = place + 1 < bins.places[bin + 1];",
+        ("b-csf",),
+        by_atomics,
+    ),
+    "last fiber dropped": Fault(
+        "fibers.cu",
+        "last = (unsigned)min(begin + run, (Offset)count);",
+        "last = (unsigned)min(begin + run, (Offset)count - 1);",
+        ("csf-all", "mm-csf"),
+        by_atomics,
+    ),
+    "factors exchanged": Fault(
+        "f_coo.cu",
+        "load_row(factors.of[l], index",
+        "load_row(factors.of[ORDER - 2 - l], index",
+        ("f-coo",),
+        lambda item: len(item.factors) > 2,
+    ),
+    "factors exchanged by the host": Fault(
+        "coo.py",
+        "for n in (mode, *modes))",
+        "for n in (mode, *reversed(modes)))",
+        ("coo",),
+        lambda item: len(item.factors) > 2,
+        function="coo_work",
+    ),
+    "factors of a fiber's modes exchanged": Fault(
+        "fibers.cuh",
+        "rows[l] = load_row(factors.of[l],",
+        "rows[l] = load_row(factors.of[levels - 1 - l],",
+        ("b-csf", "mm-csf"),
+        lambda item: len(item.factors) > 3,
+    ),
+    "result not cleared": Fault(
+        "clear.cu",
+        "if (i < count) reinterpret_cast<Row*>(sink.out)[i] = zero_row();",
+        "",
+        ("coo", "mm-csf"),
+        by_atomics,
+    ),
+    "result not cleared by the host": Fault(
+        "plan.py",
+        "for launch in self._clearing:",
+        "for launch in ():",
+        ("hicoo",),
+        by_atomics,
+        function="Plan.__call__",
+    ),
+    "rows without nonzeros not written": Fault(
+        "clear.cu", "if (group.number < count) store", "if (group.number + 1 < count) store", ("f-coo",)
+    ),
+    "sum of an edge row stored": Fault(
+        "f_coo.cu",
+        "emit(sink, group, row, 2 * group.number, sum);",
+        "store(sink, group, row, sum);",
+        ("f-coo",),
+        by_atomics,
+    ),
+    "sum of a run stored": Fault(
+        "runs.cuh",
+        "emit(sink, group, row, slot++, sum);",
+        "store(sink, group, row, sum);",
+        ("coo", "hicoo"),
+        by_atomics,
+    ),
+    "sums of different rows combined": Fault(
+        "sink.cuh",
+        "&& some && its_row == row;",
+        "&& some;",
+        ("coo",),
+        by_atomics,
+    ),
+    "last nonzero of a whole piece left out": Fault(
+        "fibers.cuh",
+        "end = __ldg(fibers.pointers + fiber + 1);",
+        "end = min(__ldg(fibers.pointers + fiber + 1), z + 127);",
+        ("b-csf", "csf-one", "mm-csf"),
+        lambda item: item.kind in ("long fibers", "crossing fibers"),
+    ),
+    "last slot of a row left out": Fault(
+        "reduce.cu",
+        "for (Offset n = begin; n < end; n += step)",
+        "for (Offset n = begin; n + 1 < end; n += step)",
+        ("hicoo", "mm-csf"),
+        lambda item: item.deterministic,
+    ),
+    "half of a block's groups left out": Fault(
+        "reduce.cu",
+        "half = groups / 2;",
+        "half = groups / 4;",
+        ("coo", "csf-one"),
+        lambda item: item.deterministic and item.kind == "crossing fibers",
+    ),
+}
+
+EACH = [(name, of) for name, fault in FAULTS.items() for of in fault.formats]
+
+
+@pytest.fixture
+def plant(monkeypatch, tmp_path):
+    """Makes compiler and host take an edited copy; the edit that changes nothing is the twin."""
+    copies = iter(range(9))
+
+    def edit(fault, new):
+        source = (SOURCES / "mttkrp" / fault.path).read_text()
+        assert source.count(fault.old) == 1
+        edited = source.replace(fault.old, new)
+        if fault.function:
+            edit_host(fault, edited)
+            return
+        folder = tmp_path / str(next(copies))
+        copytree(SOURCES / "mttkrp", folder / "mttkrp")
+        (folder / "mttkrp" / fault.path).write_text(edited)
+        monkeypatch.setattr(gpu.compile, "_PACKAGE", folder)
+
+    def edit_host(fault, edited):
+        module = import_module(f"gpu.mttkrp.{fault.path.removesuffix('.py')}")
+        names = {"__name__": module.__name__, "__file__": module.__file__}
+        exec(compile(edited, fault.path, "exec"), names)
+        function = attrgetter(fault.function)
+        monkeypatch.setattr(function(module), "__code__", function(SimpleNamespace(**names)).__code__)
+
+    return edit
+
+
+def drawn(k):
+    return CASE.draw(Draw(0, CASE.name, k))
+
+
+def tried(fault, of):
+    """The inputs of a format that the fault could matter to, of those that every run tries."""
+    return (k for k in range(CASE.covering) if FORMATS[k % 7] == of and fault.when(drawn(k)))
+
+
+def wrong_inputs(inputs):
+    """What the simulator gets wrong about each."""
+    for k in inputs:
+        yield k, check(CASE, 0, k, {"simulator": simulator}, ["simulator"]).mismatches
+
+
+@pytest.mark.parametrize(("name", "of"), EACH)
+def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name, of):
+    fault = FAULTS[name]
+    plant(fault, fault.new)
+    last, (found,) = next((k, wrong) for k, wrong in wrong_inputs(tried(fault, of)) if wrong)
+    assert (found.case, found.input, found.tier) == ("mttkrp", last, "simulator")
+    assert found.command == f"simwarp verify --case mttkrp --seed 0 --input {last}"
+    if "cleared" in name:
+        assert "read of memory that nothing wrote" in found.fault
+    if found.fault:
+        assert found.place is not None  # a kernel's fault, no compiler's
+    else:
+        row, column = found.element
+        assert found.meaning.startswith(f"column {column} of index {row} of mode {drawn(last).mode}, ")
+
+    plant(fault, fault.old)
+    again = takewhile(lambda k: k <= last, tried(fault, of))
+    assert [wrong for _, wrong in wrong_inputs(again) if wrong] == []
+
+
+# ------------------------------------------------------------------------ what other checks would not see
+
+
+def test_up_to_32_columns_hide_the_sum_of_columns(plant):
+    """As long as nobody asks for more, one accumulator in each lane is enough."""
+    fault = FAULTS["columns past the 32nd added to the first ones"]
+    plant(fault, fault.new)
+    for rank in (7, 32, 33):
+        item = small_input("coo", rank)
+        wrong = CASE.wrong(item, CASE.answers["reference"](item), CASE.answers["gpu"](item, simulator()))
+        assert wrong.any() == (rank > 32)
+
+
+def test_constant_factors_hide_an_exchange_of_factors(plant):
+    """A check with every factor constant agrees, though each row is taken from the wrong factor."""
+    fault = FAULTS["factors exchanged"]
+    plant(fault, fault.new)
+    item = small_input("f-coo", 7)
+    constant = replace(item, factors=tuple(np.full_like(f, n + 0.5) for n, f in enumerate(item.factors)))
+    for each, seen in ((constant, False), (item, True)):
+        expected, got = CASE.answers["reference"](each), CASE.answers["gpu"](each, simulator())
+        assert differs(each, expected, got).any() == seen
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("of", FORMATS)
+def test_two_calls_into_one_result(of, deterministic):
+    """Idempotent: what the first call left does not matter to the second."""
+    first, second = (replace(small_input(of, 5, k), deterministic=deterministic) for k in (0, 1))
+    assert not_within(first, second) == []
+
+
+def test_a_result_that_is_not_cleared_is_wrong_from_the_second_call_on(plant):
+    fault = FAULTS["result not cleared"]
+    plant(fault, fault.new)
+    assert not_within(small_input("coo", 5), small_input("coo", 5, 1)) == [1, 2]
+
+
+def small_input(of, rank, k=0):
+    """One tensor, with modes of one size, and one of several lots of factors."""
+    tensor = draw_tensor(Draw(0, "planted", 0), "skewed", 3, "float32")
+    tensor = Coo(tensor.coords % 11, tensor.values, (11, 11, 11))
+    tensor = tensor if of == "coo" else coalesce(tensor)
+    factors = draw_factors(Draw(0, "planted factors", k), tensor.shape, 1, rank, "float32")
+    return Input(tensor, factors, 1, of, "skewed")
+
+
+def not_within(first, second):
+    """Which of three calls of one plan, with the first, second and first factors, are wrong."""
+    device = simulator()
+    launch = plan(in_format(first), 1, first.rank, np.float32, device, first.deterministic)
+    out = device.upload(np.zeros((11, first.rank), np.float32))
+    wrong = []
+    for n, item in enumerate((first, second, first)):
+        launch([device.upload(factor) for factor in item.factors], out)
+        if differs(item, CASE.answers["reference"](item), out.download()).any():
+            wrong.append(n)
+    return wrong

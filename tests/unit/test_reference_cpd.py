@@ -1,0 +1,460 @@
+"""The reference CPD: planted factors, dense models, singular systems, laws, and a library's fits."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from reference import DtypeError, NotANumberError, SchemeError, ShapeError
+from reference.cpd import cpd_als
+from reference.mttkrp import mttkrp
+from reference.sparse import mm_csf
+from reference.types import Coo, Cpd
+
+SHAPES = [(9, 7), (6, 7, 5), (5, 4, 3, 6), (3, 2, 3, 2, 4), (2, 3, 2, 2, 1, 2, 2, 2)]
+
+
+def coo_of(full):
+    """Every element of a dense array, zeros too."""
+    places = np.indices(full.shape).reshape(full.ndim, -1)
+    return Coo(places, full.reshape(-1), full.shape)
+
+
+def dense(tensor):
+    full = np.zeros(tensor.shape)
+    np.add.at(full, tuple(tensor.coords), tensor.values)
+    return full
+
+
+def outer(weights, factors):
+    letters = "abcdefgh"[: len(factors)]
+    return np.einsum(f"z,{','.join(f'{letter}z' for letter in letters)}->{letters}", weights, *factors)
+
+
+def full(model: Cpd):
+    return outer(model.weights, model.factors)
+
+
+def planted(shape, rank, *, noise=0.0, seed=0):
+    """The sum of random outer products, and the fit that it has once noise is added."""
+    generator = np.random.default_rng([*shape, seed])
+    exact = outer(np.ones(rank), [generator.standard_normal((size, rank)) for size in shape])
+    error = generator.standard_normal(shape)
+    error *= noise * np.linalg.norm(exact) / np.linalg.norm(error)
+    return coo_of(exact + error), 1.0 - np.linalg.norm(error) / np.linalg.norm(exact + error)
+
+
+def sparse(shape, seed=0, *, filled=0.3):
+    generator = np.random.default_rng([*shape, seed])
+    places = generator.permutation(math.prod(shape))[: round(filled * math.prod(shape))]
+    return Coo(np.array(np.unravel_index(places, shape)), 1 + generator.random(places.size), shape)
+
+
+def start_of(shape, rank, seed=7):
+    generator = np.random.default_rng([*shape, seed])
+    return [generator.random((size, rank)) for size in shape]
+
+
+def assert_sound(model, shape, rank):
+    """Finite, of the right shapes, columns of norm 1 or 0, a fit of at most 1."""
+    assert [factor.shape for factor in model.factors] == [(size, rank) for size in shape]
+    for array in (model.weights, *model.factors):
+        assert array.dtype == np.float64
+        assert np.isfinite(array).all()
+    assert (model.weights >= 0).all()
+    for factor in model.factors:
+        norms = np.linalg.norm(factor, axis=0)
+        assert (np.isclose(norms, 1.0, atol=1e-12) | (norms == 0)).all()
+    assert np.isfinite(model.fits).all()
+    assert max(model.fits) <= 1.0
+
+
+# --------------------------------------------------------------------------------------------------
+# What it finds
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("rank", [1, 2])
+def test_planted_factors_are_recovered(shape, rank):
+    tensor, _ = planted(shape, rank)
+    model = max((cpd_als(tensor, rank, seed=s, iterations=300, tolerance=1e-12) for s in range(3)), key=fit)
+    assert_sound(model, shape, rank)
+    assert fit(model) > 1 - 1e-6
+    np.testing.assert_allclose(full(model), dense(tensor), atol=1e-5 * np.abs(tensor.values).max())
+
+
+def fit(model):
+    return model.fits[-1]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_noise_is_left_over(shape):
+    tensor, planted_fit = planted(shape, 2, noise=0.1)
+    model = max((cpd_als(tensor, 2, seed=s, iterations=300, tolerance=1e-9) for s in range(3)), key=fit)
+    assert planted_fit - 1e-6 <= fit(model) <= planted_fit + 0.05
+    assert planted_fit == pytest.approx(0.9, abs=0.01)
+
+
+def test_one_component_of_a_matrix_is_its_first_singular_vectors():
+    tensor = sparse((9, 7))
+    model = cpd_als(tensor, 1, iterations=500, tolerance=0)
+    left, values, right = np.linalg.svd(dense(tensor))
+    assert model.weights[0] == pytest.approx(values[0])
+    np.testing.assert_allclose(np.abs(model.factors[0][:, 0]), np.abs(left[:, 0]), atol=1e-9)
+    np.testing.assert_allclose(np.abs(model.factors[1][:, 0]), np.abs(right[0]), atol=1e-9)
+    assert fit(model) == pytest.approx(1 - np.linalg.norm(values[1:]) / np.linalg.norm(values))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("iterations", [1, 2, 7])
+def test_the_fit_is_that_of_the_dense_model(shape, iterations):
+    tensor = sparse(shape)
+    model = cpd_als(tensor, 3, iterations=iterations, tolerance=0)
+    residual = np.linalg.norm(dense(tensor) - full(model)) / np.linalg.norm(tensor.values)
+    assert fit(model) == pytest.approx(1 - residual, abs=1e-7)
+    assert len(model.fits) == iterations
+
+
+@pytest.mark.parametrize(("apart", "precision"), [(1, 1e-9), (1e-5, 1e-4)])
+def test_an_iteration_by_hand(apart, precision):
+    """Equation 2 with everything formed: matricization, Khatri-Rao product, least squares."""
+    shape, rank = (4, 5, 3), 2
+    tensor, factors = sparse(shape, filled=0.6), start_of(shape, rank)
+    for factor in factors:  # as far apart as they are, or so near that V is almost singular
+        factor[:, 1] = factor[:, 0] + apart * (factor[:, 1] - factor[:, 0])
+    model = cpd_als(tensor, rank, start=factors, iterations=1)
+    for mode in range(3):
+        first, second = (factors[n] for n in range(3) if n != mode)
+        khatri_rao = (first[:, None] * second[None]).reshape(-1, rank)
+        matrix = np.moveaxis(dense(tensor), mode, 0).reshape(shape[mode], -1)
+        solved = np.linalg.lstsq(khatri_rao, matrix.T, rcond=None)[0].T
+        weights = np.linalg.norm(solved, axis=0)
+        factors[mode] = solved / weights
+        np.testing.assert_allclose(model.factors[mode], factors[mode], atol=precision)
+    np.testing.assert_allclose(model.weights, weights, rtol=precision)
+
+
+def test_the_fit_never_falls():
+    for seed in range(4):
+        fits = cpd_als(sparse((8, 9, 7), seed), 4, seed=seed, tolerance=0).fits
+        assert len(fits) == 50
+        assert min(np.diff(fits)) > -1e-9
+
+
+def test_it_ends_where_no_factor_can_be_bettered():
+    """The gradient of every mode is 0: MTTKRP equals the factor times V."""
+    tensor, _ = planted((6, 7, 5), 2, noise=0.1)
+    model = cpd_als(tensor, 2, seed=1, iterations=400, tolerance=0)
+    for mode in range(3):
+        v = np.prod([f.T @ f for n, f in enumerate(model.factors) if n != mode], axis=0)
+        y = mttkrp(tensor, model.factors, mode)
+        np.testing.assert_allclose(model.factors[mode] * model.weights @ v, y, atol=1e-6)
+
+
+# --------------------------------------------------------------------------------------------------
+# Systems without a unique solution
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 2), (1, 4, 1), (2, 2, 1, 3)], ids=str)
+def test_more_components_than_rows(shape):
+    tensor = sparse(shape, filled=0.7)
+    model = cpd_als(tensor, 9, tolerance=0)
+    assert_sound(model, shape, 9)
+    assert fit(model) > 1 - 1e-6
+
+
+def test_two_equal_columns_stay_equal():
+    tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 3)
+    for factor in start:
+        factor[:, 2] = factor[:, 0]
+    model = cpd_als(tensor, 3, start=start, iterations=20, tolerance=0)
+    assert_sound(model, (6, 7, 5), 3)
+    for factor in model.factors:
+        np.testing.assert_allclose(factor[:, 2], factor[:, 0], atol=1e-9)
+    # The twins share what one of them has alone.
+    alone = cpd_als(tensor, 2, start=[f[:, :2] for f in start], iterations=20, tolerance=0)
+    np.testing.assert_allclose(model.fits, alone.fits, atol=1e-9)
+    np.testing.assert_allclose(full(model), full(alone), atol=1e-8)
+
+
+def test_a_column_of_zeros_stays_zero():
+    tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 3)
+    start[1][:, 1] = 0
+    model = cpd_als(tensor, 3, start=start, iterations=5)
+    assert_sound(model, (6, 7, 5), 3)
+    assert model.weights[1] == 0
+    assert not any(factor[:, 1].any() for factor in model.factors)
+    alone = cpd_als(tensor, 2, start=[f[:, ::2] for f in start], iterations=5)
+    np.testing.assert_allclose(model.fits, alone.fits, atol=1e-12)
+
+
+def test_a_start_of_zeros_gives_the_empty_model():
+    model = cpd_als(sparse((6, 7, 5)), 2, start=[np.zeros((size, 2)) for size in (6, 7, 5)])
+    assert_sound(model, (6, 7, 5), 2)
+    assert model.fits == (0.0, 0.0)
+    assert model.converged
+
+
+def test_slices_of_zeros_have_rows_of_zeros():
+    small = sparse((4, 5, 3), filled=0.7)
+    wide = Coo(small.coords * np.array([[2], [1], [3]]), small.values, (9, 6, 8))
+    model = cpd_als(wide, 2, iterations=10)
+    assert_sound(model, (9, 6, 8), 2)
+    for n, factor in enumerate(model.factors):
+        unused = np.setdiff1d(np.arange(wide.shape[n]), wide.coords[n])
+        assert unused.size
+        assert not factor[unused].any()
+
+
+def test_one_nonzero():
+    model = cpd_als(Coo([[1], [0], [2]], [-3.0], (2, 2, 4)), 2)
+    assert_sound(model, (2, 2, 4), 2)
+    assert fit(model) == pytest.approx(1)
+    np.testing.assert_allclose(full(model)[1, 0, 2], -3)
+
+
+# --------------------------------------------------------------------------------------------------
+# Laws
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exponent", [-1000, -3, 5, 1000])
+def test_scaling_the_tensor_scales_the_weights(exponent):
+    tensor = sparse((6, 7, 5))
+    model = cpd_als(tensor, 3, iterations=4)
+    scaled = cpd_als(Coo(tensor.coords, np.ldexp(tensor.values, exponent), tensor.shape), 3, iterations=4)
+    assert scaled.fits == model.fits
+    np.testing.assert_array_equal(scaled.weights, np.ldexp(model.weights, exponent))
+    for factor, expected in zip(scaled.factors, model.factors, strict=True):
+        np.testing.assert_array_equal(factor, expected)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e9])
+def test_scaling_columns_of_the_start_changes_nothing(scale):
+    tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 3)
+    columns = np.array([1, scale, 1 / scale])
+    model = cpd_als(tensor, 3, start=start, iterations=4)
+    scaled = cpd_als(tensor, 3, start=[start[0], start[1] * columns, start[2]], iterations=4)
+    np.testing.assert_allclose(scaled.fits, model.fits, atol=1e-9)
+    np.testing.assert_allclose(scaled.weights, model.weights, rtol=1e-6)
+
+
+def test_permuting_components_permutes_components():
+    tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 3)
+    model = cpd_als(tensor, 3, start=start, iterations=5)
+    for order in itertools.permutations(range(3)):
+        other = cpd_als(tensor, 3, start=[factor[:, list(order)] for factor in start], iterations=5)
+        np.testing.assert_allclose(other.weights, model.weights[list(order)], rtol=1e-9)
+        for factor, expected in zip(other.factors, model.factors, strict=True):
+            np.testing.assert_allclose(factor, expected[:, list(order)], atol=1e-9)
+
+
+def test_permuting_indices_permutes_rows():
+    tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 3)
+    places = np.array([3, 5, 0, 6, 4, 1, 2])
+    coords = np.vstack([tensor.coords[0], places[tensor.coords[1]], tensor.coords[2]])
+    renamed = [start[0], start[1][np.argsort(places)], start[2]]
+    model = cpd_als(tensor, 3, start=start, iterations=5)
+    other = cpd_als(Coo(coords, tensor.values, tensor.shape), 3, start=renamed, iterations=5)
+    np.testing.assert_allclose(other.fits, model.fits, atol=1e-12)
+    np.testing.assert_allclose(other.factors[1][places], model.factors[1], atol=1e-9)
+
+
+def test_permuting_modes_permutes_a_converged_model():
+    """The order of the solves differs, the best rank-1 model does not."""
+    tensor = sparse((6, 7, 5))
+    model = cpd_als(tensor, 1, iterations=80, tolerance=0)
+    for order in itertools.permutations(range(3)):
+        permuted = Coo(tensor.coords[list(order)], tensor.values, tuple(tensor.shape[n] for n in order))
+        other = cpd_als(permuted, 1, iterations=80, tolerance=0)
+        assert fit(other) == pytest.approx(fit(model), abs=1e-9)
+        for factor, n in zip(other.factors, order, strict=True):
+            np.testing.assert_allclose(np.abs(factor), np.abs(model.factors[n]), atol=1e-6)
+
+
+def test_repeated_places_are_summed():
+    tensor = sparse((6, 7, 5))
+    halves = Coo(np.hstack([tensor.coords] * 2), np.tile(tensor.values / 2, 2), tensor.shape)
+    once, twice = (cpd_als(given, 2, iterations=5) for given in (tensor, halves))
+    assert once.fits == twice.fits
+    np.testing.assert_array_equal(once.weights, twice.weights)
+
+
+def test_the_order_of_nonzeros_and_the_format_do_not_matter():
+    tensor = sparse((6, 7, 5))
+    mixed = Coo(tensor.coords[:, ::-1], tensor.values[::-1], tensor.shape)
+    expected = cpd_als(tensor, 2, iterations=5)
+    for given in (mixed, mm_csf(tensor)):
+        assert cpd_als(given, 2, iterations=5).fits == expected.fits
+
+
+def test_float32_values_are_decomposed_in_float64():
+    tensor = sparse((6, 7, 5))
+    single = Coo(tensor.coords, tensor.values.astype(np.float32), tensor.shape)
+    model = cpd_als(single, 2, iterations=3)
+    assert_sound(model, (6, 7, 5), 2)
+    widened = Coo(tensor.coords, single.values.astype(np.float64), tensor.shape)
+    assert cpd_als(widened, 2, iterations=3).fits == model.fits
+
+
+# --------------------------------------------------------------------------------------------------
+# Start, progress, end
+# --------------------------------------------------------------------------------------------------
+
+
+def test_the_seeded_start_is_the_documented_one():
+    tensor, rank = sparse((6, 7, 5)), 3
+    words = [np.random.Philox(key=[11, n]).random_raw(size * rank) for n, size in enumerate((6, 7, 5))]
+    start = [np.array([int(w) >> 11 for w in ws]).reshape(-1, rank) / 2.0**53 for ws in words]
+    assert cpd_als(tensor, rank, seed=11).fits == cpd_als(tensor, rank, start=start).fits
+
+
+def test_a_seed_is_reproducible_and_others_differ():
+    tensor = sparse((6, 7, 5))
+    first, again, other = (cpd_als(tensor, 3, seed=seed, iterations=3) for seed in (5, 5, 2**64 - 1))
+    assert first.fits == again.fits
+    np.testing.assert_array_equal(first.factors[2], again.factors[2])
+    assert first.fits != other.fits
+
+
+def test_the_start_is_only_read():
+    tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 2)
+    copies = [factor.copy() for factor in start]
+    cpd_als(tensor, 2, start=start, iterations=2)
+    for factor, copy in zip(start, copies, strict=True):
+        np.testing.assert_array_equal(factor, copy)
+
+
+def test_going_on_from_a_model():
+    tensor = sparse((6, 7, 5))
+    through = cpd_als(tensor, 2, iterations=8, tolerance=0)
+    half = cpd_als(tensor, 2, iterations=4, tolerance=0)
+    rest = cpd_als(tensor, 2, start=half.factors, iterations=4, tolerance=0)
+    np.testing.assert_allclose(half.fits + rest.fits, through.fits, atol=1e-12)
+
+
+def test_a_start_of_integers_and_lists():
+    tensor = Coo([[0, 1], [0, 1]], [1.0, 2.0], (2, 2))
+    model = cpd_als(tensor, 1, start=[[[0], [0]], [[1], [1]]], iterations=2)
+    assert fit(model) == cpd_als(tensor, 1, start=[np.zeros((2, 1)), np.ones((2, 1))], iterations=2).fits[-1]
+
+
+def test_it_ends_when_the_fit_stands_still():
+    tensor = sparse((6, 7, 5))
+    everything = cpd_als(tensor, 2, iterations=40, tolerance=0)
+    assert not everything.converged
+    assert len(everything.fits) == 40
+    changes = np.abs(np.diff(everything.fits))
+    tolerance = float(changes[9]) * 1.0001
+    model = cpd_als(tensor, 2, iterations=40, tolerance=tolerance)
+    assert model.converged
+    last = 2 + int(np.argmax(changes < tolerance))
+    assert model.fits == everything.fits[:last]
+
+
+def test_the_last_iteration_may_be_the_one_that_converges():
+    tensor = sparse((6, 7, 5))
+    assert not cpd_als(tensor, 2, iterations=1, tolerance=10).converged
+    assert cpd_als(tensor, 2, iterations=2, tolerance=10).converged
+
+
+def test_progress_is_told_and_may_stop():
+    tensor, told = sparse((6, 7, 5)), []
+
+    def progress(iteration, fit):
+        told.append((iteration, fit))
+        if iteration == 3:
+            raise KeyboardInterrupt
+
+    model = cpd_als(tensor, 2, iterations=2, tolerance=0, progress=progress)
+    assert told == [*enumerate(model.fits, 1)]
+    with pytest.raises(KeyboardInterrupt):
+        cpd_als(tensor, 2, tolerance=0, progress=progress)
+    assert [iteration for iteration, _ in told] == [1, 2, 1, 2, 3]
+
+
+# --------------------------------------------------------------------------------------------------
+# A library
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank"),
+    [((9, 7), 2), ((8, 9, 7), 3), ((20, 30, 11), 5), ((5, 6, 4, 7), 4), ((3, 4, 3, 2, 5), 2)],
+)
+def test_a_library_has_the_same_fits(shape, rank):
+    pyttb = pytest.importorskip("pyttb")
+    tensor, start = sparse(shape), start_of(shape, rank)
+    other = pyttb.sptensor(tensor.coords.T.copy(), tensor.values[:, None], shape)
+    model = cpd_als(tensor, rank, start=start, iterations=12, tolerance=0)
+    for iterations in range(1, 13):
+        begin = pyttb.ktensor([factor.copy() for factor in start])
+        found, _, told = pyttb.cp_als(
+            other, rank, init=begin, maxiters=iterations, stoptol=0.0, printitn=0, fixsigns=False
+        )
+        assert told["iters"] + 1 == iterations
+        assert told["fit"] == pytest.approx(model.fits[iterations - 1], abs=1e-5)
+    np.testing.assert_allclose(found.full().data, full(model), atol=1e-5)
+
+
+# --------------------------------------------------------------------------------------------------
+# Errors
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rank", "iterations"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_numbers_that_are_too_small(name, number):
+    with pytest.raises(ShapeError, match=rf"^{name} is {number}\n1 and more are possible\n"):
+        cpd_als(sparse((6, 7, 5)), **{"rank": 2, name: number})
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_seeds_out_of_range(seed):
+    with pytest.raises(SchemeError, match=rf"^seed is {seed}\n0 to 2\*\*64 - 1 are possible\n"):
+        cpd_als(sparse((6, 7, 5)), 2, seed=seed)
+
+
+def test_a_tolerance_that_is_no_number():
+    with pytest.raises(NotANumberError, match=r"^tolerance is NaN\n"):
+        cpd_als(sparse((6, 7, 5)), 2, tolerance=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "complaint"),
+    [
+        ([(6, 2), (7, 2)], r"^start has 2 factors, .*\nthere is one per mode, 3 in all"),
+        ([(6, 2), (5, 2), (7, 2)], r"^start\[1\] has the shape \(5, 2\), .* rank 2\nit must be \(7, 2\)"),
+        ([(6, 2), (7, 2), (5, 3)], r"^start\[2\] has the shape \(5, 3\), .*\nit must be \(5, 2\)"),
+        ([(6,), (7, 2), (5, 2)], r"^start\[0\] has the shape \(6,\), "),
+    ],
+    ids=str,
+)
+def test_starts_that_do_not_fit(shapes, complaint):
+    with pytest.raises(ShapeError, match=complaint):
+        cpd_als(sparse((6, 7, 5)), 2, start=[np.ones(shape) for shape in shapes])
+
+
+def test_starts_of_other_elements():
+    start = start_of((6, 7, 5), 2)
+    with pytest.raises(DtypeError, match=r"^start\[1\] is complex128\n"):
+        cpd_als(sparse((6, 7, 5)), 2, start=[start[0], start[1] + 0j, start[2]])
+    start[2][3, 1] = np.inf
+    with pytest.raises(NotANumberError, match=r"^start\[2\]\[3, 1\] is inf\n"):
+        cpd_als(sparse((6, 7, 5)), 2, start=start)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(value):
+    tensor = Coo([[1, 0], [0, 2]], [value, 1.0], (2, 3), nonfinite=True)
+    with pytest.raises(NotANumberError, match=rf"^the value at \(1, 0\) is {value}\n"):
+        cpd_als(tensor, 1)
+
+
+@pytest.mark.parametrize("values", [[0.0, -0.0], [2.0, -2.0]])
+def test_nothing_to_decompose(values):
+    with pytest.raises(ShapeError, match=r"values of the tensor are 0: there is nothing to decompose\n"):
+        cpd_als(Coo([[1, 1], [0, 0]], values, (2, 3)), 1)

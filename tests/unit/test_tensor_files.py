@@ -1,0 +1,692 @@
+"""Sparse tensors in files: every form of ``.tns``, our ``.swt``, and files from strangers."""
+
+import gzip
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import zlib
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference.errors import DtypeError, FormatError, InputFileError, SchemeError, ShapeError
+from reference.sparse import tns_lines, tns_reading
+from reference.sparse.binary import read_tensor, write_tensor
+from reference.sparse.places import count_places, first_repeated, place_keys
+from reference.sparse.tns import read_tns, write_tns
+from reference.sparse.tns_lines import LineError
+from reference.types import Coo, Csf
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+THREE = "1 1 1 2.5\n2 3 4 -1e-3\n2 1 1 7\n"
+THREE_COORDS = [[0, 1, 1], [0, 2, 0], [0, 3, 0]]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Writes a text, or bytes, and gives its path."""
+
+    def write(text, name="x.tns"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture(params=["plain", "compiled", "in parts"])
+def way(request, monkeypatch):
+    """Both ways through a text, and one that cuts it in the middle of everything."""
+    if request.param == "compiled":
+        monkeypatch.setattr(tns_lines, "_LONG_TEXT", 0)
+    if request.param == "in parts":
+        monkeypatch.setattr(tns_reading, "_CHUNK", 64)
+
+
+def same(first, second):
+    """The same nonzeros in the same order, bit for bit."""
+    assert first.shape == second.shape
+    assert first.values.dtype == second.values.dtype
+    assert first.coords.tolist() == second.coords.tolist()
+    assert first.values.tobytes() == second.values.tobytes()
+
+
+def refusal(path, **options):
+    with pytest.raises(InputFileError) as error:
+        read_tns(path, **options)
+    return str(error.value).removeprefix(str(path))
+
+
+# --------------------------------------------------------------------------------------------------
+# What is read
+# --------------------------------------------------------------------------------------------------
+
+SPELLINGS = {
+    "as FROSTT has it": THREE,
+    "tabs": THREE.replace(" ", "\t"),
+    "from 0": "0 0 0 2.5\n1 2 3 -1e-3\n1 0 0 7\n",
+    "CRLF": THREE.replace("\n", "\r\n"),
+    "no newline at the end": THREE[:-1],
+    "comments and blank lines": "# FROSTT\n\n" + THREE.replace("\n", "\n\t \n  # more\n") + "\n\n",
+    "comments behind values": THREE.replace("\n", " # said\n").replace("7 #", "7#"),
+    "spaces around": "  " + THREE.replace("\n", " \t\n  ").rstrip(" "),
+    "a byte order mark": "\ufeff" + THREE,
+    "a header": "3\n2 3 4\n" + THREE,
+    "a header among comments": "# order\n3 # modes\n\n# dimensions\n2 3 4\n\n" + THREE,
+    "a header, from 0": "3\r\n2 3 4\r\n0 0 0 2.5\r\n1 2 3 -1e-3\r\n1 0 0 7\r\n",
+    "other spellings of numbers": "01 +1 1 +2.50\n2 003 4 -.1E-02\n2 1 1 0.7e+1\n",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("packed", [False, True], ids=["text", "gzip"])
+def test_every_spelling_says_the_same(way, file, spelling, packed):
+    text = SPELLINGS[spelling].encode()
+    tensor = read_tns(file(gzip.compress(text) if packed else text))
+    same(tensor, Coo(np.array(THREE_COORDS), np.array([2.5, -1e-3, 7.0]), (2, 3, 4)))
+    assert tensor.coords.dtype == np.uint32
+
+
+def test_the_base_is_seen_or_told(file):
+    path = file("1 2 5\n3 1 6\n")
+    assert read_tns(path).coords.tolist() == [[0, 2], [1, 0]]
+    told = read_tns(path, base=0)
+    assert (told.coords.tolist(), told.shape) == ([[1, 3], [2, 1]], (4, 3))
+    assert read_tns(path, base=1).shape == (3, 2)
+
+
+def test_the_header_is_told(file):
+    path = file("2\n9 9\n1 2 5\n")
+    assert read_tns(path, header=True).shape == (9, 9)
+    assert refusal(path, header=False).startswith(", line 1: 1 field\n")
+    assert read_tns(file("9 9 5.0\n1 2 5\n"), header=False).values.tolist() == [5.0, 5.0]
+    assert refusal(file(THREE), header=True).startswith(", line 1: 4 fields, expected 1\n")
+
+
+def test_the_shape_is_told(file):
+    path = file(f"3\n2 3 4\n{THREE}")
+    assert read_tns(path, shape=(5, 6, 7)).shape == (5, 6, 7)
+    with pytest.raises(ShapeError, match="has 2 modes"):
+        read_tns(path, shape=(5, 6))
+    assert ", line 4: the index 3 in mode 1, whose dimension is 2\n" in refusal(path, shape=(5, 2, 7))
+
+
+def test_large_indices_are_int64(way, file):
+    tensor = read_tns(file(f"{2**63 - 1} 1 5\n1 {2**32} 6\n"))
+    assert tensor.shape == (2**63 - 1, 2**32)
+    assert (tensor.coords.dtype, tensor.coords.tolist()) == (np.int64, [[2**63 - 2, 0], [0, 2**32 - 1]])
+    small = read_tns(file(f"1 {2**32} 6\n"))
+    assert (small.coords.dtype, small.coords.tolist()) == (np.uint32, [[0], [2**32 - 1]])
+
+
+@pytest.mark.parametrize("order", [2, 3, 8])
+def test_orders(way, file, order):
+    lines = [[n + mode for mode in range(order)] for n in (1, 2, 3)]
+    tensor = read_tns(file("".join(f"{' '.join(map(str, line))} {line[0]}.5\n" for line in lines)))
+    assert tensor.coords.T.tolist() == [[index - 1 for index in line] for line in lines]
+    assert tensor.shape == tuple(3 + mode for mode in range(order))
+
+
+def test_nonfinite_values_only_if_meant(way, file):
+    path = file("1 1 nan\n1 2 -inf\n1 3 Infinity\n2 1 1\n")
+    values = read_tns(path, nonfinite=True).values
+    assert np.isnan(values[0])
+    assert values[1:].tolist() == [-np.inf, np.inf, 1.0]
+    assert refusal(path).startswith(", line 1: the value is nan as float64\nnonfinite=True")
+
+
+def test_what_is_too_large_for_a_type_is_infinite(way, file):
+    path = file("# large\n1 1 1\n1 2 1e39\n")
+    assert read_tns(path).values.tolist() == [1.0, 1e39]
+    assert refusal(path, dtype=np.float32).startswith(", line 3: the value is inf as float32\n")
+    assert refusal(file("1 1 1e999\n")).startswith(", line 1: the value is inf as float64\n")
+
+
+def test_a_number_is_rounded_to_float32_once_it_is_a_float64(file):
+    above = "1.0000000596046447753906250000010"  # above the middle of two floats; as a double, the middle
+    assert float(above) == 1 + 2**-24
+    assert read_tns(file(f"1 1 {above}\n"), dtype="float32").values.tolist() == [1.0]
+
+
+def test_progress_ends_with_the_whole_file(monkeypatch, file):
+    monkeypatch.setattr(tns_reading, "_CHUNK", 16)
+    for text in (THREE.encode(), gzip.compress(THREE.encode())):
+        calls: list[tuple[int, int]] = []
+        read_tns(file(text), progress=lambda *call, calls=calls: calls.append(call))
+        assert calls == sorted(calls)
+        assert calls[-1] == (len(text), len(text))
+        assert {total for _, total in calls} == {len(text)}
+    assert len(calls) > 1
+
+
+def test_a_small_file_needs_no_compiler(file):
+    program = (
+        "import sys; from reference.sparse.tns import read_tns; read_tns(sys.argv[1]); "
+        "print('numba' in sys.modules)"
+    )
+    command = [sys.executable, "-P", "-c", program, file(THREE)]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_pipe_is_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen([sys.executable, "-c", f"open({str(pipe)!r}, 'w').write({THREE!r})"]):
+        calls = []
+        assert read_tns(pipe, progress=lambda *call: calls.append(call)).coords.tolist() == THREE_COORDS
+    assert calls == [(0, 0)]
+
+
+# --------------------------------------------------------------------------------------------------
+# What is refused
+# --------------------------------------------------------------------------------------------------
+
+TENSOR = "1 1 1 2.5\n"
+EMPTY = " has no nonzeros\nit has {} lines, all blank"
+WRONG = {
+    f"{TENSOR}2 3 4 5 6\n": ", line 2: 5 fields, expected 4\nthe tensor has 3 modes: a line has 3 indices",
+    f"{TENSOR}\n# so\n2 3 4\n": ", line 4: 3 fields, expected 4\n",
+    **{
+        f"{TENSOR}2 3 4 {number}\n": f", line 2: {number!r} is not a number\n"
+        for number in ("x", "1_0", "1e", "1e+", "0x1p3", ".", "-", "1.2.3", "5,", "--1", "nano", "1d5")
+    },
+    f"{TENSOR}2 1.0 4 5\n": ", line 2: '1.0' is not an integer\n",
+    f"{TENSOR}2 -3 4 5\n": ", line 2: the index '-3' is negative\n",
+    f"{TENSOR}2 {2**63} 4 5\n": f", line 2: the index '{2**63}' is too large\nindices go up to 2**63 - 1\n",
+    f"{TENSOR}2 {'9' * 42} 4 5\n": f", line 2: the index '{'9' * 37}...' is too large\n",
+    "1\n5\n1 2.5\n": ", line 1: the order is 1\na sparse tensor has 2 to 8 modes\n",
+    "1 2.5\n": ", line 1: 2 fields\na nonzero has 2 to 8 indices and a value; a header",
+    "1 2 3 4 5 6 7 8 9 1.5\n": ", line 1: 10 fields\na nonzero has 2 to 8",
+    "9\n1 1 1 1 1 1 1 1 1\n": ", line 1: the order is 9\n",
+    "3\n2 3\n1 1 1 5\n": ", line 2: 2 fields, expected 3\nthe header says",
+    "3\n2 0 3\n1 1 1 5\n": ", line 2: a dimension is 0\n",
+    "3\n2 -3 3\n1 1 1 5\n": ", line 2: the index '-3' is negative\n",
+    "2\n2 3\n1 1 5\n1 4 5\n": ", line 4: the index 4 in mode 1, whose dimension is 3\nindices count",
+    "2\n2 3\n0 1 5\n# so\n1 3 5\n": ", line 5: the index 3 in mode 1, whose dimension is 3\nindices count",
+    "": EMPTY.format(0),
+    "# nothing\n\n": EMPTY.format(2),
+    "3\n2 3 4\n": EMPTY.format(2),
+    "3\n": EMPTY.format(1),
+    "\x89PNG\r\n\x1a\n\0\0": ", line 1: '\\xc2\\x89PNG' is not an integer\n",
+    "\0\1\2 \3 \4\n": ", line 1: '\\x04' is not a number\n",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_line_is_named(way, file, text):
+    said = refusal(file(text))
+    assert said.startswith(WRONG[text])
+    assert len(said.splitlines()) == 3
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_line_is_named_in_gzip_too(file, text):
+    assert refusal(file(gzip.compress(text.encode()))).startswith(WRONG[text])
+
+
+def test_an_index_of_0_where_they_count_from_1(way, file):
+    assert refusal(file("1 1 5\n\n2 0 5\n"), base=1).startswith(", line 3: the index 0\n")
+
+
+def test_a_line_without_end_is_refused(monkeypatch, file):
+    monkeypatch.setattr(tns_reading, "_CHUNK", 64)
+    assert refusal(file("1 1 5\n" + "1 " * 200)).startswith(", line 2: it has more than 64 bytes\n")
+
+
+def test_damaged_gzip(file):
+    whole = gzip.compress(os.urandom(0) + (THREE * 1).encode() + b"# " + os.urandom(300).hex().encode())
+    assert "is damaged after line 0: Compressed file ended" in refusal(file(whole[: len(whole) // 2]))
+    assert "is damaged after line 0: " in refusal(file(whole[:12] + b"\xff\xff\xff" + whole[15:]))
+    assert "is damaged after line" in refusal(file(whole[:-8] + bytes(4) + whole[-4:]))
+    assert "is damaged after line" in refusal(file(whole + b"more"))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    assert refusal(tmp_path / "none.tns").startswith(" cannot be read: No such file or directory\n")
+    assert refusal(tmp_path).startswith(" cannot be read: Is a directory\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"base": 2}, SchemeError),
+        ({"base": "one"}, SchemeError),
+        ({"header": "yes"}, SchemeError),
+        ({"duplicates": "drop"}, SchemeError),
+        ({"dtype": np.int32}, DtypeError),
+        ({"dtype": "number"}, DtypeError),
+        ({"shape": (2, 3, 0)}, InputFileError),
+    ],
+)
+def test_options_that_do_not_exist(file, options, error):
+    with pytest.raises(error):
+        read_tns(file(THREE), **options)
+
+
+# --------------------------------------------------------------------------------------------------
+# Duplicates
+# --------------------------------------------------------------------------------------------------
+
+
+def test_duplicates_are_refused_by_line(way, file):
+    path = file("# so\n2 2 1\n1 1 2\n\n1 2 3\n# and\n1 1 4\n2 2 5\n")
+    assert refusal(path).startswith(", line 7: line 3 has the same place, (0, 0) counted from 0\n")
+    assert read_tns(path, duplicates="keep").values.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    summed = read_tns(path, duplicates="sum")
+    assert (summed.coords.tolist(), summed.values.tolist()) == ([[0, 0, 1], [0, 1, 1]], [6.0, 3.0, 6.0])
+
+
+def test_duplicates_are_found_in_the_largest_shapes(file):
+    big = 2**63 - 1
+    path = file(f"{big} {big} {big} 1\n1 {big} {big} 1\n{big} {big} 1 1\n{big} {big} {big} 1\n")
+    assert refusal(path).startswith(", line 4: line 1 has the same place")
+    path = file(f"{big} {big} {big} 1\n1 {big} {big} 1\n{big} {big} 1 1\n")
+    assert read_tns(path).shape == (big, big, big)
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=12),
+    st.tuples(*[st.sampled_from([1, 2**21, 2**32, 2**62])] * 3),
+)
+def test_places_are_numbered_in_order(places, scale):
+    coords = (np.array(places, np.uint64).T * np.array([scale], np.uint64).T).copy()
+    shape = tuple(4 * s for s in scale)
+    keys = place_keys(coords, shape).tolist()
+    by_place = sorted(range(len(places)), key=lambda z: coords[:, z].tolist())
+    assert [keys[z] for z in by_place] == sorted(keys)
+    assert [[a == b for a in keys] for b in keys] == [[a == b for a in places] for b in places]
+    assert count_places(coords, shape) == len(set(places))
+    again = [z for z in range(len(places)) if places[z] in places[:z]]
+    expected = (max(y for y in range(again[0]) if places[y] == places[again[0]]), again[0]) if again else None
+    assert first_repeated(coords, shape) == expected
+
+
+# --------------------------------------------------------------------------------------------------
+# The compiled loop against the definition
+# --------------------------------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False).map(repr),
+    st.floats(allow_nan=False, width=32).map(str),
+    st.integers(-(10**25), 10**25).map(str),
+    st.from_regex(r"[+-]?([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,25})([eE][+-]?[0-9]{1,5})?", fullmatch=True),
+    st.sampled_from(
+        ["-0", "-0.0e-999", "9007199254740993", "9007199254740992", "1e22", "1e23", "1e-22", "nan"]
+    ),
+)
+ODDS = st.text("0123456789+-.eE#xin_ \t\r\v\f\0", max_size=12)
+LINES = st.one_of(
+    st.tuples(*[st.integers(0, 2**63 - 1).map(str)] * 2, NUMBERS).map(" ".join),
+    st.tuples(*[st.integers(0, 99).map(str)] * 2, NUMBERS).map("\t".join),
+    st.tuples(st.sampled_from(["1 2 3", "1  2 3.5 ", "", "#", "1 2 "]), ODDS).map("".join),
+)
+
+
+def outcome(parse, text):
+    try:
+        return parse(text, 2)
+    except LineError as error:
+        return error.line, str(error)
+
+
+@given(st.lists(LINES, max_size=8))
+def test_the_compiled_loop_says_what_the_definition_says(lines):
+    text = "".join(f"{line}\n" for line in lines).encode()
+    plain, compiled = (outcome(parse, text) for parse in (tns_lines._parse_plain, tns_lines._parse_compiled))
+    if isinstance(plain, tns_lines.Lines):
+        for first, second in zip(plain, compiled, strict=True):
+            assert (first.shape, first.dtype, first.tobytes()) == (
+                second.shape,
+                second.dtype,
+                second.tobytes(),
+            )
+    else:
+        assert plain == compiled
+
+
+@given(st.lists(NUMBERS.filter(lambda number: number != "nan"), min_size=1, max_size=20))
+def test_values_are_what_float_reads(numbers):
+    text = "".join(f"1 1 {number}\n" for number in numbers).encode()
+    expected = np.array([float(number) for number in numbers])
+    assert tns_lines._parse_compiled(text, 2).values.tobytes() == expected.tobytes()
+    assert tns_lines._parse_plain(text, 2).values.tobytes() == expected.tobytes()
+
+
+def test_values_of_any_length_are_what_float_reads():
+    numbers = [f"-{'1' * a}.{'3' * b}e-5" for a in range(36) for b in range(1, 36)]
+    text = "".join(f"1 1 {number}\n" for number in numbers).encode()
+    expected = np.array([float(number) for number in numbers])
+    assert tns_lines._parse_compiled(text, 2).values.tobytes() == expected.tobytes()
+
+
+def test_a_long_file_takes_the_compiled_loop(monkeypatch, file):
+    rng = np.random.default_rng(1)
+    tensor = Coo(
+        rng.permutation(120_000).reshape(1, -1) % [[1200], [100]] + 0, rng.random(120_000), (1200, 100)
+    )
+    path = file(b"")
+    write_tns(path, tensor)
+    assert path.stat().st_size > tns_lines._LONG_TEXT
+    monkeypatch.setattr(tns_lines, "_parse_plain", None)
+    same(read_tns(path, duplicates="keep"), tensor)
+
+
+# --------------------------------------------------------------------------------------------------
+# There and back
+# --------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def tensors(draw, largest=2**40):
+    """Tensors of every order, type and size, also with places that occur again."""
+    shape = tuple(draw(st.lists(st.integers(1, largest) | st.integers(1, 4), min_size=2, max_size=8)))
+    count = draw(st.integers(1, 7))
+    coords = [[draw(st.integers(0, n - 1)) for _ in range(count)] for n in shape]
+    width = draw(st.sampled_from([32, 64]))
+    finite = st.floats(allow_nan=False, allow_infinity=False, width=width)
+    values = [draw(finite) for _ in range(count)]
+    fits = [t for t in "bBhHiIqQ" if max(shape) - 1 <= np.iinfo(t).max]
+    return Coo(np.array(coords, draw(st.sampled_from(fits))), np.array(values, f"f{width // 8}"), shape)
+
+
+@given(tensors(), st.sampled_from([0, 1]), st.booleans(), st.sampled_from(["x.tns", "x.tns.gz"]))
+def test_text_there_and_back(tmp_path_factory, tensor, base, header, name):
+    path = tmp_path_factory.getbasetemp() / name
+    write_tns(path, tensor, base=base, header=header)
+    shape = None if header else tensor.shape
+    back = read_tns(path, base=base, shape=shape, duplicates="keep", dtype=tensor.values.dtype)
+    same(back, tensor)
+    assert path.read_bytes().startswith(b"\x1f\x8b") == name.endswith("gz")
+
+
+SINGLES = [363742205, 1, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0x80000000, 0x3F800001, 0x3DCCCCCD]
+
+
+def test_every_kind_of_float32_there_and_back(file):
+    """The first is 7.038531e-26, which as a double is the middle of two floats."""
+    rng = np.random.default_rng(2)
+    bits = np.concatenate([SINGLES, rng.integers(0, 2**32, 20_000)]).astype(np.uint32)
+    values = bits.view(np.float32)
+    values = values[np.isfinite(values)]
+    tensor = Coo(np.array([np.arange(values.size), np.zeros(values.size, int)]), values, (values.size, 1))
+    path = file(b"")
+    write_tns(path, tensor)
+    same(read_tns(path, dtype=np.float32), tensor)
+    assert b"\n8 1 0.1\n" in path.read_bytes()
+
+
+def test_nonfinite_values_there_and_back(file):
+    tensor = Coo([[0, 1, 2], [0, 0, 0]], np.array([np.nan, np.inf, -np.inf], np.float32), (3, 1), True)
+    path = file(b"")
+    write_tns(path, tensor)
+    assert path.read_text() == "1 1 nan\n2 1 inf\n3 1 -inf\n"
+    np.testing.assert_array_equal(read_tns(path, nonfinite=True, dtype="f4").values, tensor.values)
+    write_tensor(path, tensor)
+    assert read_tensor(path).nonfinite
+    assert read_tensor(path).values.tobytes() == tensor.values.tobytes()
+
+
+def test_equal_tensors_make_equal_files(tmp_path):
+    tensor = Coo(THREE_COORDS, [2.5, -1e-3, 7], (2, 3, 4))
+    for name, write in (("a.tns.gz", write_tns), ("a.swt", write_tensor)):
+        write(tmp_path / name, tensor)
+        first = (tmp_path / name).read_bytes()
+        write(tmp_path / name, tensor)
+        assert (tmp_path / name).read_bytes() == first
+
+
+def test_progress_of_writing_ends_with_the_whole_tensor(file):
+    count = 150_000
+    tensor = Coo(np.array([np.arange(count)] * 2, np.uint32), np.ones(count), (count, count))
+    calls = []
+    write_tns(file(b""), tensor, progress=lambda *call: calls.append(call))
+    assert len(calls) == 3
+    assert calls == sorted(calls)
+    assert calls[-1] == (16 * count, 16 * count)
+
+
+@pytest.mark.parametrize("write", [write_tns, write_tensor])
+def test_what_cannot_be_written(tmp_path, write):
+    small = Coo([[0], [0]], [1.0], (1, 1))
+    with pytest.raises(InputFileError, match="cannot be written: No such file"):
+        write(tmp_path / "no" / "x", small)
+    with pytest.raises(InputFileError, match="cannot be written: Is a directory"):
+        write(tmp_path, small)
+    with pytest.raises(DtypeError, match="coo is a Csf"):
+        write(tmp_path / "x", Csf((0, 1), (), (), None, (1, 1)))
+    with pytest.raises(ShapeError, match="the largest dimension is 1000000000"):
+        write(tmp_path / "x", Coo([[0], [0]], [1.0], (10**30, 1)))
+    device = type("Array", (), {"pointer": 0})()
+    with pytest.raises(FormatError, match="device"):
+        write(tmp_path / "x", Coo(device, device, (1, 1)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_largest_dimensions_that_fit(tmp_path):
+    for base in (0, 1):
+        largest = Coo([[2**63 - 1 - base], [0]], [1.0], (2**63 - base, 1))
+        write_tns(tmp_path / "x", largest, base=base)
+        same(read_tns(tmp_path / "x", base=base), largest)
+    with pytest.raises(ShapeError):
+        write_tns(tmp_path / "x", largest := Coo([[0], [0]], [1.0], (2**63, 1)))
+    with pytest.raises(ShapeError):
+        write_tns(tmp_path / "x", largest, base=0, header=True)
+    write_tensor(tmp_path / "x", largest)
+    assert read_tensor(tmp_path / "x").shape == (2**63, 1)
+
+
+# --------------------------------------------------------------------------------------------------
+# The binary form
+# --------------------------------------------------------------------------------------------------
+
+
+@given(tensors(), st.booleans())
+def test_binary_there_and_back(tmp_path_factory, tensor, mapped):
+    path = tmp_path_factory.getbasetemp() / "x.swt"
+    write_tensor(path, tensor)
+    back = read_tensor(path, mmap=mapped)
+    same(back, tensor)
+    assert back.coords.dtype == tensor.coords.dtype
+    assert back.coords.flags.writeable == back.values.flags.writeable == (not mapped)
+    assert back.values.ctypes.data % 64 == 0 or not mapped
+
+
+def test_the_layout_is_as_described(file):
+    path = file(b"", "x.swt")
+    write_tensor(path, Coo(np.array(THREE_COORDS, ">i2"), [2.5, -1e-3, 7], (2, 3, 4)))
+    data = path.read_bytes()
+    assert data[:8].hex(" ").upper() == "93 53 57 54 0D 0A 1A 0A"
+    assert struct.unpack("<II4s4sI", data[8:28]) == (1, 3, b"i2\0\0", b"f8\0\0", 0)
+    assert struct.unpack("<I", data[28:32]) == (zlib.crc32(data[:28] + bytes(4) + data[32:128]),)
+    assert struct.unpack("<4Q", data[32:64]) == (3, 128, 192, 216)
+    assert struct.unpack("<8Q", data[64:128]) == (2, 3, 4, 0, 0, 0, 0, 0)
+    assert np.frombuffer(data, "<i2", 9, 128).tolist() == np.ravel(THREE_COORDS).tolist()
+    assert data[146:192] == bytes(46)
+    assert np.frombuffer(data, "<f8", 3, 192).tolist() == [2.5, -1e-3, 7.0]
+    assert len(data) == 216
+
+
+def test_a_mapped_tensor_outlives_its_file(tmp_path):
+    path = tmp_path / "x.swt"
+    write_tensor(path, Coo(THREE_COORDS, [2.5, -1e-3, 7], (2, 3, 4)))
+    tensor = read_tensor(path)
+    write_tensor(path, Coo([[0], [0]], [1.0], (1, 1)))
+    path.unlink()
+    assert tensor.values.tolist() == [2.5, -1e-3, 7.0]
+    with pytest.raises(ValueError, match="read-only"):
+        tensor.values[0] = 1
+
+
+def swt(tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "hostile.swt"
+    tensor = Coo(np.array(THREE_COORDS, np.uint16), [2.5, -1e-3, 7], (2, 3, 4))
+    write_tensor(path, tensor)
+    return path, tensor
+
+
+@given(st.dictionaries(st.integers(0, 191), st.integers(1, 255), min_size=1, max_size=6), st.booleans())
+def test_a_flipped_byte_of_the_header_is_noticed(tmp_path_factory, flips, mapped):
+    path, _ = swt(tmp_path_factory)
+    data = bytearray(path.read_bytes())
+    for at, flip in flips.items():
+        data[at] ^= flip
+    path.write_bytes(data)
+    if min(flips) < 128 or max(flips) >= 146:
+        with pytest.raises(InputFileError, match=rf"{re.escape(str(path))} holds no sparse tensor: .*\ngive"):
+            read_tensor(path, mmap=mapped)
+
+
+FIELDS = {
+    "order": (12, "<I"),
+    "index type": (16, "4s"),
+    "value type": (20, "4s"),
+    "flags": (24, "<I"),
+    "nonzeros": (32, "<Q"),
+    "coords": (40, "<Q"),
+    "values": (48, "<Q"),
+    "size": (56, "<Q"),
+    "dimension 0": (64, "<Q"),
+    "dimension 1": (72, "<Q"),
+    "dimension 3": (88, "<Q"),
+}
+
+
+def crafted(path, **fields):
+    """A file whose header says something else, with a right checksum."""
+    content = bytearray(path.read_bytes())
+    for field, value in fields.items():
+        at, form = FIELDS[field.replace("_", " ")]
+        struct.pack_into(form, content, at, value)
+    struct.pack_into("<I", content, 28, zlib.crc32(bytes(content[:28]) + bytes(4) + bytes(content[32:128])))
+    path.write_bytes(content)
+
+
+HOSTILE = st.sampled_from([0, 1, 2, 3, 4, 9, 64, 128, 129, 192, 216, 2**31, 2**32 - 1]) | st.integers(
+    0, 2**32 - 1
+)
+HUGE = st.sampled_from([2**32, 2**61, 2**63, 2**64 - 1, 2**64 - 128])
+
+
+@given(st.data(), st.sampled_from(sorted(FIELDS)), st.booleans())
+def test_a_lie_with_a_right_checksum_is_noticed(tmp_path_factory, data, field, mapped):
+    path, tensor = swt(tmp_path_factory)
+    _, form = FIELDS[field]
+    if form == "4s":
+        lie = data.draw(
+            st.sampled_from([b"i1\0\0", b"u2\0\0", b"i2\0\0", b"f2\0\0", b"O\0\0\0", b"f4\0\0", b"\0u2\0"])
+        )
+    else:
+        lie = data.draw(HOSTILE | HUGE if form == "<Q" else HOSTILE)
+    truth = path.read_bytes()
+    crafted(path, **{field.replace(" ", "_"): lie})
+    with suppress(InputFileError):
+        read = read_tensor(path, mmap=mapped)
+        # A larger dimension, types of the same size, or the truth.
+        assert field in ("index type", "flags", "dimension 0", "dimension 1") or path.read_bytes() == truth
+        assert read.coords.tolist() == tensor.coords.tolist()
+        assert read.values.tolist() == tensor.values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"order": 1}, "it has order 1, and 2 to 8 are possible"),
+        ({"order": 2}, "it has order 2"),
+        ({"order": 9}, "it has order 9"),
+        ({"index_type": b"f4"}, "its types are b'f4"),
+        ({"value_type": b"u4"}, "and b'u4"),
+        ({"nonzeros": 0}, "it has 0 nonzeros"),
+        ({"nonzeros": 2**32}, "it has 4294967296 nonzeros"),
+        ({"nonzeros": 2**32 - 1}, "its arrays and its end are not where 4294967295 nonzeros of order 3"),
+        ({"coords": 192}, "its arrays and its end are not where 3 nonzeros of order 3"),
+        ({"values": 128}, "its arrays and its end are not where"),
+        ({"nonzeros": 2**32 - 1, "values": 25769803904, "size": 60129542264}, "it has 216 bytes, and says"),
+        ({"dimension_0": 1}, "nonzero 1 has index 1 in mode 0, whose dimension is 1"),
+        ({"dimension_0": 0}, "shape (0, 3, 4) has an empty mode"),
+    ],
+)
+def test_lies_by_name(tmp_path_factory, fields, said):
+    path, _ = swt(tmp_path_factory)
+    crafted(path, **fields)
+    with pytest.raises(InputFileError, match=re.escape(said)):
+        read_tensor(path)
+
+
+def test_other_files_are_no_tensors(tmp_path_factory, tmp_path):
+    path, _ = swt(tmp_path_factory)
+    whole = path.read_bytes()
+    for length in (0, 1, 127, 128, 150, 200, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputFileError, match=r"holds no sparse tensor: it (begins|has)"):
+            read_tensor(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(InputFileError, match="it has 217 bytes, and says that it has 216"):
+        read_tensor(path)
+    path.write_bytes(whole[:8] + b"\2" + whole[9:])
+    with pytest.raises(InputFileError, match="it has version 2, and only 1 is known"):
+        read_tensor(path)
+    nan = whole[:200] + np.array([np.nan]).tobytes() + whole[208:]
+    path.write_bytes(nan)
+    with pytest.raises(InputFileError, match=r"nonzero 1, at \(1, 2, 3\), is nan"):
+        read_tensor(path)
+    with pytest.raises(InputFileError, match="cannot be read: No such file"):
+        read_tensor(tmp_path / "none.swt")
+
+
+@given(
+    st.sampled_from([b"", b"\x1f\x8b", b"\x1f\x8b\x08\0", b"\x93SWT\r\n\x1a\n", b"1 1 "]),
+    st.binary(max_size=300),
+)
+def test_any_bytes_are_a_tensor_or_refused(tmp_path_factory, start, content):
+    path = tmp_path_factory.getbasetemp() / "any"
+    path.write_bytes(start + content)
+    for read in (read_tns, read_tensor):
+        with suppress(InputFileError):
+            assert read(path).values.size
+
+
+# --------------------------------------------------------------------------------------------------
+# Stopped at any moment
+# --------------------------------------------------------------------------------------------------
+
+WRITING = """
+import sys
+from pathlib import Path
+from reference.sparse.binary import read_tensor
+from reference.sparse.tns import write_tns
+ready = lambda done, total: done < total and print("ready", flush=True)
+try:
+    write_tns(Path("x.tns.gz"), read_tensor("x.swt"), progress=ready)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_conversion_that_is_killed_leaves_what_was_there(tmp_path, number):
+    count = 400_000
+    indices = np.arange(count, dtype=np.uint32)
+    write_tensor(tmp_path / "x.swt", Coo(np.array([indices] * 3), np.sqrt(indices), (count,) * 3))
+    (tmp_path / "x.tns.gz").write_bytes(b"precious")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", WRITING],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert (tmp_path / "x.tns.gz").read_bytes() == b"precious"
+    names = {path.name for path in tmp_path.iterdir()} - {"x.swt", "x.tns.gz"}
+    assert all(name.startswith(".x.tns.gz.") for name in names)
+    assert not names or number == signal.SIGKILL
