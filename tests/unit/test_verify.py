@@ -106,6 +106,8 @@ def test_the_inputs_of_the_cases_are_those_of_ever():
         "stride 2,2, dilation 2,2",
         "bconv32, float16 by int8 to bits: 3 x 2 x 7 x 33 by 2 x 5 to 16 channels, padding SAME, "
         "stride 3,1, dilation 1,1",
+        "coo, mode 0 of 9 x 1 with 1 nonzeros (tiny), R = 1, float32",
+        "f-coo, mode 2 of 2442 x 2057 x 2512 with 160 nonzeros (hypersparse), R = 64, float32, deterministic",
     ]
 
 
