@@ -15,7 +15,7 @@ READY_DEV := $(VENV)/.ready-dev
 .DELETE_ON_ERROR:
 
 verify: $(READY)
-	$(BIN)/simwarp verify --inputs 130 --budget 900
+	$(BIN)/simwarp verify --inputs 120 --budget 900
 	$(BIN)/python examples/digits.py
 
 test: $(READY)
