@@ -1,8 +1,10 @@
 """`gpu.mttkrp` on the simulator: coordinates, HiCOO, F-COO, slots, plans, and what callers may not pass."""
 
-import functools
 import gc
+import runpy
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +24,9 @@ from reference import mttkrp_bound
 from reference.errors import DtypeError, FormatError, ShapeError
 from reference.sparse import b_csf, csf, csf_all, f_coo, f_coo_all, fibers, hi_coo, mm_csf, to_coo
 from reference.types import Coo, MmCsf, PerMode
-from simwarp.verify.draw import Draw
+
+_shared = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scattered_tensors.py")))
+numbers, scattered = _shared.numbers, _shared.scattered
 
 DTYPES = ("float32", "float64")
 RANKS = (1, 7, 16, 32, 33, 48, 64, 100)
@@ -33,24 +37,6 @@ FLAT = {
     "f-coo": lambda coo: f_coo_all(to_coo(coo), partition=32),
 }
 """The formats that have no tree, small enough that edges of blocks and partitions are everywhere."""
-
-
-@functools.cache
-def numbers(*shape, dtype="float32", k=0):
-    """Between -1 and 1, most of them with all bits of the fraction in use."""
-    words = np.array([Draw(0, "mttkrp numbers", k).integer(-(2**62), 2**62) for _ in range(89)]) / 2.0**62
-    x = np.resize(words, int(np.prod(shape)) + k)[k:].reshape(shape).astype(dtype)
-    x.flags.writeable = False
-    return x
-
-
-@functools.cache
-def scattered(shape, nonzeros, dtype="float32"):
-    """Low indices more often than high ones, some rows empty, in no order."""
-    draw = Draw(1, "scattered", len(shape))
-    places = {tuple(draw.integer(0, draw.integer(0, n - 1)) for n in shape) for _ in range(nonzeros)}
-    coords = np.array(sorted(places, key=lambda place: hash(place) % 1013)).T
-    return Coo(coords, numbers(coords.shape[1], dtype=dtype), shape)
 
 
 def of_rows(lengths, dtype="float32"):
@@ -103,6 +89,13 @@ def bits(x):
 # --------------------------------------------------------------------------------------------------
 # Right, for every format, order, rank and type
 # --------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_tell_rows_and_columns_apart():
+    """With constant factors a wrong index would not be seen."""
+    x = numbers(7, 5, k=2)
+    assert np.unique(x).size == x.size
+    assert not np.array_equal(x, numbers(7, 5, k=3))
 
 
 @pytest.mark.parametrize("rank", RANKS)

@@ -3,6 +3,8 @@
 import functools
 import importlib
 import itertools
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,29 +19,13 @@ from gpu.mttkrp.plan import plan
 from reference.mttkrp import mttkrp, mttkrp_bound
 from reference.sparse import b_csf, b_csf_all, fibers, mm_csf
 from reference.types import Coo
-from simwarp.verify.draw import Draw
 
 OF_FIBERS, OF_B_CSF = (importlib.import_module(f"gpu.mttkrp.{name}") for name in ("fibers", "b_csf"))
+_shared = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scattered_tensors.py")))
+numbers, scattered = _shared.numbers, _shared.scattered
+
 DTYPES = ("float32", "float64")
 SCHEDULES = (("lowest pc", 0), ("stack", 0), ("random", 1))
-
-
-@functools.cache
-def numbers(*shape, dtype="float32", k=0):
-    """Between -1 and 1, most of them with all bits of the fraction in use."""
-    words = np.array([Draw(0, "trees", k).integer(-(2**62), 2**62) for _ in range(97)]) / 2.0**62
-    x = np.resize(words, int(np.prod(shape)) + k)[k:].reshape(shape).astype(dtype)
-    x.flags.writeable = False
-    return x
-
-
-@functools.cache
-def scattered(shape, nonzeros, dtype="float32"):
-    """Low indices more often than high ones, some rows empty, not in the order of the modes."""
-    draw = Draw(1, "scattered", len(shape))
-    places = {tuple(draw.integer(0, draw.integer(0, n - 1)) for n in shape) for _ in range(nonzeros)}
-    coords = np.array(sorted(places, key=lambda place: place[::-1])).T
-    return Coo(coords, numbers(coords.shape[1], dtype=dtype), shape)
 
 
 def of_lengths(slices, dtype="float32"):
