@@ -18,8 +18,8 @@ import numpy.typing as npt
 from simwarp.lanes import WARP_SIZE, mask_word
 from simwarp.races.access import Access, Addresses, Lanes, held
 from simwarp.races.knowledge import Publication, Signal
+from simwarp.races.last_two import remember_readers, remember_writers
 from simwarp.races.order import Order
-from simwarp.races.readers import remember
 from simwarp.races.report import Conflict, race
 from simwarp.races.shadow import THREAD, Entries, Shadow, Units
 from simwarp.races.signals import Strong, exchange
@@ -115,7 +115,7 @@ class Races:
         for access, shadow in self._accesses(chunk, step, memory, lanes, addresses, width, "read"):
             units = shadow.units(access.offsets, width)
             self._compare_writes(access, shadow, units, None)
-            remember(self.order, access, shadow, units)
+            remember_readers(self.order, access, shadow, units)
             if strength(step) != WEAK:
                 shadow.observe(units, access.time)
             self._signal(access, shadow)
@@ -145,20 +145,20 @@ class Races:
             self._overwrite(access, shadow, shadow.units(access.offsets, width), None)
 
     def _overwrite(self, access: Access, shadow: Shadow, units: Units, data: npt.NDArray[Any] | None) -> None:
-        self._compare_writes(access, shadow, units, data)
+        old = self._compare_writes(access, shadow, units, data)
+        if shadow.written_also is not None and shadow.last_also >= access.past:
+            self._compare(access, shadow, units, shadow.written_also.take(units), "write", data)
         if shadow.last_read >= access.past:
             for read in shadow.readers():
                 self._compare(access, shadow, units, read.take(units), "read")
         if access.step.kind == "atomic" and (shadow.observed is not None or not access.sure):
             shadow.observe(units, access.time)
-        entries = access.of_units(units)
         if access.sure:
-            shadow.update(units, entries, access.time)
+            shadow.update(units, access.of_units(units), access.time)
         else:
-            shadow.write(units, entries, access.time)
-            missed = shadow.written.take(units) != entries
-            if missed.any():
-                self._compare_with_itself(access, shadow, units, np.flatnonzero(missed), data)
+            missed = remember_writers(self.order, access, shadow, units, old)
+            if missed.size:
+                self._compare_with_itself(access, shadow, units, missed, data)
         self._signal(access, shadow)
 
     # ---- barriers and fences ------------------------------------------------------------------------
@@ -287,12 +287,17 @@ class Races:
 
     def _compare_writes(
         self, access: Access, shadow: Shadow, units: Units, data: npt.NDArray[Any] | None
-    ) -> None:
-        """Compare with the last writes; of two strong accesses there is nothing to compare."""
-        if shadow.last_write >= access.past:
-            self._compare(access, shadow, units, shadow.written.take(units), "write", data)
+    ) -> Entries | None:
+        """Compare with the last writes; of two strong accesses there is nothing to compare.
+
+        Returns the entries of the last weak writes, or None if all are ordered before.
+        """
+        old = shadow.written.take(units) if shadow.last_write >= access.past else None
+        if old is not None:
+            self._compare(access, shadow, units, old, "write", data)
         if shadow.updated is not None and not access.sure and shadow.last_update >= access.past:
             self._compare(access, shadow, units, shadow.updated.take(units), "write", data)
+        return old
 
     def _compare(
         self,

@@ -48,6 +48,8 @@ class Shadow:
     ----------
     written : (units,) int64
         The entry of each unit's last write that was not strong for all who may reach it.
+    written_also : (units,) int64, or None before the first one
+        The entry of another thread's write of the same bits, which nothing orders with that one.
     updated : (units,) int64, or None before the first one
         The entry of its last strong write.
     read, read_also : (units,) int64, or None before the first watched read
@@ -58,8 +60,8 @@ class Shadow:
         What was published, by offset in bytes.
     released : dict of (warp, offset) to (Publication, bool)
         What a warp published last at a place by a release, and whether to all blocks.
-    last_write, last_update, last_read : int
-        The time of the last entry in ``written``, ``updated`` and ``read``.
+    last_write, last_also, last_update, last_read : int
+        The time of the last entry in ``written``, ``written_also``, ``updated`` and ``read``.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Shadow:
     def __init__(self, allocation: Allocation, width: int) -> None:
         self.allocation, self.unit = allocation, min(width, _WIDEST)
         self.written = self._empty()
+        self.written_also: Entries | None = None
         self.updated: Entries | None = None
         self.read: Entries | None = None
         self.read_also: Entries | None = None
@@ -81,7 +84,7 @@ class Shadow:
         self.signals: dict[int, Signal] = {}
         self.released: dict[tuple[int, int], tuple[Publication, bool]] = {}
         self.signalled: npt.NDArray[np.bool_] | None = None
-        self.last_write = self.last_update = self.last_read = 0
+        self.last_write = self.last_also = self.last_update = self.last_read = 0
 
     def _empty(self) -> Entries:
         return np.zeros(-(-self.allocation.size // _WIDEST) * _WIDEST // self.unit, np.int64)
@@ -108,6 +111,12 @@ class Shadow:
         if self.read is None or self.read_also is None:
             self.read, self.read_also = self._empty(), self._empty()
         return self.read, self.read_also
+
+    def other_writers(self) -> Entries:
+        """``written_also``."""
+        if self.written_also is None:
+            self.written_also = self._empty()
+        return self.written_also
 
     def write(self, units: Units, entries: Entries, time: int) -> None:
         """Note a write."""
@@ -139,6 +148,8 @@ class Shadow:
         times = self.unit // width
         self.unit = width
         self.written = self.written.repeat(times)
+        if self.written_also is not None:
+            self.written_also = self.written_also.repeat(times)
         if self.updated is not None:
             self.updated = self.updated.repeat(times)
         if self.read is not None and self.read_also is not None:

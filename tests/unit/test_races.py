@@ -414,6 +414,30 @@ def test_one_of_many_readers_writes(writer, wait):
     assert fault.other.warp != fault.place.warp
 
 
+@pytest.mark.parametrize("schedule", ["lowest pc", "random", "stack"])
+@pytest.mark.parametrize(
+    ("clear", "store", "writers", "launch"),
+    [
+        ("s[0] = 0;", "if (t == %d) s[0] = 1;", (0, 13, 31), {"block": 32}),
+        ("s[0] = 0;", "if (t == %d) s[0] = 1;", (0, 32, 95), {"block": 96}),
+        ("out[0] = 0;", "if (t == %d) out[0] = in[7];", (0, 40, 95), {"block": 96}),
+        ("if (t == 0) out[0] = 0;", "if (t == 0 && b == %d) out[0] = in[7];", (0, 1, 3), {"grid": 4}),
+    ],
+)
+def test_all_clear_and_one_stores_is_a_race_whoever_stores(clear, store, writers, launch, schedule):
+    """Writes of the same bits do not race; the store that changes them races with all others."""
+    for writer in writers:
+        faults = faults_of(f"{clear} NOTHING; {store % writer}", schedule=schedule, **launch)
+        assert {(fault.earlier, fault.later) for fault in faults} == {("write", "write")}
+    if "grid" not in launch:
+        assert faults_of(f"{clear} __syncthreads(); {store % 0}", schedule=schedule, **launch) == []
+
+
+def test_writes_of_the_same_bits_are_no_race():
+    assert kinds_of("out[0] = 7; NOTHING; out[0] = 7;", grid=3) == []
+    assert kinds_of("if (t < 40) s[0] = 7; NOTHING; if (t > 20) s[0] = 7;", grid=3) == []
+
+
 def test_a_reader_that_waited_is_not_remembered_for_one_that_did_not():
     """Warp 0 reads and meets the writer, warp 1 reads and does not."""
     body = """if (t == 64) s[0] = 1; __syncthreads();
