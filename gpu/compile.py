@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpu.cache import Entry, read, write
 from gpu.includes import Includes
 from reference.errors import CompileError, MissingExtraError
 
@@ -41,12 +41,15 @@ class Ptx:
         The compute capability it was compiled for.
     compiler : str
         E.g. ``"NVRTC 13.0"``.
+    log : str
+        What the compiler printed, its warnings; "" where it printed nothing.
     """
 
     text: str
     name: str
     arch: tuple[int, int]
     compiler: str
+    log: str = ""
 
     @property
     def sha256(self) -> str:
@@ -108,15 +111,14 @@ def compile(
     version = compiler_version()
     title = " ".join([name, *macros])
     key = hashlib.sha256(repr((source, name, includes.texts, flags, version)).encode()).hexdigest()
-    stored = cache_folder() / f"{key}.ptx"
-    if includes.complete and stored.exists():
-        return Ptx(stored.read_text(), title, arch, version)
-    folders = [f"--include-path={path}" for path in (*_include_folders(), *include)]
-    ptx = _run(nvrtc, source, name, includes.in_memory, [*flags, *folders], includes.folder)
-    text = normalise(ptx, [name, *includes.names])
-    if includes.complete:
-        _write(stored, text)
-    return Ptx(text, title, arch, version)
+    entry = read(key) if includes.complete else None
+    if entry is None:
+        folders = [f"--include-path={path}" for path in (*_include_folders(), *include)]
+        ptx, log = _run(nvrtc, source, name, includes.in_memory, [*flags, *folders], includes.folder)
+        entry = Entry(normalise(ptx, [name, *includes.names]), log)
+        if includes.complete:
+            write(key, entry)
+    return Ptx(entry.text, title, arch, version, entry.log)
 
 
 def compile_file(
@@ -166,40 +168,6 @@ def _relative(path: str, names: Sequence[str]) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-def cache_folder() -> Path:
-    """Where compiled PTX is kept: ``SIMWARP_CACHE``, or the user's cache folder.
-
-    Examples
-    --------
-    >>> cache_folder().name
-    'ptx'
-    """
-    chosen = os.environ.get("SIMWARP_CACHE")
-    if chosen:
-        return Path(chosen) / "ptx"
-    from platformdirs import user_cache_path
-
-    return user_cache_path("simwarp") / "ptx"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write whole or not at all; a cache that cannot be written is no error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    except OSError:
-        return
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        temporary.replace(path)
-    except OSError:
-        pass
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 @cache
 def _nvrtc() -> Any:
     try:
@@ -246,8 +214,8 @@ def _include_folders() -> tuple[str, ...]:
 
 def _run(
     nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
-) -> str:
-    """One compilation, from program to PTX text."""
+) -> tuple[str, str]:
+    """One compilation, from program to PTX text and the compiler's log."""
     names = [header.encode() for header in headers]
     texts = [text.encode() for text in headers.values()]
     program_name = name
@@ -259,11 +227,11 @@ def _run(
     _check(nvrtc, status, name)
     try:
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+        log = _fetch(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program, name)
+        log = log.replace(program_name, name)
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = _fetch(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program, name)
-            log = log.replace(program_name, name)
             raise CompileError(f"{name} does not compile:\n{log}\ncorrect the source lines named above", log)
-        return _fetch(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program, name)
+        return _fetch(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program, name), log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -276,7 +244,7 @@ def _fetch(nvrtc: Any, size_of: Any, fetch: Any, program: Any, name: str) -> str
     data = bytes(buffer)
     (status,) = fetch(program, data)
     _check(nvrtc, status, name)
-    return data.split(b"\0", 1)[0].decode()
+    return data.split(b"\0", 1)[0].decode(errors="replace")  # a log quotes headers of any encoding
 
 
 def _check(nvrtc: Any, status: Any, name: str) -> None:

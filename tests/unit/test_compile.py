@@ -16,7 +16,8 @@ import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import SCHEMES, product_ptx
-from gpu.compile import CompileError, Ptx, cache_folder, compile, compile_file, normalise
+from gpu.cache import cache_folder
+from gpu.compile import CompileError, Ptx, compile, compile_file, normalise
 from reference.errors import MissingExtraError
 
 ANSWER = """
@@ -139,7 +140,81 @@ def test_the_second_time_nothing_is_compiled(cache, runs):
     assert first == second
     assert len(runs) == 1
     (stored,) = cache.iterdir()
-    assert stored.read_text() == first.text
+    assert stored.read_text().endswith(first.text)
+
+
+def test_warnings_are_kept_and_cached(cache, runs, tmp_path):
+    (tmp_path / "late.h").write_text("#warning too late\n")
+    source = '#include "late.h"\nextern "C" __global__ void k(int* y) { int v; *y = v; }\n'
+    first, second = (compile(source, "k.cu", folder=tmp_path) for _ in range(2))
+    assert len(runs) == 1
+    assert first == second
+    assert 'k.cu(2): warning #549-D: variable "v" is used before its value is set' in second.log
+    assert "late.h(1): warning #1105-D: #warning directive: too late" in second.log
+    assert f"{tmp_path}/k.cu" not in second.log
+
+
+def test_a_source_without_warnings_has_an_empty_log(cache):
+    assert answer().log == answer().log == ""
+
+
+def test_a_log_may_quote_bytes_that_are_no_text(cache, tmp_path):
+    (tmp_path / "latin.h").write_bytes(b"#warning \xe9t\xe9\n")
+    compiled, stored = (
+        compile('#include "latin.h"\n' + ANSWER, "k.cu", {"ANSWER": 1}, folder=tmp_path) for _ in "12"
+    )
+    assert "#warning directive: \ufffdt\ufffd" in compiled.log == stored.log
+
+
+def _another_constant(path, content):
+    path.write_bytes(content.replace(b", 42;", b", 43;"))
+
+
+def _another_form(path, content):
+    path.write_bytes(content.partition(b"\n")[2])
+
+
+def _folder(path, content):
+    (path / "full").mkdir(parents=True)
+
+
+def _of_another_key(path, content):
+    answer(43)
+    (other,) = path.parent.glob("*.ptx")
+    other.rename(path)
+
+
+DAMAGE = {
+    "another constant": _another_constant,
+    "no digest": _another_form,
+    "another key": _of_another_key,
+    "empty": lambda path, content: path.write_bytes(b""),
+    "half": lambda path, content: path.write_bytes(content[: len(content) // 2]),
+    "more": lambda path, content: path.write_bytes(content + b"\n"),
+    "not UTF-8": lambda path, content: path.write_bytes(b"\xff\xfe\x80" * 100),
+    "a folder": _folder,
+    "a FIFO": lambda path, content: os.mkfifo(path),
+    "a link to a device": lambda path, content: path.symlink_to("/dev/zero"),
+    "a link to nothing": lambda path, content: path.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_an_entry_that_is_not_what_was_written_is_made_anew(cache, runs, damage):
+    first = answer()
+    (path,) = cache.iterdir()
+    content = path.read_bytes()
+    assert b", 42;" in content
+    path.unlink()
+    DAMAGE[damage](path, content)
+    runs.clear()
+    assert answer() == first
+    assert len(runs) == 1
+    assert path.is_file()
+    assert not path.is_symlink()
+    assert path.read_bytes() == content
+    assert answer() == first
+    assert len(runs) == 1
 
 
 def test_simwarp_cache_is_where_it_is_kept(cache):
@@ -289,16 +364,7 @@ def test_a_write_that_fails_leaves_nothing(cache, monkeypatch, stop, moment):
     if moment == "rename":
         monkeypatch.setattr(Path, "replace", fail)
     else:
-        fdopen = os.fdopen
-
-        def half(handle, mode):
-            file = fdopen(handle, mode)
-            file.write("half of it")
-            file.flush()
-            file.write = fail
-            return file
-
-        monkeypatch.setattr(compiler.os, "fdopen", half)
+        monkeypatch.setattr("reference.files.os.fsync", fail)
     if isinstance(stop, OSError):
         assert ".entry answer" in answer().text  # a cache that cannot be written is no error
     else:
