@@ -39,7 +39,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.memory import POISON, Allocation, Memory
 from simwarp.observe import AccessEvent, WriteEvent
 from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.spaces import BLOCK_BITS, NAMES, WINDOWS
+from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
 from simwarp.ptx.syntax import Register, Vector
 
 if TYPE_CHECKING:
@@ -200,8 +200,10 @@ def _update(chunk: Chunk, step: Step, place: _Place, values: list[Any], part: in
     address = place.address + np.uint64(part * dtype.itemsize) if part else place.address
     at = np.broadcast_to(address, shape)[chunk.mask]
     operands = [np.broadcast_to(value, shape)[chunk.mask] for value in values]
-    if chunk.launch.races is not None:
-        chunk.launch.races.atomic(chunk, step, memory, _lanes(chunk), at, dtype.itemsize)
+    order = None if chunk.order is None else chunk.order(at.size)
+    if chunk.launch.races is not None:  # who comes first hands on what it knows
+        first = at if order is None else at[order]
+        chunk.launch.races.atomic(chunk, step, memory, _lanes(chunk, order), first, dtype.itemsize)
     target: Memory | Allocation | None = memory.updatable(at, dtype.itemsize)
     if target is None:
         target = memory
@@ -209,8 +211,8 @@ def _update(chunk: Chunk, step: Step, place: _Place, values: list[Any], part: in
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, dtype.itemsize)
     old, new = np.empty(at.size, dtype), np.empty(at.size, dtype)
-    in_shared, order = memory is chunk.shared, chunk.order
-    for turn in _turns(at, None if order is None else order(at.size)):
+    in_shared = memory is chunk.shared
+    for turn in _turns(at, order):
         where = at[turn]
         old[turn] = target.read(where, dtype)
         result = step.function(old[turn], *(operand[turn] for operand in operands), shared=in_shared)
@@ -296,6 +298,10 @@ def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterat
         address = step.base(chunk)
     mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
     for space, within in _by_space(chunk, step, address):
+        if space == "shared" and chunk.program.reserves_shared:
+            yield from _reserved(chunk, within, width)
+            if not chunk.count:
+                continue
         place = _resolve(chunk, space, within, width)
         if chunk.count:
             yield place
@@ -321,6 +327,17 @@ def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any
         space = NAMES.get(which, "global")
         chunk.enter(mask & (number == which), alone=False)
         yield space, address - np.uint64(WINDOWS.get(space, 0))
+
+
+def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[_Place]:
+    """The reserved part of shared memory, if lanes mean it; the mask is left with the others."""
+    mask, offset = chunk.mask, np.subtract(address, np.uint64(RESERVED_AT))
+    here = mask & (offset <= np.uint64(RESERVED - width))
+    if here.any():
+        chunk.enter(here, alone=False)
+        start = chunk.shared_start + np.uint64(chunk.reserved_start)
+        yield _Place("shared", chunk.shared, np.add(offset, start), address)
+        chunk.enter(mask & ~here, alone=False)
 
 
 def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> _Place:

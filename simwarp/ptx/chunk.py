@@ -21,6 +21,7 @@ from simwarp.memory import Memory
 from simwarp.ptx.calls import Activations
 from simwarp.ptx.liveness import EVERY_REGISTER
 from simwarp.ptx.program import Step
+from simwarp.ptx.spaces import RESERVED
 
 if TYPE_CHECKING:
     from simwarp.ptx.execute import Launch
@@ -56,6 +57,8 @@ class Chunk:
         Where the current function's variables start in local memory.
     shared_start : (warps, 1) uint64
         Where the block's window starts in shared memory.
+    reserved_start : int
+        Where the reserved part starts in that window.
     order : callable, or None
         In which order ``order(n)`` so many lanes of one instruction take turns at memory; None: their own.
     is_part : bool
@@ -98,12 +101,15 @@ class Chunk:
     def _make_memory(self) -> None:
         """One window behind the other, for each block or lane; accesses are checked against their window."""
         launch, name = self.launch, self.program.name
-        self.shared, self.shared_stride = Memory("shared", 0), -(-launch.shared_size // 16) * 16
+        self.reserved_start = -(-launch.shared_size // 16) * 16
+        reserved = RESERVED if self.program.reserves_shared else 0
+        self.shared, self.shared_stride = Memory("shared", 0), self.reserved_start + reserved
         if self.shared_stride:
             windows = self.shared.allocate(
                 self.shared_stride * self.blocks, f"shared memory of kernel {name}"
             )
             windows.written.reshape(self.blocks, -1)[:, launch.shared_size :] = True  # accesses end before
+            windows.bytes.reshape(self.blocks, -1)[:, self.reserved_start :] = 0
         self.shared_start = (self.block_in_chunk * self.shared_stride).astype(np.uint64)
         self.local, self.local_stride = Memory("local", 0), -(-launch.local_size // 16) * 16
         if self.local_stride:

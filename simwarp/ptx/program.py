@@ -14,7 +14,7 @@ from simwarp.ptx.liveness import EVERY_REGISTER, live_registers
 from simwarp.ptx.operands import Compute, Read, Write
 from simwarp.ptx.postdominators import reconvergence
 from simwarp.ptx.rows import Form, Row
-from simwarp.ptx.syntax import Instruction, Variable
+from simwarp.ptx.syntax import Instruction, Register, Variable
 
 
 @dataclass
@@ -195,6 +195,12 @@ class Program:
         """Whether it may call ``malloc`` or ``free``."""
         names = {step.call.function for step in self.steps if step.call is not None}
         return bool(names & {"malloc", "free", ""})
+
+    @cached_property
+    def reserves_shared(self) -> bool:
+        """Whether it asks where the reserved part of shared memory lies, and so may use it."""
+        operands = (operand for step in self.steps for operand in step.instruction.operands)
+        return any(isinstance(o, Register) and o.name.startswith("%reserved_smem") for o in operands)
 
     @cached_property
     def live(self) -> list[int]:

@@ -20,6 +20,10 @@ FUNCTIONS = 5 * WINDOW
 """The address of a module's first function; they are 16 bytes apart."""
 BLOCK_BITS = 24
 """A shared address of another block of the cluster has that block's rank + 1 above these bits."""
+RESERVED = 1 << 10
+"""Bytes of shared memory in each block that are not its own: cooperative groups keep their barriers there."""
+RESERVED_AT = (1 << BLOCK_BITS) - 2 * RESERVED
+"""Where these start, far behind the block's own, so that neither is reached from the other."""
 
 
 def to_generic(address: Any, space: str) -> Any:

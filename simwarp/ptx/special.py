@@ -32,11 +32,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.lanes import LANE, WARP_SIZE
+from simwarp.ptx.spaces import RESERVED, RESERVED_AT
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk
 
 _AXES = "xyz"
+_SHARED_UNIT = 128
+"""Shared memory is given out in so many bytes (sm_80 and later)."""
 
 
 def value(chunk: Chunk, name: str) -> Any:
@@ -99,6 +102,11 @@ def _environment(index: int) -> Callable[[Chunk, int], Any]:
     return lambda chunk, _: np.uint32(chunk.launch.workspace >> shift & 0xFFFFFFFF)
 
 
+def _allocated(chunk: Chunk) -> int:
+    """Bytes of the block's own shared memory, in units in which chips give it out."""
+    return -(-chunk.launch.shared_size // _SHARED_UNIT) * _SHARED_UNIT
+
+
 def _number(read: Callable[[Chunk], int]) -> Callable[[Chunk, int], Any]:
     return lambda chunk, _: np.uint32(read(chunk))
 
@@ -127,12 +135,13 @@ FIXED: dict[str, Callable[[Chunk, int], Any]] = {
     "lanemask_gt": lambda chunk, _: ~(_below(chunk, 0) | _own(chunk, 0)),
     "lanemask_ge": lambda chunk, _: ~_below(chunk, 0),
     "dynamic_smem_size": _number(lambda chunk: chunk.launch.dynamic_shared),
-    "total_smem_size": _number(lambda chunk: chunk.launch.shared_size),
-    "aggr_smem_size": _number(lambda chunk: chunk.launch.shared_size),
-    **{
-        f"reserved_smem_offset_{which}": _number(lambda chunk: 0)
-        for which in ("begin", "end", "cap", "0", "1")
-    },
+    "total_smem_size": _number(lambda chunk: _allocated(chunk)),
+    "aggr_smem_size": _number(lambda chunk: _allocated(chunk) + RESERVED),
+    "reserved_smem_offset_begin": lambda chunk, _: np.uint32(RESERVED_AT),
+    "reserved_smem_offset_end": lambda chunk, _: np.uint32(RESERVED_AT + RESERVED),
+    "reserved_smem_offset_cap": lambda chunk, _: np.uint32(RESERVED),
+    "reserved_smem_offset_0": lambda chunk, _: np.uint32(RESERVED_AT),
+    "reserved_smem_offset_1": lambda chunk, _: np.uint32(RESERVED_AT),
     **{f"envreg{i}": _environment(i) for i in range(32)},
 }
 """Those that do not change while a block runs, by name without axis."""

@@ -67,8 +67,9 @@ def expected(grid, block, cluster, shared, multiprocessors):
             found |= {"lanemask_ge": 2**32 - bit, "lanemask_gt": 2**32 - 2 * bit}
             found |= {"smid": linear % multiprocessors, "nsmid": multiprocessors, "gridid": 1}
             found |= {"dynamic_smem_size": shared, "is_explicit_cluster": int(cluster != (1, 1, 1))}
-            found["total_smem_size"] = found["aggr_smem_size"] = 32 + shared if shared else 20
-            found |= {f"reserved_smem_offset_{which}": 0 for which in ("begin", "end", "cap", "0", "1")}
+            found |= {"total_smem_size": 128, "aggr_smem_size": 128 + 1024}
+            found |= {f"reserved_smem_offset_{which}": 0xFFF800 for which in ("begin", "0", "1")}
+            found |= {"reserved_smem_offset_end": 0xFFFC00, "reserved_smem_offset_cap": 1024}
             found |= {f"envreg{i}": 0 for i in range(32)}
             yield found
 
