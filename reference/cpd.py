@@ -10,12 +10,15 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
 from reference.mttkrp import mttkrp
+from reference.residual import precise_fit
 from reference.sparse import coalesce, to_coo
 from reference.types import Coo, Cpd, SparseTensor
 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 
 _EPS = float(np.finfo(np.float64).eps)
+# Where less is left of the terms of which the residual is the sum, their roundings show: 1e-12 of it.
+_ENOUGH = 2.0**-13
 
 
 def cpd_als(
@@ -35,7 +38,8 @@ def cpd_als(
     The columns are then divided by their norms, which become the weights. Where V is numerically singular
     (two equal columns, a column of zeros, more components than the other modes can tell apart), the
     pseudo-inverse counts eigenvalues up to ``rank * eps`` times the largest as 0; otherwise it is the
-    inverse. Computed in float64, whatever the type of the values. ``gpu.cpd_als`` answers the same question.
+    inverse. Computed in float64, whatever the type of the values. The fit is right to about 1e-12, also where
+    model and tensor are almost equal. ``gpu.cpd_als`` answers the same question.
 
     Parameters
     ----------
@@ -111,7 +115,8 @@ def cpd_als(
             weights = np.linalg.norm(factor, axis=0)
             factors[mode] = factor / np.where(weights > 0.0, weights, 1.0)
             grams[mode] = factors[mode].T @ factors[mode]
-        fits.append(_fit(norm, y, factors[-1], grams, weights))
+        fit = _fit(norm, y, factors[-1], grams, weights)
+        fits.append(precise_fit(coo, factors, weights) if fit is None else fit)
         converged = len(fits) > 1 and abs(fits[-1] - fits[-2]) < tolerance
         if progress is not None:
             progress(len(fits), fits[-1])
@@ -136,12 +141,18 @@ def _solve(y: Matrix, v: Matrix) -> Matrix:
     return y @ np.linalg.pinv(v, rcond=smallest, hermitian=True)
 
 
-def _fit(norm: float, y: Matrix, last: Matrix, grams: Sequence[Matrix], weights: Matrix) -> float:
-    """1 - ||X - model|| / ||X||; ``y`` is the MTTKRP from which the last factor was solved."""
+def _fit(norm: float, y: Matrix, last: Matrix, grams: Sequence[Matrix], weights: Matrix) -> float | None:
+    """1 - ||X - model|| / ||X||, or None if the terms of the residual cancel.
+
+    ``y`` is the MTTKRP from which the last factor was solved. Columns have norm 1, so the magnitudes behind
+    the three terms add up to no more than the square of the sum of norm and weights.
+    """
     model_model = weights @ _product(grams) @ weights
     tensor_model = np.sum(y * last, axis=0) @ weights
-    residual = norm**2 + model_model - 2.0 * tensor_model
-    return 1.0 - float(np.sqrt(max(0.0, residual))) / norm
+    residual = float(norm**2 + model_model - 2.0 * tensor_model)
+    if residual < _ENOUGH * (norm + float(weights.sum())) ** 2:
+        return None
+    return 1.0 - float(np.sqrt(residual)) / norm
 
 
 def _seeded(shape: tuple[int, ...], rank: int, seed: int) -> list[Matrix]:

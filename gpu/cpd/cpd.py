@@ -11,6 +11,7 @@ import numpy as np
 from gpu.bmm.operands import choose_device
 from gpu.cpd.kernels import LARGEST_RANK
 from gpu.cpd.model import Matrix, Model
+from gpu.cpd.residual import Residual
 from gpu.device import Device, is_array
 from gpu.mttkrp.build import coalesce
 from gpu.mttkrp.checks import check_rank
@@ -20,6 +21,9 @@ from gpu.mttkrp.structure import check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device, to_device
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
 from reference.types import Coo, Cpd, Csf, MmCsf, PerMode, SparseTensor
+
+_ENOUGH = {"float32": 2.0**-8, "float64": 2.0**-13}
+"""Where less is left of the terms of which ‖X - model‖² is the sum, their roundings show in the fit."""
 
 
 def cpd_als(
@@ -37,9 +41,11 @@ def cpd_als(
     """Approximate a tensor by ``rank`` outer products, with alternating least squares on a device.
 
     Answers the same as `reference.cpd_als`. Factors are of the tensor's type; what is (rank, rank), and all
-    sums over rows, is float64. One number is copied back in each iteration: the fit. The pseudo-inverse
-    takes over where a pivot of V falls to ``rank * eps`` of its diagonal element or below, ``eps`` being that
-    of the factors' type.
+    sums over rows, is float64. Two numbers are copied back in each iteration: the fit, and how far its terms
+    cancel. Where they leave less than 2**-13 of themselves (2**-8 for float32) the fit is computed anew from
+    the nonzeros, in double-double arithmetic; for that, coordinates are put on the device when this is first
+    needed. The pseudo-inverse takes over where a pivot of V falls to ``rank * eps`` of its diagonal element
+    or below, ``eps`` being that of the factors' type.
 
     Parameters
     ----------
@@ -103,12 +109,17 @@ def cpd_als(
         factor = _seeded((dimension, rank), seed, n) if given is None else given[n]
         model.start(n, np.ascontiguousarray(factor, dtype))
     fits: list[float] = []
+    residual: Residual | None = None
     converged = False
     while len(fits) < iterations and not converged:
         for n, mttkrp in enumerate(mttkrps):
             mttkrp(model.factors, model.factors[n])  # which it does not read
             model.solve(n)
-        fits.append(_finite(model.fit(square), len(fits) + 1, dtype))
+        fit, left = model.fit(square)
+        if _finite(fit, len(fits) + 1, dtype) and left < _ENOUGH[dtype.name]:
+            residual = residual or Residual(download(tensor), square, model)
+            fit = residual.fit()
+        fits.append(fit)
         converged = len(fits) > 1 and abs(fits[-1] - fits[-2]) < tolerance
         if progress is not None:
             progress(len(fits), fits[-1])
@@ -192,11 +203,11 @@ def _check_numbers(rank: int, seed: int, iterations: int, tolerance: float) -> N
         raise NotANumberError("tolerance is NaN\n0 never ends the work early\ngive a number")
 
 
-def _finite(fit: float, iteration: int, dtype: np.dtype[Any]) -> float:
+def _finite(fit: float, iteration: int, dtype: np.dtype[Any]) -> bool:
     if not math.isfinite(fit):
         largest = float(np.finfo(dtype).max)
         raise NotANumberError(
             f"the fit of iteration {iteration} is {fit}: numbers became too large for {dtype}\n"
             f"it holds up to {largest:.1e}\nscale the values, or take float64"
         )
-    return fit
+    return True

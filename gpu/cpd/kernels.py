@@ -70,6 +70,24 @@ class Grid:
         """Blocks that share the rows for one tile of the Gram matrix."""
         return min(-(-rows // (2048 // self.tile)), max(1, MOST_BLOCKS // self.gram_tiles))
 
+    @property
+    def gram_elements(self) -> int:
+        """Blocks that have a thread for each element of a Gram matrix."""
+        return -(-(self.rank**2) // THREADS)
+
+    @property
+    def lanes(self) -> int:
+        """Threads that share a nonzero's columns."""
+        return min(32, 1 << (self.rank - 1).bit_length())
+
+    def residual_blocks(self, nonzeros: int) -> int:
+        """Blocks that share the nonzeros when they are compared with the model."""
+        return min(-(-nonzeros * self.lanes // THREADS), MOST_BLOCKS)
+
+    def residual_parts(self, rows: int) -> int:
+        """Parts of the rows of which each element of a Gram matrix in double-double arithmetic is summed."""
+        return min(-(-rows // 64), max(1, MOST_BLOCKS // self.gram_elements))
+
 
 @dataclass(frozen=True)
 class Kernels:
@@ -102,6 +120,17 @@ def ptx(source: str, dtype: np.dtype[Any], tile: int, arch: tuple[int, int]) -> 
     over_rows = source in ("apply", "gram")
     defines: dict[str, str | int] = {"ELEMENT": _C_TYPES[dtype.name], "TILE": tile} if over_rows else {}
     return compile_file(f"cpd/{source}.cu", defines, arch)
+
+
+def residual_ptx(dtype: np.dtype[Any], order: int, arch: tuple[int, int]) -> Ptx:
+    """The kernels of `gpu.cpd.residual`, compiled.
+
+    Examples
+    --------
+    >>> residual_ptx(np.dtype(np.float64), 3, (9, 0)).name
+    'cpd/residual.cu -DELEMENT=double -DORDER=3'
+    """
+    return compile_file("cpd/residual.cu", {"ELEMENT": _C_TYPES[dtype.name], "ORDER": order}, arch)
 
 
 def loaded(device: Device, dtype: np.dtype[Any], grid: Grid) -> Kernels:

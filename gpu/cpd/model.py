@@ -82,7 +82,7 @@ class Model:
         self._partial: Array = device.allocate(
             (grid.gram_tiles, gram_blocks, grid.tile, grid.tile), np.float64, "partial"
         )
-        self._fit: Array = device.allocate((1,), np.float64, "fit")
+        self._fit: Array = device.allocate((2,), np.float64, "fit")
         self._smallest = np.float64(rank * np.finfo(dtype).eps)
 
     def start(self, mode: int, factor: Matrix) -> None:
@@ -96,13 +96,20 @@ class Model:
         self._apply(mode)
         self._normalise(mode, self._scale)
 
-    def fit(self, square: float) -> float:
-        """How well the model fits, after the last mode's step; waits for it.
+    def fit(self, square: float) -> tuple[float, float]:
+        """How well the model fits, after the last mode's step, and how far its terms cancel; waits for it.
 
         Parameters
         ----------
         square : float
             The sum of the squares of the tensor's values.
+
+        Returns
+        -------
+        fit : float
+        left : float
+            Which share is left of the terms of which ``‖X - model‖²`` is the sum: where the terms are good to
+            a relative ``u``, that is good to ``u / left``.
         """
         self._kernels.fit(
             (1, 1, 1),
@@ -115,7 +122,8 @@ class Model:
             np.float64(square),
             self._fit,
         )
-        return float(self._fit.download()[0])
+        fit, left = self._fit.download().tolist()
+        return fit, left
 
     def _invert(self, mode: int) -> None:
         """`inverse` from the other modes' Gram matrices."""

@@ -2,7 +2,9 @@
 
 import functools
 import itertools
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +13,15 @@ import simwarp
 from gpu.cpd import cpd_als
 from gpu.cpd.kernels import LARGEST_RANK, MOST_BLOCKS, Grid
 from gpu.cpd.model import Model
+from gpu.cpd.residual import Residual
 from gpu.mttkrp.build import FORMATS
 from gpu.mttkrp.upload import upload
 from reference.cpd import cpd_als as reference_cpd_als
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
-from reference.types import Coo
+from reference.types import Coo, Cpd
 from simwarp.device import DeviceArray
 
+exact_residual = runpy.run_path(str(Path(__file__).parents[1] / "exact_fits.py"))["exact_residual"]
 FLOATS = (np.float32, np.float64)
 # Rows: one, fewer than a tile, ragged, of several blocks. Ranks: in one tile of each width, and in several.
 SIZES = [(1, 1), (5, 1), (64, 7), (33, 8), (131, 9), (257, 32), (130, 33)]
@@ -93,7 +97,58 @@ def test_a_step_against_numpy(size, dtype):
     # The fit, were this the last mode.
     product, square = np.sum(y * unscaled), norms @ (v * gram) @ norms
     expected = 1 - np.sqrt((3 * square + square - 2 * product) / (3 * square))
-    np.testing.assert_allclose(model.fit(3 * square), expected, rtol=1e-6 if dtype == np.float32 else 1e-11)
+    fit, left = model.fit(3 * square)
+    np.testing.assert_allclose(fit, expected, rtol=1e-6 if dtype == np.float32 else 1e-11)
+    largest = (np.sqrt(3 * square) + norms.sum()) ** 2
+    np.testing.assert_allclose(left, (4 * square - 2 * product) / largest, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("shape", "rank", "format_name"),
+    [
+        ((1, 1), 1, "coo"),
+        ((300, 2), 2, "csf-one"),
+        ((9, 7), 33, "b-csf"),
+        ((4, 5, 3, 2), 5, "mm-csf"),
+        ((3, 70), 64, "f-coo"),
+        ((5, 4, 3), 1, "hicoo"),
+        ((2,) * 8, 3, "csf-all"),
+    ],
+)
+def test_the_residual_against_fractions(shape, rank, format_name, dtype):
+    """A model and, for its tensor, itself with an element in eight left out or rounded."""
+    model = Model(shape, rank, np.dtype(dtype), simwarp.Device())
+    factors = [(random(n, rank, seed=k) - 0.5).astype(dtype) for k, n in enumerate(shape)]
+    weights = random(rank, seed=9) * 1000
+    for array, factor in zip((*model.factors, model.weights), (*factors, weights), strict=True):
+        array.upload(factor)
+    letters = "abcdefgh"[: len(shape)]
+    wide = [factor.astype(np.float64) for factor in factors]
+    dense = np.einsum(f"z,{','.join(f'{m}z' for m in letters)}->{letters}", weights, *wide)
+    for kept in (np.ones(dense.size, bool), random(dense.size, seed=8) < 0.875):
+        kept[0] = True
+        values = dense.reshape(-1)[kept].astype(dtype)
+        coo = Coo(np.indices(shape).reshape(len(shape), -1)[:, kept], values, shape)
+        tensor = FORMATS[format_name](coo)
+        square = float(np.sum(np.square(values, dtype=np.float64)))
+        expected = exact_residual(coo, Cpd(weights, tuple(factors), (), converged=False))
+        found = 1 - Residual(tensor, square, model).fit()
+        assert abs(found - expected) <= 4e-16 + 1e-12 * expected
+
+
+def test_blocks_share_the_nonzeros():
+    """More nonzeros and rows than the blocks of a small grid take at once: the same sum."""
+    shape, rank = (700, 6), 20
+    model = Model(shape, rank, np.dtype(np.float64), simwarp.Device())
+    for n, factor in enumerate(model.factors):
+        factor.upload(random(*factor.shape, seed=n))
+    model.weights.upload(random(rank))
+    tensor = FORMATS["coo"](sparse(shape, 2000))
+    residual = Residual(tensor, 1.0, model)
+    expected = residual.fit()
+    residual._grid = SmallGrid(rank)
+    assert residual.fit() == pytest.approx(expected, rel=1e-15)
 
 
 def test_blocks_share_the_rows():
@@ -118,6 +173,9 @@ class SmallGrid(Grid):
 
     def gram_blocks(self, rows):
         return min(5, super().gram_blocks(rows))
+
+    def residual_parts(self, rows):
+        return min(3, super().residual_parts(rows))
 
 
 def test_grids_depend_on_sizes_only_and_are_bounded():
@@ -255,13 +313,11 @@ def test_planted_factors(noise, dtype):
     options = {"start": start, "iterations": 2, "tolerance": 0}
     expected = reference_cpd_als(coo, rank, **options)
     result = cpd_als(coo, rank, **options, device=simwarp.Device())
-    # Without noise little is left of |X|^2 and its two companions, of which each is rounded.
-    atol = {np.float32: (1e-3, 1e-4), np.float64: (1e-8, 1e-10)}[dtype][noise > 0]
+    atol = {np.float32: 1e-4, np.float64: 1e-10}[dtype]
     np.testing.assert_allclose(result.fits, expected.fits, rtol=0, atol=atol)
     assert result.fits[-1] > 0.99 if noise == 0 else 0.88 < result.fits[-1] < 0.93
-    model = np.einsum("ir,jr,kr,r->ijk", *result.factors, result.weights).reshape(-1)
-    fit = 1 - np.linalg.norm(model - coo.values) / np.linalg.norm(coo.values.astype(np.float64))
-    np.testing.assert_allclose(result.fits[-1], fit, rtol=0, atol=atol)
+    precision = 1e-13 if dtype == np.float64 else 1e-7  # of Y, where enough of the terms is left
+    assert abs(1 - exact_residual(coo, result) - result.fits[-1]) < precision
 
 
 def test_a_rank_above_a_dimension():
@@ -352,7 +408,17 @@ def test_one_iteration_never_converges():
     assert not cpd_als(coo, 1, iterations=1, tolerance=10, device=simwarp.Device()).converged
 
 
-def test_one_number_is_downloaded_in_an_iteration(monkeypatch):
+def test_the_fit_of_an_exact_model_has_no_cancellation():
+    """2 x 5, a rank that explains everything: the terms cancel to some 1e-16 of themselves."""
+    coo = Coo(np.indices((2, 5)).reshape(2, -1), random(10) - 0.5, (2, 5))
+    for iterations in (1, 2):
+        result = cpd_als(coo, 2, iterations=iterations, tolerance=0, device=simwarp.Device())
+        expected = exact_residual(coo, result)
+        assert expected < 1e-12
+        assert abs(1 - expected - result.fits[-1]) <= 2.0**-52
+
+
+def test_two_numbers_are_downloaded_in_an_iteration(monkeypatch):
     sizes, download = [], DeviceArray.download
 
     def counting(self, stream=None):
@@ -370,7 +436,7 @@ def test_one_number_is_downloaded_in_an_iteration(monkeypatch):
         device=simwarp.Device(),
         progress=lambda *_: marks.append(len(sizes)),
     )
-    assert [sizes[a:b] for a, b in itertools.pairwise([0, *marks])] == [[8]] * 2
+    assert [sizes[a:b] for a, b in itertools.pairwise([0, *marks])] == [[16]] * 2
 
 
 def test_an_interrupted_run_leaves_the_device_usable():

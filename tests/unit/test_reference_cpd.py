@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +11,11 @@ import pytest
 from reference import DtypeError, NotANumberError, SchemeError, ShapeError
 from reference.cpd import cpd_als
 from reference.mttkrp import mttkrp
+from reference.residual import precise_fit
 from reference.sparse import mm_csf
 from reference.types import Coo, Cpd
 
+exact_residual = runpy.run_path(str(Path(__file__).parents[1] / "exact_fits.py"))["exact_residual"]
 SHAPES = [(9, 7), (6, 7, 5), (5, 4, 3, 6), (3, 2, 3, 2, 4), (2, 3, 2, 2, 1, 2, 2, 2)]
 
 
@@ -115,6 +119,52 @@ def test_the_fit_is_that_of_the_dense_model(shape, iterations):
     residual = np.linalg.norm(dense(tensor) - full(model)) / np.linalg.norm(tensor.values)
     assert fit(model) == pytest.approx(1 - residual, abs=1e-7)
     assert len(model.fits) == iterations
+
+
+@pytest.mark.parametrize(
+    ("shape", "nonzeros", "rank", "draws"),
+    [
+        ((2, 5), 12, 2, 60),
+        ((3, 4), 9, 3, 10),
+        ((3, 2, 4), 40, 6, 5),
+        ((2, 3, 2, 2), 12, 2, 5),
+        ((1, 1), 1, 1, 2),
+    ],
+    ids=str,
+)
+def test_the_fit_has_no_cancellation(shape, nonzeros, rank, draws):
+    """Against fractions: where almost nothing is left of the tensor, where weights cancel, and elsewhere."""
+    for seed in range(draws):
+        generator = np.random.default_rng([*shape, seed])
+        coords = [generator.integers(0, size, nonzeros) for size in shape]
+        tensor = Coo(coords, generator.standard_normal(nonzeros), shape)
+        for iterations in (1, 4):
+            model = cpd_als(tensor, rank, seed=seed, iterations=iterations, tolerance=0)
+            assert_exact(model, tensor)
+
+
+def assert_exact(model, tensor):
+    expected = exact_residual(tensor, model)
+    assert abs(fit(model) - (1 - expected)) <= 1e-15 + 1e-12 * expected
+
+
+@pytest.mark.parametrize("shape", [(60, 40, 50), (2000, 3)], ids=str)
+@pytest.mark.parametrize("noise", [1e-13, 1e-10, 1e-7])
+def test_the_residual_of_a_model_that_is_almost_right(shape, noise):
+    """More rows than one product of slices takes, and more nonzeros than a chunk: what was added is found."""
+    generator = np.random.default_rng(list(shape))
+    factors = [np.abs(generator.standard_normal((size, 3))) for size in shape]
+    factors = [factor / np.linalg.norm(factor, axis=0) for factor in factors]
+    weights = np.array([3.0, 2.0, 1.0])
+    tensor = coo_of(outer(weights, factors))
+    values, change = tensor.values, generator.standard_normal(tensor.values.size)
+    change *= noise * np.linalg.norm(values) / np.linalg.norm(change)
+    changed = Coo(tensor.coords, values + change, shape)
+    change = changed.values - values  # the one that was stored, exact
+    expected = np.linalg.norm(change) / np.linalg.norm(changed.values)
+    found = 1 - precise_fit(changed, factors, weights)
+    # The model's own elements are rounded: 1e-16 of each.
+    assert found == pytest.approx(expected, rel=0.02 if noise == 1e-13 else 1e-5)
 
 
 @pytest.mark.parametrize(("apart", "precision"), [(1, 1e-9), (1e-5, 1e-4)])

@@ -39,27 +39,35 @@ def to_coo(tensor: SparseTensor) -> Coo:
     >>> to_coo(mm_csf(Coo([[1, 0], [2, 0]], [5.0, 6.0], (2, 3)))).coords.tolist()
     [[0, 1], [0, 2]]
     """
-    coords, values = _columns(tensor)
+    coords, values = columns_of(tensor)
     nonfinite = not np.isfinite(values).all()
     coords, values = in_natural_order(Coo(coords, values, tensor.shape, nonfinite))
     return Coo(coords, values, tensor.shape, nonfinite)
 
 
 @singledispatch
-def _columns(tensor: Any) -> Columns:
-    """Coordinates (d, M) and values, in the format's own order."""
+def columns_of(tensor: Any) -> Columns:
+    """Coordinates (d, M) and values of a tensor on the host, in the format's own order.
+
+    Examples
+    --------
+    >>> from gpu.mttkrp.build import hi_coo
+    >>> coords, values = columns_of(hi_coo(Coo([[1, 0], [2, 0]], [5.0, 6.0], (2, 3))))
+    >>> coords.tolist(), values
+    ([[0, 1], [0, 2]], array([6., 5.]))
+    """
     raise DtypeError(
         f"the tensor is a {type(tensor).__name__}\n"
         "Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo and PerMode are known\ngive one of them"
     )
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: Coo) -> Columns:
     return tensor.coords, tensor.values
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: Csf) -> Columns:
     columns = [tensor.indices[-1]]
     for level, nodes in enumerate(tensor.indices[:-1]):
@@ -70,20 +78,20 @@ def _(tensor: Csf) -> Columns:
     return _by_mode(columns, tensor.modes), tensor.values
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: Fibers) -> Columns:
     lengths = np.diff(tensor.pointers)
     columns = [np.repeat(indices, lengths) for indices in tensor.uppers]
     return _by_mode([*columns, tensor.leaves], tensor.modes), tensor.values
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: MmCsf) -> Columns:
-    parts = [_columns(part) for part in tensor.partitions]
+    parts = [columns_of(part) for part in tensor.partitions]
     return np.hstack([coords for coords, _ in parts]), np.hstack([values for _, values in parts])
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: BCsf) -> Columns:
     slices = np.repeat(tensor.slices, np.diff(tensor.fiber_pointers[tensor.slice_pointers]))
     lengths = np.diff(tensor.fiber_pointers)
@@ -91,7 +99,7 @@ def _(tensor: BCsf) -> Columns:
     return _by_mode([slices, *columns, tensor.leaves], tensor.modes), tensor.values
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: FCoo) -> Columns:
     flags = np.asarray(tensor.flags, "<u4").view(np.uint8)
     begins = np.unpackbits(flags, count=tensor.values.size, bitorder="little")
@@ -99,16 +107,16 @@ def _(tensor: FCoo) -> Columns:
     return _by_mode([rows, *tensor.products], tensor.modes), tensor.values
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: HiCoo) -> Columns:
     lengths = np.diff(tensor.block_pointers).astype(np.int64)
     blocks = np.repeat(tensor.block_coords, lengths, axis=1)
     return blocks * np.uint32(tensor.block) + tensor.offsets, tensor.values
 
 
-@_columns.register
+@columns_of.register
 def _(tensor: PerMode) -> Columns:
-    return _columns(tensor.tensors[0])
+    return columns_of(tensor.tensors[0])
 
 
 def _by_mode(columns: list[npt.NDArray[np.uint32]], modes: tuple[int, ...]) -> npt.NDArray[np.uint32]:
