@@ -1,0 +1,95 @@
+"""The limit on the CPU time of tests that are not marked slow (tests/conftest.py)."""
+
+import re
+from pathlib import Path
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+LIMIT = "--cpu-limit=0.05"
+WORK = """
+    import subprocess, sys, time
+    import pytest
+
+    def work(seconds=0.15):
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+
+    @pytest.fixture
+    def costly():
+        work()
+"""
+
+
+def outcomes(pytester, tests, *options):
+    """Run tests in a folder whose conftest.py is ours: who passed, why the others failed, the costs."""
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers = slow: long\n")
+    pytester.makepyfile(WORK + tests)
+    passed, _, failed = pytester.inline_run("--cpu-costs=costs.tsv", *options).listoutcomes()
+    costs = [line.split("\t") for line in Path("costs.tsv").read_text().splitlines()]
+    return {name(r) for r in passed}, {name(r): r.longreprtext for r in failed}, costs
+
+
+def name(report):
+    return report.nodeid.split("::")[1].removeprefix("test_")
+
+
+TESTS = """
+    def test_cheap(): pass
+    def test_waiting(): time.sleep(0.2)
+    def test_costly(): work()
+    def test_costly_fixture(costly): pass
+    def test_costly_child(): subprocess.run([sys.executable, "-c", "sum(range(10_000_000))"], check=True)
+    @pytest.mark.slow
+    def test_marked(): work()
+"""
+
+
+def test_an_unmarked_test_past_the_limit_fails(pytester):
+    passed, failed, _ = outcomes(pytester, TESTS, LIMIT)
+    assert passed == {"cheap", "waiting", "marked"}
+    assert failed.keys() == {"costly", "costly_fixture", "costly_child"}
+    for text in failed.values():
+        assert re.fullmatch(r"\d\.\d CPU seconds, .* have 0\.05\n.*@pytest\.mark\.slow", text)
+
+
+def test_no_limit(pytester):
+    _, failed, costs = outcomes(pytester, TESTS, "--cpu-limit=0")
+    assert not failed
+    assert [test.split("_")[-1] for _, slow, test in costs if slow] == ["marked"]
+    assert [test.split("test_")[-1] for seconds, _, test in costs if float(seconds) > 0.1] == [
+        "costly", "costly_fixture", "costly_child", "marked"
+    ]  # fmt: skip
+
+
+def test_what_fails_anyhow_keeps_its_reason(pytester):
+    _, failed, _ = outcomes(pytester, "\n    def test_it(): work(); assert 1 == 2\n", LIMIT)
+    assert "assert 1 == 2" in failed["it"]
+    assert "CPU seconds" not in failed["it"]
+
+
+def test_compilers_do_not_count(pytester, monkeypatch):
+    monkeypatch.setenv("SIMWARP_CACHE", str(pytester.path / "cache"))
+    tests = """
+    from numba.core import event
+    from gpu.compile import cache_folder
+
+    def test_numba():
+        with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
+            work()
+
+    def test_beside_numba():
+        with event.trigger_event("numba:compile"):
+            work()
+        work()
+
+    def test_nvrtc():
+        cache_folder().mkdir(parents=True)
+        (cache_folder() / "some.ptx").write_text("")
+        work()
+    """
+    passed, failed, _ = outcomes(pytester, tests, LIMIT)
+    assert passed == {"numba", "nvrtc"}
+    assert failed.keys() == {"beside_numba"}
