@@ -1,11 +1,10 @@
-"""The limit on the CPU time of tests that are not marked slow (tests/conftest.py)."""
+"""The limit on the CPU time of tests that are not marked slow (tests/cpu_costs.py)."""
 
 import re
 from pathlib import Path
 
 pytest_plugins = ["pytester"]
 
-CONFTEST = Path(__file__).parents[1] / "conftest.py"
 LIMIT = "--cpu-limit=0.05"
 WORK = """
     import subprocess, sys, time
@@ -23,11 +22,12 @@ WORK = """
 
 
 def outcomes(pytester, tests, *options):
-    """Run tests in a folder whose conftest.py is ours: who passed, why the others failed, the costs."""
-    pytester.makeconftest(CONFTEST.read_text())
+    """Run tests in a folder of their own: who passed, why the others failed, the costs."""
     pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers = slow: long\n")
     pytester.makepyfile(WORK + tests)
-    passed, _, failed = pytester.inline_run("--cpu-costs=costs.tsv", *options).listoutcomes()
+    passed, _, failed = pytester.inline_run(
+        "-p", "cpu_costs", "--cpu-costs=costs.tsv", *options
+    ).listoutcomes()
     costs = [line.split("\t") for line in Path("costs.tsv").read_text().splitlines()]
     return {name(r) for r in passed}, {name(r): r.longreprtext for r in failed}, costs
 

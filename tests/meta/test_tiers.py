@@ -1,0 +1,78 @@
+"""Which cases two marks leave to make test-all (tests/tiers.py)."""
+
+from itertools import combinations, product
+
+import pytest
+
+import tiers
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+    import pytest
+
+    @pytest.mark.slow_cases("b-*", "c-2")
+    @pytest.mark.parametrize("y", [1, 2])
+    @pytest.mark.parametrize("x", "abc")
+    def test_named(x, y): pass
+
+    @pytest.mark.slow_cases(but=("a-1", "c-*"))
+    @pytest.mark.parametrize("y", [1, 2])
+    @pytest.mark.parametrize("x", "abc")
+    def test_all_but(x, y): pass
+
+    @pytest.mark.pairwise
+    @pytest.mark.parametrize(("x", "also_x"), [(0, 0), (1, 1)])
+    @pytest.mark.parametrize("y", [0, 1])
+    @pytest.mark.parametrize("z", [0, 1])
+    def test_pairs(x, also_x, y, z): pass
+
+    def test_plain(): pass
+"""
+
+
+def names(pytester, *options):
+    """The tests that run."""
+    pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers = slow: long\n")
+    pytester.makepyfile(TESTS)
+    passed, _, _ = pytester.inline_run(*options, plugins=[tiers]).listoutcomes()
+    return [report.nodeid.partition("::test_")[2] for report in passed]
+
+
+def test_marks_choose_cases(pytester):
+    quick = names(pytester, "-m", "not slow")
+    assert [name for name in quick if "pairs" not in name] == [
+        "named[a-1]", "named[a-2]", "named[c-1]", "all_but[a-1]", "all_but[c-1]", "all_but[c-2]", "plain"
+    ]  # fmt: skip
+    assert len([name for name in quick if "pairs" in name]) == 4
+    slow = names(pytester, "-m", "slow")
+    assert not {*quick} & {*slow}
+    assert {*quick, *slow} == {*names(pytester)}
+
+
+def test_a_pattern_of_no_case_is_refused(pytester):
+    """In a whole run only: a part of it may lack the case."""
+    pytester.makeini("[pytest]\naddopts = --strict-markers\ntestpaths = .\nmarkers = slow: long\n")
+    path = pytester.makepyfile(
+        """
+        import pytest
+        @pytest.mark.slow_cases("a", "d")
+        @pytest.mark.parametrize("x", "abc")
+        def test_it(x): pass
+        """
+    )
+    result = pytester.runpytest_inprocess(plugins=[tiers])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_it has no case d: correct its slow_cases"])
+    pytester.runpytest_inprocess(path, plugins=[tiers]).assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (4, 2, 3), (3, 3, 3, 3), (5, 4), (16, 4, 2), (3,)])
+def test_all_pairs_meet_in_few_cases(sizes):
+    cases = [tuple(enumerate(values)) for values in product(*map(range, sizes))]
+    chosen = [cases[i] for i in tiers.pairwise(cases)]
+    assert {p for case in chosen for p in combinations(case, 2)} == {
+        p for case in cases for p in combinations(case, 2)
+    }
+    largest = sorted(sizes)[-2:]
+    assert len(chosen) <= 1.4 * largest[0] * largest[-1] if len(sizes) > 1 else not chosen
