@@ -1,17 +1,19 @@
 # Every target sets up what it needs; a fresh Linux machine with Python >= 3.11 and make is enough.
 #
 #   make verify    all tiers against one another, then the digits example
-#   make test      the tests and the docstring examples
+#   make test      the tests and the docstring examples, except those marked slow
+#   make test-all  all of them
 
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= $(shell nproc)
 
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: verify test lint types docs build clean
+.PHONY: verify test test-slow test-all lint types docs build clean
 .DELETE_ON_ERROR:
 
 verify: $(READY)
@@ -19,7 +21,14 @@ verify: $(READY)
 	$(BIN)/python examples/digits.py
 
 test: $(READY)
-	$(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
+	$(PYTEST) -m "not slow"
+
+# What `make test` leaves out.
+test-slow: $(READY)
+	$(PYTEST) -m slow
+
+test-all: $(READY)
+	$(PYTEST)
 
 lint: $(READY_DEV)
 	$(BIN)/ruff format --check .

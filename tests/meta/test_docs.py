@@ -139,6 +139,12 @@ def load(name: str) -> ModuleType:
         pytest.skip(f"{name} needs {error.name}, which is not installed")
 
 
+@pytest.mark.slow_cases(
+    "simwarp.testing.strategies",
+    "simwarp.testing.geometries",
+    "simwarp.testing.fuzz.workers",
+    "simwarp.probe.bmma",
+)
 @pytest.mark.parametrize("path", [p for p in sources() if ">>>" in p.read_text()], ids=module_name)
 def test_docstring_examples(path: Path) -> None:
     module = load(module_name(path))
@@ -165,6 +171,7 @@ RUN = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTA
 """A block that is marked runs; the blocks of a page share their names."""
 
 
+@pytest.mark.slow_cases("testing")
 @pytest.mark.parametrize("page", [p for p in PAGES if RUN.search(p.read_text())], ids=lambda p: p.stem)
 def test_page_examples(page: Path) -> None:
     for package in PACKAGES:

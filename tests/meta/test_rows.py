@@ -100,6 +100,7 @@ def test_ptxas_takes_every_kernel(name, tmp_path):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_no_opcode_belongs_to_two_rows():
     doubles = [
         (opcode, other)

@@ -134,11 +134,13 @@ def test_the_packages_are_those_of_the_wheel(foreign, installed):
     assert [Path(path).parents[1] for path in done.stdout.split()] == [installed] * 3
 
 
+@pytest.mark.slow
 def test_the_product_in_one_line(foreign, installed):
     done = python("-c", ONE_LINE, folder=foreign, installed=installed)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_the_command(foreign, installed):
     done = python("-m", "simwarp", "info", "--json", folder=foreign, installed=installed)
     assert (done.returncode, done.stderr) == (0, "")
@@ -146,6 +148,7 @@ def test_the_command(foreign, installed):
     assert (facts["simwarp"], facts["compiler"]) == (__version__, "NVRTC 13.0")
 
 
+@pytest.mark.slow
 def test_the_command_verifies(foreign, installed):
     done = python(
         "-m", "simwarp", "verify", "--case", "bmm", "--input", "2", folder=foreign, installed=installed

@@ -41,6 +41,7 @@ TIERS = {
 def relation(check):
     """A test of one relation for every tier."""
 
+    @pytest.mark.slow_cases("gpu *", "listing *")
     @pytest.mark.parametrize("tier", TIERS)
     def test(tier):
         bconv2d, examples = TIERS[tier]

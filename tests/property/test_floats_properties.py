@@ -117,6 +117,7 @@ def test_any_operands_agree(format, data, rounding):
         agree(operation, format, [row[:count] for row in rows], rounding)
 
 
+@pytest.mark.slow
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
 def test_fma_whose_addend_meets_the_product_agrees(format, data, rounding):
@@ -355,6 +356,7 @@ def test_half_agrees_on_edges(operation, format, rounding):
     agree_in_half(operation, format, rows, rounding)
 
 
+@pytest.mark.slow
 @both_halves
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
 def test_half_agrees_on_any_words(format, data, rounding):

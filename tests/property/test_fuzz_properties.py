@@ -2,6 +2,7 @@
 
 import zlib
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,12 +24,14 @@ def answer(device, program):
     return told(words)
 
 
+@pytest.mark.slow
 @given(programs, st.integers(0, 2**32))
 @settings(max_examples=15)
 def test_a_mutant_leaves_behind_what_the_program_does(program, seed):
     assert answer(APART, fuzz.mutate(program, seed)) == answer(TOGETHER, program)
 
 
+@pytest.mark.slow
 @given(programs, st.integers(0, 2**32))
 @settings(max_examples=8)
 def test_whatever_the_shrinker_tries_is_legal(program, salt):

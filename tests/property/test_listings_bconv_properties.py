@@ -1,6 +1,7 @@
 """What holds for every geometry: listing 6 equals the reference, and keeps the laws of a convolution."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,7 @@ def convolutions(draw, paddings=("SAME", "VALID", "explicit")):
     return x, w, {"stride": stride, "dilation": dilation, "padding": padding}
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(convolutions(), SCHEMES)
 def test_the_convolution_is_the_references(case, scheme):
@@ -60,6 +62,7 @@ def test_the_sizes_are_the_references(case, data):
     assert (p.out_height, p.out_width, p.pad_h, p.pad_w) == (g.out_height, g.out_width, g.pad_top, g.pad_left)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(convolutions(), SCHEMES, st.sampled_from(("msb", "lsb")))
 def test_bits_in_are_the_same_as_numbers(case, scheme, first):
@@ -70,6 +73,7 @@ def test_bits_in_are_the_same_as_numbers(case, scheme, first):
     np.testing.assert_array_equal(bconv(packed_x, packed_w, **options), bconv(x, w, **options), strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(convolutions(), SCHEMES, st.data())
 def test_bits_out_are_the_thresholded_sums(case, scheme, data):
@@ -81,6 +85,7 @@ def test_bits_out_are_the_thresholded_sums(case, scheme, data):
     np.testing.assert_array_equal(bits, (reference.bconv2d(x, w, **options) >= limits) ^ flip)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(convolutions(paddings=("explicit",)), SCHEMES, st.integers(0, 2), st.integers(0, 2))
 def test_more_padding_only_adds_pixels(case, scheme, rows, columns):
@@ -93,6 +98,7 @@ def test_more_padding_only_adds_pixels(case, scheme, rows, columns):
     np.testing.assert_array_equal(y[:, rows:, columns:], bconv(x, w, **options), strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(convolutions(), SCHEMES)
 def test_complements_of_both_leave_it_and_of_one_negate_it(case, scheme):
@@ -103,6 +109,7 @@ def test_complements_of_both_leave_it_and_of_one_negate_it(case, scheme):
     np.testing.assert_array_equal(bconv(-x, w, **options), -y, strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(convolutions(), SCHEMES, st.data())
 def test_sums_over_parts_of_the_channels_add_up(case, scheme, data):
@@ -114,6 +121,7 @@ def test_sums_over_parts_of_the_channels_add_up(case, scheme, data):
     np.testing.assert_array_equal(bconv(x, w, **options), total)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(convolutions(), SCHEMES)
 def test_the_transposed_image_gives_the_transposed_output(case, scheme):

@@ -1,6 +1,7 @@
 """What holds for every shape: FSB round trips, and the BTC designs equal the reference."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def test_every_element_has_a_place_of_its_own(shape, tile, order):
     assert addresses.max() < fsb_words(shape, tile) * 32
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.tuples(SIDE, SIDE, SIDE), SEED, st.sampled_from((btc_bmm1, btc_bmm2, btc_bmm3)), st.data())
 def test_products_are_the_references(sizes, seed, design, data):
@@ -54,6 +56,7 @@ def test_products_are_the_references(sizes, seed, design, data):
     np.testing.assert_array_equal(bits.words, expected.words, strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(conv_geometries(), SEED, st.sampled_from((btc_bconv1, btc_bconv2)), st.data())
 def test_convolutions_are_the_references(geometry, seed, bconv, data):

@@ -1,6 +1,7 @@
 """What holds for every matrix: the family equals the reference, and unpacking undoes packing."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -46,6 +47,7 @@ def operands(draw):
     return draw(matrices(columns=k)), draw(matrices(rows=k))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(matrices(), st.sampled_from(tuple(PACK)))
 def test_packing_is_the_references_and_unpacking_undoes_it(x, form):
@@ -56,6 +58,7 @@ def test_packing_is_the_references_and_unpacking_undoes_it(x, form):
     np.testing.assert_array_equal(UNPACK[word](packed), np.where(x >= 0, 1, -1))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(operands(), APPROACH, LAYOUT, LAYOUT)
 def test_every_combination_is_the_references_product(pair, approach, layout_a, layout_b):
@@ -67,6 +70,7 @@ def test_every_combination_is_the_references_product(pair, approach, layout_a, l
     np.testing.assert_array_equal(c, reference.bmm(a, b, **options), strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(operands(), SCHEME, st.booleans(), st.booleans())
 def test_every_scheme_is_the_references_product(pair, scheme, transpose_a, transpose_b):
@@ -79,6 +83,7 @@ def test_every_scheme_is_the_references_product(pair, scheme, transpose_a, trans
     np.testing.assert_array_equal(c, reference.bmm(a, b, **options), strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(operands(), SCHEME, st.data())
 def test_every_scheme_s_bits_are_the_references_threshold(pair, scheme, data):

@@ -1,6 +1,7 @@
 """What holds for every matrix and every warp: the listings equal the reference, and so do the votes."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -38,6 +39,7 @@ def one_warp(kernel):
     return kept[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(matrices())
 def test_packing_is_the_references(x):
@@ -52,6 +54,7 @@ def test_packing_the_transpose_in_the_other_layout_gives_the_same_words(x):
     np.testing.assert_array_equal(pack32_column(x).words, pack32_row(x.T).words, strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(operands())
 def test_the_product_is_the_references(case):
@@ -60,6 +63,7 @@ def test_the_product_is_the_references(case):
     np.testing.assert_array_equal(bmm32(a, b, **options), reference.bmm(a, b, **options), strict=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(operands())
 def test_the_product_of_packed_operands_is_the_same(case):

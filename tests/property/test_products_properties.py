@@ -293,6 +293,7 @@ def test_one_warp_gets_what_many_get(warps, seed):
     assert np.array_equal(together, alone)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.sampled_from(["and", "xor"]), st.integers(0, 2**32))
 def test_bits_are_counted(words, operation, seed):
     rng = np.random.default_rng(seed)

@@ -102,6 +102,7 @@ def registers(probe, column):
     return some.flatmap(lambda few: st.lists(st.sampled_from(few), min_size=32, max_size=32))
 
 
+@pytest.mark.slow_cases("*-mma.f64", "*-mma.m8n8k4.f16")
 @pytest.mark.parametrize("name", computed(*MATRIX))
 @settings(max_examples=8)
 @given(data=st.data())

@@ -1,6 +1,7 @@
 """Schedules, whatever the kernel: its control flow is followed to the end, and free results stay the same."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def walked(flow, lane):
     return way
 
 
+@pytest.mark.slow
 @given(flows(), st.integers(0, 2**64))
 @settings(max_examples=40)
 def test_every_lane_goes_its_way_whatever_the_control_flow(flow, seed):
@@ -102,6 +104,7 @@ def test_every_lane_goes_its_way_whatever_the_control_flow(flow, seed):
 programs = st.builds(fuzz.generate, st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1))
 
 
+@pytest.mark.slow
 @given(programs, st.integers(0, 2**64))
 @settings(max_examples=25)
 def test_generated_programs_do_not_depend_on_the_schedule(program, seed):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -542,6 +543,7 @@ def check_that_nothing_is_missed(recorder):
         assert lines & reported, f"race missed in {word}: lines {lines}"
 
 
+@pytest.mark.slow
 @given(kernels(), DEVICES)
 @settings(max_examples=150)
 def test_with_whole_barriers_only_races_are_found_exactly(kernel, device):
@@ -550,6 +552,7 @@ def test_with_whole_barriers_only_races_are_found_exactly(kernel, device):
     check_that_nothing_is_missed(recorder)
 
 
+@pytest.mark.slow
 @given(kernels(counted=True))
 @settings(max_examples=150)
 def test_with_all_barriers_races_are_found_exactly_if_warps_come_whole(kernel):
@@ -558,12 +561,14 @@ def test_with_all_barriers_races_are_found_exactly_if_warps_come_whole(kernel):
     check_that_nothing_is_missed(recorder)
 
 
+@pytest.mark.slow
 @given(kernels(counted=True, strong=True))
 @settings(max_examples=150)
 def test_with_strong_accesses_and_fences_no_race_is_invented(kernel):
     check_that_nothing_is_invented(record(kernel, schedule="lowest pc"))
 
 
+@pytest.mark.slow
 @given(kernels(counted=True, strong=True, alone=True), DEVICES)
 @settings(max_examples=150)
 def test_with_strong_accesses_and_fences_no_race_is_invented_in_any_order(kernel, device):

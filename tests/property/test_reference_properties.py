@@ -1,6 +1,7 @@
 """What holds for every matrix: packing loses nothing, and the product obeys algebra."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -63,6 +64,7 @@ def test_the_product_is_the_sum_of_products(pair):
     assert bmm(*pair).tolist() == expected
 
 
+@pytest.mark.slow
 @given(operands())
 def test_both_paths_agree(pair):
     bits_a, bits_b = binarize(pair[0]), binarize(pair[1])
@@ -72,12 +74,14 @@ def test_both_paths_agree(pair):
     np.testing.assert_array_equal(looped, _product_numpy(bits_a, bits_b), strict=True)
 
 
+@pytest.mark.slow
 @given(operands(), FORMATS, FORMATS)
 def test_the_format_of_an_operand_does_not_matter(pair, form_a, form_b):
     a, b = pair
     np.testing.assert_array_equal(bmm(pack(a, **form_a), pack(b, **form_b)), bmm(a, b), strict=True)
 
 
+@pytest.mark.slow
 @given(operands())
 def test_transposing_both_swaps_them(pair):
     a, b = pair
@@ -91,6 +95,7 @@ def test_complementing_an_operand_negates(pair):
     np.testing.assert_array_equal(bmm(complement, b), -bmm(a, b))
 
 
+@pytest.mark.slow
 @given(operands(), st.data())
 def test_splitting_k_adds(pair, data):
     a, b = pair

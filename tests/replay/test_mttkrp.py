@@ -78,6 +78,7 @@ def test_the_simulator_answers_the_same_bits(k):
     assert recorder.digest(answer) == GOLDEN["first"][k]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", recorder.PLANTED, ids=str)
 def test_the_simulator_decomposes_to_the_same_bits(planted):
     chip = GOLDEN["cpd"][str(planted)]

@@ -37,6 +37,7 @@ def test_who_confirms_the_maps():
     assert {opcode for opcode, chips in confirmations().items() if "sm_90" in chips} == agreed
 
 
+@pytest.mark.slow_cases("mma.sync.aligned.m16n8k256.*", "mma.sync.aligned.m16n8k32.*satfinite.s32.u8*")
 @pytest.mark.parametrize("opcode", REPRESENTATIVES)
 def test_the_simulator_tells_the_same(opcode):
     finding = probe(opcode, simwarp.Device())

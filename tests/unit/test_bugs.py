@@ -154,6 +154,7 @@ def test_it_is_found_whichever_blocks_run_together(name, lanes):
     is_as_expected(name, fault_of(name, chunk_lanes=lanes))
 
 
+@pytest.mark.slow_cases("livelock-random-*")
 @pytest.mark.parametrize(("schedule", "seed"), [("stack", 0), ("random", 0), ("random", 1)])
 @pytest.mark.parametrize("name", NAMES)
 def test_in_another_order_the_same_lines_are_named_and_twins_are_clean(name, schedule, seed):
@@ -347,6 +348,7 @@ def test_a_program_holds_the_launch_and_the_right_answer():
     assert len(re.findall("cudaMalloc", text)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
 @pytest.mark.parametrize(("name", "variant"), [("misaligned_vector", "buggy"), ("wrong_mask", "fixed")])
 def test_a_program_compiles(name, variant, tmp_path):

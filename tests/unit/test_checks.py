@@ -85,6 +85,7 @@ def device(**options):
     return simwarp.Device(**options)
 
 
+@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_raised_unless_said_otherwise(kind):
     fault_class, before, body, at, lanes, _ = CASES[kind]
@@ -97,6 +98,7 @@ def test_raised_unless_said_otherwise(kind):
         assert fault.count == lanes
 
 
+@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_reported_and_the_launch_goes_on(kind):
     fault_class, before, body, _, lanes, left = CASES[kind]
@@ -114,6 +116,7 @@ def test_reported_and_the_launch_goes_on(kind):
     assert there.faults == []
 
 
+@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_left_unseen(kind):
     _, before, body, _, _, left = CASES[kind]
@@ -122,6 +125,7 @@ def test_left_unseen(kind):
     assert there.faults == []
 
 
+@pytest.mark.slow_cases("runaway")
 @every_kind
 def test_the_other_checks_stay(kind):
     fault_class, before, body, *_ = CASES[kind]
@@ -205,17 +209,20 @@ def test_reports_of_workers_come_back():
     assert fault.count == 24
 
 
+@pytest.mark.slow
 def test_a_launch_that_ends_early_leaves_the_device_usable():
     there = device(checks={"runaway": "report"})
     assert run(CASES["runaway"][2] + STORE, device=there) == [small["NOTHING"]] * 32
     assert run("mov.u32 %r2, 1;" + STORE, device=there) == [1] * 32
 
 
+@pytest.mark.slow
 def test_a_loop_that_counts_is_not_without_an_end():
     body = "mov.u32 %r2, 0; AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 200000; @%p1 bra AGAIN;"
     assert run(body + STORE, device=device()) == [200000] * 32
 
 
+@pytest.mark.slow
 def test_lanes_that_wait_long_are_not_taken_for_a_livelock():
     """Lane 0 sets the flag after a long count; the others read it again and again, changing nothing."""
     body = """
@@ -372,6 +379,7 @@ def test_faults_in_shared_memory_speak_of_the_block():
     assert fault.values == "byte 124 of the block's shared memory (128 bytes)"
 
 
+@pytest.mark.slow
 def test_a_launch_that_ends_early_counts_what_it_executed():
     there = device(checks={"runaway": "report"})
     run(CASES["runaway"][2] + STORE, device=there)

@@ -100,6 +100,7 @@ def test_verify_of_several_cases(capsys):
     assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm"] * 3
 
 
+@pytest.mark.slow
 def test_a_small_budget_is_kept_and_is_too_little():
     start = time.perf_counter()
     done = command("verify", "--budget", "0.1")
@@ -319,6 +320,7 @@ def test_no_output_named(capsys, folder):
     refused(capsys, ["run", "bmm", folder / "a.npy", folder / "b.npy"], "--output")
 
 
+@pytest.mark.slow
 def test_bad_input_to_the_real_command(folder):
     done = command("run", "bmm", "a.npy", "text.npy", "-o", "c.npy", folder=folder)
     assert (done.returncode, done.stdout) == (2, "")
@@ -439,6 +441,7 @@ def test_an_unknown_command(capsys):
     refused(capsys, ["fly"], "fly", "simwarp --help")
 
 
+@pytest.mark.slow
 def test_what_the_process_returns():
     assert command("--help").returncode == 0
     done = command("verify", "--case", "unknown")
@@ -515,6 +518,7 @@ def large(tmp_path_factory):
     return folder, reference.bmm(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("after", [0.02, 0.1, 0.25, 0.5, 1.0])
 def test_a_product_that_is_stopped_leaves_no_half_file(large, tmp_path, number, after):
@@ -569,6 +573,7 @@ def test_a_write_that_is_stopped_leaves_what_was_there(tmp_path, number):
     assert all(name == "c.npy" or name.startswith(".c.npy.") for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_verify_that_is_stopped(tmp_path, options):
     process = start("verify", "--budget", "60", *options, folder=tmp_path)

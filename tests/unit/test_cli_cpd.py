@@ -235,6 +235,7 @@ def test_what_was_there_stays_if_nothing_new_is_found(monkeypatch, capsys):
     assert sorted(path.name for path in Path().iterdir()) == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_it(folder):
     before = sorted(path.name for path in folder.iterdir())
     request = ["cpd", "x.tns", "--rank", "3", "--iterations", "100000000", "--tolerance", "0"]

@@ -128,6 +128,7 @@ def test_places_as_data(capsys):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("mma.sync.aligned.m16n8k256.*")
 @pytest.mark.parametrize("opcode", [HALF, XOR, WMMA, "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"])
 def test_the_tables_are_inverse_to_each_other(opcode, capsys):
     report = reported(capsys, opcode)
@@ -154,6 +155,7 @@ def test_the_svg_file(capsys, tmp_path):
     assert ET.parse(file).getroot().find("{http://www.w3.org/2000/svg}title").text.startswith("A: 32 lanes")
 
 
+@pytest.mark.slow
 def test_the_list(capsys):
     rows = reported(capsys, "--list")["rows"]
     assert {row["instruction"] for row in rows} == set(all_opcodes())

@@ -214,6 +214,7 @@ def test_a_fault_of_another_schedule_counts():
     assert not outcome.clean
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_a_kernel_that_does_not_end(capsys):
     assert main(one("endless", "--budget", "2000")) == 1
@@ -319,6 +320,7 @@ def test_ctrl_c(monkeypatch):
     assert (np.load("y.npy") == 1).all()
 
 
+@pytest.mark.slow
 def test_ctrl_c_to_the_real_command(folder):
     arguments = one("endless", "--budget", str(10**12), "--checks", "off")
     before = sorted(path.name for path in folder.iterdir())

@@ -263,6 +263,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
     count = 400_000
     indices = np.arange(count, dtype=np.uint32)

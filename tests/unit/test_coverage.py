@@ -79,6 +79,7 @@ def test_the_table_has_a_line_for_each_row(capsys):
     assert any(f"of {len(census())} forms that nvcc emits" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_forms_are_listed(capsys):
     assert main(["coverage", "--forms"]) == 0
     listed = capsys.readouterr().out.split()

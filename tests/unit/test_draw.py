@@ -316,6 +316,7 @@ def test_nothing_overlaps_and_all_is_inside(picture):
             assert x1 <= u0 or u1 <= x0 or y1 <= v0 or v1 <= y0, (label, other)
 
 
+@pytest.mark.slow
 def test_the_same_picture_gives_the_same_characters():
     program = (
         "from simwarp import draw\n"

@@ -34,6 +34,7 @@ def edges() -> ModuleType:
     return load(EXAMPLE)
 
 
+@pytest.mark.slow
 def test_the_filters_are_signs_that_ignore_flat_areas(edges: ModuleType) -> None:
     assert edges.x.shape == (1, 85, 128, 24)
     assert edges.w.shape == (4, 4, 24, 4)

@@ -23,6 +23,7 @@ def run(path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example_succeeds(path: Path) -> None:
     done = run(path)

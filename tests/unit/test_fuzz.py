@@ -145,6 +145,7 @@ def test_the_text_is_of_registers_that_are_declared(programs):
         assert set(re.findall(r"%\w+", text)) - special <= declared
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
 def test_ptxas_takes_every_text(programs, tmp_path):
     (tmp_path / "fuzz.ptx").write_text(fuzz.module_text(programs[:48]))
@@ -156,6 +157,7 @@ def test_ptxas_takes_every_text(programs, tmp_path):
 # What programs do
 
 
+@pytest.mark.slow
 def test_no_program_is_faulty_and_its_scheduling_does_not_matter(programs):
     some = programs[:60]
     together, apart = simwarp.Device(), simwarp.Device(chunk_lanes=32)
@@ -283,6 +285,7 @@ def test_operands_that_the_isa_leaves_open_are_changed():
 # Mutants
 
 
+@pytest.mark.slow_cases(but=("swap",))
 @pytest.mark.parametrize("name", list(fuzz.MUTATIONS))
 def test_each_mutation_changes_the_program_and_not_its_outputs(programs, name):
     some = programs[100:125]
@@ -345,6 +348,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow_cases(but=("the carry is lost",))
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_planted_fault_is_found_and_made_small(fault):
     name, wrong = FAULTS[fault]
@@ -364,6 +368,7 @@ def test_a_planted_fault_is_found_and_made_small(fault):
     assert [line.split(":")[0] for line in values] == ["right", "wrong"]
 
 
+@pytest.mark.slow
 def test_mutants_find_a_fault_without_a_second_device():
     witnesses = [
         fuzz.Witness("program", Unguarded()),
@@ -431,6 +436,7 @@ def recorded(tmp_path_factory):
     return file
 
 
+@pytest.mark.slow
 def test_a_recording_says_where_it_comes_from(recorded):
     meta = json.loads(recorded.with_suffix(".json").read_text())
     assert meta.pop("date").count("-") == 2
@@ -557,6 +563,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "fuzz"
 REPLAYED = 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", sorted(set(GOLDEN.glob("fuzz*.npz"))), ids=lambda file: file.stem)
 def test_the_simulator_agrees_with_a_recording(file):
     recording = fuzz.load(file)
@@ -604,6 +611,7 @@ def test_a_crash_or_a_hang_costs_one_program(fragile):
     assert digests == [right[0], b"", right[2], b"", right[4]]
 
 
+@pytest.mark.slow
 def test_programs_without_an_answer_are_no_finds(fragile, tmp_path):
     programs = [
         Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(("not.b32", "popc.b32"))
@@ -639,6 +647,7 @@ def run(capsys, *arguments, code=0):
     return capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_the_command_says_that_all_agree(capsys, tmp_path):
     said = run(capsys, "--programs", 6, "--out", tmp_path / "none")
     line = r"6 programs: the simulator, mutants on the simulator agree \(\d+\.\d s\)\n"
@@ -657,6 +666,7 @@ def faulty_simulator(monkeypatch):
     monkeypatch.setattr("simwarp.cli.fuzz.Device", lambda **options: devices.pop(0))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("faulty_simulator")
 def test_the_command_shows_a_find_and_keeps_it(capsys, tmp_path):
     report = json.loads(run(capsys, "--programs", 200, "--most", 1, "--out", tmp_path, "--json", code=1).out)
