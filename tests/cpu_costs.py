@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-import gpu.compile
+from gpu.cache import cache_folder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,7 +93,7 @@ def _cpu_seconds() -> float:
 def _newest_ptx() -> int:
     """When an entry was last put into the cache."""
     try:
-        return gpu.compile.cache_folder().stat().st_mtime_ns
+        return cache_folder().stat().st_mtime_ns
     except OSError:
         return 0
 

@@ -74,7 +74,7 @@ def test_compilers_do_not_count(pytester, monkeypatch):
     monkeypatch.setenv("SIMWARP_CACHE", str(pytester.path / "cache"))
     tests = """
     from numba.core import event
-    from gpu.compile import cache_folder
+    from gpu.cache import cache_folder
 
     def test_numba():
         with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
