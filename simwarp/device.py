@@ -176,7 +176,11 @@ class Device:
         return array
 
     def load(self, ptx: str) -> Module:
-        """Load PTX text. What this version cannot execute raises `UnsupportedInstruction` here."""
+        """Load PTX text.
+
+        A kernel that this version cannot execute raises `UnsupportedInstruction` where it is asked for, or
+        here if it is the only one.
+        """
         from simwarp.module import Module
 
         return Module(self, ptx)

@@ -35,13 +35,9 @@ class Module:
 
     def __init__(self, device: Device, ptx: str) -> None:
         self.device = device
-        syntax, self._programs = _programs(ptx)
-        self._check_target(syntax)
-        self._functions = CallGraph(syntax).addresses
-        functions = (*syntax.entries.values(), *syntax.functions.values())
-        variables = {symbol_of(v): v for v in syntax.variables}
-        variables |= {symbol_of(v, f): v for f in functions for v in f.variables}
-        self._variables = {name: v for name, v in variables.items() if v.space in ("global", "const")}
+        self._text = _text(ptx)
+        self._check_target(self._text.syntax)
+        self._functions, self._variables = self._text.graph.addresses, self._text.variables
         self._arrays = {name: self._allocate(v) for name, v in self._variables.items()}
         self.symbols = {name: array.pointer for name, array in self._arrays.items()}
         for name, variable in self._variables.items():
@@ -89,7 +85,7 @@ class Module:
     @property
     def kernels(self) -> list[str]:
         """The names of its kernels."""
-        return list(self._programs)
+        return list(self._text.syntax.entries)
 
     def variable(self, name: str) -> DeviceArray:
         """A ``__device__`` or ``__constant__`` variable, as an array of bytes; see `DeviceArray.view`.
@@ -106,10 +102,18 @@ class Module:
         return self._arrays[name]
 
     def kernel(self, name: str) -> Kernel:
-        """A kernel by its name in the PTX."""
-        if name not in self._programs:
-            raise LaunchError(f"no kernel {name!r} in this module; it has {', '.join(self._programs)}")
-        return Kernel(self, self._programs[name])
+        """A kernel by its name in the PTX.
+
+        Raises
+        ------
+        LaunchError
+            If there is none of that name.
+        UnsupportedInstruction, PtxSyntaxError
+            What this kernel holds that cannot be executed; the module's other kernels can.
+        """
+        if name not in self._text.syntax.entries:
+            raise LaunchError(f"no kernel {name!r} in this module; it has {', '.join(self.kernels)}")
+        return Kernel(self, self._text.program(name))
 
 
 class Kernel:
@@ -226,12 +230,40 @@ class Kernel:
             )
 
 
+class _Text:
+    """What follows from PTX alone, made once for a text.
+
+    A kernel is linked when it is asked for, so that one which cannot be executed leaves the others alone; an
+    only kernel is linked at once.
+
+    Attributes
+    ----------
+    variables : dict of str to Variable
+        Those in global and constant memory, by symbol.
+    """
+
+    def __init__(self, ptx: str) -> None:
+        self.syntax = syntax = parse(ptx)
+        self.graph = CallGraph(syntax)
+        functions = (*syntax.entries.values(), *syntax.functions.values())
+        variables = {symbol_of(v): v for v in syntax.variables}
+        variables |= {symbol_of(v, f): v for f in functions for v in f.variables}
+        self.variables = {name: v for name, v in variables.items() if v.space in ("global", "const")}
+        self._programs: dict[str, Program] = {}
+        if len(syntax.entries) == 1:
+            self.program(*syntax.entries)
+
+    def program(self, name: str) -> Program:
+        """A kernel, linked."""
+        if name not in self._programs:
+            self._programs[name] = link(self.syntax, self.syntax.entries[name], self.graph)
+        return self._programs[name]
+
+
 @lru_cache(maxsize=64)
-def _programs(ptx: str) -> tuple[Syntax, dict[str, Program]]:
-    """Parsed and linked kernels of a text; the same text is met again and again."""
-    syntax = parse(ptx)
-    graph = CallGraph(syntax)
-    return syntax, {name: link(syntax, entry, graph) for name, entry in syntax.entries.items()}
+def _text(ptx: str) -> _Text:
+    """The same text is met again and again."""
+    return _Text(ptx)
 
 
 def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:

@@ -37,7 +37,7 @@ import numpy as np
 
 from simwarp.faults import KernelFault, Trap
 from simwarp.ptx import calls, host
-from simwarp.ptx.program import Routine, Step
+from simwarp.ptx.program import Step
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Mask
@@ -134,19 +134,13 @@ def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
             scheduler.put(pc + 1, mask)
         else:
             routine = chunk.program.routines[name]
-            calls.enter(chunk, pc, step, routine, _routine_of(scheduler, pc), mask)
+            calls.enter(chunk, pc, step, routine, chunk.program.routine_at(pc), mask)
             scheduler.put(routine.first, mask)
     chunk.enter(whole, alone=False)
     scheduler.executed(step, taken)
     if rest.any():
         scheduler.put(pc + 1, rest)
     return None
-
-
-def _routine_of(scheduler: Scheduler, pc: int) -> Routine:
-    """The function that a step belongs to."""
-    routines = scheduler.chunk.program.routines.values()
-    return max((r for r in routines if r.first <= pc), key=lambda r: r.first)
 
 
 def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, Mask]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
 from simwarp.ptx.spaces import FUNCTIONS
 from simwarp.ptx.syntax import Function, Instruction, Module, Reference, Symbol
 
@@ -14,8 +17,9 @@ class CallGraph:
     addresses : dict of str to int
         Of each function; a name that ``.alias`` adds has one of its own.
     callees : dict of str to set of str
-        What each kernel and function may call; an indirect call may call every function whose
-        address something names.
+        What each kernel and function may call; an indirect call may call every one of ``taken``.
+    taken : set of str
+        The functions that something other than a call names.
 
     Examples
     --------
@@ -31,8 +35,60 @@ class CallGraph:
         self.module = module
         self.addresses = {name: FUNCTIONS + 16 * i for i, name in enumerate(module.functions)}
         everything = {**module.functions, **module.entries}
-        taken = self._addresses_taken()
-        self.callees = {name: self._called(function, taken) for name, function in everything.items()}
+        variables = [*module.variables, *(v for f in everything.values() for v in f.variables)]
+        named = {value.name for v in variables for value in v.initial if isinstance(value, Reference)}
+        direct = {name: self._called(function, named) for name, function in everything.items()}
+        self.taken = {module.functions[name].name for name in named & set(module.functions)}
+        self.callees = {
+            name: called - {""} | self.taken if "" in called else called for name, called in direct.items()
+        }
+
+    @cached_property
+    def cycles(self) -> list[list[str]]:
+        """Kernels and functions, those that can call one another together, what is called before its callers.
+
+        After Tarjan, "Depth-first search and linear graph algorithms" (1972).
+        """
+        found: list[list[str]] = []
+        number: dict[str, int] = {}
+        lowest: dict[str, int] = {}
+        open_: list[str] = []
+        path: list[tuple[str, Iterator[str]]] = []
+
+        def enter(name: str) -> None:
+            number[name] = lowest[name] = len(number)
+            open_.append(name)
+            path.append((name, iter(self.callees[name])))
+
+        for start in self.callees:
+            if start not in number:
+                enter(start)
+            while path:
+                name, following = path[-1]
+                callee = next(following, None)
+                if callee is None:
+                    path.pop()
+                    if lowest[name] < number[name]:
+                        caller = path[-1][0]
+                        lowest[caller] = min(lowest[caller], lowest[name])
+                        continue
+                    cycle = [open_.pop()]
+                    while cycle[-1] != name:
+                        cycle.append(open_.pop())
+                    found.append(cycle)
+                    number |= dict.fromkeys(cycle, len(self.callees))
+                elif callee not in number:
+                    enter(callee)
+                else:
+                    lowest[name] = min(lowest[name], number[callee])
+        return found
+
+    @cached_property
+    def recursive(self) -> set[str]:
+        """The functions that may be called again while they run."""
+        return {
+            name for cycle in self.cycles for name in cycle if len(cycle) > 1 or name in self.callees[name]
+        }
 
     def reached(self, start: str) -> set[str]:
         """What is called from ``start``, directly or not; itself only if it is called again."""
@@ -44,23 +100,17 @@ class CallGraph:
                 todo += self.callees.get(name, ())
         return seen
 
-    def _called(self, function: Function, taken: set[str]) -> set[str]:
-        names: set[str] = set()
-        for instruction in filter(_is_call, function.instructions):
-            target = next((o for o in instruction.operands if isinstance(o, Symbol)), None)
-            is_direct = target is not None and target.name in self.module.functions
-            names |= {self.module.functions[target.name].name} if target and is_direct else taken
+    def _called(self, function: Function, named: set[str]) -> set[str]:
+        """What a function calls, "" for an indirect call; adds what it names otherwise to ``named``."""
+        names, functions = set[str](), self.module.functions
+        for instruction in function.instructions:
+            symbols = [o.name for o in instruction.operands if isinstance(o, Symbol)]
+            if _is_call(instruction):
+                names.add(functions[symbols[0]].name if symbols and symbols[0] in functions else "")
+            else:
+                named.update(symbols)
         return names
-
-    def _addresses_taken(self) -> set[str]:
-        """The functions that something other than a call names."""
-        functions = [*self.module.functions.values(), *self.module.entries.values()]
-        variables = [*self.module.variables, *(v for f in functions for v in f.variables)]
-        names = {value.name for v in variables for value in v.initial if isinstance(value, Reference)}
-        for instruction in (i for f in functions for i in f.instructions if not _is_call(i)):
-            names |= {o.name for o in instruction.operands if isinstance(o, Symbol)}
-        return {self.module.functions[name].name for name in names & set(self.module.functions)}
 
 
 def _is_call(instruction: Instruction) -> bool:
-    return instruction.opcode.split(".")[0] == "call"
+    return instruction.opcode.startswith("call") and instruction.opcode.split(".")[0] == "call"

@@ -6,8 +6,9 @@ of each instruction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
 from simwarp.ptx.bind import Binder
@@ -132,14 +133,31 @@ class _Linker:
             self.add(program, function)
         self.check_calls(program)
         program.start = program.routines[self.entry.name].first
-        program.local_size = self.depth(program, self.entry.name, ())
+        program.local_size = self.depth(program)
         for i, step in enumerate(program.steps):
             step.number = i
-            if step.kind in ("branch", "indexed branch"):
-                body = program.steps[min((step.target, *step.table)) if step.table else step.target : i]
-                step.polls = any(map(_polls, body))
-                step.meets = any(s.kind in ("barrier", "cluster barrier") for s in body)
+        self.mark_loops(program)
         return program
+
+    def mark_loops(self, program: Program) -> None:
+        """Say of each backward branch what its loop does, itself or in the functions that it calls."""
+        polling, meeting = (self.steps_that(program, does) for does in (_polls, _meets))
+        for i, step in enumerate(program.steps):
+            if step.kind in ("branch", "indexed branch"):
+                start = min(step.table, default=step.target)
+                step.polls = polling[i] > polling[min(start, i)]
+                step.meets = meeting[i] > meeting[min(start, i)]
+
+    def steps_that(self, program: Program, does: Callable[[Step], bool]) -> list[int]:
+        """How many steps before each one do something, or call a function that does."""
+        doing = [does(step) for step in program.steps]
+        names = {program.routine_at(i).name for i, itself in enumerate(doing) if itself}
+        for cycle in self.graph.cycles:
+            if any(name in names or self.graph.callees[name] & names for name in cycle):
+                names.update(cycle)
+        for i, call in ((i, s.call) for i, s in enumerate(program.steps) if s.call is not None):
+            doing[i] = bool(({call.function} if call.function else self.graph.taken) & names)
+        return [0, *accumulate(doing)]
 
     def check_defined(self) -> None:
         for name in self.reached:
@@ -182,7 +200,7 @@ class _Linker:
             function.name,
             len(program.steps),
             _frame_size(layout, function),
-            recursive=function.name in self.graph.reached(function.name) and not is_entry,
+            recursive=function.name in self.graph.recursive and not is_entry,
         )
         binder = Binder(self.module, function, layout, is_entry, routine, len(program.registers))
         steps = [binder.step(instruction) for instruction in function.instructions]
@@ -250,12 +268,15 @@ class _Linker:
                 self.shared[where][v.name] = dynamic_at
         return at, dynamic_at
 
-    def depth(self, program: Program, name: str, above: tuple[str, ...]) -> int:
-        """Bytes of local memory that a function and what it calls take, recursion aside."""
-        if name in above or name not in program.routines:
-            return 0
-        below = [self.depth(program, callee, (*above, name)) for callee in self.graph.callees.get(name, ())]
-        return program.routines[name].frame + max(below, default=0)
+    def depth(self, program: Program) -> int:
+        """Bytes of local memory that the kernel and what it calls take, recursion aside."""
+        routines, deepest = program.routines, dict[str, int]()
+        for cycle in self.graph.cycles:
+            if cycle[0] in routines:
+                below = {callee for name in cycle for callee in self.graph.callees[name]} - set(cycle)
+                most = max((deepest.get(callee, 0) for callee in below), default=0)
+                deepest |= dict.fromkeys(cycle, most + sum(routines[name].frame for name in cycle))
+        return deepest[self.entry.name]
 
 
 def _frame_size(layout: Layout, function: Function) -> int:
@@ -272,6 +293,11 @@ def _ends(steps: list[Step]) -> bool:
 def _polls(step: Step) -> bool:
     """Whether a step asks memory for what other lanes may have written."""
     return step.kind in ("atomic",) or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
+
+
+def _meets(step: Step) -> bool:
+    """Whether a step waits for lanes of other warps."""
+    return step.kind in ("barrier", "cluster barrier")
 
 
 def _check_types(function: Function) -> None:

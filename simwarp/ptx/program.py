@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -185,7 +186,15 @@ class Program:
     routines: dict[str, Routine] = field(default_factory=dict[str, Routine])
     addresses: dict[int, str] = field(default_factory=dict[int, str])
 
-    @property
+    def routine_at(self, number: int) -> Routine:
+        """The kernel or function that a step belongs to."""
+        return self._in_order[bisect_right(self._in_order, number, key=lambda r: r.first) - 1]
+
+    @cached_property
+    def _in_order(self) -> list[Routine]:
+        return sorted(self.routines.values(), key=lambda r: r.first)
+
+    @cached_property
     def recursive(self) -> bool:
         """Whether a function of it may call itself."""
         return any(routine.recursive for routine in self.routines.values())

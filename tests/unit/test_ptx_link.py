@@ -1,0 +1,170 @@
+"""Linking: one kernel when it is asked for, once for each text; call graphs that are deep, wide or cyclic."""
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import simwarp
+from simwarp.faults import Livelock, UnsupportedInstruction
+from simwarp.ptx.call_graph import CallGraph
+from simwarp.ptx.link import link
+from simwarp.ptx.parse import parse
+
+small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
+STORE, text, run, fault_of = small.STORE, small.text, small.run, small.fault_of
+HEAD = ".version 9.0 .target sm_90 .address_size 64\n"
+UNSUPPORTED = ".visible .entry other() {\ntex.2d.v4.f32.f32; ret; }\n"
+
+
+# ---- one kernel at a time --------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_is_not_supported_leaves_the_others_alone():
+    device = simwarp.Device()
+    module = device.load(text("mov.u32 %r2, 7;" + STORE, before=UNSUPPORTED))
+    assert module.kernels == ["other", "k"]
+    out = device.upload(np.zeros(4, np.uint32))
+    module.kernel("k")((1, 1, 1), (4, 1, 1), out, out)
+    assert out.download().tolist() == [7] * 4
+    with pytest.raises(UnsupportedInstruction, match=r"line 5.*tex\.2d"):
+        module.kernel("other")
+
+
+def test_an_only_kernel_that_is_not_supported_is_refused_when_it_is_loaded():
+    with pytest.raises(UnsupportedInstruction, match=r"tex\.2d"):
+        simwarp.Device().load(HEAD + UNSUPPORTED)
+
+
+def test_what_depends_on_the_text_alone_is_made_once(monkeypatch):
+    made = []
+    for name in ("parse", "CallGraph", "link"):
+        original = getattr(simwarp.module, name)
+        monkeypatch.setattr(
+            f"simwarp.module.{name}", lambda *args, f=original, n=name: made.append(n) or f(*args)
+        )
+    ptx = text("mov.u32 %r2, 7234;" + STORE, before=".global .u32 v = 5;" + UNSUPPORTED)
+    for _ in range(3):
+        module = simwarp.Device().load(str(ptx))
+        assert module.kernel("k").program is module.kernel("k").program
+        assert module.variable("v").download().tolist() == [5, 0, 0, 0]
+    assert made == ["parse", "CallGraph", "link"]
+
+
+# ---- call graphs -----------------------------------------------------------------------------------------
+
+
+def chain(n):
+    """As many functions, each of which calls the one before it."""
+    yield ".func (.reg .b32 r) f0(.reg .b32 a) { add.u32 r, a, 1; ret; }"
+    for i in range(1, n):
+        yield (
+            f".func (.reg .b32 r) f{i}(.reg .b32 a) "
+            f"{{ .reg .b32 t; call (t), f{i - 1}, (a); add.u32 r, t, 1; ret; }}"
+        )
+
+
+def test_a_chain_of_three_thousand_functions():
+    body = "call (%r2), f2999, (%i);" + STORE
+    assert run(body, before="\n".join(chain(3000)), block=2) == [3000, 3001]
+
+
+def test_functions_that_share_what_they_call():
+    """On each of 60 levels two functions call both functions of the level below: 2**60 paths."""
+    frame = ".local .b8 frame[16];"
+    levels = [f".func a0() {{ {frame} ret; }} .func b0() {{ {frame} ret; }}"]
+    for i in range(1, 60):
+        calls = f"{{ {frame} call a{i - 1}; call b{i - 1}; ret; }}"
+        levels.append(f".func a{i}() {calls} .func b{i}() {calls}")
+    module = parse(text("call a59; ret;", before="\n".join(levels)))
+    program = link(module, module.entries["k"])
+    assert program.local_size == 60 * 16
+    assert not program.recursive
+
+
+CYCLE = """.func a(); .func b(); .func c();
+.func leaf() { .local .b8 frame[64]; ret; }
+.func a() { .local .b8 frame[16]; call b; ret; }
+.func b() { .local .b8 frame[32]; call c; call leaf; ret; }
+.func c() { .local .b8 frame[48]; call a; call leaf; ret; }
+.func self() { .local .b8 frame[16]; call self; call a; ret; }
+"""
+
+
+def test_functions_that_call_one_another():
+    module = parse(text("call self; ret;", before=CYCLE))
+    graph = CallGraph(module)
+    assert graph.recursive == {"a", "b", "c", "self"}
+    assert [set(cycle) for cycle in graph.cycles] == [{"leaf"}, {"a", "b", "c"}, {"self"}, {"k"}]
+    program = link(module, module.entries["k"], graph)
+    assert program.local_size == 16 + (16 + 32 + 48) + 64
+    assert {r.name for r in program.routines.values() if r.recursive} == graph.recursive
+
+
+def test_cycles_come_behind_what_they_call():
+    """Random graphs against reachability."""
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        n = int(rng.integers(2, 9))
+        edges = rng.random((n, n)) < rng.uniform(0.05, 0.5)
+        calls = ["".join(f"call f{j};" for j in np.flatnonzero(row)) for row in edges]
+        declared = "".join(f".func f{i}();" for i in range(n))
+        defined = "".join(f".func f{i}() {{ {calls[i]} ret; }}" for i in range(n))
+        graph = CallGraph(parse(text("call f0; ret;", before=declared + defined)))
+        reached = {name: graph.reached(name) for name in graph.callees}
+        assert graph.recursive == {name for name in reached if name in reached[name]}
+        done = set()
+        for cycle in graph.cycles:
+            for name in cycle:
+                together = {other for other in reached[name] if name in reached[other]} | {name}
+                assert set(cycle) == together
+                assert reached[name] <= done | set(cycle)
+            done |= set(cycle)
+        assert done == set(graph.callees)
+
+
+# ---- loops that poll through calls -----------------------------------------------------------------------
+
+LOAD = ".func (.reg .b32 r) look(.reg .b64 a) { ld.volatile.global.u32 r, [a]; ret; }\n"
+DEEPER = LOAD + ".func (.reg .b32 r) f(.reg .b64 a) { call (r), look, (a); ret; }\n"
+POLL = """setp.eq.u32 %p1, %lane, 0; @%p1 bra SET;
+AGAIN: {call} setp.eq.u32 %p2, %r2, 0; @%p2 bra AGAIN; bra DONE;
+SET: mov.u32 %r3, 5; st.volatile.global.u32 [%in], %r3; mov.u32 %r2, 1;
+DONE: """
+POINTER = "mov.u64 %rd5, look;"
+PROTOTYPE = "P: .callprototype (.reg .b32 _) _ (.reg .b64 _);"
+
+
+@pytest.mark.parametrize(
+    ("functions", "call", "before"),
+    [
+        (LOAD, "call (%r2), look, (%in);", ""),
+        (DEEPER, "call (%r2), f, (%in);", ""),
+        (LOAD, "call (%r2), %rd5, (%in), P;", POINTER + PROTOTYPE),
+    ],
+    ids=["a call", "a call of a call", "an indirect call"],
+)
+def test_a_loop_that_polls_through_a_call_soon_gives_way(functions, call, before):
+    """Lanes 1 to 31 wait for what lane 0, further below in the text, writes."""
+    device = simwarp.Device(instruction_budget=5000)
+    body = before + POLL.format(call=call) + STORE
+    assert run(body, before=functions, device=device) == [1] + [5] * 31
+
+
+def test_a_loop_that_polls_in_vain_through_a_call_is_a_livelock():
+    body = POLL.format(call="call (%r2), look, (%in);").replace("[%in], %r3", "[%in+4], %r3")
+    fault_of(
+        Livelock, body + STORE, before=LOAD, given=(0, 0), device=simwarp.Device(instruction_budget=50_000)
+    )
+
+
+def test_a_loop_that_calls_what_does_not_poll_does_not_poll():
+    functions = ".func (.reg .b32 r) f(.reg .b64 a) { ld.global.u32 r, [a]; ret; }" + LOAD
+    body = (
+        "AGAIN: call (%r2), f, (%in); setp.eq.u32 %p1, %r2, 0; @%p1 bra AGAIN; call (%r2), look, (%in); ret;"
+    )
+    module = parse(text(body, before=functions))
+    (branch,) = (s for s in link(module, module.entries["k"]).steps if s.kind == "branch")
+    assert not branch.polls
