@@ -272,6 +272,20 @@ class DeviceArray:
         self.device.synchronize()
         return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
 
+    def unwritten(self) -> npt.NDArray[np.bool_]:
+        """Which elements hold a byte that nothing ever wrote, neither a kernel nor the host.
+
+        The padding of a structure does not count.
+
+        Examples
+        --------
+        >>> Device().allocate((2,), np.uint32).unwritten().tolist()
+        [True, True]
+        """
+        self.device.synchronize()
+        missing = self._allocation.never_written(self.nbytes).reshape(*self.shape, self.dtype.itemsize)
+        return np.asarray(missing[..., _meaningful(self.dtype)].any(axis=-1))
+
     def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike | None = None) -> DeviceArray:
         """The same bytes with another shape or dtype."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
@@ -286,6 +300,17 @@ class DeviceArray:
     def free(self) -> None:
         """Give the memory back; later accesses, by kernels and by the host, are faults."""
         self._owner.memory.free(self._allocation)
+
+
+def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
+    """Which bytes of an element hold a value: all, apart from the padding of a structure."""
+    if dtype.subdtype is not None:
+        of_one = _meaningful(dtype.subdtype[0])
+        return np.tile(of_one, dtype.itemsize // of_one.size)
+    found = np.full(dtype.itemsize, dtype.fields is None)
+    for inner, offset, *_ in (dtype.fields or {}).values():
+        found[offset : offset + inner.itemsize] |= _meaningful(inner)
+    return found
 
 
 class Stream:

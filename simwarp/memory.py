@@ -131,6 +131,10 @@ class Allocation:
             return (self._written_view(8).take([2 * index, 2 * index + 1]) != _ones(8)).any(axis=0)
         return self._written_view(width).take(index) != _ones(width)
 
+    def never_written(self, size: int) -> npt.NDArray[np.bool_]:
+        """Which of the first ``size`` bytes nothing ever wrote, whole or in part."""
+        return ~self.written[:size]
+
     def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """The values at addresses, unchecked."""
         return self.view(dtype).take(self.index(addresses, dtype.itemsize))

@@ -189,6 +189,22 @@ def test_devices_do_not_stay_for_their_arrays(device):
     assert memory() is None
 
 
+def test_elements_that_nothing_wrote(device):
+    struct = np.dtype([("a", "i1"), ("b", "f4"), ("c", "i2", (3,))], align=True)
+    pair = device.allocate((2,), struct, "pair")
+    assert pair.unwritten().tolist() == [True, True]
+    pair._allocation.fill(np.zeros(1, np.uint8), 0)
+    pair._allocation.fill(np.zeros(10, np.uint8), 4)
+    assert pair.unwritten().tolist() == [False, True]  # its padding is still to be written
+    words = device.allocate((2, 2), np.uint32)
+    words._allocation.fill(np.zeros(11, np.uint8))
+    assert words.unwritten().tolist() == [[False, False], [True, True]]
+    assert words.view((1, 4)).unwritten().shape == (1, 4)
+    words.upload(np.zeros((2, 2), np.uint32))
+    assert not words.unwritten().any()
+    assert device.allocate((0, 3), np.uint32).unwritten().shape == (0, 3)
+
+
 def test_later_use_of_a_freed_array_is_a_fault(device, kernel):
     array, out = device.upload(np.zeros(32, np.uint32), "array"), device.allocate((32,), np.uint32)
     view = array.view((8, 4))
