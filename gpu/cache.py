@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reference.files import write_whole
 
-_FORM = b"simwarp-ptx-2"
+_FORM = b"simwarp-ptx-3"  # another number whenever the layout changes
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,13 @@ class Entry:
         Normalised PTX.
     log : str
         What the compiler printed.
+    elsewhere : tuple of str
+        What CUDA's headers asked for and nobody had: the entry is of no use where somebody has it now.
     """
 
     text: str
     log: str = ""
+    elsewhere: tuple[str, ...] = ()
 
 
 def cache_folder() -> Path:
@@ -65,14 +68,14 @@ def read(key: str) -> Entry | None:
     first, _, body = content.partition(b"\n")
     if first != _first_line(key, body):
         return None
-    log, _, text = body.partition(b"\0")
-    return Entry(text.decode(), log.decode())
+    log, names, text = body.decode().split("\0", 2)
+    return Entry(text, log, tuple(names.splitlines()))
 
 
 def write(key: str, entry: Entry) -> None:
     """Keep an entry; a cache that cannot be written is no error."""
     path = _path(key)
-    body = entry.log.replace("\0", "").encode() + b"\0" + entry.text.encode()
+    body = "\0".join([entry.log, "\n".join(entry.elsewhere), entry.text]).encode()
     content = _first_line(key, body) + b"\n" + body
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,6 @@ This text is what is cached, hashed, recorded in goldens and loaded by devices.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gpu.cache import Entry, read, write
+from gpu.cuda_headers import cuda_folders, not_of_cuda, release
 from gpu.includes import Includes
+from gpu.options import read_options
 from reference.errors import CompileError, MissingExtraError
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")
@@ -106,17 +107,26 @@ def compile(
     macros = [f"-D{key}={value}" if value != "" else f"-D{key}" for key, value in (defines or {}).items()]
     ours = [option for option in OPTIONS if not _chosen(option, options)]
     flags = [*ours, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}", *options]
-    includes = Includes(_PACKAGE, folder and folder.absolute(), include, dict(headers or {}))
-    includes.follow(source)
+    folder, include = folder and folder.absolute(), [path.absolute() for path in include]
+    asked, cuda = read_options([*macros, *options]), cuda_folders()
+    includes = Includes(_PACKAGE, headers or {}, folder, cuda, include)
+    includes.follow(name, source, *asked.text)
     version = compiler_version()
     title = " ".join([name, *macros])
-    key = hashlib.sha256(repr((source, name, includes.texts, flags, version)).encode()).hexdigest()
-    entry = read(key) if includes.complete else None
-    if entry is None:
-        folders = [f"--include-path={path}" for path in (*_include_folders(), *include)]
-        ptx, log = _run(nvrtc, source, name, includes.in_memory, [*flags, *folders], includes.folder)
-        entry = Entry(normalise(ptx, [name, *includes.names]), log)
-        if includes.complete:
+    known = includes.key
+    key = None
+    if includes.complete and asked.known:
+        made_by = (version, _library(), [release(path) for path in cuda])
+        key = hashlib.sha256(repr((source, name, known, flags, made_by)).encode()).hexdigest()
+    entry = read(key) if key else None
+    if entry is None or includes.borrowed(entry.elsewhere):
+        folders = [f"--include-path={path}" for path in (*cuda, *include)]
+        ptx, log = _run(nvrtc, source, name, includes.in_memory, [*flags, *folders], folder)
+        elsewhere = not_of_cuda(includes.of_cuda, cuda)
+        entry = Entry(normalise(ptx, [name, *includes.names]), log, tuple(elsewhere))
+        includes.follow(name, source, *asked.text)
+        unchanged = includes.key == known  # no file changed while the compiler read it
+        if key and unchanged and not includes.borrowed(elsewhere):
             write(key, entry)
     return Ptx(entry.text, title, arch, version, entry.log)
 
@@ -196,20 +206,15 @@ def compiler_version() -> str:
 
 
 @cache
-def _include_folders() -> tuple[str, ...]:
-    """CUDA's own headers, its C++ library's and its compiler's: from the pip packages, or from a toolkit."""
-    import importlib.util
+def _library() -> str:
+    """Which file NVRTC is, and how large: releases of one version differ in that."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib  # pyright: ignore[reportMissingTypeStubs]
 
-    candidates: list[Path] = []
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or [] if spec else []:
-        candidates.append(Path(folder) / "cu13" / "include")
-    toolkit = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    candidates.append(Path(toolkit) / "include")
-    runtime = next((c for c in candidates if (c / "cuda_runtime.h").exists()), None)
-    library = next((c / "cccl" for c in candidates if (c / "cccl" / "nv" / "target").exists()), None)
-    compiler = next((c for c in candidates if (c / "crt" / "mma.h").exists()), None)
-    return tuple(dict.fromkeys(str(folder) for folder in (runtime, library, compiler) if folder))
+        path = Path(load_nvidia_dynamic_lib("nvrtc").abs_path or "")
+        return f"{path} {path.stat().st_size}"
+    except (ImportError, OSError, RuntimeError):
+        return ""
 
 
 def _run(
