@@ -39,6 +39,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.memory import POISON, Allocation, Memory
 from simwarp.observe import AccessEvent, WriteEvent
 from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.runs import Runs, all_differ
 from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
 from simwarp.ptx.syntax import Register, Vector
 
@@ -210,17 +211,45 @@ def _update(chunk: Chunk, step: Step, place: _Place, values: list[Any], part: in
         _examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write")
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, dtype.itemsize)
-    old, new = np.empty(at.size, dtype), np.empty(at.size, dtype)
-    in_shared = memory is chunk.shared
-    for turn in _turns(at, order):
-        where = at[turn]
-        old[turn] = target.read(where, dtype)
-        result = step.function(old[turn], *(operand[turn] for operand in operands), shared=in_shared)
-        new[turn] = result.view(dtype)
-        target.write(where, new[turn])
+    old, new = _take_turns(step, target, at, operands, order, memory is chunk.shared)
     if chunk.launch.on_write and memory is chunk.launch.memory:
         notify_write(chunk, step, part, at, new)
     return old
+
+
+def _take_turns(
+    step: Step, target: Memory | Allocation, at: Any, operands: list[Any], order: Any, in_shared: bool
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Let accesses that share an address update it one after the other; returns old and new values.
+
+    What is worked out for whole runs at once is the same as if they had taken turns.
+    """
+    dtype = DTYPES[step.form.T]
+    if all_differ(at):
+        old = target.read(at, dtype)
+        new = step.function(old, *operands, shared=in_shared).view(dtype)
+        target.write(at, new)
+        return old, new
+    runs = Runs(at, order)
+    ordered, at = [operand[runs.position] for operand in operands], at[runs.position]
+    old, new = np.empty(at.size, dtype), np.empty(at.size, dtype)
+    left: Any = None
+    together = step.row.together
+    if together is not None and isinstance(target, Allocation):
+        old, done = together(step.form, target.read(at[runs.starts], dtype), runs, *ordered, shared=in_shared)
+        new = step.function(old, *ordered, shared=in_shared).view(dtype)
+        last = runs.ends[done[runs.ends]]
+        target.write(at[last], new[last])
+        left = ~done
+    for turn in runs.turns(left):
+        where = at[turn]
+        old[turn] = target.read(where, dtype)
+        result = step.function(old[turn], *(operand[turn] for operand in ordered), shared=in_shared)
+        new[turn] = result.view(dtype)
+        target.write(where, new[turn])
+    back = np.empty_like(runs.position)
+    back[runs.position] = np.arange(back.size)
+    return old[back], new[back]
 
 
 # ---- checks and observers --------------------------------------------------------------------------
@@ -435,23 +464,6 @@ def _spread(values: npt.NDArray[Any], mask: Mask) -> npt.NDArray[Any]:
     result = np.zeros(mask.shape, values.dtype)
     result[mask] = values
     return result
-
-
-def _turns(addresses: npt.NDArray[np.uint64], order: Any = None) -> list[npt.NDArray[np.intp]]:
-    """Positions, cut into rounds in which no address occurs twice, each in the order of the lanes.
-
-    With an order given, those that share an address take their turns in that order.
-    """
-    position = np.arange(addresses.size) if order is None else order
-    position = position[np.argsort(addresses[position], kind="stable")]
-    ordered = addresses[position]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    rank = np.arange(position.size) - np.repeat(starts, np.diff(np.r_[starts, position.size]))
-    if not rank.any():
-        return [np.arange(position.size)]
-    by_rank = np.argsort(rank, kind="stable")
-    ends = np.cumsum(np.bincount(rank))
-    return [np.sort(position[turn]) for turn in np.split(by_rank, ends[:-1])]
 
 
 DATA: dict[str, Callable[[Chunk, Step], None]] = {

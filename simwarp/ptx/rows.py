@@ -197,6 +197,9 @@ class Row:
         result, so that it does not matter whether that operand was ever given a value.
     moves : bool
         Whether it moves values of its first operand between lanes, as they are.
+    together : callable, optional
+        Of an atomic operation: takes the form, the values in memory, the `Runs` of lanes that share an
+        address and their operands; returns what each lane finds there, and for which lanes it knows.
     aligned : bool
         Of a barrier without ``.aligned`` in its spelling: whether it takes a warp as a whole all the same.
     minimum_sm : int
@@ -224,6 +227,7 @@ class Row:
     aligned: bool = False
     ignores: Callable[..., Any] | None = None
     moves: bool = False
+    together: Callable[..., Any] | None = None
 
     @property
     def base(self) -> str:
@@ -304,6 +308,7 @@ class Table:
         aligned: bool = False,
         ignores: Callable[..., Any] | None = None,
         moves: bool = False,
+        together: Callable[..., Any] | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare a row; decorates the function that computes it."""
 
@@ -329,6 +334,7 @@ class Table:
                 aligned,
                 ignores,
                 moves,
+                together,
             )
             if row.name in self.rows:
                 raise ValueError(f"two rows are called {row.name}")

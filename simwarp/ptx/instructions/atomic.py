@@ -15,6 +15,7 @@ from simwarp import floats
 from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.instructions.memory import SCOPE, SHARED
 from simwarp.ptx.rows import Form
+from simwarp.ptx.runs import Runs
 
 _ORDER = f"{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}"
 _WEAK_ORDER = f"{{.relaxed|.release}}{SCOPE}"
@@ -25,6 +26,8 @@ _CHOICE = "the order of the lanes is free"
 _QUIET = np.uint64(1 << 51)
 _INVALID = np.uint64(0xFFF8 << 48).view(np.float64)
 """What an H200 makes of infinity minus infinity in f64."""
+_LONG = 16
+"""Lanes that share an address, from which on their sum is worked out by itself."""
 _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "bf16": 0x7FFF}
 
 
@@ -88,15 +91,93 @@ def _both(
     return declare
 
 
-@_both("<.add>", ".T", "b:T", "add", "add b to the value", T="u32 u64 s32")
-@_both("<.inc|.dec>", ".T", "b:T", "inc, dec", "count up to b, or down from b, around the end", T="u32")
-@_both("<.min|.max>", ".T", "b:T", "min, max", "keep the smaller or the larger one", T="u32 u64 s32 s64")
-@_both("<.and|.or|.xor|.exch>", ".T", "b:T", "bits", "combine b with the bits, or exchange them", T="b32 b64")
+# ---- what lanes that share an address find there, without taking turns ---------------------------------
+
+
+def _after(found: Any, runs: Runs, start: Any) -> tuple[Any, Any]:
+    """What each lane leaves behind → what the next one finds; the first finds ``start``."""
+    old = np.empty_like(found)
+    old[1:] = found[:-1]
+    old[runs.starts] = start
+    return old, np.ones(old.size, np.bool_)
+
+
+def _associative(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tuple[Any, Any]:
+    """Lanes that add, compare, exchange or combine bits."""
+    operation = _ATOMIC[_operation(form)]
+    return _after(operation(start[runs.of], runs.scan(operation, b)), runs, start)
+
+
+def _counting(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tuple[Any, Any]:
+    """Lanes that count around the end; known where those of a run have one bound."""
+    period, first, rank = b.astype(np.int64) + 1, start[runs.of].astype(np.int64), runs.rank
+    outside = first >= period
+    if form.has("inc"):
+        old = where(outside, rank - 1, first + rank) % period
+    else:
+        old = where(outside, b - (rank - 1), first - rank) % period
+    return where(outside & (rank == 0), first, old).astype(b.dtype), runs.all_equal(b)[runs.of]
+
+
+def _comparing(form: Form, start: Any, runs: Runs, b: Any, c: Any, *, shared: bool) -> tuple[Any, Any]:
+    """Lanes that compare and swap; known where those of a run compare with one value.
+
+    The first lane that puts another value there is the last one to find b.
+    """
+    places: Any = np.arange(runs.of.size)
+    changing = np.minimum.reduceat(where(c != b, places, b.size), runs.starts)
+    put = c[np.minimum(changing, b.size - 1)][runs.of]
+    first = start[runs.of]
+    return where((first == b) & (places > changing[runs.of]), put, first), runs.all_equal(b)[runs.of]
+
+
+def _adding_floats(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tuple[Any, Any]:
+    """Lanes that add floats, in their order; known for long runs without subnormals, infinities and NaNs."""
+    old, known = np.empty_like(b), np.zeros(b.size, np.bool_)
+    for run in np.flatnonzero(runs.ends - runs.starts >= _LONG).tolist():
+        places = slice(runs.starts[run], runs.ends[run] + 1)
+        values = np.concatenate([start[run : run + 1], b[places]])
+        totals = np.add.accumulate(values)
+        seen = np.concatenate([values, totals])
+        small = (np.abs(seen) < np.finfo(seen.dtype).tiny) & (seen != 0)
+        if np.isfinite(totals[-1]) and not small.any():
+            old[places], known[places] = totals[:-1], True
+    return old, known
+
+
+@_both("<.add>", ".T", "b:T", "add", "add b to the value", T="u32 u64 s32", together=_associative)
+@_both(
+    "<.inc|.dec>",
+    ".T",
+    "b:T",
+    "inc, dec",
+    "count up to b, or down from b, around the end",
+    T="u32",
+    together=_counting,
+)
+@_both(
+    "<.min|.max>",
+    ".T",
+    "b:T",
+    "min, max",
+    "keep the smaller or the larger one",
+    T="u32 u64 s32 s64",
+    together=_associative,
+)
+@_both(
+    "<.and|.or|.xor|.exch>",
+    ".T",
+    "b:T",
+    "bits",
+    "combine b with the bits, or exchange them",
+    T="b32 b64",
+    together=_associative,
+)
 def atom(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     return _ATOMIC[_operation(form)](old, b)
 
 
-@_both("<.add>", ".T", "b:T", "add, f32", "add b to the value", T="f32")
+@_both("<.add>", ".T", "b:T", "add, f32", "add b to the value", T="f32", together=_adding_floats)
 @_both(
     "<.add>",
     "<.v2|.v4>.T",
@@ -106,13 +187,16 @@ def atom(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     T="f32",
     minimum_sm=90,
     space=_GLOBAL,
+    together=_adding_floats,
 )
 def atom_f32(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     total = np.add(old, b) if shared else floats.flush(np.add(floats.flush(old), floats.flush(b)))
     return where(np.isnan(total), np.uint32(_NAN["f32"]).view(np.float32), total)
 
 
-@_both("<.add>", ".T", "b:T", "add, f64", "add b to the value", T="f64", minimum_sm=60)
+@_both(
+    "<.add>", ".T", "b:T", "add, f64", "add b to the value", T="f64", minimum_sm=60, together=_adding_floats
+)
 def atom_f64(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     first, second = (old, b) if shared else (b, old)
     total = np.add(old, b)
@@ -198,6 +282,7 @@ def _half_choice(form: Form, kind: Any, old: Any, b: Any) -> Any:
     section="9.7.13.5",
     fidelity="open",
     name="atom (cas)",
+    together=_comparing,
     summary=f"put c at an address if b is there; d: what was there before; {_CHOICE}",
 )
 def cas(form: Form, old: Any, b: Any, c: Any, *, shared: bool) -> Any:

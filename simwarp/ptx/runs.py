@@ -1,0 +1,103 @@
+"""Lanes that take turns at memory: in runs of those that share an address.
+
+What a lane finds there follows from the lanes before it. Where the operation is associative a scan gives it
+for all lanes at once; elsewhere the first lanes of all runs go, then the second ones, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
+    """Whether no address occurs twice.
+
+    Examples
+    --------
+    >>> all_differ(np.array([8, 4, 8], np.uint64)), all_differ(np.array([8, 4, 0], np.uint64))
+    (False, True)
+    """
+    if (addresses[1:] > addresses[:-1]).all():
+        return True
+    ordered = np.sort(addresses)
+    return not (ordered[1:] == ordered[:-1]).any()
+
+
+class Runs:
+    """Accesses in the order of their turns, those of one address next to each other.
+
+    Parameters
+    ----------
+    addresses : (n,) uint64
+    order : (n,) int, optional
+        Who goes first; without it, in the order of the array.
+
+    Attributes
+    ----------
+    position : (n,) int
+        Which access stands at each place.
+    starts : (k,) int
+        The place where each run starts.
+    of : (n,) int
+        The run of each place.
+    rank : (n,) int
+        How many of its run stand before it.
+    longest : int
+        Accesses of the longest run.
+
+    Examples
+    --------
+    >>> runs = Runs(np.array([8, 4, 8, 8], np.uint64))
+    >>> runs.position.tolist(), runs.starts.tolist(), runs.rank.tolist(), runs.longest
+    ([1, 0, 2, 3], [0, 1], [0, 0, 1, 2], 3)
+    """
+
+    def __init__(self, addresses: npt.NDArray[np.uint64], order: Any = None) -> None:
+        position = np.arange(addresses.size) if order is None else order
+        self.position: npt.NDArray[np.intp] = position[np.argsort(addresses[position], kind="stable")]
+        ordered = addresses[self.position]
+        is_start = np.r_[True, ordered[1:] != ordered[:-1]]
+        self.starts = np.flatnonzero(is_start)
+        self.of = np.cumsum(is_start) - 1
+        self.rank = np.arange(addresses.size) - self.starts[self.of]
+        self.longest = int(self.rank.max(initial=0)) + 1
+
+    @cached_property
+    def ends(self) -> npt.NDArray[np.intp]:
+        """The last place of each run."""
+        return np.r_[self.starts[1:], self.of.size] - 1
+
+    def scan(self, combine: Callable[[Any, Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """At each place, ``values`` of its run up to there, combined from left to right.
+
+        ``combine`` must be associative. After Hillis and Steele, "Data parallel algorithms" (1986).
+
+        Examples
+        --------
+        >>> runs = Runs(np.array([8, 4, 8, 8], np.uint64))
+        >>> runs.scan(np.add, np.array([5, 1, 2, 3])).tolist()
+        [5, 1, 3, 6]
+        """
+        result, distance = values.copy(), 1
+        while distance < self.longest:
+            later = np.flatnonzero(self.rank >= distance)
+            result[later] = combine(result[later - distance], result[later])
+            distance *= 2
+        return result
+
+    def all_equal(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """(k,): whether each run has one value."""
+        return np.logical_and.reduceat(values == values[self.starts][self.of], self.starts)
+
+    def turns(self, places: npt.NDArray[np.bool_] | None = None) -> Iterator[npt.NDArray[np.intp]]:
+        """Places by rank, all or those that ``places`` (n,) chooses: no address twice in a turn."""
+        chosen = np.arange(self.of.size) if places is None else np.flatnonzero(places)
+        if chosen.size:
+            rank = self.rank[chosen]
+            by_rank = chosen[np.argsort(rank, kind="stable")]
+            yield from np.split(by_rank, np.cumsum(np.bincount(rank))[:-1])
