@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,7 +23,7 @@ from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
-from common import ROOT, Row, about_this_run, show, use_one_core, write
+from common import ROOT, Row, Side, about_this_run, show, use_one_core, write
 from ptx_cases import gemm, multiply
 
 from gpu.compile import compiler_version
@@ -84,31 +82,9 @@ def package_without_events() -> Iterator[Path]:
         yield root
 
 
-class Side:
-    """A process that runs one case whenever it is asked, and says how long the launch took."""
-
-    def __init__(self, root: Path, case: str, checks: str) -> None:
-        script = root / "benchmarks" / "checks.py"
-        command = [sys.executable, str(script), "--serve", case, "--checks", checks]
-        environment = {**os.environ, "PYTHONPATH": str(root)}
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self._process = subprocess.Popen(command, env=environment, cwd=root, **pipes)
-
-    def __enter__(self) -> Side:
-        self.sample()  # compiles, parses, links: does not count
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def sample(self) -> float:
-        """The seconds of one more launch."""
-        if self._process.stdin is None or self._process.stdout is None:
-            raise RuntimeError("the process has no pipes")
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+def side_of(root: Path, case: str, checks: str) -> Side:
+    """A process that runs a case on the package in ``root``."""
+    return Side([str(root / "benchmarks" / "checks.py"), "--serve", case, "--checks", checks], root)
 
 
 def serve(case: str, checks: str) -> None:
@@ -137,12 +113,12 @@ def compared(case: str, name: str, sides: Sequence[Side], repetitions: int, targ
 def rows() -> Iterator[Row]:
     for case, repetitions in CHECKED.items():
         with ExitStack() as stack:
-            sides = [stack.enter_context(Side(ROOT, case, checks)) for checks in ("raise", "off")]
+            sides = [stack.enter_context(side_of(ROOT, case, checks)) for checks in ("raise", "off")]
             yield compared(case, case, sides, repetitions, 2.0)
     with package_without_events() as copy:
         for case, repetitions in UNOBSERVED.items():
             with ExitStack() as stack:
-                sides = [stack.enter_context(Side(root, case, "raise")) for root in (ROOT, copy)]
+                sides = [stack.enter_context(side_of(root, case, "raise")) for root in (ROOT, copy)]
                 yield compared(case, f"observers-off/{case}", sides, repetitions, 1.03)
 
 

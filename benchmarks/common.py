@@ -63,6 +63,43 @@ def use_one_core() -> None:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
+class Side:
+    """A process that takes one sample whenever it is asked: it reads a line, and prints the seconds.
+
+    Parameters
+    ----------
+    command : sequence of str
+        A Python script and its arguments.
+    root : Path
+        The tree whose packages it imports.
+    cache : Path, optional
+        Where it keeps compiled kernels.
+    """
+
+    def __init__(self, command: Sequence[str], root: Path, cache: Path | None = None) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        if cache is not None:
+            environment["XDG_CACHE_HOME"] = str(cache)
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen([sys.executable, *command], env=environment, cwd=root, **pipes)
+
+    def __enter__(self) -> Side:
+        self.sample()  # compiles, parses, links: does not count
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def sample(self) -> float:
+        """The seconds of one more sample."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the process has no pipes")
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+
 def about_this_run(**more: Any) -> dict[str, Any]:
     """The machine, the versions, the commit and the command; call it before measuring, for the load."""
     script = Path(sys.argv[0]).resolve().relative_to(ROOT)
