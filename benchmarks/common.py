@@ -79,7 +79,7 @@ class Side:
     def __init__(self, command: Sequence[str], root: Path, cache: Path | None = None) -> None:
         environment = {**os.environ, "PYTHONPATH": str(root)}
         if cache is not None:
-            environment["XDG_CACHE_HOME"] = str(cache)
+            environment["SIMWARP_CACHE"] = str(cache)
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen([sys.executable, *command], env=environment, cwd=root, **pipes)
 

@@ -1,4 +1,4 @@
-"""Public idioms of correct CUDA code: the right result and no finding, optimised and with ``-G``."""
+"""Public idioms of correct CUDA code: the right result and no finding, optimised."""
 
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ import simwarp
 from gpu.compile import compile
 
 FOLDER = Path(__file__).parents[1] / "idioms"
-COMPILED = {"O3": (), "G": ("-G",)}
+COMPILED = {"O3": ()}
 TILE, PADDING = 256, 32
 """Items of a tile in cub_device.cu; CUB's descriptors in front of the first tile."""
 
@@ -110,7 +110,7 @@ def test_cub_histogram(how, n):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-@pytest.mark.parametrize("n", (1, 300, 2500))
+@pytest.mark.parametrize("n", [1, 300, 2500])
 def test_cub_radix_sort(how, n):
     k, keys = cub(how), np.random.default_rng(n).integers(0, 2**32, n, dtype=np.uint32)
     tile, digits = 1024, 256
@@ -145,7 +145,7 @@ def test_cub_radix_sort(how, n):
     assert np.array_equal(payload.download(), np.argsort(keys, kind="stable"))
 
 
-# ----------------------------------------------------------------------------------------- cooperative groups
+# ---------------------------------------------------------------------------------------- cooperative groups
 
 
 @pytest.mark.parametrize("how", COMPILED)
@@ -205,7 +205,7 @@ def test_the_grid_meets(how):
     assert np.array_equal(b.download(), 3 * ((np.arange(n) + 37) % n))
 
 
-# -------------------------------------------------------------------------------------------- without barriers
+# ------------------------------------------------------------------------------------------- without barriers
 
 
 SCHEDULES = ("lowest pc", "random")
