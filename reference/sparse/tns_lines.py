@@ -186,8 +186,11 @@ def _parse_plain(text: bytes, order: int) -> Lines:
 def _parse_compiled(text: bytes, order: int) -> Lines:
     """Let the loop run to the line that it leaves to `parse_line`, then on from the next one."""
     scan, data, lines = _compiled(), np.frombuffer(text, np.uint8), text.count(b"\n")
-    found = Lines(np.empty((order, lines), np.int64), np.empty(lines), np.empty(lines, np.int64))
-    hard, hard_rows = np.zeros((lines, _HARD_WIDTH), np.uint8), np.empty(lines, np.int64)
+    most = min(
+        lines, len(text) // (2 * order + 2) + 1
+    )  # a field has a byte and a separator; one may be wrong
+    found = Lines(np.empty((order, most), np.int64), np.empty(most), np.empty(lines, np.int64))
+    hard, hard_rows = np.zeros((most, _HARD_WIDTH), np.uint8), np.empty(most, np.int64)
     at = rows = gaps = hards = 0
     while at < len(text):
         at, rows, gaps, hards = scan(data, at, rows, gaps, hards, *found, hard, hard_rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from io import BufferedReader
@@ -30,6 +31,7 @@ from reference.types.sparse import LEAST_ORDER, MOST_ORDER
 
 _CHUNK = 8 << 20
 _GZIP = b"\x1f\x8b"
+_BLANK_LINES = re.compile(rb"\s*\n")
 _ADVICE = "give a .tns file: a line of indices and a value for each nonzero"
 
 
@@ -38,6 +40,13 @@ class _Part(NamedTuple):
 
     indices: npt.NDArray[Any]
     values: npt.NDArray[Any]
+
+
+class _Skipped(NamedTuple):
+    """Blank and comment lines of one chunk: how many there are before a nonzero and after the one before."""
+
+    nonzeros: npt.NDArray[np.int64]
+    lines: npt.NDArray[np.int64]
 
 
 class Reading:
@@ -56,7 +65,7 @@ class Reading:
         self._announced = self._order = 0  # the order: by the header's first line, and once it is sure
         self._shape: tuple[int, ...] | None = None
         self._lines = self._nonzeros = 0
-        self._skipped: list[npt.NDArray[np.int64]] = []
+        self._skipped: list[_Skipped] = []
         self._parts: list[_Part] = []
         self._least, self._most = MOST_INDEX, np.zeros(MOST_ORDER, np.int64)
 
@@ -86,8 +95,11 @@ class Reading:
 
     def _take_header(self, text: bytes) -> int:
         """Take lines until the order is known; returns where the first nonzero begins."""
-        begin = 0
+        begin, before = 0, self._lines
         while begin < len(text) and not self._order:
+            if blank := _BLANK_LINES.match(text, begin):
+                self._lines, begin = self._lines + blank[0].count(b"\n"), blank.end()
+                continue
             end = text.index(b"\n", begin) + 1
             fields = split_line(text[begin:end])
             if fields and self._announced:
@@ -97,8 +109,8 @@ class Reading:
                 break
             elif fields:
                 self._announced = _announced_order(fields)
-            self._skipped.append(np.zeros(1, np.int64))
             self._lines, begin = self._lines + 1, end
+        self._skipped.append(_Skipped(np.zeros(1, np.int64), np.array([self._lines - before])))
         return begin
 
     def _take_dimensions(self, fields: list[bytes]) -> None:
@@ -114,7 +126,7 @@ class Reading:
 
     def _take_nonzeros(self, text: bytes) -> None:
         indices, values, skipped = parse_lines(text, self._order)
-        self._skipped.append(skipped + self._nonzeros)
+        self._skipped.append(_Skipped(*np.unique(skipped + self._nonzeros, return_counts=True)))
         self._lines += values.size + skipped.size
         self._nonzeros += values.size
         if values.size:
@@ -214,7 +226,7 @@ class Reading:
 
     def _line(self, nonzero: int) -> int:
         """On which line a nonzero is, from 1 on."""
-        return nonzero + 1 + int(np.searchsorted(np.concatenate(self._skipped), nonzero, side="right"))
+        return nonzero + 1 + sum(int(part.lines[part.nonzeros <= nonzero].sum()) for part in self._skipped)
 
     def _wrong(self, line: int, what: str) -> InputFileError:
         return InputFileError(f"{self._path}, line {line}: {what}\ncorrect the line, or remove it")

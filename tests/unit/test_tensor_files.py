@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from contextlib import suppress
 
@@ -21,6 +22,7 @@ from reference.sparse.binary import read_tensor, write_tensor
 from reference.sparse.places import count_places, first_repeated, place_keys
 from reference.sparse.tns import read_tns, write_tns
 from reference.sparse.tns_lines import LineError
+from reference.sparse.tns_reading import Reading
 from reference.types import Coo, Csf
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
@@ -163,6 +165,35 @@ def test_progress_ends_with_the_whole_file(monkeypatch, file):
         assert calls[-1] == (len(text), len(text))
         assert {total for _, total in calls} == {len(text)}
     assert len(calls) > 1
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \t\r\n"], ids=["newlines", "blanks"])
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_blank_lines_take_no_memory(before, blank):
+    """A few bytes of a packed file may be millions of them."""
+    texts = [blank * 10_000] * 20
+    texts.insert(20 if before else 0, b"1 1 2.5\n")
+    reading = Reading("x.tns", "auto", np.dtype(np.float64))
+    tracemalloc.start()
+    try:
+        reading.take(texts)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 50_000
+    assert peak < 5_000_000
+    with pytest.raises(InputFileError, match=r"^x\.tns, line 200003: "):
+        reading.take([b"\n", b"2 3 x\n"])
+
+
+def test_a_wrong_line_between_many_blank_ones_is_named(way, file):
+    lines = [b"", b"# so", b"1 1 2"] + [b""] * 9000 + [b"2 2 3", b" "] + [b"1 9 4"] + [b"#"] * 30 + [b"2 1 5"]
+    path = file(b"\n".join(lines) + b"\n")
+    assert refusal(path, shape=(2, 2)).startswith(", line 9006: the index 9 in mode 1")
+
+
+def test_a_wrong_line_after_the_shortest_ones(way, file):
+    assert refusal(file("1 1 1\n" * 1000 + "1\n")).startswith(", line 1001: 1 fields, expected 3\n")
 
 
 def test_a_small_file_needs_no_compiler(file):
