@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, SupportsFloat, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
-from reference.mttkrp import mttkrp
+from reference.memory import check_memory
+from reference.mttkrp import matrices_of, mttkrp
 from reference.residual import precise_fit
 from reference.sparse import coalesce, to_coo
+from reference.sparse.arguments import is_integer
 from reference.types import Coo, Cpd, SparseTensor
 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -67,8 +70,8 @@ def cpd_als(
     Raises
     ------
     ShapeError
-        For a rank or a number of iterations below 1, a start that does not fit, and a tensor whose values
-        are all 0.
+        For a rank or a number of iterations below 1, a rank whose matrices this machine cannot hold, a start
+        that does not fit, and a tensor whose values are all 0.
     DtypeError
         For a start of elements that are no real numbers; for what is no sparse tensor.
     FormatError
@@ -98,6 +101,7 @@ def cpd_als(
     """
     _check_numbers(rank, seed, iterations, tolerance)
     coo = coalesce(tensor) if isinstance(tensor, Coo) else to_coo(tensor)
+    _check_memory(coo.shape, rank)
     exponent = _check_values(coo)
     # A power of two, exact: no square overflows, and the tensor's scale changes the weights alone.
     coo = Coo(coo.coords, np.ldexp(coo.values.astype(np.float64), -exponent), coo.shape)
@@ -163,7 +167,7 @@ def _seeded(shape: tuple[int, ...], rank: int, seed: int) -> list[Matrix]:
 
 
 def _checked(start: Sequence[npt.ArrayLike], shape: tuple[int, ...], rank: int) -> list[Matrix]:
-    arrays = [np.asarray(factor) for factor in start]
+    arrays = matrices_of(start, "start")
     if len(arrays) != len(shape):
         raise ShapeError(
             f"start has {len(arrays)} factors, for a tensor of shape {shape}\n"
@@ -185,14 +189,24 @@ def _checked(start: Sequence[npt.ArrayLike], shape: tuple[int, ...], rank: int) 
     return [array.astype(np.float64) for array in arrays]
 
 
-def _check_numbers(rank: int, seed: int, iterations: int, tolerance: float) -> None:
+def _check_numbers(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
     for name, number in (("rank", rank), ("iterations", iterations)):
-        if number < 1:
-            raise ShapeError(f"{name} is {number}\n1 and more are possible\ngive a larger one")
-    if not 0 <= seed < 2**64:
-        raise SchemeError(f"seed is {seed}\n0 to 2**64 - 1 are possible\ngive another")
-    if np.isnan(tolerance):
-        raise NotANumberError("tolerance is NaN\n0 never ends the work early\ngive a number")
+        if not is_integer(number) or number < 1:
+            raise ShapeError(f"{name} is {number!r}\n1 and more are possible\ngive a larger one")
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise SchemeError(f"seed is {seed!r}\n0 to 2**64 - 1 are possible\ngive another")
+    if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
+        shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
+        raise NotANumberError(f"tolerance is {shown}\n0 never ends the work early\ngive a number")
+
+
+def _check_memory(shape: tuple[int, ...], rank: int) -> None:
+    """Gram matrices and their product; factors, the words that a start is made of, and an MTTKRP."""
+    numbers = (len(shape) + 3) * rank**2 + (2 * sum(shape) + max(shape)) * rank
+    advice = (
+        f"give a smaller rank; {math.prod(shape) // max(shape)} components explain any tensor of its shape"
+    )
+    check_memory(numbers, f"rank is {rank}: factors of {' x '.join(map(str, shape))} and matrices", advice)
 
 
 def _check_values(coo: Coo) -> int:

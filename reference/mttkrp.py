@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, ShapeError
+from reference.memory import check_memory
 from reference.sparse import to_coo
+from reference.sparse.arguments import is_integer
 from reference.types import Coo, SparseTensor
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
@@ -144,17 +146,17 @@ def _gamma(roundings: npt.NDArray[np.intp], dtype: Any) -> npt.NDArray[np.float6
 def _checked(shape: tuple[int, ...], factors: Sequence[npt.ArrayLike], mode: Any) -> list[npt.NDArray[Any]]:
     """The factors as arrays, if they and the mode fit the tensor."""
     order = len(shape)
-    if not isinstance(mode, (int, np.integer)) or not 0 <= mode < order:
+    if not is_integer(mode) or not 0 <= mode < order:
         raise ShapeError(
             f"mode {mode!r} of a tensor of shape {shape}\n0 to {order - 1} are possible\n"
             "count modes from 0, and none from the end"
         )
-    if len(factors) != order:
+    matrices = matrices_of(factors, "factors")
+    if len(matrices) != order:
         raise ShapeError(
-            f"{len(factors)} factors for a tensor of shape {shape}\n"
+            f"{len(matrices)} factors for a tensor of shape {shape}\n"
             f"there is one per mode, {order} in all\ngive that of the result's mode too; it is not read"
         )
-    matrices = [np.asarray(factor) for factor in factors]
     rank = matrices[0].shape[-1] if matrices[0].ndim == 2 else 0
     for n, (matrix, dimension) in enumerate(zip(matrices, shape, strict=True)):
         if matrix.shape != (dimension, rank) or rank < 1:
@@ -168,6 +170,43 @@ def _checked(shape: tuple[int, ...], factors: Sequence[npt.ArrayLike], mode: Any
                 f"factor {n} is {matrix.dtype}, factor 0 is {matrices[0].dtype}\n"
                 "all are float32 or all are float64\nconvert them"
             )
+    advice = "merge or drop indices that do not occur, or take fewer columns"
+    check_memory(shape[mode] * rank, f"{shape[mode]} rows of {rank} numbers", advice)
+    return matrices
+
+
+def matrices_of(factors: Any, name: str) -> list[npt.NDArray[Any]]:
+    """What is given for matrices, as arrays of whatever shape and type.
+
+    Raises
+    ------
+    ShapeError
+        For what is no sequence, and rows of several lengths.
+
+    Examples
+    --------
+    >>> matrices_of([[[1.0], [2.0, 3.0]]], "factors")
+    Traceback (most recent call last):
+    ...
+    reference.errors.ShapeError: factors[0] is no matrix: its rows have several lengths
+    (dimension, rank) numbers are needed
+    give every row the same length
+    """
+    try:
+        given: list[Any] = list(factors)
+    except TypeError:
+        raise ShapeError(
+            f"{name} is {type(factors).__name__}\na sequence of matrices is needed\ngive one for each mode"
+        ) from None
+    matrices: list[npt.NDArray[Any]] = []
+    for n, factor in enumerate(given):
+        try:
+            matrices.append(np.asarray(factor))
+        except ValueError:
+            raise ShapeError(
+                f"{name}[{n}] is no matrix: its rows have several lengths\n"
+                "(dimension, rank) numbers are needed\ngive every row the same length"
+            ) from None
     return matrices
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -173,7 +173,12 @@ def _seeded(shape: tuple[int, int], seed: int, mode: int) -> Matrix:
 
 
 def _checked(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> list[Any]:
-    arrays = [array.download() if is_array(array) else np.asarray(array) for array in start]
+    try:
+        arrays = [array.download() if is_array(array) else np.asarray(array) for array in start]
+    except (TypeError, ValueError):
+        raise ShapeError(
+            "start is no sequence of matrices\neach has (dimension, rank) numbers\ngive one factor per mode"
+        ) from None
     expected = [(dimension, rank) for dimension in shape]
     if [array.shape for array in arrays] != expected:
         raise ShapeError(
@@ -192,15 +197,20 @@ def _checked(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> list[An
     return arrays
 
 
-def _check_numbers(rank: int, seed: int, iterations: int, tolerance: float) -> None:
+def _check_numbers(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
     if check_rank(rank) > LARGEST_RANK:
         raise ShapeError(f"rank is {rank}\n1 to {LARGEST_RANK} are possible\ngive another")
-    if iterations < 1:
-        raise ShapeError(f"iterations is {iterations}\n1 and more are possible\ngive a larger number")
-    if not 0 <= seed < 2**64:
-        raise SchemeError(f"seed is {seed}\n0 to 2**64 - 1 are possible\ngive another")
-    if math.isnan(tolerance):
-        raise NotANumberError("tolerance is NaN\n0 never ends the work early\ngive a number")
+    if not _is_integer(iterations) or iterations < 1:
+        raise ShapeError(f"iterations is {iterations!r}\n1 and more are possible\ngive a larger number")
+    if not _is_integer(seed) or not 0 <= seed < 2**64:
+        raise SchemeError(f"seed is {seed!r}\n0 to 2**64 - 1 are possible\ngive another")
+    if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
+        shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
+        raise NotANumberError(f"tolerance is {shown}\n0 never ends the work early\ngive a number")
+
+
+def _is_integer(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _finite(fit: float, iteration: int, dtype: np.dtype[Any]) -> bool:

@@ -29,7 +29,7 @@ def check_mode(mode: Any, order: int) -> int:
     give one of them
     """
     try:
-        known = operator.index(mode)
+        known = -1 if isinstance(mode, bool) else operator.index(mode)
     except TypeError:
         known = -1
     if not 0 <= known < order:
@@ -57,7 +57,7 @@ def check_rank(rank: Any) -> int:
     give factors with at least one column
     """
     try:
-        known = operator.index(rank)
+        known = 0 if isinstance(rank, bool) else operator.index(rank)
     except TypeError:
         known = 0
     if not 1 <= known <= MOST_PASSES * WARP:

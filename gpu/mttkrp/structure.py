@@ -14,6 +14,7 @@ import numpy as np
 from gpu.device import is_foreign
 from reference.errors import DtypeError, FormatError, ShapeError
 from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode
+from reference.types.fields import check_fields
 from reference.types.sparse import LEAST_ORDER, MOST_NONZEROS, MOST_ORDER
 
 MOST_ROWS = 2**32
@@ -71,6 +72,8 @@ def check_kind(tensor: Any) -> None:
             f"a {name} is no sparse tensor\n{', '.join(one.__name__ for one in known)} are known\n"
             "build one, e.g. reference.types.Coo(coords, values, shape)"
         )
+    if type(tensor) is not Coo:  # its constructor has looked at them
+        check_fields(tensor)
     shape = tensor.shape
     if not LEAST_ORDER <= len(shape) <= MOST_ORDER or not all(1 <= n <= MOST_ROWS for n in shape):
         raise ShapeError(

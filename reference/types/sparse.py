@@ -36,7 +36,7 @@ class Coo:
     coords : (order, M) array of integers
         The order is 2 to 8.
     values : (M,) array of float32 or float64
-        Lists and integers become float64.
+        Lists and integers become float64, arrays of another byte order the machine's own.
     shape : tuple of int
         The dimensions, each at least 1. Their product is never formed, however large it is.
     nonfinite : bool
@@ -70,7 +70,7 @@ class Coo:
     nonfinite: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "shape", _dimensions(self.shape))
         if hasattr(self.coords, "pointer"):  # a device's arrays were checked on the host
             return
         object.__setattr__(self, "coords", _indices(self.coords))
@@ -85,6 +85,23 @@ class Coo:
             )
 
 
+def _dimensions(given: Any) -> tuple[int, ...]:
+    try:
+        shape = tuple(int(n) for n in given)
+    except (TypeError, ValueError, OverflowError):
+        shape = ()
+    if not shape or shape != tuple(given):
+        raise ShapeError(
+            f"shape is {given!r}\na tuple of whole numbers is needed\ngive the dimension of each mode"
+        )
+    return shape
+
+
+def _native(array: Any) -> Any:
+    """In C order and the machine's byte order."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+
+
 def _indices(given: Any) -> Any:
     try:
         coords = np.asarray(given)
@@ -94,16 +111,19 @@ def _indices(given: Any) -> Any:
         coords = coords.astype(np.int64)
     if coords.dtype.kind not in "iu":
         raise DtypeError(f"coords is {coords.dtype}\nindices are integers\nconvert them")
-    return np.ascontiguousarray(coords)
+    return _native(coords)
 
 
 def _values(given: Any) -> Any:
-    values = np.asarray(given)
+    try:
+        values = np.asarray(given)
+    except ValueError as error:
+        raise ShapeError(f"values is no array: {error}\ngive one number for each nonzero") from None
     if values.dtype.kind in "iub" or (not isinstance(given, np.ndarray) and values.dtype.kind == "f"):
         values = values.astype(np.float64)
     if values.dtype.name not in ("float32", "float64"):
         raise DtypeError(f"values is {values.dtype}\nfloat32 and float64 are known\nconvert them")
-    return np.ascontiguousarray(values)
+    return _native(values)
 
 
 def _check_sizes(tensor: Coo) -> None:

@@ -258,3 +258,12 @@ def test_ctrl_c_stops_it(folder):
     assert "Traceback" not in err
     assert out == ""
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("rank", [200_000_000, 10**21])
+@pytest.mark.usefixtures("folder")
+def test_a_rank_that_no_machine_holds(rank, capsys):
+    assert cpd(rank=rank) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"rank is {rank}: ")
+    assert len(said) == 3
