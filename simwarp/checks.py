@@ -6,13 +6,16 @@
 ``freed``           use after free, double free
 ``registers``       reads of registers that nothing wrote
 ``uninitialised``   reads of shared, global or local memory that nothing wrote
-``barriers``        divergent, mismatched and over-subscribed barriers
-``members``         a lane outside its own member mask
+``barriers``        divergent, skipped, mismatched and over-subscribed barriers
+``members``         a lane outside its own member mask; lanes of a mask that never came
 ``sources``         the read of a lane that does not take part, or has exited
 ``races``           two accesses of the same bytes, one of them a write, that nothing orders
 ``deadlock``        lanes that all wait
 ``runaway``         loops without an end
+``exits``           lanes that returned before a barrier or ``.sync`` that names them
 ==================  ============================================================================
+
+The last one is an idiom that works on every GPU since Volta, and is off unless it is asked for by its name.
 """
 
 from __future__ import annotations
@@ -37,7 +40,10 @@ KINDS = (
     "races",
     "deadlock",
     "runaway",
+    "exits",
 )
+STRICT = ("exits",)
+"""Those that nobody looks for unless they are named."""
 
 
 class Checks:
@@ -46,7 +52,8 @@ class Checks:
     Parameters
     ----------
     checks : str, or mapping of str to str
-        "raise", "report" or "off" for all kinds; or by kind, and those not named are raised.
+        "raise", "report" or "off" for all kinds but the strict ones; or by kind, and those not named are
+        raised, the strict ones not looked for.
 
     Attributes
     ----------
@@ -72,8 +79,9 @@ class Checks:
     """
 
     def __init__(self, checks: str | Mapping[str, str] = "raise") -> None:
-        given = dict.fromkeys(KINDS, checks) if isinstance(checks, str) else checks
-        self._actions: dict[str, str] = dict.fromkeys(KINDS, "raise")
+        ordinary = [kind for kind in KINDS if kind not in STRICT]
+        given = dict.fromkeys(ordinary, checks) if isinstance(checks, str) else checks
+        self._actions: dict[str, str] = {kind: "off" if kind in STRICT else "raise" for kind in KINDS}
         for kind, action in given.items():
             if kind not in KINDS:
                 raise SchemeError(f"checks: there is no kind {kind!r}\nchoose among {', '.join(KINDS)}")

@@ -214,6 +214,48 @@ class BarrierFault(KernelFault):
     check = "barriers"
 
 
+class SkippedBarrier(BarrierFault):
+    """A barrier that lanes pass although others, whom it names, did something else instead.
+
+    Attributes
+    ----------
+    left : Place
+        Where the first of those went another way.
+    lanes : int
+        Those of its warp, one bit each.
+    """
+
+    left: Place = Place()
+    lanes: int = 0
+
+
+class SkippedMember(MemberMaskFault):
+    """A ``.sync`` operation that lanes execute although others of its mask did something else instead.
+
+    Attributes
+    ----------
+    left, lanes
+        See `SkippedBarrier`.
+    """
+
+    left: Place = Place()
+    lanes: int = 0
+
+
+class EarlyExit(KernelFault):
+    """Lanes that returned before a barrier or a ``.sync`` operation that names them.
+
+    Attributes
+    ----------
+    left, lanes
+        See `SkippedBarrier`.
+    """
+
+    check = "exits"
+    left: Place = Place()
+    lanes: int = 0
+
+
 class DivergentMatrix(BarrierFault):
     """A matrix instruction that the lanes of a warp do not execute as one, with the same operands."""
 

@@ -53,6 +53,8 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     taken = scheduler.taken(step)
     count = int(np.count_nonzero(taken))
     scheduler.executed(step, taken)
+    if pc in scheduler.ways_out:
+        scheduler.part(pc, {step.target: taken, pc + 1: chunk.mask & ~taken})
     if count == 0:
         return pc + 1
     if count == chunk.count:
@@ -89,9 +91,11 @@ def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         )
         raise chunk.placed(fault, lane)
     rest = chunk.mask & ~taken
+    scheduler.part(pc, {pc + 1: rest})
     for which in np.unique(index[taken]):
-        target = step.table[int(which)]
-        scheduler.put(target, taken & (index == which), loops=target <= pc)
+        target, lanes = step.table[int(which)], taken & (index == which)
+        scheduler.part(pc, {target: lanes})
+        scheduler.put(target, lanes, loops=target <= pc)
     if rest.any():
         scheduler.put(pc + 1, rest)
     return None
@@ -103,6 +107,7 @@ def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     taken = scheduler.taken(step)
     scheduler.executed(step, taken)
     rest = chunk.mask & ~taken
+    scheduler.part(pc, {len(scheduler.steps): taken, pc + 1: rest})
     scheduler.leave(taken)
     if not rest.any():
         return None
@@ -171,7 +176,9 @@ def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     rest = chunk.mask & ~taken
+    scheduler.part(pc, {pc + 1: rest})
     for following, mask in calls.leave(chunk, taken) if taken.any() else []:
+        scheduler.part(pc, {following: mask})
         scheduler.put(following, mask)
     scheduler.executed(step, taken)
     if rest.any():

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.faults import BarrierFault, InactiveSource, KernelFault, MemberMaskFault
-from simwarp.lanes import LANE_BIT, WARP_SIZE, mask_word
+from simwarp.lanes import ALL_LANES, LANE_BIT, WARP_SIZE, mask_word
 from simwarp.ptx.barriers import BARRIERS
 from simwarp.ptx.program import Step
 from simwarp.ptx.syntax import Immediate
@@ -49,29 +49,56 @@ if TYPE_CHECKING:
 def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Compute across lanes, once all members that have not exited are here or at the same operation."""
     chunk = scheduler.chunk
-    if chunk.alone and step.guard is None:  # everybody is here
+    if chunk.alone and step.guard is None and _agree(scheduler, step):  # everybody is here
         _compute_warp(chunk, step)
         scheduler.executed(step, chunk.mask)
+        if chunk.live is not scheduler.attendance.warp.settled and step.sources:
+            scheduler.attendance.at_operation(chunk, chunk.mask, step.sources[-1](chunk))
         return pc + 1
     taken, whole = scheduler.taken(step), chunk.mask
+    if step.guard is not None:
+        scheduler.part(pc, {pc + 1: whole & ~taken})
     if pc in scheduler.parked:
         taken, whole = taken | scheduler.parked[pc], whole | scheduler.parked.pop(pc)
     places = {pc: taken, **_same_operation(scheduler, step)}
     present = np.logical_or.reduce(list(places.values()))
-    ready = present
+    ready, members = present, np.uint32(0)
     if step.sources:
         members = _read_each(scheduler, places, lambda s: s.sources[-1](chunk))
         ready = present & (members & mask_word(chunk.live) & ~_alike(members, present) == 0)
     late = taken & ~ready
     if late.any():
         scheduler.park(pc, late)
+        if (ahead := ready & taken).any():
+            scheduler.attendance.passed(chunk, ahead, members)
     if ready.any():
         _compute_together(scheduler, pc, step, places, ready)
+        if chunk.live is not scheduler.attendance.warp.settled:
+            chunk.step = step
+            scheduler.attendance.at_operation(chunk, ready, members)
     passing = whole & ~late
     if not passing.any():
         return None
     scheduler.enter(passing)
     return pc + 1
+
+
+def _agree(scheduler: Scheduler, step: Step) -> bool:
+    """Whether all lanes name, of those that are here, only lanes with the same member mask."""
+    if not step.sources:
+        return True
+    chunk, attendance = scheduler.chunk, scheduler.attendance
+    members = step.sources[-1](chunk)
+    if np.ndim(members) < 2 or members.shape[1] == 1:
+        return True
+    if attendance.agreed[0] is members and attendance.agreed[1] is chunk.live:
+        return True
+    if (members != members[:, :1])[chunk.mask].any():
+        different = members & mask_word(chunk.mask) & ~_alike(members, chunk.mask)
+        if different[chunk.mask].any():
+            return False
+    attendance.agreed = members, chunk.live
+    return True
 
 
 def _alike(members: Any, present: Mask) -> Any:
@@ -154,10 +181,13 @@ def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     plain = plain and len(step.sources) == 1 and not arrives and not chunk.is_part
     if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:
         scheduler.executed(step, chunk.mask)
+        if chunk.live is not scheduler.attendance.block.settled:
+            scheduler.attendance.at_barrier(chunk, chunk.mask)
         _passed(scheduler, chunk.mask)
         return pc + 1
     taken = scheduler.taken(step)
     rest = chunk.mask & ~taken
+    scheduler.part(pc, {pc + 1: rest})
     if taken.any():
         scheduler.park(pc, taken)
         if not chunk.is_part:
@@ -199,6 +229,8 @@ def open_barriers(scheduler: Scheduler) -> None:
         at: mask & free for at, mask in scheduler.parked.items() if scheduler.steps[at].kind == "barrier"
     }
     _check_aligned(scheduler, standing)
+    if chunk.live is not scheduler.attendance.block.settled:
+        _check_attendance(scheduler, standing)
     mixed = sum(bool(mask.any()) for mask in standing.values()) > 1
     for opening in opened:
         _passed(scheduler, opening.waiting, opening.arrived, opening.whole, mixed)
@@ -230,13 +262,31 @@ def _passed(
         observe(chunk, mask)
 
 
+def _check_attendance(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
+    """Find the threads that a barrier names, and that left without ever coming."""
+    chunk = scheduler.chunk
+    counted = scheduler.barriers.expects > 0
+    aligned = np.zeros(chunk.mask.shape, np.bool_)
+    for at, mask in standing.items():
+        if _is_aligned(scheduler.steps[at]):
+            aligned = aligned | mask
+    for at, mask in standing.items():
+        if mask.any():
+            chunk.step = scheduler.steps[at]
+            scheduler.attendance.at_barrier(chunk, mask, counted, aligned)
+
+
+def _is_aligned(step: Step) -> bool:
+    return step.row.aligned or step.form.has("aligned")
+
+
 def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
     """Find an aligned barrier whose warps do not execute the same instruction (PTX ISA 9.7.13.1)."""
     seen: Mask = np.zeros((scheduler.chunk.warps, 1), np.bool_)
     for at, mask in standing.items():
         step, here = scheduler.steps[at], mask.any(axis=1, keepdims=True)
         twice = mask & seen & here
-        if twice.any() and (step.row.aligned or step.form.has("aligned")):
+        if twice.any() and _is_aligned(step):
             scheduler.chunk.step = step
             fault = BarrierFault(
                 "lanes of one warp at different aligned barriers",
@@ -304,8 +354,10 @@ def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask 
 def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
     """What a warp-wide operation gives; a result that the PTX ISA leaves undefined is a fault."""
     if step.kind != "warp":
-        if step.kind == "warp barrier" and chunk.launch.races is not None:
-            chunk.launch.races.warp_barrier(chunk, chunk.mask, sources[-1])
+        if step.kind == "warp barrier":
+            _check_members(chunk, sources[-1])
+            if chunk.launch.races is not None:
+                chunk.launch.races.warp_barrier(chunk, chunk.mask, sources[-1])
         return []
     *results, defined = step.function(chunk.active, *sources)
     if not np.all(defined):  # one row for all warps, as a rule: much less to look at than the lanes
@@ -315,6 +367,17 @@ def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
             fault.count = int(np.count_nonzero(bad))
             chunk.found(fault, int(bad.argmax()))
     return results
+
+
+def _check_members(chunk: Chunk, member_mask: Any) -> None:
+    """Find lanes that a ``bar.warp.sync`` does not name although they execute it."""
+    if np.ndim(member_mask) == 0 and int(member_mask) == ALL_LANES:
+        return
+    outside = chunk.mask & (member_mask & LANE_BIT == 0)
+    if outside.any():
+        fault = _undefined(chunk, int(outside.argmax()), member_mask)
+        fault.count = int(np.count_nonzero(outside))
+        chunk.found(fault, int(outside.argmax()))
 
 
 def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:

@@ -16,6 +16,7 @@ from simwarp.ptx.operands import Compute, Read, Write
 from simwarp.ptx.postdominators import reconvergence
 from simwarp.ptx.rows import Form, Row
 from simwarp.ptx.syntax import Instruction, Register, Variable
+from simwarp.ptx.ways_out import ways_out
 
 
 @dataclass
@@ -222,3 +223,11 @@ class Program:
     def reconvergence(self) -> dict[int, int]:
         """For each branch the step where lanes that part there meet again: its immediate post-dominator."""
         return reconvergence(self.steps)
+
+    @cached_property
+    def ways_out(self) -> dict[int, tuple[dict[int, int], dict[int, int]]]:
+        """For each step where lanes leave for good what its ways tell: of barriers, of warp operations."""
+        routines = self.routines.values()
+        block = ways_out(self.steps, routines, lambda s: s.kind == "barrier" and not s.form.has("arrive"))
+        warp = ways_out(self.steps, routines, lambda s: s.kind in ("warp", "warp barrier"))
+        return {at: (block.get(at, {}), warp.get(at, {})) for at in (block | warp)}

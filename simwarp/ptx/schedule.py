@@ -12,7 +12,7 @@ warps are left in runs on a compact copy of these warps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from simwarp.faults import Deadlock, KernelFault, Livelock, Place, RunawayKernel
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx import branches, matrices, meetings
 from simwarp.ptx.accesses import DATA
+from simwarp.ptx.attendance import Attendance
 from simwarp.ptx.barriers import Barriers, ClusterBarrier
 from simwarp.ptx.chunk import Chunk, Mask
 from simwarp.ptx.program import Step
@@ -69,8 +70,10 @@ class LaunchEnded(Exception):  # noqa: N818 - no error of anybody's
 class Scheduler:
     """Takes the lanes of one chunk to the end of the kernel."""
 
-    def __init__(self, launch: Launch, chunk: Chunk) -> None:
+    def __init__(self, launch: Launch, chunk: Chunk, attendance: Attendance | None = None) -> None:
         self.launch, self.chunk = launch, chunk
+        self.attendance = attendance or Attendance(chunk)
+        self.ways_out = self.attendance.ways
         self.steps = chunk.program.steps
         self.groups: dict[int, Group] = {chunk.program.start: Group(chunk.live)}
         self.parked: dict[int, Mask] = {}
@@ -228,7 +231,7 @@ class Scheduler:
         rows = np.flatnonzero(group.mask.any(axis=1))
         self.put(pc, group.mask)
         part = chunk.part(rows)
-        inner = Scheduler(self.launch, part)
+        inner = Scheduler(self.launch, part, self.attendance)
         inner.last_turn = min(self.last_turn, self.turns)
         inner.groups = {at: Group(g.mask[rows], g.turns) for at, g in self.groups.items()}
         inner.parked = {at: mask[rows] for at, mask in self.parked.items()}
@@ -348,6 +351,11 @@ class Scheduler:
         return self.chunk.mask & step.guard(self.chunk)
 
     # ---- lanes that end, or wait for one another ---------------------------------------------------------
+
+    def part(self, pc: int, ways: Mapping[int, Mask]) -> None:
+        """Lanes go different ways from a step: note those who leave for good (`simwarp.ptx.ways_out`)."""
+        if pc in self.ways_out:
+            self.attendance.part(self.chunk, pc, ways)
 
     def leave(self, mask: Mask) -> None:
         """End these lanes; whoever waited for them may go on."""

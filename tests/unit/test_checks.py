@@ -8,7 +8,7 @@ import pytest
 import simwarp
 from reference import SchemeError
 from simwarp import faults
-from simwarp.checks import KINDS, Checks
+from simwarp.checks import KINDS, STRICT, Checks
 
 small = run_path("tests/small_kernels.py")
 run, fault_of, line_of, STORE = small["run"], small["fault_of"], small["line_of"], small["STORE"]
@@ -76,6 +76,11 @@ CASES = {
         "mov.u32 %r2, 3; AGAIN: setp.eq.u32 %p1, %r2, 3; @%p1 bra AGAIN;",
         "AGAIN;", 1, [small["NOTHING"]] * 32,
     ),
+    "exits": (
+        faults.EarlyExit, "",
+        "setp.lt.u32 %p1, %lane, 8; @%p1 exit; bar.sync 0; mov.u32 %r2, 1;",
+        "bar.sync 0", 1, [small["NOTHING"]] * 8 + [1] * 24,
+    ),
 }  # fmt: skip
 
 every_kind = pytest.mark.parametrize("kind", CASES)
@@ -89,7 +94,8 @@ def device(**options):
 @every_kind
 def test_raised_unless_said_otherwise(kind):
     fault_class, before, body, at, lanes, _ = CASES[kind]
-    fault = fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=device())
+    there = device(checks={kind: "raise"}) if kind in STRICT else device()
+    fault = fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=there)
     assert fault.check == kind
     assert fault.place.kernel == "k"
     assert at.rstrip(";") in fault.place.text
@@ -129,8 +135,17 @@ def test_left_unseen(kind):
 @every_kind
 def test_the_other_checks_stay(kind):
     fault_class, before, body, *_ = CASES[kind]
-    others = {other: "off" for other in KINDS if other != kind}
+    others = {other: "off" for other in KINDS if other != kind} | {kind: "raise"}
     fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=device(checks=others))
+
+
+@pytest.mark.parametrize("kind", STRICT)
+@pytest.mark.parametrize("checks", ["raise", "report", {"races": "report"}])
+def test_a_strict_kind_is_looked_for_only_by_its_name(kind, checks):
+    _, before, body, _, _, left = CASES[kind]
+    there = device(checks=checks)
+    assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
+    assert there.faults == []
 
 
 def test_every_kind_has_a_case_here():

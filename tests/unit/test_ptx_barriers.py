@@ -187,7 +187,8 @@ def test_threads_that_exit_while_others_wait():
 LATER: mov.u32 %r3, 0; LOOP: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 20; @%p2 bra LOOP;
 st.global.u32 [%at], %r3; exit;
 END: """
-    assert run(body + STORE, block=70) == [1] * 32 + [20] * 38
+    tolerant = simwarp.Device(checks={"barriers": "off"})
+    assert run(body + STORE, block=70, device=tolerant) == [1] * 32 + [20] * 38
 
 
 def test_a_barrier_that_the_lanes_of_a_warp_reach_one_by_one():

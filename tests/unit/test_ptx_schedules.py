@@ -312,7 +312,7 @@ JOIN: activemask.b32 %r6; vote.sync.ballot.b32 %r2, 1, 0xFFFFFFFF; setp.ne.u32 %
 """
     voters = sum(1 << i for i in range(32) if i >= 16 or i % 3)
     expected = [77 if i < 16 and i % 3 == 0 else (voters + (1 if i >= 16 else 2)) % 2**32 for i in range(32)]
-    assert run(body + STORE) == expected
+    assert run(body + STORE, checks={"members": "off"}) == expected
 
 
 def test_a_barrier_behind_an_early_exit():
@@ -321,7 +321,7 @@ def test_a_barrier_behind_an_early_exit():
 bar.sync 0; mov.u32 %r2, 4;
 st.global.u32 [%at], %r2; ret;
 GONE: mov.u32 %r2, 5; st.global.u32 [%at], %r2; ret;"""
-    assert run(body, block=64) == ([4] * 20 + [5] * 12) * 2
+    assert run(body, block=64, checks={"barriers": "off"}) == ([4] * 20 + [5] * 12) * 2
 
 
 def test_warps_wait_for_one_another_at_barriers_in_different_branches():
