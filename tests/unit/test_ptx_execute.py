@@ -503,7 +503,7 @@ def test_a_barrier_inside_a_branch_that_whole_warps_skip_is_still_waited_for():
     body = """setp.lt.u32 %p1, %i, 32; mov.u32 %r2, 1; @!%p1 bra END;
 bar.sync 0; mov.u32 %r2, 2;
 END: st.global.u32 [%at], %r2; ret;"""
-    assert run(body, block=64) == [2] * 32 + [1] * 32
+    assert run(body, block=64, device=simwarp.Device(checks={"barriers": "off"})) == [2] * 32 + [1] * 32
 
 
 # --------------------------------------------------------------------------------- atomics
