@@ -31,6 +31,7 @@ from simwarp.cli.run_words import (
 )
 from simwarp.device import Device
 from simwarp.faults import KernelFault
+from simwarp.run.binding import Given
 from simwarp.run.kernel import Work, run_on
 from simwarp.run.source import load
 from simwarp.schedules import Differences, Schedule, compare_schedules
@@ -63,8 +64,8 @@ def run_command(
     arg: Annotated[
         list[str] | None,
         typer.Option(
-            help="In the order of the parameters: A.npy, A.npy:inout, out:float32:1024 (for the kernel to "
-            "fill), zeros:int32:64x64, a number; each may be named: n=1000."
+            help="A.npy, A.npy:inout, out:float32:1024 (for the kernel to fill), zeros:int32:64x64, a number."
+            " By name, n=1000; by position, 0=1000; the others take, in order, what these leave."
         ),
     ] = None,
     shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory per block.")] = 0,
@@ -96,7 +97,7 @@ def run_command(
     hardware = _hardware(device, [observe, *(checks or []), cc, schedules])
     capability = hardware.compute_capability if hardware else read_capability(cc)
     source = load(file, cc=capability or (9, 0), defines=read_macros(define or []), include=include or ())
-    args = {name: word.value for name, word in words.items()}
+    args = [Given(word.value, word.key, name) for name, word in words.items()]
     blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
     work = Work(source, source.kernel(kernel), blocks, threads, args, shared, cooperative)
     simulator = partial(

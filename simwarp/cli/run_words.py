@@ -15,9 +15,11 @@ from simwarp.cli.files import read_array
 from simwarp.run.arguments import Out
 from simwarp.run.kernel import Dim, three
 
-_NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
 _MADE = re.compile(r"(out|zeros):([^:]+):([\dx,]+)")
-_FORMS = "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; each may be named: n=1000"
+_FORMS = (
+    "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; each may be for a named parameter: n=1000"
+)
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,11 @@ class Word:
     Attributes
     ----------
     name : str
-        As given, or the file's, or "out"; "" if there is none.
+        What outputs and faults call it: as given, or the file's, or "out"; "" if there is none.
     value
         What `simwarp.run.run` takes.
+    key : str, int or None
+        The parameter's name or position, if it was given.
     written : bool
         Whether the array is to be written to a file afterwards.
     """
@@ -37,6 +41,7 @@ class Word:
     name: str
     value: Any
     written: bool = False
+    key: str | int | None = None
 
 
 def read_argument(text: str) -> Word:
@@ -52,19 +57,22 @@ def read_argument(text: str) -> Word:
     Examples
     --------
     >>> read_argument("n=1000"), read_argument("c=out:float32:2x3").value.shape
-    (Word(name='n', value=1000, written=False), (2, 3))
+    (Word(name='n', value=1000, written=False, key='n'), (2, 3))
     """
     named = _NAMED.fullmatch(text)
-    name, value = (named[1], named[2]) if named else ("", text)
+    given, value = (named[1], named[2]) if named else ("", text)
+    numbered = given.isdecimal()
+    key = int(given) if numbered else given or None
+    name = "" if numbered else given
     path, _, mode = value.rpartition(":") if value.endswith(":inout") else (value, "", "")
     if path.endswith(".npy"):
-        return Word(name or Path(path).stem, read_array(Path(path)), bool(mode))
+        return Word(name or Path(path).stem, read_array(Path(path)), bool(mode), key)
     made = _MADE.fullmatch(value)
     if made:
         out = Out(made[2], _numbers(made[3]), name or made[1])
         array = out if made[1] == "out" else np.zeros(out.shape, out.dtype)
-        return Word(out.name, array, written=True)
-    return Word(name, _number(text, value))
+        return Word(out.name, array, written=True, key=key)
+    return Word(name, _number(text, value), key=key)
 
 
 def name_all(words: Sequence[Word]) -> dict[str, Word]:

@@ -1,7 +1,8 @@
 """The user's own kernels: read CUDA C++ or PTX, run it under all checks, see what it did."""
 
 from simwarp.run.arguments import Out
+from simwarp.run.binding import Given
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
 from simwarp.run.source import HostCodeError, Source, load
 
-__all__ = ["HostCodeError", "NoSuchOutputError", "Out", "Outputs", "Result", "Source", "load", "run"]
+__all__ = ["Given", "HostCodeError", "NoSuchOutputError", "Out", "Outputs", "Result", "Source", "load", "run"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -12,13 +12,12 @@ import numpy.typing as npt
 
 from gpu.device import is_array, is_foreign
 from reference.errors import DtypeError, ShapeError
-from simwarp.faults import LaunchError
 from simwarp.ptx.syntax import Function
+from simwarp.run.binding import Arguments, Given, bind
 from simwarp.run.names import parameter_types
-from simwarp.run.scalars import is_pointer, misfit, scalar, signature
+from simwarp.run.scalars import is_pointer, misfit, scalar
 
 Host: TypeAlias = npt.NDArray[Any]
-Arguments: TypeAlias = "Sequence[Any] | Mapping[str, Any]"
 
 ELEMENTS = {
     "bool": np.dtype(np.bool_),
@@ -96,7 +95,7 @@ class Argument:
         return is_array(self.value)
 
 
-def convert(device: Any, kernel: Function, args: Arguments) -> list[Argument]:
+def convert(device: Any, kernel: Function, args: Arguments, names: Sequence[str] = ()) -> list[Argument]:
     """What the launch of a kernel on a device takes; arrays are copied there.
 
     Parameters
@@ -105,15 +104,16 @@ def convert(device: Any, kernel: Function, args: Arguments) -> list[Argument]:
         As `gpu.device.Device` says.
     kernel : Function
         The kernel, for its parameters.
-    args : sequence, or mapping by name
-        In the order of the parameters: NumPy arrays, what has ``__array_interface__`` or ``__dlpack__``,
-        device arrays, `Out`, Python numbers, NumPy scalars, bytes of structures. An array that is given
-        twice is one array.
+    args : sequence, or mapping by name or position
+        NumPy arrays, what has ``__array_interface__`` or ``__dlpack__``, device arrays, `Out`, Python
+        numbers, NumPy scalars, bytes of structures. An array that is given twice is one array.
+    names : sequence of str
+        Of the parameters; empty if they are not known.
 
     Raises
     ------
     LaunchError
-        If their number does not fit, or one of them does not fit its parameter.
+        If they do not fit the parameters, see `bind`, or one of them does not fit its own.
     DtypeError
         For an array of elements that a kernel cannot have.
 
@@ -124,7 +124,8 @@ def convert(device: Any, kernel: Function, args: Arguments) -> list[Argument]:
     >>> kernel = from_ptx(
     ...     ".version 9.0 .target sm_90 .address_size 64 .entry f(.param .u64 x, .param .f32 a) { ret; }"
     ... ).kernel("f")
-    >>> [found.name for found in convert(simwarp.Device(), kernel, {"x": np.zeros(3), "a": 2})]
+    >>> args = {"a": 2, "x": np.zeros(3)}
+    >>> [found.name for found in convert(simwarp.Device(), kernel, args, names=("x", "a"))]
     ['x', 'a']
     >>> convert(simwarp.Device(), kernel, (2.5, np.zeros(3)))
     Traceback (most recent call last):
@@ -132,14 +133,8 @@ def convert(device: Any, kernel: Function, args: Arguments) -> list[Argument]:
     simwarp.faults.LaunchError: kernel f(u64, f32): argument 0 is 2.5; parameter 0 is of u64
     pass an integer, or for a pointer an array
     """
-    named = dict(args) if isinstance(args, Mapping) else dict(enumerate(args))
-    if len(named) != len(kernel.parameters):
-        raise LaunchError(
-            f"kernel {signature(kernel)} takes {len(kernel.parameters)} arguments, {len(named)} given\n"
-            "give one for each parameter, in their order"
-        )
     converter = _Converter(device, kernel)
-    return [converter.argument(i, key, value) for i, (key, value) in enumerate(named.items())]
+    return [converter.argument(i, given) for i, given in enumerate(bind(kernel, names, args))]
 
 
 class _Converter:
@@ -150,10 +145,10 @@ class _Converter:
         self.types = parameter_types(kernel.name)
         self.known: dict[int, Argument] = {}
 
-    def argument(self, position: int, key: int | str, given: Any) -> Argument:
+    def argument(self, position: int, bound: Given) -> Argument:
         """One argument; the same array again is the same array on the device."""
-        name = key if isinstance(key, str) else given.name if isinstance(given, Out) else ""
-        name = name or f"arg{position}"
+        given: Any = bound.value
+        name = bound.label or (given.name if isinstance(given, Out) else "") or f"arg{position}"
         known = self.known.get(id(given))
         if known is not None:
             return Argument(position, name, known.value, known.before)

@@ -40,7 +40,8 @@ from simwarp.device import Device
 from simwarp.faults import KernelFault, LaunchError
 from simwarp.observe.report import Report
 from simwarp.ptx.syntax import Function
-from simwarp.run.arguments import Argument, Arguments, convert
+from simwarp.run.arguments import Argument, convert
+from simwarp.run.binding import Arguments
 from simwarp.run.names import readable
 from simwarp.run.source import Source, load
 
@@ -128,7 +129,7 @@ class Work:
     source : Source
     kernel : Function
     grid, block : (x, y, z)
-    args : sequence, or mapping by name
+    args : sequence, or mapping by name or position
     shared : int
     cooperative : bool
     """
@@ -143,7 +144,7 @@ class Work:
 
     def launch(self, device: Any) -> list[Argument]:
         """Copy the arguments to a device, launch, and wait."""
-        arguments = convert(device, self.kernel, self.args)
+        arguments = convert(device, self.kernel, self.args, self.source.parameters(self.kernel))
         kernel = device.load(self.source.ptx).kernel(self.kernel.name)
         options: dict[str, Any] = {"shared": self.shared, "cooperative": self.cooperative}
         with _hardware_faults(device):
@@ -177,10 +178,11 @@ def run(
         Its name: see `Source.kernel`. Not needed where there is only one.
     grid, block : int or up to three of them
         Blocks, and threads per block.
-    args : sequence, or mapping by name
-        In the order of the parameters: NumPy arrays; torch tensors on the CPU, and whatever else has
-        ``__dlpack__`` or ``__array_interface__``; `Out` for an array that the kernel is to fill; numbers,
-        which become their parameter's type; bytes or NumPy scalars for structures.
+    args : sequence, or mapping by name or position
+        A sequence is in the order of the parameters. `Source.parameters` tells their names. NumPy arrays;
+        torch tensors on the CPU, and whatever else has ``__dlpack__`` or ``__array_interface__``; `Out` for
+        an array that the kernel is to fill; numbers, which become their parameter's type; bytes or NumPy
+        scalars for structures.
     shared : int
         Bytes of dynamic shared memory per block.
     cooperative : bool

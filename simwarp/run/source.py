@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from shlex import quote
@@ -17,6 +17,7 @@ from simwarp.ptx.parse import parse
 from simwarp.ptx.syntax import Function, Module
 from simwarp.run.headers import HEADERS, PRELUDE
 from simwarp.run.names import plain, readable
+from simwarp.run.parameters import parameter_names, without_literals
 
 OPTIONS = (f"--pre-include={PRELUDE}", "-fmad=true")
 """What nvcc does by itself: its own includes, and a multiplication and addition fused where it can."""
@@ -31,7 +32,6 @@ _HOST_HEADERS = re.compile(
 )
 _MISSING = re.compile(r'cannot open source file "([^"]+)"')
 _IN_JIT_MODE = "not allowed in JIT mode"
-_LITERALS = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
 class HostCodeError(CompileError):
@@ -54,6 +54,8 @@ class Source:
         The compute capability that the PTX was made for.
     text : str
         The CUDA C++, or "" of a ``.ptx`` file.
+    files : mapping of str to str
+        This text, and those of included files that hold instructions of a kernel, by name.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Source:
     entries: Mapping[str, Function]
     target: tuple[int, int]
     text: str = ""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def kernels(self) -> list[str]:
@@ -107,6 +110,10 @@ class Source:
                 f"choose among {', '.join(map(readable, found))}",
             )
         raise LaunchError(f"{self.name} {what}\n{advice}{self._template(name or '')}")
+
+    def parameters(self, kernel: Function) -> tuple[str, ...]:
+        """The names of a kernel's parameters; () if they are not known, as in PTX that a compiler made."""
+        return parameter_names(kernel, self.files)
 
     def _named(self, name: str) -> list[str]:
         """The names in the PTX that a name may mean, by the narrowest reading that finds any."""
@@ -188,7 +195,8 @@ def load(
         )
     except CompileError as error:
         raise _explained(error, path, text, cc) from None
-    return from_ptx(ptx.text, path.name, text)
+    source = from_ptx(ptx.text, path.name, text)
+    return replace(source, files={**_included(source, [path.parent, *folders]), path.name: text})
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
@@ -210,6 +218,17 @@ def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
     return Source(name, ptx, module.entries, divmod(target_number(module), 10), text)
 
 
+def _included(source: Source, folders: Sequence[Path]) -> dict[str, str]:
+    """The files beside the source that instructions of a kernel come from."""
+    lines = (i.source for kernel in source.entries.values() for i in kernel.instructions)
+    found: dict[str, str] = {}
+    for name in {line.file for line in lines if line is not None and line.file}:
+        for path in (folder / name for folder in folders):
+            if name not in found and path.is_file():
+                found[name] = _read(path)
+    return found
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
@@ -221,7 +240,7 @@ def _read(path: Path) -> str:
 
 def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) -> CompileError:
     """What to do about a file that does not compile: correct it, or let nvcc compile it."""
-    code = _LITERALS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    code = without_literals(text)
     host, missing = _HOST_CODE.search(code), _MISSING.search(error.log)
     ptx = quote(str(path.with_suffix(".ptx")))
     advice = f"{nvcc_line(path, cc)}\nthen run that: simwarp run {ptx} …"

@@ -107,10 +107,10 @@ def test_an_input_stays_as_it_is(capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_arrays_that_are_made(capsys):
-    arguments = ["--arg", "c=out:int32:2x3", "--arg", "6"]
+    arguments = ["--arg", "n=6", "--arg", "x=out:int32:2x3"]
     assert main(["run", "two.cu", "--kernel", "fill", "--grid", "1", "--block", "32", *arguments]) == 0
-    assert np.load("c.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert "wrote c.npy: 2 x 3 int32" in capsys.readouterr().err
+    assert np.load("x.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert "wrote x.npy: 2 x 3 int32" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")

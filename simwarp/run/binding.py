@@ -1,0 +1,118 @@
+"""Which argument is for which parameter: by name, by position, and in order what has neither."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from simwarp.faults import LaunchError
+from simwarp.ptx.syntax import Function
+from simwarp.run.scalars import signature
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument of a sequence that says for which parameter it is, or what to call it.
+
+    Attributes
+    ----------
+    value
+    key : str, int or None
+        The parameter's name or position; None takes the first that no other argument names.
+    label : str
+        What outputs and faults call it.
+    """
+
+    value: Any
+    key: str | int | None = None
+    label: str = ""
+
+
+Arguments: TypeAlias = "Sequence[Any] | Mapping[str | int, Any]"
+
+
+def bind(kernel: Function, names: Sequence[str], args: Arguments) -> list[Given]:
+    """The arguments in the order of the parameters.
+
+    Parameters
+    ----------
+    kernel : Function
+    names : sequence of str
+        Of its parameters; empty if they are not known.
+    args : sequence, or mapping by name or position
+
+    Raises
+    ------
+    LaunchError
+        For a name or position that there is not or that is given twice, for names where those of the
+        parameters are not known, for too many arguments or too few.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.syntax import Variable
+    >>> kernel = Function("f", [Variable("n", "param", "u32"), Variable("a", "param", "f32")], 1)
+    >>> [given.value for given in bind(kernel, ("n", "a"), {"a": 2.5, "n": 7})]
+    [7, 2.5]
+    >>> [given.value for given in bind(kernel, (), {1: 2.5, 0: 7})]
+    [7, 2.5]
+    >>> bind(kernel, ("n", "a"), {"b": 2.5, "n": 7})
+    Traceback (most recent call last):
+    ...
+    simwarp.faults.LaunchError: kernel f(u32, f32) has no parameter 'b'
+    its parameters are n, a
+    """
+    bound: dict[int, Given] = {}
+    waiting: list[Given] = []
+    for given in _given(args):
+        if given.key is None:
+            waiting.append(given)
+            continue
+        position = _position(kernel, names, given.key)
+        if position in bound:
+            twice = f"parameter {given.key!r} of kernel {signature(kernel)} is given twice"
+            raise LaunchError(f"{twice}\n{_known(kernel, names)}")
+        bound[position] = given
+    count = len(kernel.parameters)
+    free = [position for position in range(count) if position not in bound]
+    if len(free) != len(waiting):
+        left = [names[position] or str(position) for position in free[len(waiting) :]] if names else []
+        raise LaunchError(
+            f"kernel {signature(kernel)} takes {count} arguments, {len(bound) + len(waiting)} given"
+            f"{'; none for ' + ', '.join(left) if left else ''}\n"
+            f"give one for each parameter, in their order{': ' + ', '.join(names) if names else ''}"
+        )
+    bound |= zip(free, waiting, strict=True)
+    return [bound[position] for position in range(count)]
+
+
+def _given(args: Arguments) -> list[Given]:
+    if isinstance(args, Mapping):
+        return [Given(value, key, key if isinstance(key, str) else "") for key, value in args.items()]
+    return [one if isinstance(one, Given) else Given(one) for one in args]
+
+
+def _position(kernel: Function, names: Sequence[str], key: object) -> int:
+    """The parameter that a name or a number says."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        if 0 <= key < len(kernel.parameters):
+            return key
+        raise LaunchError(f"kernel {signature(kernel)} has no parameter {key}\n{_known(kernel, names)}")
+    if not names and kernel.parameters:
+        raise LaunchError(
+            f"argument {key!r} of kernel {signature(kernel)}: the names of its parameters are not known\n"
+            f"{_known(kernel, names)}"
+        )
+    if key not in names or key == "":
+        raise LaunchError(f"kernel {signature(kernel)} has no parameter {key!r}\n{_known(kernel, names)}")
+    return names.index(cast("str", key))
+
+
+def _known(kernel: Function, names: Sequence[str]) -> str:
+    """What may be said instead."""
+    if not kernel.parameters:
+        return "it takes no arguments"
+    if not names:
+        last = len(kernel.parameters) - 1
+        return f"give the arguments in order, or by position, 0{f' to {last}' if last else ''}"
+    return f"its parameters are {', '.join(name or f'{i} (no name)' for i, name in enumerate(names))}"

@@ -1,0 +1,309 @@
+"""What a kernel's parameters are called: read from its CUDA C++, or from PTX written by hand.
+
+The PTX of a compiler numbers parameters. This module finds a kernel's definition in the source by its name
+and by the lines that its PTX was compiled from, and reads what stands between the parentheses. Where that
+is not certain (a macro stands there, a pack, two definitions in one line), the names are not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeAlias
+
+from simwarp.ptx.syntax import Function
+from simwarp.run.names import readable
+
+_LITERALS = re.compile(
+    r'R"([^()\\\s]{0,16})\(.*?\)\1"|//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+_MACRO = re.compile(r"#[ \t]*define[ \t]+(\w+)")
+_TOKEN = re.compile(r"[A-Za-z_]\w*|::|\.\.\.|->|\S")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_NUMBERED = re.compile(r".*_param_\d+")
+
+_QUALIFIERS = frozenset(
+    [
+        "const",
+        "volatile",
+        "__restrict__",
+        "__restrict",
+        "restrict",
+        "register",
+        "struct",
+        "class",
+        "enum",
+        "union",
+        "typename",
+        "__grid_constant__",
+        "constexpr",
+    ]
+)
+_TYPES = frozenset(
+    [
+        "void",
+        "bool",
+        "char",
+        "short",
+        "int",
+        "long",
+        "float",
+        "double",
+        "signed",
+        "unsigned",
+        "auto",
+        "wchar_t",
+        "char8_t",
+        "char16_t",
+        "char32_t",
+    ]
+)
+_WITH_PARENTHESES = frozenset(
+    [
+        "__launch_bounds__",
+        "__cluster_dims__",
+        "__block_size__",
+        "__maxnreg__",
+        "__attribute__",
+        "__declspec",
+        "alignas",
+        "noexcept",
+        "requires",
+        "decltype",
+    ]
+)
+_CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
+
+Token: TypeAlias = tuple[str, int]
+"""A token, and its line."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A kernel in a source text.
+
+    Attributes
+    ----------
+    name : str
+        With its namespaces.
+    parameters : tuple of str, or None
+        Their names, "" of one without a name; None if they could not be read.
+    first, last : int
+        The lines from ``__global__`` to the end.
+    has_body : bool
+        False of a declaration.
+    """
+
+    name: str
+    parameters: tuple[str, ...] | None
+    first: int
+    last: int
+    has_body: bool
+
+
+def parameter_names(kernel: Function, texts: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The names of a kernel's parameters, "" of one without a name; () if they are not known.
+
+    Parameters
+    ----------
+    kernel : Function
+        From the PTX.
+    texts : mapping of str to str, optional
+        Files of CUDA C++ that it may be defined in, by the names that the PTX has for them.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> head = ".version 9.0 .target sm_90 .address_size 64"
+    >>> kernel = parse(f"{head} .entry f(.param .u64 f_param_0) {{ ret; }}").entries["f"]
+    >>> parameter_names(kernel), parameter_names(kernel, {"f.cu": "__global__ void f(float* x) {}"})
+    ((), ('x',))
+    >>> parameter_names(parse(f"{head} .entry f(.param .u64 x) {{ ret; }}").entries["f"])
+    ('x',)
+    """
+    if not texts:
+        names = tuple(parameter.name for parameter in kernel.parameters)
+        return () if any(map(_NUMBERED.fullmatch, names)) else names
+    lines = {(i.source.file, i.source.line) for i in kernel.instructions if i.source is not None}
+    found = [
+        definition
+        for file, text in texts.items()
+        for definition in definitions(text)
+        if _is_called(definition.name, kernel)
+        and (not lines or any(at == file and definition.first <= n <= definition.last for at, n in lines))
+    ]
+    bodies = [definition for definition in found if definition.has_body] or found
+    lists = {definition.parameters for definition in bodies}
+    only = next(iter(lists)) if len(lists) == 1 else None
+    return only if only is not None and len(only) == len(kernel.parameters) else ()
+
+
+def _is_called(name: str, kernel: Function) -> bool:
+    """Whether a definition's name is that of a kernel; a name that is not mangled has lost its namespaces."""
+    called, before = readable(kernel.name), ""
+    while called != before:  # the innermost template arguments first
+        called, before = re.sub(r"<[^<>]*>", "", called), called
+    parts = [part for part in called.split("::") if part != "(anonymous namespace)"]
+    mine = name.split("::")
+    return mine == parts if kernel.name.startswith("_Z") else mine[-1:] == parts[-1:]
+
+
+def without_literals(text: str) -> str:
+    r"""CUDA C++ without comments and literals; everything else stays where it is.
+
+    Examples
+    --------
+    >>> without_literals('f("a" /* b\n */); // c')
+    'f(        \n   );     '
+    """
+    return _LITERALS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+
+
+@lru_cache(maxsize=16)
+def definitions(text: str) -> tuple[Definition, ...]:
+    """The kernels that a text of CUDA C++ defines or declares, outside of its macros.
+
+    Examples
+    --------
+    >>> definitions("namespace a { __global__ void f(const float* __restrict__ x, int n = 4); }")
+    (Definition(name='a::f', parameters=('x', 'n'), first=1, last=1, has_body=False),)
+    """
+    code = without_literals(text)
+    macros = frozenset(_MACRO.findall(code))
+    code = _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
+    tokens: list[Token] = []
+    for number, line in enumerate(code.split("\n"), 1):
+        tokens += [(token, number) for token in _TOKEN.findall(line.replace("\\", " "))]
+    return tuple(_Reader(tokens, macros).read())
+
+
+@dataclass
+class _Reader:
+    """Goes through the tokens of a text once."""
+
+    tokens: list[Token]
+    macros: frozenset[str]
+    scopes: list[str] = field(default_factory=list[str])
+    """The names of the namespaces around, "" of other braces."""
+
+    def read(self) -> list[Definition]:
+        found: list[Definition] = []
+        at = 0
+        while at < len(self.tokens):
+            token = self._text(at)
+            if token == "namespace":
+                at = self._namespace(at + 1)
+            elif token == "__global__":
+                definition = self._kernel(at)
+                found += [definition] if definition else []
+            elif token == "{":
+                self.scopes.append("")
+            elif token == "}" and self.scopes:
+                self.scopes.pop()
+            at += 1
+        return found
+
+    def _text(self, at: int) -> str:
+        return self.tokens[at][0] if 0 <= at < len(self.tokens) else ""
+
+    def _namespace(self, at: int) -> int:
+        """Enter a namespace; where its brace stands, or the end of an alias."""
+        name: list[str] = []
+        while (token := self._text(at)) not in ("{", ";", "=", ""):
+            name += [token] if token != "inline" else []
+            at += 1
+        if token == "{":
+            self.scopes.append("".join(name))
+        return at
+
+    def _kernel(self, start: int) -> Definition | None:
+        """What follows a ``__global__``; None if it is not the head of a kernel."""
+        at = start + 1
+        while (token := self._text(at)) != "(" or self._text(at - 1) in _WITH_PARENTHESES:
+            if token in ("", ";", "{", "}", "__global__"):
+                return None
+            at = self._behind(at) if token in "([" else at + 1
+        name, behind = self._name(at - 1), self._behind(at)
+        end = behind
+        while (token := self._text(end)) not in ("{", ";"):
+            if token in ("", "}", "__global__") or (
+                token == "(" and self._text(end - 1) not in _WITH_PARENTHESES
+            ):
+                return None
+            end = self._behind(end) if token == "(" else end + 1
+        if not name or name in self.macros:
+            return None
+        parameters = self._parameters([text for text, _ in self.tokens[at + 1 : behind - 1]])
+        last = self._behind(end) - 1 if token == "{" else end
+        scope = [part for part in self.scopes if part]
+        lines = self.tokens[start][1], self.tokens[min(last, len(self.tokens) - 1)][1]
+        return Definition("::".join([*scope, name]), parameters, *lines, token == "{")
+
+    def _behind(self, at: int) -> int:
+        """Where what is opened here has been closed."""
+        opening, depth = self._text(at), 0
+        while at < len(self.tokens):
+            depth += (self._text(at) == opening) - (self._text(at) == _CLOSING[opening])
+            at += 1
+            if not depth:
+                break
+        return at
+
+    def _name(self, at: int) -> str:
+        """The name that ends here, without the arguments of a specialisation."""
+        if self._text(at) == ">":
+            depth = 0
+            while at > 0:
+                depth += (self._text(at) == ">") - (self._text(at) == "<")
+                at -= 1
+                if not depth:
+                    break
+        name = self._text(at)
+        while self._text(at - 1) == "::" and _WORD.fullmatch(self._text(at - 2)):
+            name, at = f"{self._text(at - 2)}::{name}", at - 2
+        return name if _WORD.match(name) else ""
+
+    def _parameters(self, tokens: list[str]) -> tuple[str, ...] | None:
+        if tokens in ([], ["void"]):
+            return ()
+        names = [_name_of(part) for part in _split(tokens)]
+        known = tuple(name for name in names if name is not None and name not in self.macros)
+        return known if len(known) == len(names) else None
+
+
+def _split(tokens: Sequence[str]) -> list[list[str]]:
+    """Parameters, between the commas that stand in no brackets; without default values."""
+    parts, depth, skipping = [list[str]()], 0, False
+    for token in tokens:
+        if token == "," and not depth:
+            parts.append([])
+            skipping = False
+            continue
+        skipping = skipping or (token == "=" and not depth)
+        depth += (token in "([{<") - (token in ")]}>")
+        if not skipping:
+            parts[-1].append(token)
+    return parts
+
+
+def _name_of(tokens: list[str]) -> str | None:
+    """A parameter's name, "" if it has none; None if it cannot be told."""
+    if "..." in tokens:
+        return None
+    text = " ".join(tokens)
+    pointer = re.fullmatch(r"[\w:<>,*& ]+\( [*&] (?:const )?(\w+) \) (?:\([^()]*\)|\[.*\])", text)
+    if pointer:
+        return pointer[1]
+    text, before = re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[ \[.*?\] \]", "", text)), ""
+    while text != before:
+        text, before = re.sub(r"<[^<>]*>", " ", text), text
+    words = text.split()
+    if any(not _WORD.fullmatch(word) and word not in ("*", "&", "::") for word in words):
+        return None
+    types = [word for word in words[:-1] if _WORD.fullmatch(word) and word not in _QUALIFIERS]
+    unnamed = not types or words[-1] in _TYPES | _QUALIFIERS | {"*", "&"} or words[-2] == "::"
+    return "" if unnamed else words[-1]
