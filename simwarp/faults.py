@@ -143,9 +143,19 @@ class WrongStride(Misaligned):
 
 
 class UninitialisedRead(MemoryFault):
-    """A read of memory that nothing wrote."""
+    """A read of memory that nothing wrote, and whose value, or what was computed from it, is used.
+
+    ``place`` is where the memory was read. What counts as a use: see `UninitialisedRegister`; an atomic
+    operation, a matrix instruction and a kernel written in Python use what they read.
+
+    Attributes
+    ----------
+    use : Place
+        The instruction that used the value, if another one than that which read it.
+    """
 
     check = "uninitialised"
+    use: Place = Place()
 
 
 class ReadOnlyWrite(MemoryFault):

@@ -4,21 +4,22 @@ A `Memory` is one address space. Accesses are vectors: one address per lane that
 order of the lanes. A bad access raises the fault that names the first bad one of them; who called
 (the PTX executor, or `simwarp.warp`) completes the fault with the kernel, the lane and the line.
 
-Poison: every byte knows whether it was ever written. Memory starts out as 0xA5 bytes, so that a
-value read unchecked is recognisable.
+Poison: every bit knows whether it was ever written: each byte has another one of such marks. Memory starts
+out as 0xA5 bytes, so that a value read unchecked is recognisable.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from mmap import mmap
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import ShapeError
+from simwarp.allocation import FREE_LATER, POISON, Addresses, Allocation, count_of_bytes
 from simwarp.faults import (
     DoubleFree,
     MemoryFault,
@@ -29,147 +30,12 @@ from simwarp.faults import (
     UseAfterFree,
 )
 
-POISON = 0xA5
 ALIGNMENT = 256
 """Allocations start at multiples of this, as cudaMalloc's do."""
 _GAP = 1 << 16  # behind each allocation: who runs past the end must not reach the next one
-_ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
 _REMEMBERED = 256  # how many freed allocations faults can still name
 
-Addresses = npt.NDArray[np.uint64]
-_Part = tuple["Allocation", npt.NDArray[np.intp]]  # and the positions of the accesses that it holds
-
-
-class Allocation:
-    """Consecutive bytes at an address.
-
-    Attributes
-    ----------
-    base, size : int
-        In bytes.
-    name : str
-        How faults speak of it.
-    read_only : bool
-        Whether kernels can only read it.
-    freed : bool
-        Whether its memory was given back.
-    """
-
-    def __init__(
-        self, base: int, size: int, name: str, read_only: bool = False, shared: bool = False
-    ) -> None:
-        self.base, self.size, self.name, self.read_only = base, size, name, read_only
-        self._shared = shared
-        self.freed = False
-        self._make(size)
-
-    def _make(self, size: int) -> None:
-        room = -(-size // _ROUND) * _ROUND
-        self._bytes, self._written = (_zeros(room, self._shared) for _ in range(2))
-        self._bytes.fill(POISON)
-        self._complete = False
-        self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
-        self._written_views: dict[int, npt.NDArray[Any]] = {}
-
-    def discard(self) -> None:
-        """Give the memory back; base, size and name stay, for faults to speak of."""
-        self.freed = True
-        self._make(0)
-
-    @property
-    def bytes(self) -> npt.NDArray[np.uint8]:
-        """The live bytes (a view)."""
-        self._check_live()
-        return self._bytes[: self.size]
-
-    @property
-    def written(self) -> npt.NDArray[np.bool_]:
-        """Which bytes were ever written (a view)."""
-        self._check_live()
-        return self._written[: self.size].view(np.bool_)
-
-    def fill(self, data: npt.NDArray[np.uint8], offset: int = 0) -> None:
-        """Write bytes from the host.
-
-        Raises
-        ------
-        ShapeError
-            If the bytes do not fit.
-        """
-        self._check_live()
-        if not 0 <= offset <= self.size - data.size:
-            raise ShapeError(
-                f"fill of {self.name}: {_bytes(data.size)} from byte {offset} on, "
-                f"but it has {_bytes(self.size)}\n"
-                "fill as many bytes as the allocation has, or fewer"
-            )
-        self._bytes[offset : offset + data.size] = data
-        self._written[offset : offset + data.size] = 1
-        self.settle()
-
-    def settle(self) -> None:
-        """Note whether every byte is written by now, so that reads need not ask."""
-        self._complete = self._complete or bool(self._written[: self.size].all())
-
-    def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The storage as an array of ``dtype``."""
-        if dtype not in self._views:
-            self._views[dtype] = self._bytes.view(dtype)
-        return self._views[dtype]
-
-    def index(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
-        """Addresses within → indices in units of ``width``."""
-        offsets = np.subtract(addresses, np.uint64(self.base))
-        offsets >>= np.uint64(width.bit_length() - 1)
-        return offsets.view(np.int64)
-
-    def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
-        """Which units of ``width`` bytes hold a byte that nothing wrote; None if none can."""
-        if self._complete:
-            return None
-        if width > 8:
-            return (self._written_view(8).take([2 * index, 2 * index + 1]) != _ones(8)).any(axis=0)
-        return self._written_view(width).take(index) != _ones(width)
-
-    def never_written(self, size: int) -> npt.NDArray[np.bool_]:
-        """Which of the first ``size`` bytes nothing ever wrote, whole or in part."""
-        return ~self.written[:size]
-
-    def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The values at addresses, unchecked."""
-        return self.view(dtype).take(self.index(addresses, dtype.itemsize))
-
-    def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Write values to addresses, unchecked."""
-        index = self.index(addresses, values.dtype.itemsize)
-        self.view(values.dtype)[index] = values
-        if not self._complete:
-            width = values.dtype.itemsize
-            if width > 8:
-                index, width = np.concatenate([2 * index, 2 * index + 1]), 8
-            self._written_view(width)[index] = _ones(width)
-
-    def _check_live(self) -> None:
-        if self.freed:
-            where = f"{self.name} ({_bytes(self.size)} at {self.base:#x})"
-            raise UseAfterFree(f"use of {self.name} by the host", f"{where}, which was freed", _FREE_LATER)
-
-    def _written_view(self, width: int) -> npt.NDArray[Any]:
-        if width not in self._written_views:
-            self._written_views[width] = self._written.view(f"u{width}")
-        return self._written_views[width]
-
-
-def _zeros(size: int, shared: bool) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(mmap(-1, size), np.uint8) if shared and size else np.zeros(size, np.uint8)
-
-
-def _bytes(count: int) -> str:
-    return "1 byte" if count == 1 else f"{count} bytes"
-
-
-def _ones(width: int) -> Any:
-    return np.dtype(f"u{width}").type(int.from_bytes(b"\x01" * width, "little"))
+_Part = tuple[Allocation, npt.NDArray[np.intp]]  # and the positions of the accesses that it holds
 
 
 class Memory:
@@ -230,7 +96,7 @@ class Memory:
             For a negative size.
         """
         if size < 0:
-            raise ShapeError(f"allocation of {_bytes(size)}\nask for 0 bytes or more")
+            raise ShapeError(f"allocation of {count_of_bytes(size)}\nask for 0 bytes or more")
         self._drop_released()
         name = name or f"allocation {self._count}"
         allocation = Allocation(self._next, size, name, read_only, self.shared)
@@ -353,11 +219,27 @@ class Memory:
 
     def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
         """Do what `store` does, unchecked: what may not be written is left out."""
-        width = values.dtype.itemsize
+        for allocation, part in self._writable(addresses, values.dtype.itemsize):
+            allocation.write(addresses[part], values[part])
+
+    def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
+        """Note which bits of what was just stored nothing gave: ``unwritten`` (n, width), byte by byte."""
+        for allocation, part in self._writable(addresses, unwritten.shape[1]):
+            allocation.forget(addresses[part], unwritten[part])
+
+    def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
+        """(n, width): the bits that nothing wrote of each byte; none of what may not be read."""
+        found = np.zeros((addresses.size, width), np.uint8)
         for allocation, part in self._parts(addresses, width):
             part = part[~_misaligned(addresses[part], width)]
+            found[part] = allocation.unwritten_bits(addresses[part], width)
+        return found
+
+    def _writable(self, addresses: Addresses, width: int) -> Iterator[_Part]:
+        """The accesses by allocation, without those that may not write."""
+        for allocation, part in self._parts(addresses, width):
             if not allocation.read_only:
-                allocation.write(addresses[part], values[part])
+                yield allocation, part[~_misaligned(addresses[part], width)]
 
     def updatable(self, addresses: Addresses, width: int) -> Allocation | None:
         """The one allocation that holds all accesses, if all of them may read and write it; else None."""
@@ -417,11 +299,11 @@ class Memory:
         freed = outside & self._lies_in_freed(addresses, outside)
         verb = "update" if len(verbs) == 2 else verbs[0]
         kinds: list[tuple[type[MemoryFault], str, npt.NDArray[np.bool_]]] = [
-            (UseAfterFree, f"{verb} of {_bytes(width)} that were freed", freed),
-            (OutOfBounds, f"{verb} of {_bytes(width)} outside every allocation", outside & ~freed),
-            (Misaligned, f"misaligned {verb} of {_bytes(width)}", misaligned),
+            (UseAfterFree, f"{verb} of {count_of_bytes(width)} that were freed", freed),
+            (OutOfBounds, f"{verb} of {count_of_bytes(width)} outside every allocation", outside & ~freed),
+            (Misaligned, f"misaligned {verb} of {count_of_bytes(width)}", misaligned),
             (ReadOnlyWrite, "write to read-only memory", read_only & ~misaligned),
-            (UninitialisedRead, "read of memory that nothing wrote", unwritten & ~misaligned),
+            (UninitialisedRead, _NEVER_WRITTEN, unwritten & ~misaligned),
         ]
         faults: list[MemoryFault] = []
         for kind, what, bad in kinds:
@@ -439,12 +321,17 @@ class Memory:
                 found |= (addresses >= np.uint64(old.base)) & (addresses < np.uint64(old.base + old.size))
         return found
 
+    def unwritten(self, address: int, width: int) -> UninitialisedRead:
+        """The fault of a read of bytes that nothing wrote."""
+        fault = self._fault(UninitialisedRead, _NEVER_WRITTEN, np.array([address], np.uint64), 0, width)
+        return cast("UninitialisedRead", fault)
+
     def _fault(
         self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, width: int
     ) -> MemoryFault:
         address = int(addresses[bad])
         near, relation = self._nearest(address, width)
-        advice = _FREE_LATER if near is not None and near.freed else _ADVICE[kind]
+        advice = FREE_LATER if near is not None and near.freed else _ADVICE[kind]
         fault = kind(what, f"address {address:#x}: {relation}", advice)
         fault.address, fault.width, fault.space, fault.position = address, width, self.space, bad
         if near is not None:
@@ -458,14 +345,16 @@ class Memory:
         if not candidates:
             return None, f"there is no {self.space} allocation"
         near = min(candidates, key=lambda a: max(a.base - address, address - (a.base + a.size - 1), 0))
-        where = f"{near.name} ({_bytes(near.size)} at {near.base:#x})"
+        where = f"{near.name} ({count_of_bytes(near.size)} at {near.base:#x})"
         end, offset = address + width - near.base, address - near.base
         if offset < 0:
-            relation = f"{_bytes(-offset)} before {where}"
+            relation = f"{count_of_bytes(-offset)} before {where}"
         elif offset >= near.size:
-            relation = f"{_bytes(offset - near.size)} past the end of {where}"
+            relation = f"{count_of_bytes(offset - near.size)} past the end of {where}"
         elif end > near.size and not near.freed:
-            relation = f"bytes {offset} to {end - 1} of {where}: {_bytes(end - near.size)} past its end"
+            relation = (
+                f"bytes {offset} to {end - 1} of {where}: {count_of_bytes(end - near.size)} past its end"
+            )
         else:
             relation = f"byte {offset} of {where}"
         return near, f"{relation}, which was freed" if near.freed else relation
@@ -479,7 +368,7 @@ def _any_misaligned(addresses: Addresses, width: int) -> bool:
     return int(np.bitwise_or.reduce(addresses)) & (width - 1) != 0
 
 
-_FREE_LATER = "free memory after its last use"
+_NEVER_WRITTEN = "read of memory that nothing wrote"
 _ADVICE: dict[type[MemoryFault], str] = {
     OutOfBounds: "check the index against the array's size before the access",
     Misaligned: "an access of w bytes needs an address that is a multiple of w",

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import MemoryFault, OutOfBounds
+from simwarp.faults import MemoryFault, OutOfBounds, UninitialisedRead
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import POISON, Allocation, Memory
 from simwarp.observe import AccessEvent, WriteEvent
@@ -42,6 +42,7 @@ from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.runs import Runs, all_differ
 from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
 from simwarp.ptx.syntax import Register, Vector
+from simwarp.ptx.undefined import Stored, of_load
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk, Mask
@@ -61,6 +62,8 @@ def load(chunk: Chunk, step: Step) -> None:
         values = [np.frombuffer(data, dtype, 1, step.offset + i * dtype.itemsize)[0] for i in range(count)]
     else:
         values = read_memory(chunk, step, dtype, count)
+        if chunk.loaded is not None:
+            chunk.follow_load(chunk.loaded)
     if write is not None:
         write(chunk, values if count > 1 else values[0])
 
@@ -86,7 +89,7 @@ def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, addr
     mask, values = chunk.mask, list[Any]()
     if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
         address = step.base(chunk) if address is None else address
-        return _gather(chunk, step, _Place("global", chunk.launch.memory, address, address), dtype, count)
+        return _gather(chunk, step, Place("global", chunk.launch.memory, address, address), dtype, count)
     for place in _places(chunk, step, dtype.itemsize * count, address):
         loaded = _gather(chunk, step, place, dtype, count)
         if chunk.mask is mask:
@@ -102,17 +105,18 @@ def store(chunk: Chunk, step: Step) -> None:
     dtype, count = DTYPES[step.form.T], step.form.vector
     unit = _vector(dtype, count)
     value = step.sources[0](chunk)
-    missing = None if chunk.undefined is None else chunk.undefined_now()
+    missing = None if chunk.undefined is None else Stored.of(chunk, step, dtype, count)
     elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
     for place in _places(chunk, step, unit.itemsize):
-        if missing is not None and place.space == "global" and (missing & chunk.mask).any():
-            chunk.used_undefined(missing & chunk.mask, chunk.undefined_from)
+        undefined = None if missing is None else missing.kept(chunk, step, place)
         at, given = _executing(chunk, place.address), [_executing(chunk, e) for e in elements]
         data = given[0] if count == 1 else np.stack(given, axis=-1).view(unit)[:, 0]
         turn = chunk.order(at.size) if chunk.order is not None else None
         if turn is not None:
             at, data, given = at[turn], data[turn], [e[turn] for e in given]
         _put(chunk, step, place, at, data, turn)
+        if undefined is not None:
+            place.memory.forget(at, undefined if turn is None else undefined[turn])
         if place.memory is chunk.launch.memory and chunk.launch.on_write:
             for i, element in enumerate(given):
                 notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
@@ -144,7 +148,7 @@ def write_memory(
                 observe(WriteEvent(chunk, _lanes(chunk, turn), at, data, register))
 
 
-def _put(chunk: Chunk, step: Step, place: _Place, at: Any, data: Any, turn: Any) -> None:
+def _put(chunk: Chunk, step: Step, place: Place, at: Any, data: Any, turn: Any) -> None:
     """Store, after the checks."""
     memory, races = place.memory, chunk.launch.races
     if races is not None and place.space in _RACING:
@@ -195,7 +199,7 @@ def atomic(chunk: Chunk, step: Step) -> None:
         write(chunk, results if count > 1 else results[0])
 
 
-def _update(chunk: Chunk, step: Step, place: _Place, values: list[Any], part: int) -> npt.NDArray[Any]:
+def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int) -> npt.NDArray[Any]:
     """One atomic operation of each executing lane; returns the old values."""
     dtype, shape, memory = DTYPES[step.form.T], chunk.mask.shape, place.memory
     address = place.address + np.uint64(part * dtype.itemsize) if part else place.address
@@ -256,24 +260,26 @@ def _take_turns(
 
 
 def _examine(
-    chunk: Chunk, memory: Memory, at: Any, width: int, lanes: npt.NDArray[np.int64], *verbs: str
+    chunk: Chunk,
+    memory: Memory,
+    at: Any,
+    width: int,
+    lanes: npt.NDArray[np.int64],
+    *verbs: str,
+    follows: bool = False,
 ) -> None:
-    """Find what is wrong with accesses; where checks do not raise, the launch goes on behind this."""
+    """Find what is wrong with accesses; where checks do not raise, the launch goes on behind this.
+
+    If it ``follows`` the values that are read, memory that nothing wrote is no fault yet.
+    """
     for fault in memory.examine(at, width, *verbs):
-        if memory is chunk.shared:
-            _within(fault, chunk.shared_stride, chunk.launch.shared_size, "the block's shared memory")
-        elif memory is chunk.local:
-            _within(fault, chunk.local_stride, chunk.launch.local_size, "the thread's local memory")
+        if follows and isinstance(fault, UninitialisedRead):
+            continue
+        chunk.within(fault, memory)
         chunk.found(fault, int(lanes[fault.position]))
 
 
-def _within(fault: MemoryFault, stride: int, size: int, what: str) -> None:
-    """Speak of a block's or thread's own window instead of all of them."""
-    fault.address = fault.offset = fault.offset % stride
-    fault.values = f"byte {fault.offset} of {what} ({size} bytes)"
-
-
-def _notify_access(chunk: Chunk, step: Step, place: _Place, width: int) -> None:
+def _notify_access(chunk: Chunk, step: Step, place: Place, width: int) -> None:
     """Tell the observers of an access of the executing lanes."""
     lanes = _lanes(chunk)
     addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]
@@ -301,7 +307,7 @@ def _poison(dtype: np.dtype[Any]) -> Any:
 # ---- addresses -----------------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where the executing lanes' addresses lie: the state space, its memory, the address in it.
 
     ``within`` is the address as the lane means it: in its block's or its own window.
@@ -313,7 +319,7 @@ class _Place(NamedTuple):
     within: Any
 
 
-def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[_Place]:
+def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[Place]:
     """The memories that lanes access; for each, the chunk's mask holds the lanes that mean it.
 
     They access ``address``, or, without one, what the step's address operand says.
@@ -358,33 +364,33 @@ def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any
         yield space, address - np.uint64(WINDOWS.get(space, 0))
 
 
-def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[_Place]:
+def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
     """The reserved part of shared memory, if lanes mean it; the mask is left with the others."""
     mask, offset = chunk.mask, np.subtract(address, np.uint64(RESERVED_AT))
     here = mask & (offset <= np.uint64(RESERVED - width))
     if here.any():
         chunk.enter(here, alone=False)
         start = chunk.shared_start + np.uint64(chunk.reserved_start)
-        yield _Place("shared", chunk.shared, np.add(offset, start), address)
+        yield Place("shared", chunk.shared, np.add(offset, start), address)
         chunk.enter(mask & ~here, alone=False)
 
 
-def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> _Place:
+def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> Place:
     """The memory that holds a state space, and where the lanes' addresses lie in it."""
     launch = chunk.launch
     if space == "global":
-        return _Place(space, launch.memory, address, address)
+        return Place(space, launch.memory, address, address)
     if space == "const":
-        return _Place(space, launch.constants, address, address)
+        return Place(space, launch.constants, address, address)
     if space == "param":
-        return _Place(space, launch.parameter_memory, address, address)
+        return Place(space, launch.parameter_memory, address, address)
     if space == "local":
         _check_window(chunk, address, width, launch.local_size, "local memory", "index within the array")
         lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
         there = np.add(address, (lane * chunk.local_stride).astype(np.uint64))
-        return _Place(space, chunk.local, there, address)
+        return Place(space, chunk.local, there, address)
     if launch.blocks_per_cluster == 1 and int(np.max(address)) + width <= launch.shared_size:
-        return _Place("shared", chunk.shared, np.add(address, chunk.shared_start), address)
+        return Place("shared", chunk.shared, np.add(address, chunk.shared_start), address)
     block = chunk.block_in_chunk
     if launch.blocks_per_cluster > 1 or int(np.max(address)) >> BLOCK_BITS:
         rank = np.right_shift(address, np.uint64(BLOCK_BITS)).astype(np.int64)
@@ -396,7 +402,7 @@ def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> _Place:
     advice = "declare more shared memory, or pass shared= at the launch"
     _check_window(chunk, address, width, launch.shared_size, "shared memory", advice)
     there = np.add(address, (block * chunk.shared_stride).astype(np.uint64))
-    return _Place("shared", chunk.shared, there, address)
+    return Place("shared", chunk.shared, there, address)
 
 
 def _check_window(chunk: Chunk, address: Any, width: int, size: int, what: str, advice: str) -> None:
@@ -415,7 +421,7 @@ def _check_window(chunk: Chunk, address: Any, width: int, size: int, what: str, 
     chunk.enter(chunk.mask & ~bad, alone=False)
 
 
-def _gather(chunk: Chunk, step: Step, place: _Place, dtype: np.dtype[Any], count: int) -> list[Any]:
+def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> list[Any]:
     """The values at the executing lanes' addresses, one array for each element of a vector.
 
     Unless they are few, the other lanes read along: where their registers point, or else at an address
@@ -432,9 +438,12 @@ def _gather(chunk: Chunk, step: Step, place: _Place, dtype: np.dtype[Any], count
         shape, address = chunk.mask.shape, _without_others(chunk, address)
         loaded = memory.peek(np.reshape(address, -1), unit)
     if loaded is None:
-        at = _executing(chunk, place.address)
-        _examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read")
+        at, follows = _executing(chunk, place.address), step.kind == "load"
+        _examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read", follows=follows)
         loaded = memory.read(np.reshape(address, -1), unit)
+        if follows and chunk.launch.checks.action("uninitialised") != "off":
+            missing = of_load(chunk, step, place, dtype, count)
+            chunk.loaded = chunk.loaded if missing is None else missing.also(chunk.loaded)
     launch = chunk.launch
     if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
         at = _executing(chunk, place.address)

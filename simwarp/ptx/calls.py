@@ -180,7 +180,7 @@ def copy(chunk: Chunk, mask: Mask, source: Any, destination: Any, size: int) -> 
     at = base + source[mask].astype(np.int64).reshape(-1, 1) + each
     to = base + destination[mask].astype(np.int64).reshape(-1, 1) + each
     memory.bytes[to] = memory.bytes[at]
-    memory.written[to] = memory.written[at]
+    memory.written_bits[to] = memory.written_bits[at]
 
 
 def _check_stack(chunk: Chunk, frame: Any, routine: Routine, mask: Mask) -> None:
@@ -217,6 +217,7 @@ def _words(chunk: Chunk, value: Any) -> npt.NDArray[np.uint64]:
 def _forget(chunk: Chunk, routine: Routine, lanes: Mask) -> None:
     """A function's registers are undefined when it starts, whatever an earlier call left there."""
     for slot in routine.slots:
+        chunk.bits.pop(slot, None)
         if chunk.alone:
             chunk.registers[slot] = None
             chunk.partial.pop(slot, None)
@@ -225,6 +226,7 @@ def _forget(chunk: Chunk, routine: Routine, lanes: Mask) -> None:
 
 
 def _restore(chunk: Chunk, slot: int, value: Any, defined: Any, lanes: Mask) -> None:
+    chunk.bits.pop(slot, None)
     now = chunk.registers[slot]
     if value is None:
         if now is not None:
@@ -259,7 +261,7 @@ def give(chunk: Chunk, argument: Argument, values: npt.NDArray[np.uint64], size:
     memory, at = _own_bytes(chunk, argument.offset, size)
     data = np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, 8)
     memory.bytes[at[chunk.mask]] = data[chunk.mask][:, :size]
-    memory.written[at[chunk.mask]] = True
+    memory.written_bits[at[chunk.mask]] = 0xFF
 
 
 def _own_bytes(chunk: Chunk, offset: int, size: int) -> tuple[Allocation, npt.NDArray[np.int64]]:

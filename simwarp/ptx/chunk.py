@@ -9,24 +9,26 @@ cost next to nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import KernelFault, Place, UninitialisedRegister
+from simwarp.faults import KernelFault, MemoryFault, Place
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.ptx.calls import Activations
 from simwarp.ptx.liveness import EVERY_REGISTER
 from simwarp.ptx.program import Step
 from simwarp.ptx.spaces import RESERVED
+from simwarp.ptx.undefined import Missing, Origin, Unwritten, all_undefined, of_result, use
 
 if TYPE_CHECKING:
     from simwarp.ptx.execute import Launch
 
 Mask = npt.NDArray[np.bool_]
+_where: Callable[..., Any] = np.where
+"""`numpy.where`, whose types do not survive operands of any type."""
 
 
 class Chunk:
@@ -83,8 +85,14 @@ class Chunk:
         """The lanes for which a register is defined, for those not defined everywhere."""
         self.defined_here: set[int] = set()
         """Registers of these that are known to be defined for the executing lanes."""
-        self.origins: dict[int, tuple[str, Step]] = {}
-        """For registers with a value that comes from one that nothing wrote: that one, and who read it."""
+        self.bits: dict[int, npt.NDArray[Any]] = {}
+        """For some of these, which bits nothing gave, by lane; all bits where that is 0."""
+        self.origins: dict[int, Origin] = {}
+        """For registers with a value that comes from what nothing wrote: what that was, and who read it."""
+        self.carried: dict[tuple[str, int], Origin] = {}
+        """The same for memory that holds such values, by space and offset in the window."""
+        self.loaded: Missing | None = None
+        """What the current step loaded of memory that nothing wrote."""
         self.undefined: Mask | None = None
         """See `undefined_now`; what it says holds while ``executed`` is ``undefined_at``."""
         self.undefined_at = -1
@@ -94,7 +102,11 @@ class Chunk:
         self.is_part = False
         self.executed = launch.clock
         self.step: Step = self.program.steps[self.program.start]
-        self.undefined_from = ("", self.step)
+        self.undefined_from: Origin = Unwritten("", self.step)
+        self.undefined_parts: list[npt.NDArray[Any]] | None = None
+        """Of a step that gives several values, or loads them: the undefined bits of each."""
+        self.part_written = 0
+        """Which of them is being written."""
         self._make_memory()
         self.enter(self.live, alone=True)
 
@@ -108,7 +120,7 @@ class Chunk:
             windows = self.shared.allocate(
                 self.shared_stride * self.blocks, f"shared memory of kernel {name}"
             )
-            windows.written.reshape(self.blocks, -1)[:, launch.shared_size :] = True  # accesses end before
+            windows.written_bits.reshape(self.blocks, -1)[:, launch.shared_size :] = 0xFF
             windows.bytes.reshape(self.blocks, -1)[:, self.reserved_start :] = 0
         self.shared_start = (self.block_in_chunk * self.shared_stride).astype(np.uint64)
         self.local, self.local_stride = Memory("local", 0), -(-launch.local_size // 16) * 16
@@ -138,6 +150,7 @@ class Chunk:
         other.shared_start = self.shared_start[rows]
         other.registers = [_rows(value, rows) for value in self.registers]
         other.partial = {slot: mask[rows] for slot, mask in self.partial.items()}
+        other.bits = {slot: bits[rows] for slot, bits in self.bits.items()}
         other.began_with = list(other.registers)
         return other
 
@@ -149,6 +162,11 @@ class Chunk:
         for slot, (before, after) in enumerate(zip(part.began_with, part.registers, strict=True)):
             if needed >> slot & 1 and (after is not before or slot in part.partial):
                 self._put_back(slot, after, part.partial.get(slot), rows)
+                if slot in self.bits or slot in part.bits:
+                    word = part.registers[slot].dtype
+                    bits = self.bits.get(slot, np.zeros(self.live.shape, word)).copy()
+                    bits[rows] = part.bits.get(slot, 0)
+                    self.bits[slot] = bits
 
     def _put_back(self, slot: int, value: Any, defined: Mask | None, rows: npt.NDArray[np.intp]) -> None:
         old = self.registers[slot]
@@ -180,6 +198,8 @@ class Chunk:
     def write(self, slot: int, value: Any) -> None:
         """Give the executing lanes of a register their value."""
         undefined = self.undefined_now()
+        if undefined is not None or slot in self.bits:
+            undefined = self._keep_bits(slot, value.dtype, undefined)
         given = self.mask if undefined is None else self.mask & ~undefined
         if undefined is not None:
             self.origins[slot] = self.undefined_from
@@ -204,10 +224,25 @@ class Chunk:
                 del self.partial[slot]
         self.registers[slot] = np.where(self.mask, value, old)
 
-    # ---- values that nothing gave --------------------------------------------------------------------
-    #
-    # Such a value may be copied and computed with: compilers do, where the result does not count. It must
-    # not decide where lanes go or what they access, nor get to global memory.
+    def _keep_bits(self, slot: int, word: np.dtype[Any], undefined: Mask | None) -> Mask | None:
+        """Note which bits of a register get no value; in which of the ``undefined`` lanes there are any."""
+        bits: Any = None
+        if undefined is not None and self.undefined_parts is not None:
+            bits = self.undefined_parts[self.part_written]
+        elif undefined is not None:
+            bits = of_result(self, self.step)
+        if undefined is not None and bits is not None:
+            bits = bits.astype(f"{bits.dtype.kind}{word.itemsize}").view(word)
+            undefined = undefined & (bits != 0)
+            bits = _where(undefined, bits, word.type(0))
+        if slot in self.bits and self.needed >> slot & 1:
+            bits = _where(self.mask, word.type(0) if bits is None else bits, self.bits[slot])
+        self.bits.pop(slot, None)
+        if bits is not None:
+            self.bits[slot] = bits
+        return undefined if undefined is not None and undefined.any() else None
+
+    # ---- values that nothing gave: see `simwarp.ptx.undefined` -----------------------------------------
 
     def undefined_now(self) -> Mask | None:
         """The lanes whose operands of the current step, as far as they were read, nothing gave a value."""
@@ -215,36 +250,50 @@ class Chunk:
             self.undefined = None
         return self.undefined
 
+    def undefined_bits(self, slot: int) -> npt.NDArray[Any] | None:
+        """Which bits of a register nothing gave, by lane; None if it has a value everywhere."""
+        if slot not in self.partial:
+            return None
+        every, bits = all_undefined(self.registers[slot]), self.bits.get(slot)
+        bits = every if bits is None else np.where(bits == 0, every, bits)
+        return np.where(self.partial[slot], every & ~every, bits)
+
     def follow(self, slot: int, dtype: np.dtype[Any]) -> Any:
         """A register's value, for a result that is no more defined than that."""
         missing = self._missing(slot)
         if missing is not None:
             before = self.undefined_now()
-            self.undefined = missing if before is None else before | missing
-            self.undefined_at = self.executed
-            self.undefined_from = self.origins.get(slot, (self.program.registers[slot], self.step))
+            self._lack(missing if before is None else before | missing, self._origin(slot))
         return self._value(slot, dtype)
+
+    def follow_load(self, loaded: Missing) -> None:
+        """The current step gives what it loaded, and that is no more defined than the memory."""
+        self._lack(loaded.lanes, loaded.origin)
+        self.undefined_parts, self.loaded = loaded.bits, None
+
+    def split_undefined(self, bits: int, count: int) -> None:
+        """The current step gives its result in ``count`` pieces of so many bits."""
+        undefined = self.undefined_now()
+        whole = None if undefined is None else of_result(self, self.step)
+        if whole is not None:
+            piece, word = np.dtype(f"u{bits // 8}"), whole.dtype.type
+            self.undefined_parts = [(whole >> word(i * bits)).astype(piece) for i in range(count)]
+
+    def _lack(self, lanes: Mask, origin: Origin) -> None:
+        """In these lanes the current step gives no value, or not all of one."""
+        self.undefined, self.undefined_at, self.undefined_from = lanes, self.executed, origin
+        self.undefined_parts, self.part_written = None, 0
+
+    def _origin(self, slot: int) -> Origin:
+        return self.origins.get(slot) or Unwritten(self.program.registers[slot], self.step)
 
     def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
         """A register's value; a fault, if an executing lane has none."""
         missing = self._missing(slot)
         if missing is not None:
-            self.used_undefined(missing, self.origins.get(slot, (self.program.registers[slot], self.step)))
+            use(self, missing, self._origin(slot))
         self.defined_here.add(slot)
         return self._value(slot, dtype)
-
-    def used_undefined(self, lanes: Mask, origin: tuple[str, Step]) -> None:
-        """Lanes use what comes from a register that nothing wrote, in the current step."""
-        lane = int(lanes.argmax())
-        (register, step), use = origin, self.place(lane)
-        fault = UninitialisedRegister(
-            f"read of register {register}, which nothing wrote",
-            "" if step is self.step else f"what came of it is used at {replace(use, kernel='')}",
-            "write the register on every path that leads here",
-        )
-        fault.register, fault.use, fault.count = register, use, int(np.count_nonzero(lanes))
-        fault.place = self.place_of(int(self.thread.reshape(-1)[lane]), step)
-        self.launch.found(fault)
 
     def _missing(self, slot: int) -> Mask | None:
         """The executing lanes that have no value in a register; None if all do."""
@@ -293,6 +342,16 @@ class Chunk:
         """The fault with its place filled in."""
         fault.place = self.place(lane)
         return fault
+
+    def within(self, fault: MemoryFault, memory: Memory) -> None:
+        """Let a fault in shared or local memory speak of the block's or thread's window, not of all."""
+        for mine, stride, size, what in (
+            (self.shared, self.shared_stride, self.launch.shared_size, "the block's shared memory"),
+            (self.local, self.local_stride, self.launch.local_size, "the thread's local memory"),
+        ):
+            if memory is mine:
+                fault.address = fault.offset = fault.offset % stride
+                fault.values = f"byte {fault.offset} of {what} ({size} bytes)"
 
     def found(self, fault: KernelFault, lane: int) -> None:
         """A lane did what it must not: raise that, or keep it, or forget it, as the checks say."""

@@ -20,6 +20,7 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.calls import give, passed
 from simwarp.ptx.program import Step
 from simwarp.ptx.spaces import WINDOW, WINDOWS
+from simwarp.ptx.undefined import check_given
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk
@@ -104,6 +105,8 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, int]) -> Callable[[int, int], by
                 "pass printf pointers to memory that the kernel can read",
             )
             raise chunk.placed(fault, lane[0] * 32 + lane[1])
+        if size > 1:  # an argument, not a character of a text
+            check_given(chunk, lane, memory, at, size)
         return found.bytes[at - found.base :][:size].tobytes()
 
     return read

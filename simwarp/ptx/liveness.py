@@ -92,19 +92,25 @@ def _read(step: Step, slots: dict[str, int]) -> int:
 
 def _set(operands: Iterable[Operand | None], slots: dict[str, int]) -> int:
     found = 0
-    for name in _names(operands):
+    for name in registers_in(operands):
         found |= slots.get(name, 0)
     return found
 
 
-def _names(operands: Iterable[Operand | None]) -> Iterator[str]:
-    """The registers within operands."""
+def registers_in(operands: Iterable[Operand | None]) -> Iterator[str]:
+    """The names of the registers within operands.
+
+    Examples
+    --------
+    >>> list(registers_in([Address(Register("%a"), 4), Vector((Register("%x"), Register("%y")))]))
+    ['%a', '%x', '%y']
+    """
     for operand in operands:
         if isinstance(operand, Register):
             yield operand.name
         elif isinstance(operand, Address):
-            yield from _names((operand.base, *operand.more))
+            yield from registers_in((operand.base, *operand.more))
         elif isinstance(operand, Pair):
-            yield from _names((operand.first, operand.second))
+            yield from registers_in((operand.first, operand.second))
         elif isinstance(operand, Vector | Group):
-            yield from _names(operand.elements)
+            yield from registers_in(operand.elements)

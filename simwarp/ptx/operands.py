@@ -225,13 +225,17 @@ def unpack(parts: Sequence[Write | None], bits: int, chunk: Chunk, value: Any) -
 
     Examples
     --------
+    >>> from types import SimpleNamespace
     >>> halves = {}
     >>> write = lambda name: lambda chunk, value: halves.update({name: int(value)})
-    >>> unpack([write("low"), write("high")], 32, None, np.uint64(0x100000002))
+    >>> unpack([write("low"), write("high")], 32, SimpleNamespace(undefined=None), np.uint64(0x100000002))
     >>> halves
     {'low': 2, 'high': 1}
     """
+    if chunk.undefined is not None:
+        chunk.split_undefined(bits, len(parts))
     for i, part in enumerate(parts):
+        chunk.part_written = i
         if part is not None:
             part(chunk, np.asarray(value >> value.dtype.type(i * bits)).astype(f"u{bits // 8}"))
 
@@ -241,11 +245,13 @@ def write_each(parts: Sequence[Write | None], chunk: Chunk, values: Sequence[Any
 
     Examples
     --------
+    >>> from types import SimpleNamespace
     >>> written = []
-    >>> write_each([lambda c, v: written.append(v), None], None, [3, 4])
+    >>> write_each([lambda c, v: written.append(v), None], SimpleNamespace(), [3, 4])
     >>> written
     [3]
     """
-    for part, value in zip(parts, values, strict=True):
+    for i, (part, value) in enumerate(zip(parts, values, strict=True)):
+        chunk.part_written = i
         if part is not None:
             part(chunk, value)

@@ -452,7 +452,7 @@ def test_bounds_of_shared_memory():
 def test_alignment_and_poison_of_shared_memory():
     fault = fault_of(Misaligned, STATIC + "mov.u32 %r2, 1; st.shared.u32 [cells+2], %r2;")
     assert (fault.place.lane, fault.width, fault.space) == (0, 4, "shared")
-    fault = fault_of(UninitialisedRead, STATIC + "ld.shared.u32 %r2, [cells+8];")
+    fault = fault_of(UninitialisedRead, STATIC + "ld.shared.u32 %r2, [cells+8];" + STORE)
     assert (fault.place.lane, fault.offset) == (0, 8)
 
 
@@ -463,7 +463,7 @@ def test_shared_memory_of_the_next_block_starts_unwritten():
 ld.shared.u32 %r2, [cells];"""
     )
     for chunk in (32, 32768):
-        fault = fault_of(UninitialisedRead, body, grid=2, device=simwarp.Device(chunk_lanes=chunk))
+        fault = fault_of(UninitialisedRead, body + STORE, grid=2, device=simwarp.Device(chunk_lanes=chunk))
         assert fault.place.block == (1, 0, 0)
 
 

@@ -268,7 +268,7 @@ def test_each_lane_has_memory_of_its_own():
 
 def test_memory_from_malloc_is_undefined_and_bounded():
     body = "mov.u64 %rd1, 16;\n" + MALLOC
-    fault = fault_of(MemoryFault, body + "ld.u32 %r2, [%rd2];", before=EXTERN)
+    fault = fault_of(MemoryFault, body + "ld.u32 %r2, [%rd2];" + STORE, before=EXTERN)
     assert "nothing wrote" in str(fault)
     fault = fault_of(OutOfBounds, body + "st.u32 [%rd2+16], %i;", before=EXTERN)
     assert (fault.allocation, fault.offset, fault.place.lane) == ("malloc(16)", 16, 0)

@@ -164,7 +164,7 @@ ret;"""
     access = "st.local.u32 [%rd1], %i;"
     fault = fault_of(Misaligned, body.format(bad=2, access=access), **before)
     assert (fault.space, fault.place.warp, fault.place.lane) == ("local", 1, 13)
-    access = "st.local.u32 [mine], %i; ld.local.u32 %r2, [%rd1];"
+    access = "st.local.u32 [mine], %i; ld.local.u32 %r2, [%rd1];" + STORE
     fault = fault_of(UninitialisedRead, body.format(bad=4, access=access), **before)
     assert (fault.space, fault.place.warp, fault.place.lane) == ("local", 1, 13)
 
@@ -336,7 +336,8 @@ def test_shared_faults():
     store = "st.volatile.shared.u32 [second], %i;"
     fault = fault_of(Misaligned, store + body, block=64, before=SHARED)
     assert (fault.space, fault.place.warp, fault.place.lane) == ("shared", 1, 1)
-    fault = fault_of(UninitialisedRead, body, block=64, before=SHARED)
+    body = "mov.u32 %r3, second; ld.shared.u32 %r2, [%r3];"
+    fault = fault_of(UninitialisedRead, body + STORE, block=64, before=SHARED)
     assert (fault.space, fault.place.warp, fault.place.lane) == ("shared", 0, 0)
 
 

@@ -1,0 +1,180 @@
+"""Consecutive bytes of a memory, with the marks that say which of their bits were ever written."""
+
+from __future__ import annotations
+
+from mmap import mmap
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import ShapeError
+from simwarp.faults import UseAfterFree
+
+POISON = 0xA5
+FREE_LATER = "free memory after its last use"
+"""What to do about a use after free."""
+_WHOLE = 0xFF
+"""The mark of a byte of which every bit is written."""
+_ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
+
+Addresses = npt.NDArray[np.uint64]
+
+
+class Allocation:
+    """Consecutive bytes at an address.
+
+    Attributes
+    ----------
+    base, size : int
+        In bytes.
+    name : str
+        How faults speak of it.
+    read_only : bool
+        Whether kernels can only read it.
+    freed : bool
+        Whether its memory was given back.
+    """
+
+    def __init__(
+        self, base: int, size: int, name: str, read_only: bool = False, shared: bool = False
+    ) -> None:
+        self.base, self.size, self.name, self.read_only = base, size, name, read_only
+        self._shared = shared
+        self.freed = False
+        self._make(size)
+
+    def _make(self, size: int) -> None:
+        room = -(-size // _ROUND) * _ROUND
+        self._bytes, self._written = (_zeros(room, self._shared) for _ in range(2))
+        self._bytes.fill(POISON)
+        self._complete = False
+        self._views: dict[np.dtype[Any], npt.NDArray[Any]] = {}
+        self._written_views: dict[int, npt.NDArray[Any]] = {}
+
+    def discard(self) -> None:
+        """Give the memory back; base, size and name stay, for faults to speak of."""
+        self.freed = True
+        self._make(0)
+
+    @property
+    def bytes(self) -> npt.NDArray[np.uint8]:
+        """The live bytes (a view)."""
+        self._check_live()
+        return self._bytes[: self.size]
+
+    @property
+    def written(self) -> npt.NDArray[np.bool_]:
+        """Which bytes were ever written, with all their bits."""
+        return self.written_bits == _WHOLE
+
+    @property
+    def written_bits(self) -> npt.NDArray[np.uint8]:
+        """Which bits of each byte were ever written (a view)."""
+        self._check_live()
+        return self._written[: self.size]
+
+    def fill(self, data: npt.NDArray[np.uint8], offset: int = 0) -> None:
+        """Write bytes from the host.
+
+        Raises
+        ------
+        ShapeError
+            If the bytes do not fit.
+        """
+        self._check_live()
+        if not 0 <= offset <= self.size - data.size:
+            raise ShapeError(
+                f"fill of {self.name}: {count_of_bytes(data.size)} from byte {offset} on, "
+                f"but it has {count_of_bytes(self.size)}\n"
+                "fill as many bytes as the allocation has, or fewer"
+            )
+        self._bytes[offset : offset + data.size] = data
+        self._written[offset : offset + data.size] = _WHOLE
+        self.settle()
+
+    def settle(self) -> None:
+        """Note whether every byte is written by now, so that reads need not ask."""
+        if not self._complete:
+            marks = self._written[: self.size]
+            self._complete = bool(marks.all()) and bool(marks.min(initial=_WHOLE) == _WHOLE)
+
+    def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """The storage as an array of ``dtype``."""
+        if dtype not in self._views:
+            self._views[dtype] = self._bytes.view(dtype)
+        return self._views[dtype]
+
+    def index(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
+        """Addresses within → indices in units of ``width``."""
+        offsets = np.subtract(addresses, np.uint64(self.base))
+        offsets >>= np.uint64(width.bit_length() - 1)
+        return offsets.view(np.int64)
+
+    def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
+        """Which units of ``width`` bytes hold a byte that nothing wrote; None if none can."""
+        if self._complete:
+            return None
+        if width > 8:
+            return (self._written_view(8).take([2 * index, 2 * index + 1]) != _ones(8)).any(axis=0)
+        return self._written_view(width).take(index) != _ones(width)
+
+    def never_written(self, size: int) -> npt.NDArray[np.bool_]:
+        """Of which of the first ``size`` bytes nothing ever wrote a bit."""
+        return self.written_bits[:size] == 0
+
+    def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        """The values at addresses, unchecked."""
+        return self.view(dtype).take(self.index(addresses, dtype.itemsize))
+
+    def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
+        """Write values to addresses, unchecked."""
+        index = self.index(addresses, values.dtype.itemsize)
+        self.view(values.dtype)[index] = values
+        if not self._complete:
+            width = values.dtype.itemsize
+            if width > 8:
+                index, width = np.concatenate([2 * index, 2 * index + 1]), 8
+            self._written_view(width)[index] = _ones(width)
+
+    def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
+        """Note of bytes at addresses which bits nothing wrote: ``unwritten`` (n, width)."""
+        self._complete = False
+        self._written[self._each(addresses, unwritten.shape[1])] = ~unwritten
+
+    def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
+        """(n, width): the bits that nothing wrote of each byte at addresses within."""
+        return ~self._written[self._each(addresses, width)]
+
+    def _each(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
+        """(n, width): where each byte lies."""
+        return self.index(addresses, 1)[:, None] + np.arange(width)
+
+    def _check_live(self) -> None:
+        if self.freed:
+            where = f"{self.name} ({count_of_bytes(self.size)} at {self.base:#x})"
+            raise UseAfterFree(f"use of {self.name} by the host", f"{where}, which was freed", FREE_LATER)
+
+    def _written_view(self, width: int) -> npt.NDArray[Any]:
+        if width not in self._written_views:
+            self._written_views[width] = self._written.view(f"u{width}")
+        return self._written_views[width]
+
+
+def _zeros(size: int, shared: bool) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(mmap(-1, size), np.uint8) if shared and size else np.zeros(size, np.uint8)
+
+
+def count_of_bytes(count: int) -> str:
+    """So many bytes, in words.
+
+    Examples
+    --------
+    >>> count_of_bytes(1), count_of_bytes(8)
+    ('1 byte', '8 bytes')
+    """
+    return "1 byte" if count == 1 else f"{count} bytes"
+
+
+def _ones(width: int) -> Any:
+    return np.dtype(f"u{width}").type((1 << 8 * width) - 1)
