@@ -1,5 +1,6 @@
 """What every test shares: the Hypothesis profile, our pytest plugins, and a Ctrl-C that is heard."""
 
+import gc
 import os
 import signal
 
@@ -24,3 +25,9 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.register(tiers)
     if not pluginmanager.is_registered(plugin):
         pluginmanager.register(plugin, "simwarp")
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage in tests, most of all full ones, do not look at what is there before them."""
+    gc.collect()
+    gc.freeze()

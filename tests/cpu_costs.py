@@ -7,8 +7,8 @@
 ``--cpu-costs=FILE``
     Append a line for every test: its CPU seconds, whether it is marked `slow`, its name.
 
-Compilers do not count: Numba's seconds are taken off, and a test during which PTX was put into the cache,
-by whichever process, is not judged.
+What is done once does not count: Numba's compilations are taken off, and a test during which a library was
+imported, or PTX was put into the cache, by whichever process, is not judged.
 """
 
 import resource
@@ -23,6 +23,9 @@ import pytest
 
 from gpu.cache import cache_folder
 
+FEW_MODULES = 50
+"""Fewer are one of our own packages; a library has more."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options."""
@@ -31,25 +34,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Cost:
-    """The CPU seconds of a test so far, and whether compilers make them unfit to be judged."""
+    """The CPU seconds of a test so far, and whether they can be judged."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.compiled = False
+        self.judged = True
 
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Add what happens inside."""
-        numba, cache, start = _numba_seconds(), _newest_ptx(), _cpu_seconds()
+        once = _done_once()
+        numba, start = _numba_seconds(), _cpu_seconds()
         try:
             yield
         finally:
-            self.seconds += _cpu_seconds() - start
-            if numba is None:  # not imported when the test began
-                self.compiled |= "numba" in sys.modules
-            else:
-                self.seconds -= (_numba_seconds() or 0.0) - numba
-            self.compiled |= _newest_ptx() != cache
+            self.seconds += _cpu_seconds() - start - (_numba_seconds() - numba)
+            modules, newest_ptx = (now - before for now, before in zip(_done_once(), once, strict=True))
+            self.judged &= modules <= FEW_MODULES and not newest_ptx
 
 
 _COST = pytest.StashKey[Cost]()
@@ -76,7 +77,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
             with file.open("a") as lines:
                 lines.write(f"{cost.seconds:.3f}\t{'slow' if slow else ''}\t{item.nodeid}\n")
     limit: float = item.config.option.cpu_limit
-    if limit and cost.seconds > limit and not slow and not cost.compiled:
+    if limit and cost.seconds > limit and not slow and cost.judged:
         pytest.fail(
             f"{cost.seconds:.1f} CPU seconds, and tests that are not marked slow have {limit:g}\n"
             "make it cheaper, or mark it: @pytest.mark.slow",
@@ -90,12 +91,12 @@ def _cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def _newest_ptx() -> int:
-    """When an entry was last put into the cache."""
+def _done_once() -> tuple[int, int]:
+    """How many modules are imported, and when PTX was last put into the cache."""
     try:
-        return cache_folder().stat().st_mtime_ns
+        return len(sys.modules), cache_folder().stat().st_mtime_ns
     except OSError:
-        return 0
+        return len(sys.modules), 0
 
 
 class _NumbaClock:
@@ -118,15 +119,13 @@ class _NumbaClock:
 _numba_clock: _NumbaClock | None = None
 
 
-def _numba_seconds() -> float | None:
-    """The seconds that Numba has compiled, or None while nothing has imported it."""
+def _numba_seconds() -> float:
+    """The seconds that Numba has compiled since it was first seen to be imported."""
     global _numba_clock
-    if "numba" not in sys.modules:
-        return None
-    if _numba_clock is None:
+    if _numba_clock is None and "numba.core.event" in sys.modules:
         from numba.core import event
 
         event.Listener.register(_NumbaClock)
         _numba_clock = _NumbaClock()
         event.register("numba:compile", _numba_clock)
-    return _numba_clock.seconds
+    return _numba_clock.seconds if _numba_clock else 0.0
