@@ -125,6 +125,7 @@ GEOMETRIES = {
 }
 
 
+@pytest.mark.slow_cases("dilation-*", "one by one-*", "all at once-*", "same is asymmetric-btc*")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometries(device, name, scheme):

@@ -58,6 +58,7 @@ def test_dot_products(geometry, scheme, cc):
     np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)
 def test_bits_and_pooled_bits(geometry, scheme, cc):

@@ -91,6 +91,7 @@ def explains(caught, *parts):
 # Products
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 def test_sizes_and_transposes(device, sizes, transpose_a, transpose_b):
@@ -99,6 +100,7 @@ def test_sizes_and_transposes(device, sizes, transpose_a, transpose_b):
     assert_product(gpu.bmm(a, b, **options, device=device), a, b, **options)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("dtypes", list(itertools.product(DTYPES, repeat=2)))
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 def test_element_types(device, dtypes, transpose_a, transpose_b):
@@ -183,6 +185,7 @@ def assert_bits(packed, dots, thresholds, flip=None, *, word, first="msb"):
     np.testing.assert_array_equal(words, expected.words)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("given", ["real", "msb", "lsb"])
 @pytest.mark.parametrize("output", ["int", "bits"])
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)

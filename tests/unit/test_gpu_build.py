@@ -87,6 +87,7 @@ def test_names():
         assert getattr(build, make.__name__) is make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @settings(max_examples=20)
 @given(tensor=tensors())
@@ -97,6 +98,7 @@ def test_every_format(threads, tensor):
             assert_same(make(tensor), reference.sparse.FORMATS[name](tensor), name)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(tensor=tensors(), data=st.data(), threads=st.integers(1, 5))
 def test_settings(tensor, data, threads):
@@ -161,6 +163,7 @@ def test_as_many_threads_as_numba_is_set_to():
     assert made[0] == made[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(tensor=tensors(), threads=st.integers(1, 3))
 def test_round_trips(tensor, threads):

@@ -61,6 +61,7 @@ def assert_unit_columns(result, tolerance):
 # Kernels
 
 
+@pytest.mark.slow_cases("size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
 def test_a_step_against_numpy(size, dtype):
     """From Gram matrices that are known to the inverse, the norms, the factor and its Gram matrix."""
@@ -304,6 +305,7 @@ def assert_close(result, expected, dtype):
     assert_unit_columns(result, 1e-6 if dtype == np.float32 else 1e-14)
 
 
+@pytest.mark.slow_cases("float32-0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_planted_factors(noise, dtype):
@@ -369,6 +371,7 @@ def test_duplicates_are_summed_first():
         np.testing.assert_allclose(result.fits, expected.fits, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_name", ["coo", "mm-csf"])
 def test_deterministic_runs_give_the_same_bits(format_name):
     coo, rank = tensors(np.float32)["order 3"]

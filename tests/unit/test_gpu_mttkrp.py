@@ -174,6 +174,7 @@ def test_runs_meet_chunks_anywhere(deterministic):
         assert_right(tensor, coo, 8, deterministic=deterministic, modes=[0])
 
 
+@pytest.mark.slow
 @given(
     lengths=st.lists(st.integers(1, 70), min_size=1, max_size=6),
     partition=st.sampled_from([32, 64, 128]),
@@ -233,6 +234,7 @@ def test_atomics_are_right_under_every_schedule(name):
         assert_right(FLAT[name](coo), coo, 12, device=simwarp.Device(schedule=schedule, seed=seed), modes=[0])
 
 
+@pytest.mark.slow_cases(but=("coo-False",))
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("name", FLAT)
 def test_plans_clear_and_can_be_called_again(name, deterministic):

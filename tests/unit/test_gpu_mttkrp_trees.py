@@ -150,6 +150,7 @@ def test_bins_may_be_empty():
             assert_right(tensor, coo, 32, deterministic, modes=[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build", [functools.partial(mm_csf, split=4), functools.partial(b_csf_all, split=4, share=6)]
 )

@@ -333,6 +333,7 @@ def long(k, disagreeing):
     )
 
 
+@pytest.mark.slow
 def test_the_bound_of_bmm64():
     """Up to it every count is right, past what a signed short holds too; one above it is refused."""
     assert BMM64_LARGEST_K == 65535
@@ -345,6 +346,7 @@ def test_the_bound_of_bmm64():
         bmm64(*long(65536, [0]), thresholds=[0])
 
 
+@pytest.mark.slow
 def test_above_the_bound_a_counter_carries():
     """K = 65536 in the kernel itself: the lower counter is 0 and the upper one too large by 1."""
     a, b = long(65536, [*[0] * 32, 65536])

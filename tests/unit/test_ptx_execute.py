@@ -596,6 +596,7 @@ def test_a_lane_may_poll_with_an_atomic():
     assert run(body, device=simwarp.Device(instruction_budget=20_000)) == [7] * 32
 
 
+@pytest.mark.slow
 def test_a_lock_within_a_warp():
     """The textbook lock: whoever gets it adds one without an atomic, and lets it go."""
     body = """LOCK: atom.global.exch.b32 %r3, [%in], 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra LOCK;

@@ -1135,6 +1135,7 @@ def is_module_or_syntax_error(tokens):
         return re.match(r"line \d+: .*expected", str(error)) is not None
 
 
+@pytest.mark.slow
 def test_text_broken_at_any_token_is_a_syntax_error_or_fine():
     """Cut off behind each token, and with each token left out or written twice: never another exception."""
     assert parse(WHOLE).entries["k"].max_threads == 128

@@ -397,6 +397,7 @@ membar.gl; atom.global.exch.b32 %r3, [%in], 0;
 """
 
 
+@pytest.mark.slow
 def test_it_declines_a_lock_that_lanes_of_a_warp_take():
     fault = declined(LOCK + STORE, given=(0, 0), checks=WITHOUT_RACES)
     assert_told(fault, LOCK + STORE, [(1, "atom.global.cas")], [(0, "ld.volatile")])
@@ -469,6 +470,7 @@ END: """
     assert found == [(1, line_of("bar.sync 2", body)), (0, line_of("bar.sync 1", body))]
 
 
+@pytest.mark.slow_cases("random")
 @BOTH
 def test_a_livelock_is_one(schedule):
     """All lanes wait for what nobody ever writes."""
@@ -587,6 +589,7 @@ ld.global.u32 %r2, [%in]; ld.global.u32 %r3, [%in+4]; mad.lo.u32 %r2, %r3, 10000
 }
 
 
+@pytest.mark.slow_cases("a lock")
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_what_does_not_depend_on_scheduling_stays(name):
     body, expected = INDEPENDENT[name]
@@ -594,6 +597,7 @@ def test_what_does_not_depend_on_scheduling_stays(name):
     assert set(found) == {tuple(expected)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
 def test_generated_programs_stay_the_same_under_fifty_seeds(number):
     program = fuzz.generate(5, number)
@@ -602,6 +606,7 @@ def test_generated_programs_stay_the_same_under_fifty_seeds(number):
     assert found == {right}
 
 
+@pytest.mark.slow
 def test_nobody_looks_for_a_livelock_as_long_as_the_order_is_random(monkeypatch):
     """A state that comes back proves something only if the same follows from it."""
     seen = []

@@ -32,6 +32,7 @@ setp.eq.u32 %p2, %r4, 0;
 END: """
 
 
+@pytest.mark.slow_cases("64")
 @pytest.mark.parametrize("count", [2, 3, 64])
 def test_equal_results_and_equal_counts(count):
     alone, together = workers(1), workers(count)
@@ -60,6 +61,7 @@ ld.shared::cluster.u32 %r2, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;
     assert got == [b ^ 3 for b in range(24) for _ in range(32)]
 
 
+@pytest.mark.slow
 def test_atomics_of_all_blocks_count():
     body = """mov.u32 %r5, 0;
 L: atom.global.add.u32 %r2, [%in], 1; red.global.max.u32 [%in+4], %i;

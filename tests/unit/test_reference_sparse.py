@@ -338,6 +338,7 @@ def same_nonzeros(coo, places, shape, dtype):
     assert (coo.values.dtype, coo.values.tobytes()) == (expected.dtype, expected.tobytes())
 
 
+@pytest.mark.slow
 @given(tensor=tensors(), dtype=st.sampled_from([np.float32, np.float64]))
 def test_round_trips_are_exact(tensor, dtype):
     shape, places = tensor
@@ -345,6 +346,7 @@ def test_round_trips_are_exact(tensor, dtype):
         same_nonzeros(to_coo(build(coo_of(shape, places, value=dtype))), places, shape, dtype)
 
 
+@pytest.mark.slow
 @given(tensor=tensors(), data=st.data())
 def test_round_trips_with_other_settings(tensor, data):
     shape, places = tensor
@@ -362,6 +364,7 @@ def test_round_trips_with_other_settings(tensor, data):
         same_nonzeros(to_coo(made), places, shape, np.float64)
 
 
+@pytest.mark.slow_cases("(13, 977, 31)-5000-coo")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(
     ("shape", "nonzeros"), [((101, 3), 150), ((13, 977, 31), 5000), ((40, 6, 50, 7, 9), 3000)], ids=str

@@ -83,6 +83,7 @@ FLOATS = st.one_of(
 VARIANCES = FLOATS.map(abs)
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(st.tuples(FLOATS, FLOATS, FLOATS, VARIANCES), st.sampled_from((0.0, 1e-5, 1e-3, 5e-324)))
 @example((1e-300, 1.0, 0.0, 1.0), 0.0)
@@ -93,6 +94,7 @@ def test_the_rule_is_the_real_number(channel, epsilon):
     check(channel, epsilon)
 
 
+@pytest.mark.slow
 def test_every_dot_of_a_range():
     generator = np.random.default_rng(3)
     for _ in range(300):
@@ -105,6 +107,7 @@ def test_every_dot_of_a_range():
                 assert ((x >= t) ^ flip) == (value >= 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.integers(INT32_MIN + 4, INT32_MAX - 4),

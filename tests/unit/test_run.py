@@ -158,6 +158,7 @@ def test_a_result_of_several_runs_of_one_source(write):
         run(source, "set_c", grid=1, block=1, args=[Out("int32", 1)], defines={"A": 1})
 
 
+@pytest.mark.slow
 def test_shared_memory_and_a_cooperative_launch(write):
     path = write(
         "grid.cu",
@@ -375,6 +376,7 @@ def test_each_header_compiles_by_itself_and_twice(write, header):
     assert load(path).kernels == ["k"]
 
 
+@pytest.mark.slow
 def test_all_headers_together_with_cudas(write):
     cuda = ("cuda_runtime.h", "cuda.h", "cooperative_groups.h", "cuda_fp16.h", "mma.h", "cuda/barrier")
     for names in ((*HEADERS, *cuda), (*cuda, *HEADERS)):

@@ -150,6 +150,7 @@ def test_a_schedule_that_declines_is_no_difference():
     assert "declined: stack: lanes wait" in differences.to_text()
 
 
+@pytest.mark.slow
 def test_a_spin_lock_is_declined_by_the_stack_and_the_same_elsewhere():
     run = runner("spin", np.zeros(1, np.int32), np.zeros(1, np.int32))
     differences = compare_schedules(run, checks={"races": "off"})

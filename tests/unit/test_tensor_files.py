@@ -427,6 +427,7 @@ def tensors(draw, largest=2**40):
     return Coo(np.array(coords, draw(st.sampled_from(fits))), np.array(values, f"f{width // 8}"), shape)
 
 
+@pytest.mark.slow
 @given(tensors(), st.sampled_from([0, 1]), st.booleans(), st.sampled_from(["x.tns", "x.tns.gz"]))
 def test_text_there_and_back(tmp_path_factory, tensor, base, header, name):
     path = tmp_path_factory.getbasetemp() / name
@@ -518,6 +519,7 @@ def test_the_largest_dimensions_that_fit(tmp_path):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(tensors(), st.booleans())
 def test_binary_there_and_back(tmp_path_factory, tensor, mapped):
     path = tmp_path_factory.getbasetemp() / "x.swt"

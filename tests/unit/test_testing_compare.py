@@ -109,6 +109,7 @@ def test_what_lies_on_a_device():
     assert_same_bits(x, replace(x, words=simwarp.Device().upload(x.words)))
 
 
+@pytest.mark.slow
 @given(left=lane_words(), right=lane_words())
 def test_no_difference_is_missed(left, right):
     assert_same_bits(left, left.copy())

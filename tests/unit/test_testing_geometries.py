@@ -96,6 +96,7 @@ def test_every_class_is_drawn_unasked(name):
     happens(conv_geometries(), lambda geometry: name not in classes_of(geometry))
 
 
+@pytest.mark.slow
 def test_every_geometry_is_in_a_class():
     counts = Counter(name for geometry in drawn(1100) for name in classes_of(geometry))
     assert all(counts[name] >= 100 for name in CLASSES)

@@ -48,6 +48,7 @@ def test_lane_words(dtype, data):
     assert words.dtype == np.dtype(dtype)
 
 
+@pytest.mark.slow
 def test_lane_words_shrink():
     assert smallest(lane_words()).tolist() == [0] * 32
     one_hot = smallest(lane_words(), lambda words: words[5] >= 100)
@@ -111,6 +112,7 @@ def test_sizes_reach_edges_and_primes(size):
     happens(sizes(1), lambda drawn: drawn[0] == size)
 
 
+@pytest.mark.slow
 def test_sizes_are_larger_on_hardware(monkeypatch):
     strategy = sizes(2)  # made before the profile is chosen
     monkeypatch.setattr(profiles, "_loaded", "gpu")
@@ -155,6 +157,7 @@ def test_real_matrices_shrink(dtype):
     assert negative.dtype == dtype
 
 
+@pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", DTYPES[:3])
 def test_real_matrices_hold_what_is_special(dtype):
     small = real_matrices(3, 5, dtypes=[dtype])
@@ -225,6 +228,7 @@ def product(x, bmm=reference.bmm, **options):
     return bmm(x.a, x.b, transpose_a=x.transpose_a, transpose_b=x.transpose_b, **options)
 
 
+@pytest.mark.slow
 @given(x=bmm_operands())
 def test_bmm_operands_fit(x):
     m, n = x.a.shape[x.transpose_a], x.b.shape[not x.transpose_b]
@@ -237,6 +241,7 @@ def test_bmm_operands_along_k_are_what_kernels_take(x):
     np.testing.assert_array_equal(product(x, gpu.bmm, device=simwarp.Device()), product(x))
 
 
+@pytest.mark.slow
 def test_bmm_operands_shrink():
     x = smallest(bmm_operands())
     assert (x.a.tolist(), x.b.tolist(), x.transpose_a, x.transpose_b) == ([[0.0]], [[0.0]], False, False)
@@ -247,6 +252,7 @@ def test_bmm_operands_shrink():
     assert product(long)[0, 0] == 33
 
 
+@pytest.mark.slow
 def test_bmm_operands_are_mixed():
     def packed(x):
         return isinstance(x.a, PackedBits), isinstance(x.b, PackedBits)
@@ -278,6 +284,7 @@ def test_thresholds_are_on_the_edge(data):
     reference.threshold(dots, drawn, flip)
 
 
+@pytest.mark.slow
 def test_thresholds_hit_every_edge_and_shrink_to_the_first_row():
     dots = np.array([[3, 50], [7, 90]], np.int32)
     drawn, flip = smallest(thresholds(dots))

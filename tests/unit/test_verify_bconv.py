@@ -57,6 +57,7 @@ def test_every_input_is_of_its_class(items):
         assert CLASSES[k % 11] in classes_of(item.geometry)
 
 
+@pytest.mark.slow
 def test_every_class_comes_20_times_under_every_scheme():
     counts = Counter((drawn(k).scheme, CLASSES[k % 11]) for k in range(1200))
     assert min(counts[pair] for pair in itertools.product(SCHEMES, CLASSES)) >= 20
