@@ -1,14 +1,24 @@
 """Folders where pytest finds the plugin as it does where simwarp is installed."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from hypothesis import settings
+
+from simwarp.testing import profiles
 
 ROOT = Path(__file__).resolve().parents[1]
 ENTRY_POINT = "[pytest11]\nsimwarp = simwarp.testing.plugin\n"
 
 
-def project(pytester, monkeypatch, *folders):
-    """Pytester's folder, ready for test runs that see the plugin; ``folders`` are imported from, too."""
+@contextmanager
+def project(pytester, monkeypatch, *folders) -> Iterator:
+    """Pytester's folder, ready for test runs that see the plugin; ``folders`` are imported from, too.
+
+    Runs are of this process (`runpytest_inprocess`) or of their own. Afterwards the profile is as before.
+    """
     installed = pytester.mkdir("installed")
     (installed / "entry-0.dist-info").mkdir()
     (installed / "entry-0.dist-info" / "METADATA").write_text(
@@ -16,5 +26,9 @@ def project(pytester, monkeypatch, *folders):
     )
     (installed / "entry-0.dist-info" / "entry_points.txt").write_text(ENTRY_POINT)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, [*folders, installed, ROOT])))
+    for folder in (installed, *folders):
+        monkeypatch.syspath_prepend(folder)
     pytester.makeini("[pytest]\naddopts = --strict-markers -W error -p no:cacheprovider\n")
-    return pytester
+    profile = settings.get_current_profile_name()
+    yield pytester
+    profiles.load(profile)

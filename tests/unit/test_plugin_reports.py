@@ -1,12 +1,10 @@
 """What the pytest plugin attaches to a failing test: the simulated device's faults and reports."""
 
-from runpy import run_path
-
 import pytest
 
-pytest_plugins = ["pytester"]
+from plugin_projects import project as in_project
 
-in_project = run_path("tests/plugin_projects.py")["project"]
+pytest_plugins = ["pytester"]
 
 KERNEL = '''
     import numpy as np
@@ -27,14 +25,14 @@ KERNEL = '''
 @pytest.fixture
 def project(pytester, monkeypatch):
     """A folder with a module ``fill`` of one kernel, where the plugin is loaded."""
-    in_project(pytester, monkeypatch, pytester.path)
-    pytester.makepyfile(fill=KERNEL)
-    return pytester
+    with in_project(pytester, monkeypatch, pytester.path):
+        pytester.makepyfile(fill=KERNEL)
+        yield pytester
 
 
 def ran(project, body, *options):
     project.makepyfile(test_it=f"from fill import fill\ndef test_it(simwarp_device):\n    {body}\n")
-    return project.runpytest_subprocess("test_it.py", *options)
+    return project.runpytest_inprocess("test_it.py", *options)
 
 
 def test_collected_faults_are_attached_to_a_failure(project):
@@ -97,7 +95,7 @@ def test_each_test_has_a_section_of_its_own(project):
             assert 0
         """
     )
-    result = project.runpytest_subprocess("test_it.py", "--simwarp-checks=report")
+    result = project.runpytest_inprocess("test_it.py", "--simwarp-checks=report")
     result.assert_outcomes(failed=3)
     assert result.stdout.str().count("- simwarp -") == 1
 

@@ -1,39 +1,50 @@
 """The pytest plugin, in test runs of its own, and what the test kit imports."""
 
+import ctypes
+import os
 import subprocess
 import sys
 from pathlib import Path
-from runpy import run_path
+from types import SimpleNamespace
 
 import pytest
+
+import gpu
+import simwarp
+from plugin_projects import project as in_project
 
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[2]
-in_project = run_path("tests/plugin_projects.py")["project"]
 
-NO_DRIVER = """
-    import ctypes
-    def no_library(name, *rest, **options):
-        raise OSError(f"{name}: no such library")
-    ctypes.CDLL = no_library
-"""
-A_DRIVER = """
-    import ctypes, types
-    import gpu, simwarp
-    ctypes.CDLL = lambda name: types.SimpleNamespace(cuInit=lambda flags: 0)
-    class CudaDevice(simwarp.Device): pass
-    gpu.CudaDevice = CudaDevice
-"""
 ONE_TEST = "def test_it(simwarp_device): assert simwarp_device.multiprocessors"
 
 
 @pytest.fixture
 def project(pytester, monkeypatch):
     """A folder where pytest finds the plugin as it does where simwarp is installed."""
-    return in_project(pytester, monkeypatch)
+    with in_project(pytester, monkeypatch):
+        yield pytester
 
 
+@pytest.fixture
+def no_driver(monkeypatch):
+    def no_library(name, *rest, **options):
+        raise OSError(f"{name}: no such library")
+
+    monkeypatch.setattr(ctypes, "CDLL", no_library)
+
+
+@pytest.fixture
+def a_driver(monkeypatch):
+    class CudaDevice(simwarp.Device):
+        pass
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(cuInit=lambda flags: 0))
+    monkeypatch.setattr(gpu, "CudaDevice", CudaDevice)
+
+
+@pytest.mark.slow
 def test_the_simulator_is_the_default_and_new_for_every_test(project):
     project.makepyfile(
         """
@@ -51,28 +62,28 @@ def test_the_simulator_is_the_default_and_new_for_every_test(project):
     result.stdout.fnmatch_lines(["*test_one?sim? PASSED*"])
 
 
+@pytest.mark.usefixtures("no_driver")
 def test_cuda_is_skipped_with_the_reason_where_there_is_none(project):
-    project.makeconftest(NO_DRIVER)
     project.makepyfile(ONE_TEST)
-    result = project.runpytest_subprocess("-rs", "--simwarp-device=cuda")
+    result = project.runpytest_inprocess("-rs", "--simwarp-device=cuda")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*needs an NVIDIA GPU*libcuda.so.1: no such library*"])
-    project.runpytest_subprocess("--simwarp-device=both").assert_outcomes(passed=1, skipped=1)
+    project.runpytest_inprocess("--simwarp-device=both").assert_outcomes(passed=1, skipped=1)
 
 
+@pytest.mark.usefixtures("a_driver")
 def test_cuda_and_both_where_there_is_a_gpu(project):
-    project.makeconftest(A_DRIVER)
     project.makepyfile("def test_it(simwarp_device): print('on', type(simwarp_device).__name__)")
-    result = project.runpytest_subprocess("-s", "--simwarp-device", "both")
+    result = project.runpytest_inprocess("-s", "--simwarp-device", "both")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*on Device", "*on CudaDevice"])
-    result = project.runpytest_subprocess("-s", "--simwarp-device=cuda")
+    result = project.runpytest_inprocess("-s", "--simwarp-device=cuda")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*on Device")
 
 
+@pytest.mark.usefixtures("a_driver")
 def test_examples_of_hypothesis_share_the_device_of_their_test(project):
-    project.makeconftest(A_DRIVER)
     project.makepyfile(
         """
         from hypothesis import given
@@ -86,13 +97,13 @@ def test_examples_of_hypothesis_share_the_device_of_their_test(project):
         def test_four(): assert len(seen) == 4
         """
     )
-    project.runpytest_subprocess("--simwarp-device=both", "--simwarp-profile=ci").assert_outcomes(passed=5)
+    project.runpytest_inprocess("--simwarp-device=both", "--simwarp-profile=ci").assert_outcomes(passed=5)
 
 
 def test_an_unknown_device_or_profile_is_a_usage_error(project):
     project.makepyfile(ONE_TEST)
     for option in ("--simwarp-device=tpu", "--simwarp-profile=fast"):
-        result = project.runpytest_subprocess(option)
+        result = project.runpytest_inprocess(option)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}: invalid choice*"])
 
@@ -101,10 +112,11 @@ def test_the_profile(project):
     project.makepyfile(
         "from hypothesis import settings\ndef test_it(): assert settings.default.max_examples == 30"
     )
-    project.runpytest_subprocess("--simwarp-profile=gpu").assert_outcomes(passed=1)
-    project.runpytest_subprocess().assert_outcomes(failed=1)
+    project.runpytest_inprocess().assert_outcomes(failed=1)
+    project.runpytest_inprocess("--simwarp-profile=gpu").assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_the_profile_needs_hypothesis(project):
     (Path("installed") / "hypothesis.py").write_text("raise ImportError('there is none')\n")
     project.makepyfile("def test_it(): pass")
@@ -113,25 +125,26 @@ def test_the_profile_needs_hypothesis(project):
     result.stderr.fnmatch_lines(["*need Hypothesis*there is none*", "pip install 'simwarp?test?'"])
 
 
+@pytest.mark.usefixtures("no_driver")
 def test_the_marker(project):
-    project.makeconftest(NO_DRIVER)
     project.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_it(): assert 0\ndef test_other(): pass")
-    project.runpytest_subprocess().assert_outcomes(passed=1, skipped=1)
-    project.runpytest_subprocess("-m", "not gpu").assert_outcomes(passed=1, deselected=1)
-    project.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.gpu: needs an NVIDIA GPU*"])
+    project.runpytest_inprocess().assert_outcomes(passed=1, skipped=1)
+    project.runpytest_inprocess("-m", "not gpu").assert_outcomes(passed=1, deselected=1)
+    project.runpytest_inprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.gpu: needs an NVIDIA GPU*"])
 
 
 def test_without_the_plugin(project):
     project.makepyfile("def test_it(): pass")
-    project.runpytest_subprocess("-p", "no:simwarp").assert_outcomes(passed=1)
-    refused = project.runpytest_subprocess("-p", "no:simwarp", "--simwarp-device=sim")
+    project.runpytest_inprocess("-p", "no:simwarp").assert_outcomes(passed=1)
+    refused = project.runpytest_inprocess("-p", "no:simwarp", "--simwarp-device=sim")
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installed", [True, False])
 def test_our_own_conftest_loads_it_once(project, installed, monkeypatch):
-    if not installed:
-        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    paths = [ROOT, ROOT / "tests", *(["installed"] if installed else [])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(path).absolute()) for path in paths))
     project.makeconftest((ROOT / "tests" / "conftest.py").read_text())
     project.makepyfile(ONE_TEST)
     project.runpytest_subprocess("--simwarp-device=sim").assert_outcomes(passed=1)
@@ -155,7 +168,7 @@ def test_words_that_differ_are_drawn(project):
             assert np.int32([7]) == np.int32([5])
         """
     )
-    result = project.runpytest_subprocess()
+    result = project.runpytest_inprocess()
     result.assert_outcomes(failed=5)
     result.stdout.fnmatch_lines(
         [
