@@ -12,6 +12,7 @@
 ``races``           two accesses of the same bytes, one of them a write, that nothing orders
 ``deadlock``        lanes that all wait
 ``runaway``         loops without an end
+``unreachable``     control that runs off the end of a function, where its compiler left no return
 ``exits``           lanes that returned before a barrier or ``.sync`` that names them
 ==================  ============================================================================
 
@@ -40,6 +41,7 @@ KINDS = (
     "races",
     "deadlock",
     "runaway",
+    "unreachable",
     "exits",
 )
 STRICT = ("exits",)

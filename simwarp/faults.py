@@ -287,6 +287,12 @@ class Trap(KernelFault):
     """The kernel executed ``trap``."""
 
 
+class Unreachable(KernelFault):
+    """Control that ran off the end of a function, where its compiler left no return."""
+
+    check = "unreachable"
+
+
 class AssertionFailed(KernelFault):
     """An ``assert`` of the kernel that does not hold."""
 

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simwarp.faults import KernelFault, Trap
+from simwarp.faults import KernelFault, Trap, Unreachable
 from simwarp.ptx import calls, host
 from simwarp.ptx.program import Step
 
@@ -61,7 +61,7 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         return step.target
     rest = chunk.mask & ~taken
     target = scheduler.steps[step.target]
-    if target.kind == "exit" and target.guard is None:
+    if target.kind == "exit" and target.guard is None and not target.runs_off:
         # Let them go now: lanes that only wait to end would keep the others from being alone.
         scheduler.executed(target, taken)
         scheduler.leave(taken)
@@ -106,6 +106,8 @@ def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     scheduler.executed(step, taken)
+    if step.runs_off:
+        _find_impossible(scheduler, step)
     rest = chunk.mask & ~taken
     scheduler.part(pc, {len(scheduler.steps): taken, pc + 1: rest})
     scheduler.leave(taken)
@@ -113,6 +115,29 @@ def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         return None
     scheduler.enter(rest)
     return pc + 1
+
+
+def _find_impossible(scheduler: Scheduler, end: Step) -> None:
+    """Lanes came to an end without a return; the place is where they came from."""
+    chunk, steps = scheduler.chunk, scheduler.steps
+    before = [step for step in steps if end.number == step.target or end.number in step.table]
+    if (last := steps[end.number - 1]).guard is not None or last.kind not in (
+        "branch",
+        "exit",
+        "return",
+        "trap",
+    ):
+        before.append(last)
+    if len(before) == 1:
+        (chunk.step,) = before
+    fault = Unreachable(
+        f"control runs off the end of {chunk.program.routine_at(end.number).name}",
+        "the compiler left no return there: it holds that no correct program gets so far",
+        "look for undefined behaviour: the use of a null pointer, an index past its array, a missing return",
+    )
+    fault.count = chunk.count
+    chunk.found(fault, int(chunk.mask.argmax()))
+    chunk.step = end
 
 
 def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
@@ -175,6 +200,8 @@ def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """``ret`` in a device function: each lane goes on behind the call that it came from."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
+    if step.runs_off:
+        _find_impossible(scheduler, step)
     rest = chunk.mask & ~taken
     scheduler.part(pc, {pc + 1: rest})
     for following, mask in calls.leave(chunk, taken) if taken.any() else []:

@@ -205,7 +205,9 @@ class _Linker:
         binder = Binder(self.module, function, layout, is_entry, routine, len(program.registers))
         steps = [binder.step(instruction) for instruction in function.instructions]
         if not _ends(steps) or len(steps) in function.labels.values():
-            steps.append(binder.end())
+            end = binder.end()
+            end.runs_off = _is_compiled(function)
+            steps.append(end)
         program.steps += steps
         program.registers += list(binder.slots)
         routine.slots = range(binder.first_slot, binder.first_slot + len(binder.slots))
@@ -288,6 +290,13 @@ def _ends(steps: list[Step]) -> bool:
     """Whether the last step never goes on to a next one."""
     ends = ("exit", "return", "branch", "indexed branch", "trap")
     return bool(steps) and steps[-1].guard is None and steps[-1].kind in ends
+
+
+def _is_compiled(function: Function) -> bool:
+    """Whether LLVM wrote a function: it ends one with ``ret``, but for ends that it holds for impossible."""
+    if any(instruction.source is not None for instruction in function.instructions):
+        return True
+    return any(label.startswith("$L__BB") for label in function.labels)
 
 
 def _polls(step: Step) -> bool:

@@ -47,6 +47,8 @@ class Step:
         Of a step that only computes on registers: all of it.
     number : int
         Its place in the program.
+    runs_off : bool
+        Of an end that is not written: whether a compiler left it out because no correct program comes there.
     """
 
     instruction: Instruction
@@ -68,6 +70,7 @@ class Step:
     call: Call | None = None
     compute: Compute | None = None
     number: int = -1
+    runs_off: bool = False
 
 
 @dataclass
