@@ -38,7 +38,7 @@ All lanes store to the same word; which store comes last?
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
@@ -253,17 +253,21 @@ class Differences:
             "faults": [str(fault) for fault in self.faults],
         }
 
-    def to_text(self) -> str:
-        """What a person wants to read."""
+    def to_text(self, leaving_out: Collection[str] = ()) -> str:
+        """What a person wants to read; ``leaving_out`` holds texts of faults that were shown before."""
         compared = "; ".join(map(str, self.compared)) or "no schedule"
         lines = [f"compared: {compared}"]
         lines += [f"declined: {schedule}: {reason}" for schedule, reason in self.declined.items()]
         for d in self.differences:
-            lines += [f"{d.where} {VERDICT}", f"  {d.first}", f"  {d.other}"]
-            lines.append(f"  {d.count} of {d.size} elements differ")
+            if d.array:
+                lines += [f"{d.where} {VERDICT}", f"  {d.first}", f"  {d.other}"]
+                lines.append(f"  {d.count} of {d.size} elements differ")
+            else:
+                lines += [f"{d.first.schedule} comes to an end, {d.other.schedule} is stopped by a fault"]
+                lines += [f"  {line}" for line in d.other.value.splitlines()]
         if not self.differences:
             lines.append("no result differs")
-        return "\n".join([*lines, *map(str, self.faults)])
+        return "\n".join([*lines, *(text for text in map(str, self.faults) if text not in leaving_out)])
 
 
 def compare_schedules(

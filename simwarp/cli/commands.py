@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from reference.errors import NoGpuError, SchemeError, SimwarpError
 from simwarp.cli import show
@@ -31,8 +32,21 @@ from simwarp.faults import KernelFault
 from simwarp.verify import CASES, Case, verify
 from simwarp.verify.compare import CUDA, SIMULATOR, small
 
+
+class Commands(TyperGroup):
+    """What Ctrl-C stops is an `Abort`, whichever command it was; `run` says so."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+
 app = typer.Typer(
     name="simwarp",
+    cls=Commands,
     help="A GPU in NumPy, and the production kernels that it proves right.",
     no_args_is_help=True,
     add_completion=False,

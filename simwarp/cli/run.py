@@ -89,6 +89,9 @@ def run_command(
     include: Annotated[
         list[Path] | None, typer.Option("-I", "--include", help="Where includes look.")
     ] = None,
+    incomplete: Annotated[
+        bool, typer.Option("--partial", help="Elements of out: arrays may stay unwritten.")
+    ] = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for arrays.")] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
 ) -> int:
@@ -108,7 +111,7 @@ def run_command(
     )
     printed = io.StringIO()
     target = hardware or simulator(observe=_observed(observe), stdout=printed)
-    outcome = Outcome(work, target, printed)
+    outcome = Outcome(work, target, printed, partial=incomplete)
     _make_folder(output)
     console = Console(stderr=True, quiet=as_json)
     with console.status(f"{file.name} on {target.name}"):

@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
 from simwarp.run.kernel import Result, Work
 from simwarp.run.names import readable
-from simwarp.run.outcome import fault_to_json
+from simwarp.run.outcome import Unwritten, fault_to_json
 from simwarp.schedules import Differences
 
 
@@ -41,8 +41,10 @@ class Outcome:
         Between schedules, if they were compared.
     files : dict of str to Path
         What was written, by the argument's name.
-    unwritten : list of str
+    kept : list of str
         Arrays that the kernel changed, and that were only to be read.
+    partial : bool
+        Whether the kernel may leave elements of arrays to be filled unwritten.
     """
 
     work: Work
@@ -52,7 +54,8 @@ class Outcome:
     fault: KernelFault | None = None
     differences: Differences | None = None
     files: dict[str, Path] = field(default_factory=dict[str, Path])
-    unwritten: list[str] = field(default_factory=list[str])
+    kept: list[str] = field(default_factory=list[str])
+    partial: bool = False
 
     @property
     def faults(self) -> list[KernelFault]:
@@ -62,9 +65,15 @@ class Outcome:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found."""
+        """Whether nothing was found, and nothing left unwritten that was to be filled."""
         of_schedules = self.differences is not None and (self.differences or self.differences.faults)
-        return not self.faults and not of_schedules
+        incomplete = self.unwritten and not self.partial
+        return not self.faults and not of_schedules and not incomplete
+
+    @property
+    def unwritten(self) -> tuple[Unwritten, ...]:
+        """What the kernel never wrote of the arrays that it was to fill."""
+        return () if self.result is None else self.result.unwritten
 
     def write(self, folder: Path, words: Mapping[str, Word]) -> None:
         """Write the arrays that are asked for."""
@@ -75,7 +84,7 @@ class Outcome:
                 self.files[name] = folder / f"{name}.npy"
                 write_array(self.files[name], array)
             elif name in self.result.changed:
-                self.unwritten.append(name)
+                self.kept.append(name)
 
     def show(self, console: Console) -> None:
         """For people: what the kernel printed and the tables on stdout, the rest beside it."""
@@ -84,14 +93,20 @@ class Outcome:
         if data:
             sys.stdout.write(f"{to_text(data)}\n")
         if self.differences is not None:
-            sys.stdout.write(f"{self.differences.to_text()}\n")
+            said = {str(fault) for fault in self.faults}
+            sys.stdout.write(f"{self.differences.to_text(leaving_out=said)}\n")
         sys.stdout.flush()
         for fault in self.faults:
             _say(console, f"{fault}\n" if fault.count == 1 else f"{fault}\n({fault.count} times)\n")
+        incomplete = {left.array for left in self.unwritten}
         for name, path in self.files.items():
             array = self.arrays[name]
-            _say(console, f"wrote {path}: {' x '.join(map(str, array.shape))} {array.dtype}")
-        for name in self.unwritten:
+            what = f"{' x '.join(map(str, array.shape))} {array.dtype}"
+            _say(console, f"wrote {path}: {what}{', incomplete' if name in incomplete else ''}")
+        for left in self.unwritten:
+            advice = "" if self.partial else "\nlet the kernel write all of them, or give --partial"
+            _say(console, f"{left}{advice}")
+        for name in self.kept:
             _say(console, f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
         _say(console, f"{readable(self.work.kernel.name)} on {self.device.name}: {self._fidelity()}")
 
@@ -104,9 +119,10 @@ class Outcome:
             "block": self.work.block,
             "device": self.device.name,
             "ended": result is not None,
-            "executed": result.executed if result else None,
+            "executed": result.executed if result else self._executed(),
             "outputs": {name: self._described(name) for name in self.files},
             "changed": result.changed if result else [],
+            "unwritten": [asdict(left) for left in self.unwritten],
             "faults": [fault_to_json(fault) for fault in self.faults],
             "schedules": None if self.differences is None else self.differences.to_json(),
             "report": self._report(),
@@ -126,6 +142,11 @@ class Outcome:
     def _report(self) -> dict[str, Any]:
         report = getattr(self.device, "report", None)
         return {} if report is None else report.to_json()
+
+    def _executed(self) -> int | None:
+        """Thread-instructions until a fault, as far as they were counted."""
+        report = getattr(self.device, "report", None)
+        return None if report is None else sum(report.fidelity.counts.values())
 
     def _fidelity(self) -> str:
         """One line: how much of the run is the same to the last bit on hardware."""

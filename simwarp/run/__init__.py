@@ -3,6 +3,18 @@
 from simwarp.run.arguments import Out
 from simwarp.run.binding import Given
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
+from simwarp.run.outcome import Unwritten
 from simwarp.run.source import HostCodeError, Source, load
 
-__all__ = ["Given", "HostCodeError", "NoSuchOutputError", "Out", "Outputs", "Result", "Source", "load", "run"]
+__all__ = [
+    "Given",
+    "HostCodeError",
+    "NoSuchOutputError",
+    "Out",
+    "Outputs",
+    "Result",
+    "Source",
+    "Unwritten",
+    "load",
+    "run",
+]

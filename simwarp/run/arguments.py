@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -40,6 +40,8 @@ ELEMENTS = {
 @dataclass(frozen=True)
 class Out:
     """An array that the kernel is to fill: until it does, reading an element is a fault.
+
+    What it left unwritten at its end is in `Result.unwritten`.
 
     Parameters
     ----------
@@ -82,12 +84,15 @@ class Argument:
         A device array, or a NumPy scalar of the parameter's size.
     before : array, optional
         Of an array: what it held before the launch, if it held anything.
+    to_fill : bool
+        Whether the kernel is to write every element: it was an `Out`.
     """
 
     position: int
     name: str
     value: Any
     before: Host | None = None
+    to_fill: bool = False
 
     @property
     def is_array(self) -> bool:
@@ -151,8 +156,8 @@ class _Converter:
         name = bound.label or (given.name if isinstance(given, Out) else "") or f"arg{position}"
         known = self.known.get(id(given))
         if known is not None:
-            return Argument(position, name, known.value, known.before)
-        found = Argument(position, name, *self._place(position, name, given))
+            return replace(known, position=position, name=name)
+        found = Argument(position, name, *self._place(position, name, given), isinstance(given, Out))
         if found.is_array:
             self.known[id(given)] = found
             self._check_pointer(position, name, found.value.dtype)

@@ -43,6 +43,7 @@ from simwarp.ptx.syntax import Function
 from simwarp.run.arguments import Argument, convert
 from simwarp.run.binding import Arguments
 from simwarp.run.names import readable
+from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, load
 
 Extent: TypeAlias = "int | Sequence[int]"
@@ -101,6 +102,9 @@ class Result:
         Every array argument as NumPy array after the launch; those given in are not changed.
     changed : tuple of str
         Names of the arrays in which the kernel changed any byte; also of those that were not given in.
+    unwritten : tuple of Unwritten
+        Which arrays that the kernel was to fill (`Out`) have elements that it never wrote; those hold bytes
+        of 0xA5. Empty on hardware, which cannot tell.
     report : Report or None
         What the device observed (`simwarp.observe`); None on hardware.
     faults : list of KernelFault
@@ -114,6 +118,7 @@ class Result:
     kernel: str
     outputs: Outputs
     changed: tuple[str, ...]
+    unwritten: tuple[Unwritten, ...] = ()
     report: Report | None = None
     faults: list[KernelFault] = field(default_factory=list[KernelFault])
     stdout: str = ""
@@ -239,6 +244,7 @@ def run_on(device: Any, work: Work) -> Result:
         readable(work.kernel.name),
         Outputs(arguments, arrays),
         tuple(a.name for a, array in after if a.before is None or a.before.tobytes() != array.tobytes()),
+        find_unwritten(arguments),
         getattr(device, "report", None),
         list(getattr(device, "faults", [])),
         printed.getvalue(),

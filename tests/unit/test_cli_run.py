@@ -130,6 +130,7 @@ def test_as_json(capsys):
         "ended": True,
         "outputs": {"y": {"file": str(Path("out/y.npy")), "dtype": "float32", "shape": [100]}},
         "changed": ["y"],
+        "unwritten": [],
         "faults": [],
         "schedules": None,
         "stdout": "100 elements\n",
@@ -168,7 +169,9 @@ def test_a_fault_as_json(capsys):
     assert main(saxpy("--json", n=101)) == 1
     report = json.loads(capsys.readouterr().out)
     (fault,) = report["faults"]
-    assert (report["ended"], report["outputs"], report["executed"]) == (False, {}, None)
+    counts = report["report"]["fidelity"]["counts"]
+    assert (report["ended"], report["outputs"], report["executed"]) == (False, {}, sum(counts.values()))
+    assert report["executed"] > 100
     assert (fault["class"], fault["check"], fault["allocation"]) == ("OutOfBounds", "bounds", "x")
     assert (fault["place"]["source_line"], fault["place"]["lane"]) == (5, 4)
     assert fault["message"].count("\n") == 2
@@ -219,6 +222,51 @@ def test_a_fault_of_another_schedule_counts():
 def test_a_kernel_that_does_not_end(capsys):
     assert main(one("endless", "--budget", "2000")) == 1
     assert "more than 2000 instructions executed: kernel _Z7endlessPj" in capsys.readouterr().err
+
+
+def unwritten(*options, shape="2x3"):
+    """A run of `fill` that leaves the last of six elements."""
+    args = ["--arg", f"x=out:int32:{shape}", "--arg", "5"]
+    return ["run", "fill.cu", "--grid", "1", "--block", "32", *args, *options]
+
+
+@pytest.mark.usefixtures("folder")
+def test_elements_that_were_never_written(capsys):
+    assert main(unwritten()) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[:3] == [
+        "wrote x.npy: 2 x 3 int32, incomplete",
+        "x: 1 of 6 elements was never written, the first is x[1, 2]",
+        "let the kernel write all of them, or give --partial",
+    ]
+    assert np.load("x.npy").ravel()[:5].tolist() == [0, 1, 2, 3, 4]
+    assert main(unwritten("--json")) == 1
+    assert json.loads(capsys.readouterr().out)["unwritten"] == [
+        {"array": "x", "count": 1, "size": 6, "first": [1, 2]}
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_elements_that_may_stay_unwritten(capsys):
+    assert main(unwritten("--partial")) == 0
+    said = capsys.readouterr().err
+    assert "incomplete\nx: 1 of 6 elements was never written, the first is x[1, 2]\nfill on" in said
+    assert main(unwritten(shape="5")) == 0
+    assert "incomplete" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_race_under_several_schedules_is_said_once(capsys):
+    (Path() / "shared.cu").write_text(
+        "__global__ void k(int* y) { __shared__ int t[128]; int i = threadIdx.x; t[i] = i; y[i] = t[127-i]; }"
+    )
+    assert (
+        main(["run", "shared.cu", "--grid=1", "--block=128", "--arg=zeros:int32:128", "--schedules=4"]) == 1
+    )
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("race: read of 4 bytes") == 1
+    assert "comes to an end, random, seed 1 is stopped by a fault\n  read of memory that nothing" in said.out
+    assert "elements differ" not in said.out
 
 
 # What it refuses
@@ -311,12 +359,13 @@ def test_a_write_that_fails_leaves_nothing(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-def test_ctrl_c(monkeypatch):
+def test_ctrl_c(monkeypatch, capsys):
     def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("simwarp.cli.run.run_on", stop)
     assert main(saxpy()) == 130
+    assert capsys.readouterr().err.endswith("stopped\n")
     assert (np.load("y.npy") == 1).all()
 
 

@@ -101,6 +101,44 @@ def test_an_array_to_be_filled(saxpy, write):
         run(saxpy, grid=1, block=32, args=(32, 1, x, Out(np.float32, 32, "y")))
 
 
+PAIR = np.dtype([("c", "i1"), ("i", "i4")], align=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "out", "left"),
+    [
+        ("x[i] = i;", Out("int32", 32), []),
+        (
+            "if (i > 3) x[i] = i;",
+            Out("int32", (8, 4), "y"),
+            ["y: 4 of 32 elements were never written, the first is y[0, 0]"],
+        ),
+        (
+            "if (i == 5) ((short*)x)[0] = 1;",
+            Out("int32", 1),
+            ["arg0: 1 of 1 elements was never written, the first is arg0[0]"],
+        ),
+        ("", Out("int32", ()), ["arg0: 1 of 1 elements was never written, the first is arg0"]),
+        ("x[2 * i + 1] = i; ((char*)x)[8 * i] = 1;", Out(PAIR, 32), []),  # what pads is no element
+        (
+            "x[2 * i + 1] = i; if (i < 31) ((char*)x)[8 * i] = 1;",
+            Out(PAIR, 32, "p"),
+            ["p: 1 of 32 elements was never written, the first is p[31]"],
+        ),
+        ("", np.zeros(4, np.int32), []),
+        (
+            "if (i == 0) x[0] = x[1];",
+            Out("int32", 2),
+            ["arg0: 1 of 2 elements was never written, the first is arg0[1]"],
+        ),
+    ],
+)
+def test_what_the_kernel_was_to_fill_and_did_not(write, body, out, left):
+    path = write("k.cu", f"__global__ void k(int* x, int* again) {{ int i = threadIdx.x; {body} }}")
+    result = run(path, grid=1, block=32, args=[out, out], checks="off" if "x[1]" in body else "raise")
+    assert list(map(str, result.unwritten)) == left
+
+
 def test_an_array_given_twice_is_one_array(saxpy):
     x, _ = operands()
     result = run(saxpy, grid=4, block=32, args=(100, 1, x, x))
