@@ -287,6 +287,10 @@ class Trap(KernelFault):
     """The kernel executed ``trap``."""
 
 
+class NotCooperative(Trap):
+    """Grid sync in a launch that is not cooperative: it has no workspace, so cooperative groups trap."""
+
+
 class Unreachable(KernelFault):
     """Control that ran off the end of a function, where its compiler left no return."""
 

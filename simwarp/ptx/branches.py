@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simwarp.faults import KernelFault, Trap, Unreachable
-from simwarp.ptx import calls, host
+from simwarp.faults import KernelFault, NotCooperative, Trap, Unreachable
+from simwarp.ptx import calls, grid_sync, host
 from simwarp.ptx.program import Step
 
 if TYPE_CHECKING:
@@ -145,8 +145,16 @@ def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     taken = scheduler.taken(step)
     if not taken.any():
         return pc + 1
-    fault = Trap("the kernel executed trap", "", "the kernel found an error; see its source line")
-    raise scheduler.chunk.placed(fault, int(taken.argmax()))
+    lane = int(taken.argmax())
+    if grid_sync.needs_cooperation(scheduler.chunk, step, lane):
+        fault: Trap = NotCooperative(
+            "grid sync in a launch that is not cooperative",
+            "",
+            "launch it with cooperative=True, or simwarp run --cooperative",
+        )
+    else:
+        fault = Trap("the kernel executed trap", "", "the kernel found an error; see its source line")
+    raise scheduler.chunk.placed(fault, lane)
 
 
 def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:

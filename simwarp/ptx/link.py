@@ -19,6 +19,8 @@ from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Function, Module, Variable
 
 _GLOBAL = ("global", "const")
+_LEAST_FRAME = 16
+"""Bytes of local memory that a call of a recursive function takes, at least: where it returns to, aligned."""
 
 
 def link(module: Module, entry: Function, graph: CallGraph | None = None) -> Program:
@@ -196,12 +198,9 @@ class _Linker:
         is_entry = function is self.entry
         _check_types(function)
         layout = self.layout(program, function)
-        routine = Routine(
-            function.name,
-            len(program.steps),
-            _frame_size(layout, function),
-            recursive=function.name in self.graph.recursive and not is_entry,
-        )
+        recursive = function.name in self.graph.recursive and not is_entry
+        frame = max(_frame_size(layout, function), _LEAST_FRAME if recursive else 0)
+        routine = Routine(function.name, len(program.steps), frame, recursive=recursive)
         binder = Binder(self.module, function, layout, is_entry, routine, len(program.registers))
         steps = [binder.step(instruction) for instruction in function.instructions]
         if not _ends(steps) or len(steps) in function.labels.values():

@@ -1,5 +1,6 @@
 """How a kernel may end that must not: ends that its compiler holds for impossible, grid sync, recursion."""
 
+import re
 from functools import cache
 from runpy import run_path
 
@@ -8,7 +9,7 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
-from simwarp.faults import KernelFault, Unreachable
+from simwarp.faults import KernelFault, NotCooperative, OutOfBounds, Trap, Unreachable
 
 small = run_path("tests/small_kernels.py")
 run, fault_of, line_of, NOTHING = small["run"], small["fault_of"], small["line_of"], small["NOTHING"]
@@ -79,3 +80,54 @@ $L__BB0_1:"""
     assert (fault.count, fault.place.lane, fault.place.line) == (5, 0, line_of("@%p1 bra", body))
     assert run(body.replace("$L__BB0_1", "END")) == [NOTHING] * 5 + [5] * 27  # written by hand
     assert run(body, device=simwarp.Device(checks={"unreachable": "off"})) == [NOTHING] * 5 + [5] * 27
+
+
+# ---- grid sync --------------------------------------------------------------------------------------------
+
+GRID = """#include <cooperative_groups.h>
+extern "C" __global__ void rotate(int* y) {
+    auto grid = cooperative_groups::this_grid();
+    y[grid.thread_rank()] = threadIdx.x;
+    grid.sync();
+    if (threadIdx.x == 0) y[grid.thread_rank()] += y[(blockIdx.x + 1) % gridDim.x * blockDim.x + 7];
+}
+extern "C" __global__ void own_trap(int* y) {
+    auto grid = cooperative_groups::this_grid();
+    if (y[grid.thread_rank()] == 9) __trap();
+    y[grid.thread_rank()] = 1;
+}
+"""
+
+
+@pytest.mark.parametrize("option", ["-O3", "-G", "without lines"])
+def test_grid_sync_needs_a_cooperative_launch(option):
+    text = compiled(GRID, *(["-G"] if option == "-G" else []))
+    if option == "without lines":
+        text = re.sub(r"^\s*\.loc.*$", "", text, flags=re.MULTILINE)
+    words = [0] * 128
+    fault, _ = outcome(text, "rotate", *words, grid=2, block=64)
+    assert type(fault) is NotCooperative
+    assert "cooperative=True" in str(fault)
+    fault, after = outcome(text, "rotate", *words, grid=2, block=64, cooperative=True)
+    assert (fault, after[64], after[65]) == (None, 7, 1)
+    fault, _ = outcome(text, "own_trap", *words[:5], 9, *words[6:], grid=2, block=64)
+    assert type(fault) is Trap
+    assert outcome(text, "own_trap", *words, grid=2, block=64) == (None, [1] * 128)
+
+
+# ---- recursion --------------------------------------------------------------------------------------------
+
+COUNTDOWN = """.func (.reg .b32 r) f(.reg .b32 n) {
+.reg .pred p; .reg .b32 t; setp.eq.u32 p, n, 0; mov.u32 r, 0; @p ret;
+sub.u32 t, n, 1; call (t), f, (t); add.u32 r, t, 2; ret; }"""
+
+
+def test_a_recursion_that_keeps_nothing_in_local_memory_has_an_end_too():
+    """Each call must know where it returns to: on a chip that takes a part of the stack, 16 bytes or more."""
+    call = "setp.eq.u32 %p1, %lane, 3; selp.b32 %r3, {}, 5, %p1;\ncall (%r2), f, (%r3);\n" + small["STORE"]
+    fault = fault_of(OutOfBounds, call.format(-1), before=COUNTDOWN)
+    assert (fault.place.lane, "call (t), f, (t)" in fault.place.text) == (3, True)
+    assert "the stack is full" in fault.what
+    assert "Device(stack=" in fault.advice
+    got = run(call.format(40), before=COUNTDOWN)
+    assert got == [80 if i == 3 else 10 for i in range(32)]

@@ -194,5 +194,5 @@ def test_a_second_cooperative_launch_starts_afresh():
 
 
 def test_a_launch_that_is_not_cooperative_has_no_workspace():
-    with pytest.raises(simwarp.faults.Trap):
+    with pytest.raises(simwarp.faults.NotCooperative):
         launch(GRID, (2, 1, 1), (32, 1, 1), 1)
