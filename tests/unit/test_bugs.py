@@ -334,9 +334,9 @@ def test_what_a_tool_prints_is_understood():
 
 def test_a_program_that_never_ends_is_stopped_with_all_it_started():
     began = time.perf_counter()
-    output = recorder.limited(["sh", "-c", "echo begun; sleep 30 & sleep 30"], seconds=0.2)
+    output = recorder.limited(["sh", "-c", "echo begun; sleep 60 & sleep 60"], seconds=2)
     assert output.split() == ["begun", "never"]
-    assert time.perf_counter() - began < 10
+    assert time.perf_counter() - began < 50  # the rest of both minutes is not waited for
 
 
 def test_a_program_holds_the_launch_and_the_right_answer():

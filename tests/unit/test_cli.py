@@ -2,10 +2,10 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def command(*arguments, folder=None, interpreter=()):
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 
@@ -102,13 +102,18 @@ def test_verify_of_several_cases(capsys):
 
 @pytest.mark.slow
 def test_a_small_budget_is_kept_and_is_too_little():
-    start = time.perf_counter()
+    start = cpu_seconds_of_children()
     done = command("verify", "--budget", "0.1")
     assert done.returncode == 1
     assert "fewer than 100 shapes tried" in done.stdout
     assert "give a larger --budget" in done.stdout
     assert done.stderr == ""
-    assert time.perf_counter() - start < 30
+    assert cpu_seconds_of_children() - start < 30
+
+
+def cpu_seconds_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def test_one_input_again(capsys):
@@ -504,7 +509,7 @@ def stop(process, number, after):
         process.wait(after)
     except subprocess.TimeoutExpired:
         process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return process.returncode, out, err
 
 
@@ -564,7 +569,7 @@ def test_a_write_that_is_stopped_leaves_what_was_there(tmp_path, number):
     )
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert (tmp_path / "c.npy").read_bytes() == b"precious"
     names = {path.name for path in tmp_path.iterdir()}

@@ -251,7 +251,7 @@ def test_ctrl_c_stops_it(folder):
         assert process.stderr.readline() == f"iteration 1: fit {cpd_als(tensor(), 3).fits[0]:.6f}\n"
         time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130, err

@@ -369,22 +369,41 @@ def test_ctrl_c(monkeypatch, capsys):
     assert (np.load("y.npy") == 1).all()
 
 
+READY = """
+import sys
+import simwarp.cli.commands
+from simwarp.cli import main
+print("ready", flush=True)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def cpu_seconds(process):
+    """The CPU time of a process that runs."""
+    user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads CPU times as Linux gives them")
 def test_ctrl_c_to_the_real_command(folder):
     arguments = one("endless", "--budget", str(10**12), "--checks", "off")
     before = sorted(path.name for path in folder.iterdir())
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "simwarp", *arguments],
+        [sys.executable, "-P", "-c", READY, *arguments],
         cwd=folder,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
     try:
-        out, err = process.communicate(timeout=30)
+        assert process.stdout.readline() == "ready\n"
+        ready = cpu_seconds(process)
+        while cpu_seconds(process) < ready + 2:  # by then the kernel runs, however busy the machine is
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 130, err

@@ -281,7 +281,7 @@ def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
     while process.poll() is None and not list(tmp_path.glob(".y.tns.gz.*")):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert (tmp_path / "y.tns.gz").read_bytes() == b"precious"

@@ -604,7 +604,7 @@ def fragile(tmp_path, monkeypatch):
 def test_a_crash_or_a_hang_costs_one_program(fragile):
     words = ("not.b32", "popc.b32", "clz.b32", "brev.b32", "abs.s32")
     programs = [Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(words)]
-    workers = fuzz.Workers(fragile, count=2, patience=3)
+    workers = fuzz.Workers(fragile, count=2, patience=12)
     digests = workers.digests(programs)
     workers.close()
     right = fuzz.outputs(simwarp.Device(), programs)

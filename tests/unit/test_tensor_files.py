@@ -717,7 +717,7 @@ def test_a_conversion_that_is_killed_leaves_what_was_there(tmp_path, number):
     )
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert (tmp_path / "x.tns.gz").read_bytes() == b"precious"
     names = {path.name for path in tmp_path.iterdir()} - {"x.swt", "x.tns.gz"}
