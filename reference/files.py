@@ -2,40 +2,128 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
-import tempfile
-from collections.abc import Callable
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from reference.errors import InputFileError
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - not a POSIX system
+    fcntl = None
+
+_LONGEST_NAME = 255
+_REST = re.compile(r"[0-9a-f]{16}\.tmp")
+_STALE_SECONDS = 60.0
+"""What is younger may belong to somebody who has made it and not yet locked it."""
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = True) -> None:
     """Write to a temporary name beside ``path``, then rename: a killed program leaves no half file.
+
+    An interrupt leaves nothing at all, at whatever moment it comes. A program that is killed leaves the
+    temporary file; whoever writes to the same path a minute later or more removes it. A link stays, and
+    what it points to is written.
 
     Parameters
     ----------
     path : Path
     write : callable
         Writes to the binary file that it is given.
+    durable : bool
+        Whether the content must be on the disk before it has its name. Without that, a power failure may
+        leave a file of the right name and another content.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    InputFileError
+        If the path is a FIFO, a device or a socket: they cannot be replaced.
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "note"
     ...     write_whole(path, lambda file: file.write(b"all of it"))
     ...     path.read_text()
     'all of it'
     """
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-            mask = os.umask(0)
-            os.umask(mask)
-            temporary.chmod(0o666 & ~mask)  # the rights of any new file; a temporary one is private
-            temporary.replace(path)
-        except BaseException:
+    target = _target(path)
+    start = _temporary_start(target.name)
+    _remove_stale(target.parent, start)
+    temporary = target.parent / f"{start}{secrets.token_hex(8)}.tmp"
+    try:
+        try:  # nothing stands between the name, which is known, and the file, which may exist from here on
+            with temporary.open("xb") as file:
+                _lock(file)
+                write(file)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+                temporary.replace(target)
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
+    finally:  # again, where an interrupt came between an error and the line above
+        temporary.unlink(missing_ok=True)
+
+
+def _target(path: Path) -> Path:
+    """What is to be replaced: behind links, and a regular file if there is one."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return target
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise InputFileError(
+            f"{path} is a FIFO, a device or a socket, which cannot be written whole or not at all\n"
+            "name a regular file"
+        )
+    return target
+
+
+def _temporary_start(name: str) -> str:
+    """How the temporary names for a file begin; of a long name, a part and a digest."""
+    room = _LONGEST_NAME - len(".." + "0" * 16 + ".tmp")
+    if len(os.fsencode(name)) > room:
+        digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+        name = os.fsencode(name)[: room - 20].decode(errors="ignore") + digest
+    return f".{name}."
+
+
+def _lock(file: IO[bytes]) -> None:
+    """Show others that the file is being written: the lock ends with this program, however that ends."""
+    if fcntl is not None:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_stale(folder: Path, start: str) -> None:
+    """Remove the temporary files that killed programs left: those that nobody has locked."""
+    for path in _old_files(folder, start):
+        with suppress(OSError), path.open("rb") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+
+
+def _old_files(folder: Path, start: str) -> Iterator[Path]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(start) and _REST.fullmatch(entry.name, len(start)):
+                seen = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(seen.st_mode) and time.time() - seen.st_mtime > _STALE_SECONDS:
+                    yield Path(entry.path)

@@ -584,7 +584,7 @@ def test_a_write_that_fails_leaves_nothing(cache, monkeypatch, stop, moment):
     if moment == "rename":
         monkeypatch.setattr(Path, "replace", fail)
     else:
-        monkeypatch.setattr("reference.files.os.fsync", fail)
+        monkeypatch.setattr("reference.files._lock", fail)
     if isinstance(stop, OSError):
         assert ".entry answer" in answer().text  # a cache that cannot be written is no error
     else:
