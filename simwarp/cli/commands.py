@@ -31,6 +31,7 @@ from simwarp.device import Device
 from simwarp.faults import KernelFault
 from simwarp.verify import CASES, Case, verify
 from simwarp.verify.compare import CUDA, SIMULATOR, small
+from simwarp.verify.processes import cores
 
 
 class Commands(TyperGroup):
@@ -122,6 +123,9 @@ def verify_command(
     ] = None,
     budget: Annotated[float, typer.Option(min=0.1, help="Seconds, for all cases together.")] = 120.0,
     inputs: Annotated[int | None, typer.Option(min=1, help="At most so many inputs of each case.")] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=0, help="So many processes; 0 for one on each core.")
+    ] = 0,
     device: Annotated[Where, typer.Option(help="What runs the production kernels.")] = Where.sim,
     as_json: Json = False,
 ) -> int:
@@ -129,12 +133,17 @@ def verify_command(
     chosen = _cases(case)
     devices = {tier: _small(make) for tier, make in _devices(device).items()}
     tiers = [CUDA] if device is Where.cuda else None
+    if CUDA in devices and jobs > 1:
+        raise SchemeError(
+            f"--jobs {jobs} with --device {device.value}\none process has the CUDA device\nleave --jobs out"
+        )
     arguments: dict[str, Any] = {
         "seed": seed,
         "budget": budget,
         "only_input": only_input,
         "inputs": inputs,
         "tiers": tiers,
+        "processes": 1 if CUDA in devices else jobs or cores(),
     }
     if as_json:
         outcome = verify(chosen, devices, **arguments)

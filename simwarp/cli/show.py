@@ -28,12 +28,16 @@ TIERS = {
 @contextmanager
 def live_table(budget: float) -> Generator[Callable[[Outcome], None]]:
     """A table that fills while cases run; yields the function that updates it."""
-    start = time.perf_counter()
-    with Live(refresh_per_second=4, transient=True) as live:
+    start = shown = time.perf_counter()
+    with Live(auto_refresh=False, transient=True) as live:  # no thread, which forked processes would lack
 
         def update(outcome: Outcome) -> None:
-            done = min(time.perf_counter() - start, budget)
-            live.update(Group(_table(outcome), ProgressBar(total=budget, completed=done, width=40)))
+            nonlocal shown
+            now = time.perf_counter()
+            if now - shown >= 0.25:
+                shown, done = now, min(now - start, budget)
+                bar = ProgressBar(total=budget, completed=done, width=40)
+                live.update(Group(_table(outcome), bar), refresh=True)
 
         yield update
 
@@ -61,9 +65,12 @@ def verdict(outcome: Outcome) -> None:
         console.print("stopped before the end")
     elif outcome.short:
         names = ", ".join(outcome.short)
-        console.print(f"fewer than {LEAST_SHAPES} shapes tried: {names}; give a larger --budget")
+        tried = f"{LEAST_SHAPES} shapes" if outcome.few is None else f"{outcome.few} inputs"
+        more = "--inputs" if outcome.used_up else "--budget"
+        console.print(f"fewer than {tried} tried: {names}; give a larger {more}")
     elif outcome.agreed:
-        console.print("all tiers agree")
+        few = outcome.few and f" on the {outcome.few} inputs asked for; {LEAST_SHAPES} shapes verify a case"
+        console.print(f"all tiers agree{few or ''}")
     else:
         wrong = sum(row.mismatches for row in outcome.rows)
         console.print(Text(f"\nthe tiers differ on {wrong} inputs", style="bold red"))

@@ -67,15 +67,15 @@ def refused(capsys, arguments, *parts, code=2):
 
 
 def test_verify_as_a_person_sees_it(capsys):
-    assert main(["verify", "--case", "pack-lsb", "--inputs", "130", "--budget", "60"]) == 0
+    assert main(["verify", "--case", "pack-lsb", "--inputs", "12", "--budget", "600"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["case", "tier", "inputs", "shapes", "mismatches", "time"]
     assert [line.split()[:2] for line in lines[1:3]] == [["pack-lsb", "reference"], ["pack-lsb", "gpu"]]
-    assert lines[-1] == "all tiers agree"
+    assert lines[-1] == "all tiers agree on the 12 inputs asked for; 100 shapes verify a case"
 
 
 def test_verify_as_json(capsys):
-    assert main(["verify", "--case", "pack-lsb", "--inputs", "130", "--seed", "3", "--json"]) == 0
+    assert main(["verify", "--case", "pack-lsb", "--inputs", "20", "--seed", "3", "-j", "1", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     seconds = report.pop("seconds")
     rows = report.pop("rows")
@@ -88,8 +88,8 @@ def test_verify_as_json(capsys):
         "device": "sim",
     }
     assert [(r["case"], r["tier"], r["inputs"], r["mismatches"]) for r in rows] == [
-        ("pack-lsb", "reference", 130, 0),
-        ("pack-lsb", "simulator", 130, 0),
+        ("pack-lsb", "reference", 20, 0),
+        ("pack-lsb", "simulator", 20, 0),
     ]
     assert sum(r["seconds"] for r in rows) <= seconds
 
@@ -98,6 +98,30 @@ def test_verify_of_several_cases(capsys):
     main(["verify", "--case", "pack-row", "--case", "bmm", "--inputs", "1", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm"] * 3
+
+
+def test_verify_with_any_number_of_jobs(capsys):
+    reports = []
+    for jobs in ("1", "3", "0"):
+        assert main(["verify", "--case", "pack-lsb", "--inputs", "9", "-j", jobs, "--json"]) == 0
+        reports.append(json.loads(capsys.readouterr().out))
+        for timed in (reports[-1], *reports[-1]["rows"]):
+            del timed["seconds"]
+    assert reports[1:] == reports[:1] * 2
+    assert reports[0]["agreed"]
+    assert main(["verify", "--case", "pack-lsb", "--inputs", "3", "--jobs", "2"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "all tiers agree on the 3 inputs asked for; 100 shapes verify a case"
+
+
+def test_one_process_has_the_gpu(monkeypatch, capsys):
+    monkeypatch.setattr("gpu.device.default_device", simwarp.Device)
+    refused(
+        capsys,
+        ["verify", "--device", "both", "--jobs", "2"],
+        "--jobs 2 with --device both",
+        "leave --jobs out",
+    )
 
 
 @pytest.mark.slow

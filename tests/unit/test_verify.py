@@ -4,6 +4,9 @@ import inspect
 import itertools
 import json
 import linecache
+import multiprocessing
+import os
+import time
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
@@ -14,7 +17,7 @@ import reference
 import simwarp
 from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
-from reference.errors import FormatError
+from reference.errors import FormatError, SimwarpError
 from reference.types import PackedBits
 from simwarp.faults import Deadlock, Place
 from simwarp.verify import CASES, Case, Draw, Mismatch, Outcome, Row, check, simulator, verify
@@ -660,11 +663,21 @@ def test_only_some_tiers():
     assert [row.tier for row in verify([BMM], SIMULATORS, inputs=1, tiers=[]).rows] == ["reference"]
 
 
-@pytest.mark.parametrize(("inputs", "agreed"), [(LEAST_SHAPES - 1, False), (LEAST_SHAPES, True)])
-def test_too_few_shapes_are_no_agreement(inputs, agreed):
-    outcome = verify([Counted().case, Counted("other").case], SIMULATORS, inputs=inputs)
+@pytest.mark.parametrize(("shapes", "agreed"), [(LEAST_SHAPES - 1, False), (LEAST_SHAPES, True)])
+def test_too_few_shapes_are_no_agreement(shapes, agreed):
+    cases = [replace(Counted(name).case, shape=lambda item: (item % shapes,)) for name in ("one", "other")]
+    outcome = verify(cases, SIMULATORS, inputs=LEAST_SHAPES + 10)
     assert outcome.agreed is agreed
-    assert outcome.short == ([] if agreed else ["counted", "other"])
+    assert outcome.short == ([] if agreed else ["one", "other"])
+    assert outcome.used_up
+
+
+def test_fewer_inputs_than_shapes_are_enough_if_they_were_asked_for(clock):
+    outcome = verify([Counted().case], SIMULATORS, inputs=3)
+    assert (outcome.agreed, outcome.short, outcome.few, outcome.used_up) == (True, [], 3, True)
+    outcome = verify([Counted(wait=0.02, clock=clock).case], SIMULATORS, inputs=50, budget=0.1)
+    assert (outcome.agreed, outcome.short, outcome.few, outcome.used_up) == (False, ["counted"], 50, False)
+    assert not verify([lie(Counted().case)], SIMULATORS, inputs=3).agreed
 
 
 def test_inputs_of_one_shape_count_once():
@@ -700,6 +713,69 @@ def test_an_interruption_keeps_what_was_done():
     assert outcome.seconds > 0
 
 
+# Side by side
+
+
+def found(outcome):
+    """All that does not depend on the clock."""
+    plain = outcome.to_json()
+    del plain["seconds"]
+    for row in plain["rows"]:
+        assert row.pop("seconds") >= 0
+    return plain
+
+
+@pytest.mark.parametrize("processes", [2, 5])
+def test_any_number_of_processes_finds_the_same(processes):
+    def cases():
+        slow_start = replace(
+            Counted("slow").case, draw=lambda draw: time.sleep(0.2 * (draw.k == 0)) or draw.k
+        )
+        return [lie(slow_start), Counted("honest").case, lie(Counted("other").case)]
+
+    expected = verify(cases(), SIMULATORS, inputs=LEAST_SHAPES)
+    assert [m.input for m in expected.mismatches] == [0, 1, 2] * 2
+    assert found(verify(cases(), SIMULATORS, inputs=LEAST_SHAPES, processes=processes)) == found(expected)
+
+
+def test_processes_work_side_by_side():
+    both = multiprocessing.get_context("fork").Barrier(2)
+    case = replace(Counted().case, shape=lambda item: (both.wait(60), item))  # no input goes on alone
+    assert verify([case], {}, inputs=4, processes=2).rows[0].inputs == 4
+
+
+def test_processes_keep_the_budget():
+    slow = replace(Counted().case, shape=lambda item: (time.sleep(0.05), item))
+    outcome = verify([slow], {}, budget=0.3, processes=2)
+    assert 0.3 <= outcome.seconds < 60
+    assert outcome.rows[0].inputs >= 1
+    assert not outcome.interrupted
+
+
+def test_processes_end_with_an_interruption():
+    def stop(outcome):
+        raise KeyboardInterrupt
+
+    outcome = verify([Counted().case], {}, inputs=50, processes=2, progress=stop)
+    assert outcome.interrupted
+    assert multiprocessing.active_children() == []
+
+
+def test_an_error_in_a_process_is_raised():
+    case = replace(Counted().case, shape=lambda item: 1 // (item - 3))
+    with pytest.raises(ZeroDivisionError):
+        verify([case], {}, inputs=9, processes=2)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_process_that_is_gone_is_named():
+    case = replace(Counted().case, shape=lambda item: (item,) if item != 3 else os._exit(9))
+    with pytest.raises(
+        SimwarpError, match=r"^a process ended while it tried input 3 .*\nits exit code is 9\n"
+    ):
+        verify([case], {}, inputs=9, processes=2)
+
+
 def test_progress_is_told_after_every_input():
     told = []
     verify(
@@ -715,7 +791,7 @@ def test_the_outcome_as_json():
     plain = json.loads(json.dumps(outcome.to_json()))
     assert set(plain) == {"agreed", "seed", "seconds", "interrupted", "too_few_shapes", "rows", "mismatches"}
     assert (plain["agreed"], plain["seed"], plain["interrupted"]) == (False, 6, False)
-    assert plain["too_few_shapes"] == ["bmm"]
+    assert plain["too_few_shapes"] == []
     assert [Row(**row) for row in plain["rows"]] == outcome.rows
     assert len(plain["mismatches"]) == 2
     for mismatch, kept in zip(plain["mismatches"], outcome.mismatches, strict=True):
