@@ -326,7 +326,16 @@ class NeedsIndependentProgress(KernelFault):
 
 
 class UnsupportedInstruction(SimwarpError):
-    """PTX that this version cannot execute; names the line."""
+    """PTX that this version cannot execute; names the line.
+
+    Attributes
+    ----------
+    source_file, source_line
+        The line of CUDA C++ that the PTX line was compiled from; None if the PTX does not say.
+    """
+
+    source_file: str | None = None
+    source_line: int | None = None
 
 
 class PtxSyntaxError(SimwarpError, ValueError):

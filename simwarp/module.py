@@ -13,6 +13,7 @@ from simwarp.faults import LaunchError
 from simwarp.ptx.bind import target_number
 from simwarp.ptx.call_graph import CallGraph
 from simwarp.ptx.execute import Launch
+from simwarp.ptx.limits import CONSTANTS, LOCAL, check_size, most_shared
 from simwarp.ptx.link import link, size_of, symbol_of
 from simwarp.ptx.parse import parse
 from simwarp.ptx.program import Program
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _MAX_THREADS = 1024
 _MAX_GRID = (2**31 - 1, 65535, 65535)
-_MAX_SHARED = 227 * 1024
 _MAX_CLUSTER = 16
 
 
@@ -56,7 +56,13 @@ class Module:
     def _allocate(self, variable: Variable) -> DeviceArray:
         name, size = f"variable {variable.name}", size_of(variable)
         memory = self.device.constants if variable.space == "const" else self.device.memory
-        return self.device.allocate((size,), np.uint8, name, memory=memory)
+        try:
+            return self.device.allocate((size,), np.uint8, name, memory=memory)
+        except MemoryError:
+            raise LaunchError(
+                f"{name} has {size} bytes, more than this machine has left\n"
+                "give the kernel an array as large as the test needs"
+            ) from None
 
     def _initialise(self, array: DeviceArray, variable: Variable) -> None:
         """Fill a variable with its initial value; without one it is zero (PTX ISA 5.4.4)."""
@@ -158,6 +164,14 @@ class Kernel:
         launch = self._launch(grid, block, _parameters(self, args), shared, cooperative, printed)
         try:
             self.device.executed += launch.run()
+        except MemoryError:
+            together = "; all blocks are in flight at once" if cooperative else ""
+            raise LaunchError(
+                f"kernel {self.name}: {grid} blocks of {block} need more memory than this machine has left\n"
+                f"local memory of a thread: {launch.local_size} bytes; shared memory of a block: "
+                f"{launch.shared_size} bytes{together}\n"
+                "launch fewer blocks together, or use less memory in each"
+            ) from None
         finally:
             if printed:
                 (self.device.stdout or sys.stdout).write("".join(printed))
@@ -217,13 +231,18 @@ class Kernel:
             )
         if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
             raise LaunchError(f"kernel {self.name}: a grid of {grid}; each part must be 1 to {_MAX_GRID}")
+        if self.program.local_size > LOCAL:
+            raise LaunchError(
+                f"kernel {self.name}: {self.program.local_size} bytes of local memory in each thread, "
+                f"{LOCAL} at most\nkeep large arrays in global memory"
+            )
         cluster = self.program.cluster or (1, 1, 1)
         if any(g % c for g, c in zip(grid, cluster, strict=True)) or np.prod(cluster) > _MAX_CLUSTER:
             raise LaunchError(
                 f"kernel {self.name}: a grid of {grid} in clusters of {cluster}\n"
                 f"each part of the grid must be a multiple of the cluster's, of {_MAX_CLUSTER} blocks at most"
             )
-        most = _MAX_SHARED - self.program.shared_size
+        most = most_shared(self.device.compute_capability) - self.program.shared_size
         if not 0 <= shared <= most:
             raise LaunchError(
                 f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
@@ -249,6 +268,10 @@ class _Text:
         variables = {symbol_of(v): v for v in syntax.variables}
         variables |= {symbol_of(v, f): v for f in functions for v in f.variables}
         self.variables = {name: v for name, v in variables.items() if v.space in ("global", "const")}
+        size = sum(size_of(v) for v in self.variables.values() if v.space == "const")
+        check_size(
+            0, "the constant memory of this module", size, CONSTANTS, "keep large tables in .global memory"
+        )
         self._programs: dict[str, Program] = {}
         if len(syntax.entries) == 1:
             self.program(*syntax.entries)

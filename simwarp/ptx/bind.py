@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
-from simwarp.fragments import FragmentError, fragments_of
-from simwarp.ptx import special
+from simwarp.faults import PtxSyntaxError
+from simwarp.fragments import fragments_of
+from simwarp.ptx import refusals, special
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.operands import (
     Read,
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from simwarp.ptx.link import Layout
 
 SPACES = ("global", "shared", "local", "const", "param")
-_NAMED = 6
-"""How many rows an error names."""
-_MATRIX_BASES = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma")
 
 
 def target_number(module: Module) -> int:
@@ -102,14 +99,12 @@ class Binder:
         """The step of an instruction."""
         found = TABLE.find(instruction.opcode)
         if found is None:
-            raise self.unsupported(instruction)
+            raise refusals.without_a_row(instruction)
         row, form = found
         if row.minimum_sm > self.target:
-            raise UnsupportedInstruction(
-                f"line {instruction.line}: `{instruction.text}` needs sm_{row.minimum_sm}; "
-                f"this module is for {self.module.target}\n"
-                f"compile for sm_{row.minimum_sm} or newer (PTX ISA, section {row.section})"
-            )
+            message = f"needs sm_{row.minimum_sm}; this module is for {self.module.target}"
+            advice = f"compile for sm_{row.minimum_sm} or newer (PTX ISA, section {row.section})"
+            raise refusals.unsupported(instruction, f"{message}\n{advice}")
         step = Step(instruction, row, form, partial(row.function, form), row.kind)
         self.row = row
         if row.kind == "return" and self.is_entry:
@@ -121,22 +116,6 @@ class Binder:
         else:
             self.operands(step)
         return step
-
-    def unsupported(self, instruction: Instruction) -> UnsupportedInstruction:
-        """The error of an opcode without a row: what there is instead."""
-        base, relatives = instruction.opcode.split(".")[0], TABLE.relatives(instruction.opcode)
-        head = f"line {instruction.line}: `{instruction.text}` is not supported\n"
-        if base in _MATRIX_BASES:
-            try:
-                fragments_of(instruction.opcode)
-            except FragmentError as error:
-                return UnsupportedInstruction(f"{head}{error}")
-        known = ", ".join(relatives[:_NAMED]) or "no form of this instruction"
-        known += f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
-        return UnsupportedInstruction(
-            f"{head}of {base}, this version runs: {known}\n"
-            "`simwarp coverage FILE.ptx` lists all that a file lacks"
-        )
 
     def end(self) -> Step:
         """Falling off the end is a return; `ret` spells it."""
@@ -198,6 +177,8 @@ class Binder:
             given.append(self.carry())
         if len(given) > len(specs):
             raise self.misfit(step)
+        for operand, spec in zip(given, specs, strict=False):
+            refusals.check_class(step, operand, spec, self.types)
         step.destinations = tuple(
             self.writer(step, operand, spec) for operand, spec in zip(given, specs, strict=False)
         )
@@ -208,6 +189,8 @@ class Binder:
             self.check_vector(step, operand)
         if spec.kind == "number" and not isinstance(operand, Immediate):
             raise self.misfit(step)
+        refusals.check_class(step, operand, spec, self.types)
+        refusals.check_barrier(step, operand, spec)
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
 
     def fragment(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
@@ -335,6 +318,7 @@ class Binder:
             raise self.misfit(step)
         written = [m.partition("::")[0] for m in step.form.modifiers]
         step.space = next((m for m in written if m in SPACES), "generic")
+        refusals.check_space(step, operand, self.layout.spaces)
         base = operand.base
         if step.space == "param" and not (self.is_entry and self.is_parameter(base)):
             step.space = "param" if self.is_entry and isinstance(base, Register) else "local"

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -149,13 +149,12 @@ class Launch:
         """Execute every block; return the number of thread-instructions."""
         keep_freed_pages()
         chunks = self.chunks()
-        if self.schedule == "random":
-            chunks = shuffled(self, chunks)
+        ordered = shuffled(self, chunks) if self.schedule == "random" else chunks
         for observer in self.observers:
             observer.on_launch(self)
         executed = 0
         if self.in_one_process or len(chunks) == 1:
-            for chunk in chunks:
+            for chunk in ordered:
                 executed += self.run_chunk(chunk)
                 if self.ended:
                     break
@@ -179,20 +178,16 @@ class Launch:
         needs_order = bool(self.observers) or self.program.calls_heap or self.schedule == "random"
         return self.workers == 1 or needs_order
 
-    def chunks(self) -> list[npt.NDArray[np.int64]]:
+    def chunks(self) -> Chunks:
         """The blocks that are in flight together, clusters whole."""
-        blocks = np.arange(self.grid[0] * self.grid[1] * self.grid[2])
-        if self.blocks_per_cluster > 1:
-            x, y, z = (np.unravel_index(blocks, self.grid[::-1])[2 - axis] for axis in range(3))
-            i, j, k = (at // size for at, size in zip((x, y, z), self.cluster, strict=True))
-            blocks = np.lexsort((x, y, z, i, j, k))
         lanes_per_block = -(-self.threads // WARP_SIZE) * WARP_SIZE
         lanes = self.chunk_lanes
         if self.local_size:
             lanes = min(lanes, _LOCAL_AT_ONCE // self.local_size)
-        at_once = blocks.size if self.cooperative else max(1, lanes // lanes_per_block)
+        blocks = math.prod(self.grid)
+        at_once = blocks if self.cooperative else max(1, lanes // lanes_per_block)
         at_once = -(-at_once // self.blocks_per_cluster) * self.blocks_per_cluster
-        return [blocks[first : first + at_once] for first in range(0, blocks.size, at_once)]
+        return Chunks(self.grid, self.cluster, at_once)
 
     def run_chunk(self, blocks: npt.NDArray[np.int64]) -> int:
         """Execute some blocks together; return the number of thread-instructions."""
@@ -205,6 +200,50 @@ class Launch:
             except LaunchEnded:
                 self.ended = True
         return chunk.executed - self.clock
+
+
+class Chunks(Sequence[npt.NDArray[np.int64]]):
+    """The blocks of a grid, so many at a time: those of a cluster next to each other, by rank.
+
+    Parameters
+    ----------
+    grid, cluster : (x, y, z)
+    at_once : int
+        Blocks of each chunk, whole clusters.
+
+    Examples
+    --------
+    >>> [blocks.tolist() for blocks in Chunks((4, 2, 1), (2, 1, 1), 4)]
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+    >>> [blocks.tolist() for blocks in Chunks((4, 2, 1), (1, 2, 1), 4)]
+    [[0, 4, 1, 5], [2, 6, 3, 7]]
+    """
+
+    def __init__(self, grid: Dim, cluster: Dim, at_once: int) -> None:
+        self.grid, self.cluster, self.at_once = grid, cluster, at_once
+        self.blocks = math.prod(grid)
+
+    def __len__(self) -> int:
+        return -(-self.blocks // self.at_once)
+
+    @overload
+    def __getitem__(self, number: int) -> npt.NDArray[np.int64]: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[npt.NDArray[np.int64]]: ...
+    def __getitem__(self, number: int | slice) -> Any:
+        """The blocks of one chunk, or of several."""
+        if isinstance(number, slice):
+            return [self[i] for i in range(len(self))[number]]
+        first = range(len(self))[number] * self.at_once
+        blocks = np.arange(first, min(first + self.at_once, self.blocks))
+        size = math.prod(self.cluster)
+        if size == 1:
+            return blocks
+        clusters = tuple(g // c for g, c in zip(self.grid, self.cluster, strict=True))
+        of_cluster = np.unravel_index(blocks // size, clusters[::-1])
+        within = np.unravel_index(blocks % size, self.cluster[::-1])
+        z, y, x = (i * c + j for i, j, c in zip(of_cluster, within, self.cluster[::-1], strict=True))
+        return x + self.grid[0] * (y + self.grid[1] * z)
 
 
 SCHEDULERS: dict[str, type[Scheduler]] = {

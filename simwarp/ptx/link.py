@@ -6,17 +6,18 @@ of each instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
-from simwarp.ptx.bind import Binder
+from simwarp.ptx.bind import Binder, target_number
 from simwarp.ptx.call_graph import CallGraph
 from simwarp.ptx.host import HOST_FUNCTIONS
+from simwarp.ptx.limits import STATIC_SHARED, check_size, most_parameters
 from simwarp.ptx.program import Program, Routine, Step
 from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.syntax import Function, Module, Variable
+from simwarp.ptx.syntax import Address, Function, Group, Module, Symbol, Variable
 
 _GLOBAL = ("global", "const")
 _LEAST_FRAME = 16
@@ -96,6 +97,10 @@ class Layout:
     globals : dict of str to (str, str)
         State space of each variable in global and constant memory, and what the module calls it: addresses
         come with the launch.
+    sizes : dict of str to int
+        Bytes of each parameter, and of each variable of the frame.
+    spaces : dict of str to str
+        In which state space each variable and parameter was declared.
     """
 
     shared: dict[str, int] = field(default_factory=dict[str, int])
@@ -104,6 +109,7 @@ class Layout:
     functions: dict[str, int] = field(default_factory=dict[str, int])
     globals: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     sizes: dict[str, int] = field(default_factory=dict[str, int])
+    spaces: dict[str, str] = field(default_factory=dict[str, str])
 
 
 class _Linker:
@@ -223,12 +229,12 @@ class _Linker:
         layout.globals = {
             v.name: (v.space, symbol_of(v, inside)) for v, inside in everywhere if v.space in _GLOBAL
         }
+        held = [*function.parameters, *function.returns, *function.variables]
+        layout.spaces = {v.name: v.space for v in [*self.module.variables, *held] if v.space != "reg"}
         if function is self.entry:
             layout.parameters = program.parameter_offsets
             layout.sizes = {v.name: size_of(v) for v in function.parameters}
-            held: Iterable[Variable] = function.variables
-        else:
-            held = [*function.parameters, *function.returns, *function.variables]
+            held = function.variables
         at = 0
         for v in held:
             if v.space in ("param", "local"):
@@ -244,10 +250,19 @@ class _Linker:
             at = place(at, v)
             program.parameter_offsets[v.name] = at
             at += size_of(v)
+        most = most_parameters(self.module.version or "9.0", target_number(self.module))
+        advice = "pass large structures by a pointer"
+        check_size(self.entry.line, f"the parameter list of kernel {self.entry.name}", at, most, advice)
 
     def place_shared(self, functions: list[Function]) -> tuple[int, int]:
-        """Give each shared variable its offset; those without a size all start behind the others."""
-        everywhere = {"": self.module.variables} | {f.name: f.variables for f in [*functions, self.entry]}
+        """Give each shared variable its offset; those without a size all start behind the others.
+
+        Variables of the module that neither the kernel nor its functions name take no place.
+        """
+        functions = [*functions, self.entry]
+        named = set[str]().union(*map(_names, functions))
+        common = [v for v in self.module.variables if v.space != "shared" or v.name in named]
+        everywhere = {"": common} | {f.name: f.variables for f in functions}
         variables = [(where, v) for where, some in everywhere.items() for v in some]
         for _, v in variables:
             if v.space not in ("shared", "global", "const", "local", "param"):
@@ -263,6 +278,9 @@ class _Linker:
                 at = place(at, v)
                 self.shared[where][v.name] = at
                 at += size_of(v)
+        what = f"the static shared memory of kernel {self.entry.name}"
+        advice = "declare it extern __shared__, and give its size with shared= at the launch"
+        check_size(self.entry.line, what, at, STATIC_SHARED, advice)
         dynamic_at = -(-at // 16) * 16
         for where, v in shared:
             if not v.count:
@@ -306,6 +324,14 @@ def _polls(step: Step) -> bool:
 def _meets(step: Step) -> bool:
     """Whether a step waits for lanes of other warps."""
     return step.kind in ("barrier", "cluster barrier")
+
+
+def _names(function: Function) -> set[str]:
+    """The variables, functions and labels that a function's instructions name."""
+    operands = [operand for i in function.instructions for operand in i.operands]
+    operands += [part for o in operands if isinstance(o, Group) for part in o.elements]
+    operands += [o.base for o in operands if isinstance(o, Address)]
+    return {o.name for o in operands if isinstance(o, Symbol)}
 
 
 def _check_types(function: Function) -> None:

@@ -29,7 +29,7 @@ All lanes write one word; whose value stays is anybody's guess:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -101,7 +101,7 @@ class Dice:
         return chosen
 
 
-def shuffled(launch: Launch, chunks: Sequence[T]) -> list[T]:
+def shuffled(launch: Launch, chunks: Sequence[T]) -> Iterator[T]:
     """The chunks of a launch in the order of its seed.
 
     Examples
@@ -111,7 +111,7 @@ def shuffled(launch: Launch, chunks: Sequence[T]) -> list[T]:
     ['a', 'b', 'c', 'd']
     """
     order = Dice(launch.seed, _chunk_key(launch, -1)).order(len(chunks))
-    return [chunks[i] for i in order.tolist()]
+    return (chunks[int(i)] for i in order)
 
 
 def _chunk_key(launch: Launch, first_block: int) -> int:

@@ -207,7 +207,7 @@ class Body:
 
     def _instruction(self) -> Instruction:
         cursor, reader = self.cursor, self.reader
-        line, guard = cursor.lines[cursor.at], None
+        first, line, guard = cursor.at, cursor.lines[cursor.at], None
         if cursor.accept("@"):
             guard = reader.guard()
         opcode = self._opcode()
@@ -215,7 +215,7 @@ class Body:
         if reader.has_free_name:
             self.free.append((len(self.function.instructions), self.names.scope))
             reader.has_free_name = False
-        return Instruction(opcode, operands, guard, line, cursor.source[line - 1].strip(), self.source)
+        return Instruction(opcode, operands, guard, line, cursor.quote(first, cursor.at, line), self.source)
 
     def _opcode(self) -> str:
         """A mnemonic; blanks may stand in front of its dots."""

@@ -26,6 +26,9 @@ _TOKEN = re.compile(
       | .)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
+_LONGEST = 1200
+"""Characters of a line that errors quote whole; the longest instructions have some 1,100."""
+_AROUND = 8
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 _LETTER = re.compile(r"[\w$]", re.ASCII)
 _MARKS = frozenset("-+*/%@!~?&^|,;:(){}[]<>=")
@@ -147,6 +150,13 @@ class Cursor:
 
     def error(self, expected: str) -> PtxSyntaxError:
         """What to raise: names the line, what was expected there, and what stands there instead."""
-        found = repr(self.text) if self.text else "the end of the text"
-        text = self.source[self.line - 1].strip()
+        found = repr(self.text[:_LONGEST]) if self.text else "the end of the text"
+        text = self.quote(max(self.at - _AROUND, 0), self.at + _AROUND, self.line)
         return PtxSyntaxError(f"line {self.line}: {expected}, found {found} in `{text}`")
+
+    def quote(self, first: int, end: int, line: int) -> str:
+        """A line of the text; of one that is very long, the tokens that count."""
+        text = self.source[line - 1].strip()
+        if len(text) <= _LONGEST:
+            return text
+        return " ".join(["…", *self.texts[first : min(end, first + _LONGEST)]])[:_LONGEST] + " …"

@@ -105,7 +105,7 @@ def _type(cursor: Cursor, allowed: frozenset[str] = OPAQUE) -> _Type:
             skip_attribute(cursor)
         elif word == ".ptr":
             kind.is_pointer = True
-        elif kind.is_pointer and word in SPACES:
+        elif kind.is_pointer and word in SPACES - {".param"}:
             continue
         elif not kind.name and (word[1:] in WIDTHS or word[1:] in allowed):
             kind.name = word[1:]
