@@ -17,7 +17,7 @@ READY_DEV := $(VENV)/.ready-dev
 .DELETE_ON_ERROR:
 
 verify: $(READY)
-	$(BIN)/simwarp verify --inputs 120 --budget 900
+	$(BIN)/simwarp verify --inputs 120 --budget 900 --jobs $(JOBS)
 	$(BIN)/python examples/digits.py
 
 test: $(READY)
