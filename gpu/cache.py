@@ -1,21 +1,26 @@
 """Compiled PTX on disk. An entry is believed only where it holds the digest of its own content.
 
 A digest finds what is damaged, cut, or put there under another key; it is no defence against somebody who may
-write to the folder and means harm.
+write to the folder and means harm. Past the limit, the entries that were not used for longest go.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from reference.errors import SchemeError
 from reference.files import write_whole
 
+LIMIT_VARIABLE = "SIMWARP_CACHE_MIB"
+DEFAULT_MIB = 256
+_ENTRY = re.compile(r"\.?[0-9a-f]{64}\.ptx(\.[0-9a-f]{16}\.tmp)?")
 _FORM = b"simwarp-ptx-3"  # another number whenever the layout changes
 
 
@@ -73,14 +78,100 @@ def read(key: str) -> Entry | None:
 
 
 def write(key: str, entry: Entry) -> None:
-    """Keep an entry; a cache that cannot be written is no error."""
-    path = _path(key)
+    """Keep an entry, and let old ones go; a cache that cannot be written is no error."""
+    path, most = _path(key), limit()
     body = "\0".join([entry.log, "\n".join(entry.elsewhere), entry.text]).encode()
     content = _first_line(key, body) + b"\n" + body
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_what_is_no_file(path)
         write_whole(path, lambda file: file.write(content), durable=False)  # the digest tells
+        _trim(most)
+
+
+def limit() -> int:
+    """How many bytes all entries may take: ``SIMWARP_CACHE_MIB`` mebibytes, 256 by default.
+
+    Raises
+    ------
+    SchemeError
+        If that variable is not a number.
+
+    Examples
+    --------
+    >>> limit() % 2**20
+    0
+    """
+    chosen = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_MIB)
+    if not (chosen.isascii() and chosen.isdigit()):
+        raise SchemeError(
+            f"{LIMIT_VARIABLE} is {chosen!r}, not a number of mebibytes\n"
+            f"give 0 to keep nothing, or leave it out for {DEFAULT_MIB}"
+        )
+    return int(chosen) * 2**20
+
+
+def usage() -> tuple[int, int]:
+    """How many entries there are, and how many bytes they take.
+
+    Examples
+    --------
+    >>> entries, size = usage()
+    >>> size >= entries
+    True
+    """
+    sizes = [size for _, size, _ in _entries()]
+    return len(sizes), sum(sizes)
+
+
+def clear() -> tuple[int, int]:
+    """Remove every entry; returns how many they were, and their bytes.
+
+    Examples
+    --------
+    >>> import tempfile, unittest.mock
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with unittest.mock.patch.dict(os.environ, SIMWARP_CACHE=folder):
+    ...         write("0" * 64, Entry("ret;"))
+    ...         clear()[0], usage()
+    (1, (0, 0))
+    """
+    found = _entries()
+    removed = [size for path, size, _ in found if _remove(path)]
+    return len(removed), sum(removed)
+
+
+def _entries() -> list[tuple[Path, int, float]]:
+    """Path, size and time of use of every entry, and of what killed programs left beside them."""
+    found: list[tuple[Path, int, float]] = []
+    with suppress(OSError), os.scandir(cache_folder()) as entries:
+        for entry in entries:
+            if _ENTRY.fullmatch(entry.name):
+                with suppress(OSError):
+                    seen = entry.stat(follow_symlinks=False)
+                    found.append((Path(entry.path), seen.st_size, seen.st_mtime))
+    return found
+
+
+def _trim(most: int) -> None:
+    """Remove what was not used for longest, until the rest is small enough."""
+    found = _entries()
+    total = sum(size for _, size, _ in found)
+    for path, size, _ in sorted(found, key=lambda one: one[2]):
+        if total <= most:
+            return
+        if _remove(path):
+            total -= size
+
+
+def _remove(path: Path) -> bool:
+    """Whether the entry is gone now; one that cannot be removed stays."""
+    try:
+        _remove_what_is_no_file(path)
+        path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def _path(key: str) -> Path:
@@ -99,7 +190,11 @@ def _content(path: Path) -> bytes | None:
         return None
     try:
         with os.fdopen(handle, "rb") as file:
-            return file.read() if stat.S_ISREG(os.fstat(handle).st_mode) else None
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                return None
+            with suppress(OSError):
+                os.utime(path)  # used now
+            return file.read()
     except OSError:
         return None
 

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from reference.errors import NoGpuError, SchemeError, SimwarpError
 from simwarp.cli import show
+from simwarp.cli.cache import cache_app
 from simwarp.cli.coverage import coverage_command
 from simwarp.cli.cpd import cpd_command
 from simwarp.cli.exclude import exclude_command
@@ -55,6 +56,7 @@ app = typer.Typer(
 )
 golden_app = typer.Typer(help="Record what hardware answers.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
+app.add_typer(cache_app, name="cache")
 app.add_typer(golden_app, name="golden")
 app.add_typer(tensor_app, name="tensor")
 app.add_typer(trace_app, name="trace")

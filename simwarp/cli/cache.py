@@ -1,0 +1,54 @@
+"""``simwarp cache``: how much compiled PTX is kept, where, and how to throw it away."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+import gpu.cache
+
+cache_app = typer.Typer(help="Compiled kernels on disk.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
+
+
+@cache_app.command("info")
+def info_command(as_json: Json = False) -> int:
+    """Where compiled kernels are kept, how many, and how much room they may take."""
+    entries, size = gpu.cache.usage()
+    facts = {
+        "folder": str(gpu.cache.cache_folder()),
+        "entries": entries,
+        "bytes": size,
+        "limit": gpu.cache.limit(),
+    }
+    text = (
+        f"folder   {facts['folder']}\n"
+        f"entries  {entries}\n"
+        f"size     {_mebibytes(size)} of {_mebibytes(gpu.cache.limit())} ({gpu.cache.LIMIT_VARIABLE})"
+    )
+    return _say(facts, text, as_json)
+
+
+@cache_app.command("clear")
+def clear_command(as_json: Json = False) -> int:
+    """Remove all compiled kernels; they are compiled anew when they are next needed."""
+    entries, size = gpu.cache.clear()
+    left, _ = gpu.cache.usage()
+    folder = str(gpu.cache.cache_folder())
+    facts = {"folder": folder, "removed": entries, "bytes": size, "left": left}
+    text = f"removed {entries} entries, {_mebibytes(size)}, from {folder}"
+    _say(facts, text + (f"; {left} cannot be removed" if left else ""), as_json)
+    return 1 if left else 0
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"
+
+
+def _say(facts: dict[str, Any], text: str, as_json: bool) -> int:
+    sys.stdout.write((json.dumps(facts, indent=2) if as_json else text) + "\n")
+    return 0

@@ -1,0 +1,130 @@
+"""The cache of compiled PTX: bounded in size, and `simwarp cache`."""
+
+import json
+import os
+
+import pytest
+
+import gpu.cache
+from gpu.cache import Entry, cache_folder, read, usage, write
+from reference.errors import SchemeError
+from simwarp.cli import main
+
+KEYS = [f"{number:064x}" for number in range(8)]
+TEXT = "x" * 2**18  # four of these and their first lines are a little more than a mebibyte
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path))
+    monkeypatch.delenv("SIMWARP_CACHE_MIB", raising=False)
+    return tmp_path / "ptx"
+
+
+def age(*keys):
+    """Make entries older than all others, the first the oldest."""
+    for order, key in enumerate(keys):
+        os.utime(cache_folder() / f"{key}.ptx", (order, order))
+
+
+def kept():
+    return {path.stem for path in cache_folder().iterdir()}
+
+
+def test_entries_come_back_whole():
+    entry = Entry("ret;\n", "a warning\n\n", ("vector", "nvtx3/nvtx3.hpp"))
+    write(KEYS[0], entry)
+    assert read(KEYS[0]) == entry
+    assert read(KEYS[1]) is None
+
+
+def test_past_the_limit_what_was_not_used_for_longest_goes(monkeypatch):
+    monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
+    for key in KEYS[:3]:
+        write(key, Entry(TEXT))
+    assert kept() == set(KEYS[:3])
+    age(KEYS[0], KEYS[1], KEYS[2])
+    assert read(KEYS[0])  # used now
+    write(KEYS[3], Entry(TEXT))
+    assert kept() == {KEYS[0], KEYS[2], KEYS[3]}
+    assert usage()[1] <= 2**20
+
+
+def test_a_smaller_limit_holds_from_the_next_entry_on(monkeypatch):
+    for key in KEYS:
+        write(key, Entry(TEXT))
+    age(*KEYS)
+    monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
+    write("f" * 64, Entry("ret;"))
+    assert kept() == {*KEYS[-3:], "f" * 64}
+
+
+def test_nothing_is_kept_where_the_limit_is_0(monkeypatch, cache):
+    monkeypatch.setenv("SIMWARP_CACHE_MIB", "0")
+    write(KEYS[0], Entry("ret;"))
+    assert kept() == set()
+
+
+def test_files_of_other_names_are_nobodys_business(monkeypatch, cache):
+    cache.mkdir()
+    for name in ("notes.txt", "0.ptx", ".hidden"):
+        (cache / name).write_bytes(b"x" * 2**21)
+    monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
+    write(KEYS[0], Entry("ret;"))
+    assert read(KEYS[0])
+    assert gpu.cache.clear()[0] == 1
+    assert {path.name for path in cache.iterdir()} == {"notes.txt", "0.ptx", ".hidden"}
+
+
+@pytest.mark.parametrize("limit", ["-1", "1.5", "many", "٣"])
+def test_a_limit_that_is_no_number(monkeypatch, capsys, limit):
+    monkeypatch.setenv("SIMWARP_CACHE_MIB", limit)
+    with pytest.raises(SchemeError, match=r"SIMWARP_CACHE_MIB is .* not a number of mebibytes\ngive 0"):
+        write(KEYS[0], Entry("ret;"))
+    assert main(["cache", "info"]) == 2
+    assert "SIMWARP_CACHE_MIB" in capsys.readouterr().err
+
+
+def test_what_a_killed_writer_left_is_counted_and_cleared(cache):
+    write(KEYS[0], Entry("ret;"))
+    (cache / f".{KEYS[1]}.ptx.0123456789abcdef.tmp").write_bytes(b"half of it")
+    assert usage()[0] == gpu.cache.clear()[0] == 2
+    assert kept() == set()
+
+
+def test_info_and_clear(capsys, cache):
+    for key in KEYS[:3]:
+        write(key, Entry("ret;"))
+    (cache / f"{KEYS[4]}.ptx").mkdir()
+    size = usage()[1]
+    assert main(["cache", "info", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == {"folder": str(cache), "entries": 4, "bytes": size, "limit": 256 * 2**20}
+    assert main(["cache", "info"]) == 0
+    said = capsys.readouterr().out
+    assert said.splitlines()[0].split() == ["folder", str(cache)]
+    assert "entries  4\nsize     0.0 MiB of 256.0 MiB (SIMWARP_CACHE_MIB)\n" in said
+    assert main(["cache", "clear", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "folder": str(cache),
+        "removed": 4,
+        "bytes": size,
+        "left": 0,
+    }
+    assert usage() == (0, 0)
+    assert main(["cache", "clear"]) == 0
+    assert capsys.readouterr().out == f"removed 0 entries, 0.0 MiB, from {cache}\n"
+
+
+def test_an_entry_that_cannot_be_removed_is_told(capsys, monkeypatch, cache):
+    write(KEYS[0], Entry("ret;"))
+    monkeypatch.setattr("gpu.cache._remove", lambda path: False)
+    assert main(["cache", "clear"]) == 1
+    assert "removed 0 entries" in (said := capsys.readouterr().out)
+    assert "1 cannot be removed" in said
+
+
+def test_a_cache_that_is_not_there_yet(capsys):
+    assert main(["cache", "info", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["entries"] == 0
+    assert main(["cache", "clear"]) == 0
