@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -159,6 +159,25 @@ class Memory:
             return allocations[i]
         return None
 
+    @property
+    def whole(self) -> Memory:
+        """All of this memory, of which this may be a part."""
+        return self
+
+    def part(self, allocations: Sequence[Allocation]) -> Memory:
+        """Some of the allocations, by address, as a memory: the others are out of bounds."""
+        return _Selection(self, allocations)
+
+    def around(self, address: int) -> list[Allocation]:
+        """The allocation that holds the byte at ``address``; or those before and behind, if one is near."""
+        bases, allocations = self._table
+        i = bisect_right(bases, address) - 1
+        if i >= 0 and address < bases[i] + allocations[i].size:
+            return [allocations[i]]
+        beside = allocations[max(i, 0) : i + 2]
+        near = [a for a in beside if a.base - _GAP <= address <= a.base + a.size + _GAP]
+        return beside if near else []
+
     def load(self, addresses: Addresses, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Read one value of ``dtype``, of 1, 2, 4, 8 or 16 bytes, from each address.
 
@@ -300,7 +319,7 @@ class Memory:
         verb = "update" if len(verbs) == 2 else verbs[0]
         kinds: list[tuple[type[MemoryFault], str, npt.NDArray[np.bool_]]] = [
             (UseAfterFree, f"{verb} of {count_of_bytes(width)} that were freed", freed),
-            (OutOfBounds, f"{verb} of {count_of_bytes(width)} outside every allocation", outside & ~freed),
+            (OutOfBounds, f"{verb} of {count_of_bytes(width)}", outside & ~freed),
             (Misaligned, f"misaligned {verb} of {count_of_bytes(width)}", misaligned),
             (ReadOnlyWrite, "write to read-only memory", read_only & ~misaligned),
             (UninitialisedRead, _NEVER_WRITTEN, unwritten & ~misaligned),
@@ -309,9 +328,18 @@ class Memory:
         for kind, what, bad in kinds:
             if bad.any():
                 fault = self._fault(kind, what, addresses, int(bad.argmax()), width)
+                if kind is OutOfBounds:
+                    fault.what += self._outside(fault)
                 fault.count = int(np.count_nonzero(bad))
                 faults.append(fault)
         return sorted(faults, key=lambda fault: fault.position)
+
+    def _outside(self, fault: MemoryFault) -> str:
+        """Where an access lies that is out of bounds."""
+        there = self.whole.find(fault.address)
+        if there is None or there.base == fault.address - fault.offset:
+            return " outside every allocation"
+        return f" outside {fault.allocation}, in {there.name}"
 
     def _lies_in_freed(self, addresses: Addresses, outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Which of the addresses outside start in an allocation that was freed."""
@@ -332,6 +360,8 @@ class Memory:
         address = int(addresses[bad])
         near, relation = self._nearest(address, width)
         advice = FREE_LATER if near is not None and near.freed else _ADVICE[kind]
+        if kind is OutOfBounds and self.space == "global" and address < _GAP:
+            near, relation, advice = None, "a null pointer", _NULL
         fault = kind(what, f"address {address:#x}: {relation}", advice)
         fault.address, fault.width, fault.space, fault.position = address, width, self.space, bad
         if near is not None:
@@ -360,6 +390,21 @@ class Memory:
         return near, f"{relation}, which was freed" if near.freed else relation
 
 
+class _Selection(Memory):
+    """Some allocations of a memory; see `Memory.part`."""
+
+    def __init__(self, whole: Memory, allocations: Sequence[Allocation]) -> None:
+        self.space, self.shared, self._whole = whole.space, whole.shared, whole
+        self._table = [a.base for a in allocations], list(allocations)
+        self._freed: deque[Allocation] = deque()
+        self._released: deque[int] = deque()
+
+    @property
+    def whole(self) -> Memory:
+        """All of this memory."""
+        return self._whole
+
+
 def _misaligned(addresses: Any, width: int) -> npt.NDArray[np.bool_]:
     return addresses & np.uint64(width - 1) != 0
 
@@ -368,6 +413,7 @@ def _any_misaligned(addresses: Addresses, width: int) -> bool:
     return int(np.bitwise_or.reduce(addresses)) & (width - 1) != 0
 
 
+_NULL = "pass an array, or test the pointer before the access"
 _NEVER_WRITTEN = "read of memory that nothing wrote"
 _ADVICE: dict[type[MemoryFault], str] = {
     OutOfBounds: "check the index against the array's size before the access",

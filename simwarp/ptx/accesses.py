@@ -89,7 +89,8 @@ def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, addr
     mask, values = chunk.mask, list[Any]()
     if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
         address = step.base(chunk) if address is None else address
-        return _gather(chunk, step, Place("global", chunk.launch.memory, address, address), dtype, count)
+        memory = chunk.launch.reach[step.number]
+        return _gather(chunk, step, Place("global", memory, address, address), dtype, count)
     for place in _places(chunk, step, dtype.itemsize * count, address):
         loaded = _gather(chunk, step, place, dtype, count)
         if chunk.mask is mask:
@@ -117,7 +118,7 @@ def store(chunk: Chunk, step: Step) -> None:
         _put(chunk, step, place, at, data, turn)
         if undefined is not None:
             place.memory.forget(at, undefined if turn is None else undefined[turn])
-        if place.memory is chunk.launch.memory and chunk.launch.on_write:
+        if place.space == "global" and chunk.launch.on_write:
             for i, element in enumerate(given):
                 notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
 
@@ -143,7 +144,7 @@ def write_memory(
         if turn is not None:
             at, data = at[turn], data[turn]
         _put(chunk, step, place, at, data, turn)
-        if place.memory is chunk.launch.memory:
+        if place.space == "global":
             for observe in chunk.launch.on_write:
                 observe(WriteEvent(chunk, _lanes(chunk, turn), at, data, register))
 
@@ -216,7 +217,7 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, dtype.itemsize)
     old, new = _take_turns(step, target, at, operands, order, memory is chunk.shared)
-    if chunk.launch.on_write and memory is chunk.launch.memory:
+    if chunk.launch.on_write and place.space == "global":
         notify_write(chunk, step, part, at, new)
     return old
 
@@ -337,7 +338,7 @@ def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterat
             yield from _reserved(chunk, within, width)
             if not chunk.count:
                 continue
-        place = _resolve(chunk, space, within, width)
+        place = _resolve(chunk, step, space, within, width)
         if chunk.count:
             yield place
     if chunk.mask is not mask:
@@ -375,11 +376,11 @@ def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
         chunk.enter(mask & ~here, alone=False)
 
 
-def _resolve(chunk: Chunk, space: str, address: Any, width: int) -> Place:
+def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> Place:
     """The memory that holds a state space, and where the lanes' addresses lie in it."""
     launch = chunk.launch
     if space == "global":
-        return Place(space, launch.memory, address, address)
+        return Place(space, launch.reach[step.number], address, address)
     if space == "const":
         return Place(space, launch.constants, address, address)
     if space == "param":

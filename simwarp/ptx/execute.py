@@ -44,6 +44,7 @@ from simwarp.ptx.host import Heap
 from simwarp.ptx.program import Program
 from simwarp.ptx.progress import Journal
 from simwarp.ptx.random_order import RandomScheduler, shuffled
+from simwarp.ptx.reach import Reach
 from simwarp.ptx.schedule import LaunchEnded, Scheduler
 from simwarp.ptx.stack import StackScheduler
 from simwarp.races import Races
@@ -134,6 +135,11 @@ class Launch:
         self.races = None if self.checks.action("races") == "off" else Races(self)
         self.watched_loads = self.races.watched if self.races is not None else frozenset[int]()
         self.atomics: AbstractContextManager[Any] = nullcontext()
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The global memory that each step may access."""
+        return Reach(self)
 
     @cached_property
     def parameter_memory(self) -> Memory:

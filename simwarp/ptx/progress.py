@@ -67,6 +67,7 @@ class Journal:
         """Keep the bytes that are about to be overwritten."""
         if self.full:
             return
+        memory = memory.whole
         self._memories[id(memory)] = memory
         for address in np.unique(addresses).tolist():
             for byte in range(address, address + width):

@@ -131,7 +131,7 @@ class UnwrittenMemory(NamedTuple):
         With ``memory``, it is also one if it goes back where it was.
         """
         at, known = self.of(threads)
-        stays = (self.addresses[at] == addresses) & (memory is self.memory)
+        stays = (self.addresses[at] == addresses) & (memory is self.memory.whole)
         return known & (stays | ~self.whole[at])
 
     def is_padding(self, chunk: Chunk, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -258,7 +258,7 @@ class Stored(NamedTuple):
             threads = chunk.thread[chunk.mask]
             if some.any():
                 at = np.broadcast_to(place.address, chunk.mask.shape)[chunk.mask]
-                memory = place.memory if step.number in copies.fields else None
+                memory = place.memory.whole if step.number in copies.fields else None
                 some &= ~self.origin.is_part_of_value(memory, threads, at)[:, None]
             if whole.any() and step.number in copies.stores:
                 whole &= ~self.origin.is_padding(chunk, threads)[:, None]

@@ -18,10 +18,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
 
 if TYPE_CHECKING:
+    from simwarp.ptx.execute import Launch
     from simwarp.ptx.program import Program, Step
 
 Origins: TypeAlias = frozenset[str]
@@ -59,6 +62,27 @@ def address_origins(program: Program, variables: Container[str]) -> dict[int, Or
     [['parameter a', 'parameter n'], ['anything']]
     """
     return _Origins(program, variables).of_addresses()
+
+
+def known_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
+    """The same, found once; of a kernel with device functions, nothing is known."""
+    known = vars(program)
+    if "_origins" not in known:
+        known["_origins"] = address_origins(program, variables) if len(program.routines) == 1 else {}
+    return known["_origins"]
+
+
+def addresses_of(launch: Launch, origin: str) -> list[int]:
+    """What an origin gives that may be an address in global memory."""
+    what, _, name = origin.partition(" ")
+    if origin in GRID_BARRIER:
+        return [launch.workspace]
+    if what == "variable":
+        return [launch.symbols[name]]
+    if what != "parameter":
+        return []
+    data = launch.parameters[name]
+    return np.frombuffer(data, np.uint64, len(data) // 8).tolist()
 
 
 class _Origins:

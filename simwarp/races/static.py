@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from simwarp.ptx.rows import LOADS, WRITES
-from simwarp.races.provenance import ANYTHING, GRID_BARRIER, SHARED, Origins, address_origins
+from simwarp.races.provenance import ANYTHING, SHARED, Origins, addresses_of, known_origins
 from simwarp.races.regions import meeting
 from simwarp.races.strength import WEAK, strength
 
@@ -61,7 +59,7 @@ class RaceFilter:
             {step.number for step in loads if strength(step) != WEAK} if self.signals else set[int]()
         )
         self._splits = len(program.routines) == 1
-        self._origins = address_origins(program, frozenset(variables)) if self._splits else {}
+        self._origins = known_origins(program, frozenset(variables))
         stores = [step for step in steps if step.kind in WRITES]
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
@@ -123,18 +121,5 @@ def _reached(launch: Launch, origins: Origins) -> _Reached:
     """The allocations that addresses of some origins may lie in."""
     if origins >= ANYTHING:
         return None
-    found = [launch.memory.find(address) for origin in origins for address in _addresses(launch, origin)]
+    found = [launch.memory.find(address) for origin in origins for address in addresses_of(launch, origin)]
     return {allocation for allocation in found if allocation is not None} or None
-
-
-def _addresses(launch: Launch, origin: str) -> list[int]:
-    """What an origin gives that may be an address."""
-    what, _, name = origin.partition(" ")
-    if origin in GRID_BARRIER:
-        return [launch.workspace]
-    if what == "variable":
-        return [launch.symbols[name]]
-    if what != "parameter":
-        return []
-    data = launch.parameters[name]
-    return np.frombuffer(data, np.uint64, len(data) // 8).tolist()

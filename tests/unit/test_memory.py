@@ -222,7 +222,7 @@ def test_out_of_bounds_names_the_nearest_allocation(memory, access, width):
         (b.base - 16, "b", -16),
         (b.base + 64, "b", 64),
         (b.base + 4096, "b", 4096),
-        (0, "a", -a.base),
+        (1 << 20, "a", (1 << 20) - a.base),
         (2**64 - 8, "b", 2**64 - 8 - b.base),
     ):
         fault = fault_of(OutOfBounds, access_memory, memory, access, at(address), width)
