@@ -93,7 +93,7 @@ def _agree(scheduler: Scheduler, step: Step) -> bool:
         return True
     if attendance.agreed[0] is members and attendance.agreed[1] is chunk.live:
         return True
-    if (members != members[:, :1])[chunk.mask].any():
+    if (np.not_equal(members, members[:, :1]) & chunk.mask).any():
         different = members & mask_word(chunk.mask) & ~_alike(members, chunk.mask)
         if different[chunk.mask].any():
             return False

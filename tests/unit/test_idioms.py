@@ -1,4 +1,4 @@
-"""Public idioms of correct CUDA code: the right result and no finding, optimised."""
+"""Public idioms of correct CUDA code: the right result and no finding, optimised and with ``-G``."""
 
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,8 @@ import simwarp
 from gpu.compile import compile
 
 FOLDER = Path(__file__).parents[1] / "idioms"
-COMPILED = {"O3": ()}
+COMPILED = {"O3": (), "G": ("-G",)}
+LARGE = ["O3", pytest.param("G", marks=pytest.mark.slow)]
 TILE, PADDING = 256, 32
 """Items of a tile in cub_device.cu; CUB's descriptors in front of the first tile."""
 
@@ -54,7 +55,7 @@ def cub(how):
 SIZES = (1, 255, 1500)
 
 
-@pytest.mark.parametrize("how", COMPILED)
+@pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_reduce(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(-99, 99, n)
@@ -63,7 +64,7 @@ def test_cub_reduce(how, n):
     assert total.download()[0] == x.sum()
 
 
-@pytest.mark.parametrize("how", COMPILED)
+@pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_scan(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(-99, 99, n)
@@ -73,7 +74,7 @@ def test_cub_scan(how, n):
     assert np.array_equal(out.download(), x.cumsum())
 
 
-@pytest.mark.parametrize("how", COMPILED)
+@pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_select(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(0, 99, n)
@@ -85,7 +86,7 @@ def test_cub_select(how, n):
     assert np.array_equal(out.download()[: expected.size], expected)
 
 
-@pytest.mark.parametrize("how", COMPILED)
+@pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_run_lengths(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(0, 2, n).repeat(1 + n // 100)[:n]
@@ -100,7 +101,7 @@ def test_cub_run_lengths(how, n):
     assert np.array_equal(lengths.download()[: starts.size], sizes)
 
 
-@pytest.mark.parametrize("how", COMPILED)
+@pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
 def test_cub_histogram(how, n):
     k, x, bins = cub(how), np.random.default_rng(n).integers(0, 50, n), 50
@@ -109,7 +110,7 @@ def test_cub_histogram(how, n):
     assert np.array_equal(out.download(), np.bincount(x, minlength=bins))
 
 
-@pytest.mark.parametrize("how", COMPILED)
+@pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", [1, 300, 2500])
 def test_cub_radix_sort(how, n):
     k, keys = cub(how), np.random.default_rng(n).integers(0, 2**32, n, dtype=np.uint32)
@@ -149,11 +150,12 @@ def test_cub_radix_sort(how, n):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-@pytest.mark.parametrize("size", [8, 32, 64, 512])
+@pytest.mark.parametrize("size", [8, 32, 64, pytest.param(512, marks=pytest.mark.slow)])
 def test_tiles_of_a_block(how, size):
-    k, x = Kernels("groups.cu", how), np.arange(1024) ** 2 % 101
-    out = k.empty(1024)
-    k(f"tile{size}", 2, 512, k.upload(x), out)
+    threads = max(size, 64)
+    k, x = Kernels("groups.cu", how), np.arange(2 * threads) ** 2 % 101
+    out = k.empty(x.size)
+    k(f"tile{size}", 2, threads, k.upload(x), out)
     assert np.array_equal(out.download(), x.reshape(-1, size).sum(axis=1).repeat(size))
 
 
