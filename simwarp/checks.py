@@ -6,6 +6,7 @@
 ``freed``           use after free, double free
 ``registers``       reads of registers that nothing wrote
 ``uninitialised``   reads of shared, global or local memory that nothing wrote
+``division``        integer divisions by zero whose result is used
 ``barriers``        divergent, skipped, mismatched and over-subscribed barriers
 ``members``         a lane outside its own member mask; lanes of a mask that never came
 ``sources``         the read of a lane that does not take part, or has exited
@@ -21,7 +22,8 @@ The last one is an idiom that works on every GPU since Volta, and is off unless 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Literal, TypeAlias, get_args
 
 from reference.errors import SchemeError
@@ -35,6 +37,7 @@ KINDS = (
     "freed",
     "registers",
     "uninitialised",
+    "division",
     "barriers",
     "members",
     "sources",
@@ -98,6 +101,25 @@ class Checks:
     def action(self, kind: str) -> str:
         """What becomes of faults of a kind; those of no kind are always raised."""
         return self._actions.get(kind, "raise")
+
+    @contextmanager
+    def without(self, kind: str) -> Generator[None]:
+        """Nobody looks for a kind within this.
+
+        Examples
+        --------
+        >>> checks = Checks()
+        >>> with checks.without("races"):
+        ...     checks.action("races")
+        'off'
+        >>> checks.action("races")
+        'raise'
+        """
+        before, self._actions = self._actions, {**self._actions, kind: "off"}
+        try:
+            yield
+        finally:
+            self._actions = before
 
     def found(self, fault: KernelFault) -> None:
         """Raise a fault, or keep it, or forget it."""

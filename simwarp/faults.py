@@ -206,6 +206,19 @@ class UninitialisedRegister(KernelFault):
     use: Place = Place()
 
 
+class DivisionByZero(KernelFault):
+    """An integer division by zero, or remainder, with a result that is used as `UninitialisedRegister` says.
+
+    Attributes
+    ----------
+    use : Place
+        The instruction that used it; ``place`` is that of the division.
+    """
+
+    check = "division"
+    use: Place = Place()
+
+
 class MemberMaskFault(KernelFault):
     """A ``.sync`` operation executed by a lane outside its own member mask, or masks that differ."""
 

@@ -16,6 +16,7 @@ from simwarp.ptx.operands import (
     Write,
     careful_computation,
     computation,
+    computation_with_gaps,
     constant_of,
     pack,
     register_reader,
@@ -159,6 +160,10 @@ class Binder:
             ignores = partial(row.ignores, step.form)
             step.compute = careful_computation(
                 step.function, ignores, sources, step.destinations, len(row.destinations)
+            )
+        elif row.kind == "pure" and row.unspecified is not None:
+            step.compute = computation_with_gaps(
+                step.function, partial(row.unspecified, step.form), sources, step.destinations
             )
         elif row.kind == "pure":
             step.compute = computation(step.function, sources, step.destinations, len(row.destinations))

@@ -21,7 +21,7 @@ from simwarp.ptx.calls import Activations
 from simwarp.ptx.liveness import EVERY_REGISTER
 from simwarp.ptx.program import Step
 from simwarp.ptx.spaces import RESERVED
-from simwarp.ptx.undefined import Missing, Origin, Unwritten, all_undefined, of_result, use
+from simwarp.ptx.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
 
 if TYPE_CHECKING:
     from simwarp.ptx.execute import Launch
@@ -278,6 +278,13 @@ class Chunk:
         if whole is not None:
             piece, word = np.dtype(f"u{bits // 8}"), whole.dtype.type
             self.undefined_parts = [(whole >> word(i * bits)).astype(piece) for i in range(count)]
+
+    def has_no_value(self, lanes: Any) -> None:
+        """The PTX ISA leaves unspecified what the current step gives in these lanes: it divides by zero."""
+        missing = self.mask & lanes
+        if missing.any() and self.launch.checks.action("division") != "off":
+            before = self.undefined_now()
+            self._lack(missing if before is None else before | missing, DividedByZero(self.step))
 
     def _lack(self, lanes: Mask, origin: Origin) -> None:
         """In these lanes the current step gives no value, or not all of one."""

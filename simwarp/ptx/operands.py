@@ -126,6 +126,43 @@ def computation(
     return compute
 
 
+def computation_with_gaps(
+    function: Callable[..., Any],
+    unspecified: Callable[..., Any],
+    sources: Sequence[Read],
+    destinations: Sequence[Write | None],
+) -> Compute:
+    """The same for a function of one result that has no value for some operands.
+
+    Parameters
+    ----------
+    unspecified : callable
+        Takes the operands; returns in which lanes the result has no value.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> chunk = SimpleNamespace(has_no_value=lambda lanes: print("no value:", lanes))
+    >>> computation_with_gaps(
+    ...     lambda a, b: 3, lambda a, b: b == 0, [lambda c: 1, lambda c: np.uint32(0)],
+    ...     [lambda c, v: print(v)],
+    ... )(chunk)
+    no value: True
+    3
+    """
+    (write,) = destinations
+
+    def compute(chunk: Chunk) -> None:
+        values = [read(chunk) for read in sources]
+        lanes = unspecified(*values)
+        if lanes.any():
+            chunk.has_no_value(lanes)
+        if write is not None:
+            write(chunk, function(*values))
+
+    return compute
+
+
 def careful_computation(
     function: Callable[..., Any],
     ignores: Callable[..., Sequence[Any]],

@@ -195,6 +195,9 @@ class Row:
     ignores : callable, optional
         Takes what the function takes; returns for each operand in which lanes the others alone make the
         result, so that it does not matter whether that operand was ever given a value.
+    unspecified : callable, optional
+        Takes what the function takes; returns in which lanes the PTX ISA leaves the result unspecified: it
+        then counts as a value that nothing gave.
     moves : bool
         Whether it moves values of its first operand between lanes, as they are.
     together : callable, optional
@@ -228,6 +231,7 @@ class Row:
     ignores: Callable[..., Any] | None = None
     moves: bool = False
     together: Callable[..., Any] | None = None
+    unspecified: Callable[..., Any] | None = None
 
     @property
     def base(self) -> str:
@@ -309,6 +313,7 @@ class Table:
         ignores: Callable[..., Any] | None = None,
         moves: bool = False,
         together: Callable[..., Any] | None = None,
+        unspecified: Callable[..., Any] | None = None,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declare a row; decorates the function that computes it."""
 
@@ -335,6 +340,7 @@ class Table:
                 ignores,
                 moves,
                 together,
+                unspecified,
             )
             if row.name in self.rows:
                 raise ValueError(f"two rows are called {row.name}")

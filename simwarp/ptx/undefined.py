@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import MemoryFault, UninitialisedRead, UninitialisedRegister
+from simwarp.faults import DivisionByZero, MemoryFault, UninitialisedRead, UninitialisedRegister
 from simwarp.ptx.copies import Copies
 
 if TYPE_CHECKING:
@@ -157,7 +157,24 @@ class UnwrittenMemory(NamedTuple):
         return fault
 
 
-Origin: TypeAlias = Unwritten | UnwrittenMemory
+class DividedByZero(NamedTuple):
+    """An integer division by zero."""
+
+    step: Step
+
+    def fault(self, chunk: Chunk, lane: int) -> DivisionByZero:
+        """The fault of a lane that uses what came of it in the current step."""
+        what = "remainder" if self.step.row.base == "rem" else "quotient"
+        fault = DivisionByZero(
+            f"integer division by zero: its {what} is any number",
+            "",
+            "check the divisor before, and use the result only behind the check",
+        )
+        fault.place = chunk.place_of(int(chunk.thread.reshape(-1)[lane]), self.step)
+        return fault
+
+
+Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero
 
 
 class Missing(NamedTuple):
@@ -337,7 +354,7 @@ def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
         told = f"what came of it is used at {str(place).removeprefix(f'kernel {place.kernel}, ')}"
         fault.values = f"{fault.values}; {told}" if fault.values else told
     fault.count = int(np.count_nonzero(lanes))
-    if isinstance(fault, UninitialisedRead | UninitialisedRegister):
+    if isinstance(fault, UninitialisedRead | UninitialisedRegister | DivisionByZero):
         fault.use = place
     chunk.launch.found(fault)
 

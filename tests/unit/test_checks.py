@@ -42,6 +42,11 @@ CASES = {
         "@%p1 st.shared.u32 [%r3], 3; ld.shared.u32 %r2, [%r3];",
         "ld.shared.u32 %r2", 12, [3] * 20 + [POISON] * 12,
     ),
+    "division": (
+        faults.DivisionByZero, "",
+        "sub.u32 %r3, %lane, 4; mov.u32 %r4, 60;\ndiv.u32 %r2, %r4, %r3;\nshr.u32 %r2, %r2, 29;\n",
+        "div.u32 %r2", 1, [0] * 4 + [7] + [0] * 27,
+    ),
     "barriers": (
         faults.BarrierFault, "",
         "setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW; bar.sync 0; mov.u32 %r2, 1; bra END;"

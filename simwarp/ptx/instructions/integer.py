@@ -163,6 +163,10 @@ def sad(form: Form, a: Any, b: Any, c: Any) -> Any:
     return np.add(where(np.less(a, b), np.subtract(b, a), np.subtract(a, b)), c)
 
 
+def _by_zero(_: Form, _a: Any, b: Any) -> Any:
+    return b == 0
+
+
 @row(
     "div.T",
     "d:T = a:T, b:T",
@@ -170,6 +174,7 @@ def sad(form: Form, a: Any, b: Any, c: Any) -> Any:
     section="9.7.1.8",
     fidelity="open",
     summary="a / b, rounded toward zero; by zero: unspecified, on an H200 all ones",
+    unspecified=_by_zero,
 )
 def div(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
@@ -186,6 +191,7 @@ def div(form: Form, a: Any, b: Any) -> Any:
     section="9.7.1.9",
     fidelity="open",
     summary="a modulo b with the sign of a; by zero: unspecified, on an H200 all ones",
+    unspecified=_by_zero,
 )
 def rem(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
