@@ -51,6 +51,10 @@ STRICT = ("exits",)
 """Those that nobody looks for unless they are named."""
 
 
+POISONING = frozenset(("bounds", "alignment", "freed", "registers", "uninitialised"))
+"""The kinds behind which lanes go on with values that nothing gave."""
+
+
 class Checks:
     """What becomes of the faults of each kind.
 

@@ -33,7 +33,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.checks import Checks
+from simwarp.checks import POISONING, Checks
 from simwarp.faults import KernelFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
@@ -51,6 +51,8 @@ from simwarp.races import Races
 
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20
+_PATIENCE = 50
+"""The part of the budget that is left once lanes go on with poison, which may be how often they go round."""
 _LOCAL_AT_ONCE = 1 << 28
 """Bytes of local memory in flight, at most (one block aside)."""
 
@@ -124,6 +126,8 @@ class Launch:
         self.threads = self.block[0] * self.block[1] * self.block[2]
         self.blocks_per_cluster = self.cluster[0] * self.cluster[1] * self.cluster[2]
         self.steps_left = math.inf if self.instruction_budget is None else self.instruction_budget
+        self.units_left = math.inf
+        """Of work, once a fault was collected whose lanes go on with poison; see `Scheduler.spend`."""
         self.on_step = [o.on_step for o in self.observers if o.wants("on_step")]
         self.on_access = [o.on_access for o in self.observers if o.wants("on_access")]
         self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
@@ -177,6 +181,8 @@ class Launch:
         for observer in self.observers:
             observer.on_fault(fault)
         self.checks.found(fault)
+        if fault.check in POISONING and math.isinf(self.units_left) and self.instruction_budget is not None:
+            self.units_left = self.instruction_budget // _PATIENCE
 
     @property
     def in_one_process(self) -> bool:

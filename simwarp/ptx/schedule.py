@@ -36,6 +36,8 @@ _TURN = 65536
 """Backward branches of one group before another gets its turn."""
 _POLLING_TURN = 64
 """The same for a loop that reads what others write: volatile, relaxed, acquire, atomic."""
+_LANES_PER_UNIT = 2048
+"""Lanes that cost as much time as a step itself."""
 _LOOK_AROUND = 4
 """Backward branches of one group before it is asked whether few warps are left in it."""
 _FEW = 4
@@ -289,16 +291,25 @@ class Scheduler:
         return chunk.placed(fault, int(mask.argmax()))
 
     def spend(self, steps: int) -> None:
-        """Count steps against the launch's budget."""
+        """Count steps against the launch's budget; behind a fault, also the lanes that they take along."""
         launch = self.launch
         launch.steps_left -= steps
+        if launch.units_left < NO_OTHER:
+            launch.units_left -= steps * (1 + self.chunk.mask.size // _LANES_PER_UNIT)
         if launch.steps_left < 0:
-            fault = RunawayKernel(
-                f"more than {launch.instruction_budget} instructions executed",
-                f"{self.chunk.count} lanes are still running",
-                "check how the loop ends, or raise instruction_budget=",
+            what = f"more than {launch.instruction_budget} instructions executed"
+            self.run_away(what, "check how the loop ends")
+        if launch.units_left < 0:
+            self.run_away(
+                "a launch that goes on too long behind a fault, perhaps with a value that nothing gave",
+                "correct the faults that were found before this one",
             )
-            self.stop(self.chunk.placed(fault, int(self.chunk.mask.argmax())))
+
+    def run_away(self, what: str, advice: str) -> None:
+        """End the launch: its budget is spent."""
+        still = f"{self.chunk.count} lanes are still running"
+        fault = RunawayKernel(what, still, f"{advice}, or raise instruction_budget=")
+        self.stop(self.chunk.placed(fault, int(self.chunk.mask.argmax())))
 
     def stop(self, fault: KernelFault) -> None:
         """A fault behind which nothing can go on: unless it is raised, the launch ends here."""

@@ -415,3 +415,33 @@ def test_unrolled_lines_of_one_source_line_are_one_fault():
             faults.OutOfBounds("x", place=faults.Place("k", line=line, source_file="a.cu", source_line=3))
         )
     assert [fault.count for fault in checks.faults] == [5]
+
+
+POISONED_BOUND = """setp.eq.u32 %p1, %lane, 3; selp.b64 %rd1, 4096, 0, %p1; add.u64 %rd1, %rd1, %in;
+ld.global.u32 %r3, [%rd1];
+mov.u32 %r2, 0;
+AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r3; @%p2 bra AGAIN;
+"""
+"""Lane 3 reads behind the array, and goes round as often as it read: 2,779,096,485 times."""
+
+
+@pytest.mark.parametrize("budget", [50_000, 100_000])
+def test_collected_a_fault_leaves_a_part_of_the_budget(budget):
+    there = simwarp.Device(checks="report", instruction_budget=budget)
+    run(POISONED_BOUND + STORE, given=[40] * 32, device=there)
+    first, last = there.faults
+    assert (type(first), first.place.lane) == (faults.OutOfBounds, 3)
+    assert (type(last), last.place.lane) == (faults.RunawayKernel, 3)
+    assert "behind a fault" in last.what
+    assert budget // 50 < there.executed < budget // 50 + 4500
+    raised = {"bounds": "report", "runaway": "raise"}
+    fault_of(
+        faults.RunawayKernel, POISONED_BOUND + STORE, given=[40] * 32,
+        device=simwarp.Device(checks=raised, instruction_budget=budget),
+    )  # fmt: skip
+
+
+def test_a_launch_without_a_fault_has_the_whole_budget():
+    there = simwarp.Device(checks="report", instruction_budget=50_000)
+    assert run(POISONED_BOUND.replace("4096", "4") + STORE, given=[9000] * 32, device=there) == [9000] * 32
+    assert there.faults == []
