@@ -10,6 +10,8 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
+import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,8 +38,9 @@ class Golden:
     Attributes
     ----------
     meta : dict
-        ``case``, ``seed``, ``gpu`` (name, uuid), ``driver``, ``nvrtc``, ``arch``, ``ptx`` (title to
-        SHA-256 of the normalised text), ``date``, ``command``.
+        ``case``, ``seed``, ``inputs`` (how many; older ones say it in the command alone), ``gpu`` (name,
+        uuid), ``driver``, ``nvrtc``, ``arch``, ``ptx`` (title to SHA-256 of the normalised text), ``date``,
+        ``command``.
     outputs : dict
         Raw output words, or the digest (32 bytes) of a large output, by input number.
     """
@@ -96,6 +99,7 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     meta = {
         "case": case.name,
         "seed": seed,
+        "inputs": inputs,
         "gpu": {"name": device.name, "uuid": device.uuid},
         "driver": device.driver_version,
         "nvrtc": compiler_version(),
@@ -123,7 +127,7 @@ def load(sidecar: Path) -> Golden:
     Raises
     ------
     InputFileError
-        If either file is missing or damaged.
+        If either file is missing or damaged, or one lacks what the other says.
 
     Examples
     --------
@@ -138,12 +142,49 @@ def load(sidecar: Path) -> Golden:
         # NumPy leaves a file open that it cannot read; this closes it.
         with sidecar.with_suffix(".npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
             outputs = {int(k): stored[k] for k in stored.files}
-    except (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+    except (*_DAMAGED, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputFileError(
             f"no golden at {sidecar}: {reason}\nrecord it on a GPU with `simwarp golden record`"
         ) from None
+    _check(sidecar, meta, outputs)
     return Golden(meta, outputs)
+
+
+_DAMAGED = (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error, struct.error, RuntimeError)
+"""What `json` and `numpy.load` raise for what they cannot read."""
+
+_META: dict[str, type] = {
+    **dict.fromkeys(("case", "driver", "nvrtc", "date", "command"), str),
+    **dict.fromkeys(("gpu", "ptx"), dict),
+    "seed": int,
+    "arch": list,
+}
+
+
+def _check(sidecar: Path, meta: Any, outputs: dict[int, npt.NDArray[Any]]) -> None:
+    """Raise InputFileError unless the record says where it comes from and has an answer for every input."""
+    advice = "record it on a GPU with `simwarp golden record`"
+    if not isinstance(meta, dict):
+        raise InputFileError(f"{sidecar} is no record of a golden\nit holds {type(meta).__name__}\n{advice}")
+    known: dict[str, Any] = {**meta}
+    for name, kind in _META.items():
+        if type(known.get(name)) is not kind:
+            found = f"has {known[name]!r:.60} as {name}" if name in known else f"lacks {name}"
+            raise InputFileError(f"{sidecar} {found}\na {kind.__name__} is needed\n{advice}")
+    told = re.search(r"--inputs (\d+)", known["command"])
+    inputs = known.get("inputs", int(told[1]) if told else None)
+    if type(inputs) is not int or inputs < 1:
+        raise InputFileError(
+            f"{sidecar} does not say how many inputs were recorded\nit is `inputs`\n{advice}"
+        )
+    missing = [k for k in range(inputs) if k not in outputs]
+    if missing or len(outputs) > inputs:
+        what = f"no answer to input {missing[0]}" if missing else "answers to more inputs"
+        raise InputFileError(
+            f"{sidecar.with_suffix('.npz')} has {what}: {len(outputs)} answers\n"
+            f"{sidecar.name} says that there were {inputs} inputs\n{advice}"
+        )
 
 
 def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]) -> list[int]:
@@ -156,6 +197,11 @@ def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]
     answer : callable
         (input) → array: any tier.
 
+    Raises
+    ------
+    InputFileError
+        If the golden has no answers, or those of another case.
+
     Examples
     --------
     >>> from simwarp.verify import CASES
@@ -166,6 +212,11 @@ def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]
     >>> replay(golden, case, reference)
     []
     """
+    if not golden.outputs or golden.meta.get("case", case.name) != case.name:
+        raise InputFileError(
+            f"nothing to replay: {len(golden.outputs)} answers to {golden.meta.get('case', case.name)}\n"
+            f"the case is {case.name}\nload the golden of the case"
+        )
     wrong: list[int] = []
     for k, stored in golden.outputs.items():
         got = answer(case.draw(Draw(golden.meta["seed"], case.name, k)))

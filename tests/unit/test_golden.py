@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,9 +29,17 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("golden")
+    record(BMM, StandIn(), folder, inputs=5, seed=3)
+    return files(folder)
+
+
 @pytest.fixture
-def golden(tmp_path):
-    record(BMM, StandIn(), tmp_path, inputs=5, seed=3)
+def golden(tmp_path, recorded):
+    for name, data in recorded.items():
+        (tmp_path / name).write_bytes(data)
     return load(tmp_path / "bmm.json")
 
 
@@ -44,6 +53,7 @@ def test_two_files_are_written(tmp_path):
     assert meta == {
         "case": "bmm",
         "seed": 3,
+        "inputs": 3,
         "gpu": {"name": StandIn.name, "uuid": StandIn.uuid},
         "driver": "580.0",
         "nvrtc": "NVRTC 13.0",
@@ -279,3 +289,58 @@ def test_a_golden_with_a_flipped_byte_is_damaged(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(InputFileError):
         load(tmp_path / "bmm.json")
+
+
+@pytest.mark.parametrize(
+    "kept", [[], [0], [0, 1, 2], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 7]], ids=str
+)
+@pytest.mark.parametrize("told", ["inputs", "command"])
+def test_a_golden_that_lacks_answers(tmp_path, golden, kept, told):
+    """It would replay as if nothing were wrong."""
+    answers = {str(k): golden.outputs[min(k, 4)] for k in kept}
+    np.savez_compressed(tmp_path / "bmm.npz", **answers)
+    meta = json.loads((tmp_path / "bmm.json").read_text())
+    if told == "command":
+        del meta["inputs"]
+        (tmp_path / "bmm.json").write_text(json.dumps(meta))
+    with pytest.raises(
+        InputFileError, match=rf"bmm.npz has .*: {len(kept)} answers\nbmm.json says .* 5 inputs\n"
+    ):
+        load(tmp_path / "bmm.json")
+
+
+@pytest.mark.parametrize("data", [b"[]", b"3", b"null", b'"x"', b"{}", b"[" * 100_000])
+def test_records_that_are_none(tmp_path, golden, data):
+    (tmp_path / "bmm.json").write_bytes(data)
+    with pytest.raises(InputFileError, match="golden record"):
+        load(tmp_path / "bmm.json")
+
+
+@pytest.mark.parametrize("name", ["case", "seed", "gpu", "driver", "nvrtc", "arch", "ptx", "date", "command"])
+@pytest.mark.parametrize("value", ["missing", None, 1.5, True])
+def test_records_with_other_fields(tmp_path, golden, name, value):
+    meta = {**golden.meta, name: value}
+    if value == "missing":
+        del meta[name]
+    (tmp_path / "bmm.json").write_text(json.dumps(meta))
+    with pytest.raises(InputFileError, match=rf"bmm.json (has|lacks) .*{name}"):
+        load(tmp_path / "bmm.json")
+
+
+@pytest.mark.parametrize("inputs", [None, 0, "5", -1])
+def test_records_that_say_no_number_of_inputs(tmp_path, golden, inputs):
+    (tmp_path / "bmm.json").write_text(json.dumps({**golden.meta, "inputs": inputs}))
+    with pytest.raises(InputFileError, match="does not say how many inputs"):
+        load(tmp_path / "bmm.json")
+
+
+def test_a_replay_of_nothing_or_of_another_case(golden):
+    for wrong in (Golden(golden.meta, {}), Golden({**golden.meta, "case": "pack-row"}, golden.outputs)):
+        with pytest.raises(InputFileError, match=r"^nothing to replay: "):
+            replay(wrong, BMM, BMM.answers["reference"])
+
+
+def test_the_goldens_of_the_project_are_whole():
+    folder = Path(__file__).parents[1] / "golden"
+    for name in ("bmm", "bmm-btc", "bconv2d", "pack-row", "pack-column", "pack-lsb"):
+        assert len(load(folder / f"{name}.json").outputs) >= 200
