@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import AssertionFailed, DoubleFree, MemoryFault
+from simwarp.faults import AssertionFailed, DoubleFree, KernelFault, MemoryFault, UninitialisedRead
 from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.calls import give, passed
 from simwarp.ptx.program import Step
@@ -23,6 +23,7 @@ from simwarp.ptx.spaces import WINDOW, WINDOWS
 from simwarp.ptx.undefined import check_given
 
 if TYPE_CHECKING:
+    from simwarp.memory import Memory
     from simwarp.ptx.chunk import Chunk
 
 Words = npt.NDArray[np.uint64]
@@ -48,6 +49,8 @@ class HostFunction:
 
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _BITS = {"hh": 8, "h": 16}
+_WIDEST, _DIGITS = 2**16 - 1, 20
+"""The widest field, and the digits of a number that are looked at to see that it is wider."""
 
 
 def call(chunk: Chunk, step: Step, name: str) -> None:
@@ -92,11 +95,7 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, int]) -> Callable[[int, int], by
     """A function that reads bytes at a generic address, as one lane sees them."""
 
     def read(address: int, size: int) -> bytes:
-        memory, at = chunk.launch.memory, address
-        if address >> 40 == WINDOWS["local"] // WINDOW:
-            memory = chunk.local
-            at = address - WINDOWS["local"]
-            at += (int(chunk.warp[lane[0], 0]) * 32 + lane[1]) * chunk.local_stride
+        memory, at = _memory_at(chunk, lane, address)
         found = memory.find(at)
         if found is None or at + size > found.base + found.size:
             fault = MemoryFault(
@@ -105,11 +104,54 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, int]) -> Callable[[int, int], by
                 "pass printf pointers to memory that the kernel can read",
             )
             raise chunk.placed(fault, lane[0] * 32 + lane[1])
-        if size > 1:  # an argument, not a character of a text
-            check_given(chunk, lane, memory, at, size)
         return found.bytes[at - found.base :][:size].tobytes()
 
     return read
+
+
+def _memory_at(chunk: Chunk, lane: tuple[int, int], address: int) -> tuple[Memory, int]:
+    """Which memory a lane means by a generic address, and where in it."""
+    if address >> 40 != WINDOWS["local"] // WINDOW:
+        return chunk.launch.memory, address
+    thread = int(chunk.warp[lane[0], 0]) * WARP_SIZE + lane[1]
+    return chunk.local, address - WINDOWS["local"] + thread * chunk.local_stride
+
+
+def _argument_reader(
+    chunk: Chunk, lane: tuple[int, int], read: Callable[[int, int], bytes], text: str
+) -> Callable[[int, int], bytes]:
+    """Reads the arguments of a format one after the other; one that nothing stored is found."""
+    wanted = _arguments(text)
+    taken = 0
+
+    def argument(address: int, size: int) -> bytes:
+        nonlocal taken
+        taken += 1
+        data = read(address, size)
+        memory, at = _memory_at(chunk, lane, address)
+        if memory is chunk.local and ("local", at % chunk.local_stride) in chunk.carried:
+            check_given(chunk, lane, memory, at, size)  # stored, of a value that nothing gave
+        elif memory.unwritten_bits(np.array([at], np.uint64), size).any():
+            fault = UninitialisedRead(
+                f"printf takes argument {taken}, which nothing wrote",
+                f"{_short(text)} takes {wanted}",
+                "pass printf an argument for each conversion, a * included, each with a value",
+            )
+            fault.address, fault.width = address, size
+            chunk.found(fault, lane[0] * WARP_SIZE + lane[1])
+        return data
+
+    return argument
+
+
+def _arguments(text: str) -> int:
+    """How many arguments a format takes."""
+    found = [match for match in _CONVERSION.finditer(text) if match[5] != "%"]
+    return len(found) + sum((match[2] == "*") + (match[3] == "*") for match in found)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 def _text(read: Callable[[int, int], bytes], address: int) -> str:
@@ -122,7 +164,12 @@ def _text(read: Callable[[int, int], bytes], address: int) -> str:
     return found.decode("utf-8", "replace")
 
 
-def format_text(text: str, read: Callable[[int, int], bytes], at: int) -> str:
+def format_text(
+    text: str,
+    read: Callable[[int, int], bytes],
+    at: int,
+    argument: Callable[[int, int], bytes] | None = None,
+) -> str:
     """What C's printf makes of a format and the arguments that lie at an address.
 
     Parameters
@@ -133,6 +180,13 @@ def format_text(text: str, read: Callable[[int, int], bytes], at: int) -> str:
         ``read(address, size)`` gives bytes.
     at : int
         The first argument: 4 bytes for what fits them, 8 for the rest, each aligned to its size.
+    argument : callable, optional
+        What reads arguments, if that is not ``read``.
+
+    Raises
+    ------
+    KernelFault
+        For a width or a precision above 65535.
 
     Examples
     --------
@@ -140,18 +194,27 @@ def format_text(text: str, read: Callable[[int, int], bytes], at: int) -> str:
     >>> format_text("%d of %.2f%%", lambda address, size: memory[address : address + size], 0)
     '7 of 2.50%'
     """
+    shown = _short(text)
 
     def take(size: int) -> bytes:
         nonlocal at
         at = -(-at // size) * size
         at += size
-        return read(at - size, size)
+        return (argument or read)(at - size, size)
 
     def number(text: str | None) -> int | None:
         """A width or precision; ``*`` takes it from the arguments."""
-        if text == "*":
-            return int.from_bytes(take(4), "little", signed=True)
-        return None if text is None else int(text or "0")
+        if text is None:
+            return None
+        taken = int.from_bytes(take(4), "little", signed=True) if text == "*" else None
+        value = int(text[:_DIGITS] or "0") if taken is None else taken
+        if abs(value) > _WIDEST:
+            raise KernelFault(
+                f"printf with a width or a precision above {_WIDEST}",
+                f"{shown} has {text[:40] if taken is None else taken}",
+                "print fewer characters at once",
+            )
+        return value
 
     def convert(found: re.Match[str]) -> str:
         flags, _, _, length, kind = found.groups()
@@ -246,7 +309,12 @@ def _vprintf(chunk: Chunk, arguments: list[Words]) -> Words:
     for lane in _lanes(chunk):
         read = _byte_reader(chunk, lane)
         text = _text(read, int(formats[lane]))
-        chunk.launch.print(format_text(text, read, int(places[lane])))
+        argument = _argument_reader(chunk, lane, read, text)
+        try:
+            line = format_text(text, read, int(places[lane]), argument)
+        except KernelFault as fault:
+            raise chunk.placed(fault, lane[0] * WARP_SIZE + lane[1]) from None
+        chunk.launch.print(line)
         result[lane] = sum(found[5] != "%" for found in _CONVERSION.finditer(text))
     return result
 

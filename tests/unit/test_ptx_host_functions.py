@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.faults import AssertionFailed, DoubleFree, MemoryFault, OutOfBounds
+from simwarp.faults import (
+    AssertionFailed,
+    DoubleFree,
+    KernelFault,
+    MemoryFault,
+    OutOfBounds,
+    UninitialisedRead,
+)
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING
@@ -135,6 +142,66 @@ INF, NAN = math.inf, math.nan
 )  # fmt: skip
 def test_conversions_are_those_of_c(form, values, expected):
     assert printf(form, *values) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        ("%99999999999d", (1,)),
+        ("%65536d", (1,)),
+        ("%" + "9" * 5000 + "d", (1,)),
+        ("%.2147483648f", (1.0,)),
+        ("%.65536f", (1.0,)),
+        ("%.99999999999s", ("x",)),
+        ("%*d", (2**31 - 1, 1)),
+        ("%*d", (-(2**31), 1)),
+        ("%.*f", (2**31 - 1, 1.0)),
+    ],
+    ids=lambda x: str(x)[:20],
+)
+def test_fields_have_a_bounded_width(form, values):
+    with pytest.raises(KernelFault, match=r"^printf with a width or a precision above 65535: ") as caught:
+        printf(form, *values)
+    assert caught.value.place.lane == 0
+    assert max(map(len, str(caught.value).splitlines())) < 300
+
+
+def test_the_widest_field():
+    assert printf("%65535d", 7) == "7".rjust(65535)
+    assert printf("%.65535f", 0.5) == "0.5".ljust(65537, "0")
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "number", "wanted"),
+    [
+        ("%d %d %d %d %d", (7,), 2, 5),
+        ("%d %s", (7,), 2, 2),
+        ("%f", (), 1, 1),
+        ("%d%% %*d", (1, 2), 3, 3),
+        ("%c", (), 1, 1),
+    ],
+)
+def test_arguments_that_are_missing_are_named(form, values, number, wanted):
+    with pytest.raises(
+        UninitialisedRead, match=rf"^printf takes argument {number}, which nothing wrote"
+    ) as caught:
+        printf(form, *values)
+    assert f"{form!r} takes {wanted}" in str(caught.value)
+    assert caught.value.place.lane == 0
+
+
+def test_missing_arguments_may_be_reported_only():
+    stdout = io.StringIO()
+    device = simwarp.Device(stdout=stdout, checks={"uninitialised": "report"})
+    run(
+        BUFFER + "st.local.u32 [b], 7;" + FORMAT + PRINT + "ret;",
+        before=EXTERN + string("format", "%d %x"),
+        device=device,
+        block=1,
+    )
+    assert stdout.getvalue() == "7 a5a5a5a5"
+    (fault,) = device.faults
+    assert isinstance(fault, UninitialisedRead)
 
 
 def test_numbers_in_hexadecimal_read_back():
