@@ -194,6 +194,8 @@ class Binder:
             self.check_vector(step, operand)
         if spec.kind == "number" and not isinstance(operand, Immediate):
             raise self.misfit(step)
+        if step.row.base == "cvta":
+            refusals.check_space(step, operand, self.layout.spaces, step.form.modifiers[0].partition("::")[0])
         refusals.check_class(step, operand, spec, self.types)
         refusals.check_barrier(step, operand, spec)
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
@@ -323,7 +325,7 @@ class Binder:
             raise self.misfit(step)
         written = [m.partition("::")[0] for m in step.form.modifiers]
         step.space = next((m for m in written if m in SPACES), "generic")
-        refusals.check_space(step, operand, self.layout.spaces)
+        refusals.check_space(step, operand, self.layout.spaces, step.space)
         base = operand.base
         if step.space == "param" and not (self.is_entry and self.is_parameter(base)):
             step.space = "param" if self.is_entry and isinstance(base, Register) else "local"

@@ -16,8 +16,9 @@ from simwarp.ptx.call_graph import CallGraph
 from simwarp.ptx.host import HOST_FUNCTIONS
 from simwarp.ptx.limits import STATIC_SHARED, check_size, most_parameters
 from simwarp.ptx.program import Program, Routine, Step
+from simwarp.ptx.refusals import with_source
 from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.syntax import Address, Function, Group, Module, Symbol, Variable
+from simwarp.ptx.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Variable
 
 _GLOBAL = ("global", "const")
 _LEAST_FRAME = 16
@@ -171,12 +172,22 @@ class _Linker:
         for name in self.reached:
             function = self.module.functions.get(name)
             if function is not None and function.extern and name not in HOST_FUNCTIONS:
-                raise UnsupportedInstruction(
+                error = UnsupportedInstruction(
                     f"kernel {self.entry.name} calls {name} (declared at line {function.line}), "
                     "which this module does not define\n"
                     f"without a body, these can be called: {', '.join(sorted(HOST_FUNCTIONS))}\n"
                     "link the functions into one module (-rdc=false), or write the function"
                 )
+                raise with_source(error, self.call_of(name).source)
+
+    def call_of(self, name: str) -> Instruction:
+        """The first instruction that names a function which the kernel reaches."""
+        callers = (
+            self.entry,
+            *(self.module.functions[f] for f in self.reached if f in self.module.functions),
+        )
+        instructions = (i for caller in callers for i in caller.instructions)
+        return next(i for i in instructions if name in _named(i))
 
     def check_calls(self, program: Program) -> None:
         """Each call must pass and take back what its function has."""
@@ -328,7 +339,11 @@ def _meets(step: Step) -> bool:
 
 def _names(function: Function) -> set[str]:
     """The variables, functions and labels that a function's instructions name."""
-    operands = [operand for i in function.instructions for operand in i.operands]
+    return set[str]().union(*map(_named, function.instructions))
+
+
+def _named(instruction: Instruction) -> set[str]:
+    operands = list[Operand](instruction.operands)
     operands += [part for o in operands if isinstance(o, Group) for part in o.elements]
     operands += [o.base for o in operands if isinstance(o, Address)]
     return {o.name for o in operands if isinstance(o, Symbol)}

@@ -10,7 +10,7 @@ from simwarp.fragments import FragmentError, fragments_of
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.program import Step
 from simwarp.ptx.rows import DTYPES, OperandSpec
-from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Symbol
+from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Register, SourceLine, Symbol
 
 _NAMED = 6
 """How many rows an error names."""
@@ -27,8 +27,13 @@ _GENERIC = ("global", "shared", "local")
 def unsupported(instruction: Instruction, message: str) -> UnsupportedInstruction:
     """The error of what this version cannot execute, with the line of CUDA C++ that it was compiled from."""
     error = UnsupportedInstruction(f"line {instruction.line}: `{instruction.text}` {message}")
-    if instruction.source is not None:
-        error.source_file, error.source_line = instruction.source.file, instruction.source.line
+    return with_source(error, instruction.source)
+
+
+def with_source(error: UnsupportedInstruction, source: SourceLine | None) -> UnsupportedInstruction:
+    """The same error, its line of CUDA C++ filled in."""
+    if source is not None:
+        error.source_file, error.source_line = source.file, source.line
     return error
 
 
@@ -84,16 +89,16 @@ def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
         )
 
 
-def check_space(step: Step, operand: Operand, spaces: dict[str, str]) -> None:
-    """Refuse a variable of another state space than the instruction's."""
+def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
+    """Refuse a variable of another state space than the instruction's; "generic" stands for none."""
     base = operand.base if isinstance(operand, Address) else operand
     declared = spaces.get(base.name, "") if isinstance(base, Symbol) else ""
     if not isinstance(base, Symbol) or not declared:
         return
-    if declared not in _GENERIC if step.space == "generic" else declared != step.space:
+    if declared not in _GENERIC if space == "generic" else declared != space:
         instruction, what = (
             step.instruction,
-            f"a {step.space} address" if step.space == "generic" else f".{step.space}",
+            f"a {space} address" if space == "generic" else f".{space}",
         )
         raise PtxSyntaxError(
             f"line {instruction.line}: `{instruction.text}` takes {what}; {base.name} lies in .{declared}\n"

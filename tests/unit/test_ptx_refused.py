@@ -112,6 +112,9 @@ ld.param.u64 %d1, [p];
 st.global.u32 [g], 1;
 mov.u64 %d1, s;
 cvta.shared.u64 %d1, s;
+cvta.const.u64 %d1, c;
+cvta.param.u64 %d1, p;
+cvta.to.shared.u64 %d1, %d2;
 { .param .b32 a; st.param.b32 [a], %r1; call f, (a); }
 """
 REFUSED = """
@@ -149,6 +152,8 @@ ld.local.u32 %r1, [s];
 st.shared.u32 [g], 1;
 ld.param.u32 %r1, [l];
 atom.shared.add.u32 %r1, [g], 1;
+cvta.shared.u64 %d1, g;
+cvta.global.u64 %d1, p;
 { .param .b32 a; ld.local.u32 %r1, [a]; }
 """
 FUNCTION = ".func f(.param .b32 x) { .reg .b32 %r; ld.param.b32 %r, [x]; ret; }"
@@ -260,3 +265,11 @@ def test_what_is_not_supported_names_its_line_of_cuda():
     with pytest.raises(UnsupportedInstruction) as caught:
         simwarp.Device().load(SOURCE.format(""))
     assert (caught.value.source_file, caught.value.source_line) == (None, None)
+
+
+def test_a_call_of_what_nothing_defines_names_its_line_of_cuda():
+    call = ".loc 1 7 3\ncall elsewhere;"
+    text = SOURCE.format(call).replace(".visible .entry", ".extern .func elsewhere();\n.visible .entry")
+    with pytest.raises(UnsupportedInstruction, match="calls elsewhere") as caught:
+        simwarp.Device().load(text.replace("tex.2d.v4.f32.f32;", ""))
+    assert (caught.value.source_file, caught.value.source_line) == ("folder/some.cu", 7)
