@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
+from simwarp.arrays import Extent, sizes
 from simwarp.checks import Checks
 from simwarp.faults import KernelFault
 from simwarp.memory import Allocation, Memory
@@ -31,6 +34,19 @@ _BUDGET = 10**8
 _STACK = 16 * 1024
 _HEAP = 8 << 20
 _WORKSPACE = 8
+_SMALL = 1 << 28
+"""Bytes that every machine has."""
+_KEPT = 2
+"""Bytes of the host for each byte of an array: itself, and whether it was written."""
+
+
+class HasText(Protocol):
+    """Compiled PTX, as ``gpu.compile`` returns it."""
+
+    @property
+    def text(self) -> str:
+        """The PTX."""
+        ...
 
 
 class Device:
@@ -120,22 +136,23 @@ class Device:
         stdout: TextIO | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
-        self.compute_capability = cc
-        self.multiprocessors = multiprocessors
-        self.chunk_lanes = chunk_lanes
-        self.workers = workers
-        self.stack, self.stdout = stack, stdout
-        self.instruction_budget = instruction_budget
+        self.compute_capability = _capability(cc)
+        self.multiprocessors = _count("multiprocessors", multiprocessors, 1)
+        self.chunk_lanes = _count("chunk_lanes", chunk_lanes, 1)
+        self.workers = workers = _count("workers", workers, 1)
+        self.stack, self.stdout = _count("stack", stack, 0), stdout
+        budget = instruction_budget
+        self.instruction_budget = None if budget is None else _count("instruction_budget", budget, 1)
         self.checks = Checks(checks)
         if schedule not in SCHEDULES:
             raise SchemeError(
                 f"Device: there is no schedule {schedule!r}\nchoose among {', '.join(SCHEDULES)}"
             )
-        self.schedule, self.seed = schedule, seed
+        self.schedule, self.seed = schedule, _count("seed", seed, 0)
         self.report = Report(observe)
         self.observers = [*observers, *self.report.observers]
         self.memory, self.constants = Memory("global", shared=workers > 1), Memory("const", 256)
-        self.heap = Heap(self.memory, heap)
+        self.heap = Heap(self.memory, _count("heap", heap, 0))
         self.executed = self.launches = 0
         self._names = itertools.count()
         self._checks: list[Callable[[], None]] = []
@@ -153,7 +170,7 @@ class Device:
 
     def allocate(
         self,
-        shape: tuple[int, ...],
+        shape: Extent,
         dtype: npt.DTypeLike,
         name: str = "",
         *,
@@ -162,28 +179,53 @@ class Device:
         """Reserve an array; its contents are undefined until written, and reading them is a fault.
 
         It lies in global memory, unless ``memory`` is given.
+
+        Raises
+        ------
+        ShapeError
+            For a shape that is none, or one that this machine has no room for.
+        DtypeError
+            For a type that there is not.
         """
         memory = memory or self.memory
-        dtype = np.dtype(dtype)
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        dtype, shape = _dtype(dtype), _shape(shape)
+        size = math.prod(shape) * dtype.itemsize
+        check_room(name or "an array", shape, dtype)
         allocation = memory.allocate(size, name or f"array {next(self._names)}")
         return DeviceArray(self, _Owner(memory, allocation), shape, dtype)
 
     def upload(self, host: npt.NDArray[Any], name: str = "") -> DeviceArray:
-        """Copy a host array to the device."""
+        """Copy a host array to the device.
+
+        Raises
+        ------
+        DtypeError
+            For anything else, and for a masked array, whose mask a kernel cannot see.
+        """
+        if not isinstance(host, np.ndarray | np.generic) or np.ma.is_masked(host):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DtypeError(
+                f"upload takes a NumPy array; this is a {type(host).__name__}\n"
+                "say of which elements: np.array(…, dtype); of a masked array: x.filled(…)"
+            )
         array = self.allocate(host.shape, host.dtype, name)
         array.upload(host)
         return array
 
-    def load(self, ptx: str) -> Module:
-        """Load PTX text.
+    def load(self, ptx: str | HasText) -> Module:
+        """Load PTX: its text, or what ``gpu.compile`` returned.
 
         A kernel that this version cannot execute raises `UnsupportedInstruction` where it is asked for, or
         here if it is the only one.
         """
         from simwarp.module import Module
 
-        return Module(self, ptx)
+        text = getattr(ptx, "text", ptx)
+        if not isinstance(text, str):
+            raise DtypeError(
+                f"load takes PTX text; this is a {type(ptx).__name__}\n"
+                "nvcc -ptx writes it; machine code (.cubin) cannot be simulated"
+            )
+        return Module(self, text)
 
     @cached_property
     def workspace(self) -> DeviceArray:
@@ -261,9 +303,14 @@ class DeviceArray:
     def upload(self, host: npt.NDArray[Any], stream: Stream | None = None) -> None:
         """Copy from the host; shape and dtype must be the array's."""
         if host.shape != self.shape or host.dtype != self.dtype:
+            alike = self.dtype == np.uint8 and host.nbytes == self.nbytes
             raise ShapeError(
                 f"upload to {self.name}: {host.dtype} {host.shape} into {self.dtype} {self.shape}\n"
-                "convert or reshape the host array first"
+                + (
+                    f"take it as such elements: .view({host.shape}, {str(host.dtype)!r}).upload(…)"
+                    if alike
+                    else "convert or reshape the host array first"
+                )
             )
         self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8))
 
@@ -271,6 +318,12 @@ class DeviceArray:
         """Copy to the host, after all work that writes it."""
         self.device.synchronize()
         return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """What NumPy takes it for: its `download`."""
+        if copy is False:
+            raise ValueError(f"{self.name} lies on a device: np.asarray copies it")
+        return self.download() if dtype is None else self.download().astype(dtype)
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
         """Which elements hold a byte that nothing ever wrote, neither a kernel nor the host.
@@ -300,6 +353,69 @@ class DeviceArray:
     def free(self) -> None:
         """Give the memory back; later accesses, by kernels and by the host, are faults."""
         self._owner.memory.free(self._allocation)
+
+
+def is_integer(value: object) -> bool:
+    """Whether a value counts something: an integer of Python's or NumPy's."""
+    return isinstance(value, int | np.integer)
+
+
+def _count(name: str, value: int, least: int) -> int:
+    """An integer that is large enough."""
+    if not is_integer(value) or value < least:
+        raise SchemeError(f"Device: {name}={value!r}\ngive an integer, {least} or more")
+    return int(value)
+
+
+def _capability(given: tuple[int, int]) -> tuple[int, int]:
+    """The compute capability of a chip that there is."""
+    from simwarp.ptx.parse import TARGETS
+
+    numbers = {int(target.removeprefix("sm_").rstrip("af")) for target in TARGETS}
+    is_pair = isinstance(given, tuple | list) and len(given) == 2 and all(map(is_integer, given))  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_pair or not 0 <= given[1] <= 9 or 10 * given[0] + given[1] not in numbers:
+        known = ", ".join(f"({number // 10}, {number % 10})" for number in sorted(numbers))
+        raise SchemeError(f"Device: cc={given!r} is not a compute capability\nchoose among {known}")
+    return int(given[0]), int(given[1])
+
+
+def _shape(given: Extent) -> tuple[int, ...]:
+    try:
+        found = sizes(given)
+    except TypeError:
+        found = (-1,)
+    if any(extent < 0 for extent in found):
+        raise ShapeError(f"allocate: {given!r} is not a shape\ngive a number of elements for each dimension")
+    return found
+
+
+def _dtype(given: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        return np.dtype(given)
+    except TypeError:
+        raise DtypeError(
+            f"allocate: there is no element type {given!r}\ngive one of NumPy's, e.g. float32"
+        ) from None
+
+
+def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    """Refuse an array that this machine's memory cannot hold, with what is kept of each of its bytes.
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> check_room("x", (1 << 50,), np.dtype("int32"))
+    Traceback (most recent call last):
+    ...
+    reference.errors.ShapeError: x would take 4503599627370496 bytes, more than this machine has
+    make it smaller
+    """
+    size = math.prod(shape) * dtype.itemsize
+    if size > _SMALL and size * _KEPT > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise ShapeError(f"{name} would take {size} bytes, more than this machine has\nmake it smaller")
 
 
 def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 
 from reference.errors import SimwarpError
 
+_LONG, _PART = 500, 200
+"""Characters of a message's line that are shown whole, and of a longer one at either end."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -338,7 +341,18 @@ class NeedsIndependentProgress(KernelFault):
     awaited: tuple[Place, ...] = ()
 
 
-class UnsupportedInstruction(SimwarpError):
+class _OfText(SimwarpError):
+    """An error that quotes PTX; of a line that is very long only a part."""
+
+    def __init__(self, message: str) -> None:
+        lines = (
+            line if len(line) <= _LONG else f"{line[:_PART]} … {line[-_PART:]}"
+            for line in message.split("\n")
+        )
+        super().__init__("\n".join(lines))
+
+
+class UnsupportedInstruction(_OfText):
     """PTX that this version cannot execute; names the line.
 
     Attributes
@@ -351,7 +365,7 @@ class UnsupportedInstruction(SimwarpError):
     source_line: int | None = None
 
 
-class PtxSyntaxError(SimwarpError, ValueError):
+class PtxSyntaxError(_OfText, ValueError):
     """Text that is not PTX; names the line."""
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.device import DeviceArray, Stream
+from simwarp.arrays import Extent, sizes
+from simwarp.device import DeviceArray, Stream, is_integer
 from simwarp.faults import LaunchError
+from simwarp.names import choose, listed
 from simwarp.ptx.bind import target_number
 from simwarp.ptx.call_graph import CallGraph
 from simwarp.ptx.execute import Launch
@@ -21,6 +24,7 @@ from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.spaces import to_generic
 from simwarp.ptx.syntax import Immediate, Reference, Variable
 from simwarp.ptx.syntax import Module as Syntax
+from simwarp.scalars import exactly, is_pointer, misfit, signature
 
 if TYPE_CHECKING:
     from simwarp.device import Device
@@ -94,32 +98,40 @@ class Module:
         return list(self._text.syntax.entries)
 
     def variable(self, name: str) -> DeviceArray:
-        """A ``__device__`` or ``__constant__`` variable, as an array of bytes; see `DeviceArray.view`.
+        """A ``__device__`` or ``__constant__`` variable, by its name in the PTX or in the source.
+
+        It is an array of bytes: ``variable("c").view((4,), "float32")`` gives its elements.
 
         Raises
         ------
         LaunchError
-            If there is none of that name.
+            If there is none of that name, or more than one.
         """
-        if name not in self._arrays:
-            raise LaunchError(
-                f"no variable {name!r} in this module; it has {', '.join(self._arrays) or 'none'}"
-            )
-        return self._arrays[name]
+        return self._arrays[_one("variable", name, self._arrays)]
 
     def kernel(self, name: str) -> Kernel:
-        """A kernel by its name in the PTX.
+        """A kernel by its name in the PTX, or in the source if only one is called so (`simwarp.names`).
 
         Raises
         ------
         LaunchError
-            If there is none of that name.
+            If there is none of that name, or more than one.
         UnsupportedInstruction, PtxSyntaxError
             What this kernel holds that cannot be executed; the module's other kernels can.
         """
-        if name not in self._text.syntax.entries:
-            raise LaunchError(f"no kernel {name!r} in this module; it has {', '.join(self.kernels)}")
-        return Kernel(self, self._text.program(name))
+        return Kernel(self, self._text.program(_one("kernel", name, self._text.syntax.entries)))
+
+
+def _one(what: str, name: str, known: Collection[str]) -> str:
+    """The one name in the PTX that a name means."""
+    found = choose(name, known) if isinstance(name, str) else []  # pyright: ignore[reportUnnecessaryIsInstance]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LaunchError(
+            f"{len(found)} {what}s of this module are called {name!r}\nchoose among {listed(found)}"
+        )
+    raise LaunchError(f"no {what} {name!r} in this module; it has {listed(known) or 'none'}")
 
 
 class Kernel:
@@ -131,8 +143,8 @@ class Kernel:
 
     def __call__(
         self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Extent,
+        block: Extent,
         *args: Any,
         shared: int = 0,
         stream: Stream | None = None,
@@ -142,10 +154,10 @@ class Kernel:
 
         Parameters
         ----------
-        grid, block : (x, y, z)
-            Blocks, and threads per block.
+        grid, block : int or up to three of them
+            Blocks, and threads per block: (x, y, z).
         *args
-            Device arrays, and NumPy scalars of the parameters' sizes.
+            Device arrays; NumPy scalars of the parameters' types; Python numbers, which become these.
         shared : int
             Bytes of dynamic shared memory per block.
         cooperative : bool
@@ -158,6 +170,7 @@ class Kernel:
         KernelFault
             What the kernel did wrong, with the place.
         """
+        grid, block = self._extent("grid", grid), self._extent("block", block)
         self._check_geometry(grid, block, shared)
         self.device.memory.settle()
         printed: list[str] = []
@@ -220,9 +233,20 @@ class Kernel:
             print=printed.append,
         )
 
+    def _extent(self, what: str, given: Extent) -> tuple[int, int, int]:
+        """Three numbers of one to three."""
+        try:
+            found = sizes(given)
+        except TypeError:
+            found = ()
+        if not 1 <= len(found) <= 3:
+            raise LaunchError(
+                f"kernel {self.name}: {what} is {given!r}\ngive one number, or up to three: (x, y, z)"
+            )
+        x, y, z = (*found, 1, 1)[:3]
+        return x, y, z
+
     def _check_geometry(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
-        if len(grid) != 3 or len(block) != 3:
-            raise LaunchError(f"kernel {self.name}: grid {grid}, block {block}; give each as (x, y, z)")
         threads = int(np.prod(block, dtype=np.int64))
         limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
         if not 1 <= threads <= limit or min(block) < 1:
@@ -243,7 +267,7 @@ class Kernel:
                 f"each part of the grid must be a multiple of the cluster's, of {_MAX_CLUSTER} blocks at most"
             )
         most = most_shared(self.device.compute_capability) - self.program.shared_size
-        if not 0 <= shared <= most:
+        if not is_integer(shared) or not 0 <= shared <= most:
             raise LaunchError(
                 f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
             )
@@ -293,24 +317,23 @@ def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
     """The bytes of each parameter."""
     wanted = kernel.program.parameters
     if len(args) != len(wanted):
-        raise LaunchError(f"kernel {kernel.name} takes {len(wanted)} arguments, {len(args)} given")
-    return {p.name: _parameter(kernel, i, p, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
+        raise LaunchError(
+            f"kernel {signature(kernel.program)} takes {len(wanted)} arguments, {len(args)} given\n"
+            "give one for each parameter, in their order"
+        )
+    return {p.name: _parameter(kernel, i, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
 
 
-def _parameter(kernel: Kernel, i: int, parameter: Variable, value: Any) -> bytes:
+def _parameter(kernel: Kernel, i: int, value: Any) -> bytes:
     """One argument as the bytes of its parameter."""
-    size = DTYPES[parameter.type].itemsize * parameter.count
-    given: Any = value
-    if isinstance(value, DeviceArray):
-        if value.device is not kernel.device:
-            raise LaunchError(
-                f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"
-                "upload it to the device that runs the kernel"
-            )
-        given = np.uint64(value.pointer)
-    if isinstance(given, np.generic | np.ndarray) and given.nbytes == size:
-        return given.tobytes()
-    raise LaunchError(
-        f"kernel {kernel.name}: argument {i} is a {type(value).__name__}; parameter {parameter.name} "
-        f"takes {size} bytes of {parameter.type}\npass a device array, or a NumPy scalar of that size"
-    )
+    if not isinstance(value, DeviceArray):
+        return exactly(kernel.program, i, value)
+    if value.device is not kernel.device:
+        raise LaunchError(
+            f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"
+            "upload it to the device that runs the kernel"
+        )
+    if not is_pointer(kernel.program.parameters[i]):
+        what = f"{value.name}, an array; parameter {i} is not a pointer"
+        raise misfit(kernel.program, i, what, "pass a number, or for a structure its bytes")
+    return np.uint64(value.pointer).tobytes()

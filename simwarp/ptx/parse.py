@@ -10,6 +10,8 @@ ptxas 13.0 was asked.
 
 from __future__ import annotations
 
+import re
+
 from simwarp.faults import PtxSyntaxError
 from simwarp.ptx.grammar.locations import Locations, skip_file
 from simwarp.ptx.grammar.signatures import device_function, kernel, skip_pragma
@@ -29,6 +31,7 @@ TARGETS = frozenset(
 )
 """Architectures that a module may be written for."""
 _OPTIONS = frozenset(["debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"])
+_CUDA = re.compile(r"^[^\S\n]*#[ \t]*include\b|\b__(?:global|device|host|constant)__", re.MULTILINE)
 _LINKAGE = frozenset([".visible", ".extern", ".weak", ".common"])
 
 
@@ -56,7 +59,17 @@ def parse(text: str) -> Module:
     >>> [i.opcode for i in module.entries["nothing"].instructions]
     ['mov.u32', 'ret']
     """
-    return _ModuleReader(Cursor(text)).module()
+    try:
+        return _ModuleReader(Cursor(text)).module()
+    except PtxSyntaxError as error:
+        cuda = None if ".version" in text else _CUDA.search(text)
+        if cuda is None:
+            raise error
+        line = text.count("\n", 0, cuda.start()) + 1
+        raise PtxSyntaxError(
+            f"line {line}: `{cuda[0].strip()}` is CUDA C++, not PTX\n"
+            "compile it first: simwarp.run.load(path), gpu.compile.compile(text, name) or nvcc -ptx"
+        ) from None
 
 
 class _ModuleReader:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from simwarp.faults import LaunchError
 from simwarp.ptx.syntax import Function
-from simwarp.run.scalars import signature
+from simwarp.scalars import signature
 
 
 @dataclass(frozen=True)

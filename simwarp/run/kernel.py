@@ -38,11 +38,11 @@ from reference.errors import SchemeError, SimwarpError
 from simwarp.arrays import sizes
 from simwarp.device import Device
 from simwarp.faults import KernelFault, LaunchError
+from simwarp.names import readable
 from simwarp.observe.report import Report
 from simwarp.ptx.syntax import Function
 from simwarp.run.arguments import Argument, convert
 from simwarp.run.binding import Arguments
-from simwarp.run.names import readable
 from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, load
 

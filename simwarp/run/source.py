@@ -12,11 +12,11 @@ from shlex import quote
 from gpu.compile import compile
 from reference.errors import CompileError, InputFileError, SchemeError
 from simwarp.faults import LaunchError
+from simwarp.names import choose, listed, plain, readable
 from simwarp.ptx.bind import target_number
 from simwarp.ptx.parse import parse
 from simwarp.ptx.syntax import Function, Module
 from simwarp.run.headers import HEADERS, PRELUDE
-from simwarp.run.names import plain, readable
 from simwarp.run.parameters import parameter_names, without_literals
 
 OPTIONS = (f"--pre-include={PRELUDE}", "-fmad=true")
@@ -73,6 +73,8 @@ class Source:
     def kernel(self, name: str | None = None) -> Function:
         """A kernel by its name: that in the PTX, that in the source, or without namespaces and arguments.
 
+        See `simwarp.names.choose`.
+
         Parameters
         ----------
         name : str, optional
@@ -96,34 +98,21 @@ class Source:
         simwarp.faults.LaunchError: my.ptx has no kernel 'full'
         it has fill<float>
         """
-        found = list(self.entries) if name is None else self._named(name)
+        found = list(self.entries) if name is None else choose(name, self.entries)
         if len(found) == 1:
             return self.entries[found[0]]
         if not self.entries:
             what, advice = "has no kernel", "write a __global__ function"
         elif not found:
-            what, advice = f"has no kernel {name!r}", f"it has {', '.join(self.kernels)}"
+            what, advice = f"has no kernel {name!r}", f"it has {listed(self.entries)}"
         else:
             called = "" if name is None else f" called {name!r}"
-            what, advice = (
-                f"has {len(found)} kernels{called}",
-                f"choose among {', '.join(map(readable, found))}",
-            )
+            what, advice = f"has {len(found)} kernels{called}", f"choose among {listed(found)}"
         raise LaunchError(f"{self.name} {what}\n{advice}{self._template(name or '')}")
 
     def parameters(self, kernel: Function) -> tuple[str, ...]:
         """The names of a kernel's parameters; () if they are not known, as in PTX that a compiler made."""
         return parameter_names(kernel, self.files)
-
-    def _named(self, name: str) -> list[str]:
-        """The names in the PTX that a name may mean, by the narrowest reading that finds any."""
-        if name in self.entries:
-            return [name]
-        wanted = re.sub(r"\s+", "", name)
-        names = {entry: re.sub(r"\s+", "", readable(entry)) for entry in self.entries}
-        exact = [entry for entry, found in names.items() if found == wanted]
-        inner = [entry for entry, found in names.items() if found.endswith(f"::{wanted}")]
-        return exact or inner or [entry for entry in self.entries if plain(readable(entry)) == wanted]
 
     def _template(self, name: str) -> str:
         """What to do where the kernel that is missing is a template without an instance."""

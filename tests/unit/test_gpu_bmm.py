@@ -55,7 +55,9 @@ def device():
 @pytest.fixture
 def eager():
     """A device so small that any matrix is work enough for the kernels that load vectors."""
-    return simwarp.Device(multiprocessors=0)
+    device = simwarp.Device()
+    device.multiprocessors = 0
+    return device
 
 
 @functools.cache
@@ -376,8 +378,8 @@ class Used(simwarp.Device):
     """Memory that others have used: it holds something else each time."""
 
     def __init__(self, fill):
-        super().__init__(multiprocessors=0)
-        self.fill = fill
+        super().__init__()
+        self.multiprocessors, self.fill = 0, fill
 
     def allocate(self, shape, dtype, name=""):
         array = super().allocate(shape, dtype, name)

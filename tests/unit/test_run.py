@@ -12,12 +12,12 @@ import simwarp
 from gpu.compile import compile
 from reference.errors import CompileError, DtypeError, InputFileError, SchemeError, ShapeError
 from simwarp.faults import KernelFault, LaunchError, OutOfBounds, PtxSyntaxError, Race, UninitialisedRead
+from simwarp.names import parameter_types, plain, readable
 from simwarp.ptx.syntax import Function, Variable
 from simwarp.run import HostCodeError, NoSuchOutputError, Out, load, run
 from simwarp.run.headers import HEADERS
-from simwarp.run.names import parameter_types, plain, readable
-from simwarp.run.scalars import scalar
 from simwarp.run.source import nvcc_line
+from simwarp.scalars import scalar
 
 SAXPY = """\
 #include <stdio.h>

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from simwarp.faults import LaunchError
+from simwarp.names import readable
 from simwarp.ptx.link import size_of
 from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.syntax import Function, Variable
-from simwarp.run.names import readable
+from simwarp.ptx.syntax import Variable
 
 
-def scalar(kernel: Function, position: int, value: Any) -> Any:
+class Parameters(Protocol):
+    """What messages need to know of a kernel."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the PTX."""
+        ...
+
+    @property
+    def parameters(self) -> Sequence[Variable]:
+        """What it takes."""
+        ...
+
+
+def scalar(kernel: Parameters, position: int, value: Any) -> Any:
     """A number, or the bytes of a structure, as a NumPy scalar of its parameter's size.
 
     Parameters
     ----------
-    kernel : Function
+    kernel : Function or Program
     position : int
         Of the parameter.
     value : int, float, bool, bytes or NumPy scalar
@@ -32,6 +47,7 @@ def scalar(kernel: Function, position: int, value: Any) -> Any:
 
     Examples
     --------
+    >>> from simwarp.ptx.syntax import Function
     >>> kernel = Function("f", [Variable("n", "param", "u32"), Variable("a", "param", "f32")], 1)
     >>> scalar(kernel, 0, -1), scalar(kernel, 1, 3)
     (np.uint32(4294967295), np.float32(3.0))
@@ -45,6 +61,9 @@ def scalar(kernel: Function, position: int, value: Any) -> Any:
     if parameter.count > 1 or isinstance(value, bytes | np.void):
         return _structure(kernel, position, value)
     dtype = DTYPES[parameter.type]
+    given: Any = value
+    if parameter.type.startswith("b") and isinstance(value, np.generic) and given.nbytes == dtype.itemsize:
+        return given  # the PTX does not say what the bits mean
     value = _python(value)
     if isinstance(value, int | float) and dtype.kind == "f":
         number = _rounded(value, dtype)
@@ -60,6 +79,44 @@ def scalar(kernel: Function, position: int, value: Any) -> Any:
     )
 
 
+def exactly(kernel: Parameters, position: int, value: Any) -> bytes:
+    """The bytes of an argument of a launch: NumPy's have the parameter's size and kind, Python's fit.
+
+    Raises
+    ------
+    LaunchError
+        For what does not: nothing is taken bit for bit as something else.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.syntax import Function
+    >>> kernel = Function("f", [Variable("n", "param", "u32")], 1)
+    >>> exactly(kernel, 0, -1) == exactly(kernel, 0, np.int32(-1))
+    True
+    >>> exactly(kernel, 0, np.float32(2))
+    Traceback (most recent call last):
+    ...
+    simwarp.faults.LaunchError: kernel f(u32): argument 0 is a float32 of 4 bytes; the parameter takes a u32
+    pass a Python number, a NumPy scalar of the parameter's type, or for a pointer a device array
+    """
+    parameter = kernel.parameters[position]
+    given: Any = value
+    if isinstance(value, np.generic | np.ndarray):
+        kind: str = given.dtype.kind
+        of_bits = parameter.count > 1 or parameter.type.startswith("b") or kind == "V"
+        alike = kind != "O" and (kind in "fc") == parameter.type.startswith("f")
+        if given.nbytes == size_of(parameter) and (of_bits or alike):
+            return given.tobytes()
+        what = f"a {given.dtype} of {given.nbytes} bytes"
+    elif isinstance(value, int | float | bytes):
+        return scalar(kernel, position, given).tobytes()
+    else:
+        what = f"a {type(given).__name__}"
+    takes = f"a {parameter.type}" if parameter.count == 1 else f"{size_of(parameter)} bytes"
+    advice = "pass a Python number, a NumPy scalar of the parameter's type, or for a pointer a device array"
+    raise misfit(kernel, position, f"{what}; the parameter takes {takes}", advice)
+
+
 def is_pointer(parameter: Variable) -> bool:
     """Whether a parameter can hold an address.
 
@@ -71,11 +128,12 @@ def is_pointer(parameter: Variable) -> bool:
     return parameter.count == 1 and parameter.type in ("u64", "s64", "b64")
 
 
-def signature(kernel: Function) -> str:
+def signature(kernel: Parameters) -> str:
     """A kernel's name and the types of its parameters.
 
     Examples
     --------
+    >>> from simwarp.ptx.syntax import Function
     >>> signature(Function("f", [Variable("x", "param", "u64"), Variable("s", "param", "b8", 12)], 1))
     'f(u64, 12 bytes)'
     """
@@ -83,11 +141,12 @@ def signature(kernel: Function) -> str:
     return f"{readable(kernel.name)}({', '.join(sized)})"
 
 
-def misfit(kernel: Function, position: int, what: str, advice: str = "") -> LaunchError:
+def misfit(kernel: Parameters, position: int, what: str, advice: str = "") -> LaunchError:
     r"""The error for an argument that does not fit its parameter.
 
     Examples
     --------
+    >>> from simwarp.ptx.syntax import Function
     >>> misfit(Function("f", [Variable("x", "param", "u64")], 1), 0, "nothing", "pass an array")
     LaunchError('kernel f(u64): argument 0 is nothing\npass an array')
     """
@@ -110,7 +169,7 @@ def _rounded(value: float, dtype: np.dtype[Any]) -> Any:
             return dtype.type(math.inf)
 
 
-def _integer(kernel: Function, position: int, number: int, size: int) -> Any:
+def _integer(kernel: Parameters, position: int, number: int, size: int) -> Any:
     bits = 8 * size
     if not -(1 << bits - 1) <= number < 1 << bits:
         what = f"{number}, which does not fit a {kernel.parameters[position].type}"
@@ -118,7 +177,7 @@ def _integer(kernel: Function, position: int, number: int, size: int) -> Any:
     return np.dtype(f"u{size}").type(number % (1 << bits))
 
 
-def _structure(kernel: Function, position: int, value: Any) -> Any:
+def _structure(kernel: Parameters, position: int, value: Any) -> Any:
     parameter = kernel.parameters[position]
     data = value.tobytes() if isinstance(value, np.generic) else value
     if not isinstance(data, bytes) or len(data) != size_of(parameter):

@@ -6,6 +6,7 @@ Source: Itanium C++ ABI, 5.1 (mangling), as far as kernels' names and template a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 _BUILTIN = {
@@ -27,6 +28,8 @@ _BUILTIN = {
     "d": "double",
 }
 _SUFFIX = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile", "r": " __restrict__"}
+_LISTED = 12
+"""How many names a message lists."""
 _LITERAL = {"b": "{}", "i": "{}", "j": "{}u", "l": "{}l", "m": "{}ul", "x": "{}ll", "y": "{}ull"}
 
 
@@ -69,6 +72,56 @@ def plain(name: str) -> str:
     'pack'
     """
     return name.partition("<")[0].rpartition("::")[2]
+
+
+def choose(name: str, mangled: Iterable[str]) -> list[str]:
+    """Which of some mangled names a name may mean, by the narrowest reading that finds any.
+
+    The readings: the mangled name itself; the name in the source, with or without its parameters' types,
+    spaces, suffixes and casts of numbers; that without its outer namespaces; that without namespaces and
+    template arguments.
+
+    Examples
+    --------
+    >>> names = ["_Z4sortILj512EEvPi", "_ZN2my4sortEPf", "_ZN2my4sortEPi"]
+    >>> choose("sort<512>", names), choose("sort(int*)", names), choose("my::sort", names)
+    (['_Z4sortILj512EEvPi'], ['_ZN2my4sortEPi'], ['_ZN2my4sortEPf', '_ZN2my4sortEPi'])
+    """
+    mangled = list(mangled)
+    if name in mangled:
+        return [name]
+    wanted, found = _bare(name), {one: _bare(readable(one)) for one in mangled}
+    typed = {one: f"{short}({_bare(', '.join(parameter_types(one)))})" for one, short in found.items()}
+    for names in (found, typed):
+        exact = [one for one, short in names.items() if short == wanted]
+        inner = [one for one, short in names.items() if short.endswith(f"::{wanted}")]
+        if exact or inner:
+            return exact or inner
+    return [one for one in mangled if plain(readable(one)) == wanted]
+
+
+def listed(mangled: Iterable[str]) -> str:
+    """Mangled names as a message lists them: overloads with their parameters, and not too many.
+
+    Examples
+    --------
+    >>> listed(["_Z1fi", "_Z1gf", "_Z1fPf"])
+    'f(int), g, f(float*)'
+    """
+    mangled = list(mangled)
+    short = [readable(one) for one in mangled]
+    texts = [
+        f"{name}({', '.join(parameter_types(one))})" if short.count(name) > 1 else name
+        for one, name in zip(mangled, short, strict=True)
+    ]
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more
+
+
+def _bare(name: str) -> str:
+    """A name without what does not tell it from another: spaces, casts and suffixes of numbers."""
+    name = re.sub(r"\s+", "", name)
+    return re.sub(r"([<,])(?:\([^()<>]*\))?(-?\d+)[uUlL]*(?=[>,])", r"\1\2", name)
 
 
 class _NotUnderstood(Exception):  # noqa: N818 - no error: the name is shown as it is
