@@ -70,9 +70,8 @@ def test_each_block_has_its_own_and_finds_zeros(space):
 
 
 def test_lanes_of_one_access_mean_their_own_memory_and_the_reserved_part():
-    body = (
-        AT + "shl.b32 %r7, %r6, 2; and.b32 %r8, %r6, 1; setp.ne.u32 %p1, %r8, 0; selp.b32 %r5, %r5, %r7, %p1;"
-    )
+    body = AT + "mov.u32 %r7, own; mad.lo.u32 %r7, %r6, 4, %r7;\n"
+    body += "and.b32 %r8, %r6, 1; setp.ne.u32 %p1, %r8, 0; selp.b32 %r5, %r5, %r7, %p1;\n"
     body += f"add.u32 %r9, %i, 5; st.shared.u32 [%r5], %r9; ld.shared.u32 %r2, [%r5]; {STORE}"
     assert run(body, before=OWN, grid=2) == [i + 5 for i in range(64)]
 
