@@ -1,7 +1,10 @@
 """The limit on the CPU time of tests that are not marked slow (tests/cpu_costs.py)."""
 
+import gc
 import re
 from pathlib import Path
+
+import pytest
 
 pytest_plugins = ["pytester"]
 
@@ -19,6 +22,14 @@ WORK = """
     def costly():
         work()
 """
+
+
+@pytest.fixture(autouse=True)
+def no_garbage():
+    """A collection would cost some test more than these limits."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def outcomes(pytester, tests, *options):
