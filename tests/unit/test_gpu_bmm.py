@@ -231,14 +231,9 @@ def extremes(k, word):
     return a, b, reference.pack(a, layout="column", word=word), reference.pack(b, word=word)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("k", "output"),
-    [
-        pytest.param(LIMIT - 1, "bits", marks=pytest.mark.slow),
-        (LIMIT, "int"),
-        (LIMIT + 1, "int"),
-        (LIMIT + 2, "bits"),
-    ],
+    ("k", "output"), [(LIMIT - 1, "bits"), (LIMIT, "int"), (LIMIT + 1, "int"), (LIMIT + 2, "bits")]
 )
 def test_bmm64_about_the_bound_of_its_counters(device, monkeypatch, k, output):
     a, b, packed_a, packed_b = extremes(k, 64)
@@ -253,6 +248,7 @@ def test_bmm64_about_the_bound_of_its_counters(device, monkeypatch, k, output):
     assert names == ["bmm64" if k <= LIMIT else "bmms64"] == [choose_scheme("bmm64", k).name]
 
 
+@pytest.mark.slow
 def test_past_its_bound_bmm64_would_be_wrong(device, monkeypatch):
     monkeypatch.setattr(product, "choose_scheme", lambda name, k: SCHEMES[name])
     a, b, packed_a, packed_b = extremes(LIMIT + 1, 64)
@@ -261,6 +257,7 @@ def test_past_its_bound_bmm64_would_be_wrong(device, monkeypatch):
     assert not np.array_equal(c, reference.bmm(a, b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms32"])
 def test_the_other_schemes_know_no_bound(device, scheme):
     a, b, packed_a, packed_b = extremes(LIMIT + 1, SCHEMES[scheme].word)
