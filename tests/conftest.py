@@ -27,7 +27,8 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
         pluginmanager.register(plugin, "simwarp")
 
 
-def pytest_collection_finish() -> None:
-    """Collections of garbage in tests, most of all full ones, do not look at what is there before them."""
+@pytest.fixture(autouse=True, scope="module")
+def kept_out_of_sight() -> None:
+    """Collections of garbage in a module's tests, most of all full ones, do not look at what is older."""
     gc.collect()
     gc.freeze()

@@ -507,6 +507,7 @@ def test_thresholds_of_another_device(device):
 # Packing
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("first", ["msb", "lsb"])

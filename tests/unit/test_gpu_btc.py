@@ -55,6 +55,7 @@ def assert_bits(packed, dots, thresholds, flip=None):
 # Products
 
 
+@pytest.mark.slow_cases("sizes0-*")
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
 @pytest.mark.parametrize("sizes", SIZES)

@@ -149,6 +149,7 @@ def test_the_tensors_above_have_long_fibers_and_slices():
     assert build.csf(tensor).indices[1].size < made.fiber_pointers.size - 1
 
 
+@pytest.mark.slow
 def test_as_many_threads_as_numba_is_set_to():
     """On a tensor that is large enough for all of them."""
     tensor = chance((300, 5000, 700), 200_000, seed=9)
@@ -175,6 +176,7 @@ def test_round_trips(tensor, threads):
             assert_same(reference.sparse.to_coo(made), expected, name)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(tensor=tensors(most_order=3), data=st.data(), threads=st.integers(1, 3))
 def test_sums_in_the_order_of_occurrence(tensor, data, threads):

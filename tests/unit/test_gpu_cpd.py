@@ -152,6 +152,7 @@ def test_blocks_share_the_nonzeros():
     assert residual.fit() == pytest.approx(expected, rel=1e-15)
 
 
+@pytest.mark.slow
 def test_blocks_share_the_rows():
     """More rows than the blocks of a small grid take at once: every block has several tiles."""
     rank, rows = 33, 700
@@ -216,6 +217,7 @@ def test_pseudo_inverse(name, dtype):
     assert np.isfinite(model.factors[0].download()).all()
 
 
+@pytest.mark.slow
 def test_eigenvalues_of_a_regular_matrix_give_its_inverse():
     """The second kernel does by itself what the first could have done."""
     rank = 10
@@ -263,6 +265,7 @@ def tensors(dtype):
     }
 
 
+@pytest.mark.slow_cases("*-order 4", "float64-order 3")
 @pytest.mark.parametrize("name", ["order 2", "order 3", "order 4"])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_orders_against_the_reference(name, dtype):
@@ -322,6 +325,7 @@ def test_planted_factors(noise, dtype):
     assert abs(1 - exact_residual(coo, result) - result.fits[-1]) < precision
 
 
+@pytest.mark.slow
 def test_a_rank_above_a_dimension():
     coo = sparse((3, 11, 10), 90)
     expected = reference_cpd_als(coo, 5, iterations=3, tolerance=0)
@@ -329,6 +333,7 @@ def test_a_rank_above_a_dimension():
     np.testing.assert_allclose(result.fits, expected.fits, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_matrix_of_less_than_the_rank():
     """V is singular in every step, for both modes."""
     coo = sparse((3, 12), 30)
@@ -338,6 +343,7 @@ def test_a_matrix_of_less_than_the_rank():
     np.testing.assert_allclose(result.fits, expected.fits, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_equal_columns_of_the_start():
     shape, rank = (6, 7, 5), 3
     start = [factor[:, [0, 1, 1]] for factor in given_start(shape, rank)]
@@ -361,6 +367,7 @@ def test_empty_slices_and_a_component_of_nothing():
     assert_unit_columns(result, 1e-14)
 
 
+@pytest.mark.slow
 def test_duplicates_are_summed_first():
     coo = sparse((5, 6, 4), 40)
     halves = Coo(np.tile(coo.coords, 2), np.tile(coo.values / 2, 2), coo.shape)

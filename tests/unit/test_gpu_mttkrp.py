@@ -106,6 +106,7 @@ def test_ranks(name, rank):
     assert_right(FLAT[name](coo), coo, rank, deterministic=k // 2 % 2 == 0, modes=[k % 3])
 
 
+@pytest.mark.slow_cases(but=("coo-shape0", "hicoo-shape0", "f-coo-shape1"))
 @pytest.mark.parametrize("shape", [(40, 3), (2, 9, 4, 5), (3, 2, 5, 3, 4)])
 @pytest.mark.parametrize("name", FLAT)
 def test_orders(name, shape):
@@ -200,6 +201,7 @@ def test_slots_of_runs():
     assert first_slots.tolist() == [0, 2, 4]
 
 
+@pytest.mark.slow
 def test_long_lists_of_slots():
     """Rows by turns, so that every nonzero has a slot: some rows have more than one group adds up."""
     nonzeros = 5 * SHORT + 3

@@ -75,6 +75,7 @@ def test_ranks(rank, dtype, long_runs):
     assert_right(b_csf_all(coo, split=3, share=5), coo, rank, deterministic, modes=[rank % 3])
 
 
+@pytest.mark.slow_cases("5", "6", "7", "8")
 @pytest.mark.parametrize("order", [2, 3, 4, 5, 6, 7, 8])
 def test_orders(order, long_runs):
     """The result's mode is that of the slices, of the fibers, of the leaves."""
@@ -84,6 +85,7 @@ def test_orders(order, long_runs):
     assert_right(b_csf_all(coo, split=2, share=3), coo, 6, order in (3, 6, 8), modes=[order // 2])
 
 
+@pytest.mark.slow_cases("shape3-True")
 @pytest.mark.parametrize(
     ("shape", "deterministic"),
     [((30, 41), True), ((30, 41), False), ((12, 9, 17), False), ((6, 7, 8, 5), True)],

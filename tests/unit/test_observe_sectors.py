@@ -25,6 +25,7 @@ def by_lanes(addresses, width, kind):
     return SectorCounts(1, moved, len({at // 128 for at in addresses}), len(set(addresses)) * width)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.one_of(
