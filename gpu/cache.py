@@ -78,7 +78,17 @@ def read(key: str) -> Entry | None:
 
 
 def write(key: str, entry: Entry) -> None:
-    """Keep an entry, and let old ones go; a cache that cannot be written is no error."""
+    """Keep an entry, and let old ones go; a cache that cannot be written is no error.
+
+    Examples
+    --------
+    >>> import tempfile, unittest.mock
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with unittest.mock.patch.dict(os.environ, SIMWARP_CACHE=folder):
+    ...         write("0" * 64, Entry("ret;"))
+    ...         read("0" * 64), read("1" * 64)
+    (Entry(text='ret;', log='', elsewhere=()), None)
+    """
     path, most = _path(key), limit()
     body = "\0".join([entry.log, "\n".join(entry.elsewhere), entry.text]).encode()
     content = _first_line(key, body) + b"\n" + body

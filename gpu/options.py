@@ -50,7 +50,13 @@ _VALUES = {"D": "D", "define-macro": "D", "U": "U", "undefine-macro": "U"} | {
 
 
 def read_options(options: Sequence[str]) -> Options:
-    """What NVRTC's options make it read; see `Options`."""
+    """What NVRTC's options make it read.
+
+    Examples
+    --------
+    >>> read_options(["-D", "FILE=first.h", "-UDEBUG"]).text
+    ['#define FILE first.h']
+    """
     found, waiting = Options(), ""
     for option in options:
         if waiting:  # the value of the option before

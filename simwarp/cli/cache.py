@@ -1,4 +1,13 @@
-"""``simwarp cache``: how much compiled PTX is kept, where, and how to throw it away."""
+"""``simwarp cache``: how much compiled PTX is kept, where, and how to throw it away.
+
+Examples
+--------
+>>> info_command()  # doctest: +ELLIPSIS
+folder   ...ptx
+entries  ...
+size     ... MiB of ... MiB (SIMWARP_CACHE_MIB)
+0
+"""
 
 from __future__ import annotations
 
