@@ -1,10 +1,16 @@
 """Production CUDA kernels and their host code, written to a small `Device` protocol."""
 
+from typing import TYPE_CHECKING
+
 from gpu.bconv import bconv2d, pack_tensor
-from gpu.bmm import bmm, pack
+from gpu.bmm import pack
 from gpu.cpd import cpd_als
 from gpu.cuda import CudaDevice
 from gpu.device import Device
-from gpu.mttkrp import mttkrp
+from gpu.mttkrp import FORMATS
 
-__all__ = ["CudaDevice", "Device", "bconv2d", "bmm", "cpd_als", "mttkrp", "pack", "pack_tensor"]
+if TYPE_CHECKING:  # these are packages that are called: gpu.callable_package
+    from gpu.bmm import bmm
+    from gpu.mttkrp import mttkrp
+
+__all__ = ["FORMATS", "CudaDevice", "Device", "bconv2d", "bmm", "cpd_als", "mttkrp", "pack", "pack_tensor"]

@@ -1,7 +1,58 @@
-"""A GPU in NumPy: lanes, memory, warp kernels in Python, and an executor for production PTX."""
+"""A GPU in NumPy: lanes, memory, warp kernels in Python, and an executor for production PTX.
 
-from reference.version import __version__
-from simwarp import draw, lanes, listings, observe
-from simwarp.device import Device
+The other packages are here too, each imported when it is first used: ``simwarp.gpu``, ``simwarp.reference``,
+and ``simwarp.run``, which is called.
 
-__all__ = ["Device", "__version__", "draw", "lanes", "listings", "observe"]
+Examples
+--------
+>>> import simwarp
+>>> simwarp.reference.bmm([[1.0, -1.0]], [[1.0], [1.0]])
+array([[0]], dtype=int32)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from simwarp.shadows import refuse_shadows
+
+refuse_shadows()
+
+from reference.version import __version__  # noqa: E402 - what hides it is named first
+from simwarp import draw, lanes, listings, observe  # noqa: E402
+from simwarp.device import Device  # noqa: E402
+
+if TYPE_CHECKING:
+    import gpu
+    import reference
+    from simwarp.run import run
+
+__all__ = [
+    "Device",
+    "__version__",
+    "draw",
+    "gpu",
+    "lanes",
+    "listings",
+    "observe",
+    "reference",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "gpu":
+        import gpu
+
+        return gpu
+    if name == "reference":
+        import reference
+
+        return reference
+    if name == "run":
+        import simwarp.run
+
+        return simwarp.run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,5 +7,8 @@ from gpu.bmm.fsb import FsbBits, pack_fsb, unpack_fsb
 from gpu.bmm.packing import pack
 from gpu.bmm.product import bmm
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.callable_package import make_callable
 
 __all__ = ["SCHEMES", "TENSOR_CORE_SCHEMES", "FsbBits", "bmm", "pack", "pack_fsb", "unpack_fsb"]
+
+make_callable(__name__, bmm)

@@ -1,5 +1,6 @@
 """The user's own kernels: read CUDA C++ or PTX, run it under all checks, see what it did."""
 
+from gpu.callable_package import make_callable
 from simwarp.run.arguments import Out
 from simwarp.run.binding import Given
 from simwarp.run.kernel import NoSuchOutputError, Outputs, Result, run
@@ -18,3 +19,5 @@ __all__ = [
     "load",
     "run",
 ]
+
+make_callable(__name__, run)

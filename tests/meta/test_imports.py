@@ -25,6 +25,9 @@ ALLOWED = {
     "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
     "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs"),
 }
+REACHABLE = {"simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run")}
+"""The one exception: what users find below ``simwarp`` as well, imported when it is first used."""
+
 LAZY = ("numba", "pycuda", "cuda", "platformdirs", "scipy", "sparse", "torch")
 LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")
 
@@ -114,6 +117,8 @@ def _complaint(found: Import, module: str) -> str | None:
     target = found.target
     if target.partition(".")[0] in sys.stdlib_module_names:
         return None
+    if found.lazy and target in REACHABLE.get(module, ()):
+        return None
     if not within(module, DOORS):
         tier = module.partition(".")[0]
         if not within(target, ALLOWED[tier]) or (tier == "simwarp" and within(target, DOORS)):
@@ -180,6 +185,12 @@ PLANTED = {
     "in a try": ("try:\n    import simwarp\nexcept ImportError:\n    pass", "gpu.device"),
     "in a method": ("class A:\n    def f(self):\n        import simwarp", "gpu.device"),
     "in a lambda": ("f = lambda: __import__('simwarp')", "gpu.device"),
+    "the package sees gpu at once": ("import gpu", "simwarp"),
+    "the package sees reference at once": ("import reference", "simwarp"),
+    "the package sees a door at once": ("from simwarp.run import run", "simwarp"),
+    "the package sees what is below": ("def f():\n    import gpu.compile", "simwarp"),
+    "core sees gpu, in a function": ("def f():\n    import gpu", "simwarp.device"),
+    "core sees simwarp.run, in a function": ("def f():\n    import simwarp.run", "simwarp.device"),
     "numba at once": ("import numba", "reference.bmm"),
     "numba at once, in a class": ("class A:\n    from numba import njit", "reference.bmm"),
     "numba at once, in a door": ("import numba", "simwarp.verify.runner"),
@@ -214,6 +225,7 @@ def test_a_planted_violation_is_found(planted: str) -> None:
         ("if TYPE_CHECKING:\n    import pycuda.driver", "gpu.cuda"),
         ("import reference, gpu, simwarp\nimport pytest", "simwarp.testing.plugin"),
         ("def f():\n    import typer\n    import gpu", "simwarp.cli"),
+        ("def __getattr__(name):\n    import gpu\n    import reference\n    import simwarp.run", "simwarp"),
         ("import collections.abc, importlib.resources", "gpu.compile"),
     ],
 )

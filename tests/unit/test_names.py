@@ -1,0 +1,141 @@
+"""What users import, under which names; and files of theirs that hide our packages."""
+
+import copy
+import importlib
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpu
+import reference
+import simwarp
+import simwarp.shadows
+from simwarp.shadows import HiddenPackageError, refuse_shadows
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def python(folder, *arguments):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+
+
+# Files that hide our packages
+
+
+@pytest.mark.parametrize("file", ["gpu.py", "reference.py", "reference/__init__.py"])
+def test_a_file_that_hides_a_package_is_named(tmp_path, file):
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("import cupy\n")
+    (tmp_path / "mine.py").write_text("import simwarp\n")
+    done = python(tmp_path, "mine.py")
+    assert done.returncode == 1
+    name = file.partition("/")[0].removesuffix(".py")
+    assert done.stderr.splitlines()[-3:] == [
+        f"simwarp.shadows.HiddenPackageError: {path} hides simwarp's package {name!r}",
+        f"Python finds it before {ROOT / name}",
+        f"rename it, or move it out of {path.parent}",
+    ]
+
+
+def test_a_script_that_hides_a_package_itself_is_named(tmp_path):
+    (tmp_path / "gpu.py").write_text("import simwarp\n")
+    done = python(tmp_path, "gpu.py")
+    assert f"{tmp_path / 'gpu.py'} hides simwarp's package 'gpu'" in done.stderr
+
+
+def test_files_of_other_names_hide_nothing(tmp_path):
+    (tmp_path / "gpu").mkdir()  # without __init__.py: data, or a folder that comes later than a package
+    (tmp_path / "gpus.py").write_text("raise SystemExit")
+    (tmp_path / "mine.py").write_text(
+        "import sys, simwarp\n"
+        "assert not {'gpu', 'simwarp.run'} & set(sys.modules)\n"
+        "print(simwarp.gpu.__name__, simwarp.reference.__name__, callable(simwarp.run))\n"
+        "import gpu.mttkrp.build as build, gpu.bmm.fsb as fsb\n"
+        "print(build.__name__, fsb.__name__)\n"
+    )
+    done = python(tmp_path, "mine.py")
+    assert done.stdout.splitlines() == ["gpu reference True", "gpu.mttkrp.build gpu.bmm.fsb"]
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_package_that_is_imported_already_counts(monkeypatch, tmp_path):
+    refuse_shadows()
+    monkeypatch.setitem(sys.modules, "gpu", type(sys)("gpu"))
+    refuse_shadows()  # without a file: made by a program, or a part of another loader
+    sys.modules["gpu"].__file__ = str(tmp_path / "gpu.py")
+    with pytest.raises(HiddenPackageError, match=r"gpu\.py hides simwarp's package 'gpu'"):
+        refuse_shadows()
+
+
+def test_links_to_our_packages_hide_nothing(tmp_path):
+    for name in ("gpu", "reference", "simwarp"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    refuse_shadows(tmp_path)
+    assert issubclass(HiddenPackageError, ImportError)
+
+
+# Names
+
+
+def test_all_is_reachable_below_simwarp():
+    assert simwarp.gpu is gpu
+    assert simwarp.reference is reference
+    assert simwarp.run is sys.modules["simwarp.run"]
+    assert {"gpu", "reference", "run", "Device", "lanes"} <= set(dir(simwarp))
+    with pytest.raises(AttributeError, match="module 'simwarp' has no attribute 'gpus'"):
+        _ = simwarp.gpus
+
+
+FUNCTIONS = {"gpu.bmm": "bmm", "gpu.mttkrp": "mttkrp", "simwarp.run": "run"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_package_that_is_called_is_its_function(name):
+    package = importlib.import_module(name)
+    function = getattr(package, FUNCTIONS[name])
+    assert inspect.isfunction(function)
+    assert inspect.signature(package) == inspect.signature(function)
+    for same in (pickle.loads(pickle.dumps(package)), copy.deepcopy(package)):
+        assert same is package
+
+
+def test_packages_are_called(tmp_path):
+    a, b = np.ones((2, 3)), -np.ones((3, 2))
+    np.testing.assert_array_equal(gpu.bmm(a, b, device=simwarp.Device()), np.full((2, 2), -3))
+    with pytest.raises(TypeError, match="missing 2 required positional arguments"):
+        gpu.mttkrp(a)
+    (tmp_path / "k.cu").write_text("__global__ void k(int* y) { y[threadIdx.x] = 7; }")
+    result = simwarp.run(tmp_path / "k.cu", grid=1, block=32, args={"y": np.zeros(32, np.int32)})
+    np.testing.assert_array_equal(result.outputs["y"], np.full(32, 7))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import gpu.mttkrp.build as b; b.FORMATS",
+        "import gpu.mttkrp.structure as b; b.__name__",
+        "import gpu.bmm.schemes as b; b.SCHEMES",
+        "import gpu.bconv.geometry as b; b.__name__",
+        "import gpu.cpd.model as b; b.__name__",
+        "import simwarp.run.source as b; b.load",
+        "from gpu.bmm import bmm, pack, SCHEMES, FsbBits; bmm.__code__",
+        "from gpu.mttkrp import mttkrp, FORMATS, KERNELS, Plan; mttkrp.__code__",
+        "from gpu.bconv import bconv2d; bconv2d.__code__",
+        "from gpu.cpd import cpd_als; cpd_als.__code__",
+        "from gpu import bmm, mttkrp, bconv2d, cpd_als, FORMATS; bmm.bmm, mttkrp.mttkrp",
+        "from simwarp.run import run, load, Out; run.__code__",
+        "from simwarp import gpu, reference, run; run.load",
+    ],
+)
+def test_imports_that_users_write(statement):
+    exec(statement, {})
