@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.faults import BarrierFault, InactiveSource, KernelFault, MemberMaskFault
-from simwarp.lanes import ALL_LANES, LANE_BIT, WARP_SIZE, mask_word
+from simwarp.lanes import ALL_LANES, LANE_BIT, WARP_SIZE, mask_word, popc
 from simwarp.ptx.barriers import BARRIERS
 from simwarp.ptx.program import Step
 from simwarp.ptx.syntax import Immediate
@@ -93,12 +93,21 @@ def _agree(scheduler: Scheduler, step: Step) -> bool:
         return True
     if attendance.agreed[0] is members and attendance.agreed[1] is chunk.live:
         return True
-    if (np.not_equal(members, members[:, :1]) & chunk.mask).any():
-        different = members & mask_word(chunk.mask) & ~_alike(members, chunk.mask)
-        if different[chunk.mask].any():
-            return False
+    if not _is_partition(members & mask_word(chunk.mask), chunk.mask):
+        return False
     attendance.agreed = members, chunk.live
     return True
+
+
+def _is_partition(named: Any, present: Mask) -> bool:
+    """Whether each lane names itself and, of those present, the lanes with the same word as its own."""
+    first = named & (~named + np.uint32(1))
+    leader = np.where(named == 0, 0, popc(first - np.uint32(1)))
+    alike = (np.take_along_axis(named, leader, axis=1) == named) & (named & LANE_BIT != 0)
+    if not (alike | ~present).all():
+        return False
+    led = np.where(present & (first == LANE_BIT), popc(named), 0)  # each group once, by its first lane
+    return bool((led.sum(axis=1) == present.sum(axis=1)).all())
 
 
 def _alike(members: Any, present: Mask) -> Any:

@@ -18,6 +18,8 @@ from simwarp.faults import (
     SkippedBarrier,
     SkippedMember,
 )
+from simwarp.lanes import mask_word
+from simwarp.ptx.meetings import _is_partition
 
 small = run_path("tests/small_kernels.py")
 run, fault_of, line_of = small["run"], small["fault_of"], small["line_of"]
@@ -301,3 +303,29 @@ LOOP: bar.sync 0; vote.sync.ballot.b32 %r4, %p1, 0xFFFFFFFF; add.u32 %r2, %r2, 1
     strict = simwarp.Device(checks={"exits": "raise"})
     got = run("setp.eq.u32 %p1, %lane, %lane; " + body + STORE, block=40, grid=5, device=strict)
     assert got == [1 + b for b in range(5) for _ in range(40)]
+
+
+# ---- member masks that fit one another --------------------------------------------------------------------
+
+
+def agrees(words, present):
+    """Whether each lane names itself and, of those present, only lanes that name the same; lane by lane."""
+    lanes = [i for i in range(32) if present[i]]
+    return all(
+        words[i] >> i & 1 and all(words[j] == words[i] for j in lanes if words[i] >> j & 1) for i in lanes
+    )
+
+
+def test_partitions_of_a_warp():
+    random, seen = np.random.default_rng(5), []
+    for k in range(400):
+        present = random.random(32) < (1 if k % 3 else 0.4)
+        group = random.integers(0, 1 + k % 5, 32)
+        words = np.array([(group == group[i]) @ (1 << np.arange(32)) for i in range(32)], np.uint32)
+        for lane in random.integers(0, 32, k % 2 * int(random.integers(0, 3))):
+            words[lane] ^= np.uint32(1 << int(random.integers(32)))
+        words &= mask_word(present)
+        got = _is_partition(words[None], present[None])
+        assert got == agrees([int(word) for word in words], present)
+        seen.append(got)
+    assert 40 < sum(seen) < 360
