@@ -209,7 +209,7 @@ def golden_record(
     """Run cases on this machine's GPU and keep what it answered, with where it came from."""
     from simwarp.testing.golden import record
 
-    target = small(_devices(Where.cuda)[CUDA]())
+    target = small(_recorder())
     written: list[str] = []
     console = Console(stderr=True, quiet=as_json)
     for one in _cases(case or [name for name, one in CASES.items() if one.differs is None]):
@@ -248,6 +248,18 @@ def _devices(where: Where) -> dict[str, Callable[[], Any]]:
             raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
         devices[CUDA] = lambda: cuda
     return devices
+
+
+def _recorder() -> Any:
+    """The first CUDA device; a simulator is no witness of itself."""
+    from gpu.device import default_device
+
+    try:
+        return default_device()
+    except NoGpuError as error:
+        reason = str(error).splitlines()[0]
+        advice = "goldens are what hardware answers: record them on a machine with an NVIDIA GPU"
+        raise NoGpuError(f"{reason}\n{advice}") from None
 
 
 def _print_json(value: Any) -> None:

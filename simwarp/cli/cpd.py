@@ -75,6 +75,11 @@ def cpd_command(
     Values for the same place are added up.
     """
     build = _builder(format, device)
+    if output.suffix != ".npz":
+        raise InputFileError(
+            f"{output} does not say by its name what it will hold\n"
+            "factors and weights are written as a .npz file\nchoose a name that ends so with -o"
+        )
     if not output.parent.is_dir():
         raise InputFileError(f"{output} cannot be written: there is no such folder\nchoose another with -o")
     target = _target(device)
@@ -138,7 +143,13 @@ def _target(device: Runs) -> Any:
 def _read(file: Path, dtype: Values | None, progress: Callable[[int, int], None]) -> Coo:
     if file.name.endswith((".tns", ".tns.gz")):
         kind = np.dtype(dtype or Values.float64)
-        return reference.sparse.read_tns(file, duplicates="keep", dtype=kind, progress=progress)
+        try:
+            return reference.sparse.read_tns(file, duplicates="keep", dtype=kind, progress=progress)
+        except InputFileError as error:
+            said = str(error).replace(
+                "nonfinite=True takes it, if it is meant", "only finite ones are possible"
+            )
+            raise InputFileError(said) from None
     if not file.name.endswith(".swt"):
         raise InputFileError(
             f"{file} does not say by its name what it holds\n.tns, .tns.gz and .swt are known\nrename it"

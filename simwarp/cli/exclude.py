@@ -23,6 +23,7 @@ import reference
 from reference.conv_geometry import ConvGeometry
 from reference.errors import ShapeError
 from simwarp.cli.files import write_svg
+from simwarp.cli.words import spoken
 from simwarp.draw import exclude_picture, to_svg, to_text
 
 _MOST = 1_000_000
@@ -43,15 +44,22 @@ def exclude_command(
     ] = False,
 ) -> int:
     """Draw which taps of a convolution fall outside the image, and count them for every output pixel."""
-    (height, width), (rows, columns) = _two(image, "image", "5x5"), _two(filter, "filter", "3x3")
+    (height, width), (rows, columns) = _size(image, "image", "5x5"), _size(filter, "filter", "3x3")
     p, q = _two(pixel, "pixel", "0,0")
-    geometry = reference.conv_geometry(
-        (1, height, width, channels or 1),
-        (rows, columns, channels or 1, 1),
-        stride=_steps(stride, "stride"),
-        padding=_padding(padding),
-        dilation=_steps(dilation, "dilation"),
-    )
+    with spoken(stride="--stride", padding="--padding", dilation="--dilation"):
+        geometry = reference.conv_geometry(
+            (1, height, width, channels or 1),
+            (rows, columns, channels or 1, 1),
+            stride=_steps(stride, "stride"),
+            padding=_padding(padding),
+            dilation=_steps(dilation, "dilation"),
+        )
+    if not (0 <= p < geometry.out_height and 0 <= q < geometry.out_width):
+        raise ShapeError(
+            f"--pixel {pixel} is not in the output\n"
+            f"the output has {geometry.out_height} rows and {geometry.out_width} columns, counted from 0\n"
+            f"give one from --pixel 0,0 to --pixel {geometry.out_height - 1},{geometry.out_width - 1}"
+        )
     picture = exclude_picture(
         (height, width),
         (rows, columns),
@@ -101,6 +109,16 @@ def _two(text: str, name: str, example: str) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
+def _size(text: str, name: str, example: str) -> tuple[int, int]:
+    numbers = _two(text, name, example)
+    if min(numbers) < 1:
+        raise ShapeError(
+            f"--{name} {text} is empty\nthere is at least one row and one column\n"
+            f"give for instance --{name} {example}"
+        )
+    return numbers
+
+
 def _steps(text: str, name: str) -> tuple[int, int]:
     numbers = _numbers(text)
     if len(numbers) not in (1, 2):
@@ -113,8 +131,8 @@ def _steps(text: str, name: str) -> tuple[int, int]:
 
 
 def _padding(text: str) -> Any:
-    if re.fullmatch("[A-Za-z]+", text):
-        return text.upper()  # which words there are, the reference knows
+    if text.upper() in ("SAME", "VALID"):
+        return text.upper()
     numbers = _numbers(text)
     if len(numbers) != 4:
         raise ShapeError(

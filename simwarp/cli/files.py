@@ -11,10 +11,11 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import InputFileError
+from reference.errors import InputFileError, NotANumberError
 from reference.files import write_whole
 from reference.types import Coo
 
+_MAGIC = b"\x93NUMPY"
 _NOT_AN_ARRAY = (ValueError, EOFError, BadZipFile, TokenError, OverflowError, MemoryError)
 """What `numpy.load` raises for files of other kinds, and for damaged headers."""
 
@@ -38,11 +39,16 @@ def read_array(path: Path) -> npt.NDArray[Any]:
     advice = "give a .npy file, as numpy.save writes it"
     try:
         with path.open("rb") as file:  # NumPy leaves one open that it cannot read
+            begin = file.peek(len(_MAGIC))[: len(_MAGIC)]
+            if begin not in (_MAGIC, b"") and not begin.startswith(b"PK"):
+                raise ValueError(f"it begins with {begin!r}, and a .npy file with {_MAGIC!r}")
             array: Any = np.load(file, allow_pickle=False)
     except OSError as error:
         raise InputFileError(f"{path}: {error.strerror or error}\n{advice}") from None
     except _NOT_AN_ARRAY as error:
-        reason = str(error).partition(" If you trust")[0]
+        reason = (
+            str(error).partition(" If you trust")[0].replace(" cannot be loaded when allow_pickle=False", "")
+        )
         raise InputFileError(f"{path} does not hold an array: {reason}\n{advice}") from None
     if isinstance(array, np.lib.npyio.NpzFile):
         raise InputFileError(f"{path} holds several arrays\n{advice}")
@@ -116,4 +122,8 @@ def typed(tensor: Coo, dtype: Values | None) -> Coo:
         return tensor
     with np.errstate(over="ignore"):
         values = tensor.values.astype(dtype.value)
-    return Coo(tensor.coords, values, tensor.shape, tensor.nonfinite)
+    try:
+        return Coo(tensor.coords, values, tensor.shape, tensor.nonfinite)
+    except NotANumberError as error:
+        what = str(error).splitlines()[0]
+        raise NotANumberError(f"{what} as {dtype.value}\nleave --dtype {dtype.value} out") from None

@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from simwarp.cli.files import write_svg
+from simwarp.cli.words import spoken
 from simwarp.draw.formats import layout_picture
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
@@ -35,7 +36,8 @@ def layout_command(
     """Draw which word of a packed bit matrix holds which elements."""
     options: Any = {"word": word, "first": first}  # what names no format is an error that says so
     given: Any = layout
-    picture = layout_picture(given, rows=rows, columns=cols, **options)
+    with spoken(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
+        picture = layout_picture(given, rows=rows, columns=cols, **options)
     if svg is not None:
         write_svg(svg, to_svg(picture))
         sys.stderr.write(f"wrote {svg}\n")

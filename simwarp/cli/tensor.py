@@ -33,6 +33,7 @@ from reference.sparse.places import count_places, first_repeated
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import Coo
 from simwarp.cli.files import Values, typed
+from simwarp.cli.words import spoken
 
 tensor_app = typer.Typer(help="Look at files of sparse tensors, and convert them.", no_args_is_help=True)
 
@@ -147,11 +148,12 @@ def _read(
     quiet: bool,
 ) -> Coo:
     """The tensor in a file of either form."""
-    if _is_binary(path):
+    if path.name.endswith(".swt") or _is_binary(path):
         if base is not Base.auto or header is not Header.auto:
             raise SchemeError(f"{path} is no text\n--base and --header are for texts\nleave them out")
         return _resolved(path, typed(read_tensor(path), dtype), duplicates)
-    with _progress("reading", quiet=quiet) as progress:
+    words = spoken(nonfinite="--nonfinite", duplicates="--duplicates", base="--base")
+    with words, _progress("reading", quiet=quiet) as progress:
         return read_tns(
             path,
             base="auto" if base is Base.auto else 1 if base is Base.one else 0,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -354,7 +355,7 @@ def test_bad_input_to_the_real_command(folder):
     done = command("run", "bmm", "a.npy", "text.npy", "-o", "c.npy", folder=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "text.npy does not hold an array: This file contains pickled (object) data.\n"
+        "text.npy does not hold an array: it begins with b'hello', and a .npy file with b'\\x93NUMPY'\n"
         "give a .npy file, as numpy.save writes it\n"
     )
 
@@ -396,7 +397,8 @@ def test_info_as_json(capsys):
 
 @pytest.mark.usefixtures("no_gpu")
 def test_goldens_are_not_recorded_without_a_gpu(capsys, tmp_path):
-    refused(capsys, ["golden", "record", "--out", tmp_path / "new"], "no CUDA device")
+    said = refused(capsys, ["golden", "record", "--out", tmp_path / "new"], "no CUDA device", "NVIDIA GPU")
+    assert "--device" not in said  # which it does not have
     assert list(tmp_path.iterdir()) == []
 
 
@@ -443,6 +445,49 @@ def test_goldens_that_cannot_be_recorded(capsys, tmp_path):
     arguments = ["golden", "record", "--case", "pack-row", "--inputs", "1", "--out", tmp_path / "file"]
     refused(capsys, arguments, "cannot be written", "--out")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["colum"], "there is no layout colum: choose 'row' or 'column'"),
+        (["row", "--word", "16"], "there is no --word 16: choose 32 or 64"),
+        (["row", "--first", "last"], "there is no --first last: choose 'msb' or 'lsb'"),
+        (["row", "--rows", "0"], "--rows 0: give a matrix at least one row"),
+        (["row", "--cols", "-1"], "--cols -1: give a matrix at least one row"),
+    ],
+)
+def test_layout_speaks_the_words_of_the_shell(capsys, options, said):
+    refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], said)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            b"hello",
+            "x.npy does not hold an array: it begins with b'hello', and a .npy file with b'\\x93NUMPY'",
+        ),
+        (b"# a text\n1 2\n", "x.npy does not hold an array: it begins with b'# a te'"),
+        (b"", "x.npy does not hold an array: "),
+    ],
+)
+def test_a_text_is_no_array(capsys, tmp_path, content, said):
+    (tmp_path / "x.npy").write_bytes(content)
+    arguments = ["run", "bmm", tmp_path / "x.npy", tmp_path / "x.npy", "-o", tmp_path / "c.npy"]
+    assert "pickle" not in refused(capsys, arguments, said)
+
+
+def test_the_docs_have_every_scheme_and_option():
+    docs = Path(simwarp.__file__).parents[1] / "docs"
+    of_gpu = (docs / "gpu.md").read_text()
+    assert all(f'`"{name}"`' in of_gpu for name in SCHEMES | TENSOR_CORE_SCHEMES)
+    plugin = (docs.parent / "simwarp/testing/plugin.py").read_text()
+    options = set(re.findall(r'"(--simwarp-[a-z]+)"', plugin))
+    of_testing = (docs / "testing.md").read_text()
+    assert len(options) >= 4
+    assert all(f"| `{option}=" in of_testing for option in options)
+    assert not any("`\\|`" in path.read_text() for path in docs.glob("*.md"))
 
 
 @pytest.mark.parametrize("arguments", [[], ["run"], ["golden"]])

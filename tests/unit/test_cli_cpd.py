@@ -193,20 +193,24 @@ def test_no_gpu_is_said_before_the_file_is_read(monkeypatch, capsys):
         (["--format", "mm-csf"], "x.tns", "--format mm-csf is for kernels, and --device cpu runs none\n"),
         (["--device", "sim", "--format", "csr"], "x.tns", "there is no format 'csr'\nchoose among coo, "),
         (["-o", "no/factors.npz"], "x.tns", "no/factors.npz cannot be written: there is no such folder\n"),
-        (["-o", "taken"], "x.tns", "taken cannot be written: Is a directory\nchoose another output with -o"),
+        (
+            ["-o", "taken.npz"],
+            "x.tns",
+            "taken.npz cannot be written: Is a directory\nchoose another output with -o",
+        ),
         (["--rank", "0"], "x.tns", "Invalid value for '--rank'"),
         (["--iterations", "0"], "x.tns", "Invalid value for '--iterations'"),
         (["--seed", "-1"], "x.tns", "Invalid value for '--seed'"),
         (["--tolerance", "nan"], "x.tns", "Invalid value for '--tolerance'"),
         (["--dtype", "float16"], "x.tns", "Invalid value for '--dtype'"),
-        (["--dtype", "float32"], "large.swt", "is inf\n"),
+        (["--dtype", "float32"], "large.swt", "is inf as float32\nleave --dtype float32 out\n"),
     ],
     ids=str,
 )
 def test_requests_that_cannot_be_met(folder, capsys, options, file, complaint):
     (folder / "bad.tns").write_text("1 1 2.0\n1 x 3.0\n")
     (folder / "zero.tns").write_text("1 1 0\n1 2 0\n")
-    (folder / "taken").mkdir()
+    (folder / "taken.npz").mkdir()
     write_tensor(folder / "large.swt", Coo([[0, 1], [0, 1]], [1.0, 1e300], (2, 2)))
     before = sorted(path.name for path in folder.iterdir())
     assert cpd(*options, file=file) == 2
@@ -267,3 +271,20 @@ def test_a_rank_that_no_machine_holds(rank, capsys):
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith(f"rank is {rank}: ")
     assert len(said) == 3
+
+
+@pytest.mark.parametrize("name", ["f.txt", "f", "f.npz.gz"])
+def test_an_output_of_another_kind(folder, name, capsys):
+    before = sorted(folder.iterdir())
+    assert cpd("-o", name) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"{name} does not say by its name what it will hold"
+    assert said[2] == "choose a name that ends so with -o"
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_value_that_is_not_finite_has_no_option(folder, capsys):
+    (folder / "x.tns").write_text("1 1 nan\n2 2 1\n")
+    assert cpd() == 2
+    said = capsys.readouterr().err
+    assert "x.tns, line 1: the value is nan as float64\nonly finite ones are possible\n" in said

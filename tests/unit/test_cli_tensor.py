@@ -197,13 +197,13 @@ def test_the_type_of_a_binary_file_changes(binary, tensor, tmp_path):
     assert wide.values.dtype == np.float64
     same(wide, tensor)
     write_tensor(binary, Coo([[0], [0]], [1e39], (1, 1)))
-    with pytest.raises(NotANumberError, match="is inf"):
+    with pytest.raises(NotANumberError, match=r"is inf as float32\nleave --dtype float32 out$"):
         command("convert", binary, tmp_path / "z.swt", "--dtype", "float32")
 
 
 def test_nonfinite_values_only_if_meant(tmp_path):
     (tmp_path / "x.tns").write_text("1 1 nan\n")
-    with pytest.raises(InputFileError, match="line 1: the value is nan"):
+    with pytest.raises(InputFileError, match="line 1: the value is nan as float64\n--nonfinite takes it"):
         command("convert", tmp_path / "x.tns", tmp_path / "y.swt")
     assert command("convert", tmp_path / "x.tns", tmp_path / "y.swt", "--nonfinite") == 0
     assert np.isnan(read_tensor(tmp_path / "y.swt").values).all()
@@ -286,3 +286,17 @@ def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
     assert "Traceback" not in err
     assert (tmp_path / "y.tns.gz").read_bytes() == b"precious"
     assert {path.name for path in tmp_path.iterdir()} == {"x.swt", "y.tns.gz"}
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"", b"1 1 2.5\n"])
+def test_what_is_called_swt_and_is_none(tmp_path, content):
+    """It is not read as a text, with a complaint about its first line."""
+    (tmp_path / "bad.swt").write_bytes(content)
+    with pytest.raises(InputFileError, match=r"bad\.swt holds no sparse tensor: it begins with b'"):
+        command("info", tmp_path / "bad.swt")
+
+
+def test_places_that_occur_again_are_said_in_the_words_of_the_shell(tmp_path):
+    (tmp_path / "x.tns").write_text("1 1 1\n1 1 2\n")
+    with pytest.raises(InputFileError, match="\n--duplicates sum adds the values"):
+        command("convert", tmp_path / "x.tns", tmp_path / "y.swt")
