@@ -165,7 +165,7 @@ class _Reader:
             else:
                 self._take("L")
                 part = self._substitution() if self._next == "S" else self._source_name()
-                name = f"{name}::{part}" if name else part
+                name = f"{name}::{part}" if name and part else name or part
             if self._next != "E" and name not in self.known:
                 self.known.append(name)
         return name
@@ -250,6 +250,8 @@ class _Reader:
         if self.at > len(self.text):
             raise _NotUnderstood
         name = self.text[self.at - length : self.at]
+        if name.startswith("_INTERNAL_"):  # NVRTC's own, around what is static
+            return ""
         return "(anonymous namespace)" if name.startswith("_GLOBAL__N_") else name
 
     @property

@@ -28,6 +28,7 @@ from simwarp.cli.run_words import (
     read_capability,
     read_extent,
     read_macros,
+    read_settings,
 )
 from simwarp.device import Device
 from simwarp.faults import KernelFault
@@ -68,6 +69,10 @@ def run_command(
             " By name, n=1000; by position, 0=1000; the others take, in order, what these leave."
         ),
     ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A __constant__ or __device__ variable: c=FILE.npy, n=5."),
+    ] = None,
     shared: Annotated[int, typer.Option(min=0, help="Bytes of dynamic shared memory per block.")] = 0,
     cooperative: Annotated[bool, typer.Option("--cooperative", help="All blocks at once.")] = False,
     observe: Annotated[
@@ -102,7 +107,9 @@ def run_command(
     source = load(file, cc=capability or (9, 0), defines=read_macros(define or []), include=include or ())
     args = [Given(word.value, word.key, name) for name, word in words.items()]
     blocks, threads = read_extent("--grid", grid), read_extent("--block", block)
-    work = Work(source, source.kernel(kernel), blocks, threads, args, shared, cooperative)
+    work = Work(
+        source, source.kernel(kernel), blocks, threads, args, shared, cooperative, read_settings(set_ or [])
+    )
     simulator = partial(
         Device,
         cc=capability or max(source.target, (9, 0)),

@@ -96,6 +96,8 @@ class Outcome:
             said = {str(fault) for fault in self.faults}
             sys.stdout.write(f"{self.differences.to_text(leaving_out=said)}\n")
         sys.stdout.flush()
+        if self.work.source.log:
+            _say(console, f"{self.work.source.log}\n")
         for fault in self.faults:
             _say(console, f"{fault}\n" if fault.count == 1 else f"{fault}\n({fault.count} times)\n")
         incomplete = {left.array for left in self.unwritten}
@@ -106,6 +108,8 @@ class Outcome:
         for left in self.unwritten:
             advice = "" if self.partial else "\nlet the kernel write all of them, or give --partial"
             _say(console, f"{left}{advice}")
+        for note in self.work.notes:
+            _say(console, f"note: {note}\nset it with --set {note.partition(' ')[0]}=FILE.npy")
         for name in self.kept:
             _say(console, f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
         _say(console, f"{readable(self.work.kernel.name)} on {self.device.name}: {self._fidelity()}")
@@ -123,6 +127,8 @@ class Outcome:
             "outputs": {name: self._described(name) for name in self.files},
             "changed": result.changed if result else [],
             "unwritten": [asdict(left) for left in self.unwritten],
+            "notes": self.work.notes,
+            "warnings": self.work.source.log,
             "faults": [fault_to_json(fault) for fault in self.faults],
             "schedules": None if self.differences is None else self.differences.to_json(),
             "report": self._report(),

@@ -72,7 +72,7 @@ def read_argument(text: str) -> Word:
         out = Out(made[2], _numbers(made[3]), name or made[1])
         array = out if made[1] == "out" else np.zeros(out.shape, out.dtype)
         return Word(out.name, array, written=True, key=key)
-    return Word(name, _number(text, value), key=key)
+    return Word(name, _number(f"--arg {text}", value), key=key)
 
 
 def name_all(words: Sequence[Word]) -> dict[str, Word]:
@@ -129,6 +129,25 @@ def read_macros(texts: Sequence[str]) -> dict[str, str | int]:
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
+def read_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Values of variables: ``NAME=FILE.npy`` or ``NAME=NUMBER``.
+
+    Examples
+    --------
+    >>> read_settings(["n=5", "ns::scale=2.5"])
+    {'n': 5, 'ns::scale': 2.5}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise SchemeError(f"--set {text}: a variable and its value are needed\nfor example --set c=c.npy")
+        if name in found:
+            raise SchemeError(f"--set {text}: {name} is set twice\ngive it one value")
+        found[name] = read_array(Path(value)) if value.endswith(".npy") else _number(f"--set {text}", value)
+    return found
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.split("[x,]", text) if number)
 
@@ -139,4 +158,4 @@ def _number(text: str, value: str) -> int | float:
             return read()
         except ValueError:
             pass
-    raise SchemeError(f"--arg {text}: this is no file, number or array to be made\ngive one of {_FORMS}")
+    raise SchemeError(f"{text}: this is no file, number or array to be made\ngive one of {_FORMS}")

@@ -182,7 +182,7 @@ class _Converter:
             return given, None
         if is_foreign(given):
             return self.device.adopt(given), None
-        host = _host(given, name)
+        host = on_host(given, name)
         if isinstance(host, np.ndarray):
             before: Host = np.array(cast("Any", host))
             return self.device.upload(before, name), before
@@ -194,11 +194,21 @@ def _alike(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
     return dtype.itemsize == wanted.itemsize and (dtype.kind == "f") == (wanted.kind == "f")
 
 
-def _host(given: Any, name: str) -> Any:
-    """A NumPy array of what is one; of an array without dimensions its element; anything else as it is."""
+def on_host(given: Any, name: str) -> Any:
+    """A NumPy array of what is one; of an array without dimensions its element; anything else as it is.
+
+    Raises
+    ------
+    DtypeError
+        For lists, masked elements, and arrays of what a kernel cannot have.
+    """
     kind = cast("type[object]", type(given))
     if issubclass(kind, list | tuple | range):
         raise DtypeError(f"{name} is a {kind.__name__}\nsay of which elements: np.array(…, dtype)")
+    if np.ma.is_masked(given):
+        raise DtypeError(
+            f"{name} has a mask, which a kernel cannot see\nfill what it hides: {name}.filled(…)"
+        )
     foreign = hasattr(given, "__dlpack__") or hasattr(given, "__array_interface__")
     if issubclass(kind, np.generic) or not foreign:
         return given

@@ -30,6 +30,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import numpy.typing as npt
@@ -45,6 +46,7 @@ from simwarp.run.arguments import Argument, convert
 from simwarp.run.binding import Arguments
 from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, load
+from simwarp.run.variables import put, settings, unset
 
 Extent: TypeAlias = "int | Sequence[int]"
 Dim: TypeAlias = tuple[int, int, int]
@@ -105,6 +107,10 @@ class Result:
     unwritten : tuple of Unwritten
         Which arrays that the kernel was to fill (`Out`) have elements that it never wrote; those hold bytes
         of 0xA5. Empty on hardware, which cannot tell.
+    notes : tuple of str
+        What need not be wrong: ``__constant__`` variables that the kernel names and nobody set.
+    warnings : str
+        What the compiler warned of.
     report : Report or None
         What the device observed (`simwarp.observe`); None on hardware.
     faults : list of KernelFault
@@ -119,6 +125,8 @@ class Result:
     outputs: Outputs
     changed: tuple[str, ...]
     unwritten: tuple[Unwritten, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: str = ""
     report: Report | None = None
     faults: list[KernelFault] = field(default_factory=list[KernelFault])
     stdout: str = ""
@@ -137,6 +145,8 @@ class Work:
     args : sequence, or mapping by name or position
     shared : int
     cooperative : bool
+    variables : mapping of str to array or number
+        Values of ``__constant__`` and ``__device__`` variables.
     """
 
     source: Source
@@ -146,16 +156,28 @@ class Work:
     args: Arguments = ()
     shared: int = 0
     cooperative: bool = False
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def launch(self, device: Any) -> list[Argument]:
         """Copy the arguments to a device, launch, and wait."""
         arguments = convert(device, self.kernel, self.args, self.source.parameters(self.kernel))
-        kernel = device.load(self.source.ptx).kernel(self.kernel.name)
+        module = device.load(self.source.ptx)
+        put(module, settings(self.source.module, self.variables))
+        kernel = module.kernel(self.kernel.name)
         options: dict[str, Any] = {"shared": self.shared, "cooperative": self.cooperative}
         with _hardware_faults(device):
             kernel(self.grid, self.block, *(a.value for a in arguments), **options)
             device.synchronize()
         return arguments
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What need not be wrong: ``__constant__`` variables that the kernel names and nobody set."""
+        given = settings(self.source.module, self.variables)
+        return tuple(
+            f"{name} is zero: the kernel names this __constant__ variable, and nothing gave it another value"
+            for name in unset(self.source.module, self.kernel, given)
+        )
 
 
 def run(
@@ -167,6 +189,7 @@ def run(
     args: Arguments = (),
     shared: int = 0,
     cooperative: bool = False,
+    set: Mapping[str, Any] = MappingProxyType({}),
     device: Any = None,
     defines: Mapping[str, str | int] | None = None,
     include: Sequence[str | PathLike[str]] = (),
@@ -192,6 +215,8 @@ def run(
         Bytes of dynamic shared memory per block.
     cooperative : bool
         Whether all blocks are there at once, as a barrier of the grid needs.
+    set : mapping of str to array or number
+        Values of ``__constant__`` and ``__device__`` variables, by name: arrays of the variable's size.
     device : optional
         A `simwarp.Device` or `gpu.CudaDevice`; a new simulated one, of the PTX's compute capability, if None.
     defines, include, options
@@ -228,7 +253,14 @@ def run(
         of_device.setdefault("cc", max(source.target, (9, 0)))
         device = Device(**of_device)
     work = Work(
-        source, source.kernel(kernel), three("grid", grid), three("block", block), args, shared, cooperative
+        source,
+        source.kernel(kernel),
+        three("grid", grid),
+        three("block", block),
+        args,
+        shared,
+        cooperative,
+        set,
     )
     return run_on(device, work)
 
@@ -245,6 +277,8 @@ def run_on(device: Any, work: Work) -> Result:
         Outputs(arguments, arrays),
         tuple(a.name for a, array in after if a.before is None or a.before.tobytes() != array.tobytes()),
         find_unwritten(arguments),
+        work.notes,
+        work.source.log,
         getattr(device, "report", None),
         list(getattr(device, "faults", [])),
         printed.getvalue(),

@@ -54,6 +54,10 @@ class Source:
         The compute capability that the PTX was made for.
     text : str
         The CUDA C++, or "" of a ``.ptx`` file.
+    module : Module
+        What the PTX consists of.
+    log : str
+        What the compiler warned of.
     files : mapping of str to str
         This text, and those of included files that hold instructions of a kernel, by name.
     """
@@ -63,6 +67,8 @@ class Source:
     entries: Mapping[str, Function]
     target: tuple[int, int]
     text: str = ""
+    module: Module = field(default_factory=Module, repr=False)
+    log: str = ""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -185,7 +191,9 @@ def load(
     except CompileError as error:
         raise _explained(error, path, text, cc) from None
     source = from_ptx(ptx.text, path.name, text)
-    return replace(source, files={**_included(source, [path.parent, *folders]), path.name: text})
+    return replace(
+        source, log=ptx.log.strip(), files={**_included(source, [path.parent, *folders]), path.name: text}
+    )
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
@@ -204,7 +212,7 @@ def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
     (8, 0)
     """
     module: Module = parse(ptx)
-    return Source(name, ptx, module.entries, divmod(target_number(module), 10), text)
+    return Source(name, ptx, module.entries, divmod(target_number(module), 10), text, module)
 
 
 def _included(source: Source, folders: Sequence[Path]) -> dict[str, str]:

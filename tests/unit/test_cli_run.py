@@ -131,6 +131,8 @@ def test_as_json(capsys):
         "outputs": {"y": {"file": str(Path("out/y.npy")), "dtype": "float32", "shape": [100]}},
         "changed": ["y"],
         "unwritten": [],
+        "notes": [],
+        "warnings": "",
         "faults": [],
         "schedules": None,
         "stdout": "100 elements\n",

@@ -550,6 +550,7 @@ def test_a_file_without_kernels(write):
         ("_Z4nonev", "none", []),
         ("_ZL2stPf", "st", ["float*"]),
         ("_ZN36_GLOBAL__N__00000000_4_n_cu_9ee53eed4anonEPf", "(anonymous namespace)::anon", ["float*"]),
+        ("_ZN29_INTERNAL_00000000_4_n_cu_d_x1a1nE", "a::n", []),
         ("_Z5flagsILb1ELj3ELln9EEvPi", "flags<true, 3u, -9l>", ["int*"]),
         ("_Z3oneIhEvT_PS0_", "one<unsigned char>", ["unsigned char", "unsigned char*"]),
         (

@@ -1,0 +1,139 @@
+"""Variables of a module that a launch reads: set from the host, or zero because nobody set them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import SchemeError
+from simwarp.faults import LaunchError
+from simwarp.names import choose, listed, readable
+from simwarp.ptx.call_graph import CallGraph
+from simwarp.ptx.link import size_of
+from simwarp.ptx.syntax import Address, Function, Group, Module, Operand, Symbol, Variable
+from simwarp.run.arguments import on_host
+from simwarp.scalars import scalar
+
+
+def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[np.uint8]]:
+    """The bytes of variables that are to be set, by their names in the PTX.
+
+    Parameters
+    ----------
+    module : Module
+    given : mapping of str to array or number
+        By names of ``__constant__`` and ``__device__`` variables in the source or the PTX. An array has the
+        variable's size; a number becomes the type of a variable that is not an array.
+
+    Raises
+    ------
+    LaunchError
+        For a name that there is not, or that means two variables, and for what does not fit.
+    DtypeError
+        For what is no array of numbers.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse(".version 9.0 .target sm_90 .const .u32 n; .const .b8 c[4]; .entry k() { ret; }")
+    >>> settings(module, {"n": 258, "c": np.arange(4, dtype=np.uint8)})["n"].tolist()
+    [2, 1, 0, 0]
+    >>> settings(module, {"c": np.zeros(4, np.int16)})
+    Traceback (most recent call last):
+    ...
+    simwarp.faults.LaunchError: variable c has 4 bytes; 4 elements of int16 have 8
+    give an array of the variable's size and of its element type
+    """
+    known = {v.name: v for v in module.variables if v.space in ("global", "const")}
+    found: dict[str, npt.NDArray[np.uint8]] = {}
+    for name, value in given.items():
+        meant = choose(name, known)
+        if len(meant) != 1:
+            called = (
+                f"{len(meant)} variables are called {name!r}" if meant else f"there is no variable {name!r}"
+            )
+            there = listed(meant or known) or "none: the compiler leaves out what no kernel uses"
+            raise LaunchError(f"{called}\nthere are {there}")
+        if meant[0] in found:
+            raise LaunchError(f"variable {readable(meant[0])} is set twice\ngive it one value")
+        found[meant[0]] = _bytes(known[meant[0]], value)
+    return found
+
+
+def _bytes(variable: Variable, value: Any) -> npt.NDArray[np.uint8]:
+    name = readable(variable.name)
+    host: Any = on_host(value, name)
+    if not isinstance(host, np.ndarray) and variable.count == 1:
+        try:
+            host = scalar(Function(name, [variable], 0), 0, host)
+        except LaunchError:
+            raise LaunchError(f"variable {name} is a .{variable.type}; {host!r} does not fit it") from None
+    if not isinstance(host, np.ndarray | np.generic):
+        raise LaunchError(
+            f"variable {name} is an array of {size_of(variable)} bytes; {host!r} is not\ngive an array"
+        )
+    elements: Any = host
+    data: npt.NDArray[Any] = np.ascontiguousarray(elements).reshape(-1)
+    if data.nbytes != size_of(variable):
+        given = f"{data.size} elements of {data.dtype} have {data.nbytes}"
+        raise LaunchError(
+            f"variable {name} has {size_of(variable)} bytes; {given}\n"
+            "give an array of the variable's size and of its element type"
+        )
+    return data.view(np.uint8)
+
+
+def put(module: Any, values: Mapping[str, npt.NDArray[np.uint8]]) -> None:
+    """Set variables of a loaded module.
+
+    Raises
+    ------
+    SchemeError
+        On hardware, whose modules do not give their variables here.
+    """
+    if values and not hasattr(module, "variable"):
+        raise SchemeError(
+            "variables are set on the simulator only\nleave out the device, or pass them as arguments"
+        )
+    for name, data in values.items():
+        module.variable(name).upload(data)
+
+
+def unset(module: Module, kernel: Function, values: Mapping[str, Any]) -> list[str]:
+    """Names of ``__constant__`` variables without a value that a kernel, or what it calls, names.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> text = ".version 9.0 .target sm_90 .const .u32 a; .const .u32 b = 1; .const .u32 c;"
+    >>> module = parse(f"{text} .entry k() {{ .reg .b32 %r; ld.const.u32 %r, [a]; ret; }}")
+    >>> unset(module, module.entries["k"], {}), unset(module, module.entries["k"], {"a": 7})
+    (['a'], [])
+    """
+    empty = [
+        v.name for v in module.variables if v.space == "const" and not v.initial and v.name not in values
+    ]
+    if not empty:
+        return []
+    reached = [module.functions[name] for name in CallGraph(module).reached(kernel.name)]
+    named = {
+        name
+        for function in (kernel, *reached)
+        for instruction in function.instructions
+        for operand in instruction.operands
+        for name in _named(operand)
+    }
+    return [readable(name) for name in empty if name in named]
+
+
+def _named(operand: Operand) -> Iterator[str]:
+    if isinstance(operand, Symbol):
+        yield operand.name
+    elif isinstance(operand, Address):
+        yield from _named(operand.base)
+    elif isinstance(operand, Group):
+        for element in operand.elements:
+            yield from _named(element)
