@@ -230,7 +230,10 @@ class Program:
     @cached_property
     def ways_out(self) -> dict[int, tuple[dict[int, int], dict[int, int]]]:
         """For each step where lanes leave for good what its ways tell: of barriers, of warp operations."""
-        routines = self.routines.values()
-        block = ways_out(self.steps, routines, lambda s: s.kind == "barrier" and not s.form.has("arrive"))
-        warp = ways_out(self.steps, routines, lambda s: s.kind in ("warp", "warp barrier"))
+        block, warp = ways_out(
+            self.steps,
+            self.routines.values(),
+            lambda step: step.kind == "barrier" and not step.form.has("arrive"),
+            lambda step: step.kind in ("warp", "warp barrier"),
+        )
         return {at: (block.get(at, {}), warp.get(at, {})) for at in (block | warp)}

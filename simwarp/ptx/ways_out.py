@@ -13,8 +13,8 @@ by summaries).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from simwarp.ptx.syntax import Address, Register
@@ -31,9 +31,12 @@ Edges = dict[int, dict[int, int]]
 
 _WRITES = ("store", "atomic", "reduction", "matrix store")
 _PARTS = ("branch", "indexed branch", "exit", "return")
+_ENDS_BLOCK = (*_PARTS, "trap")
 
 
-def ways_out(steps: Sequence[Step], routines: Iterable[Routine], meets: Callable[[Step], bool]) -> Edges:
+def ways_out(
+    steps: Sequence[Step], routines: Iterable[Routine], *meets: Callable[[Step], bool]
+) -> list[Edges]:
     """The edges by which lanes leave for good all steps from which a meeting can be reached.
 
     Parameters
@@ -42,8 +45,8 @@ def ways_out(steps: Sequence[Step], routines: Iterable[Routine], meets: Callable
         Of a kernel and its device functions.
     routines : iterable of Routine
         These functions.
-    meets : callable
-        Whether lanes wait for others at a step.
+    *meets : callable
+        Whether lanes wait for others at a step; for each of them there are edges of its own.
 
     Examples
     --------
@@ -59,150 +62,148 @@ def ways_out(steps: Sequence[Step], routines: Iterable[Routine], meets: Callable
     ...     END: ret; }''')
     >>> program = link(module, module.entries["k"])
     >>> ways_out(program.steps, program.routines.values(), lambda step: step.kind == "barrier")
-    {1: {6: 1}, 2: {5: 2}}
+    [{1: {6: 1}, 2: {5: 2}}]
     """
-    if not any(map(meets, steps)):
-        return {}
-    return _Ways(steps, routines, meets).edges()
+    meetings = [{at for at, step in enumerate(steps) if one(step)} for one in meets]
+    graph = _Graph(steps, routines) if any(meetings) else None
+    return [_Ways(graph, some).edges() if graph is not None and some else {} for some in meetings]
 
 
-class _Ways:
-    def __init__(
-        self, steps: Sequence[Step], routines: Iterable[Routine], meets: Callable[[Step], bool]
-    ) -> None:
-        self.steps, self.meets = steps, meets
-        self.routines = sorted(routines, key=lambda routine: routine.first)
-        self.named = {routine.name: routine for routine in self.routines}
-        self.firsts = [routine.first for routine in self.routines]
-        self.sites = self._sites()
-        self.reaches = self._reaching()
+class _Graph:
+    """Which step can come behind which, functions included.
 
-    # ---- the graph -------------------------------------------------------------------------------------
+    Attributes
+    ----------
+    owner : list of str
+        The function that each step belongs to.
+    callees : dict of int to list of str
+        For each call the functions that it may reach.
+    sites : dict of str to list of int
+        The steps behind the calls of each function.
+    """
 
-    def owner(self, at: int) -> Routine:
-        """The function that a step belongs to."""
-        return self.routines[bisect_right(self.firsts, at) - 1]
-
-    def callees(self, step: Step) -> list[Routine]:
-        """The functions that a call may reach."""
-        if step.call is None:
-            return []
-        if step.call.address is not None:
-            return self.routines[:-1]  # the kernel stands behind its functions
-        found = self.named.get(step.call.function)
-        return [] if found is None else [found]
-
-    def _sites(self) -> dict[str, list[int]]:
-        """The steps behind the calls of each function."""
-        sites: dict[str, list[int]] = {routine.name: [] for routine in self.routines}
-        for at, step in enumerate(self.steps):
-            for routine in self.callees(step):
-                sites[routine.name].append(at + 1)
-        return sites
+    def __init__(self, steps: Sequence[Step], routines: Iterable[Routine]) -> None:
+        self.steps = steps
+        ordered = sorted(routines, key=lambda routine: routine.first)
+        ends = [*(routine.first for routine in ordered[1:]), len(steps)]
+        self.first = {routine.name: routine.first for routine in ordered}
+        self.owner = [r.name for r, end in zip(ordered, ends, strict=True) for _ in range(r.first, end)]
+        self.callees: dict[int, list[str]] = {}
+        self.sites: dict[str, list[int]] = {name: [] for name in self.first}
+        functions = [routine.name for routine in ordered[:-1]]  # the kernel stands behind them
+        for at, step in enumerate(steps):
+            if step.call is not None:
+                name, is_known = step.call.function, step.call.address is None
+                self.callees[at] = [name] * (name in self.first) if is_known else functions
+                for callee in self.callees[at]:
+                    self.sites[callee].append(at + 1)
 
     def within(self, at: int) -> list[int]:
         """The steps of the same function that can come next."""
         step = self.steps[at]
         ways = [*((step.target,) if step.kind == "branch" else ()), *step.table]
-        if step.guard is not None or step.kind not in (*_PARTS, "trap"):
+        if step.guard is not None or step.kind not in _ENDS_BLOCK:
             ways.append(at + 1)
         return ways
 
     def ways(self, at: int) -> list[int]:
         """The steps that lanes can part to; one past the last step stands for the end of the kernel."""
-        step = self.steps[at]
-        ways = self.within(at)
-        if step.kind == "exit":
+        kind, ways = self.steps[at].kind, self.within(at)
+        if kind == "exit":
             ways.append(len(self.steps))
-        if step.kind == "return":
-            ways += self.sites[self.owner(at).name]
+        if kind == "return":
+            ways += self.sites[self.owner[at]]
         return ways
 
-    def parts(self, step: Step) -> bool:
+    @cached_property
+    def before(self) -> list[list[int]]:
+        """For each step those of the same function that it can come behind."""
+        before: list[list[int]] = [[] for _ in self.steps]
+        for at in range(len(self.steps)):
+            for other in self.within(at):
+                before[other].append(at)
+        return before
+
+    def leading_to(self, found: Iterable[int]) -> set[int]:
+        """The steps from which one of those found can be reached within its function."""
+        reached = set(found)
+        todo = list(reached)
+        while todo:
+            new = [at for at in self.before[todo.pop()] if at not in reached]
+            reached.update(new)
+            todo += new
+        return reached
+
+    @cached_property
+    def comes_back(self) -> set[int]:
+        """The steps from which a function can return."""
+        return self.leading_to(at for at, step in enumerate(self.steps) if step.kind == "return")
+
+    @cached_property
+    def writes(self) -> set[int]:
+        """The steps that write to what others can read, and under no predicate."""
+        private = _private_registers(self.steps, self.owner)
+        return {
+            at
+            for at, step in enumerate(self.steps)
+            if step.kind in _WRITES and step.guard is None and not _is_private(step, self.owner[at], private)
+        }
+
+
+class _Ways:
+    def __init__(self, graph: _Graph, meetings: set[int]) -> None:
+        self.graph, self.steps, self.meetings = graph, graph.steps, meetings
+        self.reaches = self._reaching()
+
+    def parts(self, at: int) -> bool:
         """Whether lanes can go different ways from a step, or come back to different ones."""
-        guarded = step.guard is not None and (step.kind in _PARTS or self.meets(step))
+        step = self.steps[at]
+        guarded = step.guard is not None and (step.kind in _PARTS or at in self.meetings)
         return guarded or bool(step.table) or step.kind == "return"
 
     # ---- what lies ahead -------------------------------------------------------------------------------
 
     def _reaching(self) -> list[bool]:
         """For each step whether lanes may come to a meeting from it; one more for the end."""
-        inside: set[str] = set()
-        """The functions with a meeting, in themselves or in what they call."""
-        while True:
-            found = {
-                self.owner(at).name
-                for at, step in enumerate(self.steps)
-                if self.meets(step) or any(routine.name in inside for routine in self.callees(step))
-            }
-            if found == inside:
+        graph, meeting = self.graph, set(self.meetings)
+        while True:  # a call of a function with a meeting is one
+            inside = {graph.owner[at] for at in meeting}
+            calls = {at for at, names in graph.callees.items() if not inside.isdisjoint(names)}
+            if calls <= meeting:
                 break
-            inside = found
-        meeting = [
-            self.meets(step) or any(routine.name in inside for routine in self.callees(step))
-            for step in self.steps
-        ]
-        comes_back = self._backwards([step.kind == "return" for step in self.steps])
-        here, after = self._backwards(meeting), set[str]()
-        while True:
-            reaches = [
-                here[at] or (comes_back[at] and self.owner(at).name in after) for at in range(len(self.steps))
-            ]
-            found = {name for name, sites in self.sites.items() if any(reaches[site] for site in sites)}
+            meeting |= calls
+        here, after = graph.leading_to(meeting), set[str]()
+        while True:  # behind a return there is what is behind the call
+            reaches = here | {at for at in graph.comes_back if graph.owner[at] in after}
+            found = {name for name, sites in graph.sites.items() if not reaches.isdisjoint(sites)}
             if found == after:
-                return [*reaches, False]
+                return [at in reaches for at in range(len(self.steps) + 1)]
             after = found
-
-    def _backwards(self, found: list[bool]) -> list[bool]:
-        """The steps from which one of those found can be reached within a function."""
-        before: list[list[int]] = [[] for _ in self.steps]
-        for at in range(len(self.steps)):
-            for other in self.within(at):
-                before[other].append(at)
-        reached, todo = list(found), [at for at, one in enumerate(found) if one]
-        while todo:
-            for at in before[todo.pop()]:
-                if not reached[at]:
-                    reached[at] = True
-                    todo.append(at)
-        return reached
 
     def _working(self) -> list[bool]:
         """For each step whether lanes write something before they can part again; one more for the end."""
-        private = _private_registers(self.steps, self.owner)
         works, changed = [False] * (len(self.steps) + 1), True
         while changed:
             changed = False
             for at in range(len(self.steps) - 1, -1, -1):
-                if not works[at] and self._works(at, works, private):
+                if not works[at] and self._works(at, works):
                     works[at] = changed = True
         return works
 
-    def _works(self, at: int, works: list[bool], private: set[tuple[int, str]]) -> bool:
-        step = self.steps[at]
-        if step.kind in _WRITES and step.guard is None and not self._is_private(at, private):
+    def _works(self, at: int, works: list[bool]) -> bool:
+        graph, step = self.graph, self.steps[at]
+        if at in graph.writes:
             return True
         if step.kind == "return" and step.guard is None:
-            sites = self.sites[self.owner(at).name]
+            sites = graph.sites[graph.owner[at]]
             return bool(sites) and all(works[site] for site in sites)
-        if self.parts(step) or step.kind in ("exit", "trap"):
+        if step.kind in ("exit", "trap") or self.parts(at):
             return False
         if step.kind == "branch":
             return works[step.target]
-        called = self.callees(step) if step.call is not None and step.call.address is None else []
-        return works[at + 1] or any(works[routine.first] for routine in called)
-
-    def _is_private(self, at: int, private: set[tuple[int, str]]) -> bool:
-        """Whether a write goes to the lane's own memory."""
-        step = self.steps[at]
-        if step.space in ("local", "param"):
-            return True
-        return step.space == "generic" and any(
-            isinstance(operand, Address)
-            and isinstance(operand.base, Register)
-            and (self.owner(at).first, operand.base.name) in private
-            for operand in step.instruction.operands
-        )
+        if step.call is None or step.call.address is not None:
+            return works[at + 1]
+        return works[at + 1] or any(works[graph.first[name]] for name in graph.callees[at])
 
     # ---- the edges -------------------------------------------------------------------------------------
 
@@ -210,9 +211,9 @@ class _Ways:
         """What each way tells of those who go it."""
         leaving = [
             (at, way)
-            for at, step in enumerate(self.steps)
-            if self.reaches[at] and self.parts(step)
-            for way in self.ways(at)
+            for at in range(len(self.steps))
+            if self.reaches[at] and self.parts(at)
+            for way in self.graph.ways(at)
             if not self.reaches[way]
         ]
         if not leaving:
@@ -228,41 +229,52 @@ class _Ways:
                 continue
             seen.add(at)
             for way in self._onwards(at):
-                if self.parts(self.steps[at]) and works[way]:
+                if self.parts(at) and works[way]:
                     edges.setdefault(at, {})[way] = WORKS
                 else:
                     todo.append(way)
         return edges
 
     def _onwards(self, at: int) -> list[int]:
-        return [*self.ways(at), *(routine.first for routine in self.callees(self.steps[at]))]
+        graph = self.graph
+        return [*graph.ways(at), *(graph.first[name] for name in graph.callees.get(at, ()))]
 
 
-def _private_registers(steps: Sequence[Step], owner: Callable[[int], Routine]) -> set[tuple[int, str]]:
-    """The registers that hold addresses of the lane's own stack, each with the first step of its function."""
-    definitions: dict[tuple[int, str], list[int]] = {}
-    for at, step in enumerate(steps):
+def _private_registers(steps: Sequence[Step], owner: Sequence[str]) -> set[tuple[str, str]]:
+    """The registers, by function and name, that hold addresses of the lane's own stack."""
+    definitions: dict[tuple[str, str], list[Step]] = {}
+    for function, step in zip(owner, steps, strict=True):
         operands = step.instruction.operands
         if step.row.destinations and operands and isinstance(operands[0], Register):
-            definitions.setdefault((owner(at).first, operands[0].name), []).append(at)
+            definitions.setdefault((function, operands[0].name), []).append(step)
     private = set(definitions)
     while True:
         others = [
             key
             for key in private
-            if not all(_is_own_address(steps[at], key[0], private) for at in definitions[key])
+            if not all(_is_own_address(step, key[0], private) for step in definitions[key])
         ]
         if not others:
             return private
         private.difference_update(others)
 
 
-def _is_own_address(step: Step, function: int, private: set[tuple[int, str]]) -> bool:
-    opcode, operands = step.instruction.opcode.split("."), step.instruction.operands
-    if opcode[:2] == ["cvta", "local"]:
+def _is_own_address(step: Step, function: str, private: set[tuple[str, str]]) -> bool:
+    opcode, operands = step.instruction.opcode, step.instruction.operands
+    if opcode.startswith("cvta.local"):
         return True
-    return opcode[0] in ("mov", "add", "sub") and any(_is_in(o, function, private) for o in operands[1:])
+    if not opcode.startswith(("mov.", "add.", "sub.")):
+        return False
+    return any(isinstance(o, Register) and (function, o.name) in private for o in operands[1:])
 
 
-def _is_in(operand: object, function: int, private: set[tuple[int, str]]) -> bool:
-    return isinstance(operand, Register) and (function, operand.name) in private
+def _is_private(step: Step, function: str, private: set[tuple[str, str]]) -> bool:
+    """Whether a write goes to the lane's own memory."""
+    if step.space in ("local", "param"):
+        return True
+    return step.space == "generic" and any(
+        isinstance(operand, Address)
+        and isinstance(operand.base, Register)
+        and (function, operand.base.name) in private
+        for operand in step.instruction.operands
+    )
