@@ -18,7 +18,7 @@ from typing import Any
 from gpu.cache import Entry, read, write
 from gpu.cuda_headers import cuda_folders, not_of_cuda, release
 from gpu.includes import Includes
-from gpu.options import read_options
+from gpu.options import last_of_each, read_options
 from reference.errors import CompileError, MissingExtraError
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")
@@ -94,6 +94,8 @@ def compile(
     ------
     CompileError
         With the compiler's log.
+    InputFileError
+        If it includes a FIFO, a device or a socket.
     MissingExtraError
         If NVRTC is not installed.
 
@@ -105,30 +107,29 @@ def compile(
     """
     nvrtc = _nvrtc()
     macros = [f"-D{key}={value}" if value != "" else f"-D{key}" for key, value in (defines or {}).items()]
-    ours = [option for option in OPTIONS if not _chosen(option, options)]
-    flags = [*ours, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}", *options]
-    folder, include = folder and folder.absolute(), [path.absolute() for path in include]
-    asked, cuda = read_options([*macros, *options]), cuda_folders()
-    includes = Includes(_PACKAGE, headers or {}, folder, cuda, include)
+    chosen = last_of_each([*OPTIONS, *macros, f"--gpu-architecture=compute_{arch[0]}{arch[1]}", *options])
+    folder, cuda = folder and folder.absolute(), cuda_folders()
+    includes = Includes(_PACKAGE, headers or {}, folder, cuda, [path.absolute() for path in include])
+    asked = read_options(chosen)
     includes.follow(name, source, *asked.text)
-    version = compiler_version()
-    title = " ".join([name, *macros])
     known = includes.key
-    key = None
-    if includes.complete and asked.known:
-        made_by = (version, _library(), [release(path) for path in cuda])
-        key = hashlib.sha256(repr((source, name, known, flags, made_by)).encode()).hexdigest()
+    key = _key(cuda, source, name, known, chosen) if includes.complete and asked.known else None
     entry = read(key) if key else None
     if entry is None or includes.borrowed(entry.elsewhere):
-        folders = [f"--include-path={path}" for path in (*cuda, *include)]
-        ptx, log = _run(nvrtc, source, name, includes.in_memory, [*flags, *folders], folder)
-        elsewhere = not_of_cuda(includes.of_cuda, cuda)
-        entry = Entry(normalise(ptx, [name, *includes.names]), log, tuple(elsewhere))
+        places = [f"--include-path={path}" for path in (*cuda, *includes.include)]
+        ptx, log = _run(nvrtc, source, name, includes.in_memory, [*chosen, *places], folder)
+        entry = Entry(normalise(ptx, [name, *includes.names]), log, not_of_cuda(includes.of_cuda, cuda))
         includes.follow(name, source, *asked.text)
         unchanged = includes.key == known  # no file changed while the compiler read it
-        if key and unchanged and not includes.borrowed(elsewhere):
+        if key and unchanged and not includes.borrowed(entry.elsewhere):
             write(key, entry)
-    return Ptx(entry.text, title, arch, version, entry.log)
+    return Ptx(entry.text, " ".join([name, *macros]), arch, compiler_version(), entry.log)
+
+
+def _key(cuda: Sequence[Path], *depends_on: object) -> str:
+    """The name of an entry of the cache: of what it depends on, and of who made it."""
+    made_by = compiler_version(), _library(), *map(release, cuda)
+    return hashlib.sha256(repr((*depends_on, *made_by)).encode()).hexdigest()
 
 
 def compile_file(
@@ -142,11 +143,6 @@ def compile_file(
     'bmm/pack.cu -DELEMENT_INT8 -DWORD_32 -DFIRST_MSB'
     """
     return compile((_PACKAGE / path).read_text(), path, defines, arch)
-
-
-def _chosen(option: str, options: Sequence[str]) -> bool:
-    """Whether one of the options has another value for the same."""
-    return option.partition("=")[0] in {other.partition("=")[0] for other in options}
 
 
 def normalise(ptx: str, names: Sequence[str] = ()) -> str:

@@ -77,7 +77,7 @@ def find_in_cuda(name: str, folders: tuple[Path, ...]) -> Path | None:
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
-def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> list[str]:
+def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str, ...]:
     """What these headers of CUDA's, and those that they include, ask for that CUDA's folders do not have.
 
     Where a macro names the file, as in Thrust, that file lies with the header: then the name of their
@@ -95,7 +95,7 @@ def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> list[str]
         missing |= outside
         waiting += inside - seen
         seen |= inside
-    return sorted(missing)
+    return tuple(sorted(missing))
 
 
 @cache

@@ -93,7 +93,7 @@ class Includes:
         while True:
             self.in_memory = {one: text for one, text in self.given.items() if one not in gave_way}
             self.on_disk, self.answers, self.of_cuda, self.complete = {}, set(), set(), True
-            here = Path.cwd()
+            here = _working_folder()
             beside = ((self.folder or here) / name).parent
             start = [_Text(_directives(source), (beside,), on_disk=self.folder is not None)]
             start += [_Text(_directives(text), (here,)) for text in more]
@@ -162,7 +162,7 @@ class Includes:
         if isinstance(found, str):
             if found not in self.in_memory:
                 self.in_memory[found] = (self.package / found).read_text()
-            here = Path.cwd()
+            here = _working_folder()
             return [_Text(_directives(self.in_memory[found]), (here, (here / found).parent))]
         try:
             content = found.read_bytes()
@@ -197,6 +197,13 @@ class Includes:
             if path.is_relative_to(place)
         ]
         return [*self.in_memory, *sorted(paths, key=len, reverse=True)]
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # removed: there is nothing in it
+        return Path()
 
 
 def _without_detours(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""NVRTC's options, as far as they name files: what a compilation reads beside its source."""
+"""NVRTC's options: which of them count, and what they make a compilation read beside its source."""
 
 from __future__ import annotations
 
@@ -41,6 +41,25 @@ class Options:
 
     text: list[str] = field(default_factory=list[str])
     known: bool = True
+
+
+_ONE_VALUE = frozenset("fmad ftz prec-div prec-sqrt std maxrregcount".split())  # noqa: SIM905 - a list of words
+
+
+def last_of_each(options: Sequence[str]) -> list[str]:
+    """The options without values that a later one replaces: NVRTC would take the last and warn.
+
+    Examples
+    --------
+    >>> last_of_each(["-fmad=false", "-lineinfo", "-DA=1", "-DB=2", "--fmad=true"])
+    ['-lineinfo', '-DA=1', '-DB=2', '--fmad=true']
+    """
+    names = [option.lstrip("-").partition("=")[0] for option in options]
+    return [
+        option
+        for at, (option, name) in enumerate(zip(options, names, strict=True))
+        if "=" not in option or name not in _ONE_VALUE or name not in names[at + 1 :]
+    ]
 
 
 _VALUES = {"D": "D", "define-macro": "D", "U": "U", "undefine-macro": "U"} | {

@@ -561,6 +561,21 @@ def test_options_take_precedence(cache, runs):
     assert "-lineinfo" in runs[0][3]
 
 
+def test_options_that_are_given_twice_are_no_warning(cache, runs):
+    ptx = answer(options=["-fmad=true", "--fmad=false", "-std=c++20", "-maxrregcount=32", "-maxrregcount=64"])
+    assert ptx.log == ""
+    assert [option for option in runs[0][3] if "fmad" in option] == ["--fmad=false"]
+    assert [option for option in runs[0][3] if "std" in option] == ["-std=c++20"]
+
+
+def test_a_working_directory_that_is_gone(cache, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert answer() == answer()
+    monkeypatch.chdir(tmp_path)
+
+
 def test_a_file_of_the_package_is_its_source(cache, runs):
     source = (importlib.resources.files("gpu") / "bmm/pack.cu").read_text()
     defines = {"ELEMENT_INT8": "", "WORD_64": "", "FIRST_LSB": ""}
