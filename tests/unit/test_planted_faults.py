@@ -225,6 +225,7 @@ def test_write_past_c_as_an_exception(plant_fault):
     assert caught.value.place.lane == 0
 
 
+@pytest.mark.slow
 def test_signed_16_bit_counter(plant_fault):
     k = 2**15 + 100
     a, b = np.ones((3, k), np.int8), np.ones((k, 70), np.int8)
@@ -394,6 +395,7 @@ def correct(path, case, k):
     return wrong_about(case, k) == []
 
 
+@pytest.mark.slow_cases("signed 16-bit counter", "brev left out")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name):
     fault = FAULTS[name]

@@ -391,6 +391,7 @@ def test_silicon_is_silent_about_the_correct_twin(silicon):
 # ---- the twins -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("leading dimension too small")
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_correct_twin_is_silent(plant, name):
     plant(FAULTS[name], FAULTS[name].old)

@@ -222,6 +222,7 @@ def correct(function, k):
     return wrong_about(k) == []
 
 
+@pytest.mark.slow_cases("columns past*", "rows without*", "half of*-coo", "last nonzero of a whole piece*")
 @pytest.mark.parametrize(("name", "of"), EACH)
 def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name, of):
     fault = FAULTS[name]

@@ -21,6 +21,21 @@ rows = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_ptx
 COMPUTING = [name for name in ROWS if name in rows.TWINS or name in rows.BOUNDED]
 
 
+@pytest.mark.slow_cases(
+    "*-ld",
+    "*-st",
+    "*-wmma.mma.*",
+    "*-mma.m8n8k4.f16",
+    "*-mma.f8",
+    "*-mma.f64",
+    "*-wmma.load.b.s8",
+    "*-wmma.store.d.s32",
+    "*-cvt (integer to f32)",
+    "*-atom (add, bf16)",
+    "*-red (add, half)",
+    "*-red (min, max)",
+    "*-set.bf16 (float)",
+)
 @pytest.mark.parametrize("name", COMPUTING)
 def test_rows_that_compute(simwarp_device, name):
     if name in rows.ADDRESSES and not isinstance(simwarp_device, simwarp.Device):

@@ -189,6 +189,7 @@ def test_dominators_of_a_chain(n):
 # ---- the stack: the same results -------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("random-jacobi", "random-bitonic_sort", "random-gemm*")
 @pytest.mark.parametrize("name", recorder.NAMES)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 def test_examples_compute_the_same(name, schedule):
@@ -197,6 +198,7 @@ def test_examples_compute_the_same(name, schedule):
         assert_same_bits(right, recorder.example(name).run(device(schedule), 0)[key])
 
 
+@pytest.mark.slow_cases("stack-bmm64")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 def test_bmm_computes_the_same(scheme, schedule):

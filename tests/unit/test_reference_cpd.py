@@ -79,6 +79,7 @@ def assert_sound(model, shape, rank):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("2-(2, 3, 2, 2, 1, 2, 2, 2)")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("rank", [1, 2])
 def test_planted_factors_are_recovered(shape, rank):
