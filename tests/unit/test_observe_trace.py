@@ -155,7 +155,7 @@ def test_shuffles_write_a_value_and_a_predicate():
 
 
 def test_accesses_say_space_width_and_addresses():
-    body = """mov.u32 %r3, cell; cvt.u64.u32 %rd1, %r3; cvta.shared.u64 %rd1, %rd1;
+    body = """mov.u32 %r3, pad; mov.u32 %r3, cell; cvt.u64.u32 %rd1, %r3; cvta.shared.u64 %rd1, %rd1;
 shl.b32 %r4, %lane, 3; add.u32 %r4, %r4, %r3; mov.b64 %rd2, {%lane, %i};
 st.shared.u64 [%r4], %rd2; bar.warp.sync 7; setp.lt.u32 %p1, %lane, 2; selp.b64 %rd3, %rd1, %in, %p1;
 ld.u32 %r2, [%rd3];
