@@ -34,10 +34,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.faults import MemoryFault, OutOfBounds, UninitialisedRead
+from simwarp.faults import MemoryFault, UninitialisedRead
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import POISON, Allocation, Memory
 from simwarp.observe import AccessEvent, WriteEvent
+from simwarp.ptx.reach import FRAME, leave_out, outside
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.runs import Runs, all_differ
 from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
@@ -386,40 +387,31 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
     if space == "param":
         return Place(space, launch.parameter_memory, address, address)
     if space == "local":
-        _check_window(chunk, address, width, launch.local_size, "local memory", "index within the array")
+        routine = chunk.program.routine_at(step.number)
+        end = chunk.frame + np.uint64(routine.frame)
+        if (bad := outside(chunk, address, width, 0, end)) is not None:
+            window = "local memory", launch.local_size
+            leave_out(chunk, address, width, bad, window, FRAME, "index within the array")
         lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
         there = np.add(address, (lane * chunk.local_stride).astype(np.uint64))
         return Place(space, chunk.local, there, address)
-    if launch.blocks_per_cluster == 1 and int(np.max(address)) + width <= launch.shared_size:
+    first, end, names = launch.windows[step.number]
+    usual = launch.blocks_per_cluster == 1 and int(np.max(address)) + width <= end
+    if usual and (not first or int(np.min(address)) >= first):
         return Place("shared", chunk.shared, np.add(address, chunk.shared_start), address)
     block = chunk.block_in_chunk
     if launch.blocks_per_cluster > 1 or int(np.max(address)) >> BLOCK_BITS:
         rank = np.right_shift(address, np.uint64(BLOCK_BITS)).astype(np.int64)
         named = (rank > 0) & (rank <= launch.blocks_per_cluster)  # another number is out of bounds below
-        first = block // launch.blocks_per_cluster * launch.blocks_per_cluster
-        block = np.where(named, first + rank - 1, block)
+        cluster = block // launch.blocks_per_cluster * launch.blocks_per_cluster
+        block = np.where(named, cluster + rank - 1, block)
         within: Any = np.bitwise_and(address, np.uint64((1 << BLOCK_BITS) - 1))
         address = np.asarray(np.where(named, within, address), np.uint64)
     advice = "declare more shared memory, or pass shared= at the launch"
-    _check_window(chunk, address, width, launch.shared_size, "shared memory", advice)
+    if (bad := outside(chunk, address, width, first, np.uint64(end))) is not None:
+        leave_out(chunk, address, width, bad, ("shared memory", launch.shared_size), names, advice)
     there = np.add(address, (block * chunk.shared_stride).astype(np.uint64))
     return Place("shared", chunk.shared, there, address)
-
-
-def _check_window(chunk: Chunk, address: Any, width: int, size: int, what: str, advice: str) -> None:
-    """Find accesses outside the memory of a block or a thread; where checks do not raise, leave them out."""
-    bad = (address > np.uint64(max(size - width, 0))) & chunk.mask if size >= width else chunk.mask
-    if not bad.any():
-        return
-    lane = int(bad.argmax())
-    offset = int(np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane])
-    fault = OutOfBounds(
-        f"access of {width} bytes outside {what}", f"offset {offset:#x} of {size} bytes", advice
-    )
-    fault.address, fault.width, fault.space, fault.offset = offset, width, what.partition(" ")[0], offset
-    fault.allocation, fault.count = what, int(np.count_nonzero(bad))
-    chunk.found(fault, lane)
-    chunk.enter(chunk.mask & ~bad, alone=False)
 
 
 def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> list[Any]:

@@ -44,7 +44,7 @@ from simwarp.ptx.host import Heap
 from simwarp.ptx.program import Program
 from simwarp.ptx.progress import Journal
 from simwarp.ptx.random_order import RandomScheduler, shuffled
-from simwarp.ptx.reach import Reach
+from simwarp.ptx.reach import Reach, Windows
 from simwarp.ptx.schedule import LaunchEnded, Scheduler
 from simwarp.ptx.stack import StackScheduler
 from simwarp.races import Races
@@ -144,6 +144,11 @@ class Launch:
     def reach(self) -> Reach:
         """The global memory that each step may access."""
         return Reach(self)
+
+    @cached_property
+    def windows(self) -> Windows:
+        """What of a block's shared memory each step may access."""
+        return Windows(self)
 
     @cached_property
     def parameter_memory(self) -> Memory:

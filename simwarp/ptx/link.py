@@ -18,6 +18,7 @@ from simwarp.ptx.limits import STATIC_SHARED, check_size, most_parameters
 from simwarp.ptx.program import Program, Routine, Step
 from simwarp.ptx.refusals import with_source
 from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.spaces import WINDOW as WHOLE_WINDOW
 from simwarp.ptx.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Variable
 
 _GLOBAL = ("global", "const")
@@ -136,6 +137,7 @@ class _Linker:
             max_threads=self.entry.max_threads,
             cluster=self.entry.cluster,
             addresses={at: self.module.functions[name].name for name, at in self.graph.addresses.items()},
+            shared_variables=self.extents,
         )
         self.place_parameters(program)
         for function in [*functions, self.entry]:
@@ -282,12 +284,14 @@ class _Linker:
                     "simulated\nuse .global, .shared, .const or .local memory"
                 )
         self.shared = {where: {} for where in everywhere}
+        self.extents: dict[str, tuple[int, int]] = {}
         shared = [(where, v) for where, v in variables if v.space == "shared"]
         at = 0
         for where, v in shared:
             if v.count:
                 at = place(at, v)
                 self.shared[where][v.name] = at
+                self.extents[v.name] = at, at + size_of(v)
                 at += size_of(v)
         what = f"the static shared memory of kernel {self.entry.name}"
         advice = "declare it extern __shared__, and give its size with shared= at the launch"
@@ -296,6 +300,7 @@ class _Linker:
         for where, v in shared:
             if not v.count:
                 self.shared[where][v.name] = dynamic_at
+                self.extents[v.name] = dynamic_at, WHOLE_WINDOW
         return at, dynamic_at
 
     def depth(self, program: Program) -> int:

@@ -169,6 +169,8 @@ class Program:
         Where each parameter starts in the parameter space.
     shared_size, dynamic_shared_at : int
         Bytes of static shared memory; where the dynamic part starts.
+    shared_variables : dict of str to (int, int)
+        Where each shared variable starts and ends; dynamic ones end with the block's window.
     local_size : int
         Bytes of local memory per thread, without recursion.
     routines : dict of str to Routine
@@ -189,6 +191,7 @@ class Program:
     cluster: tuple[int, int, int] | None = None
     routines: dict[str, Routine] = field(default_factory=dict[str, Routine])
     addresses: dict[int, str] = field(default_factory=dict[int, str])
+    shared_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     def routine_at(self, number: int) -> Routine:
         """The kernel or function that a step belongs to."""

@@ -3,7 +3,8 @@
 A pointer that runs past the end of its array may well land in another one, however far that lies. So an
 access is judged by the allocations that its pointers lie in, where these are known: of a kernel without
 device functions, by the arguments and variables that flow into the address (`simwarp.races.provenance`). An
-address that was loaded from memory may be any.
+address that was loaded from memory may be any. In the same way a variable in shared memory ends where the
+next one starts, and a thread's local memory where the frame of the current function ends.
 
 Examples
 --------
@@ -28,16 +29,63 @@ write of 4 bytes outside x, in y x
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simwarp.races.provenance import ANYTHING, Origins, addresses_of, known_origins
+import numpy as np
+
+from simwarp.faults import OutOfBounds
+from simwarp.ptx.spaces import WINDOW
+from simwarp.races.provenance import ANYTHING, Origins, addresses_of, known_origins, symbols_of
 
 if TYPE_CHECKING:
     from simwarp.allocation import Allocation
     from simwarp.memory import Memory
+    from simwarp.ptx.chunk import Chunk, Mask
     from simwarp.ptx.execute import Launch
 
+FRAME = "the function's stack frame"
+_FRAME = "; a variable is gone when its function has returned"
 _MALLOC = "malloc("
+
+
+class Windows(dict[int, "Window"]):
+    """By the number of a step: what it may access of a block's shared memory."""
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__()
+        self._launch = launch
+
+    def __missing__(self, number: int) -> Window:
+        launch = self._launch
+        origins: Origins = ANYTHING
+        if launch.checks.action("bounds") != "off":
+            origins = known_origins(launch.program, launch.symbols).get(number, ANYTHING)
+        names = [] if origins >= ANYTHING else symbols_of(origins)
+        extents = [launch.program.shared_variables[name] for name in names]
+        first, end = min((a for a, _ in extents), default=0), max((b for _, b in extents), default=WINDOW)
+        self[number] = Window(first, min(end, launch.shared_size), " or ".join(map(plain, sorted(names))))
+        return self[number]
+
+
+class Window(NamedTuple):
+    """Bytes ``first`` to before ``end``, and the variables that lie there; "" for all of them."""
+
+    first: int
+    end: int
+    names: str
+
+
+def plain(name: str) -> str:
+    """The name of a variable as CUDA C++ has it.
+
+    Examples
+    --------
+    >>> plain("_ZZ4tilePfE5cells"), plain("cells")
+    ('cells', 'cells')
+    """
+    found = re.search(r"E(\d+)(\w+)$", name) if name.startswith("_Z") else None
+    return name if found is None else found[2][: int(found[1])]
 
 
 class Reach(dict[int, "Memory"]):
@@ -70,3 +118,35 @@ class Reach(dict[int, "Memory"]):
                     return None  # the kernel itself may free it
                 found |= set(beside)
         return sorted(found, key=lambda allocation: allocation.base)
+
+
+# ---- windows ----------------------------------------------------------------------------------------
+
+
+def outside(chunk: Chunk, address: Any, width: int, first: int, end: Any) -> Mask | None:
+    """The executing lanes whose access does not lie from ``first`` on and before ``end``; None if all do."""
+    if np.ndim(end) or end < width:
+        bad = (address > end) | (address + np.uint64(width) > end)
+    else:
+        bad = address > end - np.uint64(width)
+    if first:
+        bad = bad | (address < np.uint64(first))
+    bad = bad & chunk.mask
+    return bad if bad.any() else None
+
+
+def leave_out(
+    chunk: Chunk, address: Any, width: int, bad: Mask, window: tuple[str, int], part: str, advice: str
+) -> None:
+    """Find that lanes leave their part of a block's or thread's window; if checks do not raise, skip them."""
+    lane, (what, size) = int(bad.argmax()), window
+    offset = int(np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane])
+    if offset + width <= size and part:
+        what, advice = part, f"index within the array{_FRAME * (part == FRAME)}"
+    fault = OutOfBounds(
+        f"access of {width} bytes outside {what}", f"offset {offset:#x} of {size} bytes", advice
+    )
+    fault.address, fault.width, fault.space, fault.offset = offset, width, window[0].partition(" ")[0], offset
+    fault.allocation, fault.count = what, int(np.count_nonzero(bad))
+    chunk.found(fault, lane)
+    chunk.enter(chunk.mask & ~bad, alone=False)

@@ -6,6 +6,7 @@ This looks at each register once, whatever the path: a set of *origins* for all 
 ``"parameter NAME"``      a kernel parameter, or what was computed from it
 ``"variable NAME"``       the address of a variable in global or constant memory
 ``"shared"``              the address of a variable of a block or thread
+``"symbol NAME"``         beside it, which variable of a block that is
 ``"grid barrier"``        the words that cooperative launches meet at
 ``"anything"``            a 64-bit value from memory or a call, or one that is put together
 ========================  ========================================================================
@@ -85,6 +86,17 @@ def addresses_of(launch: Launch, origin: str) -> list[int]:
     return np.frombuffer(data, np.uint64, len(data) // 8).tolist()
 
 
+def symbols_of(origins: Origins) -> list[str]:
+    """The variables of a block among origins.
+
+    Examples
+    --------
+    >>> symbols_of(frozenset({"shared", "symbol tile", "parameter n"}))
+    ['tile']
+    """
+    return [origin.partition(" ")[2] for origin in origins if origin.startswith("symbol ")]
+
+
 class _Origins:
     """The origins of each register of a program."""
 
@@ -152,7 +164,9 @@ class _Origins:
         if name in self.program.parameter_offsets:
             return frozenset({f"parameter {name}"})
         known = [key for key in (f"{self.program.name}:{name}", name) if key in self.variables]
-        return frozenset({f"variable {known[0]}"}) if known else SHARED
+        if known:
+            return frozenset({f"variable {known[0]}"})
+        return SHARED | {f"symbol {name}"} if name in self.program.shared_variables else SHARED
 
 
 def _loaded_bytes(step: Step) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from simwarp.ptx.rows import LOADS, WRITES
-from simwarp.races.provenance import ANYTHING, SHARED, Origins, addresses_of, known_origins
+from simwarp.races.provenance import ANYTHING, SHARED, Origins, addresses_of, known_origins, symbols_of
 from simwarp.races.regions import meeting
 from simwarp.races.strength import WEAK, strength
 
@@ -97,7 +97,8 @@ class RaceFilter:
         origins = self._origins[step.number]
         if not origins or origins >= ANYTHING:
             return True
-        return origins >= SHARED if space == "shared" else origins != SHARED
+        others = len(origins - SHARED) > len(symbols_of(origins))
+        return origins >= SHARED if space == "shared" else others
 
 
 def _is_common(step: Step) -> bool:
