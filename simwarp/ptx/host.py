@@ -313,7 +313,9 @@ def _vprintf(chunk: Chunk, arguments: list[Words]) -> Words:
         try:
             line = format_text(text, read, int(places[lane]), argument)
         except KernelFault as fault:
-            raise chunk.placed(fault, lane[0] * WARP_SIZE + lane[1]) from None
+            if fault.place.line is None:
+                fault = chunk.placed(fault, lane[0] * WARP_SIZE + lane[1])
+            raise fault from None
         chunk.launch.print(line)
         result[lane] = sum(found[5] != "%" for found in _CONVERSION.finditer(text))
     return result
