@@ -92,6 +92,9 @@ class KernelFault(SimwarpError):
         first = f"{self.what}: {self.place}" if str(self.place) else self.what
         return "\n".join(line for line in (first, self.values, self.advice) if line)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self).splitlines()[0]!r})"
+
     def at(self, **fields: object) -> KernelFault:
         """The same fault, its place completed."""
         self.place = replace(self.place, **fields)  # pyright: ignore[reportArgumentType]

@@ -3,8 +3,8 @@
 >>> coverage_command(Path("no-such-file.ptx"))
 Traceback (most recent call last):
 ...
-reference.errors.InputFileError: no-such-file.ptx: No such file or directory
-give a PTX file, as nvcc -ptx writes it
+reference.errors.InputFileError: no-such-file.ptx cannot be read: No such file or directory
+give a .cu or .ptx file
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reference.errors import InputFileError, SimwarpError
+from reference.errors import SimwarpError
 from simwarp.ptx.evidence import census, evidence, required, witness
 from simwarp.ptx.forms import forms
 from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.link import link
-from simwarp.ptx.parse import parse
 from simwarp.ptx.rows import Row
 from simwarp.ptx.syntax import Function, Module, Symbol
+from simwarp.run.source import load
 
 _WIDE = 240
 
@@ -94,7 +94,9 @@ class KernelFacts:
 
 
 def coverage_command(
-    file: Annotated[Path | None, typer.Argument(help="A PTX file, as nvcc -ptx writes it.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(help="CUDA C++ (.cu), or PTX as nvcc -ptx writes it (.ptx).")
+    ] = None,
     list_forms: Annotated[bool, typer.Option("--forms", help="List every form, not only rows.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
 ) -> int:
@@ -184,12 +186,7 @@ def _reached(module: Module, entry: Function) -> Iterator[Function]:
 
 
 def _show_file(file: Path, as_json: bool) -> int:
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputFileError(f"{file}: {reason}\ngive a PTX file, as nvcc -ptx writes it") from None
-    kernels = check(parse(text))
+    kernels = check(load(file).module)
     if as_json:
         listed = [{"name": k.name, "runs": k.runs, "lacks": _plain(k), "error": k.error} for k in kernels]
         sys.stdout.write(json.dumps({"file": str(file), "kernels": listed}, indent=2) + "\n")

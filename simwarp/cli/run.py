@@ -87,7 +87,9 @@ def run_command(
     ] = None,
     device: Annotated[str, typer.Option(help="sim or cuda.")] = "sim",
     cc: Annotated[str, typer.Option(help="The compute capability to compile for and to simulate.")] = "",
-    budget: Annotated[int, typer.Option(min=1, help="Instructions before the kernel is stopped.")] = 10**8,
+    budget: Annotated[
+        int, typer.Option(min=1, help="Steps before it is stopped: an instruction, of all lanes together.")
+    ] = 10**8,
     define: Annotated[
         list[str] | None, typer.Option("-D", "--define", help="A macro: NAME or NAME=VALUE.")
     ] = None,

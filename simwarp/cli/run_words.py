@@ -12,11 +12,12 @@ import numpy as np
 
 from reference.errors import SchemeError
 from simwarp.cli.files import read_array
+from simwarp.device import check_room
 from simwarp.run.arguments import Out
 from simwarp.run.kernel import Dim, three
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
-_MADE = re.compile(r"(out|zeros):([^:]+):([\dx,]+)")
+_MADE = re.compile(r"(out|zeros):([^:]+):([0-9x,]+)")
 _FORMS = (
     "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; each may be for a named parameter: n=1000"
 )
@@ -70,6 +71,7 @@ def read_argument(text: str) -> Word:
     made = _MADE.fullmatch(value)
     if made:
         out = Out(made[2], _numbers(made[3]), name or made[1])
+        check_room(f"--arg {text}", out.shape, out.dtype)
         array = out if made[1] == "out" else np.zeros(out.shape, out.dtype)
         return Word(out.name, array, written=True, key=key)
     return Word(name, _number(f"--arg {text}", value), key=key)
@@ -98,10 +100,11 @@ def read_extent(option: str, text: str) -> Dim:
     >>> read_extent("--grid", "4,2"), read_extent("--grid", "4x2x3")
     ((4, 2, 1), (4, 2, 3))
     """
-    numbers = _numbers(text) if re.fullmatch(r"\d+([x,]\d+){0,2}", text) else ()
-    if not numbers:
-        raise SchemeError(f"{option} {text}: up to three numbers are needed\nfor example {option} 4,1,1")
-    return three(option, numbers)
+    if not re.fullmatch(r"[1-9][0-9]*([x,][1-9][0-9]*){0,2}", text):
+        raise SchemeError(
+            f"{option} {text}: up to three numbers from 1 on are needed\nfor example {option} 4,1,1"
+        )
+    return three(option, _numbers(text))
 
 
 def read_capability(text: str) -> tuple[int, int] | None:
@@ -112,7 +115,7 @@ def read_capability(text: str) -> tuple[int, int] | None:
     >>> read_capability("8.0"), read_capability("")
     ((8, 0), None)
     """
-    found = re.fullmatch(r"(\d+)\.(\d)", text)
+    found = re.fullmatch(r"([0-9]+)\.([0-9])", text)
     if text and not found:
         raise SchemeError(f"--cc {text}: this is no compute capability\nfor example --cc 8.0")
     return (int(found[1]), int(found[2])) if found else None
@@ -155,7 +158,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _number(text: str, value: str) -> int | float:
     for read in (lambda: int(value, 0), lambda: float(value)):
         try:
-            return read()
+            if value.isascii():
+                return read()
         except ValueError:
             pass
     raise SchemeError(f"{text}: this is no file, number or array to be made\ngive one of {_FORMS}")

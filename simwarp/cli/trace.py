@@ -25,6 +25,8 @@ trace_app = typer.Typer(help="Look at stored traces, and compare them.", no_args
 
 _WARPS = 16
 """How many warps the summary names."""
+_LINES = 12
+"""How many lines an error names."""
 
 File = Annotated[Path, typer.Argument(help="A file that Trace.save wrote.")]
 Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
@@ -54,8 +56,16 @@ def show_command(
         _summary(recording, as_json)
         return 0
     where: tuple[Block, int, int] = _block(block or "0"), warp or 0, launch
+    records = recording.warp(*where)
+    stands = [one for one in line or [] if any(r.instruction.stands_at(one) for r in records)]
+    if line and not stands:
+        known = list(dict.fromkeys(r.instruction.source or str(r.instruction.line) for r in records))
+        more = f" and {len(known) - _LINES} more" if len(known) > _LINES else ""
+        raise TraceError(
+            f"--line {', '.join(line)}: no step of this warp stands there\n"
+            f"its steps stand at {', '.join(known[:_LINES])}{more}"
+        )
     if as_json:
-        records = recording.warp(*where)
         shown = [r.to_json() for r in records if not line or any(map(r.instruction.stands_at, line))]
         _print_json(
             {"file": str(file), "launch": launch, "block": block or "0", "warp": where[1], "steps": shown}

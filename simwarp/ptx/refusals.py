@@ -15,6 +15,13 @@ from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Registe
 _NAMED = 6
 """How many rows an error names."""
 _LONGEST = 40
+_OLDER = "compile for sm_75 (--cc 7.5): CUDA's headers then copy and wait without it"
+_TEXTURE = "pass the array itself, and index it"
+_INSTEAD = {
+    **dict.fromkeys(("cp", "mbarrier"), _OLDER),
+    **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
+}
+"""What to do without an instruction, where its source can do without it."""
 _MATRIX_BASES = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma")
 _FLOATS = frozenset(("f16", "f32", "f64"))
 _INTEGERS = frozenset(sign + width for sign in "us" for width in ("8", "16", "32", "64"))
@@ -26,8 +33,11 @@ _GENERIC = ("global", "shared", "local")
 
 def unsupported(instruction: Instruction, message: str) -> UnsupportedInstruction:
     """The error of what this version cannot execute, with the line of CUDA C++ that it was compiled from."""
-    error = UnsupportedInstruction(f"line {instruction.line}: `{instruction.text}` {message}")
-    return with_source(error, instruction.source)
+    source, line, text = instruction.source, instruction.line, instruction.text
+    where = f"line {line}: `{text}`"
+    if source is not None:
+        where = f"{source.file}:{source.line}: `{text}`, line {line} of the PTX,"
+    return with_source(UnsupportedInstruction(f"{where} {message}"), source)
 
 
 def with_source(error: UnsupportedInstruction, source: SourceLine | None) -> UnsupportedInstruction:
@@ -45,13 +55,10 @@ def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
             fragments_of(instruction.opcode)
         except FragmentError as error:
             return unsupported(instruction, f"is not supported\n{error}")
-    known = ", ".join(relatives[:_NAMED]) or "no form of this instruction"
-    known += f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
-    return unsupported(
-        instruction,
-        f"is not supported\nof {base[:_LONGEST]}, this version runs: {known}\n"
-        "`simwarp coverage FILE.ptx` lists all that a file lacks",
-    )
+    more = f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
+    runs = f"runs {', '.join(relatives[:_NAMED])}{more}" if relatives else "runs no form of this instruction"
+    advice = _INSTEAD.get(base, "`simwarp coverage FILE` lists all that a file lacks")
+    return unsupported(instruction, f"is not supported\nof {base[:_LONGEST]}, this version {runs}\n{advice}")
 
 
 def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: dict[str, str]) -> None:

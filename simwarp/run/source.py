@@ -22,6 +22,8 @@ from simwarp.run.parameters import parameter_names, without_literals
 OPTIONS = (f"--pre-include={PRELUDE}", "-fmad=true")
 """What nvcc does by itself: its own includes, and a multiplication and addition fused where it can."""
 
+_MOST = 1 << 28
+"""Bytes of the largest file that is taken for source."""
 _HOST_CODE = re.compile(
     r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free|Event|Stream|DeviceSynchronize|SetDevice|GetLast)\w*\s*\("
 )
@@ -227,7 +229,13 @@ def _included(source: Source, folders: Sequence[Path]) -> dict[str, str]:
 
 
 def _read(path: Path) -> str:
+    """A file's text; what is not a file, and may have no end, is not read."""
     try:
+        if not path.is_file():
+            path.stat()
+            raise InputFileError(f"{path} is not a file\ngive a .cu or .ptx file")
+        if path.stat().st_size > _MOST:
+            raise InputFileError(f"{path} has more than {_MOST >> 20} MiB\ngive a .cu or .ptx file")
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputFileError(

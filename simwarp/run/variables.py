@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -75,8 +75,7 @@ def _bytes(variable: Variable, value: Any) -> npt.NDArray[np.uint8]:
         raise LaunchError(
             f"variable {name} is an array of {size_of(variable)} bytes; {host!r} is not\ngive an array"
         )
-    elements: Any = host
-    data: npt.NDArray[Any] = np.ascontiguousarray(elements).reshape(-1)
+    data: npt.NDArray[Any] = np.ascontiguousarray(cast("Any", host)).reshape(-1)
     if data.nbytes != size_of(variable):
         given = f"{data.size} elements of {data.dtype} have {data.nbytes}"
         raise LaunchError(

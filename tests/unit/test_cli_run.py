@@ -54,6 +54,10 @@ def folder(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.arange(100, dtype=np.float32))
     np.save(tmp_path / "y.npy", np.ones(100, np.float32))
     (tmp_path / "bad.npy").write_text("hello")
+    (tmp_path / "zero.ptx").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "fifo.cu")
+    with (tmp_path / "sparse.ptx").open("wb") as file:
+        file.truncate(1 << 40)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
@@ -302,22 +306,40 @@ REFUSED = [
     (saxpy(n=2**40), ["argument 0 is 1099511627776"]),
     (saxpy("--grid", "1,1,1,1"), ["--grid 1,1,1,1"]),
     (saxpy("--grid", "a"), ["--grid a"]),
+    (saxpy("--grid", "0x2"), ["--grid 0x2: up to three numbers from 1 on"]),
+    (saxpy("--block", "\u0663\u0662"), ["up to three numbers from 1 on"]),
+    (saxpy("--cc", "\u0669.0"), ["this is no compute capability"]),
+    (saxpy("--cc", "6.6"), ["gpu-architecture"]),
+    (saxpy(n="\u0663"), ["this is no file, number or array"]),
+    (saxpy(y="out:int32:1099511627776"), ["out:int32:1099511627776 would take 4398046511104 bytes"]),
+    (saxpy(y="zeros:int32:1099511627776"), ["more than this machine has\nmake it smaller"]),
+    (saxpy(y="zeros:int32:3x99999999999999999999"), ["more than this machine has"]),
+    (["run", "zero.ptx", "--grid", "1", "--block", "1"], ["zero.ptx is not a file\ngive a .cu or .ptx"]),
+    (["run", "fifo.cu", "--grid", "1", "--block", "1"], ["fifo.cu is not a file"]),
+    (["run", "sparse.ptx", "--grid", "1", "--block", "1"], ["sparse.ptx has more than 256 MiB"]),
+    (["coverage", "zero.ptx"], ["zero.ptx is not a file"]),
     (saxpy("--block", "2000"), ["2000 threads"]),
     (saxpy("-o", "x.npy"), ["x.npy is no folder", "-o"]),
 ]
 
 
+def contents():
+    """What the files of the folder hold, apart from those without an end."""
+    endless = ("zero.ptx", "fifo.cu", "sparse.ptx")
+    return {path: None if path.name in endless else path.read_bytes() for path in Path().iterdir()}
+
+
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("arguments", "parts"), REFUSED, ids=[parts[0] for _, parts in REFUSED])
 def test_what_is_refused(capsys, arguments, parts):
-    before = {path: path.read_bytes() for path in Path().iterdir()}
+    before = contents()
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert "Traceback" not in said.err
     for part in parts:
         assert part in said.err
-    assert {path: path.read_bytes() for path in Path().iterdir()} == before
+    assert contents() == before
 
 
 def test_host_code_and_errors(folder, capsys):
@@ -333,6 +355,27 @@ def test_host_code_and_errors(folder, capsys):
 
 
 @pytest.mark.usefixtures("folder")
+def test_an_instruction_that_is_not_supported(folder, capsys):
+    (folder / "copy.cu").write_text(
+        "#include <cuda_pipeline.h>\n__global__ void k(const int* x, int* y) {\n"
+        " __shared__ int t[32]; int i = threadIdx.x;\n __pipeline_memcpy_async(&t[i], &x[i], 4);\n"
+        " __pipeline_commit(); __pipeline_wait_prior(0); y[i] = t[i]; }\n"
+    )
+    command = ["run", "copy.cu", "--grid=1", "--block=32", "--arg=zeros:int32:32", "--arg=out:int32:32"]
+    assert main(command) == 2
+    what, runs, advice = capsys.readouterr().err.splitlines()
+    assert what.startswith("copy.cu:4: `cp.async.ca.shared.global")
+    assert "of the PTX, is not supported" in what
+    assert runs == "of cp, this version runs no form of this instruction"
+    assert "--cc 7.5" in advice
+    assert main([*command, "--cc", "7.5"]) == 0  # as advised
+    assert np.load("out.npy").tolist() == [0] * 32
+    capsys.readouterr()
+    assert main(["coverage", "copy.cu"]) == 1
+    assert "cp.async.ca.shared.global" in capsys.readouterr().out
+    assert main(["coverage", "fill.cu"]) == 0
+
+
 def test_a_gpu_that_is_not_there(capsys, monkeypatch):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")

@@ -133,3 +133,13 @@ def test_faults_are_listed_with_how_often_they_came(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "outside every allocation: kernel k, block (0, 0, 0), warp 0, lane 0, line 14" in shown
     assert shown.endswith("2 times\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_line_where_nothing_stands(files, options):
+    where = ("--block", "0", "--warp", "0")
+    with pytest.raises(
+        TraceError, match=r"--line foo:3: no step of this warp stands there\nits steps stand at k\.cu:4"
+    ):
+        command("show", files[0], *where, "--line", "foo:3", *options)
+    command("show", files[0], *where, "--line", "foo:3", "--line", "k.cu:5", *options)

@@ -121,7 +121,7 @@ def test_what_does_not_link_is_said(capsys, written):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(".version nonsense", "line 1"), (None, "No such file"), (b"\xff\xfe", "it is not text")],
+    [(".version nonsense", "line 1"), (None, "No such file"), (b"\xff\xfe", "which is ASCII text")],
 )
 def test_what_is_no_ptx_is_a_usage_error(capsys, tmp_path, content, message):
     path = tmp_path / "kernels.ptx"
