@@ -8,9 +8,21 @@ from gpu.cpd import cpd_als
 from gpu.cuda import CudaDevice
 from gpu.device import Device
 from gpu.mttkrp import FORMATS
+from gpu.preparation import prepare
 
 if TYPE_CHECKING:  # these are packages that are called: gpu.callable_package
     from gpu.bmm import bmm
     from gpu.mttkrp import mttkrp
 
-__all__ = ["FORMATS", "CudaDevice", "Device", "bconv2d", "bmm", "cpd_als", "mttkrp", "pack", "pack_tensor"]
+__all__ = [
+    "FORMATS",
+    "CudaDevice",
+    "Device",
+    "bconv2d",
+    "bmm",
+    "cpd_als",
+    "mttkrp",
+    "pack",
+    "pack_tensor",
+    "prepare",
+]

@@ -135,14 +135,21 @@ def _key(cuda: Sequence[Path], *depends_on: object) -> str:
 def compile_file(
     path: str, defines: Mapping[str, str | int] | None = None, arch: tuple[int, int] = (9, 0)
 ) -> Ptx:
-    """Compile a ``.cu`` file of this package.
+    """Compile a ``.cu`` file of this package; a file is read once in a process.
 
     Examples
     --------
     >>> compile_file("bmm/pack.cu", {"ELEMENT_INT8": "", "WORD_32": "", "FIRST_MSB": ""}).name
     'bmm/pack.cu -DELEMENT_INT8 -DWORD_32 -DFIRST_MSB'
     """
-    return compile((_PACKAGE / path).read_text(), path, defines, arch)
+    return _compiled(_PACKAGE, path, tuple((defines or {}).items()), arch)
+
+
+@cache
+def _compiled(
+    package: Path, path: str, defines: tuple[tuple[str, str | int], ...], arch: tuple[int, int]
+) -> Ptx:
+    return compile((package / path).read_text(), path, dict(defines), arch)
 
 
 def normalise(ptx: str, names: Sequence[str] = ()) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
+import math
 import re
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, MissingExtraError, NoGpuError, ShapeError
+from gpu.cuda_kernels import CudaKernel, CudaModule
+from reference.errors import MissingExtraError, NoGpuError, ShapeError
 
 
 @cache
@@ -47,13 +48,30 @@ def _context(ordinal: int) -> Any:
     return context
 
 
+@cache
+def _pool(ordinal: int) -> Any:
+    """The device's memory that our arrays gave back, for those to come: the driver takes 60 us for one."""
+    _context(ordinal)
+    pool = _driver().DeviceMemoryPool()
+    atexit.register(pool.stop_holding)  # before the context goes
+    return pool
+
+
 class CudaDevice:
     """An NVIDIA GPU.
+
+    Memory of arrays that are gone is kept for the next ones: all our work is in the legacy default stream, so
+    what comes later starts later. `trim` gives it back to the driver.
 
     Parameters
     ----------
     ordinal : int
         Which of the visible devices.
+
+    Attributes
+    ----------
+    plans : dict
+        What host code prepares once and uses again; see `gpu.device.planned`.
 
     Raises
     ------
@@ -70,6 +88,10 @@ class CudaDevice:
         self.compute_capability: tuple[int, int] = tuple(self._device.compute_capability())
         self.multiprocessors: int = self._device.get_attribute(driver.device_attribute.MULTIPROCESSOR_COUNT)
         self.ordinal = ordinal
+        self.plans: dict[Any, Any] = {}
+        self._pool = _pool(ordinal)
+        self._held: dict[int, Any] = {}
+        self._flag: CudaArray | None = None
         self._checks: list[Callable[[], None]] = []
 
     @property
@@ -97,8 +119,32 @@ class CudaDevice:
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> CudaArray:
         """Reserve an array; its contents are undefined until written."""
         dtype = np.dtype(dtype)
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return CudaArray(self, _driver().mem_alloc(max(size, 1)), shape, dtype)
+        size = int(math.prod(shape)) * dtype.itemsize
+        return CudaArray(self, self._reserve(max(size, 1)), shape, dtype)
+
+    def _reserve(self, size: int) -> Any:
+        """Memory from the pool; what waits for the end of work in streams counts where there is no other."""
+        try:
+            return self._pool.allocate(size)
+        except _driver().MemoryError:
+            self._context.synchronize()
+            self.trim()
+            return self._pool.allocate(size)
+
+    def trim(self) -> None:
+        """Give memory that no array has back to the driver."""
+        self._held.clear()
+        self._pool.free_held()
+
+    def hold(self, memory: Any) -> None:
+        """Keep memory that work in a stream uses until the next synchronisation, who else may drop it."""
+        self._held[id(memory)] = memory
+
+    def flag(self) -> CudaArray:
+        """One int32, 0 unless a kernel has changed it; the host reads it without a copy."""
+        if self._flag is None:
+            self._flag = _HostNumber(self)
+        return self._flag
 
     def upload(self, host: npt.NDArray[Any], name: str = "") -> CudaArray:
         """Copy a host array to the device."""
@@ -130,7 +176,11 @@ class CudaDevice:
 
     def load(self, ptx: str) -> CudaModule:
         """Load PTX text; the driver compiles it for this chip."""
-        return CudaModule(_load(self.ordinal, ptx), ptx)
+        return _load(self.ordinal, ptx)
+
+    def kernel(self, ptx: str, name: str) -> CudaKernel:
+        """A kernel of PTX text, which is loaded once."""
+        return _load(self.ordinal, ptx).kernel(name)
 
     def stream(self) -> Any:
         """A new queue of work."""
@@ -147,6 +197,7 @@ class CudaDevice:
     def synchronize(self) -> None:
         """Wait for all work, then run the deferred checks."""
         self._context.synchronize()
+        self._held.clear()
         while self._checks:  # one that raises leaves the others for the next time
             self._checks.pop(0)()
 
@@ -162,23 +213,28 @@ class CudaArray:
     shape, dtype
     keep
         Who owns the memory, if we do not.
+
+    Attributes
+    ----------
+    pointer : int
+        The address of the first element.
     """
 
     def __init__(
         self, device: CudaDevice, memory: Any, shape: tuple[int, ...], dtype: np.dtype[Any], keep: Any = None
     ) -> None:
-        self.device, self.shape, self.dtype = device, tuple(shape), np.dtype(dtype)
+        self.device, self.shape, self.dtype = device, tuple(shape), dtype
+        self.pointer = int(memory)
         self._memory, self._keep = memory, keep
-
-    @property
-    def pointer(self) -> int:
-        """The address of the first element."""
-        return int(self._memory)
 
     @property
     def nbytes(self) -> int:
         """Its size in bytes."""
-        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+        return int(math.prod(self.shape)) * self.dtype.itemsize
+
+    def hold(self) -> None:
+        """Do not give the memory to others before the device's next synchronisation."""
+        self.device.hold(self._memory if self._keep is None else self._keep)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -201,6 +257,7 @@ class CudaArray:
         if stream is None:
             _driver().memcpy_htod(self.pointer, data)
         else:
+            self.hold()
             _driver().memcpy_htod_async(self.pointer, data, stream)
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
@@ -230,6 +287,25 @@ class CudaArray:
             self._memory.free()
 
 
+class _HostNumber(CudaArray):
+    """One int32 in the host's memory, which kernels reach as their own."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        driver = _driver()
+        self._host = driver.pagelocked_zeros((1,), np.int32, mem_flags=driver.host_alloc_flags.DEVICEMAP)
+        address = self._host.base.get_device_pointer()
+        super().__init__(device, address, (1,), np.dtype(np.int32), keep=self._host)
+
+    def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
+        """Write it."""
+        self._host[:] = host
+
+    def download(self, stream: Any = None) -> npt.NDArray[Any]:
+        """Read it, after all work that writes it."""
+        self.device.synchronize()
+        return self._host.copy()
+
+
 class CudaEvent:
     """A mark in a stream, stamped by the GPU."""
 
@@ -250,88 +326,6 @@ class CudaEvent:
 
 
 @cache
-def _load(ordinal: int, ptx: str) -> Any:
+def _load(ordinal: int, ptx: str) -> CudaModule:
     _context(ordinal)
-    return _driver().module_from_buffer(ptx.encode() + b"\0")
-
-
-class CudaModule:
-    """PTX, loaded by the driver."""
-
-    def __init__(self, module: Any, ptx: str) -> None:
-        self._module, self._ptx = module, ptx
-
-    def kernel(self, name: str) -> CudaKernel:
-        """A kernel by its name in the PTX."""
-        return CudaKernel(self._module.get_function(name), name, self._ptx)
-
-
-class CudaKernel:
-    """A kernel on the GPU."""
-
-    def __init__(self, function: Any, name: str, ptx: str) -> None:
-        self._function, self.name, self._ptx = function, name, ptx
-
-    def __call__(
-        self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        *args: Any,
-        shared: int = 0,
-        stream: Any = None,
-        cooperative: bool = False,
-    ) -> None:
-        """Launch; returns at once. Arguments are device arrays and NumPy scalars."""
-        passed = [np.uint64(a.pointer) if hasattr(a, "pointer") else a for a in args]
-        for i, value in enumerate(passed):
-            if not isinstance(value, np.generic):
-                raise DtypeError(
-                    f"kernel {self.name}: argument {i} is a {type(value).__name__}\n"
-                    "pass a device array, or a NumPy scalar of the parameter's size"
-                )
-        if cooperative or any(isinstance(value, np.void) for value in passed):
-            _launch_one_by_one(self._ptx, self.name, grid, block, passed, shared, stream, cooperative)
-        else:
-            self._function(*passed, grid=grid, block=block, shared=shared, stream=stream)
-
-
-def _launch_one_by_one(
-    ptx: str,
-    name: str,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    args: list[Any],
-    shared: int,
-    stream: Any,
-    cooperative: bool,
-) -> None:
-    """Launch with each argument by itself, in the same context.
-
-    PyCUDA cannot ask for a cooperative launch, and packs structures without the alignment that their
-    parameters have; the driver knows it.
-    """
-    from cuda.bindings import driver as binding
-
-    values = [ctypes.create_string_buffer(value.tobytes(), value.nbytes) for value in args]
-    pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-    queue, parameters = stream.handle if stream is not None else 0, ctypes.addressof(pointers)
-    function = _function_handle(ptx, name)
-    if cooperative:
-        (status,) = binding.cuLaunchCooperativeKernel(function, *grid, *block, shared, queue, parameters)
-    else:
-        (status,) = binding.cuLaunchKernel(function, *grid, *block, shared, queue, parameters, 0)
-    if status != binding.CUresult.CUDA_SUCCESS:
-        raise _driver().LaunchError(f"kernel {name}: launch failed: {status.name}")
-
-
-@cache
-def _function_handle(ptx: str, name: str) -> Any:
-    """A kernel as cuda-bindings knows it."""
-    from cuda.bindings import driver as binding
-
-    status, module = binding.cuModuleLoadData(ptx.encode() + b"\0")
-    if status == binding.CUresult.CUDA_SUCCESS:
-        status, function = binding.cuModuleGetFunction(module, name.encode())
-        if status == binding.CUresult.CUDA_SUCCESS:
-            return function
-    raise _driver().LogicError(f"kernel {name} cannot be loaded: {status.name}")
+    return CudaModule(ptx)

@@ -7,8 +7,9 @@ hardware and on the simulator. A device loads PTX and nothing else: CUDA C++ is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, cast
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from reference.errors import MissingExtraError, NoGpuError
 
 Dim: TypeAlias = tuple[int, int, int]
+Plan = TypeVar("Plan")
 
 
 class Stream(Protocol):
@@ -112,10 +114,13 @@ class Device(Protocol):
     name : str
     compute_capability : (int, int)
     multiprocessors : int
+    plans : dict
+        What host code prepares once and uses again; see `planned`.
     """
 
     compute_capability: tuple[int, int]
     multiprocessors: int
+    plans: dict[Any, Any]
 
     @property
     def name(self) -> str:
@@ -133,6 +138,12 @@ class Device(Protocol):
 
     def load(self, ptx: str) -> Any:
         """Load PTX text."""
+
+    def kernel(self, ptx: str, name: str) -> Any:
+        """A kernel of PTX text; where that is possible, the text is loaded once."""
+
+    def flag(self) -> Any:
+        """One int32, 0 unless a kernel has changed it; cheap to read after a synchronisation."""
 
     def stream(self) -> Any:
         """A new queue of work."""
@@ -174,8 +185,54 @@ def is_foreign(x: Any) -> bool:
     return int(kind) == 2  # kDLCUDA
 
 
+MOST_PLANS = 4096
+"""Of a device: a program that uses more sizes than this makes them anew."""
+
+
+def planned(device: Device, key: Hashable, make: Callable[[], Plan]) -> Plan:
+    """What depends on ``key`` alone, made at the first call for this device.
+
+    Plans must not refer to the device: it would then live until the garbage collector finds it.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> device = simwarp.Device()
+    >>> planned(device, ("squares", 3), lambda: [0, 1, 4]) is planned(device, ("squares", 3), list)
+    True
+    """
+    plan = device.plans.get(key)
+    if plan is None:
+        if len(device.plans) >= MOST_PLANS:
+            device.plans.clear()
+        plan = device.plans[key] = make()
+    return plan
+
+
+def fixed(
+    kernel: Kernel, grid: Dim, block: Dim, leading: Sequence[int], args: Sequence[Any]
+) -> Callable[[bytes, Any], None]:
+    """A launch of which all is fixed, except the first parameters: structures of so many bytes each.
+
+    Returns
+    -------
+    callable
+        (the bytes of the first parameters, one behind the other; a stream or None) -> None
+    """
+    fix = getattr(kernel, "fix", None)
+    if fix is not None:
+        return fix(grid, block, sum(leading), *args)
+    ends = [sum(leading[: i + 1]) for i in range(len(leading))]
+
+    def launch(first: bytes, stream: Any) -> None:
+        pieces = (np.void(first[end - size : end]) for end, size in zip(ends, leading, strict=True))
+        kernel(grid, block, *pieces, *args, stream=stream)
+
+    return launch
+
+
 def default_device() -> Device:
-    """The first CUDA device.
+    """The first CUDA device, the same object each time.
 
     Raises
     ------
@@ -185,9 +242,14 @@ def default_device() -> Device:
     from gpu.cuda import CudaDevice
 
     try:
-        return cast("Device", CudaDevice())
+        return cast("Device", _one(CudaDevice))
     except (MissingExtraError, NoGpuError) as error:
         raise NoGpuError(
             f"no CUDA device can be used: {str(error).splitlines()[0]}\n"
             "pass device=simwarp.Device() to run on the simulator"
         ) from None
+
+
+@cache
+def _one(kind: type) -> Any:
+    return kind()

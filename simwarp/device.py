@@ -27,7 +27,7 @@ from simwarp.observe.report import Report
 from simwarp.ptx.host import Heap
 
 if TYPE_CHECKING:
-    from simwarp.module import Module
+    from simwarp.module import Kernel, Module
 
 SCHEDULES = ("lowest pc", "stack", "random")
 _BUDGET = 10**8
@@ -96,6 +96,8 @@ class Device:
         What checks found and did not raise, each once, with its ``count``.
     report : Report
         What was counted in all launches so far.
+    plans : dict
+        What the host code of `gpu` prepares once and uses again.
 
     Examples
     --------
@@ -154,6 +156,7 @@ class Device:
         self.memory, self.constants = Memory("global", shared=workers > 1), Memory("const", 256)
         self.heap = Heap(self.memory, _count("heap", heap, 0))
         self.executed = self.launches = 0
+        self.plans: dict[Any, Any] = {}
         self._names = itertools.count()
         self._checks: list[Callable[[], None]] = []
 
@@ -226,6 +229,14 @@ class Device:
                 "nvcc -ptx writes it; machine code (.cubin) cannot be simulated"
             )
         return Module(self, text)
+
+    def kernel(self, ptx: str, name: str) -> Kernel:
+        """A kernel of PTX text."""
+        return self.load(ptx).kernel(name)
+
+    def flag(self) -> DeviceArray:
+        """One int32, 0 unless a kernel has changed it."""
+        return self.upload(np.zeros(1, np.int32), "flag")
 
     @cached_property
     def workspace(self) -> DeviceArray:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from gpu.bconv.geometry import ConvShape, conv_shape
-from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
-from gpu.bconv.schemes import SCHEMES, Pool, Scheme, convolution_ptx, plan_shape
+from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
+from gpu.bconv.schemes import Pool, Scheme, convolution_ptx
+from gpu.bconv.tensor import Borders
 from gpu.bmm.operands import choose_device, downloaded, on_device, refuse_nan
 from gpu.bmm.rule import rule_on_device
-from gpu.device import Device, is_array
-from reference.errors import FormatError, SchemeError, ShapeError
+from gpu.device import Device, Dim, planned
+from reference.errors import SchemeError, ShapeError
 from reference.types import PackedTensor
 
 
@@ -41,7 +44,8 @@ def bconv2d(
     x : (N, H, W, C)
     w : (R, S, C, O)
         Real tensors (float64, float32, float16, int8) on the host or on a device, or `PackedTensor` with
-        ``first="lsb"`` in a layout that the scheme takes: NHWC and HWOI all do.
+        ``first="lsb"`` in a layout that the scheme takes: NHWC and HWOI all do. Or what `gpu.prepare` made
+        of one of these: then nothing is packed, arranged or counted again.
     stride, dilation : int or (int, int)
         Down and across.
     padding : "SAME", "VALID" or ((top, bottom), (left, right))
@@ -49,7 +53,8 @@ def bconv2d(
     groups : int
         Only 1.
     scheme : str
-        "bconv32", "bconv64", "btc1", "btc2", or "auto"; see `gpu.bconv.plan` for what that is.
+        "bconv32", "bconv64", "btc1", "btc2", or "auto": that of a prepared operand, else what
+        `gpu.bconv.plan` says.
     thresholds : (O,) integers, optional
         Make the output bits: 1 where the dot product is at least its channel's threshold.
     flip : (O,) bool, optional
@@ -84,29 +89,34 @@ def bconv2d(
            [6, 9, 6],
            [4, 6, 4]], dtype=int32)
     """
-    x, w = _operand(x, "x"), _operand(w, "w")
-    shape = conv_shape(x.shape, w.shape, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    x, w = operand(x, "x"), operand(w, "w")
+    shape = _shape_of(x, w, stride, padding, dilation, groups)
     pooling = _pooling(pool, thresholds, shape)
-    device = choose_device(device, *map(_data, (x, w)), thresholds, flip)
-    chosen = _scheme(scheme, x, w, shape, device)
-    stays = on_device(_data(x)) or on_device(_data(w))
+    device = choose_device(device, x, w, thresholds, flip)
+    chosen = choose_scheme(scheme, x, w, device, lambda: shape)
+    stays = on_device(x) or on_device(w)
     if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
         refuse_nan(x=x, w=w)
     rule = rule_on_device(thresholds, flip, shape.filters, device)
-    images, filters = _packed(x, "x", chosen, device), _packed(w, "w", chosen, device)
-    launch = Launch(chosen, shape, pooling, device)
-    y = launch.output(bits=bool(rule))
-    launch(images, filters, y, rule)
+    images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)
+    output = "bits" if rule else "int"
+    launch = planned(
+        device,
+        ("bconv2d", chosen.name, shape, pooling, output),
+        lambda: Launch(chosen, shape, pooling, output, device.compute_capability),
+    )
+    y = launch.output_on(device)
+    launch(device, images, filters, y, rule)
     result = y if stays else downloaded(y, x=x, w=w)
     if not rule:
         return result
-    height, width = (shape.out_height, shape.out_width) if pooling == "none" else launch.pooled_size
-    return PackedTensor(result, (shape.batch, height, width, shape.filters), "NHWC", 32, "lsb")
+    batch, height, width, _ = launch.size
+    return PackedTensor(result, (batch, height, width, shape.filters), "NHWC", 32, "lsb")
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A convolution of packed operands on a device, to be launched as often as wanted.
+    """The launch of a convolution: all that depends on its geometry, and on no operand.
 
     Attributes
     ----------
@@ -114,17 +124,21 @@ class Launch:
     shape : ConvShape
     pool : "none", "or" or "and"
         With "or" and "and" the output is bits.
-    device : Device
+    output : "int" or "bits"
+    arch : (int, int)
+        The device's compute capability.
 
     Examples
     --------
     >>> import simwarp
-    >>> device = simwarp.Device()
-    >>> launch = Launch(SCHEMES["bconv32"], conv_shape((1, 2, 2, 1), (2, 2, 1, 1)), "none", device)
-    >>> images = pack_on_device(np.ones((1, 2, 2, 1)), "x", "NHWC", 32, device)
-    >>> filters = pack_on_device(np.ones((2, 2, 1, 1)), "w", "HWOI", 32, device)
-    >>> y = launch.output(bits=False)
-    >>> launch(images, filters, y)
+    >>> from gpu.bconv.prepared import prepare_tensor
+    >>> from gpu.bconv.schemes import SCHEMES
+    >>> device, shape = simwarp.Device(), conv_shape((1, 2, 2, 1), (2, 2, 1, 1))
+    >>> launch = Launch(SCHEMES["bconv32"], shape, "none", "int", device.compute_capability)
+    >>> images = prepare_tensor(np.ones((1, 2, 2, 1)), "x", scheme="bconv32", device=device)
+    >>> filters = prepare_tensor(np.ones((2, 2, 1, 1)), "w", scheme="bconv32", device=device)
+    >>> y = launch.output_on(device)
+    >>> launch(device, images, filters, y)
     >>> y.download().ravel()
     array([4, 2, 2, 1], dtype=int32)
     """
@@ -132,42 +146,81 @@ class Launch:
     scheme: Scheme
     shape: ConvShape
     pool: Pool
-    device: Device
+    output: Literal["int", "bits"]
+    arch: tuple[int, int]
 
-    @property
-    def pooled_size(self) -> tuple[int, int]:
-        """Height and width of pooled bits."""
-        return self.shape.out_height // 2, self.shape.out_width // 2
+    @cached_property
+    def size(self) -> tuple[int, int, int, int]:
+        """Of the output's array: pooled, and with bits in words of 32."""
+        shape, half = self.shape, 1 if self.pool == "none" else 2
+        last = -(-shape.filters // 32) if self.output == "bits" else shape.filters
+        return shape.batch, shape.out_height // half, shape.out_width // half, last
 
-    def output(self, *, bits: bool) -> Any:
+    def output_on(self, device: Device) -> Any:
         """An array for the output; what it holds does not matter."""
-        shape = self.shape
-        size = (shape.out_height, shape.out_width) if self.pool == "none" else self.pooled_size
-        if bits:
-            return self.device.allocate((shape.batch, *size, -(-shape.filters // 32)), np.uint32, "y")
-        return self.device.allocate((shape.batch, *size, shape.filters), np.int32, "y")
+        return device.allocate(self.size, _UINT32 if self.output == "bits" else _INT32, "y")
 
     def __call__(
-        self, images: PackedTensor, filters: PackedTensor, y: Any, rule: tuple[Any, ...] = ()
+        self,
+        device: Device,
+        images: PreparedTensor,
+        filters: PreparedTensor,
+        y: Any,
+        rule: tuple[Any, ...] = (),
     ) -> None:
         """Launch; operands as the scheme takes them, thresholds and flips on the device for bits."""
-        arch = self.device.compute_capability
-        ptx = convolution_ptx(self.scheme, self.shape, "bits" if rule else "int", self.pool, arch)
-        operands = self.scheme.operands(images, filters, self.shape, self.device)
-        kernel = self.device.load(ptx.text).kernel(self.scheme.name)
-        kernel(*self.scheme.launch(self.shape, self.pool), *operands, y, self.shape.argument, *rule)
+        kernel = device.kernel(self._ptx, self.scheme.name)
+        operands = images.words, filters.words
+        if self.scheme.lines_of_tile:
+            operands = *operands, filters.addends(self._one_image, device), self._borders
+        kernel(*self._geometry, *operands, y, self._argument, *rule)
+
+    @cached_property
+    def _ptx(self) -> str:
+        return convolution_ptx(self.scheme, self.shape, self.output, self.pool, self.arch).text
+
+    @cached_property
+    def _geometry(self) -> tuple[Dim, Dim]:
+        return self.scheme.launch(self.shape, self.pool)
+
+    @cached_property
+    def _argument(self) -> np.void:
+        return self.shape.argument
+
+    @cached_property
+    def _borders(self) -> np.void:
+        return Borders.of(self.shape).argument
+
+    @cached_property
+    def _one_image(self) -> ConvShape:
+        return replace(self.shape, batch=1)
 
 
-def _operand(x: Any, name: str) -> Any:
-    """An operand, checked."""
-    if not isinstance(x, PackedTensor):
-        return tensor(x, name, MEANINGS[name])
-    check_packed(x, name)
-    return x
+_INT32, _UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
 
 
-def _data(x: Any) -> Any:
-    return x.words if isinstance(x, PackedTensor) else x
+def _shape_of(x: Any, w: Any, *options: Any) -> ConvShape:
+    """The geometry, looked up where the same was asked for before."""
+    given = (tuple(x.shape), tuple(w.shape), *options)
+    if _is_plain(given):
+        return _known_shape(conv_shape, *given)
+    return _new_shape(conv_shape, *given)
+
+
+def _is_plain(given: Any) -> bool:
+    """Whether equal means the same: 1.0 and True are equal to 1, but are refused."""
+    if type(given) is tuple:
+        return all(map(_is_plain, cast("tuple[Any, ...]", given)))
+    return type(given) in (int, str)
+
+
+def _new_shape(
+    make: Callable[..., ConvShape], x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any
+) -> ConvShape:
+    return make(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
+
+
+_known_shape = lru_cache(maxsize=1024)(_new_shape)
 
 
 def _pooling(pool: str | None, thresholds: Any, shape: ConvShape) -> Pool:
@@ -183,35 +236,3 @@ def _pooling(pool: str | None, thresholds: Any, shape: ConvShape) -> Pool:
             "no window of 2 x 2 fits, and the output would be empty\nleave out pool="
         )
     return "or" if pool == "or" else "and"
-
-
-def _scheme(name: str, x: Any, w: Any, shape: ConvShape, device: Device) -> Scheme:
-    """The scheme that was asked for, or that the plan chooses."""
-    if name in list(SCHEMES):  # which takes any object
-        return SCHEMES[name]
-    if name != "auto":
-        raise SchemeError(
-            f"scheme={name!r} is unknown\n{', '.join(SCHEMES)} and auto are known\nchoose one of them"
-        )
-    images = x.layout if isinstance(x, PackedTensor) else "NHWC"
-    filters = w.layout if isinstance(w, PackedTensor) else "HWOI"
-    of_64_bits = any(isinstance(operand, PackedTensor) and operand.word == 64 for operand in (x, w))
-    return plan_shape(shape, (images, filters), 64 if of_64_bits else 32, device.compute_capability).scheme
-
-
-def _packed(x: Any, name: str, scheme: Scheme, device: Device) -> PackedTensor:
-    """The operand as the scheme takes it, on the device."""
-    layouts = scheme.images if name == "x" else scheme.filters
-    if not isinstance(x, PackedTensor):
-        return pack_on_device(x, name, layouts[0], scheme.word, device)
-    if x.layout not in layouts or x.first != "lsb":
-        raise FormatError(
-            f"{name} of {MEANINGS[name]} = {x.shape} is packed with layout={x.layout!r}, first={x.first!r}\n"
-            f"{scheme.name} takes layout={' or '.join(map(repr, layouts))} with first='lsb'\n"
-            "pack it so, or choose another scheme"
-        )
-    x = regrouped(x, name, scheme.word)
-    if is_array(x.words):
-        return x
-    words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
-    return PackedTensor(words, x.shape, x.layout, x.word, x.first)

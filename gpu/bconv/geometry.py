@@ -56,6 +56,10 @@ class ConvShape:
     dilation_h: int
     dilation_w: int
 
+    def __hash__(self) -> int:
+        """Of what differs most between shapes: they are looked up at every call."""
+        return hash((self.batch, self.height, self.width, self.channels, self.filters))
+
     @property
     def argument(self) -> np.void:
         """The by-value argument of kernels: 15 unsigned 32-bit numbers in the order of the fields."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpu.bconv.geometry import check_sizes
 from gpu.bmm.operands import ELEMENTS, choose_device, downloaded, nan_flag, on_device
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, is_array, is_foreign
+from gpu.device import Array, Device, is_array, is_foreign, planned
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 
@@ -140,8 +140,12 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
     else:
         kernel, sizes = "pack_filters", (shape[0] * shape[1], channels, shape[3], pieces)
         threads = sizes[0] * shape[3] * pieces
-    ptx = packing_ptx(np.dtype(source.dtype).name, device.compute_capability)
-    device.load(ptx.text).kernel(kernel)(
+    ptx = planned(
+        device,
+        ("pack_tensor", source.dtype),
+        lambda: packing_ptx(np.dtype(source.dtype).name, device.compute_capability).text,
+    )
+    device.kernel(ptx, kernel)(
         (-(-threads // 128), 1, 1), (128, 1, 1), source, words, *map(np.uint32, sizes), nan_flag(device)
     )
     return PackedTensor(words, shape, layout, word, "lsb")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from gpu.bconv import tensor
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.compile import Ptx, compile_file
-from gpu.device import Device, Dim
+from gpu.device import Array, Device, Dim
 from reference.types import PackedTensor, TensorLayout, Word
 
 Pool: TypeAlias = Literal["none", "or", "and"]
@@ -38,8 +38,10 @@ class Scheme:
         The kernel's file, in ``gpu/``.
     images, filters : tuple of str
         The layouts that `operands` takes; real arrays are packed in the first one.
-    operands : callable
-        (images, filters, shape, device) → the kernel's arguments that stand for the packed operands.
+    arranged : callable
+        (packed images or filters, device) → the device array that the kernel takes for them.
+    lines_of_tile : int
+        Of filters, for their addends; 0 if the kernel takes none.
     defines : callable
         (shape, compute capability) → the macros that the scheme's source needs.
     launch : callable
@@ -52,13 +54,41 @@ class Scheme:
     summary: str
     images: tuple[TensorLayout, ...]
     filters: tuple[TensorLayout, ...]
-    operands: Callable[[PackedTensor, PackedTensor, ConvShape, Device], tuple[Any, ...]]
+    arranged: Callable[[PackedTensor, Device], Array]
+    lines_of_tile: int
     defines: Callable[[ConvShape, tuple[int, int]], Defines]
     launch: Callable[[ConvShape, Pool], tuple[Dim, Dim]]
 
+    def operands(
+        self, images: PackedTensor, filters: PackedTensor, shape: ConvShape, device: Device
+    ) -> tuple[Any, ...]:
+        """What the kernel gets for packed operands on the device.
 
-def _words(images: PackedTensor, filters: PackedTensor, _: ConvShape, __: Device) -> tuple[Any, ...]:
-    return images.words, filters.words
+        Examples
+        --------
+        >>> import numpy as np, simwarp, reference
+        >>> device, shape = simwarp.Device(), conv_shape((2, 4, 6, 40), (3, 3, 40, 9))
+        >>> def packed(size, layout):
+        ...     host = reference.pack_tensor(np.ones(size, np.int8), layout=layout)
+        ...     return PackedTensor(device.upload(host.words), host.shape, layout)
+        >>> images, filters = packed((2, 4, 6, 40), "NHWC"), packed((3, 3, 40, 9), "HWOI")
+        >>> operands = SCHEMES["btc2"].operands(images, filters, shape, device)
+        >>> [operand.shape for operand in operands[:3]]
+        [(4, 6, 1, 1, 8, 4), (3, 3, 2, 1, 8, 4), (9, 10)]
+        """
+        arranged = self.arranged(images, device), self.arranged(filters, device)
+        if not self.lines_of_tile:
+            return arranged
+        addends = self.addends(arranged[1], shape, device)
+        return *arranged, addends, tensor.Borders.of(shape).argument
+
+    def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
+        """What each filter, as the kernel takes it, adds to dot products; see `gpu.bconv.tensor`."""
+        return tensor.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
+
+
+def _words(packed: PackedTensor, _: Device) -> Array:
+    return packed.words
 
 
 def _bstc_tile(shape: ConvShape) -> tuple[int, int]:
@@ -99,6 +129,7 @@ SCHEMES = {
             ("NHWC",),
             ("HWOI",),
             _words,
+            0,
             lambda shape, _: _bstc_defines(shape, 32),
             _bstc_launch,
         ),
@@ -110,6 +141,7 @@ SCHEMES = {
             ("NHWC",),
             ("HWOI",),
             _words,
+            0,
             lambda shape, _: _bstc_defines(shape, 64),
             _bstc_launch,
         ),
@@ -120,7 +152,8 @@ SCHEMES = {
             "bit tensor cores on words in their ordinary order",
             ("NHWC",),
             ("HWOI",),
-            tensor.btc1_operands,
+            tensor.units_of,
+            1,
             tensor.btc1_defines,
             tensor.btc1_launch,
         ),
@@ -131,7 +164,8 @@ SCHEMES = {
             "bit tensor cores on tiles of 8 x 128 bits (FSB)",
             ("NHWC", "HWNC-FSB"),
             ("HWOI", "HWOI-FSB"),
-            tensor.btc2_operands,
+            tensor.tiles_of,
+            8,
             tensor.btc2_defines,
             tensor.btc2_launch,
         ),
@@ -200,7 +234,7 @@ def plan(
 
 
 def plan_shape(
-    shape: ConvShape, layouts: tuple[str, str], word: Word, compute_capability: tuple[int, int]
+    shape: ConvShape, layouts: Sequence[str], word: Word, compute_capability: tuple[int, int]
 ) -> Plan:
     """The plan for a geometry that is known; see `plan`.
 

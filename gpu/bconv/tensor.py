@@ -13,7 +13,7 @@ import numpy as np
 
 from gpu.bconv.geometry import ConvShape
 from gpu.compile import compile_file
-from gpu.device import Array, Device, Dim
+from gpu.device import Array, Device, Dim, planned
 from reference.errors import ShapeError
 from reference.types import PackedTensor
 
@@ -164,69 +164,42 @@ def btc2_defines(shape: ConvShape, arch: tuple[int, int]) -> dict[str, str | int
     return {"SCHEME": "btc2", "FSB": "", "TILE": tile_of(shape)}
 
 
-def btc1_operands(
-    images: PackedTensor, filters: PackedTensor, shape: ConvShape, device: Device
-) -> tuple[Any, ...]:
-    """What stands for the operands of `btc1`: their units, the filters' addends, and the borders.
+def units_of(packed: PackedTensor, device: Device) -> Array:
+    """Images or filters as `btc1` takes them: units of 128 channels.
 
     Parameters
     ----------
-    images : PackedTensor
-        Layout NHWC, 32-bit words on the device.
-    filters : PackedTensor
-        Layout HWOI.
-    shape : ConvShape
+    packed : PackedTensor
+        Layout NHWC or HWOI, 32-bit words on the device.
     device : Device
 
     Examples
     --------
     >>> import simwarp, reference
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> device, shape = simwarp.Device(), conv_shape((2, 4, 6, 40), (3, 3, 40, 9))
-    >>> def packed(size, layout):
-    ...     host = reference.pack_tensor(np.ones(size, np.int8), layout=layout)
-    ...     return PackedTensor(device.upload(host.words), host.shape, layout)
-    >>> images, filters = packed((2, 4, 6, 40), "NHWC"), packed((3, 3, 40, 9), "HWOI")
-    >>> operands = btc1_operands(images, filters, shape, device)
-    >>> [operand.shape for operand in operands[:3]]
-    [(2, 4, 6, 4), (3, 3, 9, 4), (9, 10)]
+    >>> device, host = simwarp.Device(), reference.pack_tensor(np.ones((3, 3, 40, 9)), layout="HWOI")
+    >>> units_of(PackedTensor(device.upload(host.words), host.shape, "HWOI"), device).shape
+    (3, 3, 9, 4)
     """
-    image_units, filter_units = _whole_units(images.words, device), _whole_units(filters.words, device)
-    addends = addends_of(filter_units, shape, device, lines_of_tile=1)
-    return image_units, filter_units, addends, Borders.of(shape).argument
+    return _whole_units(packed.words, device)
 
 
-def btc2_operands(
-    images: PackedTensor, filters: PackedTensor, shape: ConvShape, device: Device
-) -> tuple[Any, ...]:
-    """What stands for the operands of `btc2`: FSB tiles, the filters' addends, and the borders.
+def tiles_of(packed: PackedTensor, device: Device) -> Array:
+    """Images or filters as `btc2` takes them: FSB tiles.
 
     Parameters
     ----------
-    images : PackedTensor
-        Layout HWNC-FSB, or NHWC with 32-bit words, on the device.
-    filters : PackedTensor
-        Layout HWOI-FSB, or HWOI.
-    shape : ConvShape
+    packed : PackedTensor
+        Layout HWNC-FSB or HWOI-FSB, or NHWC or HWOI with 32-bit words, on the device.
     device : Device
 
     Examples
     --------
     >>> import simwarp, reference
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> device, shape = simwarp.Device(), conv_shape((2, 4, 6, 40), (3, 3, 40, 9))
-    >>> def packed(size, layout):
-    ...     host = reference.pack_tensor(np.ones(size, np.int8), layout=layout)
-    ...     return PackedTensor(device.upload(host.words), host.shape, layout)
-    >>> images, filters = packed((2, 4, 6, 40), "NHWC"), packed((3, 3, 40, 9), "HWOI")
-    >>> operands = btc2_operands(images, filters, shape, device)
-    >>> [operand.shape for operand in operands[:3]]
-    [(4, 6, 1, 1, 8, 4), (3, 3, 2, 1, 8, 4), (9, 10)]
+    >>> device, host = simwarp.Device(), reference.pack_tensor(np.ones((3, 3, 40, 9)), layout="HWOI")
+    >>> tiles_of(PackedTensor(device.upload(host.words), host.shape, "HWOI"), device).shape
+    (3, 3, 2, 1, 8, 4)
     """
-    image_tiles = _whole_units(to_fsb(images, device).words, device)
-    filter_tiles = _whole_units(to_fsb(filters, device).words, device)
-    addends = addends_of(filter_tiles, shape, device, lines_of_tile=8)
-    return image_tiles, filter_tiles, addends, Borders.of(shape).argument
+    return _whole_units(to_fsb(packed, device).words, device)
 
 
 def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_tile: int) -> Array:
@@ -342,5 +315,9 @@ def _to_units(
 
 
 def _kernel(name: str, device: Device) -> Any:
-    ptx = compile_file("bconv/btc_operands.cu", arch=device.compute_capability)
-    return device.load(ptx.text).kernel(name)
+    ptx = planned(
+        device,
+        "btc_operands",
+        lambda: compile_file("bconv/btc_operands.cu", arch=device.compute_capability).text,
+    )
+    return device.kernel(ptx, name)

@@ -10,7 +10,7 @@ import numpy as np
 from gpu.bmm.operands import choose_device, matrix
 from gpu.bmm.packing import pack_on_device
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device
+from gpu.device import Array, Device, planned
 from reference.errors import SchemeError
 from reference.types import Layout, PackedBits
 
@@ -178,4 +178,5 @@ def fsb_ptx(format: Format, arch: tuple[int, int]) -> Ptx:
 
 
 def _kernel(name: str, format: Format, device: Device) -> Any:
-    return device.load(fsb_ptx(format, device.compute_capability).text).kernel(name)
+    ptx = planned(device, ("fsb", format), lambda: fsb_ptx(format, device.compute_capability).text)
+    return device.kernel(ptx, name)

@@ -15,8 +15,26 @@ from reference.types import PackedBits, PackedTensor
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
 """The element types that can be packed, and what the kernels' source calls them."""
 
+_DTYPES = frozenset(map(np.dtype, ELEMENTS))
+"""Those of this machine's byte order: a dtype is found faster than its name."""
+
 LARGEST = 2**31 - 1
 """The largest dimension: kernels count in 32 bits."""
+
+
+class Prepared:
+    """An operand that lies on a device as kernels take it; `gpu.prepare` makes one.
+
+    Attributes
+    ----------
+    words : device array
+        Its bits; of a sparse tensor, its values.
+    """
+
+    words: Any
+
+
+_PACKED = (PackedBits, PackedTensor, Prepared)
 
 
 def on_device(x: Any) -> bool:
@@ -27,7 +45,7 @@ def on_device(x: Any) -> bool:
     >>> on_device([[1.0]])
     False
     """
-    x = x.words if isinstance(x, PackedBits) else x
+    x = x.words if isinstance(x, _PACKED) else x
     return is_array(x) or is_foreign(x)
 
 
@@ -41,11 +59,11 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
     >>> choose_device(None, [[1.0]], device.upload(np.ones((1, 1)))) is device
     True
     """
-    matrices = (x.words if isinstance(x, PackedBits) else x for x in operands)
-    homes: list[Device] = [x.device for x in matrices if is_array(x)]
+    arrays = (x.words if isinstance(x, _PACKED) else x for x in operands if x is not None)
+    homes: list[Device] = [x.device for x in arrays if is_array(x)]
     chosen = device or (homes[0] if homes else default_device())
     for home in homes:
-        if _memory(home) != _memory(chosen):
+        if home is not chosen and _memory(home) != _memory(chosen):
             raise DtypeError(
                 f"an operand lies on {home.name}, the work is for {chosen.name}, another device\n"
                 "download it first, or leave out device="
@@ -92,7 +110,7 @@ def check_matrix(x: Any, name: str) -> None:
     --------
     >>> check_matrix(np.ones((2, 3), np.float16), "a")
     """
-    if np.dtype(x.dtype).name not in ELEMENTS:
+    if np.dtype(x.dtype) not in _DTYPES and np.dtype(x.dtype).name not in ELEMENTS:
         raise DtypeError(
             f"{name} has elements of {x.dtype}; the signs of {', '.join(ELEMENTS)} can be packed\n"
             f"convert it first, e.g. {name}.astype(np.float32)"
@@ -157,7 +175,7 @@ def refuse_nan(**operands: Any) -> None:
     replace it first
     """
     for name, x in operands.items():
-        if isinstance(x, PackedBits | PackedTensor) or on_device(x) or not np.isnan(x).any():
+        if isinstance(x, _PACKED) or on_device(x) or not np.isnan(x).any():
             continue
         at = [int(i) for i in np.argwhere(np.isnan(x))[0]]
         raise NotANumberError(f"{name}{at} is NaN, which is neither >= 0 nor < 0\nreplace it first")
@@ -202,7 +220,7 @@ def nan_flag(device: Device) -> Array:
     pending: Array | None = _PENDING[device]() if device in _PENDING else None
     if pending is not None:
         return pending
-    flag: Array = device.upload(np.zeros(1, np.int32), "nan_flag")
+    flag: Array = device.flag()
     _PENDING[device] = ref(flag)
     device.defer(_check_flag(device, flag))
     return flag
@@ -212,6 +230,7 @@ def _check_flag(device: Device, flag: Array) -> Callable[[], None]:
     def check() -> None:
         _PENDING.pop(device, None)
         if flag.download()[0]:
+            flag.upload(np.zeros(1, np.int32))
             raise NotANumberError(
                 "a matrix that was packed holds a NaN, which is neither >= 0 nor < 0\n"
                 "replace NaNs before packing"

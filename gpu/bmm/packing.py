@@ -15,12 +15,11 @@ from gpu.bmm.operands import (
     on_device,
     to_device,
 )
+from gpu.bmm.schemes import WARPS_PER_BLOCK
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device
+from gpu.device import Array, Device, planned
 from reference.errors import SchemeError
 from reference.types import First, Layout, PackedBits, Word
-
-WARPS_PER_BLOCK = 4
 
 
 def pack(
@@ -90,8 +89,12 @@ def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, 
         f"words of {name}",
     )
     kernel_name, warps = packing_plan(source, layout, word, device.multiprocessors)
-    ptx = packing_ptx(np.dtype(source.dtype).name, word, first, device.compute_capability)
-    device.load(ptx.text).kernel(kernel_name)(
+    ptx = planned(
+        device,
+        ("pack", source.dtype, word, first),
+        lambda: packing_ptx(np.dtype(source.dtype).name, word, first, device.compute_capability).text,
+    )
+    device.kernel(ptx, kernel_name)(
         (-(-warps // WARPS_PER_BLOCK), 1, 1),
         (WARPS_PER_BLOCK * 32, 1, 1),
         source,

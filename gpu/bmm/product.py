@@ -6,21 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gpu.bmm.btc import multiply_on_tensor_cores
-from gpu.bmm.operands import (
-    check_shape,
-    choose_device,
-    downloaded,
-    matrix,
-    on_device,
-    refuse_nan,
-)
-from gpu.bmm.packing import WARPS_PER_BLOCK, check_format, pack_on_device
+from gpu.bmm.operands import choose_device, downloaded, on_device, refuse_nan
+from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.rule import rule_on_device
-from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx
-from gpu.device import Device, is_array
+from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx, tensor_core_ptx
+from gpu.device import Device, planned
 from reference.errors import FormatError, ShapeError
-from reference.types import Layout, PackedBits
+from reference.types import First, PackedBits
 
 
 def bmm(
@@ -29,7 +21,7 @@ def bmm(
     *,
     transpose_a: bool = False,
     transpose_b: bool = False,
-    scheme: str = "bmm32",
+    scheme: str = "auto",
     thresholds: Any = None,
     flip: Any = None,
     device: Device | None = None,
@@ -44,8 +36,10 @@ def bmm(
     b : (K, N), or (N, K) with ``transpose_b``
         Real matrices (float64, float32, float16, int8) on the host or on a device, or `PackedBits`
         of the scheme's word size whose words run along K: ``layout="column"`` for A and ``"row"``
-        for B, the other one where transposed; both with the same ``first``.
+        for B, the other one where transposed; both with the same ``first``. Or what `gpu.prepare`
+        made of one of these: then nothing is packed or arranged again.
     scheme : str
+        "auto": that of a prepared operand, else "bmm32".
         "bmm32", "bmm64", "bmms32" or "bmms64" on CUDA cores. Where K is more than a scheme's counters
         hold, another one with the same words takes over; see `gpu.bmm.schemes`.
         "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, the last one the fastest.
@@ -80,9 +74,8 @@ def bmm(
     >>> bmm([[1.0, -2.0, 3.0]], [[1.0], [1.0], [1.0]], device=simwarp.Device())
     array([[1]], dtype=int32)
     """
-    a, b = _operand(a, "a"), _operand(b, "b")
-    m, k = a.shape[::-1] if transpose_a else a.shape
-    k_of_b, n = b.shape[::-1] if transpose_b else b.shape
+    a, b = operand(a, "a", transposed=transpose_a), operand(b, "b", transposed=transpose_b)
+    (m, k), (n, k_of_b) = sizes_of(a, "a", transpose_a), sizes_of(b, "b", transpose_b)
     if k != k_of_b:
         raise ShapeError(
             f"a is {tuple(a.shape)}{' transposed' if transpose_a else ''} and "
@@ -90,14 +83,14 @@ def bmm(
             f"K is {k} in one and {k_of_b} in the other\n"
             "the columns of op(A) must be as many as the rows of op(B)"
         )
-    chosen = choose_scheme(scheme, k)
+    chosen = choose_scheme(scheme_of(a, b) if scheme == "auto" else scheme, k)
     device = choose_device(device, a, b, thresholds, flip)
     stays = on_device(a) or on_device(b)
     if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
         refuse_nan(a=a, b=b)
     rule = rule_on_device(thresholds, flip, n, device)
-    left = _packed(a, "a", "row" if transpose_a else "column", chosen, device)
-    right = _packed(b, "b", "column" if transpose_b else "row", chosen, device)
+    left = placed(a, "a", transpose_a, chosen, device)
+    right = placed(b, "b", transpose_b, chosen, device)
     if left.first != right.first:
         raise FormatError(
             f"a is packed with first={left.first!r} and b with first={right.first!r}\npack both alike"
@@ -106,91 +99,56 @@ def bmm(
         c = device.allocate((-(-n // chosen.word), m), f"u{chosen.word // 8}", "c")
     else:
         c = device.allocate((m, n), np.int32, "c")
-    if isinstance(chosen, TensorCoreScheme):
-        multiply_on_tensor_cores(left, right, c, k, chosen, rule, device)
-    else:
-        _multiply(left, right, c, (m, n, k), chosen, rule, device)
+    multiply(left, right, c, chosen, rule, device)
     result = c if stays else downloaded(c, a=a, b=b)
     return PackedBits(result, (m, n), "column", chosen.word, left.first) if rule else result
 
 
-def _multiply(
-    a: PackedBits,
-    b: PackedBits,
+def multiply(
+    a: PreparedMatrix,
+    b: PreparedMatrix,
     c: Any,
-    sizes: tuple[int, int, int],
-    scheme: Scheme,
+    scheme: Scheme | TensorCoreScheme,
     rule: tuple[Any, ...],
     device: Device,
 ) -> None:
-    """Launch the kernel of a scheme for CUDA cores."""
-    ptx = product_ptx(scheme, "bits" if rule else "int", a.first, device.compute_capability)
-    tiles = -(-sizes[0] // scheme.rows) * -(-sizes[1] // scheme.word)
-    device.load(ptx.text).kernel(scheme.name)(
-        (-(-tiles // WARPS_PER_BLOCK), 1, 1),
-        (WARPS_PER_BLOCK * 32, 1, 1),
-        a.words,
-        b.words,
-        c,
-        *(np.uint32(size) for size in sizes),
-        *rule,
+    """Launch the kernel of a scheme.
+
+    Parameters
+    ----------
+    a, b : PreparedMatrix
+        In the scheme's form.
+    c : (M, N) int32, or (ceil(N / W), M) words with a rule
+        Where the product goes.
+    scheme : Scheme or TensorCoreScheme
+    rule : () or (thresholds, flip)
+        On the device; makes the output bits.
+    device : Device
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from gpu.bmm.prepared import prepare_matrix
+    >>> device = simwarp.Device()
+    >>> a = prepare_matrix(np.ones((1, 5)), "a", scheme="btc3", device=device)
+    >>> b = prepare_matrix(np.ones((5, 1)), "b", scheme="btc3", device=device)
+    >>> c = device.allocate((1, 1), np.int32)
+    >>> multiply(a, b, c, choose_scheme("btc3", 5), (), device)
+    >>> c.download()
+    array([[5]], dtype=int32)
+    """
+    output = "bits" if rule else "int"
+    ptx = planned(
+        device, ("bmm", scheme.name, output, a.first), lambda: _ptx(scheme, output, a.first, device)
     )
+    m, n = a.lines, b.lines
+    sizes = np.uint32(m), np.uint32(n), np.uint32(a.bits)
+    operands = (a.words, b.words) if a.ones is None else (a.words, a.ones, b.words, b.ones)
+    device.kernel(ptx, scheme.name)(*scheme.launch(m, n), *operands, c, *sizes, *rule)
 
 
-def _operand(x: Any, name: str) -> Any:
-    """An operand, checked."""
-    if not isinstance(x, PackedBits):
-        return matrix(x, name)
-    check_shape(x.shape, name)
-    check_format(x.layout, x.word, x.first)
-    if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
-        raise FormatError(
-            f"the words of {name} are a {type(x.words).__name__}\n"
-            "give a NumPy array or an array of this device"
-        )
-    rows, columns = x.shape
-    along, lines = (columns, rows) if x.layout == "column" else (rows, columns)
-    expected = (-(-along // x.word), lines)
-    if tuple(x.words.shape) != expected or np.dtype(x.words.dtype) != np.dtype(f"u{x.word // 8}"):
-        raise FormatError(
-            f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
-            f"a {rows} x {columns} matrix packed {x.layout}-major-{x.word} has uint{x.word} {expected}"
-        )
-    if not is_array(x.words):
-        _refuse_padding(x, name, -along % x.word)
-    return x
-
-
-def _refuse_padding(x: PackedBits, name: str, spare: int) -> None:
-    """Bits past the edge count like any other: they must be 0 in both operands."""
-    ones = (1 << spare) - 1
-    past = np.dtype(x.words.dtype).type(ones if x.first == "msb" else ones << (x.word - spare))
-    if spare and (x.words[-1] & past).any():
-        raise FormatError(f"{name} has bits past the edge of its {x.shape} matrix that are not 0\nclear them")
-
-
-def _packed(
-    x: Any, name: str, layout: Layout, scheme: Scheme | TensorCoreScheme, device: Device
-) -> PackedBits:
-    """The operand with its words along K, on the device."""
-    if not isinstance(x, PackedBits):
-        return pack_on_device(x, name, layout, scheme.word, scheme.first, device)
-    if x.layout != layout:
-        raise FormatError(
-            f"{name} is packed with layout={x.layout!r}, whose words do not run along K\n"
-            f"pack it with layout={layout!r}, or transpose it"
-        )
-    if x.word != scheme.word:
-        raise FormatError(
-            f"{name} is packed in words of {x.word} bits, {scheme.name} takes {scheme.word}\n"
-            f"pack it with word={scheme.word}, or take a scheme for {x.word}"
-        )
-    if isinstance(scheme, TensorCoreScheme) and x.first != scheme.first:
-        raise FormatError(
-            f"{name} is packed with first={x.first!r}, {scheme.name} takes {scheme.first!r}\n"
-            f"pack it with first={scheme.first!r}, or take a scheme for CUDA cores"
-        )
-    if is_array(x.words):
-        return x
-    words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
-    return PackedBits(words, x.shape, x.layout, x.word, x.first)
+def _ptx(scheme: Scheme | TensorCoreScheme, output: str, first: First, device: Device) -> str:
+    arch = device.compute_capability
+    if isinstance(scheme, TensorCoreScheme):
+        return tensor_core_ptx(scheme, output, arch).text
+    return product_ptx(scheme, output, first, arch).text

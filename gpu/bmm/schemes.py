@@ -6,11 +6,14 @@ On CUDA cores as in BSTC, section 5.1 and Table 2; on bit tensor cores as in BTC
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from gpu.compile import Ptx, compile_file
+from gpu.device import Dim
 from reference.errors import SchemeError
 from reference.types import First, Word
+
+WARPS_PER_BLOCK = 4
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,22 @@ class Scheme:
 
     first: ClassVar[First] = "msb"
     """How real operands are packed."""
+
+    @property
+    def form(self) -> str:
+        """How operands lie in memory: packed words as they are."""
+        return "words32" if self.word == 32 else "words64"
+
+    def launch(self, m: int, n: int) -> tuple[Dim, Dim]:
+        """Grid and block of a product of (m, n): a warp for each tile.
+
+        Examples
+        --------
+        >>> SCHEMES["bmm32"].launch(65, 64)
+        ((2, 1, 1), (128, 1, 1))
+        """
+        tiles = -(-m // self.rows) * -(-n // self.word)
+        return (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
 
 
 SCHEMES = {
@@ -86,6 +105,21 @@ class TensorCoreScheme:
         (rows, columns), (down, across) = self.block_tile, self.warp_tile
         return rows // down * (columns // across) * 32
 
+    @property
+    def form(self) -> str:
+        """How operands lie in memory: its format, with the ones of each line."""
+        return self.format
+
+    def launch(self, m: int, n: int) -> tuple[Dim, Dim]:
+        """Grid and block of a product of (m, n).
+
+        Examples
+        --------
+        >>> TENSOR_CORE_SCHEMES["btc3"].launch(129, 64)
+        ((2, 1, 1), (256, 1, 1))
+        """
+        return (self.blocks(m, n), 1, 1), (self.threads, 1, 1)
+
     def blocks(self, m: int, n: int) -> int:
         """How many blocks a product of (m, n) takes.
 
@@ -108,7 +142,10 @@ TENSOR_CORE_SCHEMES = {
 """The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on. Words are of 32 bits, the first "lsb"."""
 
 
-def choose_scheme(name: str, k: int) -> Scheme | TensorCoreScheme:
+_ALL: dict[str, Scheme | TensorCoreScheme] = SCHEMES | TENSOR_CORE_SCHEMES
+
+
+def choose_scheme(name: Any, k: int) -> Scheme | TensorCoreScheme:
     """The scheme that computes a product asked for by name.
 
     Parameters
@@ -127,10 +164,9 @@ def choose_scheme(name: str, k: int) -> Scheme | TensorCoreScheme:
     >>> choose_scheme("bmm64", 65535).name, choose_scheme("bmm64", 65536).name
     ('bmm64', 'bmms64')
     """
-    known = SCHEMES | TENSOR_CORE_SCHEMES
-    if name not in list(known):  # which takes any object
-        raise SchemeError(f"scheme={name!r} is unknown\nchoose one of {', '.join(known)}")
-    scheme = known[name]
+    if not isinstance(name, str) or name not in _ALL:
+        raise SchemeError(f"scheme={name!r} is unknown\nchoose one of {', '.join(_ALL)}")
+    scheme = _ALL[name]
     if isinstance(scheme, TensorCoreScheme):
         return scheme
     if scheme.largest_k is not None and k > scheme.largest_k:

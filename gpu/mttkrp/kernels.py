@@ -6,15 +6,17 @@ result, and, for the deterministic variant, the row of every slot.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from struct import Struct
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu.compile import compile_file
-from gpu.device import Array, Device, Dim
+from gpu.device import Array, Device, Dim, fixed
 
 THREADS = 256
 """Of a block, in all kernels."""
@@ -23,6 +25,8 @@ WARP = 32
 
 MOST_PASSES = 65535
 """What a grid's second dimension holds."""
+
+_SINK = Struct("<QQI4x")
 
 _C_TYPES = {"float32": "float", "float64": "double"}
 
@@ -88,7 +92,7 @@ class Setting:
         """A kernel of a source in ``gpu/mttkrp/``, compiled and loaded."""
         macros = self.defines | defines
         ptx = compile_file(f"mttkrp/{source}", macros, self.device.compute_capability)
-        return self.device.load(ptx.text).kernel(name)
+        return self.device.kernel(ptx.text, name)
 
 
 @dataclass(frozen=True)
@@ -116,10 +120,19 @@ class Launch:
     arguments: tuple[Any, ...]
     keep: tuple[Any, ...] = ()
 
-    def __call__(self, factors: Sequence[Array], sink: np.void, stream: Any = None) -> None:
-        """Launch, with the factors of all modes and a `sink_of`."""
-        chosen = [pointers(*(factors[mode] for mode in self.modes))] if self.modes else []
-        self.kernel(self.grid, (THREADS, 1, 1), *chosen, sink, *self.arguments, stream=stream)
+    def __call__(self, addresses: Sequence[int], sink: bytes, stream: Any = None) -> None:
+        """Launch, with the addresses of all modes' factors and a `sink_of`."""
+        first = self._pointers.pack(*[addresses[mode] for mode in self.modes])
+        self._fixed(first + sink, stream)
+
+    @cached_property
+    def _fixed(self) -> Callable[[bytes, Any], None]:
+        leading = [structure.size for structure in (self._pointers, _SINK) if structure.size]
+        return fixed(self.kernel, self.grid, (THREADS, 1, 1), leading, self.arguments)
+
+    @cached_property
+    def _pointers(self) -> Struct:
+        return Struct(f"<{len(self.modes)}Q")
 
 
 @dataclass(frozen=True)
@@ -156,16 +169,16 @@ def pointers(*arrays: Any) -> np.void:
     return np.void(np.array([getattr(a, "pointer", a) for a in arrays], np.uint64).tobytes())
 
 
-def sink_of(out: Array, partial: int, rank: int) -> np.void:
+def sink_of(out: Array, partial: int, rank: int) -> bytes:
     """The by-value argument ``Sink``: the result, the address of the launch's first slot or 0, and the rank.
 
     Examples
     --------
     >>> import simwarp
-    >>> sink_of(simwarp.Device().allocate((2, 3), np.float32), 0, 3).nbytes
+    >>> len(sink_of(simwarp.Device().allocate((2, 3), np.float32), 0, 3))
     24
     """
-    return np.void(np.array([out.pointer, partial, rank], np.uint64).tobytes())
+    return _SINK.pack(out.pointer, partial, rank)
 
 
 def rows_of(matrix: Array) -> list[int]:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gpu.bmm.operands import choose_device, on_device
-from gpu.device import Device
+from gpu.device import Device, is_array
 from gpu.mttkrp.checks import check_factors, check_mode
 from gpu.mttkrp.plan import Plan
+from gpu.mttkrp.prepared import PreparedSparse
 from gpu.mttkrp.structure import check_kind
 from gpu.mttkrp.upload import arrays_of, to_device
 from reference.errors import ShapeError
@@ -32,6 +33,7 @@ def mttkrp(
     ----------
     tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
         On the host or on a device. A place that occurs several times in a `Coo` has the sum of its values.
+        Or what `gpu.prepare` made of one: then it is checked and uploaded no more.
     factors : sequence of (dimension, R) arrays
         One for each mode, of the values' dtype, on the host or on a device. That of `mode` is not read.
     mode : int
@@ -65,18 +67,46 @@ def mttkrp(
     array([[15.],
            [ 7.]])
     """
-    check_kind(tensor)
+    if isinstance(tensor, PreparedSparse) and (device is None or device is tensor.device):
+        out = _on_its_device(tensor, factors, mode, deterministic)
+        if out is not None:
+            return out
+    elif not isinstance(tensor, PreparedSparse):
+        check_kind(tensor)
     mode = check_mode(mode, len(tensor.shape))
-    device = choose_device(device, *arrays_of(tensor), *factors)
+    arrays = (tensor,) if isinstance(tensor, PreparedSparse) else arrays_of(tensor)
+    device = choose_device(device, *arrays, *factors)
     stays = any(map(on_device, factors))
     known = [_factor(x, n, device) for n, x in enumerate(factors)]
     rank, dtype = check_factors(known, tensor.shape)
     placed = [x if n == mode else to_device(x, device) for n, x in enumerate(known)]
     aligned = all(x.pointer % 16 == 0 for n, x in enumerate(placed) if n != mode)
-    launch = Plan(tensor, mode, rank, dtype, device, deterministic, vector=aligned)
+    if isinstance(tensor, PreparedSparse):
+        launch = tensor.plan(mode, rank, dtype, deterministic, vector=aligned)
+    else:
+        launch = Plan(tensor, mode, rank, dtype, device, deterministic, vector=aligned)
     out = device.allocate((tensor.shape[mode], rank), dtype, "out")
     launch(placed, out)
     return out if stays else out.download()
+
+
+def _on_its_device(tensor: PreparedSparse, factors: Sequence[Any], mode: int, deterministic: bool) -> Any:
+    """The product where all that it needs lies on the tensor's device and fits; else None."""
+    shape, device = tensor.shape, tensor.device
+    mode = check_mode(mode, len(shape))
+    if len(factors) != len(shape) or not is_array(factors[0]) or len(factors[0].shape) != 2:
+        return None
+    rank, dtype = factors[0].shape[1], factors[0].dtype
+    addresses: list[int] = []
+    for x, dimension in zip(factors, shape, strict=True):
+        if not is_array(x) or x.device is not device or x.shape != (dimension, rank) or x.dtype != dtype:
+            return None
+        addresses.append(x.pointer)
+    addresses[mode] = 0  # it is not read
+    launch = tensor.plan(mode, rank, dtype, deterministic, vector=not any(a & 15 for a in addresses))
+    out = device.allocate((shape[mode], rank), dtype, "out")
+    launch.launch(addresses, out)
+    return out
 
 
 def _factor(x: Any, n: int, device: Device) -> Any:

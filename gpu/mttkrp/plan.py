@@ -138,6 +138,7 @@ class Plan:
         out : device array, (dimension of the mode, rank)
             Overwritten.
         stream : Stream, optional
+            Keep factors and result until its work is done.
 
         Raises
         ------
@@ -146,17 +147,21 @@ class Plan:
             16 bytes at a time.
         """
         self._check(factors, out)
+        self.launch([0 if n == self.mode else x.pointer for n, x in enumerate(factors)], out, stream)
+
+    def launch(self, addresses: Sequence[int], out: Array, stream: Any = None) -> None:
+        """Launch, with the addresses of factors that are known to fit."""
         rank, partial = self.setting.rank, self._partial.pointer if self._reduction else 0
         whole = sink_of(out, partial, rank)
         for launch in self._clearing:
-            launch(factors, whole, stream)
+            launch(addresses, whole, stream)
         for work in self._works:
-            sink = sink_of(out, partial, rank)
+            sink = sink_of(out, partial, rank) if self._reduction else whole
             for launch in work.launches:
-                launch(factors, sink, stream)
+                launch(addresses, sink, stream)
             partial += work.slot_rows.size * rank * self.setting.dtype.itemsize
         for launch in self._reduction:
-            launch(factors, whole, stream)
+            launch(addresses, whole, stream)
 
     def _check(self, factors: Sequence[Array], out: Array) -> None:
         setting = self.setting

@@ -20,6 +20,7 @@ import gpu.bconv.convolution
 import gpu.bconv.geometry
 import gpu.compile
 import reference
+from gpu.bconv.convolution import Launch
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.schemes import SCHEMES, convolution_ptx
 from simwarp.testing import profiles
@@ -232,13 +233,12 @@ def test_two_launches_into_one_buffer(scheme):
     w = draw.matrix(9 * 33, 40, "int8").reshape(3, 3, 33, 40)
     thresholds, flip = np.arange(40, dtype=np.int32) % 7 - 3, np.arange(40) % 3 == 0
     shape = conv_shape(x.shape, w.shape)
-    launch = gpu.bconv.convolution.Launch(SCHEMES[scheme], shape, "none", device)
+    launch = Launch(SCHEMES[scheme], shape, "none", "bits", device.compute_capability)
     rule = device.upload(thresholds), device.upload(flip.astype(np.uint8))
-    filters = gpu.bconv.convolution.pack_on_device(w, "w", "HWOI", SCHEMES[scheme].word, device)
-    y = launch.output(bits=True)
+    filters = gpu.prepare(w, "w", scheme=scheme, device=device)
+    y = launch.output_on(device)
     for images in (x, other, x):
-        packed = gpu.bconv.convolution.pack_on_device(images, "x", "NHWC", SCHEMES[scheme].word, device)
-        launch(packed, filters, y, rule)
+        launch(device, gpu.prepare(images, "x", scheme=scheme, device=device), filters, y, rule)
         expected = reference.threshold_tensor(reference.bconv2d(images, w), thresholds, flip)
         np.testing.assert_array_equal(y.download(), expected.words)
 

@@ -1,0 +1,408 @@
+"""What a call costs at the door: from Python, with everything that the call does, beside torch's own calls.
+
+    python benchmarks/door.py [--only bmm,bconv2d] [--tensors uber4d,nell2] [--json PATH]
+    python benchmarks/door.py --simulator [--json PATH]
+
+``door/…`` is the time of one call through the public API until its result is there: the call, then a
+synchronisation. ``door-host/…`` is the time until the call returns. Operands lie on the device; ``packed``
+are bits as `gpu.pack` and `gpu.pack_tensor` give them, ``prepared`` what `gpu.prepare` makes, ``f32`` real
+numbers. One sample is one call on an idle device; the figure is the median of samples, after warm-up.
+
+``the kernels alone`` is the time on the device of the very launches of such a call: they are captured in a
+CUDA graph, in which they follow one another (see `hopper.py`). Torch's calls are timed as ours are, in the
+same run. Every answer is compared: products and convolutions with torch's on integers, MTTKRP with
+`reference`.
+
+``door/mttkrp/<tensor>/<format>`` is the mode that takes longest; ``door/cpd/<tensor>`` one iteration, from
+one fit to the next. ``door/simulator/bmm`` is the smallest `gpu.bmm`, 1 x 1 x 1, on `simwarp.Device()`:
+calls a second on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import Row, about_this_run, show, use_one_core, write
+
+import gpu
+import simwarp
+from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.compile import compiler_version
+
+SIZES = (256, 512, 1024, 2048, 4096, 8192)
+CHANNELS = (128, 256, 512, 1024)
+BATCH, SIDE, WINDOW = 16, 64, 3
+KINDS = ("packed", "prepared", "f32")
+RANK = 32
+TENSORS = ("uber4d", "nell2", "darpa", "fr_s", "flick4d")
+FORMATS = ("coo", "csf-one", "b-csf", "f-coo", "hicoo", "mm-csf")
+ITERATIONS = 21
+ALONE = "the kernels alone"
+HOST_TARGETS = {"bmm": 18.0, "bconv2d": 18.0, "mttkrp": 25.0}
+"""Microseconds until a call with prepared operands returns."""
+MORE = 20.0
+"""Microseconds that a call may take beyond its kernels."""
+LARGE = 4096
+SIMULATED = 400
+
+
+class Streamed(gpu.CudaDevice):
+    """The same GPU, with every launch in one stream, so that a call's launches can be captured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: Any = None
+
+    def kernel(self, ptx: str, name: str) -> Any:
+        """A kernel that is launched in the stream."""
+        return StreamedKernel(self, super().kernel(ptx, name))
+
+
+class StreamedKernel:
+    """A kernel that is launched in its device's stream."""
+
+    def __init__(self, device: Streamed, kernel: Any) -> None:
+        self._device, self._kernel = device, kernel
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        """Launch in the stream."""
+        self._kernel(*args, **options | {"stream": self._device.queue})
+
+    def fix(self, *args: Any) -> Callable[[bytes, Any], None]:
+        """See `gpu.device.fixed`."""
+        launch = self._kernel.fix(*args)
+        return lambda first, _: launch(first, self._device.queue)
+
+
+Call = Callable[[gpu.CudaDevice], Callable[[], Any]]
+"""From a device to a call on operands that lie there."""
+
+
+class Bench:
+    """The device, the device that captures, and how calls are timed on them."""
+
+    def __init__(self) -> None:
+        import torch
+        from hopper import seconds
+
+        self.torch, self._seconds = torch, seconds
+        self.device, self.streamed = gpu.CudaDevice(), Streamed()
+
+    def door(self, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> tuple[float, float]:
+        """Microseconds of a call with its result, and until it returns."""
+        wait = wait or self.device.synchronize
+        for _ in range(5):
+            call()
+        wait()
+        start = time.perf_counter()
+        call()
+        wait()
+        samples = max(15, min(200, int(0.25 / (time.perf_counter() - start))))
+        whole: list[float] = []
+        host: list[float] = []
+        for _ in range(samples):
+            start = time.perf_counter()
+            kept = call()
+            returned = time.perf_counter()
+            wait()
+            end = time.perf_counter()
+            del kept
+            whole.append(1e6 * (end - start))
+            host.append(1e6 * (returned - start))
+        return statistics.median(whole), statistics.median(host)
+
+    def alone(self, call: Callable[[], Any]) -> float:
+        """Microseconds on the device of what a call on the device that captures launches."""
+
+        def launch(stream: Any) -> None:
+            self.streamed.queue = stream
+            call()
+
+        found = 1e6 * self._seconds(self.streamed, launch, inner=10, samples=7)
+        self.streamed.queue = None
+        self.streamed.synchronize()
+        return found
+
+    def of_torch(self, call: Callable[[], Any]) -> tuple[float, float]:
+        """The same of torch's call."""
+        return self.door(call, self.torch.cuda.synchronize)
+
+    def rows(
+        self,
+        what: str,
+        params: dict[str, Any],
+        made: Call,
+        check: Callable[[Any], bool],
+        peers: dict[str, tuple[float, float]],
+        target: Callable[[float], float | None],
+        host_target: float | None = None,
+    ) -> Iterator[Row]:
+        """A call's rows: with its result, and until it returns."""
+        call = made(self.device)
+        if not check(call()):
+            raise SystemExit(f"{what}: the answer is wrong")
+        alone = self.alone(made(self.streamed))
+        whole, host = self.door(call)
+        beside = {ALONE: alone, **{name: times[0] for name, times in peers.items()}}
+        yield Row(f"door/{what}", params, "us", "lower", whole, beside, target=target(alone))
+        beside = {name: times[1] for name, times in peers.items()}
+        yield Row(f"door-host/{what}", params, "us", "lower", host, beside, target=host_target)
+
+
+def target_of(kind: str, large: bool) -> Callable[[float], float | None]:
+    """What a call may take, by the time of its kernels."""
+    if kind == "prepared":
+        return lambda alone: alone + MORE
+    if kind == "f32" and large:
+        return lambda alone: max(1.1 * alone, alone + MORE)
+    return lambda alone: None
+
+
+def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
+    torch = bench.torch
+    for n in sizes:
+        real = [torch.randn(n, n, device="cuda") for _ in "ab"]
+        a, b = (torch.where(x >= 0, 1, -1).to(torch.int8) for x in real)
+        expected = torch._int_mm(a, b.t().contiguous().t())
+        half = a.half(), b.half()
+        transposed = b.t().contiguous().t()
+        peers = {
+            "torch f16": bench.of_torch(lambda half=half: half[0] @ half[1]),
+            "torch int8": bench.of_torch(lambda a=a, b=transposed: torch._int_mm(a, b)),
+        }
+
+        def right(c: Any, expected: Any = expected) -> bool:
+            return bool(torch.equal(torch.as_tensor(c, device="cuda"), expected))
+
+        for name, scheme in (SCHEMES | TENSOR_CORE_SCHEMES).items():
+            for kind in KINDS:
+
+                def made(
+                    device: Any, name: str = name, scheme: Any = scheme, kind: str = kind, real: Any = real
+                ) -> Callable[[], Any]:
+                    left, right = (device.adopt(x) for x in real)
+                    if kind == "packed":
+                        form: dict[str, Any] = {"word": scheme.word, "first": scheme.first}
+                        left = gpu.pack(left, layout="column", **form)
+                        right = gpu.pack(right, layout="row", **form)
+                    if kind == "prepared":
+                        left, right = (
+                            gpu.prepare(x, role, scheme=name) for x, role in ((left, "a"), (right, "b"))
+                        )
+                    return lambda: gpu.bmm(left, right, scheme=name)
+
+                yield from bench.rows(
+                    f"bmm/{name}/{n}/{kind}",
+                    {"n": n, "scheme": name, "operands": kind},
+                    made,
+                    right,
+                    peers,
+                    target_of(kind, n >= LARGE),
+                    HOST_TARGETS["bmm"] if kind == "prepared" else None,
+                )
+
+
+def bconv2d_rows(bench: Bench, channels: Sequence[int]) -> Iterator[Row]:
+    torch = bench.torch
+    torch.backends.cudnn.benchmark = True
+    for c in channels:
+        x = torch.randn(BATCH, SIDE, SIDE, c, device="cuda")
+        w = torch.randn(WINDOW, WINDOW, c, c, device="cuda")
+        signs = [torch.where(t >= 0, 1.0, -1.0) for t in (x, w)]
+        half = [
+            t.permute(*order).half().contiguous(memory_format=torch.channels_last)
+            for t, order in zip(signs, ((0, 3, 1, 2), (3, 2, 0, 1)), strict=True)
+        ]
+
+        def convolve(given: Any = half) -> Any:
+            return torch.nn.functional.conv2d(*given, padding=1)
+
+        peers = {"torch f16": bench.of_torch(convolve)}
+        image = convolve([half[0][:1].double(), half[1].double()])[0].permute(1, 2, 0).to(torch.int32)
+
+        def right(y: Any, image: Any = image) -> bool:
+            return bool(torch.equal(torch.as_tensor(y, device="cuda")[0], image))
+
+        for kind in KINDS:
+
+            def made(device: Any, kind: str = kind, x: Any = x, w: Any = w) -> Callable[[], Any]:
+                images, filters = device.adopt(x), device.adopt(w)
+                if kind == "packed":
+                    images = gpu.pack_tensor(images, layout="NHWC")
+                    filters = gpu.pack_tensor(filters, layout="HWOI")
+                if kind == "prepared":
+                    images, filters = gpu.prepare(images, "x"), gpu.prepare(filters, "w")
+                return lambda: gpu.bconv2d(images, filters)
+
+            yield from bench.rows(
+                f"bconv2d/{c}/{kind}",
+                {"channels": c, "batch": BATCH, "side": SIDE, "operands": kind},
+                made,
+                right,
+                peers,
+                target_of(kind, large=False),
+                HOST_TARGETS["bconv2d"] if kind == "prepared" else None,
+            )
+
+
+def pack_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
+    torch = bench.torch
+    for n in sizes:
+        x = torch.randn(n, n, device="cuda")
+        signs = gpu.pack(x[:64].cpu().numpy(), layout="column", device=bench.device).words
+
+        def right(packed: Any, signs: Any = signs) -> bool:
+            return bool((packed.words.download()[:, :64] == signs).all())
+
+        def made(device: Any, x: Any = x) -> Callable[[], Any]:
+            source = device.adopt(x)
+            return lambda: gpu.pack(source, layout="column")
+
+        peers = {"torch copy": bench.of_torch(x.clone)}
+        yield from bench.rows(f"pack/{n}", {"n": n, "dtype": "float32"}, made, right, peers, lambda _: None)
+
+
+def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> Iterator[Row]:
+    from tensors import make
+
+    import reference
+
+    random = np.random.default_rng()
+    for name in names:
+        tensor = make(name)
+        host = [random.uniform(-1, 1, (size, RANK)).astype(np.float32) for size in tensor.shape]
+        answers = [
+            (reference.mttkrp(tensor, host, mode), reference.mttkrp_bound(tensor, host, mode, np.float32))
+            for mode in range(len(host))
+        ]
+        torches = [of_indices(bench, tensor, host, mode) for mode in range(len(host))]
+        for of in formats:
+            found: list[tuple[Row, Row]] = []
+            prepared = {
+                device: gpu.prepare(tensor, scheme=of, device=device)
+                for device in (bench.device, bench.streamed)
+            }
+            for mode, (expected, bound) in enumerate(answers):
+
+                def made(
+                    device: Any, mode: int = mode, prepared: Any = prepared, host: Any = host
+                ) -> Callable[[], Any]:
+                    factors = [device.upload(factor) for factor in host]
+                    return lambda: gpu.mttkrp(prepared[device], factors, mode)
+
+                def right(out: Any, expected: Any = expected, bound: Any = bound) -> bool:
+                    return bool((abs(out.download() - expected) <= bound).all())
+
+                whole, until = bench.rows(
+                    f"mttkrp/{name}/{of}",
+                    {"format": of, "rank": RANK, "dtype": "float32", "mode": mode},
+                    made,
+                    right,
+                    {"torch index_add_": torches[mode]},
+                    target_of("prepared", large=False),
+                    HOST_TARGETS["mttkrp"],
+                )
+                found.append((whole, until))
+            yield max((whole for whole, _ in found), key=lambda row: row.ours)
+            yield max((until for _, until in found), key=lambda row: row.ours)
+        yield cpd_row(bench, name, tensor)
+
+
+def of_indices(bench: Bench, tensor: Any, host: Sequence[Any], mode: int) -> tuple[float, float]:
+    """MTTKRP as torch's users write it: rows gathered, multiplied, and added up by index."""
+    torch = bench.torch
+    coords = [torch.from_numpy(tensor.coords[n].astype(np.int64)).cuda() for n in range(len(host))]
+    values, factors = torch.from_numpy(tensor.values).cuda(), [torch.from_numpy(x).cuda() for x in host]
+
+    def call() -> Any:
+        rows = values[:, None]
+        for n, factor in enumerate(factors):
+            if n != mode:
+                rows = rows * factor[coords[n]]
+        return torch.zeros_like(factors[mode]).index_add_(0, coords[mode], rows)
+
+    return bench.of_torch(call)
+
+
+def cpd_row(bench: Bench, name: str, tensor: Any) -> Row:
+    """An iteration: the median time from one to the next, which the host sees when the fit arrives."""
+    from gpu.mttkrp import FORMATS as KNOWN
+
+    stamps: list[float] = []
+    gpu.cpd_als(
+        KNOWN["f-coo"](tensor),
+        RANK,
+        iterations=ITERATIONS,
+        tolerance=0.0,
+        device=bench.device,
+        progress=lambda iteration, fit: stamps.append(time.perf_counter()),
+    )
+    us = 1e6 * statistics.median(end - start for start, end in pairwise(stamps))
+    return Row(f"door/cpd/{name}", {"format": "f-coo", "rank": RANK, "dtype": "float32"}, "us", "lower", us)
+
+
+def simulator_row() -> Row:
+    """Calls a second of the smallest product on the simulator."""
+    device = simwarp.Device()
+    a, b = (device.upload(np.ones((1, 1), np.float32)) for _ in "ab")
+    for _ in range(20):
+        gpu.bmm(a, b)
+    if gpu.bmm(a, b).download()[0, 0] != 1:
+        raise SystemExit("door/simulator/bmm: the answer is wrong")
+    times: list[float] = []
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(SIMULATED):
+            gpu.bmm(a, b)
+        times.append((time.perf_counter() - start) / SIMULATED)
+    params = {"m": 1, "n": 1, "k": 1, "scheme": "bmm32", "operands": "f32", "calls": SIMULATED}
+    return Row("door/simulator/bmm", params, "calls/s", "higher", 1 / statistics.median(times))
+
+
+def gpu_rows(bench: Bench, options: Any) -> Iterator[Row]:
+    chosen = options.only.split(",")
+    if "bmm" in chosen:
+        yield from bmm_rows(bench, SIZES)
+    if "bconv2d" in chosen:
+        yield from bconv2d_rows(bench, CHANNELS)
+    if "pack" in chosen:
+        yield from pack_rows(bench, SIZES)
+    if "mttkrp" in chosen:
+        yield from mttkrp_rows(bench, options.tensors.split(","), options.formats.split(","))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", default="bmm,bconv2d,pack,mttkrp", metavar="NAMES")
+    parser.add_argument("--tensors", default=",".join(TENSORS), metavar="NAMES")
+    parser.add_argument("--formats", default=",".join(FORMATS), metavar="NAMES")
+    parser.add_argument("--simulator", action="store_true", help="only the row that needs no GPU")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the results to this file, too")
+    options = parser.parse_args()
+    if options.simulator:
+        use_one_core()
+        meta, rows = about_this_run(nvrtc=compiler_version().removeprefix("NVRTC ")), [simulator_row()]
+    else:
+        bench = Bench()
+        meta = about_this_run(
+            gpu=bench.device.name,
+            driver=bench.device.driver_version,
+            torch=bench.torch.__version__,
+            cuda=bench.torch.version.cuda,
+            nvrtc=compiler_version().removeprefix("NVRTC "),
+        )
+        rows = list(gpu_rows(bench, options))
+    show(rows)
+    if options.json:
+        write(options.json, meta, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Matrices as the kernels of a scheme take them: checked, packed and arranged once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
+from gpu.bmm.operands import Prepared, check_shape, choose_device, matrix, refuse_nan
+from gpu.bmm.packing import check_format, pack_on_device
+from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme
+from gpu.device import Device, is_array
+from reference.errors import FormatError, SchemeError
+from reference.types import First, Layout, PackedBits, Word
+
+Role: TypeAlias = Literal["a", "b"]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedMatrix(Prepared):
+    """An operand of `gpu.bmm` on a device, as a scheme's kernel takes it.
+
+    Attributes
+    ----------
+    words : device array
+        Packed words along K, lines padded to 128 bits, or FSB tiles.
+    ones : (lines,) device array of uint32, or None
+        How many bits of each line are 1, for bit tensor cores.
+    shape : (int, int)
+        Of the matrix that was given, without padding.
+    role : "a" or "b"
+        Which operand it is.
+    transposed : bool
+        Whether the operand is its transpose.
+    scheme : str
+        What it was prepared for.
+    form : str
+        How it lies in memory; schemes of the same form take it, too.
+    word, first
+        Of its words.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> prepare_matrix(np.ones((5, 9)), "b", scheme="btc3", device=simwarp.Device())
+    PreparedMatrix(b of shape (5, 9) for btc3)
+    """
+
+    words: Any
+    ones: Any
+    shape: tuple[int, int]
+    role: Role
+    transposed: bool
+    scheme: str
+    form: str
+    word: Word
+    first: First
+
+    @property
+    def lines(self) -> int:
+        """Rows of A, or columns of B."""
+        return self.shape[_line_axis(self.role, self.transposed)]
+
+    @property
+    def bits(self) -> int:
+        """The length of the dot products."""
+        return self.shape[1 - _line_axis(self.role, self.transposed)]
+
+    def __repr__(self) -> str:
+        turned = " transposed" if self.transposed else ""
+        return f"PreparedMatrix({self.role} of shape {self.shape}{turned} for {self.scheme})"
+
+
+def prepare_matrix(
+    x: Any, role: Role, *, scheme: str = "auto", transpose: bool = False, device: Device | None = None
+) -> PreparedMatrix:
+    """An operand of `gpu.bmm`, made ready; see `gpu.prepare`.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> b = prepare_matrix(np.ones((130, 3)), "b", scheme="btc3", device=simwarp.Device())
+    >>> b.words.shape, b.ones.download().tolist()
+    ((1, 2, 8, 4), [130, 130, 130])
+    """
+    x = operand(x, role, transposed=transpose)
+    refuse_nan(**{role: x})
+    chosen = choose_scheme(scheme_of(x) if scheme == "auto" else scheme, sizes_of(x, role, transpose)[1])
+    return placed(x, role, transpose, chosen, choose_device(device, x))
+
+
+def operand(x: Any, name: Role, *, transposed: bool) -> Any:
+    """An operand, checked: a real matrix, `PackedBits` or a `PreparedMatrix`."""
+    if isinstance(x, PreparedMatrix):
+        return _of_this_role(x, name, transposed)
+    if isinstance(x, FsbBits):
+        return _of_tiles(x, name, transposed)
+    if isinstance(x, Prepared):
+        raise FormatError(
+            f"{name} is a {type(x).__name__}\nbmm takes matrices\nprepare it with role={name!r}"
+        )
+    if not isinstance(x, PackedBits):
+        return matrix(x, name)
+    check_shape(x.shape, name)
+    check_format(x.layout, x.word, x.first)
+    if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
+        raise FormatError(
+            f"the words of {name} are a {type(x.words).__name__}\n"
+            "give a NumPy array or an array of this device"
+        )
+    rows, columns = x.shape
+    along, lines = (columns, rows) if x.layout == "column" else (rows, columns)
+    expected = (-(-along // x.word), lines)
+    if tuple(x.words.shape) != expected or x.words.dtype != _DTYPES[x.word]:
+        raise FormatError(
+            f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
+            f"a {rows} x {columns} matrix packed {x.layout}-major-{x.word} has uint{x.word} {expected}"
+        )
+    if not is_array(x.words):
+        _refuse_padding(x, name, -along % x.word)
+    return x
+
+
+def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
+    """Rows of A or columns of B, and the length of the dot products.
+
+    Examples
+    --------
+    >>> sizes_of(np.ones((2, 7)), "a", False), sizes_of(np.ones((2, 7)), "b", False)
+    ((2, 7), (7, 2))
+    """
+    if isinstance(x, PreparedMatrix):
+        return x.lines, x.bits
+    axis = _line_axis(role, transposed)
+    return x.shape[axis], x.shape[1 - axis]
+
+
+def scheme_of(*operands: Any) -> str:
+    """What "auto" is: the scheme of a prepared operand, else that of CUDA cores for 32-bit words."""
+    return next((x.scheme for x in operands if isinstance(x, PreparedMatrix)), "bmm32")
+
+
+def placed(
+    x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
+) -> PreparedMatrix:
+    """A checked operand as the scheme's kernel takes it, on the device."""
+    if isinstance(x, PreparedMatrix):
+        if x.form != scheme.form:
+            raise SchemeError(
+                f"{name} was prepared for {x.scheme}\n{scheme.name} takes operands in another form\n"
+                f"prepare it with scheme={scheme.name!r}, or leave out scheme="
+            )
+        return x
+    packed = _packed(x, name, transposed, scheme, device)
+    words, ones = packed.words, None
+    if isinstance(scheme, TensorCoreScheme):
+        words, ones = arrange(packed, name, scheme.format, device)
+    shape = (packed.shape[0], packed.shape[1])
+    return PreparedMatrix(
+        words, ones, shape, name, transposed, scheme.name, scheme.form, packed.word, packed.first
+    )
+
+
+_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
+
+
+def _line_axis(role: str, transposed: bool) -> int:
+    """Which dimension of the matrix counts lines."""
+    return int((role == "b") != transposed)
+
+
+def _of_this_role(x: PreparedMatrix, name: str, transposed: bool) -> PreparedMatrix:
+    if x.role != name:
+        raise FormatError(
+            f"{name} was prepared as {x.role!r}\n"
+            "words of A run along its rows, those of B along its columns\n"
+            f"prepare it with role={name!r}"
+        )
+    if transposed and not x.transposed:
+        raise FormatError(
+            f"{name} was prepared as it is, and transpose_{name} is given\nits words do not run along K\n"
+            "prepare it with transpose=True"
+        )
+    return x
+
+
+def _of_tiles(x: FsbBits, name: Role, transposed: bool) -> PreparedMatrix:
+    """Tiles that `gpu.bmm.pack_fsb` made: the form of btc3, popcounts included."""
+    check_shape(x.shape, name)
+    axis = _line_axis(name, transposed)
+    lines, bits = x.shape[axis], x.shape[1 - axis]
+    order = ("row", "column")[axis]
+    if x.order != order:
+        raise FormatError(
+            f"{name} is packed in tiles with order={x.order!r}, whose lines do not run along K\n"
+            f"order={order!r} is needed\npack it so, or transpose it"
+        )
+    expected = (-(-lines // TILE_LINES), -(-bits // TILE_BITS), TILE_LINES, TILE_BITS // 32)
+    for what, array, shape in (("words", x.words, expected), ("ones", x.ones, (lines,))):
+        if not is_array(array) or tuple(array.shape) != shape or array.dtype != _DTYPES[32]:
+            raise FormatError(
+                f"the {what} of {name} are not what its shape {x.shape} says\n"
+                f"a device array of uint32 {shape} is needed\npack it with gpu.bmm.pack_fsb"
+            )
+    return PreparedMatrix(x.words, x.ones, x.shape, name, transposed, "btc3", "fsb", 32, "lsb")
+
+
+def _refuse_padding(x: PackedBits, name: str, spare: int) -> None:
+    """Bits past the edge count like any other: they must be 0 in both operands."""
+    ones = (1 << spare) - 1
+    past = np.dtype(x.words.dtype).type(ones if x.first == "msb" else ones << (x.word - spare))
+    if spare and (x.words[-1] & past).any():
+        raise FormatError(f"{name} has bits past the edge of its {x.shape} matrix that are not 0\nclear them")
+
+
+def _packed(
+    x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
+) -> PackedBits:
+    """The operand with its words along K, on the device."""
+    layout: Layout = "row" if _line_axis(name, transposed) else "column"
+    if not isinstance(x, PackedBits):
+        return pack_on_device(x, name, layout, scheme.word, scheme.first, device)
+    if x.layout != layout:
+        raise FormatError(
+            f"{name} is packed with layout={x.layout!r}, whose words do not run along K\n"
+            f"pack it with layout={layout!r}, or transpose it"
+        )
+    if x.word != scheme.word:
+        raise FormatError(
+            f"{name} is packed in words of {x.word} bits, {scheme.name} takes {scheme.word}\n"
+            f"pack it with word={scheme.word}, or take a scheme for {x.word}"
+        )
+    if isinstance(scheme, TensorCoreScheme) and x.first != scheme.first:
+        raise FormatError(
+            f"{name} is packed with first={x.first!r}, {scheme.name} takes {scheme.first!r}\n"
+            f"pack it with first={scheme.first!r}, or take a scheme for CUDA cores"
+        )
+    if is_array(x.words):
+        return x
+    words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
+    return PackedBits(words, x.shape, x.layout, x.word, x.first)

@@ -1,0 +1,80 @@
+"""Operands that come again: made ready for their kernels once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu.bconv.prepared import PreparedTensor, prepare_tensor
+from gpu.bmm.operands import Prepared
+from gpu.bmm.prepared import PreparedMatrix, prepare_matrix
+from gpu.device import Device
+from gpu.mttkrp.prepared import PreparedSparse, prepare_sparse
+from reference.errors import FormatError, SchemeError
+
+
+def prepare(
+    operand: Any,
+    role: str | None = None,
+    *,
+    scheme: str = "auto",
+    transpose: bool = False,
+    device: Device | None = None,
+) -> PreparedMatrix | PreparedTensor | PreparedSparse:
+    """Make an operand ready on a device, for calls that take it as it is from then on.
+
+    Signs are packed, words arranged as the scheme's kernel takes them, ones counted; of filters, what border
+    pixels add is computed at the first call for images of a size. A sparse tensor is checked and uploaded,
+    and has a plan for each mode and rank that is asked for. Arrays that lie on the device as the kernel takes
+    them are not copied: leave them as they are from then on.
+
+    Parameters
+    ----------
+    operand
+        Whatever `gpu.bmm`, `gpu.bconv2d` or `gpu.mttkrp` takes in this place, on the host or on a device.
+    role : "a", "b", "x" or "w", optional
+        Which argument of `gpu.bmm` (a, b) or `gpu.bconv2d` (x, w) it becomes. None for sparse tensors.
+    scheme : str
+        As of the call; calls with a prepared operand need not name it again. Of a `Coo` the format to build,
+        e.g. "mm-csf"; with "auto" it stays as it is.
+    transpose : bool
+        For "a" and "b": whether the operand is the transpose of this matrix.
+    device : Device, optional
+        Default: the operand's own, or the first CUDA device.
+
+    Returns
+    -------
+    PreparedMatrix, PreparedTensor or PreparedSparse
+        With the true shape. Results of calls that take it stay on its device.
+
+    Raises
+    ------
+    ShapeError, DtypeError, FormatError, SchemeError, NoGpuError
+    NotANumberError
+        At once for host arrays; for device arrays at the device's next synchronisation.
+
+    Examples
+    --------
+    >>> import numpy as np, simwarp, gpu
+    >>> weights = gpu.prepare(np.ones((130, 2)), "b", scheme="btc3", device=simwarp.Device())
+    >>> weights
+    PreparedMatrix(b of shape (130, 2) for btc3)
+    >>> gpu.bmm(-np.ones((1, 130)), weights).download()
+    array([[-130, -130]], dtype=int32)
+    """
+    if isinstance(operand, Prepared):
+        raise FormatError(
+            f"the operand is a {type(operand).__name__}\nit is prepared already\n"
+            "prepare what it was made of, for another role or scheme"
+        )
+    if transpose and role not in ("a", "b"):
+        raise SchemeError(f"transpose is given for role={role!r}\nonly matrices are transposed\nleave it out")
+    if role is None:
+        return prepare_sparse(operand, scheme=scheme, device=device)
+    if role == "a" or role == "b":
+        return prepare_matrix(operand, role, scheme=scheme, transpose=transpose, device=device)
+    if role == "x" or role == "w":
+        return prepare_tensor(operand, role, scheme=scheme, device=device)
+    raise SchemeError(
+        f"role={role!r} is unknown\na and b of bmm, x and w of bconv2d are known, none for sparse tensors\n"
+        "choose one of them"
+    )

@@ -1,0 +1,412 @@
+"""What calls share: plans that are made once, and operands that are prepared once."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpu
+import gpu.compile
+import reference
+import simwarp
+from gpu.bconv.schemes import SCHEMES as CONVOLUTIONS
+from gpu.bmm import pack_fsb
+from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
+from gpu.cuda_kernels import _Packing
+from gpu.device import MOST_PLANS, planned
+from gpu.mttkrp.build import FORMATS
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.types import Coo, PackedBits, PackedTensor
+
+PRODUCTS = SCHEMES | TENSOR_CORE_SCHEMES
+OPENED: list[str] = []
+WATCHED = {"open", "os.listdir", "os.scandir", "subprocess.Popen"}
+WATCHING = False
+
+
+def _note(event, arguments):
+    if WATCHING and event in WATCHED:
+        OPENED.append(f"{event} {arguments[0]}")
+
+
+sys.addaudithook(_note)
+
+
+@pytest.fixture
+def no_files(monkeypatch):
+    """Run a call as a warm one: nothing is compiled, and what it opens is returned."""
+
+    def refuse(*_, **__):
+        raise AssertionError("a warm call compiles")
+
+    def watch(call):
+        global WATCHING
+        call()
+        with monkeypatch.context() as patch:
+            patch.setattr(gpu.compile, "compile", refuse)
+            OPENED.clear()
+            WATCHING = True
+            try:
+                call()
+            finally:
+                WATCHING = False
+        return list(OPENED)
+
+    return watch
+
+
+@pytest.fixture(scope="module")
+def device():
+    return simwarp.Device()
+
+
+def signs(*shape, seed=0):
+    return np.random.default_rng(seed).choice(np.array([-1, 1], np.int8), shape)
+
+
+def tensor():
+    rng = np.random.default_rng(3)
+    places = rng.choice(3 * 4 * 5, 17, replace=False)
+    coords = np.array(np.unravel_index(places, (3, 4, 5)), np.uint32)
+    return Coo(coords, rng.standard_normal(17).astype(np.float32), (3, 4, 5))
+
+
+def factors(device=None, rank=3):
+    host = [np.random.default_rng(n).standard_normal((n, rank)).astype(np.float32) for n in (3, 4, 5)]
+    return host if device is None else [device.upload(x) for x in host]
+
+
+# A warm call opens no file
+
+
+def of_bmm(device, scheme, kind):
+    a, b = (device.upload(x) for x in (signs(3, 40), signs(40, 5, seed=1)))
+    word = PRODUCTS[scheme].word
+    if kind == "packed":
+        first = PRODUCTS[scheme].first
+        a, b = (
+            gpu.pack(x, layout=layout, word=word, first=first) for x, layout in ((a, "column"), (b, "row"))
+        )
+    if kind == "prepared":
+        a, b = (gpu.prepare(x, role, scheme=scheme) for x, role in ((a, "a"), (b, "b")))
+    return lambda: gpu.bmm(a, b, scheme=scheme)
+
+
+def of_bconv2d(device, scheme, kind):
+    x, w = device.upload(signs(1, 3, 3, 40)), device.upload(signs(2, 2, 40, 5, seed=1))
+    if kind == "packed":
+        word = CONVOLUTIONS[scheme].word
+        x, w = gpu.pack_tensor(x, layout="NHWC", word=word), gpu.pack_tensor(w, layout="HWOI", word=word)
+    if kind == "prepared":
+        x, w = gpu.prepare(x, "x", scheme=scheme), gpu.prepare(w, "w", scheme=scheme)
+    return lambda: gpu.bconv2d(x, w, scheme=scheme)
+
+
+KINDS = ("float", "packed", "prepared")
+
+
+def test_the_watch_sees_a_file_that_is_opened(no_files):
+    assert no_files(lambda: Path(__file__).read_text()) == [f"open {__file__}"]
+    with pytest.raises(AssertionError, match="compiles"):
+        no_files(lambda: gpu.compile.compile('extern "C" __global__ void f() {}', "f.cu"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", ["bmm32", "btc1", "btc3"])
+def test_a_warm_bmm_opens_no_file(device, no_files, scheme, kind):
+    assert no_files(of_bmm(device, scheme, kind)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", ["bconv32", "btc1", "btc2"])
+def test_a_warm_bconv2d_opens_no_file(device, no_files, scheme, kind):
+    assert no_files(of_bconv2d(device, scheme, kind)) == []
+
+
+def test_a_warm_bmm_of_host_arrays_to_bits_opens_no_file(device, no_files):
+    a, b = signs(3, 40), signs(40, 5, seed=1)
+    assert no_files(lambda: gpu.bmm(a, b, thresholds=np.zeros(5, int), device=device)) == []
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("name", ["coo", "f-coo", "mm-csf"])
+def test_a_warm_mttkrp_opens_no_file(device, no_files, name, prepared):
+    made = FORMATS[name](tensor())
+    made = gpu.prepare(made, device=device) if prepared else made
+    given = factors(device)
+    assert no_files(lambda: gpu.mttkrp(made, given, 1)) == []
+
+
+def test_warm_packing_and_decomposition_open_no_file(device, no_files):
+    x, images = device.upload(signs(5, 40)), device.upload(signs(1, 3, 3, 40))
+    assert no_files(lambda: gpu.pack(x)) == []
+    assert no_files(lambda: gpu.pack_tensor(images, layout="NHWC")) == []
+    assert no_files(lambda: gpu.cpd_als(tensor(), 1, iterations=2, device=device)) == []
+
+
+# Plans
+
+
+def test_a_plan_is_of_one_device():
+    one, other = simwarp.Device((8, 0)), simwarp.Device((9, 0))
+    a, b = signs(3, 40), signs(40, 5, seed=1)
+    for each in (one, other):
+        np.testing.assert_array_equal(gpu.bmm(a, b, scheme="btc3", device=each), reference.bmm(a, b))
+    key = ("bmm", "btc3", "int", "lsb")
+    assert "sm_80" in one.plans[key]
+    assert "sm_90" in other.plans[key]
+
+
+def test_plans_do_not_keep_their_device():
+    device = simwarp.Device()
+    of_bmm(device, "btc3", "packed")()
+    of_bconv2d(device, "btc1", "packed")()
+    assert len(device.plans) > 3
+    device.synchronize()  # deferred checks hold it, too
+    gone = weakref.ref(device)
+    del device
+    assert gone() is None
+
+
+def test_plans_are_bounded():
+    device = simwarp.Device()
+    for number in range(MOST_PLANS + 1):
+        assert planned(device, number, lambda number=number: number) == number
+    assert len(device.plans) == 1
+
+
+def test_a_geometry_is_not_taken_for_another_that_is_equal(device):
+    x, w = device.upload(signs(1, 3, 3, 4)), device.upload(signs(2, 2, 4, 5))
+    gpu.bconv2d(x, w, stride=(1, 1))
+    for stride in (1.0, (1, 1.0)):
+        with pytest.raises(ShapeError, match="stride"):
+            gpu.bconv2d(x, w, stride=stride)
+    with pytest.raises(SchemeError, match="groups"):
+        gpu.bconv2d(x, w, groups=True)
+
+
+# Prepared operands give what unprepared ones give
+
+
+@pytest.mark.parametrize("scheme", PRODUCTS)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 129, 3), (31, 64, 67), (130, 257, 33)])
+def test_prepared_matrices(device, scheme, sizes):
+    m, k, n = sizes
+    a, b = signs(m, k), signs(k, n, seed=1)
+    expected = reference.bmm(a, b)
+    left, right = (
+        gpu.prepare(a, "a", scheme=scheme, device=device),
+        gpu.prepare(device.upload(b.T.copy()), "b", scheme=scheme, transpose=True),
+    )
+    assert (left.shape, right.shape, right.transposed) == ((m, k), (n, k), True)
+    for pair in ((left, right), (a, right), (left, b)):
+        np.testing.assert_array_equal(gpu.bmm(*pair).download(), expected)
+    np.testing.assert_array_equal(gpu.bmm(left, right, transpose_b=True).download(), expected)
+    thresholds = np.arange(n) % 5 - 2
+    bits = gpu.bmm(left, right, thresholds=thresholds)
+    word, first = PRODUCTS[scheme].word, PRODUCTS[scheme].first
+    of_reference = reference.threshold(expected, thresholds, word=word, first=first)
+    np.testing.assert_array_equal(bits.words.download(), of_reference.words)
+
+
+def test_a_prepared_operand_fits_schemes_of_the_same_form(device):
+    a, b = signs(7, 70), signs(70, 3, seed=1)
+    left = gpu.prepare(a, "a", scheme="bmms64", device=device)
+    np.testing.assert_array_equal(gpu.bmm(left, b, scheme="bmm64").download(), reference.bmm(a, b))
+
+
+def test_prepared_from_packed_words(device):
+    a, b = signs(7, 70), signs(70, 3, seed=1)
+    left = gpu.prepare(reference.pack(a, layout="column", first="lsb"), "a", scheme="btc2", device=device)
+    np.testing.assert_array_equal(gpu.bmm(left, b).download(), reference.bmm(a, b))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tiles_are_taken_as_they_are(device, transposed):
+    a, b = signs(7, 130), signs(130, 9, seed=1)
+    left = pack_fsb(a.T.copy() if transposed else a, order="column" if transposed else "row", device=device)
+    right = pack_fsb(b, order="column", device=device)
+    before = device.launches
+    product = gpu.bmm(left, right, scheme="btc3", transpose_a=transposed)
+    assert device.launches == before + 1  # no arranging
+    np.testing.assert_array_equal(product.download(), reference.bmm(a, b))
+    with pytest.raises(FormatError, match="order"):
+        gpu.bmm(left, right, scheme="btc3", transpose_a=not transposed)
+
+
+@pytest.mark.parametrize("scheme", CONVOLUTIONS)
+@pytest.mark.parametrize("channels", [1, 37, 128])
+def test_prepared_tensors(device, scheme, channels):
+    w = signs(3, 2, channels, 5, seed=1)
+    filters = gpu.prepare(w, "w", scheme=scheme, device=device)
+    for batch, side, options in ((1, 4, {}), (3, 4, {}), (1, 5, {"stride": 2, "padding": "VALID"})):
+        x = signs(batch, side, side + 1, channels)
+        images = gpu.prepare(device.upload(x), "x", scheme=scheme)
+        expected = reference.bconv2d(x, w, **options)
+        for pair in ((images, filters), (x, filters), (images, w)):
+            np.testing.assert_array_equal(gpu.bconv2d(*pair, **options).download(), expected)
+        bits = gpu.bconv2d(images, filters, thresholds=np.zeros(5, int), flip=np.arange(5) < 2, **options)
+        of_reference = reference.threshold_tensor(expected, np.zeros(5, int), np.arange(5) < 2)
+        np.testing.assert_array_equal(bits.words.download(), of_reference.words)
+
+
+def test_addends_are_made_once_for_a_geometry(device):
+    filters = gpu.prepare(signs(3, 3, 128, 8), "w", scheme="btc1", device=device)
+    images = [gpu.prepare(signs(n, 4, 4, 128), "x", scheme="btc1", device=device) for n in (1, 2)]
+    counts = []
+    for x in (images[0], images[0], images[1]):
+        before = device.launches
+        gpu.bconv2d(x, filters)
+        counts.append(device.launches - before)
+    assert counts == [3, 1, 1]  # two that make addends; the batch makes no difference to them
+    assert len(filters.kept) == 1
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_prepared_sparse_tensors(device, name, deterministic):
+    coo = tensor()
+    prepared = gpu.prepare(coo, scheme=name, device=device)
+    for mode, rank in itertools.product(range(3), (1, 4)):
+        host = factors(rank=rank)
+        expected = reference.mttkrp(coo, host, mode)
+        bound = reference.mttkrp_bound(coo, host, mode, np.float32)
+        out = gpu.mttkrp(prepared, factors(device, rank), mode, deterministic=deterministic)
+        assert (abs(out.download() - expected) <= bound).all()
+        host_out = gpu.mttkrp(prepared, host, mode, deterministic=deterministic)
+        assert (abs(host_out - expected) <= bound).all()
+    assert len(prepared.plans) == 6
+
+
+def test_a_prepared_decomposition_operand_is_refused_by_name(device):
+    prepared = gpu.prepare(tensor(), device=device)
+    with pytest.raises(FormatError, match="PreparedSparse"):
+        gpu.prepare(prepared)
+
+
+# What is refused
+
+
+def refused(call, error, *parts):
+    with pytest.raises(error) as caught:
+        call()
+    for part in parts:
+        assert part in str(caught.value)
+    assert len(str(caught.value).splitlines()) >= 2
+
+
+def test_wrong_roles(device):
+    a = gpu.prepare(signs(5, 5), "a", device=device)
+    x = gpu.prepare(signs(1, 3, 3, 5), "x", device=device)
+    sparse = gpu.prepare(tensor(), device=device)
+    refused(lambda: gpu.bmm(signs(5, 5), a), FormatError, "b was prepared as 'a'", "role='b'")
+    refused(lambda: gpu.bmm(x, a), FormatError, "a is a PreparedTensor")
+    refused(lambda: gpu.bconv2d(x, x), FormatError, "w was prepared as 'x'", "role='w'")
+    refused(lambda: gpu.bconv2d(a, signs(2, 2, 5, 5)), FormatError, "x is a PreparedMatrix")
+    refused(lambda: gpu.mttkrp(a, factors(), 0), FormatError, "PreparedMatrix is no sparse tensor")
+    refused(lambda: gpu.bmm(sparse, a), FormatError, "PreparedSparse")
+    refused(lambda: gpu.prepare(signs(5, 5), "c", device=device), SchemeError, "role='c'")
+    refused(lambda: gpu.prepare(tensor(), transpose=True, device=device), SchemeError, "transpose")
+
+
+def test_wrong_schemes(device):
+    a = gpu.prepare(signs(5, 40), "a", scheme="btc3", device=device)
+    b = gpu.prepare(signs(40, 5), "b", scheme="bmm32", device=device)
+    w = gpu.prepare(signs(2, 2, 40, 5), "w", scheme="btc1", device=device)
+    refused(lambda: gpu.bmm(a, b), SchemeError, "b was prepared for bmm32", "scheme='btc3'")
+    refused(lambda: gpu.bmm(a, signs(40, 5), scheme="bmm32"), SchemeError, "a was prepared for btc3")
+    refused(
+        lambda: gpu.bconv2d(signs(1, 3, 3, 40), w, scheme="bconv32"), SchemeError, "w was prepared for btc1"
+    )
+    refused(lambda: gpu.prepare(tensor(), scheme="csv", device=device), SchemeError, "'csv'", "mm-csf")
+    fibers = FORMATS["csf-one"](tensor())
+    refused(lambda: gpu.prepare(fibers, scheme="coo", device=device), FormatError, "built from a Coo")
+    old = simwarp.Device((7, 0))
+    refused(lambda: gpu.prepare(signs(1, 3, 3, 40), "x", device=old), SchemeError, "bconv64")
+
+
+def test_wrong_devices(device):
+    other = simwarp.Device()
+    a = gpu.prepare(signs(5, 5), "a", device=device)
+    w = gpu.prepare(signs(2, 2, 5, 5), "w", device=device)
+    sparse = gpu.prepare(tensor(), device=device)
+    refused(lambda: gpu.bmm(a, signs(5, 5), device=other), DtypeError, "another device")
+    refused(lambda: gpu.bmm(a, other.upload(signs(5, 5))), DtypeError, "another device")
+    refused(lambda: gpu.bconv2d(other.upload(signs(1, 3, 3, 5)), w), DtypeError, "another device")
+    refused(lambda: gpu.mttkrp(sparse, factors(other), 0), DtypeError, "another device")
+    refused(lambda: gpu.mttkrp(sparse, factors(), 0, device=other), DtypeError, "another device")
+
+
+def test_wrong_shapes(device):
+    a = gpu.prepare(signs(5, 40), "a", device=device)
+    w = gpu.prepare(signs(2, 2, 40, 5), "w", device=device)
+    sparse = gpu.prepare(tensor(), device=device)
+    refused(lambda: gpu.bmm(a, signs(39, 5)), ShapeError, "K is 40 in one and 39 in the other")
+    refused(lambda: gpu.bmm(a, signs(40, 5), transpose_a=True), FormatError, "transpose=True")
+    refused(lambda: gpu.bconv2d(signs(1, 3, 3, 39), w), ShapeError, "C is 39")
+    refused(lambda: gpu.mttkrp(sparse, factors(device)[:2], 0), ShapeError, "3 modes")
+    refused(lambda: gpu.mttkrp(sparse, factors(device)[::-1], 0), ShapeError, "factors[0]")
+    refused(lambda: gpu.mttkrp(sparse, factors(device), 3), ShapeError, "mode=3")
+    doubles = [device.upload(x.astype(np.float64)) for x in factors()]
+    refused(lambda: gpu.mttkrp(sparse, doubles, 0), DtypeError, "float64")
+
+
+def test_nans(device):
+    bad = np.ones((5, 5))
+    bad[2, 3] = np.nan
+    refused(lambda: gpu.prepare(bad, "b", device=device), NotANumberError, "b[2, 3]")
+    gpu.prepare(device.upload(bad), "b")
+    refused(device.synchronize, NotANumberError, "packed")
+    device.synchronize()
+
+
+def test_padding_of_packed_operands_is_looked_at(device):
+    words = PackedBits(np.full((1, 5), 2**32 - 1, np.uint32), (5, 31), "column")
+    refused(lambda: gpu.prepare(words, "a", device=device), FormatError, "not 0")
+    units = PackedTensor(np.full((1, 1, 1, 1), 2**32 - 1, np.uint32), (1, 1, 1, 31), "NHWC")
+    refused(lambda: gpu.prepare(units, "x", device=device), FormatError, "not 0")
+
+
+# Arguments of launches on a GPU, as the driver wants them
+
+
+class Address:
+    pointer = 0x1122334455667788
+
+
+PLACES = [(0, 8), (16, 32), (48, 4), (52, 4), (56, 1)]
+
+
+def arguments():
+    given = np.arange(4, dtype=np.uint64)
+    return Address(), np.void(given.tobytes()), np.int32(-5), np.float32(0.5), np.uint8(7)
+
+
+def test_arguments_lie_where_the_driver_looks_for_them():
+    buffer = bytearray(b"\xff" * 57)
+    _Packing("f", PLACES, arguments()).write(buffer, arguments())
+    assert int.from_bytes(buffer[:8], "little") == Address.pointer
+    assert np.frombuffer(buffer[16:48], np.uint64).tolist() == [0, 1, 2, 3]
+    assert np.frombuffer(buffer[48:52], np.int32)[0] == -5
+    assert np.frombuffer(buffer[52:56], np.float32)[0] == 0.5
+    assert buffer[56] == 7
+
+
+def test_arguments_of_the_wrong_number_or_size():
+    right = arguments()
+    for wrong, part in (
+        (right[:-1], "takes 5 arguments"),
+        ((*right[:2], np.int64(5), *right[3:]), "argument 2 is a int64 of 8 bytes"),
+        ((*right[:2], 5, *right[3:]), "argument 2 is a int"),
+        ((right[0], np.void(bytes(24)), *right[2:]), "argument 1"),
+        ((*right[:4], Address()), "argument 4"),
+    ):
+        refused(lambda wrong=wrong: _Packing("f", PLACES, wrong), DtypeError, part)
+    packing = _Packing("f", PLACES, right)
+    shorter = (right[0], np.void(bytes(24)), *right[2:])  # of the same types
+    refused(lambda: packing.write(bytearray(57), shorter), DtypeError, "argument 1 has 24 bytes")
