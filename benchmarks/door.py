@@ -65,6 +65,13 @@ class Streamed(gpu.CudaDevice):
         return StreamedKernel(self, super().kernel(ptx, name))
 
 
+    def launch(self, plan: Any, arrays: Any) -> None:
+        """A launch in the stream."""
+        given = iter(arrays)
+        args = [next(given) if value is None else value for value in plan.args]
+        self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
+
+
 class StreamedKernel:
     """A kernel that is launched in its device's stream."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda_kernels import CudaKernel, CudaModule
+from gpu.device import LaunchPlan
 from reference.errors import MissingExtraError, NoGpuError, ShapeError
 
 
@@ -119,17 +120,14 @@ class CudaDevice:
     def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> CudaArray:
         """Reserve an array; its contents are undefined until written."""
         dtype = np.dtype(dtype)
-        size = int(math.prod(shape)) * dtype.itemsize
-        return CudaArray(self, self._reserve(max(size, 1)), shape, dtype)
-
-    def _reserve(self, size: int) -> Any:
-        """Memory from the pool; what waits for the end of work in streams counts where there is no other."""
+        size = int(math.prod(shape)) * dtype.itemsize or 1
         try:
-            return self._pool.allocate(size)
-        except _driver().MemoryError:
+            memory = self._pool.allocate(size)
+        except _driver().MemoryError:  # what is kept for work in streams is the last resort
             self._context.synchronize()
             self.trim()
-            return self._pool.allocate(size)
+            memory = self._pool.allocate(size)
+        return CudaArray(self, memory, shape, dtype)
 
     def trim(self) -> None:
         """Give memory that no array has back to the driver."""
@@ -181,6 +179,12 @@ class CudaDevice:
     def kernel(self, ptx: str, name: str) -> CudaKernel:
         """A kernel of PTX text, which is loaded once."""
         return _load(self.ordinal, ptx).kernel(name)
+
+    def launch(self, plan: LaunchPlan, arrays: Sequence[CudaArray]) -> None:
+        """Launch what a plan says, with these arrays where it has none."""
+        if plan.bound is None:
+            plan.bound = self.kernel(plan.ptx, plan.name).bind(plan.grid, plan.block, plan.args)
+        plan.bound(arrays)
 
     def stream(self) -> Any:
         """A new queue of work."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
 from struct import Struct
 from threading import Lock
@@ -24,6 +23,9 @@ _CODES = {
 
 _ADDRESS = attrgetter("pointer")
 
+Place = tuple[int, int]
+"""Offset and size of a parameter."""
+
 
 class CudaModule:
     """PTX, loaded by the driver.
@@ -35,11 +37,11 @@ class CudaModule:
     """
 
     def __init__(self, ptx: str) -> None:
-        from cuda.bindings import driver as binding
+        from cuda.bindings import driver
 
         image = ptx.encode() + b"\0"
-        status, self._module = binding.cuModuleLoadData(image)
-        if status != binding.CUresult.CUDA_SUCCESS:
+        status, self._module = driver.cuModuleLoadData(image)
+        if status != driver.CUresult.CUDA_SUCCESS:
             import pycuda.driver
 
             pycuda.driver.module_from_buffer(image)  # raises, with the log of the driver's compiler
@@ -62,27 +64,24 @@ class CudaKernel:
     Attributes
     ----------
     name : str
-    function : int
+    function : CUfunction
         The driver's handle.
     places : list of (int, int)
         Offset and size of each parameter.
     """
 
     def __init__(self, module: Any, name: str) -> None:
-        from cuda.bindings import driver as binding
+        from cuda.bindings import driver
 
-        status, function = binding.cuModuleGetFunction(module, name.encode())
-        if status != binding.CUresult.CUDA_SUCCESS:
+        status, self.function = driver.cuModuleGetFunction(module, name.encode())
+        if status != driver.CUresult.CUDA_SUCCESS:
             import pycuda.driver
 
             raise pycuda.driver.LogicError(f"kernel {name} cannot be found: {status.name}")
         self.name = name
-        self._module, self.function = module, int(function)
-        self.places = _places(function)
+        self.places = _places(self.function)
         self._packings: dict[tuple[type, ...], _Packing] = {}
-        self._buffer, self._pointers = _buffer(self.places)
-        self._at = ctypes.addressof(self._pointers)
-        self._lock = Lock()
+        self._buffer = _Buffer(self)
 
     def __call__(
         self,
@@ -100,13 +99,12 @@ class CudaKernel:
             packing = self._packings[kinds] = _Packing(self.name, self.places, args)
         if stream is not None:
             _hold(args)
-        with self._lock:  # between the writing of the buffer and the driver's copy of it
-            packing.write(self._buffer, args)
-            _enqueue(self, grid, block, shared, stream, self._at, cooperative)
+        buffer = self._buffer
+        with buffer.lock:
+            packing.write(buffer.bytes, args)
+            buffer.launch(grid, block, shared, stream, cooperative)
 
-    def fix(
-        self, grid: Dim, block: Dim, leading: int, *args: Any, shared: int = 0
-    ) -> Callable[[bytes, Any], None]:
+    def fix(self, grid: Dim, block: Dim, leading: int, *args: Any, shared: int = 0) -> _Fixed:
         """A launch of which all is fixed, except the first parameters.
 
         Parameters
@@ -119,35 +117,87 @@ class CudaKernel:
             What comes after.
         shared : int
         """
-        return _Fixed(self, grid, block, leading, args, shared)
+        return _Fixed(self, (grid, block, shared), leading, args)
+
+    def bind(self, grid: Dim, block: Dim, args: Sequence[Any]) -> _Bound:
+        """A launch of which all is fixed, except the arrays: they come where ``args`` has None."""
+        return _Bound(self, (grid, block), args)
+
+
+class _Buffer:
+    """Room for a kernel's parameters; whoever writes and launches holds the lock."""
+
+    def __init__(self, kernel: CudaKernel) -> None:
+        from cuda.bindings import driver
+
+        places = kernel.places
+        size = max((offset + size for offset, size in places), default=1)
+        self.bytes = ctypes.create_string_buffer(size)
+        start = ctypes.addressof(self.bytes)
+        self._pointers = (ctypes.c_void_p * max(len(places), 1))(*(start + offset for offset, _ in places))
+        self._at = ctypes.addressof(self._pointers)
+        self._name, self._function = kernel.name, kernel.function
+        self._launch, self._cooperative = driver.cuLaunchKernel, driver.cuLaunchCooperativeKernel
+        self.lock = Lock()
+
+    def launch(
+        self, grid: Dim, block: Dim, shared: int = 0, stream: Any = None, cooperative: bool = False
+    ) -> None:
+        """Call the driver, which copies the parameters before it returns."""
+        queue = 0 if stream is None else stream.handle
+        if cooperative:
+            (status,) = self._cooperative(self._function, *grid, *block, shared, queue, self._at)
+        else:
+            (status,) = self._launch(self._function, *grid, *block, shared, queue, self._at, 0)
+        if status:
+            import pycuda.driver
+
+            raise pycuda.driver.LaunchError(f"kernel {self._name}: launch failed: {status.name}")
 
 
 class _Fixed:
     """A launch of which all is fixed, except the bytes of its first parameters."""
 
     def __init__(
-        self, kernel: CudaKernel, grid: Dim, block: Dim, leading: int, args: Sequence[Any], shared: int
+        self, kernel: CudaKernel, geometry: tuple[Dim, Dim, int], leading: int, args: Sequence[Any]
     ) -> None:
         behind = [place for place in kernel.places if place[0] >= leading]
-        self._buffer, self._pointers = _buffer(kernel.places)
-        packing = _Packing(kernel.name, behind, args, len(kernel.places) - len(behind))
-        packing.write(self._buffer, args)
-        self._head = memoryview(self._buffer).cast("B")[:leading]
-        self._launch = (kernel, grid, block, shared)
-        self._at, self._lock, self._keep = ctypes.addressof(self._pointers), Lock(), args
+        self._buffer = _Buffer(kernel)
+        _Packing(kernel.name, behind, args, len(kernel.places) - len(behind)).write(self._buffer.bytes, args)
+        self._head = memoryview(self._buffer.bytes).cast("B")[:leading]
+        self._geometry, self._keep = geometry, args
 
     def __call__(self, first: bytes, stream: Any) -> None:
-        with self._lock:
+        buffer = self._buffer
+        with buffer.lock:
             self._head[:] = first
-            _enqueue(*self._launch, stream, self._at, False)
+            buffer.launch(*self._geometry, stream)
+
+
+class _Bound:
+    """A launch of which all is fixed, except the arrays."""
+
+    def __init__(self, kernel: CudaKernel, geometry: tuple[Dim, Dim], args: Sequence[Any]) -> None:
+        values = [np.uint64(0) if value is None else value for value in args]
+        packing = _Packing(kernel.name, kernel.places, values)
+        self._struct, self._values = packing.struct, packing.values(values)
+        self._slots = [i for i, value in enumerate(args) if value is None]
+        self._buffer, self._geometry = _Buffer(kernel), geometry
+
+    def __call__(self, arrays: Sequence[Any]) -> None:
+        values = self._values.copy()
+        for slot, array in zip(self._slots, arrays, strict=True):
+            values[slot] = array.pointer
+        buffer = self._buffer
+        with buffer.lock:
+            self._struct.pack_into(buffer.bytes, 0, *values)
+            buffer.launch(*self._geometry)
 
 
 class _Packing:
     """How arguments of certain types are written where a kernel's parameters lie."""
 
-    def __init__(
-        self, name: str, places: Sequence[tuple[int, int]], args: Sequence[Any], first: int = 0
-    ) -> None:
+    def __init__(self, name: str, places: Sequence[Place], args: Sequence[Any], first: int = 0) -> None:
         if len(args) != len(places):
             raise DtypeError(
                 f"kernel {name} takes {first + len(places)} arguments\n{first + len(args)} are given\n"
@@ -162,13 +212,18 @@ class _Packing:
             at = offset + size
             if take is not None:
                 self._takes.append((i, take))
-        self._struct = Struct("".join(codes))
+        self.struct = Struct("".join(codes))
 
-    def write(self, buffer: Any, args: Sequence[Any]) -> None:
+    def values(self, args: Sequence[Any]) -> list[Any]:
+        """What the struct takes for them."""
         values = list(args)
         for i, take in self._takes:
             values[i] = take(values[i])
-        self._struct.pack_into(buffer, self._at, *values)
+        return values
+
+    def write(self, buffer: Any, args: Sequence[Any]) -> None:
+        """Write them into the buffer, each at its place."""
+        self.struct.pack_into(buffer, self._at, *self.values(args))
 
 
 def _code(what: str, size: int, value: Any) -> tuple[str, Callable[[Any], Any] | None]:
@@ -199,23 +254,16 @@ def _structure(what: str, size: int, value: np.void) -> bytes:
     return data
 
 
-def _places(function: Any) -> list[tuple[int, int]]:
+def _places(function: Any) -> list[Place]:
     """Offset and size of each of a kernel's parameters."""
-    from cuda.bindings import driver as binding
+    from cuda.bindings import driver
 
-    places: list[tuple[int, int]] = []
+    places: list[Place] = []
     while True:
-        status, offset, size = binding.cuFuncGetParamInfo(function, len(places))
-        if status != binding.CUresult.CUDA_SUCCESS:  # there is no such parameter
+        status, offset, size = driver.cuFuncGetParamInfo(function, len(places))
+        if status != driver.CUresult.CUDA_SUCCESS:  # there is no such parameter
             return places
         places.append((int(offset), int(size)))
-
-
-def _buffer(places: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
-    """Room for a kernel's parameters, and a pointer to each."""
-    buffer = ctypes.create_string_buffer(max((offset + size for offset, size in places), default=1))
-    start = ctypes.addressof(buffer)
-    return buffer, (ctypes.c_void_p * max(len(places), 1))(*(start + offset for offset, _ in places))
 
 
 def _hold(args: Sequence[Any]) -> None:
@@ -223,32 +271,3 @@ def _hold(args: Sequence[Any]) -> None:
     for value in args:
         if hasattr(value, "hold"):
             value.hold()
-
-
-def _enqueue(
-    kernel: CudaKernel, grid: Dim, block: Dim, shared: int, stream: Any, pointers: int, cooperative: bool
-) -> None:
-    """Call the driver; what the pointers at that address lead to is copied before it returns."""
-    queue = 0 if stream is None else stream.handle
-    function: int = kernel.function
-    if cooperative:
-        launch = _library().cuLaunchCooperativeKernel
-        status = launch(function, *grid, *block, shared, queue, pointers)
-    else:
-        status = _library().cuLaunchKernel(function, *grid, *block, shared, queue, pointers, None)
-    if status:
-        import pycuda.driver
-        from cuda.bindings import driver as binding
-
-        reason = binding.CUresult(status).name
-        raise pycuda.driver.LaunchError(f"kernel {kernel.name}: launch failed: {reason}")
-
-
-@cache
-def _library() -> Any:
-    """The driver's own library: through ctypes a launch costs least."""
-    library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-    sizes = [ctypes.c_uint] * 7
-    library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *sizes, *[ctypes.c_void_p] * 3]
-    library.cuLaunchCooperativeKernel.argtypes = [ctypes.c_void_p, *sizes, *[ctypes.c_void_p] * 2]
-    return library

@@ -8,6 +8,7 @@ hardware and on the simulator. A device loads PTX and nothing else: CUDA C++ is 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
@@ -18,6 +19,9 @@ from reference.errors import MissingExtraError, NoGpuError
 
 Dim: TypeAlias = tuple[int, int, int]
 Plan = TypeVar("Plan")
+
+ONE = (1, 1, 1)
+"""The grid of one block, or the block of one thread."""
 
 
 class Stream(Protocol):
@@ -106,6 +110,29 @@ class Module(Protocol):
         ...
 
 
+@dataclass(eq=False)
+class LaunchPlan:
+    """A launch of which only the arrays change from call to call.
+
+    Attributes
+    ----------
+    ptx, name : str
+        The text, and the kernel in it.
+    grid, block : (int, int, int)
+    args : tuple
+        NumPy scalars, and None where an array comes.
+    bound : object
+        What a device has made of it.
+    """
+
+    ptx: str
+    name: str
+    grid: Dim
+    block: Dim
+    args: tuple[Any, ...]
+    bound: Any = None
+
+
 class Device(Protocol):
     """A GPU, real or simulated.
 
@@ -141,6 +168,9 @@ class Device(Protocol):
 
     def kernel(self, ptx: str, name: str) -> Any:
         """A kernel of PTX text; where that is possible, the text is loaded once."""
+
+    def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
+        """Launch what a plan says, with these arrays where it has none."""
 
     def flag(self) -> Any:
         """One int32, 0 unless a kernel has changed it; cheap to read after a synchronisation."""
@@ -207,6 +237,24 @@ def planned(device: Device, key: Hashable, make: Callable[[], Plan]) -> Plan:
             device.plans.clear()
         plan = device.plans[key] = make()
     return plan
+
+
+def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *arrays: Any) -> None:
+    """Launch a kernel; all but the arrays depends on ``key`` alone and is made at the first call.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from gpu.compile import compile
+    >>> ptx = compile('extern "C" __global__ void f(int* x, int y) { *x = y; }', "f.cu").text
+    >>> device = simwarp.Device()
+    >>> x = device.allocate((1,), np.int32)
+    >>> launch(device, "five", lambda: LaunchPlan(ptx, "f", ONE, ONE, (None, np.int32(5))), x)
+    >>> x.download()
+    array([5], dtype=int32)
+    """
+    plan: LaunchPlan | None = device.plans.get(key)
+    device.launch(planned(device, key, make) if plan is None else plan, arrays)
 
 
 def fixed(

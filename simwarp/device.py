@@ -234,6 +234,12 @@ class Device:
         """A kernel of PTX text."""
         return self.load(ptx).kernel(name)
 
+    def launch(self, plan: Any, arrays: Sequence[DeviceArray]) -> None:
+        """Launch what a plan of `gpu.device` says, with these arrays where it has none."""
+        given = iter(arrays)
+        args = [next(given) if value is None else value for value in plan.args]
+        self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
+
     def flag(self) -> DeviceArray:
         """One int32, 0 unless a kernel has changed it."""
         return self.upload(np.zeros(1, np.int32), "flag")

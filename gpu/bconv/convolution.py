@@ -11,11 +11,11 @@ import numpy as np
 
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
-from gpu.bconv.schemes import Pool, Scheme, convolution_ptx
+from gpu.bconv.schemes import SCHEMES, Pool, Scheme, convolution_ptx
 from gpu.bconv.tensor import Borders
 from gpu.bmm.operands import choose_device, downloaded, on_device, refuse_nan
 from gpu.bmm.rule import rule_on_device
-from gpu.device import Device, Dim, planned
+from gpu.device import Device, LaunchPlan, planned
 from reference.errors import SchemeError, ShapeError
 from reference.types import PackedTensor
 
@@ -89,6 +89,11 @@ def bconv2d(
            [6, 9, 6],
            [4, 6, 4]], dtype=int32)
     """
+    plain = thresholds is None and flip is None and pool is None
+    if plain and type(x) is PreparedTensor and type(w) is PreparedTensor:
+        y = _on_their_device(x, w, (stride, padding, dilation, groups), scheme, device)
+        if y is not None:
+            return y
     x, w = operand(x, "x"), operand(w, "w")
     shape = _shape_of(x, w, stride, padding, dilation, groups)
     pooling = _pooling(pool, thresholds, shape)
@@ -114,7 +119,7 @@ def bconv2d(
     return PackedTensor(result, (batch, height, width, shape.filters), "NHWC", 32, "lsb")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Launch:
     """The launch of a convolution: all that depends on its geometry, and on no operand.
 
@@ -132,7 +137,6 @@ class Launch:
     --------
     >>> import simwarp
     >>> from gpu.bconv.prepared import prepare_tensor
-    >>> from gpu.bconv.schemes import SCHEMES
     >>> device, shape = simwarp.Device(), conv_shape((1, 2, 2, 1), (2, 2, 1, 1))
     >>> launch = Launch(SCHEMES["bconv32"], shape, "none", "int", device.compute_capability)
     >>> images = prepare_tensor(np.ones((1, 2, 2, 1)), "x", scheme="bconv32", device=device)
@@ -169,31 +173,48 @@ class Launch:
         rule: tuple[Any, ...] = (),
     ) -> None:
         """Launch; operands as the scheme takes them, thresholds and flips on the device for bits."""
-        kernel = device.kernel(self._ptx, self.scheme.name)
-        operands = images.words, filters.words
+        arrays = [images.words, filters.words]
         if self.scheme.lines_of_tile:
-            operands = *operands, filters.addends(self._one_image, device), self._borders
-        kernel(*self._geometry, *operands, y, self._argument, *rule)
+            arrays.append(filters.addends(self._one_image, device))
+        device.launch(self._plan, (*arrays, y, *rule))
 
     @cached_property
-    def _ptx(self) -> str:
-        return convolution_ptx(self.scheme, self.shape, self.output, self.pool, self.arch).text
-
-    @cached_property
-    def _geometry(self) -> tuple[Dim, Dim]:
-        return self.scheme.launch(self.shape, self.pool)
-
-    @cached_property
-    def _argument(self) -> np.void:
-        return self.shape.argument
-
-    @cached_property
-    def _borders(self) -> np.void:
-        return Borders.of(self.shape).argument
+    def _plan(self) -> LaunchPlan:
+        ptx = convolution_ptx(self.scheme, self.shape, self.output, self.pool, self.arch).text
+        beside = (None, Borders.of(self.shape).argument) if self.scheme.lines_of_tile else ()
+        rule = (None, None) if self.output == "bits" else ()
+        args = (None, None, *beside, None, self.shape.argument, *rule)
+        return LaunchPlan(ptx, self.scheme.name, *self.scheme.launch(self.shape, self.pool), args)
 
     @cached_property
     def _one_image(self) -> ConvShape:
         return replace(self.shape, batch=1)
+
+
+def _on_their_device(
+    x: PreparedTensor, w: PreparedTensor, options: tuple[Any, ...], scheme: Any, device: Device | None
+) -> Any:
+    """The convolution to int32 of prepared operands; None if anything has to be looked at."""
+    home = x.words.device
+    if (
+        (x.role, w.role) != ("x", "w")
+        or x.scheme != w.scheme
+        or w.words.device is not home
+        or (device is not None and device is not home)
+        or scheme not in ("auto", x.scheme)
+        or not _is_plain(options)
+    ):
+        return None
+    chosen = SCHEMES[x.scheme]
+
+    def make() -> Launch:
+        shape = _new_shape(conv_shape, x.shape, w.shape, *options)
+        return Launch(chosen, shape, "none", "int", home.compute_capability)
+
+    launch = planned(home, ("bconv2d", x.scheme, x.shape, w.shape, options), make)
+    y = launch.output_on(home)
+    launch(home, x, w, y)
+    return y
 
 
 _INT32, _UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
@@ -207,11 +228,15 @@ def _shape_of(x: Any, w: Any, *options: Any) -> ConvShape:
     return _new_shape(conv_shape, *given)
 
 
-def _is_plain(given: Any) -> bool:
+def _is_plain(given: tuple[Any, ...]) -> bool:
     """Whether equal means the same: 1.0 and True are equal to 1, but are refused."""
-    if type(given) is tuple:
-        return all(map(_is_plain, cast("tuple[Any, ...]", given)))
-    return type(given) in (int, str)
+    for value in given:
+        if isinstance(value, tuple):
+            if not _is_plain(cast("tuple[Any, ...]", value)):
+                return False
+        elif type(value) is not int and type(value) is not str:
+            return False
+    return True
 
 
 def _new_shape(

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from gpu.bconv.geometry import check_sizes
 from gpu.bmm.operands import ELEMENTS, choose_device, downloaded, nan_flag, on_device
+from gpu.bmm.packing import WORD_DTYPES
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, is_array, is_foreign, planned
+from gpu.device import Array, Device, LaunchPlan, is_array, is_foreign, launch
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 
@@ -131,7 +132,7 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
     """
     source = _to_device(x, name, device)
     shape = cast("tuple[int, int, int, int]", tuple(source.shape))
-    words = device.allocate(words_shape(shape, layout, word), f"u{word // 8}", f"words of {name}")
+    words = device.allocate(words_shape(shape, layout, word), WORD_DTYPES[word], f"words of {name}")
     channels = shape[3 if layout == "NHWC" else 2]
     pieces = -(-channels // word) * (word // 32)
     if layout == "NHWC":
@@ -140,14 +141,13 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
     else:
         kernel, sizes = "pack_filters", (shape[0] * shape[1], channels, shape[3], pieces)
         threads = sizes[0] * shape[3] * pieces
-    ptx = planned(
-        device,
-        ("pack_tensor", source.dtype),
-        lambda: packing_ptx(np.dtype(source.dtype).name, device.compute_capability).text,
-    )
-    device.kernel(ptx, kernel)(
-        (-(-threads // 128), 1, 1), (128, 1, 1), source, words, *map(np.uint32, sizes), nan_flag(device)
-    )
+
+    def plan() -> LaunchPlan:
+        ptx = packing_ptx(np.dtype(source.dtype).name, device.compute_capability).text
+        args = (None, None, *map(np.uint32, sizes), None)
+        return LaunchPlan(ptx, kernel, (-(-threads // 128), 1, 1), (128, 1, 1), args)
+
+    launch(device, (kernel, source.dtype, sizes), plan, source, words, nan_flag(device))
     return PackedTensor(words, shape, layout, word, "lsb")
 
 

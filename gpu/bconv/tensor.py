@@ -7,13 +7,14 @@ A dot product counts only the taps inside the image. What tensor cores count bec
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpu.bconv.geometry import ConvShape
 from gpu.compile import compile_file
-from gpu.device import Array, Device, Dim, planned
+from gpu.device import Array, Device, Dim, LaunchPlan, launch
 from reference.errors import ShapeError
 from reference.types import PackedTensor
 
@@ -117,7 +118,7 @@ def _blocks(pixels: int, shape: ConvShape, tile: int) -> int:
     return -(-pixels // tile) * -(-shape.filters // tile)
 
 
-def launch(shape: ConvShape, pool: str) -> tuple[Dim, Dim]:
+def grid_and_block(shape: ConvShape, pool: str) -> tuple[Dim, Dim]:
     """Grid and block: a block for each tile of pixels and channels.
 
     Parameters
@@ -129,7 +130,7 @@ def launch(shape: ConvShape, pool: str) -> tuple[Dim, Dim]:
     Examples
     --------
     >>> from gpu.bconv.geometry import conv_shape
-    >>> launch(conv_shape((16, 64, 64, 128), (3, 3, 128, 256)), "none")
+    >>> grid_and_block(conv_shape((16, 64, 64, 128), (3, 3, 128, 256)), "none")
     ((1024, 1, 1), (256, 1, 1))
     """
     tile = tile_of(shape)
@@ -137,7 +138,7 @@ def launch(shape: ConvShape, pool: str) -> tuple[Dim, Dim]:
     return (_blocks(pixels, shape, tile), 1, 1), (2 * tile, 1, 1)
 
 
-btc1_launch = btc2_launch = launch
+btc1_launch = btc2_launch = grid_and_block
 
 
 def btc1_defines(shape: ConvShape, arch: tuple[int, int]) -> dict[str, str | int]:
@@ -236,12 +237,21 @@ def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_til
     """
     height, width, count = shape.filter_height, shape.filter_width, shape.filters
     prefix = device.allocate((height + 1, width + 1, count), np.uint32, "prefix sums of the filters' ones")
-    grid, block = (-(-count * 32 // _THREADS), 1, 1), (_THREADS, 1, 1)
-    _kernel("sum_filters", device)(grid, block, filters, prefix, shape.argument, np.uint32(lines_of_tile))
+    sizes = ("addends", shape, lines_of_tile)
+
+    def sums() -> LaunchPlan:
+        args = (None, None, shape.argument, np.uint32(lines_of_tile))
+        return _plan("sum_filters", count * 32, args, device)
+
+    launch(device, ("sum_filters", *sizes), sums, filters, prefix)
     borders = Borders.of(shape)
     addends: Array = device.allocate((borders.rows(shape), count + count % 2), np.int32, "addends")
-    grid = (-(-addends.nbytes // (4 * _THREADS)), 1, 1)
-    _kernel("add_borders", device)(grid, block, prefix, addends, shape.argument, borders.argument)
+
+    def adds() -> LaunchPlan:
+        args = (None, None, shape.argument, borders.argument)
+        return _plan("add_borders", addends.nbytes // 4, args, device)
+
+    launch(device, ("add_borders", *sizes), adds, prefix, addends)
     return addends
 
 
@@ -308,16 +318,12 @@ def _to_units(
     words: Array, shape: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...], device: Device
 ) -> Array:
     units: Array = device.allocate(shape, np.uint32, "units")
-    grid, block = (-(-units.nbytes // (16 * _THREADS)), 1, 1), (_THREADS, 1, 1)
     scalars = (*map(np.uint32, sizes), *map(np.uint64, steps))
-    _kernel("to_units", device)(grid, block, words, units, *scalars)
+    plan = partial(_plan, "to_units", units.nbytes // 16, (None, None, *scalars), device)
+    launch(device, ("to_units", shape, sizes, steps), plan, words, units)
     return units
 
 
-def _kernel(name: str, device: Device) -> Any:
-    ptx = planned(
-        device,
-        "btc_operands",
-        lambda: compile_file("bconv/btc_operands.cu", arch=device.compute_capability).text,
-    )
-    return device.kernel(ptx, name)
+def _plan(name: str, threads: int, args: tuple[Any, ...], device: Device) -> LaunchPlan:
+    ptx = compile_file("bconv/btc_operands.cu", arch=device.compute_capability).text
+    return LaunchPlan(ptx, name, (-(-threads // _THREADS), 1, 1), (_THREADS, 1, 1), args)

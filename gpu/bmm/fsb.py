@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from gpu.bmm.operands import choose_device, matrix
-from gpu.bmm.packing import pack_on_device
+from gpu.bmm.packing import WORD_DTYPES, pack_on_device
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, planned
+from gpu.device import Array, Device, LaunchPlan, launch
 from reference.errors import SchemeError
 from reference.types import Layout, PackedBits
 
@@ -117,8 +117,12 @@ def unpack_fsb(packed: FsbBits) -> PackedBits:
     device: Device = packed.words.device
     lines, bits = packed.shape if packed.order == "row" else packed.shape[::-1]
     words: Array = device.allocate((-(-bits // 32), lines), np.uint32, "words")
-    _kernel("restore", "fsb", device)(
-        (-(-lines // 32), 1, 1), (256, 1, 1), packed.words, words, np.uint32(lines), np.uint32(bits)
+    sizes = np.uint32(lines), np.uint32(bits)
+    launch(
+        device,
+        ("restore", lines, bits),
+        lambda: _plan("restore", "fsb", lines, (None, None, *sizes), device),
+        *(packed.words, words),
     )
     return PackedBits(words, packed.shape, _LAYOUTS[packed.order], 32, "lsb")
 
@@ -152,17 +156,15 @@ def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tu
     lines, bits = packed.shape if packed.layout == "column" else packed.shape[::-1]
     pieces, tiles = -(-bits // TILE_BITS), -(-lines // TILE_LINES)
     shape = (tiles, pieces, TILE_LINES, _WORDS) if format == "fsb" else (lines, pieces, _WORDS)
-    words: Array = device.allocate(shape, np.uint32, f"tiles of {name}")
-    ones: Array = device.allocate((lines,), np.uint32, f"ones of {name}")
-    padded = tiles * TILE_LINES if format == "fsb" else lines
-    _kernel("arrange", format, device)(
-        (-(-lines // 32), 1, 1),
-        (256, 1, 1),
-        packed.words,
-        words,
-        ones,
-        *(np.uint32(size) for size in (lines, padded, bits)),
-    )
+    words: Array = device.allocate(shape, WORD_DTYPES[32], f"tiles of {name}")
+    ones: Array = device.allocate((lines,), WORD_DTYPES[32], f"ones of {name}")
+
+    def plan() -> LaunchPlan:
+        padded = tiles * TILE_LINES if format == "fsb" else lines
+        sizes = (np.uint32(size) for size in (lines, padded, bits))
+        return _plan("arrange", format, lines, (None, None, None, *sizes), device)
+
+    launch(device, ("arrange", format, lines, bits), plan, packed.words, words, ones)
     return words, ones
 
 
@@ -177,6 +179,6 @@ def fsb_ptx(format: Format, arch: tuple[int, int]) -> Ptx:
     return compile_file("bmm/fsb.cu", {f"FORMAT_{format.upper()}": "", "WORD_32": "", "FIRST_LSB": ""}, arch)
 
 
-def _kernel(name: str, format: Format, device: Device) -> Any:
-    ptx = planned(device, ("fsb", format), lambda: fsb_ptx(format, device.compute_capability).text)
-    return device.kernel(ptx, name)
+def _plan(name: str, format: Format, lines: int, args: tuple[Any, ...], device: Device) -> LaunchPlan:
+    ptx = fsb_ptx(format, device.compute_capability).text
+    return LaunchPlan(ptx, name, (-(-lines // 32), 1, 1), (256, 1, 1), args)

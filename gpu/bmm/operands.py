@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-from weakref import WeakKeyDictionary, ref
+from typing import Any, cast
+from weakref import ref
 
 import numpy as np
 
@@ -204,10 +204,6 @@ def downloaded(output: Any, **operands: Any) -> Any:
         raise error  # it was another operand, packed on this device before
 
 
-_PENDING: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""Weak references, as an array holds its device; the deferred check holds the flag."""
-
-
 def nan_flag(device: Device) -> Array:
     """The device's flag that packing kernels raise at a NaN; read at the next synchronisation.
 
@@ -217,18 +213,23 @@ def nan_flag(device: Device) -> Array:
     >>> int(nan_flag(simwarp.Device()).download()[0])
     0
     """
-    pending: Array | None = _PENDING[device]() if device in _PENDING else None
-    if pending is not None:
-        return pending
-    flag: Array = device.flag()
-    _PENDING[device] = ref(flag)
-    device.defer(_check_flag(device, flag))
+    pending = device.plans.get(_FLAG)
+    flag: Array | None = None if pending is None else pending()
+    if flag is None:
+        flag = cast("Array", device.flag())
+        device.plans[_FLAG] = ref(
+            flag
+        )  # weak, as an array holds its device; the deferred check holds the flag
+        device.defer(_check_flag(device, flag))
     return flag
+
+
+_FLAG = "nan flag"
 
 
 def _check_flag(device: Device, flag: Array) -> Callable[[], None]:
     def check() -> None:
-        _PENDING.pop(device, None)
+        device.plans.pop(_FLAG, None)
         if flag.download()[0]:
             flag.upload(np.zeros(1, np.int32))
             raise NotANumberError(

@@ -17,9 +17,11 @@ from gpu.bmm.operands import (
 )
 from gpu.bmm.schemes import WARPS_PER_BLOCK
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, planned
+from gpu.device import Array, Device, LaunchPlan, launch
 from reference.errors import SchemeError
 from reference.types import First, Layout, PackedBits, Word
+
+WORD_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
 
 def pack(
@@ -85,25 +87,24 @@ def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, 
     rows, columns = source.shape
     words: Array = device.allocate(
         (-(-columns // word), rows) if layout == "column" else (-(-rows // word), columns),
-        f"u{word // 8}",
+        WORD_DTYPES[word],
         f"words of {name}",
     )
-    kernel_name, warps = packing_plan(source, layout, word, device.multiprocessors)
-    ptx = planned(
+    launch(
         device,
-        ("pack", source.dtype, word, first),
-        lambda: packing_ptx(np.dtype(source.dtype).name, word, first, device.compute_capability).text,
-    )
-    device.kernel(ptx, kernel_name)(
-        (-(-warps // WARPS_PER_BLOCK), 1, 1),
-        (WARPS_PER_BLOCK * 32, 1, 1),
-        source,
-        words,
-        np.uint32(rows),
-        np.uint32(columns),
-        nan_flag(device),
+        ("pack", rows, columns, source.dtype, source.pointer % 16, layout, word, first),
+        lambda: _plan(source, layout, word, first, device),
+        *(source, words, nan_flag(device)),
     )
     return PackedBits(words, (rows, columns), layout, word, first)
+
+
+def _plan(source: Array, layout: Layout, word: Word, first: First, device: Device) -> LaunchPlan:
+    name, warps = packing_plan(source, layout, word, device.multiprocessors)
+    ptx = packing_ptx(np.dtype(source.dtype).name, word, first, device.compute_capability)
+    grid, block = (-(-warps // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
+    sizes = (np.uint32(size) for size in source.shape)
+    return LaunchPlan(ptx.text, name, grid, block, (None, None, *sizes, None))
 
 
 def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int) -> tuple[str, int]:

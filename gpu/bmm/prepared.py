@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
 from gpu.bmm.operands import Prepared, check_shape, choose_device, matrix, refuse_nan
-from gpu.bmm.packing import check_format, pack_on_device
+from gpu.bmm.packing import WORD_DTYPES, check_format, pack_on_device
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme
 from gpu.device import Device, is_array
 from reference.errors import FormatError, SchemeError
@@ -40,6 +40,8 @@ class PreparedMatrix(Prepared):
         How it lies in memory; schemes of the same form take it, too.
     word, first
         Of its words.
+    lines, bits : int
+        Rows of A or columns of B, and the length of the dot products.
 
     Examples
     --------
@@ -57,16 +59,13 @@ class PreparedMatrix(Prepared):
     form: str
     word: Word
     first: First
+    lines: int = field(init=False)
+    bits: int = field(init=False)
 
-    @property
-    def lines(self) -> int:
-        """Rows of A, or columns of B."""
-        return self.shape[_line_axis(self.role, self.transposed)]
-
-    @property
-    def bits(self) -> int:
-        """The length of the dot products."""
-        return self.shape[1 - _line_axis(self.role, self.transposed)]
+    def __post_init__(self) -> None:
+        axis = _line_axis(self.role, self.transposed)
+        object.__setattr__(self, "lines", self.shape[axis])
+        object.__setattr__(self, "bits", self.shape[1 - axis])
 
     def __repr__(self) -> str:
         turned = " transposed" if self.transposed else ""
@@ -113,7 +112,7 @@ def operand(x: Any, name: Role, *, transposed: bool) -> Any:
     rows, columns = x.shape
     along, lines = (columns, rows) if x.layout == "column" else (rows, columns)
     expected = (-(-along // x.word), lines)
-    if tuple(x.words.shape) != expected or x.words.dtype != _DTYPES[x.word]:
+    if tuple(x.words.shape) != expected or x.words.dtype != WORD_DTYPES[x.word]:
         raise FormatError(
             f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
             f"a {rows} x {columns} matrix packed {x.layout}-major-{x.word} has uint{x.word} {expected}"
@@ -163,9 +162,6 @@ def placed(
     )
 
 
-_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
-
-
 def _line_axis(role: str, transposed: bool) -> int:
     """Which dimension of the matrix counts lines."""
     return int((role == "b") != transposed)
@@ -199,7 +195,7 @@ def _of_tiles(x: FsbBits, name: Role, transposed: bool) -> PreparedMatrix:
         )
     expected = (-(-lines // TILE_LINES), -(-bits // TILE_BITS), TILE_LINES, TILE_BITS // 32)
     for what, array, shape in (("words", x.words, expected), ("ones", x.ones, (lines,))):
-        if not is_array(array) or tuple(array.shape) != shape or array.dtype != _DTYPES[32]:
+        if not is_array(array) or tuple(array.shape) != shape or array.dtype != WORD_DTYPES[32]:
             raise FormatError(
                 f"the {what} of {name} are not what its shape {x.shape} says\n"
                 f"a device array of uint32 {shape} is needed\npack it with gpu.bmm.pack_fsb"

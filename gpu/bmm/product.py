@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from gpu.bmm.operands import choose_device, downloaded, on_device, refuse_nan
+from gpu.bmm.packing import WORD_DTYPES
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.rule import rule_on_device
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx, tensor_core_ptx
-from gpu.device import Device, planned
+from gpu.device import Device, LaunchPlan, launch
 from reference.errors import FormatError, ShapeError
 from reference.types import First, PackedBits
 
@@ -74,6 +75,11 @@ def bmm(
     >>> bmm([[1.0, -2.0, 3.0]], [[1.0], [1.0], [1.0]], device=simwarp.Device())
     array([[1]], dtype=int32)
     """
+    plain = thresholds is None and flip is None
+    if plain and type(a) is PreparedMatrix and type(b) is PreparedMatrix:
+        product = _on_their_device(a, b, transpose_a or transpose_b, scheme, device)
+        if product is not None:
+            return product
     a, b = operand(a, "a", transposed=transpose_a), operand(b, "b", transposed=transpose_b)
     (m, k), (n, k_of_b) = sizes_of(a, "a", transpose_a), sizes_of(b, "b", transpose_b)
     if k != k_of_b:
@@ -96,9 +102,9 @@ def bmm(
             f"a is packed with first={left.first!r} and b with first={right.first!r}\npack both alike"
         )
     if rule:
-        c = device.allocate((-(-n // chosen.word), m), f"u{chosen.word // 8}", "c")
+        c = device.allocate((-(-n // chosen.word), m), WORD_DTYPES[chosen.word], "c")
     else:
-        c = device.allocate((m, n), np.int32, "c")
+        c = device.allocate((m, n), _INT32, "c")
     multiply(left, right, c, chosen, rule, device)
     result = c if stays else downloaded(c, a=a, b=b)
     return PackedBits(result, (m, n), "column", chosen.word, left.first) if rule else result
@@ -137,18 +143,41 @@ def multiply(
     >>> c.download()
     array([[5]], dtype=int32)
     """
-    output = "bits" if rule else "int"
-    ptx = planned(
-        device, ("bmm", scheme.name, output, a.first), lambda: _ptx(scheme, output, a.first, device)
-    )
-    m, n = a.lines, b.lines
-    sizes = np.uint32(m), np.uint32(n), np.uint32(a.bits)
+    m, n, k, bits = a.lines, b.lines, a.bits, bool(rule)
     operands = (a.words, b.words) if a.ones is None else (a.words, a.ones, b.words, b.ones)
-    device.kernel(ptx, scheme.name)(*scheme.launch(m, n), *operands, c, *sizes, *rule)
+
+    def plan() -> LaunchPlan:
+        sizes = np.uint32(m), np.uint32(n), np.uint32(k)
+        args = (*(None for _ in operands), None, *sizes, *(None for _ in rule))
+        return LaunchPlan(_ptx(scheme, bits, a.first, device), scheme.name, *scheme.launch(m, n), args)
+
+    launch(device, ("bmm", scheme.name, bits, a.first, m, n, k), plan, *operands, c, *rule)
 
 
-def _ptx(scheme: Scheme | TensorCoreScheme, output: str, first: First, device: Device) -> str:
-    arch = device.compute_capability
+def _ptx(scheme: Scheme | TensorCoreScheme, bits: bool, first: First, device: Device) -> str:
+    arch, output = device.compute_capability, "bits" if bits else "int"
     if isinstance(scheme, TensorCoreScheme):
         return tensor_core_ptx(scheme, output, arch).text
     return product_ptx(scheme, output, first, arch).text
+
+
+def _on_their_device(
+    a: PreparedMatrix, b: PreparedMatrix, transposed: bool, scheme: str, device: Device | None
+) -> Any:
+    """The product to int32 of prepared operands of the same kind; None if anything has to be looked at."""
+    home = a.words.device
+    if (
+        (a.role, b.role) != ("a", "b")
+        or (a.scheme, a.bits, a.first) != (b.scheme, b.bits, b.first)
+        or transposed
+        or b.words.device is not home
+        or (device is not None and device is not home)
+        or scheme not in ("auto", a.scheme)
+    ):
+        return None
+    c = home.allocate((a.lines, b.lines), _INT32, "c")
+    multiply(a, b, c, choose_scheme(a.scheme, a.bits), (), home)
+    return c
+
+
+_INT32 = np.dtype(np.int32)

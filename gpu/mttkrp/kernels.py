@@ -26,7 +26,8 @@ WARP = 32
 MOST_PASSES = 65535
 """What a grid's second dimension holds."""
 
-_SINK = Struct("<QQI4x")
+_SINK = 24
+"""Bytes of the structure ``Sink``."""
 
 _C_TYPES = {"float32": "float", "float64": "double"}
 
@@ -120,19 +121,19 @@ class Launch:
     arguments: tuple[Any, ...]
     keep: tuple[Any, ...] = ()
 
-    def __call__(self, addresses: Sequence[int], sink: bytes, stream: Any = None) -> None:
+    def __call__(self, addresses: Sequence[int], sink: tuple[int, int, int], stream: Any = None) -> None:
         """Launch, with the addresses of all modes' factors and a `sink_of`."""
-        first = self._pointers.pack(*[addresses[mode] for mode in self.modes])
-        self._fixed(first + sink, stream)
+        self._fixed(self._first.pack(*[addresses[mode] for mode in self.modes], *sink), stream)
 
     @cached_property
     def _fixed(self) -> Callable[[bytes, Any], None]:
-        leading = [structure.size for structure in (self._pointers, _SINK) if structure.size]
+        leading = (8 * len(self.modes), _SINK) if self.modes else (_SINK,)
         return fixed(self.kernel, self.grid, (THREADS, 1, 1), leading, self.arguments)
 
     @cached_property
-    def _pointers(self) -> Struct:
-        return Struct(f"<{len(self.modes)}Q")
+    def _first(self) -> Struct:
+        """``Factors`` and ``Sink``."""
+        return Struct(f"<{len(self.modes)}Q QQI4x")
 
 
 @dataclass(frozen=True)
@@ -169,16 +170,16 @@ def pointers(*arrays: Any) -> np.void:
     return np.void(np.array([getattr(a, "pointer", a) for a in arrays], np.uint64).tobytes())
 
 
-def sink_of(out: Array, partial: int, rank: int) -> bytes:
-    """The by-value argument ``Sink``: the result, the address of the launch's first slot or 0, and the rank.
+def sink_of(out: Array, partial: int, rank: int) -> tuple[int, int, int]:
+    """The members of ``Sink``: the result's address, that of the launch's first slot or 0, and the rank.
 
     Examples
     --------
     >>> import simwarp
-    >>> len(sink_of(simwarp.Device().allocate((2, 3), np.float32), 0, 3))
-    24
+    >>> sink_of(simwarp.Device().allocate((2, 3), np.float32), 0, 3)[1:]
+    (0, 3)
     """
-    return _SINK.pack(out.pointer, partial, rank)
+    return out.pointer, partial, rank
 
 
 def rows_of(matrix: Array) -> list[int]:

@@ -157,9 +157,9 @@ def test_a_plan_is_of_one_device():
     a, b = signs(3, 40), signs(40, 5, seed=1)
     for each in (one, other):
         np.testing.assert_array_equal(gpu.bmm(a, b, scheme="btc3", device=each), reference.bmm(a, b))
-    key = ("bmm", "btc3", "int", "lsb")
-    assert "sm_80" in one.plans[key]
-    assert "sm_90" in other.plans[key]
+    key = ("bmm", "btc3", False, "lsb", 3, 5, 40)
+    assert "sm_80" in one.plans[key].ptx
+    assert "sm_90" in other.plans[key].ptx
 
 
 def test_plans_do_not_keep_their_device():

@@ -15,3 +15,28 @@ def cuDeviceGetUuid(dev: Any) -> tuple[CUresult, CUuuid]: ...
 def cuModuleLoadData(image: bytes) -> tuple[CUresult, Any]: ...
 def cuModuleGetFunction(hmod: Any, name: bytes) -> tuple[CUresult, Any]: ...
 def cuFuncGetParamInfo(func: Any, paramIndex: int) -> tuple[CUresult, int, int]: ...
+def cuLaunchCooperativeKernel(
+    f: Any,
+    gridDimX: int,
+    gridDimY: int,
+    gridDimZ: int,
+    blockDimX: int,
+    blockDimY: int,
+    blockDimZ: int,
+    sharedMemBytes: int,
+    hStream: Any,
+    kernelParams: Any,
+) -> tuple[CUresult]: ...
+def cuLaunchKernel(
+    f: Any,
+    gridDimX: int,
+    gridDimY: int,
+    gridDimZ: int,
+    blockDimX: int,
+    blockDimY: int,
+    blockDimZ: int,
+    sharedMemBytes: int,
+    hStream: Any,
+    kernelParams: Any,
+    extra: Any,
+) -> tuple[CUresult]: ...
