@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
@@ -105,7 +106,7 @@ class CudaKernel:
             buffer.launch(grid, block, shared, stream, cooperative)
 
     def fix(self, grid: Dim, block: Dim, leading: int, *args: Any, shared: int = 0) -> _Fixed:
-        """A launch of which all is fixed, except the first parameters.
+        """A launch of which all is fixed, except the first parameters; arrays live as long as the caller's.
 
         Parameters
         ----------
@@ -150,9 +151,67 @@ class _Buffer:
         else:
             (status,) = self._launch(self._function, *grid, *block, shared, queue, self._at, 0)
         if status:
-            import pycuda.driver
+            _refuse(f"kernel {self._name}", status)
 
-            raise pycuda.driver.LaunchError(f"kernel {self._name}: launch failed: {status.name}")
+    def node(self, grid: Dim, block: Dim, shared: int) -> Any:
+        """The launch as a node of a graph; it reads the parameters whenever it is set."""
+        from cuda.bindings import driver
+
+        params = driver.CUDA_KERNEL_NODE_PARAMS()
+        params.func, params.sharedMemBytes = self._function, shared
+        params.gridDimX, params.gridDimY, params.gridDimZ = grid
+        params.blockDimX, params.blockDimY, params.blockDimZ = block
+        params.kernelParams, params.extra = self._at, 0
+        return params
+
+
+def _refuse(what: str, status: Any) -> None:
+    import pycuda.driver
+
+    raise pycuda.driver.LaunchError(f"{what}: launch failed: {status.name}")
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    """What a call of the driver gave."""
+    status, value = result
+    if status:
+        _refuse("a graph of kernels", status)
+    return value
+
+
+class _Graph:
+    """Launches one behind the other, put together once: all of them cost the host less than one alone."""
+
+    def __init__(self, launches: Sequence[tuple[_Buffer, Dim, Dim, int]]) -> None:
+        from cuda.bindings import driver
+
+        graph = _checked(driver.cuGraphCreate(0))
+        self._nodes: list[tuple[Any, Any]] = []
+        for buffer, grid, block, shared in launches:
+            behind = [node for node, _ in self._nodes[-1:]]
+            params = buffer.node(grid, block, shared)
+            node = _checked(driver.cuGraphAddKernelNode(graph, behind or None, len(behind), params))
+            self._nodes.append((node, params))
+        self.buffers = [buffer for buffer, *_ in launches]  # the nodes know them by address alone
+        self._graph = _checked(driver.cuGraphInstantiate(graph, 0))
+        self._change, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch
+        weakref.finalize(self, _forget, graph, self._graph).atexit = False
+
+    def launch(self) -> None:
+        """Launch with what is in the buffers now; launches that are under way keep what they had."""
+        graph = self._graph
+        for node, params in self._nodes:
+            self._change(graph, node, params)
+        (status,) = self._launch(graph, 0)
+        if status:
+            _refuse("a graph of kernels", status)
+
+
+def _forget(graph: Any, executable: Any) -> None:
+    from cuda.bindings import driver
+
+    driver.cuGraphExecDestroy(executable)
+    driver.cuGraphDestroy(graph)
 
 
 class _Fixed:
@@ -162,16 +221,34 @@ class _Fixed:
         self, kernel: CudaKernel, geometry: tuple[Dim, Dim, int], leading: int, args: Sequence[Any]
     ) -> None:
         behind = [place for place in kernel.places if place[0] >= leading]
-        self._buffer = _Buffer(kernel)
-        _Packing(kernel.name, behind, args, len(kernel.places) - len(behind)).write(self._buffer.bytes, args)
-        self._head = memoryview(self._buffer.bytes).cast("B")[:leading]
-        self._geometry, self._keep = geometry, args
+        self.buffer, self.geometry = _Buffer(kernel), geometry
+        _Packing(kernel.name, behind, args, len(kernel.places) - len(behind)).write(self.buffer.bytes, args)
+        self.head = memoryview(self.buffer.bytes).cast("B")[:leading]
 
     def __call__(self, first: bytes, stream: Any) -> None:
-        buffer = self._buffer
+        buffer = self.buffer
         with buffer.lock:
-            self._head[:] = first
-            buffer.launch(*self._geometry, stream)
+            self.head[:] = first
+            buffer.launch(*self.geometry, stream)
+
+    def chain(self, launches: Sequence[_Fixed]) -> Callable[[Sequence[bytes]], None]:
+        """Such launches one behind the other."""
+        return _Chain(launches)
+
+
+class _Chain:
+    """Fixed launches one behind the other, as one."""
+
+    def __init__(self, launches: Sequence[_Fixed]) -> None:
+        self._heads = [launch.head for launch in launches]
+        self._graph = _Graph([(launch.buffer, *launch.geometry) for launch in launches])
+        self._lock = Lock()
+
+    def __call__(self, firsts: Sequence[bytes]) -> None:
+        with self._lock:
+            for head, first in zip(self._heads, firsts, strict=True):
+                head[:] = first
+            self._graph.launch()
 
 
 class _Bound:
@@ -180,18 +257,19 @@ class _Bound:
     def __init__(self, kernel: CudaKernel, geometry: tuple[Dim, Dim], args: Sequence[Any]) -> None:
         values = [np.uint64(0) if value is None else value for value in args]
         packing = _Packing(kernel.name, kernel.places, values)
-        self._struct, self._values = packing.struct, packing.values(values)
+        self._write = packing.struct.pack_into
+        self._values = list(map(_plain, packing.values(values)))
         self._slots = [i for i, value in enumerate(args) if value is None]
-        self._buffer, self._geometry = _Buffer(kernel), geometry
+        self._graph = _Graph([(_Buffer(kernel), *geometry, 0)])
+        self._bytes, self._lock = self._graph.buffers[0].bytes, Lock()
 
     def __call__(self, arrays: Sequence[Any]) -> None:
         values = self._values.copy()
         for slot, array in zip(self._slots, arrays, strict=True):
             values[slot] = array.pointer
-        buffer = self._buffer
-        with buffer.lock:
-            self._struct.pack_into(buffer.bytes, 0, *values)
-            buffer.launch(*self._geometry)
+        with self._lock:
+            self._write(self._bytes, 0, *values)
+            self._graph.launch()
 
 
 class _Packing:
@@ -244,6 +322,11 @@ def _code(what: str, size: int, value: Any) -> tuple[str, Callable[[Any], Any] |
             "pass a device array, or a NumPy scalar of the parameter's size"
         )
     return found, take
+
+
+def _plain(value: Any) -> Any:
+    """A number of Python's own, which ``struct`` takes faster."""
+    return cast("Any", value).item() if isinstance(value, np.number) else value
 
 
 def _structure(what: str, size: int, value: np.void) -> bytes:

@@ -215,7 +215,7 @@ def is_foreign(x: Any) -> bool:
     return int(kind) == 2  # kDLCUDA
 
 
-MOST_PLANS = 4096
+MOST_PLANS = 1024
 """Of a device: a program that uses more sizes than this makes them anew."""
 
 
@@ -275,6 +275,19 @@ def fixed(
     def launch(first: bytes, stream: Any) -> None:
         pieces = (np.void(first[end - size : end]) for end, size in zip(ends, leading, strict=True))
         kernel(grid, block, *pieces, *args, stream=stream)
+
+    return launch
+
+
+def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Callable[[Sequence[bytes]], None]:
+    """Launches of `fixed` one behind the other, as one where the device can do that."""
+    chain = getattr(launches[0], "chain", None)
+    if chain is not None:
+        return chain(launches)
+
+    def launch(firsts: Sequence[bytes]) -> None:
+        for each, first in zip(launches, firsts, strict=True):
+            each(first, None)
 
     return launch
 

@@ -99,8 +99,9 @@ def bconv2d(
     pooling = _pooling(pool, thresholds, shape)
     device = choose_device(device, x, w, thresholds, flip)
     chosen = choose_scheme(scheme, x, w, device, lambda: shape)
-    stays = on_device(x) or on_device(w)
-    if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
+    x_stays, w_stays = on_device(x), on_device(w)
+    stays = x_stays or w_stays
+    if x_stays != w_stays:  # nothing is downloaded here that would tell of a NaN in the other operand
         refuse_nan(x=x, w=w)
     rule = rule_on_device(thresholds, flip, shape.filters, device)
     images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)

@@ -21,7 +21,7 @@ MOST_ADDENDS = 16
 """Geometries for which filters keep what they add."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PreparedTensor(Prepared):
     """An operand of `gpu.bconv2d` on a device, as a scheme's kernel takes it.
 

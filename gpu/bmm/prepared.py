@@ -18,7 +18,7 @@ from reference.types import First, Layout, PackedBits, Word
 Role: TypeAlias = Literal["a", "b"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PreparedMatrix(Prepared):
     """An operand of `gpu.bmm` on a device, as a scheme's kernel takes it.
 
@@ -64,8 +64,7 @@ class PreparedMatrix(Prepared):
 
     def __post_init__(self) -> None:
         axis = _line_axis(self.role, self.transposed)
-        object.__setattr__(self, "lines", self.shape[axis])
-        object.__setattr__(self, "bits", self.shape[1 - axis])
+        self.lines, self.bits = self.shape[axis], self.shape[1 - axis]
 
     def __repr__(self) -> str:
         turned = " transposed" if self.transposed else ""

@@ -91,8 +91,9 @@ def bmm(
         )
     chosen = choose_scheme(scheme_of(a, b) if scheme == "auto" else scheme, k)
     device = choose_device(device, a, b, thresholds, flip)
-    stays = on_device(a) or on_device(b)
-    if stays:  # nothing is downloaded here that would tell of a NaN in the other operand
+    a_stays, b_stays = on_device(a), on_device(b)
+    stays = a_stays or b_stays
+    if a_stays != b_stays:  # nothing is downloaded here that would tell of a NaN in the other operand
         refuse_nan(a=a, b=b)
     rule = rule_on_device(thresholds, flip, n, device)
     left = placed(a, "a", transpose_a, chosen, device)

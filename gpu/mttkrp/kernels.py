@@ -123,10 +123,15 @@ class Launch:
 
     def __call__(self, addresses: Sequence[int], sink: tuple[int, int, int], stream: Any = None) -> None:
         """Launch, with the addresses of all modes' factors and a `sink_of`."""
-        self._fixed(self._first.pack(*[addresses[mode] for mode in self.modes], *sink), stream)
+        self.fixed(self.first(addresses, sink), stream)
+
+    def first(self, addresses: Sequence[int], sink: tuple[int, int, int]) -> bytes:
+        """The first parameters."""
+        return self._first.pack(*[addresses[mode] for mode in self.modes], *sink)
 
     @cached_property
-    def _fixed(self) -> Callable[[bytes, Any], None]:
+    def fixed(self) -> Callable[[bytes, Any], None]:
+        """The launch, which takes its first parameters and a stream."""
         leading = (8 * len(self.modes), _SINK) if self.modes else (_SINK,)
         return fixed(self.kernel, self.grid, (THREADS, 1, 1), leading, self.arguments)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu.device import Array, Device
+from gpu.device import Array, Device, chained
 from gpu.mttkrp.b_csf import b_csf_work
 from gpu.mttkrp.checks import check_dtype, check_mode, check_rank
 from gpu.mttkrp.clearing import clearing
@@ -127,6 +128,8 @@ class Plan:
             slot_rows = np.concatenate([work.slot_rows for work in self._works])
             self._partial = device.allocate((slot_rows.size, self.setting.rank), dtype, "slots")
             self._reduction = reduction(slot_rows, self.setting)
+        of_works = [launch for work in self._works for launch in work.launches]
+        self._launches = (*self._clearing, *of_works, *self._reduction)
 
     def __call__(self, factors: Sequence[Array], out: Array, stream: Any = None) -> None:
         """Launch; nothing is compiled, allocated or copied, so the launches can be captured in a graph.
@@ -151,17 +154,32 @@ class Plan:
 
     def launch(self, addresses: Sequence[int], out: Array, stream: Any = None) -> None:
         """Launch, with the addresses of factors that are known to fit."""
-        rank, partial = self.setting.rank, self._partial.pointer if self._reduction else 0
+        sinks = self._sinks(out)
+        if stream is None:
+            firsts = [
+                launch.first(addresses, sink) for launch, sink in zip(self._launches, sinks, strict=True)
+            ]
+            self._chain(firsts)
+            return
+        for launch, sink in zip(self._launches, sinks, strict=True):
+            launch(addresses, sink, stream)
+
+    @cached_property
+    def _chain(self) -> Callable[[Sequence[bytes]], None]:
+        return chained([launch.fixed for launch in self._launches])
+
+    def _sinks(self, out: Array) -> list[tuple[int, int, int]]:
+        """Where the sums of each launch go."""
+        rank = self.setting.rank
+        if not self._reduction:
+            return [sink_of(out, 0, rank)] * len(self._launches)
+        partial = self._partial.pointer
         whole = sink_of(out, partial, rank)
-        for launch in self._clearing:
-            launch(addresses, whole, stream)
+        sinks = [whole] * len(self._clearing)
         for work in self._works:
-            sink = sink_of(out, partial, rank) if self._reduction else whole
-            for launch in work.launches:
-                launch(addresses, sink, stream)
+            sinks += [sink_of(out, partial, rank)] * len(work.launches)
             partial += work.slot_rows.size * rank * self.setting.dtype.itemsize
-        for launch in self._reduction:
-            launch(addresses, whole, stream)
+        return sinks + [whole] * len(self._reduction)
 
     def _check(self, factors: Sequence[Array], out: Array) -> None:
         setting = self.setting

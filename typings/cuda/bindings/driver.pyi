@@ -40,3 +40,27 @@ def cuLaunchKernel(
     kernelParams: Any,
     extra: Any,
 ) -> tuple[CUresult]: ...
+
+class CUDA_KERNEL_NODE_PARAMS:
+    func: Any
+    gridDimX: int
+    gridDimY: int
+    gridDimZ: int
+    blockDimX: int
+    blockDimY: int
+    blockDimZ: int
+    sharedMemBytes: int
+    kernelParams: Any
+    extra: Any
+
+def cuGraphCreate(flags: int) -> tuple[CUresult, Any]: ...
+def cuGraphAddKernelNode(
+    hGraph: Any, dependencies: Any, numDependencies: int, nodeParams: CUDA_KERNEL_NODE_PARAMS
+) -> tuple[CUresult, Any]: ...
+def cuGraphInstantiate(hGraph: Any, flags: int) -> tuple[CUresult, Any]: ...
+def cuGraphExecKernelNodeSetParams(
+    hGraphExec: Any, hNode: Any, nodeParams: CUDA_KERNEL_NODE_PARAMS
+) -> tuple[CUresult]: ...
+def cuGraphLaunch(hGraphExec: Any, hStream: Any) -> tuple[CUresult]: ...
+def cuGraphExecDestroy(hGraphExec: Any) -> tuple[CUresult]: ...
+def cuGraphDestroy(hGraph: Any) -> tuple[CUresult]: ...
