@@ -64,7 +64,6 @@ class Streamed(gpu.CudaDevice):
         """A kernel that is launched in the stream."""
         return StreamedKernel(self, super().kernel(ptx, name))
 
-
     def launch(self, plan: Any, arrays: Any) -> None:
         """A launch in the stream."""
         given = iter(arrays)
