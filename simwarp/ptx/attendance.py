@@ -64,12 +64,14 @@ class _Gone:
         if self._early is None or self._left_at is None:
             self._early = np.zeros_like(self._born)
             self._left_at = np.full(self._born.shape, -1, np.int32)
-        if what == WORKS:
-            self._early[rows] &= ~lanes
-            return
+        left_at = self._left_at[rows]
+        first = lanes & (left_at < 0)
         if what == RETURNS:
-            self._early[rows] |= lanes
-        self._left_at[rows] = np.where(lanes, at, self._left_at[rows])
+            self._early[rows] |= first
+        else:
+            self._early[rows] &= ~lanes
+        if what != WORKS:
+            self._left_at[rows] = np.where(first, at, left_at)
 
     def missing(self, chunk: Chunk, rows: Any) -> Mask | None:
         """The lanes that are gone and were not told of; None if there are none."""

@@ -281,6 +281,30 @@ END: """
     assert run(body + "ret;", block=1024) == [NOTHING] * 1024
 
 
+def test_lanes_that_return_from_a_function_on_their_way_out():
+    """A function is called before a barrier and behind the last one; only behind it is something stored."""
+    function = """.func (.reg .b32 r) f(.reg .b32 a) {
+.reg .pred p; setp.gt.u32 p, a, 3; mov.u32 r, 1; @p bra END; mov.u32 r, 2;
+END: ret; }"""
+    body = """call (%r2), f, (%lane); setp.ge.u32 %p1, %lane, 16; @%p1 bra OUT;
+bar.sync 0; exit;
+OUT: call (%r2), f, (%lane);
+{}
+ret;"""
+    assert run(body.format(""), before=function) == [NOTHING] * 32
+    fault = fault_of(SkippedBarrier, body.format("st.global.u32 [%at], %r2;"), before=function)
+    assert (fault.lanes, "bra OUT" in fault.left.text) == (0xFFFF0000, True)
+
+
+def test_faults_of_chunks_that_run_on_other_processes():
+    body = "setp.ge.u32 %p1, %lane, 16; mov.u32 %r2, 1; @%p1 bra END; bar.sync 0;\nEND: " + STORE
+    device = simwarp.Device(workers=2, chunk_lanes=32, checks="report")
+    assert run(body, grid=3, device=device) == [1] * 96
+    (fault,) = device.faults
+    assert (type(fault), fault.count, fault.lanes) == (SkippedBarrier, 3, 0xFFFF0000)
+    assert fault.left.lane == 16
+
+
 def test_a_lane_that_reads_one_that_left_is_told_that_first():
     body = """setp.ge.u32 %p1, %lane, 16; mov.u32 %r2, 1; @%p1 bra END;
 shfl.sync.idx.b32 %r2, %i, 20, 31, 0xFFFFFFFF;
