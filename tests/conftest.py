@@ -3,10 +3,13 @@
 import gc
 import os
 import signal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cpu_costs
+import gpu.compile
 import tiers
 from simwarp.testing import plugin, profiles
 
@@ -32,3 +35,24 @@ def kept_out_of_sight() -> None:
     """Collections of garbage in a module's tests, most of all full ones, do not look at what is older."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def ptx_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of compiled kernels, of this test's own."""
+    monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "ptx"
+
+
+@pytest.fixture
+def compilations(ptx_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The compilations that really took place, as (source, name, headers, options)."""
+    seen: list[Any] = []
+    run = gpu.compile._run
+
+    def counted(nvrtc: Any, *args: Any) -> Any:
+        seen.append(args)
+        return run(nvrtc, *args)
+
+    monkeypatch.setattr(gpu.compile, "_run", counted)
+    return seen
