@@ -43,6 +43,7 @@ def test_a_packed_matrix():
     assert "is padding, past the edge of the (40, 3) matrix, and must be 0" in complaint(expected, padded)
 
 
+@pytest.mark.slow
 @given(expected=bit_matrices(), data=st.data())
 def test_the_named_element_of_a_packed_matrix_is_the_wrong_one(expected, data):
     bits = reference.unpack(expected)

@@ -70,6 +70,7 @@ def test_masks_name_a_lane(mask, active):
     assert active.any()
 
 
+@pytest.mark.slow
 def test_masks_shrink_to_all_lanes():
     assert smallest(masks()) == 0xFFFFFFFF
     assert smallest(active_lanes()).all()
@@ -273,6 +274,7 @@ def matrices_of_dots():
     )
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_thresholds_are_on_the_edge(data):
     dots = data.draw(matrices_of_dots())

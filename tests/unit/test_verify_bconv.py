@@ -118,6 +118,7 @@ PINNED = [
 # --------------------------------------------------------------------------------------------- answers
 
 
+@pytest.mark.slow_cases("25", "4")
 @pytest.mark.parametrize("k", [*range(16), 20, 25, 34, 43, 54, 63])
 def test_all_tiers_agree(k):
     found = check(CASE, 0, k, SIMULATORS)
@@ -125,6 +126,7 @@ def test_all_tiers_agree(k):
     assert set(found.seconds) == {"reference", "listing", "simulator"}
 
 
+@pytest.mark.slow_cases("6-*")
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0)])
 @pytest.mark.parametrize("k", [2, 3, 6, 11])
 def test_older_chips_agree_too(k, cc):

@@ -40,6 +40,7 @@ def problem(item):
 # ------------------------------------------------------------------------------------------------ inputs
 
 
+@pytest.mark.slow
 def test_the_first_490_inputs_are_all_combinations(items):
     tried = [(item.format, problem(item), item.rank) for item in items]
     assert len(tried) == len(set(tried)) == 490
@@ -64,6 +65,7 @@ def test_every_kind_comes_in_every_format_and_rank(items):
     assert {(item.kind, problem(item)) for item in items} == set(itertools.product(KINDS, PROBLEMS))
 
 
+@pytest.mark.slow
 def test_every_input_is_of_its_kind(items):
     for item in items:
         assert item.kind in kinds_of(item.tensor)
