@@ -30,6 +30,7 @@ from simwarp.cli.run_words import (
     read_macros,
     read_settings,
 )
+from simwarp.cli.words import spoken
 from simwarp.device import Device
 from simwarp.faults import KernelFault
 from simwarp.run.binding import Given
@@ -57,6 +58,7 @@ run_app = typer.Typer(
 
 
 @run_app.command(KERNEL)
+@spoken(observe="--observe", cc="--cc", shared="--shared", schedule="--schedules")
 def run_command(
     file: Annotated[Path, typer.Argument(help="CUDA C++ without host code (.cu), or PTX (.ptx).")],
     grid: Annotated[str, typer.Option(help="Blocks: up to three numbers, 4,1,1.")],

@@ -407,7 +407,7 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
         block = np.where(named, cluster + rank - 1, block)
         within: Any = np.bitwise_and(address, np.uint64((1 << BLOCK_BITS) - 1))
         address = np.asarray(np.where(named, within, address), np.uint64)
-    advice = "declare more shared memory, or pass shared= at the launch"
+    advice = "declare more shared memory, or give the launch more of it (shared=, --shared)"
     if (bad := outside(chunk, address, width, first, np.uint64(end))) is not None:
         leave_out(chunk, address, width, bad, ("shared memory", launch.shared_size), names, advice)
     there = np.add(address, (block * chunk.shared_stride).astype(np.uint64))

@@ -294,7 +294,7 @@ class _Linker:
                 self.extents[v.name] = at, at + size_of(v)
                 at += size_of(v)
         what = f"the static shared memory of kernel {self.entry.name}"
-        advice = "declare it extern __shared__, and give its size with shared= at the launch"
+        advice = "declare it extern __shared__, and give its size to the launch (shared=, --shared)"
         check_size(self.entry.line, what, at, STATIC_SHARED, advice)
         dynamic_at = -(-at // 16) * 16
         for where, v in shared:

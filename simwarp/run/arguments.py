@@ -172,7 +172,12 @@ class _Converter:
         wanted = ELEMENTS.get(pointer.removesuffix("*").removesuffix(" const"))
         if wanted is not None and dtype.kind in "biuf" and not _alike(dtype, wanted):
             what = f"{name}, elements of {dtype}; parameter {position} is a {pointer}"
-            raise misfit(self.kernel, position, what, f"convert it: {name}.astype(np.{wanted})")
+            raise misfit(
+                self.kernel,
+                position,
+                what,
+                f"convert it to {wanted}, e.g. {name}.astype(np.{wanted}) in Python",
+            )
 
     def _place(self, position: int, name: str, given: Any) -> tuple[Any, Host | None]:
         """What the launch takes for an argument, and what it held before."""

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, TextIO, TypeAlias, TypedDict, Unpack, cast
 
 import numpy.typing as npt
 
@@ -40,6 +40,7 @@ from simwarp.arrays import sizes
 from simwarp.device import Device
 from simwarp.faults import KernelFault, LaunchError
 from simwarp.names import readable
+from simwarp.observe import Observer
 from simwarp.observe.report import Report
 from simwarp.ptx.syntax import Function
 from simwarp.run.arguments import Argument, convert
@@ -50,6 +51,24 @@ from simwarp.run.variables import put, settings, unset
 
 Extent: TypeAlias = "int | Sequence[int]"
 Dim: TypeAlias = tuple[int, int, int]
+
+
+class DeviceOptions(TypedDict, total=False):
+    """What `run` passes on to a new `Device`."""
+
+    cc: tuple[int, int]
+    chunk_lanes: int
+    workers: int
+    instruction_budget: int | None
+    checks: str | Mapping[str, str]
+    observe: str | Sequence[str]
+    schedule: str
+    seed: int
+    multiprocessors: int
+    stack: int
+    heap: int
+    stdout: TextIO | None
+    observers: Sequence[Observer]
 
 
 class NoSuchOutputError(SimwarpError, KeyError):
@@ -111,8 +130,8 @@ class Result:
         What need not be wrong: ``__constant__`` variables that the kernel names and nobody set.
     warnings : str
         What the compiler warned of.
-    report : Report or None
-        What the device observed (`simwarp.observe`); None on hardware.
+    report : Report
+        What the device observed (`simwarp.observe`): on hardware nothing.
     faults : list of KernelFault
         What checks found and did not raise.
     stdout : str
@@ -127,7 +146,7 @@ class Result:
     unwritten: tuple[Unwritten, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: str = ""
-    report: Report | None = None
+    report: Report = field(default_factory=Report)
     faults: list[KernelFault] = field(default_factory=list[KernelFault])
     stdout: str = ""
     executed: int = 0
@@ -194,7 +213,7 @@ def run(
     defines: Mapping[str, str | int] | None = None,
     include: Sequence[str | PathLike[str]] = (),
     options: Sequence[str] = (),
-    **of_device: Any,
+    **of_device: Unpack[DeviceOptions],
 ) -> Result:
     """Run a kernel of a ``.cu`` or ``.ptx`` file.
 
@@ -279,7 +298,7 @@ def run_on(device: Any, work: Work) -> Result:
         find_unwritten(arguments),
         work.notes,
         work.source.log,
-        getattr(device, "report", None),
+        getattr(device, "report", None) or Report(),
         list(getattr(device, "faults", [])),
         printed.getvalue(),
         getattr(device, "executed", 0) - executed,

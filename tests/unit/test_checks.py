@@ -445,3 +445,8 @@ def test_a_launch_without_a_fault_has_the_whole_budget():
     there = simwarp.Device(checks="report", instruction_budget=50_000)
     assert run(POISONED_BOUND.replace("4096", "4") + STORE, given=[9000] * 32, device=there) == [9000] * 32
     assert there.faults == []
+
+
+def test_a_fault_names_its_place_in_its_repr():
+    fault = faults.KernelFault("too late", "values", "advice", faults.Place(kernel="k", lane=3))
+    assert repr(fault) == "KernelFault('too late: kernel k, lane 3')"

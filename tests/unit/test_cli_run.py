@@ -275,6 +275,23 @@ def test_a_race_under_several_schedules_is_said_once(capsys):
     assert "elements differ" not in said.out
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "__trap();",
+        "assert(x == nullptr);",
+        "*(int*)1 = 1;",
+        "while (true) __nanosleep(1);",
+        "*x += threadIdx.x;",
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--json",), ("--schedules", "2")], ids=" ".join)
+def test_a_fault_ends_with_1(folder, capsys, body, options):
+    (folder / "k.cu").write_text(f"#include <assert.h>\n__global__ void k(int* x) {{ {body} }}")
+    assert main(["run", "k.cu", "--grid=1", "--block=32", "--arg=zeros:int32:1", *options]) == 1
+    capsys.readouterr()
+
+
 # What it refuses
 
 
@@ -290,7 +307,7 @@ REFUSED = [
     (saxpy("--checks", "race=off"), ["no kind 'race'"]),
     (saxpy("--checks", "rise"), ["'rise' is no action"]),
     (saxpy("--checks", "report,races=off"), ["checks: report,races=off"]),
-    (saxpy("--observe", "bank"), ["nothing called 'bank'"]),
+    (saxpy("--observe", "bank"), ["nothing called 'bank'", "choose among them, or --observe all"]),
     (saxpy("--cc", "nine"), ["--cc nine", "--cc 8.0"]),
     (saxpy("--cc", "1.0"), ["gpu-architecture"]),
     (saxpy("--shared", "-1"), ["--shared"]),

@@ -1,5 +1,6 @@
 """`simwarp.run`: the user's own kernels, from a file to the arrays that come out."""
 
+import inspect
 import io
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from gpu.compile import compile
 from reference.errors import CompileError, DtypeError, InputFileError, SchemeError, ShapeError
 from simwarp.faults import KernelFault, LaunchError, OutOfBounds, PtxSyntaxError, Race, UninitialisedRead
 from simwarp.names import parameter_types, plain, readable
+from simwarp.observe.lines import ReportError
 from simwarp.ptx.syntax import Function, Variable
 from simwarp.run import HostCodeError, NoSuchOutputError, Out, load, run
 from simwarp.run.headers import HEADERS
+from simwarp.run.kernel import DeviceOptions, Outputs, Result
 from simwarp.run.source import nvcc_line
 from simwarp.scalars import scalar
 
@@ -660,8 +663,13 @@ def test_a_structure_by_value(write):
         ((1, 1, 0, [1.0]), DtypeError, "arg3 is a list\n"),
         ((np.zeros(3), 1, 0, 0), LaunchError, "argument 0 is arg0, an array; parameter 0 is no pointer"),
         ((1, np.zeros(3, np.float32), 0, 0), LaunchError, "argument 1 is arg1, an array"),
+        ((1, 1, np.ma.masked_array([1.0], mask=[True]), 0), DtypeError, "arg2 has a mask"),
         ((1, 1, np.zeros(3), 0), LaunchError, "elements of float64; parameter 2 is a float const*"),
-        ((1, 1, 0, np.zeros(3, np.int32)), LaunchError, "convert it: arg3.astype(np.float32)"),
+        (
+            (1, 1, 0, np.zeros(3, np.int32)),
+            LaunchError,
+            "convert it to float32, e.g. arg3.astype(np.float32) in Python",
+        ),
         ((1, 1, np.array(["a"]), 0), DtypeError, "which a kernel cannot have"),
         ((1, 1, np.array([None]), 0), DtypeError, "which a kernel cannot have"),
         ((1, 1, np.zeros(3, ">f4"), 0), DtypeError, "which a kernel cannot have"),
@@ -759,6 +767,22 @@ def test_a_tensor_on_a_gpu_is_not_for_the_simulator(saxpy):
 def test_empty_arrays(saxpy):
     empty = np.zeros(0, np.float32)
     assert run(saxpy, grid=1, block=32, args=(0, 1, empty, empty.copy())).outputs[3].shape == (0,)
+
+
+def test_an_array_without_hidden_elements_may_have_a_mask(saxpy):
+    x, y = operands()
+    result = run(saxpy, grid=4, block=32, args=(100, 1, np.ma.masked_array(x), y))
+    np.testing.assert_array_equal(result.outputs[3], x + np.float32(0.5))
+
+
+def test_what_run_passes_on_is_what_a_device_takes():
+    taken = inspect.signature(simwarp.Device).parameters
+    assert set(DeviceOptions.__annotations__) == set(taken)
+
+
+def test_a_result_without_observers_has_a_report():
+    with pytest.raises(ReportError, match="was not observed"):
+        Result("k", Outputs([], []), ()).report.fidelity.counts  # noqa: B018
 
 
 def test_the_door_imports_without_the_command_line():
