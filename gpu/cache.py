@@ -21,6 +21,9 @@ from reference.files import write_whole
 LIMIT_VARIABLE = "SIMWARP_CACHE_MIB"
 DEFAULT_MIB = 256
 _ENTRY = re.compile(r"\.?[0-9a-f]{64}\.ptx(\.[0-9a-f]{16}\.tmp)?")
+_totals: dict[Path, int] = {}
+"""How many bytes each folder has by what this process knows."""
+
 _FORM = b"simwarp-ptx-3"  # another number whenever the layout changes
 
 
@@ -96,7 +99,7 @@ def write(key: str, entry: Entry) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_what_is_no_file(path)
         write_whole(path, lambda file: file.write(content), durable=False)  # the digest tells
-        _trim(most)
+        _trim(most, len(content))
 
 
 def limit() -> int:
@@ -163,15 +166,24 @@ def _entries() -> list[tuple[Path, int, float]]:
     return found
 
 
-def _trim(most: int) -> None:
-    """Remove what was not used for longest, until the rest is small enough."""
+def _trim(most: int, added: int) -> None:
+    """Remove what was not used for longest, until the rest is small enough.
+
+    The folder is read by the first entry that a process adds, and when its sum of what was there and what it
+    has added passes the limit: reading thousands of entries for each new one would take as long as compiling.
+    """
+    folder = cache_folder()
+    _totals[folder] = _totals.get(folder, most) + added
+    if _totals[folder] <= most:
+        return
     found = _entries()
     total = sum(size for _, size, _ in found)
     for path, size, _ in sorted(found, key=lambda one: one[2]):
         if total <= most:
-            return
+            break
         if _remove(path):
             total -= size
+    _totals[folder] = total
 
 
 def _remove(path: Path) -> bool:

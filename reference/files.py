@@ -121,9 +121,9 @@ def _remove_stale(folder: Path, start: str) -> None:
 
 
 def _old_files(folder: Path, start: str) -> Iterator[Path]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith(start) and _REST.fullmatch(entry.name, len(start)):
-                seen = entry.stat(follow_symlinks=False)
+    with suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208 - the folder of a cache has thousands of files
+            if name.startswith(start) and _REST.fullmatch(name, len(start)):
+                seen = (folder / name).lstat()
                 if stat.S_ISREG(seen.st_mode) and time.time() - seen.st_mtime > _STALE_SECONDS:
-                    yield Path(entry.path)
+                    yield folder / name

@@ -59,6 +59,16 @@ def test_a_smaller_limit_holds_from_the_next_entry_on(monkeypatch):
     assert kept() == {*KEYS[-3:], "f" * 64}
 
 
+def test_the_folder_is_read_only_when_the_limit_may_be_passed(monkeypatch):
+    monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
+    looks, look = [], gpu.cache._entries
+    monkeypatch.setattr("gpu.cache._entries", lambda: looks.append(1) or look())
+    for count, key in zip((1, 1, 1, 2), KEYS, strict=False):
+        write(key, Entry(TEXT))
+        assert len(looks) == count
+    assert usage()[1] <= 2**20
+
+
 def test_nothing_is_kept_where_the_limit_is_0(monkeypatch, cache):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", "0")
     write(KEYS[0], Entry("ret;"))
