@@ -355,6 +355,7 @@ def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any
     first = int(np.broadcast_to(window, chunk.mask.shape)[chunk.mask][0])
     if not ((window != first) & chunk.mask).any():
         space = NAMES.get(first, "global")
+        _note_write(chunk, step, space)
         yield space, address - np.uint64(WINDOWS.get(space, 0))
         return
     mask = chunk.mask
@@ -363,7 +364,14 @@ def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any
     for which in np.unique(number[mask]).tolist():
         space = NAMES.get(which, "global")
         chunk.enter(mask & (number == which), alone=False)
+        _note_write(chunk, step, space)
         yield space, address - np.uint64(WINDOWS.get(space, 0))
+
+
+def _note_write(chunk: Chunk, step: Step, space: str) -> None:
+    """Lanes that seemed to return early write to what is not theirs alone."""
+    if step.number in chunk.attendance.ways and space != "local":
+        chunk.attendance.part(chunk, step.number, {step.number + 1: chunk.mask})
 
 
 def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:

@@ -24,6 +24,7 @@ from simwarp.ptx.spaces import RESERVED
 from simwarp.ptx.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
 
 if TYPE_CHECKING:
+    from simwarp.ptx.attendance import Attendance
     from simwarp.ptx.execute import Launch
 
 Mask = npt.NDArray[np.bool_]
@@ -182,6 +183,8 @@ class Chunk:
         self.registers[slot] = new
 
     began_with: list[Any]
+    attendance: Attendance
+    """Who left: its scheduler's."""
 
     # ---- which lanes execute -----------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ class Scheduler:
         self.launch, self.chunk = launch, chunk
         self.attendance = attendance or Attendance(chunk)
         self.ways_out = self.attendance.ways
+        chunk.attendance = self.attendance
         self.steps = chunk.program.steps
         self.groups: dict[int, Group] = {chunk.program.start: Group(chunk.live)}
         self.parked: dict[int, Mask] = {}

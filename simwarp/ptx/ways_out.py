@@ -5,7 +5,8 @@ control-flow graph tell: who parts from lanes that may still come to a barrier, 
 to the end, returned early; who stores something on the way, or came to the end through another barrier,
 skipped the one that the others wait at. Paths decide, not who ran first.
 
-What a lane writes to its own stack counts for nothing: `-G` keeps every variable there.
+What a lane writes to its own stack counts for nothing: `-G` keeps every variable there. Only an address tells
+that of a generic write: such a step is an edge to the next one, for those who write elsewhere.
 
 Source: Aho, Lam, Sethi and Ullman, Compilers (2nd edition), sections 9.2 and 12.2 (reachability across calls
 by summaries).
@@ -17,18 +18,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from simwarp.ptx.syntax import Address, Register
-
 if TYPE_CHECKING:
     from simwarp.ptx.program import Routine, Step
 
 RETURNS, LEAVES, WORKS = 1, 2, 3
 """What an edge tells of the lanes that take it: they return early, they leave to do something else, or they
-do something after all, having seemed to return early."""
+do something after all, having seemed to return early; this also of the way behind a generic write, for
+lanes that do not write to local memory."""
 
 Edges = dict[int, dict[int, int]]
 """For each step where lanes part, the steps that they can go to and what that tells."""
 
+_OF_OTHERS = ("global", "shared")
+"""State spaces that others can read."""
 _WRITES = ("store", "atomic", "reduction", "matrix store")
 _PARTS = ("branch", "indexed branch", "exit", "return")
 _ENDS_BLOCK = (*_PARTS, "trap")
@@ -142,11 +144,10 @@ class _Graph:
     @cached_property
     def writes(self) -> set[int]:
         """The steps that write to what others can read, and under no predicate."""
-        private = _private_registers(self.steps, self.owner)
         return {
             at
             for at, step in enumerate(self.steps)
-            if step.kind in _WRITES and step.guard is None and not _is_private(step, self.owner[at], private)
+            if step.kind in _WRITES and step.guard is None and step.space in _OF_OTHERS
         }
 
 
@@ -228,6 +229,8 @@ class _Ways:
             if at in seen:
                 continue
             seen.add(at)
+            if self.steps[at].kind in _WRITES and self.steps[at].space == "generic":
+                edges.setdefault(at, {})[at + 1] = WORKS
             for way in self._onwards(at):
                 if self.parts(at) and works[way]:
                     edges.setdefault(at, {})[way] = WORKS
@@ -238,43 +241,3 @@ class _Ways:
     def _onwards(self, at: int) -> list[int]:
         graph = self.graph
         return [*graph.ways(at), *(graph.first[name] for name in graph.callees.get(at, ()))]
-
-
-def _private_registers(steps: Sequence[Step], owner: Sequence[str]) -> set[tuple[str, str]]:
-    """The registers, by function and name, that hold addresses of the lane's own stack."""
-    definitions: dict[tuple[str, str], list[Step]] = {}
-    for function, step in zip(owner, steps, strict=True):
-        operands = step.instruction.operands
-        if step.row.destinations and operands and isinstance(operands[0], Register):
-            definitions.setdefault((function, operands[0].name), []).append(step)
-    private = set(definitions)
-    while True:
-        others = [
-            key
-            for key in private
-            if not all(_is_own_address(step, key[0], private) for step in definitions[key])
-        ]
-        if not others:
-            return private
-        private.difference_update(others)
-
-
-def _is_own_address(step: Step, function: str, private: set[tuple[str, str]]) -> bool:
-    opcode, operands = step.instruction.opcode, step.instruction.operands
-    if opcode.startswith("cvta.local"):
-        return True
-    if not opcode.startswith(("mov.", "add.", "sub.")):
-        return False
-    return any(isinstance(o, Register) and (function, o.name) in private for o in operands[1:])
-
-
-def _is_private(step: Step, function: str, private: set[tuple[str, str]]) -> bool:
-    """Whether a write goes to the lane's own memory."""
-    if step.space in ("local", "param"):
-        return True
-    return step.space == "generic" and any(
-        isinstance(operand, Address)
-        and isinstance(operand.base, Register)
-        and (function, operand.base.name) in private
-        for operand in step.instruction.operands
-    )

@@ -58,6 +58,9 @@ __device__ __noinline__ void meet(int* s, const int* x, int t) { s[t] = x[t]; __
 KERNEL(within_a_function) { SHARED
     if (t < n) { meet(s, x, t); v = s[n - 1 - t]; }
     y[t] = v; }
+__device__ __noinline__ void leave(int* at, int v) { *at = v; }
+KERNEL(others_store_in_a_function) { SHARED s[t] = x[t];
+    if (t < n) { __syncthreads(); y[t] = s[n - 1 - t]; } else leave(y + t, 1); }
 """
 MISSED = """
 KERNEL(shuffle) { SHARED if (LANE < 16) v = __shfl_sync(ALL, x[t], t & 15); y[t] = v; }
@@ -92,6 +95,11 @@ __device__ __noinline__ int twice(int a) { return a > 5 ? 2 * a : a + 1; }
 KERNEL(helper_before_and_after) { SHARED
     if (twice(t) >= twice(n)) { v = twice(v); return; }
     s[t] = twice(t); __syncthreads(); y[t] = s[n - 1 - t]; }
+struct Depth { int* depth; __device__ Depth(int* d) : depth(d) {}
+    __device__ __noinline__ ~Depth() { *depth -= 1; } };
+KERNEL(a_destructor_on_the_way_out) { SHARED int depth = 1; Depth inner(&depth);
+    if (t >= n) return;
+    s[t] = x[t]; __syncthreads(); y[t] = s[n - 1 - t]; }
 """
 CORRECT = """
 KERNEL(tree) { SHARED s[t] = t < n ? x[t] : 0; __syncthreads();
