@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import io
 import json
 import re
 import struct
@@ -40,7 +41,7 @@ class Golden:
     meta : dict
         ``case``, ``seed``, ``inputs`` (how many; older ones say it in the command alone), ``gpu`` (name,
         uuid), ``driver``, ``nvrtc``, ``arch``, ``ptx`` (title to SHA-256 of the normalised text), ``date``,
-        ``command``.
+        ``command``, and in newer ones ``sha256`` of the ``.npz``.
     outputs : dict
         Raw output words, or the digest (32 bytes) of a large output, by input number.
     """
@@ -108,11 +109,14 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": f"simwarp golden record --case {case.name} --inputs {inputs} --seed {seed}",
     }
-    text = json.dumps(meta, indent=2).encode() + b"\n"
     data, sidecar = folder / f"{case.name}.npz", folder / f"{case.name}.json"
+    packed = io.BytesIO()
     try:
+        np.savez_compressed(packed, **outputs)  # pyright: ignore[reportArgumentType]
+        meta["sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
+        text = json.dumps(meta, indent=2).encode() + b"\n"
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(data, lambda file: np.savez_compressed(file, **outputs))  # pyright: ignore[reportArgumentType]
+        write_whole(data, lambda file: file.write(packed.getvalue()))
         write_whole(sidecar, lambda file: file.write(text))
     except OSError as error:
         raise InputFileError(
@@ -142,12 +146,20 @@ def load(sidecar: Path) -> Golden:
         # NumPy leaves a file open that it cannot read; this closes it.
         with sidecar.with_suffix(".npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
             outputs = {int(k): stored[k] for k in stored.files}
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except (*_DAMAGED, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputFileError(
             f"no golden at {sidecar}: {reason}\nrecord it on a GPU with `simwarp golden record`"
         ) from None
     _check(sidecar, meta, outputs)
+    if meta.get("sha256", digest) != digest:  # older ones do not have it
+        raise InputFileError(
+            f"{sidecar.with_suffix('.npz')} is another one than {sidecar.name} was recorded with\n"
+            "a recording was stopped between the two, or one was replaced\n"
+            "record it on a GPU with `simwarp golden record`"
+        )
     return Golden(meta, outputs)
 
 

@@ -50,6 +50,7 @@ def test_two_files_are_written(tmp_path):
     assert set(files(folder)) == {"bmm.npz", "bmm.json"}
     meta = json.loads((folder / "bmm.json").read_text())
     assert meta.pop("date").count("-") == 2
+    assert meta.pop("sha256") == hashlib.sha256((folder / "bmm.npz").read_bytes()).hexdigest()
     assert meta == {
         "case": "bmm",
         "seed": 3,
@@ -307,6 +308,17 @@ def test_a_golden_that_lacks_answers(tmp_path, golden, kept, told):
         InputFileError, match=rf"bmm.npz has .*: {len(kept)} answers\nbmm.json says .* 5 inputs\n"
     ):
         load(tmp_path / "bmm.json")
+
+
+def test_files_of_two_recordings_do_not_belong_together(tmp_path, golden):
+    """As a recording leaves them that is killed between the two."""
+    answers = {str(k): answer ^ 1 for k, answer in golden.outputs.items()}
+    np.savez_compressed(tmp_path / "bmm.npz", **answers)
+    with pytest.raises(InputFileError, match=r"bmm\.npz is another one than bmm\.json was recorded with\n"):
+        load(tmp_path / "bmm.json")
+    older = {name: value for name, value in golden.meta.items() if name != "sha256"}
+    (tmp_path / "bmm.json").write_text(json.dumps(older))
+    assert load(tmp_path / "bmm.json").outputs.keys() == golden.outputs.keys()
 
 
 @pytest.mark.parametrize("data", [b"[]", b"3", b"null", b'"x"', b"{}", b"[" * 100_000])
