@@ -110,7 +110,7 @@ class Bench:
         start = time.perf_counter()
         call()
         wait()
-        samples = max(15, min(200, int(0.25 / (time.perf_counter() - start))))
+        samples = max(40, min(300, int(0.25 / (time.perf_counter() - start))))
         whole: list[float] = []
         host: list[float] = []
         for _ in range(samples):

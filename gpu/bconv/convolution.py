@@ -176,7 +176,7 @@ class Launch:
         """Launch; operands as the scheme takes them, thresholds and flips on the device for bits."""
         arrays = [images.words, filters.words]
         if self.scheme.lines_of_tile:
-            arrays.append(filters.addends(self._one_image, device))
+            arrays.append(filters.addends(self.one_image, device))
         device.launch(self._plan, (*arrays, y, *rule))
 
     @cached_property
@@ -188,7 +188,8 @@ class Launch:
         return LaunchPlan(ptx, self.scheme.name, *self.scheme.launch(self.shape, self.pool), args)
 
     @cached_property
-    def _one_image(self) -> ConvShape:
+    def one_image(self) -> ConvShape:
+        """The same for a batch of 1, by which filters keep their addends."""
         return replace(self.shape, batch=1)
 
 
@@ -196,24 +197,22 @@ def _on_their_device(
     x: PreparedTensor, w: PreparedTensor, options: tuple[Any, ...], scheme: Any, device: Device | None
 ) -> Any:
     """The convolution to int32 of prepared operands; None if anything has to be looked at."""
-    home = x.words.device
+    home = x.device
     if (
-        (x.role, w.role) != ("x", "w")
-        or x.scheme != w.scheme
-        or w.words.device is not home
+        w.device is not home
         or (device is not None and device is not home)
-        or scheme not in ("auto", x.scheme)
-        or not _is_plain(options)
+        or not _is_plain((options, scheme))
     ):
         return None
-    chosen = SCHEMES[x.scheme]
-
-    def make() -> Launch:
+    key = "bconv2d", x.kind, w.kind, options, scheme
+    launch: Launch | None = home.plans.get(key)
+    if launch is None:
+        if (x.role, w.role, x.scheme) != ("x", "w", w.scheme) or scheme not in ("auto", x.scheme):
+            return None
         shape = _new_shape(conv_shape, x.shape, w.shape, *options)
-        return Launch(chosen, shape, "none", "int", home.compute_capability)
-
-    launch = planned(home, ("bconv2d", x.scheme, x.shape, w.shape, options), make)
-    y = launch.output_on(home)
+        made = Launch(SCHEMES[x.scheme], shape, "none", "int", home.compute_capability)
+        launch = planned(home, key, lambda: made)
+    y = home.allocate(launch.size, _INT32, "y")
     launch(home, x, w, y)
     return y
 

@@ -37,6 +37,9 @@ class PreparedTensor(Prepared):
         What it was prepared for.
     kept : dict
         Of filters, what they add to dot products, by geometry of the images: made at the first call.
+    device : Device
+    kind : tuple
+        All that decides what a call does with it.
 
     Examples
     --------
@@ -49,7 +52,12 @@ class PreparedTensor(Prepared):
     shape: tuple[int, int, int, int]
     role: Role
     scheme: str
-    kept: dict[ConvShape, Array] = field(default_factory=dict[ConvShape, Array])
+    kept: dict[Any, Array] = field(default_factory=dict[Any, Array])
+    device: Device = field(init=False)
+    kind: tuple[Any, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.device, self.kind = self.words.device, (self.role, self.scheme, self.shape)
 
     def addends(self, shape: ConvShape, device: Device) -> Array:
         """What these filters add to dot products; ``shape`` is of a batch of 1, which makes no difference."""

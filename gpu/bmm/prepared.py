@@ -42,6 +42,11 @@ class PreparedMatrix(Prepared):
         Of its words.
     lines, bits : int
         Rows of A or columns of B, and the length of the dot products.
+    device : Device
+    arrays : tuple of device arrays
+        What kernels get.
+    kind : tuple
+        All that decides what a call does with it.
 
     Examples
     --------
@@ -61,10 +66,16 @@ class PreparedMatrix(Prepared):
     first: First
     lines: int = field(init=False)
     bits: int = field(init=False)
+    device: Device = field(init=False)
+    arrays: tuple[Any, ...] = field(init=False)
+    kind: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         axis = _line_axis(self.role, self.transposed)
         self.lines, self.bits = self.shape[axis], self.shape[1 - axis]
+        self.device = self.words.device
+        self.arrays = (self.words,) if self.ones is None else (self.words, self.ones)
+        self.kind = self.role, self.scheme, self.first, self.transposed, self.shape
 
     def __repr__(self) -> str:
         turned = " transposed" if self.transposed else ""

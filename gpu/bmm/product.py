@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_o
 from gpu.bmm.rule import rule_on_device
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx, tensor_core_ptx
 from gpu.device import Device, LaunchPlan, launch
+from gpu.recording import Recording, kind_of, play
 from reference.errors import FormatError, ShapeError
 from reference.types import First, PackedBits
 
@@ -75,11 +76,12 @@ def bmm(
     >>> bmm([[1.0, -2.0, 3.0]], [[1.0], [1.0], [1.0]], device=simwarp.Device())
     array([[1]], dtype=int32)
     """
-    plain = thresholds is None and flip is None
-    if plain and type(a) is PreparedMatrix and type(b) is PreparedMatrix:
-        product = _on_their_device(a, b, transpose_a or transpose_b, scheme, device)
-        if product is not None:
-            return product
+    key, arrays = None, ()
+    if thresholds is None and flip is None:
+        key, home, arrays = _known(a, b, (transpose_a, transpose_b, scheme), device)
+        known = None if key is None else play(home, key, arrays)
+        if known is not None:
+            return known
     a, b = operand(a, "a", transposed=transpose_a), operand(b, "b", transposed=transpose_b)
     (m, k), (n, k_of_b) = sizes_of(a, "a", transpose_a), sizes_of(b, "b", transpose_b)
     if k != k_of_b:
@@ -96,6 +98,8 @@ def bmm(
     if a_stays != b_stays:  # nothing is downloaded here that would tell of a NaN in the other operand
         refuse_nan(a=a, b=b)
     rule = rule_on_device(thresholds, flip, n, device)
+    recording = None if key is None else Recording(device, arrays)
+    device = device if recording is None else cast("Device", recording)
     left = placed(a, "a", transpose_a, chosen, device)
     right = placed(b, "b", transpose_b, chosen, device)
     if left.first != right.first:
@@ -107,6 +111,8 @@ def bmm(
     else:
         c = device.allocate((m, n), _INT32, "c")
     multiply(left, right, c, chosen, rule, device)
+    if recording is not None and key is not None:
+        recording.keep(c, key)
     result = c if stays else downloaded(c, a=a, b=b)
     return PackedBits(result, (m, n), "column", chosen.word, left.first) if rule else result
 
@@ -162,23 +168,29 @@ def _ptx(scheme: Scheme | TensorCoreScheme, bits: bool, first: First, device: De
     return product_ptx(scheme, output, first, arch).text
 
 
-def _on_their_device(
-    a: PreparedMatrix, b: PreparedMatrix, transposed: bool, scheme: str, device: Device | None
-) -> Any:
-    """The product to int32 of prepared operands of the same kind; None if anything has to be looked at."""
-    home = a.words.device
-    if (
-        (a.role, b.role) != ("a", "b")
-        or (a.scheme, a.bits, a.first) != (b.scheme, b.bits, b.first)
-        or transposed
-        or b.words.device is not home
-        or (device is not None and device is not home)
-        or scheme not in ("auto", a.scheme)
-    ):
-        return None
-    c = home.allocate((a.lines, b.lines), _INT32, "c")
-    multiply(a, b, c, choose_scheme(a.scheme, a.bits), (), home)
-    return c
+def _known(
+    a: Any, b: Any, options: tuple[Any, Any, Any], device: Device | None
+) -> tuple[Any, Any, tuple[Any, ...]]:
+    """By what a call is known, its device, and the arrays it is given; None unless both lie on the device."""
+    transpose_a, transpose_b, scheme = options
+    if type(transpose_a) is not bool or type(transpose_b) is not bool or type(scheme) is not str:
+        return None, None, ()
+    a_kind, a_arrays, home = _placed_already(a)
+    b_kind, b_arrays, other = _placed_already(b)
+    if a_kind is None or b_kind is None or other is not home or (device is not None and device is not home):
+        return None, None, ()
+    return ("bmm", a_kind, b_kind, transpose_a, transpose_b, scheme), home, (*a_arrays, *b_arrays)
+
+
+def _placed_already(x: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """What decides what a call does with an operand, its arrays and their device."""
+    if type(x) is PreparedMatrix:
+        return x.kind, x.arrays, x.device
+    kind = kind_of(x)
+    if kind is None:
+        return None, (), None
+    words = x.words if isinstance(x, PackedBits) else x
+    return kind, (words,), words.device
 
 
 _INT32 = np.dtype(np.int32)

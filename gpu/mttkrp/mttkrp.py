@@ -96,14 +96,14 @@ def _on_its_device(tensor: PreparedSparse, factors: Sequence[Any], mode: int, de
     mode = check_mode(mode, len(shape))
     if len(factors) != len(shape) or not is_array(factors[0]) or len(factors[0].shape) != 2:
         return None
-    rank, dtype = factors[0].shape[1], factors[0].dtype
+    rank, dtype, low = factors[0].shape[1], factors[0].dtype, 0
     addresses: list[int] = []
-    for x, dimension in zip(factors, shape, strict=True):
-        if not is_array(x) or x.device is not device or x.shape != (dimension, rank) or x.dtype != dtype:
+    for n, x in enumerate(factors):
+        if getattr(x, "device", None) is not device or x.shape != (shape[n], rank) or x.dtype != dtype:
             return None
         addresses.append(x.pointer)
-    addresses[mode] = 0  # it is not read
-    launch = tensor.plan(mode, rank, dtype, deterministic, vector=not any(a & 15 for a in addresses))
+        low |= 0 if n == mode else x.pointer
+    launch = tensor.plan(mode, rank, dtype, deterministic, vector=low & 15 == 0)
     out = device.allocate((shape[mode], rank), dtype, "out")
     launch.launch(addresses, out)
     return out

@@ -190,6 +190,52 @@ def test_a_geometry_is_not_taken_for_another_that_is_equal(device):
         gpu.bconv2d(x, w, groups=True)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scheme", ["bmm64", "btc1", "btc3"])
+def test_a_call_that_is_played_again_takes_the_new_operands(scheme, kind):
+    device, answers = simwarp.Device(), []
+    for seed in (0, 5, 7):
+        before = device.launches
+        a, b = signs(3, 70, seed=seed), signs(70, 9, seed=seed + 1)
+        left, right = device.upload(a), device.upload(b)
+        word, first = PRODUCTS[scheme].word, PRODUCTS[scheme].first
+        if kind == "packed":
+            left = gpu.pack(left, layout="column", word=word, first=first)
+            right = gpu.pack(right, word=word, first=first)
+        if kind == "prepared":
+            left, right = gpu.prepare(left, "a", scheme=scheme), gpu.prepare(right, "b", scheme=scheme)
+        np.testing.assert_array_equal(gpu.bmm(left, right, scheme=scheme).download(), reference.bmm(a, b))
+        answers.append(device.launches - before)
+    assert len(set(answers)) == 1
+    bad = np.full((3, 70), np.nan, np.float32)
+    x, y = device.upload(bad), device.upload(np.ones((70, 9), np.float32))
+    for _ in range(2):  # recorded, and played
+        gpu.bmm(x, y, scheme=scheme)
+        with pytest.raises(NotANumberError):
+            device.synchronize()
+
+
+def test_a_call_is_not_played_for_another_kind(device):
+    """Shapes, types, layouts, schemes, transposition, alignment and place decide what a call does."""
+    a, b = signs(40, 40), signs(40, 40, seed=1)
+    right = device.upload(b)
+    for x in (a, a.astype(np.float32), a.astype(np.float16)):
+        for scheme in ("bmm32", "bmms32", "btc2"):
+            for transposed in (False, True):
+                c = gpu.bmm(device.upload(x), right, scheme=scheme, transpose_a=transposed)
+                np.testing.assert_array_equal(c.download(), reference.bmm(a.T if transposed else a, b))
+    packed = gpu.pack(device.upload(a), layout="column")
+    gpu.bmm(packed, gpu.pack(right))
+    with pytest.raises(FormatError, match="layout"):
+        gpu.bmm(gpu.pack(device.upload(a)), gpu.pack(right))
+    with pytest.raises(FormatError, match="first"):
+        gpu.bmm(packed, gpu.pack(right, first="lsb"))
+    with pytest.raises(SchemeError, match="unknown"):
+        gpu.bmm(packed, gpu.pack(right), scheme=["bmm32"])
+    with pytest.raises(DtypeError, match="another device"):
+        gpu.bmm(packed, gpu.pack(right), device=simwarp.Device())
+
+
 # Prepared operands give what unprepared ones give
 
 

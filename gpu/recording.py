@@ -1,0 +1,106 @@
+"""Calls that are done again as they were done before: their arrays reserved, their kernels launched.
+
+What a call does with arrays of a device depends on their shapes, types and alignment alone, not on what they
+hold. So the first call is recorded, and later ones of the same kind are played: nothing is looked at anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from gpu.bmm.operands import nan_flag
+from gpu.device import Device, LaunchPlan, is_array, planned
+from reference.types import PackedBits
+
+
+class Recording:
+    """A device that notes what a call does with it.
+
+    Parameters
+    ----------
+    device : Device
+    arrays : sequence of device arrays
+        What the call is given.
+
+    Examples
+    --------
+    >>> import numpy as np, simwarp
+    >>> from gpu.bmm.packing import pack_on_device
+    >>> device = simwarp.Device()
+    >>> one, other = (device.upload(np.array([[x]], np.int8)) for x in (1, -1))
+    >>> recording = Recording(device, [one])
+    >>> words = pack_on_device(one, "x", "row", 32, "lsb", recording).words
+    >>> recording.keep(words, "packing")
+    >>> play(device, "packing", [other]).download(), words.download()
+    (array([[0]], dtype=uint32), array([[1]], dtype=uint32))
+    """
+
+    def __init__(self, device: Device, arrays: Sequence[Any]) -> None:
+        self._device = device
+        self._arrays = list(arrays)  # they live, so that no two have one identity
+        self._count = len(self._arrays)
+        self._steps: list[_Step] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> Any:
+        """Reserve an array."""
+        array = self._device.allocate(shape, dtype, name)
+        self._arrays.append(array)
+        self._steps.append((None, (shape, dtype, name)))
+        return array
+
+    def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
+        """Launch."""
+        self._device.launch(plan, arrays)
+        self._steps.append((plan, tuple(map(self._place, arrays))))
+
+    def _place(self, array: Any) -> int:
+        """Which array it is; -1 for the flag of packing kernels, the only one that is not the call's own."""
+        return next((i for i, known in enumerate(self._arrays) if known is array), -1)
+
+    def keep(self, result: Any, key: Hashable) -> None:
+        """Remember the call, for `play`."""
+        at, steps = self._place(result), tuple(self._steps)
+        planned(self._device, key, lambda: (steps, at))
+
+
+_Step = tuple[LaunchPlan | None, tuple[Any, ...]]
+"""A launch and the numbers of its arrays, or None and what `Device.allocate` is given."""
+
+
+def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
+    """Do what was recorded for ``key`` with other arrays; None if nothing was."""
+    known = device.plans.get(key)
+    if known is None:
+        return None
+    steps, result = known
+    all_arrays = [*arrays, None]
+    for plan, given in steps:
+        if plan is None:
+            all_arrays.insert(-1, device.allocate(*given))
+            continue
+        if -1 in given:
+            all_arrays[-1] = nan_flag(device)
+        device.launch(plan, [all_arrays[i] for i in given])
+    return all_arrays[result]
+
+
+def kind_of(x: Any) -> tuple[Any, ...] | None:
+    """All of an operand that decides what a call does with it; None unless it lies on a device.
+
+    Examples
+    --------
+    >>> import numpy as np, simwarp
+    >>> kind_of(simwarp.Device().upload(np.ones((2, 3)))), kind_of(np.ones((2, 3)))
+    (((2, 3), dtype('float64'), 0), None)
+    """
+    if isinstance(x, PackedBits):
+        words = kind_of(x.words)
+        known = type(x.layout) is type(x.first) is str and type(x.word) is int
+        return (tuple(x.shape), x.layout, x.word, x.first, *words) if words is not None and known else None
+    return (x.shape, x.dtype, x.pointer & 15) if is_array(x) else None
