@@ -373,7 +373,13 @@ class DeviceArray:
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value counts something: an integer of Python's or NumPy's."""
+    """Whether a value counts something: an integer of Python's or NumPy's.
+
+    Examples
+    --------
+    >>> is_integer(3), is_integer(np.int8(3)), is_integer(3.0)
+    (True, True, False)
+    """
     return isinstance(value, int | np.integer)
 
 

@@ -206,6 +206,11 @@ def on_host(given: Any, name: str) -> Any:
     ------
     DtypeError
         For lists, masked elements, and arrays of what a kernel cannot have.
+
+    Examples
+    --------
+    >>> on_host(np.array(3), "n"), on_host("five", "n")
+    (np.int64(3), 'five')
     """
     kind = cast("type[object]", type(given))
     if issubclass(kind, list | tuple | range):

@@ -46,7 +46,14 @@ class Unwritten:
 
 
 def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
-    """What a kernel left unwritten of the arrays that it was to fill; hardware cannot tell."""
+    """What a kernel left unwritten of the arrays that it was to fill; hardware cannot tell.
+
+    Examples
+    --------
+    >>> from simwarp.device import Device
+    >>> find_unwritten([Argument(0, "y", Device().allocate(3, "int32"), to_fill=True)])
+    (Unwritten(array='y', count=3, size=3, first=(0,)),)
+    """
     found: dict[int, Unwritten] = {}
     for argument in arguments:
         if argument.to_fill and hasattr(argument.value, "unwritten"):

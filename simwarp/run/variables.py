@@ -92,6 +92,14 @@ def put(module: Any, values: Mapping[str, npt.NDArray[np.uint8]]) -> None:
     ------
     SchemeError
         On hardware, whose modules do not give their variables here.
+
+    Examples
+    --------
+    >>> from simwarp.device import Device
+    >>> module = Device().load(".version 9.0 .target sm_90 .const .u32 n; .entry k() { ret; }")
+    >>> put(module, {"n": np.array([7, 0, 0, 0], np.uint8)})
+    >>> module.variable("n").view((1,), "uint32").download()
+    array([7], dtype=uint32)
     """
     if values and not hasattr(module, "variable"):
         raise SchemeError(

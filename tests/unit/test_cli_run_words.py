@@ -1,0 +1,57 @@
+"""The words of `simwarp run`: arguments, names, dimensions and checks as a command line writes them."""
+
+import numpy as np
+import pytest
+
+from reference.errors import SchemeError
+from simwarp.checks import read_checks
+from simwarp.cli.run_words import name_all, read_argument, read_extent
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [("7", "", 7), ("n=0x10", "n", 16), ("-3", "", -3), ("a=1e3", "a", 1000.0), ("a=-inf", "a", -np.inf)],
+)
+def test_numbers(text, name, value):
+    word = read_argument(text)
+    assert (word.name, word.value, type(word.value), word.written) == (name, value, type(value), False)
+
+
+def test_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.zeros(2))
+    np.save("a=b.npy", np.zeros(2))
+    for text, name, written in (
+        ("x.npy", "x", False),
+        ("./x.npy:inout", "x", True),
+        ("first=x.npy:inout", "first", True),
+        ("./a=b.npy", "a=b", False),
+    ):
+        word = read_argument(text)
+        assert (word.name, word.written) == (name, written)
+        assert isinstance(word.value, np.ndarray)
+
+
+def test_names_are_each_their_own():
+    words = [read_argument(text) for text in ("out:int8:1", "1", "out:int8:2", "out2=3", "4")]
+    assert list(name_all(words)) == ["out", "arg1", "out2", "out23", "arg4"]
+
+
+@pytest.mark.parametrize(("text", "dims"), [("4", (4, 1, 1)), ("4,2", (4, 2, 1)), ("4x2x3", (4, 2, 3))])
+def test_extents(text, dims):
+    assert read_extent("--grid", text) == dims
+
+
+@pytest.mark.parametrize("text", ["", ",", "4,", "4,,2", "-1", "1.5", "1,2,3,4", "4 2"])
+def test_extents_that_are_none(text):
+    with pytest.raises(SchemeError, match="up to three numbers"):
+        read_extent("--grid", text)
+
+
+def test_checks():
+    assert read_checks(["off"]) == "off"
+    assert read_checks(["races=off", "bounds=report,freed=off"]) == {
+        "races": "off",
+        "bounds": "report",
+        "freed": "off",
+    }
