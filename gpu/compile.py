@@ -43,7 +43,7 @@ class Ptx:
     compiler : str
         E.g. ``"NVRTC 13.0"``.
     log : str
-        What the compiler printed, its warnings; "" where it printed nothing.
+        What the compiler printed: its warnings, without those of CUDA's own headers; "" where there are none.
     """
 
     text: str
@@ -118,7 +118,8 @@ def compile(
     if entry is None or includes.borrowed(entry.elsewhere):
         places = [f"--include-path={path}" for path in (*cuda, *includes.include)]
         ptx, log = _run(nvrtc, source, name, includes.in_memory, [*chosen, *places], folder)
-        entry = Entry(normalise(ptx, [name, *includes.names]), log, not_of_cuda(includes.of_cuda, cuda))
+        text, log = normalise(ptx, [name, *includes.names]), _without_cudas_own(log, cuda)
+        entry = Entry(text, log, not_of_cuda(includes.of_cuda, cuda))
         includes.follow(name, source, *asked.text)
         unchanged = includes.key == known  # no file changed while the compiler read it
         if key and unchanged and not includes.borrowed(entry.elsewhere):
@@ -130,6 +131,15 @@ def _key(cuda: Sequence[Path], *depends_on: object) -> str:
     """The name of an entry of the cache: of what it depends on, and of who made it."""
     made_by = compiler_version(), _library(), *map(release, cuda)
     return hashlib.sha256(repr((*depends_on, *made_by)).encode()).hexdigest()
+
+
+def _without_cudas_own(log: str, cuda: Sequence[Path]) -> str:
+    """A log without what it says of CUDA's own headers: to nvcc they are system headers, to NVRTC not."""
+    if not any(str(folder) in log for folder in cuda):
+        return log
+    parts = [part for part in log.split("\n\n") if not part.startswith(tuple(map(str, cuda)))]
+    told = [part for part in parts if part.strip() and not part.startswith("Remark:")]
+    return "".join(f"{part}\n\n" for part in told)
 
 
 def compile_file(

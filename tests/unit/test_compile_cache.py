@@ -33,6 +33,16 @@ def test_warnings_are_kept_and_cached(ptx_cache, compilations, tmp_path):
     assert f"{tmp_path}/k.cu" not in second.log
 
 
+@pytest.mark.parametrize("mine", [False, True])
+def test_warnings_of_cudas_own_headers_are_not_the_users(ptx_cache, mine):
+    source = "#define INFINITY 1\n#include <cuda/std/cmath>\n" + ANSWER
+    source += 'extern "C" __global__ void k(int* y) { int v; *y = v; }\n' * mine
+    log = compile(source, "k.cu", {"ANSWER": 1}).log
+    assert "cmath" not in log
+    assert log.startswith("k.cu(") == ('"v" is used before' in log) == mine
+    assert bool(log) == mine
+
+
 def test_a_source_without_warnings_has_an_empty_log(ptx_cache):
     assert answer().log == answer().log == ""
 
