@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -91,6 +91,33 @@ def check_dtype(dtype: Any, values: Any) -> np.dtype[Any]:
             "both are float32, or both float64\nconvert one of them"
         )
     return known
+
+
+def as_sequence(factors: Any) -> Sequence[Any]:
+    """What was given for factors, if there can be several.
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> as_sequence(None)
+    Traceback (most recent call last):
+    ...
+    reference.errors.ShapeError: factors is NoneType
+    a sequence of matrices is needed
+    give one (dimension, rank) matrix for each mode
+    """
+    if isinstance(factors, list | tuple):
+        return cast("Sequence[Any]", factors)
+    try:
+        return list(factors)
+    except TypeError:
+        raise ShapeError(
+            f"factors is {type(factors).__name__}\na sequence of matrices is needed\n"
+            "give one (dimension, rank) matrix for each mode"
+        ) from None
 
 
 def check_factors(factors: Sequence[Any], shape: Sequence[int]) -> tuple[int, np.dtype[Any]]:

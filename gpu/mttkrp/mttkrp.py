@@ -9,7 +9,7 @@ import numpy as np
 
 from gpu.bmm.operands import choose_device, on_device
 from gpu.device import Device, is_array
-from gpu.mttkrp.checks import check_factors, check_mode
+from gpu.mttkrp.checks import as_sequence, check_factors, check_mode
 from gpu.mttkrp.plan import Plan
 from gpu.mttkrp.prepared import PreparedSparse
 from gpu.mttkrp.structure import check_kind
@@ -67,6 +67,7 @@ def mttkrp(
     array([[15.],
            [ 7.]])
     """
+    factors = as_sequence(factors)
     if isinstance(tensor, PreparedSparse) and (device is None or device is tensor.device):
         out = _on_its_device(tensor, factors, mode, deterministic)
         if out is not None:

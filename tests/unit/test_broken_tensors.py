@@ -115,6 +115,15 @@ def test_arguments_of_the_reference(factors, mode, says):
     assert str(caught.value).startswith(says)
 
 
+@pytest.mark.parametrize(
+    "factors", [None, 5, "abc", [None] * 3, [RAGGED, *FACTORS[1:]], [], FACTORS[:2]], ids=str
+)
+def test_factors_of_the_device(factors):
+    with pytest.raises(ShapeError) as caught:
+        gpu_mttkrp(COO, factors, 0, device=simwarp.Device())
+    assert len(str(caught.value).splitlines()) == 3
+
+
 def test_a_mode_that_is_a_bool_is_none_anywhere():
     for mttkrp, given in ((gpu_mttkrp, {"device": simwarp.Device()}), (listings.mttkrp, {})):
         with pytest.raises(ShapeError, match="True"):
