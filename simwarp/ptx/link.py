@@ -291,7 +291,7 @@ class _Linker:
             if v.count:
                 at = place(at, v)
                 self.shared[where][v.name] = at
-                self.extents[v.name] = at, at + size_of(v)
+                self.extents[v.name] = self.extents.get(v.name, (at, 0))[0], at + size_of(v)
                 at += size_of(v)
         what = f"the static shared memory of kernel {self.entry.name}"
         advice = "declare it extern __shared__, and give its size to the launch (shared=, --shared)"

@@ -1,9 +1,9 @@
 """Which allocations each access of a launch may reach: those that its address was computed from.
 
 A pointer that runs past the end of its array may well land in another one, however far that lies. So an
-access is judged by the allocations that its pointers lie in, where these are known: of a kernel without
-device functions, by the arguments and variables that flow into the address (`simwarp.races.provenance`). An
-address that was loaded from memory may be any. In the same way a variable in shared memory ends where the
+access is judged by the allocations that its pointers lie in, where these are known: the arguments and
+variables that flow into the address (`simwarp.races.provenance`). An address that was loaded from memory, or
+passed to a device function, may be any. In the same way a variable in shared memory ends where the
 next one starts, and a thread's local memory where the frame of the current function ends.
 
 Examples

@@ -38,7 +38,7 @@ _POINTER = 8
 
 
 def address_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
-    """The origins of the address of each memory access of a kernel without device functions.
+    """The origins of the address of each memory access of a kernel and its device functions.
 
     Parameters
     ----------
@@ -66,15 +66,38 @@ def address_origins(program: Program, variables: Container[str]) -> dict[int, Or
 
 
 def known_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
-    """The same, found once; of a kernel with device functions, nothing is known."""
+    """The same, found once.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90 .entry k() {
+    ... .shared .b32 c; .reg .b32 %r; mov.u32 %r, c; st.shared.u32 [%r+4], 0; ret; }''')
+    >>> program = link(module, module.entries["k"])
+    >>> sorted(known_origins(program, ())[1])
+    ['shared', 'symbol c']
+    >>> known_origins(program, ()) is known_origins(program, ())
+    True
+    """
     known = vars(program)
     if "_origins" not in known:
-        known["_origins"] = address_origins(program, variables) if len(program.routines) == 1 else {}
+        known["_origins"] = address_origins(program, variables)
     return known["_origins"]
 
 
 def addresses_of(launch: Launch, origin: str) -> list[int]:
-    """What an origin gives that may be an address in global memory."""
+    """What an origin gives that may be an address in global memory.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> parameters = {"x": (0x7F00_0000_0000).to_bytes(8, "little"), "n": (7).to_bytes(4, "little")}
+    >>> launch = SimpleNamespace(parameters=parameters, symbols={"table": 4096})
+    >>> origins = "parameter x", "parameter n", "variable table", "shared"
+    >>> [addresses_of(launch, origin) for origin in origins]
+    [[139637976727552], [], [4096], []]
+    """
     what, _, name = origin.partition(" ")
     if origin in GRID_BARRIER:
         return [launch.workspace]
@@ -103,23 +126,33 @@ class _Origins:
     def __init__(self, program: Program, variables: Container[str]) -> None:
         self.program, self.variables = program, variables
         self.registers: dict[str, Origins] = {}
+        self.function, self.beyond = "", NOTHING
+        """Whose registers are spoken of; what those of them are that no instruction writes."""
         while sum(self.follow(step) for step in program.steps):
             pass
 
     def follow(self, step: Step) -> bool:
         """Add what a step does; whether that was new."""
         changed = False
+        self.enter(step)
         for name, origins in self.given(step):
-            known = self.registers.get(name, NOTHING)
+            known = self.registers.get(self.function + name, NOTHING)
             if not origins <= known:
-                self.registers[name], changed = known | origins, True
+                self.registers[self.function + name], changed = known | origins, True
         return changed
+
+    def enter(self, step: Step) -> None:
+        """Speak of the registers of a step's function; what it is given, comes from its callers."""
+        function = self.program.routine_at(step.number).name
+        self.function = f"{function} "
+        self.beyond = NOTHING if function == self.program.name else ANYTHING
 
     def of_addresses(self) -> dict[int, Origins]:
         """See `address_origins`."""
         found: dict[int, Origins] = {}
         for step in self.program.steps:
             if step.base is not None:
+                self.enter(step)
                 address = next(o for o in step.instruction.operands if isinstance(o, Address))
                 found[step.number] = self.of((address,))
         return found
@@ -144,7 +177,7 @@ class _Origins:
         found = NOTHING
         for operand in operands:
             if isinstance(operand, Register):
-                known = self.registers.get(operand.name, NOTHING)
+                known = self.registers.get(self.function + operand.name, self.beyond)
                 found |= GRID_BARRIER if operand.name.startswith("%envreg") else known
             elif isinstance(operand, Symbol):
                 found |= self.of_symbol(operand.name)

@@ -59,7 +59,7 @@ class RaceFilter:
             {step.number for step in loads if strength(step) != WEAK} if self.signals else set[int]()
         )
         self._splits = len(program.routines) == 1
-        self._origins = known_origins(program, frozenset(variables))
+        self._origins = known_origins(program, frozenset(variables)) if self._splits else {}
         stores = [step for step in steps if step.kind in WRITES]
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}

@@ -146,3 +146,30 @@ def test_what_malloc_gave_is_known_by_its_address():
     with pytest.raises(OutOfBounds) as caught:
         kernel((1, 1, 1), (2, 1, 1), *given, np.uint64(64), given[0])
     assert caught.value.allocation == "malloc(64)"
+
+
+FUNCTIONS = """.func (.param .b64 at) second(.param .b64 p, .param .b64 n) {
+    .reg .b64 %x, %n; ld.param.u64 %x, [p]; ld.param.u64 %n, [n];
+    add.u64 %x, %x, %n; st.param.b64 [at], %x; ret; }
+.func (.reg .b32 %v) take(.reg .b64 %x) { ld.u32 %v, [%x]; ret; }
+"""
+CALLS = """{ .param .b64 p; .param .b64 n; .param .b64 at; st.param.b64 [p], %x; st.param.b64 [n], %n;
+    call (at), second, (p, n); ld.param.b64 %a1, [at]; }
+"""
+
+
+def test_a_kernel_that_calls_functions_is_judged_where_pointers_are_its_own():
+    """Registers of one name in several functions are not one."""
+    arrays = Arrays()
+
+    def launch(body, n=0):
+        text = HEAD.replace(".visible", FUNCTIONS + ".visible") + body + "\nret; }"
+        given = [np.uint64(array.pointer) for array in (arrays.x, arrays.y, arrays.z)]
+        arrays.device.load(text).kernel("k")((1, 1, 1), (2, 1, 1), *given[:2], np.uint64(n), given[2])
+
+    launch(CALLS + ACCESSES["write"], n=arrays.y_from_x)
+    assert arrays.y.download()[0] == 5
+    launch("add.u64 %a1, %x, %n; call (%r2), take, (%y);", n=64)
+    with pytest.raises(OutOfBounds) as caught:
+        launch(CALLS + "add.u64 %a2, %x, %n; st.global.u32 [%a2], %r1;", n=arrays.y_from_x)
+    assert caught.value.what == "write of 4 bytes outside x, in y"
