@@ -18,6 +18,8 @@ from gpu.mttkrp.build import FORMATS
 from gpu.mttkrp.upload import upload
 from reference.cpd import cpd_als as reference_cpd_als
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.sparse import FORMATS as REFERENCE_FORMATS
+from reference.sparse import coalesce
 from reference.types import Coo, Cpd
 from simwarp.device import DeviceArray
 
@@ -131,7 +133,7 @@ def test_the_residual_against_fractions(shape, rank, format_name, dtype):
         kept[0] = True
         values = dense.reshape(-1)[kept].astype(dtype)
         coo = Coo(np.indices(shape).reshape(len(shape), -1)[:, kept], values, shape)
-        tensor = FORMATS[format_name](coo)
+        tensor = REFERENCE_FORMATS[format_name](coo)
         square = float(np.sum(np.square(values, dtype=np.float64)))
         expected = exact_residual(coo, Cpd(weights, tuple(factors), (), converged=False))
         found = 1 - Residual(tensor, square, model).fit()
@@ -145,7 +147,7 @@ def test_blocks_share_the_nonzeros():
     for n, factor in enumerate(model.factors):
         factor.upload(random(*factor.shape, seed=n))
     model.weights.upload(random(rank))
-    tensor = FORMATS["coo"](sparse(shape, 2000))
+    tensor = coalesce(sparse(shape, 2000))
     residual = Residual(tensor, 1.0, model)
     expected = residual.fit()
     residual._grid = SmallGrid(rank)
