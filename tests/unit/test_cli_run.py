@@ -369,7 +369,6 @@ def test_host_code_and_errors(folder, capsys):
     assert 'wrong.cu(5): error: identifier "b" is undefined' in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("folder")
 def test_an_instruction_that_is_not_supported(folder, capsys):
     (folder / "copy.cu").write_text(
         "#include <cuda_pipeline.h>\n__global__ void k(const int* x, int* y) {\n"
@@ -391,6 +390,7 @@ def test_an_instruction_that_is_not_supported(folder, capsys):
     assert main(["coverage", "fill.cu"]) == 0
 
 
+@pytest.mark.usefixtures("folder")
 def test_a_gpu_that_is_not_there(capsys, monkeypatch):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
