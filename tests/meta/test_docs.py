@@ -144,6 +144,7 @@ def load(name: str) -> ModuleType:
     "simwarp.testing.geometries",
     "simwarp.testing.fuzz.workers",
     "simwarp.probe.bmma",
+    "simwarp.verify.cases.mttkrp",
 )
 @pytest.mark.parametrize("path", [p for p in sources() if ">>>" in p.read_text()], ids=module_name)
 def test_docstring_examples(path: Path) -> None:
@@ -171,7 +172,7 @@ RUN = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTA
 """A block that is marked runs; the blocks of a page share their names."""
 
 
-@pytest.mark.slow_cases("testing")
+@pytest.mark.slow_cases("testing", "mttkrp")
 @pytest.mark.parametrize("page", [p for p in PAGES if RUN.search(p.read_text())], ids=lambda p: p.stem)
 def test_page_examples(page: Path) -> None:
     for package in PACKAGES:
