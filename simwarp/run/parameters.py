@@ -26,6 +26,9 @@ _TOKEN = re.compile(r"[A-Za-z_]\w*|::|\.\.\.|->|\S")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _NUMBERED = re.compile(r".*_param_\d+")
 
+_MARK = "@"
+"""Stands for a directive: what a condition leaves of the head of a kernel is not known here."""
+
 _QUALIFIERS = frozenset(
     [
         "const",
@@ -174,7 +177,7 @@ def definitions(text: str) -> tuple[Definition, ...]:
     """
     code = without_literals(text)
     macros = frozenset(_MACRO.findall(code))
-    code = _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
+    code = _DIRECTIVE.sub(lambda found: _MARK + re.sub(r"[^\n]", " ", found[0][1:]), code)
     tokens: list[Token] = []
     for number, line in enumerate(code.split("\n"), 1):
         tokens += [(token, number) for token in _TOKEN.findall(line.replace("\\", " "))]
@@ -237,7 +240,9 @@ class _Reader:
             end = self._behind(end) if token == "(" else end + 1
         if not name or name in self.macros:
             return None
-        parameters = self._parameters([text for text, _ in self.tokens[at + 1 : behind - 1]])
+        certain = all(text != _MARK for text, _ in self.tokens[start:end])
+        between = [text for text, _ in self.tokens[at + 1 : behind - 1]]
+        parameters = self._parameters(between) if certain else None
         last = self._behind(end) - 1 if token == "{" else end
         scope = [part for part in self.scopes if part]
         lines = self.tokens[start][1], self.tokens[min(last, len(self.tokens) - 1)][1]

@@ -44,7 +44,8 @@ def write(tmp_path, monkeypatch):
         ("void f(Pair<int, Pair<int, int>> p, ns::T q = ns::T{1, 2}, int r = g(1, 2))", "f", ("p", "q", "r")),
         ("void f(int (*g)(int, int), float (&x)[3], const int y[4][4])", "f", ("g", "x", "y")),
         ("void f(/* int a, */ int b, // int c\n int d)", "f", ("b", "d")),
-        ("void f(int a,\n#ifdef A\n#define X (\n#endif\n int b)", "f", ("a", "b")),
+        ("void f(int a,\n#ifdef A\n int b\n#else\n int c\n#endif\n)", "f", None),
+        ("void f(int a)\n#ifdef A\n;\n#endif\n", "f", None),
         ("void f(const __grid_constant__ struct S s, [[maybe_unused]] int n)", "f", ("s", "n")),
         ("void f(T... args)", "f", None),
         ("void f(POINTER(x), int n)", "f", None),
@@ -59,6 +60,7 @@ def test_what_a_head_says(head, name, names):
 @pytest.mark.parametrize(
     "text",
     [
+        "#if A\n__global__ void f(int a, int b)\n#else\n__global__ void f(int b, int a)\n#endif\n{ }",
         "#define K(name) __global__ void name(int* x) { *x = 1; }\nK(f)",
         "#define K(n) n\n__global__ void K(f)(int* x) {}",
         "#define HEAD(x) void f(x)\n__global__ HEAD(int n) {}",
