@@ -40,9 +40,15 @@ EDGES = (
     "taken for -1, which draws a frame along the border."
 )
 RESULTS_MARKER = "<!-- benchmark results -->"
-RESULTS_HEADER = "| case | unit | ours | peers | target | machine | date |\n|---|---|---|---|---|---|---|"
+RESULTS_HEADER = "| case | time of | unit | ours | peers | target | machine | date |\n" + "|---" * 8 + "|"
+DOOR_MARKER = "<!-- door results -->"
+DOOR_HEADER = (
+    "| call | prepared | packed | float32 | the kernels of these | torch, synchronised |\n" + "|---" * 6 + "|"
+)
+OPERANDS = ("prepared", "packed", "f32")
 MTTKRP_MARKER = "<!-- mttkrp results -->"
 ROOT = Path(__file__).resolve().parents[1]
+DOOR_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "door.json"
 MTTKRP_RESULTS = ROOT / "benchmarks" / "results" / "h200" / "mttkrp.json"
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 OUTSIDE_HEADER = (
@@ -58,8 +64,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         rows = table(import_module("simwarp.ptx.instructions").ROWS)
         markdown = markdown.replace(ROWS_MARKER, f"{rows}\n\n{outside()}")
     if RESULTS_MARKER in markdown:
-        paths = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
+        paths = sorted(set((ROOT / "benchmarks" / "results").rglob("*.json")) - {DOOR_RESULTS})
         markdown = markdown.replace(RESULTS_MARKER, results_table(json.loads(p.read_text()) for p in paths))
+    if DOOR_MARKER in markdown:
+        markdown = markdown.replace(DOOR_MARKER, door_table(json.loads(DOOR_RESULTS.read_text())["rows"]))
     if MTTKRP_MARKER in markdown:
         rows = json.loads(MTTKRP_RESULTS.read_text())["rows"]
         markdown = markdown.replace(MTTKRP_MARKER, mttkrp_table(rows))
@@ -258,9 +266,50 @@ def _made(lowering: Any, opcode: str, cc: tuple[int, int]) -> str:
 
 
 def results_table(results: Iterable[Mapping[str, Any]]) -> str:
-    """One line for each row of each benchmark result."""
-    lines = [_result(row, result["meta"]) for result in results for row in result["rows"]]
-    return "\n".join([RESULTS_HEADER, *lines])
+    """One line for each row of each benchmark result, those of the door first."""
+    rows = [(row, result["meta"]) for result in results for row in result["rows"]]
+    rows.sort(key=lambda row: not time_of(*row).startswith("door"))
+    return "\n".join([RESULTS_HEADER, *(_result(*row) for row in rows)])
+
+
+def time_of(row: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
+    """Whose time a row gives: that of a call from Python, of kernels on a GPU, or of the simulator."""
+    if row["case"].startswith(("door", "cpd/")):
+        return "door"
+    return "kernel" if "gpu" in meta else "simulator"
+
+
+def door_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Microseconds of calls by operands: with the result there, and in parentheses until the call returns."""
+    whole: dict[str, dict[str, Mapping[str, Any]]] = {}
+    host: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for row in rows:
+        kind, _, case = row["case"].partition("/")
+        call, _, last = case.rpartition("/")
+        operands = row["params"].get("operands")
+        if operands is None:
+            call, last = case, "f32" if case.startswith("pack") else "prepared"
+        if kind == "door":
+            whole.setdefault(call, {})[last] = row
+        else:
+            host[call, last] = row
+    lines = [DOOR_HEADER]
+    for call, by_operands in whole.items():
+        cells = [_door_cell(by_operands.get(each), host.get((call, each))) for each in OPERANDS]
+        peers = [by_operands[each]["peers"] for each in OPERANDS if each in by_operands]
+        alone = " / ".join(_number(p["the kernels alone"]) for p in peers if "the kernels alone" in p)
+        torch = ", ".join(f"{k[6:]} {_number(v)}" for k, v in peers[0].items() if k.startswith("torch "))
+        lines.append("| " + " | ".join((f"`{call}`", *cells, alone, torch)) + " |")
+    return "\n".join(lines)
+
+
+def _door_cell(row: Mapping[str, Any] | None, host: Mapping[str, Any] | None) -> str:
+    """A dagger where a target is missed."""
+    if row is None:
+        return ""
+    over = [r for r in (row, host) if r and r["target"] is not None and r["ours"] > r["target"]]
+    until = f" ({_number(host['ours'])})" if host else ""
+    return f"{_number(row['ours'])}{until}{' †' if over else ''}"
 
 
 def _result(row: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
@@ -268,7 +317,16 @@ def _result(row: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     target = "" if row["target"] is None else _number(row["target"])
     unit = f"{row['unit']}, {row['better']} is better"
     machine = meta.get("gpu") or meta["cpu"]
-    cells = (f"`{row['case']}`", unit, _number(row["ours"]), peers, target, machine, meta["date"])
+    cells = (
+        f"`{row['case']}`",
+        time_of(row, meta),
+        unit,
+        _number(row["ours"]),
+        peers,
+        target,
+        machine,
+        meta["date"],
+    )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
