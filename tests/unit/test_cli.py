@@ -75,6 +75,7 @@ def test_verify_as_a_person_sees_it(capsys):
     assert lines[-1] == "all tiers agree on the 12 inputs asked for; 100 shapes verify a case"
 
 
+@pytest.mark.slow
 def test_verify_as_json(capsys):
     assert main(["verify", "--case", "pack-lsb", "--inputs", "20", "--seed", "3", "-j", "1", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -283,6 +284,7 @@ def test_the_product_as_json(capsys, folder):
     assert said.err == ""
 
 
+@pytest.mark.slow
 def test_the_real_command(folder):
     done = command("run", "bmm", "a.npy", "b.npy", "-o", "c.npy", folder=folder)
     assert (done.returncode, done.stdout) == (0, "")

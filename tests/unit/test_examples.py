@@ -38,6 +38,7 @@ def test_example_is_short(path: Path) -> None:
     assert 10 <= sum(bool(line.strip()) for line in code.splitlines()) <= 50
 
 
+@pytest.mark.slow
 def test_digits_are_recognised() -> None:
     printed = run(ROOT / "examples" / "digits.py").stdout
     accuracy = re.search(r"of 500 digits recognised: ([\d.]+)%$", printed, re.MULTILINE)

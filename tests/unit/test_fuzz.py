@@ -602,6 +602,7 @@ def fragile(tmp_path, monkeypatch):
     return import_module("fragile_device").Fragile
 
 
+@pytest.mark.slow
 def test_a_crash_or_a_hang_costs_one_program(fragile):
     words = ("not.b32", "popc.b32", "clz.b32", "brev.b32", "abs.s32")
     programs = [Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(words)]

@@ -178,6 +178,7 @@ def test_the_simulator_is_no_witness_of_itself(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_outputs_of_several_types(tmp_path):
     """Words of 32 and of 64 bits take turns; a product is int32 or packed."""
     for case, inputs in ((PACK, range(4, 6)), (BMM, (2, 82, 87, 9 * 5 + 2))):

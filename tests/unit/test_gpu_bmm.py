@@ -1023,6 +1023,7 @@ def test_other_libraries_device_arrays_do_not_fit_the_simulator(device):
         gpu.bmm(np.ones((2, 2)), Foreign((2, 2, 2)), device=device)
 
 
+@pytest.mark.slow
 def test_devices_and_their_memory_go_when_nobody_holds_them():
     device = simwarp.Device()
     gone = weakref.ref(device)

@@ -236,6 +236,7 @@ def test_bmm_operands_fit(x):
     assert product(x).shape == (m, n)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(x=bmm_operands(along_k=True, word=32, first="msb", max_size=40))
 def test_bmm_operands_along_k_are_what_kernels_take(x):
