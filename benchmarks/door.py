@@ -70,6 +70,11 @@ class Streamed(gpu.CudaDevice):
         args = [next(given) if value is None else value for value in plan.args]
         self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
 
+    def launch_all(self, chain: Any, arrays: Any) -> None:
+        """Launches in the stream."""
+        for plan, given in zip(chain.plans, arrays, strict=True):
+            self.launch(plan, given)
+
 
 class StreamedKernel:
     """A kernel that is launched in its device's stream."""

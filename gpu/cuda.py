@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_kernels import CudaKernel, CudaModule
-from gpu.device import LaunchPlan
+from gpu.cuda_kernels import Bound, BoundChain, CudaKernel, CudaModule
+from gpu.device import LaunchChain, LaunchPlan
 from reference.errors import MissingExtraError, NoGpuError, ShapeError
 
 
@@ -183,8 +183,17 @@ class CudaDevice:
     def launch(self, plan: LaunchPlan, arrays: Sequence[CudaArray]) -> None:
         """Launch what a plan says, with these arrays where it has none."""
         if plan.bound is None:
-            plan.bound = self.kernel(plan.ptx, plan.name).bind(plan.grid, plan.block, plan.args)
-        plan.bound(arrays)
+            plan.bound = BoundChain([self._bound(plan)])
+        plan.bound((arrays,))
+
+    def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[CudaArray]]) -> None:
+        """Launch several plans one behind the other, as one graph."""
+        if chain.bound is None:
+            chain.bound = BoundChain([self._bound(plan) for plan in chain.plans])
+        chain.bound(arrays)
+
+    def _bound(self, plan: LaunchPlan) -> Bound:
+        return self.kernel(plan.ptx, plan.name).bind(plan.grid, plan.block, plan.args)
 
     def stream(self) -> Any:
         """A new queue of work."""
@@ -305,8 +314,7 @@ class _HostNumber(CudaArray):
         self._host[:] = host
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
-        """Read it, after all work that writes it."""
-        self.device.synchronize()
+        """Read it as it is: whoever asks has synchronised the device."""
         return self._host.copy()
 
 

@@ -120,9 +120,9 @@ class CudaKernel:
         """
         return _Fixed(self, (grid, block, shared), leading, args)
 
-    def bind(self, grid: Dim, block: Dim, args: Sequence[Any]) -> _Bound:
+    def bind(self, grid: Dim, block: Dim, args: Sequence[Any]) -> Bound:
         """A launch of which all is fixed, except the arrays: they come where ``args`` has None."""
-        return _Bound(self, (grid, block), args)
+        return Bound(self, (grid, block), args)
 
 
 class _Buffer:
@@ -251,7 +251,7 @@ class _Chain:
             self._graph.launch()
 
 
-class _Bound:
+class Bound:
     """A launch of which all is fixed, except the arrays."""
 
     def __init__(self, kernel: CudaKernel, geometry: tuple[Dim, Dim], args: Sequence[Any]) -> None:
@@ -260,15 +260,29 @@ class _Bound:
         self._write = packing.struct.pack_into
         self._values = list(map(_plain, packing.values(values)))
         self._slots = [i for i, value in enumerate(args) if value is None]
-        self._graph = _Graph([(_Buffer(kernel), *geometry, 0)])
-        self._bytes, self._lock = self._graph.buffers[0].bytes, Lock()
+        self.buffer, self.geometry = _Buffer(kernel), geometry
 
-    def __call__(self, arrays: Sequence[Any]) -> None:
+    def write(self, arrays: Sequence[Any]) -> None:
+        """Write the parameters where the launch reads them."""
         values = self._values.copy()
         for slot, array in zip(self._slots, arrays, strict=True):
             values[slot] = array.pointer
+        self._write(self.buffer.bytes, 0, *values)
+
+
+class BoundChain:
+    """Such launches one behind the other."""
+
+    def __init__(self, launches: Sequence[Bound]) -> None:
+        self._launches = launches
+        self._graph = _Graph([(launch.buffer, *launch.geometry, 0) for launch in launches])
+        self._lock = Lock()
+
+    def __call__(self, arrays: Sequence[Sequence[Any]]) -> None:
+        """Launch, each with its arrays."""
         with self._lock:
-            self._write(self._bytes, 0, *values)
+            for launch, given in zip(self._launches, arrays, strict=True):
+                launch.write(given)
             self._graph.launch()
 
 

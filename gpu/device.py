@@ -133,6 +133,14 @@ class LaunchPlan:
     bound: Any = None
 
 
+@dataclass(eq=False)
+class LaunchChain:
+    """Launches one behind the other, and what a device has made of them."""
+
+    plans: tuple[LaunchPlan, ...]
+    bound: Any = None
+
+
 class Device(Protocol):
     """A GPU, real or simulated.
 
@@ -171,6 +179,9 @@ class Device(Protocol):
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
         """Launch what a plan says, with these arrays where it has none."""
+
+    def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
+        """Launch several plans one behind the other, each with its arrays."""
 
     def flag(self) -> Any:
         """One int32, 0 unless a kernel has changed it; cheap to read after a synchronisation."""

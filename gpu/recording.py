@@ -7,12 +7,13 @@ hold. So the first call is recorded, and later ones of the same kind are played:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy.typing as npt
 
 from gpu.bmm.operands import nan_flag
-from gpu.device import Device, LaunchPlan, is_array, planned
+from gpu.device import Device, LaunchChain, LaunchPlan, is_array, planned
 from reference.types import PackedBits
 
 
@@ -65,29 +66,57 @@ class Recording:
 
     def keep(self, result: Any, key: Hashable) -> None:
         """Remember the call, for `play`."""
-        at, steps = self._place(result), tuple(self._steps)
-        planned(self._device, key, lambda: (steps, at))
+        first = next(i for i, (plan, _) in enumerate(self._steps) if plan is not None)
+        later = self._steps[first + 1 :]
+        launches = [(plan, given) for plan, given in later if plan is not None]
+        places = [given for plan, given in self._steps if plan is not None]
+        call = _Call(
+            before=tuple(given for _, given in self._steps[:first]),
+            first=self._steps[first],
+            after=tuple(given for plan, given in later if plan is None),
+            chain=LaunchChain(tuple(plan for plan, _ in launches)),
+            given=tuple(given for _, given in launches),
+            packs=any(-1 in given for given in places),
+            result=self._place(result),
+        )
+        planned(self._device, key, lambda: call)
 
 
 _Step = tuple[LaunchPlan | None, tuple[Any, ...]]
 """A launch and the numbers of its arrays, or None and what `Device.allocate` is given."""
 
 
+@dataclass(eq=False)
+class _Call:
+    """What a call reserves before its first launch and after it, its launches, and which array is the result.
+
+    The first launch goes out at once, so that the GPU has work; the others follow as one. ``packs`` says
+    whether a launch takes the flag of packing kernels.
+    """
+
+    before: tuple[tuple[Any, ...], ...]
+    first: _Step
+    after: tuple[tuple[Any, ...], ...]
+    chain: LaunchChain
+    given: tuple[tuple[int, ...], ...]
+    packs: bool
+    result: int
+
+
 def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
     """Do what was recorded for ``key`` with other arrays; None if nothing was."""
-    known = device.plans.get(key)
-    if known is None:
+    call: _Call | None = device.plans.get(key)
+    if call is None:
         return None
-    steps, result = known
-    all_arrays = [*arrays, None]
-    for plan, given in steps:
-        if plan is None:
-            all_arrays.insert(-1, device.allocate(*given))
-            continue
-        if -1 in given:
-            all_arrays[-1] = nan_flag(device)
-        device.launch(plan, [all_arrays[i] for i in given])
-    return all_arrays[result]
+    known = [*arrays, *[device.allocate(*each) for each in call.before]]
+    plan, given = call.first
+    flag = nan_flag(device) if call.packs else None
+    if plan is not None:
+        device.launch(plan, [flag if i < 0 else known[i] for i in given])
+    known += [device.allocate(*each) for each in call.after]
+    if call.given:
+        device.launch_all(call.chain, [[flag if i < 0 else known[i] for i in each] for each in call.given])
+    return known[call.result]
 
 
 def kind_of(x: Any) -> tuple[Any, ...] | None:

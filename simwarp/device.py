@@ -244,6 +244,11 @@ class Device:
         """One int32, 0 unless a kernel has changed it."""
         return self.upload(np.zeros(1, np.int32), "flag")
 
+    def launch_all(self, chain: Any, arrays: Sequence[Sequence[DeviceArray]]) -> None:
+        """Launch several plans of `gpu.device` one behind the other."""
+        for plan, given in zip(chain.plans, arrays, strict=True):
+            self.launch(plan, given)
+
     @cached_property
     def workspace(self) -> DeviceArray:
         """The words of the grid barrier, which ``%envreg1`` and ``%envreg2`` of a cooperative launch name."""

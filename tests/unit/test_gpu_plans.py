@@ -110,6 +110,19 @@ def of_bconv2d(device, scheme, kind):
 KINDS = ("float", "packed", "prepared")
 
 
+def test_a_packed_operand_beside_a_real_one(device):
+    """The flag of packing kernels is wanted by a launch that is not the first."""
+    a = gpu.pack(device.upload(signs(3, 40)), layout="column", first="lsb")
+    b = np.ones((40, 5), np.float32)
+    for _ in range(2):
+        product = gpu.bmm(a, device.upload(b), scheme="btc3").download()
+        np.testing.assert_array_equal(product, reference.bmm(signs(3, 40), b))
+    b[7, 3] = np.nan
+    gpu.bmm(a, device.upload(b), scheme="btc3")
+    with pytest.raises(NotANumberError):
+        device.synchronize()
+
+
 def test_the_watch_sees_a_file_that_is_opened(no_files):
     assert no_files(lambda: Path(__file__).read_text()) == [f"open {__file__}"]
     with pytest.raises(AssertionError, match="compiles"):
@@ -142,10 +155,14 @@ def test_a_warm_mttkrp_opens_no_file(device, no_files, name, prepared):
     assert no_files(lambda: gpu.mttkrp(made, given, 1)) == []
 
 
-def test_warm_packing_and_decomposition_open_no_file(device, no_files):
+def test_warm_packing_opens_no_file(device, no_files):
     x, images = device.upload(signs(5, 40)), device.upload(signs(1, 3, 3, 40))
     assert no_files(lambda: gpu.pack(x)) == []
     assert no_files(lambda: gpu.pack_tensor(images, layout="NHWC")) == []
+
+
+@pytest.mark.slow
+def test_a_warm_decomposition_opens_no_file(device, no_files):
     assert no_files(lambda: gpu.cpd_als(tensor(), 1, iterations=2, device=device)) == []
 
 
