@@ -161,7 +161,6 @@ def has_bits(k):
     return draw_input(k).thresholds is not None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "scheme"), EACH)
 def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name, scheme):
     fault = FAULTS[name]
@@ -209,7 +208,6 @@ def convolutions_agree(scheme):
     agree()
 
 
-@pytest.mark.slow
 def test_a_forgotten_exclude_is_right_where_nothing_is_outside(plant):
     fault = FAULTS["forgotten exclude"]
     plant(fault.path, fault.old, fault.new)
