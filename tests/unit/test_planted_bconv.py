@@ -208,6 +208,7 @@ def convolutions_agree(scheme):
     agree()
 
 
+@pytest.mark.slow
 def test_a_forgotten_exclude_is_right_where_nothing_is_outside(plant):
     fault = FAULTS["forgotten exclude"]
     plant(fault.path, fault.old, fault.new)
