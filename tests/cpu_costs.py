@@ -67,7 +67,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Count the call, note the cost, and judge it."""
-    cost, slow = item.stash[_COST], item.get_closest_marker("slow") is not None
+    cost = item.stash[_COST]
+    slow = any(item.get_closest_marker(name) is not None for name in ("slow", "gpu"))
     try:
         with cost.counted():
             result = yield

@@ -16,7 +16,7 @@ import numpy as np
 
 from reference.files import write_whole
 
-HEAD = """.version 8.0
+HEAD = """.version 8.1
 .target sm_90
 .address_size 64
 .visible .entry ask(.param .u64 out) {
@@ -68,6 +68,19 @@ CASES = {
     "isspacep of shared memory": (
         "mov.u64 %x, cells; cvta.shared.u64 %x, %x; isspacep.shared %q, %x; selp.u32 %r, 1, 0, %q;\n"
         "isspacep.global %q, %x; selp.u32 %s, 1, 0, %q;"
+    ),
+    "the reserved part of shared memory lies apart from a kernel's own": (
+        "mov.u32 %a, %reserved_smem_offset_begin; mov.u32 %b, %reserved_smem_offset_end; mov.u64 %x, cells;\n"
+        "cvt.u32.u64 %r, %x; setp.ge.u32 %p, %r, %b; add.u32 %r, %r, 1024; setp.le.or.u32 %p, %r, %a, %p;\n"
+        "selp.u32 %r, 1, 0, %p; mov.u32 %s, %reserved_smem_offset_cap;"
+    ),
+    "%reserved_smem_offset_1 lies in it, and its first bytes are zero": (
+        "mov.u32 %a, %reserved_smem_offset_begin; mov.u32 %b, %reserved_smem_offset_end;\n"
+        "mov.u32 %s, %reserved_smem_offset_1; setp.ge.u32 %p, %s, %a; setp.lt.and.u32 %p, %s, %b, %p;\n"
+        "ld.volatile.shared.u32 %r, [%s]; selp.u32 %s, 1, 0, %p;"
+    ),
+    "the sizes of shared memory": (
+        "mov.u32 %r, %total_smem_size; mov.u32 %s, %aggr_smem_size; sub.u32 %s, %s, %r;"
     ),
     **{
         f"atom.add.f32 in {space} memory, {what}": f32_add(space, *words)

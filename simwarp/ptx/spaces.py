@@ -22,6 +22,8 @@ BLOCK_BITS = 24
 """A shared address of another block of the cluster has that block's rank + 1 above these bits."""
 RESERVED = 1 << 10
 """Bytes of shared memory in each block that are not its own: cooperative groups keep their barriers there."""
+RESERVED_IN_USE = 288
+"""How many of these driver 580 says are in use."""
 RESERVED_AT = (1 << BLOCK_BITS) - 2 * RESERVED
 """Where these start, far behind the block's own, so that neither is reached from the other."""
 

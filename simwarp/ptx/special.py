@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.lanes import LANE, WARP_SIZE
-from simwarp.ptx.spaces import RESERVED, RESERVED_AT
+from simwarp.ptx.spaces import RESERVED, RESERVED_AT, RESERVED_IN_USE
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk
@@ -136,9 +136,9 @@ FIXED: dict[str, Callable[[Chunk, int], Any]] = {
     "lanemask_ge": lambda chunk, _: ~_below(chunk, 0),
     "dynamic_smem_size": _number(lambda chunk: chunk.launch.dynamic_shared),
     "total_smem_size": _number(lambda chunk: _allocated(chunk)),
-    "aggr_smem_size": _number(lambda chunk: _allocated(chunk) + RESERVED),
+    "aggr_smem_size": _number(lambda chunk: chunk.launch.shared_size + RESERVED),
     "reserved_smem_offset_begin": lambda chunk, _: np.uint32(RESERVED_AT),
-    "reserved_smem_offset_end": lambda chunk, _: np.uint32(RESERVED_AT + RESERVED),
+    "reserved_smem_offset_end": lambda chunk, _: np.uint32(RESERVED_AT + RESERVED_IN_USE),
     "reserved_smem_offset_cap": lambda chunk, _: np.uint32(RESERVED),
     "reserved_smem_offset_0": lambda chunk, _: np.uint32(RESERVED_AT),
     "reserved_smem_offset_1": lambda chunk, _: np.uint32(RESERVED_AT),

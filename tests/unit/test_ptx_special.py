@@ -50,6 +50,7 @@ def read(name, i):
 def expected(grid, block, cluster, shared, multiprocessors):
     """For each block and thread, the value of each register that does not count."""
     clusters = tuple(g // c for g, c in zip(grid, cluster, strict=True))
+    own = 32 + shared if shared else 20  # cells, and behind them, at a multiple of 16, dynamic shared memory
     for linear, (z, y, x) in enumerate(itertools.product(*map(range, grid[::-1]))):
         at, rank_of = (x, y, z), (x % cluster[0], y % cluster[1], z % cluster[2])
         for thread, (w, v, u) in enumerate(itertools.product(*map(range, block[::-1]))):
@@ -67,9 +68,9 @@ def expected(grid, block, cluster, shared, multiprocessors):
             found |= {"lanemask_ge": 2**32 - bit, "lanemask_gt": 2**32 - 2 * bit}
             found |= {"smid": linear % multiprocessors, "nsmid": multiprocessors, "gridid": 1}
             found |= {"dynamic_smem_size": shared, "is_explicit_cluster": int(cluster != (1, 1, 1))}
-            found |= {"total_smem_size": 128, "aggr_smem_size": 128 + 1024}
+            found |= {"total_smem_size": 128, "aggr_smem_size": 1024 + own}
             found |= {f"reserved_smem_offset_{which}": 0xFFF800 for which in ("begin", "0", "1")}
-            found |= {"reserved_smem_offset_end": 0xFFFC00, "reserved_smem_offset_cap": 1024}
+            found |= {"reserved_smem_offset_end": 0xFFF800 + 288, "reserved_smem_offset_cap": 1024}
             found |= {f"envreg{i}": 0 for i in range(32)}
             yield found
 
