@@ -277,6 +277,18 @@ def fixed(
     -------
     callable
         (the bytes of the first parameters, one behind the other; a stream or None) -> None
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from gpu.compile import compile
+    >>> source = 'extern "C" __global__ void f(long long x, int* y) { *y = x; }'
+    >>> device = simwarp.Device()
+    >>> y = device.allocate((1,), np.int32)
+    >>> store = fixed(device.kernel(compile(source, "f.cu").text, "f"), ONE, ONE, [8], [y])
+    >>> store((5).to_bytes(8, "little"), None)
+    >>> y.download()
+    array([5], dtype=int32)
     """
     fix = getattr(kernel, "fix", None)
     if fix is not None:
@@ -291,7 +303,20 @@ def fixed(
 
 
 def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Callable[[Sequence[bytes]], None]:
-    """Launches of `fixed` one behind the other, as one where the device can do that."""
+    """Launches of `fixed` one behind the other, as one where the device can do that.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from gpu.compile import compile
+    >>> source = 'extern "C" __global__ void f(long long x, int* y) { *y = *y * 10 + x; }'
+    >>> device = simwarp.Device()
+    >>> y = device.upload(np.zeros(1, np.int32))
+    >>> store = fixed(device.kernel(compile(source, "f.cu").text, "f"), ONE, ONE, [8], [y])
+    >>> chained([store, store])([x.to_bytes(8, "little") for x in (4, 2)])
+    >>> y.download()
+    array([42], dtype=int32)
+    """
     chain = getattr(launches[0], "chain", None)
     if chain is not None:
         return chain(launches)

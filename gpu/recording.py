@@ -104,7 +104,14 @@ class _Call:
 
 
 def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
-    """Do what was recorded for ``key`` with other arrays; None if nothing was."""
+    """Do what was recorded for ``key`` with other arrays; None if nothing was.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> play(simwarp.Device(), "never recorded", []) is None
+    True
+    """
     call: _Call | None = device.plans.get(key)
     if call is None:
         return None

@@ -91,7 +91,13 @@ def prepare_tensor(
 
 
 def operand(x: Any, name: Role) -> Any:
-    """An operand, checked: a real tensor, `PackedTensor` or a `PreparedTensor`."""
+    """An operand, checked: a real tensor, `PackedTensor` or a `PreparedTensor`.
+
+    Examples
+    --------
+    >>> operand([[[[1.0, -2.0]]]], "x").shape
+    (1, 1, 1, 2)
+    """
     if isinstance(x, PreparedTensor):
         if x.role != name:
             raise FormatError(
@@ -124,6 +130,13 @@ def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> Sche
     Raises
     ------
     SchemeError
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> x, w = np.ones((1, 8, 8, 128)), np.ones((3, 3, 128, 4))
+    >>> choose_scheme("auto", x, w, simwarp.Device(), lambda: conv_shape(x.shape, w.shape)).name
+    'btc1'
     """
     if isinstance(name, str) and name in SCHEMES:
         return SCHEMES[name]
@@ -141,7 +154,14 @@ def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> Sche
 
 
 def placed(x: Any, name: Role, scheme: Scheme, device: Device) -> PreparedTensor:
-    """A checked operand as the scheme's kernel takes it, on the device."""
+    """A checked operand as the scheme's kernel takes it, on the device.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> placed(np.ones((1, 8, 8, 40)), "x", SCHEMES["btc1"], simwarp.Device()).words.shape
+    (1, 8, 8, 4)
+    """
     if isinstance(x, PreparedTensor):
         if x.scheme != scheme.name:
             raise SchemeError(

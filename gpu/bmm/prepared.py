@@ -101,7 +101,13 @@ def prepare_matrix(
 
 
 def operand(x: Any, name: Role, *, transposed: bool) -> Any:
-    """An operand, checked: a real matrix, `PackedBits` or a `PreparedMatrix`."""
+    """An operand, checked: a real matrix, `PackedBits`, `FsbBits` or a `PreparedMatrix`.
+
+    Examples
+    --------
+    >>> operand([[1.0, -2.0]], "a", transposed=False).shape
+    (1, 2)
+    """
     if isinstance(x, PreparedMatrix):
         return _of_this_role(x, name, transposed)
     if isinstance(x, FsbBits):
@@ -147,14 +153,27 @@ def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
 
 
 def scheme_of(*operands: Any) -> str:
-    """What "auto" is: the scheme of a prepared operand, else that of CUDA cores for 32-bit words."""
+    """What "auto" is: the scheme of a prepared operand, else that of CUDA cores for 32-bit words.
+
+    Examples
+    --------
+    >>> scheme_of(np.ones((2, 7)))
+    'bmm32'
+    """
     return next((x.scheme for x in operands if isinstance(x, PreparedMatrix)), "bmm32")
 
 
 def placed(
     x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
 ) -> PreparedMatrix:
-    """A checked operand as the scheme's kernel takes it, on the device."""
+    """A checked operand as the scheme's kernel takes it, on the device.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> placed(np.ones((9, 130)), "a", False, choose_scheme("btc3", 130), simwarp.Device()).words.shape
+    (2, 2, 8, 4)
+    """
     if isinstance(x, PreparedMatrix):
         if x.form != scheme.form:
             raise SchemeError(

@@ -263,6 +263,20 @@ def test_streams_and_events(device):
         array.view((1 << 21,))
 
 
+def test_calls_under_way_keep_their_operands(device):
+    """Calls of one plan with different arrays, none of which is waited for."""
+    rng = np.random.default_rng(4)
+    signs = [rng.choice(np.array([-1, 1], np.int8), (512, 512)) for _ in range(12)]
+    pairs = [(a, b) for a, b in zip(signs, signs[::-1], strict=True)]
+    ready = [
+        (gpu.prepare(device.upload(a), "a", scheme="btc3"), gpu.prepare(device.upload(b), "b", scheme="btc3"))
+        for a, b in pairs
+    ]
+    products = [gpu.bmm(*each) for each in ready * 4]
+    for product, (a, b) in zip(products, pairs * 4, strict=True):
+        np.testing.assert_array_equal(product.download(), reference.bmm(a, b))
+
+
 def test_arguments_must_be_numpy_scalars(device):
     kernel = device.load(compile('extern "C" __global__ void f(unsigned n) {}', "f.cu").text).kernel("f")
     with pytest.raises(DtypeError, match="argument 0"):
