@@ -273,6 +273,7 @@ def test_a_race_under_several_schedules_is_said_once(capsys):
     assert "elements differ" not in said.out
 
 
+@pytest.mark.slow_cases("*while (true)*")
 @pytest.mark.parametrize(
     "body",
     [
