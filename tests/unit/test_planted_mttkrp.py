@@ -113,11 +113,11 @@ FAULTS = {
     ),
     "result not cleared by the host": Fault(
         "plan.py",
-        "for launch in self._clearing:",
-        "for launch in ():",
+        "self._clearing = clearing(self._works, self.shape[self.mode], self.setting)",
+        "self._clearing = ()",
         ("hicoo",),
         by_atomics,
-        function="Plan.__call__",
+        function="Plan.__init__",
     ),
     "rows without nonzeros not written": Fault(
         "clear.cu", "if (group.number < count) store", "if (group.number + 1 < count) store", ("f-coo",)
