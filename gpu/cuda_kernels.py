@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from operator import attrgetter
 from struct import Struct
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpu.device import Dim
+from gpu.device import Chain, Dim
 from reference.errors import DtypeError
 
 _CODES = {
@@ -197,12 +197,15 @@ class _Graph:
         self._change, self._launch = driver.cuGraphExecKernelNodeSetParams, driver.cuGraphLaunch
         weakref.finalize(self, _forget, graph, self._graph).atexit = False
 
-    def launch(self) -> None:
-        """Launch with what is in the buffers now; launches that are under way keep what they had."""
+    def change(self) -> None:
+        """Take what is in the buffers now; launches that are under way keep what they had."""
         graph = self._graph
         for node, params in self._nodes:
             self._change(graph, node, params)
-        (status,) = self._launch(graph, 0)
+
+    def launch(self) -> None:
+        """Launch with what was taken last."""
+        (status,) = self._launch(self._graph, 0)
         if status:
             _refuse("a graph of kernels", status)
 
@@ -231,7 +234,7 @@ class _Fixed:
             self.head[:] = first
             buffer.launch(*self.geometry, stream)
 
-    def chain(self, launches: Sequence[_Fixed]) -> Callable[[Sequence[bytes]], None]:
+    def chain(self, launches: Sequence[_Fixed]) -> Chain:
         """Such launches one behind the other."""
         return _Chain(launches)
 
@@ -243,11 +246,16 @@ class _Chain:
         self._heads = [launch.head for launch in launches]
         self._graph = _Graph([(launch.buffer, *launch.geometry) for launch in launches])
         self._lock = Lock()
+        self._key: Hashable = None
 
-    def __call__(self, firsts: Sequence[bytes]) -> None:
+    def __call__(self, key: Hashable, firsts: Callable[[], Sequence[bytes]]) -> None:
         with self._lock:
-            for head, first in zip(self._heads, firsts, strict=True):
-                head[:] = first
+            if key != self._key:
+                self._key = None  # until the graph has them all
+                for head, first in zip(self._heads, firsts(), strict=True):
+                    head[:] = first
+                self._graph.change()
+                self._key = key
             self._graph.launch()
 
 
@@ -283,6 +291,7 @@ class BoundChain:
         with self._lock:
             for launch, given in zip(self._launches, arrays, strict=True):
                 launch.write(given)
+            self._graph.change()
             self._graph.launch()
 
 

@@ -302,7 +302,11 @@ def fixed(
     return launch
 
 
-def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Callable[[Sequence[bytes]], None]:
+Chain: TypeAlias = Callable[[Hashable, Callable[[], Sequence[bytes]]], None]
+"""Takes a key and what makes the first parameters of each launch; for one key these are always the same."""
+
+
+def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Chain:
     """Launches of `fixed` one behind the other, as one where the device can do that.
 
     Examples
@@ -313,7 +317,7 @@ def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Callable[[Seque
     >>> device = simwarp.Device()
     >>> y = device.upload(np.zeros(1, np.int32))
     >>> store = fixed(device.kernel(compile(source, "f.cu").text, "f"), ONE, ONE, [8], [y])
-    >>> chained([store, store])([x.to_bytes(8, "little") for x in (4, 2)])
+    >>> chained([store, store])("4, 2", lambda: [x.to_bytes(8, "little") for x in (4, 2)])
     >>> y.download()
     array([42], dtype=int32)
     """
@@ -321,8 +325,8 @@ def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Callable[[Seque
     if chain is not None:
         return chain(launches)
 
-    def launch(firsts: Sequence[bytes]) -> None:
-        for each, first in zip(launches, firsts, strict=True):
+    def launch(_: Hashable, firsts: Callable[[], Sequence[bytes]]) -> None:
+        for each, first in zip(launches, firsts(), strict=True):
             each(first, None)
 
     return launch

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.device import Array, Device, chained
+from gpu.device import Array, Chain, Device, chained
 from gpu.mttkrp.b_csf import b_csf_work
 from gpu.mttkrp.checks import check_dtype, check_mode, check_rank
 from gpu.mttkrp.clearing import clearing
@@ -154,19 +154,20 @@ class Plan:
 
     def launch(self, addresses: Sequence[int], out: Array, stream: Any = None) -> None:
         """Launch, with the addresses of factors that are known to fit."""
-        sinks = self._sinks(out)
         if stream is None:
-            firsts = [
-                launch.first(addresses, sink) for launch, sink in zip(self._launches, sinks, strict=True)
-            ]
-            self._chain(firsts)
+            self._chain((*addresses, out.pointer), lambda: self._firsts(addresses, out))
             return
-        for launch, sink in zip(self._launches, sinks, strict=True):
+        for launch, sink in zip(self._launches, self._sinks(out), strict=True):
             launch(addresses, sink, stream)
 
     @cached_property
-    def _chain(self) -> Callable[[Sequence[bytes]], None]:
+    def _chain(self) -> Chain:
         return chained([launch.fixed for launch in self._launches])
+
+    def _firsts(self, addresses: Sequence[int], out: Array) -> list[bytes]:
+        """The first parameters of each launch."""
+        sinks = self._sinks(out)
+        return [launch.first(addresses, sink) for launch, sink in zip(self._launches, sinks, strict=True)]
 
     def _sinks(self, out: Array) -> list[tuple[int, int, int]]:
         """Where the sums of each launch go."""
