@@ -150,7 +150,7 @@ class Device:
             raise SchemeError(
                 f"Device: there is no schedule {schedule!r}\nchoose among {', '.join(SCHEDULES)}"
             )
-        self.schedule, self.seed = schedule, _count("seed", seed, 0)
+        self.schedule, self.seed = schedule, _count("seed", seed)
         self.report = Report(observe)
         self.observers = [*observers, *self.report.observers]
         self.memory, self.constants = Memory("global", shared=workers > 1), Memory("const", 256)
@@ -388,10 +388,11 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int | np.integer)
 
 
-def _count(name: str, value: int, least: int) -> int:
+def _count(name: str, value: int, least: int | None = None) -> int:
     """An integer that is large enough."""
-    if not is_integer(value) or value < least:
-        raise SchemeError(f"Device: {name}={value!r}\ngive an integer, {least} or more")
+    if not is_integer(value) or (least is not None and value < least):
+        bound = "" if least is None else f", {least} or more"
+        raise SchemeError(f"Device: {name}={value!r}\ngive an integer{bound}")
     return int(value)
 
 

@@ -109,6 +109,7 @@ def test_edge_operands_agree(operation, rounding, format):
     agree(operation, format, rows, rounding)
 
 
+@pytest.mark.slow_cases("f32", "f64")
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
 def test_any_operands_agree(format, data, rounding):
@@ -312,6 +313,7 @@ def test_narrow_agrees(format, small):
         assert_same(small, got, expected, [(word,) for word in column])
 
 
+@pytest.mark.slow_cases("f32", "f64")
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from((*ROUNDINGS, "rna")), saturate=st.booleans())
 def test_narrow_agrees_on_any_word(format, data, rounding, saturate):

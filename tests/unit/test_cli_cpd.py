@@ -137,6 +137,7 @@ def test_repeated_places_are_added_up():
 # On a device
 
 
+@pytest.mark.slow_cases("None", "coo")
 @pytest.mark.parametrize("format", [None, "coo"])
 @pytest.mark.usefixtures("folder")
 def test_the_simulator_finds_the_same(format, capsys):

@@ -538,10 +538,10 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["layout", "diagonal", "--rows", "1", "--cols", "1"], "there is no layout='diagonal'"),
-            ([*LAYOUT, "--word", "48"], "there is no word=48"),
-            ([*LAYOUT, "--first", "left"], "there is no first='left'"),
-            ([*LAYOUT, "--rows", "0"], "rows=0: give a matrix at least one row"),
+            (["layout", "diagonal", "--rows", "1", "--cols", "1"], "there is no layout diagonal"),
+            ([*LAYOUT, "--word", "48"], "there is no --word 48"),
+            ([*LAYOUT, "--first", "left"], "there is no --first left"),
+            ([*LAYOUT, "--rows", "0"], "--rows 0: give a matrix at least one row"),
             ([*LAYOUT, "--cols", "many"], "Invalid value for '--cols'"),
             (["layout", "row", "--rows", "1"], "--cols"),
             ([*LAYOUT, "--svg", "/no/such/folder/x.svg"], "choose another file with --svg"),

@@ -125,7 +125,18 @@ GEOMETRIES = {
 }
 
 
-@pytest.mark.slow_cases("dilation-*", "one by one-*", "all at once-*", "same is asymmetric-btc*")
+@pytest.mark.slow_cases(
+    "same-bconv32",
+    "same-bconv64",
+    "same-btc1",
+    "same-btc2",
+    "stride beyond the filter-bconv32",
+    "valid-bconv32",
+    "dilation-*",
+    "one by one-*",
+    "all at once-*",
+    "same is asymmetric-btc*",
+)
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", GEOMETRIES)
 def test_geometries(device, name, scheme):
@@ -133,6 +144,7 @@ def test_geometries(device, name, scheme):
     assert_all_outputs(*operands(n, size, c, window, o), scheme, device, **options)
 
 
+@pytest.mark.slow_cases("65-bconv32", "127-bconv32")
 @pytest.mark.parametrize("scheme", BSTC)
 @pytest.mark.parametrize("c", [1, 2, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257])
 def test_channels(device, c, scheme):
@@ -145,6 +157,9 @@ def test_filters(device, o, scheme):
     assert_all_outputs(*operands(1, (2, 3), 5, (2, 2), o), scheme, device)
 
 
+@pytest.mark.slow_cases(
+    "0-5-bconv32", "0-5-bconv64", "0-37-bconv32", "0-37-bconv64", "4-5-bconv32", "4-5-bconv64"
+)
 @pytest.mark.parametrize("scheme", BSTC)
 @pytest.mark.parametrize("filters", [5, 37])
 @pytest.mark.parametrize("enough", [0, 4, 10**6])
@@ -157,6 +172,7 @@ def test_tiles_of_every_height(device, monkeypatch, scheme, filters, enough):
     assert_all_outputs(x, w, scheme, device)
 
 
+@pytest.mark.slow_cases("bconv32-4", "btc1-0", "btc2-0")
 @pytest.mark.parametrize("k", range(6))
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_any_geometry(device, scheme, k):

@@ -80,6 +80,7 @@ def test_bits_and_pooled_bits(geometry, scheme, cc):
         np.testing.assert_array_equal(y.words, expected.words)
 
 
+@pytest.mark.slow_cases("131-btc1-128", "131-btc1-64", "131-btc2-128", "131-btc2-64", "130-btc2-128")
 @pytest.mark.parametrize("tile", tensor.TILES)
 @pytest.mark.parametrize("scheme", SCHEME_NAMES)
 @pytest.mark.parametrize("filters", [131, 130])

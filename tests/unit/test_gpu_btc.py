@@ -55,7 +55,14 @@ def assert_bits(packed, dots, thresholds, flip=None):
 # Products
 
 
-@pytest.mark.slow_cases("sizes0-*")
+@pytest.mark.slow_cases(
+    "sizes1-btc1-arch0",
+    "sizes1-btc2-arch2",
+    "sizes1-btc3-arch1",
+    "sizes1-btc3-arch2",
+    "sizes10-btc3-arch0",
+    "sizes0-*",
+)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
 @pytest.mark.parametrize("sizes", SIZES)

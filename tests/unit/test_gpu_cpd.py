@@ -63,7 +63,7 @@ def assert_unit_columns(result, tolerance):
 # Kernels
 
 
-@pytest.mark.slow_cases("size15-*", "size14-*", "size13-*")
+@pytest.mark.slow_cases("size11-float64", "size12-float32", "size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
 def test_a_step_against_numpy(size, dtype):
     """From Gram matrices that are known to the inverse, the norms, the factor and its Gram matrix."""
@@ -106,6 +106,7 @@ def test_a_step_against_numpy(size, dtype):
     np.testing.assert_allclose(left, (4 * square - 2 * product) / largest, rtol=1e-6)
 
 
+@pytest.mark.slow_cases("shape0-1-coo-float32", "shape3-5-mm-csf-float64", "shape6-3-csf-all-float32")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     ("shape", "rank", "format_name"),
@@ -203,6 +204,9 @@ def singular_matrices():
     yield "indefinite by rounding", np.array([[1.0, 1.0], [1.0, 1.0 - 2.0**-53]])
 
 
+@pytest.mark.slow_cases(
+    "float32-more columns than rows", "float32-rank one, odd size", "float64-more columns than rows"
+)
 @pytest.mark.parametrize("name", [name for name, _ in singular_matrices()])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_pseudo_inverse(name, dtype):
@@ -277,6 +281,7 @@ def test_orders_against_the_reference(name, dtype):
     assert_close(result, expected, dtype)
 
 
+@pytest.mark.slow_cases("f-coo", "hicoo")
 @pytest.mark.parametrize("format_name", FORMATS)
 def test_formats_against_the_reference(format_name):
     coo, rank = tensors(np.float64)["order 3"]
@@ -310,7 +315,7 @@ def assert_close(result, expected, dtype):
     assert_unit_columns(result, 1e-6 if dtype == np.float32 else 1e-14)
 
 
-@pytest.mark.slow_cases("float32-0.0")
+@pytest.mark.slow_cases("float32-0.1", "float64-0.0", "float64-0.1", "float32-0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_planted_factors(noise, dtype):

@@ -302,6 +302,7 @@ def test_tiles_are_taken_as_they_are(device, transposed):
         gpu.bmm(left, right, scheme="btc3", transpose_a=not transposed)
 
 
+@pytest.mark.slow_cases("1-bconv32", "1-btc2")
 @pytest.mark.parametrize("scheme", CONVOLUTIONS)
 @pytest.mark.parametrize("channels", [1, 37, 128])
 def test_prepared_tensors(device, scheme, channels):
@@ -330,6 +331,7 @@ def test_addends_are_made_once_for_a_geometry(device):
     assert len(filters.kept) == 1
 
 
+@pytest.mark.slow_cases("False-hicoo")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_prepared_sparse_tensors(device, name, deterministic):

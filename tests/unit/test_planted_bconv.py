@@ -161,6 +161,15 @@ def has_bits(k):
     return draw_input(k).thresholds is not None
 
 
+@pytest.mark.slow_cases(
+    "forgotten exclude-bconv32",
+    "forgotten exclude, tensor cores-btc1",
+    "SAME as filter/2-btc1",
+    "SAME as filter/2-btc2",
+    "SAME with the odd row above-bconv32",
+    "SAME with the odd row above-btc2",
+    "ragged channels counted as real, tensor cores-btc1",
+)
 @pytest.mark.parametrize(("name", "scheme"), EACH)
 def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name, scheme):
     fault = FAULTS[name]

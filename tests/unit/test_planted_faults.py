@@ -243,6 +243,7 @@ def test_signed_16_bit_counter(plant_fault):
     assert_product_traced(found, "bmm64", (0, 3), 70)
 
 
+@pytest.mark.slow_cases("bmm32-A", "bmm64-A")
 @pytest.mark.parametrize("side", ["A", "B"])
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
 def test_padding_set_to_1_on_one_side_only(plant_fault, scheme, side):
