@@ -1,7 +1,7 @@
 """Compiled PTX on disk. An entry is believed only where it holds the digest of its own content.
 
-A digest finds what is damaged, cut, or put there under another key; it is no defence against somebody who may
-write to the folder and means harm. Past the limit, the entries that were not used for longest go.
+A digest finds what is damaged, cut, or put there under another key; it does not defend against somebody who
+may write to the folder and means harm. Past the limit, the entries that were not used for longest go.
 """
 
 from __future__ import annotations

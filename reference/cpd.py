@@ -73,7 +73,7 @@ def cpd_als(
         For a rank or a number of iterations below 1, a rank whose matrices this machine cannot hold, a start
         that does not fit, and a tensor whose values are all 0.
     DtypeError
-        For a start of elements that are no real numbers; for what is no sparse tensor.
+        For a start of elements that are no real numbers; for what is not a sparse tensor.
     FormatError
         For a tensor whose arrays do not fit one another.
     NotANumberError

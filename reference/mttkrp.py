@@ -52,7 +52,7 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
         For a mode that the tensor does not have (negative ones do not count from the end), another number
         of factors than modes, a factor of another shape (named, with the right one), or R = 0.
     DtypeError
-        For factors of another element type, or of several; for what is no sparse tensor.
+        For factors of another element type, or of several; for what is not a sparse tensor.
     FormatError
         For a tensor whose arrays do not fit one another.
 
@@ -181,14 +181,14 @@ def matrices_of(factors: Any, name: str) -> list[npt.NDArray[Any]]:
     Raises
     ------
     ShapeError
-        For what is no sequence, and rows of several lengths.
+        For what is not a sequence, and rows of several lengths.
 
     Examples
     --------
     >>> matrices_of([[[1.0], [2.0, 3.0]]], "factors")
     Traceback (most recent call last):
     ...
-    reference.errors.ShapeError: factors[0] is no matrix: its rows have several lengths
+    reference.errors.ShapeError: factors[0] is not a matrix: its rows have several lengths
     (dimension, rank) numbers are needed
     give every row the same length
     """
@@ -204,7 +204,7 @@ def matrices_of(factors: Any, name: str) -> list[npt.NDArray[Any]]:
             matrices.append(np.asarray(factor))
         except ValueError:
             raise ShapeError(
-                f"{name}[{n}] is no matrix: its rows have several lengths\n"
+                f"{name}[{n}] is not a matrix: its rows have several lengths\n"
                 "(dimension, rank) numbers are needed\ngive every row the same length"
             ) from None
     return matrices

@@ -102,7 +102,7 @@ def tensor(x: Any, name: str, meaning: str) -> Any:
             x = np.asarray(x)
         except ValueError as error:
             raise ShapeError(
-                f"{name} is no array: {error}\n{meaning} is needed\nmake its rows alike"
+                f"{name} is not an array: {error}\n{meaning} is needed\nmake its rows alike"
             ) from None
         _check_elements(x, name)
         x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))

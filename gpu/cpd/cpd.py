@@ -177,7 +177,8 @@ def _checked(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> list[An
         arrays = [array.download() if is_array(array) else np.asarray(array) for array in start]
     except (TypeError, ValueError):
         raise ShapeError(
-            "start is no sequence of matrices\neach has (dimension, rank) numbers\ngive one factor per mode"
+            "start is not a sequence of matrices\neach has (dimension, rank) numbers\n"
+            "give one factor per mode"
         ) from None
     expected = [(dimension, rank) for dimension in shape]
     if [array.shape for array in arrays] != expected:

@@ -119,5 +119,6 @@ def _factor(x: Any, n: int, device: Device) -> Any:
         return x.astype(x.dtype.newbyteorder("="), copy=False)
     except ValueError as error:
         raise ShapeError(
-            f"factors[{n}] is no matrix: {error}\n(dimension, rank) is needed\ngive every row the same length"
+            f"factors[{n}] is not a matrix: {error}\n(dimension, rank) is needed\n"
+            "give every row the same length"
         ) from None

@@ -22,7 +22,7 @@ MOST_ROWS = 2**32
 
 
 def check_tensor(tensor: Any) -> None:
-    """Refuse what is no sparse tensor, and host arrays that are not what their format says.
+    """Refuse what is not a sparse tensor, and host arrays that are not what their format says.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def check_tensor(tensor: Any) -> None:
 
 
 def check_kind(tensor: Any) -> None:
-    """Refuse what is no sparse tensor, or has another order or other parts than its format; no array is read.
+    """Refuse what is not a sparse tensor, or has other parts than its format; no array is read.
 
     Raises
     ------
@@ -62,14 +62,14 @@ def check_kind(tensor: Any) -> None:
     >>> check_kind(np.ones(3))
     Traceback (most recent call last):
     ...
-    reference.errors.FormatError: a ndarray is no sparse tensor
+    reference.errors.FormatError: a ndarray is not a sparse tensor
     Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode are known
     build one, e.g. reference.types.Coo(coords, values, shape)
     """
     name, known = type(tensor).__name__, (*_CONTENTS, MmCsf, PerMode)
     if type(tensor) not in known:
         raise FormatError(
-            f"a {name} is no sparse tensor\n{', '.join(one.__name__ for one in known)} are known\n"
+            f"a {name} is not a sparse tensor\n{', '.join(one.__name__ for one in known)} are known\n"
             "build one, e.g. reference.types.Coo(coords, values, shape)"
         )
     if type(tensor) is not Coo:  # its constructor has looked at them

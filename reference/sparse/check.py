@@ -95,7 +95,7 @@ def _fibers(part: Fibers) -> None:
 def _mm_csf(tensor: MmCsf) -> None:
     _fit.order(tensor)
     if not tensor.partitions or not _fit.is_tuple(tensor.partitions, Fibers):
-        raise _fit.wrong(tensor, "partitions is no tuple of Fibers", "there is at least one")
+        raise _fit.wrong(tensor, "partitions is not a tuple of Fibers", "there is at least one")
     for part in tensor.partitions:
         _fibers(part)
         if part.shape != tensor.shape:

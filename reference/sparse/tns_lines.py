@@ -77,7 +77,7 @@ def parse_index(field: bytes) -> int:
     Raises
     ------
     LineError
-        If it is no integer, negative, or above `MOST_INDEX`.
+        If it is not an integer, negative, or above `MOST_INDEX`.
 
     Examples
     --------

@@ -22,9 +22,9 @@ def check_fields(tensor: Any) -> None:
     Raises
     ------
     FormatError
-        For what is no tuple, no tuple of integers, or no integer.
+        For what is not a tuple, no tuple of integers, or no integer.
     DtypeError
-        For what is no array.
+        For what is not an array.
 
     Examples
     --------

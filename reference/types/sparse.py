@@ -29,7 +29,7 @@ class Coo:
 
     Nonzero z has the index ``coords[n, z]`` in mode n and the value ``values[z]``. Order is free, and a
     place may occur several times: it then has the sum of the values. The constructor takes what NumPy
-    can turn into arrays, and refuses what is no sparse tensor.
+    can turn into arrays, and refuses what is not a sparse tensor.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ def _indices(given: Any) -> Any:
     try:
         coords = np.asarray(given)
     except ValueError as error:
-        raise ShapeError(f"coords is no array: {error}\ngive (order, nonzeros) integers") from None
+        raise ShapeError(f"coords is not an array: {error}\ngive (order, nonzeros) integers") from None
     if coords.size == 0 and coords.ndim == 2:
         coords = coords.astype(np.int64)
     if coords.dtype.kind not in "iu":
@@ -118,7 +118,7 @@ def _values(given: Any) -> Any:
     try:
         values = np.asarray(given)
     except ValueError as error:
-        raise ShapeError(f"values is no array: {error}\ngive one number for each nonzero") from None
+        raise ShapeError(f"values is not an array: {error}\ngive one number for each nonzero") from None
     if values.dtype.kind in "iub" or (not isinstance(given, np.ndarray) and values.dtype.kind == "f"):
         values = values.astype(np.float64)
     if values.dtype.name not in ("float32", "float64"):

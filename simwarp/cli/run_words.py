@@ -162,4 +162,4 @@ def _number(text: str, value: str) -> int | float:
                 return read()
         except ValueError:
             pass
-    raise SchemeError(f"{text}: this is no file, number or array to be made\ngive one of {_FORMS}")
+    raise SchemeError(f"{text}: this is not a file, number or array to be made\ngive one of {_FORMS}")

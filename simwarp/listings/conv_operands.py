@@ -282,7 +282,9 @@ def real_tensor(x: npt.ArrayLike, name: Name) -> Tensor:
     try:
         tensor = np.asarray(x)
     except ValueError as error:
-        raise ShapeError(f"{name} is no array\n{error}\ngive {_AXES[name]}, rows of one length") from error
+        raise ShapeError(
+            f"{name} is not an array\n{error}\ngive {_AXES[name]}, rows of one length"
+        ) from error
     if tensor.dtype.type not in _REAL:
         raise DtypeError(
             f"{name} has elements of {tensor.dtype}\nwhat is packed are the signs of real numbers\n"

@@ -272,7 +272,7 @@ def _examine(
 ) -> None:
     """Find what is wrong with accesses; where checks do not raise, the launch goes on behind this.
 
-    If it ``follows`` the values that are read, memory that nothing wrote is no fault yet.
+    If it ``follows`` the values that are read, memory that nothing wrote is not a fault yet.
     """
     for fault in memory.examine(at, width, *verbs):
         if follows and isinstance(fault, UninitialisedRead):

@@ -33,7 +33,7 @@ def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[
     LaunchError
         For a name that there is not, or that means two variables, and for what does not fit.
     DtypeError
-        For what is no array of numbers.
+        For what is not an array of numbers.
 
     Examples
     --------

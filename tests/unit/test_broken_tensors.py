@@ -62,9 +62,9 @@ def test_whole_ones_are_taken(name):
         ({"shape": (2.7, 2)}, ShapeError, "shape is (2.7, 2)\n"),
         ({"shape": ("2", 2)}, ShapeError, "shape is ('2', 2)\n"),
         ({"shape": ()}, ShapeError, "shape is ()\n"),
-        ({"values": [[1.0], [2.0, 3.0]]}, ShapeError, "values is no array: "),
+        ({"values": [[1.0], [2.0, 3.0]]}, ShapeError, "values is not an array: "),
         ({"values": None}, DtypeError, "values is object\n"),
-        ({"coords": [[0], [0, 1]]}, ShapeError, "coords is no array: "),
+        ({"coords": [[0], [0, 1]]}, ShapeError, "coords is not an array: "),
     ],
 )
 def test_what_is_no_coo(given, error, says):
@@ -105,7 +105,7 @@ RAGGED = [[1.0], [2.0, 3.0]]
         (FACTORS, 1.0, "mode 1.0 "),
         (None, 0, "factors is NoneType\n"),
         (5, 0, "factors is int\n"),
-        ([RAGGED, *FACTORS[1:]], 0, "factors[0] is no matrix: "),
+        ([RAGGED, *FACTORS[1:]], 0, "factors[0] is not a matrix: "),
         ([None] * 3, 0, "factor 0 has the shape ()"),
     ],
 )

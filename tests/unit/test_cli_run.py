@@ -326,7 +326,7 @@ REFUSED = [
     (saxpy("--block", "\u0663\u0662"), ["up to three numbers from 1 on"]),
     (saxpy("--cc", "\u0669.0"), ["this is no compute capability"]),
     (saxpy("--cc", "6.6"), ["gpu-architecture"]),
-    (saxpy(n="\u0663"), ["this is no file, number or array"]),
+    (saxpy(n="\u0663"), ["this is not a file, number or array"]),
     (saxpy(y="out:int32:1099511627776"), ["out:int32:1099511627776 would take 4398046511104 bytes"]),
     (saxpy(y="zeros:int32:1099511627776"), ["more than this machine has\nmake it smaller"]),
     (saxpy(y="zeros:int32:3x99999999999999999999"), ["more than this machine has"]),

@@ -442,7 +442,7 @@ BAD = {
     "channels": (ShapeError, {"w": np.ones((3, 3, 4, 2))}, ["C is 3 in one and 4 in the other"]),
     "three dimensions": (ShapeError, {"x": np.ones((4, 4, 3))}, ["x has shape (4, 4, 3)", "(N, H, W, C)"]),
     "an empty dimension": (ShapeError, {"w": np.ones((3, 0, 3, 2))}, ["w has shape (3, 0, 3, 2)"]),
-    "ragged": (ShapeError, {"x": [[[[1.0], [1.0, 2.0]]]]}, ["x is no array"]),
+    "ragged": (ShapeError, {"x": [[[[1.0], [1.0, 2.0]]]]}, ["x is not an array"]),
     "no output": (ShapeError, {"padding": "VALID", "dilation": 2}, ["window of 5 rows", "4 rows"]),
     "no columns": (ShapeError, {"padding": ((1, 1), (0, 0)), "dilation": (1, 2)}, ["window of 5 columns"]),
     "stride 0": (ShapeError, {"stride": 0}, ["stride=0"]),

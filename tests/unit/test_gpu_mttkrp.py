@@ -382,7 +382,7 @@ def test_modes_that_are_none(mode):
         ([x.astype("f4") for x in ONES], DtypeError, "factors are float32, the tensor's values are float64"),
         ([x.astype("f2") for x in ONES], DtypeError, "factors are float16"),
         ([x.astype(int) for x in ONES], DtypeError, "factors are int64"),
-        ([[[1.0], [2.0, 3.0]], *ONES[1:]], ShapeError, r"factors\[0\] is no matrix"),
+        ([[[1.0], [2.0, 3.0]], *ONES[1:]], ShapeError, r"factors\[0\] is not a matrix"),
     ],
 )
 def test_factors_that_do_not_fit(factors, error, match):
@@ -432,7 +432,7 @@ def u32(*x):
 FCOO, HICOO, CSF = f_coo(COO, 0), hi_coo(COO, block=2), csf(COO, (0, 1, 2))
 FIBERS, BCSF = fibers(COO, (0, 1, 2)), b_csf(COO, (0, 1, 2))
 BROKEN = [
-    (np.ones(3), FormatError, "a ndarray is no sparse tensor"),
+    (np.ones(3), FormatError, "a ndarray is not a sparse tensor"),
     (replace(FIBERS, shape=(3,)), ShapeError, "2 to 8 modes"),
     (replace(FIBERS, shape=(3, 3, 2**32 + 1)), ShapeError, "2\\*\\*32"),
     (replace(FIBERS, modes=(0, 1, 1)), FormatError, "modes \\(0, 1, 1\\)"),

@@ -385,7 +385,7 @@ def test_operands_that_make_no_convolution(bconv):
         (X, W[..., 0], ShapeError, r"w has shape \(2, 3, 3\)"),
         (np.ones((0, 4, 5, 3)), W, ShapeError, "x has shape"),
         (X, np.ones((2, 0, 3, 2)), ShapeError, "w has shape"),
-        (X, [[1.0], [1.0, 2.0]], ShapeError, "w is no array"),
+        (X, [[1.0], [1.0, 2.0]], ShapeError, "w is not an array"),
         (wide, np.ones((1, 1, 1, 1)), ShapeError, "x has shape .* 2147483648 elements"),
         (np.ones((1, 1, 1, 1)), wide, ShapeError, "w has shape .* 2147483648 elements"),
         (X.astype(int), W, DtypeError, "x has elements of int64"),

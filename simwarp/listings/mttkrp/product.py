@@ -116,7 +116,7 @@ def _check(tensor: Any, factors: Sequence[npt.NDArray[Any]], mode: Any) -> None:
     if isinstance(mode, bool) or not isinstance(mode, int | np.integer) or not 0 <= mode < len(shape):
         raise ShapeError(f"there is no mode {mode!r} in a tensor of shape {shape}\nmodes count from 0")
     if not all(hasattr(factor, "shape") for factor in factors):
-        raise ShapeError("factors are no arrays\n(dimension, R) is needed\ngive one for each mode")
+        raise ShapeError("factors are not arrays\n(dimension, R) is needed\ngive one for each mode")
     sizes = [factor.shape for factor in factors]
     if len(sizes) != len(shape) or any(len(s) != 2 or s[0] != n for s, n in zip(sizes, shape, strict=True)):
         raise ShapeError(
