@@ -303,6 +303,7 @@ def around_small(format, small):
     )
 
 
+@pytest.mark.slow_cases("e5m2-f32")
 @both_floats
 @every_small
 def test_narrow_agrees(format, small):

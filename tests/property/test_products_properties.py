@@ -283,6 +283,7 @@ def test_a_model_that_cuts_its_addends_otherwise_differs(cc, types, shape, cut):
 
 
 @given(st.integers(1, 40), st.integers(0, 2**32))
+@pytest.mark.slow
 def test_one_warp_gets_what_many_get(warps, seed):
     rng = np.random.default_rng(seed)
     cc, types, shape = FORMS[seed % len(FORMS)]

@@ -33,6 +33,7 @@ def test_warnings_are_kept_and_cached(ptx_cache, compilations, tmp_path):
     assert f"{tmp_path}/k.cu" not in second.log
 
 
+@pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("mine", [False, True])
 def test_warnings_of_cudas_own_headers_are_not_the_users(ptx_cache, mine):
     source = "#define INFINITY 1\n#include <cuda/std/cmath>\n" + ANSWER

@@ -192,6 +192,7 @@ def test_both_sides_of_a_branch_see_their_own_mask():
     np.testing.assert_array_equal(end["%r1"].reshape(-1, 32)[:, 1], sums)
 
 
+@pytest.mark.slow
 def test_a_veil_hides_every_result_and_changes_none(programs):
     some = programs[60:75]
     bare = [fuzz.unveil(program) for program in some]
@@ -454,6 +455,7 @@ def test_a_recording_says_where_it_comes_from(recorded):
     }
 
 
+@pytest.mark.slow
 def test_a_recording_is_replayed_in_full_or_in_part(recorded):
     recording = fuzz.load(recorded)
     done = []
@@ -680,6 +682,7 @@ def test_the_command_shows_a_find_and_keeps_it(capsys, tmp_path):
 
 
 @pytest.mark.usefixtures("faulty_simulator")
+@pytest.mark.slow
 def test_the_command_prints_the_ptx_and_both_outputs(capsys, tmp_path):
     said = run(capsys, "--programs", 200, "--most", 1, "--out", tmp_path, code=1).out
     (ptx,) = tmp_path.glob("*.ptx")

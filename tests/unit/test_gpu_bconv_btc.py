@@ -50,6 +50,7 @@ def rule(filters, dot_length):
     return random.integers(-spread, spread, filters), random.integers(0, 2, filters) == 1
 
 
+@pytest.mark.slow_cases("btc1-cc0-interior")
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)
 def test_dot_products(geometry, scheme, cc):
@@ -58,6 +59,7 @@ def test_dot_products(geometry, scheme, cc):
     np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options))
 
 
+@pytest.mark.slow_cases("btc2-cc3-window larger than the image")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)

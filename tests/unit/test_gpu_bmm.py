@@ -93,6 +93,7 @@ def explains(caught, *parts):
 # Products
 
 
+@pytest.mark.slow_cases("False-False-sizes0")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
@@ -187,6 +188,7 @@ def assert_bits(packed, dots, thresholds, flip=None, *, word, first="msb"):
     np.testing.assert_array_equal(words, expected.words)
 
 
+@pytest.mark.slow_cases("bmm64-False-True-int-real")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("given", ["real", "msb", "lsb"])
 @pytest.mark.parametrize("output", ["int", "bits"])
@@ -276,6 +278,7 @@ def test_what_takes_over_has_words_of_the_same_size_and_can():
 # Output as bits
 
 
+@pytest.mark.slow_cases("bmm64-None")
 @pytest.mark.parametrize("flip", [None, [False] * 4, [True] * 4, [False, True, False, True]])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_thresholds_on_the_edge(device, scheme, flip):
@@ -346,6 +349,7 @@ def test_the_thresholds_of_a_batch_normalisation(device):
     np.testing.assert_array_equal(reference.unpack(packed) > 0, real >= 0)
 
 
+@pytest.mark.slow_cases("bmm32-bmms32-host-lsb")
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("at", ["host", "device"])
 @pytest.mark.parametrize(("one", "other"), [("bmm32", "bmms32"), ("bmm64", "bmms64"), ("bmms64", "bmm64")])
@@ -384,6 +388,7 @@ class Used(simwarp.Device):
         return array
 
 
+@pytest.mark.slow_cases("bmm64-0")
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_nothing_depends_on_what_was_in_memory(scheme, fill):
@@ -507,6 +512,7 @@ def test_thresholds_of_another_device(device):
 # Packing
 
 
+@pytest.mark.slow_cases("shape4-32-msb-row-int8")
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
@@ -574,6 +580,7 @@ class Offset(DeviceArray):
         return super().pointer + self.offset
 
 
+@pytest.mark.slow_cases("row-float64")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("layout", ["row", "column"])
 def test_a_misaligned_matrix_takes_the_scalar_kernel(eager, monkeypatch, dtype, layout):

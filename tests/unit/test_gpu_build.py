@@ -293,6 +293,7 @@ def test_a_place_that_occurs_twice(name):
 
 @settings(max_examples=50)
 @given(tensor=tensors(), data=st.data(), threads=st.integers(1, 3))
+@pytest.mark.slow
 def test_every_place_that_occurs_twice_is_found(tensor, data, threads):
     again = data.draw(st.integers(0, tensor.values.size - 1))
     where = data.draw(st.integers(0, tensor.values.size))

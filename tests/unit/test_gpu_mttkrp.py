@@ -115,6 +115,7 @@ def test_orders(name, shape):
         assert_right(FLAT[name](coo), coo, 8, deterministic=mode % 2 == 1, modes=[mode])
 
 
+@pytest.mark.slow_cases("hicoo")
 @pytest.mark.parametrize("name", FLAT)
 def test_the_highest_order(name):
     coo = scattered((2, 3, 1, 2, 4, 2, 3, 2), 50)
@@ -122,6 +123,7 @@ def test_the_highest_order(name):
     assert_right(FLAT[name](coo), coo, 4, deterministic=True, modes=[7])
 
 
+@pytest.mark.slow_cases("f-coo")
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats_of_the_builders(name):
     coo = to_coo(scattered((9, 5, 14), 80))
@@ -130,6 +132,7 @@ def test_formats_of_the_builders(name):
         assert_right(tensor, coo, 16, deterministic=mode == 1, modes=[mode])
 
 
+@pytest.mark.slow_cases("f-coo-cc1")
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0)])
 @pytest.mark.parametrize("name", FLAT)
 def test_older_chips(name, cc):
@@ -149,6 +152,7 @@ def test_factors_in_foreign_byte_order():
     assert_within(mttkrp(coo, factors, 1, device=simwarp.Device()), coo, 4, 1)
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_places_that_occur_several_times(deterministic):
     once = scattered((6, 4, 5), 50, "float64")

@@ -66,6 +66,7 @@ def long_runs(monkeypatch):
     monkeypatch.setattr(OF_FIBERS, "ENOUGH_GROUPS", 1)
 
 
+@pytest.mark.slow_cases("1-float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [1, 7, 16, 32, 33, 48, 64, 100])
 def test_ranks(rank, dtype, long_runs):

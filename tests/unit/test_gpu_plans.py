@@ -207,6 +207,7 @@ def test_a_geometry_is_not_taken_for_another_that_is_equal(device):
         gpu.bconv2d(x, w, groups=True)
 
 
+@pytest.mark.slow_cases("bmm64-float")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["bmm64", "btc1", "btc3"])
 def test_a_call_that_is_played_again_takes_the_new_operands(scheme, kind):
@@ -256,6 +257,7 @@ def test_a_call_is_not_played_for_another_kind(device):
 # Prepared operands give what unprepared ones give
 
 
+@pytest.mark.slow_cases("sizes0-bmm64")
 @pytest.mark.parametrize("scheme", PRODUCTS)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 129, 3), (31, 64, 67), (130, 257, 33)])
 def test_prepared_matrices(device, scheme, sizes):

@@ -110,6 +110,7 @@ def test_cub_histogram(how, n):
     assert np.array_equal(out.download(), np.bincount(x, minlength=bins))
 
 
+@pytest.mark.slow_cases("2500-O3")
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", [1, 300, 2500])
 def test_cub_radix_sort(how, n):

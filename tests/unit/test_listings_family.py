@@ -114,6 +114,7 @@ def test_packing_64_by_hand(shape):
         np.testing.assert_array_equal(packed.words, expected, strict=True)
 
 
+@pytest.mark.slow
 def test_one_positive_element_is_one_bit_of_64():
     for r, c in ((0, 0), (31, 31), (32, 63), (63, 32), (64, 0), (0, 64), (69, 77)):
         x = np.full((70, 80), -1.0)

@@ -280,6 +280,7 @@ def test_the_stack_gives_the_same_trace(name):
     assert compare(lowest, stack) is None
 
 
+@pytest.mark.slow_cases("loops")
 @pytest.mark.parametrize("name", KERNELS)
 def test_lanes_by_themselves_are_the_same_in_any_order(name):
     body, options = KERNELS[name]

@@ -177,6 +177,7 @@ def words_of(bits, word):
 # ----------------------------------------------------------------------------------- int32 as output
 
 
+@pytest.mark.slow
 def test_shuffle_from_the_wrong_lane(plant_fault):
     item = product_input(70, 100, 45)
     right = reference.bmm(item.a, item.b)
@@ -275,6 +276,7 @@ def ask_for_bits(item, wrong):
     assert found.meaning == f"bit of C[{row}, {column}]" + ("" if column < n else ", which is padding")
 
 
+@pytest.mark.slow_cases("bmm64")
 @pytest.mark.parametrize("scheme", TILES)
 def test_unsigned_compare_in_the_threshold(plant_fault, scheme):
     item = rule_input(70, 101, 45, scheme)
@@ -284,6 +286,7 @@ def test_unsigned_compare_in_the_threshold(plant_fault, scheme):
     ask_for_bits(item, words_of(wrong, TILES[scheme][1]))
 
 
+@pytest.mark.slow_cases("bmm64-flip inverted-invert")
 @pytest.mark.parametrize(("fault", "taken"), [("flip ignored", np.zeros_like), ("flip inverted", np.invert)])
 @pytest.mark.parametrize("scheme", ["bmm64", "bmms32"])
 def test_sign_of_gamma_is_wrong(plant_fault, scheme, fault, taken):
@@ -368,6 +371,7 @@ def test_stale_output_reads_what_nothing_wrote(plant_fault):
 # -------------------------------------------------------------------------------------------- packing
 
 
+@pytest.mark.slow_cases("32")
 @pytest.mark.parametrize("word", [32, 64])
 def test_brev_left_out(plant_fault, word):
     x = Draw(5, "planted", 1).matrix(70, 101, "float32")

@@ -198,7 +198,7 @@ def test_examples_compute_the_same(name, schedule):
         assert_same_bits(right, recorder.example(name).run(device(schedule), 0)[key])
 
 
-@pytest.mark.slow_cases("stack-bmm64")
+@pytest.mark.slow_cases("random-bmm64", "stack-bmm64")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 def test_bmm_computes_the_same(scheme, schedule):

@@ -32,7 +32,7 @@ setp.eq.u32 %p2, %r4, 0;
 END: """
 
 
-@pytest.mark.slow_cases("64", "3")
+@pytest.mark.slow_cases("2", "64", "3")
 @pytest.mark.parametrize("count", [2, 3, 64])
 def test_equal_results_and_equal_counts(count):
     alone, together = workers(1), workers(count)

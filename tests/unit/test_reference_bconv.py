@@ -310,6 +310,7 @@ def test_torch_has_the_same_same_at_stride_1(taps, dilation):
     np.testing.assert_array_equal(y, theirs.permute(0, 2, 3, 1).numpy())
 
 
+@pytest.mark.slow_cases("taps-image0-window0-valid-VALID")
 @pytest.mark.parametrize(("mode", "padding"), [("valid", "VALID"), ("full", None)])
 @pytest.mark.parametrize(("image", "window"), [((5, 6), (3, 3)), ((4, 4), (2, 4)), ((3, 7), (1, 1))])
 @pytest.mark.usefixtures("path")

@@ -146,6 +146,7 @@ def test_tiles_by_hand(shape):
 # --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_cases("option2-no word=16*?n.**?nchoose 32, 64")
 @pytest.mark.parametrize(
     ("option", "message"),
     [

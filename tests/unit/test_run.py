@@ -411,6 +411,7 @@ def test_ptx_that_is_none(write):
 # Headers
 
 
+@pytest.mark.slow_cases("span", "tuple", "type_traits", "utility", "variant")
 @pytest.mark.parametrize("header", sorted(HEADERS))
 def test_each_header_compiles_by_itself_and_twice(write, header):
     path = write("k.cu", f"#include <{header}>\n#include <{header}>\n__global__ void k(int* x) {{ *x = 1; }}")

@@ -258,6 +258,7 @@ LEFT = {
 }
 
 
+@pytest.mark.slow_cases("source6-options6")
 @pytest.mark.parametrize(
     ("source", "options"),
     [(source, options) for source in LEFT for options in ([], ["-G"]) if options or source is not GROUPS],

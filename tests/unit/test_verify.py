@@ -470,7 +470,7 @@ def bits_of(word, first):
     raise AssertionError
 
 
-@pytest.mark.slow_cases("gpu-msb-64")
+@pytest.mark.slow_cases("listing-msb-64", "gpu-msb-64")
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("answer", ["gpu", "listing"])
