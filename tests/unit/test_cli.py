@@ -102,6 +102,7 @@ def test_verify_of_several_cases(capsys):
     assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm"] * 3
 
 
+@pytest.mark.slow
 def test_verify_with_any_number_of_jobs(capsys):
     reports = []
     for jobs in ("1", "3", "0"):

@@ -233,6 +233,7 @@ def test_a_call_that_is_played_again_takes_the_new_operands(scheme, kind):
             device.synchronize()
 
 
+@pytest.mark.slow
 def test_a_call_is_not_played_for_another_kind(device):
     """Shapes, types, layouts, schemes, transposition, alignment and place decide what a call does."""
     a, b = signs(40, 40), signs(40, 40, seed=1)

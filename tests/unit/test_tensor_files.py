@@ -367,6 +367,7 @@ def outcome(parse, text):
         return error.line, str(error)
 
 
+@pytest.mark.slow
 @given(st.lists(LINES, max_size=8))
 def test_the_compiled_loop_says_what_the_definition_says(lines):
     text = "".join(f"{line}\n" for line in lines).encode()
