@@ -6,7 +6,9 @@
 ``door/…`` is the time of one call through the public API until its result is there: the call, then a
 synchronisation. ``door-host/…`` is the time until the call returns. Operands lie on the device; ``packed``
 are bits as `gpu.pack` and `gpu.pack_tensor` give them, ``prepared`` what `gpu.prepare` makes, ``f32`` real
-numbers. One sample is one call on an idle device; the figure is the median of samples, after warm-up.
+numbers. One sample is one call on an idle device. Samples are taken in rounds with a pause between them,
+after warm-up, and the figure is the median of the rounds' medians: a neighbour that takes the host's caches
+for a moment counts in one round at most.
 
 ``the kernels alone`` is the time on the device of the very launches of such a call: they are captured in a
 CUDA graph, in which they follow one another (see `hopper.py`). Torch's calls are timed as ours are, in the
@@ -50,6 +52,9 @@ HOST_TARGETS = {"bmm": 18.0, "bconv2d": 18.0, "mttkrp": 25.0}
 MORE = 20.0
 """Microseconds that a call may take beyond its kernels."""
 LARGE = 4096
+ROUNDS = 5
+PAUSE = 0.06
+"""Seconds between rounds."""
 SIMULATED = 400
 
 
@@ -115,19 +120,10 @@ class Bench:
         start = time.perf_counter()
         call()
         wait()
-        samples = max(40, min(300, int(0.25 / (time.perf_counter() - start))))
-        whole: list[float] = []
-        host: list[float] = []
-        for _ in range(samples):
-            start = time.perf_counter()
-            kept = call()
-            returned = time.perf_counter()
-            wait()
-            end = time.perf_counter()
-            del kept
-            whole.append(1e6 * (end - start))
-            host.append(1e6 * (returned - start))
-        return statistics.median(whole), statistics.median(host)
+        samples = max(20, min(60, int(0.05 / (time.perf_counter() - start))))
+        rounds = [_round(call, wait, samples, pause=bool(n)) for n in range(ROUNDS)]
+        whole, host = (statistics.median(times) for times in zip(*rounds, strict=True))
+        return whole, host
 
     def alone(self, call: Callable[[], Any]) -> float:
         """Microseconds on the device of what a call on the device that captures launches."""
@@ -165,6 +161,28 @@ class Bench:
         yield Row(f"door/{what}", params, "us", "lower", whole, beside, target=target(alone))
         beside = {name: times[1] for name, times in peers.items()}
         yield Row(f"door-host/{what}", params, "us", "lower", host, beside, target=host_target)
+
+
+def _round(
+    call: Callable[[], Any], wait: Callable[[], None], samples: int, pause: bool
+) -> tuple[float, float]:
+    """The medians of some calls with their results, and until they return, in microseconds."""
+    if pause:
+        time.sleep(PAUSE)
+        call()  # what slept comes back
+        wait()
+    whole: list[float] = []
+    host: list[float] = []
+    for _ in range(samples):
+        start = time.perf_counter()
+        kept = call()
+        returned = time.perf_counter()
+        wait()
+        end = time.perf_counter()
+        del kept
+        whole.append(1e6 * (end - start))
+        host.append(1e6 * (returned - start))
+    return statistics.median(whole), statistics.median(host)
 
 
 def target_of(kind: str, large: bool) -> Callable[[float], float | None]:

@@ -6,6 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from struct import Struct
 from threading import Lock
@@ -201,7 +202,9 @@ class _Graph:
         """Take what is in the buffers now; launches that are under way keep what they had."""
         graph = self._graph
         for node, params in self._nodes:
-            self._change(graph, node, params)
+            (status,) = self._change(graph, node, params)
+            if status:
+                _refuse("a graph of kernels", status)
 
     def launch(self) -> None:
         """Launch with what was taken last."""
@@ -268,30 +271,37 @@ class Bound:
         self._write = packing.struct.pack_into
         self._values = list(map(_plain, packing.values(values)))
         self._slots = [i for i, value in enumerate(args) if value is None]
+        self.arrays = len(self._slots)
         self.buffer, self.geometry = _Buffer(kernel), geometry
 
-    def write(self, arrays: Sequence[Any]) -> None:
+    def write(self, addresses: Sequence[int]) -> None:
         """Write the parameters where the launch reads them."""
         values = self._values.copy()
-        for slot, array in zip(self._slots, arrays, strict=True):
-            values[slot] = array.pointer
+        for slot, address in zip(self._slots, addresses, strict=True):
+            values[slot] = address
         self._write(self.buffer.bytes, 0, *values)
 
 
 class BoundChain:
-    """Such launches one behind the other."""
+    """Such launches one behind the other; a graph whose addresses are as before is launched as it is."""
 
     def __init__(self, launches: Sequence[Bound]) -> None:
         self._launches = launches
         self._graph = _Graph([(launch.buffer, *launch.geometry, 0) for launch in launches])
         self._lock = Lock()
+        self._last: list[int] | None = None
 
     def __call__(self, arrays: Sequence[Sequence[Any]]) -> None:
         """Launch, each with its arrays."""
+        addresses = [array.pointer for given in arrays for array in given]
         with self._lock:
-            for launch, given in zip(self._launches, arrays, strict=True):
-                launch.write(given)
-            self._graph.change()
+            if addresses != self._last:
+                self._last = None  # until the graph has them all
+                rest = iter(addresses)
+                for launch in self._launches:
+                    launch.write(list(islice(rest, launch.arrays)))
+                self._graph.change()
+                self._last = addresses
             self._graph.launch()
 
 
