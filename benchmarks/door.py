@@ -8,7 +8,7 @@ synchronisation. ``door-host/…`` is the time until the call returns. Operands 
 are bits as `gpu.pack` and `gpu.pack_tensor` give them, ``prepared`` what `gpu.prepare` makes, ``f32`` real
 numbers. One sample is one call on an idle device. Samples are taken in rounds with a pause between them,
 after warm-up, and the figure is the median of the rounds' medians: a neighbour that takes the host's caches
-for a moment counts in one round at most.
+for a moment counts in few of them.
 
 ``the kernels alone`` is the time on the device of the very launches of such a call: they are captured in a
 CUDA graph, in which they follow one another (see `hopper.py`). Torch's calls are timed as ours are, in the
