@@ -395,11 +395,11 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
     if space == "param":
         return Place(space, launch.parameter_memory, address, address)
     if space == "local":
-        routine = chunk.program.routine_at(step.number)
-        end = chunk.frame + np.uint64(routine.frame)
-        if (bad := outside(chunk, address, width, 0, end)) is not None:
+        first, last, name = launch.frames[step.number]
+        start = 0 if name is FRAME else chunk.frame + np.uint64(first)
+        if (bad := outside(chunk, address, width, start, chunk.frame + np.uint64(last))) is not None:
             window = "local memory", launch.local_size
-            leave_out(chunk, address, width, bad, window, FRAME, "index within the array")
+            leave_out(chunk, address, width, bad, window, name, "index within the array")
         lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
         there = np.add(address, (lane * chunk.local_stride).astype(np.uint64))
         return Place(space, chunk.local, there, address)

@@ -44,7 +44,7 @@ from simwarp.ptx.host import Heap
 from simwarp.ptx.program import Program
 from simwarp.ptx.progress import Journal
 from simwarp.ptx.random_order import RandomScheduler, shuffled
-from simwarp.ptx.reach import Reach, Windows
+from simwarp.ptx.reach import Frames, Reach, Windows
 from simwarp.ptx.schedule import LaunchEnded, Scheduler
 from simwarp.ptx.stack import StackScheduler
 from simwarp.races import Races
@@ -149,6 +149,11 @@ class Launch:
     def windows(self) -> Windows:
         """What of a block's shared memory each step may access."""
         return Windows(self)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """What of a function's frame each step may access."""
+        return Frames(self)
 
     @cached_property
     def parameter_memory(self) -> Memory:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
 from simwarp.ptx.bind import Binder, target_number
 from simwarp.ptx.call_graph import CallGraph
+from simwarp.ptx.frames import local_variables
 from simwarp.ptx.host import HOST_FUNCTIONS
 from simwarp.ptx.limits import STATIC_SHARED, check_size, most_parameters
 from simwarp.ptx.program import Program, Routine, Step
@@ -220,6 +221,7 @@ class _Linker:
         recursive = function.name in self.graph.recursive and not is_entry
         frame = max(_frame_size(layout, function), _LEAST_FRAME if recursive else 0)
         routine = Routine(function.name, len(program.steps), frame, recursive=recursive)
+        routine.local_variables = local_variables(function, layout.frame, layout.sizes)
         binder = Binder(self.module, function, layout, is_entry, routine, len(program.registers))
         steps = [binder.step(instruction) for instruction in function.instructions]
         if not _ends(steps) or len(steps) in function.labels.values():

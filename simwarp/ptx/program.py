@@ -142,6 +142,8 @@ class Routine:
         Its register slots.
     recursive : bool
         Whether an activation of it may be under way when it is called.
+    local_variables : dict of str to (int, int)
+        Where in its frame they start and end.
     """
 
     name: str
@@ -151,6 +153,7 @@ class Routine:
     parameters: list[Formal] = field(default_factory=list[Formal])
     returns: list[Formal] = field(default_factory=list[Formal])
     recursive: bool = False
+    local_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
 
 @dataclass

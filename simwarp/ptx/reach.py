@@ -4,7 +4,8 @@ A pointer that runs past the end of its array may well land in another one, howe
 access is judged by the allocations that its pointers lie in, where these are known: the arguments and
 variables that flow into the address (`simwarp.races.provenance`). An address that was loaded from memory, or
 passed to a device function, may be any. In the same way a variable in shared memory ends where the
-next one starts, and a thread's local memory where the frame of the current function ends.
+next one starts, a local variable likewise, and a thread's local memory where the frame of the current
+function ends.
 
 Examples
 --------
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from simwarp.faults import OutOfBounds
+from simwarp.ptx.frames import is_whole, name_of
 from simwarp.ptx.spaces import WINDOW
 from simwarp.races.provenance import ANYTHING, Origins, addresses_of, known_origins, symbols_of
 
@@ -66,6 +68,28 @@ class Windows(dict[int, "Window"]):
         first, end = min((a for a, _ in extents), default=0), max((b for _, b in extents), default=WINDOW)
         self[number] = Window(first, min(end, launch.shared_size), " or ".join(map(plain, sorted(names))))
         return self[number]
+
+
+class Frames(dict[int, "Window"]):
+    """By the number of a step: what it may access of its function's frame; if all, of the callers' too."""
+
+    def __init__(self, launch: Launch) -> None:
+        super().__init__()
+        self._launch = launch
+
+    def __missing__(self, number: int) -> Window:
+        launch, routine = self._launch, self._launch.program.routine_at(number)
+        origins: Origins = ANYTHING
+        if launch.checks.action("bounds") != "off":
+            origins = known_origins(launch.program, launch.symbols).get(number, ANYTHING)
+        names = [] if origins >= ANYTHING else sorted(symbols_of(origins, "frame"))
+        extents = [routine.local_variables.get(name, (0, routine.frame)) for name in names]
+        window = Window(0, routine.frame, FRAME)
+        if names and not any(map(is_whole, names)):
+            whose = " or ".join(name_of(name, b - a) for name, (a, b) in zip(names, extents, strict=True))
+            window = Window(min(a for a, _ in extents), max(b for _, b in extents), whose)
+        self[number] = window
+        return window
 
 
 class Window(NamedTuple):
@@ -123,13 +147,13 @@ class Reach(dict[int, "Memory"]):
 # ---- windows ----------------------------------------------------------------------------------------
 
 
-def outside(chunk: Chunk, address: Any, width: int, first: int, end: Any) -> Mask | None:
+def outside(chunk: Chunk, address: Any, width: int, first: Any, end: Any) -> Mask | None:
     """The executing lanes whose access does not lie from ``first`` on and before ``end``; None if all do."""
     if np.ndim(end) or end < width:
         bad = (address > end) | (address + np.uint64(width) > end)
     else:
         bad = address > end - np.uint64(width)
-    if first:
+    if np.ndim(first) or first:
         bad = bad | (address < np.uint64(first))
     bad = bad & chunk.mask
     return bad if bad.any() else None

@@ -7,6 +7,7 @@ This looks at each register once, whatever the path: a set of *origins* for all 
 ``"variable NAME"``       the address of a variable in global or constant memory
 ``"shared"``              the address of a variable of a block or thread
 ``"symbol NAME"``         beside it, which variable of a block that is
+``"frame NAME"``          beside it, which local variable that is
 ``"grid barrier"``        the words that cooperative launches meet at
 ``"anything"``            a 64-bit value from memory or a call, or one that is put together
 ========================  ========================================================================
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from simwarp.ptx.frames import start_of
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
 
@@ -109,15 +111,15 @@ def addresses_of(launch: Launch, origin: str) -> list[int]:
     return np.frombuffer(data, np.uint64, len(data) // 8).tolist()
 
 
-def symbols_of(origins: Origins) -> list[str]:
-    """The variables of a block among origins.
+def symbols_of(origins: Origins, kind: str = "symbol") -> list[str]:
+    """The variables of a block among origins; or of a thread, the ``kind`` "frame".
 
     Examples
     --------
     >>> symbols_of(frozenset({"shared", "symbol tile", "parameter n"}))
     ['tile']
     """
-    return [origin.partition(" ")[2] for origin in origins if origin.startswith("symbol ")]
+    return [name for what, _, name in (origin.partition(" ") for origin in origins) if what == kind]
 
 
 class _Origins:
@@ -128,6 +130,8 @@ class _Origins:
         self.registers: dict[str, Origins] = {}
         self.function, self.beyond = "", NOTHING
         """Whose registers are spoken of; what those of them are that no instruction writes."""
+        self.local: Container[str] = ()
+        """That function's local variables."""
         while sum(self.follow(step) for step in program.steps):
             pass
 
@@ -136,16 +140,16 @@ class _Origins:
         changed = False
         self.enter(step)
         for name, origins in self.given(step):
-            known = self.registers.get(self.function + name, NOTHING)
-            if not origins <= known:
-                self.registers[self.function + name], changed = known | origins, True
+            known = self.registers.get(self.function + name)
+            if known is None or not origins <= known:
+                self.registers[self.function + name], changed = (known or NOTHING) | origins, True
         return changed
 
     def enter(self, step: Step) -> None:
         """Speak of the registers of a step's function; what it is given, comes from its callers."""
-        function = self.program.routine_at(step.number).name
-        self.function = f"{function} "
-        self.beyond = NOTHING if function == self.program.name else ANYTHING
+        routine = self.program.routine_at(step.number)
+        self.function, self.local = f"{routine.name} ", routine.local_variables
+        self.beyond = NOTHING if routine.name == self.program.name else ANYTHING
 
     def of_addresses(self) -> dict[int, Origins]:
         """See `address_origins`."""
@@ -168,6 +172,8 @@ class _Origins:
             origins: Origins = frozenset({f"parameter {step.symbol}"})
         elif step.base is not None:
             origins = ANYTHING if _loaded_bytes(step) >= _POINTER else NOTHING
+        elif (start := start_of(step.instruction)) is not None:
+            origins = frozenset(_at(start, self.of(operands[1:])))
         else:
             origins = self.of(operands[1:])
         return [(name, origins) for name in _names(operands[:1])]
@@ -199,7 +205,14 @@ class _Origins:
         known = [key for key in (f"{self.program.name}:{name}", name) if key in self.variables]
         if known:
             return frozenset({f"variable {known[0]}"})
-        return SHARED | {f"symbol {name}"} if name in self.program.shared_variables else SHARED
+        if name in self.program.shared_variables:
+            return SHARED | {f"symbol {name}"}
+        return SHARED | {f"frame {name}"} if name in self.local else SHARED
+
+
+def _at(start: int, base: Origins) -> list[str]:
+    """The origins of the address of a variable in a frame, by those of the frame's base."""
+    return [f"{origin}+{start}" if origin.startswith("frame ") else origin for origin in base]
 
 
 def _loaded_bytes(step: Step) -> int:

@@ -97,7 +97,7 @@ class RaceFilter:
         origins = self._origins[step.number]
         if not origins or origins >= ANYTHING:
             return True
-        others = len(origins - SHARED) > len(symbols_of(origins))
+        others = len(origins - SHARED) > len(symbols_of(origins)) + len(symbols_of(origins, "frame"))
         return origins >= SHARED if space == "shared" else others
 
 

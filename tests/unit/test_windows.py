@@ -134,3 +134,113 @@ def test_an_array_ends_with_the_frame_although_the_stack_goes_on():
     body += "mad.wide.u32 %rd1, %lane, 4, %rd1; st.local.u32 [%rd1], %r2;"
     assert run(body + STORE, before=RETURNED, block=4) == [1] * 4
     assert "stack frame" in fault_of(OutOfBounds, body + STORE, before=RETURNED, block=32).what
+
+
+# ------------------------------------------------------------------------------------------- local variables
+
+NEIGHBOURS = """
+__device__ __noinline__ int neighbours(int* x, int k, int from) {
+    int a[4]; int b[4]; int sum = 0;
+    for (int i = 0; i < 4; i++) { a[i] = x[i]; b[i] = i + x[i + 1]; }
+    a[k] = 7;
+    for (int i = 0; i < 4; i++) sum += a[i] + b[i ^ from];
+    return sum;
+}
+extern "C" __global__ void k(int* x, int* out, int k, int from) {
+    int mine[4];
+    for (int i = 0; i < 4; i++) mine[(i + from) & 3] = i;
+    out[threadIdx.x] = neighbours(x, k, from) + mine[k & 3];
+}"""
+HOW = [pytest.param([], id="O3"), pytest.param(["-G"], id="G")]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_local_array_that_runs_into_the_next_variable_is_named(how):
+    there = simwarp.Device()
+    x, out = (there.upload(np.zeros(32, np.int32), name) for name in ("x", "out"))
+    kernel = there.load(compile(NEIGHBOURS, "k.cu", options=how).text).kernel("k")
+    kernel((1, 1, 1), (32, 1, 1), x, out, np.int32(3), np.int32(1))
+    assert out.download().tolist() == [7 + 6 + 2] * 32
+    for index in (4, -1):  # one of them is the neighbour, the other another frame, or none
+        with pytest.raises(OutOfBounds) as caught:
+            kernel((1, 1, 1), (32, 1, 1), x, out, np.int32(index), np.int32(1))
+        fault = caught.value
+        assert (fault.space, fault.count, fault.place.source_line) == ("local", 32, 5)
+        assert "outside the local variable in bytes 0 to 15 of the function's stack frame" in fault.what
+        assert "index within the array" in str(fault)
+
+
+LAWFUL = """
+struct Five { int head; int u[3]; int w[5]; __device__ int& operator[](int i) { return w[i]; } };
+struct Stack { int top; short small[6]; double d[2]; Stack* next; };
+__device__ __noinline__ int sum(const int* p, int n) {
+    int s = 0;
+    for (const int* end = p + n; end != p;) s += *--end;
+    return s;
+}
+extern "C" __global__ void k(const int* x, int* out, int n) {
+    int a[8], b[8], c[8], grid[3][4]; Five five[3], one; Stack s1, s2; char bytes[13];
+    int *p = a, *q = b, acc = 0, t = threadIdx.x;
+    for (int i = 0; i < 8; i++) { a[i] = x[i] + t; b[i] = i; c[(i * 3 + n) & 7] = i; }
+    for (int r = 0; r < n; r++) {
+        for (int i = 0; i < 8; i++) q[i] = p[(i + r) & 7] + 1;
+        int* other = p; p = q; q = other;
+    }
+    one.head = 4;
+    for (int i = 0; i < 5; i++) { one[i] = i * n; one.u[i % 3] = i; }
+    for (int k = 0; k < 3; k++) { five[k] = one; five[k].w[n % 5] = k; five[(k + n) % 3 & k].head = k; }
+    s1.next = &s2; s2.next = &s1; s1.top = s2.top = 0;
+    for (int i = 0; i < 6; i++) {
+        Stack* s = i & 1 ? &s1 : &s2;
+        s->small[s->top] = x[i]; s->top = (s->top + n) % 6; s->d[i & 1] = s->d[1 - (i & 1)] = i;
+    }
+    for (int i = 0; i < 13; i++) bytes[12 - i] = x[i & 7] >> (i & 3);
+    memcpy(grid, a, 32); memcpy(&grid[2][0], b, 16);
+    acc += sum(a, n) + sum(b + n, 8 - n) + sum(grid[n % 3], 4) + (int)s1.next->d[n & 1];
+    { int early[5]; for (int i = 0; i < 5; i++) early[(i + n) % 5] = i + acc; acc += early[n % 5]; }
+    { double late[3]; for (int i = 0; i < 3; i++) late[(i + n) % 3] = acc + i; acc += (int)late[n % 3]; }
+    { int big[20]; for (int i = 0; i < 20; i++) big[(i + n) % 20] = i; acc += big[19 - n] + big[2 * n]; }
+    for (int i = 0; i < 12; i++) acc += (&grid[0][0])[(i * n) % 12] * bytes[(i + n) % 13];
+    int *last = c + 7, *chosen = (acc & 1) ? a : c, *low = a - 1;
+    for (int i = 0; i < 8; i++) acc ^= *(last - ((i + n) & 7)) + low[i + 1];
+    for (int i = n; i < 7; i++) acc += a[i + 1] - a[i - 1] + five[i % 3][i % 5] + five[n % 3].u[i % 3];
+    out[t] = acc + chosen[n & 7] + (p - a == 0 ? a[n & 7] : b[n & 7]);
+}"""
+
+
+def test_pointers_that_wander_within_their_local_variables_are_silent():
+    answers = set()
+    for how in ([], ["-G"]):
+        there = simwarp.Device()
+        x, out = (
+            there.upload(np.arange(8, dtype=np.int32) * 5 + 1, "x"),
+            there.allocate((32,), np.int32, "out"),
+        )
+        kernel = there.load(compile(LAWFUL, "k.cu", options=how).text).kernel("k")
+        left = []
+        for n in (1, 3, 7):
+            kernel((1, 1, 1), (32, 1, 1), x, out, np.int32(n))
+            left += out.download().tolist()
+        answers.add(tuple(left))
+    assert len(answers) == 1
+
+
+def test_a_structure_is_one_local_variable():
+    source = """extern "C" __global__ void k(int* out, int n) {
+        struct { int low[4]; int high[4]; } both; int more[4];
+        for (int i = 0; i < 4; i++) { both.low[i] = 1; both.high[i] = 2; more[i] = 3; }
+        out[threadIdx.x] = both.low[n] + more[n & 3]; }"""
+    there = simwarp.Device()
+    out, kernel = there.allocate((32,), np.int32, "out"), there.load(compile(source, "k.cu").text).kernel("k")
+    kernel((1, 1, 1), (32, 1, 1), out, np.int32(5))
+    assert out.download().tolist() == [5] * 32
+    with pytest.raises(OutOfBounds):
+        kernel((1, 1, 1), (32, 1, 1), out, np.int32(8))
+
+
+def test_local_variables_with_names_are_named():
+    body = ".local .align 4 .b32 low[4]; .local .align 4 .b32 high[4]; st.local.u32 [low+12], 7;"
+    body += "mov.u64 %rd1, low; mad.wide.u32 %rd1, %lane, 0, %rd1; ld.local.u32 %r2, [%rd1+OFFSET];"
+    assert run(body.replace("OFFSET", "12") + STORE) == [7] * 32
+    fault = fault_of(OutOfBounds, body.replace("OFFSET", "16") + STORE)
+    assert fault.what == "access of 4 bytes outside low of the function's stack frame"
