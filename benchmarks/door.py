@@ -8,10 +8,11 @@ synchronisation. ``door-host/…`` is the time until the call returns. Operands 
 are bits as `gpu.pack` and `gpu.pack_tensor` give them, ``prepared`` what `gpu.prepare` makes, ``f32`` real
 numbers. One sample is one call on an idle device. Samples are taken in rounds with a pause between them,
 after warm-up, and the figure is the median of the rounds' medians: a neighbour that takes the host's caches
-for a moment counts in few of them.
+for a moment counts in few of them. They are taken on one core, the one that is disturbed least at the start.
 
 ``the kernels alone`` is the time on the device of the very launches of such a call: they are captured in a
-CUDA graph, in which they follow one another (see `hopper.py`). Torch's calls are timed as ours are, in the
+CUDA graph, in which they follow one another (see `hopper.py`); those of MTTKRP on the same arrays, since
+where a tensor lies in memory changes their time. Torch's calls are timed as ours are, in the
 same run. Every answer is compared: products and convolutions with torch's on integers, MTTKRP with
 `reference`.
 
@@ -23,9 +24,11 @@ calls a second on one core.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -97,10 +100,6 @@ class StreamedKernel:
         return lambda first, _: launch(first, self._device.queue)
 
 
-Call = Callable[[gpu.CudaDevice], Callable[[], Any]]
-"""From a device to a call on operands that lie there."""
-
-
 class Bench:
     """The device, the device that captures, and how calls are timed on them."""
 
@@ -110,6 +109,7 @@ class Bench:
 
         self.torch, self._seconds = torch, seconds
         self.device, self.streamed = gpu.CudaDevice(), Streamed()
+        self._core = _quietest_core()
 
     def door(self, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> tuple[float, float]:
         """Microseconds of a call with its result, and until it returns."""
@@ -121,7 +121,8 @@ class Bench:
         call()
         wait()
         samples = max(20, min(60, int(0.05 / (time.perf_counter() - start))))
-        rounds = [_round(call, wait, samples, pause=bool(n)) for n in range(ROUNDS)]
+        with _on_core(self._core):
+            rounds = [_round(call, wait, samples, pause=bool(n)) for n in range(ROUNDS)]
         whole, host = (statistics.median(times) for times in zip(*rounds, strict=True))
         return whole, host
 
@@ -132,10 +133,14 @@ class Bench:
             self.streamed.queue = stream
             call()
 
-        found = 1e6 * self._seconds(self.streamed, launch, inner=10, samples=7)
+        found = self.launches(launch)
         self.streamed.queue = None
         self.streamed.synchronize()
         return found
+
+    def launches(self, launch: Callable[[Any], None]) -> float:
+        """Microseconds on the device of launches in a stream."""
+        return 1e6 * self._seconds(self.streamed, launch, inner=10, samples=7)
 
     def of_torch(self, call: Callable[[], Any]) -> tuple[float, float]:
         """The same of torch's call."""
@@ -145,22 +150,52 @@ class Bench:
         self,
         what: str,
         params: dict[str, Any],
-        made: Call,
+        call: Callable[[], Any],
+        alone: float,
         check: Callable[[Any], bool],
         peers: dict[str, tuple[float, float]],
         target: Callable[[float], float | None],
         host_target: float | None = None,
     ) -> Iterator[Row]:
         """A call's rows: with its result, and until it returns."""
-        call = made(self.device)
         if not check(call()):
             raise SystemExit(f"{what}: the answer is wrong")
-        alone = self.alone(made(self.streamed))
         whole, host = self.door(call)
         beside = {ALONE: alone, **{name: times[0] for name, times in peers.items()}}
         yield Row(f"door/{what}", params, "us", "lower", whole, beside, target=target(alone))
         beside = {name: times[1] for name, times in peers.items()}
         yield Row(f"door-host/{what}", params, "us", "lower", host, beside, target=host_target)
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[None]:
+    """Keep this thread on a core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _quietest_core() -> int:
+    """The core where work after a wait of some milliseconds takes least: others disturb its caches least."""
+    times: dict[int, float] = {}
+    for core in os.sched_getaffinity(0):
+        with _on_core(core):
+            times[core] = statistics.median(_after_a_wait() for _ in range(20))
+    return min(times, key=times.__getitem__)
+
+
+def _after_a_wait() -> float:
+    """Seconds of work in the caches, after a wait without sleep."""
+    data = list(range(20_000))
+    until = time.perf_counter() + 0.004
+    while time.perf_counter() < until:
+        pass
+    start = time.perf_counter()
+    sum(data[::16])
+    return time.perf_counter() - start
 
 
 def _round(
@@ -230,7 +265,8 @@ def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
                 yield from bench.rows(
                     f"bmm/{name}/{n}/{kind}",
                     {"n": n, "scheme": name, "operands": kind},
-                    made,
+                    made(bench.device),
+                    bench.alone(made(bench.streamed)),
                     right,
                     peers,
                     target_of(kind, n >= LARGE),
@@ -273,7 +309,8 @@ def bconv2d_rows(bench: Bench, channels: Sequence[int]) -> Iterator[Row]:
             yield from bench.rows(
                 f"bconv2d/{c}/{kind}",
                 {"channels": c, "batch": BATCH, "side": SIDE, "operands": kind},
-                made,
+                made(bench.device),
+                bench.alone(made(bench.streamed)),
                 right,
                 peers,
                 target_of(kind, large=False),
@@ -295,7 +332,9 @@ def pack_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
             return lambda: gpu.pack(source, layout="column")
 
         peers = {"torch copy": bench.of_torch(x.clone)}
-        yield from bench.rows(f"pack/{n}", {"n": n, "dtype": "float32"}, made, right, peers, lambda _: None)
+        alone = bench.alone(made(bench.streamed))
+        params = {"n": n, "dtype": "float32"}
+        yield from bench.rows(f"pack/{n}", params, made(bench.device), alone, right, peers, lambda _: None)
 
 
 def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> Iterator[Row]:
@@ -314,17 +353,12 @@ def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> I
         torches = [of_indices(bench, tensor, host, mode) for mode in range(len(host))]
         for of in formats:
             found: list[tuple[Row, Row]] = []
-            prepared = {
-                device: gpu.prepare(tensor, scheme=of, device=device)
-                for device in (bench.device, bench.streamed)
-            }
+            prepared = gpu.prepare(tensor, scheme=of, device=bench.device)
+            factors = [bench.device.upload(factor) for factor in host]
             for mode, (expected, bound) in enumerate(answers):
 
-                def made(
-                    device: Any, mode: int = mode, prepared: Any = prepared, host: Any = host
-                ) -> Callable[[], Any]:
-                    factors = [device.upload(factor) for factor in host]
-                    return lambda: gpu.mttkrp(prepared[device], factors, mode)
+                def call(prepared: Any = prepared, factors: Any = factors, mode: int = mode) -> Any:
+                    return gpu.mttkrp(prepared, factors, mode)
 
                 def right(out: Any, expected: Any = expected, bound: Any = bound) -> bool:
                     return bool((abs(out.download() - expected) <= bound).all())
@@ -332,7 +366,8 @@ def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> I
                 whole, until = bench.rows(
                     f"mttkrp/{name}/{of}",
                     {"format": of, "rank": RANK, "dtype": "float32", "mode": mode},
-                    made,
+                    call,
+                    _kernels_of(bench, prepared, factors, mode),
                     right,
                     {"torch index_add_": torches[mode]},
                     target_of("prepared", large=False),
@@ -342,6 +377,13 @@ def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> I
             yield max((whole for whole, _ in found), key=lambda row: row.ours)
             yield max((until for _, until in found), key=lambda row: row.ours)
         yield cpd_row(bench, name, tensor)
+
+
+def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) -> float:
+    """Microseconds of an MTTKRP's launches, on the very arrays of the call: a copy elsewhere takes others."""
+    out = gpu.mttkrp(prepared, factors, mode)
+    plan, addresses = prepared.plan(mode, RANK, out.dtype), [factor.pointer for factor in factors]
+    return bench.launches(lambda stream: plan.launch(addresses, out, stream))
 
 
 def of_indices(bench: Bench, tensor: Any, host: Sequence[Any], mode: int) -> tuple[float, float]:
