@@ -20,6 +20,7 @@ from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import SCHEMES, product_ptx
 from simwarp.faults import KernelFault
 from simwarp.module import Kernel
+from simwarp.ptx.call_graph import CallGraph
 from simwarp.ptx.link import link
 from simwarp.ptx.parse import parse
 from simwarp.ptx.syntax import Immediate, Register
@@ -243,7 +244,8 @@ def product_runs(scheme, output, first):
         bits = reference.threshold(dots, thresholds, flip.astype(bool), word=word, first=first).words
         return Run(warps, [left, right, stale(bits.shape, bits.dtype), *sizes, thresholds, flip], {2: bits})
 
-    shapes = [(65, 70, 2 * word + 6), (300, 3, word + 1), (70, 300, 4 * word), (160, word, word)]
+    # First what shows most in one pass of the loop over words.
+    shapes = [(160, word, word), (65, 70, 2 * word + 6), (300, 3, word + 1), (70, 300, 4 * word)]
     return [run(*shape) for shape in shapes], [
         run(height, word - 1, 1) for height in range(1, scheme.rows + 1)
     ]
@@ -270,24 +272,26 @@ def agrees(ptx, program, run):
 def survivors_of(ptx, name, several, heights, *, copies=COPIES):
     """How many instructions compute, how many mutants there are, and those that answer as the kernel."""
     module = parse(ptx)
-    entry = module.entries[name]
-    instructions, program = entry.instructions, link(module, entry)
+    entry, graph = module.entries[name], CallGraph(module)
+    instructions, program = entry.instructions, link(module, entry, graph)
+    survivors, heights = [], deque(heights)
     assert all(agrees(ptx, program, run) for run in (*several, *heights)), "the kernel itself must agree"
-    heights, survivors = deque(heights), []
     indices, computing = chosen(instructions, copies)
     for i in indices:
         mutant = mutate(instructions, i)
         assert mutant != instructions[i]
-        step = link(module, replace(entry, instructions=[mutant])).steps[0]
-        changed = replace(program, steps=[*program.steps[:i], step, *program.steps[i + 1 :]])
-        if not all(agrees(ptx, changed, run) for run in several):
-            continue
-        # What one copy of an unrolled loop shows at some height, the next shows at one a little higher.
-        passed = next((n for n, run in enumerate(heights) if not agrees(ptx, changed, run)), None)
-        if passed is None:
-            survivors.append(f"{spell(instructions[i])} → {spell(mutant)}  [{instructions[i].text}]")
-        else:
-            heights.rotate(-passed)
+        # The steps of one program: what it has found of its flow and its registers, it need not find again,
+        # for a mutant goes the same ways and reads no other register.
+        step = link(module, replace(entry, instructions=[mutant]), graph).steps[0]
+        program.steps[i], unchanged = step, program.steps[i]
+        if all(agrees(ptx, program, run) for run in several):
+            # What one copy of an unrolled loop shows at some height, the next shows at one a little higher.
+            passed = next((n for n, run in enumerate(heights) if not agrees(ptx, program, run)), None)
+            if passed is None:
+                survivors.append(f"{spell(instructions[i])} → {spell(mutant)}  [{instructions[i].text}]")
+            else:
+                heights.rotate(-passed)
+        program.steps[i] = unchanged
     return computing, len(indices), survivors
 
 
