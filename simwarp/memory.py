@@ -187,6 +187,8 @@ class Memory:
             For the first address that may not be read.
         """
         dtype = np.dtype(dtype)
+        if not addresses.size:
+            return np.empty(0, dtype)
         result = self.peek(addresses, dtype)
         if result is None:
             for fault in self.examine(addresses, dtype.itemsize, "read"):
@@ -222,7 +224,7 @@ class Memory:
         OutOfBounds, UseAfterFree, Misaligned, ReadOnlyWrite
             For the first address that may not be written; nothing is written then.
         """
-        if not self.poke(addresses, values):
+        if addresses.size and not self.poke(addresses, values):
             for fault in self.examine(addresses, values.dtype.itemsize, "write"):
                 raise fault
             self.write(addresses, values)
