@@ -27,6 +27,7 @@ Source: PTX ISA 9.0, section 9.7 (the instruction of the same name); BSTC (SC'19
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -255,6 +256,9 @@ def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
     '0xf00'
     """
     a, b = np.asarray(a), np.asarray(b)
+    if np.ndim(position) == 0 and np.ndim(length) == 0:
+        by, field, others = _field(int(position) & 0xFF, int(length) & 0xFF, b.dtype)
+        return or_(and_(b, others), and_(shl(a, by), field))
     position, length = np.bitwise_and(position, 0xFF), np.bitwise_and(length, 0xFF)
     hole = shl(_low_ones(length, b.dtype), position)
     return or_(and_(b, not_(hole)), and_(shl(a, position), hole))
@@ -351,6 +355,14 @@ def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:
     """The word whose low ``length`` bits are 1; all of them from the width on."""
     zero: Any = np.dtype(dtype).type(0)
     return not_(shl(not_(zero), length))
+
+
+@lru_cache(maxsize=1024)
+def _field(position: int, length: int, dtype: np.dtype[Any]) -> tuple[Any, Any, Any]:
+    """A field of a word that is the same in all lanes: its position, the word with 1 there, and with 0."""
+    by: Any = np.uint32(position)
+    field: Any = shl(_low_ones(np.asarray(length, np.uint32), dtype), by)
+    return by, field, not_(field)
 
 
 def _choose(condition: Lanes, yes: Words, no: Any) -> Words:
