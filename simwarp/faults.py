@@ -132,6 +132,19 @@ class OutOfBounds(MemoryFault):
     check = "bounds"
 
 
+class ForeignPointer(OutOfBounds):
+    """An access to shared or local memory by an address that another block, or thread, stored and meant.
+
+    Attributes
+    ----------
+    stored, loaded : Place
+        Where the other stored the address, and where it was loaded.
+    """
+
+    stored: Place | None = None
+    loaded: Place | None = None
+
+
 class UseAfterFree(OutOfBounds):
     """An access to memory that was given back."""
 

@@ -38,12 +38,13 @@ from simwarp.faults import MemoryFault, UninitialisedRead
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import POISON, Allocation, Memory
 from simwarp.observe import AccessEvent, WriteEvent
+from simwarp.ptx.lent import Cells
 from simwarp.ptx.reach import FRAME, leave_out, outside
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.runs import Runs, all_differ
 from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
 from simwarp.ptx.syntax import Register, Vector
-from simwarp.ptx.undefined import Stored, of_load
+from simwarp.ptx.undefined import Missing, Stored, all_undefined, of_load
 
 if TYPE_CHECKING:
     from simwarp.ptx.chunk import Chunk, Mask
@@ -109,6 +110,7 @@ def store(chunk: Chunk, step: Step) -> None:
     value = step.sources[0](chunk)
     missing = None if chunk.undefined is None else Stored.of(chunk, step, dtype, count)
     elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
+    lenders = chunk.launch.lent.lenders(chunk) if step.number in chunk.launch.lent.steps else None
     for place in _places(chunk, step, unit.itemsize):
         undefined = None if missing is None else missing.kept(chunk, step, place)
         at, given = _executing(chunk, place.address), [_executing(chunk, e) for e in elements]
@@ -117,11 +119,24 @@ def store(chunk: Chunk, step: Step) -> None:
         if turn is not None:
             at, data, given = at[turn], data[turn], [e[turn] for e in given]
         _put(chunk, step, place, at, data, turn)
+        if lenders is not None:
+            _lend(chunk, place, at, given, lenders, turn)
         if undefined is not None:
             place.memory.forget(at, undefined if turn is None else undefined[turn])
         if place.space == "global" and chunk.launch.on_write:
             for i, element in enumerate(given):
                 notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
+
+
+def _lend(
+    chunk: Chunk, place: Place, at: Any, elements: list[Any], lenders: tuple[Any, Any], turn: Any
+) -> None:
+    """Remember which of the words that lanes stored are addresses in shared or local memory."""
+    lanes = _lanes(chunk, turn)
+    threads, steps = (numbers.reshape(-1)[lanes] for numbers in lenders)
+    for i, element in enumerate(elements):
+        cells = Cells(at + np.uint64(8 * i), np.ascontiguousarray(element).view(np.uint64), threads, steps)
+        chunk.launch.lent.note(chunk, place.memory, cells, chunk.thread.reshape(-1)[lanes])
 
 
 def write_memory(
@@ -157,6 +172,8 @@ def _put(chunk: Chunk, step: Step, place: Place, at: Any, data: Any, turn: Any) 
         races.write(chunk, step, memory, _lanes(chunk, turn), at, data)
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, data.dtype.itemsize)
+    if chunk.launch.lent.cells and step.number not in chunk.launch.lent.steps:
+        chunk.launch.lent.forget(memory, at, data.dtype.itemsize)
     if not memory.poke(at, data):
         _examine(chunk, memory, at, data.dtype.itemsize, _lanes(chunk, turn), "write")
         memory.write(at, data)
@@ -217,6 +234,8 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
         _examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write")
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, dtype.itemsize)
+    if chunk.launch.lent.cells:
+        chunk.launch.lent.forget(memory, at, dtype.itemsize)
     old, new = _take_turns(step, target, at, operands, order, memory is chunk.shared)
     if chunk.launch.on_write and place.space == "global":
         notify_write(chunk, step, part, at, new)
@@ -388,6 +407,8 @@ def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
 def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> Place:
     """The memory that holds a state space, and where the lanes' addresses lie in it."""
     launch = chunk.launch
+    if launch.lent.followed and space in ("shared", "local"):
+        launch.lent.check(chunk, step, space, address, width)
     if space == "global":
         return Place(space, launch.reach[step.number], address, address)
     if space == "const":
@@ -452,9 +473,23 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
     if launch.on_access:
         _notify_access(chunk, step, place, unit.itemsize)
     elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)
-    if sparse:
-        return [_spread(element, chunk.mask) for element in elements]
-    return [element.reshape(shape)[()] for element in elements]
+    values = [_spread(e, chunk.mask) if sparse else e.reshape(shape)[()] for e in elements]
+    if launch.lent.cells and step.kind == "load" and dtype in ("u8", "i8") and chunk.loaded is None:
+        _borrow(chunk, step, place, values)
+    return values
+
+
+def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
+    """Follow what of loaded words is an address in another block's shared or thread's local memory."""
+    at = _executing(chunk, place.address)
+    for i, value in enumerate(values):
+        given = _executing(chunk, value)
+        foreign = chunk.launch.lent.loaded(chunk, step, place.memory, at + np.uint64(8 * i), given)
+        if foreign is not None:
+            lanes = chunk.mask & foreign.of(chunk.thread)[1]
+            bits = [np.zeros(chunk.mask.shape, value.dtype) for value in values]
+            bits[i][lanes] = all_undefined(np.uint64()).view(value.dtype)
+            chunk.loaded = Missing(lanes, bits, foreign).also(chunk.loaded)
 
 
 def _without_others(chunk: Chunk, address: Any) -> Any:

@@ -18,6 +18,7 @@ from simwarp.faults import KernelFault, MemoryFault, Place
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.ptx.calls import Activations
+from simwarp.ptx.lent import Foreign
 from simwarp.ptx.liveness import EVERY_REGISTER
 from simwarp.ptx.program import Step
 from simwarp.ptx.spaces import RESERVED
@@ -201,6 +202,8 @@ class Chunk:
     def write(self, slot: int, value: Any) -> None:
         """Give the executing lanes of a register their value."""
         undefined = self.undefined_now()
+        if undefined is not None and isinstance(self.undefined_from, Foreign):
+            undefined = self.undefined_from.kept(undefined, value)
         if undefined is not None or slot in self.bits:
             undefined = self._keep_bits(slot, value.dtype, undefined)
         given = self.mask if undefined is None else self.mask & ~undefined

@@ -41,6 +41,7 @@ from simwarp.observe import Observer
 from simwarp.ptx import workers
 from simwarp.ptx.chunk import Chunk
 from simwarp.ptx.host import Heap
+from simwarp.ptx.lent import Lent
 from simwarp.ptx.program import Program
 from simwarp.ptx.progress import Journal
 from simwarp.ptx.random_order import RandomScheduler, shuffled
@@ -138,6 +139,7 @@ class Launch:
         """What memory held some time ago, while a livelock is suspected."""
         self.races = None if self.checks.action("races") == "off" else Races(self)
         self.watched_loads = self.races.watched if self.races is not None else frozenset[int]()
+        self.lent = Lent(self)
         self.atomics: AbstractContextManager[Any] = nullcontext()
 
     @cached_property
@@ -215,6 +217,7 @@ class Launch:
         """Execute some blocks together; return the number of thread-instructions."""
         with np.errstate(all="ignore"):
             self.journal, chunk = None, Chunk(self, blocks)
+            self.lent.enter(self.memory)
             if self.races is not None:
                 self.races.enter(chunk)
             try:

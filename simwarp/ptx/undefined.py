@@ -45,6 +45,7 @@ import numpy.typing as npt
 
 from simwarp.faults import DivisionByZero, MemoryFault, UninitialisedRead, UninitialisedRegister
 from simwarp.ptx.copies import Copies
+from simwarp.ptx.lent import Foreign
 
 if TYPE_CHECKING:
     from simwarp.allocation import Addresses
@@ -174,7 +175,7 @@ class DividedByZero(NamedTuple):
         return fault
 
 
-Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero
+Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | Foreign
 
 
 class Missing(NamedTuple):
@@ -239,7 +240,7 @@ class Stored(NamedTuple):
     @classmethod
     def of(cls, chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> Stored | None:
         """That of a store of ``count`` elements, after its operand was read; None if all has a value."""
-        if chunk.undefined_now() is None:
+        if chunk.undefined_now() is None or isinstance(chunk.undefined_from, Foreign):
             return None
         return cls(_of_operand(chunk, step.sources[0], count, dtype), chunk.undefined_from)
 
@@ -348,6 +349,8 @@ def all_undefined(value: Any) -> Any:
 
 def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
     """Lanes use, in the current step, what comes of what nothing wrote."""
+    if isinstance(origin, Foreign):
+        return  # it has a value, which only accesses must not use
     lane = int(lanes.argmax())
     fault, place = origin.fault(chunk, lane), chunk.place(lane)
     if origin.step is not chunk.step:

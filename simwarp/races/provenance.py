@@ -88,6 +88,29 @@ def known_origins(program: Program, variables: Container[str]) -> dict[int, Orig
     return known["_origins"]
 
 
+def lending_steps(program: Program, variables: Container[str]) -> frozenset[int]:
+    """The stores that may put an address in shared or local memory where other blocks or threads can load it.
+
+    None, unless the address of a variable of a block or thread is stored at all.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> text = '''.version 9.0 .target sm_90 .entry k(.param .u64 p) { .shared .b32 c; .reg .b64 %p, %c;
+    ... ld.param.u64 %p, [p]; mov.u64 %c, c; cvta.shared.u64 %c, %c; st.global.u64 [%p], VALUE; ret; }'''
+    >>> for value in ("%c", "%p"):
+    ...     module = parse(text.replace("VALUE", value))
+    ...     print(sorted(lending_steps(link(module, module.entries["k"]), ())))
+    [3]
+    []
+    """
+    known = vars(program)
+    if "_lending" not in known:
+        known["_lending"] = _Origins(program, variables).of_lent()
+    return known["_lending"]
+
+
 def addresses_of(launch: Launch, origin: str) -> list[int]:
     """What an origin gives that may be an address in global memory.
 
@@ -160,6 +183,18 @@ class _Origins:
                 address = next(o for o in step.instruction.operands if isinstance(o, Address))
                 found[step.number] = self.of((address,))
         return found
+
+    def of_lent(self) -> frozenset[int]:
+        """See `lending_steps`."""
+        found, lends = set[int](), False
+        for step in self.program.steps:
+            if step.kind == "store" and DTYPES[step.form.T] in ("u8", "i8"):
+                self.enter(step)
+                value = self.of(step.instruction.operands[1:])
+                lends |= value >= SHARED
+                if value & (SHARED | ANYTHING):
+                    found.add(step.number)
+        return frozenset(found if lends else ())
 
     def given(self, step: Step) -> list[tuple[str, Origins]]:
         """The registers that a step writes, and the origins of what it writes."""
