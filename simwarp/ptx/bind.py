@@ -437,7 +437,7 @@ class Binder:
     def check_width(self, instruction: Instruction, register: Register, wanted: np.dtype[Any]) -> None:
         """Refuse a register of another width than its operand, as ptxas does."""
         declared = storage(self.types[register.name])
-        if (declared == np.bool_) == (wanted == np.bool_) and declared.itemsize == wanted.itemsize:
+        if declared.itemsize == wanted.itemsize and (declared.kind == "b") == (wanted.kind == "b"):
             return
         wider = self.row is not None and self.row.wider and declared.itemsize > wanted.itemsize
         if wider and np.bool_ not in (declared, wanted):
