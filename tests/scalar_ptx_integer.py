@@ -4,6 +4,7 @@ What they take and return is said in `tests/scalar_ptx.py`.
 """
 
 import runpy
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ def last_type(opcode):
     return opcode.removesuffix(".relu").split(".")[-1]
 
 
+@cache
 def bits_of(kind):
     """The width of a type: 32 for ``s32``, ``f16x2``, ``tf32``; 16 for ``bf16``, ``e4m3x2``."""
     widths = {"pred": 1, "bf16": 16, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16, "e4m3": 8, "e5m2": 8}
@@ -26,6 +28,7 @@ def bits_of(kind):
     return 2 * bits_of(kind.removesuffix("x2")) if kind.endswith("x2") else int(kind[1:])
 
 
+@cache
 def ones(kind):
     return (1 << bits_of(kind)) - 1
 
