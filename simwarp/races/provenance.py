@@ -82,10 +82,7 @@ def known_origins(program: Program, variables: Container[str]) -> dict[int, Orig
     >>> known_origins(program, ()) is known_origins(program, ())
     True
     """
-    known = vars(program)
-    if "_origins" not in known:
-        known["_origins"] = address_origins(program, variables)
-    return known["_origins"]
+    return _known(program, variables)[0]
 
 
 def lending_steps(program: Program, variables: Container[str]) -> frozenset[int]:
@@ -105,10 +102,16 @@ def lending_steps(program: Program, variables: Container[str]) -> frozenset[int]
     [3]
     []
     """
+    return _known(program, variables)[1]
+
+
+def _known(program: Program, variables: Container[str]) -> tuple[dict[int, Origins], frozenset[int]]:
+    """What is known of a program's addresses and stores, found once."""
     known = vars(program)
-    if "_lending" not in known:
-        known["_lending"] = _Origins(program, variables).of_lent()
-    return known["_lending"]
+    if "_origins" not in known:
+        origins = _Origins(program, variables)
+        known["_origins"] = origins.of_addresses(), origins.of_lent()
+    return known["_origins"]
 
 
 def addresses_of(launch: Launch, origin: str) -> list[int]:
