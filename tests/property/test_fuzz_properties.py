@@ -10,8 +10,7 @@ import simwarp
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.parse import parse
 from simwarp.testing import fuzz
-from simwarp.testing.fuzz.hunt import told
-from simwarp.testing.fuzz.walk import edited, lists, meets, walk
+from simwarp.testing.fuzz.program import bodies, needs_block, walk
 
 programs = st.builds(fuzz.generate, st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1))
 TOGETHER, APART = simwarp.Device(), simwarp.Device(chunk_lanes=32)
@@ -20,8 +19,8 @@ TOGETHER, APART = simwarp.Device(), simwarp.Device(chunk_lanes=32)
 def answer(device, program):
     """The digest of what a program leaves behind; it deserves no fault."""
     (words,) = fuzz.answers(device, [program])
-    assert told(words), words
-    return told(words)
+    assert fuzz.digest(words), words
+    return fuzz.digest(words)
 
 
 @pytest.mark.slow
@@ -57,11 +56,11 @@ def test_all_opcodes_are_of_rows(program):
 @given(programs)
 @settings(max_examples=60)
 def test_nobody_waits_for_the_whole_block_where_lanes_may_part(program):
-    assert not any(meets(statement) for statement, together in walk(program.body) if not together)
+    assert not any(needs_block([statement]) for statement, together in walk(program.body) if not together)
 
 
 @given(programs)
 @settings(max_examples=60)
 def test_a_body_put_back_is_the_program(program):
-    for path, body in lists(program.body):
-        assert edited(program.body, path, lambda there, body=body: body) == program.body
+    for body, put in bodies(program):
+        assert put(body) == program

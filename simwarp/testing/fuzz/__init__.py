@@ -8,13 +8,12 @@ hardware answered. The command is ``simwarp fuzz``.
 from simwarp.testing.fuzz.generate import generate
 from simwarp.testing.fuzz.hunt import Difference, Witness, coverage, hunt
 from simwarp.testing.fuzz.mutate import MUTATIONS, mutate, unveil
-from simwarp.testing.fuzz.program import Program
+from simwarp.testing.fuzz.program import Program, is_divergent
 from simwarp.testing.fuzz.recording import Recording, keep, load, record, replay, still_right
 from simwarp.testing.fuzz.run import answers, digest, inputs, outputs
 from simwarp.testing.fuzz.shrink import shrink
-from simwarp.testing.fuzz.text import module_text
-from simwarp.testing.fuzz.walk import is_divergent
 from simwarp.testing.fuzz.workers import Workers
+from simwarp.testing.fuzz.writer import module_text
 
 __all__ = [
     "MUTATIONS",

@@ -1,61 +1,57 @@
-"""Other programs with the same outputs: what a compiler or a scheduler must not be impressed by.
+"""Mutants: other programs with the same outputs, by which a compiler or a scheduler is tested.
 
 Examples
 --------
 A branch becomes a predicate:
 
->>> from simwarp.testing.fuzz.program import Compute, Question
->>> from simwarp.testing.fuzz.text import module_text
+>>> from simwarp.testing.fuzz.program import Condition
+>>> from simwarp.testing.fuzz.statements import Compute
+>>> from simwarp.testing.fuzz.writer import module_text
 >>> side = (Compute("not.b32", ("%r0",), ("%r1",)),)
->>> program = Program(0, 0, (If(Question("data", "%p0"), side),), veiled=False)
+>>> program = Program(0, 0, (If(Condition("data", "%p0"), side),), veiled=False)
 >>> changed = predicate(program, Draw(0, "doctest", 0), all_rows())
 >>> texts = [module_text([one]).splitlines() for one in (program, changed)]
 >>> [line.strip() for text in texts for line in text if "not.b32" in line]
 ['not.b32 %r0, %r1;', '@%q0 not.b32 %r0, %r1;']
+>>> add = Compute("add.u32", ("%r0",), ("%r1", "%r2"))
+>>> are_independent(add, Compute("not.b32", ("%r3",), ("%r1",)))
+True
+>>> are_independent(add, Compute("not.b32", ("%r3",), ("%r0",)))
+False
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
-from simwarp.testing.fuzz.generate import Maker, Scope
-from simwarp.testing.fuzz.program import (
-    Atomic,
-    Flat,
-    If,
-    Load,
-    Loop,
-    Program,
-    Statement,
-    Store,
-)
+from simwarp.testing.fuzz.maker import Maker, Scope
+from simwarp.testing.fuzz.program import Program, Put, Statement, bodies, splice, statements
+from simwarp.testing.fuzz.statements import KINDS, Atomic, DeadBranch, If, Load, Loop, Store
 from simwarp.testing.fuzz.vocabulary import Vocabulary, all_rows
-from simwarp.testing.fuzz.walk import Path, edited, lists, touched
 from simwarp.verify.draw import Draw
 
 
 def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
     """A side that no lane takes, somewhere."""
-    path, body = draw.choice([(p, b) for p, b in lists(program.body) if not _is_predicated(program, p)])
+    body, put = draw.choice(list(bodies(program, predicated=False)))
     at = draw.integer(0, len(body))
-    dead = Maker(draw, vocabulary).dead(Scope(depth=2, block=False))
-    return replace(program, body=edited(program.body, path, lambda b: (*b[:at], dead, *b[at:])))
+    dead = DeadBranch.draw(Maker(draw, vocabulary, KINDS), Scope(depth=2, block=False))
+    return splice(body, at, at, put, (dead,))
 
 
 def swap(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
     """Two neighbours that do not touch what the other writes, the other way around."""
     pairs = [
-        (path, i)
-        for path, body in lists(program.body)
+        (body, i, put)
+        for body, put in bodies(program)
         for i in range(len(body) - 1)
         if are_independent(body[i], body[i + 1])
     ]
     if not pairs:
         return program
-    path, i = draw.choice(pairs)
-    return replace(program, body=edited(program.body, path, lambda b: (*b[:i], b[i + 1], b[i], *b[i + 2 :])))
+    body, i, put = draw.choice(pairs)
+    return splice(body, i, i + 2, put, (body[i + 1], body[i]))
 
 
 def rename(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
@@ -64,31 +60,25 @@ def rename(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
 
 
 def invert(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
-    """An `If` that asks the opposite, its sides exchanged."""
-
-    def turn(found: If) -> If:
-        test = replace(found.test, negated=not found.test.negated)
-        return replace(found, test=test, then=found.otherwise, otherwise=found.then)
-
-    return _change_one(program, draw, lambda s: isinstance(s, If) and not s.predicated, turn)
+    """An `If` with the opposite condition, its sides exchanged."""
+    found = [(s, put) for s, put in statements(program) if isinstance(s, If) and not s.predicated]
+    return _one_of(program, draw, [(s.inverted(), put) for s, put in found])
 
 
 def peel(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
     """A round of a loop before the loop."""
-    return _change_one(
-        program, draw, lambda s: isinstance(s, Loop), lambda loop: replace(loop, peeled=loop.peeled + 1)
-    )
+    found = [(s, put) for s, put in statements(program) if isinstance(s, Loop)]
+    return _one_of(program, draw, [(replace(s, peeled=s.peeled + 1), put) for s, put in found])
 
 
 def predicate(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
     """Branches instead of predicates, or the other way around."""
-
-    def can_be(statement: Statement) -> bool:
-        if not isinstance(statement, If) or statement.otherwise:
-            return False
-        return all(isinstance(s, Flat) for s in statement.then)
-
-    return _change_one(program, draw, can_be, lambda found: replace(found, predicated=not found.predicated))
+    found = [
+        (replace(s, predicated=not s.predicated), put)
+        for s, put in statements(program)
+        if isinstance(s, If) and not s.otherwise and all(inner.flat for inner in s.then)
+    ]
+    return _one_of(program, draw, found)
 
 
 MUTATIONS: dict[str, Callable[[Program, Draw, Vocabulary], Program]] = {
@@ -119,9 +109,7 @@ def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None
 
 
 def unveil(program: Program) -> Program:
-    """The program with its results open to the compiler: not for those who ask a simulator.
-
-    Whether a compiler leaves the outputs as they are is a question of its own.
+    """The program with its results open to the compiler, to test the compiler instead of a simulator.
 
     Examples
     --------
@@ -132,42 +120,19 @@ def unveil(program: Program) -> Program:
 
 
 def are_independent(one: Statement, other: Statement) -> bool:
-    """Whether two statements may change places.
-
-    Examples
-    --------
-    >>> from simwarp.testing.fuzz.program import Compute
-    >>> add = Compute("add.u32", ("%r0",), ("%r1", "%r2"))
-    >>> are_independent(add, Compute("not.b32", ("%r3",), ("%r1",)))
-    True
-    >>> are_independent(add, Compute("not.b32", ("%r3",), ("%r0",)))
-    False
-    """
-    if not isinstance(one, Flat) or not isinstance(other, Flat):
+    """Whether two statements may change places."""
+    if not (one.flat and other.flat):
         return False
     in_memory = [s for s in (one, other) if isinstance(s, Load | Store | Atomic)]
     if len(in_memory) == 2 and not all(isinstance(s, Load) for s in in_memory):
         return False
-    (reads, writes), (others_reads, others_writes) = touched(one), touched(other)
+    (reads, writes), (others_reads, others_writes) = one.touched(), other.touched()
     return not (writes & (others_reads | others_writes) or reads & others_writes)
 
 
-def _is_predicated(program: Program, path: Path) -> bool:
-    """Whether the body at a path stands under a predicate."""
-    inner: Any = program.body
-    for i, field in path:
-        if isinstance(inner[i], If) and inner[i].predicated:
-            return True
-        inner = getattr(inner[i], field)
-    return False
-
-
-def _change_one(
-    program: Program, draw: Draw, fits: Callable[[Statement], bool], change: Callable[[Any], Statement]
-) -> Program:
-    """The program with one of the statements that fit changed."""
-    found = [(p, i) for p, body in lists(program.body) for i, s in enumerate(body) if fits(s)]
-    if not found:
+def _one_of(program: Program, draw: Draw, changes: Sequence[tuple[Statement, Put]]) -> Program:
+    """The program with one of the changes, if there is one."""
+    if not changes:
         return program
-    path, i = draw.choice(found)
-    return replace(program, body=edited(program.body, path, lambda b: (*b[:i], change(b[i]), *b[i + 1 :])))
+    statement, put = draw.choice(changes)
+    return put((statement,))

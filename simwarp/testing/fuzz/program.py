@@ -1,15 +1,42 @@
 """The tree of a generated program: statements that work on a fixed set of registers.
 
-Every register has a value from the start, so that a statement can be dropped or moved without making
-the others illegal; what they hold in the end is the program's output.
+Every register is initialised, so that a statement can be dropped or moved without making the others
+illegal; the final values of the registers are the program's output.
+
+Examples
+--------
+A barrier in one side of a branch that lanes take differently, and one behind the branch:
+
+>>> from simwarp.testing.fuzz.statements import If, Sync
+>>> inner = Sync(("bar.warp.sync",))
+>>> program = Program(0, 0, (If(Condition("lane", 0), (inner,)), inner))
+>>> [converged for _, converged in walk(program.body)]
+[True, False, True]
+>>> [len(body) for body, _ in bodies(program)]
+[2, 1, 0]
+>>> [len(put(()).body) for _, put in statements(program)]
+[1, 1, 2]
+>>> is_divergent(program), needs_mask(program.body), needs_block(program.body)
+(False, True, False)
+>>> register_class("f32"), register_class("s8"), register_class("pred")
+('b32', 'b16', 'pred')
+>>> names("!%p0"), names(3), names(("%r0", "%r1"))
+(('%p0',), (), ('%r0', '%r1'))
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from simwarp.ptx.rows import storage
+
+if TYPE_CHECKING:
+    from simwarp.testing.fuzz.maker import Maker, Scope
+    from simwarp.testing.fuzz.writer import Writer
 
 POOLS: dict[str, tuple[str, ...]] = {
     "b64": ("%d0", "%d1", "%d2", "%d3"),
@@ -24,48 +51,32 @@ CLASS: dict[str, str] = {name: kind for kind, pool in POOLS.items() for name in 
 Operand: TypeAlias = "str | int | tuple[str, ...]"
 """A register (``!%p0``, ``%laneid``), an integer literal's bits, or several registers as one word."""
 
-Uniform: TypeAlias = Literal["lane", "warp", "block"]
-"""What is sure to decide alike: each lane for itself, all lanes of a warp, all threads of a block."""
-
 
 def register_class(type_name: str) -> str:
-    """The class of the registers that hold a PTX type.
-
-    Examples
-    --------
-    >>> register_class("f32"), register_class("s8"), register_class("pred")
-    ('b32', 'b16', 'pred')
-    """
-    word = storage(type_name)
-    return "pred" if type_name == "pred" else f"b{max(16, word.itemsize * 8)}"
+    """The class of the registers that hold a PTX type."""
+    return "pred" if type_name == "pred" else f"b{max(16, storage(type_name).itemsize * 8)}"
 
 
-@dataclass(frozen=True)
-class Compute:
-    """An instruction that only computes on registers."""
+def names(operand: Operand) -> tuple[str, ...]:
+    """The registers in an operand."""
+    if isinstance(operand, tuple):
+        return operand
+    return (operand.lstrip("!"),) if isinstance(operand, str) and operand else ()
 
-    opcode: str
-    destinations: tuple[Operand, ...]
-    sources: tuple[Operand, ...]
+
+Group: TypeAlias = Literal["", "warp", "block"]
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Instructions that hand a carry on, one directly behind the other."""
-
-    parts: tuple[Compute, ...]
-
-
-@dataclass(frozen=True)
-class Question:
-    """What an `If` asks.
+class Condition:
+    """The condition of a branch.
 
     Attributes
     ----------
     kind : str
         "data": the predicate register ``what`` holds. "lane", "warp", "block": bit ``what`` of the
-        number of the lane, the warp or the block is 1. "never": does not hold, which a compiler
-        cannot easily see; ``what`` is a 32-bit register.
+        number of the lane, the warp or the block is 1. "never": false, which a compiler cannot easily
+        prove; ``what`` is a 32-bit register.
     negated : bool
     """
 
@@ -74,220 +85,115 @@ class Question:
     negated: bool = False
 
     @property
-    def uniform(self) -> Uniform:
-        """Who is sure to take the same side."""
-        return self.kind if self.kind in ("warp", "block") else "lane"
+    def splits(self) -> bool:
+        """Whether lanes of a warp may answer it differently."""
+        return self.kind not in ("warp", "block")
 
 
 @dataclass(frozen=True)
-class Warp:
-    """An instruction of the executing lanes of a warp together; its member mask is not written here."""
-
-    opcode: str
-    destinations: tuple[Operand, ...]
-    sources: tuple[Operand, ...]
-
-
-@dataclass(frozen=True)
-class Place:
+class Address:
     """An address in one of the memories that a thread may use.
 
     Attributes
     ----------
     region : str
-        "inputs" (of any thread, read only), "numbers" (a parameter), "table" (constant), and what is
-        the thread's own: "global", "shared", "local"; "tallies": global words that all threads update.
+        "inputs" (of any thread, read only), "numbers" (a parameter), "table" (constant); the thread's own
+        "global", "shared", "local"; "tallies": global words that all threads update; "tally": shared ones;
+        "": none.
     offset : int
         In bytes.
     index : str
         A 32-bit register that chooses among the region's records; "" is the thread's own or only one.
     generic : bool
-        Through an address that names no state space.
+        Whether the address is generic.
     """
 
-    region: Literal["inputs", "numbers", "table", "global", "shared", "local", "tallies", "tally"]
+    region: Literal["", "inputs", "numbers", "table", "global", "shared", "local", "tallies", "tally"] = ""
     offset: int = 0
     index: str = ""
     generic: bool = False
 
 
-@dataclass(frozen=True)
-class Load:
-    """A read of memory into registers."""
-
-    opcode: str
-    destinations: tuple[str, ...]
-    place: Place
+NOWHERE = Address()
+"""The address of an instruction that takes none."""
 
 
 @dataclass(frozen=True)
-class Store:
-    """A write of registers to the thread's own memory."""
-
-    opcode: str
-    place: Place
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Atomic:
-    """An atomic operation: on the thread's own memory, or on a tally, where nothing is returned."""
-
-    opcode: str
-    destination: Operand
-    place: Place
-    sources: tuple[Operand, ...]
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Each thread writes a cell of shared memory, all wait, and each reads the cell of another.
+class Statement(ABC):
+    """A statement of a program. Each kind is one class: how it is drawn, written as PTX, and shrunk.
 
     Attributes
     ----------
-    index : str
-        The register that says whose cell.
-    barrier : str
-        What the threads of the block wait at; "" if the lanes of the warp wait for each other.
+    weight : int
+        How often it is drawn, compared with the others.
+    purpose : str
+        The opcodes that the vocabulary must have for it.
+    flat : bool
+        Whether it may stand under a predicate and be swapped with a neighbour.
+    group : str
+        The threads that must execute it together: "warp", "block", or "" if `waits` says which.
+    inside : tuple of str
+        The fields that hold other statements.
     """
 
-    store: str
-    load: str
-    sources: tuple[str, ...]
-    destinations: tuple[str, ...]
-    index: str
-    barrier: str = ""
+    weight: ClassVar[int]
+    purpose: ClassVar[str]
+    flat: ClassVar[bool] = False
+    group: ClassVar[Group] = ""
+    inside: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def fits(cls, scope: Scope) -> bool:
+        """Whether it may be drawn in a scope."""
+        if (cls.group == "block" and not scope.block) or (cls.inside and not scope.depth):
+            return False
+        return cls.flat or not scope.flat
+
+    @classmethod
+    @abstractmethod
+    def draw(cls, maker: Maker, scope: Scope) -> Statement:
+        """Draw one."""
+
+    @abstractmethod
+    def write(self, writer: Writer, mask: str) -> str | None:
+        """Write it for the lanes of a mask; return the mask behind it, if that is another one."""
+
+    @property
+    def waits(self) -> Group:
+        """The threads that must execute it together."""
+        return self.group
+
+    @property
+    def splits(self) -> bool:
+        """Whether lanes of a warp may part at it."""
+        return False
+
+    def opened(self) -> list[Body]:
+        """Statements that may replace it when shrinking."""
+        return [getattr(self, field) for field in self.inside]
+
+    def changed(self, **fields: object) -> Statement:
+        """The same with other fields."""
+        return replace(self, **fields)
+
+    def simpler(self) -> Iterator[Statement]:
+        """The same with less."""
+        return iter(())
+
+    def touched(self) -> tuple[set[str], set[str]]:
+        """The registers that it reads, and those that it writes, without the statements inside."""
+        return set(), {name for operand in getattr(self, "destinations", ()) for name in names(operand)}
 
 
-@dataclass(frozen=True)
-class Tally:
-    """A word of shared memory that the threads of a block update in ``body``, by one operation.
-
-    All wait before and after; then each reads it.
-    """
-
-    opcode: str
-    initial: int
-    destination: str
-    body: tuple[Statement, ...]
-    barrier: str = "bar.sync"
-
-
-@dataclass(frozen=True)
-class Sync:
-    """Instructions that give nothing back: a barrier, a fence, a hint, a trap; some come in pairs."""
-
-    opcodes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Poll:
-    """A barrier at which the threads of the block also vote, or count."""
-
-    opcode: str
-    destination: str
-    source: str
-
-
-@dataclass(frozen=True)
-class Handover:
-    """Some warps of the block only arrive at a barrier, the others wait there for all; then all wait."""
-
-    arrive: str
-    sync: str
-    test: Question
-    barrier: str
-
-
-@dataclass(frozen=True)
-class Hint:
-    """An instruction that names a place in memory and does nothing to it."""
-
-    opcode: str
-    place: Place
-
-
-@dataclass(frozen=True)
-class Locate:
-    """A question about the address of the thread's own memory in a region."""
-
-    opcode: str
-    destination: str
-    region: Literal["global", "shared", "local"]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of the device function ``mix``, of two words and with one."""
-
-    opcode: str
-    destination: str
-    sources: tuple[str, str]
-
-
-@dataclass(frozen=True)
-class If:
-    """Two sides, one of which may be empty.
-
-    Attributes
-    ----------
-    predicated : bool
-        Without branches: each instruction of ``then`` under a predicate. ``otherwise`` is empty.
-    """
-
-    test: Question
-    then: tuple[Statement, ...]
-    otherwise: tuple[Statement, ...] = ()
-    predicated: bool = False
-
-
-@dataclass(frozen=True)
-class Switch:
-    """One of four sides, by the two lowest bits of a 32-bit register."""
-
-    opcode: str
-    index: str
-    zero: tuple[Statement, ...]
-    one: tuple[Statement, ...]
-    two: tuple[Statement, ...]
-    three: tuple[Statement, ...]
-
-
-@dataclass(frozen=True)
-class Loop:
-    """``body`` several times.
-
-    Attributes
-    ----------
-    trips : int, or str
-        How often; of a 32-bit register, the number in its two lowest bits, which lanes may differ in.
-    peeled : int
-        How many rounds are written before the loop.
-    """
-
-    trips: int | str
-    body: tuple[Statement, ...]
-    peeled: int = 0
-
-
-@dataclass(frozen=True)
-class Leave:
-    """The lanes for which ``test`` holds write their outputs and end here."""
-
-    test: Question
-    opcode: str = "ret"
-
-
-Flat: TypeAlias = Compute | Chain | Warp | Load | Store | Atomic
-"""What may stand under a predicate, and what may change places."""
-Statement: TypeAlias = (
-    Flat | Exchange | Tally | Sync | Poll | Handover | Hint | Locate | Call | If | Switch | Loop | Leave
-)
+Body: TypeAlias = tuple[Statement, ...]
+"""Statements one after the other."""
+Put: TypeAlias = Callable[[Body], "Program"]
+"""Makes the program in which a part is replaced."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel: what it is given, what it does, and which registers it writes out in the end.
+    """A kernel.
 
     Attributes
     ----------
@@ -296,21 +202,79 @@ class Program:
     blocks, block : int
         The grid, and the threads of a block: whole warps, a power of two.
     names : int
-        0, or what the names of the registers are drawn from.
+        0, or the seed of the registers' names.
     veiled : bool
-        Whether each result is hidden from the compiler, which so can neither compute it beforehand nor
-        take two instructions for one. What runs is then what is written.
+        Whether each result is hidden from the compiler, which then can neither fold it nor merge two
+        instructions: the instructions that run are those that are written.
     """
 
     seed: int
     number: int
-    body: tuple[Statement, ...]
+    body: Body
     blocks: int = 2
     block: int = 64
     outputs: tuple[str, ...] = REGISTERS
     names: int = 0
     veiled: bool = True
 
+    @property
+    def threads(self) -> int:
+        """The threads of all blocks."""
+        return self.blocks * self.block
 
-SIDES = ("zero", "one", "two", "three")
-"""The sides of a `Switch`."""
+
+def walk(body: Sequence[Statement], converged: bool = True) -> Iterator[tuple[Statement, bool]]:
+    """Every statement, and whether all lanes of the warp are sure to execute it together."""
+    for statement in body:
+        yield statement, converged
+        for field in statement.inside:
+            yield from walk(getattr(statement, field), converged and not statement.splits)
+        if statement.splits and not statement.inside:  # some lanes have ended
+            converged = False
+
+
+def needs_mask(body: Sequence[Statement]) -> bool:
+    """Whether statements need to know which lanes execute them."""
+    return any(statement.waits == "warp" for statement, _ in walk(body))
+
+
+def needs_block(body: Sequence[Statement]) -> bool:
+    """Whether all threads of the block must come to one of the statements."""
+    return any(statement.waits == "block" for statement, _ in walk(body))
+
+
+def is_divergent(program: Program) -> bool:
+    """Whether lanes of a warp exchange values where others of it may be elsewhere."""
+    return any(
+        statement.waits == "warp" and bool(statement.touched()[1]) and not converged
+        for statement, converged in walk(program.body)
+    )
+
+
+def bodies(program: Program, *, predicated: bool = True) -> Iterator[tuple[Body, Put]]:
+    """Every body of a program, the outermost first, and how to replace it; perhaps not those predicated."""
+    return _bodies(program.body, lambda body: replace(program, body=body), predicated)
+
+
+def _bodies(body: Body, put: Put, predicated: bool) -> Iterator[tuple[Body, Put]]:
+    yield body, put
+    for i, statement in enumerate(body):
+        for field in statement.inside if predicated or not getattr(statement, "predicated", False) else ():
+            inner = getattr(statement, field)
+            yield from _bodies(inner, partial(_put_inside, body, i, field, put), predicated)
+
+
+def _put_inside(body: Body, i: int, field: str, put: Put, inner: Body) -> Program:
+    return put((*body[:i], body[i].changed(**{field: inner}), *body[i + 1 :]))
+
+
+def statements(program: Program) -> Iterator[tuple[Statement, Put]]:
+    """Every statement of a program, and how to replace it by others."""
+    for body, put in bodies(program):
+        for i, statement in enumerate(body):
+            yield statement, partial(splice, body, i, i + 1, put)
+
+
+def splice(body: Body, start: int, end: int, put: Put, new: Body) -> Program:
+    """The program with other statements from ``start`` to ``end`` of a body."""
+    return put((*body[:start], *new, *body[end:]))

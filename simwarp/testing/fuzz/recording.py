@@ -21,7 +21,7 @@ True
 A recording is replayed from its digests; here the simulator's own stand for the hardware's:
 
 >>> text = hashlib.sha256(module_text([program]).encode()).digest()[:4]
->>> texts, digests = (np.frombuffer(row, np.uint8).reshape(1, -1) for row in (text, told(answer)))
+>>> texts, digests = (np.frombuffer(row, np.uint8).reshape(1, -1) for row in (text, digest(answer)))
 >>> replay(Recording({"seed": 0}, texts, digests, all_rows()), Device())
 []
 >>> replay(Recording({"seed": 0}, texts, digests ^ 1, all_rows()), Device())
@@ -46,13 +46,13 @@ import numpy.typing as npt
 from reference.errors import InputFileError, SimwarpError
 from reference.files import write_whole
 from simwarp.testing.fuzz.generate import VERSION, generate
-from simwarp.testing.fuzz.hunt import Difference, Witness, as_it_is
+from simwarp.testing.fuzz.hunt import Difference, Witness
 from simwarp.testing.fuzz.mutate import mutate
 from simwarp.testing.fuzz.program import Program
-from simwarp.testing.fuzz.run import Answer, answers, run_text, told
-from simwarp.testing.fuzz.text import module_text
+from simwarp.testing.fuzz.run import answers, digest, text_answers
 from simwarp.testing.fuzz.vocabulary import Vocabulary, all_rows
 from simwarp.testing.fuzz.workers import Workers
+from simwarp.testing.fuzz.writer import module_text
 
 _SLICE = 1024
 """Programs in memory at a time."""
@@ -148,7 +148,7 @@ def record(
     texts: list[bytes] = []
     digests: list[bytes] = []
     whole = hashlib.sha256()
-    witnesses = [Witness("", device, change, workers) for change in (as_it_is, mutate)]
+    witnesses = [Witness("", device, change, workers) for change in (None, mutate)]
     for first in range(0, count, _SLICE):
         programs = [generate(seed, k, vocabulary) for k in range(first, min(first + _SLICE, count))]
         for program in programs:
@@ -238,7 +238,7 @@ def replay(
         right = recording.digests[number].tobytes()
         if right != _NONE:
             (answer,) = answers(device, [recording.program(number)])
-            if told(answer) != right:
+            if digest(answer) != right:
                 wrong.append(number)
         progress(done + 1)
     return wrong
@@ -298,7 +298,7 @@ def still_right(ptx: Path, device: Any) -> bool:
         program = Program(meta["seed"], meta["number"], (), meta["blocks"], meta["block"])
     except _DAMAGED as error:
         raise InputFileError(f"{ptx} is not a whole find: {error}\ntake it away, or find it again") from None
-    answer: Answer = run_text(device, text, program)
+    (answer,) = text_answers(device, text, [program])
     return not isinstance(answer, SimwarpError) and np.array_equal(answer, words)
 
 

@@ -1,4 +1,22 @@
-"""Programs on a device: their inputs, their launch, their outputs."""
+"""Programs on a device: their inputs, their launch, their outputs.
+
+Examples
+--------
+>>> from simwarp import Device
+>>> from simwarp.testing.fuzz import generate
+>>> words, memory, numbers = inputs(Program(0, 0, (), blocks=2, block=32))
+>>> words.shape, memory.size, numbers.nbytes
+((64, 18), 512, 32)
+>>> program = generate(0, 1)
+>>> (answer,) = answers(Device(), [program])
+>>> outputs(Device(chunk_lanes=32), [program]) == [digest(answer)]
+True
+>>> (again,) = text_answers(Device(), module_text([program]), [program])
+>>> bool((again == answer).all())
+True
+>>> digest(np.zeros(1, np.uint64)).hex(), digest(SimwarpError("a fault"))
+('af5570f5a1810b7af78caf4bc70a660f', b'')
+"""
 
 from __future__ import annotations
 
@@ -12,7 +30,7 @@ import numpy.typing as npt
 from reference.errors import SimwarpError
 from simwarp.testing.fuzz.memory import OWN, RECORD, own_at
 from simwarp.testing.fuzz.program import Program
-from simwarp.testing.fuzz.text import module_text
+from simwarp.testing.fuzz.writer import module_text
 from simwarp.verify.draw import Draw
 
 Answer: TypeAlias = "npt.NDArray[np.uint64] | SimwarpError"
@@ -34,15 +52,9 @@ def inputs(program: Program) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uin
 
     Registers hold edges, small numbers and any words by turns; in every other program the lanes have
     few different ones, for ``match`` and ``vote``.
-
-    Examples
-    --------
-    >>> words, memory, numbers = inputs(Program(0, 0, (), blocks=2, block=32))
-    >>> words.shape, memory.size, numbers.nbytes
-    ((64, 18), 512, 32)
     """
     draw = Draw(program.seed, "fuzz inputs", program.number)
-    threads, registers = program.blocks * program.block, RECORD // 8
+    threads, registers = program.threads, RECORD // 8
     raw = draw.words(threads * registers).reshape(threads, registers)
     turn = draw.words(threads * registers).reshape(threads, registers)
     words = np.where(turn % 4 == 0, _EDGES[raw % np.uint64(len(_EDGES))], raw)
@@ -55,49 +67,23 @@ def inputs(program: Program) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uin
 
 
 def answers(device: Any, programs: Sequence[Program]) -> Iterator[Answer]:
-    """What each program leaves behind: outputs (threads · registers words), then its memory.
-
-    Parameters
-    ----------
-    device : gpu.device.Device
-    programs : sequence of Program
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> from simwarp.testing.fuzz import generate
-    >>> [answer.dtype.name for answer in answers(Device(), [generate(0, 1)])]
-    ['uint64']
-    """
+    """What each program leaves behind: outputs (threads · registers words), then its memory."""
     at_once = AT_ONCE if hasattr(device, "uuid") else 1
     for first in range(0, len(programs), at_once):
         batch = programs[first : first + at_once]
-        try:
-            module = device.load(module_text(batch))
-        except SimwarpError as error:
-            yield from [error] * len(batch)
-            continue
-        for i, program in enumerate(batch):
-            yield _answer(device, module.kernel(f"fuzz_{i}"), program)
+        yield from text_answers(device, module_text(batch), batch)
 
 
-def run_text(device: Any, text: str, program: Program) -> Answer:
-    """What a kept text leaves behind, with the inputs and the grid of a program.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> from simwarp.testing.fuzz import generate
-    >>> program = generate(0, 1)
-    >>> (answer,) = answers(Device(), [program])
-    >>> bool((run_text(Device(), module_text([program]), program) == answer).all())
-    True
-    """
+def text_answers(device: Any, text: str, programs: Sequence[Program]) -> Iterator[Answer]:
+    """What each kernel of a text leaves behind, with the inputs and the grid of a program."""
     try:
-        kernel = device.load(text).kernel("fuzz_0")
+        module = device.load(text)
+        kernels = [module.kernel(f"fuzz_{i}") for i in range(len(programs))]
     except SimwarpError as error:
-        return error
-    return _answer(device, kernel, program)
+        yield from [error] * len(programs)
+        return
+    for kernel, program in zip(kernels, programs, strict=True):
+        yield _answer(device, kernel, program)
 
 
 def _answer(device: Any, kernel: Any, program: Program) -> Answer:
@@ -116,38 +102,12 @@ def _answer(device: Any, kernel: Any, program: Program) -> Answer:
 
 
 def digest(answer: Answer) -> bytes:
-    """16 bytes of the SHA-256 of an answer's words; of a fault, its type's name.
-
-    Examples
-    --------
-    >>> digest(np.zeros(1, np.uint64)).hex()
-    'af5570f5a1810b7af78caf4bc70a660f'
-    """
+    """16 bytes of the SHA-256 of an answer's words; nothing of a fault, which no program deserves."""
     if isinstance(answer, SimwarpError):
-        return type(answer).__name__.encode()[:16].ljust(16, b"\0")
+        return b""
     return hashlib.sha256(answer.astype("<u8").tobytes()).digest()[:16]
 
 
-def told(answer: Answer) -> bytes:
-    """The digest of an answer; nothing of a fault, which no program here deserves.
-
-    Examples
-    --------
-    >>> from simwarp.faults import Deadlock
-    >>> told(Deadlock("every lane waits"))
-    b''
-    """
-    return b"" if isinstance(answer, SimwarpError) else digest(answer)
-
-
 def outputs(device: Any, programs: Sequence[Program]) -> list[bytes]:
-    """The digest of what each program leaves behind.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> from simwarp.testing.fuzz import generate
-    >>> outputs(Device(), [generate(0, 1)]) == outputs(Device(chunk_lanes=32), [generate(0, 1)])
-    True
-    """
+    """The digest of what each program leaves behind."""
     return [digest(answer) for answer in answers(device, programs)]

@@ -2,6 +2,18 @@
 
 A program is a function of its seed and of the vocabulary. A recording keeps the vocabulary that it was
 made with, so that new rows do not change the programs of old recordings.
+
+Examples
+--------
+>>> all_rows().opcodes["leave"]
+{'ret': ('ret', 'ret.uni'), 'exit': ('exit',)}
+>>> row, form = find("shfl.sync.bfly.b32")
+>>> row.base, form.modifiers
+('shfl', ('bfly',))
+>>> guard_of(ROWS["div"], "b", "u32"), guard_of(ROWS["div"], "a", "u32")
+(('or', 1), None)
+>>> purpose_of(ROWS["popc"]), purpose_of(ROWS["bra"])
+('compute', '')
 """
 
 from __future__ import annotations
@@ -14,7 +26,6 @@ from typing import TypeAlias
 from simwarp.ptx.forms import forms
 from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import DTYPES, Fidelity, Form, Row
-from simwarp.verify.draw import Draw
 
 SM = 90
 """The compute capability, times ten, that programs are made for."""
@@ -79,26 +90,10 @@ class Vocabulary:
     def __contains__(self, purpose: Purpose) -> bool:
         return bool(self.opcodes.get(purpose))
 
-    def draw(self, draw: Draw, purpose: Purpose) -> str:
-        """An opcode of one of the rows for a purpose, each row as likely as another.
-
-        Examples
-        --------
-        >>> Vocabulary({"compute": {"neg": ("neg.s32",)}}).draw(Draw(0, "doctest", 0), "compute")
-        'neg.s32'
-        """
-        return draw.choice(draw.choice(list(self.opcodes[purpose].values())))
-
 
 @cache
 def all_rows() -> Vocabulary:
-    """The vocabulary of all rows that programs can use.
-
-    Examples
-    --------
-    >>> all_rows().opcodes["leave"]
-    {'ret': ('ret', 'ret.uni'), 'exit': ('exit',)}
-    """
+    """The vocabulary of all rows that programs can use."""
     opcodes: dict[Purpose, dict[str, tuple[str, ...]]] = {}
     for row in ROWS.values():
         purpose = purpose_of(row) if row.minimum_sm <= SM else ""
@@ -115,12 +110,6 @@ def find(opcode: str) -> tuple[Row, Form]:
     ------
     KeyError
         If there is none any more.
-
-    Examples
-    --------
-    >>> row, form = find("shfl.sync.bfly.b32")
-    >>> row.base, form.modifiers
-    ('shfl', ('bfly',))
     """
     found = TABLE.find(opcode)
     if found is None:
@@ -128,14 +117,13 @@ def find(opcode: str) -> tuple[Row, Form]:
     return found
 
 
-def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
-    """What is done to an operand of a PTX type; None for most.
+def size_of(form: Form) -> int:
+    """The bytes that an instruction accesses."""
+    return DTYPES[form.T].itemsize * form.vector
 
-    Examples
-    --------
-    >>> guard_of(ROWS["div"], "b", "u32"), guard_of(ROWS["div"], "a", "u32")
-    (('or', 1), None)
-    """
+
+def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
+    """What is done to an operand of a PTX type; None for most."""
     operation, number = GUARDS.get(row.fidelity, {}).get(row.base, {}).get(operand, ("", 0))
     if isinstance(number, dict):
         return (operation, number[kind]) if kind in number else None
@@ -143,13 +131,7 @@ def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
 
 
 def purpose_of(row: Row) -> Purpose:
-    """What programs use a row for; "" if they do not.
-
-    Examples
-    --------
-    >>> purpose_of(ROWS["popc"]), purpose_of(ROWS["bra"])
-    ('compute', '')
-    """
+    """What programs use a row for; "" if they do not."""
     if row.kind == "pure":
         return _purpose_of_pure(row)
     if row.kind == "barrier":

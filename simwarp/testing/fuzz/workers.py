@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeAlias
 
 from simwarp.testing.fuzz.program import Program
-from simwarp.testing.fuzz.run import answers, told
+from simwarp.testing.fuzz.run import answers, digest
 
 TOGETHER = 16
 """Programs in one module: few, so that one that crashes the compiler takes few with it."""
@@ -116,8 +116,8 @@ class _Worker:
         found: dict[int, bytes] = {}
         try:
             while self.alive and self.job and self.line.poll():
-                digest = self.line.recv()
-                found[self.job.pop(0)[0]] = digest
+                answered = self.line.recv()
+                found[self.job.pop(0)[0]] = answered
                 self.last = time.monotonic()
         except (EOFError, OSError):
             self.end()
@@ -136,6 +136,6 @@ def _serve(line: Connection, make_device: Callable[[], Any]) -> None:
         device = make_device()
         while True:
             for answer in answers(device, line.recv()):
-                line.send(told(answer))
+                line.send(digest(answer))
     except Exception:
         os._exit(1)  # an error of the driver leaves nothing that could go on; the parent asks again

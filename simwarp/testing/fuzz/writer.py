@@ -1,172 +1,274 @@
-"""Writes a program as PTX: what all statements need. How each kind is written stands beside it.
+r"""Writes programs as PTX: what all statements need. Each statement writes itself.
 
-Where lanes take different ways, the writer carries along a register with the mask of the lanes that go
-the same way: it is balloted before they part. So the member mask of each ``.sync`` instruction names
-exactly the lanes that will come there, whatever the scheduling.
+Where lanes take different ways, the mask of the lanes that go the same way is kept in a register, by a
+ballot before they part. So the member mask of each ``.sync`` instruction names exactly the lanes that
+will come there, whatever the scheduling.
 
 Examples
 --------
 Half a warp waits for itself:
 
+>>> from simwarp.testing.fuzz.statements import Sync
 >>> writer = Writer(Program(0, 0, (), veiled=False))
 >>> yes, no = writer.parted("%p0", FULL)
 >>> writer.block([Sync(("bar.warp.sync",))], yes)
->>> [line.strip() for line in writer.text.lines if yes in line]
+>>> [line.strip() for line in writer.lines if yes in line]
 ['vote.sync.ballot.b32 %t0, %p0, 0xFFFFFFFF;', 'xor.b32 %t1, %t0, 0xFFFFFFFF;', 'bar.warp.sync %t0;']
+
+>>> print(module_text([Program(0, 0, (), outputs=("%r0",))]).replace("\t", "  "))  # doctest: +ELLIPSIS
+.version 9.0
+.target sm_90
+...
+.visible .entry fuzz_0(
+  .param .align 16 .b8 numbers[32],
+  .param .u64 inputs,
+  .param .u64 outputs,
+  .param .u64 memory
+)
+{
+...
+  st.global.b32 [%outputs+32], %r0;
+  ret;
+}
+<BLANKLINE>
+>>> literal("f32", 0x3F800000), literal("s16", 0xFFFF), literal("u32", 0xFFFF)
+('0f3F800000', '-1', '0xFFFF')
+>>> vector(("%r0", "%r1")), vector(("%r0",)), vector("%r0")
+('{%r0, %r1}', '%r0', '%r0')
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
 
-from simwarp.testing.fuzz.lines import Lines
-from simwarp.testing.fuzz.memory import Memory
+from simwarp.ptx.rows import Form, OperandSpec
+from simwarp.testing.fuzz.memory import BASES, OWN, PARAMETERS, RECORD, SET, SETS, TABLE, needed, variables
 from simwarp.testing.fuzz.program import (
     CLASS,
     REGISTERS,
-    Exchange,
+    Address,
+    Condition,
+    Operand,
     Program,
-    Question,
     Statement,
-    Sync,
-    Warp,
+    register_class,
 )
 from simwarp.testing.fuzz.vocabulary import find
-from simwarp.testing.fuzz.walk import bodies, touched
 from simwarp.verify.draw import Draw
 
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 FULL = "0xFFFFFFFF"
 """The member mask of a whole warp."""
 
-Write = TypeVar("Write", bound="Callable[[Writer, Any, str], str | None]")
-_WRITE: dict[type, Callable[[Writer, Any, str], str | None]] = {}
-
-
-def writes(*kinds: type) -> Callable[[Write], Write]:
-    """Declare how statements of some kinds are written.
-
-    The function takes the writer, the statement, and the mask of the lanes that execute it; it returns
-    the mask of those that go on, or None if these are the same.
-    """
-
-    def declare(write: Write) -> Write:
-        _WRITE.update(dict.fromkeys(kinds, write))
-        return write
-
-    return declare
-
 
 class Writer:
-    """One program: its body first, so that what stands before it declares what it needs.
+    """Writes one program: first its body, which shows the registers that must be initialised before it.
 
     Attributes
     ----------
-    text : Lines
-    memory : Memory
+    registers : dict
+        The class of each register that is not one of the program's own.
+    lines : list of str
+    guard : str
+        The predicate that the next instructions stand under, or "".
+    used : set of str
+        Registers that are initialised, whether the body has them or not.
+    functions : set of str
+        The device functions that the body calls, as PTX.
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, self.text = program, Lines()
-        self.memory = Memory(program, self.text)
-        self.write, self.give = self.text.write, self.text.give
+        self.program = program
+        self.registers: dict[str, str] = {}
+        self.lines: list[str] = []
+        self.guard = ""
+        self.used: set[str] = set()
+        self.functions: set[str] = set()
+        self._labels = 0
 
-    def entry(self, name: str, parameters: str) -> str:
+    # ---- lines ---------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """An instruction."""
+        self.lines.append(f"\t{f'@{self.guard} ' if self.guard else ''}{text};")
+
+    def mark(self, label: str) -> None:
+        """A place to branch to."""
+        self.lines.append(f"{label}:")
+
+    def label(self) -> str:
+        """A new label."""
+        self._labels += 1
+        return f"L{self._labels}"
+
+    def new(self, kind: str) -> str:
+        """A new register of a class."""
+        name = f"%{'q' if kind == 'pred' else 't'}{len(self.registers)}"
+        self.registers[name] = kind
+        return name
+
+    def give(self, opcode: str, *sources: object) -> str:
+        """An instruction whose result goes to a new register."""
+        base, *_, kind = opcode.split(".")
+        target = self.new("pred" if base == "setp" else "b64" if ".wide." in opcode else register_class(kind))
+        self.write(f"{opcode} {target}, {', '.join(map(str, sources))}")
+        return target
+
+    def wait(self, opcode: str, mask: str) -> None:
+        """An instruction without a result: a barrier takes its number, others the operand that they need."""
+        row, _ = find(opcode)
+        operand = {"warp barrier": f" {mask}", "barrier": " 0"}.get(row.kind, " 5" * bool(row.sources))
+        self.write(opcode + operand)
+
+    # ---- programs ------------------------------------------------------------------------------------
+
+    def entry(self, name: str) -> str:
         """The whole kernel."""
-        text = self.text
         self.block(self.program.body, FULL)
         self.end("ret")
-        body, text.lines = text.lines, []
-        used = set(re.findall(r"%\w+", "\n".join(body)))
+        body, self.lines = self.lines, []
+        used = self.used.union(re.findall(r"%\w+", "\n".join(body)))
         own = [register for register in REGISTERS if register in used]
-        if own:
-            self.memory.base("%own_inputs")
-        self.memory.prologue()
+        used = needed(used | {"%own_inputs"} if own else used)
+        self.initialise(used)
         for register in own:
-            text.registers[register] = CLASS[register]
-            self.memory.first_value(register)
-        declared = [f"\t.reg .{kind} {register};" for register, kind in text.registers.items()]
-        whole = "\n".join([*self.memory.variables(), *declared, *text.lines, *body])
-        return f"\n.visible .entry {name}(\n{parameters}\n)\n{{\n{self.renamed(whole)}\n}}\n"
+            self.registers[register] = CLASS[register]
+            self.first_value(register)
+        declared = [f"\t.reg .{kind} {register};" for register, kind in self.registers.items()]
+        whole = "\n".join([*variables(used, self.program.block), *declared, *self.lines, *body])
+        return f"\n.visible .entry {name}(\n{PARAMETERS}\n)\n{{\n{self.renamed(whole)}\n}}\n"
+
+    def initialise(self, used: set[str]) -> None:
+        """Give registers of `BASES` their values, and a thread's own shared and local memory zeros."""
+        for name, (kind, lines) in BASES.items():
+            if name in used:
+                self.registers[name] = kind
+                for line in lines:
+                    self.write(line.format(name, block=self.program.block))
+        for space in ("%shared", "%local"):
+            if space in used:
+                zero = self.give("mov.b64", 0)
+                for at in range(0, OWN, 16):
+                    self.write(f"st.{space[1:]}.v2.b64 [{space}+{at}], {{{zero}, {zero}}}")
 
     def renamed(self, text: str) -> str:
-        """The same with other names for the registers, if the program asks for them."""
+        """The same with other names for the registers, if the program wants them."""
         if not self.program.names:
             return text
-        names = shuffled(Draw(self.program.names, "names", 0), list(self.text.registers))
-        other = {name: f"%w{i}" for i, name in enumerate(names)}
+        draw, left = Draw(self.program.names, "names", 0), list(self.registers)
+        for i in range(len(left) - 1, 0, -1):
+            j = draw.integer(0, i)
+            left[i], left[j] = left[j], left[i]
+        other = {name: f"%w{i}" for i, name in enumerate(left)}
         return re.sub(r"%\w+", lambda found: other.get(found[0], found[0]), text)
 
     def block(self, body: Sequence[Statement], mask: str) -> None:
         """Statements one after the other, for the lanes of a mask."""
         for statement in body:
-            mask = _WRITE[type(statement)](self, statement, mask) or mask
+            mask = statement.write(self, mask) or mask
             if self.program.veiled:
-                for register in sorted(touched(statement)[1]):
-                    self.memory.veil(register)
+                for register in sorted(statement.touched()[1]):
+                    self.veil(register)
 
     def end(self, opcode: str) -> None:
         """Write the outputs and end."""
         for register in self.program.outputs:
-            self.memory.last_value(register)
+            self.last_value(register)
         self.write(opcode)
 
-    # ---- questions and masks -------------------------------------------------------------------------
+    # ---- values --------------------------------------------------------------------------------------
 
-    def test(self, test: Question) -> str:
-        """A predicate register that keeps the answer."""
+    def veil(self, register: str, source: str = "") -> None:
+        """Give a register its own value, or that of another, hidden from the compiler.
+
+        Outputs are zero at the start; a compiler does not know.
+        """
+        kind = CLASS.get(register) or self.registers[register]
+        zero = "%never" if kind == "pred" else f"%zero{kind[1:]}"
+        self.write(f"xor.{kind} {register}, {source or register}, {zero}")
+
+    def first_value(self, register: str) -> None:
+        """Load a register from the thread's inputs."""
+        at = f"[%own_inputs+{8 * REGISTERS.index(register)}]"
+        if CLASS[register] != "pred":
+            return self.write(f"ld.global.{CLASS[register]} {register}, {at}")
+        bit = self.give("and.b32", self.give("ld.global.b32", at), 1)
+        return self.write(f"setp.ne.u32 {register}, {bit}, 0")
+
+    def last_value(self, register: str) -> None:
+        """Store a register to the thread's outputs."""
+        kind, value = CLASS[register], register
+        if kind == "pred":
+            kind, value = "b32", self.give("selp.b32", 1, 0, register)
+        self.write(f"st.global.{kind} [%outputs+{8 * REGISTERS.index(register)}], {value}")
+
+    def address(self, address: Address, size: int) -> str:
+        """``[…]`` of an address, for an access of so many bytes."""
+        if address.region == "numbers":
+            return f"[numbers+{address.offset}]"
+        name = "own_inputs" if address.region == "inputs" and not address.index else address.region
+        base = f"%{'generic_' if address.generic else ''}{name}"
+        if not address.index:
+            return f"[{base}+{address.offset}]"
+        whole = {"inputs": (self.program.threads, RECORD), "tallies": (SETS, SET), "tally": (4, 8)}
+        records, record = whole.get(address.region, (OWN // size, size))
+        chosen = self.give("and.b32", address.index, records - 1)
+        mad = "mad.wide.u32" if BASES[base][0] == "b64" else "mad.lo.u32"
+        return f"[{self.give(mad, chosen, record, base)}+{address.offset}]"
+
+    # ---- conditions and masks ------------------------------------------------------------------------
+
+    def condition(self, test: Condition) -> str:
+        """A predicate register that holds a condition."""
         if test.kind == "data":
-            answer = self.give("not.pred" if test.negated else "mov.pred", "pred", test.what)
+            answer = self.give("not.pred" if test.negated else "mov.pred", test.what)
             if self.program.veiled:
-                self.memory.veil(answer)
+                self.veil(answer)
             return answer
         if test.kind == "never":
-            even = self.give("mad.lo.u32", "b32", test.what, test.what, test.what)
-            bit = self.give("and.b32", "b32", even, 1)
+            bit = self.give("and.b32", self.give("mad.lo.u32", test.what, test.what, test.what), 1)
         else:
-            number = self.memory.base({"lane": "%lane", "warp": "%here", "block": "%cta"}[test.kind])
-            bit = self.give("and.b32", "b32", number, 1 << int(test.what) << 5 * (test.kind == "warp"))
-        return self.give(f"setp.{'eq' if test.negated else 'ne'}.u32", "pred", bit, 0)
+            number = {"lane": "%lane", "warp": "%here", "block": "%cta"}[test.kind]
+            bit = self.give("and.b32", number, 1 << int(test.what) << 5 * (test.kind == "warp"))
+        return self.give(f"setp.{'eq' if test.negated else 'ne'}.u32", bit, 0)
 
     def parted(self, holds: str, mask: str) -> list[str]:
         """The masks of the lanes of a mask for which a predicate holds, and for which it does not."""
-        yes = self.give("vote.sync.ballot.b32", "b32", holds, mask)
-        return [yes, self.give("xor.b32", "b32", yes, mask)]
+        yes = self.give("vote.sync.ballot.b32", holds, mask)
+        return [yes, self.give("xor.b32", yes, mask)]
 
     def is_member(self, lane: str, mask: str) -> str:
         """A predicate: whether a lane is in a mask."""
-        shifted = self.give("shr.u32", "b32", mask, lane)
-        bit = self.give("and.b32", "b32", shifted, 1)
-        return self.give("setp.ne.u32", "pred", bit, 0)
+        bit = self.give("and.b32", self.give("shr.u32", mask, lane), 1)
+        return self.give("setp.ne.u32", bit, 0)
 
 
-def needs_mask(body: Sequence[Statement]) -> bool:
-    """Whether statements need to know which lanes execute them.
-
-    Examples
-    --------
-    >>> needs_mask([Sync(("bar.warp.sync",))]), needs_mask([Sync(("bar.sync",))])
-    (True, False)
-    """
-    return any(
-        isinstance(statement, Warp)
-        or (isinstance(statement, Exchange) and not statement.barrier)
-        or (isinstance(statement, Sync) and find(statement.opcodes[0])[0].kind == "warp barrier")
-        or any(map(needs_mask, bodies(statement).values()))
-        for statement in body
-    )
+def module_text(programs: Sequence[Program]) -> str:
+    """One module whose entries ``fuzz_0``, ``fuzz_1`` … are the programs."""
+    writers = [Writer(program) for program in programs]
+    entries = "".join(writer.entry(f"fuzz_{i}") for i, writer in enumerate(writers))
+    functions = sorted(set[str]().union(*(writer.functions for writer in writers)))
+    return "".join([HEAD, TABLE if ", table;" in entries else "", *functions, entries])
 
 
-def shuffled(draw: Draw, items: list[str]) -> list[str]:
-    """The items in a drawn order.
+def literal(kind: str, bits: int) -> str:
+    """The literal of some bits, for an operand of a PTX type."""
+    if kind in ("f32", "f64"):
+        return f"0f{bits:08X}" if kind == "f32" else f"0d{bits:016X}"
+    if kind[0] == "s" and bits >> int(kind[1:]) - 1:
+        return str(bits - (1 << int(kind[1:])))  # ptxas takes 0x80000000 for a positive s32
+    return str(bits) if bits < 10 else f"0x{bits:X}"
 
-    Examples
-    --------
-    >>> sorted(shuffled(Draw(1, "names", 0), ["a", "b", "c"]))
-    ['a', 'b', 'c']
-    """
-    for i in range(len(items) - 1, 0, -1):
-        j = draw.integer(0, i)
-        items[i], items[j] = items[j], items[i]
-    return items
+
+def written(operand: Operand, form: Form, spec: OperandSpec) -> str:
+    """A source operand of an instruction in PTX."""
+    if isinstance(operand, int):
+        return literal(form.T if spec.kind == "B" else form.resolve(spec.kind), operand)
+    return vector(operand)
+
+
+def vector(operand: Operand) -> str:
+    """A register, or several in braces."""
+    listed = operand if isinstance(operand, tuple) else (str(operand),)
+    return f"{{{', '.join(listed)}}}" if len(listed) > 1 else "".join(listed)
