@@ -3,7 +3,7 @@
 >>> fuzz_command(Runs.sim, record=Path("fuzz.npz"))
 Traceback (most recent call last):
 ...
-reference.errors.SchemeError: --record keeps what hardware answers, and --device sim is none
+reference.errors.SchemeError: --record needs a GPU, and --device sim is not one
 give --device cuda
 """
 
@@ -48,39 +48,37 @@ def fuzz_command(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another stream of programs.")] = 0,
     record: Annotated[
-        Path | None, typer.Option(help="Keep what hardware answers, in this .npz and a .json beside it.")
+        Path | None, typer.Option(help="Record the GPU's answers in this .npz and a .json beside it.")
     ] = None,
-    replay: Annotated[Path | None, typer.Option(help="Hold a device against a recording.")] = None,
+    replay: Annotated[Path | None, typer.Option(help="Compare a device with a recording.")] = None,
     optimised: Annotated[
-        bool, typer.Option("--optimised", help="Also run what the GPU's compiler makes of open constants.")
+        bool, typer.Option("--optimised", help="Also run without hiding results from the GPU's compiler.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="The folder for what is found.")] = Path("fuzz-finds"),
-    most: Annotated[int, typer.Option(min=1, help="Stop after so many finds.")] = 3,
+    out: Annotated[Path, typer.Option(help="The folder for counterexamples.")] = Path("counterexamples"),
+    most: Annotated[int, typer.Option(min=1, help="Stop after so many counterexamples.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
 ) -> int:
     """Run random PTX programs: devices, and programs and their mutants, must agree on every word.
 
-    On hardware, --optimised also holds the compiler against itself: programs hide their constants from it,
-    and what it makes of them when they do not must be the same.
+    On hardware, --optimised also compares the compiler with itself: programs hide their results from it, and
+    without that they must have the same outputs.
     """
     show = _Show(as_json)
     if record is not None and replay is not None:
-        raise SchemeError("--record and --replay are two requests\ngive one of them")
+        raise SchemeError("--record and --replay exclude each other\ngive one of them")
     if record is not None:
         if device not in (None, Runs.cuda):
-            raise SchemeError(
-                f"--record keeps what hardware answers, and --device {device} is none\ngive --device cuda"
-            )
+            raise SchemeError(f"--record needs a GPU, and --device {device} is not one\ngive --device cuda")
         return show.recorded(record, seed, programs or PROGRAMS)
     if replay is not None:
         if device is Runs.both:
-            raise SchemeError("--replay holds one device against a recording\ngive --device sim or cuda")
+            raise SchemeError("--replay compares one device with a recording\ngive --device sim or cuda")
         return show.replayed(replay, programs, device or Runs.sim)
     return show.hunted(_witnesses(device or Runs.sim, optimised), seed, programs or PROGRAMS, out, most)
 
 
 class _Show:
-    """Does the work, and shows how far it is and what came of it."""
+    """Does the work, and shows its progress and its result."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -102,15 +100,17 @@ class _Show:
             yield update
 
     def hunted(self, witnesses: list[fuzz.Witness], seed: int, count: int, out: Path, most: int) -> int:
-        """Look for differences."""
-        finds: list[tuple[fuzz.Difference, Path]] = []
+        """Search for counterexamples."""
+        differences: list[dict[str, Any]] = []
         interrupted = False
         stream = (fuzz.generate(seed, k) for k in range(count))
         try:
             with self.progress(count) as update:
                 for found in fuzz.hunt(witnesses, stream, progress=update):
-                    finds.append((found, fuzz.keep(found, out, witnesses[0].device)))
-                    if len(finds) == most:
+                    facts = {"program": found.number, "witnesses": list(found.names), "lines": found.lines()}
+                    file = fuzz.keep(found, out, witnesses[0].device)
+                    differences.append({**facts, "ptx": found.text, "file": str(file)})
+                    if len(differences) == most:
                         break
         except KeyboardInterrupt:
             interrupted = True
@@ -118,27 +118,23 @@ class _Show:
             for witness in witnesses:
                 if witness.workers:
                     witness.workers.close()
-        if not self.as_json:
-            for found, file in finds:
-                _print(_told(found, file))
+        for each in () if self.as_json else differences:
+            head = f"program {each['program']}, made small: {' and '.join(each['witnesses'])} differ"
+            _print("\n".join([head, "", each["ptx"], *each["lines"], f"written to {each['file']}", ""]))
         names = [witness.name for witness in witnesses]
         silent = {witness.name: witness.silent for witness in witnesses if witness.silent}
-        report = {
-            "seed": seed,
-            "witnesses": names,
-            "interrupted": interrupted,
-            "silent": silent,
-            "differences": [_plain(found, file) for found, file in finds],
-        }
-        agreed = f"{self.done} programs: {', '.join(names)} agree"
+        report = {"seed": seed, "witnesses": names, "interrupted": interrupted, "silent": silent}
+        line = f"{self.done} programs: {', '.join(names)} agree"
         if silent:
-            agreed += f"; not on {sum(map(len, silent.values()))} that the compiler did not survive"
-        differ = f"{len(finds)} find{'s' * (len(finds) != 1)}: PTX and words are in {out}"
-        self.end(report, differ if finds else agreed, bool(finds), interrupted)
-        return 1 if finds else 130 if interrupted else 0
+            line += f"; not on {sum(map(len, silent.values()))} on which the compiler crashed or hung"
+        if differences:
+            plural = "s" * (len(differences) != 1)
+            line = f"{len(differences)} counterexample{plural}: PTX and words are in {out}"
+        self.end({**report, "differences": differences}, line, bool(differences), interrupted)
+        return 1 if differences else 130 if interrupted else 0
 
     def replayed(self, file: Path, count: int | None, on: Runs) -> int:
-        """Hold a device against a recording."""
+        """Compare a device with a recording."""
         recording = fuzz.load(file)
         device = _cuda() if on is Runs.cuda else Device(instruction_budget=BUDGET)
         total = min(count or len(recording.digests), len(recording.digests))
@@ -152,12 +148,13 @@ class _Show:
         return 1 if wrong else 0
 
     def recorded(self, file: Path, seed: int, count: int) -> int:
-        """Record what hardware answers."""
+        """Record the answers of a GPU."""
         workers = fuzz.Workers(default_device)
         try:
             with self.progress(count) as update:
-                options: dict[str, Any] = {"seed": seed, "count": count, "workers": workers}
-                recording = fuzz.record(_cuda(), file, **options, progress=update)
+                recording = fuzz.record(
+                    _cuda(), file, seed=seed, count=count, workers=workers, progress=update
+                )
         finally:
             workers.close()
         self.end({"recording": str(file), **recording.meta}, f"recorded {count} programs in {file}")
@@ -175,7 +172,7 @@ class _Show:
 
 
 def _witnesses(device: Runs, optimised: bool) -> list[fuzz.Witness]:
-    """Who is asked: the devices, and mutants on the first of them."""
+    """The devices, and mutants on the first of them."""
     simulator = fuzz.Witness("the simulator", Device(instruction_budget=BUDGET))
     if device is Runs.sim:
         # One block at a time, so that other lanes than usual run side by side.
@@ -197,23 +194,6 @@ def _cuda() -> Any:
     except NoGpuError as error:
         reason = str(error).splitlines()[0]
         raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
-
-
-def _told(found: fuzz.Difference, file: Path) -> str:
-    """A find for people."""
-    head = f"program {found.number}, made small: {' and '.join(found.names)} differ"
-    return "\n".join([head, "", found.text, *found.lines(), f"written to {file}", ""])
-
-
-def _plain(found: fuzz.Difference, file: Path) -> dict[str, Any]:
-    """A find as plain data."""
-    return {
-        "program": found.number,
-        "witnesses": list(found.names),
-        "lines": found.lines(),
-        "ptx": found.text,
-        "file": str(file),
-    }
 
 
 def _print(text: str, style: str = "") -> None:

@@ -21,25 +21,25 @@ from simwarp.testing import fuzz
 from simwarp.testing.fuzz.memory import RECORD, TALLIES, own_at, tally_of
 from simwarp.testing.fuzz.program import REGISTERS, Address, Condition, walk
 from simwarp.testing.fuzz.statements import (
+    AddressQuery,
+    ArriveAndSync,
     Atomic,
+    BarrierVote,
     Call,
     Chain,
     Compute,
     Exchange,
-    Handover,
+    Exit,
     If,
-    Leave,
     Load,
-    Locate,
     Loop,
-    Poll,
     Store,
     Switch,
     Sync,
     Tally,
     Warp,
 )
-from simwarp.testing.fuzz.vocabulary import GUARDS, WITNESSES, Vocabulary, all_rows
+from simwarp.testing.fuzz.vocabulary import GUARDS, WITNESSES, all_rows
 from simwarp.verify.draw import Draw
 
 Program = fuzz.Program
@@ -88,18 +88,18 @@ def test_every_row_is_touched(programs):
 
 
 def test_the_vocabulary_leaves_few_rows_out():
-    known = {name for rows in all_rows().opcodes.values() for name in rows}
+    known = {name for rows in all_rows().values() for name in rows}
     structure = {"bra", "cvta", "cvta.to"}
     miscompiled = {name for name in ROWS if name.startswith("set.bf16")}
     assert set(ROWS) - known <= structure | miscompiled | TILES
-    for rows in all_rows().opcodes.values():
+    for rows in all_rows().values():
         for name, opcodes in rows.items():
             assert {TABLE.find(opcode)[0].name for opcode in opcodes} == {name}
 
 
 def test_rows_that_are_not_exact_are_guarded_or_not_used():
     for row in ROWS.values():
-        used = any(row.name in all_rows().opcodes.get(kind, {}) for kind in ("compute", "warp"))
+        used = any(row.name in all_rows().get(kind, {}) for kind in ("compute", "warp"))
         if used and row.fidelity != "exact":
             assert row.base in (*GUARDS[row.fidelity], *WITNESSES), row.name
 
@@ -110,14 +110,14 @@ def test_more_than_half_are_divergent_and_work_across_lanes(programs):
 
 def test_every_kind_of_statement_is_drawn(programs):
     kinds = {type(statement) for program in programs for statement, _ in walk(program.body)}
-    wanted = {Compute, Warp, Load, Store, Atomic, Exchange, Tally, Sync, If, Loop, Leave}
+    wanted = {Compute, Warp, Load, Store, Atomic, Exchange, Tally, Sync, If, Loop, Exit}
     for purpose, kind in (
         ("chain", Chain),
         ("call", Call),
         ("switch", Switch),
-        ("poll", Poll),
-        ("arrive", Handover),
-        ("locate", Locate),
+        ("poll", BarrierVote),
+        ("arrive", ArriveAndSync),
+        ("locate", AddressQuery),
     ):
         if purpose in all_rows():
             wanted.add(kind)
@@ -127,7 +127,7 @@ def test_every_kind_of_statement_is_drawn(programs):
 def test_a_program_depends_on_seed_number_and_vocabulary_alone(programs):
     assert [fuzz.generate(0, k) for k in (299, 7)] == [programs[299], programs[7]]
     assert fuzz.generate(1, 7) != programs[7]
-    few = Vocabulary({"compute": {"add": ("add.u32",)}, "warp": {"redux": ("redux.sync.add.u32",)}})
+    few = {"compute": {"add": ("add.u32",)}, "warp": {"redux": ("redux.sync.add.u32",)}}
     text = fuzz.module_text([fuzz.generate(0, 7, few)])
     assert "mul.hi" not in text
     assert "add.u32" in text
@@ -218,7 +218,7 @@ def test_a_switch_takes_the_side_of_its_index():
 
 
 def test_lanes_that_leave_write_their_outputs_first():
-    program = Program(3, 1, (Leave(Condition("lane", 1)), Compute("mov.u32", ("%r0",), (7,))))
+    program = Program(3, 1, (Exit(Condition("lane", 1)), Compute("mov.u32", ("%r0",), (7,))))
     leaves = np.arange(program.blocks * program.block) >> 1 & 1
     wanted = np.where(leaves, first(program)["%r0"] & np.uint64(0xFFFFFFFF), 7)
     np.testing.assert_array_equal(outputs(program)["%r0"], wanted)
@@ -381,7 +381,7 @@ def test_mutants_find_a_fault_without_a_second_device():
     assert fuzz.digest(found.words[0]) != fuzz.digest(found.words[1])
 
 
-def test_a_fault_is_a_find_even_if_all_witnesses_share_it():
+def test_a_fault_is_a_counterexample_even_if_all_witnesses_share_it():
     class Broken(simwarp.Device):
         def load(self, ptx):
             return super().load(ptx.replace("popc.b32", "popc.b33"))
@@ -492,7 +492,7 @@ def test_another_generator_is_noticed(recorded, monkeypatch):
     recording = fuzz.load(recorded)
     with pytest.raises(InputFileError, match=r"program 0 .*: the generator has changed\nrecord it anew"):
         fuzz.replay(replace(recording, meta={**recording.meta, "seed": 6}), simwarp.Device(), [0])
-    gone = Vocabulary({"compute": {"popc": ("popc.b7",)}, "warp": {"redux": ("redux.sync.add.u32",)}})
+    gone = {"compute": {"popc": ("popc.b7",)}, "warp": {"redux": ("redux.sync.add.u32",)}}
     with pytest.raises(InputFileError, match=r"no row has 'popc\.b7' any more"):
         fuzz.replay(replace(recording, vocabulary=gone), simwarp.Device(), [0])
 
@@ -500,7 +500,7 @@ def test_another_generator_is_noticed(recorded, monkeypatch):
 def test_new_rows_do_not_change_an_old_recording(recorded, monkeypatch):
     recording = fuzz.load(recorded)
     module = import_module("simwarp.testing.fuzz.generate")
-    monkeypatch.setattr(module, "all_rows", lambda: Vocabulary({}))
+    monkeypatch.setattr(module, "all_rows", dict)
     assert fuzz.replay(recording, simwarp.Device(), [0, 1]) == []
 
 
@@ -524,20 +524,20 @@ def test_a_damaged_recording_is_refused(recorded, tmp_path, damage):
         fuzz.load(file)
 
 
-def test_a_simulator_is_no_witness_of_itself(tmp_path):
+def test_a_simulator_cannot_be_recorded(tmp_path):
     with pytest.raises(InputFileError, match="not on simwarp simulator"):
         fuzz.record(simwarp.Device(), tmp_path / "none.npz", seed=0, count=1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path):
+def test_a_path_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputFileError, match="cannot be written"):
         fuzz.record(StandIn(), tmp_path / "file" / "fuzz.npz", seed=0, count=1)
 
 
 @pytest.fixture
-def find():
+def counterexample():
     program = Program(3, 1, (Compute("popc.b32", ("%r0",), ("%r1",)),), outputs=("%r0",))
     wrong = Faulty("popc", lambda right, form, a: right(form, a) + np.uint32(1))
     witnesses = [fuzz.Witness("right", StandIn()), fuzz.Witness("wrong", wrong)]
@@ -545,10 +545,10 @@ def find():
     return found, wrong
 
 
-def test_a_find_is_kept_and_holds_the_simulator(find, tmp_path):
-    found, wrong = find
-    ptx = fuzz.keep(found, tmp_path / "finds", StandIn())
-    assert {path.suffix for path in (tmp_path / "finds").iterdir()} == {".ptx", ".npz", ".json"}
+def test_a_counterexample_is_kept_and_checks_the_simulator(counterexample, tmp_path):
+    found, wrong = counterexample
+    ptx = fuzz.keep(found, tmp_path / "kept", StandIn())
+    assert {path.suffix for path in (tmp_path / "kept").iterdir()} == {".ptx", ".npz", ".json"}
     assert ptx.read_text() == found.text
     assert fuzz.still_right(ptx, simwarp.Device())
     assert not fuzz.still_right(ptx, wrong)
@@ -556,7 +556,7 @@ def test_a_find_is_kept_and_holds_the_simulator(find, tmp_path):
     assert meta["gpu"]["name"] == "NVIDIA Test"
     assert meta["witnesses"] == ["right", "wrong"]
     ptx.with_suffix(".npz").write_bytes(b"half")
-    with pytest.raises(InputFileError, match="not a whole find"):
+    with pytest.raises(InputFileError, match="not a whole counterexample"):
         fuzz.still_right(ptx, simwarp.Device())
 
 
@@ -577,7 +577,7 @@ def test_the_simulator_agrees_with_a_recording(file):
 
 
 @pytest.mark.parametrize("ptx", sorted(GOLDEN.glob("*.ptx")), ids=lambda ptx: ptx.stem)
-def test_the_simulator_is_right_about_old_finds(ptx):
+def test_the_simulator_is_right_about_old_counterexamples(ptx):
     assert fuzz.still_right(ptx, simwarp.Device())
 
 
@@ -616,7 +616,7 @@ def test_a_crash_or_a_hang_costs_one_program(fragile):
 
 
 @pytest.mark.slow
-def test_programs_without_an_answer_are_no_finds(fragile, tmp_path):
+def test_programs_without_an_answer_are_not_counterexamples(fragile, tmp_path):
     programs = [
         Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(("not.b32", "popc.b32"))
     ]
@@ -652,10 +652,10 @@ def run(capsys, *arguments, code=0):
 
 
 @pytest.mark.slow
-def test_the_command_says_that_all_agree(capsys, tmp_path):
-    said = run(capsys, "--programs", 6, "--out", tmp_path / "none")
+def test_the_command_reports_agreement(capsys, tmp_path):
+    printed = run(capsys, "--programs", 6, "--out", tmp_path / "none")
     line = r"6 programs: the simulator, mutants on the simulator agree \(\d+\.\d s\)\n"
-    assert re.fullmatch(line, said.out.replace("\n(", " ("))
+    assert re.fullmatch(line, printed.out.replace("\n(", " ("))
     assert not (tmp_path / "none").exists()
     report = json.loads(run(capsys, "--programs", 3, "--seed", 2, "--json").out)
     assert (report["programs"], report["seed"], report["differences"]) == (3, 2, [])
@@ -672,7 +672,7 @@ def faulty_simulator(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("faulty_simulator")
-def test_the_command_shows_a_find_and_keeps_it(capsys, tmp_path):
+def test_the_command_shows_a_counterexample_and_keeps_it(capsys, tmp_path):
     report = json.loads(run(capsys, "--programs", 200, "--most", 1, "--out", tmp_path, "--json", code=1).out)
     (found,) = report["differences"]
     assert found["witnesses"] == ["the simulator", "mutants on the simulator"]
@@ -684,12 +684,12 @@ def test_the_command_shows_a_find_and_keeps_it(capsys, tmp_path):
 @pytest.mark.usefixtures("faulty_simulator")
 @pytest.mark.slow
 def test_the_command_prints_the_ptx_and_both_outputs(capsys, tmp_path):
-    said = run(capsys, "--programs", 200, "--most", 1, "--out", tmp_path, code=1).out
+    printed = run(capsys, "--programs", 200, "--most", 1, "--out", tmp_path, code=1).out
     (ptx,) = tmp_path.glob("*.ptx")
-    assert ptx.read_text().replace("\t", "        ") in said
-    assert re.search(r"^the simulator: ", said, re.MULTILINE)
-    assert re.search(r"^mutants on the simulator: ", said, re.MULTILINE)
-    assert "1 find: PTX and words are in" in said
+    assert ptx.read_text().replace("\t", "        ") in printed
+    assert re.search(r"^the simulator: ", printed, re.MULTILINE)
+    assert re.search(r"^mutants on the simulator: ", printed, re.MULTILINE)
+    assert "1 counterexample: PTX and words are in" in printed
 
 
 def test_the_command_records_and_replays(capsys, monkeypatch, tmp_path):
@@ -732,9 +732,9 @@ def test_a_request_that_cannot_be_met_is_refused(capsys, monkeypatch, arguments,
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
     monkeypatch.setattr("simwarp.cli.fuzz.default_device", nothing)
-    said = run(capsys, *arguments, code=2)
-    assert message in said.err
-    assert said.out == ""
+    printed = run(capsys, *arguments, code=2)
+    assert message in printed.err
+    assert printed.out == ""
 
 
 def test_an_interruption_ends_with_what_was_done(capsys, monkeypatch):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from simwarp.testing.fuzz.maker import Maker, Scope
 from simwarp.testing.fuzz.program import Program, is_divergent, needs_block
-from simwarp.testing.fuzz.statements import KINDS, If, Leave, Warp
+from simwarp.testing.fuzz.statements import KINDS, Exit, If, Warp
 from simwarp.testing.fuzz.vocabulary import Vocabulary, all_rows
 from simwarp.verify.draw import Draw
 
@@ -25,7 +25,7 @@ def generate(seed: int, number: int, vocabulary: Vocabulary | None = None) -> Pr
     draw = Draw(seed, "fuzz", number)
     maker = Maker(draw, vocabulary or all_rows(), KINDS)
     body = maker.body(Scope(top=True), draw.integer(6, 18))
-    ended = next((i for i, s in enumerate(body) if isinstance(s, Leave)), len(body))
+    ended = next((i for i, s in enumerate(body) if isinstance(s, Exit)), len(body))
     body = tuple(s for i, s in enumerate(body) if i <= ended or not needs_block([s]))
     program = Program(seed, number, body, draw.choice((1, 2, 2)), draw.choice((32, 64, 64, 128)))
     if not is_divergent(program) and maker.chance(70):

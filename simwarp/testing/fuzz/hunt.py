@@ -39,25 +39,15 @@ _FEW, _MANY = 8, 512
 
 @dataclass
 class Witness:
-    """A device, and what is done to a program before it runs there.
-
-    Attributes
-    ----------
-    name : str
-    device : gpu.device.Device
-    change : callable, optional
-        (program) → program; for instance `simwarp.testing.fuzz.mutate`.
-    workers : Workers, optional
-        Processes that run the programs instead, so that a crash of the compiler does not end this one.
-    silent : list of int
-        The programs to which the workers had no answer.
-    """
+    """A device that runs programs, or their mutants."""
 
     name: str
     device: Any
-    change: Callable[[Program], Program] | None = None
-    workers: Workers | None = None
-    silent: list[int] = field(default_factory=list[int])
+    change: Callable[[Program], Program] | None = None  # for instance `simwarp.testing.fuzz.mutate`
+    workers: Workers | None = (
+        None  # run the programs instead: a crash of the compiler does not end this process
+    )
+    silent: list[int] = field(default_factory=list[int])  # programs to which the workers had no answer
 
     def answer(self, program: Program) -> Answer:
         """Its answer to a program."""
@@ -76,22 +66,10 @@ class Witness:
 
 @dataclass(frozen=True)
 class Difference:
-    """A program on which two witnesses differ.
+    """A counterexample: a program on which two witnesses disagree or one fails."""
 
-    Attributes
-    ----------
-    number : int
-        Of the generated program.
-    program : Program
-        It, or a smaller one that still differs.
-    names : (str, str)
-        The witnesses.
-    words : (Answer, Answer)
-        Their answers.
-    """
-
-    number: int
-    program: Program
+    number: int  # of the generated program
+    program: Program  # it, or a smaller one on which they still differ
     names: tuple[str, str]
     words: tuple[Answer, Answer]
 

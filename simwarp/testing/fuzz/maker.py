@@ -15,15 +15,7 @@ from typing import Any
 
 from simwarp.ptx.rows import DTYPES, Form, Row
 from simwarp.testing.fuzz.memory import OWN, RECORD
-from simwarp.testing.fuzz.program import (
-    POOLS,
-    Address,
-    Body,
-    Condition,
-    Operand,
-    Statement,
-    register_class,
-)
+from simwarp.testing.fuzz.program import POOLS, Address, Body, Condition, Operand, Statement, register_class
 from simwarp.testing.fuzz.vocabulary import Purpose, Vocabulary, size_of
 from simwarp.verify.draw import Draw
 
@@ -40,27 +32,13 @@ _REGIONS = {
 
 @dataclass(frozen=True)
 class Scope:
-    """The surroundings of a statement to be drawn.
+    """The surroundings of a statement to be drawn."""
 
-    Attributes
-    ----------
-    depth : int
-        How many more statements may be nested.
-    block : bool
-        Whether all threads of the block are sure to come here.
-    flat : bool
-        Only what may stand under a predicate.
-    tally : str
-        The opcode that updates the enclosing tally.
-    top : bool
-        Whether lanes may end here.
-    """
-
-    depth: int = 3
-    block: bool = True
-    flat: bool = False
-    tally: str = ""
-    top: bool = False
+    depth: int = 3  # how many more statements may be nested
+    block: bool = True  # whether all threads of the block are sure to come here
+    flat: bool = False  # whether only flat statements may stand here
+    tally: str = ""  # the opcode that updates the enclosing tally
+    top: bool = False  # whether lanes may end here
 
     def inside(self, **facts: Any) -> Scope:
         """One level deeper."""
@@ -96,7 +74,7 @@ class Maker:
     def opcode(self, purpose: Purpose, fits: Callable[[str], bool] = bool) -> str:
         """An opcode for a purpose that fits, each row as likely as another."""
         while True:
-            opcode = self.draw.choice(self.draw.choice(list(self.vocabulary.opcodes[purpose].values())))
+            opcode = self.draw.choice(self.draw.choice(list(self.vocabulary[purpose].values())))
             if fits(opcode):
                 return opcode
 

@@ -39,41 +39,38 @@ PARAMETERS = (
 TABLE = f".const .align 16 .b8 table[{OWN}] = {{{', '.join(str(37 * i % 256) for i in range(OWN))}}};\n"
 
 _TO_GLOBAL = "cvta.to.global.u64 {0}, {0}"
-BASES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "%lane": ("b32", ("mov.u32 {0}, %laneid",)),
-    "%lane_bit": ("b32", ("mov.u32 {0}, %lanemask_eq",)),
-    "%here": ("b32", ("mov.u32 {0}, %tid.x",)),
-    "%cta": ("b32", ("mov.u32 {0}, %ctaid.x",)),
-    "%thread": ("b32", ("mad.lo.u32 {0}, %cta, {block}, %here",)),
-    "%inputs": ("b64", ("ld.param.u64 {0}, [inputs]", _TO_GLOBAL)),
-    "%own_inputs": ("b64", (f"mad.wide.u32 {{0}}, %thread, {RECORD}, %inputs",)),
+BASES: dict[str, tuple[str, str]] = {
+    "%lane": ("b32", "mov.u32 {0}, %laneid"),
+    "%lane_bit": ("b32", "mov.u32 {0}, %lanemask_eq"),
+    "%here": ("b32", "mov.u32 {0}, %tid.x"),
+    "%cta": ("b32", "mov.u32 {0}, %ctaid.x"),
+    "%thread": ("b32", "mad.lo.u32 {0}, %cta, {block}, %here"),
+    "%inputs": ("b64", f"ld.param.u64 {{0}}, [inputs]; {_TO_GLOBAL}"),
+    "%own_inputs": ("b64", f"mad.wide.u32 {{0}}, %thread, {RECORD}, %inputs"),
     "%outputs": (
         "b64",
-        ("ld.param.u64 {0}, [outputs]", _TO_GLOBAL, f"mad.wide.u32 {{0}}, %thread, {RECORD}, {{0}}"),
+        f"ld.param.u64 {{0}}, [outputs]; {_TO_GLOBAL}; mad.wide.u32 {{0}}, %thread, {RECORD}, {{0}}",
     ),
-    "%zero64": ("b64", ("ld.volatile.global.b64 {0}, [%outputs]",)),
-    "%zero32": ("b32", ("cvt.u32.u64 {0}, %zero64",)),
-    "%zero16": ("b16", ("cvt.u16.u64 {0}, %zero64",)),
-    "%never": ("pred", ("setp.ne.u64 {0}, %zero64, 0",)),
-    "%tallies": ("b64", ("ld.param.u64 {0}, [memory]", _TO_GLOBAL)),
-    "%global": (
-        "b64",
-        (f"mad.wide.u32 {{0}}, %thread, {OWN}, %tallies", f"add.u64 {{0}}, {{0}}, {SETS * SET}"),
-    ),
-    "%cells": ("b32", ("mov.u32 {0}, cells",)),
-    "%tally": ("b32", ("mov.u32 {0}, tally",)),
-    "%shared": ("b32", ("mov.u32 {0}, shared", f"mad.lo.u32 {{0}}, %here, {OWN}, {{0}}")),
-    "%local": ("b64", ("mov.u64 {0}, local",)),
-    "%table": ("b64", ("mov.u64 {0}, table",)),
-    "%wide_shared": ("b64", ("cvt.u64.u32 {0}, %shared",)),
-    "%generic_global": ("b64", ("cvta.global.u64 {0}, %global",)),
-    "%generic_inputs": ("b64", ("cvta.global.u64 {0}, %inputs",)),
-    "%generic_own_inputs": ("b64", ("cvta.global.u64 {0}, %own_inputs",)),
-    "%generic_tallies": ("b64", ("cvta.global.u64 {0}, %tallies",)),
-    "%generic_shared": ("b64", ("cvt.u64.u32 {0}, %shared", "cvta.shared.u64 {0}, {0}")),
-    "%generic_tally": ("b64", ("cvt.u64.u32 {0}, %tally", "cvta.shared.u64 {0}, {0}")),
-    "%generic_local": ("b64", ("cvta.local.u64 {0}, %local",)),
-    "%generic_table": ("b64", ("cvta.const.u64 {0}, %table",)),
+    "%zero64": ("b64", "ld.volatile.global.b64 {0}, [%outputs]"),
+    "%zero32": ("b32", "cvt.u32.u64 {0}, %zero64"),
+    "%zero16": ("b16", "cvt.u16.u64 {0}, %zero64"),
+    "%never": ("pred", "setp.ne.u64 {0}, %zero64, 0"),
+    "%tallies": ("b64", f"ld.param.u64 {{0}}, [memory]; {_TO_GLOBAL}"),
+    "%global": ("b64", f"mad.wide.u32 {{0}}, %thread, {OWN}, %tallies; add.u64 {{0}}, {{0}}, {SETS * SET}"),
+    "%cells": ("b32", "mov.u32 {0}, cells"),
+    "%tally": ("b32", "mov.u32 {0}, tally"),
+    "%shared": ("b32", f"mov.u32 {{0}}, shared; mad.lo.u32 {{0}}, %here, {OWN}, {{0}}"),
+    "%local": ("b64", "mov.u64 {0}, local"),
+    "%table": ("b64", "mov.u64 {0}, table"),
+    "%wide_shared": ("b64", "cvt.u64.u32 {0}, %shared"),
+    "%generic_global": ("b64", "cvta.global.u64 {0}, %global"),
+    "%generic_inputs": ("b64", "cvta.global.u64 {0}, %inputs"),
+    "%generic_own_inputs": ("b64", "cvta.global.u64 {0}, %own_inputs"),
+    "%generic_tallies": ("b64", "cvta.global.u64 {0}, %tallies"),
+    "%generic_shared": ("b64", "cvt.u64.u32 {0}, %shared; cvta.shared.u64 {0}, {0}"),
+    "%generic_tally": ("b64", "cvt.u64.u32 {0}, %tally; cvta.shared.u64 {0}, {0}"),
+    "%generic_local": ("b64", "cvta.local.u64 {0}, %local"),
+    "%generic_table": ("b64", "cvta.const.u64 {0}, %table"),
 }
 """The registers that a program initialises if it uses them: class and instructions, after those they need."""
 
@@ -83,7 +80,7 @@ def needed(registers: Iterable[str]) -> set[str]:
     found = set(registers)
     for name, (_, lines) in reversed(BASES.items()):
         if name in found:
-            found.update(BASES.keys() & re.findall(r"%\w+", " ".join(lines)))
+            found.update(BASES.keys() & re.findall(r"%\w+", lines))
     return found
 
 

@@ -9,7 +9,7 @@ A branch becomes a predicate:
 >>> from simwarp.testing.fuzz.writer import module_text
 >>> side = (Compute("not.b32", ("%r0",), ("%r1",)),)
 >>> program = Program(0, 0, (If(Condition("data", "%p0"), side),), veiled=False)
->>> changed = predicate(program, Draw(0, "doctest", 0), all_rows())
+>>> (changed,) = predicated(program)
 >>> texts = [module_text([one]).splitlines() for one in (program, changed)]
 >>> [line.strip() for text in texts for line in text if "not.b32" in line]
 ['not.b32 %r0, %r1;', '@%q0 not.b32 %r0, %r1;']
@@ -22,14 +22,18 @@ False
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
+from typing import TypeAlias
 
 from simwarp.testing.fuzz.maker import Maker, Scope
-from simwarp.testing.fuzz.program import Program, Put, Statement, bodies, splice, statements
+from simwarp.testing.fuzz.program import Program, Statement, bodies, splice, statements
 from simwarp.testing.fuzz.statements import KINDS, Atomic, DeadBranch, If, Load, Loop, Store
 from simwarp.testing.fuzz.vocabulary import Vocabulary, all_rows
 from simwarp.verify.draw import Draw
+
+Mutation: TypeAlias = Callable[[Program, Draw, Vocabulary], Program]
 
 
 def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
@@ -40,54 +44,57 @@ def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program
     return splice(body, at, at, put, (dead,))
 
 
-def swap(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
-    """Two neighbours that do not touch what the other writes, the other way around."""
-    pairs = [
-        (body, i, put)
-        for body, put in bodies(program)
-        for i in range(len(body) - 1)
-        if are_independent(body[i], body[i + 1])
-    ]
-    if not pairs:
-        return program
-    body, i, put = draw.choice(pairs)
-    return splice(body, i, i + 2, put, (body[i + 1], body[i]))
-
-
 def rename(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
     """Other names for the registers, declared in another order."""
     return replace(program, names=draw.integer(1, 2**31))
 
 
-def invert(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
+def swapped(program: Program) -> Iterator[Program]:
+    """Two neighbours that do not touch what the other writes, the other way around."""
+    for body, put in bodies(program):
+        for i, (one, other) in enumerate(pairwise(body)):
+            if are_independent(one, other):
+                yield splice(body, i, i + 2, put, (other, one))
+
+
+def inverted(program: Program) -> Iterator[Program]:
     """An `If` with the opposite condition, its sides exchanged."""
-    found = [(s, put) for s, put in statements(program) if isinstance(s, If) and not s.predicated]
-    return _one_of(program, draw, [(s.inverted(), put) for s, put in found])
+    for statement, put in statements(program):
+        if isinstance(statement, If) and not statement.predicated:
+            yield put((statement.inverted(),))
 
 
-def peel(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
+def peeled(program: Program) -> Iterator[Program]:
     """A round of a loop before the loop."""
-    found = [(s, put) for s, put in statements(program) if isinstance(s, Loop)]
-    return _one_of(program, draw, [(replace(s, peeled=s.peeled + 1), put) for s, put in found])
+    for statement, put in statements(program):
+        if isinstance(statement, Loop):
+            yield put((replace(statement, peeled=statement.peeled + 1),))
 
 
-def predicate(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
+def predicated(program: Program) -> Iterator[Program]:
     """Branches instead of predicates, or the other way around."""
-    found = [
-        (replace(s, predicated=not s.predicated), put)
-        for s, put in statements(program)
-        if isinstance(s, If) and not s.otherwise and all(inner.flat for inner in s.then)
-    ]
-    return _one_of(program, draw, found)
+    for statement, put in statements(program):
+        if isinstance(statement, If) and not statement.otherwise and all(s.flat for s in statement.then):
+            yield put((replace(statement, predicated=not statement.predicated),))
 
 
-MUTATIONS: dict[str, Callable[[Program, Draw, Vocabulary], Program]] = {
+def one_of(mutants: Callable[[Program], Iterable[Program]]) -> Mutation:
+    """One of some mutants; the program itself if there are none."""
+
+    def change(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
+        found = list(mutants(program))
+        return draw.choice(found) if found else program
+
+    return change
+
+
+MUTATIONS: dict[str, Mutation] = {
     "dead branch": insert_dead,
-    "swap": swap,
+    "swap": one_of(swapped),
     "rename": rename,
-    "invert": invert,
-    "peel": peel,
-    "predicate": predicate,
+    "invert": one_of(inverted),
+    "peel": one_of(peeled),
+    "predicate": one_of(predicated),
 }
 """Each gives a program with the same outputs; the program itself if there is nothing to change."""
 
@@ -128,11 +135,3 @@ def are_independent(one: Statement, other: Statement) -> bool:
         return False
     (reads, writes), (others_reads, others_writes) = one.touched(), other.touched()
     return not (writes & (others_reads | others_writes) or reads & others_writes)
-
-
-def _one_of(program: Program, draw: Draw, changes: Sequence[tuple[Statement, Put]]) -> Program:
-    """The program with one of the changes, if there is one."""
-    if not changes:
-        return program
-    statement, put = draw.choice(changes)
-    return put((statement,))

@@ -69,19 +69,12 @@ Group: TypeAlias = Literal["", "warp", "block"]
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition of a branch.
+    """The condition of a branch."""
 
-    Attributes
-    ----------
-    kind : str
-        "data": the predicate register ``what`` holds. "lane", "warp", "block": bit ``what`` of the
-        number of the lane, the warp or the block is 1. "never": false, which a compiler cannot easily
-        prove; ``what`` is a 32-bit register.
-    negated : bool
-    """
-
+    # data: a predicate register holds; lane, warp, block: a bit of its number is 1; never: false, which a
+    # compiler cannot easily prove, computed from a 32-bit register.
     kind: Literal["data", "lane", "warp", "block", "never"]
-    what: str | int
+    what: str | int  # the register, or which bit
     negated: bool = False
 
     @property
@@ -92,25 +85,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Address:
-    """An address in one of the memories that a thread may use.
+    """An address in one of the memories that a thread may use."""
 
-    Attributes
-    ----------
-    region : str
-        "inputs" (of any thread, read only), "numbers" (a parameter), "table" (constant); the thread's own
-        "global", "shared", "local"; "tallies": global words that all threads update; "tally": shared ones;
-        "": none.
-    offset : int
-        In bytes.
-    index : str
-        A 32-bit register that chooses among the region's records; "" is the thread's own or only one.
-    generic : bool
-        Whether the address is generic.
-    """
-
+    # inputs: of any thread, read only; numbers: a parameter; table: constants; global, shared, local: the
+    # thread's own; tallies: global words that all threads update; tally: shared ones; "": no address.
     region: Literal["", "inputs", "numbers", "table", "global", "shared", "local", "tallies", "tally"] = ""
-    offset: int = 0
-    index: str = ""
+    offset: int = 0  # in bytes
+    index: str = ""  # a 32-bit register that chooses among the region's records; "": the thread's own
     generic: bool = False
 
 
@@ -120,27 +101,13 @@ NOWHERE = Address()
 
 @dataclass(frozen=True)
 class Statement(ABC):
-    """A statement of a program. Each kind is one class: how it is drawn, written as PTX, and shrunk.
+    """A statement of a program. Each kind is one class: how it is drawn, written as PTX, and shrunk."""
 
-    Attributes
-    ----------
-    weight : int
-        How often it is drawn, compared with the others.
-    purpose : str
-        The opcodes that the vocabulary must have for it.
-    flat : bool
-        Whether it may stand under a predicate and be swapped with a neighbour.
-    group : str
-        The threads that must execute it together: "warp", "block", or "" if `waits` says which.
-    inside : tuple of str
-        The fields that hold other statements.
-    """
-
-    weight: ClassVar[int]
-    purpose: ClassVar[str]
-    flat: ClassVar[bool] = False
-    group: ClassVar[Group] = ""
-    inside: ClassVar[tuple[str, ...]] = ()
+    weight: ClassVar[int]  # how often it is drawn, compared with the others
+    purpose: ClassVar[str]  # the opcodes that the vocabulary must have for it
+    flat: ClassVar[bool] = False  # whether it may stand under a predicate, and be swapped with a neighbour
+    group: ClassVar[Group] = ""  # the threads that must execute it together, whatever its fields
+    inside: ClassVar[tuple[str, ...]] = ()  # the fields that hold other statements
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
@@ -193,28 +160,17 @@ Put: TypeAlias = Callable[[Body], "Program"]
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel.
-
-    Attributes
-    ----------
-    seed, number : int
-        What its inputs are drawn from.
-    blocks, block : int
-        The grid, and the threads of a block: whole warps, a power of two.
-    names : int
-        0, or the seed of the registers' names.
-    veiled : bool
-        Whether each result is hidden from the compiler, which then can neither fold it nor merge two
-        instructions: the instructions that run are those that are written.
-    """
+    """A kernel, its grid, and the seed of its inputs."""
 
     seed: int
     number: int
     body: Body
     blocks: int = 2
-    block: int = 64
+    block: int = 64  # threads: whole warps, a power of two
     outputs: tuple[str, ...] = REGISTERS
-    names: int = 0
+    names: int = 0  # the seed of the registers' names; 0: the usual ones
+    # Each result is hidden from the compiler, which then can neither fold it nor merge two instructions: the
+    # instructions that run are those that are written.
     veiled: bool = True
 
     @property

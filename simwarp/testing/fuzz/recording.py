@@ -1,13 +1,13 @@
-"""Recordings: what hardware answered to many programs, by which any machine can check the simulator.
+"""Recordings: the answers of hardware to many programs, by which any machine can check the simulator.
 
 A recording is two files: ``<name>.npz`` with a digest of each program's text and one of its answer,
-and the vocabulary that the programs were drawn from; ``<name>.json`` says where they come from. The
-programs themselves are made again from the seed. A *find* keeps one program: ``<name>.ptx``, and
-``<name>.npz`` and ``<name>.json`` with the words that it must leave behind.
+and the vocabulary that the programs were drawn from; ``<name>.json`` with its origin. The programs
+themselves are generated again from the seed. A counterexample is kept as ``<name>.ptx``, and its right
+answer in ``<name>.npz`` and ``<name>.json``.
 
 Examples
 --------
-A find is kept with the words of the first witness, against which any device can be held:
+A counterexample is kept with the words of the first witness, with which any device can be compared:
 
 >>> from tempfile import TemporaryDirectory
 >>> from simwarp import Device
@@ -26,6 +26,16 @@ A recording is replayed from its digests; here the simulator's own stand for the
 []
 >>> replay(Recording({"seed": 0}, texts, digests ^ 1, all_rows()), Device())
 [0]
+>>> record(Device(), Path("fuzz.npz"), seed=0, count=1)
+Traceback (most recent call last):
+...
+reference.errors.InputFileError: programs are recorded on hardware, not on simwarp simulator (sm_90)
+give --device cuda
+>>> load(Path("no-such-recording.npz"))
+Traceback (most recent call last):
+...
+reference.errors.InputFileError: no recording at no-such-recording.npz: No such file or directory
+record one on a GPU: simwarp fuzz --record FILE
 """
 
 from __future__ import annotations
@@ -63,33 +73,15 @@ _DAMAGED = (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile, zlib
 
 @dataclass(frozen=True)
 class Recording:
-    """What hardware answered.
+    """The answers of hardware to generated programs."""
 
-    Attributes
-    ----------
-    meta : dict
-        ``generator`` (its version), ``seed``, ``count``, ``without`` (how many have no answer), ``texts``
-        (the SHA-256 of all of them), ``gpu`` (name, uuid), ``driver``, ``arch``, ``date``, ``command``.
-    texts : (count, 4) uint8
-        The start of the SHA-256 of each program's text.
-    digests : (count, 16) uint8
-        `simwarp.testing.fuzz.run.digest` of each answer; zeros if there was none.
-    vocabulary : Vocabulary
-    """
-
-    meta: dict[str, Any]
-    texts: npt.NDArray[np.uint8]
-    digests: npt.NDArray[np.uint8]
+    meta: dict[str, Any]  # the generator's version, the seed, the origin, the SHA-256 of all texts
+    texts: npt.NDArray[np.uint8]  # (count, 4): the start of the SHA-256 of each program's text
+    digests: npt.NDArray[np.uint8]  # (count, 16) of the answers; zeros if there was none
     vocabulary: Vocabulary
 
     def program(self, number: int) -> Program:
-        """Make a program again.
-
-        Raises
-        ------
-        InputFileError
-            If today's generator makes another one of it.
-        """
+        """Generate a program again; an InputFileError if it is not the recorded one."""
         reason = "the generator has changed"
         try:
             program = generate(self.meta["seed"], number, self.vocabulary)
@@ -98,7 +90,7 @@ class Recording:
         except KeyError as missing:
             reason = f"no row has {missing} any more"
         raise InputFileError(
-            f"program {number} of this recording cannot be made again: {reason}\n"
+            f"program {number} of this recording cannot be generated again: {reason}\n"
             "record it anew on a GPU: simwarp fuzz --record FILE"
         )
 
@@ -112,35 +104,9 @@ def record(
     workers: Workers | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Recording:
-    """Run programs 0 … ``count`` - 1 of a seed on hardware, and keep the digests of what it answers.
+    """Run programs 0 … ``count`` - 1 of a seed on hardware, and keep the digests of its answers.
 
-    Kept without an answer are those that crash the compiler, and those of which it makes something else
-    than of their mutants.
-
-    Parameters
-    ----------
-    device : gpu.CudaDevice
-    file : Path
-        ``….npz``; the ``.json`` goes beside it.
-    seed, count : int
-    workers : Workers, optional
-        Who runs the programs, if not this process.
-    progress : callable
-        (programs done).
-
-    Raises
-    ------
-    InputFileError
-        If the device is a simulator, which is no witness of itself, or the file cannot be written.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> record(Device(), Path("fuzz.npz"), seed=0, count=1)
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: programs are recorded on hardware, not on simwarp simulator (sm_90)
-    give --device cuda
+    Those that crash the compiler, or that it compiles otherwise than their mutants, are kept without one.
     """
     if not hasattr(device, "uuid"):
         raise InputFileError(f"programs are recorded on hardware, not on {device.name}\ngive --device cuda")
@@ -168,36 +134,20 @@ def record(
         "command": f"simwarp fuzz --record {file.name} --programs {count} --seed {seed}",
     }
     recording = Recording(meta, _bytes(texts), _bytes(digests), vocabulary)
-    words = json.dumps({kind: dict(rows) for kind, rows in vocabulary.opcodes.items()}).encode()
+    words = json.dumps(vocabulary).encode()
     arrays = {"texts": recording.texts, "digests": recording.digests, "vocabulary": _bytes([words])}
     _write(file, meta, arrays)
     return recording
 
 
 def load(file: Path) -> Recording:
-    """Read a recording.
-
-    Raises
-    ------
-    InputFileError
-        If either of its files is missing or damaged.
-
-    Examples
-    --------
-    >>> load(Path("no-such-recording.npz"))
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: no recording at no-such-recording.npz: No such file or directory
-    record one on a GPU: simwarp fuzz --record FILE
-    """
+    """Read a recording; an InputFileError if either of its files is missing or damaged."""
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
             texts, digests = stored["texts"], stored["digests"]
             opcodes = json.loads(stored["vocabulary"].tobytes())
         meta = json.loads(file.with_suffix(".json").read_text())
-        vocabulary = Vocabulary(
-            {kind: {name: tuple(forms) for name, forms in rows.items()} for kind, rows in opcodes.items()}
-        )
+        vocabulary = {k: {name: tuple(forms) for name, forms in v.items()} for k, v in opcodes.items()}
         if texts.shape != (meta["count"], 4) or digests.shape != (meta["count"], 16):
             raise ValueError("its parts do not fit each other")
     except _DAMAGED as error:
@@ -215,24 +165,7 @@ def replay(
     *,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[int]:
-    """The programs that a device answers otherwise than the hardware did.
-
-    Those that the hardware did not answer are left out.
-
-    Parameters
-    ----------
-    recording : Recording
-    device : gpu.device.Device
-    numbers : iterable of int, optional
-        Which programs; None: all.
-    progress : callable
-        (programs done).
-
-    Raises
-    ------
-    InputFileError
-        If a program cannot be made again.
-    """
+    """The programs, of some or all with an answer, that a device answers otherwise than the hardware did."""
     wrong: list[int] = []
     for done, number in enumerate(range(len(recording.digests)) if numbers is None else numbers):
         right = recording.digests[number].tobytes()
@@ -245,25 +178,7 @@ def replay(
 
 
 def keep(found: Difference, folder: Path, device: Any = None) -> Path:
-    """Write a find: its text, and the words that the first witness left behind.
-
-    Parameters
-    ----------
-    found : Difference
-    folder : Path
-    device : gpu.CudaDevice, optional
-        The first witness, if it is hardware: then its name is kept too.
-
-    Returns
-    -------
-    Path
-        Of the ``.ptx``.
-
-    Raises
-    ------
-    InputFileError
-        If it cannot be written.
-    """
+    """Write a counterexample with the answer of the first witness, perhaps hardware; return the ``.ptx``."""
     program, words = found.program, found.words[0]
     name = hashlib.sha256(found.text.encode()).hexdigest()[:12]
     meta = {
@@ -283,13 +198,7 @@ def keep(found: Difference, folder: Path, device: Any = None) -> Path:
 
 
 def still_right(ptx: Path, device: Any) -> bool:
-    """Whether a device leaves behind the words that were kept for a find.
-
-    Raises
-    ------
-    InputFileError
-        If a file of the find is missing or damaged.
-    """
+    """Whether a device has the answer that was kept for a counterexample."""
     try:
         meta = json.loads(ptx.with_suffix(".json").read_text())
         with ptx.with_suffix(".npz").open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
@@ -297,7 +206,9 @@ def still_right(ptx: Path, device: Any) -> bool:
         text = ptx.read_text()
         program = Program(meta["seed"], meta["number"], (), meta["blocks"], meta["block"])
     except _DAMAGED as error:
-        raise InputFileError(f"{ptx} is not a whole find: {error}\ntake it away, or find it again") from None
+        raise InputFileError(
+            f"{ptx} is not a whole counterexample: {error}\ndelete it, or search for it again"
+        ) from None
     (answer,) = text_answers(device, text, [program])
     return not isinstance(answer, SimwarpError) and np.array_equal(answer, words)
 

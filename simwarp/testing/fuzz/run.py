@@ -48,11 +48,8 @@ _EDGES: npt.NDArray[np.uint64] = np.array(
 
 
 def inputs(program: Program) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], np.void]:
-    """A program's inputs (threads, registers), its memory at the start (words,), its first parameter.
-
-    Registers hold edges, small numbers and any words by turns; in every other program the lanes have
-    few different ones, for ``match`` and ``vote``.
-    """
+    """A program's inputs (threads, registers), its memory at the start (words,), its first parameter."""
+    # Edges, small numbers, any words; in every other program lanes share them, for match and vote.
     draw = Draw(program.seed, "fuzz inputs", program.number)
     threads, registers = program.threads, RECORD // 8
     raw = draw.words(threads * registers).reshape(threads, registers)

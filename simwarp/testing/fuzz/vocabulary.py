@@ -1,11 +1,11 @@
-"""The opcodes that programs are made of, by what they are good for; all of them forms of rows.
+"""The opcodes that programs are made of, by purpose; all of them forms of rows.
 
 A program is a function of its seed and of the vocabulary. A recording keeps the vocabulary that it was
 made with, so that new rows do not change the programs of old recordings.
 
 Examples
 --------
->>> all_rows().opcodes["leave"]
+>>> all_rows()["leave"]
 {'ret': ('ret', 'ret.uni'), 'exit': ('exit',)}
 >>> row, form = find("shfl.sync.bfly.b32")
 >>> row.base, form.modifiers
@@ -19,7 +19,6 @@ Examples
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
@@ -39,10 +38,10 @@ FINITE = {
     **{"f16": 0xBFFF, "bf16": 0xBFFF, "f32": 0xBFFFFFFF, "f64": 0xBFFFFFFFFFFFFFFF},
     **dict.fromkeys(("f16x2", "bf16x2"), 0xBFFFBFFF),
 }
-"""All bits of the float types but the highest of the exponent."""
+"""All bits of the float types except the highest of the exponent: what has no others is finite."""
 
 Guard: TypeAlias = "tuple[str, int | dict[str, int]]"
-"""``and``, ``or`` or ``mov``, and the number to do it with; or that number by type."""
+"""``and``, ``or`` or ``mov``, and its second operand, or that by type."""
 GUARDS: dict[Fidelity, dict[str, dict[str, Guard]]] = {
     "open": {
         "div": {"b": ("or", 1)},
@@ -57,38 +56,23 @@ GUARDS: dict[Fidelity, dict[str, dict[str, Guard]]] = {
         "tanh": {"a": ("and", SIGNS)},
         "div": {"a": ("and", SIGNS), "b": ("mov", 0x3F800000)},
     },
-    # Of a NaN a compiler changes the sign, or does not, by the instruction that it takes.
+    # Compilers may flip a NaN's sign, depending on instruction selection.
     "exact": {base: {"a": ("and", FINITE)} for base in ("abs", "neg")},
 }
-"""By fidelity, base and operand: what is done so that the result is the same everywhere."""
+"""By fidelity, base and operand: the instruction that makes the result the same everywhere."""
 WITNESSES = ("activemask", "elect")
-"""Open, but something about the result is certain: `simwarp.testing.fuzz.text` writes just that out."""
+"""Open, but a part of the result is certain: a `Warp` statement writes that part only."""
 
-_WARP = ("shfl", "vote", "match", "redux", *WITNESSES)
 _LOCATING = ("isspacep", "mapa", "getctarank")
 _SUBTRACTIONS = ("sub", "subc")
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
 
 Purpose: TypeAlias = str
-"""What a row is good for: "compute", "chain" (makes a carry), "link" (takes one and makes one), "end"
+"""The use of a row: "compute", "chain" (makes a carry), "link" (takes one and makes one), "end"
 (takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "hint"; "barrier", "poll", "arrive",
 "cluster", "warp barrier", "fence"; "leave", "call", "switch", "trap"."""
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The opcodes to choose from.
-
-    Attributes
-    ----------
-    opcodes : mapping
-        By purpose and by the row's name.
-    """
-
-    opcodes: Mapping[Purpose, Mapping[str, tuple[str, ...]]]
-
-    def __contains__(self, purpose: Purpose) -> bool:
-        return bool(self.opcodes.get(purpose))
+Vocabulary: TypeAlias = Mapping[Purpose, Mapping[str, tuple[str, ...]]]
+"""The opcodes to choose from, by purpose and by the row's name."""
 
 
 @cache
@@ -100,17 +84,11 @@ def all_rows() -> Vocabulary:
         certain = tuple(filter(_is_certain, forms(row))) if purpose else ()
         if certain:
             opcodes.setdefault(purpose, {})[row.name] = certain
-    return Vocabulary(opcodes)
+    return opcodes
 
 
 def find(opcode: str) -> tuple[Row, Form]:
-    """The row and form of an opcode that a program uses.
-
-    Raises
-    ------
-    KeyError
-        If there is none any more.
-    """
+    """The row and form of an opcode that a program uses; a KeyError if there is none any more."""
     found = TABLE.find(opcode)
     if found is None:
         raise KeyError(opcode)
@@ -123,7 +101,7 @@ def size_of(form: Form) -> int:
 
 
 def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
-    """What is done to an operand of a PTX type; None for most."""
+    """The guard of an operand of a PTX type; None for most."""
     operation, number = GUARDS.get(row.fidelity, {}).get(row.base, {}).get(operand, ("", 0))
     if isinstance(number, dict):
         return (operation, number[kind]) if kind in number else None
@@ -131,19 +109,18 @@ def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
 
 
 def purpose_of(row: Row) -> Purpose:
-    """What programs use a row for; "" if they do not."""
+    """The use that programs make of a row; "" if none."""
     if row.kind == "pure":
         return _purpose_of_pure(row)
     if row.kind == "barrier":
-        return _purpose_of_barrier(row)
+        return "poll" if row.destinations else "arrive" if ".arrive" in row.spelling else "barrier"
     if row.kind == "fence":
         return "hint" if row.sources and row.sources[0].memory else "fence"
-    if row.kind == "warp":
-        return "warp" if row.base in _WARP else ""
     return _PURPOSES.get((row.kind, row.base), "")
 
 
 _PURPOSES: dict[tuple[str, str], Purpose] = {
+    **{("warp", base): "warp" for base in ("shfl", "vote", "match", "redux", *WITNESSES)},
     ("load", "ld"): "load",
     ("load", "ldu"): "load once",
     ("store", "st"): "store",
@@ -173,10 +150,6 @@ def _purpose_of_pure(row: Row) -> Purpose:
         certain = row.fidelity == "exact" or row.base in _SUBTRACTIONS
         return "" if not certain else "link" if gives and takes else "chain" if gives else "end"
     return "compute" if row.fidelity == "exact" or row.base in GUARDS.get(row.fidelity, {}) else ""
-
-
-def _purpose_of_barrier(row: Row) -> Purpose:
-    return "poll" if row.destinations else "arrive" if ".arrive" in row.spelling else "barrier"
 
 
 def _is_certain(opcode: str) -> bool:

@@ -1,17 +1,25 @@
-"""Programs in processes of their own: what crashes the compiler or never ends costs one program, not all.
+"""Programs in processes of their own: a crash or a hang of the compiler costs one program, not all.
 
-Processes also compile side by side, which is what takes the time on hardware.
+Processes also compile side by side, which is most of the time on hardware.
+
+Examples
+--------
+>>> from simwarp import Device
+>>> from simwarp.testing.fuzz import generate
+>>> workers = Workers(Device, count=1)
+>>> [len(digest) for digest in workers.digests([generate(0, 1), generate(0, 2)])]
+[16, 16]
+>>> workers.close()
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
-from typing import Any, TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any
 
 from simwarp.testing.fuzz.program import Program
 from simwarp.testing.fuzz.run import answers, digest
@@ -19,82 +27,52 @@ from simwarp.testing.fuzz.run import answers, digest
 TOGETHER = 16
 """Programs in one module: few, so that one that crashes the compiler takes few with it."""
 
-_Job: TypeAlias = list[tuple[int, Program]]
-
 
 class Workers:
-    """Processes that answer programs, each on a device of its own. They stay until `close`.
+    """Processes that run programs, each on a device that it makes, until `close`.
 
-    Parameters
-    ----------
-    make_device : callable
-        Importable by name; each process calls it once.
-    count : int, optional
-        Processes, at most; None: one for each processor, up to 16.
-    patience : float
-        Seconds without an answer after which a process is ended.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> from simwarp.testing.fuzz import generate
-    >>> workers = Workers(Device, count=1)
-    >>> [len(digest) for digest in workers.digests([generate(0, 1), generate(0, 2)])]
-    [16, 16]
-    >>> workers.close()
+    One without an answer for ``patience`` seconds is ended.
     """
 
     def __init__(
         self, make_device: Callable[[], Any], count: int | None = None, patience: float = 20.0
     ) -> None:
         self.make_device, self.patience = make_device, patience
-        self.count = count or min(16, os.cpu_count() or 1)
-        self._workers: list[_Worker] = []
+        self._threads = ThreadPoolExecutor(count or min(16, os.cpu_count() or 1))
+        self._idle: list[_Worker] = []
+        self._closed = False
 
     def digests(self, programs: Sequence[Program]) -> list[bytes]:
         """The digest of each answer; nothing for a program that has none, even alone in its module."""
-        found: dict[int, bytes] = {}
-        numbered = list(enumerate(programs))
-        jobs = deque(numbered[first : first + TOGETHER] for first in range(0, len(programs), TOGETHER))
-        while len(found) < len(programs):
-            self._give(jobs)
-            for worker in self._heard():
-                found.update(worker.read())
-                if not worker.alive:
-                    self._workers.remove(worker)
-                    left = worker.job
-                    if len(left) == 1:
-                        found[left[0][0]] = b""
-                    else:
-                        jobs.extendleft([one] for one in left)
-        return [found[i] for i in range(len(programs))]
+        jobs = [programs[first : first + TOGETHER] for first in range(0, len(programs), TOGETHER)]
+        return [found for digests in self._threads.map(self._run, jobs) for found in digests]
 
     def close(self) -> None:
         """End the processes."""
-        while self._workers:
-            self._workers.pop().end()
+        self._closed = True
+        self._threads.shutdown(cancel_futures=True)
+        while self._idle:
+            self._idle.pop().end()
 
-    def _give(self, jobs: deque[_Job]) -> None:
-        """Give all something to do, as long as there is something."""
-        idle = [worker for worker in self._workers if not worker.job]
-        while jobs and (idle or len(self._workers) < self.count):
-            if not idle:
-                idle.append(_Worker(self.make_device))
-                self._workers.append(idle[-1])
-            idle.pop().give(jobs.popleft())
-
-    def _heard(self) -> list[_Worker]:
-        """The workers that said something, or died, or have been silent for too long."""
-        busy = [worker for worker in self._workers if worker.job]
-        ready = wait([worker.line for worker in busy], timeout=0.5)
-        late = [w for w in busy if w.line not in ready and time.monotonic() - w.last > self.patience]
-        for worker in late:
-            worker.end()
-        return [worker for worker in busy if worker.line in ready] + late
+    def _run(self, programs: Sequence[Program]) -> list[bytes]:
+        """The digests from one process; behind a crash or a hang each program gets a module of its own."""
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = _Worker(self.make_device)
+        found = worker.digests(programs, self.patience)
+        left = programs[len(found) :]
+        if not left:
+            self._idle.append(worker)
+            return found
+        worker.end()
+        if len(programs) == 1 or self._closed:
+            return [*found, *(b"" for _ in left)]
+        return [*found, *(alone for program in left for alone in self._run([program]))]
 
 
 class _Worker:
-    """One process: it is given programs, and sends back their digests one by one."""
+    """One process: it takes programs, and sends back their digests one by one."""
 
     def __init__(self, make_device: Callable[[], Any]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -102,30 +80,20 @@ class _Worker:
         self.process = context.Process(target=_serve, args=(theirs, make_device), daemon=True)
         self.process.start()
         theirs.close()
-        self.alive = True
-        self.job: _Job = []
-        self.last = 0.0
 
-    def give(self, job: _Job) -> None:
-        """Programs to answer, with their numbers."""
-        self.job, self.last = job, time.monotonic()
-        self.line.send([program for _, program in job])
-
-    def read(self) -> dict[int, bytes]:
-        """What it has answered since."""
-        found: dict[int, bytes] = {}
+    def digests(self, programs: Sequence[Program], patience: float) -> list[bytes]:
+        """The digests of the programs up to a crash or a hang."""
+        found: list[bytes] = []
         try:
-            while self.alive and self.job and self.line.poll():
-                answered = self.line.recv()
-                found[self.job.pop(0)[0]] = answered
-                self.last = time.monotonic()
+            self.line.send(programs)
+            while len(found) < len(programs) and self.line.poll(patience):
+                found.append(self.line.recv())
         except (EOFError, OSError):
-            self.end()
+            pass
         return found
 
     def end(self) -> None:
         """Stop the process."""
-        self.alive = False
         self.process.kill()
         self.process.join()
         self.line.close()

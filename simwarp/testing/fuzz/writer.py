@@ -10,8 +10,8 @@ Half a warp waits for itself:
 
 >>> from simwarp.testing.fuzz.statements import Sync
 >>> writer = Writer(Program(0, 0, (), veiled=False))
->>> yes, no = writer.parted("%p0", FULL)
->>> writer.block([Sync(("bar.warp.sync",))], yes)
+>>> yes, no = writer.split_mask("%p0", FULL)
+>>> writer.body([Sync(("bar.warp.sync",))], yes)
 >>> [line.strip() for line in writer.lines if yes in line]
 ['vote.sync.ballot.b32 %t0, %p0, 0xFFFFFFFF;', 'xor.b32 %t1, %t0, 0xFFFFFFFF;', 'bar.warp.sync %t0;']
 
@@ -63,28 +63,15 @@ FULL = "0xFFFFFFFF"
 
 
 class Writer:
-    """Writes one program: first its body, which shows the registers that must be initialised before it.
-
-    Attributes
-    ----------
-    registers : dict
-        The class of each register that is not one of the program's own.
-    lines : list of str
-    guard : str
-        The predicate that the next instructions stand under, or "".
-    used : set of str
-        Registers that are initialised, whether the body has them or not.
-    functions : set of str
-        The device functions that the body calls, as PTX.
-    """
+    """Writes one program: first its body, which shows the registers that must be initialised before it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.registers: dict[str, str] = {}
+        self.registers: dict[str, str] = {}  # the class of each
         self.lines: list[str] = []
-        self.guard = ""
-        self.used: set[str] = set()
-        self.functions: set[str] = set()
+        self.guard = ""  # the predicate of the next instructions
+        self.used: set[str] = set()  # registers of `BASES` that are initialised even if the body lacks them
+        self.functions: set[str] = set()  # the PTX of device functions that the body calls
         self._labels = 0
 
     # ---- lines ---------------------------------------------------------------------------------------
@@ -108,14 +95,14 @@ class Writer:
         self.registers[name] = kind
         return name
 
-    def give(self, opcode: str, *sources: object) -> str:
+    def result(self, opcode: str, *sources: object) -> str:
         """An instruction whose result goes to a new register."""
         base, *_, kind = opcode.split(".")
         target = self.new("pred" if base == "setp" else "b64" if ".wide." in opcode else register_class(kind))
         self.write(f"{opcode} {target}, {', '.join(map(str, sources))}")
         return target
 
-    def wait(self, opcode: str, mask: str) -> None:
+    def sync(self, opcode: str, mask: str) -> None:
         """An instruction without a result: a barrier takes its number, others the operand that they need."""
         row, _ = find(opcode)
         operand = {"warp barrier": f" {mask}", "barrier": " 0"}.get(row.kind, " 5" * bool(row.sources))
@@ -125,7 +112,7 @@ class Writer:
 
     def entry(self, name: str) -> str:
         """The whole kernel."""
-        self.block(self.program.body, FULL)
+        self.body(self.program.body, FULL)
         self.end("ret")
         body, self.lines = self.lines, []
         used = self.used.union(re.findall(r"%\w+", "\n".join(body)))
@@ -144,11 +131,11 @@ class Writer:
         for name, (kind, lines) in BASES.items():
             if name in used:
                 self.registers[name] = kind
-                for line in lines:
+                for line in lines.split("; "):
                     self.write(line.format(name, block=self.program.block))
         for space in ("%shared", "%local"):
             if space in used:
-                zero = self.give("mov.b64", 0)
+                zero = self.result("mov.b64", 0)
                 for at in range(0, OWN, 16):
                     self.write(f"st.{space[1:]}.v2.b64 [{space}+{at}], {{{zero}, {zero}}}")
 
@@ -163,7 +150,7 @@ class Writer:
         other = {name: f"%w{i}" for i, name in enumerate(left)}
         return re.sub(r"%\w+", lambda found: other.get(found[0], found[0]), text)
 
-    def block(self, body: Sequence[Statement], mask: str) -> None:
+    def body(self, body: Sequence[Statement], mask: str) -> None:
         """Statements one after the other, for the lanes of a mask."""
         for statement in body:
             mask = statement.write(self, mask) or mask
@@ -193,14 +180,14 @@ class Writer:
         at = f"[%own_inputs+{8 * REGISTERS.index(register)}]"
         if CLASS[register] != "pred":
             return self.write(f"ld.global.{CLASS[register]} {register}, {at}")
-        bit = self.give("and.b32", self.give("ld.global.b32", at), 1)
+        bit = self.result("and.b32", self.result("ld.global.b32", at), 1)
         return self.write(f"setp.ne.u32 {register}, {bit}, 0")
 
     def last_value(self, register: str) -> None:
         """Store a register to the thread's outputs."""
         kind, value = CLASS[register], register
         if kind == "pred":
-            kind, value = "b32", self.give("selp.b32", 1, 0, register)
+            kind, value = "b32", self.result("selp.b32", 1, 0, register)
         self.write(f"st.global.{kind} [%outputs+{8 * REGISTERS.index(register)}], {value}")
 
     def address(self, address: Address, size: int) -> str:
@@ -213,35 +200,35 @@ class Writer:
             return f"[{base}+{address.offset}]"
         whole = {"inputs": (self.program.threads, RECORD), "tallies": (SETS, SET), "tally": (4, 8)}
         records, record = whole.get(address.region, (OWN // size, size))
-        chosen = self.give("and.b32", address.index, records - 1)
+        chosen = self.result("and.b32", address.index, records - 1)
         mad = "mad.wide.u32" if BASES[base][0] == "b64" else "mad.lo.u32"
-        return f"[{self.give(mad, chosen, record, base)}+{address.offset}]"
+        return f"[{self.result(mad, chosen, record, base)}+{address.offset}]"
 
     # ---- conditions and masks ------------------------------------------------------------------------
 
     def condition(self, test: Condition) -> str:
         """A predicate register that holds a condition."""
         if test.kind == "data":
-            answer = self.give("not.pred" if test.negated else "mov.pred", test.what)
+            answer = self.result("not.pred" if test.negated else "mov.pred", test.what)
             if self.program.veiled:
                 self.veil(answer)
             return answer
         if test.kind == "never":
-            bit = self.give("and.b32", self.give("mad.lo.u32", test.what, test.what, test.what), 1)
+            bit = self.result("and.b32", self.result("mad.lo.u32", test.what, test.what, test.what), 1)
         else:
             number = {"lane": "%lane", "warp": "%here", "block": "%cta"}[test.kind]
-            bit = self.give("and.b32", number, 1 << int(test.what) << 5 * (test.kind == "warp"))
-        return self.give(f"setp.{'eq' if test.negated else 'ne'}.u32", bit, 0)
+            bit = self.result("and.b32", number, 1 << int(test.what) << 5 * (test.kind == "warp"))
+        return self.result(f"setp.{'eq' if test.negated else 'ne'}.u32", bit, 0)
 
-    def parted(self, holds: str, mask: str) -> list[str]:
+    def split_mask(self, holds: str, mask: str) -> list[str]:
         """The masks of the lanes of a mask for which a predicate holds, and for which it does not."""
-        yes = self.give("vote.sync.ballot.b32", holds, mask)
-        return [yes, self.give("xor.b32", yes, mask)]
+        yes = self.result("vote.sync.ballot.b32", holds, mask)
+        return [yes, self.result("xor.b32", yes, mask)]
 
     def is_member(self, lane: str, mask: str) -> str:
         """A predicate: whether a lane is in a mask."""
-        bit = self.give("and.b32", self.give("shr.u32", mask, lane), 1)
-        return self.give("setp.ne.u32", bit, 0)
+        bit = self.result("and.b32", self.result("shr.u32", mask, lane), 1)
+        return self.result("setp.ne.u32", bit, 0)
 
 
 def module_text(programs: Sequence[Program]) -> str:

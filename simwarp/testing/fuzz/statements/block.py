@@ -15,22 +15,14 @@ from simwarp.testing.fuzz.writer import FULL, Writer, literal, vector
 
 @dataclass(frozen=True)
 class Exchange(Statement):
-    """Each thread writes a cell of shared memory, all wait, and each reads the cell of another.
-
-    Attributes
-    ----------
-    index : str
-        The register that says whose cell.
-    barrier : str
-        The opcode of the block's barrier; "" if the lanes of the warp wait for each other.
-    """
+    """Each thread writes a cell of shared memory, all wait, and each reads the cell of another."""
 
     store: str
     load: str
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
-    index: str
-    barrier: str = ""
+    index: str  # the register with the number of the other thread
+    barrier: str = ""  # the opcode of the block's barrier; "": the lanes of the warp wait for each other
     weight, purpose = 6, "store"
 
     @classmethod
@@ -58,19 +50,19 @@ class Exchange(Statement):
 
     def write(self, writer: Writer, mask: str) -> None:
         """Write, wait, read another's, wait."""
-        cell = writer.give("mad.lo.u32", "%here", CELL, "%cells")
+        cell = writer.result("mad.lo.u32", "%here", CELL, "%cells")
         writer.write(f"{self.store} [{cell}], {vector(self.sources)}")
-        writer.wait(self.barrier or "bar.warp.sync", mask)
+        writer.sync(self.barrier or "bar.warp.sync", mask)
         if self.barrier:
-            other = writer.give("and.b32", self.index, writer.program.block - 1)
+            other = writer.result("and.b32", self.index, writer.program.block - 1)
         else:
-            lane = writer.give("and.b32", self.index, 31)
+            lane = writer.result("and.b32", self.index, 31)
             if mask != FULL:
-                lane = writer.give("selp.b32", lane, "%lane", writer.is_member(lane, mask))
-            other = writer.give("or.b32", writer.give("and.b32", "%here", 0xFFFFFFE0), lane)
-        cell = writer.give("mad.lo.u32", other, CELL, "%cells")
+                lane = writer.result("selp.b32", lane, "%lane", writer.is_member(lane, mask))
+            other = writer.result("or.b32", writer.result("and.b32", "%here", 0xFFFFFFE0), lane)
+        cell = writer.result("mad.lo.u32", other, CELL, "%cells")
         writer.write(f"{self.load} {vector(self.destinations)}, [{cell}]")
-        writer.wait(self.barrier or "bar.warp.sync", mask)
+        writer.sync(self.barrier or "bar.warp.sync", mask)
 
 
 @dataclass(frozen=True)
@@ -99,11 +91,10 @@ class Sync(Statement):
     def write(self, writer: Writer, mask: str) -> None:
         """The instructions."""
         for opcode in self.opcodes:
-            writer.wait(opcode, mask)
+            writer.sync(opcode, mask)
 
 
-@dataclass(frozen=True)
-class Poll(Instruction):
+class BarrierVote(Instruction):
     """A barrier at which the threads of the block also vote, or count."""
 
     weight, purpose, group = 2, "poll", "block"
@@ -117,7 +108,7 @@ class Poll(Instruction):
 
 
 @dataclass(frozen=True)
-class Handover(Statement):
+class ArriveAndSync(Statement):
     """Some warps of the block only arrive at a barrier, the others wait there for all; then all wait."""
 
     arrive: str
@@ -142,15 +133,12 @@ class Handover(Statement):
         writer.mark(other)
         writer.write(f"{self.sync} 1, {writer.program.block}")
         writer.mark(join)
-        writer.wait(self.barrier, mask)
+        writer.sync(self.barrier, mask)
 
 
 @dataclass(frozen=True)
 class Tally(Statement):
-    """A word of shared memory that the threads of a block update in ``body``, by one operation.
-
-    All wait before and after; then each reads it.
-    """
+    """A word of shared memory: all wait, update it in ``body`` by one operation, wait, and read it."""
 
     opcode: str
     initial: int
@@ -177,15 +165,15 @@ class Tally(Statement):
 
     def write(self, writer: Writer, mask: str) -> None:
         """Set four words, wait, update them, wait, read one, wait."""
-        word = writer.give("mad.lo.u32", writer.give("and.b32", "%here", 3), 8, "%tally")
-        first = writer.give("setp.lt.u32", "%here", 4)
+        word = writer.result("mad.lo.u32", writer.result("and.b32", "%here", 3), 8, "%tally")
+        first = writer.result("setp.lt.u32", "%here", 4)
         writer.write(f"@{first} st.shared.b64 [{word}], {literal('b64', self.initial)}")
-        writer.wait(self.barrier, mask)
-        writer.block(self.body, mask)
-        writer.wait(self.barrier, mask)
+        writer.sync(self.barrier, mask)
+        writer.body(self.body, mask)
+        writer.sync(self.barrier, mask)
         _, form = find(self.opcode)
         writer.write(f"ld.shared.{register_class(form.T)} {self.destinations[0]}, [{word}]")
-        writer.wait(self.barrier, mask)
+        writer.sync(self.barrier, mask)
 
     def opened(self) -> list[Body]:
         """The body without its updates of the tally."""

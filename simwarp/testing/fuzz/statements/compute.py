@@ -7,7 +7,7 @@ The PTX ISA leaves division by zero open, so that the lowest bit of the divisor 
 >>> from simwarp.testing.fuzz.program import Program
 >>> from simwarp.testing.fuzz.writer import Writer
 >>> writer = Writer(Program(0, 0, (), veiled=False))
->>> writer.block([Compute("div.u32", ("%r0",), ("%r1", "%r2"))], "%members")
+>>> writer.body([Compute("div.u32", ("%r0",), ("%r1", "%r2"))], "%members")
 >>> [line.strip() for line in writer.lines]
 ['or.b32 %t0, %r2, 1;', 'div.u32 %r0, %r1, %t0;']
 """
@@ -27,7 +27,6 @@ from simwarp.testing.fuzz.writer import Writer, literal, vector, written
 _UNGUARDED = ("set", "testp")
 
 
-@dataclass(frozen=True)
 class Compute(Instruction):
     """An instruction that only computes on registers."""
 
@@ -71,7 +70,7 @@ class Compute(Instruction):
         super().write(writer, mask)
         if form.resolve(row.destinations[0].kind) == "f64":
             register = vector(self.destinations[0])
-            nan = writer.give("setp.nan.f64", register, register)
+            nan = writer.result("setp.nan.f64", register, register)
             writer.write(f"selp.b64 {register}, 0x7FF8000000000000, {register}, {nan}")
         return None
 
@@ -93,7 +92,7 @@ class Compute(Instruction):
         guard, writer.guard = writer.guard, ""
         (target,) = map(vector, self.destinations)
         result = writer.new(CLASS[target])
-        writer.block((replace(self, destinations=(result,)),), mask)
+        writer.body((replace(self, destinations=(result,)),), mask)
         writer.guard = guard
         writer.write(f"mov.{CLASS[target]} {target}, {result}")
 
@@ -156,10 +155,10 @@ def _guarded(writer: Writer, row: Row, form: Form, spec: OperandSpec, operand: O
         return written(operand, form, spec)
     (operation, number), word = guard, register_class(kind)
     if operation == "mov":
-        return writer.give(f"mov.{word}", number)
+        return writer.result(f"mov.{word}", number)
     if isinstance(operand, int):
         return literal(kind, operand | number if operation == "or" else operand & number)
-    return writer.give(f"{operation}.{word}", operand, number)
+    return writer.result(f"{operation}.{word}", operand, number)
 
 
 def _distinct(writer: Writer, form: Form, spec: OperandSpec, i: int, sources: list[str]) -> str:
@@ -171,7 +170,7 @@ def _distinct(writer: Writer, form: Form, spec: OperandSpec, i: int, sources: li
     if kind == "pred" or (source.startswith("%") and source not in sources[:i]):
         return source
     if not source.startswith("%"):
-        source = writer.give(f"mov.{kind}", source)
+        source = writer.result(f"mov.{kind}", source)
     hidden = writer.new(register_class(kind))
     writer.veil(hidden, source)
     return hidden

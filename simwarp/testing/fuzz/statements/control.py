@@ -8,7 +8,7 @@ A side that lanes take under a predicate:
 >>> from simwarp.testing.fuzz.statements import Compute
 >>> from simwarp.testing.fuzz.writer import Writer
 >>> writer = Writer(Program(0, 0, (), veiled=False))
->>> writer.block([If(Condition("data", "%p0"), (Compute("not.b32", ("%r0",), ("%r1",)),))], "%members")
+>>> writer.body([If(Condition("data", "%p0"), (Compute("not.b32", ("%r0",), ("%r1",)),))], "%members")
 >>> [line.strip() for line in writer.lines]
 ['mov.pred %q0, %p0;', '@!%q0 bra L1;', 'not.b32 %r0, %r1;', 'L1:']
 """
@@ -48,7 +48,6 @@ DONE:
 """The function that a `Call` calls: rounds of multiplication, by the first word's two lowest bits."""
 
 
-@dataclass(frozen=True)
 class Call(Instruction):
     """A call of the device function ``mix``, of two words and with one."""
 
@@ -73,18 +72,12 @@ class Call(Instruction):
 
 @dataclass(frozen=True)
 class If(Statement):
-    """Two sides, one of which may be empty.
-
-    Attributes
-    ----------
-    predicated : bool
-        Without branches: each instruction of ``then`` under a predicate. ``otherwise`` is empty.
-    """
+    """Two sides, one of which may be empty."""
 
     test: Condition
     then: Body
     otherwise: Body = ()
-    predicated: bool = False
+    predicated: bool = False  # each instruction of ``then`` under a predicate; ``otherwise`` is empty
     weight, purpose, inside = 12, "compute", ("then", "otherwise")
 
     @classmethod
@@ -107,20 +100,20 @@ class If(Statement):
         """Both sides, one behind the other; or one of them under a predicate."""
         holds, masks = writer.condition(self.test), [mask, mask]
         if self.splits and needs_mask((*self.then, *self.otherwise)):
-            masks = writer.parted(holds, mask)
+            masks = writer.split_mask(holds, mask)
         if self.predicated:
             writer.guard = holds
-            writer.block(self.then, masks[0])
+            writer.body(self.then, masks[0])
             writer.guard = ""
             return
         otherwise, join = writer.label(), writer.label()
         writer.write(f"@!{holds} bra {otherwise}")
-        writer.block(self.then, masks[0])
+        writer.body(self.then, masks[0])
         if self.otherwise:
             writer.write(f"bra.uni {join}")
         writer.mark(otherwise)
         if self.otherwise:
-            writer.block(self.otherwise, masks[1])
+            writer.body(self.otherwise, masks[1])
             writer.mark(join)
 
     def opened(self) -> list[Body]:
@@ -180,37 +173,29 @@ class Switch(Statement):
 
     def write(self, writer: Writer, mask: str) -> None:
         """A branch by a table, then the sides."""
-        index = writer.give("and.b32", self.index, 3)
+        index = writer.result("and.b32", self.index, 3)
         sides = self.opened()
         masks = [mask] * len(sides)
         for i, side in enumerate(sides):
             if needs_mask(side):
-                masks[i] = writer.give("vote.sync.ballot.b32", writer.give("setp.eq.u32", index, i), mask)
+                masks[i] = writer.result("vote.sync.ballot.b32", writer.result("setp.eq.u32", index, i), mask)
         table, join, labels = writer.label(), writer.label(), [writer.label() for _ in sides]
         writer.lines.append(f"{table}: .branchtargets {', '.join(labels)};")
         writer.write(f"{self.opcode} {index}, {table}")
         for label, side, members in zip(labels, sides, masks, strict=True):
             writer.mark(label)
-            writer.block(side, members)
+            writer.body(side, members)
             writer.write(f"bra.uni {join}")
         writer.mark(join)
 
 
 @dataclass(frozen=True)
 class Loop(Statement):
-    """``body`` several times.
+    """``body`` several times."""
 
-    Attributes
-    ----------
-    trips : int, or str
-        How often; of a 32-bit register, the number in its two lowest bits, which lanes may differ in.
-    peeled : int
-        How many rounds are written before the loop.
-    """
-
-    trips: int | str
+    trips: int | str  # how often; or a 32-bit register with that number in its two lowest bits
     body: Body
-    peeled: int = 0
+    peeled: int = 0  # how many rounds are written before the loop
     weight, purpose, inside = 8, "compute", ("body",)
 
     @classmethod
@@ -227,18 +212,18 @@ class Loop(Statement):
 
     def write(self, writer: Writer, mask: str) -> None:
         """Rounds before the loop, then the loop; lanes leave it when they have done theirs."""
-        limit = writer.give("and.b32", self.trips, 3) if self.splits else str(self.trips)
-        i = writer.give("mov.u32", 0)
-        inside = writer.give("mov.b32", mask) if self.splits and needs_mask(self.body) else mask
+        limit = writer.result("and.b32", self.trips, 3) if self.splits else str(self.trips)
+        i = writer.result("mov.u32", 0)
+        inside = writer.result("mov.b32", mask) if self.splits and needs_mask(self.body) else mask
         again, end = writer.label(), writer.label()
         for repeat in range(self.peeled + 1):
             if repeat == self.peeled:
                 writer.mark(again)
-            done = writer.give("setp.ge.u32", i, limit)
+            done = writer.result("setp.ge.u32", i, limit)
             if inside != mask:
                 writer.write(f"vote.sync.ballot.b32 {inside}, !{done}, {inside}")
             writer.write(f"@{done} bra {end}")
-            writer.block(self.body, inside)
+            writer.body(self.body, inside)
             writer.write(f"add.u32 {i}, {i}, 1")
         writer.write(f"bra.uni {again}")
         writer.mark(end)
@@ -251,7 +236,7 @@ class Loop(Statement):
 
 
 @dataclass(frozen=True)
-class Leave(Statement):
+class Exit(Statement):
     """The lanes for which ``test`` holds write their outputs and end here."""
 
     test: Condition
@@ -276,7 +261,7 @@ class Leave(Statement):
     def write(self, writer: Writer, mask: str) -> str:
         """Let lanes end; the others go on."""
         holds = writer.condition(self.test)
-        rest = writer.parted(holds, mask)[1] if self.test.splits else mask
+        rest = writer.split_mask(holds, mask)[1] if self.test.splits else mask
         stay = writer.label()
         writer.write(f"@!{holds} bra {stay}")
         writer.end(self.opcode)

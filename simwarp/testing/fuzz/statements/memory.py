@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from simwarp.ptx.rows import Form, Row
@@ -17,7 +16,6 @@ _NEAR = {"cta", "cluster"}
 """Scopes in which atomic operations do not see those of other blocks."""
 
 
-@dataclass(frozen=True)
 class Load(Instruction):
     """A read of memory into registers."""
 
@@ -38,7 +36,6 @@ class Load(Instruction):
         return cls(form.opcode, (registers,), address=address)
 
 
-@dataclass(frozen=True)
 class Store(Instruction):
     """A write of registers to the thread's own memory."""
 
@@ -52,7 +49,6 @@ class Store(Instruction):
         return cls(form.opcode, (), (sources,), maker.own(form, "global", "shared", "local"))
 
 
-@dataclass(frozen=True)
 class Atomic(Instruction):
     """An atomic operation: on the thread's own memory, or on a tally, where nothing is returned."""
 
@@ -74,7 +70,7 @@ class Atomic(Instruction):
 
     @classmethod
     def _of(cls, maker: Maker, row: Row, form: Form, address: Address, target: Operand = "_") -> Atomic:
-        """An operation with drawn operands; one on a tally drops its result, which depends on the scheduling."""
+        """An operation with drawn operands; on a tally without its result, which depends on scheduling."""
         sources = (register_class(form.resolve(spec.kind)) for spec in row.sources[1:])
         sources = tuple(maker.vector(kind, form.vector) for kind in sources)
         return cls(form.opcode, (target,) * len(row.destinations), sources, address)
@@ -83,11 +79,10 @@ class Atomic(Instruction):
         """The source operands; no NaN of 64 bits is added, since the sum of two may be either."""
         if find(self.opcode)[1].T != "f64":
             return super().operands(writer, mask)
-        return [writer.give("and.b64", vector(source), FINITE["f64"]) for source in self.sources]
+        return [writer.result("and.b64", vector(source), FINITE["f64"]) for source in self.sources]
 
 
-@dataclass(frozen=True)
-class Hint(Instruction):
+class CacheHint(Instruction):
     """An instruction that names an address in memory and does nothing to it."""
 
     weight, purpose = 1, "hint"
@@ -111,8 +106,7 @@ class Hint(Instruction):
         writer.write(f"{self.opcode} {writer.address(self.address, 16)}{size}")
 
 
-@dataclass(frozen=True)
-class Locate(Instruction):
+class AddressQuery(Instruction):
     """An instruction on the address of the thread's own memory in a region: its space, its block."""
 
     weight, purpose = 2, "locate"
@@ -139,5 +133,5 @@ class Locate(Instruction):
             space = ".shared::cluster"
             writer.used.add(address)  # as in recorded programs
             address = "%wide_shared" if wide else address
-        mapped = writer.give(self.opcode, address, 0)
+        mapped = writer.result(self.opcode, address, 0)
         return writer.write(f"ld{space}.b32 {target}, [{mapped}]")

@@ -8,14 +8,12 @@ Which other lanes are active, the PTX ISA leaves open; that a lane itself is, is
 >>> from simwarp.testing.fuzz.writer import Writer
 >>> writer = Writer(Program(0, 0, (), veiled=False))
 >>> vote = Warp("vote.sync.any.pred", ("%p0",), ("%p1",))
->>> writer.block([vote, Warp("activemask.b32", ("%r0",), ())], "%members")
+>>> writer.body([vote, Warp("activemask.b32", ("%r0",), ())], "%members")
 >>> [line.strip() for line in writer.lines]
 ['vote.sync.any.pred %p0, %p1, %members;', 'activemask.b32 %t0;', 'and.b32 %r0, %t0, %lane_bit;']
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from simwarp.testing.fuzz.maker import Maker, Scope
 from simwarp.testing.fuzz.program import Statement, register_class
@@ -27,7 +25,6 @@ _CLAMPS = (0x1F, 0x0, 0x1C1F, 0x181F, 0x1C00, 0x1800, 0x101F, 0x0F, 0x0A07)
 """Operands c of a shuffle: the warp, segments, and odd ones."""
 
 
-@dataclass(frozen=True)
 class Warp(Instruction):
     """An instruction of the executing lanes of a warp together; its member mask is added when written."""
 
@@ -77,18 +74,18 @@ class Warp(Instruction):
             return writer.write(f"and.b32 {target}, {active}, %lane_bit")
         leader, elected = writer.new("b32"), writer.new("pred")
         writer.write(f"{self.opcode} {leader}|{elected}, {mask}")
-        voted = writer.give("vote.sync.ballot.b32", elected, mask)
-        return writer.write(f"xor.b32 {target}, {voted}, {writer.give('shl.b32', 1, leader)}")
+        voted = writer.result("vote.sync.ballot.b32", elected, mask)
+        return writer.write(f"xor.b32 {target}, {voted}, {writer.result('shl.b32', 1, leader)}")
 
 
 def _member_source(writer: Writer, mode: str, b: str, c: int, mask: str) -> str:
     """Operand b of a shuffle, changed where the lane that it leads to is not in the mask."""
     segment = c >> 8 & 31
-    b = writer.give("and.b32", b, 31)
+    b = writer.result("and.b32", b, 31)
     if mode == "idx":
-        low = writer.give("and.b32", "%lane", segment)
-        source = writer.give("or.b32", low, writer.give("and.b32", b, 31 & ~segment))
+        low = writer.result("and.b32", "%lane", segment)
+        source = writer.result("or.b32", low, writer.result("and.b32", b, 31 & ~segment))
     else:
-        source = writer.give({"up": "sub.u32", "down": "add.u32", "bfly": "xor.b32"}[mode], "%lane", b)
+        source = writer.result({"up": "sub.u32", "down": "add.u32", "bfly": "xor.b32"}[mode], "%lane", b)
     member = writer.is_member(source, mask)
-    return writer.give("selp.b32", b, "%lane" if mode == "idx" else 0, member)
+    return writer.result("selp.b32", b, "%lane" if mode == "idx" else 0, member)
