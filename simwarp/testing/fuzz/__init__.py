@@ -1,8 +1,8 @@
 """Random PTX programs: divergent, full of warp-wide work, and the same whatever the scheduling.
 
 Two devices, or a program and its mutants, must agree on every one of them. `generate` makes a program,
-`hunt` looks for those on which witnesses differ and makes them small, `record` and `replay` keep what
-hardware answered. The command is ``simwarp fuzz``.
+`hunt` searches for programs on which two devices disagree or one fails, and makes them small, `record`
+and `replay` keep the answers of hardware. The command is ``simwarp fuzz``.
 """
 
 from simwarp.testing.fuzz.generate import generate

@@ -9,8 +9,10 @@ Examples
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from simwarp.ptx.rows import DTYPES, Form, Row
@@ -60,12 +62,8 @@ class Maker:
     def statement(self, scope: Scope) -> Statement:
         """One statement, of a kind that may stand in the scope."""
         kinds = [kind for kind in self.kinds if kind.purpose in self.vocabulary and kind.fits(scope)]
-        turn = self.draw.integer(1, sum(kind.weight for kind in kinds))
-        for kind in kinds:
-            turn -= kind.weight
-            if turn <= 0:
-                return kind.draw(self, scope)
-        raise AssertionError(turn)
+        ends = list(accumulate(kind.weight for kind in kinds))
+        return kinds[bisect_left(ends, self.draw.integer(1, ends[-1]))].draw(self, scope)
 
     def chance(self, percent: int) -> bool:
         """True so often."""

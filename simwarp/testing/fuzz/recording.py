@@ -121,8 +121,8 @@ def record(
             text = module_text([program])
             whole.update(text.encode())
             texts.append(_text_digest(text))
-        said = zip(*(witness.digests(programs) for witness in witnesses), strict=True)
-        digests += [one if one and one == other else _NONE for one, other in said]
+        answered = zip(*(witness.digests(programs) for witness in witnesses), strict=True)
+        digests += [one if one and one == other else _NONE for one, other in answered]
         progress(len(digests))
     meta = {
         "generator": VERSION,

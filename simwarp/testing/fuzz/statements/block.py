@@ -124,7 +124,7 @@ class ArriveAndSync(Statement):
         return cls(maker.opcode("arrive"), maker.opcode("barrier"), test, maker.opcode("barrier"))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Arrive or wait at barrier 1; then all wait at barrier 0, so that nobody arrives twice."""
+        """Arrive or wait at barrier 1; then all wait at barrier 0, so that no warp arrives twice."""
         holds = writer.condition(self.test)
         other, join = writer.label(), writer.label()
         writer.write(f"@!{holds} bra.uni {other}")
