@@ -27,9 +27,9 @@ from hopper import seconds
 
 import gpu
 import reference
+from gpu.bconv.btc import to_fsb
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.schemes import SCHEMES, Scheme, convolution_ptx, plan
-from gpu.bconv.tensor import to_fsb
 from gpu.compile import compiler_version
 from reference.types import PackedTensor
 

@@ -33,7 +33,8 @@ import gpu
 import reference
 from gpu.compile import compiler_version
 from gpu.cpd import cpd_als
-from gpu.mttkrp import build, plan, upload
+from gpu.mttkrp import formats as build
+from gpu.mttkrp import plan, upload
 from reference.sparse import index_bytes
 from reference.types import Coo, SparseTensor
 

@@ -18,7 +18,7 @@ import gpu
 import reference
 import simwarp
 from gpu.compile import compile
-from simwarp.module import Module
+from simwarp.device.module import Module
 
 ROOT = Path(__file__).resolve().parents[1]
 WARP_SIZE = 32

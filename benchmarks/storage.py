@@ -8,7 +8,7 @@ this one, computed for the same tensor.
 ``fibers/<tensor>/<format>``: fibers, long ones cut. Beside them are the figures of the paper's own tensor of
 that name, which is larger.
 
-Formats are made by ``gpu.mttkrp.build``; each is turned back into coordinates, which are compared with the
+Formats are made by ``gpu.mttkrp.formats``; each is turned back into coordinates, which are compared with the
 tensor. The seconds are those of making it once, on all cores; ``core_seconds`` is what the cores worked.
 """
 
@@ -25,14 +25,14 @@ import numpy as np
 from common import Row, about_this_run, show, write
 from tensors import make
 
-from gpu.mttkrp import build
+from gpu.mttkrp import formats
 from reference.sparse import index_bytes
 from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode, SparseTensor
 
 FORMATS: dict[str, Callable[[Coo], SparseTensor]] = {
-    **build.FORMATS,
-    "b-csf-one": build.b_csf,
-    "mm-csf-static": partial(build.mm_csf, lengths="static"),
+    **formats.FORMATS,
+    "b-csf-one": formats.b_csf,
+    "mm-csf-static": partial(formats.mm_csf, lengths="static"),
 }
 TARGETS = {
     "nell2": (240.0, 80.8, 377.6, 488.4, 90.8, 82.3, 82.3),
@@ -97,7 +97,7 @@ def timed(form: Callable[[], SparseTensor]) -> tuple[SparseTensor, dict[str, flo
 
 def check(made: SparseTensor, tensor: Coo, what: str) -> None:
     """Hold what a format contains against the tensor."""
-    again = build.to_coo(made)
+    again = formats.to_coo(made)
     if not (np.array_equal(again.coords, tensor.coords) and np.array_equal(again.values, tensor.values)):
         raise SystemExit(f"{what}: the format holds another tensor")
 

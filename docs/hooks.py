@@ -252,7 +252,7 @@ def edges() -> str:
 
 def lowerings() -> str:
     """What ptxas makes of some matrix instructions on two chips."""
-    lowering = import_module("simwarp.observe.lowering").lowering
+    lowering = import_module("simwarp.chips.lowering").lowering
     lines = [LOWERINGS_HEADER]
     for opcode in LOWERINGS:
         made = {cc: _made(lowering, opcode, cc) for cc in ((8, 0), (9, 0))}

@@ -19,7 +19,7 @@ import numpy as np
 import gpu
 import reference
 import simwarp
-from gpu.mttkrp.build import mm_csf
+from gpu.mttkrp.formats import mm_csf
 from reference.sparse import Coo, read_tns, write_tns
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))

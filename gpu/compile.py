@@ -15,10 +15,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpu.cache import Entry, read, write
-from gpu.cuda_headers import cuda_folders, not_of_cuda, release
-from gpu.includes import Includes
-from gpu.options import last_of_each, read_options
+from gpu.compiler.cache import Entry, read, write
+from gpu.compiler.cuda_headers import cuda_folders, not_of_cuda, release
+from gpu.compiler.includes import Includes
+from gpu.compiler.options import last_of_each, read_options
 from reference.errors import CompileError, MissingExtraError
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpu.bconv.prepared import PreparedTensor, prepare_tensor
-from gpu.bmm.operands import Prepared
 from gpu.bmm.prepared import PreparedMatrix, prepare_matrix
 from gpu.device import Device
+from gpu.host import Prepared
 from gpu.mttkrp.prepared import PreparedSparse, prepare_sparse
 from reference.errors import FormatError, SchemeError
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gpu.bmm.operands import nan_flag
 from gpu.device import Device, LaunchChain, LaunchPlan, is_array, planned
+from gpu.host import nan_flag
 from reference.types import PackedBits
 
 

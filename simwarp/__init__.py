@@ -12,13 +12,13 @@ array([[0]], dtype=int32)
 
 from typing import TYPE_CHECKING, Any
 
-from simwarp.shadows import refuse_shadows
+from simwarp.name_clashes import refuse_shadows
 
 refuse_shadows()
 
 from reference.version import __version__  # noqa: E402 - what hides it is named first
 from simwarp import draw, lanes, listings, observe  # noqa: E402
-from simwarp.device import Device  # noqa: E402
+from simwarp.device.device import Device  # noqa: E402
 
 if TYPE_CHECKING:
     import gpu

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from gpu.cache import cache_folder
+from gpu.compiler.cache import cache_folder
 
 FEW_MODULES = 50
 """Fewer are one of our own packages; a library has more."""

@@ -1,4 +1,4 @@
-"""What the scalar twins say to the probes of `simwarp.testing.evidence`.
+"""What the scalar twins say to the probes of `simwarp.lab.evidence`.
 
 They are in `tests/scalar_ptx.py`, those of rows that work on a warp's matrices in `tests/scalar_matrix.py`.
 """
@@ -11,13 +11,13 @@ from zlib import crc32
 
 import numpy as np
 
-from simwarp.ptx.evidence import required
+from simwarp.lab.evidence import catalogue, matrix, registers
+from simwarp.lab.evidence.forms import required
+from simwarp.lab.evidence.launch import launch
+from simwarp.lab.evidence.memory import space
+from simwarp.lab.evidence.operands import width
+from simwarp.lab.evidence.probe import BLOCK, ROOM, module
 from simwarp.ptx.instructions import TABLE
-from simwarp.testing.evidence import catalogue, matrix, registers
-from simwarp.testing.evidence.launch import launch
-from simwarp.testing.evidence.memory import space
-from simwarp.testing.evidence.operands import width
-from simwarp.testing.evidence.probe import BLOCK, ROOM, module
 
 
 def twins_of(name):

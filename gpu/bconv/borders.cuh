@@ -1,4 +1,4 @@
-// The border of the output, whose windows are not whole. The host finds it (gpu/bconv/tensor.py).
+// The border of the output, whose windows are not whole. The host finds it (gpu/bconv/btc.py).
 
 #pragma once
 

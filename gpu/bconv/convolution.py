@@ -9,13 +9,13 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from gpu.bconv.btc import Borders
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
 from gpu.bconv.schemes import SCHEMES, Pool, Scheme, convolution_ptx
-from gpu.bconv.tensor import Borders
-from gpu.bmm.operands import choose_device, downloaded, on_device, refuse_nan
-from gpu.bmm.rule import rule_on_device
+from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, planned
+from gpu.host import choose_device, downloaded, on_device, refuse_nan
 from reference.errors import SchemeError, ShapeError
 from reference.types import PackedTensor
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.geometry import check_sizes
-from gpu.bmm.operands import ELEMENTS, choose_device, downloaded, nan_flag, on_device
 from gpu.bmm.packing import WORD_DTYPES
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, is_array, is_foreign, launch
+from gpu.host import ELEMENTS, choose_device, downloaded, nan_flag, on_device
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 

@@ -10,8 +10,8 @@ import numpy as np
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import SCHEMES, Scheme, plan_shape
-from gpu.bmm.operands import Prepared, choose_device, refuse_nan
 from gpu.device import Array, Device, is_array
+from gpu.host import Prepared, choose_device, refuse_nan
 from reference.errors import FormatError, SchemeError
 from reference.types import PackedTensor, Word
 

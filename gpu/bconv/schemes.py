@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from gpu.bconv import tensor
+from gpu.bconv import btc
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim
@@ -80,11 +80,11 @@ class Scheme:
         if not self.lines_of_tile:
             return arranged
         addends = self.addends(arranged[1], shape, device)
-        return *arranged, addends, tensor.Borders.of(shape).argument
+        return *arranged, addends, btc.Borders.of(shape).argument
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
-        """What each filter, as the kernel takes it, adds to dot products; see `gpu.bconv.tensor`."""
-        return tensor.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
+        """What each filter, as the kernel takes it, adds to dot products; see `gpu.bconv.btc`."""
+        return btc.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
 
 
 def _words(packed: PackedTensor, _: Device) -> Array:
@@ -152,10 +152,10 @@ SCHEMES = {
             "bit tensor cores on words in their ordinary order",
             ("NHWC",),
             ("HWOI",),
-            tensor.units_of,
+            btc.units_of,
             1,
-            tensor.btc1_defines,
-            tensor.btc1_launch,
+            btc.btc1_defines,
+            btc.btc1_launch,
         ),
         Scheme(
             "btc2",
@@ -164,10 +164,10 @@ SCHEMES = {
             "bit tensor cores on tiles of 8 x 128 bits (FSB)",
             ("NHWC", "HWNC-FSB"),
             ("HWOI", "HWOI-FSB"),
-            tensor.tiles_of,
+            btc.tiles_of,
             8,
-            tensor.btc2_defines,
-            tensor.btc2_launch,
+            btc.btc2_defines,
+            btc.btc2_launch,
         ),
     )
 }

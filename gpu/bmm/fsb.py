@@ -7,10 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gpu.bmm.operands import choose_device, matrix
 from gpu.bmm.packing import WORD_DTYPES, pack_on_device
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
+from gpu.host import choose_device, matrix
 from reference.errors import SchemeError
 from reference.types import Layout, PackedBits
 

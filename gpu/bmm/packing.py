@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gpu.bmm.operands import (
+from gpu.bmm.schemes import WARPS_PER_BLOCK
+from gpu.compile import Ptx, compile_file
+from gpu.device import Array, Device, LaunchPlan, launch
+from gpu.host import (
     ELEMENTS,
     choose_device,
     downloaded,
@@ -15,9 +18,6 @@ from gpu.bmm.operands import (
     on_device,
     to_device,
 )
-from gpu.bmm.schemes import WARPS_PER_BLOCK
-from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, LaunchPlan, launch
 from reference.errors import SchemeError
 from reference.types import First, Layout, PackedBits, Word
 

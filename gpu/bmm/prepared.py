@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
-from gpu.bmm.operands import Prepared, check_shape, choose_device, matrix, refuse_nan
 from gpu.bmm.packing import WORD_DTYPES, check_format, pack_on_device
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme
 from gpu.device import Device, is_array
+from gpu.host import Prepared, check_shape, choose_device, matrix, refuse_nan
 from reference.errors import FormatError, SchemeError
 from reference.types import First, Layout, PackedBits, Word
 

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpu.bmm.operands import choose_device, downloaded, on_device, refuse_nan
 from gpu.bmm.packing import WORD_DTYPES
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
-from gpu.bmm.rule import rule_on_device
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx, tensor_core_ptx
+from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, launch
+from gpu.host import choose_device, downloaded, on_device, refuse_nan
 from gpu.recording import Recording, kind_of, play
 from reference.errors import FormatError, ShapeError
 from reference.types import First, PackedBits

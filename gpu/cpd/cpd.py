@@ -8,14 +8,14 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from gpu.bmm.operands import choose_device
 from gpu.cpd.kernels import LARGEST_RANK
 from gpu.cpd.model import Matrix, Model
 from gpu.cpd.residual import Residual
 from gpu.device import Device, is_array
-from gpu.mttkrp.build import coalesce
+from gpu.host import choose_device
 from gpu.mttkrp.checks import check_rank
 from gpu.mttkrp.csf import fibers_of
+from gpu.mttkrp.formats import coalesce
 from gpu.mttkrp.plan import plan
 from gpu.mttkrp.structure import check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device, to_device

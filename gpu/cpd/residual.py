@@ -10,7 +10,7 @@ import numpy as np
 from gpu.cpd.kernels import THREADS, Grid, residual_ptx
 from gpu.cpd.model import Model
 from gpu.device import Device
-from gpu.mttkrp.build.to_coo import columns_of
+from gpu.mttkrp.formats.to_coo import columns_of
 from gpu.mttkrp.kernels import pointers
 from reference.types import SparseTensor
 

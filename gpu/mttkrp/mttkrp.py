@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpu.bmm.operands import choose_device, on_device
 from gpu.device import Device, is_array
+from gpu.host import choose_device, on_device
 from gpu.mttkrp.checks import as_sequence, check_factors, check_mode
 from gpu.mttkrp.plan import Plan
 from gpu.mttkrp.prepared import PreparedSparse

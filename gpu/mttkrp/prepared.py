@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gpu.bmm.operands import Prepared, choose_device
 from gpu.device import Device
-from gpu.mttkrp.build import FORMATS
+from gpu.host import Prepared, choose_device
+from gpu.mttkrp.formats import FORMATS
 from gpu.mttkrp.plan import Plan
 from gpu.mttkrp.structure import check_kind
 from gpu.mttkrp.upload import arrays_of, upload

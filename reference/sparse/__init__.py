@@ -1,7 +1,7 @@
 """Sparse tensors in every format of the MM-CSF paper, built and read the plain way.
 
 What the formats are stands in `reference.types`. The functions here define them: slow, on the host, for
-orders 2 to 8. ``gpu.mttkrp.build`` has functions of the same names that give the same arrays.
+orders 2 to 8. ``gpu.mttkrp.formats`` has functions of the same names that give the same arrays.
 """
 
 from reference.sparse.b_csf import b_csf, b_csf_all

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-import gpu.cache
+import gpu.compiler.cache
 
 cache_app = typer.Typer(help="Compiled kernels on disk.", no_args_is_help=True)
 
@@ -27,17 +27,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable rep
 @cache_app.command("info")
 def info_command(as_json: Json = False) -> int:
     """Where compiled kernels are kept, how many, and how much room they may take."""
-    entries, size = gpu.cache.usage()
+    entries, size = gpu.compiler.cache.usage()
     facts = {
-        "folder": str(gpu.cache.cache_folder()),
+        "folder": str(gpu.compiler.cache.cache_folder()),
         "entries": entries,
         "bytes": size,
-        "limit": gpu.cache.limit(),
+        "limit": gpu.compiler.cache.limit(),
     }
     text = (
         f"folder   {facts['folder']}\n"
         f"entries  {entries}\n"
-        f"size     {_mebibytes(size)} of {_mebibytes(gpu.cache.limit())} ({gpu.cache.LIMIT_VARIABLE})"
+        f"size     {_mebibytes(size)} of {_mebibytes(gpu.compiler.cache.limit())} "
+        f"({gpu.compiler.cache.LIMIT_VARIABLE})"
     )
     return _say(facts, text, as_json)
 
@@ -45,9 +46,9 @@ def info_command(as_json: Json = False) -> int:
 @cache_app.command("clear")
 def clear_command(as_json: Json = False) -> int:
     """Remove all compiled kernels; they are compiled anew when they are next needed."""
-    entries, size = gpu.cache.clear()
-    left, _ = gpu.cache.usage()
-    folder = str(gpu.cache.cache_folder())
+    entries, size = gpu.compiler.cache.clear()
+    left, _ = gpu.compiler.cache.usage()
+    folder = str(gpu.compiler.cache.cache_folder())
     facts = {"folder": folder, "removed": entries, "bytes": size, "left": left}
     text = f"removed {entries} entries, {_mebibytes(size)}, from {folder}"
     _say(facts, text + (f"; {left} cannot be removed" if left else ""), as_json)

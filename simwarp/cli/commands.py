@@ -28,7 +28,7 @@ from simwarp.cli.probe import probe_command
 from simwarp.cli.run import run_app
 from simwarp.cli.tensor import tensor_app
 from simwarp.cli.trace import trace_app
-from simwarp.device import Device
+from simwarp.device.device import Device
 from simwarp.faults import KernelFault
 from simwarp.verify import CASES, Case, verify
 from simwarp.verify.compare import CUDA, SIMULATOR, small

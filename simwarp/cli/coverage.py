@@ -22,10 +22,10 @@ from rich.table import Table
 from rich.text import Text
 
 from reference.errors import SimwarpError
-from simwarp.ptx.evidence import census, evidence, required, witness
+from simwarp.lab.evidence.forms import census, evidence, required, witness
+from simwarp.program.link import link
 from simwarp.ptx.forms import forms
 from simwarp.ptx.instructions import ROWS, TABLE
-from simwarp.ptx.link import link
 from simwarp.ptx.rows import Row
 from simwarp.ptx.syntax import Function, Module, Symbol
 from simwarp.run.source import load

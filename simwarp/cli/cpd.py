@@ -26,12 +26,12 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 import reference.sparse
-from gpu.mttkrp.build import FORMATS, coalesce
+from gpu.mttkrp.formats import FORMATS, coalesce
 from reference.errors import InputFileError, NoGpuError, SchemeError
 from reference.files import write_whole
 from reference.types import Coo, Cpd
 from simwarp.cli.files import Values, typed
-from simwarp.device import Device
+from simwarp.device.device import Device
 
 FORMAT = "mm-csf"
 """What the kernels read if nothing else is said."""

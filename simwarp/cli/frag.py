@@ -23,12 +23,12 @@ from rich.table import Table
 from rich.text import Text
 
 from reference.errors import SchemeError
+from simwarp.chips.lowering import Lowering, chip_name, lowering
 from simwarp.cli.files import write_svg
 from simwarp.cli.frag_picture import chosen, held_of, picture_of
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
 from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
-from simwarp.observe.lowering import Lowering, chip_name, lowering
 from simwarp.ptx.instructions import TABLE
 
 _WIDE = 240

@@ -25,8 +25,8 @@ from rich.text import Text
 
 from gpu.device import default_device
 from reference.errors import NoGpuError, SchemeError
-from simwarp.device import Device
-from simwarp.testing import fuzz
+from simwarp.device.device import Device
+from simwarp.lab import fuzz
 
 BUDGET = 1_000_000
 """Steps after which the simulator stops a program: far more than one takes."""

@@ -21,12 +21,12 @@ from rich.table import Table
 from rich.text import Text
 
 from reference.errors import NoGpuError
-from simwarp.device import Device
+from simwarp.device.device import Device
 from simwarp.fragments import fragments_of
-from simwarp.probe import Finding, forms_named, probe
-from simwarp.probe.bmma import BmmaMaps, bmma_maps, bmma_text
-from simwarp.probe.ptx import NotExecutedError
-from simwarp.probe.record import record, refuse_simulator
+from simwarp.lab.probe import Finding, forms_named, probe
+from simwarp.lab.probe.bmma import BmmaMaps, bmma_maps, bmma_text
+from simwarp.lab.probe.ptx import NotExecutedError
+from simwarp.lab.probe.record import record, refuse_simulator
 
 _SINGLY = 24
 """Up to so many forms are shown one by one."""

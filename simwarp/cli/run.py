@@ -31,7 +31,7 @@ from simwarp.cli.run_words import (
     read_settings,
 )
 from simwarp.cli.words import spoken
-from simwarp.device import Device
+from simwarp.device.device import Device
 from simwarp.faults import KernelFault
 from simwarp.run.binding import Given
 from simwarp.run.kernel import Work, run_on

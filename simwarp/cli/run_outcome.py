@@ -16,7 +16,7 @@ from simwarp.cli.files import write_array
 from simwarp.cli.run_words import Word
 from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
-from simwarp.names import readable
+from simwarp.ptx.mangled_names import readable
 from simwarp.run.kernel import Result, Work
 from simwarp.run.outcome import Unwritten, fault_to_json
 from simwarp.schedules import Differences

@@ -12,7 +12,7 @@ import numpy as np
 
 from reference.errors import SchemeError
 from simwarp.cli.files import read_array
-from simwarp.device import check_room
+from simwarp.device.device import check_room
 from simwarp.run.arguments import Out
 from simwarp.run.kernel import Dim, three
 

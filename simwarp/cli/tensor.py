@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 import reference.sparse
-from gpu.mttkrp import build
+from gpu.mttkrp import formats as build
 from reference.errors import InputFileError, SchemeError, ShapeError
 from reference.sparse import index_bytes
 from reference.sparse.binary import MAGIC, read_tensor, write_tensor

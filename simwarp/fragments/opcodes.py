@@ -7,10 +7,10 @@ from functools import cache
 from types import MappingProxyType
 
 from simwarp.fragments import matrices, mma, wgmma, wmma
-from simwarp.fragments.complaints import no_such_instruction
 from simwarp.fragments.layout import Layout
 from simwarp.fragments.observed import confirmations
 from simwarp.fragments.operand import Fragments, Operand, Provenance, Shape
+from simwarp.fragments.suggestions import no_such_instruction
 from simwarp.fragments.table import SHAPE, TYPE_BITS, Map
 
 MAPS = {

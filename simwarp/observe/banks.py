@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.engine.events import AccessEvent
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.accesses import AccessCounts
-from simwarp.observe.events import AccessEvent
+from simwarp.observe.access_counts import AccessCounts
 from simwarp.ptx.syntax import Immediate, Register
 
 if TYPE_CHECKING:
-    from simwarp.ptx.program import Program, Step
+    from simwarp.program.program import Program, Step
 
 BANKS, BANK_BYTES = 32, 4
 

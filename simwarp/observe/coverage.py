@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.observe.classes import classes
-from simwarp.observe.events import Observer
+from simwarp.engine.events import Observer
+from simwarp.observe.operand_classes import classes
 from simwarp.observe.overwritten import Overwritten
 from simwarp.ptx.instructions import ROWS
 from simwarp.ptx.rows import storage
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.execute import Launch
-    from simwarp.ptx.program import Step
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
+    from simwarp.program.program import Step
     from simwarp.ptx.rows import OperandSpec
 
 _COMPUTING = {"pure", "warp", "store", "atomic", "reduction"}
@@ -36,7 +36,7 @@ class Coverage(Observer):
         Thread-instructions of each row (see `simwarp.ptx.rows`), and of each opcode.
     operands : dict
         For each row and the name of an operand, as the row has it: the classes that executing lanes met,
-        see `simwarp.observe.classes`.
+        see `simwarp.observe.operand_classes`.
 
     Examples
     --------

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.observe.events import Observer
-from simwarp.observe.lines import LineCounts, line_of, table_of
+from simwarp.engine.events import Observer
+from simwarp.observe.line_counts import LineCounts, line_of, table_of
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.program import Step
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Step
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simwarp.engine.events import Observer
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.events import Observer
-from simwarp.observe.lines import LineCounts, line_of
-from simwarp.observe.matrix import MatrixInstructions
-from simwarp.ptx.program import Program
+from simwarp.observe.line_counts import LineCounts, line_of
+from simwarp.observe.matrix_counts import MatrixInstructions
+from simwarp.program.program import Program
 from simwarp.ptx.syntax import Register
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.execute import Launch
-    from simwarp.ptx.program import Step
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
+    from simwarp.program.program import Step
 
 _KINDS = ("exact", "bounded", "open", "contractable")
 _FUSED = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
@@ -145,7 +145,7 @@ def contractable(program: Program) -> frozenset[int]:
 
     Examples
     --------
-    >>> from simwarp.ptx.link import link
+    >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90
     ... .entry k() { .reg .f32 %f<3>; mov.f32 %f0, 0f3F800000;

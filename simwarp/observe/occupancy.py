@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from simwarp.chips.chips import Chip, chip
 from simwarp.faults import LaunchError
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.chips import Chip, chip
 from simwarp.observe.registers import registers_of
 
 __all__ = ["Occupancy", "occupancy", "registers_of"]
@@ -53,7 +53,7 @@ def occupancy(name: str | Chip, threads: int, registers: int, shared: int = 0) -
     Parameters
     ----------
     name : str or Chip
-        See `simwarp.observe.chips.chip`.
+        See `simwarp.chips.chips.chip`.
     threads : int
         Per block.
     registers : int

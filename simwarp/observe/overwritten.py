@@ -15,8 +15,8 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.syntax import Operand, Pair, Register, Vector
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.program import Program, Step
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Program, Step
 
 
 class Overwritten:
@@ -28,7 +28,7 @@ class Overwritten:
 
     Examples
     --------
-    >>> from simwarp.ptx.link import link
+    >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90
     ... .entry k() { .reg .b32 %a, %b; mov.b32 %a, 1; add.u32 %b, %a, %a; add.u32 %b, %b, %a; ret; }''')

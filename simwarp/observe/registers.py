@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from simwarp.ptx.liveness import live_registers
-from simwarp.ptx.program import Program, Step
+from simwarp.program.liveness import live_registers
+from simwarp.program.program import Program, Step
 from simwarp.ptx.rows import DTYPES, OperandSpec
 from simwarp.ptx.syntax import Immediate, Operand, Pair, Register, Vector
 
@@ -34,7 +34,7 @@ def registers_of(program: Program) -> int:
 
     Examples
     --------
-    >>> from simwarp.ptx.link import link
+    >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90
     ... .entry k() { .reg .b32 %r<2>; .reg .b64 %d;

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from reference.errors import SchemeError
-from simwarp.observe.events import Observer
-from simwarp.observe.lines import ReportError
+from simwarp.engine.events import Observer
+from simwarp.observe.line_counts import ReportError
 
 if TYPE_CHECKING:
+    from simwarp.chips.chips import Chip
     from simwarp.observe.banks import BankConflicts
-    from simwarp.observe.chips import Chip
     from simwarp.observe.coverage import Coverage
     from simwarp.observe.divergence import Divergence
     from simwarp.observe.fidelity import Fidelity
@@ -67,7 +67,7 @@ class Report:
     >>> device.report.bank_conflicts
     Traceback (most recent call last):
     ...
-    simwarp.observe.lines.ReportError: bank_conflicts was not observed
+    simwarp.observe.line_counts.ReportError: bank_conflicts was not observed
     this device observed traffic, fidelity
     ask for it before the launch: Device(observe=("banks",))
     """
@@ -141,7 +141,7 @@ class Report:
         Parameters
         ----------
         chip : str or Chip
-            See `simwarp.observe.chips`.
+            See `simwarp.chips.chips`.
         """
         from simwarp.observe.roofline import roofline
 

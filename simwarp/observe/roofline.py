@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from simwarp.observe.chips import Chip, chip
+from simwarp.chips.chips import Chip, chip
 from simwarp.observe.traffic import Traffic
 
 _PIPES = {"i16": ("integer", 0.5), "i32": ("integer", 1.0), "i64": ("integer", 2.0)}
@@ -89,7 +89,7 @@ def roofline(traffic: Traffic, name: str | Chip) -> Roofline:
     ----------
     traffic : Traffic
     name : str or Chip
-        See `simwarp.observe.chips.chip`.
+        See `simwarp.chips.chips.chip`.
 
     Raises
     ------

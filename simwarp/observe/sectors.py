@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.engine.events import AccessEvent
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.accesses import AccessCounts
-from simwarp.observe.events import AccessEvent
+from simwarp.observe.access_counts import AccessCounts
 
 SECTOR_BYTES, LINE_BYTES = 32, 128
 

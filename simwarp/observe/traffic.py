@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.observe.events import AccessEvent, Observer
-from simwarp.observe.operations import operations
+from simwarp.engine.events import AccessEvent, Observer
+from simwarp.observe.operation_counts import operations
 
 if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
     from simwarp.memory import Allocation
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.execute import Launch
-    from simwarp.ptx.program import Step
+    from simwarp.program.program import Step
 
 Addresses = npt.NDArray[np.uint64]
 
@@ -31,7 +31,7 @@ class Traffic(Observer):
     atomics, atomic_bytes : Counter
         Atomic operations and reductions of lanes, and their bytes, by state space.
     operations : Counter
-        By type, see `simwarp.observe.operations`; a fused multiply-add is two.
+        By type, see `simwarp.observe.operation_counts`; a fused multiply-add is two.
     compulsory_read, compulsory_written : int
         Distinct bytes of global memory, each launch by itself: those that were read before the launch
         wrote them, and those that it wrote. What a perfect cache would still have to move.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simwarp.engine.events import Observer, WriteEvent
 from simwarp.faults import Place
-from simwarp.observe.events import Observer, WriteEvent
 
 
 @dataclass(frozen=True)

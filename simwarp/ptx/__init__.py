@@ -1,11 +1,11 @@
-"""PTX: from text to what the lanes of a grid do.
+"""What PTX is: its text, and what each instruction means. Nothing here runs.
 
 ================  ==============================================================================
-the text          `parse` and `grammar`; `syntax` is what they make
-the instructions  `rows` (what a row is), `instructions` (all of them), `forms`, `evidence`
-linking           `link`, `bind`, `operands`, `call_graph`, `liveness`; `program` is what they make
-running           `execute` (a launch), `workers`, `chunk` (the state), `schedule` (who goes when),
-                  `branches`, `meetings`, `barriers`, `calls`, `host` (printf, malloc)
-memory            `spaces` (addresses), `accesses` (loads, stores, atomics), `special` (registers)
+the text          `parse` and `grammar`; `syntax` is what they make; `mangled_names`
+the instructions  `rows` (what a row is), `instructions` (all of them), `forms` (their spellings)
+memory            `spaces` (windows of generic addresses), `same_address` (lanes that take turns)
 ================  ==============================================================================
+
+`simwarp.fragments`, `simwarp.products` and `simwarp.floats` say what matrices and floats are,
+`simwarp.chips` what differs between chips. `simwarp.program` links a kernel, `simwarp.engine` runs it.
 """

@@ -12,9 +12,9 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.races.shadow import Entries, Units, threads_of
 
 if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
     from simwarp.memory import Allocation, Memory
-    from simwarp.ptx.chunk import Chunk
-    from simwarp.ptx.program import Step
+    from simwarp.program.program import Step
 
 Lanes = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
-from simwarp.races.knowledge import Knowledge, Publication, Signal
 from simwarp.races.shadow import THREAD, Entries
+from simwarp.races.vector_clocks import Knowledge, Publication, Signal
 from simwarp.races.warp_order import WarpOrder
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk
+    from simwarp.engine.chunk import Chunk
 
 Rows = npt.NDArray[np.intp]
 

@@ -9,9 +9,9 @@ from simwarp.faults import Race
 from simwarp.lanes import WARP_SIZE
 
 if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
     from simwarp.memory import Allocation
-    from simwarp.ptx.chunk import Chunk
-    from simwarp.ptx.program import Step
+    from simwarp.program.program import Step
 
 _DOES = {"read": "read", "write": "write", "atomic": "atomic update"}
 _DID = {"read": "read", "write": "wrote", "atomic": "updated"}

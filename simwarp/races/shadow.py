@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.memory import Allocation
-from simwarp.races.knowledge import Publication, Signal
+from simwarp.races.vector_clocks import Publication, Signal
 
 Entries = npt.NDArray[np.int64]
 Units = npt.NDArray[np.int64]

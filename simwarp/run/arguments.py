@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from gpu.device import is_array, is_foreign
 from reference.errors import DtypeError, ShapeError
-from simwarp.names import parameter_types
+from simwarp.device.parameters import is_pointer, misfit, scalar
+from simwarp.ptx.mangled_names import parameter_types
 from simwarp.ptx.syntax import Function
 from simwarp.run.binding import Arguments, Given, bind
-from simwarp.scalars import is_pointer, misfit, scalar
 
 Host: TypeAlias = npt.NDArray[Any]
 

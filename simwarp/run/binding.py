@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from simwarp.device.parameters import signature
 from simwarp.faults import LaunchError
 from simwarp.ptx.syntax import Function
-from simwarp.scalars import signature
 
 
 @dataclass(frozen=True)

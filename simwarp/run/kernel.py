@@ -37,11 +37,11 @@ import numpy.typing as npt
 
 from reference.errors import SchemeError, SimwarpError
 from simwarp.arrays import sizes
-from simwarp.device import Device
+from simwarp.device.device import Device
 from simwarp.faults import KernelFault, LaunchError
-from simwarp.names import readable
 from simwarp.observe import Observer
 from simwarp.observe.report import Report
+from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.syntax import Function
 from simwarp.run.arguments import Argument, convert
 from simwarp.run.binding import Arguments

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
-from simwarp.names import readable
+from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.syntax import Function
 
 _LITERALS = re.compile(

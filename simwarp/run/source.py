@@ -12,8 +12,8 @@ from shlex import quote
 from gpu.compile import compile
 from reference.errors import CompileError, InputFileError, SchemeError
 from simwarp.faults import LaunchError
-from simwarp.names import choose, listed, plain, readable
-from simwarp.ptx.bind import target_number
+from simwarp.program.bind import target_number
+from simwarp.ptx.mangled_names import choose, listed, plain, readable
 from simwarp.ptx.parse import parse
 from simwarp.ptx.syntax import Function, Module
 from simwarp.run.headers import HEADERS, PRELUDE
@@ -81,7 +81,7 @@ class Source:
     def kernel(self, name: str | None = None) -> Function:
         """A kernel by its name: that in the PTX, that in the source, or without namespaces and arguments.
 
-        See `simwarp.names.choose`.
+        See `simwarp.ptx.mangled_names.choose`.
 
         Parameters
         ----------

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import SchemeError
+from simwarp.device.parameters import scalar
 from simwarp.faults import LaunchError
-from simwarp.names import choose, listed, readable
-from simwarp.ptx.call_graph import CallGraph
-from simwarp.ptx.link import size_of
+from simwarp.program.call_graph import CallGraph
+from simwarp.program.link import size_of
+from simwarp.ptx.mangled_names import choose, listed, readable
 from simwarp.ptx.syntax import Address, Function, Group, Module, Operand, Symbol, Variable
 from simwarp.run.arguments import on_host
-from simwarp.scalars import scalar
 
 
 def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[np.uint8]]:

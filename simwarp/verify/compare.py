@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import SimwarpError
-from simwarp.device import Device
+from simwarp.device.device import Device
 from simwarp.faults import KernelFault, Place
 from simwarp.observe import WriteObserver
 from simwarp.verify.case import ORACLE, Case

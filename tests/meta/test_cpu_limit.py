@@ -85,7 +85,7 @@ def test_what_is_done_once_does_not_count(pytester, monkeypatch):
     monkeypatch.setenv("SIMWARP_CACHE", str(pytester.path / "cache"))
     tests = """
     from numba.core import event
-    from gpu.cache import cache_folder
+    from gpu.compiler.cache import cache_folder
 
     def test_numba():
         with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):

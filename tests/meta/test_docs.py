@@ -142,8 +142,8 @@ def load(name: str) -> ModuleType:
 @pytest.mark.slow_cases(
     "simwarp.testing.strategies",
     "simwarp.testing.geometries",
-    "simwarp.testing.fuzz.workers",
-    "simwarp.probe.bmma",
+    "simwarp.lab.fuzz.workers",
+    "simwarp.lab.probe.bmma",
     "simwarp.verify.cases.mttkrp",
 )
 @pytest.mark.parametrize("path", [p for p in sources() if ">>>" in p.read_text()], ids=module_name)

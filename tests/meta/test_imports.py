@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
-DOORS = ("simwarp.cli", "simwarp.run", "simwarp.testing", "simwarp.verify", "simwarp.__main__")
+DOORS = ("simwarp.cli", "simwarp.lab", "simwarp.run", "simwarp.testing", "simwarp.verify", "simwarp.__main__")
 VOCABULARY = ("reference.types", "reference.errors", "reference.files")
 
 ALLOWED = {
@@ -165,6 +165,7 @@ PLANTED = {
     "core sees the answer, from the package": ("from reference import bmm", "simwarp.warp"),
     "core sees the whole package": ("import reference", "simwarp.warp"),
     "core sees gpu": ("import gpu.compile", "simwarp.device"),
+    "core sees the laboratory": ("from simwarp.lab import fuzz", "simwarp.device"),
     "core sees a door": ("from simwarp.verify import runner", "simwarp.device"),
     "core sees a door, from the package": ("from simwarp import testing", "simwarp.device"),
     "core sees a door, relatively": ("from . import cli", "simwarp.device"),

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from simwarp.ptx.evidence import census, evidence, required, witness
+from simwarp.lab.evidence.bounds import parse_bound
+from simwarp.lab.evidence.catalogue import maker, operands_of, probe_of
+from simwarp.lab.evidence.control import BY_KIND
+from simwarp.lab.evidence.forms import census, evidence, required, witness
+from simwarp.lab.evidence.launch import batches
+from simwarp.lab.evidence.probe import module
 from simwarp.ptx.forms import forms, spellings
 from simwarp.ptx.instructions import ROWS, TABLE
-from simwarp.testing.evidence.bounds import parse_bound
-from simwarp.testing.evidence.catalogue import maker, operands_of, probe_of
-from simwarp.testing.evidence.control import BY_KIND
-from simwarp.testing.evidence.launch import batches
-from simwarp.testing.evidence.probe import module
 
 ROOT = Path(__file__).parents[2]
 twins, matrices = (runpy.run_path(str(ROOT / "tests" / f"scalar_{name}.py")) for name in ("ptx", "matrix"))
@@ -23,7 +23,7 @@ TWINS, BOUNDED = {**twins["TWINS"], **matrices["TWINS"]}, twins["BOUNDED"]
 hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 SPACES = ("shared", "local", "const", "param", "global")
-RECORD = "record it on a GPU with `python -m simwarp.testing.evidence record --out FOLDER`"
+RECORD = "record it on a GPU with `python -m simwarp.lab.evidence record --out FOLDER`"
 
 
 def opcodes(row):

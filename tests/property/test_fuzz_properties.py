@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simwarp
+from simwarp.lab import fuzz
+from simwarp.lab.fuzz.program import bodies, needs_block, walk
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.parse import parse
-from simwarp.testing import fuzz
-from simwarp.testing.fuzz.program import bodies, needs_block, walk
 
 programs = st.builds(fuzz.generate, st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1))
 TOGETHER, APART = simwarp.Device(), simwarp.Device(chunk_lanes=32)

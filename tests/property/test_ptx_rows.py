@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simwarp.ptx.evidence import required
+from simwarp.lab.evidence.catalogue import MATRIX
+from simwarp.lab.evidence.forms import required
+from simwarp.lab.evidence.operands import FLOATS, edges, width
+from simwarp.lab.evidence.probe import BLOCK
 from simwarp.ptx.instructions import ROWS, TABLE
-from simwarp.testing.evidence.catalogue import MATRIX
-from simwarp.testing.evidence.operands import FLOATS, edges, width
-from simwarp.testing.evidence.probe import BLOCK
 
 rows = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_ptx_rows.py")))
 

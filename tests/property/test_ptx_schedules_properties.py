@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simwarp
-from simwarp.ptx.postdominators import immediate_dominators
-from simwarp.ptx.random_order import Dice
-from simwarp.testing import fuzz
+from simwarp.engine.schedule_random import Dice
+from simwarp.lab import fuzz
+from simwarp.program.postdominators import immediate_dominators
 
 # ---- dominators ------------------------------------------------------------------------------------------
 

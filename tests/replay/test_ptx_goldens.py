@@ -9,13 +9,13 @@ import pytest
 
 import simwarp
 from reference.errors import InputFileError
+from simwarp.lab.evidence import golden
+from simwarp.lab.evidence.catalogue import operands_of, probe_of, probes
+from simwarp.lab.evidence.judge import judge
+from simwarp.lab.evidence.launch import ask
+from simwarp.lab.evidence.record import record
+from simwarp.lab.evidence.replay import against, replay
 from simwarp.ptx.instructions import ROWS, TABLE
-from simwarp.testing.evidence import golden
-from simwarp.testing.evidence.catalogue import operands_of, probe_of, probes
-from simwarp.testing.evidence.judge import judge
-from simwarp.testing.evidence.launch import ask
-from simwarp.testing.evidence.record import record
-from simwarp.testing.evidence.replay import against, replay
 
 FOLDER = Path(__file__).parents[1] / "golden"
 FAMILIES = sorted({golden.family(row) for row in ROWS.values()})
@@ -160,7 +160,7 @@ def test_what_the_simulator_faults_on_is_not_run_on_hardware(tmp_path, monkeypat
     probe = probe_of("st.shared.b32")
     outside = probe.entry.replace("st.shared.b32 [%cell]", "st.shared.b32 [%cell+99999]")
     spoilt = type(probe)(probe.form, outside, probe.operands, probe.results, count=probe.count)
-    monkeypatch.setattr("simwarp.testing.evidence.record.probes", lambda rows: [spoilt, probe_of("popc.b32")])
+    monkeypatch.setattr("simwarp.lab.evidence.record.probes", lambda rows: [spoilt, probe_of("popc.b32")])
     report = record(Witness(), tmp_path, [ROWS["popc"]], QUIET)
     assert "the simulator faults" in report.failures["st.shared.b32"]
     assert [verdict.form for verdict in report.verdicts] == ["popc.b32"]

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-import gpu.cache
-from gpu.cache import Entry, cache_folder, read, usage, write
+import gpu.compiler.cache
+from gpu.compiler.cache import Entry, cache_folder, read, usage, write
 from reference.errors import SchemeError
 from simwarp.cli import main
 
@@ -61,8 +61,8 @@ def test_a_smaller_limit_holds_from_the_next_entry_on(monkeypatch):
 
 def test_the_folder_is_read_only_when_the_limit_may_be_passed(monkeypatch):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
-    looks, look = [], gpu.cache._entries
-    monkeypatch.setattr("gpu.cache._entries", lambda: looks.append(1) or look())
+    looks, look = [], gpu.compiler.cache._entries
+    monkeypatch.setattr("gpu.compiler.cache._entries", lambda: looks.append(1) or look())
     for count, key in zip((1, 1, 1, 2), KEYS, strict=False):
         write(key, Entry(TEXT))
         assert len(looks) == count
@@ -82,7 +82,7 @@ def test_files_of_other_names_are_nobodys_business(monkeypatch, cache):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
     write(KEYS[0], Entry("ret;"))
     assert read(KEYS[0])
-    assert gpu.cache.clear()[0] == 1
+    assert gpu.compiler.cache.clear()[0] == 1
     assert {path.name for path in cache.iterdir()} == {"notes.txt", "0.ptx", ".hidden"}
 
 
@@ -98,7 +98,7 @@ def test_a_limit_that_is_no_number(monkeypatch, capsys, limit):
 def test_what_a_killed_writer_left_is_counted_and_cleared(cache):
     write(KEYS[0], Entry("ret;"))
     (cache / f".{KEYS[1]}.ptx.0123456789abcdef.tmp").write_bytes(b"half of it")
-    assert usage()[0] == gpu.cache.clear()[0] == 2
+    assert usage()[0] == gpu.compiler.cache.clear()[0] == 2
     assert kept() == set()
 
 
@@ -128,7 +128,7 @@ def test_info_and_clear(capsys, cache):
 
 def test_an_entry_that_cannot_be_removed_is_told(capsys, monkeypatch, cache):
     write(KEYS[0], Entry("ret;"))
-    monkeypatch.setattr("gpu.cache._remove", lambda path: False)
+    monkeypatch.setattr("gpu.compiler.cache._remove", lambda path: False)
     assert main(["cache", "clear"]) == 1
     assert "removed 0 entries" in (said := capsys.readouterr().out)
     assert "1 cannot be removed" in said

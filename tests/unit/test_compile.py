@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpu
-import gpu.cache
 import gpu.compile as compiler
+import gpu.compiler.cache
 import reference
 import simwarp
 from compiled_answers import ANSWER, answer

@@ -10,8 +10,8 @@ import gpu.compile as compiler
 from compiled_answers import ANSWER, answer
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import SCHEMES, product_ptx
-from gpu.cache import cache_folder
 from gpu.compile import CompileError, compile, compile_file
+from gpu.compiler.cache import cache_folder
 
 
 def test_the_second_time_nothing_is_compiled(ptx_cache, compilations):

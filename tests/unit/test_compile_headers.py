@@ -5,11 +5,11 @@ import os
 import pytest
 
 import gpu
-import gpu.cache
 import gpu.compile as compiler
+import gpu.compiler.cache
 from compiled_answers import ANSWER, answer
 from gpu.compile import compile
-from gpu.cuda_headers import cuda_folders, release
+from gpu.compiler.cuda_headers import cuda_folders, release
 from reference.errors import InputFileError
 
 
@@ -223,7 +223,7 @@ def test_a_file_of_the_callers_that_cudas_headers_include_is_never_missed(ptx_ca
 
 
 def cache_entries(folder):
-    return [gpu.cache.read(path.stem) for path in folder.glob("*.ptx")]
+    return [gpu.compiler.cache.read(path.stem) for path in folder.glob("*.ptx")]
 
 
 def test_a_header_that_changes_while_it_is_compiled_is_not_cached(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simwarp.cli import main
-from simwarp.ptx.evidence import census, evidence, required
+from simwarp.lab.evidence.forms import census, evidence, required
 from simwarp.ptx.instructions import ROWS
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""`simwarp.testing.fuzz`: legal programs, mutants that agree, planted faults found and made small."""
+"""`simwarp.lab.fuzz`: legal programs, mutants that agree, planted faults found and made small."""
 
 import json
 import re
@@ -16,11 +16,10 @@ import simwarp
 from reference.errors import InputFileError, NoGpuError
 from simwarp.cli import main
 from simwarp.faults import KernelFault
-from simwarp.ptx.instructions import ROWS, TABLE
-from simwarp.testing import fuzz
-from simwarp.testing.fuzz.memory import RECORD, TALLIES, own_at, tally_of
-from simwarp.testing.fuzz.program import REGISTERS, Address, Condition, walk
-from simwarp.testing.fuzz.statements import (
+from simwarp.lab import fuzz
+from simwarp.lab.fuzz.memory import RECORD, TALLIES, own_at, tally_of
+from simwarp.lab.fuzz.program import REGISTERS, Address, Condition, walk
+from simwarp.lab.fuzz.statements import (
     AddressQuery,
     ArriveAndSync,
     Atomic,
@@ -39,7 +38,8 @@ from simwarp.testing.fuzz.statements import (
     Tally,
     Warp,
 )
-from simwarp.testing.fuzz.vocabulary import GUARDS, WITNESSES, all_rows
+from simwarp.lab.fuzz.vocabulary import GUARDS, WITNESSES, all_rows
+from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.verify.draw import Draw
 
 Program = fuzz.Program
@@ -474,7 +474,7 @@ def test_what_the_hardware_did_not_settle_is_left_out(tmp_path, monkeypatch):
                 ptx.replace("memory\n)\n{\n", "memory\n)\n{\n\tret;\n") if "%w0" in ptx else ptx
             )
 
-    monkeypatch.setattr("simwarp.testing.fuzz.recording.mutate", lambda p: replace(p, names=1))
+    monkeypatch.setattr("simwarp.lab.fuzz.recording.mutate", lambda p: replace(p, names=1))
     file = tmp_path / "fuzz.npz"
     recording = fuzz.record(Unsettled(), file, seed=0, count=4)
     assert recording.meta["without"] == 4
@@ -499,7 +499,7 @@ def test_another_generator_is_noticed(recorded, monkeypatch):
 
 def test_new_rows_do_not_change_an_old_recording(recorded, monkeypatch):
     recording = fuzz.load(recorded)
-    module = import_module("simwarp.testing.fuzz.generate")
+    module = import_module("simwarp.lab.fuzz.generate")
     monkeypatch.setattr(module, "all_rows", dict)
     assert fuzz.replay(recording, simwarp.Device(), [0, 1]) == []
 
@@ -694,7 +694,7 @@ def test_the_command_prints_the_ptx_and_both_outputs(capsys, tmp_path):
 
 def test_the_command_records_and_replays(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("simwarp.cli.fuzz.default_device", StandIn)
-    monkeypatch.setattr("simwarp.testing.fuzz.Workers", Here)
+    monkeypatch.setattr("simwarp.lab.fuzz.Workers", Here)
     file = tmp_path / "fuzz.npz"
     assert "recorded 3 programs" in run(capsys, "--record", file, "--programs", 3).out
     assert "3 programs: simwarp simulator (sm_90) agrees with" in run(capsys, "--replay", file).out
@@ -708,7 +708,7 @@ def test_the_command_records_and_replays(capsys, monkeypatch, tmp_path):
 
 def test_hardware_and_simulator_are_asked_together(capsys, monkeypatch):
     monkeypatch.setattr("simwarp.cli.fuzz.default_device", StandIn)
-    monkeypatch.setattr("simwarp.testing.fuzz.Workers", Here)
+    monkeypatch.setattr("simwarp.lab.fuzz.Workers", Here)
     report = json.loads(run(capsys, "--device", "both", "--programs", 2, "--json").out)
     assert report["witnesses"] == ["NVIDIA Test", "the simulator", "mutants on NVIDIA Test"]
     report = json.loads(run(capsys, "--device", "cuda", "--programs", 2, "--optimised", "--json").out)
@@ -743,7 +743,7 @@ def test_an_interruption_ends_with_what_was_done(capsys, monkeypatch):
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr("simwarp.testing.fuzz.hunt", hunt)
+    monkeypatch.setattr("simwarp.lab.fuzz.hunt", hunt)
     assert run(capsys, "--programs", 100, code=130).out.startswith("stopped before the end; 8 programs: ")
     report = json.loads(run(capsys, "--programs", 100, "--json", code=130).out)
     assert (report["interrupted"], report["programs"]) == (True, 8)

@@ -11,7 +11,7 @@ import gpu
 import gpu.bconv
 import reference
 import simwarp
-import simwarp.module
+import simwarp.device.module
 from gpu.bconv import SCHEMES, schemes
 from gpu.bconv.geometry import ConvShape, conv_shape
 from reference.errors import (
@@ -192,13 +192,13 @@ def test_any_geometry(device, scheme, k):
 @pytest.mark.parametrize("scheme", BSTC)
 def test_the_kernel_is_the_scheme_that_was_asked_for(device, monkeypatch, scheme):
     names = []
-    call = simwarp.module.Kernel.__call__
+    call = simwarp.device.module.Kernel.__call__
 
     def noted(kernel, *args, **options):
         names.append(kernel.name)
         call(kernel, *args, **options)
 
-    monkeypatch.setattr(simwarp.module.Kernel, "__call__", noted)
+    monkeypatch.setattr(simwarp.device.module.Kernel, "__call__", noted)
     gpu.bconv2d(*operands(1, (2, 2), 3, (2, 2), 3), scheme=scheme, device=device)
     assert names == ["pack_images", "pack_filters", scheme]
 

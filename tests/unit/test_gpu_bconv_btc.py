@@ -7,7 +7,8 @@ import pytest
 
 import reference
 import simwarp
-from gpu.bconv import bconv2d, tensor
+from gpu.bconv import bconv2d
+from gpu.bconv import btc as tensor
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.schemes import SCHEMES, convolution_ptx
 from reference.errors import ShapeError

@@ -12,11 +12,11 @@ import pytest
 import gpu
 import reference
 import simwarp
-import simwarp.module
+import simwarp.device.module
 from gpu.bmm import product
-from gpu.bmm.operands import matrix
 from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES, choose_scheme
+from gpu.host import matrix
 from reference.errors import (
     DtypeError,
     FormatError,
@@ -544,13 +544,13 @@ PER_VECTOR = {"float64": 2, "float32": 4, "float16": 8, "int8": 16}
 def launched(monkeypatch):
     """The kernels that are launched from now on, by name."""
     names = []
-    call = simwarp.module.Kernel.__call__
+    call = simwarp.device.module.Kernel.__call__
 
     def noted(kernel, *args, **options):
         names.append(kernel.name)
         call(kernel, *args, **options)
 
-    monkeypatch.setattr(simwarp.module.Kernel, "__call__", noted)
+    monkeypatch.setattr(simwarp.device.module.Kernel, "__call__", noted)
     return names
 
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference.sparse
-from gpu.mttkrp import build
-from gpu.mttkrp.build import compiled, mm_csf
-from gpu.mttkrp.build.nonzeros import nonzeros_of
-from gpu.mttkrp.build.sort import bits_of, sorted_by
+from gpu.mttkrp import formats as build
+from gpu.mttkrp.formats import compiled, mm_csf
+from gpu.mttkrp.formats.nonzeros import nonzeros_of
+from gpu.mttkrp.formats.sort import bits_of, sorted_by
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import Coo
 
@@ -259,7 +259,7 @@ def test_a_planted_sort_that_is_not_stable_is_noticed():
     tensor = build.coalesce(chance((13, 17, 11), 500, seed=0))
     expected = plain(reference.sparse.csf(tensor, (2, 0, 1)))
     assert plain(build.csf(tensor, (2, 0, 1))) == expected
-    with mock.patch("gpu.mttkrp.build.sort._append", unstable):
+    with mock.patch("gpu.mttkrp.formats.sort._append", unstable):
         assert plain(build.csf(tensor, (2, 0, 1))) != expected
 
 

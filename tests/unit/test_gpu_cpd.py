@@ -14,7 +14,7 @@ from gpu.cpd import cpd_als
 from gpu.cpd.kernels import LARGEST_RANK, MOST_BLOCKS, Grid
 from gpu.cpd.model import Model
 from gpu.cpd.residual import Residual
-from gpu.mttkrp.build import FORMATS
+from gpu.mttkrp.formats import FORMATS
 from gpu.mttkrp.upload import upload
 from reference.cpd import cpd_als as reference_cpd_als
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simwarp
-from gpu.mttkrp import FORMATS, KERNELS, Plan, build, download, mttkrp, plan, upload
+from gpu.mttkrp import FORMATS, KERNELS, Plan, download, formats, mttkrp, plan, upload
 from gpu.mttkrp.checks import check_rank
 from gpu.mttkrp.coo import CHUNK, runs_of
 from gpu.mttkrp.csf import fibers_of
@@ -504,4 +504,4 @@ def test_tensors_that_are_not_what_they_say(tensor, error, match):
 def test_whole_tensors_are_not_refused():
     for tensor in (COO, FCOO, HICOO, CSF, FIBERS, BCSF, mm_csf(COO), f_coo_all(COO), csf_all(COO)):
         assert_within(mttkrp(tensor, clean_factors(COO, 2), 0, device=simwarp.Device()), COO, 2, 0)
-    assert set(build.FORMATS) == set(FORMATS)
+    assert set(formats.FORMATS) == set(FORMATS)

@@ -19,7 +19,7 @@ from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
 from gpu.cuda_kernels import _Packing
 from gpu.device import MOST_PLANS, planned
-from gpu.mttkrp.build import FORMATS
+from gpu.mttkrp.formats import FORMATS
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import Coo, PackedBits, PackedTensor
 

@@ -18,10 +18,10 @@ import reference
 import simwarp
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import SCHEMES, product_ptx
+from simwarp.device.module import Kernel
 from simwarp.faults import KernelFault
-from simwarp.module import Kernel
-from simwarp.ptx.call_graph import CallGraph
-from simwarp.ptx.link import link
+from simwarp.program.call_graph import CallGraph
+from simwarp.program.link import link
 from simwarp.ptx.parse import parse
 from simwarp.ptx.syntax import Immediate, Register
 

@@ -15,8 +15,8 @@ import pytest
 import gpu
 import reference
 import simwarp
-import simwarp.shadows
-from simwarp.shadows import HiddenPackageError, refuse_shadows
+import simwarp.name_clashes
+from simwarp.name_clashes import HiddenPackageError, refuse_shadows
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -41,7 +41,7 @@ def test_a_file_that_hides_a_package_is_named(tmp_path, file):
     assert done.returncode == 1
     name = file.partition("/")[0].removesuffix(".py")
     assert done.stderr.splitlines()[-3:] == [
-        f"simwarp.shadows.HiddenPackageError: {path} hides simwarp's package {name!r}",
+        f"simwarp.name_clashes.HiddenPackageError: {path} hides simwarp's package {name!r}",
         f"Python finds it before {ROOT / name}",
         f"rename it, or move it out of {path.parent}",
     ]
@@ -60,11 +60,11 @@ def test_files_of_other_names_hide_nothing(tmp_path):
         "import sys, simwarp\n"
         "assert not {'gpu', 'simwarp.run'} & set(sys.modules)\n"
         "print(simwarp.gpu.__name__, simwarp.reference.__name__, callable(simwarp.run))\n"
-        "import gpu.mttkrp.build as build, gpu.bmm.fsb as fsb\n"
+        "import gpu.mttkrp.formats as build, gpu.bmm.fsb as fsb\n"
         "print(build.__name__, fsb.__name__)\n"
     )
     done = python(tmp_path, "mine.py")
-    assert done.stdout.splitlines() == ["gpu reference True", "gpu.mttkrp.build gpu.bmm.fsb"]
+    assert done.stdout.splitlines() == ["gpu reference True", "gpu.mttkrp.formats gpu.bmm.fsb"]
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -122,7 +122,7 @@ def test_packages_are_called(tmp_path):
 @pytest.mark.parametrize(
     "statement",
     [
-        "import gpu.mttkrp.build as b; b.FORMATS",
+        "import gpu.mttkrp.formats as b; b.FORMATS",
         "import gpu.mttkrp.structure as b; b.__name__",
         "import gpu.bmm.schemes as b; b.SCHEMES",
         "import gpu.bconv.geometry as b; b.__name__",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import simwarp
 from simwarp.observe.banks import BankConflicts, BankCounts, count_banks
-from simwarp.observe.lines import ReportError
+from simwarp.observe.line_counts import ReportError
 
 LANES = np.arange(32)
 

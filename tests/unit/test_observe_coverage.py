@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.observe.classes import classes
+from simwarp.observe.operand_classes import classes
 from simwarp.ptx.instructions import ROWS
 from simwarp.ptx.rows import DTYPES
 

@@ -8,7 +8,7 @@ import pytest
 
 import simwarp
 from simwarp.observe.fidelity import contractable
-from simwarp.ptx.link import link
+from simwarp.program.link import link
 from simwarp.ptx.parse import parse
 
 TESTS = Path(__file__).parents[1]

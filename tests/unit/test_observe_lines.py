@@ -3,7 +3,7 @@
 import pytest
 
 from reference import SimwarpError
-from simwarp.observe.lines import LineCounts, ReportError, line_of, sorted_lines, table_of
+from simwarp.observe.line_counts import LineCounts, ReportError, line_of, sorted_lines, table_of
 from simwarp.ptx.parse import parse
 
 PTX = """.version 9.0 .target sm_90

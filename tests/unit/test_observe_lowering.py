@@ -13,9 +13,9 @@ import pytest
 
 import simwarp
 from reference.errors import SchemeError
+from simwarp.chips.lowering import lowering
 from simwarp.fragments import FragmentError, all_opcodes, fragments_of
-from simwarp.observe.lowering import lowering
-from simwarp.observe.matrix import MatrixInstructions
+from simwarp.observe.matrix_counts import MatrixInstructions
 
 TESTS = Path(__file__).parents[1]
 small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))

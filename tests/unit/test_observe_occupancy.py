@@ -3,10 +3,10 @@
 import pytest
 
 from reference.errors import SchemeError
+from simwarp.chips.chips import CHIPS
 from simwarp.faults import LaunchError
-from simwarp.observe.chips import CHIPS
 from simwarp.observe.occupancy import occupancy, registers_of
-from simwarp.ptx.link import link
+from simwarp.program.link import link
 from simwarp.ptx.parse import parse
 
 CALCULATED = [

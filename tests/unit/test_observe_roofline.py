@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from reference.errors import SchemeError, ShapeError
+from simwarp.chips.chips import CHIPS, Chip, chip
 from simwarp.draw import roofline as draw
-from simwarp.observe.chips import CHIPS, Chip, chip
 from simwarp.observe.roofline import roofline
 from simwarp.observe.traffic import Traffic
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import simwarp
-from simwarp.observe.lines import ReportError
+from simwarp.observe.line_counts import ReportError
 from simwarp.observe.sectors import SectorCounts, count_sectors
 
 LANES = np.arange(32)

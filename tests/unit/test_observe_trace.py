@@ -12,10 +12,10 @@ import pytest
 
 import simwarp
 from reference.errors import InputFileError, SchemeError
+from simwarp.engine.schedule import Scheduler
 from simwarp.faults import OutOfBounds
 from simwarp.observe.trace import Trace, TraceError, compare, differences, load
 from simwarp.observe.trace.rows import ROW
-from simwarp.ptx.schedule import Scheduler
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, text = "st.global.u32 [%at], %r2;\nret;", small.text
@@ -260,9 +260,9 @@ def test_chunks_do_not_show(name, tmp_path):
 
 def test_compact_copies_of_few_warps_do_not_show(monkeypatch):
     body, options = KERNELS["long loops"]
-    made, part = [], simwarp.ptx.chunk.Chunk.part
+    made, part = [], simwarp.engine.chunk.Chunk.part
     monkeypatch.setattr(
-        simwarp.ptx.chunk.Chunk, "part", lambda self, rows: made.append(1) or part(self, rows)
+        simwarp.engine.chunk.Chunk, "part", lambda self, rows: made.append(1) or part(self, rows)
     )
     with_copies, _ = traced(body + STORE, **options)
     assert made

@@ -10,7 +10,7 @@ import pytest
 import simwarp
 from simwarp.memory import Memory
 from simwarp.observe import AccessEvent
-from simwarp.observe.operations import operations
+from simwarp.observe.operation_counts import operations
 from simwarp.observe.traffic import Traffic
 from simwarp.ptx.instructions import ROWS, TABLE
 

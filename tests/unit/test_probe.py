@@ -11,10 +11,10 @@ import simwarp
 from reference.errors import InputFileError, NoGpuError
 from simwarp.cli.probe import probe_command
 from simwarp.fragments import FragmentError, Layout, all_opcodes, fragments_of
-from simwarp.probe import forms_named, probe
-from simwarp.probe.bmma import bmma_maps, bmma_text
-from simwarp.probe.passes import NOWHERE, UNCLEAR, numbers, passes
-from simwarp.probe.record import record
+from simwarp.lab.probe import forms_named, probe
+from simwarp.lab.probe.bmma import bmma_maps, bmma_text
+from simwarp.lab.probe.passes import NOWHERE, UNCLEAR, numbers, passes
+from simwarp.lab.probe.record import record
 
 ONE = {"f16": 0x3C00, "f32": 0x3F800000, "f64": 0x3FF0000000000000, "s32": 1}
 

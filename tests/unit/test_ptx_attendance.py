@@ -9,6 +9,7 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
+from simwarp.engine.sync import _is_partition
 from simwarp.faults import (
     EarlyExit,
     InactiveSource,
@@ -19,7 +20,6 @@ from simwarp.faults import (
     SkippedMember,
 )
 from simwarp.lanes import mask_word
-from simwarp.ptx.meetings import _is_partition
 
 small = run_path("tests/small_kernels.py")
 run, fault_of, line_of = small["run"], small["fault_of"], small["line_of"]

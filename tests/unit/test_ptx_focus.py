@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import simwarp
+from simwarp.engine.chunk import Chunk
+from simwarp.engine.schedule import Scheduler
 from simwarp.faults import Deadlock, OutOfBounds, RunawayKernel, Trap, UninitialisedRegister
 from simwarp.observe import Observer, WriteObserver
-from simwarp.ptx.chunk import Chunk
-from simwarp.ptx.schedule import Scheduler
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING

@@ -9,8 +9,8 @@ import pytest
 
 import simwarp
 from simwarp.faults import Livelock, UnsupportedInstruction
-from simwarp.ptx.call_graph import CallGraph
-from simwarp.ptx.link import link
+from simwarp.program.call_graph import CallGraph
+from simwarp.program.link import link
 from simwarp.ptx.parse import parse
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
@@ -41,9 +41,9 @@ def test_an_only_kernel_that_is_not_supported_is_refused_when_it_is_loaded():
 def test_what_depends_on_the_text_alone_is_made_once(monkeypatch):
     made = []
     for name in ("parse", "CallGraph", "link"):
-        original = getattr(simwarp.module, name)
+        original = getattr(simwarp.device.module, name)
         monkeypatch.setattr(
-            f"simwarp.module.{name}", lambda *args, f=original, n=name: made.append(n) or f(*args)
+            f"simwarp.device.module.{name}", lambda *args, f=original, n=name: made.append(n) or f(*args)
         )
     ptx = text("mov.u32 %r2, 7234;" + STORE, before=".global .u32 v = 5;" + UNSUPPORTED)
     for _ in range(3):

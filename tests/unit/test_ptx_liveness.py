@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from simwarp.faults import UninitialisedRegister
-from simwarp.ptx.link import link
-from simwarp.ptx.liveness import EVERY_REGISTER
+from simwarp.program.link import link
+from simwarp.program.liveness import EVERY_REGISTER
 from simwarp.ptx.parse import parse
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))

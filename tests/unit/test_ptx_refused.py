@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import simwarp
+from simwarp.engine.launch import Chunks
 from simwarp.faults import LaunchError, PtxSyntaxError, UnsupportedInstruction
-from simwarp.ptx.execute import Chunks
 
 HEAD = """.version {version}
 .target {target}
@@ -203,7 +203,7 @@ def test_local_memory_that_no_chip_has():
 
 def test_blocks_in_flight_that_this_machine_does_not_hold(monkeypatch):
     kernel = load(parameters="")
-    monkeypatch.setattr("simwarp.ptx.execute.Chunk", no_memory)
+    monkeypatch.setattr("simwarp.engine.launch.Chunk", no_memory)
     with pytest.raises(LaunchError, match="all blocks are in flight at once"):
         kernel((7, 1, 1), (1024, 1, 1), cooperative=True)
 

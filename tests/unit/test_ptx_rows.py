@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.ptx.evidence import required
+from simwarp.lab.evidence.catalogue import operands_of, probe_of
+from simwarp.lab.evidence.forms import required
+from simwarp.lab.evidence.launch import ask, batches
+from simwarp.lab.evidence.record import trapped
 from simwarp.ptx.instructions import ROWS
-from simwarp.testing.evidence.catalogue import operands_of, probe_of
-from simwarp.testing.evidence.launch import ask, batches
-from simwarp.testing.evidence.record import trapped
 
 rows = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_ptx_rows.py")))
 COMPUTING = [name for name in ROWS if name in rows.TWINS or name in rows.BOUNDED]
@@ -86,7 +86,7 @@ def test_division_by_zero_does_not_crash(simwarp_device, name):
 
 
 # ------------------------------------------------------------------------------------------ control
-# What each probe of `simwarp.testing.evidence.control` leaves, from what it does.
+# What each probe of `simwarp.lab.evidence.control` leaves, from what it does.
 
 
 def ones(bits):

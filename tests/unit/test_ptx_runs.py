@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import simwarp
+from simwarp.engine.accesses import _take_turns
 from simwarp.memory import Memory
-from simwarp.ptx.accesses import _take_turns
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.runs import Runs
+from simwarp.ptx.same_address import Runs
 
 OPCODES = [
     opcode

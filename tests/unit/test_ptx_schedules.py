@@ -12,6 +12,8 @@ import pytest
 import gpu
 import simwarp
 from gpu.bmm.schemes import SCHEMES
+from simwarp.engine.livelock import Progress
+from simwarp.engine.schedule_random import Dice, shuffled
 from simwarp.faults import (
     Deadlock,
     InactiveSource,
@@ -21,13 +23,12 @@ from simwarp.faults import (
     OutOfBounds,
     RunawayKernel,
 )
+from simwarp.lab import fuzz
 from simwarp.observe import Observer
-from simwarp.ptx.link import link
+from simwarp.program.link import link
+from simwarp.program.postdominators import immediate_dominators, reconvergence
 from simwarp.ptx.parse import parse
-from simwarp.ptx.postdominators import immediate_dominators, reconvergence
-from simwarp.ptx.progress import Progress
-from simwarp.ptx.random_order import Dice, shuffled
-from simwarp.testing import assert_same_bits, fuzz
+from simwarp.testing import assert_same_bits
 from simwarp.verify import Draw
 
 TESTS = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.ptx import special
+from simwarp.program import special_registers
 
 HEAD = """.version 8.1
 .target sm_90a
@@ -39,7 +39,7 @@ def launch(body, grid, block, words, device=None, directives="", dtype=np.uint64
 
 def read(name, i):
     """PTX that writes a special register to word i."""
-    kind = special.TYPES[name]
+    kind = special_registers.TYPES[name]
     if kind == "pred":
         return f"mov.pred %p1, {name}; selp.u64 %rd2, 1, 0, %p1; st.global.u64 [%at+{8 * i}], %rd2;\n"
     if kind == "u64":
@@ -86,7 +86,7 @@ def expected(grid, block, cluster, shared, multiprocessors):
     ],
 )
 def test_every_register_that_does_not_count(grid, block, cluster, shared):
-    names = [n for n in special.TYPES if n not in special.COUNTERS]
+    names = [n for n in special_registers.TYPES if n not in special_registers.COUNTERS]
     body = "".join(read(name, i) for i, name in enumerate(names)) + "ret;"
     directives = (
         "" if cluster == (1, 1, 1) else f".explicitcluster .reqnctapercluster {', '.join(map(str, cluster))}"
@@ -110,7 +110,7 @@ COUNTED = "".join(read(name, i) for i, name in enumerate(CLOCKS))
 
 
 def test_counters_have_rows_for_all_names():
-    names = list(special.COUNTERS)
+    names = list(special_registers.COUNTERS)
     got = launch("".join(read(n, i) for i, n in enumerate(names)), (1, 1, 1), (1, 1, 1), len(names))
     values = dict(zip(names, got[0, 0].tolist(), strict=True))
     assert all(values[name] == 0 for name in names if name.startswith("%pm"))

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import simwarp
+from simwarp.engine.launch import Launch
 from simwarp.faults import DoubleFree, KernelFault, OutOfBounds, RunawayKernel, Trap
-from simwarp.ptx.execute import Launch
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING

@@ -9,16 +9,16 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
+from simwarp.engine.chunk import Chunk
+from simwarp.engine.host_functions import Heap
+from simwarp.engine.launch import Launch
 from simwarp.faults import Race
 from simwarp.memory import Memory
-from simwarp.ptx.chunk import Chunk
-from simwarp.ptx.execute import Launch
-from simwarp.ptx.host import Heap
-from simwarp.ptx.link import link
+from simwarp.program.link import link
 from simwarp.ptx.parse import parse
 from simwarp.races import Races
-from simwarp.races.knowledge import Knowledge
-from simwarp.races.static import RaceFilter
+from simwarp.races.static_filter import RaceFilter
+from simwarp.races.vector_clocks import Knowledge
 from simwarp.races.warp_order import WarpOrder
 
 ROOT = Path(__file__).parents[2]

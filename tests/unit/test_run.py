@@ -12,15 +12,15 @@ import pytest
 import simwarp
 from gpu.compile import compile
 from reference.errors import CompileError, DtypeError, InputFileError, SchemeError, ShapeError
+from simwarp.device.parameters import scalar
 from simwarp.faults import KernelFault, LaunchError, OutOfBounds, PtxSyntaxError, Race, UninitialisedRead
-from simwarp.names import parameter_types, plain, readable
-from simwarp.observe.lines import ReportError
+from simwarp.observe.line_counts import ReportError
+from simwarp.ptx.mangled_names import parameter_types, plain, readable
 from simwarp.ptx.syntax import Function, Variable
 from simwarp.run import HostCodeError, NoSuchOutputError, Out, load, run
 from simwarp.run.headers import HEADERS
 from simwarp.run.kernel import DeviceOptions, Outputs, Result
 from simwarp.run.source import nvcc_line
-from simwarp.scalars import scalar
 
 SAXPY = """\
 #include <stdio.h>

@@ -8,7 +8,7 @@ import pytest
 import simwarp
 from reference.errors import DtypeError, ShapeError
 from simwarp.fragments import FragmentError, all_opcodes, fragments_of
-from simwarp.observe.lines import ReportError
+from simwarp.observe.line_counts import ReportError
 from simwarp.testing.fragments import FragmentDifference, check_fragment, record_fragments
 from simwarp.testing.fragments.patterns import pattern
 from simwarp.testing.fragments.words import words_of

@@ -11,7 +11,7 @@ import pytest
 
 import reference
 from gpu.compile import Ptx
-from gpu.mttkrp import build, plan
+from gpu.mttkrp import formats, plan
 from reference import sparse
 from reference.types import Coo
 from simwarp import Device
@@ -170,7 +170,7 @@ def test_all_tiers_agree(k):
 
 
 def test_formats_have_one_name_in_all_tiers():
-    assert set(FORMATS) == set(build.FORMATS) == set(sparse.FORMATS)
+    assert set(FORMATS) == set(formats.FORMATS) == set(sparse.FORMATS)
 
 
 def test_coo_goes_in_as_it_was_drawn():

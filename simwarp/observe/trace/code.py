@@ -14,8 +14,8 @@ from simwarp.ptx.rows import DTYPES, storage
 from simwarp.ptx.syntax import Group, Instruction, Operand, Pair, Register, Vector
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.program import Program, Step
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Program, Step
 
 _SHOWS_SOURCES = ("store", "matrix store", "reduction")
 """Kinds of row that write no register: what they write to memory is in the operands after the address."""
@@ -133,7 +133,7 @@ def readers(program: Program) -> list[StepReader]:
 
     Examples
     --------
-    >>> from simwarp.ptx.link import link
+    >>> from simwarp.program.link import link
     >>> from simwarp.ptx.parse import parse
     >>> module = parse('''.version 9.0 .target sm_90
     ... .entry k() { .reg .b32 %a<3>; mov.b32 %a1, 1; add.cc.u32 %a2, %a1, 2; ret; }''')

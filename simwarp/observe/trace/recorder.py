@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.engine.events import AccessEvent, Observer
 from simwarp.faults import KernelFault
 from simwarp.lanes import WARP_SIZE, mask_word
-from simwarp.observe.events import AccessEvent, Observer
 from simwarp.observe.trace.code import StepReader, readers
 from simwarp.observe.trace.files import save
 from simwarp.observe.trace.record import Record
@@ -21,9 +21,9 @@ from simwarp.observe.trace.rows import KINDS, SPACES, GrowingRows, in_order
 from simwarp.observe.trace.selection import Block, TraceError, block_number, selection
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.execute import Launch
-    from simwarp.ptx.program import Program, Step
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
+    from simwarp.program.program import Program, Step
 
 _LIMIT = 256 << 20
 _ADDRESS = 8

@@ -15,7 +15,7 @@ from simwarp import floats
 from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.instructions.memory import SCOPE, SHARED
 from simwarp.ptx.rows import Form
-from simwarp.ptx.runs import Runs
+from simwarp.ptx.same_address import Runs
 
 _ORDER = f"{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}"
 _WEAK_ORDER = f"{{.relaxed|.release}}{SCOPE}"

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.12, 9.7.19: control flow. What these do to the lanes is in `simwarp.ptx.schedule`."""
+"""PTX ISA 9.7.12, 9.7.19: control flow. What these do to the lanes is in `simwarp.engine.schedule`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """PTX ISA 9.7.14: matrices that a warp holds in fragments.
 
 Who holds what is in `simwarp.fragments`, what products are to the bit in `simwarp.products`; how a warp
-executes them together, in `simwarp.ptx.matrices`.
+executes them together, in `simwarp.engine.tensor_core`.
 
 How floats are added the PTX ISA leaves open; here it is as the device's chip does it.
 

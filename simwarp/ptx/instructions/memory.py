@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.9: loads, stores, and addresses. How lanes reach memory is in `simwarp.ptx.accesses`."""
+"""PTX ISA 9.7.9: loads, stores, and addresses. How lanes reach memory is in `simwarp.engine.accesses`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.13: barriers and fences. Who waits for whom is in `simwarp.ptx.schedule`."""
+"""PTX ISA 9.7.13: barriers and fences. Who waits for whom is in `simwarp.engine.schedule`."""
 
 from __future__ import annotations
 

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.device import Device
+from simwarp.device.device import Device
+from simwarp.engine.events import Observer
 from simwarp.faults import Place
-from simwarp.observe.events import Observer
-from simwarp.observe.lines import ReportError, line_of
+from simwarp.observe.line_counts import ReportError, line_of
 from simwarp.observe.overwritten import Overwritten
 from simwarp.observe.trace.selection import Block, block_number
 from simwarp.ptx.syntax import Immediate, Instruction, Register, Vector
 from simwarp.testing.fragments.check import Registers, check_fragment, operand_of
 
 if TYPE_CHECKING:
-    from simwarp.ptx.chunk import Chunk, Mask
-    from simwarp.ptx.execute import Launch
-    from simwarp.ptx.program import Program, Routine, Step
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
+    from simwarp.program.program import Program, Routine, Step
 
 
 @dataclass(frozen=True)

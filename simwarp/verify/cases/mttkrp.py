@@ -17,12 +17,12 @@ import numpy.typing as npt
 import gpu
 import reference
 from gpu.compile import compile_file
-from gpu.mttkrp import build, mttkrp
+from gpu.mttkrp import formats, mttkrp
 from gpu.mttkrp.coo import CHUNK
 from gpu.mttkrp.kernels import Setting
 from reference import sparse
 from reference.types import Coo, SparseTensor
-from simwarp.device import Device
+from simwarp.device.device import Device
 from simwarp.listings.mttkrp import mttkrp as listing
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
@@ -90,7 +90,7 @@ def in_format(item: Input) -> SparseTensor:
     >>> type(in_format(CASES[0].draw(Draw(0, "mttkrp", 6)))).__name__
     'MmCsf'
     """
-    return item.tensor if item.format == "coo" else build.FORMATS[item.format](item.tensor)
+    return item.tensor if item.format == "coo" else formats.FORMATS[item.format](item.tensor)
 
 
 def differs(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,1 @@
+"""What `gpu.compile` stands on: the cache on disk, headers, and NVRTC's options."""

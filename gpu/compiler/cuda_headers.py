@@ -1,0 +1,116 @@
+"""CUDA's own headers: where they are, which release, and what they include that is not among them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from gpu.compiler.directives import named
+
+
+def cuda_folders() -> tuple[Path, ...]:
+    """CUDA's own headers, its C++ library's and its compiler's: from the pip packages, or from a toolkit.
+
+    Examples
+    --------
+    >>> all(folder.is_dir() for folder in cuda_folders())
+    True
+    """
+    return _folders(os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda")
+
+
+@cache
+def _folders(toolkit: str) -> tuple[Path, ...]:
+    candidates: list[Path] = []
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or [] if spec else []:
+        candidates.append(Path(folder) / "cu13" / "include")
+    candidates.append(Path(toolkit).absolute() / "include")
+    runtime = next((c for c in candidates if (c / "cuda_runtime.h").exists()), None)
+    library = next((c / "cccl" for c in candidates if (c / "cccl" / "nv" / "target").exists()), None)
+    compiler = next((c for c in candidates if (c / "crt" / "mma.h").exists()), None)
+    return tuple(dict.fromkeys(folder for folder in (runtime, library, compiler) if folder))
+
+
+@cache
+def release(folder: Path) -> str:
+    """What tells one release of these headers from another: the folder, its packages, names and sizes.
+
+    Examples
+    --------
+    >>> release(Path("no such folder"))
+    'no such folder'
+    """
+    return "\n".join([str(folder), *_packages(folder), *_sizes(folder), *_sizes(folder / "crt")])
+
+
+def _packages(folder: Path) -> list[str]:
+    """The packages or the toolkit that the folder belongs to, with their versions."""
+    for root in folder.parents[:4]:
+        found = sorted(path.name for path in (*root.glob("nvidia*.dist-info"), *root.glob("dist-info/*")))
+        versions = root / "version.json"
+        if found or versions.is_file():
+            return [*found, versions.read_text(errors="replace") if versions.is_file() else ""]
+    return []
+
+
+def _sizes(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(f"{entry.name} {entry.stat().st_size}" for entry in entries if entry.is_file())
+    except OSError:
+        return []
+
+
+@cache
+def find_in_cuda(name: str, folders: tuple[Path, ...]) -> Path | None:
+    """The first of the folders' files of that name.
+
+    Examples
+    --------
+    >>> find_in_cuda("no/such/header.h", cuda_folders()) is None
+    True
+    """
+    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+
+
+def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str, ...]:
+    """What these headers of CUDA's, and those that they include, ask for that CUDA's folders do not have.
+
+    Where a macro names the file, as in Thrust, that file lies with the header: then the name of their
+    folder stands for it.
+
+    Examples
+    --------
+    >>> mma = find_in_cuda("mma.h", cuda_folders())
+    >>> "cuda_fp16.h" in not_of_cuda([mma] if mma else [], cuda_folders())
+    False
+    """
+    waiting, seen, missing = list(headers), set(headers), set[str]()
+    while waiting:
+        inside, outside = _asked_by(waiting.pop(), folders)
+        missing |= outside
+        waiting += inside - seen
+        seen |= inside
+    return tuple(sorted(missing))
+
+
+@cache
+def _asked_by(header: Path, folders: tuple[Path, ...]) -> tuple[frozenset[Path], frozenset[str]]:
+    """What one header includes or asks for: among CUDA's, and not."""
+    included, wanted, computed = named(header.read_text(encoding="latin-1"))
+    inside, outside = set[Path](), set[str]()
+    for asked in (*included, *wanted):
+        beside = header.parent / asked.name
+        found = beside if asked.quoted and beside.is_file() else find_in_cuda(asked.name, folders)
+        if found is None:
+            outside.add(asked.name)
+        elif asked in included:
+            inside.add(found)
+    if computed:
+        nearest = next(folder for folder in sorted(folders, reverse=True) if header.is_relative_to(folder))
+        outside.add(header.relative_to(nearest).parts[0])
+    return frozenset(inside), frozenset(outside)

@@ -1,0 +1,225 @@
+"""Which files a source includes: those that NVRTC is given in memory, and those that it will find on disk.
+
+The cache of `gpu.compile` must know every text that PTX depends on. CUDA's own headers are known by their
+release; all others are followed here, through the places where NVRTC looks, in its order:
+
+1. texts in memory, by their whole name;
+2. for ``#include "…"``, the folder of the file that includes; of a text in memory, the working directory;
+3. CUDA's folders, then those of the caller.
+
+A file beside the source comes before a text in memory of the same name: that text is then not given to NVRTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from gpu.compiler.cuda_headers import find_in_cuda
+from gpu.compiler.directives import Asked, Directives, directives
+from reference.errors import InputFileError
+
+_directives = lru_cache(maxsize=256)(directives)
+
+
+class _Text(NamedTuple):
+    """A text that is searched, and from where it includes."""
+
+    found: Directives
+    beside: tuple[Path, ...]
+    on_disk: bool = False
+
+
+@dataclass
+class Includes:
+    """What a source includes, directly or not.
+
+    Attributes
+    ----------
+    package : Path
+        Where ``#include "…"`` finds the headers of this project, which NVRTC is given in memory.
+    given : mapping of str to str
+        More texts in memory.
+    folder : Path, optional
+        Where the source lies.
+    cuda, include : sequence of Path
+        Folders of CUDA, and of the caller.
+    in_memory : dict of str to str
+        Texts that NVRTC is given, by the name in the ``#include``.
+    on_disk : dict of Path to bytes
+        The digest of each file that NVRTC may find, apart from CUDA's.
+    answers : set
+        What ``__has_include`` asks for, and where that is.
+    of_cuda : set of Path
+        Headers of CUDA's that are included, where these may find a file of the caller's.
+    complete : bool
+        Whether nothing else can be included.
+
+    Examples
+    --------
+    >>> includes = Includes(Path("gpu"), {"answer.h": "#define ANSWER 42"})
+    >>> includes.follow("f.cu", '#include "answer.h"')
+    >>> list(includes.in_memory), includes.on_disk, includes.complete
+    (['answer.h'], {}, True)
+    >>> includes.follow("f.cu", "#include ANSWER")
+    >>> includes.complete
+    False
+    """
+
+    package: Path
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
+    folder: Path | None = None
+    cuda: Sequence[Path] = ()
+    include: Sequence[Path] = ()
+    in_memory: dict[str, str] = field(default_factory=dict[str, str])
+    on_disk: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
+    answers: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
+    of_cuda: set[Path] = field(default_factory=set[Path])
+    complete: bool = True
+
+    def follow(self, name: str, source: str, *more: str) -> None:
+        """Find what a source of that name includes, what that includes, and so on.
+
+        ``more`` are texts that stand before the source: macros and includes of the command line.
+        """
+        gave_way: set[str] = set()
+        while True:
+            self.in_memory = {one: text for one, text in self.given.items() if one not in gave_way}
+            self.on_disk, self.answers, self.of_cuda, self.complete = {}, set(), set(), True
+            here = _working_folder()
+            beside = ((self.folder or here) / name).parent
+            start = [_Text(_directives(source), (beside,), on_disk=self.folder is not None)]
+            start += [_Text(_directives(text), (here,)) for text in more]
+            start += [text for one in self.in_memory for text in self._take(one)]
+            replaced = self._walk(start)
+            if not replaced:
+                return
+            gave_way |= replaced
+
+    def _walk(self, waiting: list[_Text]) -> set[str]:
+        """Follow texts to the end; returns the names in memory that a file beside an includer replaces."""
+        replaced: set[str] = set()
+        seen: set[str | Path] = set(self.in_memory)
+        read: list[_Text] = []
+        while waiting:
+            text = waiting.pop()
+            read.append(text)
+            for asked in text.found.included:
+                for found in self._found(asked, text):
+                    if text.on_disk and isinstance(found, Path) and asked.name in self.in_memory:
+                        replaced.add(asked.name)
+                    if isinstance(found, Path) and self._is_of_cuda(found):
+                        self.of_cuda.add(found)
+                        continue
+                    place = found if isinstance(found, str) else _without_detours(found)
+                    if place not in seen:
+                        seen.add(place)
+                        waiting += self._take(found)
+        self._ask(read)
+        return replaced
+
+    def _ask(self, read: list[_Text]) -> None:
+        """Answer what ``__has_include`` asks, and look at the files that a macro may name."""
+        for text in read:
+            self.complete = self.complete and text.found.complete
+            for asked in text.found.wanted:
+                places = [str(found) for found in self._candidates(asked, text)]
+                self.answers.add((asked.name, *(places if asked.later else places[:1])))
+        if any(text.found.computed for text in read):
+            for text in read:
+                for asked in text.found.in_macros:
+                    list(self._candidates(asked, text))
+
+    def _found(self, asked: Asked, text: _Text) -> list[str | Path]:
+        """What an include takes; of ``#include_next``, all that it may take."""
+        candidates = self._candidates(asked, text, with_package=True)
+        return list(candidates) if asked.later else list(islice(candidates, 1))
+
+    def _candidates(self, asked: Asked, text: _Text, *, with_package: bool = False) -> Iterator[str | Path]:
+        """Every text or file of that name, in the order of precedence."""
+        near = [folder / asked.name for folder in text.beside] if asked.quoted else []
+        if text.on_disk:
+            yield from filter(_is_file, near)
+        if asked.name in self.in_memory:
+            yield asked.name
+        if with_package and asked.quoted and _is_file(self.package / asked.name):
+            yield asked.name
+        if not text.on_disk:
+            yield from filter(_is_file, near)
+        if self.include:  # otherwise nobody's files come after CUDA's
+            yield from filter(None, [find_in_cuda(asked.name, tuple(self.cuda))])
+            yield from filter(_is_file, [place / asked.name for place in self.include])
+
+    def _take(self, found: str | Path) -> list[_Text]:
+        """What was found, to be searched in turn."""
+        if isinstance(found, str):
+            if found not in self.in_memory:
+                self.in_memory[found] = (self.package / found).read_text()
+            here = _working_folder()
+            return [_Text(_directives(self.in_memory[found]), (here, (here / found).parent))]
+        try:
+            content = found.read_bytes()
+        except OSError:
+            self.complete = False
+            return []
+        self.on_disk[found] = hashlib.sha256(content).digest()
+        return [_Text(_directives(content.decode("latin-1")), (found.parent,), on_disk=True)]
+
+    def _is_of_cuda(self, path: Path) -> bool:
+        return str(path).startswith(tuple(f"{folder}{os.sep}" for folder in self.cuda))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """All that was found: what the key of a cache must hold."""
+        files = sorted((str(path), digest) for path, digest in self.on_disk.items())
+        return sorted(self.in_memory.items()), files, sorted(self.answers)
+
+    def borrowed(self, names: Iterable[str]) -> bool:
+        """Whether one of the names that CUDA's headers ask for is in a folder of the caller."""
+        wanted = [name for name in names if name not in self.in_memory]
+        return any((place / name).exists() for place in self.include for name in wanted)
+
+    @property
+    def names(self) -> list[str]:
+        """What PTX shall call these files: as they are included, or from the nearest known folder on."""
+        places = [place for place in (self.folder, *self.include) if place is not None]
+        paths = [
+            path.relative_to(place).as_posix()
+            for path in self.on_disk
+            for place in places
+            if path.is_relative_to(place)
+        ]
+        return [*self.in_memory, *sorted(paths, key=len, reverse=True)]
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # removed: there is nothing in it
+        return Path()
+
+
+def _without_detours(path: Path) -> Path:
+    """One path for a file in a folder, however an include gets there."""
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def _is_file(path: Path) -> bool:
+    """Whether the compiler can read it; it would wait for a FIFO, and read a device without end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InputFileError(
+            f"{path} is included, but is not a file: it is a FIFO, a device or a socket\n"
+            "include a regular file"
+        )
+    return stat.S_ISREG(mode)

@@ -1,0 +1,152 @@
+"""Mixed-mode CSF: every nonzero in the longest of its fibers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from gpu.mttkrp.formats.compiled import compiled
+from gpu.mttkrp.formats.fibers import fibers_of
+from gpu.mttkrp.formats.modes import along, checked_count, checked_mode
+from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
+from gpu.mttkrp.formats.runs import depths_of, numbers_of, starts_of
+from gpu.mttkrp.formats.sort import Indices, bits_of, sorted_by
+from reference.errors import SchemeError, ShapeError
+from reference.types import Coo, MmCsf
+
+LENGTHS = ("dynamic", "static")
+
+
+def mm_csf(
+    coo: Coo,
+    *,
+    split: int = 128,
+    lengths: Literal["dynamic", "static"] = "dynamic",
+    directions: Sequence[int] | None = None,
+) -> MmCsf:
+    """A tensor as fibers in several directions, every nonzero in its longest one.
+
+    Parameters
+    ----------
+    coo : Coo
+    split : int
+        The most nonzeros of a fiber; longer ones are cut, after the nonzeros have been shared out.
+    lengths : "dynamic" or "static"
+        Dynamic: nonzeros choose one after another, in lexicographic order by mode 0, 1, …, and a nonzero
+        that goes one way makes its fibers the other ways shorter. Static: lengths stay as they are.
+    directions : sequence of int, optional
+        The leaf modes to choose from; all if not given.
+
+    Returns
+    -------
+    MmCsf
+
+    Raises
+    ------
+    FormatError
+        If a place occurs twice.
+    ShapeError
+        For a dimension above 2**32, a ``split`` less than 1, and directions that are not different modes.
+    SchemeError
+        For other ``lengths``.
+
+    Notes
+    -----
+    Of equally long fibers the one in the direction with fewer fibers is taken, then that of the lower mode.
+
+    Source: MM-CSF (SC'19), section 4 and algorithm 5.
+
+    Examples
+    --------
+    >>> coords = [[0, 1, 2, 2], [0, 0, 0, 1], [3, 3, 3, 1]]
+    >>> made = mm_csf(Coo(coords, [5.0, 6.0, 7.0, 8.0], (3, 2, 4)))
+    >>> [(part.modes, part.leaves.tolist()) for part in made.partitions]
+    [((1, 2, 0), [0, 1, 2, 2])]
+    """
+    nonzeros = nonzeros_of(coo)
+    split = checked_count("split", split)
+    leaves = _checked_directions(directions, coo.shape)
+    if lengths not in LENGTHS:
+        raise SchemeError(
+            f"lengths={lengths!r}\n{' and '.join(map(repr, LENGTHS))} are known\nchoose one of them"
+        )
+    homes = homes_of(nonzeros, leaves, lengths == "dynamic")
+    counts = [np.count_nonzero(homes == leaf) for leaf in range(len(coo.shape))]
+    parts = np.split(sorted_by(homes, bits_of(homes, [0])), np.cumsum(counts)[:-1])
+    return MmCsf(
+        tuple(
+            fibers_of(arranged(replace(nonzeros, order=part), along(coo.shape, leaf)), split)
+            for leaf, part in enumerate(parts)
+            if part.size
+        ),
+        coo.shape,
+    )
+
+
+def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indices:
+    """The direction that each nonzero goes, as its leaf mode.
+
+    Parameters
+    ----------
+    nonzeros : Nonzeros
+        By mode 0, 1, ….
+    leaves : sequence of int
+        The directions to choose from.
+    dynamic : bool
+        Whether lengths change as nonzeros are shared out.
+
+    Returns
+    -------
+    (1, M) array of uint32
+
+    Examples
+    --------
+    >>> coords = [[0, 1, 2, 2], [0, 0, 0, 1], [3, 3, 3, 1]]
+    >>> homes_of(nonzeros_of(Coo(coords, [5.0, 6.0, 7.0, 8.0], (3, 2, 4))), (0, 2), dynamic=True)
+    array([[0, 0, 0, 0]], dtype=uint32)
+    """
+    d = len(nonzeros.shape)
+    numbers, lengths = np.empty_like(nonzeros.coords), np.empty_like(nonzeros.coords)
+    counts: dict[int, int] = {}
+    for leaf in sorted(leaves, reverse=True):
+        # The last mode taken to the front makes the one before it the leaf, for the sort of one mode.
+        nonzeros = arranged(nonzeros, (*range(leaf + 1, d), *range(leaf + 1)))
+        starts = starts_of(depths_of(nonzeros.coords, nonzeros.modes, nonzeros.order), d - 2)
+        numbers_of(starts, nonzeros.order, numbers[leaf])
+        counts[leaf] = starts.size - 1
+        np.subtract(starts[1:], starts[:-1], out=lengths[leaf, : counts[leaf]])
+    preferred = np.array(sorted(leaves, key=lambda leaf: (counts[leaf], leaf)), np.uint32)
+    homes = np.empty((1, nonzeros.order.size), np.uint32)
+    compiled(_share_out)(numbers, lengths, preferred, dynamic, homes[0])
+    return homes
+
+
+def _checked_directions(directions: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if directions is None:
+        return tuple(range(len(shape)))
+    leaves = tuple(checked_mode(leaf, shape) for leaf in directions)
+    if not leaves or len(set(leaves)) < len(leaves):
+        raise ShapeError(
+            f"directions={leaves}\nthey are leaf modes, each once, and at least one\n"
+            f"give some of {tuple(range(len(shape)))}"
+        )
+    return leaves
+
+
+def _share_out(numbers: Any, lengths: Any, preferred: Any, dynamic: bool, homes: Any) -> None:
+    """Algorithm 5, lines 2 to 13: one nonzero after another, for each depends on those before."""
+    for z in range(homes.size):
+        home = preferred[0]
+        most = lengths[home, numbers[home, z]]
+        for leaf in preferred[1:]:
+            length = lengths[leaf, numbers[leaf, z]]
+            if length > most:
+                home, most = leaf, length
+        homes[z] = home
+        if dynamic:
+            for leaf in preferred:
+                if leaf != home:
+                    lengths[leaf, numbers[leaf, z]] -= np.uint32(1)

@@ -1,0 +1,142 @@
+"""The nonzeros of a tensor, checked and in lexicographic order: what every builder starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.mttkrp.formats.compiled import compiled, in_parts
+from gpu.mttkrp.formats.sort import Indices, bits_of, resorted, sorted_by, taken
+from reference.errors import DtypeError, FormatError, ShapeError
+from reference.types import Coo
+
+LARGEST_DIMENSION = 2**32
+
+
+@dataclass(frozen=True, eq=False)
+class Nonzeros:
+    """Some or all nonzeros of a tensor, in the lexicographic order of their indices taken by ``modes``.
+
+    Attributes
+    ----------
+    coords : (d, M) uint32
+        In lexicographic order by mode 0, 1, ….
+    values : (M,) array
+    shape : tuple of int
+    modes : tuple of int
+    order : (m,) uint32
+        Which nonzeros are meant, in their order by ``modes``.
+
+    Examples
+    --------
+    >>> nonzeros = nonzeros_of(Coo([[0, 1, 0], [2, 0, 1]], [5.0, 6.0, 7.0], (2, 3)))
+    >>> nonzeros.values, arranged(nonzeros, (1, 0)).order
+    (array([7., 5., 6.]), array([2, 0, 1], dtype=uint32))
+    """
+
+    coords: Indices
+    values: npt.NDArray[Any]
+    shape: tuple[int, ...]
+    modes: tuple[int, ...]
+    order: Indices
+
+
+def nonzeros_of(coo: Coo) -> Nonzeros:
+    """The nonzeros by mode 0, 1, …, each place once.
+
+    Raises
+    ------
+    DtypeError
+        For anything but a Coo.
+    ShapeError
+        For a dimension above 2**32.
+    FormatError
+        If its arrays lie on a device, or a place occurs twice; names the place.
+
+    Examples
+    --------
+    >>> nonzeros_of(Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 7.0], (2, 3)))
+    Traceback (most recent call last):
+    ...
+    reference.errors.FormatError: the place (1, 2) occurs more than once
+    only a Coo may repeat a place
+    sum them first: coalesce(coo)
+    """
+    coords, values = in_natural_order(coo)
+    z = _first_descent(coords)
+    if z < values.size:
+        raise FormatError(
+            f"the place {tuple(coords[:, z].tolist())} occurs more than once\n"
+            "only a Coo may repeat a place\nsum them first: coalesce(coo)"
+        )
+    natural = tuple(range(len(coo.shape)))
+    return Nonzeros(coords, values, coo.shape, natural, np.arange(values.size, dtype=np.uint32))
+
+
+def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
+    """Coordinates as uint32 and values, by mode 0, 1, …; equal places as they follow one another.
+
+    Examples
+    --------
+    >>> coords, values = in_natural_order(Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 7.0], (2, 3)))
+    >>> coords.tolist(), values.tolist()
+    ([[0, 1, 1], [0, 2, 2]], [6.0, 5.0, 7.0])
+    """
+    _check(coo)
+    coords: Indices = coo.coords.astype(np.uint32, copy=False)
+    if _first_descent(coords) == coords.shape[1]:
+        return coords, coo.values
+    order = sorted_by(coords, bits_of(coords, range(len(coords))))
+    return np.stack([taken(indices, order) for indices in coords]), taken(coo.values, order)
+
+
+def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
+    """The same nonzeros in the lexicographic order by other modes.
+
+    Examples
+    --------
+    >>> nonzeros = nonzeros_of(Coo([[0, 1, 0], [2, 0, 1]], [5.0, 6.0, 7.0], (2, 3)))
+    >>> arranged(nonzeros, (1, 0)).modes
+    (1, 0)
+    """
+    order = resorted(nonzeros.coords, modes, nonzeros.modes, nonzeros.order)
+    return replace(nonzeros, modes=tuple(modes), order=order)
+
+
+def _check(coo: Any) -> None:
+    if not isinstance(coo, Coo):
+        raise DtypeError(
+            f"the tensor is a {type(coo).__name__}\nformats are made from a Coo\n"
+            "give Coo(coords, values, shape), or to_coo(tensor)"
+        )
+    if hasattr(coo.coords, "pointer"):
+        raise FormatError(
+            "the tensor lies on a device\nformats are made on the host\ndownload its coords and values first"
+        )
+    if max(coo.shape) > LARGEST_DIMENSION:
+        raise ShapeError(
+            f"shape {coo.shape} has a dimension above 2**32\nformats hold indices of 32 bits\n"
+            "split that mode into two"
+        )
+
+
+def _first_descent(coords: Indices) -> int:
+    """The first nonzero that does not come after the one before it; M if there is none."""
+    found = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
+    return next((z for z in found if z), coords.shape[1])
+
+
+def _find_descent(coords: Any, begin: int, end: int) -> int:
+    for z in range(max(begin, 1), end):
+        ascends = False
+        for n in range(coords.shape[0]):
+            if coords[n, z] != coords[n, z - 1]:
+                ascends = coords[n, z] > coords[n, z - 1]
+                break
+        if not ascends:
+            return z
+    return 0

@@ -1,0 +1,134 @@
+"""Runs of nonzeros that share indices: where they begin, how long they are, which one is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.mttkrp.formats.compiled import compiled, in_parts
+from gpu.mttkrp.formats.sort import Indices
+
+Depths: TypeAlias = npt.NDArray[np.uint8]
+
+
+def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
+    """The first level at which each nonzero differs from the one before; d where it does not differ.
+
+    Parameters
+    ----------
+    coords : (d, M) uint32
+    modes : sequence of modes, one for each level
+    order : (M,) uint32
+        The nonzeros in lexicographic order by ``modes``.
+
+    Returns
+    -------
+    (M,) array of uint8
+        The first is 0.
+
+    Examples
+    --------
+    >>> coords = np.array([[0, 0, 0, 2], [1, 1, 3, 0]], np.uint32)
+    >>> depths_of(coords, (0, 1), np.arange(4, dtype=np.uint32))
+    array([0, 2, 1, 0], dtype=uint8)
+    """
+    depths = np.empty(order.size, np.uint8)
+    levels = np.array(modes, np.uint32)
+    in_parts(order.size, lambda begin, end: compiled(_compare)(coords, levels, order, begin, end, depths))
+    return depths
+
+
+def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
+    """Where runs of the same indices down to a level begin, cut into pieces of ``split``, and the end.
+
+    Returns
+    -------
+    (runs + 1,) array of uint32
+
+    Examples
+    --------
+    >>> starts_of(np.array([0, 1, 1, 0, 1], np.uint8), 0)
+    array([0, 3, 5], dtype=uint32)
+    >>> starts_of(np.array([0, 1, 1, 0, 1], np.uint8), 0, split=2)
+    array([0, 2, 3, 5], dtype=uint32)
+    """
+    split = split or depths.size
+    starts = np.empty(compiled(_count_starts)(depths, level, split) + 1, np.uint32)
+    compiled(_find_starts)(depths, level, split, starts)
+    return starts
+
+
+def ranks_of(outer: Indices, inner: Indices) -> Indices:
+    """The number in ``inner`` of each of ``outer``, both ascending and the first among the second.
+
+    Examples
+    --------
+    >>> ranks_of(np.array([0, 3, 5], np.uint32), np.array([0, 2, 3, 5], np.uint32))
+    array([0, 2, 3], dtype=uint32)
+    """
+    ranks = np.empty_like(outer)
+    compiled(_rank)(outer, inner, ranks)
+    return ranks
+
+
+def numbers_of(starts: Indices, order: Indices, numbers: Indices) -> None:
+    """Which run each nonzero belongs to, written to its place in the tensor, not in the order.
+
+    Examples
+    --------
+    >>> numbers = np.empty(3, np.uint32)
+    >>> numbers_of(np.array([0, 2, 3], np.uint32), np.array([2, 0, 1], np.uint32), numbers)
+    >>> numbers
+    array([0, 1, 0], dtype=uint32)
+    """
+
+    def number(begin: int, end: int) -> None:
+        first = int(np.searchsorted(starts, begin, side="right")) - 1
+        compiled(_number)(starts, order, begin, end, first, numbers)
+
+    in_parts(order.size, number)
+
+
+def _compare(coords: Any, modes: Any, order: Any, begin: int, end: int, depths: Any) -> None:
+    levels = modes.size
+    for i in range(begin, end):
+        z, before = order[i], order[max(i, 1) - 1]
+        level = 0
+        while i > 0 and level < levels and coords[modes[level], z] == coords[modes[level], before]:
+            level += 1
+        depths[i] = level
+
+
+def _count_starts(depths: Any, level: int, split: int) -> int:
+    count, start = 0, 0
+    for i in range(depths.size):
+        if depths[i] <= level or i - start == split:
+            count, start = count + 1, i
+    return count
+
+
+def _find_starts(depths: Any, level: int, split: int, starts: Any) -> None:
+    count, start = 0, 0
+    for i in range(depths.size):
+        if depths[i] <= level or i - start == split:
+            starts[count] = i
+            count, start = count + 1, i
+    starts[count] = depths.size
+
+
+def _rank(outer: Any, inner: Any, ranks: Any) -> None:
+    i = 0
+    for n in range(outer.size):
+        while inner[i] < outer[n]:
+            i += 1
+        ranks[n] = i
+
+
+def _number(starts: Any, order: Any, begin: int, end: int, run: int, numbers: Any) -> None:
+    for i in range(begin, end):
+        while starts[run + 1] <= i:
+            run += 1
+        numbers[order[i]] = run

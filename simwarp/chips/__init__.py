@@ -1,0 +1,1 @@
+"""What differs between chips: rates and sizes, limits of a launch, what becomes of matrix instructions."""

@@ -1,0 +1,5 @@
+"""The simulated device: arrays, streams, loaded modules, launches."""
+
+from simwarp.device.device import SCHEDULES, Device, DeviceArray, Event, HasText, Stream
+
+__all__ = ["SCHEDULES", "Device", "DeviceArray", "Event", "HasText", "Stream"]

@@ -1,0 +1,341 @@
+"""Loaded PTX: its kernels, its variables, and how a kernel is launched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.arrays import Extent, sizes
+from simwarp.chips.limits import CONSTANTS, LOCAL, check_size, most_shared
+from simwarp.device.device import DeviceArray, Stream, is_integer
+from simwarp.device.parameters import exactly, is_pointer, misfit, signature
+from simwarp.engine.launch import Launch
+from simwarp.faults import LaunchError
+from simwarp.program.bind import target_number
+from simwarp.program.call_graph import CallGraph
+from simwarp.program.link import link, size_of, symbol_of
+from simwarp.program.program import Program
+from simwarp.ptx.mangled_names import choose, listed
+from simwarp.ptx.parse import parse
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.spaces import to_generic
+from simwarp.ptx.syntax import Immediate, Reference, Variable
+from simwarp.ptx.syntax import Module as Syntax
+
+if TYPE_CHECKING:
+    from simwarp.device.device import Device
+
+_MAX_THREADS = 1024
+_MAX_GRID = (2**31 - 1, 65535, 65535)
+_MAX_CLUSTER = 16
+
+
+class Module:
+    """Loaded PTX."""
+
+    def __init__(self, device: Device, ptx: str) -> None:
+        self.device = device
+        self._text = _text(ptx)
+        self._check_target(self._text.syntax)
+        self._functions, self._variables = self._text.graph.addresses, self._text.variables
+        self._arrays = {name: self._allocate(v) for name, v in self._variables.items()}
+        self.symbols = {name: array.pointer for name, array in self._arrays.items()}
+        for name, variable in self._variables.items():
+            self._initialise(self._arrays[name], variable)
+
+    def _check_target(self, syntax: Syntax) -> None:
+        """Refuse a module that this device is too old for, or, with ``a``, not exactly right."""
+        major, minor = self.device.compute_capability
+        have, wanted = 10 * major + minor, target_number(syntax)
+        if wanted > have or (syntax.target.endswith("a") and wanted != have):
+            raise LaunchError(
+                f"this module is for {syntax.target}, the device is sm_{have}\n"
+                f"compile for sm_{have} or older, or simulate Device(cc=({wanted // 10}, {wanted % 10}))"
+            )
+
+    def _allocate(self, variable: Variable) -> DeviceArray:
+        name, size = f"variable {variable.name}", size_of(variable)
+        memory = self.device.constants if variable.space == "const" else self.device.memory
+        try:
+            return self.device.allocate((size,), np.uint8, name, memory=memory)
+        except MemoryError:
+            raise LaunchError(
+                f"{name} has {size} bytes, more than this machine has left\n"
+                "give the kernel an array as large as the test needs"
+            ) from None
+
+    def _initialise(self, array: DeviceArray, variable: Variable) -> None:
+        """Fill a variable with its initial value; without one it is zero (PTX ISA 5.4.4)."""
+        unit = DTYPES[variable.type].itemsize
+        data = bytearray()
+        for value in variable.initial:
+            number = value.value if isinstance(value, Immediate) else self._address(value)
+            data += (number & ((1 << unit * 8) - 1)).to_bytes(unit, "little")
+        host = np.zeros(array.shape, np.uint8)
+        host[: len(data)] = np.frombuffer(bytes(data), np.uint8)
+        array.upload(host)
+
+    def _address(self, value: Reference) -> int:
+        """The address, or the part of it, that an initial value names."""
+        known = self.symbols | self._functions
+        if value.name not in known:
+            raise LaunchError(f"an initial value names {value.name}, which this module does not define")
+        address = known[value.name] + value.offset
+        if value.generic and value.name in self._variables:
+            address = int(to_generic(np.uint64(address), self._variables[value.name].space))
+        if not value.mask:
+            return address
+        shift = (value.mask & -value.mask).bit_length() - 1
+        return (address & value.mask) >> shift
+
+    @property
+    def kernels(self) -> list[str]:
+        """The names of its kernels."""
+        return list(self._text.syntax.entries)
+
+    def variable(self, name: str) -> DeviceArray:
+        """A ``__device__`` or ``__constant__`` variable, by its name in the PTX or in the source.
+
+        It is an array of bytes: ``variable("c").view((4,), "float32")`` gives its elements.
+
+        Raises
+        ------
+        LaunchError
+            If there is none of that name, or more than one.
+        """
+        return self._arrays[_one("variable", name, self._arrays)]
+
+    def kernel(self, name: str) -> Kernel:
+        """A kernel by its name in the PTX, or in the source if only one is called so.
+
+        How names are read: `simwarp.ptx.mangled_names`.
+
+        Raises
+        ------
+        LaunchError
+            If there is none of that name, or more than one.
+        UnsupportedInstruction, PtxSyntaxError
+            What this kernel holds that cannot be executed; the module's other kernels can.
+        """
+        return Kernel(self, self._text.program(_one("kernel", name, self._text.syntax.entries)))
+
+
+def _one(what: str, name: str, known: Collection[str]) -> str:
+    """The one name in the PTX that a name means."""
+    found = choose(name, known) if isinstance(name, str) else []  # pyright: ignore[reportUnnecessaryIsInstance]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LaunchError(
+            f"{len(found)} {what}s of this module are called {name!r}\nchoose among {listed(found)}"
+        )
+    raise LaunchError(f"no {what} {name!r} in this module; it has {listed(known) or 'none'}")
+
+
+class Kernel:
+    """A kernel that can be launched."""
+
+    def __init__(self, module: Module, program: Program) -> None:
+        self.module, self.device, self.program = module, module.device, program
+        self.name = program.name
+
+    def __call__(
+        self,
+        grid: Extent,
+        block: Extent,
+        *args: Any,
+        shared: int = 0,
+        stream: Stream | None = None,
+        cooperative: bool = False,
+    ) -> None:
+        """Launch; returns when the kernel has ended.
+
+        Parameters
+        ----------
+        grid, block : int or up to three of them
+            Blocks, and threads per block: (x, y, z).
+        *args
+            Device arrays; NumPy scalars of the parameters' types; Python numbers, which become these.
+        shared : int
+            Bytes of dynamic shared memory per block.
+        cooperative : bool
+            Keep all blocks in flight at once, so that they can wait for one another.
+
+        Raises
+        ------
+        LaunchError
+            Geometry or arguments that do not fit.
+        KernelFault
+            What the kernel did wrong, with the place.
+        """
+        grid, block = self._extent("grid", grid), self._extent("block", block)
+        self._check_geometry(grid, block, shared)
+        self.device.memory.settle()
+        printed: list[str] = []
+        launch = self._launch(grid, block, _parameters(self, args), shared, cooperative, printed)
+        try:
+            self.device.executed += launch.run()
+        except MemoryError:
+            together = "; all blocks are in flight at once" if cooperative else ""
+            raise LaunchError(
+                f"kernel {self.name}: {grid} blocks of {block} need more memory than this machine has left\n"
+                f"local memory of a thread: {launch.local_size} bytes; shared memory of a block: "
+                f"{launch.shared_size} bytes{together}\n"
+                "launch fewer blocks together, or use less memory in each"
+            ) from None
+        finally:
+            if printed:
+                (self.device.stdout or sys.stdout).write("".join(printed))
+
+    def _launch(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        parameters: dict[str, bytes],
+        shared: int,
+        cooperative: bool,
+        printed: list[str],
+    ) -> Launch:
+        device, program = self.device, self.program
+        device.launches += 1
+        dynamic = program.dynamic_shared_at + shared if shared else 0
+        if cooperative:
+            device.workspace.upload(np.array([8, 0], np.uint32))
+        return Launch(
+            program,
+            grid,
+            block,
+            parameters,
+            device.memory,
+            device.constants,
+            device.heap,
+            symbols=self.module.symbols,
+            shared_size=max(program.shared_size, dynamic),
+            dynamic_shared=shared,
+            local_size=program.local_size + (device.stack if program.recursive else 0),
+            cluster=program.cluster or (1, 1, 1),
+            explicit_cluster=program.cluster is not None,
+            workspace=device.workspace.pointer if cooperative else 0,
+            chunk_lanes=device.chunk_lanes,
+            cooperative=cooperative,
+            workers=device.workers,
+            instruction_budget=device.instruction_budget,
+            checks=device.checks,
+            schedule=device.schedule,
+            seed=device.seed,
+            observers=device.observers,
+            multiprocessors=device.multiprocessors,
+            cc=device.compute_capability,
+            number=device.launches,
+            clock=device.executed,
+            print=printed.append,
+        )
+
+    def _extent(self, what: str, given: Extent) -> tuple[int, int, int]:
+        """Three numbers of one to three."""
+        try:
+            found = sizes(given)
+        except TypeError:
+            found = ()
+        if not 1 <= len(found) <= 3:
+            raise LaunchError(
+                f"kernel {self.name}: {what} is {given!r}\ngive one number, or up to three: (x, y, z)"
+            )
+        x, y, z = (*found, 1, 1)[:3]
+        return x, y, z
+
+    def _check_geometry(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+        threads = int(np.prod(block, dtype=np.int64))
+        limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
+        if not 1 <= threads <= limit or min(block) < 1:
+            raise LaunchError(
+                f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}"
+            )
+        if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
+            raise LaunchError(f"kernel {self.name}: a grid of {grid}; each part must be 1 to {_MAX_GRID}")
+        if self.program.local_size > LOCAL:
+            raise LaunchError(
+                f"kernel {self.name}: {self.program.local_size} bytes of local memory in each thread, "
+                f"{LOCAL} at most\nkeep large arrays in global memory"
+            )
+        cluster = self.program.cluster or (1, 1, 1)
+        if any(g % c for g, c in zip(grid, cluster, strict=True)) or np.prod(cluster) > _MAX_CLUSTER:
+            raise LaunchError(
+                f"kernel {self.name}: a grid of {grid} in clusters of {cluster}\n"
+                f"each part of the grid must be a multiple of the cluster's, of {_MAX_CLUSTER} blocks at most"
+            )
+        most = most_shared(self.device.compute_capability) - self.program.shared_size
+        if not is_integer(shared) or not 0 <= shared <= most:
+            raise LaunchError(
+                f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"
+            )
+
+
+class _Text:
+    """What follows from PTX alone, made once for a text.
+
+    A kernel is linked when it is asked for, so that one which cannot be executed leaves the others alone; an
+    only kernel is linked at once.
+
+    Attributes
+    ----------
+    variables : dict of str to Variable
+        Those in global and constant memory, by symbol.
+    """
+
+    def __init__(self, ptx: str) -> None:
+        self.syntax = syntax = parse(ptx)
+        self.graph = CallGraph(syntax)
+        functions = (*syntax.entries.values(), *syntax.functions.values())
+        variables = {symbol_of(v): v for v in syntax.variables}
+        variables |= {symbol_of(v, f): v for f in functions for v in f.variables}
+        self.variables = {name: v for name, v in variables.items() if v.space in ("global", "const")}
+        size = sum(size_of(v) for v in self.variables.values() if v.space == "const")
+        check_size(
+            0, "the constant memory of this module", size, CONSTANTS, "keep large tables in .global memory"
+        )
+        self._programs: dict[str, Program] = {}
+        if len(syntax.entries) == 1:
+            self.program(*syntax.entries)
+
+    def program(self, name: str) -> Program:
+        """A kernel, linked."""
+        if name not in self._programs:
+            self._programs[name] = link(self.syntax, self.syntax.entries[name], self.graph)
+        return self._programs[name]
+
+
+@lru_cache(maxsize=64)
+def _text(ptx: str) -> _Text:
+    """The same text is met again and again."""
+    return _Text(ptx)
+
+
+def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
+    """The bytes of each parameter."""
+    wanted = kernel.program.parameters
+    if len(args) != len(wanted):
+        raise LaunchError(
+            f"kernel {signature(kernel.program)} takes {len(wanted)} arguments, {len(args)} given\n"
+            "give one for each parameter, in their order"
+        )
+    return {p.name: _parameter(kernel, i, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
+
+
+def _parameter(kernel: Kernel, i: int, value: Any) -> bytes:
+    """One argument as the bytes of its parameter."""
+    if not isinstance(value, DeviceArray):
+        return exactly(kernel.program, i, value)
+    if value.device is not kernel.device:
+        raise LaunchError(
+            f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"
+            "upload it to the device that runs the kernel"
+        )
+    if not is_pointer(kernel.program.parameters[i]):
+        what = f"{value.name}, an array; parameter {i} is not a pointer"
+        raise misfit(kernel.program, i, what, "pass a number, or for a structure its bytes")
+    return np.uint64(value.pointer).tobytes()

@@ -1,0 +1,520 @@
+"""Memory accesses of all executing lanes: which memory, which addresses, what goes in and out.
+
+Examples
+--------
+A generic address says which memory it means: in odd lanes the block's own, in even ones `out`. The lanes
+that share a word take turns.
+
+>>> import simwarp
+>>> device = simwarp.Device()
+>>> kernel = device.load('''
+... .version 9.0
+... .target sm_90
+... .visible .entry count(.param .u64 out) {
+...     .shared .b32 cell; .reg .b32 %r<3>; .reg .b64 %a<5>; .reg .pred %odd;
+...     st.volatile.shared.u32 [cell], 7;
+...     ld.param.u64 %a1, [out]; mov.u64 %a2, cell; cvta.shared.u64 %a2, %a2;
+...     mov.u32 %r1, %laneid; and.b32 %r2, %r1, 1; setp.eq.u32 %odd, %r2, 1;
+...     selp.b64 %a3, %a2, %a1, %odd;
+...     atom.add.u32 %r2, [%a3], 10;
+...     mul.wide.u32 %a4, %r1, 4; add.u64 %a4, %a4, %a1;
+...     st.global.u32 [%a4+4], %r2; ret; }
+... ''').kernel("count")
+>>> out = device.upload(np.array([5, 0, 0, 0, 0], np.uint32))
+>>> kernel((1, 1, 1), (4, 1, 1), out)
+>>> out.download().tolist()
+[25, 5, 7, 15, 17]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.events import AccessEvent, WriteEvent
+from simwarp.engine.foreign_pointers import Cells
+from simwarp.engine.reach import FRAME, leave_out, outside
+from simwarp.engine.undefined import Missing, Stored, all_undefined, of_load
+from simwarp.faults import MemoryFault, UninitialisedRead
+from simwarp.lanes import WARP_SIZE
+from simwarp.memory import POISON, Allocation, Memory
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.same_address import Runs, all_differ
+from simwarp.ptx.spaces import BLOCK_BITS, NAMES, RESERVED, RESERVED_AT, WINDOWS
+from simwarp.ptx.syntax import Register, Vector
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Step
+
+_SPARSE = 4
+"""Few lanes are less than one in so many."""
+_RACING = ("global", "shared")
+"""The spaces in which lanes can meet."""
+
+
+def load(chunk: Chunk, step: Step) -> None:
+    """Read memory, a parameter, or each element of a vector."""
+    dtype, write, count = DTYPES[step.form.T], step.destinations[0], step.form.vector
+    if step.symbol:
+        data = chunk.launch.parameters[step.symbol]
+        values = [np.frombuffer(data, dtype, 1, step.offset + i * dtype.itemsize)[0] for i in range(count)]
+    else:
+        values = read_memory(chunk, step, dtype, count)
+        if chunk.loaded is not None:
+            chunk.follow_load(chunk.loaded)
+    if write is not None:
+        write(chunk, values if count > 1 else values[0])
+
+
+def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, address: Any = None) -> list[Any]:
+    """What the executing lanes read at their addresses, or at what the step's operand says.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    step : Step
+    dtype : numpy dtype
+        Of an element, at most 16 bytes.
+    count : int
+        How many elements each lane reads, next to each other.
+    address : uint64, broadcasts to (warps, 32), optional
+
+    Returns
+    -------
+    list
+        For each element what broadcasts to (warps, 32).
+    """
+    mask, values = chunk.mask, list[Any]()
+    if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
+        address = step.base(chunk) if address is None else address
+        memory = chunk.launch.reach[step.number]
+        return _gather(chunk, step, Place("global", memory, address, address), dtype, count)
+    for place in _places(chunk, step, dtype.itemsize * count, address):
+        loaded = _gather(chunk, step, place, dtype, count)
+        if chunk.mask is mask:
+            return loaded
+        values = values or [np.full(mask.shape, _poison(dtype)) for _ in loaded]
+        for value, element in zip(values, loaded, strict=True):
+            np.copyto(value, element, where=chunk.mask)
+    return values or [np.full(mask.shape, _poison(dtype))] * count
+
+
+def store(chunk: Chunk, step: Step) -> None:
+    """Write memory, lane by lane in order."""
+    dtype, count = DTYPES[step.form.T], step.form.vector
+    unit = _vector(dtype, count)
+    value = step.sources[0](chunk)
+    missing = None if chunk.undefined is None else Stored.of(chunk, step, dtype, count)
+    elements = [np.broadcast_to(v, chunk.mask.shape) for v in (value if count > 1 else [value])]
+    lenders = chunk.launch.lent.lenders(chunk) if step.number in chunk.launch.lent.steps else None
+    for place in _places(chunk, step, unit.itemsize):
+        undefined = None if missing is None else missing.kept(chunk, step, place)
+        at, given = _executing(chunk, place.address), [_executing(chunk, e) for e in elements]
+        data = given[0] if count == 1 else np.stack(given, axis=-1).view(unit)[:, 0]
+        turn = chunk.order(at.size) if chunk.order is not None else None
+        if turn is not None:
+            at, data, given = at[turn], data[turn], [e[turn] for e in given]
+        _put(chunk, step, place, at, data, turn)
+        if lenders is not None:
+            _lend(chunk, place, at, given, lenders, turn)
+        if undefined is not None:
+            place.memory.forget(at, undefined if turn is None else undefined[turn])
+        if place.space == "global" and chunk.launch.on_write:
+            for i, element in enumerate(given):
+                notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
+
+
+def _lend(
+    chunk: Chunk, place: Place, at: Any, elements: list[Any], lenders: tuple[Any, Any], turn: Any
+) -> None:
+    """Remember which of the words that lanes stored are addresses in shared or local memory."""
+    lanes = _lanes(chunk, turn)
+    threads, steps = (numbers.reshape(-1)[lanes] for numbers in lenders)
+    for i, element in enumerate(elements):
+        cells = Cells(at + np.uint64(8 * i), np.ascontiguousarray(element).view(np.uint64), threads, steps)
+        chunk.launch.lent.note(chunk, place.memory, cells, chunk.thread.reshape(-1)[lanes])
+
+
+def write_memory(
+    chunk: Chunk, step: Step, values: npt.NDArray[Any], address: Any = None, register: str = ""
+) -> None:
+    """Let each executing lane write one value, of 1 to 16 bytes.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    step : Step
+    values : (warps, 32)
+    address : uint64, broadcasts to (warps, 32), optional
+        Where; without it, what the step's operand says.
+    register : str
+        What the observers are told that the value was in.
+    """
+    for place in _places(chunk, step, values.itemsize, address):
+        at, data = _executing(chunk, place.address), _executing(chunk, values)
+        turn = chunk.order(at.size) if chunk.order is not None else None
+        if turn is not None:
+            at, data = at[turn], data[turn]
+        _put(chunk, step, place, at, data, turn)
+        if place.space == "global":
+            for observe in chunk.launch.on_write:
+                observe(WriteEvent(chunk, _lanes(chunk, turn), at, data, register))
+
+
+def _put(chunk: Chunk, step: Step, place: Place, at: Any, data: Any, turn: Any) -> None:
+    """Store, after the checks."""
+    memory, races = place.memory, chunk.launch.races
+    if races is not None and place.space in _RACING:
+        races.write(chunk, step, memory, _lanes(chunk, turn), at, data)
+    if chunk.launch.journal is not None:
+        chunk.launch.journal.note(memory, at, data.dtype.itemsize)
+    if chunk.launch.lent.cells and step.number not in chunk.launch.lent.steps:
+        chunk.launch.lent.forget(memory, at, data.dtype.itemsize)
+    if not memory.poke(at, data):
+        _examine(chunk, memory, at, data.dtype.itemsize, _lanes(chunk, turn), "write")
+        memory.write(at, data)
+    if chunk.launch.on_access:
+        _notify_access(chunk, step, place, data.dtype.itemsize)
+
+
+def notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any, turn: Any = None) -> None:
+    """Tell the observers of a write of the operand's element ``part``."""
+    operand = step.instruction.operands[-1]
+    operand = operand.elements[part] if isinstance(operand, Vector) else operand
+    register = operand.name if isinstance(operand, Register) else ""
+    event = WriteEvent(chunk, _lanes(chunk, turn), addresses, values, register)
+    for observe in chunk.launch.on_write:
+        observe(event)
+
+
+def atomic(chunk: Chunk, step: Step) -> None:
+    """Update memory lane by lane: the lanes that share an address take turns, in order.
+
+    An instruction with a vector of operands is as many atomic operations, one for each element.
+    """
+    count, dtype = step.form.vector, DTYPES[step.form.T]
+    sources = [read(chunk) for read in step.sources]
+    results: list[Any] = [np.full(chunk.mask.shape, _poison(dtype)) for _ in range(count)]
+    with chunk.launch.atomics:
+        for place in _places(chunk, step, dtype.itemsize):
+            if count > 1 and place.space != "global":
+                fault = MemoryFault(
+                    f"vector atomic in {place.space} memory",
+                    step.instruction.opcode,
+                    "only global memory has atomic operations on vectors",
+                )
+                raise chunk.placed(fault, int(chunk.mask.argmax()))
+            for i in range(count):
+                values = [source[i] if count > 1 else source for source in sources]
+                results[i][chunk.mask] = _update(chunk, step, place, values, i)
+            if chunk.launch.on_access:
+                _notify_access(chunk, step, place, dtype.itemsize * count)
+    write = step.destinations[0] if step.destinations else None
+    if write is not None:
+        write(chunk, results if count > 1 else results[0])
+
+
+def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int) -> npt.NDArray[Any]:
+    """One atomic operation of each executing lane; returns the old values."""
+    dtype, shape, memory = DTYPES[step.form.T], chunk.mask.shape, place.memory
+    address = place.address + np.uint64(part * dtype.itemsize) if part else place.address
+    at = np.broadcast_to(address, shape)[chunk.mask]
+    operands = [np.broadcast_to(value, shape)[chunk.mask] for value in values]
+    order = None if chunk.order is None else chunk.order(at.size)
+    if chunk.launch.races is not None:  # who comes first hands on what it knows
+        first = at if order is None else at[order]
+        chunk.launch.races.atomic(chunk, step, memory, _lanes(chunk, order), first, dtype.itemsize)
+    target: Memory | Allocation | None = memory.updatable(at, dtype.itemsize)
+    if target is None:
+        target = memory
+        _examine(chunk, memory, at, dtype.itemsize, _lanes(chunk), "read", "write")
+    if chunk.launch.journal is not None:
+        chunk.launch.journal.note(memory, at, dtype.itemsize)
+    if chunk.launch.lent.cells:
+        chunk.launch.lent.forget(memory, at, dtype.itemsize)
+    old, new = _take_turns(step, target, at, operands, order, memory is chunk.shared)
+    if chunk.launch.on_write and place.space == "global":
+        notify_write(chunk, step, part, at, new)
+    return old
+
+
+def _take_turns(
+    step: Step, target: Memory | Allocation, at: Any, operands: list[Any], order: Any, in_shared: bool
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Let accesses that share an address update it one after the other; returns old and new values.
+
+    What is worked out for whole runs at once is the same as if they had taken turns.
+    """
+    dtype = DTYPES[step.form.T]
+    if all_differ(at):
+        old = target.read(at, dtype)
+        new = step.function(old, *operands, shared=in_shared).view(dtype)
+        target.write(at, new)
+        return old, new
+    runs = Runs(at, order)
+    ordered, at = [operand[runs.position] for operand in operands], at[runs.position]
+    old, new = np.empty(at.size, dtype), np.empty(at.size, dtype)
+    left: Any = None
+    together = step.row.together
+    if together is not None and isinstance(target, Allocation):
+        old, done = together(step.form, target.read(at[runs.starts], dtype), runs, *ordered, shared=in_shared)
+        new = step.function(old, *ordered, shared=in_shared).view(dtype)
+        last = runs.ends[done[runs.ends]]
+        target.write(at[last], new[last])
+        left = ~done
+    for turn in runs.turns(left):
+        where = at[turn]
+        old[turn] = target.read(where, dtype)
+        result = step.function(old[turn], *(operand[turn] for operand in ordered), shared=in_shared)
+        new[turn] = result.view(dtype)
+        target.write(where, new[turn])
+    back = np.empty_like(runs.position)
+    back[runs.position] = np.arange(back.size)
+    return old[back], new[back]
+
+
+# ---- checks and observers --------------------------------------------------------------------------
+
+
+def _examine(
+    chunk: Chunk,
+    memory: Memory,
+    at: Any,
+    width: int,
+    lanes: npt.NDArray[np.int64],
+    *verbs: str,
+    follows: bool = False,
+) -> None:
+    """Find what is wrong with accesses; where checks do not raise, the launch goes on behind this.
+
+    If it ``follows`` the values that are read, memory that nothing wrote is not a fault yet.
+    """
+    for fault in memory.examine(at, width, *verbs):
+        if follows and isinstance(fault, UninitialisedRead):
+            continue
+        chunk.within(fault, memory)
+        chunk.found(fault, int(lanes[fault.position]))
+
+
+def _notify_access(chunk: Chunk, step: Step, place: Place, width: int) -> None:
+    """Tell the observers of an access of the executing lanes."""
+    lanes = _lanes(chunk)
+    addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]
+    event = AccessEvent(chunk, step, step.kind.removeprefix("matrix "), place.space, lanes, addresses, width)
+    for observe in chunk.launch.on_access:
+        observe(event)
+
+
+def _lanes(chunk: Chunk, order: Any = None) -> npt.NDArray[np.int64]:
+    """The executing lanes, numbered through the chunk; in an order of their own, if one is given."""
+    lanes = np.flatnonzero(chunk.mask)
+    return lanes if order is None else lanes[order]
+
+
+def _executing(chunk: Chunk, value: Any) -> npt.NDArray[Any]:
+    """The executing lanes' values."""
+    value = np.broadcast_to(value, chunk.mask.shape)
+    return value.reshape(-1) if chunk.active is None else value[chunk.mask]
+
+
+def _poison(dtype: np.dtype[Any]) -> Any:
+    return np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
+
+
+# ---- addresses -----------------------------------------------------------------------------------
+
+
+class Place(NamedTuple):
+    """Where the executing lanes' addresses lie: the state space, its memory, the address in it.
+
+    ``within`` is the address as the lane means it: in its block's or its own window.
+    """
+
+    space: str
+    memory: Memory
+    address: Any
+    within: Any
+
+
+def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[Place]:
+    """The memories that lanes access; for each, the chunk's mask holds the lanes that mean it.
+
+    They access ``address``, or, without one, what the step's address operand says.
+
+    A generic address says itself which space it means (PTX ISA 5.7); lanes may differ. Lanes whose address
+    lies outside their window are left out, if checks do not raise.
+    """
+    if address is None:
+        if step.base is None:
+            raise TypeError(f"{step.instruction.text} has no address")
+        address = step.base(chunk)
+    mask, alone, needed = chunk.mask, chunk.alone, chunk.needed
+    for space, within in _by_space(chunk, step, address):
+        if space == "shared" and chunk.program.reserves_shared:
+            yield from _reserved(chunk, within, width)
+            if not chunk.count:
+                continue
+        place = _resolve(chunk, step, space, within, width)
+        if chunk.count:
+            yield place
+    if chunk.mask is not mask:
+        chunk.enter(mask, alone, needed)
+
+
+def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any]]:
+    """State spaces, and the addresses there; for each, the chunk's mask holds the lanes that mean it."""
+    if step.space != "generic":
+        yield step.space, address
+        return
+    window = np.right_shift(address, np.uint64(40))
+    first = int(np.broadcast_to(window, chunk.mask.shape)[chunk.mask][0])
+    if not ((window != first) & chunk.mask).any():
+        space = NAMES.get(first, "global")
+        _note_write(chunk, step, space)
+        yield space, address - np.uint64(WINDOWS.get(space, 0))
+        return
+    mask = chunk.mask
+    last = np.uint64(max(NAMES) + 1)
+    number = np.broadcast_to(np.minimum(window, last), mask.shape)
+    for which in np.unique(number[mask]).tolist():
+        space = NAMES.get(which, "global")
+        chunk.enter(mask & (number == which), alone=False)
+        _note_write(chunk, step, space)
+        yield space, address - np.uint64(WINDOWS.get(space, 0))
+
+
+def _note_write(chunk: Chunk, step: Step, space: str) -> None:
+    """Lanes that seemed to return early write to what is not theirs alone."""
+    if step.number in chunk.attendance.ways and space != "local":
+        chunk.attendance.part(chunk, step.number, {step.number + 1: chunk.mask})
+
+
+def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
+    """The reserved part of shared memory, if lanes mean it; the mask is left with the others."""
+    mask, offset = chunk.mask, np.subtract(address, np.uint64(RESERVED_AT))
+    here = mask & (offset <= np.uint64(RESERVED - width))
+    if here.any():
+        chunk.enter(here, alone=False)
+        start = chunk.shared_start + np.uint64(chunk.reserved_start)
+        yield Place("shared", chunk.shared, np.add(offset, start), address)
+        chunk.enter(mask & ~here, alone=False)
+
+
+def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> Place:
+    """The memory that holds a state space, and where the lanes' addresses lie in it."""
+    launch = chunk.launch
+    if launch.lent.followed and space in ("shared", "local"):
+        launch.lent.check(chunk, step, space, address, width)
+    if space == "global":
+        return Place(space, launch.reach[step.number], address, address)
+    if space == "const":
+        return Place(space, launch.constants, address, address)
+    if space == "param":
+        return Place(space, launch.parameter_memory, address, address)
+    if space == "local":
+        first, last, name = launch.frames[step.number]
+        start = 0 if name is FRAME else chunk.frame + np.uint64(first)
+        if (bad := outside(chunk, address, width, start, chunk.frame + np.uint64(last))) is not None:
+            window = "local memory", launch.local_size
+            leave_out(chunk, address, width, bad, window, name, "index within the array")
+        lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
+        there = np.add(address, (lane * chunk.local_stride).astype(np.uint64))
+        return Place(space, chunk.local, there, address)
+    first, end, names = launch.windows[step.number]
+    usual = launch.blocks_per_cluster == 1 and int(np.max(address)) + width <= end
+    if usual and (not first or int(np.min(address)) >= first):
+        return Place("shared", chunk.shared, np.add(address, chunk.shared_start), address)
+    block = chunk.block_in_chunk
+    if launch.blocks_per_cluster > 1 or int(np.max(address)) >> BLOCK_BITS:
+        rank = np.right_shift(address, np.uint64(BLOCK_BITS)).astype(np.int64)
+        named = (rank > 0) & (rank <= launch.blocks_per_cluster)  # another number is out of bounds below
+        cluster = block // launch.blocks_per_cluster * launch.blocks_per_cluster
+        block = np.where(named, cluster + rank - 1, block)
+        within: Any = np.bitwise_and(address, np.uint64((1 << BLOCK_BITS) - 1))
+        address = np.asarray(np.where(named, within, address), np.uint64)
+    advice = "declare more shared memory, or give the launch more of it (shared=, --shared)"
+    if (bad := outside(chunk, address, width, first, np.uint64(end))) is not None:
+        leave_out(chunk, address, width, bad, ("shared memory", launch.shared_size), names, advice)
+    there = np.add(address, (block * chunk.shared_stride).astype(np.uint64))
+    return Place("shared", chunk.shared, there, address)
+
+
+def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> list[Any]:
+    """The values at the executing lanes' addresses, one array for each element of a vector.
+
+    Unless they are few, the other lanes read along: where their registers point, or else at an address
+    that is read anyway.
+    """
+    unit, memory, address = _vector(dtype, count), place.memory, place.address
+    shape = np.shape(address)
+    some = chunk.active is not None and shape != ()
+    sparse = some and chunk.count * _SPARSE < chunk.mask.size
+    if sparse:
+        address = np.broadcast_to(address, chunk.mask.shape)[chunk.mask]
+    loaded = memory.peek(np.reshape(address, -1), unit)
+    if loaded is None and some and not sparse:
+        shape, address = chunk.mask.shape, _without_others(chunk, address)
+        loaded = memory.peek(np.reshape(address, -1), unit)
+    if loaded is None:
+        at, follows = _executing(chunk, place.address), step.kind == "load"
+        _examine(chunk, memory, at, unit.itemsize, _lanes(chunk), "read", follows=follows)
+        loaded = memory.read(np.reshape(address, -1), unit)
+        if follows and chunk.launch.checks.action("uninitialised") != "off":
+            missing = of_load(chunk, step, place, dtype, count)
+            chunk.loaded = chunk.loaded if missing is None else missing.also(chunk.loaded)
+    launch = chunk.launch
+    if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
+        at = _executing(chunk, place.address)
+        launch.races.read(chunk, step, memory, _lanes(chunk), at, unit.itemsize)
+    if launch.on_access:
+        _notify_access(chunk, step, place, unit.itemsize)
+    elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)
+    values = [_spread(e, chunk.mask) if sparse else e.reshape(shape)[()] for e in elements]
+    if launch.lent.cells and step.kind == "load" and dtype in ("u8", "i8") and chunk.loaded is None:
+        _borrow(chunk, step, place, values)
+    return values
+
+
+def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
+    """Follow what of loaded words is an address in another block's shared or thread's local memory."""
+    at = _executing(chunk, place.address)
+    for i, value in enumerate(values):
+        given = _executing(chunk, value)
+        foreign = chunk.launch.lent.loaded(chunk, step, place.memory, at + np.uint64(8 * i), given)
+        if foreign is not None:
+            lanes = chunk.mask & foreign.of(chunk.thread)[1]
+            bits = [np.zeros(chunk.mask.shape, value.dtype) for value in values]
+            bits[i][lanes] = all_undefined(np.uint64()).view(value.dtype)
+            chunk.loaded = Missing(lanes, bits, foreign).also(chunk.loaded)
+
+
+def _without_others(chunk: Chunk, address: Any) -> Any:
+    """The executing lanes' addresses; for the other lanes that of the first one of these."""
+    address = np.broadcast_to(address, chunk.mask.shape)
+    first = np.reshape(address, -1)[chunk.mask.argmax()]
+    return np.asarray(np.where(chunk.mask, address, first), np.uint64)
+
+
+def _vector(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
+    """A vector's bytes as one element, which is aligned and checked as a whole."""
+    return dtype if count == 1 else np.dtype(f"V{dtype.itemsize * count}")
+
+
+def _spread(values: npt.NDArray[Any], mask: Mask) -> npt.NDArray[Any]:
+    """One value for each lane of the mask → an array of all lanes."""
+    result = np.zeros(mask.shape, values.dtype)
+    result[mask] = values
+    return result
+
+
+DATA: dict[str, Callable[[Chunk, Step], None]] = {
+    "load": load,
+    "store": store,
+    "atomic": atomic,
+    "reduction": atomic,
+}
+"""What executes the kinds of row that access memory."""

@@ -1,0 +1,236 @@
+"""Barriers of a block and of a cluster (PTX ISA 9.7.13.1 and 9.7.13.4): who is there, who is missing.
+
+A block has sixteen barriers. Threads that wait stand at any instruction of the same barrier;
+``arrive`` counts without waiting. A barrier with a count is complete when that many threads came, one
+without when all threads of the block did that have not exited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.faults import BarrierFault
+from simwarp.lanes import WARP_SIZE
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.program.program import Step
+
+BARRIERS = 16
+_NONE = -1
+
+
+class Opening(NamedTuple):
+    """Barriers of one number that are complete, at most one of each block.
+
+    Attributes
+    ----------
+    waiting, arrived : (warps, 32) bool
+        The lanes that pass now, and those that came without waiting.
+    whole : bool
+        Whether every live thread of these blocks waits there.
+    """
+
+    waiting: Mask
+    arrived: Mask
+    whole: bool
+
+
+class Barriers:
+    """The barriers of the blocks in a chunk.
+
+    Attributes
+    ----------
+    waits_at : (warps, 32) int
+        The barrier that each lane waits at; -1 if it does not wait.
+    expects : (warps, 32) int
+        How many threads that barrier takes; 0 for all.
+    arrived : dict of int to (warps, 32) int
+        For each barrier, how often each lane arrived without waiting.
+    """
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.waits_at = np.full(chunk.mask.shape, _NONE, np.int64)
+        self.expects = np.zeros(chunk.mask.shape, np.int64)
+        self.arrived: dict[int, npt.NDArray[np.int64]] = {}
+        self._promised: dict[int, npt.NDArray[np.int64]] = {}
+        self._opened = self.waits_at
+
+    def come(self, step: Step, mask: Mask) -> None:
+        """Lanes execute a barrier instruction: note it."""
+        number, count = self._operands(step)
+        if step.form.has("arrive"):
+            for which in np.unique(number[mask]).tolist():
+                here = mask & (number == which)
+                self._expect(which, here, count)
+                self.arrived[which] = self.arrived.get(which, 0) + here.astype(np.int64)
+                self._promised[which] = np.where(here, count, self._promised.get(which, 0))
+            return
+        self.waits_at = np.where(mask, number, self.waits_at)
+        self.expects = np.where(mask, count, self.expects)
+
+    def complete(self) -> list[Opening]:
+        """The barriers that are complete; those who waited there do not wait any more."""
+        chunk = self.chunk
+        free, opened = np.zeros(chunk.mask.shape, np.bool_), list[Opening]()
+        for which in {*np.unique(self.waits_at[self.waits_at != _NONE]).tolist(), *self.arrived}:
+            waiting, arrived = self.waits_at == which, self.arrived.get(which, np.zeros_like(self.expects))
+            came = waiting + arrived
+            promised = np.where(arrived > 0, self._promised.get(which, 0), 0)
+            expected = self._by_block(np.where(waiting, self.expects, promised), np.maximum.reduce)
+            absent = self._by_block((chunk.live & (came == 0)).astype(np.int64))
+            counted = self._by_block(self._threads(came))
+            self._check_count(which, waiting | (arrived > 0), expected, counted)
+            done = np.where(expected > 0, counted >= expected, absent == 0)
+            here = self._everywhere(done)
+            passing = waiting & here
+            everybody = self._everywhere(self._by_block((chunk.live & ~passing).astype(np.int64)) == 0)
+            for blocks, whole in ((everybody, True), (~everybody, False)):
+                if (passing & blocks).any():
+                    opened.append(Opening(passing & blocks, here & blocks & (arrived > 0), whole))
+            if which in self.arrived:
+                self.arrived[which] = np.where(here, 0, arrived)
+            free |= passing
+        self._opened = np.where(free, self.waits_at, _NONE)
+        self.waits_at = np.where(free, _NONE, self.waits_at)
+        return opened
+
+    def _check_count(
+        self,
+        which: int,
+        there: Mask,
+        expected: npt.NDArray[np.int64],
+        counted: npt.NDArray[np.int64],
+    ) -> None:
+        """Find a barrier to which more threads came than it counts."""
+        over = there & self._everywhere((expected > 0) & (counted > expected))
+        if over.any():
+            block = int(over.any(axis=1).argmax()) // self.chunk.warps_per_block
+            fault = BarrierFault(
+                f"more threads at barrier {which} than it counts",
+                f"{counted[block]} came, it takes {expected[block]}",
+                "let as many threads reach the barrier as its count says",
+            )
+            self.chunk.found(fault, int(over.argmax()))
+
+    def _everywhere(self, of_block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """(blocks,) → (warps, 1)."""
+        return np.repeat(of_block, self.chunk.warps_per_block).reshape(-1, 1)
+
+    def reduce(self, operation: str, predicate: Any, lanes: Mask) -> Any:
+        """``bar.red``: what the predicates of the lanes that come through a barrier together give."""
+        holds = np.broadcast_to(predicate, lanes.shape) & lanes
+        result = np.zeros(lanes.shape, np.uint32 if operation == "popc" else np.bool_)
+        for which in np.unique(self._opened[lanes]).tolist():
+            there = lanes & (self._opened == which)
+            ones = self._by_block((holds & there).astype(np.int64))
+            if operation == "popc":
+                each = ones.astype(np.uint32)
+            else:
+                each = ones > 0 if operation == "or" else ones == self._by_block(there.astype(np.int64))
+            result = np.where(there, self._everywhere(each), result)
+        return result
+
+    def _operands(self, step: Step) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The barrier's number and thread count for each lane, checked."""
+        chunk, shape = self.chunk, self.chunk.mask.shape
+        values = [np.broadcast_to(read(chunk), shape) for read in step.sources]
+        words = [v.astype(np.int64) for v in values if v.dtype != np.bool_]
+        number = words[0]
+        count = words[1] if len(words) > 1 else np.zeros(shape, np.int64)
+        for bad, what in (
+            ((number >= BARRIERS) & chunk.mask, f"barrier number past {BARRIERS - 1}"),
+            ((count % WARP_SIZE != 0) & chunk.mask, f"thread count that is no multiple of {WARP_SIZE}"),
+        ):
+            if bad.any():
+                lane = int(bad.argmax())
+                values_there = f"barrier {number.reshape(-1)[lane]}, {count.reshape(-1)[lane]} threads"
+                advice = f"a block has barriers 0 to {BARRIERS - 1}; count whole warps"
+                chunk.found(BarrierFault(what, values_there, advice), lane)
+        return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
+
+    def _expect(self, which: int, mask: Mask, count: npt.NDArray[np.int64]) -> None:
+        """An arrival says how many threads those who wait there must be, too."""
+        expected = self._by_block(np.where(mask, count, 0), np.maximum.reduce)
+        everywhere = self._everywhere(expected)
+        waiting = (self.waits_at == which) & (self.expects > 0)
+        bad = waiting & (everywhere > 0) & (everywhere != self.expects)
+        if bad.any():
+            lane = int(bad.argmax())
+            fault = BarrierFault(
+                f"threads that wait at barrier {which} and threads that arrive count differently",
+                f"{self.expects.reshape(-1)[lane]} threads here, {int(expected.max())} there",
+                "give all instructions of one barrier the same thread count",
+            )
+            self.chunk.found(fault, lane)
+
+    def _threads(self, came: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How often each lane counts: one that is not live, as often as all others of its warp."""
+        live = self.chunk.live
+        least: Any = np.where(live, came, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
+        most: Any = came.max(axis=1, keepdims=True)
+        whole = np.asarray(np.where(live.any(axis=1, keepdims=True), least, most), np.int64)
+        return np.where(live, came, np.maximum(came, whole))
+
+    def _by_block(self, values: npt.NDArray[np.int64], combine: Any = np.add.reduce) -> npt.NDArray[np.int64]:
+        return combine(values.reshape(self.chunk.blocks, -1), axis=1)
+
+
+class ClusterBarrier:
+    """``barrier.cluster``: each thread of a cluster arrives, and later waits for the others' arrival."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self._arrived = np.zeros(chunk.mask.shape, np.bool_)
+        self._waits = np.zeros(chunk.mask.shape, np.bool_)
+        """The lanes that arrived and have not passed their wait."""
+
+    @property
+    def arrived(self) -> Mask:
+        """The lanes that arrived at a barrier that is not complete, now that some may have exited."""
+        self.settle()
+        return self._arrived
+
+    def arrive(self, mask: Mask) -> None:
+        """Lanes arrive; the lanes of a cluster that is complete may pass their wait."""
+        twice = self._waits & mask
+        if twice.any():
+            fault = BarrierFault(
+                "barrier.cluster.arrive twice without a wait between",
+                "",
+                "let each arrive be followed by a wait",
+            )
+            self.chunk.found(fault, int(twice.argmax()))
+        self._arrived, self._waits = self.arrived | mask, self._waits | mask
+        if self.chunk.launch.races is not None:
+            self.chunk.launch.races.cluster_arrive(self.chunk, mask)
+        self.settle()
+
+    def check_wait(self, mask: Mask) -> None:
+        """Find lanes that wait without having arrived."""
+        alone = mask & ~self._waits
+        if alone.any():
+            fault = BarrierFault(
+                "barrier.cluster.wait without an arrive before it",
+                "",
+                "let each thread arrive before it waits",
+            )
+            self.chunk.found(fault, int(alone.argmax()))
+
+    def pass_(self, mask: Mask) -> None:
+        """Lanes pass their wait."""
+        self._waits = self._waits & ~mask
+        if self.chunk.launch.races is not None:
+            self.chunk.launch.races.cluster_wait(self.chunk, mask)
+
+    def settle(self) -> None:
+        """Open the barrier of each cluster whose live threads have all arrived."""
+        chunk = self.chunk
+        clusters = chunk.blocks // chunk.launch.blocks_per_cluster
+        missing = (chunk.live & ~self._arrived).reshape(clusters, -1).any(axis=1)
+        lanes_each = chunk.warps // clusters
+        self._arrived &= np.repeat(missing, lanes_each).reshape(-1, 1)

@@ -1,0 +1,238 @@
+"""Branches, exits and calls.
+
+Each takes a scheduler, the number of the current step and the step, and returns the next step of the
+current group, or None if it split or is gone.
+
+Examples
+--------
+Each lane goes to a label of its own, the last one out of the kernel:
+
+>>> import simwarp
+>>> device = simwarp.Device()
+>>> kernel = device.load('''
+... .version 9.0
+... .target sm_90
+... .visible .entry part(.param .u64 out) {
+...     .reg .b32 %r<3>; .reg .b64 %a<3>;
+...     ld.param.u64 %a1, [out];
+...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 4; add.u64 %a1, %a1, %a2;
+...     LABELS: .branchtargets ZERO, ONE, GONE;
+...     brx.idx %r1, LABELS;
+...     ZERO: mov.u32 %r2, 100; bra TOGETHER;
+...     ONE: mov.u32 %r2, 111; bra TOGETHER;
+...     GONE: exit;
+...     TOGETHER: st.global.u32 [%a1], %r2; ret; }
+... ''').kernel("part")
+>>> out = device.upload(np.array([7, 7, 7], np.uint32))
+>>> kernel((1, 1, 1), (3, 1, 1), out)
+>>> out.download().tolist()
+[100, 111, 7]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simwarp.engine import calls, grid_sync, host_functions
+from simwarp.faults import KernelFault, NotCooperative, Trap, Unreachable
+from simwarp.program.program import Step
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Mask
+    from simwarp.engine.schedule import Scheduler
+
+
+def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Go to a label, those lanes whose guard holds."""
+    chunk = scheduler.chunk
+    if step.guard is None:
+        scheduler.executed(step, chunk.mask)
+        return step.target
+    taken = scheduler.taken(step)
+    count = int(np.count_nonzero(taken))
+    scheduler.executed(step, taken)
+    if pc in scheduler.ways_out:
+        scheduler.part(pc, {step.target: taken, pc + 1: chunk.mask & ~taken})
+    if count == 0:
+        return pc + 1
+    if count == chunk.count:
+        return step.target
+    rest = chunk.mask & ~taken
+    target = scheduler.steps[step.target]
+    if target.kind == "exit" and target.guard is None and not target.runs_off:
+        # Let them go now: lanes that only wait to end would keep the others from being alone.
+        scheduler.executed(target, taken)
+        scheduler.leave(taken)
+        scheduler.enter(rest)
+        return pc + 1
+    scheduler.put(pc + 1, rest)  # these did not go around: they have given way no more often than before
+    backward = step.target <= pc
+    if backward:
+        scheduler.may_loop(step)
+    scheduler.put(step.target, taken, loops=backward and not step.meets)
+    return None
+
+
+def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """``brx.idx``: go to the label that the index picks."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    scheduler.executed(step, taken)
+    index = np.broadcast_to(step.sources[0](chunk), taken.shape)
+    bad = taken & (index >= len(step.table))
+    if bad.any():
+        lane = int(bad.argmax())
+        fault = KernelFault(
+            "indexed branch past the end of its list",
+            f"index {index.reshape(-1)[lane]} of {len(step.table)} labels",
+            "check the index before the branch",
+        )
+        raise chunk.placed(fault, lane)
+    rest = chunk.mask & ~taken
+    scheduler.part(pc, {pc + 1: rest})
+    for which in np.unique(index[taken]):
+        target, lanes = step.table[int(which)], taken & (index == which)
+        scheduler.part(pc, {target: lanes})
+        scheduler.put(target, lanes, loops=target <= pc)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """End the kernel for the lanes whose guard holds."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    scheduler.executed(step, taken)
+    if step.runs_off:
+        _find_impossible(scheduler, step)
+    rest = chunk.mask & ~taken
+    scheduler.part(pc, {len(scheduler.steps): taken, pc + 1: rest})
+    scheduler.leave(taken)
+    if not rest.any():
+        return None
+    scheduler.enter(rest)
+    return pc + 1
+
+
+def _find_impossible(scheduler: Scheduler, end: Step) -> None:
+    """Lanes came to an end without a return; the place is where they came from."""
+    chunk, steps = scheduler.chunk, scheduler.steps
+    before = [step for step in steps if end.number == step.target or end.number in step.table]
+    if (last := steps[end.number - 1]).guard is not None or last.kind not in (
+        "branch",
+        "exit",
+        "return",
+        "trap",
+    ):
+        before.append(last)
+    if len(before) == 1:
+        (chunk.step,) = before
+    fault = Unreachable(
+        f"control runs off the end of {chunk.program.routine_at(end.number).name}",
+        "the compiler left no return there: it holds that no correct program gets so far",
+        "look for undefined behaviour: the use of a null pointer, an index past its array, a missing return",
+    )
+    fault.count = chunk.count
+    chunk.found(fault, int(chunk.mask.argmax()))
+    chunk.step = end
+
+
+def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Stop the launch, if a lane's guard holds."""
+    taken = scheduler.taken(step)
+    if not taken.any():
+        return pc + 1
+    lane = int(taken.argmax())
+    if grid_sync.needs_cooperation(scheduler.chunk, step, lane):
+        fault: Trap = NotCooperative(
+            "grid sync in a launch that is not cooperative",
+            "",
+            "launch it with cooperative=True, or simwarp run --cooperative",
+        )
+    else:
+        fault = Trap("the kernel executed trap", "", "the kernel found an error; see its source line")
+    raise scheduler.chunk.placed(fault, lane)
+
+
+def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Go to a device function, those lanes whose guard holds; or do what a host function does."""
+    chunk, call = scheduler.chunk, step.call
+    if call is None:
+        raise TypeError(f"{step.instruction.text} calls nothing")
+    taken = scheduler.taken(step)
+    rest, alone = chunk.mask & ~taken, chunk.alone
+    whole = chunk.mask
+    for name, mask in _callees(scheduler, step, taken):
+        chunk.enter(mask, alone and mask is whole)
+        if name in host_functions.HOST_FUNCTIONS and name not in chunk.program.routines:
+            host_functions.call(chunk, step, name)
+            scheduler.put(pc + 1, mask)
+        else:
+            routine = chunk.program.routines[name]
+            calls.enter(chunk, pc, step, routine, chunk.program.routine_at(pc), mask)
+            scheduler.put(routine.first, mask)
+    chunk.enter(whole, alone=False)
+    scheduler.executed(step, taken)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, Mask]]:
+    """The functions that a call reaches, with the lanes of each."""
+    chunk, call = scheduler.chunk, step.call
+    if call is None or not taken.any():
+        return []
+    if call.address is None:
+        return [(call.function, taken)]
+    address = np.broadcast_to(call.address(chunk), taken.shape)
+    found: list[tuple[str, Mask]] = []
+    for value in np.unique(address[taken]).tolist():
+        mask = taken & (address == value)
+        name = chunk.program.addresses.get(value, "")
+        if name not in chunk.program.routines and name not in host_functions.HOST_FUNCTIONS:
+            fault = KernelFault(
+                "indirect call of what is no function",
+                f"address {value:#x}",
+                "check the function pointer",
+            )
+            raise chunk.placed(fault, int(mask.argmax()))
+        found.append((name, mask))
+    return found
+
+
+def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """``ret`` in a device function: each lane goes on behind the call that it came from."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    if step.runs_off:
+        _find_impossible(scheduler, step)
+    rest = chunk.mask & ~taken
+    scheduler.part(pc, {pc + 1: rest})
+    for following, mask in calls.leave(chunk, taken) if taken.any() else []:
+        scheduler.part(pc, {following: mask})
+        scheduler.put(following, mask)
+    scheduler.executed(step, taken)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Memory is in order already, and hints change nothing."""
+    taken, races = scheduler.taken(step), scheduler.launch.races
+    scheduler.executed(step, taken)
+    if races is not None and step.row.base in ("fence", "membar"):
+        races.fence(scheduler.chunk, taken, _scope(step))
+    return pc + 1
+
+
+_SCOPES = {"cta": "cta", "cluster": "cluster", "gl": "gpu", "gpu": "gpu", "sys": "sys"}
+
+
+def _scope(step: Step) -> str:
+    """Whom a fence tells; the proxy fences order accesses of one thread only."""
+    return next((_SCOPES[m] for m in step.form.modifiers if m in _SCOPES), "cta")

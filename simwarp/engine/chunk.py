@@ -1,0 +1,381 @@
+"""The state of the warps that are in flight: all their registers and their lanes.
+
+A register is one value for all lanes of the chunk: an array of unsigned words (bool for a
+predicate) that broadcasts to (warps, 32). Where all lanes agree it may stay a single number, and
+where the lanes of each warp agree a column of shape (warps, 1): loop counters and pointers then
+cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.calls import Activations
+from simwarp.engine.foreign_pointers import Foreign
+from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
+from simwarp.faults import KernelFault, MemoryFault, Place
+from simwarp.lanes import WARP_SIZE
+from simwarp.memory import Memory
+from simwarp.program.liveness import EVERY_REGISTER
+from simwarp.program.program import Step
+from simwarp.ptx.spaces import RESERVED
+
+if TYPE_CHECKING:
+    from simwarp.engine.launch import Launch
+    from simwarp.engine.missing_lanes import Attendance
+
+Mask = npt.NDArray[np.bool_]
+_where: Callable[..., Any] = np.where
+"""`numpy.where`, whose types do not survive operands of any type."""
+
+
+class Chunk:
+    """Some blocks of a launch, their warps in order; or a part of such a chunk, see `part`.
+
+    Attributes
+    ----------
+    live : (warps, 32) bool
+        The lanes that exist and have not exited.
+    mask : (warps, 32) bool
+        The lanes that execute the current step.
+    active : mask, or None if it holds everywhere
+        For operations that take all 32 lanes faster.
+    alone : bool
+        Whether the current lanes are all that are live: what they write may then replace a
+        register whole, since nobody can read the others' part.
+    needed : int
+        The registers, one bit for each slot, of which lanes that do not execute may still read their part.
+    executed : int
+        Thread-instructions so far.
+    warp : (warps, 1) int
+        The number of each warp in the whole chunk: where its blocks' memory lies.
+    block : (warps, 1) int
+        The number of its block in the grid.
+    thread : (warps, 32) int
+        The number of each lane in the launch, warps counted whole.
+    frame : uint64, or (warps, 32) of it
+        Where the current function's variables start in local memory.
+    shared_start : (warps, 1) uint64
+        Where the block's window starts in shared memory.
+    reserved_start : int
+        Where the reserved part starts in that window.
+    order : callable, or None
+        In which order ``order(n)`` so many lanes of one instruction take turns at memory; None: their own.
+    is_part : bool
+        Whether other warps of the same blocks may be elsewhere.
+    """
+
+    order: Callable[[int], npt.NDArray[np.intp]] | None = None
+
+    def __init__(self, launch: Launch, blocks: npt.NDArray[np.int64]) -> None:
+        self.launch, self.program = launch, launch.program
+        self.warps_per_block = -(-launch.threads // WARP_SIZE)
+        thread = np.arange(self.warps_per_block * WARP_SIZE) < launch.threads
+        self.live: Mask = np.tile(thread.reshape(-1, WARP_SIZE), (blocks.size, 1))
+        self.blocks = blocks.size
+        self.warps = self.blocks * self.warps_per_block
+        self.warp = np.arange(self.warps).reshape(-1, 1)
+        self.block = np.repeat(blocks, self.warps_per_block).reshape(-1, 1)
+        warp = self.block * self.warps_per_block + self.warp_in_block
+        self.thread = warp * WARP_SIZE + np.arange(WARP_SIZE)
+        self.registers: list[Any] = [None] * len(self.program.registers)
+        self.partial: dict[int, Mask] = {}
+        """The lanes for which a register is defined, for those not defined everywhere."""
+        self.defined_here: set[int] = set()
+        """Registers of these that are known to be defined for the executing lanes."""
+        self.bits: dict[int, npt.NDArray[Any]] = {}
+        """For some of these, which bits nothing gave, by lane; all bits where that is 0."""
+        self.origins: dict[int, Origin] = {}
+        """For registers with a value that comes from what nothing wrote: what that was, and who read it."""
+        self.carried: dict[tuple[str, int], Origin] = {}
+        """The same for memory that holds such values, by space and offset in the window."""
+        self.loaded: Missing | None = None
+        """What the current step loaded of memory that nothing wrote."""
+        self.undefined: Mask | None = None
+        """See `undefined_now`; what it says holds while ``executed`` is ``undefined_at``."""
+        self.undefined_at = -1
+        self.special_values: dict[str, Any] = {}
+        self.frame: Any = np.uint64(0)
+        self.activations = Activations()
+        self.is_part = False
+        self.executed = launch.clock
+        self.step: Step = self.program.steps[self.program.start]
+        self.undefined_from: Origin = Unwritten("", self.step)
+        self.undefined_parts: list[npt.NDArray[Any]] | None = None
+        """Of a step that gives several values, or loads them: the undefined bits of each."""
+        self.part_written = 0
+        """Which of them is being written."""
+        self._make_memory()
+        self.enter(self.live, alone=True)
+
+    def _make_memory(self) -> None:
+        """One window behind the other, for each block or lane; accesses are checked against their window."""
+        launch, name = self.launch, self.program.name
+        self.reserved_start = -(-launch.shared_size // 16) * 16
+        reserved = RESERVED if self.program.reserves_shared else 0
+        self.shared, self.shared_stride = Memory("shared", 0), self.reserved_start + reserved
+        if self.shared_stride:
+            windows = self.shared.allocate(
+                self.shared_stride * self.blocks, f"shared memory of kernel {name}"
+            )
+            windows.written_bits.reshape(self.blocks, -1)[:, launch.shared_size :] = 0xFF
+            windows.bytes.reshape(self.blocks, -1)[:, self.reserved_start :] = 0
+        self.shared_start = (self.block_in_chunk * self.shared_stride).astype(np.uint64)
+        self.local, self.local_stride = Memory("local", 0), -(-launch.local_size // 16) * 16
+        if self.local_stride:
+            self.local.allocate(self.local_stride * self.warps * WARP_SIZE, f"local memory of kernel {name}")
+
+    @property
+    def warp_in_block(self) -> npt.NDArray[np.int64]:
+        """(warps, 1): the number of each warp in its block."""
+        return self.warp % self.warps_per_block
+
+    @property
+    def block_in_chunk(self) -> npt.NDArray[np.int64]:
+        """(warps, 1): the number of each warp's block among those in flight."""
+        return self.warp // self.warps_per_block
+
+    # ---- a part of the warps -----------------------------------------------------------------------
+
+    def part(self, rows: npt.NDArray[np.intp]) -> Chunk:
+        """Some of the warps as a chunk of their own, to run without the others."""
+        other = object.__new__(Chunk)
+        other.__dict__.update(self.__dict__)
+        other.warps, other.is_part = rows.size, True
+        other.special_values, other.defined_here = {}, set()
+        other.live, other.warp, other.block = self.live[rows], self.warp[rows], self.block[rows]
+        other.thread = self.thread[rows]
+        other.shared_start = self.shared_start[rows]
+        other.registers = [_rows(value, rows) for value in self.registers]
+        other.partial = {slot: mask[rows] for slot, mask in self.partial.items()}
+        other.bits = {slot: bits[rows] for slot, bits in self.bits.items()}
+        other.began_with = list(other.registers)
+        return other
+
+    def absorb(self, part: Chunk, rows: npt.NDArray[np.intp], needed: int) -> None:
+        """Take back what became of `part`: of its registers those that its lanes may still read."""
+        self.live = self.live.copy()
+        self.live[rows] = part.live
+        self.executed = part.executed
+        for slot, (before, after) in enumerate(zip(part.began_with, part.registers, strict=True)):
+            if needed >> slot & 1 and (after is not before or slot in part.partial):
+                self._put_back(slot, after, part.partial.get(slot), rows)
+                if slot in self.bits or slot in part.bits:
+                    word = part.registers[slot].dtype
+                    bits = self.bits.get(slot, np.zeros(self.live.shape, word)).copy()
+                    bits[rows] = part.bits.get(slot, 0)
+                    self.bits[slot] = bits
+
+    def _put_back(self, slot: int, value: Any, defined: Mask | None, rows: npt.NDArray[np.intp]) -> None:
+        old = self.registers[slot]
+        if old is None:
+            self.partial[slot] = np.zeros_like(self.live)
+        if slot in self.partial or defined is not None:
+            whole = self.partial.get(slot, np.ones_like(self.live)).copy()
+            whole[rows] = True if defined is None else defined
+            self.partial[slot] = whole
+        new = np.empty(self.live.shape, value.dtype)
+        new[...] = value.dtype.type(0) if old is None else old
+        new[rows] = value
+        self.registers[slot] = new
+
+    began_with: list[Any]
+    attendance: Attendance
+    """Who left: its scheduler's."""
+
+    # ---- which lanes execute -----------------------------------------------------------------------
+
+    def enter(self, mask: Mask, alone: bool, needed: int = EVERY_REGISTER) -> None:
+        """Let these lanes execute from now on."""
+        self.mask, self.alone, self.needed = mask, alone, 0 if alone else needed
+        self.count = int(np.count_nonzero(mask))
+        self.active = None if self.count == mask.size else mask
+        self.undefined = None
+        self.defined_here.clear()
+
+    # ---- registers ---------------------------------------------------------------------------------
+
+    def write(self, slot: int, value: Any) -> None:
+        """Give the executing lanes of a register their value."""
+        undefined = self.undefined_now()
+        if undefined is not None and isinstance(self.undefined_from, Foreign):
+            undefined = self.undefined_from.kept(undefined, value)
+        if undefined is not None or slot in self.bits:
+            undefined = self._keep_bits(slot, value.dtype, undefined)
+        given = self.mask if undefined is None else self.mask & ~undefined
+        if undefined is not None:
+            self.origins[slot] = self.undefined_from
+            self.defined_here.discard(slot)
+        if not self.needed >> slot & 1:
+            self.registers[slot] = value
+            if undefined is not None:
+                self.partial[slot] = given
+            elif slot in self.partial:
+                del self.partial[slot]
+            return
+        old = self.registers[slot]
+        if undefined is None:
+            self.defined_here.add(slot)
+        if old is None:
+            self.registers[slot], self.partial[slot] = value, given
+            return
+        if slot in self.partial or undefined is not None:
+            defined = given | (self.partial.get(slot, self.live) & ~self.mask)
+            self.partial[slot] = defined
+            if (defined | ~self.live).all():
+                del self.partial[slot]
+        self.registers[slot] = np.where(self.mask, value, old)
+
+    def _keep_bits(self, slot: int, word: np.dtype[Any], undefined: Mask | None) -> Mask | None:
+        """Note which bits of a register get no value; in which of the ``undefined`` lanes there are any."""
+        bits: Any = None
+        if undefined is not None and self.undefined_parts is not None:
+            bits = self.undefined_parts[self.part_written]
+        elif undefined is not None:
+            bits = of_result(self, self.step)
+        if undefined is not None and bits is not None:
+            bits = bits.astype(f"{bits.dtype.kind}{word.itemsize}").view(word)
+            undefined = undefined & (bits != 0)
+            bits = _where(undefined, bits, word.type(0))
+        if slot in self.bits and self.needed >> slot & 1:
+            bits = _where(self.mask, word.type(0) if bits is None else bits, self.bits[slot])
+        self.bits.pop(slot, None)
+        if bits is not None:
+            self.bits[slot] = bits
+        return undefined if undefined is not None and undefined.any() else None
+
+    # ---- values that nothing gave: see `simwarp.engine.undefined` -----------------------------------------
+
+    def undefined_now(self) -> Mask | None:
+        """The lanes whose operands of the current step, as far as they were read, nothing gave a value."""
+        if self.undefined is not None and self.undefined_at != self.executed:
+            self.undefined = None
+        return self.undefined
+
+    def undefined_bits(self, slot: int) -> npt.NDArray[Any] | None:
+        """Which bits of a register nothing gave, by lane; None if it has a value everywhere."""
+        if slot not in self.partial:
+            return None
+        every, bits = all_undefined(self.registers[slot]), self.bits.get(slot)
+        bits = every if bits is None else np.where(bits == 0, every, bits)
+        return np.where(self.partial[slot], every & ~every, bits)
+
+    def follow(self, slot: int, dtype: np.dtype[Any]) -> Any:
+        """A register's value, for a result that is no more defined than that."""
+        missing = self._missing(slot)
+        if missing is not None:
+            before = self.undefined_now()
+            self._lack(missing if before is None else before | missing, self._origin(slot))
+        return self._value(slot, dtype)
+
+    def follow_load(self, loaded: Missing) -> None:
+        """The current step gives what it loaded, and that is no more defined than the memory."""
+        self._lack(loaded.lanes, loaded.origin)
+        self.undefined_parts, self.loaded = loaded.bits, None
+
+    def split_undefined(self, bits: int, count: int) -> None:
+        """The current step gives its result in ``count`` pieces of so many bits."""
+        undefined = self.undefined_now()
+        whole = None if undefined is None else of_result(self, self.step)
+        if whole is not None:
+            piece, word = np.dtype(f"u{bits // 8}"), whole.dtype.type
+            self.undefined_parts = [(whole >> word(i * bits)).astype(piece) for i in range(count)]
+
+    def has_no_value(self, lanes: Any) -> None:
+        """The PTX ISA leaves unspecified what the current step gives in these lanes: it divides by zero."""
+        missing = self.mask & lanes
+        if missing.any() and self.launch.checks.action("division") != "off":
+            before = self.undefined_now()
+            self._lack(missing if before is None else before | missing, DividedByZero(self.step))
+
+    def _lack(self, lanes: Mask, origin: Origin) -> None:
+        """In these lanes the current step gives no value, or not all of one."""
+        self.undefined, self.undefined_at, self.undefined_from = lanes, self.executed, origin
+        self.undefined_parts, self.part_written = None, 0
+
+    def _origin(self, slot: int) -> Origin:
+        return self.origins.get(slot) or Unwritten(self.program.registers[slot], self.step)
+
+    def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
+        """A register's value; a fault, if an executing lane has none."""
+        missing = self._missing(slot)
+        if missing is not None:
+            use(self, missing, self._origin(slot))
+        self.defined_here.add(slot)
+        return self._value(slot, dtype)
+
+    def _missing(self, slot: int) -> Mask | None:
+        """The executing lanes that have no value in a register; None if all do."""
+        if slot in self.defined_here:
+            return None
+        if slot in self.partial:
+            missing = self.mask & ~self.partial[slot]
+        elif self.registers[slot] is None:
+            missing = self.mask
+        else:
+            return None
+        if missing.any():
+            return missing
+        self.defined_here.add(slot)
+        return None
+
+    def _value(self, slot: int, dtype: np.dtype[Any]) -> Any:
+        if self.registers[slot] is None:
+            self.registers[slot] = dtype.type(0)
+            self.partial[slot] = np.zeros_like(self.live)
+        return self.registers[slot]
+
+    # ---- places ------------------------------------------------------------------------------------
+
+    def place(self, lane: int) -> Place:
+        """Where the current step stands, for a lane numbered through the whole chunk."""
+        return self.place_of(int(self.thread.reshape(-1)[lane]), self.step)
+
+    def place_of(self, thread: int, step: Step) -> Place:
+        """Where a thread, numbered through the launch, executes a step."""
+        block, within = divmod(thread, self.warps_per_block * WARP_SIZE)
+        instruction = step.instruction
+        return Place(
+            kernel=self.program.name,
+            block=_index(block, self.launch.grid),
+            warp=within // WARP_SIZE,
+            lane=within % WARP_SIZE,
+            thread=_index(within, self.launch.block),
+            line=instruction.line,
+            source_file=instruction.source.file if instruction.source else None,
+            source_line=instruction.source.line if instruction.source else None,
+            text=" ".join(instruction.text.split()),
+        )
+
+    def placed(self, fault: KernelFault, lane: int) -> KernelFault:
+        """The fault with its place filled in."""
+        fault.place = self.place(lane)
+        return fault
+
+    def within(self, fault: MemoryFault, memory: Memory) -> None:
+        """Let a fault in shared or local memory speak of the block's or thread's window, not of all."""
+        for mine, stride, size, what in (
+            (self.shared, self.shared_stride, self.launch.shared_size, "the block's shared memory"),
+            (self.local, self.local_stride, self.launch.local_size, "the thread's local memory"),
+        ):
+            if memory is mine:
+                fault.address = fault.offset = fault.offset % stride
+                fault.values = f"byte {fault.offset} of {what} ({size} bytes)"
+
+    def found(self, fault: KernelFault, lane: int) -> None:
+        """A lane did what it must not: raise that, or keep it, or forget it, as the checks say."""
+        self.launch.found(self.placed(fault, lane))
+
+
+def _rows(value: Any, rows: npt.NDArray[np.intp]) -> Any:
+    """The part of a register's value that belongs to these warps."""
+    return value if value is None or np.ndim(value) < 2 or value.shape[0] == 1 else value[rows]
+
+
+def _index(linear: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
+    x, y, _ = size
+    return linear % x, linear // x % y, linear // (x * y)

@@ -1,0 +1,270 @@
+"""Pointers to a block's shared or a thread's local memory that another block or thread loads.
+
+Such an address is the same number in every block, or thread: whoever uses another's reaches its own memory.
+So the launch remembers, of addresses that are stored where others can load them, who stored them; a register
+that is loaded with another's is followed like one that nothing gave a value (`simwarp.engine.undefined`),
+while its value is an address there. The fault is an access through it, nothing else: it may be compared,
+copied and given back. A kernel that stores no such address pays nothing.
+
+Examples
+--------
+>>> import simwarp
+>>> device = simwarp.Device(checks={"races": "off"})
+>>> text = '''
+... .version 9.0
+... .target sm_90
+... .global .b64 place;
+... .visible .entry lend() {
+...     .shared .b32 cell; .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .pred %first;
+...     mov.u32 %r1, %ctaid.x; setp.eq.u32 %first, %r1, 0; st.shared.u32 [cell], %r1;
+...     mov.u64 %a1, cell; cvta.shared.u64 %a1, %a1; @%first st.global.u64 [place], %a1;
+...     bar.sync 0; ld.global.u64 %a2, [place]; ld.u32 %r2, [%a2]; ret; }
+... '''
+>>> kernel = device.load(text).kernel("lend")
+>>> kernel((1, 1, 1), (1, 1, 1))
+>>> try:
+...     kernel((2, 1, 1), (1, 1, 1))
+... except simwarp.faults.ForeignPointer as fault:
+...     print(fault.space, fault.place.block, fault.stored.block)
+shared (1, 0, 0) (0, 0, 0)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.faults import ForeignPointer
+from simwarp.program.provenance import lending_steps
+from simwarp.ptx.spaces import BLOCK_BITS, WINDOW, WINDOWS
+from simwarp.ptx.syntax import Address, Register
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
+    from simwarp.memory import Memory
+    from simwarp.program.program import Step
+
+_Threads = npt.NDArray[np.int64]
+_Words = npt.NDArray[np.uint64]
+_CELL = 8
+_NOBODY = -1
+
+
+class Foreign(NamedTuple):
+    """Addresses in other blocks' or threads' memory, and the step that loaded them.
+
+    Attributes
+    ----------
+    threads, lenders : (n,) int64
+        Who loaded them, by thread in order, and who had stored them, numbered through the launch.
+    steps : (n,) int64
+        The step that stored each.
+    """
+
+    step: Step
+    threads: _Threads
+    lenders: _Threads
+    steps: _Threads
+
+    def of(self, threads: _Threads) -> tuple[npt.NDArray[np.intp], Mask]:
+        """Which of the loads is each thread's, and whether there is one."""
+        at = np.searchsorted(self.threads, threads).clip(max=self.threads.size - 1)
+        return at, self.threads[at] == threads
+
+    @staticmethod
+    def kept(lanes: Mask, value: Any) -> Mask | None:
+        """The lanes whose value still is an address there, after an instruction computed it."""
+        if value.dtype.itemsize != _CELL or value.dtype.kind != "u":
+            return None
+        lanes = lanes & _is_own(value)
+        return lanes if lanes.any() else None
+
+
+class Cells(NamedTuple):
+    """Words of one memory that hold addresses in shared or local memory, by their address."""
+
+    at: _Words
+    values: _Words
+    threads: _Threads
+    steps: _Threads
+
+    def find(self, at: _Words) -> tuple[npt.NDArray[np.intp], Mask]:
+        """Which word lies at each address, and whether there is one."""
+        where = np.searchsorted(self.at, at).clip(max=self.at.size - 1)
+        return where, self.at[where] == at
+
+    def some(self, which: npt.NDArray[Any]) -> Cells:
+        """Some of the words."""
+        return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
+
+    def and_then(self, later: Cells) -> Cells:
+        """These words, and behind them those of a later store."""
+        return Cells(
+            np.concatenate([self.at, later.at]),
+            np.concatenate([self.values, later.values]),
+            np.concatenate([self.threads, later.threads]),
+            np.concatenate([self.steps, later.steps]),
+        )
+
+
+class Lent:
+    """What the threads of a launch lend one another.
+
+    Attributes
+    ----------
+    steps : set of int
+        The numbers of the stores that may store an address in shared or local memory.
+    cells : dict
+        The words that hold one, by their memory.
+    followed : bool
+        Whether a register may hold another's.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.steps = frozenset[int]()
+        if launch.checks.action("bounds") != "off":
+            self.steps = lending_steps(launch.program, launch.symbols)
+        self.cells: dict[Memory, Cells] = {}
+        self.followed = False
+        self._slots: dict[int, int | None] = {}
+
+    def enter(self, memory: Memory) -> None:
+        """Other blocks start: of the words only those in global ``memory`` stay."""
+        self.cells = {held: cells for held, cells in self.cells.items() if held is memory}
+        self.followed = False
+
+    # ---- words in memory ---------------------------------------------------------------------------
+
+    def forget(self, memory: Memory, at: Any, width: int) -> None:
+        """Something is stored over words."""
+        known = self.cells.get(memory.whole)
+        if known is None:
+            return
+        covered = [np.asarray(at >> np.uint64(3)) + np.uint64(i) for i in range(max(1, width // _CELL))]
+        left = ~np.isin(known.at >> np.uint64(3), np.concatenate(covered))
+        if not left.all():
+            self._keep(memory.whole, known.some(left))
+
+    def _keep(self, memory: Memory, cells: Cells) -> None:
+        if cells.at.size:
+            self.cells[memory] = cells
+        else:
+            self.cells.pop(memory, None)
+
+    def lenders(self, chunk: Chunk) -> tuple[_Threads, _Threads]:
+        """(warps, 32) each: who lends the address that lanes store, and the step that stored it first.
+
+        This is asked after their operand was read.
+        """
+        threads, lanes, foreign = chunk.thread, chunk.undefined_now(), chunk.undefined_from
+        steps = np.full(threads.shape, chunk.step.number)
+        if lanes is None or not isinstance(foreign, Foreign):
+            return threads, steps
+        at, known = foreign.of(threads)
+        known = known & lanes
+        return np.where(known, foreign.lenders[at], threads), np.where(known, foreign.steps[at], steps)
+
+    def note(self, chunk: Chunk, memory: Memory, given: Cells, threads: _Threads) -> None:
+        """Threads stored values: remember those that are addresses in a lender's memory."""
+        memory, before, at = memory.whole, self.cells.get(memory.whole), given.at
+        which = _is_own(given.values)
+        if memory is chunk.local:
+            owner = _owner(chunk, given.values, given.threads)
+            which &= owner != _owner(chunk, given.values, threads)
+        if before is None and not which.any():
+            return
+        given = given.some(which)
+        if before is not None:
+            stays = ~np.isin(before.at, at) | np.isin(before.at, given.at)  # who stored before counts, too
+            given = before.some(stays).and_then(given)
+        self._keep(memory, _agreed(chunk, given))
+
+    def loaded(self, chunk: Chunk, step: Step, memory: Memory, at: _Words, value: Any) -> Foreign | None:
+        """Those of the values that the executing lanes load which are addresses in another's memory."""
+        known = self.cells.get(memory.whole)
+        if known is None:
+            return None
+        value = np.ascontiguousarray(value).view(np.uint64)
+        where, held = known.find(at)
+        if not held.any():
+            return None
+        threads, lenders = chunk.thread[chunk.mask], known.threads[where]
+        held &= (known.values[where] == value) & (lenders != _NOBODY)
+        held &= _owner(chunk, value, threads) != _owner(chunk, value, lenders)
+        if not held.any():
+            return None
+        self.followed = True
+        threads, lenders, steps = threads[held], lenders[held], known.steps[where][held]
+        order = np.argsort(threads)
+        return Foreign(step, threads[order], lenders[order], steps[order])
+
+    # ---- accesses ----------------------------------------------------------------------------------
+
+    def check(self, chunk: Chunk, step: Step, space: str, address: Any, width: int) -> None:
+        """Find lanes that access a block's or thread's memory by an address that was another's."""
+        if step.number not in self._slots:
+            self._slots[step.number] = _base_slot(chunk, step)
+        slot = self._slots[step.number]
+        foreign = None if slot is None else chunk.origins.get(slot)
+        if slot not in chunk.partial or not isinstance(foreign, Foreign):
+            return
+        at, known = foreign.of(chunk.thread)
+        generic = np.add(address, np.uint64(WINDOWS[space]))
+        bad = chunk.mask & ~chunk.partial[slot] & known & _is_own(generic)
+        bad = bad & (_owner(chunk, generic, foreign.lenders[at]) != _owner(chunk, generic, chunk.thread))
+        if not bad.any():
+            return
+        lane = int(bad.argmax())
+        which = int(at.reshape(-1)[lane])
+        whose = "another block's shared memory" if space == "shared" else "another thread's local memory"
+        stored = chunk.place_of(int(foreign.lenders[which]), chunk.program.steps[int(foreign.steps[which])])
+        fault = ForeignPointer(
+            f"access of {width} bytes by the address of {whose}, which reaches one's own",
+            f"the address was stored by {stored}",
+            "let the others read the data from global memory, or, in a cluster, by map_shared_rank"
+            if space == "shared"
+            else "let the others read the data from shared or global memory",
+        )
+        fault.offset = fault.address = int(np.broadcast_to(address, bad.shape).reshape(-1)[lane])
+        fault.width, fault.space, fault.count = width, space, int(np.count_nonzero(bad))
+        fault.stored, fault.loaded = stored, chunk.place_of(int(chunk.thread.reshape(-1)[lane]), foreign.step)
+        chunk.found(fault, lane)
+        chunk.enter(chunk.mask & ~bad, alone=False)
+
+
+def _agreed(chunk: Chunk, given: Cells) -> Cells:
+    """What words hold after several stores, in order; one that several lenders stored is nobody's."""
+    if not given.at.size:
+        return given
+    given = given.some(np.argsort(given.at, kind="stable"))
+    last = np.append(given.at[1:] != given.at[:-1], True)
+    starts = np.append(0, np.flatnonzero(last)[:-1] + 1)
+    owners = np.where(given.threads < 0, _NOBODY, _owner(chunk, given.values, given.threads))
+    differ = np.minimum.reduceat(owners, starts) != np.maximum.reduceat(owners, starts)
+    left = given.some(last)
+    return left._replace(threads=np.where(differ, _NOBODY, left.threads))
+
+
+def _is_own(value: Any) -> Any:
+    """Whether generic addresses mean the executing block's shared, or thread's local memory."""
+    offset = value - np.uint64(WINDOWS["shared"])
+    local = value - np.uint64(WINDOWS["local"]) < np.uint64(WINDOW)
+    return local | (offset < np.uint64(1 << BLOCK_BITS))
+
+
+def _owner(chunk: Chunk, value: Any, threads: _Threads) -> npt.NDArray[np.int64]:
+    """The block, or else the thread, whose memory an address of a thread's means."""
+    block = threads // (chunk.warps_per_block * chunk.mask.shape[1])
+    return np.where(value < np.uint64(WINDOWS["local"]), block, threads)
+
+
+def _base_slot(chunk: Chunk, step: Step) -> int | None:
+    """The register that a step's address is computed from."""
+    address = next((o for o in step.instruction.operands if isinstance(o, Address)), None)
+    if address is None or not isinstance(address.base, Register):
+        return None
+    slots = chunk.program.routine_at(step.number).slots
+    return slots.start + chunk.program.registers[slots.start : slots.stop].index(address.base.name)

@@ -1,0 +1,93 @@
+"""Why a kernel trapped: grid sync of cooperative groups in a launch that is not cooperative.
+
+`grid_group::sync()` reads where its workspace lies from ``%envreg1`` and ``%envreg2``, and traps where that
+is nowhere. PTX with line numbers tells by the header that a trap was compiled from, other PTX by the
+predicate that decides about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.syntax import Group, Operand, Pair, Register, Vector
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
+    from simwarp.program.program import Program, Step
+
+_HEADERS = "cooperative_groups"
+_WORKSPACE = frozenset(("%envreg1", "%envreg2"))
+
+
+def needs_cooperation(chunk: Chunk, trap: Step, lane: int) -> bool:
+    """Whether a trap that a lane executes says that the launch had to be cooperative.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> kernel = simwarp.Device().load('''.version 9.0 .target sm_90 .address_size 64
+    ... .entry k() { .reg .b32 %r; .reg .pred %p;
+    ...     mov.u32 %r, %envreg1; setp.ne.u32 %p, %r, 0; @%p bra THERE; trap; THERE: ret; }''').kernel("k")
+    >>> try:
+    ...     kernel(1, 32)
+    ... except simwarp.faults.NotCooperative as fault:
+    ...     print(fault.place.lane)
+    0
+    """
+    if chunk.launch.workspace:
+        return False
+    called_from = _caller(chunk, lane)
+    if any(
+        step.instruction.source is not None and _HEADERS in step.instruction.source.file
+        for step in (trap, *called_from)
+    ):
+        return any(_WORKSPACE & set(_registers(s.instruction.operands)) for s in chunk.program.steps)
+    return bool(_WORKSPACE & _decided_by(chunk.program, trap))
+
+
+def _caller(chunk: Chunk, lane: int) -> list[Step]:
+    """The call by which a lane came into the function that it is in."""
+    state = chunk.activations
+    if state.current is None:
+        return []
+    activation = state.under_way.get(int(state.current[lane // WARP_SIZE, lane % WARP_SIZE]))
+    return [] if activation is None else [activation.step]
+
+
+def _decided_by(program: Program, step: Step) -> set[str]:
+    """The registers that the predicate comes from by which lanes get to a step, or past a branch to it."""
+    before = program.steps[step.number - 1] if step.number else step
+    to_it = [s for s in program.steps if s.kind == "branch" and s.target == step.number]
+    wanted = [s.instruction.guard.name for s in (step, before, *to_it) if s.instruction.guard is not None]
+    routine = program.routine_at(step.number)
+    sources: dict[str, set[str]] = {}
+    for at in range(routine.first, len(program.steps)):
+        other = program.steps[at]
+        if program.routine_at(at) is not routine:
+            break
+        if other.kind == "pure" and other.instruction.operands:
+            written, *read = other.instruction.operands
+            for name in _registers([written]):
+                sources.setdefault(name, set()).update(_registers(read))
+    found = set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found.add(name)
+            wanted += sources.get(name, ())
+    return found
+
+
+def _registers(operands: Iterable[Operand | None]) -> list[str]:
+    """The names of the registers among operands, addresses aside."""
+    names: list[str] = []
+    for operand in operands:
+        if isinstance(operand, Register):
+            names.append(operand.name)
+        elif isinstance(operand, Pair):
+            names += _registers((operand.first, operand.second))
+        elif isinstance(operand, Vector | Group):
+            names += _registers(operand.elements)
+    return names

@@ -1,0 +1,402 @@
+"""The functions that a kernel can call and no module defines: printf, assert, malloc and free.
+
+Source: CUDA C++ Programming Guide, "Formatted output", "Assertion", "Dynamic global memory allocation
+and operations"; their PTX names and signatures are those that nvcc writes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.calls import give, passed
+from simwarp.engine.undefined import check_given
+from simwarp.faults import AssertionFailed, DoubleFree, KernelFault, MemoryFault, UninitialisedRead
+from simwarp.lanes import WARP_SIZE
+from simwarp.program.program import Step
+from simwarp.ptx.spaces import WINDOW, WINDOWS
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
+    from simwarp.memory import Memory
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """A function that the simulator itself provides.
+
+    Attributes
+    ----------
+    run
+        Takes the arguments and returns the results of all lanes, (warps, 32) each; those of the
+        executing lanes count.
+    arguments, returns : tuple of int
+        Their sizes in bytes.
+    """
+
+    run: Callable[[Chunk, list[Words]], Words | None]
+    arguments: tuple[int, ...]
+    returns: tuple[int, ...] = ()
+
+
+_CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
+_BITS = {"hh": 8, "h": 16}
+_WIDEST, _DIGITS = 2**16 - 1, 20
+"""The widest field, and the digits of a number that are looked at to see that it is wider."""
+
+
+def call(chunk: Chunk, step: Step, name: str) -> None:
+    """Let the executing lanes call a host function.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> device = simwarp.Device()
+    >>> kernel = device.load('''
+    ... .version 9.0
+    ... .target sm_90
+    ... .extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 arguments);
+    ... .global .b8 text[] = {108, 97, 110, 101, 32, 37, 100, 10, 0};
+    ... .visible .entry speak() {
+    ...     .reg .b32 %lane; .reg .b64 %a, %text; .local .align 8 .b8 words[8];
+    ...     .param .b64 format, arguments; .param .b32 r;
+    ...     mov.u32 %lane, %laneid; st.local.u32 [words], %lane;
+    ...     mov.u64 %a, words; cvta.local.u64 %a, %a; st.param.b64 [arguments], %a;
+    ...     mov.u64 %text, text; cvta.global.u64 %text, %text; st.param.b64 [format], %text;
+    ...     call (r), vprintf, (format, arguments); ret; }
+    ... ''').kernel("speak")
+    >>> kernel((1, 1, 1), (2, 1, 1))
+    lane 0
+    lane 1
+    """
+    function, call = HOST_FUNCTIONS[name], step.call
+    if call is None:
+        raise TypeError(f"{step.instruction.text} calls nothing")
+    sized = zip(call.arguments, function.arguments, strict=True)
+    result = function.run(chunk, [passed(chunk, argument, size) for argument, size in sized])
+    if result is not None and call.returns:
+        give(chunk, call.returns[0], result, function.returns[0])
+
+
+def _lanes(chunk: Chunk) -> list[tuple[int, int]]:
+    rows, columns = np.nonzero(chunk.mask)
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def _byte_reader(chunk: Chunk, lane: tuple[int, int]) -> Callable[[int, int], bytes]:
+    """A function that reads bytes at a generic address, as one lane sees them."""
+
+    def read(address: int, size: int) -> bytes:
+        memory, at = _memory_at(chunk, lane, address)
+        found = memory.find(at)
+        if found is None or at + size > found.base + found.size:
+            fault = MemoryFault(
+                f"printf reads {size} bytes outside every allocation",
+                f"address {address:#x}",
+                "pass printf pointers to memory that the kernel can read",
+            )
+            raise chunk.placed(fault, lane[0] * 32 + lane[1])
+        return found.bytes[at - found.base :][:size].tobytes()
+
+    return read
+
+
+def _memory_at(chunk: Chunk, lane: tuple[int, int], address: int) -> tuple[Memory, int]:
+    """Which memory a lane means by a generic address, and where in it."""
+    if address >> 40 != WINDOWS["local"] // WINDOW:
+        return chunk.launch.memory, address
+    thread = int(chunk.warp[lane[0], 0]) * WARP_SIZE + lane[1]
+    return chunk.local, address - WINDOWS["local"] + thread * chunk.local_stride
+
+
+def _argument_reader(
+    chunk: Chunk, lane: tuple[int, int], read: Callable[[int, int], bytes], text: str
+) -> Callable[[int, int], bytes]:
+    """Reads the arguments of a format one after the other; one that nothing stored is found."""
+    wanted = _arguments(text)
+    taken = 0
+
+    def argument(address: int, size: int) -> bytes:
+        nonlocal taken
+        taken += 1
+        data = read(address, size)
+        memory, at = _memory_at(chunk, lane, address)
+        if memory is chunk.local and ("local", at % chunk.local_stride) in chunk.carried:
+            check_given(chunk, lane, memory, at, size)  # stored, of a value that nothing gave
+        elif memory.unwritten_bits(np.array([at], np.uint64), size).any():
+            fault = UninitialisedRead(
+                f"printf takes argument {taken}, which nothing wrote",
+                f"{_short(text)} takes {wanted}",
+                "pass printf an argument for each conversion, a * included, each with a value",
+            )
+            fault.address, fault.width = address, size
+            chunk.found(fault, lane[0] * WARP_SIZE + lane[1])
+        return data
+
+    return argument
+
+
+def _arguments(text: str) -> int:
+    """How many arguments a format takes."""
+    found = [match for match in _CONVERSION.finditer(text) if match[5] != "%"]
+    return len(found) + sum((match[2] == "*") + (match[3] == "*") for match in found)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def _text(read: Callable[[int, int], bytes], address: int) -> str:
+    """The characters up to the first zero byte."""
+    if address == 0:
+        return "(null)"
+    found = bytearray()
+    while (byte := read(address + len(found), 1)) != b"\0":
+        found += byte
+    return found.decode("utf-8", "replace")
+
+
+def format_text(
+    text: str,
+    read: Callable[[int, int], bytes],
+    at: int,
+    argument: Callable[[int, int], bytes] | None = None,
+) -> str:
+    """What C's printf makes of a format and the arguments that lie at an address.
+
+    Parameters
+    ----------
+    text : str
+        The format.
+    read : callable
+        ``read(address, size)`` gives bytes.
+    at : int
+        The first argument: 4 bytes for what fits them, 8 for the rest, each aligned to its size.
+    argument : callable, optional
+        What reads arguments, if that is not ``read``.
+
+    Raises
+    ------
+    KernelFault
+        For a width or a precision above 65535.
+
+    Examples
+    --------
+    >>> memory = (7).to_bytes(8, "little") + np.float64(2.5).tobytes()
+    >>> format_text("%d of %.2f%%", lambda address, size: memory[address : address + size], 0)
+    '7 of 2.50%'
+    """
+    shown = _short(text)
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        at = -(-at // size) * size
+        at += size
+        return (argument or read)(at - size, size)
+
+    def number(text: str | None) -> int | None:
+        """A width or precision; ``*`` takes it from the arguments."""
+        if text is None:
+            return None
+        taken = int.from_bytes(take(4), "little", signed=True) if text == "*" else None
+        value = int(text[:_DIGITS] or "0") if taken is None else taken
+        if abs(value) > _WIDEST:
+            raise KernelFault(
+                f"printf with a width or a precision above {_WIDEST}",
+                f"{shown} has {text[:40] if taken is None else taken}",
+                "print fewer characters at once",
+            )
+        return value
+
+    def convert(found: re.Match[str]) -> str:
+        flags, _, _, length, kind = found.groups()
+        if kind == "%":
+            return "%"
+        width, precision = number(found[2]) or 0, number(found[3])
+        if width < 0:
+            flags, width = flags + "-", -width
+        if precision is not None and precision < 0:
+            precision = None
+        sign, body, zeros = "", "", False
+        if kind in "diouxX":
+            size = 8 if length in ("l", "ll", "j", "z", "t") else 4
+            value = int.from_bytes(take(size), "little", signed=kind in "di")
+            sign, body = _integer(_cut(value, _BITS.get(length), kind), kind, flags, precision)
+            zeros = precision is None
+        elif kind in "fFeEgGaA":
+            value = float(np.frombuffer(take(8), np.float64)[0])
+            sign, body = _real(value, kind, flags, precision)
+            zeros = math.isfinite(value)
+        elif kind == "c":
+            body = chr(take(4)[0])
+        elif kind == "s":
+            body = _text(read, int.from_bytes(take(8), "little"))[:precision]
+        else:
+            address = int.from_bytes(take(8), "little")
+            body = hex(address) if address else "(nil)"
+        if "-" in flags:
+            return (sign + body).ljust(width)
+        return sign + body.zfill(width - len(sign)) if zeros and "0" in flags else (sign + body).rjust(width)
+
+    return _CONVERSION.sub(convert, text)
+
+
+def _cut(value: int, bits: int | None, kind: str) -> int:
+    """An integer as its length modifier says: ``hh`` and ``h`` keep its low bits."""
+    if bits is None:
+        return value
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if kind in "di" and value >> (bits - 1) else value
+
+
+def _plus(negative: bool, flags: str) -> str:
+    return "-" if negative else "+" if "+" in flags else " " if " " in flags else ""
+
+
+def _integer(value: int, kind: str, flags: str, precision: int | None) -> tuple[str, str]:
+    """Sign or prefix, and digits, of an integer conversion."""
+    digits = format(abs(value), {"o": "o", "x": "x", "X": "X"}.get(kind, "d"))
+    digits = "" if precision == 0 and value == 0 else digits.zfill(precision or 0)
+    if kind in "di":
+        return _plus(value < 0, flags), digits
+    if "#" in flags and kind == "o" and not digits.startswith("0"):
+        digits = "0" + digits
+    return ("0" + kind if "#" in flags and kind in "xX" and value else ""), digits
+
+
+def _real(value: float, kind: str, flags: str, precision: int | None) -> tuple[str, str]:
+    """Sign, with the prefix of a hexadecimal one, and the rest of a floating-point conversion."""
+    sign = _plus(math.copysign(1, value) < 0, flags)
+    value = abs(value)
+    if kind in "aA" and math.isfinite(value):
+        digits = _hexadecimal(value, precision, "#" in flags)
+        return (sign + "0x", digits) if kind == "a" else (sign + "0X", digits.upper())
+    if not math.isfinite(value):
+        name = "nan" if math.isnan(value) else "inf"
+        return sign, name.upper() if kind.isupper() else name
+    spec = "%" + ("#" if "#" in flags else "") + f".{6 if precision is None else precision}{kind}"
+    return sign, spec % value
+
+
+def _hexadecimal(value: float, precision: int | None, point: bool) -> str:
+    """The digits of ``%a``: ``1.8p+0``."""
+    whole, _, exponent = value.hex()[2:].partition("p")
+    lead, _, fraction = whole.partition(".")
+    fraction = fraction.ljust(13, "0")
+    if precision is None:
+        fraction = fraction.rstrip("0")
+    elif precision < 13:
+        unit = 1 << 4 * (13 - precision)
+        kept, rest = divmod(int(lead + fraction, 16), unit)
+        kept += 2 * rest > unit or (2 * rest == unit and kept & 1)
+        lead, fraction = str(kept >> 4 * precision), format(kept, f"0{precision + 1}x")[1:]
+    else:
+        fraction = fraction.ljust(precision, "0")
+    return lead + ("." if fraction or point else "") + fraction + "p" + exponent
+
+
+def _vprintf(chunk: Chunk, arguments: list[Words]) -> Words:
+    formats, places = arguments
+    result = np.zeros(chunk.mask.shape, np.uint64)
+    for lane in _lanes(chunk):
+        read = _byte_reader(chunk, lane)
+        text = _text(read, int(formats[lane]))
+        argument = _argument_reader(chunk, lane, read, text)
+        try:
+            line = format_text(text, read, int(places[lane]), argument)
+        except KernelFault as fault:
+            if fault.place.line is None:
+                fault = chunk.placed(fault, lane[0] * WARP_SIZE + lane[1])
+            raise fault from None
+        chunk.launch.print(line)
+        result[lane] = sum(found[5] != "%" for found in _CONVERSION.finditer(text))
+    return result
+
+
+def _assertfail(chunk: Chunk, arguments: list[Words]) -> None:
+    lane = _lanes(chunk)[0]
+    read = _byte_reader(chunk, lane)
+    message, file, line, function, _ = (int(words[lane]) for words in arguments)
+    fault = AssertionFailed(
+        f"assertion `{_text(read, message)}` failed",
+        f"{_text(read, file)}:{line}, {_text(read, function)}",
+        "the kernel's own check does not hold for these inputs",
+    )
+    raise chunk.placed(fault, lane[0] * 32 + lane[1])
+
+
+def _malloc(chunk: Chunk, arguments: list[Words]) -> Words:
+    result = np.zeros(chunk.mask.shape, np.uint64)
+    with chunk.launch.atomics:
+        for lane in _lanes(chunk):
+            result[lane] = chunk.launch.heap.allocate(int(arguments[0][lane]))
+    return result
+
+
+def _free(chunk: Chunk, arguments: list[Words]) -> None:
+    for lane in _lanes(chunk):
+        address = int(arguments[0][lane])
+        if address:
+            try:
+                with chunk.launch.atomics:
+                    chunk.launch.heap.free(address)
+            except MemoryFault as fault:
+                chunk.found(fault, lane[0] * WARP_SIZE + lane[1])
+
+
+class Heap:
+    """Where device-side ``malloc`` takes memory from; it lives as long as its device.
+
+    Parameters
+    ----------
+    memory : Memory
+        Global memory.
+    limit : int
+        Bytes; a request beyond it gives a null pointer, as on a GPU.
+    """
+
+    def __init__(self, memory: Any, limit: int) -> None:
+        self.memory, self.limit, self.used = memory, limit, 0
+
+    def allocate(self, size: int) -> int:
+        """The address of ``size`` new bytes, or 0 if the heap has no room."""
+        if not 0 < size <= self.limit - self.used:
+            return 0
+        self.used += size
+        return self.memory.allocate(size, f"malloc({size})").base
+
+    def free(self, address: int) -> None:
+        """Give back what `allocate` gave.
+
+        Raises
+        ------
+        DoubleFree
+            If nothing was allocated there, or no longer.
+        """
+        found = self.memory.find(address)
+        if found is None or found.base != address or not found.name.startswith("malloc("):
+            fault = DoubleFree(
+                "free of memory that malloc did not give, or that was freed",
+                f"address {address:#x}",
+                "free each pointer from malloc once, in a kernel",
+            )
+            fault.address, fault.space = address, "global"
+            raise fault
+        self.used -= found.size
+        self.memory.free(found)
+
+
+HOST_FUNCTIONS: dict[str, HostFunction] = {
+    "vprintf": HostFunction(_vprintf, (8, 8), (4,)),
+    "__assertfail": HostFunction(_assertfail, (8, 8, 4, 8, 8)),
+    "malloc": HostFunction(_malloc, (8,), (8,)),
+    "free": HostFunction(_free, (8,)),
+}

@@ -1,0 +1,289 @@
+"""The executor: runs a `Program` over a grid, whole blocks at a time, all their warps at once.
+
+`Launch` holds what one launch has (grid, parameters, memory). Which lanes execute which step, and
+when, is `simwarp.engine.schedule`; what they do to memory is `simwarp.engine.accesses`.
+
+Examples
+--------
+Five blocks of 64 threads, two of them in flight at a time; each thread executes two instructions:
+
+>>> from simwarp.program.link import link
+>>> from simwarp.ptx.parse import parse
+>>> module = parse(".version 9.0 .target sm_90 .entry k() { .reg .b32 %r; mov.u32 %r, %tid.x; ret; }")
+>>> memory = Memory("global")
+>>> launch = Launch(
+...     link(module, module.entries["k"]), (5, 1, 1), (64, 1, 1), {}, memory, Memory("const"),
+...     Heap(memory, 0), chunk_lanes=128,
+... )
+>>> [blocks.tolist() for blocks in launch.chunks()]
+[[0, 1], [2, 3], [4]]
+>>> launch.run() == 5 * 64 * 2
+True
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.checks import POISONING, Checks
+from simwarp.engine import workers
+from simwarp.engine.chunk import Chunk
+from simwarp.engine.events import Observer
+from simwarp.engine.foreign_pointers import Lent
+from simwarp.engine.host_functions import Heap
+from simwarp.engine.livelock import Journal
+from simwarp.engine.reach import Frames, Reach, Windows
+from simwarp.engine.schedule import LaunchEnded, Scheduler
+from simwarp.engine.schedule_random import RandomScheduler, shuffled
+from simwarp.engine.schedule_stack import StackScheduler
+from simwarp.faults import KernelFault
+from simwarp.lanes import WARP_SIZE
+from simwarp.memory import Memory
+from simwarp.program.program import Program
+from simwarp.races import Races
+
+Dim = tuple[int, int, int]
+_LARGEST_REUSED = 30 << 20
+_PATIENCE = 50
+"""The part of the budget that is left once lanes go on with poison, which may be how often they go round."""
+_LOCAL_AT_ONCE = 1 << 28
+"""Bytes of local memory in flight, at most (one block aside)."""
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel.
+
+    Attributes
+    ----------
+    grid, block, cluster : (x, y, z)
+        Blocks, threads per block, blocks per cluster.
+    parameters : mapping of name to bytes
+    symbols : mapping of name to int
+        The addresses of the module's variables.
+    memory, constants, heap
+        Global memory, constant memory, and what device-side ``malloc`` takes from the former.
+    shared_size, dynamic_shared : int
+        Bytes per block: all of it, and the part that the launch asked for.
+    local_size : int
+        Bytes of local memory per thread.
+    workspace : int
+        Address of the grid barrier's words of a cooperative launch.
+    chunk_lanes : int
+        How many lanes are in flight at a time; registers of this size should fit a cache.
+    workers : int
+        How many chunks run at a time, each on a process of its own.
+    instruction_budget : int or None
+        Steps that may be executed before `RunawayKernel` is found.
+    checks : Checks
+        What becomes of the faults.
+    schedule, seed : str, int
+        Who goes when: see `simwarp.ptx.schedules`.
+    cc : (int, int)
+        The compute capability: by its rules matrix instructions add floats.
+    number, clock : int
+        Of the launch: its number on the device, and where its counters start.
+    print
+        Takes what the kernel prints.
+    """
+
+    program: Program
+    grid: Dim
+    block: Dim
+    parameters: Mapping[str, bytes]
+    memory: Memory
+    constants: Memory
+    heap: Heap
+    symbols: Mapping[str, int] = field(default_factory=dict[str, int])
+    shared_size: int = 0
+    dynamic_shared: int = 0
+    local_size: int = 0
+    cluster: Dim = (1, 1, 1)
+    explicit_cluster: bool = False
+    workspace: int = 0
+    chunk_lanes: int = 32768
+    cooperative: bool = False
+    workers: int = 1
+    instruction_budget: int | None = None
+    checks: Checks = field(default_factory=Checks)
+    schedule: str = "lowest pc"
+    seed: int = 0
+    observers: Sequence[Observer] = ()
+    multiprocessors: int = 132
+    cc: tuple[int, int] = (9, 0)
+    number: int = 0
+    clock: int = 0
+    print: Callable[[str], object] = print
+
+    def __post_init__(self) -> None:
+        self.threads = self.block[0] * self.block[1] * self.block[2]
+        self.blocks_per_cluster = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        self.steps_left = math.inf if self.instruction_budget is None else self.instruction_budget
+        self.units_left = math.inf
+        """Of work, once a fault was collected whose lanes go on with poison; see `Scheduler.spend`."""
+        self.on_step = [o.on_step for o in self.observers if o.wants("on_step")]
+        self.on_access = [o.on_access for o in self.observers if o.wants("on_access")]
+        self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
+        self.on_barrier = [o.on_barrier for o in self.observers if o.wants("on_barrier")]
+        self.ended = False
+        """Whether a fault that nothing can go on behind was reported."""
+        self.journal: Journal | None = None
+        """What memory held some time ago, while a livelock is suspected."""
+        self.races = None if self.checks.action("races") == "off" else Races(self)
+        self.watched_loads = self.races.watched if self.races is not None else frozenset[int]()
+        self.lent = Lent(self)
+        self.atomics: AbstractContextManager[Any] = nullcontext()
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The global memory that each step may access."""
+        return Reach(self)
+
+    @cached_property
+    def windows(self) -> Windows:
+        """What of a block's shared memory each step may access."""
+        return Windows(self)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """What of a function's frame each step may access."""
+        return Frames(self)
+
+    @cached_property
+    def parameter_memory(self) -> Memory:
+        """The kernel's parameters as memory, for accesses that compute their address."""
+        memory, places = Memory("param", 0), self.program.parameter_offsets
+        size = max((places[name] + len(data) for name, data in self.parameters.items()), default=0)
+        allocation = memory.allocate(size, f"parameters of kernel {self.program.name}", read_only=True)
+        for name, data in self.parameters.items():
+            allocation.fill(np.frombuffer(data, np.uint8), places[name])
+        return memory
+
+    def run(self) -> int:
+        """Execute every block; return the number of thread-instructions."""
+        keep_freed_pages()
+        chunks = self.chunks()
+        ordered = shuffled(self, chunks) if self.schedule == "random" else chunks
+        for observer in self.observers:
+            observer.on_launch(self)
+        executed = 0
+        if self.in_one_process or len(chunks) == 1:
+            for chunk in ordered:
+                executed += self.run_chunk(chunk)
+                if self.ended:
+                    break
+        else:
+            executed = workers.run(self, chunks)
+        for observer in self.observers:
+            observer.on_end(self)
+        return executed
+
+    def found(self, fault: KernelFault) -> None:
+        """Tell the observers of a fault, and raise it or keep it; or forget it, as the checks say."""
+        if self.checks.action(fault.check) == "off":
+            return
+        for observer in self.observers:
+            observer.on_fault(fault)
+        self.checks.found(fault)
+        if fault.check in POISONING and math.isinf(self.units_left) and self.instruction_budget is not None:
+            self.units_left = self.instruction_budget // _PATIENCE
+
+    @property
+    def in_one_process(self) -> bool:
+        """Whether the chunks must run one after the other."""
+        needs_order = bool(self.observers) or self.program.calls_heap or self.schedule == "random"
+        return self.workers == 1 or needs_order
+
+    def chunks(self) -> Chunks:
+        """The blocks that are in flight together, clusters whole."""
+        lanes_per_block = -(-self.threads // WARP_SIZE) * WARP_SIZE
+        lanes = self.chunk_lanes
+        if self.local_size:
+            lanes = min(lanes, _LOCAL_AT_ONCE // self.local_size)
+        blocks = math.prod(self.grid)
+        at_once = blocks if self.cooperative else max(1, lanes // lanes_per_block)
+        at_once = -(-at_once // self.blocks_per_cluster) * self.blocks_per_cluster
+        return Chunks(self.grid, self.cluster, at_once)
+
+    def run_chunk(self, blocks: npt.NDArray[np.int64]) -> int:
+        """Execute some blocks together; return the number of thread-instructions."""
+        with np.errstate(all="ignore"):
+            self.journal, chunk = None, Chunk(self, blocks)
+            self.lent.enter(self.memory)
+            if self.races is not None:
+                self.races.enter(chunk)
+            try:
+                SCHEDULERS[self.schedule](self, chunk).run()
+            except LaunchEnded:
+                self.ended = True
+        return chunk.executed - self.clock
+
+
+class Chunks(Sequence[npt.NDArray[np.int64]]):
+    """The blocks of a grid, so many at a time: those of a cluster next to each other, by rank.
+
+    Parameters
+    ----------
+    grid, cluster : (x, y, z)
+    at_once : int
+        Blocks of each chunk, whole clusters.
+
+    Examples
+    --------
+    >>> [blocks.tolist() for blocks in Chunks((4, 2, 1), (2, 1, 1), 4)]
+    [[0, 1, 2, 3], [4, 5, 6, 7]]
+    >>> [blocks.tolist() for blocks in Chunks((4, 2, 1), (1, 2, 1), 4)]
+    [[0, 4, 1, 5], [2, 6, 3, 7]]
+    """
+
+    def __init__(self, grid: Dim, cluster: Dim, at_once: int) -> None:
+        self.grid, self.cluster, self.at_once = grid, cluster, at_once
+        self.blocks = math.prod(grid)
+
+    def __len__(self) -> int:
+        return -(-self.blocks // self.at_once)
+
+    @overload
+    def __getitem__(self, number: int) -> npt.NDArray[np.int64]: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[npt.NDArray[np.int64]]: ...
+    def __getitem__(self, number: int | slice) -> Any:
+        """The blocks of one chunk, or of several."""
+        if isinstance(number, slice):
+            return [self[i] for i in range(len(self))[number]]
+        first = range(len(self))[number] * self.at_once
+        blocks = np.arange(first, min(first + self.at_once, self.blocks))
+        size = math.prod(self.cluster)
+        if size == 1:
+            return blocks
+        clusters = tuple(g // c for g, c in zip(self.grid, self.cluster, strict=True))
+        of_cluster = np.unravel_index(blocks // size, clusters[::-1])
+        within = np.unravel_index(blocks % size, self.cluster[::-1])
+        z, y, x = (i * c + j for i, j, c in zip(of_cluster, within, self.cluster[::-1], strict=True))
+        return x + self.grid[0] * (y + self.grid[1] * z)
+
+
+SCHEDULERS: dict[str, type[Scheduler]] = {
+    "lowest pc": Scheduler,
+    "stack": StackScheduler,
+    "random": RandomScheduler,
+}
+"""What takes a chunk through its kernel, by the name of the schedule."""
+
+
+@cache
+def keep_freed_pages() -> None:
+    """Let the C library keep the memory of freed registers, once for the process.
+
+    By default glibc gives an array of 128 KiB and more back to the system as soon as it is freed, and the
+    page faults of the next one cost more than the arithmetic. Having freed a larger block, it keeps them.
+    """
+    np.empty(_LARGEST_REUSED, np.uint8)

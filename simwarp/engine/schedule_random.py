@@ -1,0 +1,178 @@
+"""A schedule drawn from a seed: any group of lanes may run next, for any number of steps.
+
+What a kernel computes must not depend on who goes when, beyond what its barriers, fences and atomics say.
+Here every turn takes some of the warps that stand at a step, and they run for a random number of steps; the
+lanes that one instruction lets write the same address take their turns in a random order, and so do the
+chunks of a launch. The same seed always gives the same schedule.
+
+Examples
+--------
+All lanes write one word; whose value stays is anybody's guess:
+
+>>> import simwarp
+>>> def last(seed):
+...     device = simwarp.Device(schedule="random", seed=seed, checks="off")
+...     kernel = device.load('''
+...         .version 9.0
+...         .target sm_90
+...         .visible .entry last(.param .u64 out) {
+...             .reg .b32 %r; .reg .b64 %a;
+...             ld.param.u64 %a, [out]; mov.u32 %r, %laneid; st.global.u32 [%a], %r; ret; }
+...     ''').kernel("last")
+...     out = device.allocate((1,), np.uint32)
+...     kernel((1, 1, 1), (32, 1, 1), out)
+...     return int(out.download()[0])
+>>> len({last(seed) for seed in range(20)}) > 1, last(7) == last(7)
+(True, True)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.schedule import Group, Scheduler
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
+    from simwarp.program.program import Step
+
+T = TypeVar("T")
+
+_MEAN = 30
+"""Steps of a turn, on average."""
+_PATIENCE = 256
+"""How often groups may come to the end of a long turn in a loop before the schedule stops being random."""
+
+
+def _lengths() -> list[int]:
+    """For k = 1, 2, …: how many of 2**64 equally likely words stand for turns of k steps or fewer."""
+    longer, found = 1 << 64, list[int]()
+    while longer:
+        longer = longer * (_MEAN - 1) // _MEAN
+        found.append((1 << 64) - longer)
+    return found
+
+
+_LENGTHS = _lengths()
+
+
+class Dice:
+    """Random choices from the raw words of a Philox generator, which NumPy promises to keep.
+
+    Parameters
+    ----------
+    *key : int
+        Two numbers; 64 bits of each count.
+
+    Examples
+    --------
+    >>> dice, same = Dice(1, 2), Dice(1, 2)
+    >>> [dice.below(6) for _ in range(9)] == [same.below(6) for _ in range(9)]
+    True
+    >>> sorted(dice.order(5).tolist())
+    [0, 1, 2, 3, 4]
+    """
+
+    def __init__(self, *key: int) -> None:
+        self._philox = np.random.Philox(key=np.array([number % 2**64 for number in key], np.uint64))
+
+    def below(self, end: int) -> int:
+        """A whole number from 0 to ``end`` - 1."""
+        return int(self._philox.random_raw()) % end
+
+    def length(self) -> int:
+        """A number of steps, from 1 on: geometric, so that a turn half over is like a new one."""
+        return bisect_right(_LENGTHS, int(self._philox.random_raw())) + 1
+
+    def order(self, n: int) -> npt.NDArray[np.intp]:
+        """(n,): the numbers from 0 to ``n`` - 1 in any order."""
+        return np.argsort(self._philox.random_raw(n), kind="stable")
+
+    def some(self, n: int) -> npt.NDArray[np.bool_]:
+        """(n,): each true or false, one at least true."""
+        chosen = self._philox.random_raw(n) >> np.uint64(63) != 0
+        chosen[self.below(n)] = True
+        return chosen
+
+
+def shuffled(launch: Launch, chunks: Sequence[T]) -> Iterator[T]:
+    """The chunks of a launch in the order of its seed.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> sorted(shuffled(SimpleNamespace(seed=3, number=1), "abcd"))
+    ['a', 'b', 'c', 'd']
+    """
+    order = Dice(launch.seed, _chunk_key(launch, -1)).order(len(chunks))
+    return (chunks[int(i)] for i in order)
+
+
+def _chunk_key(launch: Launch, first_block: int) -> int:
+    """A number for each chunk of each launch of a device; block -1 is the launch itself."""
+    return launch.number << 32 | first_block + 1
+
+
+class RandomScheduler(Scheduler):
+    """Takes the lanes of one chunk to the end of the kernel, in an order drawn from the launch's seed.
+
+    Every group has its turn sooner or later, so that lanes may wait for others. When the groups have gone
+    around loops for very long, the default schedule takes over, which sees whether they ever end.
+    """
+
+    def __init__(self, launch: Launch, chunk: Chunk) -> None:
+        super().__init__(launch, chunk)
+        self._dice = Dice(launch.seed, _chunk_key(launch, int(chunk.block[0, 0])))
+        self._long_turns = 0
+        chunk.order = self._dice.order
+
+    @property
+    def _random(self) -> bool:
+        return self.chunk.order is not None
+
+    def choose(self) -> tuple[int, Group] | None:
+        """Some of the warps at any of the steps where lanes stand."""
+        if not self._random:
+            return super().choose()
+        steps = sorted(self.groups)
+        pc = steps[self._dice.below(len(steps))]
+        group = self.groups.pop(pc)
+        chosen = self._some_warps(group.mask)
+        rest = group.mask & ~chosen
+        if rest.any():
+            self.groups[pc] = Group(rest, group.turns, group.loops, group.rounds)
+        return pc, Group(chosen, group.turns, group.loops, group.rounds)
+
+    def _some_warps(self, mask: Mask) -> Mask:
+        rows = np.flatnonzero(mask.any(axis=1))
+        chosen = np.zeros_like(mask)
+        rows = rows[self._dice.some(rows.size)]
+        chosen[rows] = mask[rows]
+        return chosen
+
+    def limit(self, pc: int) -> int:
+        """The step before which the turn ends; drawn anew at every jump."""
+        return pc + self._dice.length() if self._random else super().limit(pc)
+
+    def may_loop(self, branch: Step) -> bool:
+        """Count a backward branch; nothing follows from it until patience is at its end."""
+        goes_on = super().may_loop(branch)
+        if not self._random:
+            return goes_on
+        # That a state comes back proves nothing here: the next choice may be another.
+        self.gave_way = None
+        if not goes_on:
+            self._long_turns += 1 if branch.polls else _PATIENCE
+        if self._long_turns >= _PATIENCE:
+            self.chunk.order = None
+        return True
+
+    def is_sparse(self) -> bool:
+        """Whether few warps may run by themselves: no, they would run in order."""
+        return False

@@ -1,0 +1,302 @@
+"""The schedule of GPUs whose warps have one program counter: a stack of reconvergence points per warp.
+
+At a branch that the lanes of a warp take differently, the warp executes one side up to the step where the
+sides meet (`simwarp.program.postdominators`), then the other, then goes on with both. Of the sides the one
+at the highest step goes first: the opposite of the default schedule. Warps do not wait for one another,
+except at barriers.
+
+Lanes that wait for lanes of a side that is still to come would wait forever. Since Volta they may (PTX ISA
+9.0, section 3.1); here such a kernel is declined with `NeedsIndependentProgress`.
+
+Sources: Levinthal and Porter, "Chap: a SIMD graphics processor" (SIGGRAPH 1984); Fung, Sham, Yuan and
+Aamodt, "Dynamic warp formation and scheduling" (MICRO 2007), section 3.
+
+Examples
+--------
+Lane 0 waits for lane 1 on the other side of a branch:
+
+>>> import simwarp
+>>> text = '''
+... .version 9.0
+... .target sm_90
+... .visible .entry talk(.param .u64 out) {
+...     .reg .b32 %r; .reg .b64 %a; .reg .pred %p;
+...     ld.param.u64 %a, [out]; mov.u32 %r, %laneid; setp.eq.u32 %p, %r, 0;
+...     @%p bra LISTEN;
+...     bar.warp.sync 3; bra END;
+...     LISTEN: bar.warp.sync 3;
+...     END: st.global.u32 [%a], 7; ret; }
+... '''
+>>> device = simwarp.Device(schedule="stack")
+>>> try:
+...     device.load(text).kernel("talk")((1, 1, 1), (2, 1, 1), device.upload(np.zeros(1, np.uint32)))
+... except simwarp.faults.NeedsIndependentProgress as fault:
+...     print(fault.place.lane, fault.place.line, [place.line for place in fault.awaited])
+0 9 [8]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.schedule import NO_OTHER, TOGETHER, Group, Scheduler
+from simwarp.faults import (
+    Deadlock,
+    KernelFault,
+    Livelock,
+    NeedsIndependentProgress,
+    Place,
+)
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.launch import Launch
+
+_KERNEL = -1
+"""The activation of the kernel itself, see `simwarp.engine.calls`."""
+
+Warps = npt.NDArray[np.bool_]
+"""(warps,): some of the warps."""
+
+
+class Stacks:
+    """For each warp a stack of lanes, each entry with the step where they meet the lanes below.
+
+    Parameters
+    ----------
+    lanes : (warps, 32) bool
+        The first entry of each stack.
+    nowhere : int
+        A step that nobody reaches: that entry meets nobody.
+
+    Examples
+    --------
+    >>> both = np.ones((2, 32), np.bool_)
+    >>> stacks = Stacks(both, nowhere=100)
+    >>> side = both & (np.arange(32) < 8)
+    >>> stacks.push(np.array([True, False]), side, np.array([17, 17]), np.array([-1, -1]))
+    >>> stacks.top.sum(axis=1).tolist(), stacks.meets_at.tolist()
+    ([8, 32], [17, 100])
+    >>> stacks.pop(np.array([True, True]))
+    >>> stacks.top.sum(axis=1).tolist()
+    [32, 0]
+    """
+
+    def __init__(self, lanes: Mask, nowhere: int) -> None:
+        self._warps = np.arange(len(lanes))
+        self._height = np.ones(len(lanes), np.int64)
+        self._lanes = np.stack([np.zeros_like(lanes), lanes])  # what is below the first entry has no lanes
+        self._meets_at = np.full((2, len(lanes)), nowhere)
+        self._meets_in = np.full((2, len(lanes)), _KERNEL)
+
+    @property
+    def top(self) -> Mask:
+        """(warps, 32): the lanes of the uppermost entries, of which some may have exited."""
+        return self._lanes[self._height, self._warps]
+
+    @property
+    def meets_at(self) -> npt.NDArray[np.int64]:
+        """(warps,): where they meet the lanes below."""
+        return self._meets_at[self._height, self._warps]
+
+    @property
+    def meets_in(self) -> npt.NDArray[np.int64]:
+        """(warps,): in which activation of a device function that is; -1 for the kernel itself."""
+        return self._meets_in[self._height, self._warps]
+
+    @property
+    def used(self) -> Warps:
+        """(warps,): whether there is an entry."""
+        return self._height > 0
+
+    def push(
+        self, warps: Warps, lanes: Mask, meets_at: npt.NDArray[np.int64], meets_in: npt.NDArray[np.int64]
+    ) -> None:
+        """Put lanes of some of the warps on top."""
+        if int(self._height.max()) + 1 == len(self._lanes):
+            self._lanes, self._meets_at, self._meets_in = (
+                np.concatenate([entries, np.zeros_like(entries)])
+                for entries in (self._lanes, self._meets_at, self._meets_in)
+            )
+        self._height = self._height + warps
+        at = self._height[warps], self._warps[warps]
+        self._lanes[at], self._meets_at[at], self._meets_in[at] = (
+            lanes[warps],
+            meets_at[warps],
+            meets_in[warps],
+        )
+
+    def pop(self, warps: Warps) -> None:
+        """Take the uppermost entry of some of the warps away."""
+        self._height = self._height - warps
+
+
+class StackScheduler(Scheduler):
+    """Takes the lanes of one chunk to the end of the kernel, each warp with one program counter."""
+
+    def __init__(self, launch: Launch, chunk: Chunk) -> None:
+        super().__init__(launch, chunk)
+        self.meets = chunk.program.reconvergence
+        self.stacks = Stacks(chunk.live, nowhere=len(self.steps))
+        self._inside = np.full(chunk.warps, _KERNEL)
+        """The activation that each warp's uppermost lanes were in when the turn began."""
+        self._stops: list[int] = []
+        """Where warps of the current group meet others of theirs."""
+        self._others: dict[int, int] = {}
+        """The steps where other warps may go on, with their turns."""
+
+    # ---- who runs next ---------------------------------------------------------------------------------
+
+    def choose(self) -> tuple[int, Group] | None:
+        """The warps that go on at the lowest step."""
+        self._update()
+        top = self.stacks.top & self.chunk.live
+        self._decline_vain_waits(top)
+        ready = top & ~self._waiting(top)[:, None]
+        can_run = {pc: lanes for pc, group in self.groups.items() if (lanes := group.mask & ready).any()}
+        if not can_run:
+            self.stop(self.deadlock())
+        turns, pc = min((self.groups[pc].turns, pc) for pc in can_run)
+        group, chosen = self.groups.pop(pc), can_run.pop(pc)
+        self._inside = self._activations(chosen)
+        meeting = chosen.any(axis=1) & (self.stacks.meets_in == self._inside)
+        self._stops = np.unique(self.stacks.meets_at[meeting]).tolist()
+        self._others = {other: self.groups[other].turns for other in can_run}
+        if (rest := group.mask & ~chosen).any():
+            self.groups[pc] = Group(rest, turns, group.loops, group.rounds)
+        for other in self.groups.keys() - can_run.keys():  # who cannot run does not fall behind
+            self.groups[other].turns = max(self.groups[other].turns, turns)
+        return pc, Group(chosen, turns, group.loops, group.rounds)
+
+    def limit(self, pc: int) -> int:
+        """The step before which the group at ``pc`` must stop: where lanes meet, or to give way."""
+        nearest = min((stop for stop in self._stops if stop >= pc), default=NO_OTHER)
+        for other, turns in self._others.items():
+            if other == pc or (other < pc and turns <= self.turns):
+                return pc
+            if pc < other < nearest:
+                nearest = other
+        return nearest
+
+    def is_sparse(self) -> bool:
+        """Whether few warps may run by themselves: no, their stacks are here."""
+        return False
+
+    def _waiting(self, lanes: Mask) -> Warps:
+        """The warps of which one of these lanes is parked."""
+        waiting = np.zeros(len(lanes), np.bool_)
+        for mask in self.parked.values():
+            waiting |= (mask & lanes).any(axis=1)
+        return waiting
+
+    # ---- the stacks ------------------------------------------------------------------------------------
+
+    def _update(self) -> None:
+        """Let the stacks follow what the last group did: sides part, or arrive where they meet, or end."""
+        while True:
+            top = self.stacks.top & self.chunk.live
+            sides = {pc: lanes for pc, group in self.groups.items() if (lanes := group.mask & top).any()}
+            here = {pc: lanes.any(axis=1) for pc, lanes in sides.items()}
+            parted = np.add.reduce([*here.values(), np.zeros(len(top), np.int64)]) > 1
+            if parted.any():
+                self._part(parted, sides)
+                continue
+            done = self.stacks.used & ~top.any(axis=1)
+            back = self._activations(top) == self.stacks.meets_in
+            for pc, warps in here.items():
+                done |= warps & (self.stacks.meets_at == pc) & back
+            done &= ~self._waiting(top)
+            if not done.any():
+                return
+            self.stacks.pop(done)
+
+    def _part(self, parted: Warps, sides: dict[int, Mask]) -> None:
+        """The current step took the uppermost lanes of some warps to different steps."""
+        meets_at, meets_in = self._meeting(parted)
+        # Lanes that have nothing left to do when their sides have met need no entry of their own.
+        same = (self.stacks.meets_at == meets_at) & (self.stacks.meets_in == meets_in)
+        self.stacks.pop(parted & same)
+        for pc, lanes in sorted(sides.items()):
+            there = (meets_at == pc) & (meets_in == self._activations(lanes))
+            self.stacks.push(parted & lanes.any(axis=1) & ~there, lanes, meets_at, meets_in)
+
+    def _meeting(self, parted: Warps) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """For each warp the step and the activation where lanes meet that the current step parted.
+
+        Sides that return from a function one by one meet behind its call.
+        """
+        nowhere, meets_in = len(self.steps), self._inside
+        meets_at = np.full(meets_in.shape, self.meets[self.chunk.step.number])
+        if meets_at[0] != nowhere:
+            return meets_at, meets_in
+        meets_in, first = meets_in.copy(), (self.stacks.top & self.chunk.live).argmax(axis=1)
+        for warp in np.flatnonzero(parted & (meets_in != _KERNEL)).tolist():
+            activation = self.chunk.activations.under_way[int(meets_in[warp])]
+            meets_at[warp] = activation.goes_on_at
+            meets_in[warp] = activation.caller[warp, first[warp]]
+        return meets_at, meets_in
+
+    def _activations(self, lanes: Mask) -> npt.NDArray[np.int64]:
+        """(warps,): in which activation of a device function the lanes are; those of a warp are in one."""
+        current = self.chunk.activations.current
+        if current is None:
+            return np.full(len(lanes), _KERNEL)
+        return np.where(lanes, current, _KERNEL).max(axis=1)
+
+    # ---- who waits in vain -----------------------------------------------------------------------------
+
+    def _decline_vain_waits(self, top: Mask) -> None:
+        """Refuse lanes that wait for lanes of their own warp that are not allowed to run."""
+        if not self.parked:
+            return
+        moving = np.logical_or.reduce([np.zeros_like(top), *(group.mask for group in self.groups.values())])
+        for pc, mask in self.parked.items():
+            vain = mask & top & moving.any(axis=1, keepdims=True)
+            if self.steps[pc].kind == "barrier":
+                vain = vain & (self.barriers.expects == 0)
+            if vain.any() and self.steps[pc].kind in TOGETHER | {"barrier"}:
+                warps = vain.any(axis=1, keepdims=True)
+                awaited = {at: group.mask & warps for at, group in self.groups.items()}
+                self.stop(self._needs_progress({pc: vain}, awaited))
+
+    def stop(self, fault: KernelFault) -> None:
+        """A fault behind which nothing can go on: here perhaps because lanes below the top cannot."""
+        if isinstance(fault, Deadlock | Livelock):
+            top = self.stacks.top
+            ready = top & ~self._waiting(top)[:, None]
+            held_up = {pc: group.mask & ~ready for pc, group in self.groups.items()}
+            warps = np.logical_or.reduce([np.zeros_like(top), *held_up.values()]).any(axis=1, keepdims=True)
+            if warps.any():
+                waiting = {pc: mask & warps for pc, mask in self.parked.items()}
+                if isinstance(fault, Livelock):
+                    looping = [group.mask & ready & warps for group in self.groups.values()]
+                    waiting[self.polling_step()] = np.logical_or.reduce(looping)
+                fault = self._needs_progress(waiting, held_up)
+        super().stop(fault)
+
+    def _needs_progress(self, waiting: dict[int, Mask], awaited: dict[int, Mask]) -> NeedsIndependentProgress:
+        """The fault of lanes that wait in vain."""
+        waiting_at, waiting_places = self._told(waiting)
+        awaited_at, awaited_places = self._told(awaited)
+        fault = NeedsIndependentProgress(
+            "lanes wait for lanes of their warp that can only go on after them",
+            f"waiting: {waiting_at}; not yet allowed to run: {awaited_at}",
+            "let the lanes of a warp come together before they wait for one another, "
+            'or use schedule="lowest pc"',
+        )
+        fault.waiting, fault.awaited = waiting_places, awaited_places
+        fault.place = waiting_places[0]
+        return fault
+
+    def _told(self, lanes: dict[int, Mask]) -> tuple[str, tuple[Place, ...]]:
+        """How many lanes stand where, in words; and the place of the first of each."""
+        words, places = list[str](), list[Place]()
+        for pc, mask in sorted(lanes.items()):
+            if mask.any():
+                self.chunk.step = self.steps[pc]
+                places.append(self.chunk.place(int(mask.argmax())))
+                words.append(f"{np.count_nonzero(mask)} lanes, the first at {places[-1]}")
+        return "; ".join(words), tuple(places)

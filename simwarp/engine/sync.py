@@ -1,0 +1,414 @@
+"""Lanes that wait for one another: warp-wide operations (``.sync``) and barriers.
+
+`warp`, `barrier` and `cluster` take a scheduler, the number of the current step and the step, and return
+the next step of the current group, or None if it waits. Lanes may meet at different instructions of
+the same operation, as they do on an H200.
+
+Examples
+--------
+Lanes on both sides of a branch meet in one ballot, and all of them learn which ones went low:
+
+>>> import simwarp
+>>> device = simwarp.Device()
+>>> kernel = device.load('''
+... .version 9.0
+... .target sm_90
+... .visible .entry meet(.param .u64 out) {
+...     .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .pred %low;
+...     ld.param.u64 %a1, [out];
+...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 4; add.u64 %a1, %a1, %a2;
+...     setp.lt.u32 %low, %r1, 8; @%low bra LOW;
+...     vote.sync.ballot.b32 %r2, %low, 0xFFFFFFFF; bra END;
+...     LOW: vote.sync.ballot.b32 %r2, %low, 0xFFFFFFFF;
+...     END: st.global.u32 [%a1], %r2; ret; }
+... ''').kernel("meet")
+>>> out = device.allocate((32,), np.uint32)
+>>> kernel((1, 1, 1), (32, 1, 1), out)
+>>> {hex(word) for word in out.download().tolist()}
+{'0xff'}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.engine.barriers import BARRIERS
+from simwarp.faults import BarrierFault, InactiveSource, KernelFault, MemberMaskFault
+from simwarp.lanes import ALL_LANES, LANE_BIT, WARP_SIZE, mask_word, popc
+from simwarp.program.program import Step
+from simwarp.ptx.syntax import Immediate
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.schedule import Scheduler
+
+
+def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Compute across lanes, once all members that have not exited are here or at the same operation."""
+    chunk = scheduler.chunk
+    if chunk.alone and step.guard is None and _agree(scheduler, step):  # everybody is here
+        _compute_warp(chunk, step)
+        scheduler.executed(step, chunk.mask)
+        if chunk.live is not scheduler.attendance.warp.settled and step.sources:
+            scheduler.attendance.at_operation(chunk, chunk.mask, step.sources[-1](chunk))
+        return pc + 1
+    taken, whole = scheduler.taken(step), chunk.mask
+    if step.guard is not None:
+        scheduler.part(pc, {pc + 1: whole & ~taken})
+    if pc in scheduler.parked:
+        taken, whole = taken | scheduler.parked[pc], whole | scheduler.parked.pop(pc)
+    places = {pc: taken, **_same_operation(scheduler, step)}
+    present = np.logical_or.reduce(list(places.values()))
+    ready, members = present, np.uint32(0)
+    if step.sources:
+        members = _read_each(scheduler, places, lambda s: s.sources[-1](chunk))
+        ready = present & (members & mask_word(chunk.live) & ~_alike(members, present) == 0)
+    late = taken & ~ready
+    if late.any():
+        scheduler.park(pc, late)
+        if (ahead := ready & taken).any():
+            scheduler.attendance.passed(chunk, ahead, members)
+    if ready.any():
+        _compute_together(scheduler, pc, step, places, ready)
+        if chunk.live is not scheduler.attendance.warp.settled:
+            chunk.step = step
+            scheduler.attendance.at_operation(chunk, ready, members)
+    passing = whole & ~late
+    if not passing.any():
+        return None
+    scheduler.enter(passing)
+    return pc + 1
+
+
+def _agree(scheduler: Scheduler, step: Step) -> bool:
+    """Whether all lanes name, of those that are here, only lanes with the same member mask."""
+    if not step.sources:
+        return True
+    chunk, attendance = scheduler.chunk, scheduler.attendance
+    members = step.sources[-1](chunk)
+    if np.ndim(members) < 2 or members.shape[1] == 1:
+        return True
+    if attendance.agreed[0] is members and attendance.agreed[1] is chunk.live:
+        return True
+    if not _is_partition(members & mask_word(chunk.mask), chunk.mask):
+        return False
+    attendance.agreed = members, chunk.live
+    return True
+
+
+def _is_partition(named: Any, present: Mask) -> bool:
+    """Whether each lane names itself and, of those present, the lanes with the same word as its own."""
+    first = named & (~named + np.uint32(1))
+    leader = np.where(named == 0, 0, popc(first - np.uint32(1)))
+    alike = (np.take_along_axis(named, leader, axis=1) == named) & (named & LANE_BIT != 0)
+    if not (alike | ~present).all():
+        return False
+    led = np.where(present & (first == LANE_BIT), popc(named), 0)  # each group once, by its first lane
+    return bool((led.sum(axis=1) == present.sum(axis=1)).all())
+
+
+def _alike(members: Any, present: Mask) -> Any:
+    """For each lane a word of the lanes that are present with the same member mask."""
+    members = np.broadcast_to(members, present.shape)
+    named = members[present]
+    if not (named != named[:1]).any():
+        return mask_word(present)
+    return mask_word((members[:, :, None] == members[:, None, :]) & present[:, None, :])[:, :, 0]
+
+
+def _same_operation(scheduler: Scheduler, step: Step) -> dict[int, Mask]:
+    """The lanes that wait at other instructions of the same operation."""
+    opcode = step.instruction.opcode
+    return {
+        at: mask for at, mask in scheduler.parked.items() if scheduler.steps[at].instruction.opcode == opcode
+    }
+
+
+def _compute_together(
+    scheduler: Scheduler, pc: int, step: Step, places: dict[int, Mask], ready: Mask
+) -> None:
+    """Compute for all lanes that are complete, wherever they stand, and let those that waited go on."""
+    chunk = scheduler.chunk
+    here = ready & places[pc]
+    if (ready & ~here).any():
+        _compute_at_several(scheduler, step, places, ready)
+    else:
+        chunk.enter(here, alone=False)
+        _compute_warp(chunk, step)
+        scheduler.executed(step, here)
+    for at in [at for at in places if at != pc]:
+        freed = scheduler.unpark(at, ready)
+        if freed.any():
+            scheduler.put(at + 1, freed)
+
+
+def _compute_at_several(scheduler: Scheduler, step: Step, places: dict[int, Mask], ready: Mask) -> None:
+    chunk = scheduler.chunk
+    sources: list[Any] = []
+    missing: Mask | None = None
+    for i in range(len(step.sources)):
+        sources.append(_read_each(scheduler, places, lambda s, i=i: s.sources[i](chunk)))
+        missing = missing if missing is not None else chunk.undefined_now()
+    chunk.enter(ready, alone=False)
+    missing = None if missing is None else _moved(chunk, step, sources, missing)
+    results = _warp_results(chunk, step, sources)
+    for at, mask in places.items():
+        chunk.step = scheduler.steps[at]
+        chunk.enter(mask & ready, alone=False)
+        chunk.undefined = None if missing is None else missing & chunk.mask
+        _write_results(chunk, chunk.step, results)
+        scheduler.executed(chunk.step, chunk.mask)
+
+
+def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[Step], Any]) -> Any:
+    """An operand of lanes at several instructions, each read from its own registers."""
+    chunk, whole, step = scheduler.chunk, scheduler.chunk.mask, scheduler.chunk.step
+    value: Any = None
+    missing: list[Mask] = []
+    for at, mask in places.items():
+        chunk.step = scheduler.steps[at]
+        chunk.enter(mask, alone=False)
+        one = np.broadcast_to(read(chunk.step), mask.shape)
+        value = one if value is None else np.where(mask, one, value)
+        if (undefined := chunk.undefined_now()) is not None:
+            missing.append(undefined)
+    chunk.step = step
+    chunk.enter(whole, alone=False)
+    if missing:
+        chunk.undefined, chunk.undefined_at = np.logical_or.reduce(missing), chunk.executed
+    return value
+
+
+def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Wait for the threads of the block that the barrier takes; or only tell them."""
+    chunk, arrives = scheduler.chunk, step.form.has("arrive")
+    operand = step.instruction.operands[0]
+    plain = isinstance(operand, Immediate) and operand.value < BARRIERS
+    plain = plain and len(step.sources) == 1 and not arrives and not chunk.is_part
+    if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:
+        scheduler.executed(step, chunk.mask)
+        if chunk.live is not scheduler.attendance.block.settled:
+            scheduler.attendance.at_barrier(chunk, chunk.mask)
+        _passed(scheduler, chunk.mask)
+        return pc + 1
+    taken = scheduler.taken(step)
+    rest = chunk.mask & ~taken
+    scheduler.part(pc, {pc + 1: rest})
+    if taken.any():
+        scheduler.park(pc, taken)
+        if not chunk.is_part:
+            note_arrivals(scheduler)
+            open_barriers(scheduler)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def note_arrivals(scheduler: Scheduler) -> None:
+    """Tell the barriers of the lanes that stand at one and are not counted yet."""
+    chunk, barriers = scheduler.chunk, scheduler.barriers
+    for pc, mask in list(scheduler.parked.items()):
+        step = scheduler.steps[pc]
+        if step.kind != "barrier":
+            continue
+        new = mask & (barriers.waits_at < 0)
+        if not new.any():
+            continue
+        chunk.step = step
+        chunk.enter(new, alone=False)
+        scheduler.executed(step, new)
+        barriers.come(step, new)
+        if step.form.has("arrive"):
+            if scheduler.launch.races is not None:
+                scheduler.launch.races.block_arrive(chunk, new)
+            scheduler.put(pc + 1, scheduler.unpark(pc, new))
+
+
+def open_barriers(scheduler: Scheduler) -> None:
+    """Let the lanes go on whose barrier is complete."""
+    opened = scheduler.barriers.complete()
+    if not opened:
+        return
+    chunk = scheduler.chunk
+    free = np.logical_or.reduce([opening.waiting for opening in opened])
+    standing = {
+        at: mask & free for at, mask in scheduler.parked.items() if scheduler.steps[at].kind == "barrier"
+    }
+    _check_aligned(scheduler, standing)
+    if chunk.live is not scheduler.attendance.block.settled:
+        _check_attendance(scheduler, standing)
+    mixed = sum(bool(mask.any()) for mask in standing.values()) > 1
+    for opening in opened:
+        _passed(scheduler, opening.waiting, opening.arrived, opening.whole, mixed)
+    reducing = {
+        at: mask for at, mask in standing.items() if mask.any() and scheduler.steps[at].form.has("red")
+    }
+    if reducing:
+        holds = _read_each(scheduler, reducing, lambda s: s.sources[-1](chunk))
+        together = np.logical_or.reduce(list(reducing.values()))
+        for at, mask in reducing.items():
+            step = scheduler.steps[at]
+            chunk.enter(mask, alone=False)
+            result = scheduler.barriers.reduce(step.form.modifiers[-1], holds, together)
+            _write_results(chunk, step, [result])
+    for at, mask in standing.items():
+        if mask.any():
+            scheduler.put(at + 1, scheduler.unpark(at, mask))
+
+
+def _passed(
+    scheduler: Scheduler, mask: Mask, arrived: Mask | None = None, whole: bool = True, mixed: bool = False
+) -> None:
+    """Lanes pass a barrier of their block that is complete."""
+    chunk, launch = scheduler.chunk, scheduler.launch
+    chunk.shared.settle()  # reads need not ask any more whether it is written, if all of it is
+    if launch.races is not None:
+        launch.races.block_barrier(chunk, mask, whole, arrived, mixed)
+    for observe in launch.on_barrier:
+        observe(chunk, mask)
+
+
+def _check_attendance(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
+    """Find the threads that a barrier names, and that left without ever coming."""
+    chunk = scheduler.chunk
+    counted = scheduler.barriers.expects > 0
+    aligned = np.zeros(chunk.mask.shape, np.bool_)
+    for at, mask in standing.items():
+        if _is_aligned(scheduler.steps[at]):
+            aligned = aligned | mask
+    for at, mask in standing.items():
+        if mask.any():
+            chunk.step = scheduler.steps[at]
+            scheduler.attendance.at_barrier(chunk, mask, counted, aligned)
+
+
+def _is_aligned(step: Step) -> bool:
+    return step.row.aligned or step.form.has("aligned")
+
+
+def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
+    """Find an aligned barrier whose warps do not execute the same instruction (PTX ISA 9.7.13.1)."""
+    seen: Mask = np.zeros((scheduler.chunk.warps, 1), np.bool_)
+    for at, mask in standing.items():
+        step, here = scheduler.steps[at], mask.any(axis=1, keepdims=True)
+        twice = mask & seen & here
+        if twice.any() and _is_aligned(step):
+            scheduler.chunk.step = step
+            fault = BarrierFault(
+                "lanes of one warp at different aligned barriers",
+                f"{step.instruction.opcode} takes a warp as a whole",
+                "let the warp come together before the barrier, or use barrier.sync without .aligned",
+            )
+            scheduler.chunk.found(fault, int(twice.argmax()))
+        seen = seen | here
+
+
+def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """``barrier.cluster.arrive`` and ``.wait``."""
+    chunk = scheduler.chunk
+    taken = scheduler.taken(step)
+    scheduler.executed(step, taken)
+    if step.form.has("wait") or chunk.is_part:
+        scheduler.park(pc, taken)
+    rest = chunk.mask & ~taken
+    if not chunk.is_part:
+        if step.form.has("arrive"):
+            scheduler.cluster_barrier.arrive(taken)
+            rest = chunk.mask
+        else:
+            scheduler.cluster_barrier.check_wait(taken)
+        open_cluster_barrier(scheduler)
+    if rest.any():
+        scheduler.put(pc + 1, rest)
+    return None
+
+
+def open_cluster_barrier(scheduler: Scheduler) -> None:
+    """Let those go on that wait for no other thread of their cluster; let those arrive that a part left."""
+    for pc, mask in list(scheduler.parked.items()):
+        step = scheduler.steps[pc]
+        if step.kind != "cluster barrier":
+            continue
+        if step.form.has("arrive"):
+            scheduler.put(pc + 1, scheduler.unpark(pc, mask))
+            scheduler.cluster_barrier.arrive(mask)
+    for pc, mask in list(scheduler.parked.items()):
+        free = mask & ~scheduler.cluster_barrier.arrived
+        if scheduler.steps[pc].kind == "cluster barrier" and free.any():
+            scheduler.put(pc + 1, scheduler.unpark(pc, free))
+            scheduler.cluster_barrier.pass_(free)
+
+
+def _compute_warp(chunk: Chunk, step: Step) -> None:
+    chunk.undefined = None
+    sources = [read(chunk) for read in step.sources]
+    missing = chunk.undefined_now()
+    results = _warp_results(chunk, step, sources)
+    if step.kind == "warp":
+        chunk.undefined = None if missing is None else _moved(chunk, step, sources, missing)
+        _write_results(chunk, step, results)
+
+
+def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask | None:
+    """The lanes that are given a value that nobody has: where the lanes without one send theirs."""
+    marks = missing.astype(sources[0].dtype)
+    received = np.broadcast_to(step.function(chunk.active, marks, *sources[1:])[0], missing.shape)
+    lanes = chunk.mask & (received != 0)
+    return lanes if lanes.any() else None
+
+
+def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
+    """What a warp-wide operation gives; a result that the PTX ISA leaves undefined is a fault."""
+    if step.kind != "warp":
+        if step.kind == "warp barrier":
+            _check_members(chunk, sources[-1])
+            if chunk.launch.races is not None:
+                chunk.launch.races.warp_barrier(chunk, chunk.mask, sources[-1])
+        return []
+    *results, defined = step.function(chunk.active, *sources)
+    if not np.all(defined):  # one row for all warps, as a rule: much less to look at than the lanes
+        bad = chunk.mask & ~defined
+        if bad.any():
+            fault = _undefined(chunk, int(bad.argmax()), sources[-1])
+            fault.count = int(np.count_nonzero(bad))
+            chunk.found(fault, int(bad.argmax()))
+    return results
+
+
+def _check_members(chunk: Chunk, member_mask: Any) -> None:
+    """Find lanes that a ``bar.warp.sync`` does not name although they execute it."""
+    if np.ndim(member_mask) == 0 and int(member_mask) == ALL_LANES:
+        return
+    outside = chunk.mask & (member_mask & LANE_BIT == 0)
+    if outside.any():
+        fault = _undefined(chunk, int(outside.argmax()), member_mask)
+        fault.count = int(np.count_nonzero(outside))
+        chunk.found(fault, int(outside.argmax()))
+
+
+def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
+    for write, value in zip(step.destinations, results, strict=False):
+        if write is not None:
+            write(chunk, value)
+        chunk.undefined = None  # only values are moved: what else there is, the lanes know
+
+
+def _undefined(chunk: Chunk, lane: int, member_mask: Any) -> KernelFault:
+    """The fault of a lane whose warp-wide result the PTX ISA leaves undefined."""
+    mask = int(np.broadcast_to(member_mask, chunk.mask.shape).reshape(-1)[lane])
+    active = int((LANE_BIT * chunk.mask[lane // WARP_SIZE]).sum())
+    values = f"member mask {mask:#010x}, executing lanes {active:#010x}"
+    if not mask >> lane % WARP_SIZE & 1:
+        fault: KernelFault = MemberMaskFault(
+            "lane outside its own member mask", values, "name every executing lane in the mask"
+        )
+    else:
+        fault = InactiveSource(
+            "read of a lane that does not take part",
+            values,
+            "let the source lane execute the shuffle too, and name it in the mask",
+        )
+    return fault

@@ -1,0 +1,325 @@
+"""Matrix instructions: a warp executes them as a whole, on fragments in its registers.
+
+Examples
+--------
+Lane 8 m + i gives the address of row i of matrix m; lane 4 i + j gets columns 2 j and 2 j + 1 of row i of
+each of the four:
+
+>>> import simwarp
+>>> device = simwarp.Device()
+>>> kernel = device.load('''
+... .version 9.0
+... .target sm_90
+... .visible .entry copy(.param .u64 from, .param .u64 to) {
+...     .shared .align 16 .b8 tile[512];
+...     .reg .b32 %r<8>; .reg .b64 %a<4>;
+...     ld.param.u64 %a1, [from]; ld.param.u64 %a2, [to];
+...     mov.u32 %r1, %laneid; mul.wide.u32 %a3, %r1, 16;
+...     add.u64 %a1, %a1, %a3; add.u64 %a2, %a2, %a3;
+...     ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%a1];
+...     shl.b32 %r6, %r1, 4; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7;
+...     st.shared.v4.b32 [%r6], {%r2, %r3, %r4, %r5};
+...     bar.warp.sync 0xFFFFFFFF;
+...     ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%r6];
+...     st.global.v4.b32 [%a2], {%r2, %r3, %r4, %r5}; ret; }
+... ''').kernel("copy")
+>>> given = device.upload(np.arange(256, dtype=np.uint16))
+>>> held = device.allocate((32, 8), np.uint16)
+>>> kernel((1, 1, 1), (32, 1, 1), given, held)
+>>> held.download()[5].tolist()
+[10, 11, 74, 75, 138, 139, 202, 203]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.accesses import read_memory, write_memory
+from simwarp.faults import DivergentMatrix, Misaligned, WrongStride
+from simwarp.fragments import Operand, fragments_of, required_alignment
+from simwarp.lanes import LANE, WARP_SIZE
+from simwarp.program.program import Step
+from simwarp.ptx.spaces import is_in
+from simwarp.ptx.syntax import Operand as WrittenOperand
+from simwarp.ptx.syntax import Register, Vector
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.schedule import Scheduler
+
+_STRIDE = 16
+"""Bytes of which strides are multiples, by the CUDA C++ Programming Guide."""
+_ROW = np.dtype("V16")
+_ROW_BITS = 16
+"""A row of an 8 x 8 matrix, which one lane's address names, and the bits of its elements."""
+
+
+def whole_warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
+    """Execute once all 32 lanes of a warp are here; returns the next step, or None if they wait."""
+    chunk, execute = scheduler.chunk, EXECUTE[step.kind]
+    if chunk.active is None and step.guard is None:  # every lane of every warp
+        execute(chunk, step)
+        scheduler.executed(step, chunk.mask)
+        return pc + 1
+    taken, whole = scheduler.taken(step), chunk.mask
+    if pc in scheduler.parked:
+        waiting = scheduler.parked.pop(pc)
+        taken, whole = taken | waiting, whole | waiting
+    some = taken.any(axis=1, keepdims=True)
+    never = ~taken & (~chunk.live | whole)  # lanes that are gone, or whose predicate does not hold
+    broken = some & never.any(axis=1, keepdims=True)
+    if broken.any():
+        _find_missing(chunk, broken & taken, never)
+    ready = taken & (broken | taken.all(axis=1, keepdims=True))
+    if (late := taken & ~ready).any():
+        scheduler.park(pc, late)
+    if ready.any():
+        chunk.enter(ready, alone=False)
+        execute(chunk, step)
+        scheduler.executed(step, ready)
+    passing = whole & ~late
+    if not passing.any():
+        return None
+    scheduler.enter(passing)
+    return pc + 1
+
+
+def _find_missing(chunk: Chunk, lanes: Mask, never: Mask) -> None:
+    """Find that lanes execute what other lanes of their warp never will."""
+    lane = int(lanes.argmax())
+    missing = np.flatnonzero(never[lane // WARP_SIZE]).tolist()
+    gone = np.flatnonzero(~chunk.live[lane // WARP_SIZE]).tolist()
+    why = "have exited or do not exist" if missing == gone else "have exited, or are predicated off"
+    fault = DivergentMatrix(
+        "a matrix instruction without all lanes of its warp",
+        f"{len(missing)} lanes, the first of them lane {missing[0]}, {why}",
+        "let all 32 lanes of the warp execute it together, in blocks of a multiple of 32 threads",
+    )
+    fault.count = int(np.count_nonzero(lanes))
+    chunk.found(fault, lane)
+
+
+# ---- registers ------------------------------------------------------------------------------------
+
+
+def _registers(chunk: Chunk, parts: list[Any], rows: Any) -> npt.NDArray[Any]:
+    """A fragment's registers as one array (warps, 32, registers), of some of the warps."""
+    shape = chunk.mask.shape
+    whole = np.empty((*shape, len(parts)), np.asarray(parts[0]).dtype)
+    for i, part in enumerate(parts):
+        whole[..., i] = part
+    return whole if rows is None else whole[rows]
+
+
+def _rows(chunk: Chunk) -> npt.NDArray[np.intp] | None:
+    """The warps that execute; None if they all do."""
+    if chunk.active is None:
+        return None
+    rows = np.flatnonzero(chunk.mask.any(axis=1))
+    return None if rows.size == chunk.warps else rows
+
+
+def _write(chunk: Chunk, step: Step, fragment: npt.NDArray[Any], rows: Any) -> None:
+    """Give a fragment's registers their values."""
+    write = step.destinations[0]
+    if write is None:
+        return
+    by_register = np.ascontiguousarray(np.moveaxis(fragment, -1, 0))
+    if rows is not None:
+        some, by_register = by_register, np.zeros((len(by_register), *chunk.mask.shape), fragment.dtype)
+        by_register[:, rows] = some
+    write(chunk, list(by_register))
+
+
+def compute(chunk: Chunk, step: Step) -> None:
+    """A product, or a transposition, from registers to registers."""
+    rows = _rows(chunk)
+    given = [_registers(chunk, read(chunk), rows) for read in step.sources]
+    _write(chunk, step, step.function(chunk.launch.cc, *given), rows)
+
+
+# ---- memory ---------------------------------------------------------------------------------------
+
+
+def load(chunk: Chunk, step: Step) -> None:
+    """``wmma.load`` and ``ldmatrix``."""
+    operand = _operand(step)
+    if step.row.base == "ldmatrix":
+        rows = _rows_at_addresses(chunk, step, operand)
+        _write(chunk, step, rows, None)
+        return
+    layout = operand.layout
+    fragment = np.zeros((*chunk.mask.shape, layout.registers), f"u{layout.register_bits // 8}")
+    slots = fragment.view(f"u{max(layout.bits, 8) // 8}")
+    for access in _accesses(chunk, step, operand):
+        (value,) = read_memory(chunk, step, access.dtype, 1, access.address)
+        slots_of = slots.view(access.dtype)
+        slots_of[..., access.place] = value
+    _copy(operand, fragment)
+    _write(chunk, step, fragment, None)
+
+
+def store(chunk: Chunk, step: Step) -> None:
+    """``wmma.store`` and ``stmatrix``."""
+    operand = _operand(step)
+    fragment = _registers(chunk, step.sources[0](chunk), None)
+    names = _names(step.instruction.operands[1])
+    if step.row.base == "stmatrix":
+        _store_rows(chunk, step, operand, fragment)
+        return
+    for access in _accesses(chunk, step, operand):
+        value = np.ascontiguousarray(fragment.view(access.dtype)[..., access.place])
+        write_memory(chunk, step, value, access.address, names[access.register])
+
+
+def _operand(step: Step) -> Operand:
+    """The fragment that an instruction loads or stores."""
+    (operand,) = fragments_of(step.instruction.opcode).operands.values()
+    return operand
+
+
+def _names(operand: WrittenOperand) -> list[str]:
+    """The registers of a fragment as they are written."""
+    elements = operand.elements if isinstance(operand, Vector) else (operand,)
+    return [element.name if isinstance(element, Register) else "" for element in elements]
+
+
+def _copy(operand: Operand, fragment: npt.NDArray[Any]) -> None:
+    """Fill the registers that hold a second copy of each element."""
+    layout = operand.layout
+    if layout.copies > 1:
+        fragment[...] = layout.pack(layout.unpack(fragment))
+
+
+class _Access(NamedTuple):
+    """What each lane reads or writes at once: neighbouring elements of one register."""
+
+    register: int
+    place: int
+    dtype: np.dtype[Any]
+    address: Any
+
+
+def _accesses(chunk: Chunk, step: Step, operand: Operand) -> Iterator[_Access]:
+    """The accesses of ``wmma.load`` and ``wmma.store``, register by register."""
+    layout = operand.layout
+    base, stride = _base(chunk, step), _stride(chunk, step, operand)
+    _check_rows(chunk, step, operand, base, stride)
+    offsets, run = operand.addresses(np.reshape(stride, -1) if np.ndim(stride) else stride), operand.run
+    dtype = np.dtype(f"u{run * layout.bits // 8}")
+    for register in range(layout.registers // layout.copies):
+        for slot in range(0, layout.slots, run):
+            offset = offsets[..., register, slot] * layout.bits // 8
+            place = (register * layout.slots + slot) // run
+            yield _Access(register, place, dtype, np.asarray(base + offset.astype(np.uint64)))
+
+
+def _base(chunk: Chunk, step: Step) -> Any:
+    """The address of the first element, one for each warp."""
+    if step.base is None:
+        raise TypeError(f"{step.instruction.text} has no address")
+    return _agreed(chunk, step.base(chunk), "address")
+
+
+def _stride(chunk: Chunk, step: Step, operand: Operand) -> Any:
+    """How many elements lie between the starts of two rows, or columns; one for each warp."""
+    strides = step.sources[1:] if step.row.kind == "matrix store" else step.sources
+    if not strides:
+        return operand.default_stride
+    return _agreed(chunk, np.asarray(strides[0](chunk)).astype(np.int64), "stride")
+
+
+def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
+    """A value in which all lanes of a warp must agree, as (warps, 1) or a single number."""
+    if np.ndim(value) < 2 or value.shape[1] == 1:
+        return value
+    first = np.take_along_axis(value, chunk.mask.argmax(axis=1)[:, None], axis=1)
+    bad = chunk.mask & (value != first)
+    if bad.any():
+        lane = int(bad.argmax())
+        row = lane // WARP_SIZE
+        fault = DivergentMatrix(
+            f"the lanes of a warp do not give the same {what}",
+            f"{int(first[row, 0]):#x} in lane {int(chunk.mask[row].argmax())}, "
+            f"{int(value.reshape(-1)[lane]):#x} in lane {lane % WARP_SIZE}",
+            "let all lanes give the same: the first element of the matrix, and one stride",
+        )
+        fault.count = int(np.count_nonzero(bad))
+        chunk.found(fault, lane)
+    return first
+
+
+def _check_rows(chunk: Chunk, step: Step, operand: Operand, base: Any, stride: Any) -> None:
+    """Find rows, or columns, that do not start where the instruction needs them (PTX ISA 9.7.14.4.2).
+
+    The PTX ISA asks for strides of as many bytes as a lane holds, the CUDA C++ Programming Guide for 16; what
+    satisfies one of them is let pass. From shared memory an H200 loads A and B by ``ldmatrix`` if it can,
+    which takes rows that start at multiples of 16 bytes only.
+    """
+    held = required_alignment(operand)
+    by_rows = operand.name in "ab" and _ldmatrix_loads(operand)
+    in_shared = by_rows & (step.space == "shared" or (step.space == "generic" and is_in(base, "shared")))
+    for fault, what, value, bits, unit in (
+        (Misaligned, "address", base, 8, held),
+        (WrongStride, "stride in elements", stride, operand.layout.bits, min(held, _STRIDE)),
+    ):
+        units = np.where(in_shared, max(unit, _ROW.itemsize), unit).astype(np.uint64)
+        units = np.broadcast_to(units, chunk.mask.shape)
+        given = np.broadcast_to(np.asarray(value, np.uint64), chunk.mask.shape)
+        bad = chunk.mask & (given * np.uint64(bits) % (np.uint64(8) * units) != 0)
+        if bad.any():
+            lane = int(bad.argmax())
+            width = int(units.reshape(-1)[lane])
+            found = fault(
+                f"a matrix whose {operand.memory}s do not all start at multiples of {width} bytes",
+                f"{what}: {int(given.reshape(-1)[lane]):#x}",
+                "align the array and pad its leading dimension so (PTX ISA, section 9.7.14.4.2)",
+            )
+            found.width, found.count = width, int(np.count_nonzero(bad))
+            chunk.found(found, lane)
+
+
+def _ldmatrix_loads(operand: Operand) -> bool:
+    """Whether ``ldmatrix`` can: 16 bits in either layout, less where a register's slots are neighbours."""
+    layout = operand.layout
+    return layout.bits == _ROW_BITS or (layout.bits < _ROW_BITS and operand.run == layout.slots)
+
+
+def _rows_at_addresses(chunk: Chunk, step: Step, operand: Operand) -> npt.NDArray[Any]:
+    """``ldmatrix``: each of the first 8, 16 or 32 lanes reads a row; the registers that they give."""
+    layout, mask = operand.layout, chunk.mask
+    with_addresses = mask & (8 * layout.matrices > LANE)
+    _enter(chunk, with_addresses)
+    (data,) = read_memory(chunk, step, _ROW, 1)
+    _enter(chunk, mask)
+    rows = np.ascontiguousarray(np.broadcast_to(data, mask.shape)[:, : 8 * layout.matrices])
+    matrices = rows.view(np.uint16).reshape(chunk.warps, layout.matrices, 8, 8)
+    return layout.pack(matrices if layout.matrices > 1 else matrices[:, 0])
+
+
+def _store_rows(chunk: Chunk, step: Step, operand: Operand, fragment: npt.NDArray[Any]) -> None:
+    """``stmatrix``: each of the first 8, 16 or 32 lanes writes a row."""
+    layout, mask = operand.layout, chunk.mask
+    matrices = layout.unpack(fragment).reshape(chunk.warps, layout.matrices, 8, 8)
+    rows = np.zeros((*mask.shape, 8), np.uint16)
+    rows[:, : 8 * layout.matrices] = matrices.reshape(chunk.warps, -1, 8)
+    _enter(chunk, mask & (8 * layout.matrices > LANE))
+    write_memory(chunk, step, rows.view(_ROW)[..., 0])
+    _enter(chunk, mask)
+
+
+def _enter(chunk: Chunk, mask: Mask) -> None:
+    alone, needed = chunk.alone, chunk.needed
+    chunk.enter(mask, alone, needed)
+
+
+EXECUTE: dict[str, Callable[[Chunk, Step], None]] = {
+    "matrix": compute,
+    "matrix load": load,
+    "matrix store": store,
+}
+"""What executes each kind of matrix instruction."""

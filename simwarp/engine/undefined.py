@@ -1,0 +1,379 @@
+"""Values that nothing gave, bit by bit: what is left of them behind an instruction, and where they come from.
+
+A register or a piece of memory that nothing wrote may be copied and computed with: compilers do, where the
+result does not count. It must not decide where lanes go or what they access, nor get to global memory; except
+what lies beside values there, such as the padding of a structure that is copied, or a bit field's neighbours.
+
+What an instruction that puts bits together leaves undefined is found by that instruction itself: it is
+executed with zeros and with ones in place of the undefined bits, and what differs is undefined.
+
+Examples
+--------
+A bit field in a fresh word: the other bits do not matter as long as nobody looks at them.
+
+>>> import simwarp
+>>> text = '''
+... .version 9.0
+... .target sm_90
+... .visible .entry field(.param .u64 out) {
+...     .local .b32 word; .reg .b32 %r<3>; .reg .b64 %a; .reg .pred %p;
+...     ld.param.u64 %a, [out];
+...     ld.local.u32 %r1, [word]; and.b32 %r1, %r1, -16; or.b32 %r1, %r1, 9; st.local.u32 [word], %r1;
+...     ld.local.u32 %r2, [word]; and.b32 %r2, %r2, MASK;
+...     setp.eq.u32 %p, %r2, 9;
+...     @%p st.global.u32 [%a], %r2; ret; }
+... '''
+>>> device = simwarp.Device()
+>>> out = device.allocate((1,), np.uint32)
+>>> device.load(text.replace("MASK", "15")).kernel("field")((1, 1, 1), (1, 1, 1), out)
+>>> out.download().tolist()
+[9]
+>>> try:
+...     device.load(text.replace("MASK", "31")).kernel("field")((1, 1, 1), (1, 1, 1), out)
+... except simwarp.faults.UninitialisedRead as fault:
+...     print(fault.place.line, fault.allocation, fault.use.line)
+8 local memory of kernel field 10
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.engine.foreign_pointers import Foreign
+from simwarp.faults import DivisionByZero, MemoryFault, UninitialisedRead, UninitialisedRegister
+from simwarp.program.copies import Copies
+
+if TYPE_CHECKING:
+    from simwarp.allocation import Addresses
+    from simwarp.engine.accesses import Place
+    from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.memory import Memory
+    from simwarp.program.program import Step
+
+_PUTS_TOGETHER = {
+    "mov": 1,
+    "not": 1,
+    "and": 2,
+    "or": 2,
+    "xor": 2,
+    "lop3.b32": 3,
+    "shl": 1,
+    "shr": 1,
+    "shf.b32": 2,
+    "cvt": 1,
+    "bfe": 1,
+    "bfi": 2,
+    "prmt.b32": 2,
+    "selp": 2,
+}
+"""Rows of which each bit of the result comes from one bit at most of each of so many operands; the operands
+behind these say which bits."""
+
+
+_PADDING = 15
+"""Bytes of padding that may lie behind a value: alignments go up to 16."""
+
+
+class Unwritten(NamedTuple):
+    """A register that nothing wrote, and the step that read it first."""
+
+    register: str
+    step: Step
+
+    def fault(self, chunk: Chunk, lane: int) -> UninitialisedRegister:
+        """The fault of a lane that uses what came of it in the current step."""
+        fault = UninitialisedRegister(
+            f"read of register {self.register}, which nothing wrote",
+            "",
+            "write the register on every path that leads here",
+        )
+        fault.register = self.register
+        fault.place = chunk.place_of(int(chunk.thread.reshape(-1)[lane]), self.step)
+        return fault
+
+
+class UnwrittenMemory(NamedTuple):
+    """Memory that nothing wrote, and the step that read it.
+
+    Attributes
+    ----------
+    threads : (n,) int64
+        Who read it, numbered through the launch.
+    addresses : (n,) uint64
+        In ``memory``.
+    width : int
+        Bytes of each.
+    whole : (n,) bool
+        Whether nothing wrote any bit of a value.
+    """
+
+    step: Step
+    memory: Memory
+    threads: npt.NDArray[np.int64]
+    addresses: Addresses
+    width: int
+    whole: npt.NDArray[np.bool_]
+
+    def of(self, threads: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+        """Which of the reads is each thread's, and whether there is one."""
+        order = np.argsort(self.threads)
+        at = order[np.searchsorted(self.threads, threads, sorter=order).clip(max=order.size - 1)]
+        return at, self.threads[at] == threads
+
+    def is_part_of_value(
+        self, memory: Memory | None, threads: npt.NDArray[np.int64], addresses: Addresses
+    ) -> npt.NDArray[np.bool_]:
+        """Whether what threads store was given in part when they loaded it.
+
+        With ``memory``, it is also one if it goes back where it was.
+        """
+        at, known = self.of(threads)
+        stays = (self.addresses[at] == addresses) & (memory is self.memory.whole)
+        return known & (stays | ~self.whole[at])
+
+    def is_padding(self, chunk: Chunk, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether a value lies so near before what threads read that this may be padding behind it."""
+        at, known = self.of(threads)
+        stride = chunk.local_stride if self.memory is chunk.local else 0
+        for i in np.flatnonzero(known).tolist():
+            address = int(self.addresses[at[i]])
+            allocation = self.memory.find(address)
+            if allocation is None:
+                continue
+            offset = address - allocation.base
+            before = min(_PADDING, offset % stride if stride else offset)
+            known[i] = allocation.written_bits[offset - before : offset + self.width].any()
+        return known
+
+    def fault(self, chunk: Chunk, lane: int) -> MemoryFault:
+        """The fault of a lane that uses what came of it in the current step."""
+        which = int(self.of(chunk.thread.reshape(-1)[[lane]])[0][0])  # any, if another lane handed it on
+        fault = self.memory.unwritten(int(self.addresses[which]), self.width)
+        chunk.within(fault, self.memory)
+        fault.place = chunk.place_of(int(self.threads[which]), self.step)
+        return fault
+
+
+class DividedByZero(NamedTuple):
+    """An integer division by zero."""
+
+    step: Step
+
+    def fault(self, chunk: Chunk, lane: int) -> DivisionByZero:
+        """The fault of a lane that uses what came of it in the current step."""
+        what = "remainder" if self.step.row.base == "rem" else "quotient"
+        fault = DivisionByZero(
+            f"integer division by zero: its {what} is any number",
+            "",
+            "check the divisor before, and use the result only behind the check",
+        )
+        fault.place = chunk.place_of(int(chunk.thread.reshape(-1)[lane]), self.step)
+        return fault
+
+
+Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | Foreign
+
+
+class Missing(NamedTuple):
+    """What of loaded values nothing wrote.
+
+    Attributes
+    ----------
+    lanes : (warps, 32) bool
+        Where that is any bit.
+    bits : list of (warps, 32)
+        The bits, as unsigned words: one array for each element that a lane loads.
+    origin : Origin
+    """
+
+    lanes: Mask
+    bits: list[npt.NDArray[Any]]
+    origin: Origin
+
+    def also(self, other: Missing | None) -> Missing:
+        """Together with what other lanes of the same step loaded."""
+        if other is None:
+            return self
+        bits = [a | b for a, b in zip(self.bits, other.bits, strict=True)]
+        return Missing(self.lanes | other.lanes, bits, self.origin)
+
+
+def of_load(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> Missing | None:
+    """What nothing wrote of what the executing lanes load: ``count`` elements at each address."""
+    memory, at = place.memory, np.broadcast_to(place.address, chunk.mask.shape)[chunk.mask]
+    width = dtype.itemsize * count
+    found = memory.unwritten_bits(at, width)
+    bad = found.any(axis=1)
+    if not bad.any():
+        return None
+    words = found.view(f"u{dtype.itemsize}").reshape(-1, count)
+    whole = (words == all_undefined(words)).any(axis=1)
+    bits = [np.zeros(chunk.mask.shape, words.dtype) for _ in range(count)]
+    for i, element in enumerate(bits):
+        element[chunk.mask] = words[:, i]
+    lanes = np.logical_or.reduce([element != 0 for element in bits])
+    bits = [element.view(dtype) if dtype.kind == "i" else element for element in bits]
+    offset = int(np.broadcast_to(place.within, chunk.mask.shape)[chunk.mask][bad.argmax()])
+    origin = chunk.carried.get((place.space, offset))
+    if origin is None:
+        origin = UnwrittenMemory(step, memory, chunk.thread[chunk.mask][bad], at[bad], width, whole[bad])
+    return Missing(lanes, bits, origin)
+
+
+class Stored(NamedTuple):
+    """What of the values that a step stores nothing gave.
+
+    Attributes
+    ----------
+    bits : list of (warps, 32)
+        As unsigned words, of each element.
+    origin : Origin
+    """
+
+    bits: list[npt.NDArray[Any]]
+    origin: Origin
+
+    @classmethod
+    def of(cls, chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> Stored | None:
+        """That of a store of ``count`` elements, after its operand was read; None if all has a value."""
+        if chunk.undefined_now() is None or isinstance(chunk.undefined_from, Foreign):
+            return None
+        return cls(_of_operand(chunk, step.sources[0], count, dtype), chunk.undefined_from)
+
+    def kept(self, chunk: Chunk, step: Step, place: Place) -> npt.NDArray[np.uint8] | None:
+        """(n, bytes): the undefined bits that the executing lanes leave in memory, byte by byte.
+
+        Global memory is taken for a result: there they must not be of importance.
+        """
+        bits = np.stack([element[chunk.mask] for element in self.bits], axis=-1)
+        counts = self._counts(chunk, step, place, bits)
+        if place.space not in ("local", "shared"):
+            if counts.any():
+                lanes = np.zeros_like(chunk.mask)
+                lanes[chunk.mask] = counts.any(axis=1)
+                use(chunk, lanes, self.origin)
+                bits = np.where(counts, bits.dtype.type(0), bits)
+        else:
+            offsets = np.broadcast_to(place.within, chunk.mask.shape)[chunk.mask]
+            for offset in np.unique(offsets).tolist():
+                chunk.carried.pop((place.space, offset), None)
+            for offset in np.unique(offsets[counts.any(axis=1)]).tolist():
+                chunk.carried[place.space, offset] = self.origin
+        by_byte = np.ascontiguousarray(bits).view(np.uint8)
+        return by_byte if by_byte.any() else None
+
+    def _counts(
+        self, chunk: Chunk, step: Step, place: Place, bits: npt.NDArray[Any]
+    ) -> npt.NDArray[np.bool_]:
+        """(n, elements): which of them are more than padding that is copied, or a bit field's neighbours."""
+        whole = bits == all_undefined(bits)
+        some, copies = (bits != 0) & ~whole, Copies.of(chunk.program)
+        if isinstance(self.origin, UnwrittenMemory):
+            threads = chunk.thread[chunk.mask]
+            if some.any():
+                at = np.broadcast_to(place.address, chunk.mask.shape)[chunk.mask]
+                memory = place.memory.whole if step.number in copies.fields else None
+                some &= ~self.origin.is_part_of_value(memory, threads, at)[:, None]
+            if whole.any() and step.number in copies.stores:
+                whole &= ~self.origin.is_padding(chunk, threads)[:, None]
+        elif not whole.all():
+            for i in range(bits.shape[1]):
+                whole[:, i] &= (step.number, i) not in copies.fills
+        return whole | some
+
+
+class _Filled:
+    """A chunk as its steps read it, with zeros or ones in place of the bits that nothing gave."""
+
+    def __init__(self, chunk: Chunk, ones: bool) -> None:
+        self._chunk, self._ones = chunk, ones
+        self.registers, self.partial = self, ()
+
+    def __getitem__(self, slot: int) -> Any:
+        value, undefined = self._chunk.registers[slot], self._chunk.undefined_bits(slot)
+        if undefined is None:
+            return value
+        return value | undefined if self._ones else value & ~undefined
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chunk, name)
+
+
+def of_result(chunk: Chunk, step: Step) -> npt.NDArray[Any] | None:
+    """The undefined bits of a step's only result, in the dtype of the result; None if they all are."""
+    data = _PUTS_TOGETHER.get(step.row.name)
+    if data is None or step.compute is None or step.form.has("sat"):
+        return None
+    low, high = ([read(filled) for read in step.sources] for filled in _both(chunk))
+    choices = [(a,) if np.array_equal(a, b) else (a, b) for a, b in zip(low[:data], high[:data], strict=True)]
+    results = [np.asarray(step.function(*chosen, *low[data:])) for chosen in product(*choices)]
+    word = results[0].dtype if results[0].dtype == np.bool_ else np.dtype(f"u{results[0].dtype.itemsize}")
+    bits = np.zeros(chunk.mask.shape, word)
+    for result in results[1:]:
+        bits |= result.view(word) ^ results[0].view(word)
+    for a, b in zip(low[data:], high[data:], strict=True):
+        bits = np.where(np.not_equal(a, b), _all_ones(word), bits)
+    return bits.view(results[0].dtype)
+
+
+def _of_operand(chunk: Chunk, read: Any, count: int, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
+    """The undefined bits of an operand, as unsigned words: of each of ``count`` elements."""
+    low, high = ([value] if count == 1 else value for value in (read(filled) for filled in _both(chunk)))
+    word, shape = np.dtype(f"u{dtype.itemsize}"), chunk.mask.shape
+    pairs = [(np.broadcast_to(a, shape), np.broadcast_to(b, shape)) for a, b in zip(low, high, strict=True)]
+    return [np.ascontiguousarray(a).view(word) ^ np.ascontiguousarray(b).view(word) for a, b in pairs]
+
+
+def _both(chunk: Chunk) -> tuple[Any, Any]:
+    return _Filled(chunk, False), _Filled(chunk, True)
+
+
+def _all_ones(word: np.dtype[Any]) -> Any:
+    return np.bool_(True) if word == np.bool_ else word.type((1 << 8 * word.itemsize) - 1)
+
+
+def all_undefined(value: Any) -> Any:
+    """A word like ``value``'s of which every bit counts.
+
+    Examples
+    --------
+    >>> hex(all_undefined(np.uint16(3)))
+    '0xffff'
+    """
+    return _all_ones(value.dtype)
+
+
+def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
+    """Lanes use, in the current step, what comes of what nothing wrote."""
+    if isinstance(origin, Foreign):
+        return  # it has a value, which only accesses must not use
+    lane = int(lanes.argmax())
+    fault, place = origin.fault(chunk, lane), chunk.place(lane)
+    if origin.step is not chunk.step:
+        told = f"what came of it is used at {str(place).removeprefix(f'kernel {place.kernel}, ')}"
+        fault.values = f"{fault.values}; {told}" if fault.values else told
+    fault.count = int(np.count_nonzero(lanes))
+    if isinstance(fault, UninitialisedRead | UninitialisedRegister | DivisionByZero):
+        fault.use = place
+    chunk.launch.found(fault)
+
+
+def check_given(chunk: Chunk, lane: tuple[int, int], memory: Memory, address: int, size: int) -> None:
+    """The host takes bytes of a lane's memory in the current step: all of them must have a value."""
+    at = np.array([address], np.uint64)
+    if not memory.unwritten_bits(at, size).any() or chunk.launch.checks.action("uninitialised") == "off":
+        return
+    lanes = np.zeros_like(chunk.mask)
+    lanes[lane] = True
+    origin = None
+    if memory is chunk.local:
+        origin = chunk.carried.get(("local", address % chunk.local_stride))
+    use(
+        chunk,
+        lanes,
+        origin or UnwrittenMemory(chunk.step, memory, chunk.thread[lanes], at, size, np.ones(1, np.bool_)),
+    )

@@ -1,0 +1,109 @@
+"""What is known of each form: what hardware it was held against, and whether nvcc is known to emit it.
+
+The facts are two files beside this module. ``evidence.json`` is written on hardware by
+``python -m simwarp.lab.evidence record``; ``census.txt`` holds the forms that nvcc 13.0 emits for
+99 of 100 public CUDA kernels, without textures, surfaces and asynchronous copies.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from simwarp.ptx.forms import forms
+from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.rows import Row
+
+CAPABILITY = 90
+"""The compute capability, times ten, of the hardware that answers."""
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How a form was held against hardware.
+
+    Attributes
+    ----------
+    golden : str
+        The golden that holds the answers.
+    sets : int
+        How many sets of operands were asked.
+    largest_error : float or None
+        Of a bounded form, between hardware and simulator, in the unit of the row's bound.
+    """
+
+    golden: str
+    sets: int
+    largest_error: float | None = None
+
+
+@cache
+def evidence() -> dict[str, Evidence]:
+    """The evidence of each recorded form.
+
+    Examples
+    --------
+    >>> all(found.sets > 0 for found in evidence().values())
+    True
+    """
+    return {form: Evidence(**facts) for form, facts in _recorded()["forms"].items()}
+
+
+def witness() -> dict[str, Any]:
+    """The device that answered: ``gpu`` (name, uuid), ``driver`` and ``date``; empty before any recording.
+
+    Examples
+    --------
+    >>> "forms" in witness()
+    False
+    """
+    return {key: value for key, value in _recorded().items() if key != "forms"}
+
+
+@cache
+def census() -> tuple[str, ...]:
+    """The forms that nvcc emits, those that most kernels need first.
+
+    Examples
+    --------
+    >>> census()[:3]
+    ('ret', 'mov.u32', 'ld.param.u64')
+    """
+    return tuple((_HERE / "census.txt").read_text().split())
+
+
+@cache
+def required(row: Row) -> tuple[str, ...]:
+    """The forms of a row that need evidence: none that the hardware lacks.
+
+    Besides `simwarp.ptx.forms.forms`, every form of the census.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.instructions import ROWS
+    >>> required(ROWS["popc"])
+    ('popc.b32', 'popc.b64')
+    """
+    if row.minimum_sm > CAPABILITY or row.fidelity == "unsupported":
+        return ()
+    return tuple(dict.fromkeys([*forms(row), *_emitted().get(row.name, ())]))
+
+
+@cache
+def _emitted() -> dict[str, list[str]]:
+    """The forms of the census by row."""
+    by_row: dict[str, list[str]] = {}
+    for opcode in census():
+        found = TABLE.find(opcode)
+        if found is not None:
+            by_row.setdefault(found[0].name, []).append(opcode)
+    return by_row
+
+
+@cache
+def _recorded() -> dict[str, Any]:
+    return json.loads((_HERE / "evidence.json").read_text())

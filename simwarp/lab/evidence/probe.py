@@ -1,0 +1,178 @@
+"""A probe: a small kernel that asks a device what one form of an instruction does.
+
+Its text depends on the form alone, so that the same text runs on any device, simulated or not. Thread
+i of the grid takes set i of operands, executes the instruction, and writes set i of results. Operands
+and results are cells of 8 bytes; what a kernel keeps in memory lies in 32 bytes for each thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from simwarp.lab.evidence.operands import Column, width
+
+BLOCK = 128
+"""Threads of a block; the number of sets is a multiple of it."""
+ROOM = 32
+"""Bytes of memory of each thread."""
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The kernel of one form.
+
+    Attributes
+    ----------
+    form : str
+        The opcode.
+    entry : str
+        The text of the kernel, which is called NAME; parameters are the addresses of operands,
+        results and memory.
+    operands, results : tuple of Column
+    preamble : str
+        What stands before the kernels of its module.
+    packed : int
+        If not 0: operands lie in the threads' memory, next to each other, each of so many bytes.
+    at_once : int
+        If not 0: operands are passed by value, so many sets at a launch.
+    baked : bool
+        Whether the operands stand in the text itself.
+    count : int
+        The number of sets.
+    faults : bool
+        Whether the kernel ends with a fault, which on hardware ends the process's context.
+    """
+
+    form: str
+    entry: str
+    operands: tuple[Column, ...]
+    results: tuple[Column, ...]
+    preamble: str = ""
+    packed: int = 0
+    at_once: int = 0
+    baked: bool = False
+    count: int = 1024
+    faults: bool = False
+
+    def named(self, name: str) -> str:
+        """The kernel's text under a name of its own."""
+        return self.entry.replace("NAME", name)
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 of the kernel's text."""
+        return hashlib.sha256((HEAD + self.preamble + self.entry).encode()).digest()
+
+
+def module(probes: Sequence[Probe]) -> str:
+    """A PTX text with one kernel, ``k0``, ``k1`` …, for each probe.
+
+    Examples
+    --------
+    >>> from simwarp.lab.evidence.catalogue import probe_of
+    >>> text = module([probe_of("popc.b32"), probe_of("popc.b64")])
+    >>> [line for line in text.splitlines() if "entry" in line]
+    ['.visible .entry k0(', '.visible .entry k1(']
+    """
+    preambles = dict.fromkeys(probe.preamble for probe in probes)
+    return HEAD + "".join([*preambles, *(probe.named(f"k{i}") for i, probe in enumerate(probes))])
+
+
+class Writer:
+    """Writes a kernel: registers as they are named, lines as they come.
+
+    Parameters
+    ----------
+    form : str
+    least : int
+        The bits of the narrowest registers.
+
+    Examples
+    --------
+    >>> writer = Writer("popc.b32")
+    >>> writer.take("a", "b32")
+    '%a'
+    >>> writer.line("popc.b32 %d, %a;")
+    >>> writer.give("d", "u32")
+    >>> writer.lines
+    ['ld.global.b32 %a, [%in+0];', 'popc.b32 %d, %a;', 'st.global.b32 [%out+0], %d;']
+    """
+
+    def __init__(self, form: str, least: int = 16) -> None:
+        self.form, self.least = form, least
+        self.registers: dict[str, str] = {}
+        self.lines: list[str] = []
+        self.operands: list[Column] = []
+        self.results: list[Column] = []
+        self.declarations: list[str] = []
+
+    def line(self, *lines: str) -> None:
+        """Append lines."""
+        self.lines += lines
+
+    def register(self, name: str, kind: str) -> str:
+        """Declare ``%name`` as wide as the type, or as registers must be; returns ``%name``."""
+        self.registers[f"%{name}"] = "pred" if kind == "pred" else f"b{max(self.least, width(kind))}"
+        return f"%{name}"
+
+    def take(self, name: str, kind: str, *, amount: bool = False) -> str:
+        """Load the next operand into ``%name``."""
+        at = f"[%in+{8 * len(self.operands)}]"
+        self.operands.append(Column(name, kind, amount))
+        target = self.register(name, kind)
+        if kind == "pred":
+            self.register("word", "b32")
+            self.line(f"ld.global.b32 %word, {at};", f"setp.ne.b32 {target}, %word, 0;")
+        else:
+            self.line(f"ld.global.{self.registers[target]} {target}, {at};")
+        return target
+
+    def give(self, name: str, kind: str) -> None:
+        """Store ``%name``, a register as wide as ``kind``, as the next result."""
+        source = self.register(name, kind)
+        at = f"[%out+{8 * len(self.results)}]"
+        self.results.append(Column(name, kind))
+        if kind == "pred":
+            self.register("word", "b32")
+            self.line(f"selp.b32 %word, 1, 0, {source};", f"st.global.b32 {at}, %word;")
+        else:
+            self.line(f"st.global.{self.registers[source]} {at}, {source};")
+
+    def probe(
+        self,
+        *,
+        preamble: str = "",
+        packed: int = 0,
+        at_once: int = 0,
+        baked: bool = False,
+        count: int = 1024,
+        faults: bool = False,
+    ) -> Probe:
+        """The finished probe."""
+        operands = 0 if packed or at_once else len(self.operands)
+        first = "\t.param .align 16 .b8 in[1024]" if at_once else "\t.param .u64 in"
+        registers = {"%i": "b32", "%thread": "b32", "%in": "b64", "%out": "b64", "%memory": "b64"}
+        body = [
+            *(f".reg .{kind} {name};" for name, kind in (registers | self.registers).items()),
+            *self.declarations,
+            "mov.u32 %i, %ctaid.x;",
+            "mov.u32 %thread, %tid.x;",
+            f"mad.lo.u32 %i, %i, {BLOCK}, %thread;",
+            *([] if at_once else ["ld.param.u64 %in, [in];"]),
+            "ld.param.u64 %out, [out];",
+            "ld.param.u64 %memory, [memory];",
+            *([f"mad.wide.u32 %in, %i, {8 * operands}, %in;"] if operands else []),
+            f"mad.wide.u32 %out, %i, {8 * len(self.results)}, %out;",
+            f"mad.wide.u32 %memory, %i, {ROOM}, %memory;",
+            *self.lines,
+            "ret;",
+        ]
+        text = "".join(f"\t{line}\n" for line in body)
+        entry = (
+            f".visible .entry NAME(\n{first},\n\t.param .u64 out,\n\t.param .u64 memory\n)\n{{\n{text}}}\n"
+        )
+        given = tuple(self.operands), tuple(self.results)
+        return Probe(self.form, entry, *given, preamble, packed, at_once, baked, count, faults)

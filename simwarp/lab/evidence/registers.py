@@ -1,0 +1,136 @@
+"""Probes of instructions that work on registers: one lane at a time, or the lanes of a warp together."""
+
+from __future__ import annotations
+
+from simwarp.lab.evidence.probe import Probe, Writer
+from simwarp.ptx.rows import Form, OperandSpec, Row
+
+LOP3_TABLES = range(256)
+"""The immediate of ``lop3``: each of its values."""
+AMOUNTS = {
+    "shl": "b",
+    "shr": "b",
+    "shf": "c",
+    "bfe": "bc",
+    "bfi": "ce",
+    "szext": "b",
+    "bmsk": "ab",
+    "fns": "b",
+    "vshl": "b",
+    "vshr": "b",
+}
+"""Which operands count bits, by base opcode."""
+
+
+def pure(row: Row, form: Form) -> Probe:
+    """Operands, the instruction, results; of ``cvt`` once more with registers of 64 bits.
+
+    The carry flag has no name in PTX: it is set by an addition before, and read by one behind.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.instructions import ROWS, TABLE
+    >>> probe = pure(*TABLE.find("addc.cc.u32"))
+    >>> [column.name for column in probe.operands], [column.name for column in probe.results]
+    (['a', 'b', 'carry'], ['d', 'carry_out'])
+    """
+    # Between bytes and bf16 a register must be as wide as its type; elsewhere it may be wider.
+    writer = Writer(form.opcode, least=8 if row.base == "cvt" and "bf16" in (form.T, form.U) else 16)
+    numbers = [spec for spec in row.sources if spec.kind == "number"]
+    sources = _sources(writer, row, form)
+    if numbers:
+        return _tables(writer, row, form)
+    carry = any(spec.kind == "carry" for spec in row.sources)
+    if carry:
+        writer.take("carry", "pred")
+        writer.register("set", "b32")
+        writer.line("selp.b32 %set, 1, 0, %carry;", "add.cc.u32 %set, %set, 0xFFFFFFFF;")
+    wanted = [spec for spec in row.destinations if spec.kind != "carry"]
+    targets = [writer.register(spec.name, form.resolve(spec.kind)) for spec in wanted]
+    writer.line(f"{form.opcode} {', '.join(['|'.join(targets), *sources])};")
+    if len(wanted) < len(row.destinations):
+        writer.register("carry_out", "u32")
+        writer.line("addc.u32 %carry_out, 0, 0;")
+    for spec in wanted:
+        writer.give(spec.name, form.resolve(spec.kind))
+    if len(wanted) < len(row.destinations):
+        writer.give("carry_out", "u32")
+    if row.base == "cvt" and integer(form.T) and form.U != "bf16":
+        _converted_wide(writer, form)
+    return writer.probe()
+
+
+def integer(kind: str) -> bool:
+    """Whether a type's values may be kept in a wider register: any of bits and integers.
+
+    Examples
+    --------
+    >>> integer("s8"), integer("f32"), integer("s16x2")
+    (True, False, False)
+    """
+    return kind[0] in "bus" and kind[1:].isdigit()
+
+
+def _present(row: Row, form: Form) -> list[OperandSpec]:
+    """The sources that are written, without immediates."""
+    written = [spec for spec in row.sources if spec.kind not in ("carry", "number", "rank")]
+    return [spec for spec in written if form.combines or not spec.optional]
+
+
+def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
+    amounts = AMOUNTS.get(row.base, "")
+    return [
+        writer.take(spec.name, form.resolve(spec.kind), amount=spec.name in amounts)
+        for spec in _present(row, form)
+    ]
+
+
+def _tables(writer: Writer, row: Row, form: Form) -> Probe:
+    """One instruction for each value of an immediate operand."""
+    tables = LOP3_TABLES if len(row.destinations) == 1 else LOP3_TABLES[::5]
+    names: list[tuple[str, str]] = []
+    for table in tables:
+        targets = [(f"{spec.name}{table}", form.resolve(spec.kind)) for spec in row.destinations]
+        names += targets
+        sources = [
+            str(table) if spec.kind == "number" else f"%{spec.name}"
+            for spec in row.sources
+            if form.combines or not spec.optional
+        ]
+        registers = "|".join(writer.register(*target) for target in targets)
+        writer.line(f"{form.opcode} {registers}, {', '.join(sources)};")
+    for name, kind in names:
+        writer.give(name, kind)
+    return writer.probe(count=256)
+
+
+def _converted_wide(writer: Writer, form: Form) -> None:
+    source = "%a"
+    if integer(form.U):
+        source = writer.register("a_wide", "b64")
+        writer.line(f"ld.global.b64 {source}, [%in];")
+    writer.register("d_wide", "b64")
+    writer.line(f"{form.opcode} %d_wide, {source};")
+    writer.give("d_wide", "b64")
+
+
+def warp(row: Row, form: Form) -> Probe:
+    """The lanes whose operand ``active`` holds execute the instruction; the others have gone.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.instructions import TABLE
+    >>> [column.name for column in warp(*TABLE.find("vote.sync.any.pred")).operands]
+    ['a', 'm', 'active']
+    """
+    writer = Writer(form.opcode)
+    sources = _sources(writer, row, form)
+    writer.take("active", "pred")
+    writer.line("@!%active bra DONE;")
+    wanted = [(spec.name, form.resolve(spec.kind)) for spec in row.destinations]
+    targets = "|".join(writer.register(*target) for target in wanted)
+    writer.line(f"{form.opcode} {', '.join([part for part in [targets, *sources] if part])};")
+    for name, kind in wanted:
+        writer.give(name, kind)
+    writer.line("DONE:")
+    return writer.probe(count=2048)

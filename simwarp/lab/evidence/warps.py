@@ -1,0 +1,108 @@
+"""Operands of instructions that the lanes of a warp execute together: teams, masks, legal shuffles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from simwarp.lab.evidence.operands import Column, Words, edges, width
+from simwarp.lab.evidence.probe import Probe
+from simwarp.lanes import WARP_SIZE
+from simwarp.ptx.rows import Form
+from simwarp.verify.draw import Draw
+
+_ALL = 0xFFFFFFFF
+_TEAMS = (_ALL, 1, 1 << 31, 0xFFFF, 0xAAAAAAAA)
+
+
+def operands(probe: Probe, form: Form) -> Words:
+    """Sets for whole warps: everybody, one team while the others have gone, or two teams side by side.
+
+    Parameters
+    ----------
+    probe : Probe
+        With the operand ``active`` last; ``m`` is the member mask.
+    form : Form
+
+    Returns
+    -------
+    uint64 (probe.count, operands)
+        32 rows for each warp. No lane asks for what the PTX ISA leaves undefined.
+
+    Examples
+    --------
+    >>> from simwarp.lab.evidence.catalogue import probe_of
+    >>> probe = probe_of("vote.sync.any.pred")
+    >>> a, members, active = operands(probe, Form(probe.form))[:WARP_SIZE].T
+    >>> bool((members[active == 1] >> np.flatnonzero(active).astype(np.uint64) & 1 == 1).all())
+    True
+    """
+    draw = Draw(0, f"warps of {probe.form}", 0)
+    warps = [_warp(draw, probe, form, k) for k in range(probe.count // WARP_SIZE)]
+    return np.concatenate(warps)
+
+
+def _warp(draw: Draw, probe: Probe, form: Form, k: int) -> Words:
+    masks, active = _teams(draw, two=k % 5 < 2 and "m" in {c.name for c in probe.operands})
+    columns = [
+        [int(on) for on in active] if c.name == "active" else _operand(draw, c, form, masks, active)
+        for c in probe.operands
+    ]
+    return np.array(columns, np.uint64).T
+
+
+def _teams(draw: Draw, two: bool) -> tuple[list[int], list[bool]]:
+    """Each lane's member mask, and whether it executes."""
+    any_word = int(draw.words(1)[0]) & _ALL | 1 << draw.integer(0, 31)
+    word = draw.choice((*_TEAMS, any_word, any_word))
+    inside = [bool(word >> lane & 1) for lane in range(WARP_SIZE)]
+    if two:
+        return [word if on else word ^ _ALL for on in inside], [True] * WARP_SIZE
+    return [word] * WARP_SIZE, inside
+
+
+def _operand(draw: Draw, column: Column, form: Form, masks: list[int], active: list[bool]) -> list[int]:
+    if column.name == "m":
+        return masks
+    special = _SHUFFLE.get(column.name) if form.opcode.startswith("shfl") else None
+    if special:
+        return special(draw, form, masks, active)
+    return _few_values(draw, column)
+
+
+def _few_values(draw: Draw, column: Column) -> list[int]:
+    """32 values, few of them different, so that ``match`` and ``vote`` meet equal ones."""
+    if column.type == "pred":
+        return draw.choice(([0] * WARP_SIZE, [1] * WARP_SIZE, [int(w) & 1 for w in draw.words(WARP_SIZE)]))
+    ones = (1 << width(column.type)) - 1
+    values = [int(word) & ones for word in draw.words(draw.choice((1, 1, 2, WARP_SIZE)))]
+    values += [draw.choice(edges(column.type)) for _ in range(draw.integer(0, 3))]
+    return [draw.choice(values) for _ in range(WARP_SIZE)]
+
+
+def _together(masks: list[int], active: list[bool]) -> bool:
+    return len(set(masks)) == 1 and all(active)
+
+
+def _sources(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> list[int]:
+    """Lanes that take part: of the own team only, unless everybody is in it."""
+    if _together(masks, active):
+        return [draw.choice((draw.integer(0, 31), int(draw.words(1)[0]) & _ALL)) for _ in masks]
+    if form.has("idx"):
+        return [draw.choice([j for j in range(WARP_SIZE) if mask >> j & 1]) for mask in masks]
+    return [0] * WARP_SIZE
+
+
+def _segments(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> list[int]:
+    """The clamp and the segment's width."""
+    segment = 1 << draw.integer(0, 5)
+    if _together(masks, active):
+        return [draw.choice((32 - segment << 8 | 31, draw.integer(0, (1 << 13) - 1)))] * WARP_SIZE
+    return [0 if form.has("up") else 0x1F] * WARP_SIZE
+
+
+_SHUFFLE: dict[str, Callable[[Draw, Form, list[int], list[bool]], list[int]]] = {
+    "b": _sources,
+    "c": _segments,
+}

@@ -1,0 +1,137 @@
+"""Mutants: other programs with the same outputs, by which a compiler or a scheduler is tested.
+
+Examples
+--------
+A branch becomes a predicate:
+
+>>> from simwarp.lab.fuzz.program import Condition
+>>> from simwarp.lab.fuzz.statements import Compute
+>>> from simwarp.lab.fuzz.writer import module_text
+>>> side = (Compute("not.b32", ("%r0",), ("%r1",)),)
+>>> program = Program(0, 0, (If(Condition("data", "%p0"), side),), veiled=False)
+>>> (changed,) = predicated(program)
+>>> texts = [module_text([one]).splitlines() for one in (program, changed)]
+>>> [line.strip() for text in texts for line in text if "not.b32" in line]
+['not.b32 %r0, %r1;', '@%q0 not.b32 %r0, %r1;']
+>>> add = Compute("add.u32", ("%r0",), ("%r1", "%r2"))
+>>> are_independent(add, Compute("not.b32", ("%r3",), ("%r1",)))
+True
+>>> are_independent(add, Compute("not.b32", ("%r3",), ("%r0",)))
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import TypeAlias
+
+from simwarp.lab.fuzz.maker import Maker, Scope
+from simwarp.lab.fuzz.program import Program, Statement, bodies, splice, statements
+from simwarp.lab.fuzz.statements import KINDS, Atomic, DeadBranch, If, Load, Loop, Store
+from simwarp.lab.fuzz.vocabulary import Vocabulary, all_rows
+from simwarp.verify.draw import Draw
+
+Mutation: TypeAlias = Callable[[Program, Draw, Vocabulary], Program]
+
+
+def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
+    """A side that no lane takes, somewhere."""
+    body, put = draw.choice(list(bodies(program, predicated=False)))
+    at = draw.integer(0, len(body))
+    dead = DeadBranch.draw(Maker(draw, vocabulary, KINDS), Scope(depth=2, block=False))
+    return splice(body, at, at, put, (dead,))
+
+
+def rename(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
+    """Other names for the registers, declared in another order."""
+    return replace(program, names=draw.integer(1, 2**31))
+
+
+def swapped(program: Program) -> Iterator[Program]:
+    """Two neighbours that do not touch what the other writes, the other way around."""
+    for body, put in bodies(program):
+        for i, (one, other) in enumerate(pairwise(body)):
+            if are_independent(one, other):
+                yield splice(body, i, i + 2, put, (other, one))
+
+
+def inverted(program: Program) -> Iterator[Program]:
+    """An `If` with the opposite condition, its sides exchanged."""
+    for statement, put in statements(program):
+        if isinstance(statement, If) and not statement.predicated:
+            yield put((statement.inverted(),))
+
+
+def peeled(program: Program) -> Iterator[Program]:
+    """A round of a loop before the loop."""
+    for statement, put in statements(program):
+        if isinstance(statement, Loop):
+            yield put((replace(statement, peeled=statement.peeled + 1),))
+
+
+def predicated(program: Program) -> Iterator[Program]:
+    """Branches instead of predicates, or the other way around."""
+    for statement, put in statements(program):
+        if isinstance(statement, If) and not statement.otherwise and all(s.flat for s in statement.then):
+            yield put((replace(statement, predicated=not statement.predicated),))
+
+
+def one_of(mutants: Callable[[Program], Iterable[Program]]) -> Mutation:
+    """One of some mutants; the program itself if there are none."""
+
+    def change(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
+        found = list(mutants(program))
+        return draw.choice(found) if found else program
+
+    return change
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "dead branch": insert_dead,
+    "swap": one_of(swapped),
+    "rename": rename,
+    "invert": one_of(inverted),
+    "peel": one_of(peeled),
+    "predicate": one_of(predicated),
+}
+"""Each gives a program with the same outputs; the program itself if there is nothing to change."""
+
+
+def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None) -> Program:
+    """Several mutations, one after the other.
+
+    Examples
+    --------
+    >>> from simwarp.lab.fuzz import generate
+    >>> mutate(generate(0, 3)) == mutate(generate(0, 3)) != generate(0, 3)
+    True
+    """
+    draw = Draw(program.seed, f"mutations {seed}", program.number)
+    for change in MUTATIONS.values():
+        for _ in range(draw.integer(1, 3)):
+            program = change(program, draw, vocabulary or all_rows())
+    return program
+
+
+def unveil(program: Program) -> Program:
+    """The program with its results open to the compiler, to test the compiler instead of a simulator.
+
+    Examples
+    --------
+    >>> unveil(Program(0, 0, ())).veiled
+    False
+    """
+    return replace(program, veiled=False)
+
+
+def are_independent(one: Statement, other: Statement) -> bool:
+    """Whether two statements may change places."""
+    if not (one.flat and other.flat):
+        return False
+    in_memory = [s for s in (one, other) if isinstance(s, Load | Store | Atomic)]
+    if len(in_memory) == 2 and not all(isinstance(s, Load) for s in in_memory):
+        return False
+    (reads, writes), (others_reads, others_writes) = one.touched(), other.touched()
+    return not (writes & (others_reads | others_writes) or reads & others_writes)

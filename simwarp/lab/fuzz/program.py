@@ -1,0 +1,236 @@
+"""The tree of a generated program: statements that work on a fixed set of registers.
+
+Every register is initialised, so that a statement can be dropped or moved without making the others
+illegal; the final values of the registers are the program's output.
+
+Examples
+--------
+A barrier in one side of a branch that lanes take differently, and one behind the branch:
+
+>>> from simwarp.lab.fuzz.statements import If, Sync
+>>> inner = Sync(("bar.warp.sync",))
+>>> program = Program(0, 0, (If(Condition("lane", 0), (inner,)), inner))
+>>> [converged for _, converged in walk(program.body)]
+[True, False, True]
+>>> [len(body) for body, _ in bodies(program)]
+[2, 1, 0]
+>>> [len(put(()).body) for _, put in statements(program)]
+[1, 1, 2]
+>>> is_divergent(program), needs_mask(program.body), needs_block(program.body)
+(False, True, False)
+>>> register_class("f32"), register_class("s8"), register_class("pred")
+('b32', 'b16', 'pred')
+>>> names("!%p0"), names(3), names(("%r0", "%r1"))
+(('%p0',), (), ('%r0', '%r1'))
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+from simwarp.ptx.rows import storage
+
+if TYPE_CHECKING:
+    from simwarp.lab.fuzz.maker import Maker, Scope
+    from simwarp.lab.fuzz.writer import Writer
+
+POOLS: dict[str, tuple[str, ...]] = {
+    "b64": ("%d0", "%d1", "%d2", "%d3"),
+    "b32": ("%r0", "%r1", "%r2", "%r3", "%r4", "%r5"),
+    "b16": ("%h0", "%h1", "%h2", "%h3"),
+    "pred": ("%p0", "%p1", "%p2", "%p3"),
+}
+"""The registers of each class."""
+REGISTERS: tuple[str, ...] = tuple(name for pool in POOLS.values() for name in pool)
+CLASS: dict[str, str] = {name: kind for kind, pool in POOLS.items() for name in pool}
+
+Operand: TypeAlias = "str | int | tuple[str, ...]"
+"""A register (``!%p0``, ``%laneid``), an integer literal's bits, or several registers as one word."""
+
+
+def register_class(type_name: str) -> str:
+    """The class of the registers that hold a PTX type."""
+    return "pred" if type_name == "pred" else f"b{max(16, storage(type_name).itemsize * 8)}"
+
+
+def names(operand: Operand) -> tuple[str, ...]:
+    """The registers in an operand."""
+    if isinstance(operand, tuple):
+        return operand
+    return (operand.lstrip("!"),) if isinstance(operand, str) and operand else ()
+
+
+Group: TypeAlias = Literal["", "warp", "block"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The condition of a branch."""
+
+    # data: a predicate register holds; lane, warp, block: a bit of its number is 1; never: false, which a
+    # compiler cannot easily prove, computed from a 32-bit register.
+    kind: Literal["data", "lane", "warp", "block", "never"]
+    what: str | int  # the register, or which bit
+    negated: bool = False
+
+    @property
+    def splits(self) -> bool:
+        """Whether lanes of a warp may answer it differently."""
+        return self.kind not in ("warp", "block")
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address in one of the memories that a thread may use."""
+
+    # inputs: of any thread, read only; numbers: a parameter; table: constants; global, shared, local: the
+    # thread's own; tallies: global words that all threads update; tally: shared ones; "": no address.
+    region: Literal["", "inputs", "numbers", "table", "global", "shared", "local", "tallies", "tally"] = ""
+    offset: int = 0  # in bytes
+    index: str = ""  # a 32-bit register that chooses among the region's records; "": the thread's own
+    generic: bool = False
+
+
+NOWHERE = Address()
+"""The address of an instruction that takes none."""
+
+
+@dataclass(frozen=True)
+class Statement(ABC):
+    """A statement of a program. Each kind is one class: how it is drawn, written as PTX, and shrunk."""
+
+    weight: ClassVar[int]  # how often it is drawn, compared with the others
+    purpose: ClassVar[str]  # the opcodes that the vocabulary must have for it
+    flat: ClassVar[bool] = False  # whether it may stand under a predicate, and be swapped with a neighbour
+    group: ClassVar[Group] = ""  # the threads that must execute it together, whatever its fields
+    inside: ClassVar[tuple[str, ...]] = ()  # the fields that hold other statements
+
+    @classmethod
+    def fits(cls, scope: Scope) -> bool:
+        """Whether it may be drawn in a scope."""
+        if (cls.group == "block" and not scope.block) or (cls.inside and not scope.depth):
+            return False
+        return cls.flat or not scope.flat
+
+    @classmethod
+    @abstractmethod
+    def draw(cls, maker: Maker, scope: Scope) -> Statement:
+        """Draw one."""
+
+    @abstractmethod
+    def write(self, writer: Writer, mask: str) -> str | None:
+        """Write it for the lanes of a mask; return the mask behind it, if that is another one."""
+
+    @property
+    def waits(self) -> Group:
+        """The threads that must execute it together."""
+        return self.group
+
+    @property
+    def splits(self) -> bool:
+        """Whether lanes of a warp may part at it."""
+        return False
+
+    def opened(self) -> list[Body]:
+        """Statements that may replace it when shrinking."""
+        return [getattr(self, field) for field in self.inside]
+
+    def changed(self, **fields: object) -> Statement:
+        """The same with other fields."""
+        return replace(self, **fields)
+
+    def simpler(self) -> Iterator[Statement]:
+        """The same with less."""
+        return iter(())
+
+    def touched(self) -> tuple[set[str], set[str]]:
+        """The registers that it reads, and those that it writes, without the statements inside."""
+        return set(), {name for operand in getattr(self, "destinations", ()) for name in names(operand)}
+
+
+Body: TypeAlias = tuple[Statement, ...]
+"""Statements one after the other."""
+Put: TypeAlias = Callable[[Body], "Program"]
+"""Makes the program in which a part is replaced."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel, its grid, and the seed of its inputs."""
+
+    seed: int
+    number: int
+    body: Body
+    blocks: int = 2
+    block: int = 64  # threads: whole warps, a power of two
+    outputs: tuple[str, ...] = REGISTERS
+    names: int = 0  # the seed of the registers' names; 0: the usual ones
+    # Each result is hidden from the compiler, which then can neither fold it nor merge two instructions: the
+    # instructions that run are those that are written.
+    veiled: bool = True
+
+    @property
+    def threads(self) -> int:
+        """The threads of all blocks."""
+        return self.blocks * self.block
+
+
+def walk(body: Sequence[Statement], converged: bool = True) -> Iterator[tuple[Statement, bool]]:
+    """Every statement, and whether all lanes of the warp are sure to execute it together."""
+    for statement in body:
+        yield statement, converged
+        for field in statement.inside:
+            yield from walk(getattr(statement, field), converged and not statement.splits)
+        if statement.splits and not statement.inside:  # some lanes have ended
+            converged = False
+
+
+def needs_mask(body: Sequence[Statement]) -> bool:
+    """Whether statements need to know which lanes execute them."""
+    return any(statement.waits == "warp" for statement, _ in walk(body))
+
+
+def needs_block(body: Sequence[Statement]) -> bool:
+    """Whether all threads of the block must come to one of the statements."""
+    return any(statement.waits == "block" for statement, _ in walk(body))
+
+
+def is_divergent(program: Program) -> bool:
+    """Whether lanes of a warp exchange values where others of it may be elsewhere."""
+    return any(
+        statement.waits == "warp" and bool(statement.touched()[1]) and not converged
+        for statement, converged in walk(program.body)
+    )
+
+
+def bodies(program: Program, *, predicated: bool = True) -> Iterator[tuple[Body, Put]]:
+    """Every body of a program, the outermost first, and how to replace it; perhaps not those predicated."""
+    return _bodies(program.body, lambda body: replace(program, body=body), predicated)
+
+
+def _bodies(body: Body, put: Put, predicated: bool) -> Iterator[tuple[Body, Put]]:
+    yield body, put
+    for i, statement in enumerate(body):
+        for field in statement.inside if predicated or not getattr(statement, "predicated", False) else ():
+            inner = getattr(statement, field)
+            yield from _bodies(inner, partial(_put_inside, body, i, field, put), predicated)
+
+
+def _put_inside(body: Body, i: int, field: str, put: Put, inner: Body) -> Program:
+    return put((*body[:i], body[i].changed(**{field: inner}), *body[i + 1 :]))
+
+
+def statements(program: Program) -> Iterator[tuple[Statement, Put]]:
+    """Every statement of a program, and how to replace it by others."""
+    for body, put in bodies(program):
+        for i, statement in enumerate(body):
+            yield statement, partial(splice, body, i, i + 1, put)
+
+
+def splice(body: Body, start: int, end: int, put: Put, new: Body) -> Program:
+    """The program with other statements from ``start`` to ``end`` of a body."""
+    return put((*body[:start], *new, *body[end:]))

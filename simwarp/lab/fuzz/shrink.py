@@ -1,0 +1,79 @@
+"""Makes a program that fails a test small: fewer statements, fewer lanes, simpler operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+from simwarp.lab.fuzz.program import Program, bodies, splice, statements
+
+
+def shrink(program: Program, differs: Callable[[Program], bool], *, trials: int = 600) -> Program:
+    """A smaller program for which ``differs`` still holds, after asking it ``trials`` times at most.
+
+    Each step tries first to remove as much as possible, and starts again with what still differs. The
+    same program and the same answers give the same result.
+
+    Examples
+    --------
+    >>> from simwarp.lab.fuzz.program import Condition
+    >>> from simwarp.lab.fuzz.statements import If, Warp
+    >>> from simwarp.lab.fuzz.writer import module_text
+    >>> shuffle = Warp("shfl.sync.idx.b32", ("%r0",), ("%r1", 3, 31))
+    >>> program = Program(0, 0, (If(Condition("lane", 0), (shuffle, shuffle)), shuffle))
+    >>> small = shrink(program, lambda p: "shfl" in module_text([p]))
+    >>> small.body == (Warp("shfl.sync.idx.b32", ("%r0",), ("%r0", 0, 0)),)
+    True
+    """
+    smaller = True
+    while smaller:
+        smaller = False
+        for candidates in (_without_statements, _opened, _with_fewer_outputs, _simpler):
+            turn = 0
+            while trials:  # a refused candidate is not tried again after a success further on
+                candidate = next(islice(candidates(program), turn, None), None)
+                if candidate is None:
+                    break
+                trials -= 1
+                if candidate != program and differs(candidate):
+                    program, smaller = candidate, True
+                else:
+                    turn += 1
+    return program
+
+
+def _without_statements(program: Program) -> Iterator[Program]:
+    """Without some statements in a row: half of a body, a quarter … each one."""
+    for body, put in bodies(program):
+        size = len(body)
+        while size:
+            for at in range(0, len(body), size):
+                yield splice(body, at, at + size, put, ())
+            size //= 2
+
+
+def _opened(program: Program) -> Iterator[Program]:
+    """A statement replaced by statements inside of it."""
+    for statement, put in statements(program):
+        yield from map(put, statement.opened())
+
+
+def _with_fewer_outputs(program: Program) -> Iterator[Program]:
+    """Without outputs; one alone; without one."""
+    if len(program.outputs) > 1:
+        yield replace(program, outputs=())
+        for register in program.outputs:
+            yield replace(program, outputs=(register,))
+        for register in program.outputs:
+            yield replace(program, outputs=tuple(r for r in program.outputs if r != register))
+
+
+def _simpler(program: Program) -> Iterator[Program]:
+    """Usual names, fewer blocks, fewer warps, simpler statements."""
+    yield replace(program, names=0)
+    yield replace(program, blocks=1)
+    yield replace(program, block=32)
+    for statement, put in statements(program):
+        for simpler in statement.simpler():
+            yield put((simpler,))

@@ -1,0 +1,261 @@
+r"""Writes programs as PTX: what all statements need. Each statement writes itself.
+
+Where lanes take different ways, the mask of the lanes that go the same way is kept in a register, by a
+ballot before they part. So the member mask of each ``.sync`` instruction names exactly the lanes that
+will come there, whatever the scheduling.
+
+Examples
+--------
+Half a warp waits for itself:
+
+>>> from simwarp.lab.fuzz.statements import Sync
+>>> writer = Writer(Program(0, 0, (), veiled=False))
+>>> yes, no = writer.split_mask("%p0", FULL)
+>>> writer.body([Sync(("bar.warp.sync",))], yes)
+>>> [line.strip() for line in writer.lines if yes in line]
+['vote.sync.ballot.b32 %t0, %p0, 0xFFFFFFFF;', 'xor.b32 %t1, %t0, 0xFFFFFFFF;', 'bar.warp.sync %t0;']
+
+>>> print(module_text([Program(0, 0, (), outputs=("%r0",))]).replace("\t", "  "))  # doctest: +ELLIPSIS
+.version 9.0
+.target sm_90
+...
+.visible .entry fuzz_0(
+  .param .align 16 .b8 numbers[32],
+  .param .u64 inputs,
+  .param .u64 outputs,
+  .param .u64 memory
+)
+{
+...
+  st.global.b32 [%outputs+32], %r0;
+  ret;
+}
+<BLANKLINE>
+>>> literal("f32", 0x3F800000), literal("s16", 0xFFFF), literal("u32", 0xFFFF)
+('0f3F800000', '-1', '0xFFFF')
+>>> vector(("%r0", "%r1")), vector(("%r0",)), vector("%r0")
+('{%r0, %r1}', '%r0', '%r0')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from simwarp.lab.fuzz.memory import BASES, OWN, PARAMETERS, RECORD, SET, SETS, TABLE, needed, variables
+from simwarp.lab.fuzz.program import (
+    CLASS,
+    REGISTERS,
+    Address,
+    Condition,
+    Operand,
+    Program,
+    Statement,
+    register_class,
+)
+from simwarp.lab.fuzz.vocabulary import find
+from simwarp.ptx.rows import Form, OperandSpec
+from simwarp.verify.draw import Draw
+
+HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
+FULL = "0xFFFFFFFF"
+"""The member mask of a whole warp."""
+
+
+class Writer:
+    """Writes one program: first its body, which shows the registers that must be initialised before it."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.registers: dict[str, str] = {}  # the class of each
+        self.lines: list[str] = []
+        self.guard = ""  # the predicate of the next instructions
+        self.used: set[str] = set()  # registers of `BASES` that are initialised even if the body lacks them
+        self.functions: set[str] = set()  # the PTX of device functions that the body calls
+        self._labels = 0
+
+    # ---- lines ---------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> None:
+        """An instruction."""
+        self.lines.append(f"\t{f'@{self.guard} ' if self.guard else ''}{text};")
+
+    def mark(self, label: str) -> None:
+        """A place to branch to."""
+        self.lines.append(f"{label}:")
+
+    def label(self) -> str:
+        """A new label."""
+        self._labels += 1
+        return f"L{self._labels}"
+
+    def new(self, kind: str) -> str:
+        """A new register of a class."""
+        name = f"%{'q' if kind == 'pred' else 't'}{len(self.registers)}"
+        self.registers[name] = kind
+        return name
+
+    def result(self, opcode: str, *sources: object) -> str:
+        """An instruction whose result goes to a new register."""
+        base, *_, kind = opcode.split(".")
+        target = self.new("pred" if base == "setp" else "b64" if ".wide." in opcode else register_class(kind))
+        self.write(f"{opcode} {target}, {', '.join(map(str, sources))}")
+        return target
+
+    def sync(self, opcode: str, mask: str) -> None:
+        """An instruction without a result: a barrier takes its number, others the operand that they need."""
+        row, _ = find(opcode)
+        operand = {"warp barrier": f" {mask}", "barrier": " 0"}.get(row.kind, " 5" * bool(row.sources))
+        self.write(opcode + operand)
+
+    # ---- programs ------------------------------------------------------------------------------------
+
+    def entry(self, name: str) -> str:
+        """The whole kernel."""
+        self.body(self.program.body, FULL)
+        self.end("ret")
+        body, self.lines = self.lines, []
+        used = self.used.union(re.findall(r"%\w+", "\n".join(body)))
+        own = [register for register in REGISTERS if register in used]
+        used = needed(used | {"%own_inputs"} if own else used)
+        self.initialise(used)
+        for register in own:
+            self.registers[register] = CLASS[register]
+            self.first_value(register)
+        declared = [f"\t.reg .{kind} {register};" for register, kind in self.registers.items()]
+        whole = "\n".join([*variables(used, self.program.block), *declared, *self.lines, *body])
+        return f"\n.visible .entry {name}(\n{PARAMETERS}\n)\n{{\n{self.renamed(whole)}\n}}\n"
+
+    def initialise(self, used: set[str]) -> None:
+        """Give registers of `BASES` their values, and a thread's own shared and local memory zeros."""
+        for name, (kind, lines) in BASES.items():
+            if name in used:
+                self.registers[name] = kind
+                for line in lines.split("; "):
+                    self.write(line.format(name, block=self.program.block))
+        for space in ("%shared", "%local"):
+            if space in used:
+                zero = self.result("mov.b64", 0)
+                for at in range(0, OWN, 16):
+                    self.write(f"st.{space[1:]}.v2.b64 [{space}+{at}], {{{zero}, {zero}}}")
+
+    def renamed(self, text: str) -> str:
+        """The same with other names for the registers, if the program wants them."""
+        if not self.program.names:
+            return text
+        draw, left = Draw(self.program.names, "names", 0), list(self.registers)
+        for i in range(len(left) - 1, 0, -1):
+            j = draw.integer(0, i)
+            left[i], left[j] = left[j], left[i]
+        other = {name: f"%w{i}" for i, name in enumerate(left)}
+        return re.sub(r"%\w+", lambda found: other.get(found[0], found[0]), text)
+
+    def body(self, body: Sequence[Statement], mask: str) -> None:
+        """Statements one after the other, for the lanes of a mask."""
+        for statement in body:
+            mask = statement.write(self, mask) or mask
+            if self.program.veiled:
+                for register in sorted(statement.touched()[1]):
+                    self.veil(register)
+
+    def end(self, opcode: str) -> None:
+        """Write the outputs and end."""
+        for register in self.program.outputs:
+            self.last_value(register)
+        self.write(opcode)
+
+    # ---- values --------------------------------------------------------------------------------------
+
+    def veil(self, register: str, source: str = "") -> None:
+        """Give a register its own value, or that of another, hidden from the compiler.
+
+        Outputs are zero at the start; a compiler does not know.
+        """
+        kind = CLASS.get(register) or self.registers[register]
+        zero = "%never" if kind == "pred" else f"%zero{kind[1:]}"
+        self.write(f"xor.{kind} {register}, {source or register}, {zero}")
+
+    def first_value(self, register: str) -> None:
+        """Load a register from the thread's inputs."""
+        at = f"[%own_inputs+{8 * REGISTERS.index(register)}]"
+        if CLASS[register] != "pred":
+            return self.write(f"ld.global.{CLASS[register]} {register}, {at}")
+        bit = self.result("and.b32", self.result("ld.global.b32", at), 1)
+        return self.write(f"setp.ne.u32 {register}, {bit}, 0")
+
+    def last_value(self, register: str) -> None:
+        """Store a register to the thread's outputs."""
+        kind, value = CLASS[register], register
+        if kind == "pred":
+            kind, value = "b32", self.result("selp.b32", 1, 0, register)
+        self.write(f"st.global.{kind} [%outputs+{8 * REGISTERS.index(register)}], {value}")
+
+    def address(self, address: Address, size: int) -> str:
+        """``[…]`` of an address, for an access of so many bytes."""
+        if address.region == "numbers":
+            return f"[numbers+{address.offset}]"
+        name = "own_inputs" if address.region == "inputs" and not address.index else address.region
+        base = f"%{'generic_' if address.generic else ''}{name}"
+        if not address.index:
+            return f"[{base}+{address.offset}]"
+        whole = {"inputs": (self.program.threads, RECORD), "tallies": (SETS, SET), "tally": (4, 8)}
+        records, record = whole.get(address.region, (OWN // size, size))
+        chosen = self.result("and.b32", address.index, records - 1)
+        mad = "mad.wide.u32" if BASES[base][0] == "b64" else "mad.lo.u32"
+        return f"[{self.result(mad, chosen, record, base)}+{address.offset}]"
+
+    # ---- conditions and masks ------------------------------------------------------------------------
+
+    def condition(self, test: Condition) -> str:
+        """A predicate register that holds a condition."""
+        if test.kind == "data":
+            answer = self.result("not.pred" if test.negated else "mov.pred", test.what)
+            if self.program.veiled:
+                self.veil(answer)
+            return answer
+        if test.kind == "never":
+            bit = self.result("and.b32", self.result("mad.lo.u32", test.what, test.what, test.what), 1)
+        else:
+            number = {"lane": "%lane", "warp": "%here", "block": "%cta"}[test.kind]
+            bit = self.result("and.b32", number, 1 << int(test.what) << 5 * (test.kind == "warp"))
+        return self.result(f"setp.{'eq' if test.negated else 'ne'}.u32", bit, 0)
+
+    def split_mask(self, holds: str, mask: str) -> list[str]:
+        """The masks of the lanes of a mask for which a predicate holds, and for which it does not."""
+        yes = self.result("vote.sync.ballot.b32", holds, mask)
+        return [yes, self.result("xor.b32", yes, mask)]
+
+    def is_member(self, lane: str, mask: str) -> str:
+        """A predicate: whether a lane is in a mask."""
+        bit = self.result("and.b32", self.result("shr.u32", mask, lane), 1)
+        return self.result("setp.ne.u32", bit, 0)
+
+
+def module_text(programs: Sequence[Program]) -> str:
+    """One module whose entries ``fuzz_0``, ``fuzz_1`` … are the programs."""
+    writers = [Writer(program) for program in programs]
+    entries = "".join(writer.entry(f"fuzz_{i}") for i, writer in enumerate(writers))
+    functions = sorted(set[str]().union(*(writer.functions for writer in writers)))
+    return "".join([HEAD, TABLE if ", table;" in entries else "", *functions, entries])
+
+
+def literal(kind: str, bits: int) -> str:
+    """The literal of some bits, for an operand of a PTX type."""
+    if kind in ("f32", "f64"):
+        return f"0f{bits:08X}" if kind == "f32" else f"0d{bits:016X}"
+    if kind[0] == "s" and bits >> int(kind[1:]) - 1:
+        return str(bits - (1 << int(kind[1:])))  # ptxas takes 0x80000000 for a positive s32
+    return str(bits) if bits < 10 else f"0x{bits:X}"
+
+
+def written(operand: Operand, form: Form, spec: OperandSpec) -> str:
+    """A source operand of an instruction in PTX."""
+    if isinstance(operand, int):
+        return literal(form.T if spec.kind == "B" else form.resolve(spec.kind), operand)
+    return vector(operand)
+
+
+def vector(operand: Operand) -> str:
+    """A register, or several in braces."""
+    listed = operand if isinstance(operand, tuple) else (str(operand),)
+    return f"{{{', '.join(listed)}}}" if len(listed) > 1 else "".join(listed)

@@ -1,0 +1,210 @@
+"""The bit tensor core's maps, found as section 4 of the paper on it (BTC, TPDS 2020) found them.
+
+The load (4.1): which lane holds which 32-bit word of the tiles of A and B. The store (4.2): which lane and
+register hold the elements E0 … E63 of D, for a tile in rows and one in columns. The computation (4.3): which
+words are multiplied with which, and into what. All of ``m8n8k128``, the only shape of 1-bit ``wmma``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.fragments import fragments_of
+from simwarp.lab.probe.finding import Finding
+from simwarp.lab.probe.forms import BMMA
+from simwarp.lab.probe.passes import NOWHERE, Numbers
+from simwarp.lab.probe.probing import probe
+from simwarp.lab.probe.products import measure
+from simwarp.lab.probe.relation import Relation
+
+Lanes = npt.NDArray[np.int64]
+_LOAD_A, _LOAD_B, _LOAD_ROWS, _LOAD_COLUMNS, _STORE_ROWS, _STORE_COLUMNS, _XOR, _AND = BMMA
+_WORD, _WORDS, _SIDE, _K = 32, 4, 8, 128
+
+
+@dataclass(frozen=True)
+class BmmaMaps:
+    """What a device told about ``m8n8k128``; -1 where it is not as simple as that.
+
+    Attributes
+    ----------
+    a, b : int (8, 4)
+        The lane that holds word w of row i of A; of column j of B.
+    c, d : dict of str to int (8, 8, 2)
+        "row", "col": lane and register of element (i, j), as `wmma.load.c` fills them from a tile of that
+        layout, and `wmma.store.d` empties them.
+    factors : dict of str to int (8, 8, 4, 2)
+        "xor", "and": the lanes whose words of A and B are multiplied into element (i, j) of D, for each
+        of the four words of A's row in the order of k; bit with bit.
+    """
+
+    a: Lanes
+    b: Lanes
+    c: dict[str, Lanes]
+    d: dict[str, Lanes]
+    factors: dict[str, Lanes]
+
+    def to_json(self) -> dict[str, Any]:
+        """The maps as nested lists."""
+        return {
+            "a": self.a.tolist(),
+            "b": self.b.tolist(),
+            **{
+                name: {key: lanes.tolist() for key, lanes in maps.items()}
+                for name, maps in (("c", self.c), ("d", self.d), ("factors", self.factors))
+            },
+        }
+
+
+def bmma_maps(device: Any) -> BmmaMaps:
+    """Probe the 1-bit ``wmma`` instructions.
+
+    Raises
+    ------
+    NotExecutedError
+        If the device does not have them.
+
+    Examples
+    --------
+    Four lanes hold a row of A, and a lane two neighbours of a row of D:
+
+    >>> import simwarp
+    >>> maps = bmma_maps(simwarp.Device())
+    >>> maps.a[1].tolist(), maps.d["row"][1, :3].tolist(), maps.factors["xor"][1, 2].tolist()
+    ([4, 5, 6, 7], [[4, 0], [4, 1], [5, 0]], [[4, 8], [5, 9], [6, 10], [7, 11]])
+    """
+    accumulators = {
+        name: {layout: _holders_of(probe(form, device)) for layout, form in forms.items()}
+        for name, forms in (
+            ("c", {"row": _LOAD_ROWS, "col": _LOAD_COLUMNS}),
+            ("d", {"row": _STORE_ROWS, "col": _STORE_COLUMNS}),
+        )
+    }
+    a = _words_of(probe(_LOAD_A, device), along_rows=True)
+    b = _words_of(probe(_LOAD_B, device), along_rows=False)
+    factors = {
+        name: _factors(measure(device, fragments_of(form)), a, accumulators["d"]["row"])
+        for name, form in (("xor", _XOR), ("and", _AND))
+    }
+    return BmmaMaps(a, b, accumulators["c"], accumulators["d"], factors)
+
+
+def bmma_text(maps: BmmaMaps) -> str:
+    r"""The findings in the order of the paper, as text.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> print("\n".join(bmma_text(bmma_maps(simwarp.Device())).splitlines()[:4]))
+    Load (4.1): the lane that holds each 32-bit word; bit 0 is its first element
+    A, word      0   1   2   3     B, word      0   1   2   3
+    row 0        0   1   2   3     column 0     0   1   2   3
+    row 1        4   5   6   7     column 1     4   5   6   7
+    """
+    lines = [
+        "Load (4.1): the lane that holds each 32-bit word; bit 0 is its first element",
+        *_load_table(maps),
+    ]
+    for layout, order in (("row", "rows"), ("col", "columns")):
+        same = np.array_equal(maps.c[layout], maps.d[layout])
+        load = "as wmma.load.c fills them" if same else "wmma.load.c fills others"
+        lines += ["", f"Store (4.2): lane.register of E0 to E63, a tile in {order} ({load})"]
+        lines += _accumulator_table(maps, layout)
+    names = (
+        "xor and and alike"
+        if np.array_equal(maps.factors["xor"], maps.factors["and"])
+        else "xor; and differs"
+    )
+    lines += [
+        "",
+        "Computation (4.3): lane.register of D's elements, and the lanes that hold the words of A's",
+    ]
+    lines += [f"row (left) and of B's column (above); bit b meets bit b ({names})", *_factor_table(maps)]
+    return "\n".join(lines)
+
+
+def _words_of(finding: Finding, *, along_rows: bool) -> Lanes:
+    """The lane of each word of each row (column), where a register holds 32 neighbours in order."""
+    (operand,) = finding.operands
+    lanes = np.full((_SIDE, _WORDS), NOWHERE, np.int64)
+    for lane, elements in enumerate(operand.found[:, 0]):
+        side, k = divmod(elements, _K) if along_rows else divmod(elements, _SIDE)[::-1]
+        in_order = (k == k[0] + np.arange(_WORD)).all() and (side == side[0]).all()
+        if in_order and elements[0] >= 0 and k[0] % _WORD == 0:
+            lanes[side[0], k[0] // _WORD] = lane
+    return lanes
+
+
+def _holders_of(finding: Finding) -> Lanes:
+    """Lane and register of each element of an accumulator."""
+    (operand,) = finding.operands
+    held = np.full((_SIDE * _SIDE, 2), NOWHERE, np.int64)
+    lane, register, _ = np.nonzero(operand.found >= 0)
+    held[operand.found[lane, register, 0]] = np.stack([lane, register], axis=1)
+    return held.reshape(_SIDE, _SIDE, 2)
+
+
+def _factors(relation: Relation, a: Lanes, d: Lanes) -> Lanes:
+    """Which lanes' words of A and B meet, for each element of D and each word of A's row."""
+    met = relation.met.reshape(32, _WORD, 64)  # A's lane, A's bit, D's holder
+    pairs = np.full((_SIDE, _SIDE, _WORDS, 2), NOWHERE, np.int64)
+    for i, j in np.ndindex(_SIDE, _SIDE):
+        holder = d[i, j, 0] * 2 + d[i, j, 1]
+        for word, lane in enumerate(a[i]):
+            partner: Numbers = met[lane, :, holder]
+            together = (partner == partner[0] + np.arange(_WORD)).all() and partner[0] % _WORD == 0
+            if partner[0] >= 0 and together:
+                pairs[i, j, word] = lane, partner[0] // _WORD
+    return pairs
+
+
+def _load_table(maps: BmmaMaps) -> list[str]:
+    head = "".join(f"{word:>4}" for word in range(_WORDS))
+    lines = [f"{'A, word':<10}{head}     {'B, word':<10}{head}"]
+    for i in range(_SIDE):
+        a, b = ("".join(f"{_name(lane):>4}" for lane in lanes[i]) for lanes in (maps.a, maps.b))
+        lines.append(f"{f'row {i}':<10}{a}     {f'column {i}':<10}{b}")
+    return lines
+
+
+def _accumulator_table(maps: BmmaMaps, layout: str) -> list[str]:
+    """E0 … E63 in the order of memory."""
+    held = maps.d[layout] if layout == "row" else maps.d[layout].swapaxes(0, 1)
+    lines: list[str] = []
+    for i, line in enumerate(held):
+        cells = [f"E{_SIDE * i + j} {_held(lane, register)}" for j, (lane, register) in enumerate(line)]
+        lines.append("".join(f"{cell:<12}" for cell in cells).rstrip())
+    return lines
+
+
+def _factor_table(maps: BmmaMaps) -> list[str]:
+    factors = maps.factors["xor"]
+    above = [_lane_list(factors[0, j, :, 1]) for j in range(_SIDE)]
+    lines = [" " * 14 + "".join(f"{lanes:<13}" for lanes in above).rstrip()]
+    for i in range(_SIDE):
+        cells = "".join(f"{_cell(maps, factors, i, j):<13}" for j in range(_SIDE))
+        lines.append(f"{_lane_list(factors[i, 0, :, 0]):<14}{cells}".rstrip())
+    return lines
+
+
+def _cell(maps: BmmaMaps, factors: Lanes, i: int, j: int) -> str:
+    """D's holder, if its factors are those of its row and its column."""
+    same = np.array_equal(factors[i, j, :, 0], factors[i, 0, :, 0])
+    same &= np.array_equal(factors[i, j, :, 1], factors[0, j, :, 1])
+    return _held(*maps.d["row"][i, j]) if same else "others"
+
+
+def _held(lane: Any, register: Any) -> str:
+    return f"{_name(lane)}.R{_name(register)}"
+
+
+def _lane_list(lanes: Any) -> str:
+    return " ".join(_name(lane) for lane in lanes)
+
+
+def _name(number: Any) -> str:
+    return "?" if number < 0 else str(number)

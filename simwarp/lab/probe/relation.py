@@ -1,0 +1,204 @@
+"""What a product tells of its registers, and what that says about the maps of its operands.
+
+The relation determines the maps up to a common renaming of rows, columns and k. So the map of an operand is
+named by the maps that `simwarp.fragments` has of the *others*: those of the PTX ISA for mma, those of loads
+and stores for wmma. Where another map of one operand alone explains the relation, that operand is reported;
+where either of two would (rows, columns or k renamed throughout), both are.
+
+Examples
+--------
+A chip that holds two elements of B in each other's lanes; only another map of B explains its products:
+
+>>> from simwarp.fragments import fragments_of
+>>> mma = fragments_of("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
+>>> layouts = {name: mma.operands[name].layout for name in "dabc"}
+>>> maps = {name: first_copies(layout) for name, layout in layouts.items()}
+>>> exchanged = maps["b"].copy()
+>>> exchanged[[0, 5]] = exchanged[[5, 0]]
+>>> chip = implied({**maps, "b": exchanged}, layouts)
+>>> [operand.operand for operand in judge(chip, mma).operands if not operand.agreed]
+['b']
+>>> bool((found_maps(chip, layouts)["b"] == exchanged).all())
+True
+>>> blamed = blamed_maps(chip, maps, layouts)
+>>> [name for name in "dabc" if (blamed[name] != maps[name]).any()]
+['b']
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from simwarp.fragments import Element, Fragments, Layout
+from simwarp.lab.probe.finding import (
+    Difference,
+    Finding,
+    compare,
+    describe,
+    digest,
+    expected_numbers,
+    first_copies,
+)
+from simwarp.lab.probe.passes import NOWHERE, Numbers
+from simwarp.lab.probe.registers import holders
+
+Layouts: TypeAlias = dict[str, Layout]
+Maps: TypeAlias = dict[str, Numbers]
+"""For each operand, the number of the element in each slot: (lanes, registers, slots)."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What a product does with its registers.
+
+    Attributes
+    ----------
+    met : int32 (holders of A, holders of D)
+        The holder of the element of B that is multiplied with A's, into D's; `NOWHERE` where none is.
+    added : int32 (holders of D,)
+        The holder of the element of C that is added.
+
+    Holders count slots: (lane · registers + register) · slots + slot.
+    """
+
+    met: Numbers
+    added: Numbers
+
+
+def judge(relation: Relation, fragments: Fragments) -> Finding:
+    """Hold a relation against `simwarp.fragments`: which operands' maps differ, and where first."""
+    operands = fragments.operands
+    layouts = {name: operands[name].layout for name in "dabc"}
+    wanted = {name: first_copies(layout) for name, layout in layouts.items()}
+    found = blamed_maps(relation, wanted, layouts)
+    compared = {name: compare(operands[name], found[name], wanted[name]) for name in layouts}
+    if all(operand.agreed for operand in compared.values()):  # then what else is wrong stands in D
+        difference = _stray(relation, implied(wanted, layouts), layouts)
+        compared["d"] = replace(compared["d"], difference=difference)
+    return Finding(fragments.opcode, tuple(compared.values()), digest(relation.met, relation.added))
+
+
+def implied(maps: Maps, layouts: Layouts) -> Relation:
+    """The relation that belongs to some maps; of an element that is held more than once, any holder.
+
+    Examples
+    --------
+    In ``m8n8k4``, row 1, column 1 of A lies in lane 5, and row 1, column 1 of B in lane 5 too; lane 4 holds
+    row 1, column 1 of D in its second register.
+
+    >>> from simwarp.fragments import fragments_of
+    >>> operands = fragments_of("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64").operands
+    >>> layouts = {name: operands[name].layout for name in "dabc"}
+    >>> maps = {name: first_copies(layout) for name, layout in layouts.items()}
+    >>> int(implied(maps, layouts).met[5, 4 * 2 + 1])
+    5
+    """
+    a, d = (_elements(maps[name], layouts[name]) for name in "ad")
+    held_b, held_c = (_holders(maps[name], layouts[name]) for name in "bc")
+    row, k, matrix = a.row[:, None], a.column[:, None], a.matrix[:, None]
+    one = (row == d.row) & (matrix == d.matrix) & (row >= 0)
+    b = layouts["b"]
+    partner = np.where(one, (matrix * b.rows + k) * b.columns + d.column, NOWHERE)
+    return Relation(held_b[partner], held_c[maps["d"].ravel()])
+
+
+def blamed_maps(relation: Relation, wanted: Maps, layouts: Layouts) -> Maps:
+    """The maps that explain a relation, with as few as possible that are not the wanted ones."""
+    found = found_maps(relation, layouts)
+    alone = [
+        name
+        for name in "dab"
+        if np.array_equal(implied({**wanted, name: found[name]}, layouts).met, relation.met)
+    ]
+    maps = {**wanted, **{name: found[name] for name in alone or "dab"}}
+    return {**maps, "c": _named(layouts["c"], relation.added, *_elements(maps["d"], layouts["d"]))}
+
+
+def found_maps(relation: Relation, layouts: Layouts) -> Maps:
+    """The maps of D, A and B, each named by what `simwarp.fragments` has of the others.
+
+    Of the many products that an element takes part in, the majority names it.
+    """
+    element = {name: _elements(expected_numbers(layouts[name]), layouts[name]) for name in "dab"}
+    a, d = np.nonzero(relation.met >= 0)
+    b = relation.met[a, d]
+    of_a, of_b, of_d = (
+        Element(*(part[at] for part in element[x])) for x, at in (("a", a), ("b", b), ("d", d))
+    )
+    return {
+        "d": _named(layouts["d"], d, of_a.row, of_b.column, of_a.matrix),
+        "a": _named(layouts["a"], a, of_d.row, of_b.row, of_d.matrix),
+        "b": _named(layouts["b"], b, of_a.column, of_d.column, of_d.matrix),
+    }
+
+
+def _named(layout: Layout, holder: Any, row: Any, column: Any, matrix: Any) -> Numbers:
+    """A map, from the elements that each of some holders seems to hold."""
+    known = (holder >= 0) & (row >= 0) & (column >= 0)
+    row, column, matrix = (
+        _majority(holder[known], values[known], holders(layout)) for values in (row, column, matrix)
+    )
+    number = np.where(row < 0, NOWHERE, (matrix * layout.rows + row) * layout.columns + column)
+    return number.astype(np.int32).reshape(layout.lanes, layout.registers, layout.slots)
+
+
+def _elements(numbers: Numbers, layout: Layout) -> Element:
+    """Rows, columns and matrices of numbered elements, flat; -1 where there is none."""
+    number = numbers.ravel().astype(np.int64)
+    matrix, place = np.divmod(number, layout.rows * layout.columns)
+    row, column = np.divmod(place, layout.columns)
+    return Element(*(np.where(number < 0, NOWHERE, part) for part in (row, column, matrix)))
+
+
+def _holders(numbers: Numbers, layout: Layout) -> Numbers:
+    """A holder of each numbered element, and `NOWHERE` at the end, for none."""
+    held = np.full(layout.matrices * layout.rows * layout.columns + 1, NOWHERE, np.int32)
+    flat = numbers.ravel()
+    held[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
+    return held
+
+
+def _majority(group: Any, value: Any, groups: int) -> Any:
+    """The value that most of each group's have, or `NOWHERE` for a group without any.
+
+    A value that more than half of them have is their median.
+
+    >>> _majority(np.array([1, 1, 1, 0]), np.array([5, 7, 5, 3]), 3).tolist()
+    [3, 5, -1]
+    """
+    order = np.lexsort((value, group))
+    sizes = np.bincount(group, minlength=groups)
+    middle = np.cumsum(sizes) - sizes + sizes // 2
+    taken = value[order[np.minimum(middle, max(len(order) - 1, 0))]] if len(order) else np.zeros(groups, int)
+    return np.where(sizes > 0, taken, NOWHERE)
+
+
+def _stray(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference | None:
+    """The first sum that is wrong though all maps are right."""
+    products = np.argwhere(relation.met != wanted.met)
+    sums = np.flatnonzero(relation.added != wanted.added)
+    if products.size:
+        a, d = (int(i) for i in products[0])
+        found, expected = (_term("b", r.met[a, d], layouts) for r in (relation, wanted))
+        place = f" times {_term('a', a, layouts)}"
+    elif sums.size:
+        d = int(sums[0])
+        found, expected = (_term("c", r.added[d], layouts) for r in (relation, wanted))
+        place = " added"
+    else:
+        return None
+    layout = layouts["d"]
+    lane, rest = divmod(d, layout.registers * layout.slots)
+    register, slot = divmod(rest, layout.slots)
+    return Difference("d", lane, register, slot * layout.bits, found + place, expected + place)
+
+
+def _term(name: str, holder: int, layouts: Layouts) -> str:
+    """What a holder holds, in words."""
+    if holder < 0:
+        return describe(int(holder), layouts[name])
+    number = int(expected_numbers(layouts[name]).ravel()[holder])
+    return f"{name.upper()}'s {describe(number, layouts[name])}"

@@ -1,0 +1,210 @@
+"""Probes of wgmma: the accumulator's map, and that of A in registers.
+
+B, and for the first probe A, lie in shared memory, in the canonical layout without swizzle (PTX ISA 9.0,
+section 9.7.15.5.1): core matrices of 8 rows of 16 bytes, the two of 32 bytes of k behind one another. Memory
+names rows, columns and k, so these maps are found outright:
+
+- D: A holds 1 in column 0, or a bit of the row's number; B holds 1 in row 0, or a bit of the column's number.
+- A: its elements hold a bit of their own holders' numbers (`simwarp.lab.probe.passes`), and B picks a k for
+  each column of D.
+
+Examples
+--------
+>>> import simwarp
+>>> from simwarp.fragments import fragments_of
+>>> form = fragments_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16")
+>>> probe_warpgroup(simwarp.Device(cc=(8, 0)), form)
+Traceback (most recent call last):
+    ...
+simwarp.lab.probe.ptx.NotExecutedError: wgmma needs sm_90a
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.fragments import TYPE_BITS, Fragments
+from simwarp.lab.probe.finding import Finding, compare, digest
+from simwarp.lab.probe.passes import NOWHERE, UNCLEAR, Numbers, numbers, passes
+from simwarp.lab.probe.ptx import NotExecutedError, declare, load, module, move, register_type, vector
+from simwarp.lab.probe.registers import ONE, fill, holders, read
+
+_LANES, _ROWS, _K_BYTES = 128, 64, 32
+_CORE_ROWS, _CORE_BYTES = 8, 16
+_ALONG_K, _ALONG_ROWS = _CORE_ROWS * _CORE_BYTES, _CORE_ROWS * _K_BYTES
+"""Bytes from one core matrix to the next."""
+
+
+def probe_warpgroup(device: Any, fragments: Fragments) -> Finding:
+    """Find the maps of the register operands of a form of wgmma.
+
+    Parameters
+    ----------
+    device
+        A `gpu.CudaDevice`, or another of the same protocol.
+    fragments : Fragments
+        Says how many registers the form has, and what to compare with.
+
+    Raises
+    ------
+    NotExecutedError
+        If the device does not have the instruction.
+    """
+    if device.compute_capability != (9, 0):
+        raise NotExecutedError("wgmma needs sm_90a")
+    d = _find_d(device, fragments)
+    a = _find_a(device, fragments, d)
+    operands = fragments.operands
+    return Finding(fragments.opcode, (compare(operands["d"], d), compare(operands["a"], a)), digest(d, a))
+
+
+def _find_d(device: Any, fragments: Fragments) -> Numbers:
+    """The element in each slot of D."""
+    _, n, k = fragments.shape
+    rows, columns = passes(_ROWS), passes(n)
+    a = np.zeros((len(rows) + len(columns), _ROWS, k), np.bool_)
+    b = np.zeros((len(a), n, k), np.bool_)
+    a[: len(rows), :, 0], b[: len(rows), :, 0] = rows, True
+    a[len(rows) :, :, 0], b[len(rows) :, :, 0] = True, columns
+    held = _launch(device, fragments, tiles(a, fragments.operands["a"].type), b)
+    row, column = (_numbers(part, fragments) for part in (held[: len(rows)], held[len(rows) :]))
+    layout = fragments.operands["d"].layout
+    found = np.where((row < 0) | (column < 0), np.minimum(row, column), row * n + column)
+    return found.astype(np.int32).reshape(layout.lanes, layout.registers, layout.slots)
+
+
+def _find_a(device: Any, fragments: Fragments, found_d: Numbers) -> Numbers:
+    """The element in each slot of A, where D's are known."""
+    _, n, k = fragments.shape
+    layout = fragments.operands["a"].layout
+    sent = passes(holders(layout))
+    together = min(n, k)
+    rounds = k // together + (k % together > 0)
+    b = np.zeros((rounds, n, k), np.bool_)
+    column = np.arange(k)
+    b[column // together, column % together, column] = True
+    registers = fill(layout, fragments.operands["a"].type, np.repeat(sent, rounds, axis=0))
+    held = _launch(device, fragments, registers, np.tile(b, (len(sent), 1, 1)))
+    came = _numbers(held.reshape(len(sent), rounds, -1), fragments)
+    found = np.full(holders(layout), NOWHERE, np.int32)
+    place = np.broadcast_to(found_d.ravel(), came.shape)
+    picked = place % n + together * np.arange(rounds)[:, None]
+    told = (came >= 0) & (place >= 0) & (place % n < together) & (picked < k)
+    found[came[told]] = (place // n * k + picked)[told]
+    return found.reshape(layout.lanes, layout.registers, layout.slots)
+
+
+def tiles(elements: npt.NDArray[np.bool_], element_type: str) -> npt.NDArray[np.uint8]:
+    """Matrices of ones and zeros as shared memory holds them: (…, rows, k) to bytes (…, rows · 32).
+
+    Examples
+    --------
+    Row 1 lies 16 bytes behind row 0, and byte 16 of a row 128 bytes behind byte 0:
+
+    >>> np.flatnonzero(tiles(np.eye(64, 32, dtype=bool), "s8"))[[1, 8, 16]].tolist()
+    [17, 264, 640]
+    """
+    bits = TYPE_BITS[element_type]
+    if bits == 1:
+        octets = np.packbits(elements, axis=-1, bitorder="little")
+    else:
+        word = np.dtype(f"u{bits // 8}").type
+        octets = (elements.astype(word) * word(ONE[element_type])).view(np.uint8)
+    *outer, rows, width = octets.shape
+    cores = octets.reshape(*outer, rows // _CORE_ROWS, _CORE_ROWS, width // _CORE_BYTES, _CORE_BYTES)
+    return np.ascontiguousarray(np.swapaxes(cores, -3, -2)).reshape(*outer, rows * width)
+
+
+def _launch(
+    device: Any, fragments: Fragments, a: npt.NDArray[Any], b: npt.NDArray[np.bool_]
+) -> npt.NDArray[Any]:
+    """D's elements (passes, holders of D); A as bytes for shared memory, or as registers."""
+    operands, opcode = fragments.operands, fragments.opcode
+    layout = operands["d"].layout
+    text = _text(fragments, in_registers=a.ndim == 3)
+    kernel = load(device, module(opcode, device.compute_capability, "left right sums", text))
+    arrays = device.upload(a), device.upload(tiles(b, _type_of_b(fragments)))
+    sums = device.allocate((len(b), layout.lanes, layout.registers), np.dtype(np.uint32))
+    kernel((len(b), 1, 1), (_LANES, 1, 1), *arrays, sums)
+    answer = sums.download()
+    for array in (*arrays, sums):
+        array.free()
+    return read(layout, answer)
+
+
+def _type_of_b(fragments: Fragments) -> str:
+    """The type that the opcode names behind A's."""
+    words = fragments.opcode.split(".")
+    return words[words.index(fragments.operands["d"].type) + 2]
+
+
+def _numbers(held: npt.NDArray[Any], fragments: Fragments) -> Numbers:
+    ones = held == ONE[fragments.operands["d"].type]
+    known = (ones | (held == 0)).all(axis=0)
+    return np.where(known, numbers(ones), UNCLEAR).astype(np.int32)
+
+
+def _text(fragments: Fragments, in_registers: bool) -> str:
+    """One warpgroup for each pass: tiles to shared memory, one product, D to global memory."""
+    a, d, n = fragments.operands["a"], fragments.operands["d"], fragments.shape.n
+    left, right = (0 if in_registers else _ROWS * _K_BYTES), n * _K_BYTES
+    lines = [
+        declare(d),
+        declare(a),
+        ".reg .pred %done, %accumulate; .reg .b32 %i, %near; .reg .b64 %far, %tiles, %a, %b;",
+        f".shared .align 128 .b8 tiles[{left + right}];",
+        "mov.u64 %tiles, tiles;",
+    ]
+    if in_registers:
+        lines.append(move("ld", a, "%left"))
+    else:
+        lines.append(_copy("left", left, 0))
+    lines += [
+        _copy("right", right, left),
+        "fence.proxy.async; bar.sync 0;",
+        _descriptor("%a", 0),
+        _descriptor("%b", left),
+        "setp.ne.u32 %accumulate, 0, 0;",
+        *(
+            f"mov.{register_type(d)} %d{i}, {'0f00000000' if register_type(d) == 'f32' else 0};"
+            for i in range(d.layout.registers)
+        ),
+        "wgmma.fence.sync.aligned;",
+        f"{fragments.opcode} {vector(d)}, {vector(a) if in_registers else '%a'}, %b, "
+        f"{', '.join(('%accumulate', *_immediates(a.type, in_registers)))};",
+        "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+        move("st", d, "%sums"),
+    ]
+    return "\n".join(lines)
+
+
+def _immediates(element_type: str, in_registers: bool) -> tuple[str, ...]:
+    """No sign is changed, and nothing transposed."""
+    if element_type in ("b1", "s8", "u8"):
+        return ()
+    if element_type in ("f16", "bf16"):
+        return ("1", "1", "0") if in_registers else ("1", "1", "0", "0")
+    return ("1", "1")
+
+
+def _copy(name: str, size: int, offset: int) -> str:
+    """The pass's tile from global to shared memory, 4 bytes for each lane at a time."""
+    return f"""shl.b32 %i, %lane, 2;
+copy_{name}:
+setp.ge.u32 %done, %i, {size}; @%done bra copied_{name};
+mad.wide.u32 %far, %pass, {size}, %{name}; cvt.u64.u32 %at, %i; add.u64 %far, %far, %at;
+ld.global.b32 %near, [%far]; add.u64 %at, %at, %tiles; st.shared.b32 [%at+{offset}], %near;
+add.u32 %i, %i, {_LANES * 4}; bra copy_{name};
+copied_{name}:"""
+
+
+def _descriptor(register: str, offset: int) -> str:
+    """The descriptor of a tile that lies ``offset`` bytes into the tiles: no swizzle."""
+    constant = (_ALONG_K >> 4) << 16 | (_ALONG_ROWS >> 4) << 32
+    return (
+        f"add.u64 {register}, %tiles, {offset}; and.b64 {register}, {register}, 0x3ffff; "
+        f"shr.u64 {register}, {register}, 4; or.b64 {register}, {register}, {constant:#x};"
+    )

@@ -1,0 +1,193 @@
+"""Numbers per line of CUDA C++: what an assertion about a kernel's costs is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from reference.errors import SimwarpError
+from simwarp.ptx.syntax import Instruction
+
+_NAMED = 12
+"""How many lines an error names."""
+
+
+class ReportError(SimwarpError, LookupError):
+    """A number that was not observed; says which option observes it, or which lines have one."""
+
+
+def line_of(instruction: Instruction) -> str:
+    """The key of an instruction's line: of the CUDA C++ if ``.loc`` names it, else of the PTX.
+
+    Parameters
+    ----------
+    instruction : Instruction
+
+    Returns
+    -------
+    str
+        The file as in the PTX and the line, ``"bmm/bmm.cu:42"``; or ``"ptx:17"``.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.syntax import SourceLine
+    >>> line_of(Instruction("ret", (), None, 17, "ret")), line_of(
+    ...     Instruction("ret", (), None, 17, "ret", SourceLine("bmm/bmm.cu", 42))
+    ... )
+    ('ptx:17', 'bmm/bmm.cu:42')
+    """
+    source = instruction.source
+    return f"ptx:{instruction.line}" if source is None else f"{source.file}:{source.line}"
+
+
+def find_line(line: str, known: Collection[str], what: str) -> str:
+    """The one of the known lines that is meant: the file may be any suffix of its path.
+
+    Parameters
+    ----------
+    line : str
+        ``"bmm.cu:42"``, ``"bmm/bmm.cu:42"`` or ``"ptx:17"``.
+    known : collection of str
+        Keys as `line_of` gives them.
+    what : str
+        What happened at these lines, for the error: "shared-memory accesses".
+
+    Raises
+    ------
+    ReportError
+        If nothing of the kind happened there, or if files of several folders are meant.
+
+    Examples
+    --------
+    >>> find_line("bmm.cu:42", ["bmm/bmm.cu:42", "bmm/bmm.cu:43"], "accesses")
+    'bmm/bmm.cu:42'
+    >>> find_line("bmm.cu:1", ["bmm/bmm.cu:42", "bmm/bmm.cu:43"], "accesses")
+    Traceback (most recent call last):
+    ...
+    simwarp.observe.line_counts.ReportError: no accesses at bmm.cu:1
+    there were some at bmm/bmm.cu:42, bmm/bmm.cu:43
+    ask for one of these lines, or run what executes bmm.cu:1
+    """
+    if line in known:
+        return line
+    found = [key for key in known if key.endswith(f"/{line}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ReportError(
+            f"{line} is not one line\nit may be {_listed(found)}\ngive more of the path, as one of these"
+        )
+    raise ReportError(
+        f"no {what} at {line}\nthere were some at {_listed(known)}\n"
+        f"ask for one of these lines, or run what executes {line}"
+    )
+
+
+class LineCounts:
+    """A number for each line; a line that had none of what is counted has no number, not even 0.
+
+    Lines without line information are those of the PTX text; if kernels of several texts ran, one such
+    number may stand for a line of each.
+
+    Parameters
+    ----------
+    what : str
+        What is counted, for errors: "shared-memory accesses".
+
+    Attributes
+    ----------
+    total : int
+        The sum over all lines.
+
+    Examples
+    --------
+    >>> conflicts = LineCounts("shared-memory accesses")
+    >>> conflicts.add("bmm/bmm.cu:42", 3); conflicts.add("bmm/bmm.cu:42", 1); conflicts.add("bmm/bmm.cu:7", 0)
+    >>> conflicts["bmm.cu:42"], conflicts["bmm.cu:7"], conflicts.total, list(conflicts)
+    (4, 0, 4, ['bmm/bmm.cu:7', 'bmm/bmm.cu:42'])
+    """
+
+    def __init__(self, what: str = "events") -> None:
+        self.what = what
+        self._counts: dict[str, int] = {}
+
+    def add(self, line: str, count: int = 1) -> None:
+        """Add to the number of a line; a ``count`` of 0 notes that something happened there."""
+        self._counts[line] = self._counts.get(line, 0) + int(count)
+
+    def __getitem__(self, line: str) -> int:
+        return self._counts[find_line(line, self._counts, self.what)]
+
+    def __contains__(self, line: str) -> bool:
+        try:
+            find_line(line, self._counts, self.what)
+        except ReportError:
+            return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted_lines(self._counts))
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    def total(self) -> int:
+        """The sum over all lines."""
+        return sum(self._counts.values())
+
+    def clear(self) -> None:
+        """Forget all numbers."""
+        self._counts.clear()
+
+    def to_json(self) -> dict[str, int]:
+        """The number of each line, as plain data."""
+        return {line: self._counts[line] for line in self}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.what!r}, {self.to_json()})"
+
+
+def table_of(columns: Mapping[str, LineCounts]) -> dict[str, Any]:
+    """Several numbers per line as plain data: the form in which reports keep tables by line.
+
+    Returns
+    -------
+    dict
+        ``{"lines": {line: {column: number}}, "total": {column: number}}``; a column without a number for
+        a line has 0.
+
+    Examples
+    --------
+    >>> requests = LineCounts(); requests.add("a.cu:1", 2)
+    >>> table_of({"requests": requests, "conflicts": LineCounts()})["lines"]
+    {'a.cu:1': {'requests': 2, 'conflicts': 0}}
+    """
+    numbers = {name: counts.to_json() for name, counts in columns.items()}
+    lines = sorted_lines({line for counts in numbers.values() for line in counts})
+    return {
+        "lines": {line: {name: numbers[name].get(line, 0) for name in numbers} for line in lines},
+        "total": {name: counts.total for name, counts in columns.items()},
+    }
+
+
+def sorted_lines(lines: Iterable[str]) -> list[str]:
+    """Keys by file, then by number.
+
+    Examples
+    --------
+    >>> sorted_lines(["b.cu:2", "a.cu:10", "a.cu:9"])
+    ['a.cu:9', 'a.cu:10', 'b.cu:2']
+    """
+
+    def order(line: str) -> tuple[str, int]:
+        file, _, number = line.rpartition(":")
+        return file, int(number)
+
+    return sorted(lines, key=order)
+
+
+def _listed(lines: Collection[str]) -> str:
+    ordered = sorted_lines(lines)
+    more = len(ordered) - _NAMED
+    return (", ".join(ordered[:_NAMED]) or "no line") + (f" and {more} more" if more > 0 else "")

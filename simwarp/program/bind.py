@@ -1,0 +1,486 @@
+"""Instruction → `Step`: its row's function, and one small closure for each operand."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.faults import PtxSyntaxError
+from simwarp.fragments import fragments_of
+from simwarp.program import refusals
+from simwarp.program import special_registers as special
+from simwarp.program.operands import (
+    Read,
+    Write,
+    careful_computation,
+    computation,
+    computation_with_gaps,
+    constant_of,
+    pack,
+    register_reader,
+    register_writer,
+    unpack,
+    write_each,
+)
+from simwarp.program.program import Argument, Call, Formal, Routine, Step
+from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
+from simwarp.ptx.spaces import to_generic
+from simwarp.ptx.syntax import (
+    Address,
+    Function,
+    Group,
+    Immediate,
+    Instruction,
+    Module,
+    Operand,
+    Pair,
+    Register,
+    Symbol,
+    Variable,
+    Vector,
+)
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
+    from simwarp.program.link import Layout
+
+SPACES = ("global", "shared", "local", "const", "param")
+
+
+def target_number(module: Module) -> int:
+    """The compute capability, times ten, that a module is for.
+
+    Examples
+    --------
+    >>> target_number(Module(target="sm_90a"))
+    90
+    """
+    return int("".join(filter(str.isdigit, module.target)) or 0)
+
+
+class Binder:
+    """Binds the instructions of one function.
+
+    Parameters
+    ----------
+    module, function : syntax
+    layout : Layout
+        Where the function's names lie.
+    is_entry : bool
+        Whether the function is the kernel.
+    routine : Routine
+    first_slot : int
+        The number of the function's first register.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        function: Function,
+        layout: Layout,
+        is_entry: bool,
+        routine: Routine,
+        first_slot: int,
+    ) -> None:
+        self.module, self.function, self.layout = module, function, layout
+        self.is_entry, self.routine, self.first_slot = is_entry, routine, first_slot
+        self.target = target_number(module)
+        self.types = dict(function.registers)
+        self.row: Row | None = None
+        """Of the instruction that is being bound."""
+        self.follows = False
+        """Whether its operand may lack a value, as then its result does."""
+        self.slots = {name: first_slot + i for i, name in enumerate(function.registers)}
+
+    # ---- one instruction ---------------------------------------------------------------------------
+
+    def step(self, instruction: Instruction) -> Step:
+        """The step of an instruction."""
+        found = TABLE.find(instruction.opcode)
+        if found is None:
+            raise refusals.without_a_row(instruction)
+        row, form = found
+        if row.minimum_sm > self.target:
+            message = f"needs sm_{row.minimum_sm}; this module is for {self.module.target}"
+            advice = f"compile for sm_{row.minimum_sm} or newer (PTX ISA, section {row.section})"
+            raise refusals.unsupported(instruction, f"{message}\n{advice}")
+        step = Step(instruction, row, form, partial(row.function, form), row.kind)
+        self.row = row
+        if row.kind == "return" and self.is_entry:
+            step.kind = "exit"
+        if instruction.guard is not None:
+            step.guard = self.reader(instruction, instruction.guard, "pred")
+        if row.kind == "call":
+            step.call = self.call(step)
+        else:
+            self.operands(step)
+        return step
+
+    def end(self) -> Step:
+        """Falling off the end is a return; `ret` spells it."""
+        return self.step(Instruction("ret", (), None, self.function.line, "}"))
+
+    def operands(self, step: Step) -> None:
+        """Bind the operands, in PTX order: what is written, then what is read."""
+        row, rest = step.row, list(step.instruction.operands)
+        self.bind_destinations(step, rest)
+        sources: list[Read] = []
+        for i, spec in enumerate(row.sources):
+            if spec.kind == "carry":
+                self.follows = True
+                sources.append(self.reader(step.instruction, self.carry(), "pred"))
+                self.follows = False
+                continue
+            if spec.kind == "rank":
+                sources.append(lambda chunk: special.value(chunk, "%cluster_ctarank"))
+                continue
+            if spec.optional and not step.form.combines:
+                break
+            if spec.absent and len(rest) <= sum(not s.absent for s in row.sources[i + 1 :]):
+                continue
+            if not rest:
+                raise self.misfit(step)
+            operand = rest.pop(0)
+            if spec.memory:
+                self.address(step, operand)
+            elif spec.kind == "label":
+                step.target = self.label(step, operand)
+            elif spec.kind == "labels":
+                step.table = self.labels(step, operand)
+            elif spec.is_fragment:
+                sources.append(self.fragment(step, operand, spec))
+            else:
+                self.follows = row.kind in ("pure", "store") or (row.moves and not sources)
+                sources.append(self.source(step, operand, spec))
+                self.follows = False
+        step.sources = tuple(sources)
+        if row.kind == "pure" and row.ignores is not None:
+            ignores = partial(row.ignores, step.form)
+            step.compute = careful_computation(
+                step.function, ignores, sources, step.destinations, len(row.destinations)
+            )
+        elif row.kind == "pure" and row.unspecified is not None:
+            step.compute = computation_with_gaps(
+                step.function, partial(row.unspecified, step.form), sources, step.destinations
+            )
+        elif row.kind == "pure":
+            step.compute = computation(step.function, sources, step.destinations, len(row.destinations))
+        if rest:
+            raise self.misfit(step)
+
+    def bind_destinations(self, step: Step, rest: list[Operand]) -> None:
+        """What the instruction writes; takes the operand off ``rest``."""
+        specs = step.row.destinations
+        given: list[Operand | None] = []
+        if any(spec.kind != "carry" for spec in specs):
+            first = rest.pop(0) if rest else None
+            self.check_vector(step, first)
+            given = [first.first, first.second] if isinstance(first, Pair) else [first]
+        if any(spec.kind == "carry" for spec in specs):
+            given.append(self.carry())
+        if len(given) > len(specs):
+            raise self.misfit(step)
+        for operand, spec in zip(given, specs, strict=False):
+            refusals.check_class(step, operand, spec, self.types)
+        step.destinations = tuple(
+            self.writer(step, operand, spec) for operand, spec in zip(given, specs, strict=False)
+        )
+
+    def source(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
+        """One operand that is read."""
+        if step.form.resolve(spec.kind) == step.form.T:
+            self.check_vector(step, operand)
+        if spec.kind == "number" and not isinstance(operand, Immediate):
+            raise self.misfit(step)
+        if step.row.base == "cvta":
+            refusals.check_space(step, operand, self.layout.spaces, step.form.modifiers[0].partition("::")[0])
+        refusals.check_class(step, operand, spec, self.types)
+        refusals.check_barrier(step, operand, spec)
+        return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
+
+    def fragment(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
+        """The registers of a fragment, all of them."""
+        kind = step.form.resolve(spec.kind)
+        registers = self.fragment_registers(step, operand, spec)
+        parts = [self.reader(step.instruction, register, kind) for register in registers]
+        return lambda chunk: [part(chunk) for part in parts]
+
+    def fragment_registers(self, step: Step, operand: Operand | None, spec: OperandSpec) -> list[Operand]:
+        """As many registers as the fragment has; a single one may stand without braces."""
+        given = list(operand.elements) if isinstance(operand, Vector) else [operand]
+        wanted = fragments_of(step.instruction.opcode).operands[spec.name].layout.registers
+        if len(given) != wanted or None in given:
+            raise PtxSyntaxError(
+                f"line {step.instruction.line}: operand {spec.name} of `{step.instruction.text}` has "
+                f"{len(given)} registers\na fragment of {step.instruction.opcode} has {wanted} in each lane\n"
+                f"`simwarp frag {step.instruction.opcode}` shows which element each one holds"
+            )
+        return [register for register in given if register is not None]
+
+    def carry(self) -> Register:
+        """The register that stands for the condition code's carry flag (PTX ISA 9.7.2)."""
+        if "%carry" not in self.slots:
+            self.slots["%carry"] = self.first_slot + len(self.slots)
+            self.types["%carry"] = "pred"
+        return Register("%carry")
+
+    def misfit(self, step: Step) -> PtxSyntaxError:
+        """The error of operands that are not those of the row."""
+        text, line = step.instruction.text, step.instruction.line
+        return PtxSyntaxError(
+            f"line {line}: operands of `{text}` do not fit `{step.row.spelling}  {step.row.syntax}`\n"
+            "compare them with the PTX ISA, section " + step.row.section
+        )
+
+    def check_vector(self, step: Step, operand: Operand | None) -> None:
+        """A vector access moves as many registers as it says, all of one width."""
+        wanted = step.form.vector
+        if wanted == 1:
+            return
+        if not isinstance(operand, Vector) or len(operand.elements) != wanted:
+            raise self.misfit(step)
+        names = [e.name for e in operand.elements if isinstance(e, Register)]
+        if len({storage(self.types[name]) for name in names if name in self.types}) > 1:
+            raise self.misfit(step)
+
+    # ---- control -----------------------------------------------------------------------------------
+
+    def label(self, step: Step, operand: Operand) -> int:
+        """The step behind a label."""
+        if not isinstance(operand, Symbol) or operand.name not in self.function.labels:
+            raise PtxSyntaxError(
+                f"line {step.instruction.line}: `{step.instruction.text}` names no label of this function\n"
+                f"it has {', '.join(self.function.labels) or 'none'}"
+            )
+        return self.routine.first + self.function.labels[operand.name]
+
+    def labels(self, step: Step, operand: Operand) -> tuple[int, ...]:
+        """The steps of a ``.branchtargets`` list."""
+        names = self.function.tables.get(operand.name, ()) if isinstance(operand, Symbol) else ()
+        if not names:
+            raise PtxSyntaxError(
+                f"line {step.instruction.line}: `{step.instruction.text}` names no .branchtargets list\n"
+                f"this function has {', '.join(self.function.tables) or 'none'}"
+            )
+        return tuple(self.label(step, Symbol(name)) for name in names)
+
+    def call(self, step: Step) -> Call:
+        """``call (returns), function, (arguments), prototype``; all but the function may be absent."""
+        instruction = step.instruction
+        rest = list(instruction.operands)
+        returns = rest.pop(0) if rest and isinstance(rest[0], Group) else Group(())
+        target = rest.pop(0) if rest else None
+        arguments = rest.pop(0) if rest and isinstance(rest[0], Group) else Group(())
+        if not isinstance(returns, Group) or not isinstance(arguments, Group):
+            raise self.misfit(step)
+        call = Call(
+            arguments=[self.argument(instruction, o) for o in arguments.elements],
+            returns=[self.argument(instruction, o) for o in returns.elements],
+        )
+        if isinstance(target, Register):
+            call.address = self.reader(instruction, target, "u64")
+        elif isinstance(target, Symbol) and target.name in self.module.functions:
+            call.function = self.module.functions[target.name].name
+        else:
+            raise PtxSyntaxError(
+                f"line {instruction.line}: `{instruction.text}` calls nothing that is declared\n"
+                f"this module has {', '.join(self.module.functions) or 'no functions'}"
+            )
+        return call
+
+    def argument(self, instruction: Instruction, operand: Operand) -> Argument:
+        """What a call passes or takes back, as its caller holds it."""
+        if isinstance(operand, Symbol) and operand.name in self.layout.frame:
+            return Argument(self.layout.frame[operand.name])
+        if isinstance(operand, Register):
+            kind = self.types.get(operand.name, "b32")
+            slot = self.slot(instruction, operand)
+            write = register_writer(slot, storage(kind))
+            return Argument(
+                read=self.reader(instruction, operand, f"b{storage(kind).itemsize * 8}"), write=write
+            )
+        if isinstance(operand, Immediate):
+            return Argument(read=self.reader(instruction, operand, "b64"))
+        raise PtxSyntaxError(
+            f"line {instruction.line}: `{instruction.text}` passes what is not a .param variable or register"
+        )
+
+    def formal(self, variable: Variable) -> Formal:
+        """A parameter or return value of this function."""
+        size = DTYPES[variable.type].itemsize * variable.count
+        if variable.name in self.layout.frame:
+            return Formal(self.layout.frame[variable.name], size)
+        slot, declared = self.slots[variable.name], storage(self.types[variable.name])
+        return Formal(
+            -1, size, register_reader(slot, declared, declared, False), register_writer(slot, declared)
+        )
+
+    # ---- addresses ---------------------------------------------------------------------------------
+
+    def address(self, step: Step, operand: Operand) -> None:
+        """The state space and address of a memory access."""
+        if not isinstance(operand, Address) or operand.more:
+            raise self.misfit(step)
+        written = [m.partition("::")[0] for m in step.form.modifiers]
+        step.space = next((m for m in written if m in SPACES), "generic")
+        refusals.check_space(step, operand, self.layout.spaces, step.space)
+        base = operand.base
+        if step.space == "param" and not (self.is_entry and self.is_parameter(base)):
+            step.space = "param" if self.is_entry and isinstance(base, Register) else "local"
+        if step.space == "param" and isinstance(base, Symbol):
+            step.symbol, step.offset = base.name, base.offset + operand.offset
+            room = self.layout.sizes[base.name] - step.form.dtype.itemsize * step.form.vector
+            if not 0 <= step.offset <= room:
+                raise self.misfit(step)
+            return
+        step.base = self.base(step, base, operand.offset)
+
+    def is_parameter(self, base: Operand) -> bool:
+        """Whether an address starts at a kernel parameter."""
+        return isinstance(base, Symbol) and base.name in self.layout.parameters
+
+    def base(self, step: Step, base: Register | Symbol | Immediate, offset: int) -> Read:
+        """A closure that reads a whole address, modulo the width that its base has."""
+        instruction = step.instruction
+        if isinstance(base, Symbol):
+            space, read = self.symbol(instruction, Symbol(base.name, base.offset + offset))
+            if step.space == "generic":
+                return lambda chunk: to_generic(read(chunk), space)
+            return read
+        if isinstance(base, Register) and self.types.get(base.name, "b64") in ("b32", "u32", "s32"):
+            read, more = self.reader(instruction, base, "u32"), np.uint32(offset & 0xFFFFFFFF)
+            return lambda chunk: np.add(read(chunk), more).astype(np.uint64)
+        read, step_by = self.reader(instruction, base, "u64"), np.uint64(offset & 0xFFFF_FFFF_FFFF_FFFF)
+        return (lambda chunk: np.add(read(chunk), step_by)) if offset else read
+
+    def symbol(self, instruction: Instruction, operand: Symbol) -> tuple[str, Read]:
+        """The state space of a name, and a closure that reads its address there."""
+        name, layout = operand.name, self.layout
+        if name in layout.frame:
+            at = np.uint64(layout.frame[name] + operand.offset)
+            return "local", (lambda _: at) if self.is_entry else (lambda chunk: np.add(chunk.frame, at))
+        for space, places in (("shared", layout.shared), ("param", layout.parameters)):
+            if name in places:
+                return space, partial(_always, np.uint64(places[name] + operand.offset))
+        if name in layout.functions:
+            return "global", partial(_always, np.uint64(layout.functions[name]))
+        if name in layout.globals:
+            (space, key), more = layout.globals[name], operand.offset
+            return space, lambda chunk: np.uint64(chunk.launch.symbols[key] + more)
+        raise PtxSyntaxError(
+            f"line {instruction.line}: `{instruction.text}` names {name}, which is not declared"
+        )
+
+    # ---- operands ----------------------------------------------------------------------------------
+
+    def slot(self, instruction: Instruction, register: Register) -> int:
+        """The number of a register."""
+        if register.name not in self.slots:
+            raise PtxSyntaxError(
+                f"line {instruction.line}: register {register.name} of `{instruction.text}` is not declared"
+            )
+        return self.slots[register.name]
+
+    def reader(self, instruction: Instruction, operand: Operand, kind: str, form: Form | None = None) -> Read:
+        """A closure that reads an operand as PTX type ``kind``."""
+        if isinstance(operand, Immediate):
+            if DTYPES[kind].kind == "f" and not operand.float_bits:
+                raise PtxSyntaxError(
+                    f"line {instruction.line}: `{instruction.text}` has {operand.value} where a {kind} "
+                    "literal such as 0f3F800000 is needed"
+                )
+            constant = constant_of(operand, kind)
+            return lambda chunk: constant
+        if isinstance(operand, Symbol):
+            return self.named(instruction, operand, kind)
+        if isinstance(operand, Vector):
+            if form is not None and form.vector > 1:
+                parts = [self.reader(instruction, e, kind) for e in operand.elements]
+                return lambda chunk: [part(chunk) for part in parts]
+            bits = self.piece(instruction, operand, kind)
+            return pack([self.reader(instruction, e, f"b{bits}") for e in operand.elements], bits, kind)
+        if not isinstance(operand, Register):
+            raise PtxSyntaxError(
+                f"line {instruction.line}: an operand of `{instruction.text}` is not a value"
+            )
+        if operand.name not in self.slots and operand.name in special.TYPES:
+            return self.special(instruction, operand.name, kind)
+        slot = self.slot(instruction, operand)
+        declared, wanted = storage(self.types[operand.name]), DTYPES[kind]
+        self.check_width(instruction, operand, wanted)
+        return register_reader(slot, declared, wanted, operand.negated, self.follows)
+
+    def named(self, instruction: Instruction, operand: Symbol, kind: str) -> Read:
+        """``WARP_SZ``, or the address of a variable or function."""
+        wanted = DTYPES[kind]
+        if operand.name == "WARP_SZ":
+            constant = wanted.type(32)
+            return lambda chunk: constant
+        _, address = self.symbol(instruction, operand)
+        return lambda chunk: address(chunk).astype(wanted)
+
+    def special(self, instruction: Instruction, name: str, kind: str) -> Read:
+        """A special register; `mov` may cut it, `cvt` may widen it, too."""
+        have, wanted = DTYPES[special.TYPES[name]], DTYPES[kind]
+        row = self.row
+        if row is None or not row.special or (have.itemsize < wanted.itemsize and not row.wider):
+            raise PtxSyntaxError(
+                f"line {instruction.line}: `{instruction.text}` cannot read {name}\n"
+                "move it to a register of its width first"
+            )
+        if have.itemsize == wanted.itemsize:
+            return lambda chunk: special.value(chunk, name)
+        return lambda chunk: special.value(chunk, name).astype(wanted)
+
+    def check_width(self, instruction: Instruction, register: Register, wanted: np.dtype[Any]) -> None:
+        """Refuse a register of another width than its operand, as ptxas does."""
+        declared = storage(self.types[register.name])
+        if declared.itemsize == wanted.itemsize and (declared.kind == "b") == (wanted.kind == "b"):
+            return
+        wider = self.row is not None and self.row.wider and declared.itemsize > wanted.itemsize
+        if wider and np.bool_ not in (declared, wanted):
+            return
+        takes = "a .pred" if wanted == np.bool_ else f"{wanted.itemsize * 8} bits"
+        raise PtxSyntaxError(
+            f"line {instruction.line}: register {register.name} of `{instruction.text}` is a "
+            f".{self.types[register.name]}; the operand takes {takes}\n"
+            "declare it with the width that the instruction has, or convert it first"
+        )
+
+    def piece(self, instruction: Instruction, operand: Vector, kind: str) -> int:
+        """The width of each of the registers that make one word."""
+        bits, rest = divmod(DTYPES[kind].itemsize * 8, len(operand.elements))
+        types = [self.types.get(e.name) for e in operand.elements if isinstance(e, Register)]
+        if rest or any(t is not None and storage(t).itemsize * 8 != bits for t in types):
+            raise PtxSyntaxError(
+                f"line {instruction.line}: the pieces of `{instruction.text}` do not make a {kind}"
+            )
+        return bits
+
+    def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:
+        """A closure that writes a value of the specification's type to a destination."""
+        if spec.is_fragment:
+            kind = OperandSpec(spec.name, step.form.resolve(spec.kind))
+            registers = self.fragment_registers(step, operand, spec)
+            return partial(write_each, [self.writer(step, register, kind) for register in registers])
+        if isinstance(operand, Vector):
+            if step.form.vector > 1:
+                return partial(write_each, [self.writer(step, e, spec) for e in operand.elements])
+            bits = self.piece(step.instruction, operand, step.form.resolve(spec.kind))
+            piece = OperandSpec(spec.name, f"b{bits}")
+            return partial(unpack, [self.writer(step, e, piece) for e in operand.elements], bits)
+        if operand is None or (isinstance(operand, Register | Symbol) and operand.name == "_"):
+            return None
+        if not isinstance(operand, Register):
+            raise self.misfit(step)
+        slot = self.slot(step.instruction, operand)
+        self.check_width(step.instruction, operand, DTYPES[step.form.resolve(spec.kind)])
+        return register_writer(slot, storage(self.types[operand.name]))
+
+
+def _always(value: Any, chunk: Chunk) -> Any:
+    """A reader of a constant."""
+    return value

@@ -1,0 +1,146 @@
+"""Which stores hand on what was loaded: compilers copy structures so, padding and all, and set bit fields.
+
+This is found in the program, once; it is asked only where a value that nothing gave is stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from simwarp.program.liveness import registers_in
+from simwarp.ptx.rows import LOADS
+from simwarp.ptx.syntax import Immediate, Register, Vector
+
+if TYPE_CHECKING:
+    from simwarp.program.program import Program, Routine, Step
+
+_GO_ON = frozenset(("pure", "load", "store", "atomic", "reduction", "fence"))
+"""The kinds of step behind which lanes always execute the next one."""
+_KEEP = ("and", "or", "bfi", "prmt")
+"""The bases of rows that put bits beside others."""
+
+
+class Copies(NamedTuple):
+    """What a program's text says about values that are only handed on.
+
+    Attributes
+    ----------
+    stores : frozenset of int
+        The numbers of the stores that make up copies of several words, one behind the other or in a loop.
+    fields : frozenset of int
+        Those of words that were loaded, and of which bits were set whose places are literals.
+    fills : frozenset of (int, int)
+        Stores and elements of their vectors, counted from 0, that no instruction gives a value.
+
+    Examples
+    --------
+    >>> from simwarp.program.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90 .entry k(.param .u64 to) {
+    ... .local .align 8 .b8 s[8]; .reg .b64 %a; .reg .b32 %r<5>; ld.param.u64 %a, [to];
+    ... ld.local.u32 %r1, [s]; ld.local.u32 %r2, [s+4]; st.global.u32 [%a], %r1; st.global.u32 [%a+4], %r2;
+    ... and.b32 %r4, %r1, -8; or.b32 %r4, %r4, 5; st.global.u32 [%a], %r4;
+    ... or.b32 %r0, %r1, %r1; st.global.v2.u32 [%a], {%r0, %r3}; ret; }''')
+    >>> Copies.of(link(module, module.entries["k"]))
+    Copies(stores=frozenset({3, 4}), fields=frozenset({7}), fills=frozenset({(9, 1)}))
+    """
+
+    stores: frozenset[int]
+    fields: frozenset[int]
+    fills: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(cls, program: Program) -> Copies:
+        """Those of a program, found when they are first asked for."""
+        known = vars(program)
+        if "_copies" not in known:
+            stores = {n for block in _blocks(program) for n in _copied(block)}
+            functions = [_steps(program, routine) for routine in program.routines.values()]
+            fields = {number for steps in functions for number in _fields(steps)}
+            fills = {fill for steps in functions for fill in _fills(steps)}
+            known["_copies"] = cls(frozenset(stores), frozenset(fields), frozenset(fills))
+        return known["_copies"]
+
+
+def _blocks(program: Program) -> list[list[Step]]:
+    """The basic blocks."""
+    starts = {routine.first for routine in program.routines.values()}
+    for step in program.steps:
+        starts |= {step.target, *step.table}
+        if step.kind not in _GO_ON:
+            starts.add(step.number + 1)
+    cuts = sorted(start for start in starts if 0 <= start < len(program.steps))
+    return [program.steps[a:b] for a, b in zip(cuts, [*cuts[1:], len(program.steps)], strict=True)]
+
+
+def _copied(block: list[Step]) -> list[int]:
+    """The stores of a block that make up copies."""
+    loaded: set[str] = set()
+    copies: list[int] = []
+    words = 0
+    for step in block:
+        if step.kind == "store":
+            values = _values(step)
+            if values and all(name in loaded for name in values):
+                copies.append(step.number)
+                words += len(values)
+        elif step.row.destinations:
+            written = set(registers_in(step.instruction.operands[:1]))
+            loaded -= written
+            if step.kind in LOADS and step.base is not None and step.space != "shared":
+                loaded |= written
+    again = block[-1].kind == "branch" and block[-1].target == block[0].number
+    return copies if words > 1 or again else []
+
+
+def _values(step: Step) -> list[str]:
+    """The registers that a store writes to memory; none if it writes other things, too."""
+    operand = step.instruction.operands[-1]
+    elements = operand.elements if isinstance(operand, Vector) else (operand,)
+    names = [element.name for element in elements if isinstance(element, Register)]
+    return names if len(names) == len(elements) else []
+
+
+def _steps(program: Program, routine: Routine) -> list[Step]:
+    """The steps of a function."""
+    later = [other.first for other in program.routines.values() if other.first > routine.first]
+    return program.steps[routine.first : min(later, default=len(program.steps))]
+
+
+def _fields(steps: list[Step]) -> list[int]:
+    """The stores of a function that set bits at places that are literals, and keep the others."""
+    kept: set[str] = set()
+    found: set[str] = set()
+    before = -1
+    while before != len(kept) + len(found):
+        before = len(kept) + len(found)
+        for step in steps:
+            operands, base = step.instruction.operands, step.row.base
+            if step.kind == "load" and step.base is not None:
+                kept |= set(registers_in(operands[:1]))
+            elif base in _KEEP:
+                beside = operands[1:3] if base in ("and", "or") else operands[2:3]
+                places = operands[1:3] if base in ("and", "or") else operands[3:]
+                written, read = set(registers_in(operands[:1])), set(registers_in(operands[1:]))
+                literal = [isinstance(operand, Immediate) for operand in places]
+                placed = any(literal) if base in ("and", "or") else all(literal)
+                if (placed and set(registers_in(beside)) & (kept | found)) or read & found:
+                    found |= written
+            elif base in ("mov", "cvt") and set(registers_in(operands[1:])) & found:
+                found |= set(registers_in(operands[:1]))
+    return [step.number for step in steps if step.kind == "store" and set(_values(step)) & found]
+
+
+def _fills(steps: list[Step]) -> list[tuple[int, int]]:
+    """The elements of a function's vector stores that no instruction gives a value."""
+    written: set[str] = set()
+    for step in steps:
+        if step.row.destinations or step.kind == "call":
+            written |= set(registers_in(step.instruction.operands[: None if step.kind == "call" else 1]))
+    return [
+        (step.number, i)
+        for step in steps
+        if step.kind == "store" and step.form.vector > 1
+        for i, name in enumerate(_values(step))
+        if name not in written
+    ]

@@ -1,0 +1,367 @@
+"""Syntax → `Program`: a kernel and the functions it calls, with nothing left to look up.
+
+`link` decides what belongs to the program and where everything lies; `simwarp.program.bind` makes a step
+of each instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from simwarp.chips.limits import STATIC_SHARED, check_size, most_parameters
+from simwarp.engine.host_functions import HOST_FUNCTIONS
+from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
+from simwarp.program.bind import Binder, target_number
+from simwarp.program.call_graph import CallGraph
+from simwarp.program.frames import local_variables
+from simwarp.program.program import Program, Routine, Step
+from simwarp.program.refusals import with_source
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.spaces import WINDOW as WHOLE_WINDOW
+from simwarp.ptx.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Variable
+
+_GLOBAL = ("global", "const")
+_LEAST_FRAME = 16
+"""Bytes of local memory that a call of a recursive function takes, at least: where it returns to, aligned."""
+
+
+def link(module: Module, entry: Function, graph: CallGraph | None = None) -> Program:
+    """Make a kernel ready to run.
+
+    Parameters
+    ----------
+    module, entry : syntax
+    graph : CallGraph, optional
+        That of the module, for who links several of its kernels.
+
+    Raises
+    ------
+    UnsupportedInstruction
+        An instruction without a row, or a call of a function that nothing defines; names the line.
+    PtxSyntaxError
+        Operands that do not fit the instruction, or names that were never declared.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse(".version 9.0 .target sm_90 .entry nothing() { ret; }")
+    >>> [step.row.name for step in link(module, module.entries["nothing"]).steps]
+    ['ret']
+    """
+    return _Linker(module, entry, graph or CallGraph(module)).program()
+
+
+def size_of(variable: Variable) -> int:
+    """Bytes of a variable or parameter.
+
+    Examples
+    --------
+    >>> size_of(Variable("a", "param", "b8", 24))
+    24
+    """
+    return DTYPES[variable.type].itemsize * variable.count
+
+
+def place(at: int, variable: Variable) -> int:
+    """The first address from ``at`` on where a variable may lie.
+
+    Examples
+    --------
+    >>> place(5, Variable("a", "shared", "u32"))
+    8
+    """
+    alignment = max(variable.alignment, DTYPES[variable.type].itemsize)
+    return -(-at // alignment) * alignment
+
+
+def symbol_of(variable: Variable, function: Function | None = None) -> str:
+    """What a module calls a variable; one that a function declares may have a name that others have, too.
+
+    Examples
+    --------
+    >>> symbol_of(Variable("table", "const", "u32"))
+    'table'
+    """
+    return f"{function.name}:{variable.name}" if function else variable.name
+
+
+@dataclass
+class Layout:
+    """Where the names of one function lie.
+
+    Attributes
+    ----------
+    shared, parameters, frame : dict of str to int
+        Offset of each shared variable, kernel parameter, and variable of the function's frame.
+    functions : dict of str to int
+        Their addresses.
+    globals : dict of str to (str, str)
+        State space of each variable in global and constant memory, and what the module calls it: addresses
+        come with the launch.
+    sizes : dict of str to int
+        Bytes of each parameter, and of each variable of the frame.
+    spaces : dict of str to str
+        In which state space each variable and parameter was declared.
+    """
+
+    shared: dict[str, int] = field(default_factory=dict[str, int])
+    parameters: dict[str, int] = field(default_factory=dict[str, int])
+    frame: dict[str, int] = field(default_factory=dict[str, int])
+    functions: dict[str, int] = field(default_factory=dict[str, int])
+    globals: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    spaces: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class _Linker:
+    def __init__(self, module: Module, entry: Function, graph: CallGraph) -> None:
+        self.module, self.entry = module, entry
+        self.shared: dict[str, dict[str, int]] = {}
+        self.graph = graph
+        self.reached = graph.reached(entry.name)
+
+    def program(self) -> Program:
+        functions = [
+            f for name, f in self.module.functions.items() if name == f.name in self.reached and not f.extern
+        ]
+        self.check_defined()
+        shared_size, dynamic_at = self.place_shared(functions)
+        program = Program(
+            self.entry.name,
+            [],
+            [],
+            self.entry.parameters,
+            shared_size=shared_size,
+            dynamic_shared_at=dynamic_at,
+            max_threads=self.entry.max_threads,
+            cluster=self.entry.cluster,
+            addresses={at: self.module.functions[name].name for name, at in self.graph.addresses.items()},
+            shared_variables=self.extents,
+        )
+        self.place_parameters(program)
+        for function in [*functions, self.entry]:
+            self.add(program, function)
+        self.check_calls(program)
+        program.start = program.routines[self.entry.name].first
+        program.local_size = self.depth(program)
+        for i, step in enumerate(program.steps):
+            step.number = i
+        self.mark_loops(program)
+        return program
+
+    def mark_loops(self, program: Program) -> None:
+        """Say of each backward branch what its loop does, itself or in the functions that it calls."""
+        polling, meeting = (self.steps_that(program, does) for does in (_polls, _meets))
+        for i, step in enumerate(program.steps):
+            if step.kind in ("branch", "indexed branch"):
+                start = min(step.table, default=step.target)
+                step.polls = polling[i] > polling[min(start, i)]
+                step.meets = meeting[i] > meeting[min(start, i)]
+
+    def steps_that(self, program: Program, does: Callable[[Step], bool]) -> list[int]:
+        """How many steps before each one do something, or call a function that does."""
+        doing = [does(step) for step in program.steps]
+        names = {program.routine_at(i).name for i, itself in enumerate(doing) if itself}
+        for cycle in self.graph.cycles:
+            if any(name in names or self.graph.callees[name] & names for name in cycle):
+                names.update(cycle)
+        for i, call in ((i, s.call) for i, s in enumerate(program.steps) if s.call is not None):
+            doing[i] = bool(({call.function} if call.function else self.graph.taken) & names)
+        return [0, *accumulate(doing)]
+
+    def check_defined(self) -> None:
+        for name in self.reached:
+            function = self.module.functions.get(name)
+            if function is not None and function.extern and name not in HOST_FUNCTIONS:
+                error = UnsupportedInstruction(
+                    f"kernel {self.entry.name} calls {name} (declared at line {function.line}), "
+                    "which this module does not define\n"
+                    f"without a body, these can be called: {', '.join(sorted(HOST_FUNCTIONS))}\n"
+                    "link the functions into one module (-rdc=false), or write the function"
+                )
+                raise with_source(error, self.call_of(name).source)
+
+    def call_of(self, name: str) -> Instruction:
+        """The first instruction that names a function which the kernel reaches."""
+        callers = (
+            self.entry,
+            *(self.module.functions[f] for f in self.reached if f in self.module.functions),
+        )
+        instructions = (i for caller in callers for i in caller.instructions)
+        return next(i for i in instructions if name in _named(i))
+
+    def check_calls(self, program: Program) -> None:
+        """Each call must pass and take back what its function has."""
+        for step in program.steps:
+            call = step.call
+            if call is None or call.function == "":
+                continue
+            host, routine = HOST_FUNCTIONS.get(call.function), program.routines.get(call.function)
+            wanted = (
+                (routine.parameters, routine.returns)
+                if routine is not None
+                else (host.arguments, host.returns if call.returns else ())
+                if host is not None
+                else ((), ())
+            )
+            if [len(call.arguments), len(call.returns)] != [len(part) for part in wanted]:
+                raise PtxSyntaxError(
+                    f"line {step.instruction.line}: `{step.instruction.text}`\n"
+                    f"passes {len(call.arguments)} values and takes back {len(call.returns)}; "
+                    f"{call.function} has {len(wanted[0])} and {len(wanted[1])}"
+                )
+
+    def add(self, program: Program, function: Function) -> None:
+        """Append a function's steps."""
+        is_entry = function is self.entry
+        _check_types(function)
+        layout = self.layout(program, function)
+        recursive = function.name in self.graph.recursive and not is_entry
+        frame = max(_frame_size(layout, function), _LEAST_FRAME if recursive else 0)
+        routine = Routine(function.name, len(program.steps), frame, recursive=recursive)
+        routine.local_variables = local_variables(function, layout.frame, layout.sizes)
+        binder = Binder(self.module, function, layout, is_entry, routine, len(program.registers))
+        steps = [binder.step(instruction) for instruction in function.instructions]
+        if not _ends(steps) or len(steps) in function.labels.values():
+            end = binder.end()
+            end.runs_off = _is_compiled(function)
+            steps.append(end)
+        program.steps += steps
+        program.registers += list(binder.slots)
+        routine.slots = range(binder.first_slot, binder.first_slot + len(binder.slots))
+        if not is_entry:
+            routine.parameters = [binder.formal(v) for v in function.parameters]
+            routine.returns = [binder.formal(v) for v in function.returns]
+        program.routines[function.name] = routine
+
+    # ---- where things lie --------------------------------------------------------------------------
+
+    def layout(self, program: Program, function: Function) -> Layout:
+        layout = Layout(self.shared[""] | self.shared[function.name], functions=self.graph.addresses)
+        everywhere = [(v, None) for v in self.module.variables] + [(v, function) for v in function.variables]
+        layout.globals = {
+            v.name: (v.space, symbol_of(v, inside)) for v, inside in everywhere if v.space in _GLOBAL
+        }
+        held = [*function.parameters, *function.returns, *function.variables]
+        layout.spaces = {v.name: v.space for v in [*self.module.variables, *held] if v.space != "reg"}
+        if function is self.entry:
+            layout.parameters = program.parameter_offsets
+            layout.sizes = {v.name: size_of(v) for v in function.parameters}
+            held = function.variables
+        at = 0
+        for v in held:
+            if v.space in ("param", "local"):
+                at = place(at, v)
+                layout.frame[v.name] = at
+                layout.sizes[v.name] = size_of(v)
+                at += size_of(v)
+        return layout
+
+    def place_parameters(self, program: Program) -> None:
+        at = 0
+        for v in self.entry.parameters:
+            at = place(at, v)
+            program.parameter_offsets[v.name] = at
+            at += size_of(v)
+        most = most_parameters(self.module.version or "9.0", target_number(self.module))
+        advice = "pass large structures by a pointer"
+        check_size(self.entry.line, f"the parameter list of kernel {self.entry.name}", at, most, advice)
+
+    def place_shared(self, functions: list[Function]) -> tuple[int, int]:
+        """Give each shared variable its offset; those without a size all start behind the others.
+
+        Variables of the module that neither the kernel nor its functions name take no place.
+        """
+        functions = [*functions, self.entry]
+        named = set[str]().union(*map(_names, functions))
+        common = [v for v in self.module.variables if v.space != "shared" or v.name in named]
+        everywhere = {"": common} | {f.name: f.variables for f in functions}
+        variables = [(where, v) for where, some in everywhere.items() for v in some]
+        for _, v in variables:
+            if v.space not in ("shared", "global", "const", "local", "param"):
+                raise UnsupportedInstruction(
+                    f"kernel {self.entry.name}: variable {v.name} in .{v.space}, a state space that is not "
+                    "simulated\nuse .global, .shared, .const or .local memory"
+                )
+        self.shared = {where: {} for where in everywhere}
+        self.extents: dict[str, tuple[int, int]] = {}
+        shared = [(where, v) for where, v in variables if v.space == "shared"]
+        at = 0
+        for where, v in shared:
+            if v.count:
+                at = place(at, v)
+                self.shared[where][v.name] = at
+                self.extents[v.name] = self.extents.get(v.name, (at, 0))[0], at + size_of(v)
+                at += size_of(v)
+        what = f"the static shared memory of kernel {self.entry.name}"
+        advice = "declare it extern __shared__, and give its size to the launch (shared=, --shared)"
+        check_size(self.entry.line, what, at, STATIC_SHARED, advice)
+        dynamic_at = -(-at // 16) * 16
+        for where, v in shared:
+            if not v.count:
+                self.shared[where][v.name] = dynamic_at
+                self.extents[v.name] = dynamic_at, WHOLE_WINDOW
+        return at, dynamic_at
+
+    def depth(self, program: Program) -> int:
+        """Bytes of local memory that the kernel and what it calls take, recursion aside."""
+        routines, deepest = program.routines, dict[str, int]()
+        for cycle in self.graph.cycles:
+            if cycle[0] in routines:
+                below = {callee for name in cycle for callee in self.graph.callees[name]} - set(cycle)
+                most = max((deepest.get(callee, 0) for callee in below), default=0)
+                deepest |= dict.fromkeys(cycle, most + sum(routines[name].frame for name in cycle))
+        return deepest[self.entry.name]
+
+
+def _frame_size(layout: Layout, function: Function) -> int:
+    end = max((at + layout.sizes[name] for name, at in layout.frame.items()), default=0)
+    return -(-end // 16) * 16
+
+
+def _ends(steps: list[Step]) -> bool:
+    """Whether the last step never goes on to a next one."""
+    ends = ("exit", "return", "branch", "indexed branch", "trap")
+    return bool(steps) and steps[-1].guard is None and steps[-1].kind in ends
+
+
+def _is_compiled(function: Function) -> bool:
+    """Whether LLVM wrote a function: it ends one with ``ret``, but for ends that it holds for impossible."""
+    if any(instruction.source is not None for instruction in function.instructions):
+        return True
+    return any(label.startswith("$L__BB") for label in function.labels)
+
+
+def _polls(step: Step) -> bool:
+    """Whether a step asks memory for what other lanes may have written."""
+    return step.kind in ("atomic",) or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
+
+
+def _meets(step: Step) -> bool:
+    """Whether a step waits for lanes of other warps."""
+    return step.kind in ("barrier", "cluster barrier")
+
+
+def _names(function: Function) -> set[str]:
+    """The variables, functions and labels that a function's instructions name."""
+    return set[str]().union(*map(_named, function.instructions))
+
+
+def _named(instruction: Instruction) -> set[str]:
+    operands = list[Operand](instruction.operands)
+    operands += [part for o in operands if isinstance(o, Group) for part in o.elements]
+    operands += [o.base for o in operands if isinstance(o, Address)]
+    return {o.name for o in operands if isinstance(o, Symbol)}
+
+
+def _check_types(function: Function) -> None:
+    """Refuse registers and variables of types that have no word here."""
+    declared = [*function.registers.items(), *((v.name, v.type) for v in function.variables)]
+    for name, kind in declared:
+        if kind not in DTYPES:
+            raise UnsupportedInstruction(
+                f"{function.name} (line {function.line}): {name} is a .{kind}, a type that is not simulated\n"
+                "use words of 64 bits or fewer"
+            )

@@ -1,0 +1,116 @@
+"""Which registers lanes may still read, by the step they stand at.
+
+Lanes that diverged share a register's array. Where those that are elsewhere will not read their part of
+it again before they write it, the executing lanes may replace it whole: that is much cheaper than to
+choose between old and new, lane by lane.
+
+Source: Aho, Lam, Sethi and Ullman, Compilers (2nd edition), section 9.2.5 (live variables).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from simwarp.ptx.syntax import Address, Group, Operand, Pair, Register, Vector
+
+if TYPE_CHECKING:
+    from simwarp.program.program import Step
+
+EVERY_REGISTER = -1
+"""As a set of registers, one bit for each slot: all of them."""
+
+
+def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]:
+    """The registers that are live at each step of a kernel without device functions.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+    registers : sequence of str
+        The name of each slot.
+
+    Returns
+    -------
+    list of int
+        For each step a set of slots, one bit each: those that a path from there reads before it writes
+        them. A predicated write does not count, since some lanes may keep what they have.
+
+    Examples
+    --------
+    >>> from simwarp.program.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90
+    ... .entry k() { .reg .b32 %a, %b; mov.b32 %a, 1; add.u32 %b, %a, 1; add.u32 %a, %b, %b; ret; }''')
+    >>> program = link(module, module.entries["k"])
+    >>> [f"{slots:02b}" for slots in live_registers(program.steps, program.registers)[:4]]
+    ['00', '01', '10', '00']
+    """
+    slots = {name: 1 << slot for slot, name in enumerate(registers)}
+    flow = [
+        (_read(step, slots), ~_written(step, slots), _following(at, step)) for at, step in enumerate(steps)
+    ]
+    live = [0] * (len(steps) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for at in range(len(steps) - 1, -1, -1):
+            read, kept, following = flow[at]
+            behind = 0
+            for other in following:
+                behind |= live[other]
+            now = read | (behind & kept)
+            if now != live[at]:
+                live[at], changed = now, True
+    return live
+
+
+def _following(at: int, step: Step) -> tuple[int, ...]:
+    """The steps that can come next."""
+    if step.kind == "exit" and step.guard is None:
+        return ()
+    if step.kind == "branch":
+        return (step.target,) if step.guard is None else (step.target, at + 1)
+    return (*step.table, at + 1)
+
+
+def _written(step: Step, slots: dict[str, int]) -> int:
+    """The registers that a step gives a value in all lanes that execute it."""
+    operands = step.instruction.operands
+    if not step.row.destinations or step.guard is not None or not operands:
+        return 0
+    return _set(operands[:1], slots)
+
+
+def _read(step: Step, slots: dict[str, int]) -> int:
+    """The registers that a step may read; the carry flag, which is not written in PTX, is always one."""
+    instruction = step.instruction
+    sources = instruction.operands[1:] if step.row.destinations else instruction.operands
+    guard = () if instruction.guard is None else (instruction.guard,)
+    return _set((*sources, *guard), slots) | slots.get("%carry", 0)
+
+
+def _set(operands: Iterable[Operand | None], slots: dict[str, int]) -> int:
+    found = 0
+    for name in registers_in(operands):
+        found |= slots.get(name, 0)
+    return found
+
+
+def registers_in(operands: Iterable[Operand | None]) -> Iterator[str]:
+    """The names of the registers within operands.
+
+    Examples
+    --------
+    >>> list(registers_in([Address(Register("%a"), 4), Vector((Register("%x"), Register("%y")))]))
+    ['%a', '%x', '%y']
+    """
+    for operand in operands:
+        if isinstance(operand, Register):
+            yield operand.name
+        elif isinstance(operand, Address):
+            yield from registers_in((operand.base, *operand.more))
+        elif isinstance(operand, Pair):
+            yield from registers_in((operand.first, operand.second))
+        elif isinstance(operand, Vector | Group):
+            yield from registers_in(operand.elements)

@@ -1,0 +1,294 @@
+"""Operands as closures: how a linked step reads and writes registers, with nothing left to look up.
+
+These run once for each operand of each step, so they are written for few Python calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from simwarp.ptx.rows import DTYPES, storage
+from simwarp.ptx.syntax import Immediate
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
+
+Read: TypeAlias = "Callable[[Chunk], Any]"
+Write: TypeAlias = "Callable[[Chunk, Any], None]"
+Compute: TypeAlias = "Callable[[Chunk], None]"
+
+
+def register_reader(
+    slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool, follows: bool = False
+) -> Read:
+    """A closure that reads a register, kept as ``declared``, as a value of type ``wanted``.
+
+    A register may be wider than the operand (``st.u8`` from a ``.b16``): then its low bits count. Where
+    nothing wrote the register, that is a fault; or, if it ``follows``, the result has no value either.
+
+    Examples
+    --------
+    >>> class OneRegister:
+    ...     registers, partial = [np.uint32(0xFFFFFFFF)], {}
+    >>> int(register_reader(0, np.dtype("u4"), np.dtype("i4"), False)(OneRegister()))
+    -1
+    """
+
+    def checked(chunk: Chunk) -> Any:
+        value = chunk.registers[slot]
+        if value is None or slot in chunk.partial:
+            value = chunk.check_defined(slot, declared)
+        return value
+
+    def followed(chunk: Chunk) -> Any:
+        value = chunk.registers[slot]
+        if value is None or slot in chunk.partial:
+            value = chunk.follow(slot, declared)
+        return value
+
+    read = followed if follows else checked
+
+    if negated:
+        return lambda chunk: np.logical_not(read(chunk))
+    if declared == wanted:
+        return read
+    if declared.itemsize == wanted.itemsize:
+        return lambda chunk: read(chunk).view(wanted)
+    if wanted.kind == "f":  # the low bits are the float; its value is not converted
+        return lambda chunk: read(chunk).astype(f"u{wanted.itemsize}").view(wanted)
+    return lambda chunk: read(chunk).astype(wanted)
+
+
+def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
+    """A closure that writes a value to a register kept as ``declared``.
+
+    A wider register is filled up with zeros, or with the sign of a signed value.
+
+    Examples
+    --------
+    >>> class OneRegister:
+    ...     registers, partial, alone, undefined = [None], {}, True, None
+    >>> register_writer(0, np.dtype("u4"))(OneRegister, np.int8(-1))
+    >>> hex(OneRegister.registers[0])
+    '0xffffffff'
+    """
+
+    def write(chunk: Chunk, value: Any) -> None:
+        if value.dtype is not declared and value.dtype != declared:
+            if value.dtype.itemsize != declared.itemsize:
+                value = value.astype(f"{value.dtype.kind}{declared.itemsize}")
+            value = value.view(declared)
+        if chunk.alone and chunk.undefined is None and slot not in chunk.partial:
+            chunk.registers[slot] = value
+        else:
+            chunk.write(slot, value)
+
+    return write
+
+
+def computation(
+    function: Callable[..., Any], sources: Sequence[Read], destinations: Sequence[Write | None], results: int
+) -> Compute:
+    """A closure that computes on registers: read the sources, call the function, write what it returns.
+
+    Parameters
+    ----------
+    results : int
+        How many values the function returns: one as it is, several as a tuple.
+
+    Examples
+    --------
+    >>> written = []
+    >>> computation(np.add, [lambda c: 1, lambda c: 2], [lambda c, v: written.append(int(v))], 1)(None)
+    >>> written
+    [3]
+    """
+    write = destinations[0] if destinations else None
+    if results == 1 and write is not None and len(sources) == 1:
+        (a,) = sources
+        return lambda chunk: write(chunk, function(a(chunk)))
+    if results == 1 and write is not None and len(sources) == 2:
+        a, b = sources
+        return lambda chunk: write(chunk, function(a(chunk), b(chunk)))
+    if results == 1 and write is not None and len(sources) == 3:
+        a, b, c = sources
+        return lambda chunk: write(chunk, function(a(chunk), b(chunk), c(chunk)))
+
+    def compute(chunk: Chunk) -> None:
+        values = function(*[read(chunk) for read in sources])
+        for put, value in zip(destinations, (values,) if results == 1 else values, strict=False):
+            if put is not None:
+                put(chunk, value)
+
+    return compute
+
+
+def computation_with_gaps(
+    function: Callable[..., Any],
+    unspecified: Callable[..., Any],
+    sources: Sequence[Read],
+    destinations: Sequence[Write | None],
+) -> Compute:
+    """The same for a function of one result that has no value for some operands.
+
+    Parameters
+    ----------
+    unspecified : callable
+        Takes the operands; returns in which lanes the result has no value.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> chunk = SimpleNamespace(has_no_value=lambda lanes: print("no value:", lanes))
+    >>> computation_with_gaps(
+    ...     lambda a, b: 3, lambda a, b: b == 0, [lambda c: 1, lambda c: np.uint32(0)],
+    ...     [lambda c, v: print(v)],
+    ... )(chunk)
+    no value: True
+    3
+    """
+    (write,) = destinations
+
+    def compute(chunk: Chunk) -> None:
+        values = [read(chunk) for read in sources]
+        lanes = unspecified(*values)
+        if lanes.any():
+            chunk.has_no_value(lanes)
+        if write is not None:
+            write(chunk, function(*values))
+
+    return compute
+
+
+def careful_computation(
+    function: Callable[..., Any],
+    ignores: Callable[..., Sequence[Any]],
+    sources: Sequence[Read],
+    destinations: Sequence[Write | None],
+    results: int,
+) -> Compute:
+    """The same for a function that does not always need all of its operands.
+
+    Parameters
+    ----------
+    ignores : callable
+        Takes the operands; returns for each of them in which lanes the others alone make the result.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> chunk = SimpleNamespace(undefined=None, undefined_now=lambda: None)
+    >>> written = []
+    >>> select = careful_computation(
+    ...     lambda a, b: a, lambda a, b: (False, True), [lambda c: 1, lambda c: 2],
+    ...     [lambda c, v: written.append(v)], 1,
+    ... )
+    >>> select(chunk); written
+    [1]
+    """
+
+    def compute(chunk: Chunk) -> None:
+        values: list[Any] = []
+        missing: list[Any] = []
+        for read in sources:
+            values.append(read(chunk))
+            missing.append(None if chunk.undefined is None else chunk.undefined_now())
+            chunk.undefined = None
+        if any(lanes is not None for lanes in missing):
+            chunk.undefined = _decisive(missing, ignores(*values))
+        result = function(*values)
+        for put, value in zip(destinations, (result,) if results == 1 else result, strict=False):
+            if put is not None:
+                put(chunk, value)
+
+    return compute
+
+
+def _decisive(missing: Sequence[Any], ignored: Sequence[Any]) -> Any:
+    """The lanes whose result has no value: an operand is missing that the others do not make up for."""
+    lanes = [m for m in missing if m is not None]
+    one = np.sum(lanes, axis=0) == 1
+    result = np.logical_or.reduce(
+        [m & ~(one & i) for m, i in zip(missing, ignored, strict=False) if m is not None]
+    )
+    return result if result.any() else None
+
+
+def constant_of(operand: Immediate, kind: str) -> Any:
+    """A literal as a value of PTX type ``kind``: cut to its width, or a float's bits.
+
+    Examples
+    --------
+    >>> constant_of(Immediate(0x3F800000, 32), "f64"), constant_of(Immediate(-1), "u16")
+    (np.float64(1.0), np.uint16(65535))
+    """
+    dtype = DTYPES[kind]
+    if dtype.kind == "b":
+        return np.bool_(operand.value != 0)
+    value, size = operand.value, dtype.itemsize
+    if operand.float_bits not in (0, size * 8):  # a literal of the other width is rounded, not cut
+        given = operand.float_bits // 8
+        with np.errstate(all="ignore"):
+            rounded = np.dtype(f"f{size}").type(np.dtype(f"u{given}").type(value).view(f"f{given}"))
+        value = int(rounded.view(f"u{size}"))
+    bits = value & ((1 << size * 8) - 1)
+    return np.dtype(f"u{size}").type(bits).view(dtype)
+
+
+def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
+    """``mov.b64 d, {low, high}``: a closure that reads several registers as one word.
+
+    Examples
+    --------
+    >>> hex(pack([lambda c: np.uint32(2), lambda c: np.uint32(1)], 32, "b64")(None))
+    '0x100000002'
+    """
+    word = storage(kind)
+
+    def read(chunk: Chunk) -> Any:
+        value = word.type(0)
+        for i, part in enumerate(parts):
+            value = value | (np.asarray(part(chunk)).astype(word) << word.type(i * bits))
+        return value
+
+    return read
+
+
+def unpack(parts: Sequence[Write | None], bits: int, chunk: Chunk, value: Any) -> None:
+    """``mov.b64 {low, high}, a``: write a word's pieces of ``bits`` bits to several registers.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> halves = {}
+    >>> write = lambda name: lambda chunk, value: halves.update({name: int(value)})
+    >>> unpack([write("low"), write("high")], 32, SimpleNamespace(undefined=None), np.uint64(0x100000002))
+    >>> halves
+    {'low': 2, 'high': 1}
+    """
+    if chunk.undefined is not None:
+        chunk.split_undefined(bits, len(parts))
+    for i, part in enumerate(parts):
+        chunk.part_written = i
+        if part is not None:
+            part(chunk, np.asarray(value >> value.dtype.type(i * bits)).astype(f"u{bits // 8}"))
+
+
+def write_each(parts: Sequence[Write | None], chunk: Chunk, values: Sequence[Any]) -> None:
+    """Write the elements of a vector, each to its register.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> written = []
+    >>> write_each([lambda c, v: written.append(v), None], SimpleNamespace(), [3, 4])
+    >>> written
+    [3]
+    """
+    for i, (part, value) in enumerate(zip(parts, values, strict=True)):
+        chunk.part_written = i
+        if part is not None:
+            part(chunk, value)

@@ -1,0 +1,232 @@
+"""Where the sides of a branch meet again: its immediate post-dominator in the control-flow graph.
+
+Sources: Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), here on the reversed graph;
+Fung, Sham, Yuan and Aamodt, "Dynamic warp formation and scheduling" (MICRO 2007), section 3, for its use.
+
+One thing is added: a side that only leads out of the kernel (an early ``return``, a failed ``assert``)
+never comes back, so the others need not wait for it. Else one such side would keep all branches around it
+from meeting anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simwarp.program.program import Step
+
+_ENDS_BLOCK = ("branch", "indexed branch", "exit", "return", "trap")
+
+_WAITS = (
+    "barrier",
+    "cluster barrier",
+    "warp",
+    "warp barrier",
+    "matrix",
+    "matrix load",
+    "matrix store",
+)
+
+_Size = tuple[bool, int]
+"""Of a way out: whether lanes wait for others there, and its steps."""
+
+Graph = list[list[int]]
+"""For each node those that can come next."""
+
+
+def reconvergence(steps: Sequence[Step]) -> dict[int, int]:
+    """Where lanes meet that take different ways from a step.
+
+    Parameters
+    ----------
+    steps : sequence of Step
+        Of a kernel and its device functions.
+
+    Returns
+    -------
+    dict of int to int
+        For each step from which lanes can go different ways the step at which all of them arrive that do
+        not leave the kernel before; ``len(steps)`` if there is none.
+
+    Examples
+    --------
+    An ``if`` with two sides, of which one has an early exit inside:
+
+    >>> from simwarp.program.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90
+    ... .entry k() { .reg .pred %p, %q; .reg .b32 %r;
+    ...     @%p bra OTHER;
+    ...     @!%q bra ON;
+    ...     mov.u32 %r, 1; exit;
+    ...     ON: mov.u32 %r, 2; bra JOIN;
+    ...     OTHER: mov.u32 %r, 3;
+    ...     JOIN: mov.u32 %r, 4; ret; }''')
+    >>> reconvergence(link(module, module.entries["k"]).steps)
+    {0: 7, 1: 4}
+    """
+    graph = _FlowGraph(steps)
+    graph.forget_ways_out()
+    above = immediate_dominators(_reversed(graph.following), graph.root)
+    meets: dict[int, int] = {}
+    for block, last in enumerate(graph.last_steps):
+        step = steps[last]
+        if step.table or (step.guard is not None and step.kind in ("branch", "return")):
+            meets[last] = graph.first_step(above.get(block, graph.root))
+    calls = {step.number: step.number + 1 for step in steps if step.kind == "call"}
+    return meets | calls
+
+
+def immediate_dominators(following: Graph, root: int) -> dict[int, int]:
+    """The last node that every path from the root to a node passes before it.
+
+    Parameters
+    ----------
+    following : list of list of int
+    root : int
+
+    Returns
+    -------
+    dict of int to int
+        For each node that the root reaches; the root's is itself.
+
+    Examples
+    --------
+    >>> immediate_dominators([[1, 2], [3], [3], [1, 4], []], 0)
+    {0: 0, 2: 0, 1: 0, 3: 0, 4: 3}
+    """
+    order = _reverse_postorder(following, root)
+    position = {node: i for i, node in enumerate(order)}
+    before = _reversed(following)
+    above = {root: root}
+
+    def common(a: int, b: int) -> int:
+        while a != b:
+            while position[a] > position[b]:
+                a = above[a]
+            while position[b] > position[a]:
+                b = above[b]
+        return a
+
+    changed = True
+    while changed:
+        changed = False
+        for node in order[1:]:
+            known = [other for other in before[node] if other in above]
+            found = known[0]
+            for other in known[1:]:
+                found = common(found, other)
+            if above.get(node) != found:
+                above[node], changed = found, True
+    return {node: above[node] for node in order}
+
+
+def _reverse_postorder(following: Graph, root: int) -> list[int]:
+    order: list[int] = []
+    seen = {root}
+    path = [(root, iter(following[root]))]
+    while path:
+        node, rest = path[-1]
+        for other in rest:
+            if other not in seen:
+                seen.add(other)
+                path.append((other, iter(following[other])))
+                break
+        else:
+            order.append(node)
+            path.pop()
+    return order[::-1]
+
+
+def _reversed(following: Graph) -> Graph:
+    before: Graph = [[] for _ in following]
+    for node, others in enumerate(following):
+        for other in others:
+            before[other].append(node)
+    return before
+
+
+class _FlowGraph:
+    """The basic blocks of a program, and behind them three nodes: left by exit, by return, by either.
+
+    Attributes
+    ----------
+    last_steps : list of int
+        The last step of each block.
+    following : list of list of int
+        The blocks or nodes that can come behind each.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = steps
+        self._firsts = _first_steps(steps)
+        count = len(self._firsts)
+        self.exit, self.back, self.root = count, count + 1, count + 2
+        self.last_steps = [first - 1 for first in (*self._firsts[1:], len(steps))]
+        block = {first: number for number, first in enumerate(self._firsts)}
+        self.following: Graph = [
+            list(dict.fromkeys(block.get(at, self.exit) for at in self._ways(last)))
+            for last in self.last_steps
+        ]
+        for number, last in enumerate(self.last_steps):
+            if steps[last].kind == "return":
+                self.following[number].append(self.back)
+        self.following += [[self.root], [self.root], []]
+
+    def first_step(self, node: int) -> int:
+        """The first step of a block; one past the last step, of a node behind the blocks."""
+        return self._firsts[node] if node < len(self._firsts) else len(self.steps)
+
+    def _ways(self, at: int) -> Iterable[int]:
+        """The steps that can come behind a step; an exit, or one past the last step, stands for the end."""
+        step = self.steps[at]
+        ways = [*((step.target,) if step.kind == "branch" else ()), *step.table]
+        if step.kind == "exit":
+            ways.append(len(self.steps))
+        if step.kind not in _ENDS_BLOCK or step.guard is not None:
+            ways.append(at + 1)
+        return [len(self.steps) if self._is_exit(way) else way for way in ways]
+
+    def _is_exit(self, at: int) -> bool:
+        return at < len(self.steps) and self.steps[at].kind == "exit" and self.steps[at].guard is None
+
+    def forget_ways_out(self) -> None:
+        """Drop the ways by which lanes only leave the kernel, short ones first, as long as one is left."""
+        before, found = _reversed(self.following), list[tuple[_Size, int, int]]()
+        for block, ways in enumerate(self.following):
+            regions = [(self._way_out(block, way, before), way) for way in ways if len(ways) > 1]
+            found += [(self._size(region), block, way) for region, way in regions if region is not None]
+        for _, block, way in sorted(found):
+            self.following[block].remove(way)
+            if self.root not in _reverse_postorder(self.following, block):
+                self.following[block].append(way)
+
+    def _way_out(self, block: int, way: int, before: Graph) -> set[int] | None:
+        """The blocks on a way that only leads out, and that nobody else takes; None for another way."""
+        region, found = {way} - {self.exit}, [way]
+        while found:
+            node = found.pop()
+            if node == block:
+                return None
+            if node != self.exit:
+                new = [other for other in self.following[node] if other not in region]
+                region.update(other for other in new if other != self.exit)
+                found += new
+        # A return is no way out: it leads to the root, and so does the exit, which is not in the region.
+        entered = [(other, node) for node in region for other in before[node] if other not in region]
+        return region if entered in ([], [(block, way)]) else None
+
+    def _size(self, region: set[int]) -> _Size:
+        steps = [s for b in region for s in self.steps[self._firsts[b] : self.last_steps[b] + 1]]
+        return any(step.kind in _WAITS for step in steps), len(steps)
+
+
+def _first_steps(steps: Sequence[Step]) -> list[int]:
+    """Where basic blocks begin."""
+    firsts = {0}
+    for at, step in enumerate(steps):
+        if step.kind in _ENDS_BLOCK:
+            firsts.add(at + 1)
+            firsts.update((step.target,) if step.kind == "branch" else step.table)
+    return sorted(first for first in firsts if first < len(steps))

@@ -1,0 +1,271 @@
+"""Where addresses come from: the kernel parameters and variables that a register's value was made of.
+
+This looks at each register once, whatever the path: a set of *origins* for all values it ever has.
+
+========================  ========================================================================
+``"parameter NAME"``      a kernel parameter, or what was computed from it
+``"variable NAME"``       the address of a variable in global or constant memory
+``"shared"``              the address of a variable of a block or thread
+``"symbol NAME"``         beside it, which variable of a block that is
+``"frame NAME"``          beside it, which local variable that is
+``"grid barrier"``        the words that cooperative launches meet at
+``"anything"``            a 64-bit value from memory or a call, or one that is put together
+========================  ========================================================================
+
+Numbers that are no addresses have no origin, or that of a parameter that holds no address either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from simwarp.program.frames import start_of
+from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
+
+if TYPE_CHECKING:
+    from simwarp.engine.launch import Launch
+    from simwarp.program.program import Program, Step
+
+Origins: TypeAlias = frozenset[str]
+
+ANYTHING: Origins = frozenset({"anything"})
+SHARED: Origins = frozenset({"shared"})
+GRID_BARRIER: Origins = frozenset({"grid barrier"})
+NOTHING: Origins = frozenset()
+_POINTER = 8
+
+
+def address_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
+    """The origins of the address of each memory access of a kernel and its device functions.
+
+    Parameters
+    ----------
+    program : Program
+    variables : container of str
+        The variables of the module, by the names that a launch has for them.
+
+    Returns
+    -------
+    dict of int to frozenset of str
+        By the step's number.
+
+    Examples
+    --------
+    >>> from simwarp.program.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90 .entry k(.param .u64 a, .param .u64 n) {
+    ... .reg .b64 %r<4>; .reg .b32 %x; ld.param.u64 %r0, [a]; ld.param.u64 %r1, [n];
+    ... add.u64 %r2, %r0, %r1; ld.global.u64 %r3, [%r2]; ld.global.u32 %x, [%r3+4]; ret; }''')
+    >>> program = link(module, module.entries["k"])
+    >>> [sorted(origins) for origins in address_origins(program, ()).values()]
+    [['parameter a', 'parameter n'], ['anything']]
+    """
+    return _Origins(program, variables).of_addresses()
+
+
+def known_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
+    """The same, found once.
+
+    Examples
+    --------
+    >>> from simwarp.program.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90 .entry k() {
+    ... .shared .b32 c; .reg .b32 %r; mov.u32 %r, c; st.shared.u32 [%r+4], 0; ret; }''')
+    >>> program = link(module, module.entries["k"])
+    >>> sorted(known_origins(program, ())[1])
+    ['shared', 'symbol c']
+    >>> known_origins(program, ()) is known_origins(program, ())
+    True
+    """
+    return _known(program, variables)[0]
+
+
+def lending_steps(program: Program, variables: Container[str]) -> frozenset[int]:
+    """The stores that may put an address in shared or local memory where other blocks or threads can load it.
+
+    None, unless the address of a variable of a block or thread is stored at all.
+
+    Examples
+    --------
+    >>> from simwarp.program.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> text = '''.version 9.0 .target sm_90 .entry k(.param .u64 p) { .shared .b32 c; .reg .b64 %p, %c;
+    ... ld.param.u64 %p, [p]; mov.u64 %c, c; cvta.shared.u64 %c, %c; st.global.u64 [%p], VALUE; ret; }'''
+    >>> for value in ("%c", "%p"):
+    ...     module = parse(text.replace("VALUE", value))
+    ...     print(sorted(lending_steps(link(module, module.entries["k"]), ())))
+    [3]
+    []
+    """
+    return _known(program, variables)[1]
+
+
+def _known(program: Program, variables: Container[str]) -> tuple[dict[int, Origins], frozenset[int]]:
+    """What is known of a program's addresses and stores, found once."""
+    known = vars(program)
+    if "_origins" not in known:
+        origins = _Origins(program, variables)
+        known["_origins"] = origins.of_addresses(), origins.of_lent()
+    return known["_origins"]
+
+
+def addresses_of(launch: Launch, origin: str) -> list[int]:
+    """What an origin gives that may be an address in global memory.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> parameters = {"x": (0x7F00_0000_0000).to_bytes(8, "little"), "n": (7).to_bytes(4, "little")}
+    >>> launch = SimpleNamespace(parameters=parameters, symbols={"table": 4096})
+    >>> origins = "parameter x", "parameter n", "variable table", "shared"
+    >>> [addresses_of(launch, origin) for origin in origins]
+    [[139637976727552], [], [4096], []]
+    """
+    what, _, name = origin.partition(" ")
+    if origin in GRID_BARRIER:
+        return [launch.workspace]
+    if what == "variable":
+        return [launch.symbols[name]]
+    if what != "parameter":
+        return []
+    data = launch.parameters[name]
+    return np.frombuffer(data, np.uint64, len(data) // 8).tolist()
+
+
+def symbols_of(origins: Origins, kind: str = "symbol") -> list[str]:
+    """The variables of a block among origins; or of a thread, the ``kind`` "frame".
+
+    Examples
+    --------
+    >>> symbols_of(frozenset({"shared", "symbol tile", "parameter n"}))
+    ['tile']
+    """
+    return [name for what, _, name in (origin.partition(" ") for origin in origins) if what == kind]
+
+
+class _Origins:
+    """The origins of each register of a program."""
+
+    def __init__(self, program: Program, variables: Container[str]) -> None:
+        self.program, self.variables = program, variables
+        self.registers: dict[str, Origins] = {}
+        self.function, self.beyond = "", NOTHING
+        """Whose registers are spoken of; what those of them are that no instruction writes."""
+        self.local: Container[str] = ()
+        """That function's local variables."""
+        while sum(self.follow(step) for step in program.steps):
+            pass
+
+    def follow(self, step: Step) -> bool:
+        """Add what a step does; whether that was new."""
+        changed = False
+        self.enter(step)
+        for name, origins in self.given(step):
+            known = self.registers.get(self.function + name)
+            if known is None or not origins <= known:
+                self.registers[self.function + name], changed = (known or NOTHING) | origins, True
+        return changed
+
+    def enter(self, step: Step) -> None:
+        """Speak of the registers of a step's function; what it is given, comes from its callers."""
+        routine = self.program.routine_at(step.number)
+        self.function, self.local = f"{routine.name} ", routine.local_variables
+        self.beyond = NOTHING if routine.name == self.program.name else ANYTHING
+
+    def of_addresses(self) -> dict[int, Origins]:
+        """See `address_origins`."""
+        found: dict[int, Origins] = {}
+        for step in self.program.steps:
+            if step.base is not None:
+                self.enter(step)
+                address = next(o for o in step.instruction.operands if isinstance(o, Address))
+                found[step.number] = self.of((address,))
+        return found
+
+    def of_lent(self) -> frozenset[int]:
+        """See `lending_steps`."""
+        found, lends = set[int](), False
+        for step in self.program.steps:
+            if step.kind == "store" and DTYPES[step.form.T] in ("u8", "i8"):
+                self.enter(step)
+                value = self.of(step.instruction.operands[1:])
+                lends |= value >= SHARED
+                if value & (SHARED | ANYTHING):
+                    found.add(step.number)
+        return frozenset(found if lends else ())
+
+    def given(self, step: Step) -> list[tuple[str, Origins]]:
+        """The registers that a step writes, and the origins of what it writes."""
+        operands = step.instruction.operands
+        if step.kind == "call":
+            return [(name, ANYTHING) for name in _names(operands)]
+        if not step.row.destinations or not operands:
+            return []
+        if step.symbol:
+            origins: Origins = frozenset({f"parameter {step.symbol}"})
+        elif step.base is not None:
+            origins = ANYTHING if _loaded_bytes(step) >= _POINTER else NOTHING
+        elif (start := start_of(step.instruction)) is not None:
+            origins = frozenset(_at(start, self.of(operands[1:])))
+        else:
+            origins = self.of(operands[1:])
+        return [(name, origins) for name in _names(operands[:1])]
+
+    def of(self, operands: Iterable[Operand]) -> Origins:
+        """The origins of a value that is computed from operands."""
+        found = NOTHING
+        for operand in operands:
+            if isinstance(operand, Register):
+                known = self.registers.get(self.function + operand.name, self.beyond)
+                found |= GRID_BARRIER if operand.name.startswith("%envreg") else known
+            elif isinstance(operand, Symbol):
+                found |= self.of_symbol(operand.name)
+            elif isinstance(operand, Address):
+                found |= self.of((operand.base,))
+            elif isinstance(operand, Vector):
+                found |= self.of_pieces(operand)
+        return found
+
+    def of_pieces(self, vector: Vector) -> Origins:
+        """A word made of pieces may be an address whose halves were loaded from memory."""
+        pieces = [self.of((e,)) for e in vector.elements if not isinstance(e, Immediate)]
+        return NOTHING.union(*pieces) if all(pieces) else ANYTHING.union(*pieces)
+
+    def of_symbol(self, name: str) -> Origins:
+        """The origin that is a variable's address."""
+        if name in self.program.parameter_offsets:
+            return frozenset({f"parameter {name}"})
+        known = [key for key in (f"{self.program.name}:{name}", name) if key in self.variables]
+        if known:
+            return frozenset({f"variable {known[0]}"})
+        if name in self.program.shared_variables:
+            return SHARED | {f"symbol {name}"}
+        return SHARED | {f"frame {name}"} if name in self.local else SHARED
+
+
+def _at(start: int, base: Origins) -> list[str]:
+    """The origins of the address of a variable in a frame, by those of the frame's base."""
+    return [f"{origin}+{start}" if origin.startswith("frame ") else origin for origin in base]
+
+
+def _loaded_bytes(step: Step) -> int:
+    """Bytes of each register that a load writes."""
+    return DTYPES[step.form.resolve(step.row.destinations[0].kind)].itemsize
+
+
+def _names(operands: Iterable[Operand | None]) -> list[str]:
+    """The registers within operands."""
+    found: list[str] = []
+    for operand in operands:
+        if isinstance(operand, Register):
+            found.append(operand.name)
+        elif isinstance(operand, Pair):
+            found += _names((operand.first, operand.second))
+        elif isinstance(operand, Vector | Group):
+            found += _names(operand.elements)
+    return found

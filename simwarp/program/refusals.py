@@ -1,0 +1,174 @@
+"""What ptxas refuses in an instruction beyond its row: registers, numbers and variables that do not fit it.
+
+Each of these was asked of ptxas 13.0.
+"""
+
+from __future__ import annotations
+
+from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
+from simwarp.fragments import FragmentError, fragments_of
+from simwarp.program.program import Step
+from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.rows import DTYPES, OperandSpec
+from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Register, SourceLine, Symbol
+
+_NAMED = 6
+"""How many rows an error names."""
+_LONGEST = 40
+_OLDER = "compile for sm_75 (--cc 7.5): CUDA's headers then copy and wait without it"
+_TEXTURE = "pass the array itself, and index it"
+_INSTEAD = {
+    **dict.fromkeys(("cp", "mbarrier"), _OLDER),
+    **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
+}
+"""What to do without an instruction, where its source can do without it."""
+_MATRIX_BASES = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma")
+_FLOATS = frozenset(("f16", "f32", "f64"))
+_INTEGERS = frozenset(sign + width for sign in "us" for width in ("8", "16", "32", "64"))
+_TYPED = ("pure", "load", "store", "atomic", "reduction", "warp")
+"""The kinds of row whose registers were tried one by one."""
+_GENERIC = ("global", "shared", "local")
+"""The state spaces that generic addresses reach."""
+
+
+def unsupported(instruction: Instruction, message: str) -> UnsupportedInstruction:
+    """The error of what this version cannot execute, with the line of CUDA C++ that it was compiled from.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> k = parse(".version 9.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }").entries["k"]
+    >>> str(unsupported(k.instructions[0], "is not supported")).endswith("ret; }` is not supported")
+    True
+    """
+    source, line, text = instruction.source, instruction.line, instruction.text
+    where = f"line {line}: `{text}`"
+    if source is not None:
+        where = f"{source.file}:{source.line}: `{text}`, line {line} of the PTX,"
+    return with_source(UnsupportedInstruction(f"{where} {message}"), source)
+
+
+def with_source(error: UnsupportedInstruction, source: SourceLine | None) -> UnsupportedInstruction:
+    """The same error, its line of CUDA C++ filled in.
+
+    Examples
+    --------
+    >>> with_source(UnsupportedInstruction("..."), SourceLine("k.cu", 7)).source_line
+    7
+    """
+    if source is not None:
+        error.source_file, error.source_line = source.file, source.line
+    return error
+
+
+def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
+    """The error of an opcode without a row: what there is instead.
+
+    Examples
+    --------
+    >>> from simwarp.ptx.parse import parse
+    >>> text = ".version 9.0 .target sm_90 .address_size 64 .entry k() { frob.u32 %r, 1; ret; }"
+    >>> str(without_a_row(parse(text).entries["k"].instructions[0])).splitlines()[1]
+    'of frob, this version runs no form of this instruction'
+    """
+    base, relatives = instruction.opcode.split(".")[0], TABLE.relatives(instruction.opcode)
+    if base in _MATRIX_BASES:
+        try:
+            fragments_of(instruction.opcode)
+        except FragmentError as error:
+            return unsupported(instruction, f"is not supported\n{error}")
+    more = f" and {len(relatives) - _NAMED} more" if len(relatives) > _NAMED else ""
+    runs = f"runs {', '.join(relatives[:_NAMED])}{more}" if relatives else "runs no form of this instruction"
+    advice = _INSTEAD.get(base, "`simwarp coverage FILE` lists all that a file lacks")
+    return unsupported(instruction, f"is not supported\nof {base[:_LONGEST]}, this version {runs}\n{advice}")
+
+
+def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: dict[str, str]) -> None:
+    """Refuse float registers where integers are computed with, and the other way round (PTX ISA 9.4.1).
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> def refusal(body):
+    ...     head = ".version 9.0 .target sm_90 .address_size 64 .entry k() {"
+    ...     try:
+    ...         simwarp.Device().load(f"{head} {body} ret; }}").kernel("k")
+    ...     except simwarp.faults.PtxSyntaxError as error:
+    ...         return str(error).splitlines()[-1]
+    >>> refusal(".reg .f32 %f; add.s32 %f, 1, 2;")
+    'declare it as a .b32, or move its bits to one that is'
+    """
+    if not isinstance(operand, Register) or operand.name not in types or step.row.kind not in _TYPED:
+        return
+    kind = step.form.T if spec.kind == "B" else step.form.resolve(spec.kind)
+    bits = step.instruction.opcode.rpartition(".")[2].startswith("b")
+    declared = types[operand.name]
+    if kind in _INTEGERS and declared in _FLOATS and not bits:
+        fitting = f".b{max(DTYPES[kind].itemsize * 8, 16)}"
+    elif kind in _FLOATS and declared in _INTEGERS:
+        fitting = f".{kind}"
+    else:
+        return
+    line, text = step.instruction.line, step.instruction.text
+    raise PtxSyntaxError(
+        f"line {line}: register {operand.name} of `{text}` is a .{declared}; the operand is a .{kind}\n"
+        f"declare it as a {fitting}, or move its bits to one that is"
+    )
+
+
+def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
+    """Refuse numbers of barriers that there are not, and of threads that are not whole warps.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> def refusal(body):
+    ...     head = ".version 9.0 .target sm_90 .address_size 64 .entry k() {"
+    ...     try:
+    ...         simwarp.Device().load(f"{head} {body} ret; }}").kernel("k")
+    ...     except simwarp.faults.PtxSyntaxError as error:
+    ...         return str(error).splitlines()[-1]
+    >>> refusal("bar.sync 16;")
+    'a block has barriers 0 to 15'
+    """
+    if step.row.kind != "barrier" or not isinstance(operand, Immediate):
+        return
+    line, text = step.instruction.line, step.instruction.text
+    if spec.name == "barrier" and not 0 <= operand.value < 16:
+        raise PtxSyntaxError(
+            f"line {line}: `{text}` names barrier {operand.value}\na block has barriers 0 to 15"
+        )
+    if spec.name == "threads" and operand.value % 32:
+        raise PtxSyntaxError(
+            f"line {line}: `{text}` is a barrier of {operand.value} threads\nexpected a multiple of 32"
+        )
+
+
+def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
+    """Refuse a variable of another state space than the instruction's; "generic" stands for none.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> def refusal(body):
+    ...     head = ".version 9.0 .target sm_90 .address_size 64 .entry k() {"
+    ...     try:
+    ...         simwarp.Device().load(f"{head} {body} ret; }}").kernel("k")
+    ...     except simwarp.faults.PtxSyntaxError as error:
+    ...         return str(error).splitlines()[-1]
+    >>> refusal(".shared .b32 x; .reg .b32 %r; ld.const.u32 %r, [x];")
+    'write .shared behind the opcode, or name a variable of that state space'
+    """
+    base = operand.base if isinstance(operand, Address) else operand
+    declared = spaces.get(base.name, "") if isinstance(base, Symbol) else ""
+    if not isinstance(base, Symbol) or not declared:
+        return
+    if declared not in _GENERIC if space == "generic" else declared != space:
+        instruction, what = (
+            step.instruction,
+            f"a {space} address" if space == "generic" else f".{space}",
+        )
+        raise PtxSyntaxError(
+            f"line {instruction.line}: `{instruction.text}` takes {what}; {base.name} lies in .{declared}\n"
+            f"write .{declared} behind the opcode, or name a variable of that state space"
+        )

@@ -1,0 +1,173 @@
+"""The special registers (PTX ISA chapter 10): what each one holds, for all lanes of a chunk.
+
+Examples
+--------
+A lane's number, and how far the clock went in one instruction of 32 lanes:
+
+>>> import simwarp
+>>> device = simwarp.Device()
+>>> kernel = device.load('''
+... .version 9.0
+... .target sm_90
+... .visible .entry watch(.param .u64 out) {
+...     .reg .b32 %r<2>; .reg .b64 %a<6>;
+...     mov.u64 %a3, %clock64; mov.u64 %a4, %clock64; sub.u64 %a5, %a4, %a3;
+...     ld.param.u64 %a1, [out];
+...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 8; add.u64 %a1, %a1, %a2;
+...     cvt.u64.u32 %a2, %r1;
+...     mad.lo.u64 %a5, %a5, 1000, %a2;
+...     st.global.u64 [%a1], %a5; ret; }
+... ''').kernel("watch")
+>>> out = device.allocate((32,), np.uint64)
+>>> kernel((1, 1, 1), (32, 1, 1), out)
+>>> out.download()[:4].tolist()
+[32000, 32001, 32002, 32003]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simwarp.lanes import LANE, WARP_SIZE
+from simwarp.ptx.spaces import RESERVED, RESERVED_AT, RESERVED_IN_USE
+
+if TYPE_CHECKING:
+    from simwarp.engine.chunk import Chunk
+
+_AXES = "xyz"
+_SHARED_UNIT = 128
+"""Shared memory is given out in so many bytes (sm_80 and later)."""
+
+
+def value(chunk: Chunk, name: str) -> Any:
+    """The special register ``name``; counters are read anew each time, the others once.
+
+    Counters (``%clock``, ``%globaltimer`` …) count the thread-instructions of the chunk: they never
+    run backwards, and a launch gives the same numbers every time.
+    """
+    if name in COUNTERS:
+        return COUNTERS[name](chunk)
+    if name not in chunk.special_values:
+        group, _, axis = name[1:].partition(".")
+        known = FIXED[group]
+        chunk.special_values[name] = known(chunk, _AXES.index(axis)) if axis else known(chunk, 0)
+    return chunk.special_values[name]
+
+
+def _split(linear: Any, size: tuple[int, int, int], axis: int) -> Any:
+    x, y, _ = size
+    index = linear % x if axis == 0 else linear // x % y if axis == 1 else linear // (x * y)
+    return np.asarray(index).astype(np.uint32)
+
+
+def _thread(chunk: Chunk, axis: int) -> Any:
+    of_block = np.arange(chunk.warps_per_block * WARP_SIZE).reshape(-1, WARP_SIZE)
+    return _split(of_block, chunk.launch.block, axis)[chunk.warp_in_block[:, 0]]
+
+
+def _block(chunk: Chunk, axis: int) -> Any:
+    return _split(chunk.block, chunk.launch.grid, axis)
+
+
+def _in_cluster(chunk: Chunk, axis: int) -> Any:
+    return _block(chunk, axis) % np.uint32(chunk.launch.cluster[axis])
+
+
+def _cluster(chunk: Chunk, axis: int) -> Any:
+    return _block(chunk, axis) // np.uint32(chunk.launch.cluster[axis])
+
+
+def _cluster_rank(chunk: Chunk, _: int) -> Any:
+    x, y, _z = chunk.launch.cluster
+    i, j, k = (_in_cluster(chunk, axis) for axis in range(3))
+    return i + np.uint32(x) * (j + np.uint32(y) * k)
+
+
+def _below(chunk: Chunk, _: int) -> Any:
+    return (np.left_shift(np.uint64(1), LANE.astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
+
+
+def _own(chunk: Chunk, _: int) -> Any:
+    return np.left_shift(np.uint32(1), LANE)
+
+
+def _environment(index: int) -> Callable[[Chunk, int], Any]:
+    """``%envreg1`` and ``%envreg2``: the address of the grid barrier's workspace, high word first."""
+    shift = {1: 32, 2: 0}.get(index)
+    if shift is None:
+        return lambda chunk, _: np.uint32(0)
+    return lambda chunk, _: np.uint32(chunk.launch.workspace >> shift & 0xFFFFFFFF)
+
+
+def _allocated(chunk: Chunk) -> int:
+    """Bytes of the block's own shared memory, in units in which chips give it out."""
+    return -(-chunk.launch.shared_size // _SHARED_UNIT) * _SHARED_UNIT
+
+
+def _number(read: Callable[[Chunk], int]) -> Callable[[Chunk, int], Any]:
+    return lambda chunk, _: np.uint32(read(chunk))
+
+
+FIXED: dict[str, Callable[[Chunk, int], Any]] = {
+    "tid": _thread,
+    "ntid": lambda chunk, axis: np.uint32(chunk.launch.block[axis]),
+    "ctaid": _block,
+    "nctaid": lambda chunk, axis: np.uint32(chunk.launch.grid[axis]),
+    "laneid": lambda chunk, _: LANE.reshape(1, -1),
+    "warpid": lambda chunk, _: chunk.warp_in_block.astype(np.uint32),
+    "nwarpid": _number(lambda chunk: chunk.warps_per_block),
+    "smid": lambda chunk, _: (chunk.block % chunk.launch.multiprocessors).astype(np.uint32),
+    "nsmid": _number(lambda chunk: chunk.launch.multiprocessors),
+    "gridid": lambda chunk, _: np.uint64(chunk.launch.number),
+    "is_explicit_cluster": lambda chunk, _: np.bool_(chunk.launch.explicit_cluster),
+    "clusterid": _cluster,
+    "nclusterid": lambda chunk, axis: np.uint32(chunk.launch.grid[axis] // chunk.launch.cluster[axis]),
+    "cluster_ctaid": _in_cluster,
+    "cluster_nctaid": lambda chunk, axis: np.uint32(chunk.launch.cluster[axis]),
+    "cluster_ctarank": _cluster_rank,
+    "cluster_nctarank": _number(lambda chunk: chunk.launch.blocks_per_cluster),
+    "lanemask_eq": _own,
+    "lanemask_lt": _below,
+    "lanemask_le": lambda chunk, _: _below(chunk, 0) | _own(chunk, 0),
+    "lanemask_gt": lambda chunk, _: ~(_below(chunk, 0) | _own(chunk, 0)),
+    "lanemask_ge": lambda chunk, _: ~_below(chunk, 0),
+    "dynamic_smem_size": _number(lambda chunk: chunk.launch.dynamic_shared),
+    "total_smem_size": _number(lambda chunk: _allocated(chunk)),
+    "aggr_smem_size": _number(lambda chunk: chunk.launch.shared_size + RESERVED),
+    "reserved_smem_offset_begin": lambda chunk, _: np.uint32(RESERVED_AT),
+    "reserved_smem_offset_end": lambda chunk, _: np.uint32(RESERVED_AT + RESERVED_IN_USE),
+    "reserved_smem_offset_cap": lambda chunk, _: np.uint32(RESERVED),
+    "reserved_smem_offset_0": lambda chunk, _: np.uint32(RESERVED_AT),
+    "reserved_smem_offset_1": lambda chunk, _: np.uint32(RESERVED_AT),
+    **{f"envreg{i}": _environment(i) for i in range(32)},
+}
+"""Those that do not change while a block runs, by name without axis."""
+
+COUNTERS: dict[str, Callable[[Chunk], Any]] = {
+    "%clock": lambda chunk: np.uint32(chunk.executed & 0xFFFFFFFF),
+    "%clock_hi": lambda chunk: np.uint32(chunk.executed >> 32),
+    "%clock64": lambda chunk: np.uint64(chunk.executed),
+    "%globaltimer": lambda chunk: np.uint64(chunk.executed),
+    "%globaltimer_lo": lambda chunk: np.uint32(chunk.executed & 0xFFFFFFFF),
+    "%globaltimer_hi": lambda chunk: np.uint32(chunk.executed >> 32),
+    **{f"%pm{i}": lambda chunk: np.uint32(0) for i in range(8)},
+    **{f"%pm{i}_64": lambda chunk: np.uint64(0) for i in range(8)},
+}
+
+_WITH_AXIS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+
+TYPES: dict[str, str] = {
+    **{
+        name: "pred" if group == "is_explicit_cluster" else "u64" if group == "gridid" else "u32"
+        for group in FIXED
+        for name in ([f"%{group}.{axis}" for axis in _AXES] if group in _WITH_AXIS else [f"%{group}"])
+    },
+    **{
+        name: "u64" if name in ("%clock64", "%globaltimer") or name.endswith("_64") else "u32"
+        for name in COUNTERS
+    },
+}
+"""The PTX type of each special register."""

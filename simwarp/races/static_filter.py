@@ -1,0 +1,126 @@
+"""Which loads cannot race, so that they need not be watched: found in the program, before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, TypeAlias
+
+from simwarp.program.barrier_regions import meeting
+from simwarp.program.provenance import ANYTHING, SHARED, Origins, addresses_of, known_origins, symbols_of
+from simwarp.ptx.rows import LOADS, WRITES
+from simwarp.races.strong import WEAK, strength
+
+if TYPE_CHECKING:
+    from simwarp.engine.launch import Launch
+    from simwarp.memory import Allocation
+    from simwarp.program.program import Program, Step
+
+_ORDERS = {"acquire", "release", "acq_rel"}
+
+_Reached: TypeAlias = "set[Allocation] | None"
+"""Allocations; None: any of them."""
+
+
+class RaceFilter:
+    """What a program's text says about the races it can have.
+
+    Parameters
+    ----------
+    program : Program
+    variables : iterable of str
+        The variables of its module.
+
+    Attributes
+    ----------
+    loads : set of int
+        The numbers of all loads from memory that several threads can write.
+    signals : bool
+        Whether threads may tell each other by flags or locks what is ordered.
+
+    Examples
+    --------
+    What was stored before a barrier and is loaded after it needs no watching:
+
+    >>> from simwarp.program.link import link
+    >>> from simwarp.ptx.parse import parse
+    >>> module = parse('''.version 9.0 .target sm_90 .entry k() { .shared .b32 c; .reg .b32 %r;
+    ... st.shared.u32 [c], 1; bar.sync 0; ld.shared.u32 %r, [c]; ret; }''')
+    >>> filter = RaceFilter(link(module, module.entries["k"]), ())
+    >>> filter.loads, filter.meeting
+    ({2}, set())
+    """
+
+    def __init__(self, program: Program, variables: Iterable[str]) -> None:
+        steps = [step for step in program.steps if step.kind in LOADS | WRITES and _is_common(step)]
+        loads = [step for step in steps if step.kind in LOADS]
+        self.loads = {step.number for step in loads}
+        self.signals = any(map(_orders, program.steps))
+        self.strong = (
+            {step.number for step in loads if strength(step) != WEAK} if self.signals else set[int]()
+        )
+        self._splits = len(program.routines) == 1
+        self._origins = known_origins(program, frozenset(variables)) if self._splits else {}
+        stores = [step for step in steps if step.kind in WRITES]
+        in_shared = {step.number for step in loads if self._may_be(step, "shared")}
+        shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
+        remote = any(step.row.base == "mapa" for step in program.steps)
+        self.meeting = in_shared if remote else meeting(program, in_shared, shared_stores)
+        self._global_loads = [step for step in loads if self._may_be(step, "global")]
+        self._global_stores = [step for step in stores if self._may_be(step, "global")]
+
+    @classmethod
+    def of(cls, launch: Launch) -> RaceFilter:
+        """The filter of a launch's program, made at its first launch."""
+        known = vars(launch.program)
+        if "_race_filter" not in known:
+            known["_race_filter"] = cls(launch.program, launch.symbols)
+        return known["_race_filter"]
+
+    def watched(self, launch: Launch) -> set[int]:
+        """The numbers of the loads that may race in a launch, or hear of others by a flag."""
+        if not self._splits:
+            return set(self.loads)
+        loads = {step.number: self._origins[step.number] for step in self._global_loads}
+        stores = [self._origins[step.number] for step in self._global_stores]
+        reached = {origins: _reached(launch, origins) for origins in {*loads.values(), *stores}}
+        written: _Reached = set()
+        for origins in stores:
+            more = reached[origins]
+            written = None if written is None or more is None else written | more
+        meeting = {number for number, origins in loads.items() if _meet(reached[origins], written)}
+        return self.meeting | self.strong | meeting
+
+    def _may_be(self, step: Step, space: str) -> bool:
+        """Whether an access may be to shared, or to global memory."""
+        if step.space != "generic" or not self._splits:
+            return step.space in (space, "generic")
+        origins = self._origins[step.number]
+        if not origins or origins >= ANYTHING:
+            return True
+        others = len(origins - SHARED) > len(symbols_of(origins)) + len(symbols_of(origins, "frame"))
+        return origins >= SHARED if space == "shared" else others
+
+
+def _is_common(step: Step) -> bool:
+    """Whether other threads can reach what a step accesses."""
+    readable_only = step.form.has("nc")
+    return step.base is not None and step.space in ("global", "shared", "generic") and not readable_only
+
+
+def _orders(step: Step) -> bool:
+    """Whether a step may order what several threads do, without being a barrier."""
+    if step.kind == "load" and strength(step) != WEAK:
+        return True
+    return step.row.base in ("fence", "membar") or bool(_ORDERS.intersection(step.form.modifiers))
+
+
+def _meet(one: _Reached, other: _Reached) -> bool:
+    return one is None or other is None or bool(one & other)
+
+
+def _reached(launch: Launch, origins: Origins) -> _Reached:
+    """The allocations that addresses of some origins may lie in."""
+    if origins >= ANYTHING:
+        return None
+    found = [launch.memory.find(address) for origin in origins for address in addresses_of(launch, origin)]
+    return {allocation for allocation in found if allocation is not None} or None
