@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from gpu._moved import MOVED
 from gpu.bconv import bconv2d, pack_tensor
 from gpu.bmm import pack
 from gpu.cpd import cpd_als
@@ -9,6 +10,9 @@ from gpu.cuda import CudaDevice
 from gpu.device import Device
 from gpu.mttkrp import FORMATS
 from gpu.preparation import prepare
+from reference.moved import install
+
+install(MOVED)
 
 if TYPE_CHECKING:  # these are packages that are called: gpu.callable_package
     from gpu.bmm import bmm

@@ -16,9 +16,13 @@ from simwarp.name_clashes import refuse_shadows
 
 refuse_shadows()
 
-from reference.version import __version__  # noqa: E402 - what hides it is named first
+from reference.moved import install  # noqa: E402 - what hides it is named first
+from reference.version import __version__  # noqa: E402
 from simwarp import draw, lanes, listings, observe  # noqa: E402
+from simwarp._moved import MOVED  # noqa: E402
 from simwarp.device.device import Device  # noqa: E402
+
+install(MOVED)
 
 if TYPE_CHECKING:
     import gpu

@@ -18,15 +18,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("reference", "simwarp", "gpu")
 DOORS = ("simwarp.cli", "simwarp.lab", "simwarp.run", "simwarp.testing", "simwarp.verify", "simwarp.__main__")
-VOCABULARY = ("reference.types", "reference.errors", "reference.files")
+VOCABULARY = ("reference.types", "reference.errors", "reference.files", "reference.moved")
 
 ALLOWED = {
     "reference": ("reference", "numpy", "numba", "scipy", "sparse", "torch"),
     "simwarp": ("simwarp", "numpy", *VOCABULARY, "reference.version"),
     "gpu": ("gpu", "numpy", "numba", *VOCABULARY, "pycuda", "cuda", "platformdirs"),
 }
-REACHABLE = {"simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run")}
-"""The one exception: what users find below ``simwarp`` as well, imported when it is first used."""
+REACHABLE = {
+    "simwarp": ("gpu", "reference", "simwarp.run", "simwarp.run.run"),
+    "reference.moved": ("<computed>",),
+}
+"""What users find below ``simwarp`` as well, imported when it is first used; and, below their old names, the
+modules of the tables that `reference.moved` is given."""
 
 LAZY = ("numba", "pycuda", "cuda", "platformdirs", "scipy", "sparse", "torch")
 LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ import numpy as np
 import pytest
 
 import gpu
+import gpu._moved
 import reference
 import simwarp
+import simwarp._moved
 import simwarp.name_clashes
 from simwarp.name_clashes import HiddenPackageError, refuse_shadows
 
@@ -139,3 +142,36 @@ def test_packages_are_called(tmp_path):
 )
 def test_imports_that_users_write(statement):
     exec(statement, {})
+
+
+MOVED = {**simwarp._moved.MOVED, **gpu._moved.MOVED}
+
+
+@pytest.mark.parametrize("old", MOVED)
+def test_a_module_is_found_under_its_old_name(old):
+    new = importlib.import_module(MOVED[old])
+    spec = new.__spec__
+    sys.modules.pop(old, None)
+    with pytest.warns(DeprecationWarning, match=f"^{re.escape(old)} is {re.escape(MOVED[old])} now$"):
+        found = importlib.import_module(old)
+    assert found is new
+    assert new.__name__ == MOVED[old]
+    assert new.__spec__ is spec
+
+
+def test_what_lies_below_a_moved_folder_is_loaded_once():
+    program = (
+        "import simwarp.probe.passes, simwarp.lab.probe.passes, gpu.mttkrp.build.sort as old\n"
+        "from simwarp.testing import fuzz\n"
+        "from gpu.mttkrp.formats import sort\n"
+        "assert simwarp.probe.passes is simwarp.lab.probe.passes and sort is old\n"
+        "print(fuzz.__name__)"
+    )
+    done = python(ROOT, "-W", "ignore", "-c", program)
+    assert (done.stdout, done.stderr) == ("simwarp.lab.fuzz\n", "")
+
+
+def test_the_warning_names_the_line_that_imports(tmp_path):
+    (tmp_path / "mine.py").write_text("import simwarp\n\nfrom simwarp.ptx.execute import Launch\n")
+    done = python(tmp_path, "-W", "always", "mine.py")
+    assert f"{tmp_path / 'mine.py'}:3: DeprecationWarning: simwarp.ptx.execute is" in done.stderr

@@ -1,0 +1,63 @@
+"""Modules that had another name: the old ones go on working, with a `DeprecationWarning`.
+
+A package gives `install` its table when it is imported. A folder stands for all that is below it.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+
+def install(moved: Mapping[str, str]) -> None:
+    """Let ``import old`` import the new module, for each pair of a table.
+
+    Examples
+    --------
+    >>> install({"reference.places": "reference.files"})
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     from reference.places import write_whole
+    >>> write_whole.__module__, str(told[0].message)
+    ('reference.files', 'reference.places is reference.files now')
+    """
+    sys.meta_path.insert(0, _Finder(moved))
+
+
+class _Finder(MetaPathFinder):
+    """First of all finders: below a moved folder the usual one would load each module a second time."""
+
+    def __init__(self, moved: Mapping[str, str]) -> None:
+        self._moved = moved
+        self._roots = {name.partition(".")[0] for name in moved}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in self._roots:
+            return None
+        old = fullname
+        while old and old not in self._moved:
+            old = old.rpartition(".")[0]
+        return ModuleSpec(fullname, _Moved(self._moved[old] + fullname[len(old) :])) if old else None
+
+
+class _Moved(Loader):
+    """Gives the module of the new name, its own spec left as it is."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        warnings.warn(f"{spec.name} is {self._new} now", DeprecationWarning, stacklevel=2)
+        module = import_module(self._new)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self._spec
