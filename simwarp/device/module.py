@@ -25,6 +25,7 @@ from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.spaces import to_generic
 from simwarp.ptx.syntax import Immediate, Reference, Variable
 from simwarp.ptx.syntax import Module as Syntax
+from simwarp.races import Races
 
 if TYPE_CHECKING:
     from simwarp.device.device import Device
@@ -233,6 +234,7 @@ class Kernel:
             number=device.launches,
             clock=device.executed,
             print=printed.append,
+            find_races=Races,
         )
 
     def _extent(self, what: str, given: Extent) -> tuple[int, int, int]:

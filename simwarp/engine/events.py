@@ -7,7 +7,7 @@ so that an event nobody wants costs nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
     from simwarp.engine.launch import Launch
     from simwarp.faults import KernelFault
+    from simwarp.memory import Memory
     from simwarp.program.program import Step
 
 
@@ -108,3 +109,77 @@ class Observer:
     def wants(self, event: str) -> bool:
         """Whether this observer overrides an event."""
         return getattr(type(self), event) is not getattr(Observer, event)
+
+
+class OrderListener(Protocol):
+    """Hears of the accesses to global and shared memory, and of all that orders them; `simwarp.races` is one.
+
+    Lanes are numbered through the chunk; addresses lie in the memory, or outside every allocation. Masks are
+    (warps, 32) bool.
+
+    Attributes
+    ----------
+    watched : set of int
+        The numbers of the loads to tell `read` of; it may grow.
+    """
+
+    watched: set[int]
+
+    def enter(self, chunk: Chunk, /) -> None:
+        """A chunk begins; the one before it has ended."""
+
+    def read(
+        self,
+        chunk: Chunk,
+        step: Step,
+        memory: Memory,
+        lanes: npt.NDArray[np.int64],
+        addresses: npt.NDArray[np.uint64],
+        width: int,
+        /,
+    ) -> None:
+        """Lanes have read."""
+
+    def write(
+        self,
+        chunk: Chunk,
+        step: Step,
+        memory: Memory,
+        lanes: npt.NDArray[np.int64],
+        addresses: npt.NDArray[np.uint64],
+        data: npt.NDArray[Any],
+        /,
+    ) -> None:
+        """Lanes are about to write."""
+
+    def atomic(
+        self,
+        chunk: Chunk,
+        step: Step,
+        memory: Memory,
+        lanes: npt.NDArray[np.int64],
+        addresses: npt.NDArray[np.uint64],
+        width: int,
+        /,
+    ) -> None:
+        """Lanes are about to read and write, each in one piece."""
+
+    def block_barrier(
+        self, chunk: Chunk, mask: Mask, whole: bool, arrived: Mask | None, mixed: bool, /
+    ) -> None:
+        """Lanes pass a barrier of their block; others may only have arrived at it."""
+
+    def block_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
+        """Lanes arrive at a barrier that they do not wait at."""
+
+    def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any, /) -> None:
+        """Lanes pass ``bar.warp.sync``, each with its own word of members."""
+
+    def fence(self, chunk: Chunk, mask: Mask, scope: str, /) -> None:
+        """Lanes execute a fence of scope "cta", "cluster", "gpu" or "sys"."""
+
+    def cluster_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
+        """Lanes arrive at the barrier of their cluster."""
+
+    def cluster_wait(self, chunk: Chunk, mask: Mask, /) -> None:
+        """Lanes pass the barrier of their cluster."""

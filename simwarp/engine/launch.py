@@ -36,7 +36,7 @@ import numpy.typing as npt
 from simwarp.checks import POISONING, Checks
 from simwarp.engine import workers
 from simwarp.engine.chunk import Chunk
-from simwarp.engine.events import Observer
+from simwarp.engine.events import Observer, OrderListener
 from simwarp.engine.foreign_pointers import Lent
 from simwarp.engine.host_functions import Heap
 from simwarp.engine.livelock import Journal
@@ -48,7 +48,6 @@ from simwarp.faults import KernelFault
 from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Memory
 from simwarp.program.program import Program
-from simwarp.races import Races
 
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20
@@ -93,6 +92,8 @@ class Launch:
         Of the launch: its number on the device, and where its counters start.
     print
         Takes what the kernel prints.
+    find_races
+        Makes what hears of all accesses and of what orders them, if the checks want races.
     """
 
     program: Program
@@ -122,6 +123,7 @@ class Launch:
     number: int = 0
     clock: int = 0
     print: Callable[[str], object] = print
+    find_races: Callable[[Launch], OrderListener] | None = None
 
     def __post_init__(self) -> None:
         self.threads = self.block[0] * self.block[1] * self.block[2]
@@ -137,8 +139,9 @@ class Launch:
         """Whether a fault that nothing can go on behind was reported."""
         self.journal: Journal | None = None
         """What memory held some time ago, while a livelock is suspected."""
-        self.races = None if self.checks.action("races") == "off" else Races(self)
-        self.watched_loads = self.races.watched if self.races is not None else frozenset[int]()
+        wanted = self.find_races if self.checks.action("races") != "off" else None
+        self.races = wanted(self) if wanted is not None else None
+        self.watched_loads = self.races.watched if self.races is not None else set[int]()
         self.lent = Lent(self)
         self.atomics: AbstractContextManager[Any] = nullcontext()
 

@@ -665,6 +665,7 @@ def launch_of(body, block=64):
         Memory("const"),
         Heap(memory, 0),
         shared_size=64,
+        find_races=Races,
     )
     chunk = Chunk(launch, np.arange(1))
     assert isinstance(launch.races, Races)
