@@ -37,7 +37,7 @@ import numpy as np
 
 from simwarp.faults import OutOfBounds
 from simwarp.program.frames import is_whole, name_of
-from simwarp.program.provenance import ANYTHING, Origins, addresses_of, known_origins, symbols_of
+from simwarp.program.provenance import ANYTHING, GRID_BARRIER, Origins, known_origins, symbols_of
 from simwarp.ptx.spaces import WINDOW
 
 if TYPE_CHECKING:
@@ -174,3 +174,26 @@ def leave_out(
     fault.allocation, fault.count = what, int(np.count_nonzero(bad))
     chunk.found(fault, lane)
     chunk.enter(chunk.mask & ~bad, alone=False)
+
+
+def addresses_of(launch: Launch, origin: str) -> list[int]:
+    """What an origin gives that may be an address in global memory.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> parameters = {"x": (0x7F00_0000_0000).to_bytes(8, "little"), "n": (7).to_bytes(4, "little")}
+    >>> launch = SimpleNamespace(parameters=parameters, symbols={"table": 4096})
+    >>> origins = "parameter x", "parameter n", "variable table", "shared"
+    >>> [addresses_of(launch, origin) for origin in origins]
+    [[139637976727552], [], [4096], []]
+    """
+    what, _, name = origin.partition(" ")
+    if origin in GRID_BARRIER:
+        return [launch.workspace]
+    if what == "variable":
+        return [launch.symbols[name]]
+    if what != "parameter":
+        return []
+    data = launch.parameters[name]
+    return np.frombuffer(data, np.uint64, len(data) // 8).tolist()

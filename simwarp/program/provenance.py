@@ -20,14 +20,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from simwarp.program.frames import start_of
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
 
 if TYPE_CHECKING:
-    from simwarp.engine.launch import Launch
     from simwarp.program.program import Program, Step
 
 Origins: TypeAlias = frozenset[str]
@@ -112,29 +109,6 @@ def _known(program: Program, variables: Container[str]) -> tuple[dict[int, Origi
         origins = _Origins(program, variables)
         known["_origins"] = origins.of_addresses(), origins.of_lent()
     return known["_origins"]
-
-
-def addresses_of(launch: Launch, origin: str) -> list[int]:
-    """What an origin gives that may be an address in global memory.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> parameters = {"x": (0x7F00_0000_0000).to_bytes(8, "little"), "n": (7).to_bytes(4, "little")}
-    >>> launch = SimpleNamespace(parameters=parameters, symbols={"table": 4096})
-    >>> origins = "parameter x", "parameter n", "variable table", "shared"
-    >>> [addresses_of(launch, origin) for origin in origins]
-    [[139637976727552], [], [4096], []]
-    """
-    what, _, name = origin.partition(" ")
-    if origin in GRID_BARRIER:
-        return [launch.workspace]
-    if what == "variable":
-        return [launch.symbols[name]]
-    if what != "parameter":
-        return []
-    data = launch.parameters[name]
-    return np.frombuffer(data, np.uint64, len(data) // 8).tolist()
 
 
 def symbols_of(origins: Origins, kind: str = "symbol") -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from simwarp.engine.reach import addresses_of
 from simwarp.program.barrier_regions import meeting
-from simwarp.program.provenance import ANYTHING, SHARED, Origins, addresses_of, known_origins, symbols_of
+from simwarp.program.provenance import ANYTHING, SHARED, Origins, known_origins, symbols_of
 from simwarp.ptx.rows import LOADS, WRITES
 from simwarp.races.strong import WEAK, strength
 
