@@ -37,7 +37,7 @@ import numpy as np
 
 from simwarp.engine import calls, grid_sync, host_functions
 from simwarp.faults import KernelFault, NotCooperative, Trap, Unreachable
-from simwarp.program.program import Step
+from simwarp.program.program import HOST_FUNCTIONS, Step
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Mask
@@ -167,7 +167,7 @@ def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     whole = chunk.mask
     for name, mask in _callees(scheduler, step, taken):
         chunk.enter(mask, alone and mask is whole)
-        if name in host_functions.HOST_FUNCTIONS and name not in chunk.program.routines:
+        if name in HOST_FUNCTIONS and name not in chunk.program.routines:
             host_functions.call(chunk, step, name)
             scheduler.put(pc + 1, mask)
         else:
@@ -193,7 +193,7 @@ def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, M
     for value in np.unique(address[taken]).tolist():
         mask = taken & (address == value)
         name = chunk.program.addresses.get(value, "")
-        if name not in chunk.program.routines and name not in host_functions.HOST_FUNCTIONS:
+        if name not in chunk.program.routines and name not in HOST_FUNCTIONS:
             fault = KernelFault(
                 "indirect call of what is no function",
                 f"address {value:#x}",

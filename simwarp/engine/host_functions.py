@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from simwarp.engine.calls import give, passed
 from simwarp.engine.undefined import check_given
 from simwarp.faults import AssertionFailed, DoubleFree, KernelFault, MemoryFault, UninitialisedRead
 from simwarp.lanes import WARP_SIZE
-from simwarp.program.program import Step
+from simwarp.program.program import HOST_FUNCTIONS, Step
 from simwarp.ptx.spaces import WINDOW, WINDOWS
 
 if TYPE_CHECKING:
@@ -27,24 +26,6 @@ if TYPE_CHECKING:
     from simwarp.memory import Memory
 
 Words = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True)
-class HostFunction:
-    """A function that the simulator itself provides.
-
-    Attributes
-    ----------
-    run
-        Takes the arguments and returns the results of all lanes, (warps, 32) each; those of the
-        executing lanes count.
-    arguments, returns : tuple of int
-        Their sizes in bytes.
-    """
-
-    run: Callable[[Chunk, list[Words]], Words | None]
-    arguments: tuple[int, ...]
-    returns: tuple[int, ...] = ()
 
 
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
@@ -81,7 +62,7 @@ def call(chunk: Chunk, step: Step, name: str) -> None:
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
     sized = zip(call.arguments, function.arguments, strict=True)
-    result = function.run(chunk, [passed(chunk, argument, size) for argument, size in sized])
+    result = _RUN[name](chunk, [passed(chunk, argument, size) for argument, size in sized])
     if result is not None and call.returns:
         give(chunk, call.returns[0], result, function.returns[0])
 
@@ -394,9 +375,10 @@ class Heap:
         self.memory.free(found)
 
 
-HOST_FUNCTIONS: dict[str, HostFunction] = {
-    "vprintf": HostFunction(_vprintf, (8, 8), (4,)),
-    "__assertfail": HostFunction(_assertfail, (8, 8, 4, 8, 8)),
-    "malloc": HostFunction(_malloc, (8,), (8,)),
-    "free": HostFunction(_free, (8,)),
+_RUN: dict[str, Callable[[Chunk, list[Words]], Words | None]] = {
+    "vprintf": _vprintf,
+    "__assertfail": _assertfail,
+    "malloc": _malloc,
+    "free": _free,
 }
+"""Each takes the arguments of all lanes and returns their results, (warps, 32) each."""

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from simwarp.chips.limits import STATIC_SHARED, check_size, most_parameters
-from simwarp.engine.host_functions import HOST_FUNCTIONS
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
 from simwarp.program.bind import Binder, target_number
 from simwarp.program.call_graph import CallGraph
 from simwarp.program.frames import local_variables
-from simwarp.program.program import Program, Routine, Step
+from simwarp.program.program import HOST_FUNCTIONS, Program, Routine, Step
 from simwarp.program.refusals import with_source
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.spaces import WINDOW as WHOLE_WINDOW

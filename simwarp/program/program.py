@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from simwarp.program.exits import ways_out
 from simwarp.program.liveness import EVERY_REGISTER, live_registers
@@ -155,6 +155,21 @@ class Routine:
     returns: list[Formal] = field(default_factory=list[Formal])
     recursive: bool = False
     local_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+
+
+class HostFunction(NamedTuple):
+    """A function that no module defines and `simwarp.engine.host_functions` runs: the bytes of each value."""
+
+    arguments: tuple[int, ...]
+    returns: tuple[int, ...] = ()
+
+
+HOST_FUNCTIONS = {
+    "vprintf": HostFunction((8, 8), (4,)),
+    "__assertfail": HostFunction((8, 8, 4, 8, 8)),
+    "malloc": HostFunction((8,), (8,)),
+    "free": HostFunction((8,)),
+}
 
 
 @dataclass
