@@ -40,7 +40,7 @@ MOVED = {
     "simwarp.ptx.refusals": "simwarp.program.refusals",
     "simwarp.ptx.runs": "simwarp.ptx.same_address",
     "simwarp.ptx.schedule": "simwarp.engine.schedule",
-    "simwarp.ptx.special": "simwarp.program.special_registers",
+    "simwarp.ptx.special": "simwarp.engine.special_registers",
     "simwarp.ptx.stack": "simwarp.engine.schedule_stack",
     "simwarp.ptx.undefined": "simwarp.engine.undefined",
     "simwarp.ptx.ways_out": "simwarp.program.exits",

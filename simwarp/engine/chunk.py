@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.engine import special_registers
 from simwarp.engine.calls import Activations
 from simwarp.engine.foreign_pointers import Foreign
 from simwarp.engine.undefined import DividedByZero, Missing, Origin, Unwritten, all_undefined, of_result, use
@@ -70,6 +71,7 @@ class Chunk:
     """
 
     order: Callable[[int], npt.NDArray[np.intp]] | None = None
+    special = special_registers.value
 
     def __init__(self, launch: Launch, blocks: npt.NDArray[np.int64]) -> None:
         self.launch, self.program = launch, launch.program

@@ -1,8 +1,8 @@
 """A kernel made ready to run: linked, bound, and looked through once before it runs.
 
 ================  ==============================================================================
-linking           `link`, `bind`, `operands` and `special_registers` (closures), `refusals`,
-                  `call_graph`; `program` is what they make
+linking           `link`, `bind`, `operands` (closures), `refusals`, `call_graph`;
+                  `program` is what they make
 registers         `liveness`, `copies`
 control flow      `postdominators`, `exits` (ways past a barrier), `barrier_regions`
 addresses         `provenance`

@@ -10,9 +10,9 @@ import numpy as np
 from simwarp.faults import PtxSyntaxError
 from simwarp.fragments import fragments_of
 from simwarp.program import refusals
-from simwarp.program import special_registers as special
 from simwarp.program.operands import (
     Read,
+    Registers,
     Write,
     careful_computation,
     computation,
@@ -28,6 +28,7 @@ from simwarp.program.program import Argument, Call, Formal, Routine, Step
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES, Form, OperandSpec, Row, storage
 from simwarp.ptx.spaces import to_generic
+from simwarp.ptx.special_registers import TYPES
 from simwarp.ptx.syntax import (
     Address,
     Function,
@@ -44,7 +45,6 @@ from simwarp.ptx.syntax import (
 )
 
 if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
     from simwarp.program.link import Layout
 
 SPACES = ("global", "shared", "local", "const", "param")
@@ -135,7 +135,7 @@ class Binder:
                 self.follows = False
                 continue
             if spec.kind == "rank":
-                sources.append(lambda chunk: special.value(chunk, "%cluster_ctarank"))
+                sources.append(lambda chunk: chunk.special("%cluster_ctarank"))
                 continue
             if spec.optional and not step.form.combines:
                 break
@@ -406,7 +406,7 @@ class Binder:
             raise PtxSyntaxError(
                 f"line {instruction.line}: an operand of `{instruction.text}` is not a value"
             )
-        if operand.name not in self.slots and operand.name in special.TYPES:
+        if operand.name not in self.slots and operand.name in TYPES:
             return self.special(instruction, operand.name, kind)
         slot = self.slot(instruction, operand)
         declared, wanted = storage(self.types[operand.name]), DTYPES[kind]
@@ -424,7 +424,7 @@ class Binder:
 
     def special(self, instruction: Instruction, name: str, kind: str) -> Read:
         """A special register; `mov` may cut it, `cvt` may widen it, too."""
-        have, wanted = DTYPES[special.TYPES[name]], DTYPES[kind]
+        have, wanted = DTYPES[TYPES[name]], DTYPES[kind]
         row = self.row
         if row is None or not row.special or (have.itemsize < wanted.itemsize and not row.wider):
             raise PtxSyntaxError(
@@ -432,8 +432,8 @@ class Binder:
                 "move it to a register of its width first"
             )
         if have.itemsize == wanted.itemsize:
-            return lambda chunk: special.value(chunk, name)
-        return lambda chunk: special.value(chunk, name).astype(wanted)
+            return lambda chunk: chunk.special(name)
+        return lambda chunk: chunk.special(name).astype(wanted)
 
     def check_width(self, instruction: Instruction, register: Register, wanted: np.dtype[Any]) -> None:
         """Refuse a register of another width than its operand, as ptxas does."""
@@ -481,6 +481,6 @@ class Binder:
         return register_writer(slot, storage(self.types[operand.name]))
 
 
-def _always(value: Any, chunk: Chunk) -> Any:
+def _always(value: Any, chunk: Registers) -> Any:
     """A reader of a constant."""
     return value

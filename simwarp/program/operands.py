@@ -5,20 +5,76 @@ These run once for each operand of each step, so they are written for few Python
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from simwarp.ptx.rows import DTYPES, storage
 from simwarp.ptx.syntax import Immediate
 
-if TYPE_CHECKING:
-    from simwarp.engine.chunk import Chunk
 
-Read: TypeAlias = "Callable[[Chunk], Any]"
-Write: TypeAlias = "Callable[[Chunk, Any], None]"
-Compute: TypeAlias = "Callable[[Chunk], None]"
+class Symbols(Protocol):
+    """Of a launch: the addresses of its module's variables."""
+
+    @property
+    def symbols(self) -> Mapping[str, int]:
+        """By name."""
+        ...
+
+
+class Registers(Protocol):
+    """The lanes in flight, as operands see them; `simwarp.engine.chunk` says what each of these is."""
+
+    registers: list[Any]
+    undefined: Any
+    part_written: int
+
+    @property
+    def partial(self) -> Mapping[int, Any]:
+        """The lanes for which a register is defined, for those not defined everywhere."""
+        ...
+
+    @property
+    def alone(self) -> bool:
+        """Whether what is written may replace a register whole."""
+        ...
+
+    @property
+    def frame(self) -> Any:
+        """Where the function's variables start in local memory."""
+        ...
+
+    @property
+    def launch(self) -> Symbols:
+        """The launch."""
+        ...
+
+    def special(self, name: str, /) -> Any:
+        """The value of a special register."""
+
+    def write(self, slot: int, value: Any, /) -> None:
+        """Give the executing lanes of a register their value."""
+
+    def check_defined(self, slot: int, dtype: np.dtype[Any], /) -> Any:
+        """A register's value; a fault, if an executing lane has none."""
+
+    def follow(self, slot: int, dtype: np.dtype[Any], /) -> Any:
+        """A register's value, for a result that is not more defined than that."""
+
+    def has_no_value(self, lanes: Any, /) -> None:
+        """What the step gives in these lanes is unspecified."""
+
+    def undefined_now(self) -> Any:
+        """The lanes that read an uninitialised register in the current step."""
+
+    def split_undefined(self, bits: int, count: int, /) -> None:
+        """The step gives its result in so many pieces."""
+
+
+Read: TypeAlias = Callable[[Registers], Any]
+Write: TypeAlias = Callable[[Registers, Any], None]
+Compute: TypeAlias = Callable[[Registers], None]
 
 
 def register_reader(
@@ -37,13 +93,13 @@ def register_reader(
     -1
     """
 
-    def checked(chunk: Chunk) -> Any:
+    def checked(chunk: Registers) -> Any:
         value = chunk.registers[slot]
         if value is None or slot in chunk.partial:
             value = chunk.check_defined(slot, declared)
         return value
 
-    def followed(chunk: Chunk) -> Any:
+    def followed(chunk: Registers) -> Any:
         value = chunk.registers[slot]
         if value is None or slot in chunk.partial:
             value = chunk.follow(slot, declared)
@@ -76,7 +132,7 @@ def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
     '0xffffffff'
     """
 
-    def write(chunk: Chunk, value: Any) -> None:
+    def write(chunk: Registers, value: Any) -> None:
         if value.dtype is not declared and value.dtype != declared:
             if value.dtype.itemsize != declared.itemsize:
                 value = value.astype(f"{value.dtype.kind}{declared.itemsize}")
@@ -117,7 +173,7 @@ def computation(
         a, b, c = sources
         return lambda chunk: write(chunk, function(a(chunk), b(chunk), c(chunk)))
 
-    def compute(chunk: Chunk) -> None:
+    def compute(chunk: Registers) -> None:
         values = function(*[read(chunk) for read in sources])
         for put, value in zip(destinations, (values,) if results == 1 else values, strict=False):
             if put is not None:
@@ -152,7 +208,7 @@ def computation_with_gaps(
     """
     (write,) = destinations
 
-    def compute(chunk: Chunk) -> None:
+    def compute(chunk: Registers) -> None:
         values = [read(chunk) for read in sources]
         lanes = unspecified(*values)
         if lanes.any():
@@ -190,7 +246,7 @@ def careful_computation(
     [1]
     """
 
-    def compute(chunk: Chunk) -> None:
+    def compute(chunk: Registers) -> None:
         values: list[Any] = []
         missing: list[Any] = []
         for read in sources:
@@ -248,7 +304,7 @@ def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
     """
     word = storage(kind)
 
-    def read(chunk: Chunk) -> Any:
+    def read(chunk: Registers) -> Any:
         value = word.type(0)
         for i, part in enumerate(parts):
             value = value | (np.asarray(part(chunk)).astype(word) << word.type(i * bits))
@@ -257,7 +313,7 @@ def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
     return read
 
 
-def unpack(parts: Sequence[Write | None], bits: int, chunk: Chunk, value: Any) -> None:
+def unpack(parts: Sequence[Write | None], bits: int, chunk: Registers, value: Any) -> None:
     """``mov.b64 {low, high}, a``: write a word's pieces of ``bits`` bits to several registers.
 
     Examples
@@ -277,7 +333,7 @@ def unpack(parts: Sequence[Write | None], bits: int, chunk: Chunk, value: Any) -
             part(chunk, np.asarray(value >> value.dtype.type(i * bits)).astype(f"u{bits // 8}"))
 
 
-def write_each(parts: Sequence[Write | None], chunk: Chunk, values: Sequence[Any]) -> None:
+def write_each(parts: Sequence[Write | None], chunk: Registers, values: Sequence[Any]) -> None:
     """Write the elements of a vector, each to its register.
 
     Examples

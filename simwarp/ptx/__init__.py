@@ -3,6 +3,7 @@
 ================  ==============================================================================
 the text          `parse` and `grammar`; `syntax` is what they make; `mangled_names`
 the instructions  `rows` (what a row is), `instructions` (all of them), `forms` (their spellings)
+registers         `special_registers` (names and types)
 memory            `spaces` (windows of generic addresses), `same_address` (lanes that take turns)
 ================  ==============================================================================
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import simwarp
-from simwarp.program import special_registers
+from simwarp.engine.special_registers import COUNTERS, FIXED
+from simwarp.ptx.special_registers import TYPES
 
 HEAD = """.version 8.1
 .target sm_90a
@@ -39,7 +40,7 @@ def launch(body, grid, block, words, device=None, directives="", dtype=np.uint64
 
 def read(name, i):
     """PTX that writes a special register to word i."""
-    kind = special_registers.TYPES[name]
+    kind = TYPES[name]
     if kind == "pred":
         return f"mov.pred %p1, {name}; selp.u64 %rd2, 1, 0, %p1; st.global.u64 [%at+{8 * i}], %rd2;\n"
     if kind == "u64":
@@ -86,7 +87,7 @@ def expected(grid, block, cluster, shared, multiprocessors):
     ],
 )
 def test_every_register_that_does_not_count(grid, block, cluster, shared):
-    names = [n for n in special_registers.TYPES if n not in special_registers.COUNTERS]
+    names = [n for n in TYPES if n not in COUNTERS]
     body = "".join(read(name, i) for i, name in enumerate(names)) + "ret;"
     directives = (
         "" if cluster == (1, 1, 1) else f".explicitcluster .reqnctapercluster {', '.join(map(str, cluster))}"
@@ -105,12 +106,16 @@ def test_a_launch_has_the_next_number():
     assert [int(launch(body, (1, 1, 1), (1, 1, 1), 1, device)[0, 0, 0]) for _ in range(3)] == [1, 2, 3]
 
 
+def test_every_name_has_a_value():
+    assert {name.partition(".")[0] for name in TYPES} == {*(f"%{name}" for name in FIXED), *COUNTERS}
+
+
 CLOCKS = ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"]
 COUNTED = "".join(read(name, i) for i, name in enumerate(CLOCKS))
 
 
 def test_counters_have_rows_for_all_names():
-    names = list(special_registers.COUNTERS)
+    names = list(COUNTERS)
     got = launch("".join(read(n, i) for i, n in enumerate(names)), (1, 1, 1), (1, 1, 1), len(names))
     values = dict(zip(names, got[0, 0].tolist(), strict=True))
     assert all(values[name] == 0 for name in names if name.startswith("%pm"))

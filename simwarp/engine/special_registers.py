@@ -156,18 +156,3 @@ COUNTERS: dict[str, Callable[[Chunk], Any]] = {
     **{f"%pm{i}": lambda chunk: np.uint32(0) for i in range(8)},
     **{f"%pm{i}_64": lambda chunk: np.uint64(0) for i in range(8)},
 }
-
-_WITH_AXIS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
-
-TYPES: dict[str, str] = {
-    **{
-        name: "pred" if group == "is_explicit_cluster" else "u64" if group == "gridid" else "u32"
-        for group in FIXED
-        for name in ([f"%{group}.{axis}" for axis in _AXES] if group in _WITH_AXIS else [f"%{group}"])
-    },
-    **{
-        name: "u64" if name in ("%clock64", "%globaltimer") or name.endswith("_64") else "u32"
-        for name in COUNTERS
-    },
-}
-"""The PTX type of each special register."""
