@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu.cuda_kernels import Bound, BoundChain, CudaKernel, CudaModule
-from gpu.device import LaunchChain, LaunchPlan
+from gpu.device import Device, LaunchChain, LaunchPlan
 from reference.errors import MissingExtraError, NoGpuError, ShapeError
 
 
@@ -341,3 +341,25 @@ class CudaEvent:
 def _load(ordinal: int, ptx: str) -> CudaModule:
     _context(ordinal)
     return CudaModule(ptx)
+
+
+def default_device() -> Device:
+    """The first CUDA device, the same object each time.
+
+    Raises
+    ------
+    NoGpuError
+        Where there is none.
+    """
+    try:
+        return cast("Device", _one())
+    except (MissingExtraError, NoGpuError) as error:
+        raise NoGpuError(
+            f"no CUDA device can be used: {str(error).splitlines()[0]}\n"
+            "pass device=simwarp.Device() to run on the simulator"
+        ) from None
+
+
+@cache
+def _one() -> CudaDevice:
+    return CudaDevice()

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-from reference.errors import MissingExtraError, NoGpuError
 
 Dim: TypeAlias = tuple[int, int, int]
 Plan = TypeVar("Plan")
@@ -330,27 +327,3 @@ def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Chain:
             each(first, None)
 
     return launch
-
-
-def default_device() -> Device:
-    """The first CUDA device, the same object each time.
-
-    Raises
-    ------
-    NoGpuError
-        Where there is none.
-    """
-    from gpu.cuda import CudaDevice
-
-    try:
-        return cast("Device", _one(CudaDevice))
-    except (MissingExtraError, NoGpuError) as error:
-        raise NoGpuError(
-            f"no CUDA device can be used: {str(error).splitlines()[0]}\n"
-            "pass device=simwarp.Device() to run on the simulator"
-        ) from None
-
-
-@cache
-def _one(kind: type) -> Any:
-    return kind()

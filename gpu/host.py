@@ -8,7 +8,8 @@ from weakref import ref
 
 import numpy as np
 
-from gpu.device import Array, Device, default_device, is_array, is_foreign
+from gpu.cuda import default_device
+from gpu.device import Array, Device, is_array, is_foreign
 from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.types import PackedBits, PackedTensor
 

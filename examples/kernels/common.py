@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 import simwarp
 from gpu.compile import Ptx, compile
-from gpu.device import default_device
+from gpu.cuda import default_device
 from reference import NoGpuError
 from simwarp.verify import Draw
 

@@ -239,7 +239,7 @@ def _devices(where: Where) -> dict[str, Callable[[], Any]]:
     if where in (Where.sim, Where.both):
         devices[SIMULATOR] = Device
     if where in (Where.cuda, Where.both):
-        from gpu.device import default_device
+        from gpu.cuda import default_device
 
         try:
             cuda = default_device()
@@ -252,7 +252,7 @@ def _devices(where: Where) -> dict[str, Callable[[], Any]]:
 
 def _recorder() -> Any:
     """The first CUDA device; a simulator is no witness of itself."""
-    from gpu.device import default_device
+    from gpu.cuda import default_device
 
     try:
         return default_device()

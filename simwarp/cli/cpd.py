@@ -131,7 +131,7 @@ def _builder(name: str | None, device: Runs) -> Callable[[Coo], Any]:
 def _target(device: Runs) -> Any:
     if device is not Runs.cuda:
         return Device() if device is Runs.sim else None
-    from gpu.device import default_device
+    from gpu.cuda import default_device
 
     try:
         return default_device()

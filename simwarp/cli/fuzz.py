@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from gpu.device import default_device
+from gpu.cuda import default_device
 from reference.errors import NoGpuError, SchemeError
 from simwarp.device.device import Device
 from simwarp.lab import fuzz

@@ -80,7 +80,7 @@ def probe_command(
 def _device(where: Probed) -> Any:
     if where is Probed.sim:
         return Device()
-    from gpu.device import default_device
+    from gpu.cuda import default_device
 
     try:
         return default_device()

@@ -163,7 +163,7 @@ def _hardware(device: str, of_simulator: list[Any]) -> Any:
         raise SchemeError(
             "--observe, --checks, --schedules and --cc are for the simulator\ngive --device sim"
         )
-    from gpu.device import default_device
+    from gpu.cuda import default_device
 
     try:
         return default_device()

@@ -22,7 +22,6 @@ FEWEST_PAGE_EXAMPLES = 8
 
 SHOWN_ELSEWHERE: dict[str, str] = {
     "gpu.cuda": "runs on an NVIDIA GPU only: tests/hardware",
-    "gpu.device.default_device": "runs on an NVIDIA GPU only: tests/hardware",
     "simwarp.cli.commands": "commands are shown in docs/verify.md and run by tests/unit/test_cli.py",
     "simwarp.cli.show": "what it prints is shown in README.md",
 }

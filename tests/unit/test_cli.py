@@ -36,7 +36,7 @@ def no_gpu(monkeypatch):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
-    monkeypatch.setattr("gpu.device.default_device", nothing)
+    monkeypatch.setattr("gpu.cuda.default_device", nothing)
 
 
 def command(*arguments, folder=None, interpreter=()):
@@ -118,7 +118,7 @@ def test_verify_with_any_number_of_jobs(capsys):
 
 
 def test_one_process_has_the_gpu(monkeypatch, capsys):
-    monkeypatch.setattr("gpu.device.default_device", simwarp.Device)
+    monkeypatch.setattr("gpu.cuda.default_device", simwarp.Device)
     refused(
         capsys,
         ["verify", "--device", "both", "--jobs", "2"],
@@ -413,7 +413,7 @@ class StandIn(simwarp.Device):
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    monkeypatch.setattr("gpu.device.default_device", StandIn)
+    monkeypatch.setattr("gpu.cuda.default_device", StandIn)
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -174,7 +174,7 @@ def test_no_gpu_is_said_before_the_file_is_read(monkeypatch, capsys):
     def none():
         raise NoGpuError("there is no CUDA device here\nuse simwarp.Device()")
 
-    monkeypatch.setattr("gpu.device.default_device", none)
+    monkeypatch.setattr("gpu.cuda.default_device", none)
     assert cpd("--device", "cuda", file="no-such-file.tns") == 2
     said = "there is no CUDA device here\ngive --device cpu, or --device sim for the simulator\n"
     assert capsys.readouterr().err == said

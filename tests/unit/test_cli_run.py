@@ -396,7 +396,7 @@ def test_a_gpu_that_is_not_there(capsys, monkeypatch):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
-    monkeypatch.setattr("gpu.device.default_device", nothing)
+    monkeypatch.setattr("gpu.cuda.default_device", nothing)
     assert main(saxpy("--device", "cuda")) == 2
     assert capsys.readouterr().err.splitlines() == [
         "no CUDA device can be used: none found",

@@ -445,7 +445,7 @@ def test_the_command_without_a_gpu(monkeypatch, tmp_path):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
-    monkeypatch.setattr("gpu.device.default_device", nothing)
+    monkeypatch.setattr("gpu.cuda.default_device", nothing)
     with pytest.raises(NoGpuError, match="--device sim"):
         probe_command(["movmatrix"], device="cuda")
     with pytest.raises(InputFileError, match="--device cuda"):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.device import default_device
+from gpu.cuda import default_device
 from reference.errors import InputFileError, SimwarpError
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault, Trap
