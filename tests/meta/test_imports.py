@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -237,6 +239,91 @@ def test_a_planted_violation_is_found(planted: str) -> None:
 def test_what_is_allowed_is_not_reported(source: str, module: str) -> None:
     assert imports_of(source, module)
     assert violations(source, module) == []
+
+
+# --------------------------------------------------------------------------------------------------
+# Layers
+# --------------------------------------------------------------------------------------------------
+
+PTX = ("simwarp.ptx", "simwarp.fragments", "simwarp.products", "simwarp.floats", "simwarp.chips")
+"""What PTX is."""
+GROUND = ("simwarp.lanes", "simwarp.faults", "reference")
+WATCHERS = ("simwarp.races", "simwarp.observe")
+HEARD = tuple(f"simwarp.engine.{name}" for name in ("events", "chunk", "launch", "reach"))
+"""What a watcher may know of the engine: its events, and the state that they tell of."""
+
+
+def arrows() -> dict[tuple[str, str], list[str]]:
+    """Who imports whom, module by module, and where."""
+    modules = {module_name(path): path for path in files()}
+    found: dict[tuple[str, str], list[str]] = {}
+    for module, path in modules.items():
+        for one in imports_of(path.read_text(), module, path.name == "__init__.py"):
+            target = one.target
+            while target and target not in modules:
+                target = target.rpartition(".")[0]
+            if target and target != module:
+                found.setdefault((module, target), []).append(f"{path.relative_to(ROOT)}:{one.line}")
+    return found
+
+
+def package(module: str) -> str:
+    """The folder below a tier that a module is in; a loose module is one by itself."""
+    return ".".join(module.split(".")[:2])
+
+
+def circles(edges: Iterable[tuple[str, str]]) -> list[str]:
+    """One of the circles between packages, if there is one."""
+    graph: dict[str, set[str]] = {}
+    for source, target in edges:
+        if package(source) != package(target):
+            graph.setdefault(package(source), set()).add(package(target))
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def misplaced(source: str, target: str) -> str | None:
+    """Why an arrow goes up from its layer, if it does."""
+    if within(source, PTX) and not within(target, (*PTX, *GROUND)):
+        return "what PTX is runs nothing"
+    if within(source, WATCHERS) and within(target, ("simwarp.engine",)) and not within(target, HEARD):
+        return "a watcher hangs on events"
+    if within(target, ("simwarp.lab",)) and not within(source, ("simwarp.lab", "simwarp.cli")):
+        return "only simwarp.cli imports the laboratory"
+    return None
+
+
+def test_there_is_no_circle_between_packages() -> None:
+    assert circles(arrows()) == []
+
+
+def test_no_arrow_goes_up() -> None:
+    wrong = {arrow: why for arrow in arrows() if (why := misplaced(*arrow))}
+    assert not wrong
+
+
+def test_a_planted_circle_is_found() -> None:
+    planted = {**arrows(), ("simwarp.engine.launch", "simwarp.races.detector"): []}
+    assert {"simwarp.engine", "simwarp.races"} <= set(circles(planted))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("simwarp.ptx.rows", "simwarp.engine.chunk"),
+        ("simwarp.chips.lowering", "simwarp.program.program"),
+        ("simwarp.races.order", "simwarp.engine.schedule"),
+        ("simwarp.observe.divergence", "simwarp.engine.sync"),
+        ("simwarp.testing.plugin", "simwarp.lab.fuzz"),
+        ("simwarp.verify.runner", "simwarp.lab"),
+    ],
+)
+def test_a_planted_arrow_up_is_found(source: str, target: str) -> None:
+    assert misplaced(source, target)
+    assert misplaced(target, source) is None
 
 
 def _python(program: str) -> str:
