@@ -20,6 +20,7 @@ from simwarp.lab import fuzz
 from simwarp.lab.fuzz.memory import RECORD, TALLIES, own_at, tally_of
 from simwarp.lab.fuzz.program import REGISTERS, Address, Condition, walk
 from simwarp.lab.fuzz.statements import (
+    KINDS,
     AddressQuery,
     ArriveAndSync,
     Atomic,
@@ -38,6 +39,7 @@ from simwarp.lab.fuzz.statements import (
     Tally,
     Warp,
 )
+from simwarp.lab.fuzz.statements.instruction import Instruction
 from simwarp.lab.fuzz.vocabulary import GUARDS, WITNESSES, all_rows
 from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.verify.draw import Draw
@@ -122,6 +124,34 @@ def test_every_kind_of_statement_is_drawn(programs):
         if purpose in all_rows():
             wanted.add(kind)
     assert wanted <= kinds
+
+
+class Reversal(Instruction):
+    """A kind of statement that the generator lacks."""
+
+    weight, purpose, flat = 20, "compute", True
+
+    @classmethod
+    def draw(cls, maker, scope):
+        return cls("brev.b64", maker.vector("b64", 1), maker.vector("b64", 1))
+
+
+def test_a_new_kind_of_statement_is_one_class(monkeypatch):
+    for name in ("generate", "mutate"):
+        module = import_module(f"simwarp.lab.fuzz.{name}")
+        monkeypatch.setattr(module, "KINDS", (*KINDS, Reversal))
+
+    def has_reversal(program):
+        return any(isinstance(statement, Reversal) for statement, _ in walk(program.body))
+
+    program = next(p for p in (fuzz.generate(0, k) for k in range(9)) if has_reversal(p))
+    assert has_reversal(fuzz.mutate(program))
+    (small,) = fuzz.shrink(program, has_reversal).body
+    assert isinstance(small, Reversal)
+    assert small.sources == ("%d0",)
+    start, end = first(Program(3, 1, (small,))), outputs(Program(3, 1, (small,)))
+    backwards = [int(f"{word:064b}"[::-1], 2) for word in start["%d0"].tolist()]
+    assert end[small.destinations[0]].tolist() == backwards
 
 
 def test_a_program_depends_on_seed_number_and_vocabulary_alone(programs):

@@ -30,15 +30,16 @@ def shrink(program: Program, differs: Callable[[Program], bool], *, trials: int 
     while smaller:
         smaller = False
         for candidates in (_without_statements, _opened, _with_fewer_outputs, _simpler):
-            turn = 0
-            while trials:  # a refused candidate is not tried again after a success further on
-                candidate = next(islice(candidates(program), turn, None), None)
-                if candidate is None:
-                    break
-                trials -= 1
-                if candidate != program and differs(candidate):
-                    program, smaller = candidate, True
-                else:
+            turn, found = 0, True  # a refused candidate is not tried again after a success further on
+            while found:
+                found = False
+                for candidate in islice(candidates(program), turn, None):
+                    if not trials:
+                        return program
+                    trials -= 1
+                    if candidate != program and differs(candidate):
+                        program, found, smaller = candidate, True, True
+                        break
                     turn += 1
     return program
 
