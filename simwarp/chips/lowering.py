@@ -14,11 +14,11 @@ multiplication, as it does where it finds the other unit free.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 from reference.errors import SchemeError
 from simwarp.fragments import Fragments, fragments_of
@@ -50,154 +50,88 @@ class Lowering:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class _Fact:
-    """How a family of products is made on the chips from ``first`` to ``last``.
-
-    ``parts`` says how many instructions there are of each kind: once, or for each register of an
-    operand or of the accumulators.
-    """
+class _Fact(NamedTuple):
+    """An entry of the table; ``parts`` are (count, instruction, kind of register or "")."""
 
     family: str
+    variant: str
     first: Chip
     last: Chip
-    parts: tuple[tuple[int, str, str], ...]
-    note: str = ""
-    native: bool = field(default=True, kw_only=True)
+    parts: list[tuple[str, str, str]]
+    native: bool
+    note: str
 
 
-def _native(family: str, first: Chip, last: Chip, name: str, count: int = 1) -> _Fact:
-    return _Fact(family, first, last, ((count, name, "instruction"),))
+# Paragraphs, each with a note on its products: "!" where the tensor core does not multiply them in their own
+# type. A line: family, or family: variant | from sm to sm | instructions, once or for each register of a kind
+_TABLE = """
+b1 xor          | 75-89 | 1 BMMA.{shape}.XOR.POPC
+b1 and          | 80-90 | 1 BMMA.{shape}.AND.POPC
+s4 and u4       | 75-89 | 1 IMMA.{shape}.{a}.{b}{sat}
+s8 and u8       | 75-90 | 1 IMMA.{shape}.{a}.{b}{sat}
+wmma s8 and u8  | 75-75 | 4 IMMA.8816.{a}.{b}{sat}
+wmma s8 and u8  | 80-90 | 2 IMMA.16816.{a}.{b}{sat}
+e4m3 and e5m2   | 89-89 | 1 QMMA.{shape}.{d}.{a}.{b}
+f16             | 75-90 | 1 HMMA.{shape}.{d}
+bf16            | 80-90 | 1 HMMA.{shape}.F32.BF16
+tf32            | 80-90 | 1 HMMA.{shape}.F32.TF32
+f64             | 80-89 | 1 DMMA.{shape}{rounding}
+f64             | 90-90 | 1 DMMA.{m}x{n}x{k}{rounding}
+wmma f16        | 75-75 | 4 HMMA.1688.{d}
+wmma f16        | 80-90 | 2 HMMA.16816.{d}
+wmma bf16       | 80-90 | 2 HMMA.16816.F32.BF16
+wmma tf32       | 80-90 | 4 HMMA.1684.F32.TF32
+transposition   | 75-90 | 1 MOVM.16.MT88
+m8n8k4 f16      | 75-75 | 1 HMMA.884.{d}.{c}.STEP per pair of accumulators
+
+the sum is f32, and rounded to f16 in the end
+wmma f16, c f32 | 75-75 | 4 HMMA.1688.F32, 8 F2F, 4 PRMT
+wmma f16, c f32 | 80-90 | 2 HMMA.16816.F32, 4 F2FP
+
+c is widened to f32 first
+wmma f16, d f32 | 75-75 | 4 HMMA.1688.F32, 8 HADD2
+wmma f16, d f32 | 80-90 | 2 HMMA.16816.F32, 8 HADD2
+
+! two AND each; one would do: popc(a ^ b) = popc(a) + popc(b) - 2 popc(a & b)
+b1 xor          | 90-90 | 2 BMMA.{shape}.AND.POPC, 1 LOP3 per operand, 1 IADD3 per accumulator
+
+! unpacked to 8 bits, and two IMMA each; s8 and u8 are native
+s4 and u4       | 90-90 | 2 IMMA.{half}.{a8}.{b8}, 15 LOP3 per s4, 15 SHF per s4, 2 LOP3 per u4, 1 SHF per u4,
+    1 IADD3 per wrapping accumulator, 2 IADD3 per saturating accumulator, 2 PLOP3 per saturating accumulator,
+    2 SEL per saturating accumulator
+
+! unpacked to f16, two HMMA each, and the sum is added to c; wgmma is native
+e4m3 and e5m2   | 90-90 | 2 HMMA.{half}.{d}, 2 F2FP per operand, 1 FADD per f32 accumulator,
+    1 HADD2 per f16 accumulator
+
+! no tensor core: shuffles and fused multiply-adds in f32; m16n8k8 is native
+m8n8k4 f16: f16 f16 row.col | 80-90 | 4 F2FP, 16 FADD, 16 FFMA, 16 FMUL, 44 HADD2, 7 IADD3, 1 LOP3, 1 S2R,
+    16 SHFL
+m8n8k4 f16: f32 f16 row.col | 80-90 | 8 FADD, 32 FFMA, 32 HADD2, 5 IADD3, 1 ISETP, 5 LOP3, 2 S2R, 4 SEL,
+    1 SHF, 16 SHFL
+m8n8k4 f16: f32 f32 row.col | 80-90 | 8 FADD, 32 FFMA, 24 HADD2, 5 IADD3, 3 LOP3, 1 S2R, 12 SHFL
+m8n8k4 f16: f16 f16 | 80-90 | 4 F2FP, 16 FADD, 16 FFMA, 16 FMUL, 44 HADD2, 7 IADD3, 2 ISETP, 5 LOP3, 6 PRMT,
+    2 S2R, 8 SEL, 1 SHF, 24 SHFL
+m8n8k4 f16: f32 f16 | 80-90 | 8 FADD, 32 FFMA, 32 HADD2, 5 IADD3, 3 ISETP, 9 LOP3, 6 PRMT, 3 S2R, 12 SEL,
+    2 SHF, 24 SHFL
+m8n8k4 f16: f32 f32 | 80-90 | 8 FADD, 32 FFMA, 24 HADD2, 5 IADD3, 2 ISETP, 7 LOP3, 6 PRMT, 2 S2R, 8 SEL,
+    1 SHF, 20 SHFL
+"""
 
 
-_PAIRS = ("s4 and u4", "s8 and u8", "e4m3 and e5m2")
-"""Types that share a family."""
-_XOR = "two AND each; one would do: popc(a ^ b) = popc(a) + popc(b) - 2 popc(a & b)"
-_NIBBLES = "unpacked to 8 bits, and two IMMA each; s8 and u8 are native"
-_FP8 = "unpacked to f16, two HMMA each, and the sum is added to c; wgmma is native"
-_QUADS = "no tensor core: shuffles and fused multiply-adds in f32; m16n8k8 is native"
-_ROUNDED = "the sum is f32, and rounded to f16 in the end"
-_WIDENED = "c is widened to f32 first"
+def _read(table: str) -> Iterator[_Fact]:
+    for paragraph in table.split("\n\n"):
+        lines = paragraph.replace("\n    ", " ").strip().splitlines()
+        note = lines.pop(0) if "|" not in lines[0] else ""
+        for line in lines:
+            head, chips, made = line.split("|")
+            family, _, variant = head.strip().partition(": ")
+            first, last = (divmod(int(sm), 10) for sm in chips.split("-"))
+            parts = re.findall(r"(\d+) ([^ ,]+)(?: per ([^,]+))?", made)
+            yield _Fact(family, variant, first, last, parts, not note.startswith("!"), note.lstrip("! "))
 
-_FACTS = (
-    _native("b1 xor", TURING, ADA, "BMMA.{shape}.XOR.POPC"),
-    _native("b1 and", AMPERE, HOPPER, "BMMA.{shape}.AND.POPC"),
-    _Fact(
-        "b1 xor",
-        HOPPER,
-        HOPPER,
-        (
-            (2, "BMMA.{shape}.AND.POPC", "instruction"),
-            (1, "LOP3", "operand"),
-            (1, "IADD3", "accumulator"),
-        ),
-        _XOR,
-        native=False,
-    ),
-    _native("s4 and u4", TURING, ADA, "IMMA.{shape}.{a}.{b}{sat}"),
-    _Fact(
-        "s4 and u4",
-        HOPPER,
-        HOPPER,
-        (
-            (2, "IMMA.{half}.{a8}.{b8}", "instruction"),
-            (15, "LOP3", "s4"),
-            (15, "SHF", "s4"),
-            (2, "LOP3", "u4"),
-            (1, "SHF", "u4"),
-            (1, "IADD3", "wrapping accumulator"),
-            (2, "IADD3", "saturating accumulator"),
-            (2, "PLOP3", "saturating accumulator"),
-            (2, "SEL", "saturating accumulator"),
-        ),
-        _NIBBLES,
-        native=False,
-    ),
-    _native("s8 and u8", TURING, HOPPER, "IMMA.{shape}.{a}.{b}{sat}"),
-    _native("wmma s8 and u8", TURING, TURING, "IMMA.8816.{a}.{b}{sat}", 4),
-    _native("wmma s8 and u8", AMPERE, HOPPER, "IMMA.16816.{a}.{b}{sat}", 2),
-    _native("e4m3 and e5m2", ADA, ADA, "QMMA.{shape}.{d}.{a}.{b}"),
-    _Fact(
-        "e4m3 and e5m2",
-        HOPPER,
-        HOPPER,
-        (
-            (2, "HMMA.{half}.{d}", "instruction"),
-            (2, "F2FP", "operand"),
-            (1, "FADD", "f32 accumulator"),
-            (1, "HADD2", "f16 accumulator"),
-        ),
-        _FP8,
-        native=False,
-    ),
-    _native("f16", TURING, HOPPER, "HMMA.{shape}.{d}"),
-    _native("bf16", AMPERE, HOPPER, "HMMA.{shape}.F32.BF16"),
-    _native("tf32", AMPERE, HOPPER, "HMMA.{shape}.F32.TF32"),
-    _native("f64", AMPERE, ADA, "DMMA.{shape}{rounding}"),
-    _native("f64", HOPPER, HOPPER, "DMMA.{m}x{n}x{k}{rounding}"),
-    _native("wmma f16", TURING, TURING, "HMMA.1688.{d}", 4),
-    _native("wmma f16", AMPERE, HOPPER, "HMMA.16816.{d}", 2),
-    _Fact(
-        "wmma f16, c f32",
-        TURING,
-        TURING,
-        ((4, "HMMA.1688.F32", "instruction"), (8, "F2F", "instruction"), (4, "PRMT", "instruction")),
-        _ROUNDED,
-    ),
-    _Fact(
-        "wmma f16, c f32",
-        AMPERE,
-        HOPPER,
-        ((2, "HMMA.16816.F32", "instruction"), (4, "F2FP", "instruction")),
-        _ROUNDED,
-    ),
-    _Fact(
-        "wmma f16, d f32",
-        TURING,
-        TURING,
-        ((4, "HMMA.1688.F32", "instruction"), (8, "HADD2", "instruction")),
-        _WIDENED,
-    ),
-    _Fact(
-        "wmma f16, d f32",
-        AMPERE,
-        HOPPER,
-        ((2, "HMMA.16816.F32", "instruction"), (8, "HADD2", "instruction")),
-        _WIDENED,
-    ),
-    _native("wmma bf16", AMPERE, HOPPER, "HMMA.16816.F32.BF16", 2),
-    _native("wmma tf32", AMPERE, HOPPER, "HMMA.1684.F32.TF32", 4),
-    _native("transposition", TURING, HOPPER, "MOVM.16.MT88"),
-    _Fact("m8n8k4 f16", TURING, TURING, ((1, "HMMA.884.{d}.{c}.STEP", "pair of accumulators"),)),
-)
 
-_QUAD_PAIRS: dict[tuple[bool, str, str], dict[str, int]] = {
-    (True, "f16", "f16"): {
-        **{"F2FP": 4, "FADD": 16, "FFMA": 16, "FMUL": 16, "HADD2": 44, "IADD3": 7},
-        **{"LOP3": 1, "S2R": 1, "SHFL": 16},
-    },
-    (True, "f32", "f16"): {
-        **{"FADD": 8, "FFMA": 32, "HADD2": 32, "IADD3": 5, "ISETP": 1, "LOP3": 5},
-        **{"S2R": 2, "SEL": 4, "SHF": 1, "SHFL": 16},
-    },
-    (True, "f32", "f32"): {
-        **{"FADD": 8, "FFMA": 32, "HADD2": 24, "IADD3": 5, "LOP3": 3},
-        **{"S2R": 1, "SHFL": 12},
-    },
-    (False, "f16", "f16"): {
-        **{"F2FP": 4, "FADD": 16, "FFMA": 16, "FMUL": 16, "HADD2": 44, "IADD3": 7, "ISETP": 2},
-        **{"LOP3": 5, "PRMT": 6, "S2R": 2, "SEL": 8, "SHF": 1, "SHFL": 24},
-    },
-    (False, "f32", "f16"): {
-        **{"FADD": 8, "FFMA": 32, "HADD2": 32, "IADD3": 5, "ISETP": 3},
-        **{"LOP3": 9, "PRMT": 6, "S2R": 3, "SEL": 12, "SHF": 2, "SHFL": 24},
-    },
-    (False, "f32", "f32"): {
-        **{"FADD": 8, "FFMA": 32, "HADD2": 24, "IADD3": 5, "ISETP": 2},
-        **{"LOP3": 7, "PRMT": 6, "S2R": 2, "SEL": 8, "SHF": 1, "SHFL": 20},
-    },
-}
-"""m8n8k4 of f16 from sm_80 on, by: whether A is row-major and B column-major, the types of D and C."""
+_FACTS = tuple(_read(_TABLE))
 
 
 def lowering(opcode: str, cc: Chip) -> Lowering:
@@ -215,7 +149,7 @@ def lowering(opcode: str, cc: Chip) -> Lowering:
     FragmentError
         For an opcode that does not exist.
     SchemeError
-        For another instruction; for a chip that was not looked at, or that lacks it.
+        For another instruction; for a chip that was not examined, or that lacks it.
 
     Notes
     -----
@@ -231,106 +165,74 @@ def lowering(opcode: str, cc: Chip) -> Lowering:
     >>> lowering("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", (9, 0)).instructions
     {'HMMA.16816.F32': 1}
     """
-    product = _Product(tuple(opcode.split(".")), fragments_of(opcode))
-    if product.words[0] not in ("mma", "movmatrix") and product.words[:2] != ("wmma", "mma"):
+    words, fragments = opcode.split("."), fragments_of(opcode)
+    if words[0] not in ("mma", "movmatrix") and words[:2] != ["wmma", "mma"]:
         raise SchemeError(
             f"{opcode} has no lowering here\nwgmma, and what only moves fragments, is what PTX says it is\n"
             "ask for mma, wmma.mma or movmatrix"
         )
-    if product.family == "m8n8k4 f16" and AMPERE <= cc <= HOPPER:
-        return Lowering(product.family, _QUAD_PAIRS[product.quad_pairs], False, _QUADS)
-    facts = (fact for fact in _FACTS if fact.family == product.family and fact.first <= cc <= fact.last)
-    fact = next(facts, None)
-    if fact is None or cc < product.least:
-        raise SchemeError(
-            f"what ptxas makes of {opcode} on {chip_name(cc)} is not known\n"
-            f"sm_75 to sm_90 were looked at; this instruction needs {chip_name(product.least)}\n"
-            "give the compute capability of such a chip, as (9, 0)"
-        )
-    return Lowering(fact.family, product.count(fact), fact.native, fact.note)
+    types = {name: operand.type for name, operand in fragments.operands.items()}
+    family, least = _family(words, fragments, types), _least(words, fragments, types["a"])
+    accumulators = f"{types.get('d')} {types.get('c')}"
+    variants = ("", f"{accumulators} row.col" if ".row.col." in opcode else accumulators)
+    for fact in _FACTS:
+        if fact.family == family and fact.variant in variants and max(fact.first, least) <= cc <= fact.last:
+            return Lowering(family, _count(fact, words, fragments), fact.native, fact.note)
+    raise SchemeError(
+        f"what ptxas makes of {opcode} on {chip_name(cc)} is not known\n"
+        f"sm_75 to sm_90 were examined; this instruction needs {chip_name(least)}\n"
+        "give the compute capability of such a chip, as (9, 0)"
+    )
 
 
-@dataclass(frozen=True)
-class _Product:
-    """An instruction as the table sees it: the words of its opcode, and its fragments."""
+def _family(words: list[str], fragments: Fragments, types: Mapping[str, str]) -> str:
+    """The product in the words of the table."""
+    a = types["a"]
+    if words[0] == "movmatrix":
+        return "transposition"
+    if a == "b1":
+        return "b1 xor" if "xor" in words else "b1 and"
+    if fragments.shape == (8, 8, 4) and a == "f16":
+        return "m8n8k4 f16"
+    kind = next((pair for pair in ("s4 and u4", "s8 and u8", "e4m3 and e5m2") if a in pair.split()), a)
+    if words[0] == "mma" or a in ("s4", "u4", "f64"):
+        return kind
+    odd = {("f16", "f32"): ", c f32", ("f32", "f16"): ", d f32"}
+    return f"wmma {kind}{odd.get((types['d'], types['c']), '')}"
 
-    words: tuple[str, ...]
-    fragments: Fragments
 
-    @cached_property
-    def types(self) -> dict[str, str]:
-        return {name: operand.type for name, operand in self.fragments.operands.items()}
+def _least(words: list[str], fragments: Fragments, a: str) -> Chip:
+    """The first chip that has it (PTX ISA 9.0, target notes of 9.7.14.4.5 and 9.7.14.5.14)."""
+    shape = fragments.shape
+    if a in ("e4m3", "e5m2"):
+        return ADA
+    if a == "f64" and shape.m == 16:
+        return HOPPER
+    if a in ("bf16", "tf32", "f64") or "and" in words:
+        return AMPERE
+    return AMPERE if words[0] == "mma" and shape.m == 16 and shape.k > 8 else TURING
 
-    @cached_property
-    def family(self) -> str:
-        """What is multiplied, in the words of the table."""
-        base, a = self.words[0], self.types["a"]
-        if base == "movmatrix":
-            return "transposition"
-        if a == "b1":
-            return "b1 xor" if "xor" in self.words else "b1 and"
-        if self.fragments.shape == (8, 8, 4) and a == "f16":
-            return "m8n8k4 f16"
-        kind = next((pair for pair in _PAIRS if a in pair.split(" and ")), a)
-        if base == "mma" or a in ("s4", "u4", "f64"):
-            return kind
-        accumulators = self.types["d"], self.types["c"]
-        odd = {("f16", "f32"): ", c f32", ("f32", "f16"): ", d f32"}
-        return f"wmma {kind}{odd.get(accumulators, '')}"
 
-    @cached_property
-    def least(self) -> Chip:
-        """The first chip that has it (PTX ISA 9.0, target notes of 9.7.14.4.5 and 9.7.14.5.14)."""
-        a, shape = self.types["a"], self.fragments.shape
-        if a in ("e4m3", "e5m2"):
-            return ADA
-        if a == "f64" and shape.m == 16:
-            return HOPPER
-        if a in ("bf16", "tf32", "f64") or "and" in self.words:
-            return AMPERE
-        return AMPERE if self.words[0] == "mma" and shape.m == 16 and shape.k > 8 else TURING
-
-    @cached_property
-    def quad_pairs(self) -> tuple[bool, str, str]:
-        """The key of `_QUAD_PAIRS`."""
-        layouts = [word for word in self.words if word in ("row", "col")]
-        return layouts == ["row", "col"], self.types["d"], self.types["c"]
-
-    def count(self, fact: _Fact) -> dict[str, int]:
-        """The instructions that a line of the table stands for."""
-        names, registers = self._names(), self._registers()
-        found: Counter[str] = Counter()
-        for count, name, each in fact.parts:
-            found[name.format(**names)] += count * registers[each]
-        return {name: count for name, count in found.items() if count}
-
-    def _names(self) -> dict[str, str]:
-        """What stands for the names in braces of the table."""
-        m, n, k = self.fragments.shape
-        types = {name: kind.upper() for name, kind in self.types.items()}
-        rounding = next((f".{word.upper()}" for word in self.words if word in ("rz", "rm", "rp")), "")
-        return {
-            **types,
-            **{f"{name}8": kind.replace("4", "8") for name, kind in types.items()},
-            **{"m": str(m), "n": str(n), "k": str(k), "rounding": rounding},
-            "shape": f"{m}{n}{k}",
-            "half": f"{m}{n}{k // 2}",
-            "sat": ".SAT" if "satfinite" in self.words else "",
-        }
-
-    def _registers(self) -> Counter[str]:
-        """How many there are of what the table multiplies by."""
-        found = Counter(instruction=1)
-        for name, operand in self.fragments.operands.items():
-            registers = operand.layout.registers
-            if name in "ab":
-                found.update({"operand": registers, operand.type: registers})
-            elif name == "d":
-                limits = "saturating" if "satfinite" in self.words else "wrapping"
-                for kind in ("accumulator", f"{limits} accumulator", f"{operand.type} accumulator"):
-                    found[kind] += registers
-                found["pair of accumulators"] = registers // 2
-        return found
+def _count(fact: _Fact, words: list[str], fragments: Fragments) -> dict[str, int]:
+    """Fill in the names in braces, and multiply by the registers of each kind."""
+    (m, n, k), saturates = fragments.shape, "satfinite" in words
+    names = {"m": m, "n": n, "k": k, "shape": f"{m}{n}{k}", "half": f"{m}{n}{k // 2}"}
+    rounding = "".join(f".{word.upper()}" for word in words if word in ("rz", "rm", "rp"))
+    names |= {"rounding": rounding, "sat": ".SAT" * saturates}
+    registers = Counter({"": 1})
+    for name, operand in fragments.operands.items():
+        kind, count = operand.type, operand.layout.registers
+        names |= {name: kind.upper(), f"{name}8": kind.upper().replace("4", "8")}
+        if name in "ab":
+            registers.update({"operand": count, kind: count})
+        elif name == "d":
+            limits = "saturating" if saturates else "wrapping"
+            each = "accumulator", f"{limits} accumulator", f"{kind} accumulator"
+            registers.update(dict.fromkeys(each, count) | {"pair of accumulators": count // 2})
+    found: Counter[str] = Counter()
+    for count, name, each in fact.parts:
+        found[name.format(**names)] += int(count) * registers[each]
+    return {name: count for name, count in found.items() if count}
 
 
 def chip_name(cc: Chip) -> str:

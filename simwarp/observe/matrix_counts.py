@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from reference.errors import SchemeError
@@ -18,11 +19,19 @@ _NAMED = 4
 class _Tally:
     """The products of one family on one chip."""
 
-    lowering: Lowering | None
+    lowering: Lowering
     cc: Chip
+    known: bool
     count: int = 0
     instructions: Counter[str] = field(default_factory=Counter[str])
     lines: LineCounts = field(default_factory=lambda: LineCounts("matrix instructions"))
+
+    def __str__(self) -> str:
+        """Count, family, chip, lines and note."""
+        lines, more = list(self.lines)[:_NAMED], len(list(self.lines)) - _NAMED
+        named = ", ".join(lines + [f"and {more} more"] * (more > 0))
+        products = f"{self.lowering.family} product{'s' * (self.count != 1)}"
+        return f"{self.count:,} {products} on {chip_name(self.cc)} ({named}): {self.lowering.note}"
 
 
 class MatrixInstructions:
@@ -40,28 +49,14 @@ class MatrixInstructions:
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, Chip], _Tally] = {}
-        self._known: dict[tuple[str, Chip], Lowering | None] = {}
 
     def add(self, opcode: str, cc: Chip, warps: int, line: str) -> None:
-        """So many warps have executed an instruction.
-
-        Parameters
-        ----------
-        opcode : str
-        cc : (int, int)
-        warps : int
-        line : str
-            As `simwarp.observe.line_counts.line_of` names it.
-        """
-        if (opcode, cc) not in self._known:
-            self._known[opcode, cc] = _known(opcode, cc)
-        found = self._known[opcode, cc]
-        family = found.family if found else opcode
-        tally = self._tallies.setdefault((family, cc), _Tally(found, cc))
+        """Count the warps that executed an instruction on a line (`simwarp.observe.line_counts.line_of`)."""
+        made, known = _known(opcode, cc)
+        tally = self._tallies.setdefault((made.family, cc), _Tally(made, cc, known))
         tally.count += warps
         tally.lines.add(line, warps)
-        if found:
-            tally.instructions.update({name: count * warps for name, count in found.instructions.items()})
+        tally.instructions.update({name: count * warps for name, count in made.instructions.items()})
 
     def clear(self) -> None:
         """Forget all numbers."""
@@ -71,33 +66,26 @@ class MatrixInstructions:
         """One entry for each family on each chip; ``native`` is null where the chip is not known."""
         return [
             {
-                "family": family,
-                "chip": chip_name(cc),
+                "family": tally.lowering.family,
+                "chip": chip_name(tally.cc),
                 "count": tally.count,
-                "native": tally.lowering.native if tally.lowering else None,
-                "note": tally.lowering.note if tally.lowering else "",
+                "native": tally.lowering.native if tally.known else None,
+                "note": tally.lowering.note,
                 "instructions": dict(tally.instructions),
                 "lines": tally.lines.to_json(),
             }
-            for (family, cc), tally in self._tallies.items()
+            for tally in self._tallies.values()
         ]
 
     def __str__(self) -> str:
         """A sentence for each family that the chip does not multiply itself; "" if there is none."""
-        emulated = (one for one in self._tallies.items() if one[1].lowering and not one[1].lowering.native)
-        return "; ".join(_sentence(family, tally) for (family, _), tally in emulated)
+        return "; ".join(str(tally) for tally in self._tallies.values() if not tally.lowering.native)
 
 
-def _known(opcode: str, cc: Chip) -> Lowering | None:
+@cache
+def _known(opcode: str, cc: Chip) -> tuple[Lowering, bool]:
+    """The lowering, and whether the table has it; if not, the opcode is a family of its own."""
     try:
-        return lowering(opcode, cc)
+        return lowering(opcode, cc), True
     except SchemeError:
-        return None
-
-
-def _sentence(family: str, tally: _Tally) -> str:
-    lines = list(tally.lines)
-    named = ", ".join(lines[:_NAMED] + ([f"and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []))
-    plural = "s" * (tally.count != 1)
-    note = tally.lowering.note if tally.lowering else ""
-    return f"{tally.count:,} {family} product{plural} on {chip_name(tally.cc)} ({named}): {note}"
+        return Lowering(opcode, {}), False

@@ -221,7 +221,7 @@ def test_other_spellings_of_an_instruction():
 
 @pytest.mark.parametrize("cc", [(7, 0), (10, 0), (12, 0)])
 def test_other_chips_are_not_guessed(cc):
-    with pytest.raises(SchemeError, match=r"sm_75 to sm_90 were looked at"):
+    with pytest.raises(SchemeError, match=r"sm_75 to sm_90 were examined"):
         lowering(AND, cc)
 
 
