@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from reference.errors import ShapeError
 from simwarp.draw.picture import Cell, Grid, Picture
-from simwarp.draw.svg import to_svg
-from simwarp.draw.text import to_text
+from simwarp.draw.svg import drawn
 
 BANKS, BANK_BYTES, LANES = 32, 4, 32
 
@@ -37,19 +36,11 @@ def banks(addresses: Sequence[int | None], width: int = 4, *, svg: bool = False)
     >>> print(banks([16 * lane for lane in range(16)] + [None] * 16).partition("+")[0].splitlines()[0])
     2 wavefronts where 1 would do: lanes by bank
     """
-    picture = banks_picture(addresses, width)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(banks_picture(addresses, width), svg)
 
 
 def banks_picture(addresses: Sequence[int | None], width: int = 4) -> Picture:
-    """What `banks` draws, as plain data; parameters and errors as there.
-
-    Examples
-    --------
-    >>> broadcast = banks_picture([0] * 32)
-    >>> broadcast.title, broadcast.lines[0][0].cells[0][0].label
-    ('1 wavefront: lanes by bank', '0+31')
-    """
+    """What `banks` draws, as plain data."""
     _check(addresses, width)
     phases = max(width // BANK_BYTES, 1)
     size = LANES // phases

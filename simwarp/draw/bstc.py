@@ -16,10 +16,11 @@ from reference.errors import SchemeError
 from reference.types import Word
 from simwarp import lanes
 from simwarp.draw.picture import Grid, Picture, bit_cells, sparse_labels
-from simwarp.draw.svg import to_svg
-from simwarp.draw.text import to_text
+from simwarp.draw.svg import drawn
 
 Words: TypeAlias = npt.NDArray[Any]
+Vote: TypeAlias = Callable[[Any], lanes.Voted]
+Drawn: TypeAlias = tuple[str, tuple[tuple[Grid, ...], ...], tuple[str, ...]]
 
 _GLYPH = (".######.", ".######.", ".##.....", ".#####..", ".#####..", ".##.....", ".##.....", ".##.....")
 """An F: it looks different whichever way it is turned. Its stem runs through all lanes."""
@@ -64,8 +65,7 @@ def tile(word: Word = 32, *, svg: bool = False) -> str:
            #####################1##########
            .....................0..........
     """
-    picture = tile_picture(word)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(tile_picture(word), svg)
 
 
 def operation(name: str, *, svg: bool = False) -> str:
@@ -96,19 +96,11 @@ def operation(name: str, *, svg: bool = False) -> str:
        bit 31     24      16      8       0     31     24      16      8       0
     lane 0 ....########################....     ....########################....
     """
-    picture = operation_picture(name)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(operation_picture(name), svg)
 
 
 def tile_picture(word: Word = 32) -> Picture:
-    """What `tile` draws, as plain data; parameters and errors as there.
-
-    Examples
-    --------
-    >>> rows = tile_picture(64).lines[0][0].cells
-    >>> len(rows), len(rows[0])
-    (32, 64)
-    """
+    """What `tile` draws, as plain data."""
     if word not in (32, 64):
         raise SchemeError(f"there is no word={word!r}: choose 32 or 64")
     dtype = np.uint32 if word == 32 else np.uint64
@@ -126,49 +118,22 @@ def tile_picture(word: Word = 32) -> Picture:
 
 
 def operation_picture(name: str) -> Picture:
-    """What `operation` draws, as plain data; parameters and errors as there.
-
-    Examples
-    --------
-    >>> [grid.title for line in operation_picture("F").lines for grid in line]
-    ['before', 'shl 5', 'shr 5']
-    """
+    """What `operation` draws, as plain data."""
     if name not in _OPERATIONS:
         raise SchemeError(f"there is no operation {name!r}: choose a letter from A to H")
-    return _OPERATIONS[name]()
+    title, lines, notes = _OPERATIONS[name]()
+    return Picture(f"{name}: {title}", lines, notes)
 
 
-def turn(words: Words, vote: Callable[[Any], lanes.Voted], first: int, step: int) -> Words:
-    """Turn all bit-columns into bit-rows: lane i keeps the vote on bit ``first + i * step``.
-
-    Parameters
-    ----------
-    words : uint32 (32,)
-    vote : callable
-        `simwarp.lanes.ballot` or `simwarp.lanes.rotate`.
-    first, step : int
-
-    Examples
-    --------
-    >>> corner = np.where(lanes.LANE == 0, np.uint32(1 << 31), np.uint32(0))
-    >>> np.flatnonzero(turn(corner, lanes.ballot, 31, -1)), turn(corner, lanes.ballot, 31, -1)[0]
-    (array([0]), np.uint32(1))
-    """
-    kept = np.zeros(lanes.WARP_SIZE, np.uint32)
-    for i in range(lanes.WARP_SIZE):
-        word = vote(bit_column(words, first + i * step)).value
-        kept = np.where(i == lanes.LANE, word, kept)
-    return kept
+def _turned(vote: Vote, first: int, step: int) -> Callable[[Words], Words]:
+    """All bit-columns turned into bit-rows: lane i keeps the vote on bit ``first + i * step``."""
+    return lambda words: np.array(
+        [vote(_bit_column(words, first + i * step)).value[0] for i in range(lanes.WARP_SIZE)], np.uint32
+    )
 
 
-def bit_column(words: Words, bit: int) -> Words:
-    """Bit ``bit`` of every lane's word, 0 or 1 (op F: shift and extract).
-
-    Examples
-    --------
-    >>> np.flatnonzero(bit_column(lanes.LANE, 4))
-    array([16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31])
-    """
+def _bit_column(words: Words, bit: int) -> Words:
+    """Bit ``bit`` of every lane's word, 0 or 1 (op F: shift and extract)."""
     position: Any = np.uint32(bit)
     return lanes.and_(lanes.shr(words, position), np.ones_like(words))
 
@@ -201,7 +166,7 @@ def _steps(marks: Words, *steps: tuple[str, Callable[[Words], Words]]) -> tuple[
     return tuple(tuple(grids[i : i + 3]) for i in range(0, len(grids), 3))
 
 
-def _bitwise() -> Picture:
+def _bitwise() -> Drawn:
     operands = (_grid("a", PROBE, _ROW, size=6), _grid("b", OTHER, _ROW, "", size=6))
     results = [
         _grid(title, function(PROBE, OTHER), _ROW, labels, size=6)
@@ -211,114 +176,92 @@ def _bitwise() -> Picture:
             ("a xor b", lanes.xor, ""),
         )
     ]
-    return Picture(
-        "A: and, or, xor combine bit-rows, bit by bit",
+    return (
+        "and, or, xor combine bit-rows, bit by bit",
         (operands, tuple(results)),
         ("Every bit of the result comes from the same bit of the same lane; one lane is marked.",),
     )
 
 
-def _count() -> Picture:
+def _count() -> Drawn:
     counts = lanes.popc(PROBE)
     notes = tuple(f"= {count}" if lane % 4 == 0 else "" for lane, count in enumerate(counts.tolist()))
     after = _grid("popc", counts, _ROW, "", lead="→", row_notes=notes)
-    return Picture(
-        "B: popc counts the ones of each bit-row",
+    return (
+        "popc counts the ones of each bit-row",
         ((_grid("before", PROBE, _ROW), after),),
         ("The count of each lane is a number in that lane, here in binary, and in decimal beside it.",),
     )
 
 
-def _reverse() -> Picture:
-    return Picture(
-        "C: brev turns each bit-row round",
-        _steps(_ROW, ("brev", lanes.brev)),
-        ("Bit i goes to bit 31 - i of the same lane.",),
-    )
-
-
-def _vote() -> Picture:
-    def outcomes(vote: Callable[[Any], lanes.Voted], words: Words) -> Words:
+def _votes() -> Drawn:
+    def row(label: str, vote: Vote) -> tuple[Grid]:
         """What a vote on each bit-column gives, as the bits of one word."""
-        return lanes.mask_word(np.array([vote(bit_column(words, bit)).value[0] for bit in range(32)]))
+        words, marks = (
+            lanes.mask_word(np.array([vote(_bit_column(columns, bit)).value[0] for bit in range(32)]))
+            for columns in (PROBE, _COLUMN)
+        )
+        return (Grid(bit_cells(words, marks), row_labels=(label,), style="bits"),)
 
-    def row(label: str, vote: Callable[[Any], lanes.Voted]) -> Grid:
-        cells = bit_cells(outcomes(vote, PROBE), outcomes(vote, _COLUMN))
-        return Grid(cells, row_labels=(label,), style="bits")
-
-    return Picture(
-        "D: any and all make one bit of a bit-column",
-        (
-            (_grid("before", PROBE, _COLUMN),),
-            (row("→  any", lanes.vote_any),),
-            (row("→  all", lanes.vote_all),),
-        ),
+    return (
+        "any and all make one bit of a bit-column",
+        ((_grid("before", PROBE, _COLUMN),), row("→  any", lanes.vote_any), row("→  all", lanes.vote_all)),
         ("One vote is on one bit-column, and every lane receives its outcome;", "here are all 32 votes."),
     )
 
 
-def _shuffle() -> Picture:
-    def shuffled(b: Any, mode: lanes.ShuffleMode) -> Callable[[Words], Words]:
-        c = lanes.shuffle_c(lanes.WARP_SIZE, mode)
-        return lambda words: lanes.shfl(words, b, c, mode).value
+def _shuffled(b: Any, mode: lanes.ShuffleMode) -> Callable[[Words], Words]:
+    return lambda words: lanes.shfl(words, b, lanes.shuffle_c(lanes.WARP_SIZE, mode), mode).value
 
-    return Picture(
-        "E: shfl exchanges bit-rows between lanes",
+
+_FIVE: Any = np.uint32(5)
+_OPERATIONS: dict[str, Callable[[], Drawn]] = {
+    "A": _bitwise,
+    "B": _count,
+    "C": lambda: (
+        "brev turns each bit-row round",
+        _steps(_ROW, ("brev", lanes.brev)),
+        ("Bit i goes to bit 31 - i of the same lane.",),
+    ),
+    "D": _votes,
+    "E": lambda: (
+        "shfl exchanges bit-rows between lanes",
         _steps(
             _ROW,
-            ("idx, 31 - lane", shuffled(31 - lanes.LANE, "idx")),
-            ("up 8", shuffled(8, "up")),
-            ("down 8", shuffled(8, "down")),
-            ("bfly 16", shuffled(16, "bfly")),
+            ("idx, 31 - lane", _shuffled(31 - lanes.LANE, "idx")),
+            ("up 8", _shuffled(8, "up")),
+            ("down 8", _shuffled(8, "down")),
+            ("bfly 16", _shuffled(16, "bfly")),
         ),
         (
             "idx: each lane names the lane that it reads. up, down: it reads 8 lanes above, or below,",
             "and keeps its own word where there is none. bfly: lane i reads lane i xor 16.",
         ),
-    )
-
-
-def _shift() -> Picture:
-    def by(shift: Callable[[Words, Words], Words]) -> Callable[[Words], Words]:
-        distance: Any = np.uint32(5)
-        return lambda words: shift(words, distance)
-
-    return Picture(
-        "F: shl and shr move the bit-columns",
-        _steps(_COLUMN, ("shl 5", by(lanes.shl)), ("shr 5", by(lanes.shr))),
+    ),
+    "F": lambda: (
+        "shl and shr move the bit-columns",
+        _steps(
+            _COLUMN,
+            ("shl 5", lambda words: lanes.shl(words, _FIVE)),
+            ("shr 5", lambda words: lanes.shr(words, _FIVE)),
+        ),
         ("Zeros come in from the side; what leaves the word is lost.",),
-    )
-
-
-def _ballot() -> Picture:
-    return Picture(
-        "G: ballot turns a bit-column into a bit-row, clockwise",
-        _steps(_COLUMN, ("32 ballots", lambda words: turn(words, lanes.ballot, 31, -1))),
+    ),
+    "G": lambda: (
+        "ballot turns a bit-column into a bit-row, clockwise",
+        _steps(_COLUMN, ("32 ballots", _turned(lanes.ballot, 31, -1))),
         (
             "Lane i's bit becomes bit i of a word that every lane receives: the marked row is one ballot.",
             "After 32 ballots, where lane i keeps the one on bit 31 - i, the whole picture is turned.",
         ),
-    )
-
-
-def _rotate() -> Picture:
-    return Picture(
-        "H: brev of ballot turns a bit-column into a bit-row, anticlockwise",
-        _steps(_COLUMN, ("32 times brev of ballot", lambda words: turn(words, lanes.rotate, 0, 1))),
+    ),
+    "H": lambda: (
+        "brev of ballot turns a bit-column into a bit-row, anticlockwise",
+        _steps(_COLUMN, ("32 times brev of ballot", _turned(lanes.rotate, 0, 1))),
         (
             "Lane 0's bit becomes the most significant: the marked row is one ballot, reversed.",
             "Done 32 times, where lane i keeps the one on bit i, the whole picture is turned.",
         ),
-    )
-
-
-_OPERATIONS: dict[str, Callable[[], Picture]] = {
-    "A": _bitwise,
-    "B": _count,
-    "C": _reverse,
-    "D": _vote,
-    "E": _shuffle,
-    "F": _shift,
-    "G": _ballot,
-    "H": _rotate,
+    ),
 }
+"""Title, lines and notes of each picture."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from reference.errors import ShapeError
-from simwarp.draw.picture import Cell, Grid, Picture
+from simwarp.draw.picture import Cell, Grid, Picture, boxes, with_gaps
 
 Pair: TypeAlias = tuple[int, int]
 
@@ -83,10 +82,16 @@ def exclude_picture(
     raw popc: 100 of them are -1, where the bits differ
     result: 256 - 2 x 100 = 56
     """
-    _check(image, filter, out, pad, stride, dilation, pixel, channels, popc)
-    down, across = (
-        _Axis(image[i], filter[i], out[i], pad[i], stride[i], dilation[i], pixel[i]) for i in (0, 1)
-    )
+    sizes: dict[str, tuple[int, ...]] = {"image": image, "filter": filter, "out": out, "stride": stride}
+    sizes |= {"dilation": dilation, "pad": pad, "pixel": pixel}
+    _check(**sizes, channels=(1 if channels is None else channels,), popc=(popc or 0,))
+    if any(i >= size for i, size in zip(pixel, out, strict=True)):
+        raise ShapeError(
+            f"pixel={pixel} is not in the output\n"
+            f"the output has {out[0]} rows and {out[1]} columns\n"
+            f"give (p, q) from (0, 0) to ({out[0] - 1}, {out[1] - 1})"
+        )
+    down, across = map(_Axis, image, filter, out, pad, stride, dilation, pixel)
     total = filter[0] * filter[1]
     outside = total - down.inside(pixel[0]) * across.inside(pixel[1])
     notes = [
@@ -148,89 +153,40 @@ def _window(down: _Axis, across: _Axis) -> Grid:
     """The image and the padding that windows reach, with the taps of one window."""
     rows, columns = down.taps(down.pixel), across.taps(across.pixel)
 
-    def cell(row: int | None, column: int | None) -> Cell:
-        if row is None or column is None:
-            return Cell("⋮" if row is None else "…", "gap")
+    def cell(row: int, column: int) -> Cell:
         inside = 0 <= row < down.size and 0 <= column < across.size
         if row in rows and column in columns:
             name = f"{rows.index(row)},{columns.index(column)}"
             return Cell(name, "tint") if inside else Cell(_OUTSIDE, "padding")
         return Cell("·") if inside else Cell("", "gap")
 
-    return _grid("the window, and the image", "row", down.shown(), across.shown(), cell)
+    title = "the window, and the image"
+    return boxes(down.shown(), across.shown(), cell, title=title, corner="row", least=3)
 
 
 def _counts(down: _Axis, across: _Axis) -> Grid:
     """How many taps are outside, for every output pixel."""
 
-    def cell(p: int | None, q: int | None) -> Cell:
-        if p is None or q is None:
-            return Cell("⋮" if p is None else "…", "gap")
+    def cell(p: int, q: int) -> Cell:
         outside = str(down.filter * across.filter - down.inside(p) * across.inside(q))
         return Cell(f"[{outside}]", "tint") if (p, q) == (down.pixel, across.pixel) else Cell(outside)
 
-    shown = down.shown_pixels(), across.shown_pixels()
-    return _grid("taps outside, for each output pixel", "p, q", *shown, cell)
-
-
-def _grid(
-    title: str,
-    corner: str,
-    rows: list[int | None],
-    columns: list[int | None],
-    cell: Callable[[int | None, int | None], Cell],
-) -> Grid:
-    return Grid(
-        tuple(tuple(cell(row, column) for column in columns) for row in rows),
-        title,
-        corner=corner,
-        column_labels=_labels(columns, "…"),
-        row_labels=_labels(rows, "⋮"),
-        least=3,
-    )
+    shown, title = (down.shown_pixels(), across.shown_pixels()), "taps outside, for each output pixel"
+    return boxes(*shown, cell, title=title, corner="p, q", least=3)
 
 
 def _some(whole: range, about: list[int]) -> list[int | None]:
     """All of a few, or both ends and what is next to something, with None for those left out between."""
-    if len(whole) <= _MOST:
-        return list(whole)
     near = {i + d for i in (whole[0], whole[-1], *about) for d in (-1, 0, 1)}
-    shown: list[int | None] = []
-    for i in sorted(i for i in near if i in whole):
-        if shown and shown[-1] != i - 1:
-            shown.append(None)
-        shown.append(i)
-    return shown
+    return list(whole) if len(whole) <= _MOST else with_gaps([i for i in whole if i in near])
 
 
-def _labels(numbers: list[int | None], gap: str) -> tuple[str, ...]:
-    return tuple(gap if number is None else str(number) for number in numbers)
-
-
-def _check(
-    image: Pair,
-    filter: Pair,
-    out: Pair,
-    pad: Pair,
-    stride: Pair,
-    dilation: Pair,
-    pixel: Pair,
-    channels: int | None,
-    popc: int | None,
-) -> None:
-    least = {"image": (image, 1), "filter": (filter, 1), "out": (out, 1), "stride": (stride, 1)}
-    least |= {"dilation": (dilation, 1), "pad": (pad, 0), "pixel": (pixel, 0)}
-    least |= {"channels": ((1 if channels is None else channels,), 1), "popc": ((popc or 0,), 0)}
-    for name, (numbers, bound) in least.items():
-        if min(numbers) < bound:
+def _check(**sizes: tuple[int, ...]) -> None:
+    for name, numbers in sizes.items():
+        least = int(name not in ("pad", "pixel", "popc"))
+        if min(numbers) < least:
             raise ShapeError(
-                f"{name}={numbers if len(numbers) > 1 else numbers[0]}\n"
+                f"{name}={numbers[0] if len(numbers) == 1 else numbers}\n"
                 "sizes, strides and dilations are counted from 1, the rest from 0\n"
-                f"give {name} whole numbers of at least {bound}"
+                f"give {name} whole numbers of at least {least}"
             )
-    if any(i >= size for i, size in zip(pixel, out, strict=True)):
-        raise ShapeError(
-            f"pixel={pixel} is not in the output\n"
-            f"the output has {out[0]} rows and {out[1]} columns\n"
-            f"give (p, q) from (0, 0) to ({out[0] - 1}, {out[1] - 1})"
-        )

@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import ShapeError
-from simwarp.draw.picture import Cell, Grid, Picture
-from simwarp.draw.svg import to_svg
-from simwarp.draw.text import to_text
+from simwarp.draw.picture import Cell, Grid, Picture, boxes, ends, span
+from simwarp.draw.svg import drawn
 
 Numbers = npt.NDArray[Any]
 Most = tuple[int, int]
@@ -82,8 +81,7 @@ def holders(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
          1 | 4:0  | 5:0  | 6:0  | 7:0  |
          2 | 8:0  | 9:0  | 10:0 | 11:0 |
     """
-    picture = holders_picture(held, most)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(holders_picture(held, most), svg)
 
 
 def product(
@@ -125,8 +123,7 @@ def product(
     m 0 | 0:0 |    m 0 | 0:0 |
         +-----+        +-----+
     """
-    picture = product_picture(title, a, b, d, most)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(product_picture(title, a, b, d, most), svg)
 
 
 def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
@@ -151,22 +148,14 @@ def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
       lane 0 | 0,0–1 |
            1 | 0,2–3 |
     """
-    picture = registers_picture(held, most)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(registers_picture(held, most), svg)
 
 
 # ---- pictures as plain data ----------------------------------------------------------------------
 
 
 def holders_picture(held: Held, most: Most = WHOLE) -> Picture:
-    """What `holders` draws, as plain data; parameters as there.
-
-    Examples
-    --------
-    >>> corner = np.zeros((1, 1, 1, 1), np.int64)
-    >>> holders_picture(Held("A", "f64", 64, 64, corner, corner, corner)).lines[0][0].cells
-    ((Cell(label='0:0', shade='plain', mark=False, padding=0.0, hue=0),),)
-    """
+    """What `holders` draws, as plain data."""
     matrices, rows, columns = held.lane.shape[1:]
     many = f"{matrices} matrices of " if matrices > 1 else ""
     grids = tuple(
@@ -178,15 +167,7 @@ def holders_picture(held: Held, most: Most = WHOLE) -> Picture:
 
 
 def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: Most = WHOLE) -> Picture:
-    """What `product` draws, as plain data; parameters and errors as there.
-
-    Examples
-    --------
-    >>> corner = np.zeros((1, 1, 1, 1), np.int64)
-    >>> d = Held("D", "f64", 64, 64, corner, corner, corner)
-    >>> [[grid.title for grid in line] for line in product_picture("1 × 1", d, d, d).lines]
-    [['D, f64', 'D, f64'], ['D, f64', 'D, f64']]
-    """
+    """What `product` draws, as plain data."""
     _check_product(a, b, d)
     height = min(held.run[0] for held in (a, d) if held is not None)
     width = min(held.run[1] for held in (b, d) if held is not None)
@@ -205,28 +186,15 @@ def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: M
 
 
 def registers_picture(held: Held, most: Most = WHOLE) -> Picture:
-    """What `registers` draws, as plain data; parameters as there.
-
-    Examples
-    --------
-    >>> corner = np.zeros((1, 1, 1, 1), np.int64)
-    >>> registers_picture(Held("A", "f64", 64, 64, corner, corner, corner)).title
-    'A: 1 lanes × 1 registers, f64'
-    """
+    """What `registers` draws, as plain data."""
     spans = _spans(held)
     lanes, count = spans.shape
-    shown_lanes, shown = _shown(lanes, most[0]), _shown(count, most[1])
-
-    def cell(lane: int | None, register: int | None) -> Cell:
-        if lane is None or register is None:
-            return Cell("⋮" if lane is None else "…", "gap")
-        return Cell(str(spans[lane, register]), hue=lane % WARP)
-
-    grid = Grid(
-        tuple(tuple(cell(lane, register) for register in shown) for lane in shown_lanes),
+    grid = boxes(
+        ends(lanes, most[0]),
+        ends(count, most[1]),
+        lambda lane, register: Cell(str(spans[lane, register]), hue=lane % WARP),
+        prefix="lane ",
         corner="register",
-        column_labels=tuple("…" if i is None else str(i) for i in shown),
-        row_labels=tuple("⋮" if i is None else f"{'lane ' * (i == 0)}{i}" for i in shown_lanes),
     )
     place = "matrix: row,column" if held.lane.shape[1] > 1 else "row,column"
     note = f"{place} of what each register holds, from its lowest bit up."
@@ -247,25 +215,22 @@ def _grid(
 ) -> Grid:
     """The cells of one matrix; ``axes`` name its rows and its columns."""
     height, width = cell or held.run
-    rows, columns = held.lane.shape[2] // height, held.lane.shape[3] // width
-    down, across = _shown(rows, most[0]), _shown(columns, most[1])
     part = height * width * held.bits < held.register_bits
 
-    def made(i: int | None, j: int | None) -> Cell:
-        if i is None or j is None:
-            return Cell("⋮" if i is None else "…", "gap")
+    def made(i: int, j: int) -> Cell:
         place = (slice(None), matrix, i * height, j * width)
         label = _label(held.lane[place], held.register[place], held.bit[place] if part else None)
         return Cell(label, hue=int(held.lane[place][0]) % WARP)
 
-    grid = Grid(
-        tuple(tuple(made(i, j) for j in across) for i in down),
-        title,
+    grid = boxes(
+        ends(held.lane.shape[2] // height, most[0]),
+        ends(held.lane.shape[3] // width, most[1]),
+        made,
+        lambda i: span(i * height, height),
+        lambda j: span(j * width, width),
+        f"{axes[0]} ",
+        title=title,
         corner=axes[1],
-        column_labels=tuple("…" if j is None else _span(j * width, width) for j in across),
-        row_labels=tuple(
-            "⋮" if i is None else f"{f'{axes[0]} ' * (i == 0)}{_span(i * height, height)}" for i in down
-        ),
     )
     return _of_one_width(grid)[0]
 
@@ -331,15 +296,6 @@ def _run(words: Numbers) -> int:
             if (parts == parts[..., :1]).all():
                 return run
     return 1
-
-
-def _shown(count: int, most: int) -> list[int | None]:
-    """All of a few; of many the first and the last, with None for those between."""
-    return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - 3, count)]
-
-
-def _span(start: int, count: int) -> str:
-    return f"{start}" if count == 1 else f"{start}–{start + count - 1}"
 
 
 def _of_one_width(*grids: Grid) -> list[Grid]:

@@ -5,13 +5,13 @@ The pictures ask `fsb_place`, the index formula, where elements are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Literal, TypeAlias
 
 from reference.errors import SchemeError, ShapeError
-from simwarp.draw.picture import Cell, Grid, Picture
-from simwarp.draw.svg import to_svg
-from simwarp.draw.text import to_text
+from simwarp.draw.picture import Cell, Grid, Picture, boxes, ends, span
+from simwarp.draw.svg import drawn
 
 Order: TypeAlias = Literal["row", "column"]
 
@@ -73,26 +73,11 @@ def fsb(
     A cell is one bit, and its number is its place in memory.
     Element (r, c) is bit ((r // 2) * 2 + c // 4) * 8 + r % 2 * 4 + c % 4 of the tiles.
     """
-    picture = fsb_picture(rows, columns, tile=tile, order=order, word=word)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(fsb_picture(rows, columns, tile=tile, order=order, word=word), svg)
 
 
 def fsb_place(row: Any, column: Any, *, rows: int, columns: int, tile: tuple[int, int], order: Order) -> Any:
-    """The place of element (row, column) in the memory of a matrix in FSB format, in elements.
-
-    Parameters
-    ----------
-    row, column : int, or arrays of int64 that broadcast
-    rows, columns, tile, order
-        The matrix and the format, as in `fsb`.
-
-    Examples
-    --------
-    >>> fsb_place(1, 4, rows=4, columns=8, tile=(2, 4), order="row")
-    12
-    >>> fsb_place(0, 128, rows=16, columns=256, tile=(8, 128), order="row")
-    1024
-    """
+    """The place of element (row, column) in a matrix in FSB format, in elements; ints or arrays."""
     if order == "column":  # the same for the transposed matrix
         return fsb_place(column, row, rows=columns, columns=rows, tile=(tile[1], tile[0]), order="row")
     height, width = tile
@@ -103,14 +88,7 @@ def fsb_place(row: Any, column: Any, *, rows: int, columns: int, tile: tuple[int
 def fsb_picture(
     rows: int, columns: int, *, tile: tuple[int, int] = (8, 128), order: Order = "row", word: int = 32
 ) -> Picture:
-    """What `fsb` draws, as plain data; parameters and errors as there.
-
-    Examples
-    --------
-    >>> lines, tiles = fsb_picture(8, 256).lines[0]
-    >>> [cell.label for cell in tiles.cells[1]]
-    ['4', '5', '6', '7', '36', '37', '38', '39']
-    """
+    """What `fsb` draws, as plain data."""
     _check(rows, columns, tile, order, word)
     by_row = order == "row"
     height, width = (1, word) if by_row else (word, 1)
@@ -123,27 +101,24 @@ def fsb_picture(
     def in_tiles(row: int, column: int) -> int:
         return fsb_place(row, column, rows=rows, columns=columns, tile=tile, order=order)
 
-    def grid(title: str, place: Any, extent: tuple[int, int], lead: str = "") -> Grid:
-        down, across = extent[0] // height, extent[1] // width
-        shown_down, shown_across = _shown(down, _MOST[0]), _shown(across, _MOST[1])
-
-        def cell(i: int | None, j: int | None) -> Cell:
-            if i is None or j is None:
-                return Cell("⋮" if i is None else "…", "gap")
+    def grid(title: str, place: Callable[[int, int], int], extent: tuple[int, int], lead: str = "") -> Grid:
+        def cell(i: int, j: int) -> Cell:
             row, column = i * height, j * width
-            label = str(place(row, column) // word)
             inside = max(min(rows - row, height), 0) * max(min(columns - column, width), 0)
             if not inside:
                 return Cell("pad", "padding")
             number = in_tiles(row, column) // (tile[0] * tile[1])
-            return Cell(label, padding=1 - inside / word, hue=number * 4 % 32)
+            return Cell(str(place(row, column) // word), padding=1 - inside / word, hue=number * 4 % 32)
 
-        return Grid(
-            tuple(tuple(cell(i, j) for j in shown_across) for i in shown_down),
-            title,
+        return boxes(
+            ends(extent[0] // height, _MOST[0]),
+            ends(extent[1] // width, _MOST[1]),
+            cell,
+            lambda i: span(i * height, height),
+            lambda j: span(j * width, width),
+            "row ",
+            title=title,
             corner="column",
-            column_labels=tuple("…" if j is None else _span(j, width) for j in shown_across),
-            row_labels=tuple("⋮" if i is None else "row " * (i == 0) + _span(i, height) for i in shown_down),
             tall=not by_row and word > 1,
             least=len(str(padded[0] * padded[1] // word - 1)),
             lead=lead,
@@ -192,11 +167,3 @@ def _notes(rows: int, columns: int, tile: tuple[int, int], order: Order, word: i
     if padding := -(-rows // height) * -(-columns // width) * size - rows * columns:
         notes.append(f"Padding: {padding} bits, all 0.")
     return notes
-
-
-def _shown(count: int, most: int) -> list[int | None]:
-    return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - 3, count)]
-
-
-def _span(number: int, length: int) -> str:
-    return str(number) if length == 1 else f"{number * length}–{number * length + length - 1}"

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from reference.errors import DtypeError, ShapeError
 from simwarp import lanes
 from simwarp.draw.picture import Grid, Picture, bit_cells
-from simwarp.draw.svg import to_svg
-from simwarp.draw.text import to_text
+from simwarp.draw.svg import drawn
 
 Words: TypeAlias = npt.NDArray[Any]
 
@@ -49,18 +48,11 @@ def words(words: npt.ArrayLike, expected: npt.ArrayLike | None = None, *, svg: b
                                                  ^
        expected 00000000 00000000 00000000 00000101  0x00000005
     """
-    picture = words_picture(words, expected)
-    return to_svg(picture) if svg else to_text(picture)
+    return drawn(words_picture(words, expected), svg)
 
 
 def words_picture(words: npt.ArrayLike, expected: npt.ArrayLike | None = None) -> Picture:
-    """What `words` draws, as plain data; parameters and errors as there.
-
-    Examples
-    --------
-    >>> words_picture(np.array([5], np.uint32)).lines[0][0].row_notes
-    ('0x00000005',)
-    """
+    """What `words` draws, as plain data."""
     got = _checked(words, "words")
     names = _names(got.shape)
     if expected is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -93,50 +94,66 @@ class Picture:
     notes: tuple[str, ...] = ()
 
 
+def boxes(
+    rows: Sequence[int | None],
+    columns: Sequence[int | None],
+    cell: Callable[[int, int], Cell],
+    row_label: Callable[[int], str] = str,
+    column_label: Callable[[int], str] = str,
+    prefix: str = "",
+    **more: Any,
+) -> Grid:
+    """A grid of the rows and columns that are shown, with a gap for each None; ``prefix`` names the first."""
+
+    def made(row: int | None, column: int | None) -> Cell:
+        if row is None or column is None:
+            return Cell("⋮" if row is None else "…", "gap")
+        return cell(row, column)
+
+    names = ["⋮" if row is None else row_label(row) for row in rows]
+    return Grid(
+        tuple(tuple(made(row, column) for column in columns) for row in rows),
+        column_labels=tuple("…" if column is None else column_label(column) for column in columns),
+        row_labels=(prefix + names[0], *names[1:]),
+        **more,
+    )
+
+
+def ends(count: int, most: int, last: int = 3) -> list[int | None]:
+    """All of a few; of more than ``most`` the first and the ``last`` ones, with None for those between."""
+    return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - last, count)]
+
+
+def with_gaps(numbers: Sequence[int]) -> list[int | None]:
+    """Numbers in rising or falling order, with a None where some are missing."""
+    shown: list[int | None] = []
+    for before, number in zip([numbers[0], *numbers], numbers, strict=False):
+        shown += [number] if abs(number - before) <= 1 else [None, number]
+    return shown
+
+
+def span(start: int, count: int) -> str:
+    """The numbers of ``count`` neighbours: ``0–31``."""
+    return f"{start}" if count == 1 else f"{start}–{start + count - 1}"
+
+
 def bit_cells(words: npt.NDArray[Any], marks: npt.NDArray[Any], labelled: bool = False) -> tuple[Any, ...]:
-    """A row of cells for each word, the most significant bit on the left (BSTC, figure 1).
-
-    Parameters
-    ----------
-    words, marks : uint32 or uint64 (n,)
-        Where a bit of ``marks`` is 1, the cell is marked.
-    labelled : bool
-        Write 0 and 1 into the cells.
-
-    Returns
-    -------
-    tuple of n tuples of Cell
-
-    Examples
-    --------
-    >>> row = bit_cells(np.array([5], np.uint32), np.array([1], np.uint32))[0]
-    >>> [cell.shade for cell in row[-4:]], row[31].mark
-    (['zero', 'one', 'zero', 'one'], True)
-    """
+    """Cells of each word, most significant bit left (BSTC, figure 1), marked where ``marks`` has a 1."""
     width = words.dtype.itemsize * 8
     shifts = np.arange(width - 1, -1, -1, dtype=words.dtype)
-    one: Any = words.dtype.type(1)
-    ones = (words[:, None] >> shifts & one).astype(bool).tolist()
-    marked = (marks[:, None] >> shifts & one).astype(bool).tolist()
+    ones, marked = ((array[:, None] >> shifts & words.dtype.type(1)).tolist() for array in (words, marks))
     cells = {
-        (bit, mark): Cell(str(int(bit)) if labelled else "", "one" if bit else "zero", mark)
-        for bit in (False, True)
-        for mark in (False, True)
+        (bit, mark): Cell(str(bit) if labelled else "", "one" if bit else "zero", bool(mark))
+        for bit in (0, 1)
+        for mark in (0, 1)
     }
     return tuple(
-        tuple(cells[bit, mark] for bit, mark in zip(*rows, strict=True))
-        for rows in zip(ones, marked, strict=True)
+        tuple(cells[bits] for bits in zip(*row, strict=True)) for row in zip(ones, marked, strict=True)
     )
 
 
 def sparse_labels(count: int, prefix: str = "") -> tuple[str, ...]:
-    """Numbers for a row of ``count`` cells, written at every eighth and at the last.
-
-    Examples
-    --------
-    >>> [label for label in sparse_labels(32, "lane ") if label]
-    ['lane 0', '8', '16', '24', '31']
-    """
+    """Numbers for a row of ``count`` cells, written at every eighth and at the last."""
     return tuple(
         (prefix if i == 0 else "") + str(i) if i % 8 == 0 or i == count - 1 else "" for i in range(count)
     )

@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 
 from reference.errors import ShapeError
+from simwarp.draw.svg import element
 
 _STYLE = """
 .simwarp-roofline{--paper:#fff;--ink:#1f2328;--soft:#57606a;--line:#00796b;--plain:#d5dbe0;
@@ -69,21 +70,12 @@ def to_svg(data: Mapping[str, Any]) -> str:
         f"operations per byte: {data['intensity']:.3g} of compulsory bytes (full point),",
         f"{data['intensity_requested']:.3g} of the bytes that lanes asked for (hollow point)",
     )
-    size = f'width="{_WIDTH:g}" height="{_HEIGHT:g}"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="simwarp-roofline" role="img" {size} '
-            f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">',
-            f"<title>{escape(title)}</title>",
-            f"<desc>{escape(' '.join(notes))}</desc>",
-            f"<style>{_STYLE}</style>",
-            f'<rect class="paper" {size} rx="6"/>',
-            _text(title, 18, 32, "title"),
-            *_Axes(data).draw(),
-            *(_text(note, 18, _HEIGHT - 30 + 18 * i, "note") for i, note in enumerate(notes)),
-            "</svg>",
-        ]
-    )
+    body = [
+        _text(title, 18, 32, "title"),
+        *_Axes(data).draw(),
+        *(_text(note, 18, _HEIGHT - 30 + 18 * i, "note") for i, note in enumerate(notes)),
+    ]
+    return element("simwarp-roofline", title, notes, _STYLE, (f"{_WIDTH:g}", f"{_HEIGHT:g}"), body)
 
 
 class _Axes:

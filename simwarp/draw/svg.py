@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import accumulate, groupby
 
 from simwarp.draw.hues import rules
 from simwarp.draw.picture import Cell, Grid, Picture
+from simwarp.draw.text import to_text
 
 _STYLE = """
 .simwarp-picture{--paper:#fff;--ink:#1f2328;--soft:#57606a;--line:#00796b;--tint:#b2dfdb;--plain:#eceff1;
@@ -66,18 +67,31 @@ def to_svg(picture: Picture) -> str:
         body.append(_text(note, _EDGE, top + 6, "note"))
         right, top = max(right, _EDGE + len(note) * _CHARACTER), top + 18
     width, height = _number(right + _EDGE), _number(top + _EDGE - 10)
+    return element("simwarp-picture", picture.title, picture.notes, _style(picture), (width, height), body)
+
+
+def element(
+    name: str, title: str, notes: Iterable[str], style: str, size: tuple[str, str], body: Iterable[str]
+) -> str:
+    """The ``<svg>`` element of a class, with its title, description, style sheet and paper."""
+    width, height = size
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="simwarp-picture" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img" '
             f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-            f"<title>{escape(picture.title)}</title>",
-            f"<desc>{escape(' '.join(picture.notes))}</desc>",
-            f"<style>{_style(picture)}</style>",
+            f"<title>{escape(title)}</title>",
+            f"<desc>{escape(' '.join(notes))}</desc>",
+            f"<style>{style}</style>",
             f'<rect class="paper" width="{width}" height="{height}" rx="6"/>',
             *body,
             "</svg>",
         ]
     )
+
+
+def drawn(picture: Picture, svg: bool) -> str:
+    """A picture as SVG or as text."""
+    return to_svg(picture) if svg else to_text(picture)
 
 
 def _style(picture: Picture) -> str:
