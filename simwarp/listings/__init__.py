@@ -28,15 +28,21 @@ from simwarp.listings.approaches import (
     bmm,
     product_of,
 )
-from simwarp.listings.bconv import Conv2d_32bit, bconv32
-from simwarp.listings.bconv64 import Conv2d_64bit, bconv64
-from simwarp.listings.bmm import BMM32_Arow_Brow, bmm32
-from simwarp.listings.bmm64 import BMM64_LARGEST_K, BMM64_Arow_Brow, bmm64
+from simwarp.listings.bconv import Conv2d_32bit, Conv2d_64bit, bconv32, bconv64
+from simwarp.listings.bmm import BMM64_LARGEST_K, BMM32_Arow_Brow, BMM64_Arow_Brow, bmm32, bmm64
 from simwarp.listings.btc import btc_bconv1, btc_bconv2, btc_bmm1, btc_bmm2, btc_bmm3
 from simwarp.listings.fine_grained import BMMS32_Arow_Brow, BMMS64_Arow_Brow, bmms32, bmms64
 from simwarp.listings.mttkrp import mttkrp
-from simwarp.listings.packing import PackTo32Col, PackTo32Row, pack32_column, pack32_row
-from simwarp.listings.packing64 import PackTo64Col, PackTo64Row, pack64_column, pack64_row
+from simwarp.listings.packing import (
+    PackTo32Col,
+    PackTo32Row,
+    PackTo64Col,
+    PackTo64Row,
+    pack32_column,
+    pack32_row,
+    pack64_column,
+    pack64_row,
+)
 from simwarp.listings.unpacking import UnpackFrom32, UnpackFrom64, unpack32, unpack64
 
 __all__ = [

@@ -19,7 +19,8 @@ Source: BSTC (SC'19), section 5.1, listings 3 and 4, "Relaxing Assumption-(a)" a
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, cast, get_args
+import itertools
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,8 @@ from reference.errors import FormatError, SchemeError
 from reference.types import Layout, PackedBits
 from simwarp.lanes import WARP_SIZE, brev, popc, xor
 from simwarp.listings.bmm import BMM32_Arow_Brow
-from simwarp.listings.fused import Fused, run
+from simwarp.listings.checks import check_choice
+from simwarp.listings.fused import Fused, launched
 from simwarp.listings.operands import Operand, operands
 from simwarp.warp import GlobalArray, Warp
 
@@ -175,18 +177,7 @@ def BMM32_Acol_Bcol(
 
 
 def crop(warp: Warp, r: npt.NDArray[np.uint32], j: int) -> npt.NDArray[np.uint32]:
-    """Bit-column j of a tile, counted from the most significant bit, as a word for all lanes: op (H).
-
-    Lane 0's bit becomes the most significant one, where the first element of a word is.
-
-    Examples
-    --------
-    >>> from simwarp.warp import launch
-    >>> kept = []
-    >>> launch(lambda warp: kept.append(crop(warp, np.uint32(1) << warp.lane, 31)), 1, 32)
-    >>> hex(kept[0][0])
-    '0x80000000'
-    """
+    """Bit-column j of a tile, from the most significant bit on, as a word, lane 0's bit first: op (H)."""
     return brev(warp.ballot(((r >> (WARP_SIZE - 1 - j)) & 1) != 0))
 
 
@@ -226,13 +217,9 @@ def product_of(approach: Approach, layout_a: Layout, layout_b: Layout) -> tuple[
     >>> product_of("row-by-row", "row", "row")
     (True, False)
     """
-    for option, given, known in (
-        ("approach", approach, tuple(KERNELS)),
-        ("layout_a", layout_a, get_args(Layout)),
-        ("layout_b", layout_b, get_args(Layout)),
-    ):
-        if given not in known:
-            raise SchemeError(f"there is no {option}={given!r}: choose one of {', '.join(map(repr, known))}")
+    check_choice("approach", approach, tuple(KERNELS))
+    check_choice("layout_a", layout_a, get_args(Layout))
+    check_choice("layout_b", layout_b, get_args(Layout))
     side_a, _, side_b = approach.partition("-by-")
     return side_a == layout_a, side_b != layout_b
 
@@ -310,31 +297,32 @@ def bmm(
     >>> bmm(a, b, approach="column-by-row", layout_a="row", layout_b="row")
     array([[-1]], dtype=int32)
     """
-    asked = transpose_a, transpose_b
-    serving_a, serving_b = _serving(approach, asked)
-    layout_a = layout_a or (a.layout if isinstance(a, PackedBits) else serving_a)
-    layout_b = layout_b or (b.layout if isinstance(b, PackedBits) else serving_b)
-    given = product_of(approach, layout_a, layout_b)
+    asked = bool(transpose_a), bool(transpose_b)
+    serving = _serving(approach, asked)
+    layouts = (
+        layout_a or (a.layout if isinstance(a, PackedBits) else serving[0]),
+        layout_b or (b.layout if isinstance(b, PackedBits) else serving[1]),
+    )
+    given = product_of(approach, *layouts)
     if given != asked:
         raise SchemeError(
-            f"{approach} with layout_a={layout_a!r}, layout_b={layout_b!r} computes {_formula(given)}, "
-            f"not {_formula(asked)}, which layout_a={serving_a!r}, layout_b={serving_b!r} serves: "
+            f"{approach} with layout_a={layouts[0]!r}, layout_b={layouts[1]!r} computes {_formula(given)}, "
+            f"not {_formula(asked)}, which layout_a={serving[0]!r}, layout_b={serving[1]!r} serves: "
             "use these layouts, or another approach"
         )
-    ready = operands(a, b, layout_a, layout_b, transpose_a, transpose_b, 32)
+    ready = operands(a, b, layouts, asked, 32)
     if ready.first != "msb" and approach != "row-by-row":
         raise FormatError(
             f"a and b have first={ready.first!r}, but {approach} crops columns from the most significant "
             "bit on: pack them with first='msb'"
         )
-    return run(KERNELS[approach], WARP_SIZE, ready, 32)
+    return launched(KERNELS[approach], WARP_SIZE, ready, 32)
 
 
 def _serving(approach: Approach, asked: tuple[bool, bool]) -> tuple[Layout, Layout]:
     """The layouts on which an approach computes the product that is asked for."""
-    pairs = [(layout_a, layout_b) for layout_a in get_args(Layout) for layout_b in get_args(Layout)]
-    (serving,) = (pair for pair in pairs if product_of(approach, *pair) == (bool(asked[0]), bool(asked[1])))
-    return cast("tuple[Layout, Layout]", serving)
+    pairs = itertools.product(get_args(Layout), repeat=2)
+    return next((a, b) for a, b in pairs if product_of(approach, a, b) == asked)
 
 
 def _formula(transposes: tuple[bool, bool]) -> str:

@@ -1,4 +1,4 @@
-"""Listing 6: a convolution of +1 and -1, in which the taps outside the image do not count (BConv-32).
+"""Listing 6: a convolution of +1 and -1, in which the taps outside the image do not count (BConv-32, -64).
 
 A warp makes one pixel of the output. Its lanes binarize 32 channels of a pixel of the image into a word
 that all of them get; then each lane takes that word against the filters of its own output channels.
@@ -21,22 +21,16 @@ Source: BSTC (SC'19), section 5.2, listing 6; section 6.2, listing 7; equation 2
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.types import PackedTensor, Word
 from simwarp.lanes import WARP_SIZE, brev, popc, xor
-from simwarp.listings.conv_operands import (
-    ConvLayerParam,
-    ConvOperand,
-    ConvOperands,
-    Padding,
-    Pair,
-    conv_operands,
-)
+from simwarp.listings.conv_operands import ConvLayerParam, ConvOperand, Padding, Pair, conv_operands
 from simwarp.listings.fused import Fused, fuse
+from simwarp.listings.packing import WORD, mov_b64
 from simwarp.warp import Array, GlobalArray, Warp, launch
 
 
@@ -113,19 +107,72 @@ def Conv2d_32bit(
         warp.store(output, pixel * p.out_channels + i, dot(warp, Csub, i, n))
 
 
-def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
-    """``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: output channels, one to an active lane.
+def Conv2d_64bit(
+    warp: Warp,
+    input: GlobalArray,
+    bitfilter: GlobalArray,
+    output: GlobalArray,
+    p: ConvLayerParam,
+    fused: Fused | None = None,
+) -> None:
+    """Listing 6 with 64 channels to a step of c; with bits in and out BConv-64B.
 
-    Examples
-    --------
-    >>> def channels(warp, out):
-    ...     for i in across(warp, 40):
-    ...         warp.store(out, i, i)
-    >>> out = GlobalArray("out", 40, np.uint32)
-    >>> launch(channels, 1, 32, out)
-    >>> int(out.numpy()[39])
-    39
+    Parameters
+    ----------
+    input : (batch, in_height, in_width, in_channels), real; or of ceil(in_channels / 64) words, uint64
+    bitfilter : (filter_height, filter_width, ceil(in_channels / 64), out_channels), uint64
+    output : (batch, out_height, out_width, out_channels), int32; if fused of ceil(out_channels / 64) words
+    p, fused
+        As of `simwarp.listings.Conv2d_32bit`.
+
+    Notes
+    -----
+    Other than in print: as in `simwarp.listings.Conv2d_32bit`. The paper's two changes are the second
+    vote for a word and ``__popcll``; as the votes come, the first 32 channels are the "low" half, and
+    reversing the whole puts them on top. So do the two votes of an output word.
+
+    Grid: (out_width, out_height, batch), blocks of one warp; shared ``Csub``: out_channels of uint32.
     """
+    laneid, (bx, by, bz), Csub = warp.lane, warp.block, warp.shared["Csub"]
+    ins = -(-p.in_channels // WORD)
+    ax0 = bx * p.stride_horizontal - p.pad_w
+    ay0 = by * p.stride_vertical - p.pad_h
+    exclude = 0
+    for i in across(warp, p.out_channels):
+        warp.store(Csub, i, np.uint32(0))
+    for r in range(p.filter_height):
+        for s in range(p.filter_width):
+            ay, ax = ay0 + r * p.dilation_vertical, ax0 + s * p.dilation_horizontal
+            if not (0 <= ay < p.in_height and 0 <= ax < p.in_width):
+                exclude += 1
+                continue
+            pixel = (bz * p.in_height + ay) * p.in_width + ax
+            for c in range(ins):
+                if input.dtype == np.uint64:
+                    r0 = warp.load(input, pixel * ins + c)
+                else:
+                    low = signs(warp, input, pixel, c * WORD, p.in_channels)
+                    high = signs(warp, input, pixel, c * WORD + WARP_SIZE, p.in_channels)
+                    r0 = brev(mov_b64(low, high))
+                for i in across(warp, p.out_channels):
+                    r1 = warp.load(bitfilter, ((r * p.filter_width + s) * ins + c) * p.out_channels + i)
+                    warp.store(Csub, i, warp.load(Csub, i) + popc(xor(r0, r1)))
+    n = p.in_channels * p.filter_width * p.filter_height - exclude * p.in_channels
+    pixel = (bz * p.out_height + by) * p.out_width + bx
+    if fused:
+        outs = -(-p.out_channels // WORD)
+        for k in range(outs):
+            low = thresholded(warp, Csub, k * WORD, n, p.out_channels, fused)
+            high = thresholded(warp, Csub, k * WORD + WARP_SIZE, n, p.out_channels, fused)
+            with warp.where(laneid == 0):
+                warp.store(output, pixel * outs + k, brev(mov_b64(low, high)))
+        return
+    for i in across(warp, p.out_channels):
+        warp.store(output, pixel * p.out_channels + i, dot(warp, Csub, i, n))
+
+
+def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
+    """``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: output channels, one to an active lane."""
     for step in range(0, out_channels, WARP_SIZE):
         i = step + warp.lane
         with warp.where(i < out_channels):
@@ -135,17 +182,7 @@ def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
 def signs(
     warp: Warp, input: GlobalArray, pixel: int, channel: int, in_channels: int
 ) -> npt.NDArray[np.uint32]:
-    """Vote on the signs of a pixel's 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0.
-
-    Examples
-    --------
-    >>> def kernel(warp, input, out):
-    ...     warp.store(out, warp.lane, signs(warp, input, 1, 0, 3))
-    >>> out = GlobalArray("out", 32, np.uint32)
-    >>> launch(kernel, 1, 32, GlobalArray.of("input", np.array([-1.0, -1, -1, 1, -1, 1])), out)
-    >>> bin(out.numpy()[0])
-    '0b101'
-    """
+    """Vote on the signs of a pixel's 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
     c = channel + warp.lane
     with warp.where(c < in_channels):
         f0 = warp.load(input, pixel * in_channels + c)
@@ -154,52 +191,31 @@ def signs(
 
 
 def dot(warp: Warp, Csub: Array, i: npt.NDArray[np.uint32], n: int) -> npt.NDArray[np.int32]:
-    """Equation 2, ``n - 2 * popc(a ^ b)``: each active lane's ±1 product of n terms.
-
-    Examples
-    --------
-    >>> def kernel(warp, out):
-    ...     warp.store(warp.shared["Csub"], warp.lane, warp.lane)
-    ...     warp.store(out, warp.lane, dot(warp, warp.shared["Csub"], warp.lane, 5))
-    >>> out = GlobalArray("out", 32, np.int32)
-    >>> launch(kernel, 1, 32, out, shared={"Csub": (np.uint32, 32)})
-    >>> out.numpy()[:5].tolist()
-    [5, 3, 1, -1, -3]
-    """
+    """Equation 2, ``n - 2 * popc(a ^ b)``: each active lane's ±1 product of n terms."""
     return np.int32(n) - 2 * warp.load(Csub, i).astype(np.int32)
 
 
 def thresholded(
     warp: Warp, Csub: Array, channel: int, n: int, out_channels: int, fused: Fused
 ) -> npt.NDArray[np.uint32]:
-    """Vote on the output bits of 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0.
-
-    Examples
-    --------
-    >>> def kernel(warp, fused, out):
-    ...     warp.store(warp.shared["Csub"], warp.lane, warp.lane)
-    ...     warp.store(out, warp.lane, thresholded(warp, warp.shared["Csub"], 0, 5, 4, fused))
-    >>> out = GlobalArray("out", 32, np.uint32)
-    >>> launch(kernel, 1, 32, fuse([1] * 4, None, 4), out, shared={"Csub": (np.uint32, 32)})
-    >>> bin(out.numpy()[0])  # the dot products are 5, 3, 1 and -1
-    '0b111'
-    """
+    """Vote on the output bits of 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
     i = channel + warp.lane
     with warp.where(i < out_channels):
         bit = warp.select(fused.bit(warp, dot(warp, Csub, i, n), i), False)
     return warp.ballot(bit)
 
 
-def bconv32(
-    x: ConvOperand,
-    w: ConvOperand,
-    *,
-    stride: Pair = 1,
-    padding: Padding = "SAME",
-    dilation: Pair = 1,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-) -> Any:
+class ConvOptions(TypedDict, total=False):
+    """The keyword arguments of all convolutions: see `simwarp.listings.bconv32`."""
+
+    stride: Pair
+    padding: Padding
+    dilation: Pair
+    thresholds: npt.ArrayLike | None
+    flip: npt.ArrayLike | None
+
+
+def bconv32(x: ConvOperand, w: ConvOperand, **options: Unpack[ConvOptions]) -> Any:
     """The ±1 cross-correlation of the signs of images and filters, by listing 6 (BConv-32, BConv-32B).
 
     With s(·) the signs, and the sum over the taps (r, s) that lie in the image, and all channels c::
@@ -214,8 +230,8 @@ def bconv32(
     w : likewise, (R, S, C, O)
         A PackedTensor has ``layout="HWIO"``, the paper's bitfilter. The first channel sits at the same
         end of a word as in ``x``; real numbers are packed "msb".
-    stride, dilation : int, or (vertical, horizontal), at least 1
-    padding : "SAME", "VALID" or ((top, bottom), (left, right))
+    stride, dilation : int, or (vertical, horizontal), at least 1, default 1
+    padding : "SAME", "VALID" or ((top, bottom), (left, right)), default "SAME"
         By TensorFlow's rules, or so many rows and columns, at least 0. What is padded counts nothing.
     thresholds : integers in the range of int32, (O,), optional
         Ask for bits (BConv-32B): bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
@@ -242,7 +258,7 @@ def bconv32(
     FormatError
         For a PackedTensor in another layout, word size or bit order, or whose words do not fit it.
     SchemeError
-        For an unknown word for ``padding``, or ``flip`` without ``thresholds``.
+        For another string for ``padding``, or ``flip`` without ``thresholds``.
     LaunchError
         For more than 65535 images or rows of output, beyond which there is no grid.
 
@@ -260,31 +276,44 @@ def bconv32(
     >>> (bits.words[0, :, :, 0] >> 31).tolist()
     [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
     """
-    return run_conv(Conv2d_32bit, conv_operands(x, w, stride, padding, dilation, 32), 32, thresholds, flip)
+    return _run(Conv2d_32bit, 32, x, w, **options)
 
 
-def run_conv(
-    kernel: Callable[..., None],
-    ready: ConvOperands,
-    word: Word,
-    thresholds: npt.ArrayLike | None,
-    flip: npt.ArrayLike | None,
-) -> Any:
-    """Launch a convolution with a warp per pixel of the output, and download the result.
+def bconv64(x: ConvOperand, w: ConvOperand, **options: Unpack[ConvOptions]) -> Any:
+    """The ±1 cross-correlation with 64-bit words, by listing 6 (BConv-64, BConv-64B).
 
-    Returns
-    -------
-    array of int32, (N, P, Q, O); with thresholds PackedTensor, the images of a next convolution
+    Parameters, returns and errors are those of `bconv32`, with 64-bit words.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.2 "BConv-64", listings 6 and 7; equations 1 and 2.
+
+    Examples
+    --------
+    >>> bconv64(np.ones((1, 2, 2, 1)), -np.ones((2, 2, 1, 1)), padding="VALID").tolist()
+    [[[[-4]]]]
     """
-    p = ready.p
+    return _run(Conv2d_64bit, 64, x, w, **options)
+
+
+def _run(
+    kernel: Callable[..., None],
+    word: Word,
+    x: ConvOperand,
+    w: ConvOperand,
+    *,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+    **window: Any,
+) -> Any:
+    """Launch a convolution with a warp per pixel of the output, and download sums or images of bits."""
+    input, bitfilter, p = conv_operands(x, w, **window, word=word)
     fused = fuse(thresholds, flip, p.out_channels)
-    pixels = p.batch, p.out_height, p.out_width
+    pixels, words = (p.batch, p.out_height, p.out_width), -(-p.out_channels // word)
     output = GlobalArray("output", (*pixels, p.out_channels), np.int32)
     if fused:
-        words = -(-p.out_channels // word)
-        output = GlobalArray("output", (*pixels, words), np.uint32 if word == 32 else np.uint64)
-    shared = {"Csub": (np.uint32, p.out_channels)}
-    grid = p.out_width, p.out_height, p.batch
-    launch(kernel, grid, WARP_SIZE, ready.input, ready.bitfilter, output, p, fused, shared=shared)
+        output = GlobalArray("output", (*pixels, words), f"uint{word}")
+    grid, shared = (p.out_width, p.out_height, p.batch), {"Csub": (np.uint32, p.out_channels)}
+    launch(kernel, grid, WARP_SIZE, input, bitfilter, output, p, fused, shared=shared)
     y = output.numpy()
     return PackedTensor(y, (*pixels, p.out_channels), "NHWC", word, "msb") if fused else y

@@ -1,7 +1,9 @@
-"""Listing 4: the product of two matrices of +1 and -1, each row of A with each row of B (BMM-32).
+"""Listings 4 and 5: the product of two matrices of +1 and -1, each row of A with each row of B.
 
 A lane holds a row of a 32 × 32 bit tile of A; the rows of B's tile come to it one after another, by
-shuffle, and each is one exclusive or and one population count away from 32 terms of the product.
+shuffle, and each is one exclusive or and one population count away from 32 terms of the product (BMM-32).
+With 64-bit words a lane has two rows of a 64 × 64 bit block of A, 32 apart, and counts both in one register
+of two 16-bit counters (BMM-64).
 
 >>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # one row, + - + -
 >>> B = GlobalArray.of("B", np.array([[0x80000000]], np.uint32))  # one column, + - - -
@@ -11,7 +13,7 @@ shuffle, and each is one exclusive or and one population count away from 32 term
 >>> C.numpy().tolist()
 [[2]]
 
-Source: BSTC (SC'19), section 5.1, listing 4; section 6.2, listing 7; equation 2.
+Source: BSTC (SC'19), section 5.1, listings 4 and 5; section 6.2, listing 7; equation 2.
 """
 
 # The kernels keep the paper's names.
@@ -19,15 +21,25 @@ Source: BSTC (SC'19), section 5.1, listing 4; section 6.2, listing 7; equation 2
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE, popc, xor
-from simwarp.listings.fused import Fused, run
-from simwarp.listings.operands import Operand, row_by_row
+from simwarp.listings.fused import Fused, ProductOptions, run
+from simwarp.listings.operands import Operand
+from simwarp.listings.packing import WORD
 from simwarp.warp import GlobalArray, Warp
+
+BMM64_LARGEST_K = 2**16 - 1
+"""The longest dot product that BMM-64 counts rightly, 65535.
+
+A counter holds ``popc(a ^ b)``, at most K, since padding differs nowhere; K itself if no two signs
+agree. 16 unsigned bits hold 0 … 2¹⁶ - 1, so up to that K neither half overflows. At K = 2¹⁶ such a
+row makes the lower counter carry into the upper one: both are wrong. (Read as signed ``short``, as the
+authors' code does, a counter is wrong from 2¹⁵ on.)
+"""
 
 
 def BMM32_Arow_Brow(
@@ -92,15 +104,69 @@ def BMM32_Arow_Brow(
             warp.store(C, row * B_width + by * WARP_SIZE + j, dots[j])
 
 
-def bmm32(
-    a: Operand,
-    b: Operand,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-) -> Any:
+def BMM64_Arow_Brow(
+    warp: Warp,
+    A: GlobalArray,
+    B: GlobalArray,
+    C: GlobalArray,
+    A_height: int,
+    A_width: int,
+    B_width: int,
+    n: int,
+    fused: Fused | None = None,
+) -> None:
+    """Listing 5, 64-bit BMM with register packing; with listing 7's amendment BMM-64B.
+
+    Parameters
+    ----------
+    A : (A_width, A_height), uint64
+    B : (A_width, B_width), uint64
+    C : (A_height, B_width), int32; if fused (ceil(B_width / 64), A_height), uint64
+    A_width : int
+        In words, ceil(n / 64).
+    n : int
+        The length of the dot products, at most `BMM64_LARGEST_K`.
+    fused : Fused, optional
+        What listing 7 adds.
+
+    Notes
+    -----
+    Other than in print: as in `simwarp.listings.BMM32_Arow_Brow`. The loop over i runs while
+    ``i < A_width``, the second fetch of B is ``b1``, ``l0`` is broadcast from ``b0``, and both counts
+    are added (``+=``), where the text we have shows otherwise. The paper says that 16 bits suffice; they
+    do for unsigned counters and n < 2¹⁶, and the lower one is masked, not read as a ``short``. A
+    shuffle of 64 bits is two on hardware.
+
+    Grid: (ceil(A_height / 64), ceil(B_width / 64)), blocks of one warp.
+    """
+    laneid, (bx, by, _) = warp.lane, warp.block
+    row, column = bx * WORD + laneid, by * WORD + laneid
+    zero = np.zeros(WARP_SIZE, np.uint64)
+    Cm: list[npt.NDArray[Any]] = [np.zeros(WARP_SIZE, np.uint32)] * WORD
+    for i in range(A_width):
+        a, b = [zero] * 2, [zero] * 2
+        for half in (0, 1):
+            with warp.where(row + half * WARP_SIZE < A_height):
+                a[half] = warp.select(warp.load(A, i * A_height + half * WARP_SIZE + row), zero)
+            with warp.where(column + half * WARP_SIZE < B_width):
+                b[half] = warp.select(warp.load(B, i * B_width + half * WARP_SIZE + column), zero)
+        for j in range(WARP_SIZE):
+            l0, l1 = warp.shfl(b[0], j), warp.shfl(b[1], j)  # broadcast 64 bits
+            Cm[j] = Cm[j] + (popc(xor(a[0], l0)) << 16) + popc(xor(a[1], l0))
+            Cm[j + WARP_SIZE] = Cm[j + WARP_SIZE] + (popc(xor(a[0], l1)) << 16) + popc(xor(a[1], l1))
+    for half in (0, 1):
+        counts = [packed & 0xFFFF if half else packed >> 16 for packed in Cm]
+        dots = [np.int32(n) - 2 * count.astype(np.int32) for count in counts]
+        with warp.where(row + half * WARP_SIZE < A_height):
+            if fused:
+                c = fused.concatenate(warp, dots, by * WORD, B_width, zero)
+                warp.store(C, by * A_height + half * WARP_SIZE + row, c)
+                continue
+            for j in range(min(WORD, B_width - by * WORD)):
+                warp.store(C, (row + half * WARP_SIZE) * B_width + by * WORD + j, dots[j])
+
+
+def bmm32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     """The ±1 product op(a) · op(b) of the signs of two matrices, by listings 1, 2 and 4 (BMM-32).
 
     ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``, exact. Row-by-row needs the words of both
@@ -121,7 +187,7 @@ def bmm32(
         PackedBits of 32-bit words in the layout above.
     b : likewise, (K, N), or (N, K) if transpose_b
         The first element sits at the same end of a word as in ``a``; matrices are packed "msb".
-    transpose_a, transpose_b : bool
+    transpose_a, transpose_b : bool, default False
     thresholds : integers in the range of int32, (N,), optional
         Ask for bits (BMM-32B, listing 7): bit (i, j) is 1 where ``c[i, j] >= thresholds[j]``.
     flip : bool, (N,), optional
@@ -159,5 +225,22 @@ def bmm32(
     >>> hex(bmm32([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], thresholds=[-1]).words[0, 0])
     '0x80000000'
     """
-    ready = row_by_row(a, b, transpose_a, transpose_b, 32)
-    return run(BMM32_Arow_Brow, WARP_SIZE, ready, 32, thresholds, flip)
+    return run(BMM32_Arow_Brow, WARP_SIZE, 32, a, b, **options)
+
+
+def bmm64(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
+    """The ±1 product op(a) · op(b) with 64-bit words, by listing 5 (BMM-64, BMM-64B); K up to 65535.
+
+    Parameters, returns and errors are those of `bmm32`, with 64-bit words; ShapeError also for K > 65535,
+    which the 16-bit counters do not hold (`BMM64_LARGEST_K`).
+
+    Notes
+    -----
+    Source: BSTC (SC'19), section 5.1 "BMM-64", listings 5 and 7; equations 1 and 2.
+
+    Examples
+    --------
+    >>> bmm64([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]])
+    array([[-1]], dtype=int32)
+    """
+    return run(BMM64_Arow_Brow, WARP_SIZE, 64, a, b, largest_k=BMM64_LARGEST_K, **options)

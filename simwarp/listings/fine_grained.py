@@ -19,15 +19,14 @@ Source: BSTC (SC'19), section 5.1 "Extracting Fine-Grained Parallelism", Table 2
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE, brev, popc, xor
-from simwarp.listings.fused import Fused, run
-from simwarp.listings.operands import Operand, row_by_row
-from simwarp.listings.packing64 import WORD, mov_b64
+from simwarp.listings.fused import Fused, ProductOptions, run
+from simwarp.listings.operands import Operand
+from simwarp.listings.packing import WORD, mov_b64
 from simwarp.warp import GlobalArray, Warp
 
 BLOCK = 32 * WARP_SIZE
@@ -73,7 +72,7 @@ def BMMS32_Arow_Brow(
         Cm = Cm + popc(xor(r0, r1))
     dot = np.int32(n) - 2 * Cm.astype(np.int32)
     if fused:
-        c = brev(_vote(warp, fused, dot, column, B_width))
+        c = brev(fused.vote(warp, dot, column))
         with warp.where(laneid == 0):
             warp.store(C, by * A_height + row, c)
         return
@@ -97,12 +96,12 @@ def BMMS64_Arow_Brow(
     Parameters
     ----------
     A, B, C, A_height, A_width, B_width, n, fused
-        As of `simwarp.listings.BMM64_Arow_Brow`, but for n, which any int32 may be.
+        As of `simwarp.listings.BMM64_Arow_Brow`, except that n is any int32.
 
     Notes
     -----
     A and B change places as in `BMMS32_Arow_Brow`. The counters of a lane are four, and need no
-    packing: there is no bound on n but that of int32.
+    packing: n is bounded only by int32.
 
     Grid: (ceil(A_height / 64), ceil(B_width / 64)), blocks of 32 warps.
     """
@@ -121,7 +120,7 @@ def BMMS64_Arow_Brow(
     for row in rows:
         dots = [np.int32(n) - 2 * Cm[row, half].astype(np.int32) for half in (0, 1)]
         if fused:
-            low, high = (_vote(warp, fused, dots[half], columns[half], B_width) for half in (0, 1))
+            low, high = (fused.vote(warp, dots[half], columns[half]) for half in (0, 1))
             with warp.where(laneid == 0):
                 warp.store(C, by * A_height + row, brev(mov_b64(low, high)))
             continue
@@ -130,22 +129,7 @@ def BMMS64_Arow_Brow(
                 warp.store(C, row * B_width + columns[half], dots[half])
 
 
-def _vote(warp: Warp, fused: Fused, dot: Any, column: Any, B_width: int) -> npt.NDArray[np.uint32]:
-    """The bits of 32 columns, 0 past the last one, as a word whose bit i is lane i's."""
-    with warp.where(column < B_width):
-        positive = warp.select(fused.bit(warp, dot, column), False)
-    return warp.ballot(positive)
-
-
-def bmms32(
-    a: Operand,
-    b: Operand,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-) -> Any:
+def bmms32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     """The ±1 product op(a) · op(b) by 32 warps per tile (BMMS-32, BMMS-32B).
 
     Parameters, returns and errors are those of `bmm32`.
@@ -159,22 +143,13 @@ def bmms32(
     >>> bmms32([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]])
     array([[-1]], dtype=int32)
     """
-    ready = row_by_row(a, b, transpose_a, transpose_b, 32)
-    return run(BMMS32_Arow_Brow, BLOCK, ready, 32, thresholds, flip)
+    return run(BMMS32_Arow_Brow, BLOCK, 32, a, b, **options)
 
 
-def bmms64(
-    a: Operand,
-    b: Operand,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-) -> Any:
+def bmms64(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     """The ±1 product op(a) · op(b) with 64-bit words, by 32 warps per block (BMMS-64, BMMS-64B).
 
-    Parameters, returns and errors are those of `bmm64`, but for its bound on K, which this has not.
+    Parameters, returns and errors are those of `bmm64`, except that K is unbounded.
 
     Notes
     -----
@@ -185,5 +160,4 @@ def bmms64(
     >>> bmms64([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], thresholds=[-1]).words.tolist()
     [[9223372036854775808]]
     """
-    ready = row_by_row(a, b, transpose_a, transpose_b, 64)
-    return run(BMMS64_Arow_Brow, BLOCK, ready, 64, thresholds, flip)
+    return run(BMMS64_Arow_Brow, BLOCK, 64, a, b, **options)

@@ -19,14 +19,14 @@ Examples
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.types import PackedBits, Word
-from simwarp.listings.operands import Operands
+from simwarp.listings.operands import Operand, Operands, row_by_row
 from simwarp.warp import Extent, GlobalArray, Warp, launch
 
 
@@ -50,6 +50,12 @@ class Fused(NamedTuple):
         """Whether each lane's dot product in this column gives a 1: batch normalisation and Bin."""
         return (dot >= warp.load(self.thresholds, column)) ^ warp.load(self.flip, column)
 
+    def vote(self, warp: Warp, dots: Any, column: Any) -> npt.NDArray[np.uint32]:
+        """The bits of the lanes' columns as a word whose bit i is lane i's; 0 past the last column."""
+        with warp.where(column < self.thresholds.size):
+            positive = warp.select(self.bit(warp, dots, column), False)
+        return warp.ballot(positive)
+
     def concatenate(
         self, warp: Warp, dots: Sequence[Any], first: int, columns: int, c: npt.NDArray[Any]
     ) -> npt.NDArray[Any]:
@@ -65,18 +71,7 @@ class Fused(NamedTuple):
 
 
 def fuse(thresholds: npt.ArrayLike | None, flip: npt.ArrayLike | None, columns: int) -> Fused | None:
-    """Upload the thresholds and flips of as many columns; None if the dot products are asked for.
-
-    Raises
-    ------
-    DtypeError, ShapeError, SchemeError
-        For other than integers in the range of int32 and bool, (columns,), or flips alone.
-
-    Examples
-    --------
-    >>> fuse([1, 2], None, 2).flip.numpy().tolist()
-    [False, False]
-    """
+    """Check and upload the thresholds and flips of as many columns; None where dot products are wanted."""
     if thresholds is None:
         if flip is not None:
             raise SchemeError("flip is given without thresholds, which it reverses: give both, or neither")
@@ -107,7 +102,38 @@ def fuse(thresholds: npt.ArrayLike | None, flip: npt.ArrayLike | None, columns: 
     )
 
 
+class ProductOptions(TypedDict, total=False):
+    """The keyword arguments of all row-by-row products: see `simwarp.listings.bmm32`."""
+
+    transpose_a: bool
+    transpose_b: bool
+    thresholds: npt.ArrayLike | None
+    flip: npt.ArrayLike | None
+
+
 def run(
+    kernel: Callable[..., None],
+    block: Extent,
+    word: Word,
+    a: Operand,
+    b: Operand,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    largest_k: int | None = None,
+    **of_output: Any,
+) -> Any:
+    """Check, pack and upload the operands of a row-by-row product, and launch it."""
+    ready = row_by_row(a, b, transpose_a, transpose_b, word)
+    if largest_k is not None and ready.k > largest_k:
+        raise ShapeError(
+            f"K is {ready.k}, and the 16-bit counters of BMM-64 hold at most {largest_k}: "
+            "use bmm32 or bmms64, whose counters have 32 bits, or split K"
+        )
+    return launched(kernel, block, ready, word, **of_output)
+
+
+def launched(
     kernel: Callable[..., None],
     block: Extent,
     ready: Operands,
@@ -115,16 +141,10 @@ def run(
     thresholds: npt.ArrayLike | None = None,
     flip: npt.ArrayLike | None = None,
 ) -> Any:
-    """Launch a product with a block per tile of ``word`` × ``word`` of C, and download the result.
-
-    Returns
-    -------
-    array of int32, (m, n); with thresholds PackedBits, in the layout of the next product's left operand
-    """
+    """Launch a block per tile of ``word`` × ``word`` of C, and download sums or, with thresholds, bits."""
     _, _, m, k, n, _ = ready
     fused = fuse(thresholds, flip, n)
-    dots, words = ((m, n), np.int32), ((-(-n // word), m), np.uint32 if word == 32 else np.uint64)
-    C = GlobalArray("C", *(words if fused else dots))
-    grid = -(-m // word), -(-n // word)
-    launch(kernel, grid, block, ready.A, ready.B, C, m, -(-k // word), n, k, fused)
+    words = -(-n // word)
+    C = GlobalArray("C", (words, m), f"uint{word}") if fused else GlobalArray("C", (m, n), np.int32)
+    launch(kernel, (-(-m // word), words), block, ready.A, ready.B, C, m, -(-k // word), n, k, fused)
     return PackedBits(C.numpy(), (m, n), "column", word, "msb") if fused else C.numpy()

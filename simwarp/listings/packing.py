@@ -1,16 +1,18 @@
 """Listings 1 and 2: a warp binarizes a 32 × 32 tile and packs it into 32 words, one per lane.
 
 Listing 1 turns a column of bits, one per lane, into a word by a vote; listing 2 lets every lane
-collect its own word, bit by bit. In both the first element ends up in the most significant bit.
+collect its own word, bit by bit. With 64-bit words the vote is taken twice, and a lane collects 64 bits. In
+all of them the first element ends up in the most significant bit.
 
 >>> A = GlobalArray.of("A", np.array([[1.0, -1.0, 1.0, -1.0]]))
->>> column, row = GlobalArray("column", (1, 1), np.uint32), GlobalArray("row", (1, 4), np.uint32)
+>>> column, row = GlobalArray("column", (1, 1), np.uint32), GlobalArray("row", (1, 4), np.uint64)
 >>> launch(PackTo32Col, (1, 1), 32, A, column, 1, 4)
->>> launch(PackTo32Row, (1, 1), 32, A, row, 1, 4)
->>> hex(column.numpy()[0, 0]), [hex(word) for word in row.numpy()[0]]
-('0xa0000000', ['0x80000000', '0x0', '0x80000000', '0x0'])
+>>> launch(PackTo64Row, (1, 1), 32, A, row, 1, 4)
+>>> hex(column.numpy()[0, 0]), hex(row.numpy()[0, 2])
+('0xa0000000', '0x8000000000000000')
 
-Source: BSTC (SC'19), section 5.1, listings 1 and 2, figure 4.
+Source: BSTC (SC'19), section 4 "Bit-Packing", section 5.1 ("The 64-bit versions are analogous"), listings 1
+and 2, figure 4.
 """
 
 # The kernels keep the paper's names.
@@ -18,20 +20,17 @@ Source: BSTC (SC'19), section 5.1, listings 1 and 2, figure 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.types import Layout, PackedBits, Word
 from simwarp.lanes import WARP_SIZE, brev
+from simwarp.listings.checks import real
 from simwarp.warp import GlobalArray, Warp, launch
 
-Matrix: TypeAlias = npt.NDArray[Any]
-
-_REAL = (np.float64, np.float32, np.float16, np.int8)
+WORD = 64
 
 
 def PackTo32Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
@@ -92,6 +91,70 @@ def PackTo32Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_wid
         warp.store(B, bx * A_width + column, Bval)
 
 
+def mov_b64(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``mov.b64 d, {low, high}``: two 32-bit words as one of 64 bits (section 4's embedded PTX)."""
+    return np.bitwise_or(low, np.left_shift(high, 32, dtype=np.uint64))
+
+
+def PackTo64Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
+    """Binarize into column-major-64 format: lane i ends up with row i's word of a 32 × 64 tile.
+
+    Parameters
+    ----------
+    A : (A_height, A_width), real
+    B : (ceil(A_width / 64), A_height), uint64
+
+    Notes
+    -----
+    Listing 1 with section 4's second vote: "low" is the vote on the first 32 columns, and reversing
+    the whole puts them on top. Other than in print: as in `simwarp.listings.PackTo32Col`.
+
+    Grid: (ceil(A_height / 32), ceil(A_width / 64)), blocks of one warp.
+    """
+    laneid, (bx, by, _) = warp.lane, warp.block
+    row, column = bx * WARP_SIZE + laneid, by * WORD + laneid
+    Bval = np.zeros(WARP_SIZE, np.uint64)
+    for i in range(WARP_SIZE):
+        r = [np.zeros(WARP_SIZE, np.uint32)] * 2
+        for half in (0, 1):
+            at = column + half * WARP_SIZE
+            with warp.where((bx * WARP_SIZE + i < A_height) & (at < A_width)):
+                f0 = warp.load(A, (bx * WARP_SIZE + i) * A_width + at)
+                positive = warp.select(f0 >= 0, False)
+            r[half] = warp.ballot(positive)
+        l0 = brev(mov_b64(r[0], r[1]))  # low, high
+        with warp.where(laneid == i):
+            Bval = warp.select(l0, Bval)
+    with warp.where(row < A_height):
+        warp.store(B, by * A_height + row, Bval)
+
+
+def PackTo64Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
+    """Binarize into row-major-64 format: lane i ends up with column i's word of a 64 × 32 tile.
+
+    Parameters
+    ----------
+    A : (A_height, A_width), real
+    B : (ceil(A_height / 64), A_width), uint64
+
+    Notes
+    -----
+    Listing 2 with 64 iterations. Other than in print: as in `simwarp.listings.PackTo32Row`.
+
+    Grid: (ceil(A_height / 64), ceil(A_width / 32)), blocks of one warp.
+    """
+    laneid, (bx, by, _) = warp.lane, warp.block
+    column = by * WARP_SIZE + laneid
+    Bval = np.zeros(WARP_SIZE, np.uint64)
+    for i in range(WORD):
+        with warp.where((bx * WORD + i < A_height) & (column < A_width)):
+            f0 = warp.load(A, (bx * WORD + i) * A_width + column)
+            positive = warp.select(f0 >= 0, False)
+        Bval = (Bval << 1) | positive
+    with warp.where(column < A_width):
+        warp.store(B, bx * A_width + column, Bval)
+
+
 def pack32_column(matrix: npt.ArrayLike) -> PackedBits:
     """Binarize and pack 32 elements of a row per word, by listing 1 (BSTC column-major-32).
 
@@ -126,32 +189,14 @@ def pack32_column(matrix: npt.ArrayLike) -> PackedBits:
     >>> [hex(word) for word in packed.words[0]]
     ['0xa0000000', '0x10000000']
     """
-    return pack32(real_matrix(matrix, "matrix"), "matrix", "column")
+    return pack(real(matrix, "matrix"), "column", 32)
 
 
 def pack32_row(matrix: npt.ArrayLike) -> PackedBits:
     """Binarize and pack 32 elements of a column per word, by listing 2 (BSTC row-major-32).
 
-    ``words[r // 32, c]`` holds the sign of element (r, c) in bit ``31 - r % 32``. Parameters, errors
-    and the rest as in `pack32_column`.
-
-    Parameters
-    ----------
-    matrix : array_like of float64, float32, float16 or int8, (rows, columns)
-
-    Returns
-    -------
-    PackedBits
-        ``words`` uint32, (ceil(rows / 32), columns); ``layout="row"``, ``first="msb"``.
-
-    Raises
-    ------
-    ShapeError, DtypeError, NotANumberError
-        As `pack32_column`.
-
-    Notes
-    -----
-    Source: BSTC (SC'19), section 5.1, listing 2 and figure 4; equation 1.
+    ``words[r // 32, c]``, of (ceil(rows / 32), columns), holds the sign of element (r, c) in bit
+    ``31 - r % 32``. Parameters, errors and the rest as of `pack32_column`.
 
     Examples
     --------
@@ -159,46 +204,50 @@ def pack32_row(matrix: npt.ArrayLike) -> PackedBits:
     >>> [hex(word) for word in packed.words[0]]
     ['0x80000000', '0x0', '0x80000000', '0x40000000']
     """
-    return pack32(real_matrix(matrix, "matrix"), "matrix", "row")
+    return pack(real(matrix, "matrix"), "row", 32)
 
 
-def real_matrix(x: npt.ArrayLike, name: str) -> Matrix:
-    """``x`` as a matrix of an accepted element type, without a cast; errors call it ``name``."""
-    try:
-        matrix = np.asarray(x)
-    except ValueError as error:
-        raise ShapeError(f"{name} is not a matrix: {error}; give every row the same length") from error
-    if matrix.dtype.type not in _REAL:
-        raise DtypeError(
-            f"{name} has elements of {matrix.dtype}: give float64, float32, float16 or int8, "
-            "whose signs are what is packed"
-        )
-    if matrix.ndim != 2 or matrix.size == 0:
-        raise ShapeError(f"{name} has shape {matrix.shape}: give (rows, columns), each at least 1")
-    return matrix
+def pack64_column(matrix: npt.ArrayLike) -> PackedBits:
+    """Binarize and pack 64 elements of a row per word (BSTC column-major-64).
+
+    As `pack32_column`, with 64 and 63 in the place of 32 and 31, and words of uint64.
+
+    Examples
+    --------
+    >>> hex(pack64_column([[1.0, -1.0, -0.0, -2.0]]).words[0, 0])
+    '0xa000000000000000'
+    """
+    return pack(real(matrix, "matrix"), "column", 64)
 
 
-def pack32(matrix: Matrix, name: str, layout: Layout) -> PackedBits:
-    """Launch listing 1 (column) or 2 (row) on what `real_matrix` let through."""
-    kernel = PackTo32Col if layout == "column" else PackTo32Row
-    return launch_packing(kernel, (WARP_SIZE, WARP_SIZE), matrix, name, layout, 32)
+def pack64_row(matrix: npt.ArrayLike) -> PackedBits:
+    """Binarize and pack 64 elements of a column per word (BSTC row-major-64).
+
+    As `pack32_row`, with 64 and 63 in the place of 32 and 31, and words of uint64.
+
+    Examples
+    --------
+    >>> [hex(word) for word in pack64_row([[1.0, -1.0], [-2.0, 3.0]]).words[0]]
+    ['0x8000000000000000', '0x4000000000000000']
+    """
+    return pack(real(matrix, "matrix"), "row", 64)
 
 
-def launch_packing(
-    kernel: Callable[..., None], tile: tuple[int, int], matrix: Matrix, name: str, layout: Layout, word: Word
-) -> PackedBits:
-    """Launch a packing kernel with a warp per ``tile`` of (rows, columns) of the matrix."""
-    missing = np.isnan(matrix)
-    if missing.any():
-        row, column = np.argwhere(missing)[0]
-        raise NotANumberError(
-            f"{name}[{row}, {column}] is NaN, which is neither >= 0 nor < 0: replace it first, "
-            f"for instance with np.nan_to_num({name})"
-        )
+_KERNELS = {
+    ("column", 32): (PackTo32Col, WARP_SIZE, WARP_SIZE),
+    ("row", 32): (PackTo32Row, WARP_SIZE, WARP_SIZE),
+    ("column", 64): (PackTo64Col, WARP_SIZE, WORD),
+    ("row", 64): (PackTo64Row, WORD, WARP_SIZE),
+}
+"""The kernel of each format, and the rows and columns that a warp packs."""
+
+
+def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
+    """Launch the kernel of a format on a matrix that `real` let through."""
+    kernel, down, across = _KERNELS[layout, word]
     height, width = matrix.shape
-    grid = -(-height // tile[0]), -(-width // tile[1])
     shape = (-(-width // word), height) if layout == "column" else (-(-height // word), width)
-    A = GlobalArray.of("A", matrix, read_only=True)
-    B = GlobalArray("B", shape, np.uint32 if word == 32 else np.uint64)
-    launch(kernel, grid, WARP_SIZE, A, B, height, width)
+    B = GlobalArray("B", shape, f"uint{word}")
+    grid = -(-height // down), -(-width // across)
+    launch(kernel, grid, WARP_SIZE, GlobalArray.of("A", matrix, read_only=True), B, height, width)
     return PackedBits(B.numpy(), (height, width), layout, word, first="msb")

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from reference.errors import DtypeError, FormatError
 from reference.types import PackedBits, Word
 from simwarp.lanes import WARP_SIZE
-from simwarp.listings.operands import check_packed
-from simwarp.listings.packing64 import WORD
+from simwarp.listings.checks import check_packed
+from simwarp.listings.packing import WORD
 from simwarp.warp import GlobalArray, Warp, launch
 
 
@@ -106,7 +106,7 @@ def unpack32(packed: PackedBits) -> npt.NDArray[np.int32]:
     Raises
     ------
     DtypeError
-        If it is no PackedBits.
+        If it is not PackedBits.
     FormatError
         For another word size or bit order, or words that do not fit their description.
     ShapeError
@@ -143,21 +143,21 @@ def unpack64(packed: PackedBits) -> npt.NDArray[np.int32]:
 def _unpack(packed: Any, word: Word) -> npt.NDArray[np.int32]:
     if not isinstance(packed, PackedBits):
         raise DtypeError(
-            f"expected PackedBits, got {type(packed).__name__}: give what `pack{word}_…` returns"
+            f"expected PackedBits, got {type(packed).__name__}: pass the result of `pack{word}_…`"
         )
-    layout = "row" if packed.layout == "row" else "column"
-    check_packed(packed, "packed", layout, word, operand=False)
+    by_column = packed.layout != "row"
+    check_packed(packed, "packed", "column" if by_column else "row", word, to_multiply=False)
     if packed.first != "msb":
         raise FormatError(
-            f"packed has first={packed.first!r}, and the paper's formats first='msb': pack it so, "
-            "or ask reference.unpack"
+            f"packed has first={packed.first!r}, and the paper's formats first='msb': repack it with "
+            "first='msb', or call reference.unpack"
         )
     rows, columns = packed.shape
-    by_column = layout == "column"
-    lines, length = (rows, columns) if by_column else (columns, rows)
-    strides = (columns, 1) if by_column else (1, columns)
-    B = GlobalArray.of("B", packed.words, read_only=True)
+    sizes = (rows, columns, columns, 1) if by_column else (columns, rows, 1, columns)
     C = GlobalArray("C", (rows, columns), np.int32)
-    kernel = UnpackFrom32 if word == 32 else UnpackFrom64
-    launch(kernel, (-(-lines // WARP_SIZE), -(-length // word)), WARP_SIZE, B, C, lines, length, *strides)
+    kernel, grid = (
+        UnpackFrom32 if word == 32 else UnpackFrom64,
+        (-(-sizes[0] // WARP_SIZE), -(-sizes[1] // word)),
+    )
+    launch(kernel, grid, WARP_SIZE, GlobalArray.of("B", packed.words, read_only=True), C, *sizes)
     return C.numpy()

@@ -177,7 +177,7 @@ def test_unpacking_refuses():
         (reference.pack(reals(3, 5), layout="column", first="lsb"), "first='lsb'"),
         (replace(packed, layout="tile"), "layout='tile'"),
         (replace(packed, words=packed.words[:, :2]), r"\(1, 2\)"),
-        (replace(packed, words=packed.words.tolist()), "copy them to the host"),
+        (replace(packed, words=packed.words.tolist()), "copy them there"),
     ):
         with pytest.raises(FormatError, match=message):
             unpack32(bad)
@@ -268,7 +268,7 @@ def test_bmm_refuses():
     ):
         with pytest.raises(SchemeError, match=message):
             bmm(a, b, **options)
-    with pytest.raises(FormatError, match=r"a is packed layout='row'.*needs layout='column'"):
+    with pytest.raises(FormatError, match=r"(?s)a is packed layout='row'.*needs layout='column'"):
         bmm(pack32_row(a), b, layout_a="column")
     lsb = [reference.pack(x, layout=side, first="lsb") for x, side in ((a, "column"), (b, "row"))]
     assert bmm(*lsb).tolist() == product_by_hand(a, b)
@@ -316,7 +316,7 @@ def test_other_formats_are_refused(scheme):
         with pytest.raises(FormatError, match=message):
             scheme(bad, right)
     ragged = replace(right, words=right.words | right.words.dtype.type(1 << (word - 1)))
-    with pytest.raises(FormatError, match="b has bits past the edge"):
+    with pytest.raises(FormatError, match="b has bits past its 70 rows"):
         scheme(a, ragged)
     with pytest.raises(ShapeError, match="K is 70 in a and 2 in b"):
         scheme(a, b, transpose_b=True)

@@ -6,6 +6,7 @@ frame. In design 1 the matrices are packed rows; in design 2 they are in FSB for
 
 >>> input = GlobalArray.of("input", np.zeros((1, 1, 8, 4), np.uint32))  # 8 images of one pixel, all -1
 >>> filter = GlobalArray.of("filter", np.zeros((3, 3, 8, 4), np.uint32))
+>>> from simwarp.listings.conv_operands import layer
 >>> output = GlobalArray("output", (1, 1, 8, 8), np.int32)
 >>> p = layer((8, 1, 1, 100), (3, 3, 100, 8), 1, "SAME", 1)  # 100 channels
 >>> launch(BTC_Conv2d, (1, 1, 1), 32, input, filter, output, p, Padded(8, 128, 8), False, Options())
@@ -20,30 +21,21 @@ Source: BTC (TPDS), section 5.3, listing 6, equations 2 and 3.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.types import First, PackedTensor
 from simwarp.lanes import WARP_SIZE, brev
+from simwarp.listings.bconv import ConvOptions
 from simwarp.listings.btc.fragments import Operation, load_matrix_sync
 from simwarp.listings.btc.fsb import rows_to_fsb
 from simwarp.listings.btc.operands import Words, most_significant_first, padded
-from simwarp.listings.btc.output import (
-    TILE_SIDE,
-    Options,
-    check_options,
-    output_array,
-    shared_for,
-    store_tile,
-)
+from simwarp.listings.btc.output import TILE_SIDE, Options, options_of, output_array, store_tile
 from simwarp.listings.btc.tile import Tile
-from simwarp.listings.conv_operands import ConvLayerParam, ConvOperand, Padding, Pair, conv_operands, layer
-from simwarp.listings.fused import fuse
+from simwarp.listings.conv_operands import ConvLayerParam, ConvOperand, Padding, Pair, conv_operands
 from simwarp.warp import GlobalArray, Warp, launch
-
-__all__ = ["BTC_Conv2d", "Padded", "btc_bconv1", "btc_bconv2", "layer"]
 
 
 class Padded(NamedTuple):
@@ -127,18 +119,14 @@ def BTC_Conv2d(
     store_tile(warp, output, row, bo, c_frag.dots(n), out_channels, options)
 
 
-def btc_bconv1(
-    x: ConvOperand,
-    w: ConvOperand,
-    *,
-    stride: Pair = 1,
-    padding: Padding = "SAME",
-    dilation: Pair = 1,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-    operation: Operation = "xor",
-    first: First = "lsb",
-) -> Any:
+class TensorCoreConvOptions(ConvOptions, total=False):
+    """The keyword arguments of both designs: see `simwarp.listings.btc_bconv1`."""
+
+    operation: Operation
+    first: First
+
+
+def btc_bconv1(x: ConvOperand, w: ConvOperand, **options: Unpack[TensorCoreConvOptions]) -> Any:
     """The ±1 cross-correlation of the signs of images and filters, by design 1 on the bit tensor core.
 
     With s(·) the signs, and the sum over the taps (r, s) that lie in the image, and all channels c::
@@ -152,16 +140,16 @@ def btc_bconv1(
         A PackedTensor has ``layout="NHWC"`` and 32-bit words, either bit first.
     w : likewise, (R, S, C, O)
         A PackedTensor has ``layout="HWIO"``.
-    stride, dilation : int, or (vertical, horizontal), at least 1
-    padding : "SAME", "VALID" or ((top, bottom), (left, right))
+    stride, dilation : int, or (vertical, horizontal), at least 1, default 1
+    padding : "SAME", "VALID" or ((top, bottom), (left, right)), default "SAME"
         By TensorFlow's rules, or so many rows and columns, at least 0. What is padded counts nothing.
     thresholds : integers in the range of int32, (O,), optional
         Ask for bits: bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
     flip : bool, (O,), optional
         The output channels whose bits are reversed.
-    operation : "xor" or "and"
+    operation : "xor" or "and", default "xor"
         Of the tensor core, Turing's or Hopper's; the result is the same.
-    first : "lsb" or "msb"
+    first : "lsb" or "msb", default "lsb"
         The order of the bits in the words inside, and of the output.
 
     Returns
@@ -184,7 +172,7 @@ def btc_bconv1(
     FormatError
         For a PackedTensor in another layout or word size, or whose words do not fit it.
     SchemeError
-        For an unknown word for ``padding``, ``operation`` or ``first``, or ``flip`` without ``thresholds``.
+        For another string for ``padding``, ``operation`` or ``first``, or ``flip`` without ``thresholds``.
 
     Notes
     -----
@@ -200,39 +188,13 @@ def btc_bconv1(
     >>> bits.words[0, :, :, 0].tolist()
     [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
     """
-    check_options(operation, first)
-    ready = _prepare(x, w, stride, padding, dilation, first)
-    return _run(ready, False, Options(operation, fuse(thresholds, flip, ready.p.out_channels), first))
+    return _run(False, x, w, **options)
 
 
-def btc_bconv2(
-    x: ConvOperand,
-    w: ConvOperand,
-    *,
-    stride: Pair = 1,
-    padding: Padding = "SAME",
-    dilation: Pair = 1,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-    operation: Operation = "xor",
-    first: First = "lsb",
-) -> Any:
-    """The same by design 2, with image and filter in FSB format; see `btc_bconv1`.
+def btc_bconv2(x: ConvOperand, w: ConvOperand, **options: Unpack[TensorCoreConvOptions]) -> Any:
+    """The ±1 cross-correlation by design 2, with image and filter in FSB format.
 
-    Parameters
-    ----------
-    x, w, stride, padding, dilation, thresholds, flip, operation, first
-        As of `btc_bconv1`.
-
-    Returns
-    -------
-    array of int32, (N, P, Q, O), or with ``thresholds`` PackedTensor
-        As of `btc_bconv1`.
-
-    Raises
-    ------
-    ShapeError, DtypeError, NotANumberError, FormatError, SchemeError
-        As `btc_bconv1`.
+    Parameters, returns and errors are those of `btc_bconv1`.
 
     Notes
     -----
@@ -245,32 +207,42 @@ def btc_bconv2(
            [30, 45, 30],
            [20, 30, 20]], dtype=int32)
     """
-    check_options(operation, first)
-    ready = _prepare(x, w, stride, padding, dilation, first)
-    return _run(ready, True, Options(operation, fuse(thresholds, flip, ready.p.out_channels), first))
+    return _run(True, x, w, **options)
 
 
-class _Ready(NamedTuple):
-    images: Words
-    """HWNC: (H, W, N, words)."""
-    filters: Words
-    """KKOC: (R, S, O, words)."""
-    p: ConvLayerParam
-
-
-def _prepare(
-    x: ConvOperand, w: ConvOperand, stride: Pair, padding: Padding, dilation: Pair, first: First
-) -> _Ready:
-    """Check, pack and turn image and filter."""
+def _run(
+    fsb: bool,
+    x: ConvOperand,
+    w: ConvOperand,
+    *,
+    stride: Pair = 1,
+    padding: Padding = "SAME",
+    dilation: Pair = 1,
+    **more: Any,
+) -> Any:
+    """Turn to HWNC and KKOC, pad, launch a block for each pixel and tile, download, crop and turn back."""
     x, w = most_significant_first(x), most_significant_first(w)
     ready = conv_operands(x, w, stride, padding, dilation, WARP_SIZE)
-    images, filters = ready.input.numpy(), ready.bitfilter.numpy()
-    if not isinstance(x, PackedTensor):
-        images = _packed_channels(images)
-    images, filters = images.transpose(1, 2, 0, 3), filters.transpose(0, 1, 3, 2)
-    if first == "lsb":
-        images, filters = brev(images), brev(filters)
-    return _Ready(images, filters, ready.p)
+    p, images = ready.p, ready.input.numpy()
+    options = options_of(p.out_channels, **more)
+    images = images if isinstance(x, PackedTensor) else _packed_channels(images)
+    turned = images.transpose(1, 2, 0, 3), ready.bitfilter.numpy().transpose(0, 1, 3, 2)
+    images, filters = map(brev, turned) if options.first == "lsb" else turned
+    images, filters = padded(images, TILE_SIDE), padded(filters, WARP_SIZE if options.fused else TILE_SIDE)
+    sizes = Padded(images.shape[2], images.shape[3] * WARP_SIZE, filters.shape[2])
+    tiles = sizes.batch // TILE_SIDE * (sizes.out_channels // TILE_SIDE)
+    arrays = (
+        GlobalArray.of("input", rows_to_fsb(images) if fsb else images, read_only=True),
+        GlobalArray.of("filter", rows_to_fsb(filters) if fsb else filters, read_only=True),
+        output_array("output", (p.out_height, p.out_width, sizes.batch, sizes.out_channels), options),
+    )
+    grid = p.out_width, p.out_height, tiles
+    launch(BTC_Conv2d, grid, WARP_SIZE, *arrays, p, sizes, fsb, options, shared=options.shared(1))
+    channels = -(-p.out_channels // WARP_SIZE) if options.fused else p.out_channels
+    y = np.ascontiguousarray(arrays[2].numpy()[:, :, : p.batch, :channels].transpose(2, 0, 1, 3))
+    if not options.fused:
+        return y
+    return PackedTensor(y, (*y.shape[:3], p.out_channels), "NHWC", 32, options.first)
 
 
 def _packed_channels(images: npt.NDArray[Any]) -> Words:
@@ -279,23 +251,3 @@ def _packed_channels(images: npt.NDArray[Any]) -> Words:
     octets = np.packbits(images >= 0, axis=-1)
     whole = np.pad(octets, [(0, 0)] * (images.ndim - 1) + [(0, -(-channels // 32) * 4 - octets.shape[-1])])
     return whole.view(">u4").astype(np.uint32)
-
-
-def _run(ready: _Ready, fsb: bool, options: Options) -> Any:
-    """Pad, launch a block for each pixel and tile of images by filters, download, crop and turn back."""
-    p = ready.p
-    images = padded(ready.images, TILE_SIDE)
-    filters = padded(ready.filters, WARP_SIZE if options.fused else TILE_SIDE)
-    sizes = Padded(images.shape[2], images.shape[3] * WARP_SIZE, filters.shape[2])
-    tiles = sizes.batch // TILE_SIDE * (sizes.out_channels // TILE_SIDE)
-    input = GlobalArray.of("input", rows_to_fsb(images) if fsb else images, read_only=True)
-    filter = GlobalArray.of("filter", rows_to_fsb(filters) if fsb else filters, read_only=True)
-    shape = p.out_height, p.out_width, sizes.batch, sizes.out_channels
-    output = output_array("output", shape, options)
-    grid, arrays = (p.out_width, p.out_height, tiles), (input, filter, output)
-    launch(BTC_Conv2d, grid, WARP_SIZE, *arrays, p, sizes, fsb, options, shared=shared_for(options, 1))
-    channels = -(-p.out_channels // WARP_SIZE) if options.fused else p.out_channels
-    y = np.ascontiguousarray(output.numpy()[:, :, : p.batch, :channels].transpose(2, 0, 1, 3))
-    if not options.fused:
-        return y
-    return PackedTensor(y, (*y.shape[:3], p.out_channels), "NHWC", 32, options.first)

@@ -9,53 +9,48 @@ Source: BTC (TPDS), section 5.2, listings 3 to 5, equation 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from reference.types import First, PackedBits
 from simwarp.lanes import WARP_SIZE, brev
 from simwarp.listings.btc.designs import BMM, BMMb, BMMs
 from simwarp.listings.btc.fragments import Operation
 from simwarp.listings.btc.fsb import rows_to_fsb
-from simwarp.listings.btc.operands import Words, padded, rows_along_k
-from simwarp.listings.btc.output import TILE_SIDE, Options, check_options, output_array, shared_for
-from simwarp.listings.fused import fuse
-from simwarp.listings.operands import Operand
+from simwarp.listings.btc.operands import most_significant_first, padded
+from simwarp.listings.btc.output import TILE_SIDE, options_of, output_array
+from simwarp.listings.fused import ProductOptions
+from simwarp.listings.operands import Operand, row_by_row
 from simwarp.warp import GlobalArray, launch
 
 
-class Design(NamedTuple):
-    """How a kernel is launched: tiles of C in a block, down and across, and the block's threads."""
+class TensorCoreOptions(ProductOptions, total=False):
+    """The keyword arguments of the designs: see `simwarp.listings.btc_bmm1`."""
+
+    operation: Operation
+    first: First
+
+
+class _Design(NamedTuple):
+    """A kernel, the tiles of C in a block, down and across, and the block's threads."""
 
     kernel: Callable[..., object]
     down: int
     across: int
     block: tuple[int, ...]
     fsb: bool = False
-    shared: Sequence[tuple[str, tuple[Any, int]]] = ()
+    shared: tuple[str, ...] = ()
+    """Arrays of 32 rows of 128 bits."""
 
 
-DESIGN_1 = Design(BMM, 2, 1, (WARP_SIZE, 2))
-DESIGN_2 = Design(
-    BMMs, 4, 4, (WARP_SIZE, 4, 4), shared=(("As", (np.uint32, 32 * 4)), ("Bs", (np.uint32, 32 * 4)))
-)
-DESIGN_3 = Design(BMMb, 2, 1, (WARP_SIZE, 2), fsb=True)
+_DESIGN_1 = _Design(BMM, 2, 1, (WARP_SIZE, 2))
+_DESIGN_2 = _Design(BMMs, 4, 4, (WARP_SIZE, 4, 4), shared=("As", "Bs"))
+_DESIGN_3 = _Design(BMMb, 2, 1, (WARP_SIZE, 2), fsb=True)
 
 
-def btc_bmm1(
-    a: Operand,
-    b: Operand,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-    operation: Operation = "xor",
-    first: First = "lsb",
-) -> Any:
+def btc_bmm1(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> Any:
     """The ±1 product op(a) · op(b) of the signs of two matrices, by design 1 on the bit tensor core.
 
     ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``, exact. Rows are padded to 8, columns to 8, of
@@ -67,14 +62,14 @@ def btc_bmm1(
         PackedBits of 32-bit words along K, either bit first: ``layout="column"``, or "row" if transpose_a.
     b : likewise, (K, N), or (N, K) if transpose_b
         PackedBits have ``layout="row"``, or "column" if transpose_b.
-    transpose_a, transpose_b : bool
+    transpose_a, transpose_b : bool, default False
     thresholds : integers in the range of int32, (N,), optional
         Ask for bits (listing 5): bit (i, j) is 1 where ``c[i, j] >= thresholds[j]``.
     flip : bool, (N,), optional
         The columns whose bits are reversed.
-    operation : "xor" or "and"
+    operation : "xor" or "and", default "xor"
         Of the tensor core, Turing's or Hopper's; the product is the same.
-    first : "lsb" or "msb"
+    first : "lsb" or "msb", default "lsb"
         The order of the bits in the words of operands and output inside. "msb" is the listing's.
 
     Returns
@@ -109,38 +104,13 @@ def btc_bmm1(
     >>> btc_bmm1([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], thresholds=[-1]).words
     array([[1]], dtype=uint32)
     """
-    return _run(DESIGN_1, a, b, transpose_a, transpose_b, thresholds, flip, operation, first)
+    return _run(_DESIGN_1, a, b, **options)
 
 
-def btc_bmm2(
-    a: Operand,
-    b: Operand,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-    operation: Operation = "xor",
-    first: First = "lsb",
-) -> Any:
-    """The ±1 product op(a) · op(b) by design 2, with tiles in shared memory; see `btc_bmm1`.
+def btc_bmm2(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> Any:
+    """The ±1 product op(a) · op(b) by design 2, with tiles in shared memory.
 
-    Rows and columns are padded to 32.
-
-    Parameters
-    ----------
-    a, b, transpose_a, transpose_b, thresholds, flip, operation, first
-        As of `btc_bmm1`.
-
-    Returns
-    -------
-    array of int32, (M, N), or with ``thresholds`` PackedBits
-        As of `btc_bmm1`.
-
-    Raises
-    ------
-    ShapeError, DtypeError, NotANumberError, FormatError, SchemeError
-        As `btc_bmm1`.
+    Parameters, returns and errors are those of `btc_bmm1`. Rows and columns are padded to 32.
 
     Notes
     -----
@@ -151,36 +121,14 @@ def btc_bmm2(
     >>> btc_bmm2([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], operation="and")
     array([[-1]], dtype=int32)
     """
-    return _run(DESIGN_2, a, b, transpose_a, transpose_b, thresholds, flip, operation, first)
+    return _run(_DESIGN_2, a, b, **options)
 
 
-def btc_bmm3(
-    a: Operand,
-    b: Operand,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-    operation: Operation = "xor",
-    first: First = "lsb",
-) -> Any:
-    """The ±1 product op(a) · op(b) by design 3, with operands in FSB format; see `btc_bmm1`.
+def btc_bmm3(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> Any:
+    """The ±1 product op(a) · op(b) by design 3, with operands in FSB format.
 
-    Parameters
-    ----------
-    a, b, transpose_a, transpose_b, thresholds, flip, operation, first
-        As of `btc_bmm1`; PackedBits come in its layouts and become FSB inside.
-
-    Returns
-    -------
-    array of int32, (M, N), or with ``thresholds`` PackedBits
-        As of `btc_bmm1`; not FSB, as in the listing.
-
-    Raises
-    ------
-    ShapeError, DtypeError, NotANumberError, FormatError, SchemeError
-        As `btc_bmm1`.
+    Parameters, returns and errors are those of `btc_bmm1`: PackedBits come in its layouts and become FSB
+    inside, and bits are returned in its layout, not in FSB as in the listing.
 
     Notes
     -----
@@ -191,41 +139,36 @@ def btc_bmm3(
     >>> btc_bmm3([[2.0, -3.0, 0.0]], [[1.0], [1.0], [-1.0]], thresholds=[-1], first="msb").words
     array([[2147483648]], dtype=uint32)
     """
-    return _run(DESIGN_3, a, b, transpose_a, transpose_b, thresholds, flip, operation, first)
+    return _run(_DESIGN_3, a, b, **options)
 
 
 def _run(
-    design: Design,
+    design: _Design,
     a: Operand,
     b: Operand,
-    transpose_a: bool,
-    transpose_b: bool,
-    thresholds: npt.ArrayLike | None,
-    flip: npt.ArrayLike | None,
-    operation: Operation,
-    first: First,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    **more: Any,
 ) -> Any:
     """Pad, launch a block for each group of tiles of C, download, and crop."""
-    check_options(operation, first)
-    ready = rows_along_k(a, b, transpose_a, transpose_b)
-    options = Options(operation, fuse(thresholds, flip, ready.n), first)
+    ready = row_by_row(most_significant_first(a), most_significant_first(b), transpose_a, transpose_b, 32)
+    options = options_of(ready.n, **more)
     warps = math.prod(design.block) // WARP_SIZE
     down, across = TILE_SIDE * design.down, TILE_SIDE * design.across
-    rows = _rows(ready.A, down, first)
-    columns = _rows(ready.B, WARP_SIZE if options.fused else across, first)
+    words = (brev(x.numpy().T) if options.first == "lsb" else x.numpy().T for x in ready[:2])
+    multiples = down, WARP_SIZE if options.fused else across
+    rows, columns = (padded(x, multiple) for x, multiple in zip(words, multiples, strict=True))
     A_height, B_width, A_width = len(rows), len(columns), rows.shape[1] * WARP_SIZE
-    A = GlobalArray.of("A", rows_to_fsb(rows) if design.fsb else rows, read_only=True)
-    B = GlobalArray.of("B", rows_to_fsb(columns) if design.fsb else columns, read_only=True)
+    A, B = (
+        GlobalArray.of(name, rows_to_fsb(x) if design.fsb else x, read_only=True)
+        for name, x in (("A", rows), ("B", columns))
+    )
     C = output_array("C", (A_height, B_width), options)
-    grid, shared = (A_height // down, B_width // across), dict(design.shared) | shared_for(options, warps)
+    shared = dict.fromkeys(design.shared, (np.uint32, 32 * 4)) | options.shared(warps)
+    grid = A_height // down, B_width // across
     launch(design.kernel, grid, design.block, A, B, C, A_width, B_width, ready.k, options, shared=shared)
     if not options.fused:
         return C.numpy()[: ready.m, : ready.n].copy()
-    words = C.numpy()[: ready.m, : -(-ready.n // WARP_SIZE)]
-    return PackedBits(np.ascontiguousarray(words.T), (ready.m, ready.n), "column", 32, first)
-
-
-def _rows(packed: GlobalArray, multiple: int, first: First) -> Words:
-    """The words of an operand, K along a row, whole tiles of them."""
-    words = packed.numpy().T
-    return padded(brev(words) if first == "lsb" else words, multiple)
+    bits = C.numpy()[: ready.m, : -(-ready.n // WARP_SIZE)]
+    return PackedBits(np.ascontiguousarray(bits.T), (ready.m, ready.n), "column", 32, options.first)

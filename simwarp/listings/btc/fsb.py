@@ -28,13 +28,14 @@ Examples
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+from reference.errors import DtypeError, FormatError, ShapeError
 from reference.types import Layout
+from simwarp.listings.checks import check_choice
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 Words: TypeAlias = npt.NDArray[np.uint32]
@@ -94,11 +95,10 @@ def fsb_address(
             f"an element outside of a matrix of shape {shape}\nrow {row}, column {column}\n"
             f"rows go from 0 to {H - 1}, columns from 0 to {W - 1}"
         )
+    check_choice("order", order, get_args(Layout))
     if order == "column":
         return _address(column, row, tile_width, tile_height, -(-H // tile_height))
-    if order == "row":
-        return _address(row, column, tile_height, tile_width, -(-W // tile_width))
-    raise SchemeError(f"there is no order={order!r}\nof tiles, and of bits in them\nchoose 'row' or 'column'")
+    return _address(row, column, tile_height, tile_width, -(-W // tile_width))
 
 
 def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "row") -> Words:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import SchemeError
 from reference.types import First
 from simwarp.lanes import brev
 from simwarp.listings.btc.fragments import Fragment, Operation, store_matrix_sync
-from simwarp.listings.fused import Fused
+from simwarp.listings.checks import check_choice
+from simwarp.listings.fused import Fused, fuse
 from simwarp.warp import GlobalArray, Warp
 
 TILE_SIDE = 8
@@ -41,31 +41,18 @@ class Options(NamedTuple):
     fused: Fused | None = None
     first: First = "lsb"
 
+    def shared(self, warps: int) -> dict[str, tuple[Any, int]]:
+        """The shared memory that `store_tile` needs."""
+        return {"Cs": (np.int32, TILE_SIZE * warps)} if self.fused else {}
+
 
 def store_tile(
     warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, options: Options
 ) -> None:
     """Store a tile of products, or its bits, to rows ``row`` … of C, columns ``8 * by`` ….
 
-    Parameters
-    ----------
-    warp : Warp
-        For bits its block has ``Cs``, 64 of int32 in shared memory for each warp.
-    C : (rows, width), int32; for bits (rows, width / 32), uint32
-    row, by : int
-    dots : int32 (2, 32)
-    width : int
-        In elements; a multiple of 4, and of 32 for bits.
-    options : Options
-
-    Examples
-    --------
-    >>> from simwarp.listings.btc.fragments import fill_fragment
-    >>> from simwarp.warp import launch
-    >>> C = GlobalArray("C", (8, 8), np.int32)
-    >>> launch(lambda warp: store_tile(warp, C, 0, 0, fill_fragment(3), 8, Options()), 1, 32)
-    >>> int(C.numpy().sum())
-    192
+    C is (rows, width), int32; for bits (rows, width / 32), uint32, and ``Cs`` of the block's shared
+    memory has 64 of int32 for each warp. The width is a multiple of 4, and of 32 for bits.
     """
     if options.fused:
         _store_bits(warp, C, row, by, dots, width, options.fused, options.first)
@@ -99,8 +86,8 @@ def _store_bits(
     own = warp.index * TILE_SIZE
     store_matrix_sync(warp, Cs, own, dots, ldm=TILE_SIDE)
     column = by * TILE_SIDE + laneid % TILE_SIDE
-    p0 = _vote(warp, warp.load(Cs, own + laneid), column, fused)
-    p1 = _vote(warp, warp.load(Cs, own + laneid + 32), column, fused)
+    p0 = fused.vote(warp, warp.load(Cs, own + laneid), column)
+    p1 = fused.vote(warp, warp.load(Cs, own + laneid + 32), column)
     element = laneid
     if first == "msb":
         p0, p1, element, by = brev(p0), brev(p1), 3 - laneid, FLIPBITS(by, 2)
@@ -109,61 +96,27 @@ def _store_bits(
         warp.store(Cb, (row + 4 + laneid) * (width // 8) + by, _byte(p1, element))
 
 
-def _vote(
-    warp: Warp, dots: npt.NDArray[np.int32], column: npt.NDArray[np.uint32], fused: Fused
-) -> npt.NDArray[np.uint32]:
-    """Each lane's bit; 0 in the columns past the last, which have no threshold."""
-    with warp.where(column < fused.thresholds.size):
-        bit = warp.select(fused.bit(warp, dots, column), False)
-    return warp.ballot(bit)
-
-
 def _byte(word: npt.NDArray[np.uint32], element: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
     """``p.elements[element]`` of the listing's union; some lanes ask for what no word has, and drop it."""
     return (word >> (8 * (element % 4)) & 0xFF).astype(np.uint8)
 
 
-def shared_for(options: Options, warps: int) -> dict[str, tuple[Any, int]]:
-    """The shared memory that `store_tile` needs: `simwarp.warp.launch`'s argument.
-
-    Examples
-    --------
-    >>> shared_for(Options(), 2)
-    {}
-    """
-    return {"Cs": (np.int32, TILE_SIZE * warps)} if options.fused else {}
-
-
 def output_array(name: str, shape: tuple[int, ...], options: Options) -> GlobalArray:
-    """Where the tiles go: as many int32, or for bits a 32nd of them, uint32.
-
-    Examples
-    --------
-    >>> output_array("C", (8, 64), Options()).dtype
-    dtype('int32')
-    """
+    """As many int32, or for bits a 32nd of them, uint32."""
     if options.fused:
         return GlobalArray(name, (*shape[:-1], shape[-1] // 32), np.uint32)
     return GlobalArray(name, shape, np.int32)
 
 
-def check_options(operation: str, first: str) -> None:
-    """Refuse an operation or an order of bits that there is not.
-
-    Raises
-    ------
-    SchemeError
-
-    Examples
-    --------
-    >>> check_options("and", "lsb")
-    """
-    for option, given, known in (
-        ("operation", operation, get_args(Operation)),
-        ("first", first, get_args(First)),
-    ):
-        if given not in known:
-            raise SchemeError(
-                f"there is no {option}={given!r}\nit is one of {len(known)} words\n"
-                f"choose one of {', '.join(map(repr, known))}"
-            )
+def options_of(
+    columns: int,
+    *,
+    thresholds: npt.ArrayLike | None = None,
+    flip: npt.ArrayLike | None = None,
+    operation: Operation = "xor",
+    first: First = "lsb",
+) -> Options:
+    """The options of a product of so many columns, checked."""
+    check_choice("operation", operation, get_args(Operation))
+    check_choice("first", first, get_args(First))
+    return Options(operation, fuse(thresholds, flip, columns), first)

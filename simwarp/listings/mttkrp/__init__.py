@@ -14,9 +14,7 @@ and one matrix to go with it, the kernels take one of each for every level betwe
 Source: MM-CSF (SC'19), sections 3.1 and 5, algorithms 2 and 5 to 8.
 """
 
-from simwarp.listings.mttkrp.fiber import fiber_alg
-from simwarp.listings.mttkrp.nonzero import nonzero_alg
+from simwarp.listings.mttkrp.algorithms import fiber_alg, nonzero_alg, opt_slice_alg, slice_alg
 from simwarp.listings.mttkrp.product import mttkrp
-from simwarp.listings.mttkrp.slice import opt_slice_alg, slice_alg
 
 __all__ = ["fiber_alg", "mttkrp", "nonzero_alg", "opt_slice_alg", "slice_alg"]

@@ -11,9 +11,7 @@ import numpy.typing as npt
 from reference.errors import FormatError, ShapeError
 from reference.types import BCsf, Fibers, MmCsf, PerMode
 from reference.types.fields import check_fields
-from simwarp.listings.mttkrp.fiber import fiber_alg
-from simwarp.listings.mttkrp.nonzero import nonzero_alg
-from simwarp.listings.mttkrp.slice import opt_slice_alg, slice_alg
+from simwarp.listings.mttkrp.algorithms import fiber_alg, nonzero_alg, opt_slice_alg, slice_alg
 from simwarp.warp import GlobalArray, launch
 
 THREADS = 64
@@ -136,56 +134,36 @@ def _root(tensor: BCsf, matrices: list[GlobalArray], mode: int, out: GlobalArray
             "build one for the mode"
         )
     *middle, leaf = tensor.modes[1:]
-    launch(
-        slice_alg,
-        len(tensor.slices),
-        THREADS,
-        _array("slicePtr", tensor.slice_pointers),
-        _array("sliceInds", tensor.slices),
-        _array("fiberPtr", tensor.fiber_pointers),
-        [_array(f"fiberInds {n}", indices) for n, indices in zip(middle, tensor.uppers, strict=True)],
-        _array("indK", tensor.leaves),
-        _array("vals", tensor.values),
-        [matrices[n] for n in middle],
-        matrices[leaf],
-        out,
-        rank,
-    )
+    slices = _array("slicePtr", tensor.slice_pointers), _array("sliceInds", tensor.slices)
+    tree = _array("fiberPtr", tensor.fiber_pointers), _indices(middle, tensor.uppers), *_nonzeros(tensor)
+    of_nonzeros = [matrices[n] for n in middle], matrices[leaf]
+    launch(slice_alg, len(tensor.slices), THREADS, *slices, *tree, *of_nonzeros, out, rank)
 
 
 def _partition(tensor: Fibers, matrices: list[GlobalArray], mode: int, out: GlobalArray, rank: int) -> None:
-    level = tensor.modes.index(mode)
-    uppers, leaf = tensor.modes[:-1], tensor.modes[-1]
-    inds = [_array(f"index {n}", indices) for n, indices in zip(uppers, tensor.uppers, strict=True)]
-    others = [n for n in uppers if n != mode]
-    other_inds, other_matrices = [inds[uppers.index(n)] for n in others], [matrices[n] for n in others]
-    pointers, nonzeros = (
-        _array("fiberPtr", tensor.pointers),
-        (
-            _array("indK", tensor.leaves),
-            _array("vals", tensor.values),
-        ),
-    )
+    *uppers, leaf = tensor.modes
+    level, inds = tensor.modes.index(mode), _indices(uppers, tensor.uppers)
+    other_inds = [array for n, array in zip(uppers, inds, strict=True) if n != mode]
+    other_matrices = [matrices[n] for n in uppers if n != mode]
+    pointers, nonzeros = _array("fiberPtr", tensor.pointers), _nonzeros(tensor)
     fibers = len(tensor.pointers) - 1
     if level == len(uppers):
         launch(nonzero_alg, fibers, THREADS, pointers, inds, *nonzeros, other_matrices, out, rank)
     elif level == 0:
+        tree = inds[0], pointers, other_inds, *nonzeros, other_matrices, matrices[leaf]
         groups = -(-fibers // FIBERS_IN_A_GROUP)
-        tree = inds[0], pointers, other_inds, *nonzeros
-        launch(
-            opt_slice_alg,
-            groups,
-            THREADS,
-            *tree,
-            other_matrices,
-            matrices[leaf],
-            out,
-            rank,
-            FIBERS_IN_A_GROUP,
-        )
+        launch(opt_slice_alg, groups, THREADS, *tree, out, rank, FIBERS_IN_A_GROUP)
     else:
-        tree = pointers, other_inds, inds[level], *nonzeros
-        launch(fiber_alg, fibers, THREADS, *tree, other_matrices, matrices[leaf], out, rank)
+        tree = pointers, other_inds, inds[level], *nonzeros, other_matrices, matrices[leaf]
+        launch(fiber_alg, fibers, THREADS, *tree, out, rank)
+
+
+def _indices(modes: Sequence[int], uppers: Any) -> list[GlobalArray]:
+    return [_array(f"index {n}", indices) for n, indices in zip(modes, uppers, strict=True)]
+
+
+def _nonzeros(tensor: BCsf | Fibers) -> tuple[GlobalArray, GlobalArray]:
+    return _array("indK", tensor.leaves), _array("vals", tensor.values)
 
 
 def _array(name: str, values: npt.NDArray[Any]) -> GlobalArray:

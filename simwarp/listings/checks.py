@@ -1,0 +1,135 @@
+"""What the listings take: real numbers whose signs are packed, and packed bits; checked.
+
+Source: BSTC (SC'19), sections 5.1 and 5.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.types import PackedBits, PackedTensor, Word
+
+Array: TypeAlias = npt.NDArray[Any]
+
+MAX_ELEMENTS = 2**31 - 1
+"""The most elements of a tensor: the kernels' indices are ``int``."""
+
+_REAL = (np.float64, np.float32, np.float16, np.int8)
+
+
+class _Format(NamedTuple):
+    """The axes of a layout, and which of them the bits of a word run along, here and in the words."""
+
+    axes: str
+    axis: int
+    of_words: int
+    unit: str
+    scheme: str
+
+
+FORMATS = {
+    "column": _Format("(rows, columns)", 1, 0, "columns", "BMM"),
+    "row": _Format("(rows, columns)", 0, 0, "rows", "BMM"),
+    "NHWC": _Format("(batch, height, width, channels)", 3, 3, "channels", "BConv"),
+    "HWIO": _Format("(height, width, in_channels, out_channels)", 2, 2, "channels", "BConv"),
+}
+
+
+def real(x: npt.ArrayLike, name: str, layout: str = "row") -> Array:
+    """``x`` as an array of an accepted element type without NaN, not cast; errors call it ``name``."""
+    axes = FORMATS[layout].axes
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        raise ShapeError(f"{name} is not an array\n{error}\ngive {axes}, rows of the same length") from error
+    if array.dtype.type not in _REAL:
+        raise DtypeError(
+            f"{name} has elements of {array.dtype}\nthe signs of real numbers are packed\n"
+            "give float64, float32, float16 or int8, or packed bits"
+        )
+    _check_shape(name, array.shape, axes)
+    missing = np.isnan(array)
+    if missing.any():
+        at = ", ".join(str(i) for i in np.argwhere(missing)[0])
+        raise NotANumberError(
+            f"{name}[{at}] is NaN\na NaN is neither >= 0 nor < 0, so it has no sign\n"
+            f"replace it first, for instance with np.nan_to_num({name})"
+        )
+    return array
+
+
+def check_packed(
+    packed: PackedBits | PackedTensor, name: str, layout: str, word: Word, *, to_multiply: bool = True
+) -> None:
+    """Raise unless packed bits have this format, and words that fit it; 0 past the edge ``to_multiply``."""
+    form, shape = FORMATS[layout], tuple(packed.shape)
+    scheme = f"{form.scheme}-{word}" if to_multiply else "this"
+    if (packed.layout, packed.word) != (layout, word) or packed.first not in ("msb", "lsb"):
+        raise FormatError(
+            f"{name} is packed layout={packed.layout!r}, word={packed.word}, first={packed.first!r}\n"
+            f"{scheme} needs layout={layout!r}, word={word}, first='msb' (or 'lsb' in both operands)\n"
+            f"repack {name} with that layout{f', or check transpose_{name}' * scheme.startswith('BMM')}"
+        )
+    _check_shape(name, shape, form.axes)
+    on_host = isinstance(packed.words, np.ndarray)
+    if not on_host:
+        raise FormatError(
+            f"{name} has words that are not a NumPy array\nlistings run on the host\ncopy them there first"
+        )
+    words: Array = packed.words
+    length, dtype = shape[form.axis], np.dtype(f"uint{word}")
+    others = [*shape[: form.axis], *shape[form.axis + 1 :]]
+    expected = (*others[: form.of_words], -(-length // word), *others[form.of_words :])
+    if words.dtype != dtype or words.shape != expected:
+        raise FormatError(
+            f"{name} has words {words.dtype} {words.shape}, but a shape of {shape} needs {dtype} {expected}\n"
+            f"with layout={layout!r}, word={word}\ncorrect its shape, or pack it again"
+        )
+    padding = -length % word
+    past_the_edge = ((1 << padding) - 1) << (word - padding if packed.first == "lsb" else 0)
+    if to_multiply and np.any(words.take(-1, form.of_words) & dtype.type(past_the_edge)):
+        raise FormatError(
+            f"{name} has bits past its {length} {form.unit} that are not 0\n"
+            "they would count wherever the operands differ in them\nclear them, or pack again"
+        )
+
+
+def check_choice(option: str, given: object, known: tuple[object, ...]) -> None:
+    """Raise unless an option is one of the known words."""
+    if given not in known:
+        raise SchemeError(f"there is no {option}={given!r}: choose one of {', '.join(map(repr, known))}")
+
+
+def check_alike(names: str, first: str, of_other: str) -> None:
+    """Raise unless both operands of a product begin at the same end of a word."""
+    if first != of_other:
+        raise FormatError(
+            f"{names[0]} has first={first!r} and {names[1]} has first={of_other!r}\n"
+            "an element must have the same bit of a word in both\n"
+            "pack both alike; real numbers are packed first='msb'"
+        )
+
+
+def check_size(name: str, shape: tuple[int, ...]) -> None:
+    """Raise for more elements than an index reaches."""
+    elements = math.prod(shape)
+    if elements > MAX_ELEMENTS:
+        raise ShapeError(
+            f"{name} has shape {shape}, {elements} elements\nindices are 32-bit integers\n"
+            f"give at most {MAX_ELEMENTS} elements: split the batch or the channels"
+        )
+
+
+def _check_shape(name: str, shape: tuple[int, ...], axes: str) -> None:
+    count = axes.count(",") + 1
+    if len(shape) != count or min(shape) < 1:
+        raise ShapeError(
+            f"{name} has shape {shape}\n{count} axes are needed, none of size 0\ngive {axes}, each at least 1"
+        )
+    if count == 4:
+        check_size(name, shape)

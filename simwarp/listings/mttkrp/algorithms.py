@@ -1,0 +1,210 @@
+"""Algorithms 2, 6, 7 and 8: the product of a mode by the level that it has in a tree.
+
+Two fibers, 0 and 1, each of one nonzero, in slice 0; the product of the slices' mode twice, then of the
+fibers' mode, and of the nonzeros':
+
+>>> import numpy as np
+>>> from simwarp.warp import launch
+>>> of = GlobalArray.of
+>>> zeros_of_two, zero_one = of("sliceInds", np.array([0, 0])), of("fiberInds", np.array([0, 1]))
+>>> pointers = of("fiberPtr", np.array([0, 1, 2]))
+>>> nonzeros = of("indK", np.array([0, 1])), of("vals", np.array([2.0, 3.0]))
+>>> B, C = of("B", np.array([[4.0], [5.0]])), of("C", np.array([[1.0], [10.0]]))
+>>> A = of("A", np.zeros((1, 1)))
+>>> slices = of("slicePtr", np.array([0, 2])), of("sliceInds", np.array([0]))
+>>> launch(slice_alg, 1, 64, *slices, pointers, [zero_one], *nonzeros, [B], C, A, 1)
+>>> A.numpy().tolist()  # 2 · 1 · 4 + 3 · 10 · 5
+[[158.0]]
+>>> launch(opt_slice_alg, 1, 64, zeros_of_two, pointers, [zero_one], *nonzeros, [B], C, A, 1, 2)
+>>> A.numpy().tolist()  # the same once more
+[[316.0]]
+>>> A, J, K = of("A", np.array([[4.0]])), of("J", np.zeros((2, 1))), of("K", np.zeros((2, 1)))
+>>> launch(fiber_alg, 2, 64, pointers, [zeros_of_two], zero_one, *nonzeros, [A], C, J, 1)
+>>> launch(nonzero_alg, 2, 64, pointers, [zeros_of_two, zero_one], *nonzeros, [A, B], K, 1)
+>>> J.numpy().tolist(), K.numpy().tolist()  # 2 · 1 · 4 and 3 · 10 · 4; 2 · 4 · 4 and 3 · 4 · 5
+([[8.0], [120.0]], [[32.0], [60.0]])
+
+Source: MM-CSF (SC'19), sections 3.1 and 5, algorithms 2, 6, 7 and 8, figure 5.
+"""
+
+# The kernels keep the paper's names.
+# ruff: noqa: N803, N806
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simwarp.listings.mttkrp.rank import add_nonzero, add_to_row, index, ones, times_rows, zeros
+from simwarp.warp import GlobalArray, Warp
+
+
+def slice_alg(
+    warp: Warp,
+    slicePtr: GlobalArray,
+    sliceInds: GlobalArray,
+    fiberPtr: GlobalArray,
+    fiberInds: Sequence[GlobalArray],
+    indK: GlobalArray,
+    vals: GlobalArray,
+    B: Sequence[GlobalArray],
+    C: GlobalArray,
+    A: GlobalArray,
+    R: int,
+) -> None:
+    """Algorithm 2, slice-alg of B-CSF: a block for each slice, its warps take the fibers by turns.
+
+    Parameters
+    ----------
+    slicePtr : (slices + 1,), sliceInds : (slices,)
+    fiberPtr : (fibers + 1,)
+    fiberInds : for each level between slice and nonzero (fibers,)
+    indK, vals : (nonzeros,)
+    B : for each level between slice and nonzero (dimension, R)
+    C : (K, R), of the nonzeros' mode
+    A : (I, R), the output, to which is added
+
+    Notes
+    -----
+    Other than in print: ``tmp`` and ``tmp_2`` begin at 0 for every fiber and every slice. The arrays of
+    pointers have one element more than there are slices and fibers. A warp adds what its own fibers
+    give, hence the atomic writes.
+
+    Grid: a block for each slice, of any number of warps.
+    """
+    slice = warp.block.x
+    i = index(warp, sliceInds, slice)
+    tmp_2 = zeros(vals.dtype, R)
+    first, end = index(warp, slicePtr, slice), index(warp, slicePtr, slice + 1)
+    for fiber in range(first + warp.index, end, warp.block_dim.x // 32):  # fibers-parallel across warps
+        tmp = zeros(vals.dtype, R)
+        for z in range(index(warp, fiberPtr, fiber), index(warp, fiberPtr, fiber + 1)):
+            add_nonzero(warp, tmp, warp.load(vals, z), C, index(warp, indK, z), R)
+        tmp = times_rows(warp, tmp, fiberInds, B, fiber, R)
+        tmp_2 = [a + b for a, b in zip(tmp_2, tmp, strict=True)]
+    add_to_row(warp, A, i, tmp_2, R)
+
+
+def opt_slice_alg(
+    warp: Warp,
+    sliceInds: GlobalArray,
+    fiberPtr: GlobalArray,
+    fiberInds: Sequence[GlobalArray],
+    indK: GlobalArray,
+    vals: GlobalArray,
+    B: Sequence[GlobalArray],
+    C: GlobalArray,
+    A: GlobalArray,
+    R: int,
+    fibersGrp: int,
+) -> None:
+    """Algorithm 6, opt-slice-alg of MM-CSF: a block for ``fibersGrp`` fibers, wherever slices begin.
+
+    Parameters
+    ----------
+    sliceInds : (fibers,)
+        The index of each fiber's slice.
+    fiberPtr, fiberInds, indK, vals, B, C, A, R
+        As for `slice_alg`.
+    fibersGrp : int
+        How many fibers a block takes.
+
+    Notes
+    -----
+    Other than in print: the last fiber of a group writes, too, or the sum would be lost where the next
+    group goes on with the slice; only then is the next fiber's slice not looked at, which for the very
+    last fiber does not exist. ``tmp`` begins at 0 for every fiber and ``tmp_2`` after every write. The
+    last group may have fewer fibers.
+
+    Grid: a block for each group of fibers, of any number of warps; they take the nonzeros by turns.
+    """
+    fiber, fibers = warp.block.x * fibersGrp, sliceInds.size
+    end = min(fiber + fibersGrp, fibers)
+    tmp_2 = zeros(vals.dtype, R)
+    for localFiber in range(fiber, end):
+        i = index(warp, sliceInds, localFiber)
+        tmp = zeros(vals.dtype, R)
+        first, last = index(warp, fiberPtr, localFiber), index(warp, fiberPtr, localFiber + 1)
+        for z in range(first + warp.index, last, warp.block_dim.x // 32):  # cyclically processed by warps
+            add_nonzero(warp, tmp, warp.load(vals, z), C, index(warp, indK, z), R)
+        tmp = times_rows(warp, tmp, fiberInds, B, localFiber, R)
+        tmp_2 = [a + b for a, b in zip(tmp_2, tmp, strict=True)]
+        if localFiber + 1 == end or index(warp, sliceInds, localFiber + 1) != i:
+            add_to_row(warp, A, i, tmp_2, R)
+            tmp_2 = zeros(vals.dtype, R)
+
+
+def fiber_alg(
+    warp: Warp,
+    fiberPtr: GlobalArray,
+    sliceInds: Sequence[GlobalArray],
+    fiberInds: GlobalArray,
+    indK: GlobalArray,
+    vals: GlobalArray,
+    A: Sequence[GlobalArray],
+    C: GlobalArray,
+    B: GlobalArray,
+    R: int,
+) -> None:
+    """Algorithm 7, fiber-alg: a block for each fiber, which adds to the row of the fiber's own index.
+
+    Parameters
+    ----------
+    fiberPtr : (fibers + 1,)
+    sliceInds : for each level above the nonzeros but the output's (fibers,)
+    fiberInds : (fibers,)
+        The index of each fiber in the output's mode.
+    indK, vals : (nonzeros,)
+    A : for each level above the nonzeros but the output's (dimension, R)
+    C : (K, R), of the nonzeros' mode
+    B : (J, R), the output, to which is added
+
+    Notes
+    -----
+    Other than in print: ``tmp`` begins at 0, it is B that is returned, and the write is atomic, as the
+    text says, since other fibers, and the block's other warps, add to the row as well.
+
+    Grid: a block for each fiber, of any number of warps; they take the nonzeros by turns.
+    """
+    fiber = warp.block.x
+    j = index(warp, fiberInds, fiber)
+    tmp = zeros(vals.dtype, R)
+    first, end = index(warp, fiberPtr, fiber), index(warp, fiberPtr, fiber + 1)
+    for z in range(first + warp.index, end, warp.block_dim.x // 32):  # nonzeros-parallel across warps
+        add_nonzero(warp, tmp, warp.load(vals, z), C, index(warp, indK, z), R)
+    add_to_row(warp, B, j, times_rows(warp, tmp, sliceInds, A, fiber, R), R)
+
+
+def nonzero_alg(
+    warp: Warp,
+    fiberPtr: GlobalArray,
+    inds: Sequence[GlobalArray],
+    indK: GlobalArray,
+    vals: GlobalArray,
+    matrices: Sequence[GlobalArray],
+    C: GlobalArray,
+    R: int,
+) -> None:
+    """Algorithm 8, nonzero-alg: a block for each fiber, whose nonzeros add to a row each.
+
+    Parameters
+    ----------
+    fiberPtr : (fibers + 1,)
+    inds : sliceInds, fiberInds: for each level above the nonzeros (fibers,)
+    indK, vals : (nonzeros,)
+    matrices : A, B: for each level above the nonzeros (dimension, R)
+    C : (K, R), the output, to which is added
+
+    Notes
+    -----
+    Of the print we have the title alone; section 5.3 tells the rest: a nonzero reads row i of A and row j
+    of B, which a fiber has in common, so that (S + F) R is read and M R written, the same way that
+    algorithm 7 is parallel.
+
+    Grid: a block for each fiber, of any number of warps; they take the nonzeros by turns.
+    """
+    fiber = warp.block.x
+    row = times_rows(warp, ones(vals.dtype, R), inds, matrices, fiber, R)
+    first, end = index(warp, fiberPtr, fiber), index(warp, fiberPtr, fiber + 1)
+    for z in range(first + warp.index, end, warp.block_dim.x // 32):  # nonzeros-parallel across warps
+        value = warp.load(vals, z)
+        add_to_row(warp, C, index(warp, indK, z), [value * product for product in row], R)
