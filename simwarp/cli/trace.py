@@ -1,4 +1,4 @@
-"""The command ``simwarp trace``: what a file of `simwarp.observe.trace.Trace` holds, and where two differ.
+"""The command ``simwarp trace``: show a file that `simwarp.observe.trace.Trace` wrote, or compare two.
 
 >>> show_command(Path("no-such-trace.npz"))
 Traceback (most recent call last):
@@ -19,9 +19,9 @@ from typing import Annotated, Any
 import typer
 
 from simwarp.observe.trace import Recording, differences, load
-from simwarp.observe.trace.selection import Block, TraceError
+from simwarp.observe.trace.model import Block, TraceError
 
-trace_app = typer.Typer(help="Look at stored traces, and compare them.", no_args_is_help=True)
+trace_app = typer.Typer(help="Show stored traces, and compare them.", no_args_is_help=True)
 
 _WARPS = 16
 """How many warps the summary names."""
@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable rep
 
 
 class By(StrEnum):
-    """What answers a step."""
+    """What a step is compared with."""
 
     ptx = "ptx"
     source = "source"
@@ -50,29 +50,29 @@ def show_command(
     line: Annotated[list[str] | None, typer.Option(help="Only this line: 17, or mm.cu:42.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Show the steps of one warp; without --block and --warp, which warps there are."""
+    """Show the steps of one warp; without --block and --warp, list the warps."""
     recording = load(file)
     if block is None and warp is None:
         _summary(recording, as_json)
         return 0
     where: tuple[Block, int, int] = _block(block or "0"), warp or 0, launch
+    lines = tuple(line or ())
     records = recording.warp(*where)
-    stands = [one for one in line or [] if any(r.instruction.stands_at(one) for r in records)]
-    if line and not stands:
+    chosen = [r for r in records if not lines or any(map(r.instruction.stands_at, lines))]
+    if not chosen:
         known = list(dict.fromkeys(r.instruction.source or str(r.instruction.line) for r in records))
         more = f" and {len(known) - _LINES} more" if len(known) > _LINES else ""
         raise TraceError(
-            f"--line {', '.join(line)}: no step of this warp stands there\n"
+            f"--line {', '.join(lines)}: no step of this warp stands there\n"
             f"its steps stand at {', '.join(known[:_LINES])}{more}"
         )
     if as_json:
-        shown = [r.to_json() for r in records if not line or any(map(r.instruction.stands_at, line))]
+        steps = [record.to_json() for record in chosen]
         _print_json(
-            {"file": str(file), "launch": launch, "block": block or "0", "warp": where[1], "steps": shown}
+            {"file": str(file), "launch": launch, "block": block or "0", "warp": where[1], "steps": steps}
         )
     else:
-        text = recording.to_text(*where, lanes=tuple(lane or ()), lines=tuple(line or ()))
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(recording.to_text(*where, lanes=tuple(lane or ()), lines=lines) + "\n")
     return 0
 
 
@@ -81,7 +81,7 @@ def diff_command(
     first: File,
     second: File,
     by: Annotated[By, typer.Option(help="ptx: the same PTX; source: the same source lines; lane.")] = By.ptx,
-    every: Annotated[bool, typer.Option("--all", help="Of each warp the first difference.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show the first difference of each warp.")] = False,
     as_json: Json = False,
 ) -> int:
     """Find the first step at which two traces differ."""
@@ -101,16 +101,14 @@ def diff_command(
 
 
 def _summary(recording: Recording, as_json: bool) -> None:
-    """The launches, and how many rows each of their warps has."""
-    launches: list[dict[str, Any]] = []
-    for number, launch in enumerate(recording.launches):
-        warps = {(block, warp): rows for (at, block, warp), rows in recording.warps.items() if at == number}
-        listed = [
-            {"block": list(recording.block_of(number, block)), "warp": warp, "rows": rows.stop - rows.start}
-            for (block, warp), rows in warps.items()
-        ]
-        facts = {"kernel": launch.kernel, "grid": list(launch.grid), "block": list(launch.block)}
-        launches.append({**facts, "warps": listed})
+    """The launches, and the number of rows of each of their warps."""
+    launches: list[dict[str, Any]] = [
+        {"kernel": launch.kernel, "grid": list(launch.grid), "block": list(launch.block), "warps": []}
+        for launch in recording.launches
+    ]
+    for (launch, block, warp), rows in recording.warps.items():
+        place = {"block": list(recording.block_of(launch, block)), "warp": warp}
+        launches[launch]["warps"].append({**place, "rows": rows.stop - rows.start})
     if as_json:
         _print_json({"selection": recording.selection, "launches": launches, "faults": recording.faults})
         return
@@ -131,10 +129,10 @@ def _summary(recording: Recording, as_json: bool) -> None:
 
 
 def _block(text: str) -> Block:
-    """A block's number, or its place."""
+    """The number of a block, or its index."""
     parts = text.replace("(", "").replace(")", "").split(",")
     if len(parts) not in (1, 3) or not all(part.strip().isdigit() for part in parts):
-        raise TraceError(f"--block {text}: this is no block\ngive its number, as 5, or its place, as 1,0,2")
+        raise TraceError(f"--block {text} is not a block\ngive its number, as 5, or its index, as 1,0,2")
     numbers = [int(part) for part in parts]
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1], numbers[2])
 

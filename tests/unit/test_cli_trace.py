@@ -116,7 +116,7 @@ def test_all_differences_as_plain_data(files, capsys):
 def test_requests_that_do_not_fit(files, tmp_path):
     with pytest.raises(TraceError, match=r"launch 0, block 7, warp 0"):
         command("show", files[0], "--block", 7)
-    with pytest.raises(TraceError, match=r"--block 1,2: this is no block"):
+    with pytest.raises(TraceError, match=r"--block 1,2 is not a block"):
         command("show", files[0], "--block", "1,2")
     with pytest.raises(InputFileError, match="holds no trace"):
         command("diff", files[0], tmp_path / "none.npz")

@@ -15,7 +15,7 @@ from reference.errors import InputFileError, SchemeError
 from simwarp.engine.schedule import Scheduler
 from simwarp.faults import OutOfBounds
 from simwarp.observe.trace import Trace, TraceError, compare, differences, load
-from simwarp.observe.trace.rows import ROW
+from simwarp.observe.trace.model import ROW
 
 small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, text = "st.global.u32 [%at], %r2;\nret;", small.text
@@ -98,7 +98,7 @@ def test_every_value_of_every_lane_is_there_in_its_order():
     assert (rows["mask"][rows["warp"] == 1] & 0xFFFFFF00 == 0).all()  # eight threads are in the second warp
 
 
-def test_a_record_says_what_and_where():
+def test_a_record_has_instruction_line_and_values():
     trace, _ = traced("add.u32 %r2, %i, 5;\n" + STORE, block=2, grid=3)
     record = steps(trace, (2, 0, 0))[0]
     assert (record.kind, record.number, record.mask, record.lanes) == ("step", HEAD, 3, [0, 1])
@@ -154,7 +154,7 @@ def test_shuffles_write_a_value_and_a_predicate():
     assert words(record, "%p1") == [1, 1] + [0] * 30
 
 
-def test_accesses_say_space_width_and_addresses():
+def test_accesses_have_space_width_and_addresses():
     body = """mov.u32 %r3, pad; mov.u32 %r3, cell; cvt.u64.u32 %rd1, %r3; cvta.shared.u64 %rd1, %rd1;
 shl.b32 %r4, %lane, 3; add.u32 %r4, %r4, %r3; mov.b64 %rd2, {%lane, %i};
 st.shared.u64 [%r4], %rd2; bar.warp.sync 7; setp.lt.u32 %p1, %lane, 2; selp.b64 %rd3, %rd1, %in, %p1;
@@ -380,7 +380,7 @@ def test_a_recording_stays_as_it_was_while_the_trace_grows():
     assert compare(before, trace).what == "launch"
 
 
-def test_a_full_trace_says_how_to_narrow_it():
+def test_a_full_trace_advises_how_to_narrow_it():
     with pytest.raises(TraceError) as caught:
         traced(COLLATZ + STORE, block=64, chosen={"limit": 5000})
     first, second, third = str(caught.value).splitlines()
@@ -396,12 +396,12 @@ def test_a_full_trace_says_how_to_narrow_it():
     [
         ({"lanes": [32]}, "there is no lane 32"),
         ({"warps": [-1]}, "there is no warp -1"),
-        ({"blocks": [(1, 2)]}, "(1, 2) is no block"),
-        ({"blocks": 3}, "Trace(blocks=3): a list is needed"),
+        ({"blocks": [(1, 2)]}, "[1, 2] is not a block"),
+        ({"blocks": 3}, "Trace(blocks=3): expected a list"),
         ({"kernels": "mm"}, "give kernels=['mm']"),
     ],
 )
-def test_a_selection_that_is_none_is_refused(chosen, message):
+def test_wrong_arguments_are_refused(chosen, message):
     with pytest.raises(TraceError) as caught:
         Trace(**chosen)
     assert message in str(caught.value)
@@ -696,23 +696,24 @@ def set_at(index, value):
         ({"mask": lambda a: a.reshape(1, -1)}, "mask.npy is not one array"),
         ({"data": lambda a: a[:-1]}, "its data has another length"),
         ({"mask": set_at(3, 1)}, "its data has another length"),
-        ({"kind": set_at(0, 7)}, "it names a kind"),
-        ({"space": set_at(0, 9)}, "it names a space"),
-        ({"step": set_at(0, 1000)}, "it names a step"),
-        ({"step": set_at(0, -1)}, "it names a step"),
-        ({"launch": set_at(-1, 1)}, "it names a launch"),
-        ({"block": set_at(-1, 2)}, "it names a block"),
-        ({"warp": set_at(-1, 2)}, "it names a warp"),
+        ({"kind": set_at(0, 7)}, "it refers to a kind"),
+        ({"space": set_at(0, 9)}, "it refers to a space"),
+        ({"step": set_at(0, 1000)}, "it refers to a step"),
+        ({"step": set_at(0, -1)}, "it refers to a step"),
+        ({"launch": set_at(-1, 1)}, "it refers to a launch"),
+        ({"block": set_at(-1, 2)}, "it refers to a block"),
+        ({"warp": set_at(-1, 2)}, "it refers to a warp"),
         ({"warp": set_at(0, 1)}, "its rows are not in order"),
+        ({"warp": set_at(-1, 0)}, "its rows are not in order"),
         ({"item": set_at(0, 3)}, "data of another width"),
-        ({"header": np.frombuffer(b"[]", np.uint8)}, "a list where named values belong"),
+        ({"header": np.frombuffer(b"[]", np.uint8)}, "its header has [], expected dict"),
         ({"header": np.frombuffer(b"{", np.uint8)}, "holds no trace"),
         ({"header": np.frombuffer(b"\xff\xfe{", np.uint8)}, "holds no trace"),
         ({"header": np.frombuffer(b"[" * 100_000, np.uint8)}, "holds no trace"),
         ({"mask": np.array([None])}, "mask.npy is not one array"),
     ],
 )
-def test_files_that_say_what_is_not_so_are_refused(stored, arrays, reason):
+def test_files_with_wrong_arrays_are_refused(stored, arrays, reason):
     changed(stored[1], **arrays)
     with pytest.raises(InputFileError) as caught:
         load(stored[1])
@@ -724,19 +725,22 @@ def test_files_that_say_what_is_not_so_are_refused(stored, arrays, reason):
     ("change", "reason"),
     [
         (lambda h: h.update(format="x"), "another format"),
-        (lambda h: h.update(version=2), "it is of version 2"),
-        (lambda h: h.pop("faults"), "a NoneType where a list belongs"),
-        (lambda h: h["faults"].clear(), "it names a fault"),
-        (lambda h: h["launches"][0].update(code=1), "where a number below 1 belongs"),
-        (lambda h: h["launches"][0].update(grid=[1, 1]), "is no size"),
-        (lambda h: h["launches"][0].update(block=[2048, 1, 1]), "no block has"),
-        (lambda h: h["launches"][0].update(kernel=3), "a int where text belongs"),
-        (lambda h: h["codes"][0][0].update(line=-1), "where a number below"),
-        (lambda h: h["codes"][0][0].update(line=True), "where a number below"),
-        (lambda h: h["codes"][0][0].update(registers=[["%r1", "u128"]]), "is no register"),
+        (lambda h: h.update(version=2), "it has version 2, expected 1"),
+        (lambda h: h.pop("faults"), "its header has None, expected list"),
+        (lambda h: h["faults"].clear(), "it refers to a fault"),
+        (lambda h: h["launches"][0].update(code=1), "it refers to a kernel that it does not have"),
+        (lambda h: h["launches"][0].update(grid=[1, 1]), "its header has [1, 1], expected 3 values"),
+        (lambda h: h["launches"][0].update(block=[2048, 1, 1]), "blocks (2048, 1, 1) is not a launch"),
+        (lambda h: h["launches"][0].update(kernel=3), "its header has 3, expected str"),
+        (lambda h: h["codes"][0][0].update(line=-1), "its header has -1, expected int from 0"),
+        (lambda h: h["codes"][0][0].update(line=True), "its header has True, expected int from 0"),
+        (
+            lambda h: h["codes"][0][0].update(registers=[["%r1", "u128"]]),
+            "register %r1 has the unknown type u128",
+        ),
         (
             lambda h: h["codes"][0][0].update(registers=[["%r1", "u64"]] * 40),
-            "no instruction writes 40 registers",
+            "data of another width",
         ),
         (lambda h: h["codes"][0][0].update(registers=[["%r1", "u64"]]), "data of another width"),
     ],
@@ -767,8 +771,17 @@ def test_a_file_that_would_fill_memory_is_refused_before_it_is_read(stored, tmp_
             bad.writestr(
                 member.filename, header.getvalue() if member.filename == "data.npy" else good.read(member)
             )
-    with pytest.raises(InputFileError, match=r"data.npy is not as long as it says"):
+    with pytest.raises(InputFileError, match=r"data.npy is not as long as its header claims"):
         load(bomb)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressions_that_unpack_without_a_bound_are_refused(stored, tmp_path, compression):
+    with zipfile.ZipFile(stored[1]) as good, zipfile.ZipFile(tmp_path / "other.npz", "w", compression) as bad:
+        for member in good.infolist():
+            bad.writestr(member.filename, good.read(member))
+    with pytest.raises(InputFileError, match="compressed in an unknown way"):
+        load(tmp_path / "other.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a trace at all" * 20, b"\x93NUMPY\x01\x00"])

@@ -1,81 +1,159 @@
-"""Where two recordings first differ.
-
-Examples
---------
-One instruction is other than in the first kernel: the step that it is, and what came of it.
-
->>> import simwarp
->>> from simwarp.observe.trace import Trace
->>> PTX = '''.version 9.0
-... .target sm_90
-... .visible .entry k() { .reg .b32 %r<4>;
-...     mov.u32 %r1, %laneid;
-...     and.b32 %r2, %r1, MASK;
-...     mul.lo.u32 %r3, %r2, 10; ret; }'''
->>> def traced(mask):
-...     trace = Trace()
-...     simwarp.Device(observers=[trace]).load(PTX.replace("MASK", mask)).kernel("k")((1, 1, 1), (32, 1, 1))
-...     return trace
->>> print(compare(traced("7"), traced("15")))
-register %r2 differs in step 1: kernel k, block (0, 0, 0), warp 0, lane 8, line 5 `and.b32 %r2, %r1, 7;`
-first 0x00000000 (0; as f32 0.0), second 0x00000008 (8; as f32 1.1e-44); in 16 of 32 lanes
-the second executed line 5 `and.b32 %r2, %r1, 15;`
->>> compare(traced("7"), traced("7")) is None
-True
-"""
+"""The first difference of two recordings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from reference.errors import SchemeError
 from simwarp.faults import Place
-from simwarp.observe.trace.alignment import By, Integers, align, identities
-from simwarp.observe.trace.difference import Difference, Key, between, warp_place
+from simwarp.observe.trace.alignment import By, align, identities
+from simwarp.observe.trace.model import (
+    SPACES,
+    Integers,
+    Key,
+    Recording,
+    TracedInstruction,
+    TraceError,
+    Written,
+    lanes_of,
+    lengths,
+)
 from simwarp.observe.trace.recorder import Trace
-from simwarp.observe.trace.recording import Recording
-from simwarp.observe.trace.rows import lengths
-from simwarp.observe.trace.selection import TraceError
+from simwarp.observe.trace.text import with_bits
+
+What: TypeAlias = Literal["launch", "warp", "path", "mask", "register", "address"]
+_LAYOUT = ("space", "width", "item")
+"""The columns that must be equal before the data of two rows can be compared."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first difference of a warp in two recordings.
+
+    Attributes
+    ----------
+    what : str
+        "launch": other launches; "warp": a warp that one recording lacks; "path": another instruction,
+        access or fault, or an end; "mask": other lanes; "register" or "address": another value.
+    launch : int
+    number : int
+        How many steps the warp executed before, in the first recording; in the second one if only that
+        continues.
+    place, other : Place
+        In the first and in the second recording: kernel, block, warp, lane and lines.
+    register, type : str
+        The register that holds the values, and the PTX type with which the instruction writes it.
+    first, second : int or None
+        The bits of both values, the addresses, or the masks.
+    lanes : int
+        The mask of the lanes that differ.
+    values, advice : str
+        The second and third line of the message.
+
+    Examples
+    --------
+    >>> from simwarp.faults import Place
+    >>> print(Difference("mask", 0, 7, Place("mm"), Place("mm"), values="first lanes 0x1, second lanes 0x3"))
+    the mask differs in step 7: kernel mm
+    first lanes 0x1, second lanes 0x3
+    """
+
+    what: What
+    launch: int
+    number: int
+    place: Place
+    other: Place
+    register: str = ""
+    type: str = ""
+    first: int | None = None
+    second: int | None = None
+    lanes: int = 0
+    values: str = ""
+    advice: str = ""
+
+    def __str__(self) -> str:
+        subject = f"register {self.register}" if self.what == "register" else f"the {self.what}"
+        when = "" if self.what in ("launch", "warp") else f" in step {self.number}"
+        first = f"{subject} differs{when}"
+        first += f" of launch {self.launch}" if self.launch else ""
+        return "\n".join(line for line in (f"{first}: {self.place}", self.values, self.advice) if line)
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as plain data, with its message."""
+        return {**asdict(self), "message": str(self)}
 
 
 def compare(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> Difference | None:
-    """The first difference between two recordings, or None.
+    """The first difference of two recordings, or None.
 
-    That is the one with the fewest steps before it in its own warp, in the first launch that differs: what
-    came of it elsewhere has more.
+    That is the one with the fewest steps before it in its own warp, in the first launch that differs:
+    differences in other warps that follow from it have more.
 
     Parameters
     ----------
     a, b : Trace or Recording
     by : {"ptx", "source", "lane"}
-        What answers the n-th step of a warp. "ptx", for the same PTX: the n-th step. "source", for other
-        PTX: the n-th step of the same source line; where a line became other instructions, only what these
-        write to memory is compared. "lane", for other schedules: lanes are compared by themselves, in
-        whatever company they executed a step.
+        What the n-th step of a warp is compared with. "ptx", for the same PTX: the n-th step. "source", for
+        other PTX: the n-th step of the same source line; where a line became other instructions, only
+        their writes to memory are compared. "lane", for other schedules: each lane by itself, whichever
+        lanes executed a step with it.
 
     Raises
     ------
     TraceError
-        If they did not take in the same.
+        If they were recorded with other arguments.
     SchemeError
         For another ``by``.
+
+    Examples
+    --------
+    >>> import simwarp
+    >>> from simwarp.observe.trace import Trace
+    >>> PTX = '''.version 9.0
+    ... .target sm_90
+    ... .visible .entry k() { .reg .b32 %r<4>;
+    ...     mov.u32 %r1, %laneid;
+    ...     and.b32 %r2, %r1, MASK;
+    ...     mul.lo.u32 %r3, %r2, 10; ret; }'''
+    >>> def traced(mask):
+    ...     trace = Trace()
+    ...     device = simwarp.Device(observers=[trace])
+    ...     device.load(PTX.replace("MASK", mask)).kernel("k")((1, 1, 1), (32, 1, 1))
+    ...     return trace
+    >>> print(compare(traced("7"), traced("15")))
+    register %r2 differs in step 1: kernel k, block (0, 0, 0), warp 0, lane 8, line 5 `and.b32 %r2, %r1, 7;`
+    first 0x00000000 (0; as f32 0.0), second 0x00000008 (8; as f32 1.1e-44); in 16 of 32 lanes
+    the second executed line 5 `and.b32 %r2, %r1, 15;`
+    >>> compare(traced("7"), traced("7")) is None
+    True
     """
-    found = differences(a, b, by)
-    return min(found, key=lambda one: (one.launch, one.number), default=None)
+    return min(differences(a, b, by), key=lambda one: (one.launch, one.number), default=None)
 
 
 def differences(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> Iterator[Difference]:
-    """The first difference of each warp that has one, by launch, block and warp; see `compare`."""
+    """The first difference of each warp that has one, by launch, block and warp.
+
+    Parameters and errors are those of `compare`.
+
+    Examples
+    --------
+    >>> from simwarp.observe.trace import Trace
+    >>> list(differences(Trace(), Trace()))
+    []
+    """
     if by not in get_args(By):
         raise SchemeError(f"traces compared by {by!r}\nchoose by='ptx', by='source' or by='lane'")
     first, second = (one.recording() if isinstance(one, Trace) else one for one in (a, b))
     if first.selection != second.selection:
         names = [name for name, value in first.selection.items() if value != second.selection.get(name)]
         raise TraceError(
-            f"the traces did not take in the same: they differ in {', '.join(names) or 'what they name'}\n"
+            f"the traces were recorded with other arguments: they differ in "
+            f"{', '.join(names) or 'their names'}\n"
             f"first {first.selection}, second {second.selection}\n"
             "record both with the same arguments of Trace"
         )
@@ -89,26 +167,20 @@ class _Comparison:
         self.identity_a, self.identity_b = identities(a, b, by)
 
     def differences(self) -> Iterator[Difference]:
-        count = self.same_launches()
+        sizes = [
+            [(x.grid, x.block, x.kernel if self.by != "source" else "") for x in r.launches]
+            for r in (self.a, self.b)
+        ]
+        count = next((i for i, (x, y) in enumerate(zip_longest(*sizes)) if x != y), len(sizes[0]))
         for key in sorted(self.a.warps.keys() | self.b.warps.keys()):
             found = self.of_warp(key) if key[0] < count else None
             if found is not None:
                 yield found
-        if count < max(len(self.a.launches), len(self.b.launches)):
-            yield self.other_launch(count)
+        if count < max(map(len, sizes)):
+            yield self.of_launch(count)
 
-    def same_launches(self) -> int:
-        """How many launches the recordings have in common."""
-        count = 0
-        for one, other in zip(self.a.launches, self.b.launches, strict=False):
-            same_size = (one.grid, one.block) == (other.grid, other.block)
-            if not same_size or (self.by != "source" and one.kernel != other.kernel):
-                break
-            count += 1
-        return count
-
-    def other_launch(self, number: int) -> Difference:
-        """The difference of launches that are not the same."""
+    def of_launch(self, number: int) -> Difference:
+        """The difference of two launches, or of one that a recording lacks."""
         texts, places = list[str](), list[Place]()
         for launches in (self.a.launches, self.b.launches):
             launch = launches[number] if number < len(launches) else None
@@ -123,49 +195,126 @@ class _Comparison:
         a, b = self.a.rows_of(key), self.b.rows_of(key)
         if not a.size or not b.size:
             which = "first" if not a.size else "second"
-            places = warp_place(self.a, key), warp_place(self.b, key)
+            places = _place(self.a, key, None, None), _place(self.b, key, None, None)
             return Difference("warp", key[0], 0, *places, values=f"the {which} has no step of this warp")
         if self.by == "source":
             a, b = a[self.identity_a[a] >= 0], b[self.identity_b[b] >= 0]
-        if self.by != "lane" or self.of_rows(key, a, b) is None:
-            return self.of_rows(key, a, b)
+        found = self.of_rows(key, a, b)
+        if self.by != "lane" or found is None:
+            return found
         every = [self.of_rows(key, _with_lane(self.a, a, n), _with_lane(self.b, b, n), n) for n in range(32)]
         return min((one for one in every if one is not None), key=lambda one: one.number, default=None)
 
     def of_rows(self, key: Key, a: Integers, b: Integers, lane: int | None = None) -> Difference | None:
         """The first difference of some rows of a warp; of one lane, if it is given."""
-        keys = (self.identity_a[a], self.a.rows["kind"][a]), (self.identity_b[b], self.b.rows["kind"][b])
-        first, second, rest, other_rest = align(self.by, *keys)
+        first, second, rest, other_rest = align(self.by, self.identity_a[a], self.identity_b[b])
         first, second = a[first], b[second]
         at = self.first_unlike(first, second, lane)
-        i = k = None
         extra = None if other_rest is None else int(b[other_rest])
         if at < first.size and (extra is None or int(second[at]) < extra):
-            i, k = int(first[at]), int(second[at])
-        elif extra is not None and (rest is None or at < first.size):
-            k = extra
-        elif rest is not None:
-            i = int(a[rest])
-        else:
-            return None
-        other = i is not None and k is not None and bool(self.identity_a[i] != self.identity_b[k])
-        return between(self.a, self.b, key, i, k, self.by, lane, other_instruction=other)
+            return self.between(key, int(first[at]), int(second[at]), lane)
+        if extra is not None and (rest is None or at < first.size):
+            return self.between(key, None, extra, lane)
+        return None if rest is None else self.between(key, int(a[rest]), None, lane)
 
     def first_unlike(self, first: Integers, second: Integers, lane: int | None) -> int:
-        """Which pair of rows is the first that differs; as many as there are if none does."""
+        """The index of the first pair of rows that differs; the number of pairs if none does."""
         a, b = self.a.rows[first], self.b.rows[second]
         unlike = self.identity_a[first] != self.identity_b[second]
-        for name in ("kind", "space", "width", "item", *(["mask"] if lane is None else [])):
+        for name in (*_LAYOUT, *(["mask"] if lane is None else [])):
             unlike |= a[name] != b[name]
         count = int(unlike.argmax()) if unlike.any() else unlike.size
-        words_a, words_b = self.a.words(first[:count], lane), self.b.words(second[:count], lane)
-        other = words_a != words_b
+        other = self.a.words(first[:count], lane) != self.b.words(second[:count], lane)
         if other.any():
             sizes = lengths(a) if lane is None else a["item"]
             return int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), int(other.argmax()), "right"))
         return count
 
+    def between(self, key: Key, i: int | None, k: int | None, lane: int | None) -> Difference:
+        """The difference of two matched rows, or of a row without a match."""
+        a, b = self.a, self.b
+        number = b.steps_before(key, k or 0) if i is None else a.steps_before(key, i)
+        whole = Difference("path", key[0], number, _place(a, key, i, lane), _place(b, key, k, lane))
+        if i is None or k is None or not self.same_event(i, k):
+            values = f"first: {_event(a, i)}; second: {_event(b, k)}"
+            return replace(whole, values=values, advice=self.other_by(same_code=a.codes == b.codes))
+        masks = int(a.rows["mask"][i]), int(b.rows["mask"][k])
+        if lane is None and masks[0] != masks[1]:
+            values = f"first lanes {masks[0]:#010x}, second lanes {masks[1]:#010x}"
+            whole = replace(whole, values=values, advice=self.other_by(same_code=True))
+            return _at_lanes(whole, "mask", lanes_of(masks[0] ^ masks[1]), *masks)
+        lanes = lanes_of(masks[0]) if lane is None else [lane]
+        one, other = a.instruction(i), b.instruction(k)
+        advice = f"simwarp trace show FILE --launch {key[0]} --block {key[1]} --warp {key[2]}"
+        advice = f"see the steps before it: {advice}"
+        if one is not None and other is not None and one.text != other.text:
+            advice = f"the second executed line {other.line} `{other.text}`"
+        for first, second in zip(_values(a, i, one), _values(b, k, one), strict=True):
+            held = [
+                dict(zip(lanes_of(mask), written.words.tolist(), strict=True))
+                for mask, written in zip(masks, (first, second), strict=True)
+            ]
+            differ = [n for n in lanes if held[0][n] != held[1][n]]
+            if differ:
+                bits = [words[differ[0]] for words in held]
+                shown = [with_bits(word, first.type) if first.name else f"{word:#x}" for word in bits]
+                values = f"first {shown[0]}, second {shown[1]}; in {len(differ)} of {len(lanes)} lanes"
+                whole = replace(whole, register=first.name, type=first.type, values=values, advice=advice)
+                return _at_lanes(whole, "register" if first.name else "address", differ, *bits)
+        raise ValueError("the rows are alike")
+
+    def same_event(self, i: int, k: int) -> bool:
+        """Whether two rows are the same instruction or access, so that their data can be compared."""
+        same = all(self.a.rows[name][i] == self.b.rows[name][k] for name in _LAYOUT)
+        return same and bool(self.identity_a[i] == self.identity_b[k])
+
+    def other_by(self, same_code: bool) -> str:
+        """Advice to compare by something else, where paths differ."""
+        if self.by == "ptx" and same_code:
+            return "compare lanes that run in another order, or apart, with by='lane'"
+        return "" if self.by == "source" or same_code else "compare kernels from other PTX with by='source'"
+
 
 def _with_lane(recording: Recording, rows: Integers, lane: int) -> Integers:
-    """Those of the rows that a lane takes part in."""
+    """The rows with a lane in their mask."""
     return rows[recording.rows["mask"][rows] >> np.uint32(lane) & np.uint32(1) == 1]
+
+
+def _place(recording: Recording, key: Key, i: int | None, lane: int | None) -> Place:
+    """The place of a warp's row; of the warp, if no row is given."""
+    launch, block, warp = key
+    place = Place(recording.launches[launch].kernel, recording.block_of(launch, block), warp, lane)
+    it = None if i is None else recording.instruction(i)
+    if it is None:
+        return place
+    source = {"source_file": it.source_file, "source_line": it.source_line} if it.source_file else {}
+    return replace(place, line=it.line, text=it.text, **source)
+
+
+def _at_lanes(whole: Difference, what: What, lanes: list[int], first: int, second: int) -> Difference:
+    """A difference of values in some lanes, placed in the first of them."""
+    place, other = (replace(one, lane=lanes[0]) for one in (whole.place, whole.other))
+    mask = sum(1 << lane for lane in lanes)
+    return replace(whole, what=what, place=place, other=other, first=first, second=second, lanes=mask)
+
+
+def _values(recording: Recording, i: int, instruction: TracedInstruction | None) -> list[Written]:
+    """The data of a row: registers with the layout of an instruction, or addresses."""
+    if recording.kind(i) == "step" and instruction is not None:
+        return recording.written(i, instruction)
+    return [Written("", "b64", recording.row_data(i).view("<u8"))]
+
+
+def _event(recording: Recording, i: int | None) -> str:
+    """A row in words."""
+    if i is None:
+        return "nothing more"
+    it, kind = recording.instruction(i), recording.kind(i)
+    if it is None:
+        fault = recording.message(i).partition("\n")[0]
+        return f"fault, {fault}" if fault else "a barrier passed"
+    where = f"line {it.line} `{it.text}`"
+    if kind == "step":
+        return where
+    row = recording.rows[i]
+    return f"{kind} of {int(row['width'])} bytes of {SPACES[int(row['space'])]} memory, {where}"

@@ -1,24 +1,34 @@
-"""The observer that records a full trace."""
+"""The observer that records a trace."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.events import AccessEvent, Observer
 from simwarp.faults import KernelFault
-from simwarp.lanes import WARP_SIZE, mask_word
-from simwarp.observe.trace.code import StepReader, readers
-from simwarp.observe.trace.files import save
-from simwarp.observe.trace.record import Record
-from simwarp.observe.trace.recording import Recording, TracedLaunch
-from simwarp.observe.trace.rows import KINDS, SPACES, GrowingRows, in_order
-from simwarp.observe.trace.selection import Block, TraceError, block_number, selection
+from simwarp.lanes import LANE, WARP_SIZE, mask_word
+from simwarp.observe.trace.io import save
+from simwarp.observe.trace.model import (
+    ADDRESS_BYTES,
+    KINDS,
+    ROW,
+    SPACES,
+    Block,
+    Record,
+    Recording,
+    TracedLaunch,
+    TraceError,
+    block_number,
+    gather,
+    lengths,
+)
+from simwarp.observe.trace.registers import StepReader, readers
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -26,25 +36,16 @@ if TYPE_CHECKING:
     from simwarp.program.program import Program, Step
 
 _LIMIT = 256 << 20
-_ADDRESS = 8
-
-
-class _Code:
-    """The steps of one program: how to read what each wrote."""
-
-    def __init__(self, program: Program, number: int) -> None:
-        self.program, self.number = program, number
-        self.readers: list[StepReader] = readers(program)
-        self.numbers = {id(step): number for number, step in enumerate(program.steps)}
+_MOST = {"lanes": WARP_SIZE, "warps": 32}
 
 
 class Trace(Observer):
-    """Records what every warp executed: steps, lanes, values written, memory touched, barriers, faults.
+    """Records what every warp executed: steps, lanes, values written, memory accessed, barriers, faults.
 
     Parameters
     ----------
     blocks : list of int or (x, y, z), optional
-        Only these blocks; None takes all of them.
+        Only these blocks; None records all of them.
     warps, lanes : list of int, optional
         Only these warps of each block, and these lanes of each warp.
     kernels : list of str, optional
@@ -52,14 +53,14 @@ class Trace(Observer):
     lines : list of int or str, optional
         Only instructions of these lines: 17 of the PTX, or "mm.cu:42" of the source.
     registers, memory : bool
-        Whether to take the values in registers, and the accesses to memory.
+        Whether to record the values of registers, and the accesses to memory.
     limit : int
-        Bytes that the trace may take.
+        The largest size of the trace in bytes.
 
     Raises
     ------
     TraceError
-        At once for a selection that is none; during a launch when the limit is reached.
+        For a wrong argument; during a launch, if the limit is reached.
 
     Examples
     --------
@@ -95,27 +96,20 @@ class Trace(Observer):
         memory: bool = True,
         limit: int = _LIMIT,
     ) -> None:
-        self.selection = selection(
-            blocks=blocks,
-            warps=warps,
-            lanes=lanes,
-            kernels=kernels,
-            lines=lines,
-            registers=registers,
-            memory=memory,
-        )
+        lists = {"blocks": blocks, "warps": warps, "lanes": lanes, "kernels": kernels, "lines": lines}
+        self.selection: dict[str, Any] = {name: _checked(name, given) for name, given in lists.items()}
+        self.selection |= {"registers": bool(registers), "memory": bool(memory)}
         self.limit = limit
-        self._lanes = np.array(
-            [self.selection.lane_mask() >> lane & 1 for lane in range(WARP_SIZE)], np.bool_
-        )
+        chosen = self.selection["lanes"]
+        self._lanes = np.isin(LANE, range(WARP_SIZE) if chosen is None else chosen)
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was recorded."""
-        self._rows = GrowingRows()
+        """Discard all records."""
+        self._rows, self._data = bytearray(), bytearray()
         self._launches: list[TracedLaunch] = []
         self._faults: list[str] = []
-        self._codes: dict[int, _Code] = {}
+        self._codes: dict[int, tuple[Program, int, list[StepReader]]] = {}
         self._launch: Launch | None = None
         self._chunk: weakref.ref[Chunk] | None = None
         self._recording: Recording | None = None
@@ -123,148 +117,162 @@ class Trace(Observer):
     # ---- events --------------------------------------------------------------------------------------
 
     def on_launch(self, launch: Launch) -> None:
-        """Get ready for a kernel, if it is chosen."""
+        """Prepare to record a chosen kernel."""
         self._launch = self._chunk = None
-        if not self.selection.takes_kernel(launch.program.name):
+        program, chosen = launch.program, self.selection
+        if chosen["kernels"] is not None and not any(part in program.name for part in chosen["kernels"]):
             return
-        program = launch.program
-        if id(program) not in self._codes:
-            self._codes[id(program)] = _Code(program, len(self._codes))
-        code = self._codes[id(program)]
-        self._code, self._launch = code, launch
-        self._taken = [self.selection.takes(reader.facts()) for reader in code.readers]
-        self._blocks = self.selection.numbers(launch.grid)
-        self._launches.append(TracedLaunch(program.name, launch.grid, launch.block, code.number))
+        if id(program) not in self._codes:  # the program is kept, so that no other one gets its id
+            self._codes[id(program)] = program, len(self._codes), readers(program)
+        _, code, self._readers = self._codes[id(program)]
+        self._launch = launch
+        lines = chosen["lines"]
+        self._chosen_steps = [
+            lines is None or any(map(reader.instruction.stands_at, lines)) for reader in self._readers
+        ]
+        self._blocks = [block_number(block, launch.grid) for block in chosen["blocks"] or ()]
+        self._launches.append(TracedLaunch(program.name, launch.grid, launch.block, code))
         self._recording = None
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Take the lanes of a step and what they wrote."""
-        if self._launch is None:
+        """Record the lanes of a step, and the registers that it wrote."""
+        if self._launch is None or not self._chosen_steps[step.number]:
             return
-        number = self._code.numbers[id(step)]
         rows, mask = self._chosen(chunk, mask)
-        if rows.size and self._taken[number]:
-            reader = self._code.readers[number]
-            item, data = reader.read(chunk, rows, mask) if self.selection.registers else (0, b"")
-            self._add("step", chunk, rows, mask, data, step=number, item=item)
+        if rows.size:
+            reader = self._readers[step.number]
+            item, data = reader.read(chunk, rows, mask) if self.selection["registers"] else (0, b"")
+            self._add("step", chunk, rows, mask, data, step=step.number, item=item)
 
     def on_access(self, event: AccessEvent) -> None:
-        """Take the addresses of an access to memory."""
-        if self._launch is None or not self.selection.memory:
+        """Record the addresses of an access to memory."""
+        number, chunk = event.step.number, event.chunk
+        if self._launch is None or not self.selection["memory"] or not self._chosen_steps[number]:
             return
-        number = self._code.numbers[id(event.step)]
-        chunk = event.chunk
-        mask, addresses = (
-            np.zeros((chunk.warps, WARP_SIZE), np.bool_),
-            np.zeros((chunk.warps, WARP_SIZE), "<u8"),
-        )
+        mask, addresses = (np.zeros((chunk.warps, WARP_SIZE), dtype) for dtype in (np.bool_, "<u8"))
         mask.reshape(-1)[event.lanes] = True
         addresses.reshape(-1)[event.lanes] = event.addresses
         rows, mask = self._chosen(chunk, mask)
-        if rows.size and self._taken[number]:
-            data = addresses[rows][mask].tobytes()
-            about = {
-                "step": number,
-                "item": _ADDRESS,
-                "width": event.width,
-                "space": SPACES.index(event.space),
-            }
+        if rows.size:
+            data, space = addresses[rows][mask].tobytes(), SPACES.index(event.space)
+            about = {"step": number, "item": ADDRESS_BYTES, "width": event.width, "space": space}
             self._add(event.kind, chunk, rows, mask, data, **about)
 
     def on_barrier(self, chunk: Chunk, mask: Mask) -> None:
-        """Take that lanes passed a barrier."""
+        """Record that lanes passed a barrier."""
         if self._launch is not None:
             rows, mask = self._chosen(chunk, mask)
             if rows.size:
                 self._add("barrier", chunk, rows, mask, b"", step=-1)
 
     def on_fault(self, fault: KernelFault) -> None:
-        """Take what a fault says, at the warp that it was found in."""
+        """Record a fault in its warp."""
         place, launch = fault.place, self._launch
         if launch is None or place.block is None or place.warp is None:
             return
         block = block_number(place.block, launch.grid)
-        if not self._takes_warp(block, place.warp):
-            return
-        mask = 0 if place.lane is None else 1 << place.lane
-        about = {"launch": len(self._launches) - 1, "block": block, "warp": place.warp}
-        self._rows.extend(1, b"", **about, kind=KINDS.index("fault"), step=len(self._faults), mask=mask)
-        self._faults.append(str(fault))
-        self._recording = None
+        if self._chosen_warps(block, np.array(place.warp)):
+            mask = 0 if place.lane is None else 1 << place.lane
+            self._extend(1, "fault", block=block, warp=place.warp, step=len(self._faults), mask=mask)
+            self._faults.append(str(fault))
 
     def on_end(self, launch: Launch) -> None:
-        """Let go of the launch."""
+        """Release the launch."""
         self._launch = self._chunk = None
 
-    # ---- what is taken -------------------------------------------------------------------------------
-
     def _chosen(self, chunk: Chunk, mask: Mask) -> tuple[npt.NDArray[np.intp], Mask]:
-        """The warps that are taken and have a lane in the mask, and their lanes: (rows, 32)."""
+        """The chosen warps with a lane in the mask, and their lanes: (rows, 32)."""
         if self._chunk is None or self._chunk() is not chunk:
-            self._chunk, self._chunk_rows = weakref.ref(chunk), self._rows_of(chunk)
-        mask = mask & self._chunk_rows & self._lanes
+            self._chunk = weakref.ref(chunk)
+            self._chunk_mask = self._chosen_warps(chunk.block, chunk.warp_in_block) & self._lanes
+        mask = mask & self._chunk_mask
         rows = np.flatnonzero(mask.any(axis=1))
         return rows, mask[rows]
 
-    def _rows_of(self, chunk: Chunk) -> Mask:
-        """(warps, 1): the warps of a chunk that are taken."""
-        taken = np.ones((chunk.warps, 1), np.bool_)
-        if self.selection.blocks is not None:
-            taken &= np.isin(chunk.block, self._blocks)
-        if self.selection.warps is not None:
-            taken &= np.isin(chunk.warp_in_block, self.selection.warps)
-        return taken
+    def _chosen_warps(self, blocks: Any, warps: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        chosen = np.ones(warps.shape, np.bool_)
+        if self.selection["blocks"] is not None:
+            chosen &= np.isin(blocks, self._blocks)
+        if self.selection["warps"] is not None:
+            chosen &= np.isin(warps, self.selection["warps"])
+        return chosen
 
-    def _takes_warp(self, block: int, warp: int) -> bool:
-        chosen = self.selection
-        return (chosen.blocks is None or block in self._blocks) and (
-            chosen.warps is None or warp in chosen.warps
-        )
+    # ---- rows ----------------------------------------------------------------------------------------
 
     def _add(
         self, kind: str, chunk: Chunk, rows: npt.NDArray[np.intp], mask: Mask, data: bytes, **columns: Any
     ) -> None:
+        block, warp = chunk.block[rows, 0], chunk.warp_in_block[rows, 0]
+        self._extend(rows.size, kind, block=block, warp=warp, mask=mask_word(mask)[:, 0], **columns)
+        self._data += data
+        if len(self._rows) + len(self._data) > self.limit:
+            count, launches = len(self._rows) // ROW.itemsize, len(self._launches)
+            raise TraceError(
+                f"the trace has reached its limit of {self.limit} bytes: "
+                f"{chunk.place(int(rows[0]) * WARP_SIZE)}\n"
+                f"it holds {count} steps, accesses and barriers, of {launches} launches\n"
+                "record less with blocks=, warps=, lanes=, kernels=, lines=, registers=False or "
+                "memory=False; or raise limit="
+            )
+
+    def _extend(self, count: int, kind: str, **columns: Any) -> None:
+        rows = np.zeros(count, ROW)
+        rows["launch"], rows["kind"] = len(self._launches) - 1, KINDS.index(kind)
+        for name, values in columns.items():
+            rows[name] = values
+        self._rows += rows.tobytes()
         self._recording = None
-        self._rows.extend(
-            rows.size,
-            data,
-            launch=len(self._launches) - 1,
-            block=chunk.block[rows, 0],
-            warp=chunk.warp_in_block[rows, 0],
-            mask=mask_word(mask)[:, 0],
-            kind=KINDS.index(kind),
-            **columns,
-        )
-        if self._rows.nbytes > self.limit:
-            raise self._full(chunk, int(rows[0]) * WARP_SIZE)
 
-    def _full(self, chunk: Chunk, lane: int) -> TraceError:
-        held, launches = self._rows.rows().size, len(self._launches)
-        return TraceError(
-            f"the trace has reached its limit of {self.limit} bytes: {chunk.place(lane)}\n"
-            f"it holds {held} steps, accesses and barriers, of {launches} launches\n"
-            "trace less: blocks=, warps=, lanes=, kernels=, lines=, registers=False, memory=False; or limit="
-        )
-
-    # ---- what was recorded ---------------------------------------------------------------------------
+    # ---- the recording -------------------------------------------------------------------------------
 
     def recording(self) -> Recording:
-        """Everything so far, in an order that does not depend on how warps were scheduled."""
+        """Everything so far, in an order that does not depend on the schedule of the warps."""
         if self._recording is None:
-            rows, data = in_order(self._rows.rows(), self._rows.data)
-            codes = [[reader.facts() for reader in code.readers] for code in self._codes.values()]
-            chosen = self.selection.to_json()
-            self._recording = Recording(rows, data, list(self._launches), codes, list(self._faults), chosen)
+            rows = np.frombuffer(bytes(self._rows), ROW)  # copies: a viewed bytearray cannot grow
+            data = np.frombuffer(bytes(self._data), np.uint8)
+            order = np.lexsort((rows["warp"], rows["block"], rows["launch"]))
+            sizes = lengths(rows)
+            data = gather(data, (np.cumsum(sizes) - sizes)[order], sizes[order])
+            codes = [[reader.instruction for reader in code] for _, _, code in self._codes.values()]
+            self._recording = Recording(
+                rows[order], data, list(self._launches), codes, list(self._faults), self.selection
+            )
         return self._recording
 
     def warp(self, block: Block, warp: int, launch: int = 0) -> list[Record]:
-        """What a warp did, in its order: see `Recording.warp`."""
+        """The records of a warp, in program order: see `Recording.warp`."""
         return self.recording().warp(block, warp, launch)
 
     def to_text(self, block: Block = 0, warp: int = 0, launch: int = 0, **options: Any) -> str:
-        """A warp's steps as a table: see `Recording.to_text`."""
+        """The records of a warp as a table: see `Recording.to_text`."""
         return self.recording().to_text(block, warp, launch, **options)
 
     def save(self, path: Path | str) -> None:
         """Write everything so far to a file: see `simwarp.observe.trace.save`."""
         save(self.recording(), path)
+
+
+def _checked(name: str, given: Iterable[Any] | None) -> list[Any] | None:
+    """An argument of `Trace` as a list of plain data, each element once."""
+    if given is None:
+        return None
+    if isinstance(given, str | int):
+        raise TraceError(f"Trace({name}={given!r}): expected a list\ngive {name}=[{given!r}]")
+    chosen: list[Any] = list({str(one): one for one in map(_plain, given)}.values())
+    for one in chosen:
+        if name in _MOST and not 0 <= one < _MOST[name]:
+            raise TraceError(
+                f"Trace({name}=…): there is no {name[:-1]} {one}\ngive numbers from 0 to {_MOST[name] - 1}"
+            )
+        if name == "blocks" and isinstance(one, list) and len(cast("list[int]", one)) != 3:
+            raise TraceError(
+                f"Trace(blocks=…): {one} is not a block\ngive its number, or its index (x, y, z)"
+            )
+    return chosen
+
+
+def _plain(one: Any) -> Any:
+    """A string as it is; other values as plain integers, which JSON can hold."""
+    if isinstance(one, str):
+        return one
+    return list(map(int, cast("Sequence[Any]", one))) if isinstance(one, Sequence) else int(one)

@@ -16,7 +16,7 @@ from simwarp.engine.events import Observer
 from simwarp.faults import Place
 from simwarp.observe.line_counts import ReportError, line_of
 from simwarp.observe.overwritten import Overwritten
-from simwarp.observe.trace.selection import Block, block_number
+from simwarp.observe.trace.model import Block, block_number
 from simwarp.ptx.syntax import Immediate, Instruction, Register, Vector
 from simwarp.testing.fragments.check import Registers, check_fragment, operand_of
 
