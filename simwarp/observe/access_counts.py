@@ -1,24 +1,15 @@
-"""What observers of memory accesses share: their numbers by line, by opcode and by kind of access."""
+"""Observers of memory accesses: their numbers by line, by opcode and by kind of access."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from dataclasses import asdict
+from typing import Any, Generic, TypeVar
 
 from simwarp.engine.events import AccessEvent, Observer
-from simwarp.observe.line_counts import LineCounts, line_of, table_of
+from simwarp.observe.line_counts import Counts, LineTable, line_of
 
-
-class _Counts(Protocol):
-    """A dataclass of whole numbers that can be added up, 0 by default."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __add__(self, other: Any) -> Any: ...
-
-
-C = TypeVar("C", bound=_Counts)
+C = TypeVar("C", bound=Counts)
 
 
 class AccessCounts(Observer, Generic[C]):
@@ -48,9 +39,9 @@ class AccessCounts(Observer, Generic[C]):
     """
 
     def __init__(self, space: str, kind: type[C], column: str) -> None:
-        self.space, self._kind, self._column = space, kind, column
-        names = [field.name for field in fields(kind)]
-        self._lines = {name: LineCounts(f"accesses to {space} memory") for name in names}
+        self.space, self._kind = space, kind
+        self._table = LineTable(kind, f"accesses to {space} memory")
+        self._lines = self._table.columns[column]
         self.opcodes: dict[str, C] = {}
         self.kinds: dict[str, C] = {}
 
@@ -63,32 +54,31 @@ class AccessCounts(Observer, Generic[C]):
         if event.space != self.space or event.lanes.size == 0:
             return
         counts, instruction = self.count(event), event.step.instruction
-        for name, column in self._lines.items():
-            column.add(line_of(instruction), getattr(counts, name))
+        self._table.add(line_of(instruction), *vars(counts).values())
         for table, key in ((self.opcodes, instruction.opcode), (self.kinds, event.kind)):
             table[key] = table.get(key, self._kind()) + counts
 
     def clear(self) -> None:
-        """Forget all numbers."""
-        for table in (*self._lines.values(), self.opcodes, self.kinds):
+        """Discard all numbers."""
+        for table in (self._table, self.opcodes, self.kinds):
             table.clear()
 
     def __getitem__(self, line: str) -> int:
-        return self._lines[self._column][line]
+        return self._lines[line]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lines[self._column])
+        return iter(self._lines)
 
     def counts(self, line: str) -> C:
         """All numbers of a line."""
-        return self._kind(**{name: column[line] for name, column in self._lines.items()})
+        return self._table[line]
 
     @property
     def total(self) -> int:
         """The number over all lines."""
-        return self._lines[self._column].total
+        return self._lines.total
 
     def to_json(self) -> dict[str, Any]:
         """A table by line, the total, and a table by opcode, as plain data."""
         opcodes = {opcode: asdict(counts) for opcode, counts in sorted(self.opcodes.items())}
-        return {**table_of(self._lines), "opcodes": opcodes}
+        return {**self._table.to_json(), "opcodes": opcodes}

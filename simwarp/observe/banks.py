@@ -22,6 +22,7 @@ import numpy.typing as npt
 from simwarp.engine.events import AccessEvent
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.access_counts import AccessCounts
+from simwarp.observe.line_counts import Counts
 from simwarp.ptx.syntax import Immediate, Register
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ BANKS, BANK_BYTES = 32, 4
 
 
 @dataclass(frozen=True)
-class BankCounts:
+class BankCounts(Counts):
     """What accesses cost.
 
     Attributes
@@ -46,13 +47,6 @@ class BankCounts:
     requests: int = 0
     wavefronts: int = 0
     conflicts: int = 0
-
-    def __add__(self, other: BankCounts) -> BankCounts:
-        return BankCounts(
-            self.requests + other.requests,
-            self.wavefronts + other.wavefronts,
-            self.conflicts + other.conflicts,
-        )
 
 
 _ELEMENT_BITS = 40

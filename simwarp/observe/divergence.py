@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.engine.events import Observer
-from simwarp.observe.line_counts import LineCounts, line_of, table_of
+from simwarp.observe.line_counts import Counts, LineTable, line_of
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LaneUse:
+class LaneUse(Counts):
     """How a line, or a whole kernel, used its lanes.
 
     Attributes
@@ -84,7 +84,7 @@ class Divergence(Observer):
     """
 
     def __init__(self) -> None:
-        self._counts = {name: LineCounts("instructions") for name in LaneUse.__dataclass_fields__}
+        self._table = LineTable(LaneUse, "instructions")
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
         """Count the warps and lanes of a step."""
@@ -94,29 +94,26 @@ class Divergence(Observer):
         ways = _ways(chunk, step, mask, present)
         if ways is not None:
             numbers[3:] = numbers[0], int(np.count_nonzero(ways > 1))
-        line = line_of(step.instruction)
-        for counts, number in zip(self._counts.values(), numbers, strict=True):
-            counts.add(line, number)
+        self._table.add(line_of(step.instruction), *numbers)
 
     def __getitem__(self, line: str) -> LaneUse:
-        return LaneUse(**{name: counts[line] for name, counts in self._counts.items()})
+        return self._table[line]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._counts["warp_instructions"])
+        return iter(self._table.columns["warp_instructions"])
 
     @property
     def total(self) -> LaneUse:
         """Over all lines."""
-        return LaneUse(**{name: counts.total for name, counts in self._counts.items()})
+        return self._table.total
 
     def clear(self) -> None:
-        """Forget all numbers."""
-        for counts in self._counts.values():
-            counts.clear()
+        """Discard all numbers."""
+        self._table.clear()
 
     def to_json(self) -> dict[str, Any]:
         """A table by line, and the total, each with its ``active_lanes``."""
-        table = table_of(self._counts)
+        table = self._table.to_json()
         for numbers in (*table["lines"].values(), table["total"]):
             numbers["active_lanes"] = round(LaneUse(**numbers).active_lanes, 2)
         return table

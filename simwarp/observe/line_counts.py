@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from operator import add
+from typing import Any, Generic, Self, TypeVar
 
 from reference.errors import SimwarpError
 from simwarp.ptx.syntax import Instruction
@@ -148,27 +150,55 @@ class LineCounts:
         return f"{type(self).__name__}({self.what!r}, {self.to_json()})"
 
 
-def table_of(columns: Mapping[str, LineCounts]) -> dict[str, Any]:
-    """Several numbers per line as plain data: the form in which reports keep tables by line.
+@dataclass(frozen=True)
+class Counts:
+    """Integers that are added field by field; the base of such dataclasses."""
 
-    Returns
-    -------
-    dict
-        ``{"lines": {line: {column: number}}, "total": {column: number}}``; a column without a number for
-        a line has 0.
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(add, vars(self).values(), vars(other).values()))
+
+
+T = TypeVar("T", bound=Counts)
+
+
+class LineTable(Generic[T]):
+    """Several numbers for each line: one for each field of a dataclass.
 
     Examples
     --------
-    >>> requests = LineCounts(); requests.add("a.cu:1", 2)
-    >>> table_of({"requests": requests, "conflicts": LineCounts()})["lines"]
-    {'a.cu:1': {'requests': 2, 'conflicts': 0}}
+    >>> from simwarp.observe.banks import BankCounts
+    >>> table = LineTable(BankCounts, "accesses")
+    >>> table.add("bmm/bmm.cu:42", 1, 4, 3)
+    >>> table["bmm.cu:42"]
+    BankCounts(requests=1, wavefronts=4, conflicts=3)
     """
-    numbers = {name: counts.to_json() for name, counts in columns.items()}
-    lines = sorted_lines({line for counts in numbers.values() for line in counts})
-    return {
-        "lines": {line: {name: numbers[name].get(line, 0) for name in numbers} for line in lines},
-        "total": {name: counts.total for name, counts in columns.items()},
-    }
+
+    def __init__(self, kind: type[T], what: str) -> None:
+        self.kind = kind
+        self.columns = {field.name: LineCounts(what) for field in fields(kind)}
+
+    def add(self, line: str, *numbers: int) -> None:
+        """Add to the numbers of a line, in the order of the fields."""
+        for counts, number in zip(self.columns.values(), numbers, strict=True):
+            counts.add(line, number)
+
+    def __getitem__(self, line: str) -> T:
+        return self.kind(**{name: counts[line] for name, counts in self.columns.items()})
+
+    @property
+    def total(self) -> T:
+        """The sums over all lines."""
+        return self.kind(**{name: counts.total for name, counts in self.columns.items()})
+
+    def clear(self) -> None:
+        """Discard all numbers."""
+        for counts in self.columns.values():
+            counts.clear()
+
+    def to_json(self) -> dict[str, Any]:
+        """The table as plain data: ``{"lines": {line: {column: number}}, "total": {column: number}}``."""
+        lines = next(iter(self.columns.values()))
+        return {"lines": {line: asdict(self[line]) for line in lines}, "total": asdict(self.total)}
 
 
 def sorted_lines(lines: Iterable[str]) -> list[str]:

@@ -39,11 +39,9 @@ class Overwritten:
     def __init__(self, program: Program) -> None:
         self.slots: dict[int, list[int]] = {}
         """For each step that overwrites what it reads, the slots of these registers."""
-        routines = sorted(program.routines.values(), key=lambda routine: routine.first)
-        ends = [*(routine.first for routine in routines[1:]), len(program.steps)]
-        for routine, end in zip(routines, ends, strict=True):
+        for routine in program.routines.values():
             names = {program.registers[slot]: slot for slot in routine.slots}
-            for step in program.steps[routine.first : end]:
+            for step in program.steps_of(routine):
                 found = sorted(_written(step) & _read(step) & names.keys())
                 if found:
                     self.slots[step.number] = [names[name] for name in found]

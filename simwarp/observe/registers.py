@@ -43,11 +43,9 @@ def registers_of(program: Program) -> int:
     >>> registers_of(link(module, module.entries["k"]))
     3
     """
-    routines = sorted(program.routines.values(), key=lambda routine: routine.first)
-    ends = [*(routine.first for routine in routines[1:]), len(program.steps)]
     most = 0
-    for routine, end in zip(routines, ends, strict=True):
-        steps = [_alone(step, routine.first) for step in program.steps[routine.first : end]]
+    for routine in program.routines.values():
+        steps = [_alone(step, routine.first) for step in program.steps_of(routine)]
         names = [program.registers[slot] for slot in routine.slots]
         most = max(most, _most_live(steps, names))
     return most

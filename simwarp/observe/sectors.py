@@ -16,12 +16,13 @@ import numpy.typing as npt
 from simwarp.engine.events import AccessEvent
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.access_counts import AccessCounts
+from simwarp.observe.line_counts import Counts
 
 SECTOR_BYTES, LINE_BYTES = 32, 128
 
 
 @dataclass(frozen=True)
-class SectorCounts:
+class SectorCounts(Counts):
     """What accesses move.
 
     Attributes
@@ -38,14 +39,6 @@ class SectorCounts:
     sectors: int = 0
     lines: int = 0
     bytes: int = 0
-
-    def __add__(self, other: SectorCounts) -> SectorCounts:
-        return SectorCounts(
-            self.requests + other.requests,
-            self.sectors + other.sectors,
-            self.lines + other.lines,
-            self.bytes + other.bytes,
-        )
 
     @property
     def efficiency(self) -> float:

@@ -12,7 +12,7 @@ from simwarp.ptx.rows import LOADS
 from simwarp.ptx.syntax import Immediate, Register, Vector
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Program, Routine, Step
+    from simwarp.program.program import Program, Step
 
 _GO_ON = frozenset(("pure", "load", "store", "atomic", "reduction", "fence"))
 """The kinds of step behind which lanes always execute the next one."""
@@ -55,7 +55,7 @@ class Copies(NamedTuple):
         known = vars(program)
         if "_copies" not in known:
             stores = {n for block in _blocks(program) for n in _copied(block)}
-            functions = [_steps(program, routine) for routine in program.routines.values()]
+            functions = [program.steps_of(routine) for routine in program.routines.values()]
             fields = {number for steps in functions for number in _fields(steps)}
             fills = {fill for steps in functions for fill in _fills(steps)}
             known["_copies"] = cls(frozenset(stores), frozenset(fields), frozenset(fills))
@@ -99,12 +99,6 @@ def _values(step: Step) -> list[str]:
     elements = operand.elements if isinstance(operand, Vector) else (operand,)
     names = [element.name for element in elements if isinstance(element, Register)]
     return names if len(names) == len(elements) else []
-
-
-def _steps(program: Program, routine: Routine) -> list[Step]:
-    """The steps of a function."""
-    later = [other.first for other in program.routines.values() if other.first > routine.first]
-    return program.steps[routine.first : min(later, default=len(program.steps))]
 
 
 def _fields(steps: list[Step]) -> list[int]:

@@ -216,6 +216,11 @@ class Program:
         """The kernel or function that a step belongs to."""
         return self._in_order[bisect_right(self._in_order, number, key=lambda r: r.first) - 1]
 
+    def steps_of(self, routine: Routine) -> list[Step]:
+        """The steps of the kernel or of a function."""
+        later = [other.first for other in self.routines.values() if other.first > routine.first]
+        return self.steps[routine.first : min(later, default=len(self.steps))]
+
     @cached_property
     def _in_order(self) -> list[Routine]:
         return sorted(self.routines.values(), key=lambda r: r.first)

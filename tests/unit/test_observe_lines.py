@@ -3,7 +3,8 @@
 import pytest
 
 from reference import SimwarpError
-from simwarp.observe.line_counts import LineCounts, ReportError, line_of, sorted_lines, table_of
+from simwarp.observe.banks import BankCounts
+from simwarp.observe.line_counts import LineCounts, LineTable, ReportError, line_of, sorted_lines
 from simwarp.ptx.parse import parse
 
 PTX = """.version 9.0 .target sm_90
@@ -78,13 +79,20 @@ def test_totals_order_and_clearing(counts):
 
 
 def test_a_table_has_every_line_of_every_column():
-    first, second = LineCounts(), LineCounts()
-    first.add("a.cu:1", 1)
-    second.add("a.cu:2", 5)
-    assert table_of({"first": first, "second": second}) == {
-        "lines": {"a.cu:1": {"first": 1, "second": 0}, "a.cu:2": {"first": 0, "second": 5}},
-        "total": {"first": 1, "second": 5},
+    table = LineTable(BankCounts, "accesses")
+    table.add("a.cu:2", 0, 5, 1)
+    table.add("a.cu:1", 1, 0, 0)
+    assert table.to_json() == {
+        "lines": {
+            "a.cu:1": {"requests": 1, "wavefronts": 0, "conflicts": 0},
+            "a.cu:2": {"requests": 0, "wavefronts": 5, "conflicts": 1},
+        },
+        "total": {"requests": 1, "wavefronts": 5, "conflicts": 1},
     }
+    assert list(table.to_json()["lines"]) == ["a.cu:1", "a.cu:2"]
+    assert table["a.cu:2"] == BankCounts(0, 5, 1)
+    table.clear()
+    assert table.total == BankCounts()
 
 
 def test_colons_in_a_path():

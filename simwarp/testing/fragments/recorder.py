@@ -23,7 +23,7 @@ from simwarp.testing.fragments.check import Registers, check_fragment, operand_o
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
     from simwarp.engine.launch import Launch
-    from simwarp.program.program import Program, Routine, Step
+    from simwarp.program.program import Program, Step
 
 
 @dataclass(frozen=True)
@@ -105,12 +105,6 @@ class _Held:
         return np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
 
 
-def _end(program: Program, routine: Routine) -> int:
-    """The step behind the last one of a routine."""
-    later = [other.first for other in program.routines.values() if other.first > routine.first]
-    return min(later, default=len(program.steps))
-
-
 def _elements(operand: object) -> tuple[Register | Immediate, ...]:
     if isinstance(operand, Vector):
         return operand.elements
@@ -148,7 +142,7 @@ class FragmentRecorder(Observer):
         found: dict[int, list[_Held]] = {}
         for routine in program.routines.values():
             slots = {program.registers[slot]: slot for slot in routine.slots}
-            for step in program.steps[routine.first : _end(program, routine)]:
+            for step in program.steps_of(routine):
                 instruction = step.instruction
                 if instruction.opcode.startswith(self.opcode) and _stands_at(instruction, self.line):
                     held = [
