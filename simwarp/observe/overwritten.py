@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.lanes import WARP_SIZE
-from simwarp.ptx.syntax import Operand, Pair, Register, Vector
+from simwarp.program.liveness import registers_in
+from simwarp.ptx.syntax import Address, Operand
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -42,7 +43,7 @@ class Overwritten:
         for routine in program.routines.values():
             names = {program.registers[slot]: slot for slot in routine.slots}
             for step in program.steps_of(routine):
-                found = sorted(_written(step) & _read(step) & names.keys())
+                found = sorted(_written(step) & _names(step.instruction.operands[1:]) & names.keys())
                 if found:
                     self.slots[step.number] = [names[name] for name in found]
         self._kept = sorted({slot for slots in self.slots.values() for slot in slots})
@@ -92,22 +93,9 @@ class Overwritten:
 
 
 def _written(step: Step) -> set[str]:
-    operands = step.instruction.operands
-    return _names(operands[:1]) if step.row.destinations else set()
-
-
-def _read(step: Step) -> set[str]:
-    return _names(step.instruction.operands[1:])
+    return _names(step.instruction.operands[:1]) if step.row.destinations else set()
 
 
 def _names(operands: tuple[Operand, ...]) -> set[str]:
-    """The registers among operands whose values are operands themselves; addresses are not."""
-    found: set[str] = set()
-    for operand in operands:
-        if isinstance(operand, Register):
-            found.add(operand.name)
-        elif isinstance(operand, Vector):
-            found.update(element.name for element in operand.elements if isinstance(element, Register))
-        elif isinstance(operand, Pair):
-            found.update(part.name for part in (operand.first, operand.second) if part is not None)
-    return found
+    """The registers among operands; those of addresses are not values."""
+    return set(registers_in(operand for operand in operands if not isinstance(operand, Address)))
