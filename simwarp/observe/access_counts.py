@@ -13,29 +13,9 @@ C = TypeVar("C", bound=Counts)
 
 
 class AccessCounts(Observer, Generic[C]):
-    """Counts something about the accesses to one state space; made for `BankConflicts` and `Sectors`.
+    """Counts the accesses to one state space; ``column`` is the field given by ``counts["bmm.cu:42"]``.
 
-    Parameters
-    ----------
-    space : str
-        The state space.
-    kind : type
-        The dataclass of the numbers.
-    column : str
-        The number that ``counts["bmm.cu:42"]`` and ``total`` mean.
-
-    Attributes
-    ----------
-    opcodes : dict of str to the numbers
-        For each opcode, as it is written in PTX.
-    kinds : dict of str to the numbers
-        For loads, stores, atomic operations and reductions.
-
-    Examples
-    --------
-    >>> from simwarp.observe.sectors import SectorCounts
-    >>> AccessCounts("global", SectorCounts, "sectors").total
-    0
+    The counts by opcode and by kind of access are in ``opcodes`` and ``kinds``.
     """
 
     def __init__(self, space: str, kind: type[C], column: str) -> None:

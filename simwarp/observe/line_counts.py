@@ -1,4 +1,13 @@
-"""Numbers per line of CUDA C++: what an assertion about a kernel's costs is made of."""
+"""Numbers per line of CUDA C++, for assertions about a kernel's costs.
+
+>>> from simwarp.ptx.syntax import SourceLine
+>>> line_of(Instruction("ret", (), None, 17, "ret", SourceLine("bmm/bmm.cu", 42)))
+'bmm/bmm.cu:42'
+>>> find_line("bmm.cu:42", ["bmm/bmm.cu:42", "bmm/bmm.cu:43"], "accesses")
+'bmm/bmm.cu:42'
+>>> sorted_lines(["b.cu:2", "a.cu:10", "a.cu:9"])
+['a.cu:9', 'a.cu:10', 'b.cu:2']
+"""
 
 from __future__ import annotations
 
@@ -15,61 +24,17 @@ _NAMED = 12
 
 
 class ReportError(SimwarpError, LookupError):
-    """A number that was not observed; says which option observes it, or which lines have one."""
+    """A number that was not observed; the message names the option, or the lines, to ask for."""
 
 
 def line_of(instruction: Instruction) -> str:
-    """The key of an instruction's line: of the CUDA C++ if ``.loc`` names it, else of the PTX.
-
-    Parameters
-    ----------
-    instruction : Instruction
-
-    Returns
-    -------
-    str
-        The file as in the PTX and the line, ``"bmm/bmm.cu:42"``; or ``"ptx:17"``.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.syntax import SourceLine
-    >>> line_of(Instruction("ret", (), None, 17, "ret")), line_of(
-    ...     Instruction("ret", (), None, 17, "ret", SourceLine("bmm/bmm.cu", 42))
-    ... )
-    ('ptx:17', 'bmm/bmm.cu:42')
-    """
+    """The key of an instruction's line: "bmm/bmm.cu:42" if ``.loc`` gives it, else "ptx:17"."""
     source = instruction.source
     return f"ptx:{instruction.line}" if source is None else f"{source.file}:{source.line}"
 
 
 def find_line(line: str, known: Collection[str], what: str) -> str:
-    """The one of the known lines that is meant: the file may be any suffix of its path.
-
-    Parameters
-    ----------
-    line : str
-        ``"bmm.cu:42"``, ``"bmm/bmm.cu:42"`` or ``"ptx:17"``.
-    known : collection of str
-        Keys as `line_of` gives them.
-    what : str
-        What happened at these lines, for the error: "shared-memory accesses".
-
-    Raises
-    ------
-    ReportError
-        If nothing of the kind happened there, or if files of several folders are meant.
-
-    Examples
-    --------
-    >>> find_line("bmm.cu:42", ["bmm/bmm.cu:42", "bmm/bmm.cu:43"], "accesses")
-    'bmm/bmm.cu:42'
-    >>> find_line("bmm.cu:1", ["bmm/bmm.cu:42", "bmm/bmm.cu:43"], "accesses")
-    Traceback (most recent call last):
-    ...
-    simwarp.observe.line_counts.ReportError: no accesses at bmm.cu:1
-    there were some at bmm/bmm.cu:42, bmm/bmm.cu:43
-    ask for one of these lines, or run what executes bmm.cu:1
-    """
+    """The known line that a key means, which may lack folders; a ReportError about ``what`` if none does."""
     if line in known:
         return line
     found = [key for key in known if key.endswith(f"/{line}")]
@@ -202,13 +167,7 @@ class LineTable(Generic[T]):
 
 
 def sorted_lines(lines: Iterable[str]) -> list[str]:
-    """Keys by file, then by number.
-
-    Examples
-    --------
-    >>> sorted_lines(["b.cu:2", "a.cu:10", "a.cu:9"])
-    ['a.cu:9', 'a.cu:10', 'b.cu:2']
-    """
+    """Keys by file, then by number."""
 
     def order(line: str) -> tuple[str, int]:
         file, _, number = line.rpartition(":")
