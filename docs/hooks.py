@@ -12,10 +12,11 @@ from html import escape
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROWS_MARKER = "<!-- ptx rows -->"
-MODULES_MARKER = re.compile(r"<!-- modules of (\w+) -->")
+NAMES_MARKER = re.compile(r"<!-- names of ([\w.]+) -->")
 DRAW_MARKER = re.compile(r"<!-- draw (.*?) -->")
 HEADER = "| instruction | PTX ISA | types | fidelity | from | what it does |\n|---|---|---|---|---|---|"
 LOWERINGS_MARKER = "<!-- lowerings -->"
@@ -77,7 +78,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     markdown = markdown.replace(LOWERINGS_MARKER, lowerings()) if LOWERINGS_MARKER in markdown else markdown
     markdown = markdown.replace(EDGES_MARKER, edges()) if EDGES_MARKER in markdown else markdown
     markdown = DRAW_MARKER.sub(lambda found: picture(found[1].split()), markdown)
-    return MODULES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
+    return NAMES_MARKER.sub(lambda found: reference_of(found[1]), markdown)
 
 
 def table(rows: Mapping[str, Any]) -> str:
@@ -111,15 +112,18 @@ def _listed(forms: Iterable[str]) -> str:
 
 
 def reference_of(package: str) -> str:
-    """A mkdocstrings block for each public module; the PTX rows have their own table."""
-    return "\n\n".join(f"::: {module}" for module in modules(package))
+    """A mkdocstrings block for each public name of a package."""
+    return "\n\n".join(f"::: {package}.{name}" for name in names_of(package))
 
 
-def modules(package: str) -> list[str]:
-    """The public modules of a package, without the ``__init__`` files, which only re-export."""
-    paths = sorted((ROOT / package).rglob("[!_]*.py"))
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
-    return [name for name in names if "._" not in name and ".instructions." not in name]
+def names_of(package: str) -> list[str]:
+    """The public names of a package, or of a module without ``__all__`` those that it defines."""
+    module = import_module(package)
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == package]
+    names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+    return [
+        name for name in names if name != "__version__" and not isinstance(getattr(module, name), ModuleType)
+    ]
 
 
 def picture(arguments: list[str]) -> str:

@@ -147,6 +147,15 @@ def compile_file(
 ) -> Ptx:
     """Compile a ``.cu`` file of this package; a file is read once in a process.
 
+    Parameters
+    ----------
+    path : str
+        Below ``gpu/``.
+    defines : mapping, optional
+        Macros and their values.
+    arch : (int, int)
+        The compute capability.
+
     Examples
     --------
     >>> compile_file("bmm/pack.cu", {"ELEMENT_INT8": "", "WORD_32": "", "FIRST_MSB": ""}).name

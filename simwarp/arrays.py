@@ -115,7 +115,13 @@ class GlobalArray(Array):
 
 
 class SharedArray(Array):
-    """An `Array` in the shared memory of one block: `launch` makes it, as poison."""
+    """An `Array` in the shared memory of one block: `launch` makes it, as poison.
+
+    Attributes
+    ----------
+    space : str
+        "shared".
+    """
 
     space: ClassVar[str] = "shared"
 

@@ -271,6 +271,11 @@ def prmt(a: Words, b: Words, selector: Words, mode: PermuteMode = "default") -> 
     number the byte (0 is the lowest of ``a``), its top bit asks for that byte's sign, eight times.
     The other modes take the selector's two low bits.
 
+    Parameters
+    ----------
+    a, b, selector : uint32
+    mode : "default", "f4e", "b4e", "rc8", "ecl", "ecr" or "rc16"
+
     Examples
     --------
     >>> hex(prmt(np.uint32(0x33221100), np.uint32(0x77665544), np.uint32(0x7531)))
@@ -338,6 +343,12 @@ def shf(
 
     ``l`` returns the upper 32 bits after a shift left, ``r`` the lower 32 after a shift right. The
     amount is taken modulo 32 (``wrap``) or cut to 32 (``clamp``).
+
+    Parameters
+    ----------
+    low, high, amount : uint32
+    direction : "l" or "r"
+    mode : "wrap" or "clamp"
 
     Examples
     --------
@@ -407,6 +418,13 @@ def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
 def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
     """``brev`` of ``ballot`` (op H): lane 0's predicate becomes the most significant bit.
 
+    Parameters
+    ----------
+    predicate : bool, (…, 32) or one for all lanes
+    member_mask : uint32, one or per warp
+    active : (…, 32) bool, optional
+        The lanes that execute it; default: all.
+
     Examples
     --------
     >>> hex(rotate(LANE < 4).value[0])
@@ -418,6 +436,13 @@ def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
 
 def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
     """Whether the predicate holds in any active lane of the mask (op D).
+
+    Parameters
+    ----------
+    predicate : bool, (…, 32) or one for all lanes
+    member_mask : uint32, one or per warp
+    active : (…, 32) bool, optional
+        The lanes that execute it; default: all.
 
     Examples
     --------
@@ -431,6 +456,13 @@ def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
     """Whether the predicate holds in every active lane of the mask (op D).
 
+    Parameters
+    ----------
+    predicate : bool, (…, 32) or one for all lanes
+    member_mask : uint32, one or per warp
+    active : (…, 32) bool, optional
+        The lanes that execute it; default: all.
+
     Examples
     --------
     >>> bool(vote_all(LANE == 7).value[0])
@@ -442,6 +474,13 @@ def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 
 def vote_uni(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
     """Whether the predicate is the same in every active lane of the mask, true or false.
+
+    Parameters
+    ----------
+    predicate : bool, (…, 32) or one for all lanes
+    member_mask : uint32, one or per warp
+    active : (…, 32) bool, optional
+        The lanes that execute it; default: all.
 
     Examples
     --------
@@ -502,6 +541,11 @@ def shfl(
 
 def shuffle_source(b: Any, c: Any, mode: ShuffleMode) -> tuple[Words, Lanes]:
     """The lane each lane reads in ``shfl``, its own if that is out of range; and whether it is in range.
+
+    Parameters
+    ----------
+    b, c : uint32, one or per lane
+    mode : "idx", "up", "down" or "bfly"
 
     Examples
     --------

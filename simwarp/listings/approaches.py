@@ -205,6 +205,11 @@ def product_of(approach: Approach, layout_a: Layout, layout_b: Layout) -> tuple[
     format. So a row of A's tile is a row of A where A is column-major, and a column of the tile where
     it is row-major; for B, whose columns are wanted, it is the other way round.
 
+    Parameters
+    ----------
+    approach : str
+    layout_a, layout_b : "column" or "row"
+
     Raises
     ------
     SchemeError

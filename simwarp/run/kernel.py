@@ -1,26 +1,4 @@
-"""One launch of the user's own kernel: arrays in, arrays out, and what was found on the way.
-
-Examples
---------
-A file, a kernel in it, how many threads, and what it takes:
-
->>> import tempfile
->>> from pathlib import Path
->>> import numpy as np
->>> from simwarp.run import run
->>> code = '''
-... __global__ void saxpy(int n, float a, const float* x, float* y) {
-...     int i = blockIdx.x * blockDim.x + threadIdx.x;
-...     if (i < n) y[i] = a * x[i] + y[i];
-... }'''
->>> with tempfile.TemporaryDirectory() as folder:
-...     path = Path(folder) / "saxpy.cu"
-...     _ = path.write_text(code)
-...     x, y = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
-...     result = run(path, "saxpy", grid=1, block=32, args={"n": 5, "a": 2, "x": x, "y": y})
->>> result.outputs["y"].tolist(), result.changed, result.faults
-([1.0, 3.0, 5.0, 7.0, 9.0], ('y',), [])
-"""
+"""One launch of the user's own kernel: arrays in, arrays out, and what was found on the way."""
 
 from __future__ import annotations
 
@@ -256,7 +234,24 @@ def run(
 
     Examples
     --------
-    See `simwarp.run.kernel`.
+    A file, a kernel in it, how many threads, and what it takes:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from simwarp.run import run
+    >>> code = '''
+    ... __global__ void saxpy(int n, float a, const float* x, float* y) {
+    ...     int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...     if (i < n) y[i] = a * x[i] + y[i];
+    ... }'''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "saxpy.cu"
+    ...     _ = path.write_text(code)
+    ...     x, y = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
+    ...     result = run(path, "saxpy", grid=1, block=32, args={"n": 5, "a": 2, "x": x, "y": y})
+    >>> result.outputs["y"].tolist(), result.changed, result.faults
+    ([1.0, 3.0, 5.0, 7.0, 9.0], ('y',), [])
     """
     if device is not None and of_device:
         raise SchemeError(

@@ -17,7 +17,15 @@ LEAST_SHAPES = 100
 
 @dataclass
 class Row:
-    """What one tier did for one case."""
+    """What one tier did for one case.
+
+    Attributes
+    ----------
+    case, tier : str
+    inputs, shapes, mismatches : int
+        How many.
+    seconds : float
+    """
 
     case: str
     tier: str
