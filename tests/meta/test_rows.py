@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from oracles import scalar_matrix as matrices
+from oracles import scalar_ptx as twins
 from simwarp.lab.evidence.bounds import parse_bound
 from simwarp.lab.evidence.catalogue import maker, operands_of, probe_of
 from simwarp.lab.evidence.control import BY_KIND
@@ -18,8 +20,7 @@ from simwarp.ptx.forms import forms, spellings
 from simwarp.ptx.instructions import ROWS, TABLE
 
 ROOT = Path(__file__).parents[2]
-twins, matrices = (runpy.run_path(str(ROOT / "tests" / f"scalar_{name}.py")) for name in ("ptx", "matrix"))
-TWINS, BOUNDED = {**twins["TWINS"], **matrices["TWINS"]}, twins["BOUNDED"]
+TWINS, BOUNDED = {**twins.TWINS, **matrices.TWINS}, twins.BOUNDED
 hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 SPACES = ("shared", "local", "const", "param", "global")
@@ -34,7 +35,7 @@ def test_every_row_has_a_twin_and_every_twin_a_row():
     computing = {name for name, row in ROWS.items() if row.kind not in BY_KIND}
     assert computing == set(TWINS) | set(BOUNDED)
     assert not set(TWINS) & set(BOUNDED)
-    assert not set(twins["TWINS"]) & set(matrices["TWINS"])
+    assert not set(twins.TWINS) & set(matrices.TWINS)
 
 
 @pytest.mark.parametrize("name", list(ROWS))

@@ -1,22 +1,18 @@
 """`simwarp.floats` against exact rationals: edge operands crossed, constructed ties, and Hypothesis.
 
-The twins are in `tests/scalar_floats.py`. Everything is compared as words; all NaN are one.
+The twins are in `tests/oracles/scalar_floats.py`. Everything is compared as words; all NaN are one.
 """
 
 import itertools
-import runpy
 from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles import scalar_floats as twins
 from simwarp import floats
-
-twins = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scalar_floats.py")))
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 FLOATS = {"f32": np.float32, "f64": np.float64}

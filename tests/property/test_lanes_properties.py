@@ -2,9 +2,6 @@
 
 import inspect
 import itertools
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oracles import scalar_lanes as twins
 from simwarp import lanes
-
-twins = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scalar_lanes.py")))
 
 ALL = 0xFFFFFFFF
 SHUFFLES = ("idx", "up", "down", "bfly")

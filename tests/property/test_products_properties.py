@@ -1,22 +1,18 @@
 """`simwarp.products` against exact rationals: every rule, on operands of every kind.
 
 The models are written from the text of the rules, with `fractions.Fraction` and the twins of IEEE 754 in
-`tests/scalar_floats.py`; a wrong model must differ somewhere, too.
+`tests/oracles/scalar_floats.py`; a wrong model must differ somewhere, too.
 """
 
-import runpy
 from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracles import scalar_floats as ieee
 from simwarp.products import bits, doubles, floats, integers, rule_of
-
-ieee = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scalar_floats.py")))
 
 WORD = {"f16": "u2", "bf16": "u2", "tf32": "u4", "f32": "u4", "e4m3": "u1", "e5m2": "u1"}
 NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}

@@ -3,10 +3,6 @@
 `tests/unit/test_ptx_rows.py` crosses the edges of every form.
 """
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,8 +13,7 @@ from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.operands import FLOATS, edges, width
 from simwarp.lab.evidence.probe import BLOCK
 from simwarp.ptx.instructions import ROWS, TABLE
-
-rows = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_ptx_rows.py")))
+from support import run_ptx_rows as rows
 
 
 def words(column):

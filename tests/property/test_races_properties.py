@@ -10,10 +10,8 @@ shared and global memory, in several widths, between barriers of all kinds at wh
   it may take lanes for ordered that are not, unless the lanes of each warp come to a barrier together.
 """
 
-import runpy
 from collections import defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,10 +19,8 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import simwarp
+from oracles.vector_clocks import VectorClocks
 from simwarp.faults import Race
-
-TWIN = runpy.run_path(str(Path(__file__).parents[1] / "vector_clocks.py"))
-VectorClocks = TWIN["VectorClocks"]
 
 SIZE = 64
 """Bytes of the two arrays, ``cells`` in shared and ``out`` in global memory."""

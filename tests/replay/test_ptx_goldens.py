@@ -1,13 +1,13 @@
 """What an H200 answered to every form of every PTX row, held against the simulator."""
 
 import json
-import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import simwarp
+from oracles.scalar_ptx import BOUNDED
 from reference.errors import InputFileError
 from simwarp.lab.evidence import golden
 from simwarp.lab.evidence.catalogue import operands_of, probe_of, probes
@@ -19,7 +19,6 @@ from simwarp.ptx.instructions import ROWS, TABLE
 
 FOLDER = Path(__file__).parents[1] / "golden"
 FAMILIES = sorted({golden.family(row) for row in ROWS.values()})
-BOUNDED = runpy.run_path(str(Path(__file__).parents[1] / "scalar_ptx.py"))["BOUNDED"]
 
 
 def of_family(family):

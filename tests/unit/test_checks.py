@@ -1,7 +1,5 @@
 """Each kind of mistake is raised by default, or collected, or left unseen; the launch goes on behind it."""
 
-from runpy import run_path
-
 import numpy as np
 import pytest
 
@@ -9,9 +7,9 @@ import simwarp
 from reference import SchemeError
 from simwarp import faults
 from simwarp.checks import KINDS, STRICT, Checks
+from support import small_kernels as small
 
-small = run_path("tests/small_kernels.py")
-run, fault_of, line_of, STORE = small["run"], small["fault_of"], small["line_of"], small["STORE"]
+run, fault_of, line_of, STORE = small.run, small.fault_of, small.line_of, small.STORE
 
 POISON = 0xA5A5A5A5
 CELLS = ".shared .align 16 .b32 cells[32];"
@@ -74,17 +72,17 @@ CASES = {
         faults.Deadlock, "",
         "setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW; bar.warp.sync 0xFFFFFFFF; bra END;"
         "LOW: barrier.sync 0; END:",
-        "bar.warp.sync", 1, [small["NOTHING"]] * 32,
+        "bar.warp.sync", 1, [small.NOTHING] * 32,
     ),
     "runaway": (
         faults.Livelock, "",
         "mov.u32 %r2, 3; AGAIN: setp.eq.u32 %p1, %r2, 3; @%p1 bra AGAIN;",
-        "AGAIN;", 1, [small["NOTHING"]] * 32,
+        "AGAIN;", 1, [small.NOTHING] * 32,
     ),
     "exits": (
         faults.EarlyExit, "",
         "setp.lt.u32 %p1, %lane, 8; @%p1 exit; bar.sync 0; mov.u32 %r2, 1;",
-        "bar.sync 0", 1, [small["NOTHING"]] * 8 + [1] * 24,
+        "bar.sync 0", 1, [small.NOTHING] * 8 + [1] * 24,
     ),
 }  # fmt: skip
 
@@ -161,7 +159,7 @@ def test_every_kind_has_a_case_here():
 def test_use_after_free(action):
     there = device(checks={"freed": action})
     data = there.upload(np.zeros(4, np.uint32), "data")
-    kernel = there.load(small["text"]("ld.global.u32 %r2, [%in];" + STORE)).kernel("k")
+    kernel = there.load(small.text("ld.global.u32 %r2, [%in];" + STORE)).kernel("k")
     out = there.allocate((32,), np.uint32)
     data.free()
     kernel((1, 1, 1), (32, 1, 1), out, np.uint64(data.pointer))
@@ -181,7 +179,7 @@ def test_a_bad_lane_writes_nothing(access, left):
     body = "mul.wide.u32 %rd1, %lane, 4; add.u64 %rd1, %rd1, %in; setp.eq.u32 %p1, %lane, 30;"
     body += "@%p1 add.u64 %rd1, %rd1, 1;" + access + "mov.u32 %r2, 0;"
     out = there.allocate((32,), np.uint32)
-    there.load(small["text"](body + STORE)).kernel("k")((1, 1, 1), (32, 1, 1), out, data)
+    there.load(small.text(body + STORE)).kernel("k")((1, 1, 1), (32, 1, 1), out, data)
     assert data.download().tolist() == left
     assert [type(fault) for fault in there.faults] == [faults.Misaligned]
 
@@ -232,7 +230,7 @@ def test_reports_of_workers_come_back():
 @pytest.mark.slow
 def test_a_launch_that_ends_early_leaves_the_device_usable():
     there = device(checks={"runaway": "report"})
-    assert run(CASES["runaway"][2] + STORE, device=there) == [small["NOTHING"]] * 32
+    assert run(CASES["runaway"][2] + STORE, device=there) == [small.NOTHING] * 32
     assert run("mov.u32 %r2, 1;" + STORE, device=there) == [1] * 32
 
 
@@ -305,7 +303,7 @@ def test_a_cluster_is_waited_for_after_arriving():
 def test_a_warp_that_arrived_and_exited_counts_whole():
     body = """setp.lt.u32 %p1, %r1, 32; @%p1 bra WAIT; barrier.arrive 1, 64; ret;
 WAIT: barrier.sync 1, 64; mov.u32 %r2, 3;"""
-    assert run(body + STORE, block=50) == [3] * 32 + [small["NOTHING"]] * 18
+    assert run(body + STORE, block=50) == [3] * 32 + [small.NOTHING] * 18
 
 
 # --------------------------------------------------------------------- values that nothing gave

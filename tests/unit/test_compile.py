@@ -14,11 +14,11 @@ import gpu.compile as compiler
 import gpu.compiler.cache
 import reference
 import simwarp
-from compiled_answers import ANSWER, answer
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import SCHEMES, product_ptx
 from gpu.compile import CompileError, Ptx, compile, normalise
 from reference.errors import MissingExtraError
+from support.compiled_answers import ANSWER, answer
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import gpu.compile as compiler
-from compiled_answers import ANSWER, answer
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import SCHEMES, product_ptx
 from gpu.compile import CompileError, compile, compile_file
 from gpu.compiler.cache import cache_folder
+from support.compiled_answers import ANSWER, answer
 
 
 def test_the_second_time_nothing_is_compiled(ptx_cache, compilations):

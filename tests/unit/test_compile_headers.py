@@ -7,10 +7,10 @@ import pytest
 import gpu
 import gpu.compile as compiler
 import gpu.compiler.cache
-from compiled_answers import ANSWER, answer
 from gpu.compile import compile
 from gpu.compiler.cuda_headers import cuda_folders, release
 from reference.errors import InputFileError
+from support.compiled_answers import ANSWER, answer
 
 
 def test_headers_of_the_package_change_the_key(ptx_cache, compilations, monkeypatch, tmp_path):

@@ -1,7 +1,6 @@
 """`simwarp coverage`: the forms and their evidence, and what a PTX file lacks."""
 
 import json
-import runpy
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from simwarp.cli import main
 from simwarp.lab.evidence.forms import census, evidence, required
 from simwarp.ptx.instructions import ROWS
+from support import run_ptx_rows as kernels
 
 ROOT = Path(__file__).parents[2]
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -132,8 +132,7 @@ def test_what_is_no_ptx_is_a_usage_error(capsys, tmp_path, content, message):
 
 
 def test_the_kernels_of_the_tests_run(capsys, written):
-    kernels = runpy.run_path(str(ROOT / "tests" / "run_ptx_rows.py"))
-    text = kernels["module"]([kernels["probe_of"]("shfl.sync.up.b32"), kernels["probe_of"]("call.uni")])
+    text = kernels.module([kernels.probe_of("shfl.sync.up.b32"), kernels.probe_of("call.uni")])
     code, said = report(capsys, written(text))
     assert (code, [kernel["runs"] for kernel in said["kernels"]]) == (0, [True, True])
 

@@ -1,24 +1,23 @@
 """`simwarp.draw`: the text of small pictures, their SVG twins, and that both tell the truth.
 
 Layouts are held against `reference.pack`, operations against the scalar twins in
-`tests/scalar_lanes.py`.
+`tests/oracles/scalar_lanes.py`.
 """
 
 import importlib.util
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import reference
+from oracles import scalar_lanes as twins
 from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp import draw
 from simwarp.cli import main
@@ -30,7 +29,6 @@ from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
 
 ROOT = Path(__file__).resolve().parents[2]
-TWINS = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "scalar_lanes.py")))
 SVG = "{http://www.w3.org/2000/svg}"
 ALL = [0xFFFFFFFF] * 32
 EVERY_LANE = [True] * 32
@@ -437,8 +435,8 @@ def votes(vote, words):
 
 
 def shuffle(mode, b):
-    c = [TWINS.shuffle_c(32, mode)] * 32
-    return lambda words: [value for value, _ in TWINS.shfl(words, b, c, mode, ALL, EVERY_LANE)]
+    c = [twins.shuffle_c(32, mode)] * 32
+    return lambda words: [value for value, _ in twins.shfl(words, b, c, mode, ALL, EVERY_LANE)]
 
 
 def turned(vote, bits):
@@ -447,9 +445,9 @@ def turned(vote, bits):
 
 
 RESULTS = {
-    "B": [lambda words: [TWINS.popc(word) for word in words]],
-    "C": [lambda words: [TWINS.brev(word) for word in words]],
-    "D": [lambda words: [votes(TWINS.vote_any, words)], lambda words: [votes(TWINS.vote_all, words)]],
+    "B": [lambda words: [twins.popc(word) for word in words]],
+    "C": [lambda words: [twins.brev(word) for word in words]],
+    "D": [lambda words: [votes(twins.vote_any, words)], lambda words: [votes(twins.vote_all, words)]],
     "E": [
         shuffle("idx", [31 - lane for lane in range(32)]),
         shuffle("up", [8] * 32),
@@ -457,11 +455,11 @@ RESULTS = {
         shuffle("bfly", [16] * 32),
     ],
     "F": [
-        lambda words: [TWINS.shl(word, 5) for word in words],
-        lambda words: [TWINS.shr(word, 5) for word in words],
+        lambda words: [twins.shl(word, 5) for word in words],
+        lambda words: [twins.shr(word, 5) for word in words],
     ],
-    "G": [turned(TWINS.ballot, range(31, -1, -1))],
-    "H": [turned(TWINS.rotate, range(32))],
+    "G": [turned(twins.ballot, range(31, -1, -1))],
+    "H": [turned(twins.rotate, range(32))],
 }
 
 
@@ -478,13 +476,13 @@ def test_the_bitwise_pictures_agree_with_the_scalar_twins():
     a, b, *after = (words_of(grid) for line in operation_picture("A").lines for grid in line)
     assert a == PROBE.tolist()
     assert b == OTHER.tolist()
-    for result, twin in zip(after, (TWINS.and_, TWINS.or_, TWINS.xor), strict=True):
+    for result, twin in zip(after, (twins.and_, twins.or_, twins.xor), strict=True):
         assert result == [twin(x, y) for x, y in zip(a, b, strict=True)]
 
 
 def test_counts_are_written_beside_their_lanes():
     after = operation_picture("B").lines[0][1]
-    assert [note for note in after.row_notes if note] == [f"= {TWINS.popc(w)}" for w in PROBE.tolist()[::4]]
+    assert [note for note in after.row_notes if note] == [f"= {twins.popc(w)}" for w in PROBE.tolist()[::4]]
 
 
 def test_ballots_turn_the_picture():

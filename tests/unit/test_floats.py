@@ -1,25 +1,20 @@
 """`simwarp.floats`: values written out by hand, shapes and errors; and the twins, held against Python.
 
-`tests/property/test_floats_properties.py` compares with the twins in `tests/scalar_floats.py`.
+`tests/property/test_floats_properties.py` compares with the twins in `tests/oracles/scalar_floats.py`.
 """
 
 import inspect
 import math
-import runpy
 import struct
 import warnings
 from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from oracles import scalar_floats as twins
 from reference.errors import DtypeError, SchemeError, ShapeError
 from simwarp import floats
-
-TWINS = Path(__file__).parents[1] / "scalar_floats.py"
-twins = SimpleNamespace(**runpy.run_path(str(TWINS)))
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 TINY = {np.float32: 2.0**-149, np.float64: 2.0**-1074}

@@ -2,9 +2,7 @@
 
 import functools
 import itertools
-import runpy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from gpu.cpd.model import Model
 from gpu.cpd.residual import Residual
 from gpu.mttkrp.formats import FORMATS
 from gpu.mttkrp.upload import upload
+from oracles.exact_fits import exact_residual
 from reference.cpd import cpd_als as reference_cpd_als
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.sparse import FORMATS as REFERENCE_FORMATS
@@ -23,7 +22,6 @@ from reference.sparse import coalesce
 from reference.types import Coo, Cpd
 from simwarp.device import DeviceArray
 
-exact_residual = runpy.run_path(str(Path(__file__).parents[1] / "exact_fits.py"))["exact_residual"]
 FLOATS = (np.float32, np.float64)
 # Rows: one, fewer than a tile, ragged, of several blocks. Ranks: in one tile of each width, and in several.
 SIZES = [(1, 1), (5, 1), (64, 7), (33, 8), (131, 9), (257, 32), (130, 33)]

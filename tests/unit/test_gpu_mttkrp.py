@@ -1,10 +1,7 @@
 """`gpu.mttkrp` on the simulator: coordinates, HiCOO, F-COO, slots, plans, and what callers may not pass."""
 
 import gc
-import runpy
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,8 +21,8 @@ from reference import mttkrp_bound
 from reference.errors import DtypeError, FormatError, ShapeError
 from reference.sparse import b_csf, csf, csf_all, f_coo, f_coo_all, fibers, hi_coo, mm_csf, to_coo
 from reference.types import Coo, MmCsf, PerMode
+from support import scattered_tensors as _shared
 
-_shared = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scattered_tensors.py")))
 numbers, scattered = _shared.numbers, _shared.scattered
 
 DTYPES = ("float32", "float64")

@@ -3,8 +3,6 @@
 import functools
 import importlib
 import itertools
-import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,9 +17,9 @@ from gpu.mttkrp.plan import plan
 from reference.mttkrp import mttkrp, mttkrp_bound
 from reference.sparse import b_csf, b_csf_all, fibers, mm_csf
 from reference.types import Coo
+from support import scattered_tensors as _shared
 
 OF_FIBERS, OF_B_CSF = (importlib.import_module(f"gpu.mttkrp.{name}") for name in ("fibers", "b_csf"))
-_shared = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "scattered_tensors.py")))
 numbers, scattered = _shared.numbers, _shared.scattered
 
 DTYPES = ("float32", "float64")

@@ -1,8 +1,6 @@
 """Rows, forms and classes of operands: as they were before the instruction, of executing lanes only."""
 
-import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +9,10 @@ import simwarp
 from simwarp.observe.operand_classes import classes
 from simwarp.ptx.instructions import ROWS
 from simwarp.ptx.rows import DTYPES
+from support import observed_loops as loops
+from support import small_kernels as small
 
 TESTS = Path(__file__).parents[1]
-small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))
-loops = SimpleNamespace(**runpy.run_path(str(TESTS / "observed_loops.py")))
 
 
 def observed(body, block=32, grid=1, **options):

@@ -1,18 +1,16 @@
 """Lanes and branches, held against a count lane by lane."""
 
-import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import simwarp
 from simwarp.observe.divergence import Divergence, LaneUse
 from simwarp.observe.report import ReportError
+from support import observed_loops as loops
+from support import small_kernels as small
 
 TESTS = Path(__file__).parents[1]
-small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))
-loops = SimpleNamespace(**runpy.run_path(str(TESTS / "observed_loops.py")))
 
 
 def observed(body, block=32, grid=1, **options):

@@ -1,8 +1,6 @@
 """What is known of results: exact, bounded, open, contractable; counted lane by lane."""
 
-import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -10,10 +8,10 @@ import simwarp
 from simwarp.observe.fidelity import contractable
 from simwarp.program.link import link
 from simwarp.ptx.parse import parse
+from support import observed_loops as loops
+from support import small_kernels as small
 
 TESTS = Path(__file__).parents[1]
-small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))
-loops = SimpleNamespace(**runpy.run_path(str(TESTS / "observed_loops.py")))
 HEAD = ".version 8.0 .target sm_90 .address_size 64\n"
 DECLARED = ".reg .pred %p; .reg .b16 %h<6>; .reg .f32 %f<6>; .reg .f64 %d<6>;"
 

@@ -1,12 +1,10 @@
 """What ptxas makes of matrix instructions: the table against what was seen, and against a ptxas at hand."""
 
 import re
-import runpy
 import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +14,9 @@ from reference.errors import SchemeError
 from simwarp.chips.lowering import lowering
 from simwarp.fragments import FragmentError, all_opcodes, fragments_of
 from simwarp.observe.matrix_counts import MatrixInstructions
+from support import small_kernels as small
 
 TESTS = Path(__file__).parents[1]
-small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))
 CHIPS = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
 
 # ptxas 13.0.88 and cuobjdump: an opcode, and below it for a range of chips what they made of it.

@@ -1,9 +1,6 @@
 """`Device(observe=…)` and `device.report`: what is asked for is counted, over all launches, by line."""
 
 import json
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -13,8 +10,8 @@ from reference.errors import SchemeError
 from simwarp.faults import Trap
 from simwarp.observe import Observer
 from simwarp.observe.report import OBSERVERS, Report, ReportError
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 BODY = ".shared .b32 s[64]; mov.u32 %r2, %lane; shl.b32 %r3, %r2, 3; st.shared.u32 [%r3], %r2; " + small.STORE
 ASKED = {
     "coverage": "coverage",

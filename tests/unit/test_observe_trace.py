@@ -2,10 +2,8 @@
 
 import io
 import json
-import runpy
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +14,8 @@ from simwarp.engine.schedule import Scheduler
 from simwarp.faults import OutOfBounds
 from simwarp.observe.trace import Trace, TraceError, compare, differences, load
 from simwarp.observe.trace.model import ROW
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, text = "st.global.u32 [%at], %r2;\nret;", small.text
 HEAD = 9
 """Steps of the frame before a body."""

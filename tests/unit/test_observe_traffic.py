@@ -1,6 +1,5 @@
 """Bytes and operations, held against counts by hand and lane by lane."""
 
-import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +12,10 @@ from simwarp.observe import AccessEvent
 from simwarp.observe.operation_counts import operations
 from simwarp.observe.traffic import Traffic
 from simwarp.ptx.instructions import ROWS, TABLE
+from support import observed_loops as loops
+from support import small_kernels as small
 
 TESTS = Path(__file__).parents[1]
-small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))
-loops = SimpleNamespace(**runpy.run_path(str(TESTS / "observed_loops.py")))
 
 
 def observed(body, block=32, grid=1, given=(0,), **options):

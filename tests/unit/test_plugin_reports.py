@@ -2,7 +2,7 @@
 
 import pytest
 
-from plugin_projects import project as in_project
+from support.plugin_projects import project as in_project
 
 pytest_plugins = ["pytester"]
 

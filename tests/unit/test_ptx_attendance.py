@@ -2,7 +2,6 @@
 
 import re
 from functools import cache
-from runpy import run_path
 
 import numpy as np
 import pytest
@@ -20,10 +19,10 @@ from simwarp.faults import (
     SkippedMember,
 )
 from simwarp.lanes import mask_word
+from support import small_kernels as small
 
-small = run_path("tests/small_kernels.py")
-run, fault_of, line_of = small["run"], small["fault_of"], small["line_of"]
-STORE, NOTHING = small["STORE"], small["NOTHING"]
+run, fault_of, line_of = small.run, small.fault_of, small.line_of
+STORE, NOTHING = small.STORE, small.NOTHING
 
 # Blocks of 64 threads, n = 40: the second warp stays behind its lane 8.
 FRAME = """

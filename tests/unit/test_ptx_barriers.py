@@ -1,16 +1,12 @@
 """Who waits for whom: barriers of a block and of a cluster, and operations of a warp that meet."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import simwarp
 from simwarp.faults import BarrierFault, Deadlock, LaunchError, OutOfBounds
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING
 text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line_of
 

@@ -1,9 +1,5 @@
 """Calls of device functions: what they are passed, where they come back to, and what they must not do."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -15,8 +11,8 @@ from simwarp.faults import (
     UninitialisedRegister,
     UnsupportedInstruction,
 )
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING
 text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line_of
 

@@ -1,7 +1,6 @@
 """Integer division by zero: a fault where its result counts, none where a compiler only speculates."""
 
 from functools import cache
-from runpy import run_path
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import pytest
 import simwarp
 from gpu.compile import compile
 from simwarp.faults import DivisionByZero
+from support import small_kernels as small
 
-small = run_path("tests/small_kernels.py")
-run, fault_of, line_of, STORE = small["run"], small["fault_of"], small["line_of"], small["STORE"]
+run, fault_of, line_of, STORE = small.run, small.fault_of, small.line_of, small.STORE
 
 SOURCE = """
 extern "C" __global__ void divide(int* y, int n) {

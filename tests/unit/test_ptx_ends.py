@@ -2,7 +2,6 @@
 
 import re
 from functools import cache
-from runpy import run_path
 
 import numpy as np
 import pytest
@@ -10,9 +9,9 @@ import pytest
 import simwarp
 from gpu.compile import compile
 from simwarp.faults import KernelFault, NotCooperative, OutOfBounds, Trap, Unreachable
+from support import small_kernels as small
 
-small = run_path("tests/small_kernels.py")
-run, fault_of, line_of, NOTHING = small["run"], small["fault_of"], small["line_of"], small["NOTHING"]
+run, fault_of, line_of, NOTHING = small.run, small.fault_of, small.line_of, small.NOTHING
 
 
 @cache
@@ -124,7 +123,7 @@ sub.u32 t, n, 1; call (t), f, (t); add.u32 r, t, 2; ret; }"""
 
 def test_a_recursion_that_keeps_nothing_in_local_memory_has_an_end_too():
     """Each call must know where it returns to: on a chip that takes a part of the stack, 16 bytes or more."""
-    call = "setp.eq.u32 %p1, %lane, 3; selp.b32 %r3, {}, 5, %p1;\ncall (%r2), f, (%r3);\n" + small["STORE"]
+    call = "setp.eq.u32 %p1, %lane, 3; selp.b32 %r3, {}, 5, %p1;\ncall (%r2), f, (%r3);\n" + small.STORE
     fault = fault_of(OutOfBounds, call.format(-1), before=COUNTDOWN)
     assert (fault.place.lane, "call (t), f, (t)" in fault.place.text) == (3, True)
     assert "the stack is full" in fault.what

@@ -1,9 +1,5 @@
 """Loops that few warps are left in run on a compact copy of these warps: nothing else may change by that."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -12,8 +8,8 @@ from simwarp.engine.chunk import Chunk
 from simwarp.engine.schedule import Scheduler
 from simwarp.faults import Deadlock, OutOfBounds, RunawayKernel, Trap, UninitialisedRegister
 from simwarp.observe import Observer, WriteObserver
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING
 text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line_of
 

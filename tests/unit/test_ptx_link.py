@@ -1,9 +1,5 @@
 """Linking: one kernel when it is asked for, once for each text; call graphs that are deep, wide or cyclic."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -12,8 +8,8 @@ from simwarp.faults import Livelock, UnsupportedInstruction
 from simwarp.program.call_graph import CallGraph
 from simwarp.program.link import link
 from simwarp.ptx.parse import parse
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, text, run, fault_of = small.STORE, small.text, small.run, small.fault_of
 HEAD = ".version 9.0 .target sm_90 .address_size 64\n"
 UNSUPPORTED = ".visible .entry other() {\ntex.2d.v4.f32.f32; ret; }\n"

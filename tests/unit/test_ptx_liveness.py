@@ -1,17 +1,13 @@
 """Which registers lanes may still read: what diverged lanes share must not be overwritten too early."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import pytest
 
 from simwarp.faults import UninitialisedRegister
 from simwarp.program.link import link
 from simwarp.program.liveness import EVERY_REGISTER
 from simwarp.ptx.parse import parse
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 HEAD = ".version 8.0 .target sm_90 .address_size 64\n"
 DECLARED = ".reg .pred %p; .reg .b32 %a, %b, %c, %v<3>; .reg .b64 %x;"
 

@@ -1,9 +1,5 @@
 """How a warp executes matrix instructions: together, with defined registers, on memory that is aligned."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -20,8 +16,8 @@ from simwarp.faults import (
     WrongStride,
 )
 from simwarp.observe import Observer
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING
 text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line_of
 

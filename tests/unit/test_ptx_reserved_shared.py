@@ -1,17 +1,13 @@
 """The reserved part of shared memory (PTX ISA 10.27 ff.): apart from the kernel's own, zero at first."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import simwarp
 from gpu.compile import compile
 from simwarp.faults import OutOfBounds, Race
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, run, fault_of = small.STORE, small.run, small.fault_of
 
 AT = "mov.u32 %r5, %reserved_smem_offset_1; mov.u32 %r6, %tid.x; mad.lo.u32 %r5, %r6, 4, %r5;\n"

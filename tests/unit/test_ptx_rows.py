@@ -3,10 +3,6 @@
 With ``--simwarp-device=cuda`` (or ``both``) a GPU answers instead of the simulator.
 """
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -16,8 +12,8 @@ from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.launch import ask, batches
 from simwarp.lab.evidence.record import trapped
 from simwarp.ptx.instructions import ROWS
+from support import run_ptx_rows as rows
 
-rows = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "run_ptx_rows.py")))
 COMPUTING = [name for name in ROWS if name in rows.TWINS or name in rows.BOUNDED]
 
 

@@ -30,9 +30,9 @@ from simwarp.program.postdominators import immediate_dominators, reconvergence
 from simwarp.ptx.parse import parse
 from simwarp.testing import assert_same_bits
 from simwarp.verify import Draw
+from support import small_kernels as small
 
 TESTS = Path(__file__).parents[1]
-small = SimpleNamespace(**runpy.run_path(str(TESTS / "small_kernels.py")))
 recorder = SimpleNamespace(**runpy.run_path(str(TESTS / "record_kernels.py")))
 STORE, NOTHING, text, line_of = small.STORE, small.NOTHING, small.text, small.line_of
 WITHOUT_RACES = {"races": "off"}

@@ -1,9 +1,5 @@
 """State spaces: generic addresses, local arrays, constants, parameters, and what lies outside of each."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -17,8 +13,8 @@ from simwarp.faults import (
     ReadOnlyWrite,
     UninitialisedRead,
 )
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING
 text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line_of
 

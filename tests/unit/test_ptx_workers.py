@@ -2,12 +2,9 @@
 
 import io
 import os
-import runpy
 import signal
 import threading
 import time
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +12,8 @@ import pytest
 import simwarp
 from simwarp.engine.launch import Launch
 from simwarp.faults import DoubleFree, KernelFault, OutOfBounds, RunawayKernel, Trap
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[1] / "small_kernels.py")))
 STORE, NOTHING = small.STORE, small.NOTHING
 text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line_of
 

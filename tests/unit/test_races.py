@@ -1,8 +1,6 @@
 """Data races: every way to put two accesses in order, and the same kernel without it."""
 
-import runpy
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +18,9 @@ from simwarp.races import Races
 from simwarp.races.static_filter import RaceFilter
 from simwarp.races.vector_clocks import Knowledge
 from simwarp.races.warp_order import WarpOrder
+from support import small_kernels as small
 
 ROOT = Path(__file__).parents[2]
-small = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "small_kernels.py")))
 WORDS = 4096
 
 HEAD = """

@@ -2,12 +2,11 @@
 
 import itertools
 import math
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from oracles.exact_fits import exact_residual
 from reference import DtypeError, NotANumberError, SchemeError, ShapeError
 from reference.cpd import cpd_als
 from reference.mttkrp import mttkrp
@@ -15,7 +14,6 @@ from reference.residual import precise_fit
 from reference.sparse import mm_csf
 from reference.types import Coo, Cpd
 
-exact_residual = runpy.run_path(str(Path(__file__).parents[1] / "exact_fits.py"))["exact_residual"]
 SHAPES = [(9, 7), (6, 7, 5), (5, 4, 3, 6), (3, 2, 3, 2, 4), (2, 3, 2, 2, 1, 2, 2, 2)]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpu
 import simwarp
-from plugin_projects import project as in_project
+from support.plugin_projects import project as in_project
 
 pytest_plugins = ["pytester"]
 

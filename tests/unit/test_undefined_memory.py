@@ -1,7 +1,6 @@
 """Memory that nothing wrote: its value may be loaded, copied and cut into bits, but must not count."""
 
 import io
-from runpy import run_path
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import pytest
 import simwarp
 from gpu.compile import compile
 from simwarp import faults
+from support import small_kernels as small
 
-small = run_path("tests/small_kernels.py")
-run, fault_of, line_of, STORE = small["run"], small["fault_of"], small["line_of"], small["STORE"]
+run, fault_of, line_of, STORE = small.run, small.fault_of, small.line_of, small.STORE
 
 WORD = ".local .align 16 .b8 mine[32];\nmov.u64 %rd1, mine; mov.u32 %r3, 0x01020304; mov.u32 %r2, 7;\n"
 CELLS = ".shared .align 16 .b32 cells[64];"
@@ -99,7 +98,7 @@ def test_shared_and_global_memory_are_followed_too(source):
     out = there.allocate((32,), np.uint32)
 
     def launch(choose):
-        kernel = there.load(small["text"](body + load + SELECT + choose + STORE, CELLS)).kernel("k")
+        kernel = there.load(small.text(body + load + SELECT + choose + STORE, CELLS)).kernel("k")
         kernel((1, 1, 1), (32, 1, 1), out, fresh)
 
     launch("setp.ne.u32 %p2, %r2, 1; selp.u32 %r2, %r4, %r2, %p2;\n")
@@ -136,7 +135,7 @@ def test_padding_may_be_copied_but_not_used():
     stores = "".join(f"st.global.u32 [%in+{4 * i}], %r{4 + i};\n" for i in range(4))
     there = device()
     out, to = there.allocate((1,), np.uint32, "out"), there.upload(np.zeros(4, np.uint32), "to")
-    there.load(small["text"](fill + loads + stores + STORE)).kernel("k")((1, 1, 1), (1, 1, 1), out, to)
+    there.load(small.text(fill + loads + stores + STORE)).kernel("k")((1, 1, 1), (1, 1, 1), out, to)
     written = to._allocation.written
     assert written.tolist() == [True] * 4 + [False] * 4 + [True] + [False] * 7
     for load in (loads.splitlines()[1], "ld.local.u32 %r4, [mine+16];"):
@@ -163,7 +162,7 @@ def test_a_bit_field_in_fresh_global_memory_is_set_beside_others(update, counts)
     out, fresh = there.allocate((4,), np.uint32, "out"), there.allocate((4,), np.uint32, "fresh")
     body = "mul.wide.u32 %rd2, %lane, 4; add.u64 %rd2, %rd2, %in;\nld.global.u32 %r4, [%rd2];\n"
     body += update + "\nst.global.u32 [%rd2], %r4; mov.u32 %r2, 1;"
-    kernel = there.load(small["text"](body + STORE)).kernel("k")
+    kernel = there.load(small.text(body + STORE)).kernel("k")
     if not counts:
         kernel((1, 1, 1), (4, 1, 1), out, fresh)
         return

@@ -1,16 +1,14 @@
 """A variable in shared memory ends where the next one starts, local memory with the function's frame."""
 
-from runpy import run_path
-
 import numpy as np
 import pytest
 
 import simwarp
 from gpu.compile import compile
 from simwarp.faults import OutOfBounds
+from support import small_kernels as small
 
-small = run_path("tests/small_kernels.py")
-run, fault_of, STORE = small["run"], small["fault_of"], small["STORE"]
+run, fault_of, STORE = small.run, small.fault_of, small.STORE
 
 TWO = ".shared .align 4 .b32 low[32]; .shared .align 4 .b32 high[32]; .extern .shared .align 4 .b32 more[];\n"
 FILL = """mov.u32 %r3, low; mov.u32 %r4, high; shl.b32 %r5, %lane, 2;

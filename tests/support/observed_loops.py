@@ -4,14 +4,12 @@ Some blocks are not whole warps, few lanes go round for long (so that the execut
 themselves), and not all blocks are in flight at a time.
 """
 
-import runpy
-from pathlib import Path
 from types import SimpleNamespace
 
 import simwarp
 from simwarp.observe import Observer
+from support import small_kernels as small
 
-small = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("small_kernels.py"))))
 WARP = 32
 BLOCK, GRID = 72, 11
 LINE = SimpleNamespace(load=1, guarded=2, count=3, branch=4)

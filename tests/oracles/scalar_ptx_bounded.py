@@ -5,12 +5,10 @@ of them bit patterns. What the ISA tabulates (zeros, infinities, NaN) must be ex
 """
 
 import math
-import runpy
 from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 
-floating = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_ptx_floating.py"))))
+from oracles import scalar_ptx_floating as floating
+
 decode, quotient, root = floating.decode, floating.quotient, floating.root
 sign_of, floor_log2 = floating.sign_of, floating.floor_log2
 last_type, NAN, FORMATS = floating.last_type, floating.NAN, floating.FORMATS

@@ -15,17 +15,10 @@ The ISA leaves open who holds what of ``wmma``: those maps are an H200's.
 """
 
 import re
-import runpy
 from functools import cache, partial
-from pathlib import Path
 from types import SimpleNamespace
 
-
-def _part(name):
-    return SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name(f"scalar_matrix_{name}.py"))))
-
-
-numbers = _part("numbers")
+from oracles import scalar_matrix_numbers as numbers
 
 LANES = range(32)
 BITS = {

@@ -5,12 +5,10 @@ their sign, infinities and NaN too. An exact result is a Fraction, or a float if
 """
 
 import math
-import runpy
 from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 
-words = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_ptx_integer.py"))))
+from oracles import scalar_ptx_integer as words
+
 last_type, bits_of, each_half = words.last_type, words.bits_of, words.each_half
 
 

@@ -3,13 +3,9 @@
 What they take and return is said in `tests/scalar_ptx.py`.
 """
 
-import runpy
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 
-lanes = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_lanes.py"))))
-
+from oracles import scalar_lanes as lanes
 
 # ------------------------------------------------------------------------------------ words and types
 

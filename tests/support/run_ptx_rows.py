@@ -1,16 +1,12 @@
-"""What the scalar twins say to the probes of `simwarp.lab.evidence`.
+"""The answers of the scalar twins to the probes of `simwarp.lab.evidence`."""
 
-They are in `tests/scalar_ptx.py`, those of rows that work on a warp's matrices in `tests/scalar_matrix.py`.
-"""
-
-import runpy
 from itertools import groupby
-from pathlib import Path
-from types import SimpleNamespace
 from zlib import crc32
 
 import numpy as np
 
+from oracles import scalar_matrix as matrices
+from oracles import scalar_ptx as twins
 from simwarp.lab.evidence import catalogue, matrix, registers
 from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.launch import launch
@@ -19,12 +15,6 @@ from simwarp.lab.evidence.operands import width
 from simwarp.lab.evidence.probe import BLOCK, ROOM, module
 from simwarp.ptx.instructions import TABLE
 
-
-def twins_of(name):
-    return SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name(f"scalar_{name}.py"))))
-
-
-twins, matrices = twins_of("ptx"), twins_of("matrix")
 TWINS, BOUNDED, widen = {**twins.TWINS, **matrices.TWINS}, twins.BOUNDED, twins.widen
 ADDRESSES = ("cvta", "cvta.to", "isspacep", "mapa", "getctarank")
 """Rows whose twins hold for the simulator alone: a chip has its own addresses."""

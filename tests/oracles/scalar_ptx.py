@@ -13,17 +13,12 @@ Where the PTX ISA leaves a result open or hardware does otherwise, the twin give
 and says so.
 """
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
+from oracles import scalar_ptx_bounded as bounded
+from oracles import scalar_ptx_conversion as conversion
+from oracles import scalar_ptx_floating as floating
+from oracles import scalar_ptx_integer as integer
+from oracles import scalar_ptx_memory as memory
 
-
-def _twins_of(part):
-    return SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name(f"scalar_ptx_{part}.py"))))
-
-
-integer, floating, conversion = _twins_of("integer"), _twins_of("floating"), _twins_of("conversion")
-memory, bounded = _twins_of("memory"), _twins_of("bounded")
 lanes, arithmetic, field, bitwise = integer.lanes, integer.arithmetic, integer.field, integer.bitwise
 widen = integer.widen
 

@@ -1,12 +1,10 @@
 """Scalar twins of ``cvt``, exact in `fractions.Fraction`, from the PTX ISA 9.0, section 9.7.9.21."""
 
 import math
-import runpy
 from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 
-floating = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_ptx_floating.py"))))
+from oracles import scalar_ptx_floating as floating
+
 words, NAN, FORMATS = floating.words, floating.NAN, floating.FORMATS
 decode, encode = floating.decode, floating.encode
 

@@ -4,17 +4,10 @@ The PTX ISA fixes integers and bits, and leaves open in which order and how exac
 this is what an NVIDIA H200 does.
 """
 
-import runpy
 from functools import partial, reduce
-from pathlib import Path
-from types import SimpleNamespace
 
-
-def _part(name):
-    return SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name(f"scalar_{name}.py"))))
-
-
-ieee, instructions = _part("floats"), _part("ptx_floating")
+from oracles import scalar_floats as ieee
+from oracles import scalar_ptx_floating as instructions
 
 NAN = {"f16": 0x7FFF, "f32": 0x7FFFFFFF}
 """The NaN of a result, whatever NaN went in."""

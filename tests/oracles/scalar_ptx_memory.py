@@ -1,11 +1,9 @@
 """Scalar twins of memory rows: loads, stores and atomics, one thread at a time, from the PTX ISA 9.0."""
 
 import math
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
 
-floating = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("scalar_ptx_floating.py"))))
+from oracles import scalar_ptx_floating as floating
+
 words, last_type = floating.words, floating.last_type
 
 

@@ -1,0 +1,1 @@
+"""Independent answers: scalar twins of rows and lanes, vector clocks, exact sums."""

@@ -1,0 +1,1 @@
+"""Kernels, tensors and projects that several tests share."""
