@@ -38,12 +38,15 @@ from simwarp.listings.packing import (
     PackTo32Row,
     PackTo64Col,
     PackTo64Row,
+    UnpackFrom32,
+    UnpackFrom64,
     pack32_column,
     pack32_row,
     pack64_column,
     pack64_row,
+    unpack32,
+    unpack64,
 )
-from simwarp.listings.unpacking import UnpackFrom32, UnpackFrom64, unpack32, unpack64
 
 __all__ = [
     "BMM64_LARGEST_K",

@@ -14,7 +14,7 @@ from simwarp.fragments import FragmentError
 from simwarp.listings import btc_bconv1, btc_bconv2, btc_bmm1, btc_bmm2, btc_bmm3
 from simwarp.listings.btc import BMM, BMMs, from_fsb, fsb_address, fsb_words, rows_to_fsb, to_fsb
 from simwarp.listings.btc.fragments import bmma_sync, fill_fragment, load_matrix_sync, store_matrix_sync
-from simwarp.listings.btc.output import FLIPBITS, Options
+from simwarp.listings.btc.tiles import FLIPBITS, Options
 from simwarp.warp import GlobalArray, launch, watch
 
 DESIGNS = [btc_bmm1, btc_bmm2, btc_bmm3]

@@ -14,8 +14,7 @@ Source: BTC (TPDS), sections 4 and 5, listings 1 to 6, figure 14.
 """
 
 from simwarp.listings.btc.bconv import BTC_Conv2d, btc_bconv1, btc_bconv2
-from simwarp.listings.btc.bmm import btc_bmm1, btc_bmm2, btc_bmm3
-from simwarp.listings.btc.designs import BMM, BMMb, BMMs
+from simwarp.listings.btc.bmm import BMM, BMMb, BMMs, btc_bmm1, btc_bmm2, btc_bmm3
 from simwarp.listings.btc.fsb import from_fsb, fsb_address, fsb_words, rows_to_fsb, to_fsb
 
 __all__ = [

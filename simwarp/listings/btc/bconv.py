@@ -29,11 +29,9 @@ import numpy.typing as npt
 from reference.types import First, PackedTensor
 from simwarp.lanes import WARP_SIZE, brev
 from simwarp.listings.bconv import ConvOptions
-from simwarp.listings.btc.fragments import Operation, load_matrix_sync
-from simwarp.listings.btc.fsb import rows_to_fsb
-from simwarp.listings.btc.operands import Words, most_significant_first, padded
-from simwarp.listings.btc.output import TILE_SIDE, Options, options_of, output_array, store_tile
-from simwarp.listings.btc.tile import Tile
+from simwarp.listings.btc.fragments import Operation, Tile, load_matrix_sync
+from simwarp.listings.btc.fsb import Words, rows_to_fsb
+from simwarp.listings.btc.tiles import TILE_SIDE, Options, most_significant_first, padded, store_tile
 from simwarp.listings.conv_operands import ConvLayerParam, ConvOperand, Padding, Pair, conv_operands
 from simwarp.warp import GlobalArray, Warp, launch
 
@@ -224,7 +222,7 @@ def _run(
     x, w = most_significant_first(x), most_significant_first(w)
     ready = conv_operands(x, w, stride, padding, dilation, WARP_SIZE)
     p, images = ready.p, ready.input.numpy()
-    options = options_of(p.out_channels, **more)
+    options = Options.of(p.out_channels, **more)
     images = images if isinstance(x, PackedTensor) else _packed_channels(images)
     turned = images.transpose(1, 2, 0, 3), ready.bitfilter.numpy().transpose(0, 1, 3, 2)
     images, filters = map(brev, turned) if options.first == "lsb" else turned
@@ -234,7 +232,7 @@ def _run(
     arrays = (
         GlobalArray.of("input", rows_to_fsb(images) if fsb else images, read_only=True),
         GlobalArray.of("filter", rows_to_fsb(filters) if fsb else filters, read_only=True),
-        output_array("output", (p.out_height, p.out_width, sizes.batch, sizes.out_channels), options),
+        options.output("output", (p.out_height, p.out_width, sizes.batch, sizes.out_channels)),
     )
     grid = p.out_width, p.out_height, tiles
     launch(BTC_Conv2d, grid, WARP_SIZE, *arrays, p, sizes, fsb, options, shared=options.shared(1))

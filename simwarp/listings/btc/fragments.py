@@ -1,7 +1,11 @@
 """Bit fragments in kernels written in Python: ``load_matrix_sync``, ``bmma_sync``, ``store_matrix_sync``.
 
 A fragment is an array (registers, 32): ``fragment[i]`` is CUDA's ``fragment.x[i]``, one value per lane.
-One register holds 32 bits of A or of B, two hold sums; which ones, `simwarp.fragments` says.
+One register holds 32 bits of A or of B, two hold sums, in the maps of `simwarp.fragments`.
+
+Turing's tensor cores count the bits in which two vectors differ (XOR), from which equation 2 gives the
+product. Hopper's count the bits that both have (AND); the bits that each has, which the lanes count
+beside it, make one of the other: ``popc(a ^ b) = popc(a) + popc(b) - 2 * popc(a & b)``.
 
 >>> def product(warp, A, B, C):
 ...     a_frag = load_matrix_sync(warp, "matrix_a", A, 0, ldm=128)
@@ -17,7 +21,7 @@ One register holds 32 bits of A or of B, two hold sums; which ones, `simwarp.fra
 [4, 4, 4, 4, 4, 4, 4, 4]
 
 Source: BTC (TPDS), section 4, listings 1 and 2; PTX ISA 9.0, sections 9.7.14.4.3 to 9.7.14.4.5; CUDA C++
-Programming Guide, warp matrix functions, sub-byte operations.
+Programming Guide, warp matrix functions, sub-byte operations; BTC, section 5.2, equation 2.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ import numpy.typing as npt
 
 from simwarp.faults import MemberMaskFault
 from simwarp.fragments import FragmentError, fragments_of
+from simwarp.lanes import popc
 from simwarp.products import bits
 from simwarp.warp import Array, Warp
 
@@ -51,57 +56,21 @@ _LEADING_BITS = 128
 
 
 def fill_fragment(value: int) -> Fragment:
-    """Sums that are all ``value``: int32 (2, 32).
-
-    Examples
-    --------
-    >>> fill_fragment(7).shape, int(fill_fragment(7).sum())
-    ((2, 32), 448)
-    """
+    """Sums that are all ``value``: int32 (2, 32)."""
     return np.full((_C.registers, _C.lanes), value, np.int32)
 
 
 def load_matrix_sync(warp: Warp, use: Use, array: Array, mptr: int, ldm: int) -> Fragment:
     """Load a bit tile: 8 rows of A (row major) or 8 columns of B (column major), 128 bits of each.
 
-    Parameters
-    ----------
-    warp : Warp
-    use : "matrix_a" or "matrix_b"
-    array : GlobalArray or SharedArray of uint32
-    mptr : int
-        The word where the tile begins.
-    ldm : int
-        In bits, from one row of A (column of B) to the next.
+    The tile begins at word ``mptr`` of an array of uint32; ``ldm``, a multiple of 128, is in bits, from a row
+    of A (column of B) to the next. Bit i of the answer, uint32 (1, 32), is element ``32 * (lane % 4) + i`` of
+    row (column) ``lane // 4``.
 
-    Returns
-    -------
-    uint32 (1, 32)
-        Bit i is element ``32 * (lane % 4) + i`` of row (column) ``lane // 4``.
-
-    Raises
-    ------
-    FragmentError
-        If ``ldm`` is no multiple of 128.
-    MemberMaskFault
-        If a lane of the warp does not execute it.
-    OutOfBounds, UninitialisedRead
-        For the first lane that may not read there.
-
-    Notes
-    -----
     ``mptr`` should be 256-bit aligned, says the paper after CUDA's guide; the PTX ISA asks for the size of
     a lane's fragment, 4 bytes, which is a word, and listings 3 and 5 rely on that.
 
     Source: BTC (TPDS), section 4.1; PTX ISA 9.0, section 9.7.14.4.3.
-
-    Examples
-    --------
-    >>> from simwarp.warp import GlobalArray, launch
-    >>> kept, A = [], GlobalArray.of("A", np.arange(64, dtype=np.uint32))
-    >>> launch(lambda warp: kept.append(load_matrix_sync(warp, "matrix_a", A, 4, ldm=256)), 1, 32)
-    >>> kept[0][0, :9].tolist()
-    [4, 5, 6, 7, 12, 13, 14, 15, 20]
     """
     _together(warp, "load_matrix_sync")
     _check_leading("load_matrix_sync", ldm, _LEADING_BITS)
@@ -111,39 +80,12 @@ def load_matrix_sync(warp: Warp, use: Use, array: Array, mptr: int, ldm: int) ->
 def bmma_sync(
     warp: Warp, a_frag: Fragment, b_frag: Fragment, c_frag: Fragment, operation: Operation = "xor"
 ) -> Fragment:
-    """Add to each sum how many bits of a row of A xor (and) a column of B are set.
+    """Add to each sum, int32 (2, 32), how many bits of a row of A xor (and) a column of B are set.
 
-    Parameters
-    ----------
-    warp : Warp
-    a_frag, b_frag : uint32 (1, 32)
-    c_frag : int32 (2, 32)
-    operation : "xor" or "and"
-        ``bmmaBitOpXOR``, which Hopper's tensor cores lack, or ``bmmaBitOpAND``, which Turing's lack.
+    Hopper's tensor cores lack ``bmmaBitOpXOR``, Turing's ``bmmaBitOpAND``. Registers 0 and 1
+    hold columns ``2 * (lane % 4)`` and the next of row ``lane // 4``.
 
-    Returns
-    -------
-    int32 (2, 32)
-        Registers 0 and 1 hold columns ``2 * (lane % 4)`` and the next of row ``lane // 4``.
-
-    Raises
-    ------
-    SchemeError
-        For another operation.
-    MemberMaskFault
-        If a lane of the warp does not execute it.
-
-    Notes
-    -----
     Source: BTC (TPDS), section 4.3; PTX ISA 9.0, section 9.7.14.4.5.
-
-    Examples
-    --------
-    >>> from simwarp.warp import launch
-    >>> a, b, kept = np.full((1, 32), 0b1100, np.uint32), np.full((1, 32), 0b1010, np.uint32), []
-    >>> launch(lambda warp: kept.append(bmma_sync(warp, a, b, fill_fragment(1), "and")), 1, 32)
-    >>> kept[0][:, 0].tolist()
-    [5, 5]
     """
     _together(warp, "bmma_sync")
     a, b, c = _A.unpack(a_frag.T), _B.unpack(b_frag.T), _C.unpack(c_frag.view(np.uint32).T)
@@ -151,38 +93,9 @@ def bmma_sync(
 
 
 def store_matrix_sync(warp: Warp, array: Array, mptr: int, c_frag: Fragment, ldm: int) -> None:
-    """Store a tile of 8 × 8 sums to rows, ``mem_row_major``.
+    """Store 8 × 8 sums from element ``mptr`` on to rows ``ldm`` apart, a multiple of 4: ``mem_row_major``.
 
-    Parameters
-    ----------
-    warp : Warp
-    array : GlobalArray or SharedArray of int32
-    mptr : int
-        The element where the tile begins.
-    c_frag : int32 (2, 32)
-    ldm : int
-        In elements, from one row to the next.
-
-    Raises
-    ------
-    FragmentError
-        If ``ldm`` is no multiple of 4.
-    MemberMaskFault
-        If a lane of the warp does not execute it.
-    OutOfBounds
-        For the first lane that may not write there.
-
-    Notes
-    -----
     Source: BTC (TPDS), section 4.2; PTX ISA 9.0, section 9.7.14.4.4.
-
-    Examples
-    --------
-    >>> from simwarp.warp import GlobalArray, launch
-    >>> C, lanes = GlobalArray("C", (8, 8), np.int32), np.arange(32, dtype=np.int32)
-    >>> launch(lambda warp: store_matrix_sync(warp, C, 0, np.stack([lanes, -lanes]), ldm=8), 1, 32)
-    >>> C.numpy()[1].tolist()
-    [4, -4, 5, -5, 6, -6, 7, -7]
     """
     _together(warp, "store_matrix_sync")
     _check_leading("store_matrix_sync", ldm, _LEADING_BITS // _C.bits)
@@ -216,3 +129,43 @@ def _together(warp: Warp, name: str) -> None:
             "move it out of the `where`, and give blocks whole warps",
         )
         raise warp.place(fault, lane)
+
+
+class Tile:
+    """A warp's accumulator, by either operation."""
+
+    def __init__(self, warp: Warp, operation: Operation = "xor") -> None:
+        self.warp = warp
+        self.operation: Operation = operation
+        self.c_frag = fill_fragment(0)
+        self._of_a = self._of_b = np.zeros(32, np.int32)
+
+    def bmma(self, a_frag: Fragment, b_frag: Fragment) -> None:
+        """Accumulate a step of 128 bits."""
+        self.c_frag = bmma_sync(self.warp, a_frag, b_frag, self.c_frag, self.operation)
+        if self.operation == "and":
+            self._of_a = self._of_a + popc(a_frag[0]).astype(np.int32)
+            self._of_b = self._of_b + popc(b_frag[0]).astype(np.int32)
+
+    def dots(self, n: int) -> Fragment:
+        """The products of vectors of n elements, int32 (2, 32): ``n - 2 * popc(a ^ b)``."""
+        return np.int32(n) - 2 * self._differing()
+
+    def _differing(self) -> Fragment:
+        """How many bits differ.
+
+        The four lanes that hold a row of A, or a column of B, are neighbours. The sum over A's is that of
+        the lane's own row; those over B's come from the lanes of the lane's two columns.
+        """
+        if self.operation == "xor":
+            return self.c_frag
+        of_a, of_b = _sum_of_four(self.warp, self._of_a), _sum_of_four(self.warp, self._of_b)
+        column = 2 * (self.warp.lane % 4)
+        of_columns = np.stack([self.warp.shfl(of_b, 4 * (column + i)) for i in range(len(self.c_frag))])
+        return of_a + of_columns - 2 * self.c_frag
+
+
+def _sum_of_four(warp: Warp, counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    for distance in (1, 2):
+        counts = counts + warp.shfl_xor(counts, distance)
+    return counts

@@ -1,6 +1,6 @@
-"""How a warp's 8 × 8 tile leaves the kernel: as sums, or as 64 bits, two votes of its lanes (listing 5).
+"""Operands of the bit tensor core, padded to tiles; and its tiles of C, as sums or as bits (listing 5).
 
-Source: BTC (TPDS), section 5.2, listing 5.
+Source: BTC (TPDS), section 5.1 (padding), 5.2, listing 5, and 6.2 (8 rows, 128 bits).
 """
 
 # The arrays keep the paper's names.
@@ -8,17 +8,21 @@ Source: BTC (TPDS), section 5.2, listing 5.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, get_args
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.types import First
+from reference.types import First, PackedBits, PackedTensor
 from simwarp.lanes import brev
 from simwarp.listings.btc.fragments import Fragment, Operation, store_matrix_sync
+from simwarp.listings.btc.fsb import Words
 from simwarp.listings.checks import check_choice
 from simwarp.listings.fused import Fused, fuse
 from simwarp.warp import GlobalArray, Warp
+
+T = TypeVar("T")
 
 TILE_SIDE = 8
 TILE_SIZE = TILE_SIDE * TILE_SIDE
@@ -44,6 +48,27 @@ class Options(NamedTuple):
     def shared(self, warps: int) -> dict[str, tuple[Any, int]]:
         """The shared memory that `store_tile` needs."""
         return {"Cs": (np.int32, TILE_SIZE * warps)} if self.fused else {}
+
+    def output(self, name: str, shape: tuple[int, ...]) -> GlobalArray:
+        """As many int32, or for bits a 32nd of them, uint32."""
+        if self.fused:
+            return GlobalArray(name, (*shape[:-1], shape[-1] // 32), np.uint32)
+        return GlobalArray(name, shape, np.int32)
+
+    @classmethod
+    def of(
+        cls,
+        columns: int,
+        *,
+        thresholds: npt.ArrayLike | None = None,
+        flip: npt.ArrayLike | None = None,
+        operation: Operation = "xor",
+        first: First = "lsb",
+    ) -> Options:
+        """The options of a product of so many columns, checked."""
+        check_choice("operation", operation, get_args(Operation))
+        check_choice("first", first, get_args(First))
+        return cls(operation, fuse(thresholds, flip, columns), first)
 
 
 def store_tile(
@@ -101,22 +126,19 @@ def _byte(word: npt.NDArray[np.uint32], element: npt.NDArray[np.uint32]) -> npt.
     return (word >> (8 * (element % 4)) & 0xFF).astype(np.uint8)
 
 
-def output_array(name: str, shape: tuple[int, ...], options: Options) -> GlobalArray:
-    """As many int32, or for bits a 32nd of them, uint32."""
-    if options.fused:
-        return GlobalArray(name, (*shape[:-1], shape[-1] // 32), np.uint32)
-    return GlobalArray(name, shape, np.int32)
+def most_significant_first(x: T) -> T:
+    """Packed 32-bit words that begin at the least significant bit, reversed; all else as it is."""
+    if not isinstance(x, PackedBits | PackedTensor) or x.first != "lsb":
+        return x
+    on_host = isinstance(x.words, np.ndarray)
+    words: npt.NDArray[Any] = x.words
+    if not on_host or words.dtype != np.uint32:
+        return x
+    return replace(x, words=brev(words), first="msb")
 
 
-def options_of(
-    columns: int,
-    *,
-    thresholds: npt.ArrayLike | None = None,
-    flip: npt.ArrayLike | None = None,
-    operation: Operation = "xor",
-    first: First = "lsb",
-) -> Options:
-    """The options of a product of so many columns, checked."""
-    check_choice("operation", operation, get_args(Operation))
-    check_choice("first", first, get_args(First))
-    return Options(operation, fuse(thresholds, flip, columns), first)
+def padded(rows: Words, multiple: int) -> Words:
+    """Rows of words, (…, rows, words), with zeros up to a multiple of rows, and of 128 bits."""
+    height, words = rows.shape[-2:]
+    around = [(0, 0)] * (rows.ndim - 2) + [(0, -height % multiple), (0, -words % 4)]
+    return np.pad(rows, around)
