@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reference.errors import ShapeError
-from simwarp.draw.picture import Cell, Grid, Picture
+from simwarp.draw.picture import Cell, Picture, boxes
 from simwarp.draw.svg import drawn
 
 BANKS, BANK_BYTES, LANES = 32, 4, 32
@@ -43,23 +43,27 @@ def banks_picture(addresses: Sequence[int | None], width: int = 4) -> Picture:
     """What `banks` draws, as plain data."""
     _check(addresses, width)
     phases = max(width // BANK_BYTES, 1)
-    size = LANES // phases
-    rows: list[tuple[Cell, ...]] = []
-    labels: list[str] = []
-    fewest = 0
+    used: list[tuple[int, dict[int, str]]] = []
     for phase in range(phases):
-        lanes = range(phase * size, (phase + 1) * size)
-        wavefronts = _wavefronts({lane: at for lane in lanes if (at := addresses[lane]) is not None}, width)
-        fewest += bool(wavefronts)
-        labels += [f"{len(labels) + i}" for i in range(len(wavefronts))]
-        rows += [_row(wavefront, phase) for wavefront in wavefronts]
-    few = f" where {fewest} would do" if len(rows) > fewest else ""
-    title = f"{len(rows)} wavefront{'s' * (len(rows) != 1)}{few}: lanes by bank"
-    if not rows:
+        lanes = range(phase * LANES // phases, (phase + 1) * LANES // phases)
+        taking_part = {lane: at for lane in lanes if (at := addresses[lane]) is not None}
+        used += [(phase, wavefront) for wavefront in _wavefronts(taking_part, width)]
+    fewest = len({phase for phase, _ in used})
+    few = f" where {fewest} would do" if len(used) > fewest else ""
+    title = f"{len(used)} wavefront{'s' * (len(used) != 1)}{few}: lanes by bank"
+    if not used:
         return Picture(title, ())
-    columns = tuple(str(bank) for bank in range(BANKS))
-    grid = Grid(tuple(rows), corner="wavefront", column_labels=columns, row_labels=tuple(labels))
-    shared = any("+" in cell.label for row in rows for cell in row)
+
+    def cell(row: int, bank: int) -> Cell:
+        phase, wavefront = used[row]
+        return (
+            Cell(wavefront[bank], "plain" if phase % 2 else "tint")
+            if bank in wavefront
+            else Cell("", "padding")
+        )
+
+    grid = boxes(range(len(used)), range(BANKS), cell, corner="wavefront")
+    shared = any("+" in label for _, wavefront in used for label in wavefront.values())
     return Picture(title, ((grid,),), ("7+2: lane 7 and two others, with the same word",) if shared else ())
 
 
@@ -82,15 +86,9 @@ def _wavefronts(addresses: dict[int, int], width: int) -> list[dict[int, str]]:
     wavefronts: list[dict[int, str]] = []
     for element, lanes in lanes_of.items():
         first = element * unit // BANK_BYTES % BANKS
-        at = next((i for i, used in enumerate(wavefronts) if first not in used), len(wavefronts))
+        if all(first in used for used in wavefronts):
+            wavefronts.append({})
+        free = next(used for used in wavefronts if first not in used)
         label = str(lanes[0]) + (f"+{len(lanes) - 1}" if len(lanes) > 1 else "")
-        taken = dict.fromkeys(range(first, first + unit // BANK_BYTES), label)
-        wavefronts[at:] = [wavefronts[at] | taken, *wavefronts[at + 1 :]] if wavefronts[at:] else [taken]
+        free |= dict.fromkeys(range(first, first + unit // BANK_BYTES), label)
     return wavefronts
-
-
-def _row(wavefront: dict[int, str], phase: int) -> tuple[Cell, ...]:
-    shade = "tint" if phase % 2 == 0 else "plain"
-    return tuple(
-        Cell(wavefront[bank], shade) if bank in wavefront else Cell("", "padding") for bank in range(BANKS)
-    )

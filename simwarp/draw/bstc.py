@@ -20,7 +20,7 @@ from simwarp.draw.svg import drawn
 
 Words: TypeAlias = npt.NDArray[Any]
 Vote: TypeAlias = Callable[[Any], lanes.Voted]
-Drawn: TypeAlias = tuple[str, tuple[tuple[Grid, ...], ...], tuple[str, ...]]
+Lines: TypeAlias = tuple[tuple[Grid, ...], ...]
 
 _GLYPH = (".######.", ".######.", ".##.....", ".#####..", ".#####..", ".##.....", ".##.....", ".##.....")
 """An F: it looks different whichever way it is turned. Its stem runs through all lanes."""
@@ -121,8 +121,8 @@ def operation_picture(name: str) -> Picture:
     """What `operation` draws, as plain data."""
     if name not in _OPERATIONS:
         raise SchemeError(f"there is no operation {name!r}: choose a letter from A to H")
-    title, lines, notes = _OPERATIONS[name]()
-    return Picture(f"{name}: {title}", lines, notes)
+    title, *notes = _TEXTS.strip().split("\n\n")[ord(name) - ord("A")].splitlines()
+    return Picture(title, _OPERATIONS[name](), tuple(notes))
 
 
 def _turned(vote: Vote, first: int, step: int) -> Callable[[Words], Words]:
@@ -156,7 +156,7 @@ _ROW = np.where(lanes.LANE == _LANE, np.uint32(lanes.ALL_LANES), np.uint32(0))
 _COLUMN = np.full(lanes.WARP_SIZE, 1 << _BIT, np.uint32)
 
 
-def _steps(marks: Words, *steps: tuple[str, Callable[[Words], Words]]) -> tuple[tuple[Grid, ...], ...]:
+def _steps(marks: Words, *steps: tuple[str, Callable[[Words], Words]]) -> Lines:
     """The probe, and what becomes of it; the marks go the way of the bits."""
     size = 9 if len(steps) == 1 else 6
     grids = [_grid("before", PROBE, marks, size=size)]
@@ -166,102 +166,87 @@ def _steps(marks: Words, *steps: tuple[str, Callable[[Words], Words]]) -> tuple[
     return tuple(tuple(grids[i : i + 3]) for i in range(0, len(grids), 3))
 
 
-def _bitwise() -> Drawn:
-    operands = (_grid("a", PROBE, _ROW, size=6), _grid("b", OTHER, _ROW, "", size=6))
-    results = [
-        _grid(title, function(PROBE, OTHER), _ROW, labels, size=6)
-        for title, function, labels in (
-            ("a and b", lanes.and_, "lane "),
-            ("a or b", lanes.or_, ""),
-            ("a xor b", lanes.xor, ""),
-        )
-    ]
-    return (
-        "and, or, xor combine bit-rows, bit by bit",
-        (operands, tuple(results)),
-        ("Every bit of the result comes from the same bit of the same lane; one lane is marked.",),
+def _bitwise() -> Lines:
+    operands = _grid("a", PROBE, _ROW, size=6), _grid("b", OTHER, _ROW, "", size=6)
+    functions = ("a and b", lanes.and_), ("a or b", lanes.or_), ("a xor b", lanes.xor)
+    results = (
+        _grid(title, function(PROBE, OTHER), _ROW, "" if i else "lane ", size=6)
+        for i, (title, function) in enumerate(functions)
     )
+    return operands, tuple(results)
 
 
-def _count() -> Drawn:
+def _count() -> Lines:
     counts = lanes.popc(PROBE)
     notes = tuple(f"= {count}" if lane % 4 == 0 else "" for lane, count in enumerate(counts.tolist()))
-    after = _grid("popc", counts, _ROW, "", lead="→", row_notes=notes)
-    return (
-        "popc counts the ones of each bit-row",
-        ((_grid("before", PROBE, _ROW), after),),
-        ("The count of each lane is a number in that lane, here in binary, and in decimal beside it.",),
-    )
+    return ((_grid("before", PROBE, _ROW), _grid("popc", counts, _ROW, "", lead="→", row_notes=notes)),)
 
 
-def _votes() -> Drawn:
+def _votes() -> Lines:
     def row(label: str, vote: Vote) -> tuple[Grid]:
-        """What a vote on each bit-column gives, as the bits of one word."""
+        """The outcomes of a vote on each bit-column, as the bits of one word."""
         words, marks = (
             lanes.mask_word(np.array([vote(_bit_column(columns, bit)).value[0] for bit in range(32)]))
             for columns in (PROBE, _COLUMN)
         )
         return (Grid(bit_cells(words, marks), row_labels=(label,), style="bits"),)
 
-    return (
-        "any and all make one bit of a bit-column",
-        ((_grid("before", PROBE, _COLUMN),), row("→  any", lanes.vote_any), row("→  all", lanes.vote_all)),
-        ("One vote is on one bit-column, and every lane receives its outcome;", "here are all 32 votes."),
-    )
+    return (_grid("before", PROBE, _COLUMN),), row("→  any", lanes.vote_any), row("→  all", lanes.vote_all)
 
 
-def _shuffled(b: Any, mode: lanes.ShuffleMode) -> Callable[[Words], Words]:
-    return lambda words: lanes.shfl(words, b, lanes.shuffle_c(lanes.WARP_SIZE, mode), mode).value
+def _shuffles() -> Lines:
+    def shuffled(title: str, b: Any, mode: lanes.ShuffleMode) -> tuple[str, Callable[[Words], Words]]:
+        c = lanes.shuffle_c(lanes.WARP_SIZE, mode)
+        return title, lambda words: lanes.shfl(words, b, c, mode).value
+
+    moved = shuffled("up 8", 8, "up"), shuffled("down 8", 8, "down"), shuffled("bfly 16", 16, "bfly")
+    return _steps(_ROW, shuffled("idx, 31 - lane", 31 - lanes.LANE, "idx"), *moved)
 
 
-_FIVE: Any = np.uint32(5)
-_OPERATIONS: dict[str, Callable[[], Drawn]] = {
+def _shifts() -> Lines:
+    def by_five(shift: Callable[[Any, Any], Words]) -> Callable[[Words], Words]:
+        return lambda words: shift(words, np.uint32(5))
+
+    return _steps(_COLUMN, ("shl 5", by_five(lanes.shl)), ("shr 5", by_five(lanes.shr)))
+
+
+_OPERATIONS: dict[str, Callable[[], Lines]] = {
     "A": _bitwise,
     "B": _count,
-    "C": lambda: (
-        "brev turns each bit-row round",
-        _steps(_ROW, ("brev", lanes.brev)),
-        ("Bit i goes to bit 31 - i of the same lane.",),
-    ),
+    "C": lambda: _steps(_ROW, ("brev", lanes.brev)),
     "D": _votes,
-    "E": lambda: (
-        "shfl exchanges bit-rows between lanes",
-        _steps(
-            _ROW,
-            ("idx, 31 - lane", _shuffled(31 - lanes.LANE, "idx")),
-            ("up 8", _shuffled(8, "up")),
-            ("down 8", _shuffled(8, "down")),
-            ("bfly 16", _shuffled(16, "bfly")),
-        ),
-        (
-            "idx: each lane names the lane that it reads. up, down: it reads 8 lanes above, or below,",
-            "and keeps its own word where there is none. bfly: lane i reads lane i xor 16.",
-        ),
-    ),
-    "F": lambda: (
-        "shl and shr move the bit-columns",
-        _steps(
-            _COLUMN,
-            ("shl 5", lambda words: lanes.shl(words, _FIVE)),
-            ("shr 5", lambda words: lanes.shr(words, _FIVE)),
-        ),
-        ("Zeros come in from the side; what leaves the word is lost.",),
-    ),
-    "G": lambda: (
-        "ballot turns a bit-column into a bit-row, clockwise",
-        _steps(_COLUMN, ("32 ballots", _turned(lanes.ballot, 31, -1))),
-        (
-            "Lane i's bit becomes bit i of a word that every lane receives: the marked row is one ballot.",
-            "After 32 ballots, where lane i keeps the one on bit 31 - i, the whole picture is turned.",
-        ),
-    ),
-    "H": lambda: (
-        "brev of ballot turns a bit-column into a bit-row, anticlockwise",
-        _steps(_COLUMN, ("32 times brev of ballot", _turned(lanes.rotate, 0, 1))),
-        (
-            "Lane 0's bit becomes the most significant: the marked row is one ballot, reversed.",
-            "Done 32 times, where lane i keeps the one on bit i, the whole picture is turned.",
-        ),
-    ),
+    "E": _shuffles,
+    "F": _shifts,
+    "G": lambda: _steps(_COLUMN, ("32 ballots", _turned(lanes.ballot, 31, -1))),
+    "H": lambda: _steps(_COLUMN, ("32 times brev of ballot", _turned(lanes.rotate, 0, 1))),
 }
-"""Title, lines and notes of each picture."""
+_TEXTS = """
+A: and, or, xor combine bit-rows, bit by bit
+Every bit of the result comes from the same bit of the same lane; one lane is marked.
+
+B: popc counts the ones of each bit-row
+The count of each lane is a number in that lane, here in binary, and in decimal beside it.
+
+C: brev turns each bit-row round
+Bit i goes to bit 31 - i of the same lane.
+
+D: any and all make one bit of a bit-column
+One vote is on one bit-column, and every lane receives its outcome;
+here are all 32 votes.
+
+E: shfl exchanges bit-rows between lanes
+idx: each lane names the lane that it reads. up, down: it reads 8 lanes above, or below,
+and keeps its own word where there is none. bfly: lane i reads lane i xor 16.
+
+F: shl and shr move the bit-columns
+Zeros come in from the side; what leaves the word is lost.
+
+G: ballot turns a bit-column into a bit-row, clockwise
+Lane i's bit becomes bit i of a word that every lane receives: the marked row is one ballot.
+After 32 ballots, where lane i keeps the one on bit 31 - i, the whole picture is turned.
+
+H: brev of ballot turns a bit-column into a bit-row, anticlockwise
+Lane 0's bit becomes the most significant: the marked row is one ballot, reversed.
+Done 32 times, where lane i keeps the one on bit i, the whole picture is turned.
+"""
+"""The title and the notes of each operation."""

@@ -112,13 +112,9 @@ class _Frame:
         self.header_y = top + (20 if grid.title else 0)
         self.top = self.header_y + (8 if grid.column_labels else -8)
         self.widths, self.heights = self._widths(), self._heights()
-        spaces = [4 * (grid.group > 0 and i > 0 and i % grid.group == 0) for i in range(len(self.widths))]
-        self.x = [
-            self.left + before + space
-            for before, space in zip(
-                accumulate(self.widths[:-1], initial=0.0), accumulate(spaces), strict=True
-            )
-        ]
+        gaps = [4 * (i // grid.group if grid.group else 0) for i in range(len(self.widths))]
+        starts = accumulate(self.widths[:-1], initial=0.0)
+        self.x = [self.left + before + gap for before, gap in zip(starts, gaps, strict=True)]
         self.y = [self.top + before for before in accumulate(self.heights[:-1], initial=0.0)]
         self.edge = self.x[-1] + self.widths[-1]
         self.right = max(self.edge + (note * _CHARACTER + 8 if note else 0), self.left + len(grid.title) * 8)
@@ -156,10 +152,8 @@ class _Frame:
         for label, x, width in zip(grid.column_labels, self.x, self.widths, strict=False):
             if label:
                 yield _text(label, x + width / 2, self.header_y, "axis", "middle")
-        for texts, x, anchor in (
-            (grid.row_labels, self.left - 8, "end"),
-            (grid.row_notes, self.edge + 8, "start"),
-        ):
+        beside = (grid.row_labels, self.left - 8, "end"), (grid.row_notes, self.edge + 8, "start")
+        for texts, x, anchor in beside:
             for label, y, height in zip(texts, self.y, self.heights, strict=False):
                 if label:
                     yield _text(label, x, y + height / 2 + 4, "axis", anchor)
@@ -191,13 +185,11 @@ class _Frame:
         """Where neighbours of one kind begin, and how long they are; a space between groups ends a run."""
         size, group = self.grid.size, self.grid.group or len(row)
         for start in range(0, len(row), group):
-            for alike, run in groupby(
-                range(start, min(start + group, len(row))),
-                lambda i: _kind(row[i]) == name,
-            ):
+            members = range(start, min(start + group, len(row)))
+            for alike, run in groupby(members, lambda i: _kind(row[i]) == name):
                 if alike:
-                    members = list(run)
-                    yield members[0], len(members) * size
+                    first, *rest = run
+                    yield first, (1 + len(rest)) * size
 
     def _boxes(self) -> Iterator[str]:
         for row, y, height in zip(self.grid.cells, self.y, self.heights, strict=True):

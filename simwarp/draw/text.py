@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import zip_longest
 
 from simwarp.draw.picture import Cell, Grid, Picture
@@ -28,16 +29,10 @@ def to_text(picture: Picture) -> str:
     """
     parts = [picture.title]
     parts += ["\n".join(_beside(line)) for line in picture.lines]
-    notes = picture.notes
-    if any(_is_drawn_in_glyphs(grid) for line in picture.lines for grid in line):
-        notes = (*notes, LEGEND)
-    if notes:
+    cells = (cell for line in picture.lines for grid in line for row in grid.cells for cell in row)
+    if notes := [*picture.notes, *[LEGEND] * any(map(_is_glyph, cells))]:
         parts.append("\n".join(notes))
     return "\n".join(line.rstrip() for line in "\n\n".join(parts).splitlines())
-
-
-def _is_drawn_in_glyphs(grid: Grid) -> bool:
-    return any(_is_glyph(cell) for row in grid.cells for cell in row)
 
 
 def _is_glyph(cell: Cell) -> bool:
@@ -101,26 +96,26 @@ def _boxes(grid: Grid) -> list[str]:
     margin = " " * _margin(grid)
     labels = grid.column_labels or ("",) * len(grid.cells[0])
     widths = [
-        2
-        + max(
-            grid.least,
-            len(labels[i]),
-            *(len(row[i].label) + 3 * _on_the_right(grid, row[i]) for row in grid.cells),
-        )
-        for i in range(len(labels))
+        2 + max(grid.least, len(label), *(len(c.label) + 3 * _on_the_right(grid, c) for c in column))
+        for label, column in zip(labels, zip(*grid.cells, strict=True), strict=True)
     ]
-    rule = margin + "+" + "+".join("-" * width for width in widths) + "+"
+
+    def line(cells: Iterable[str], mark: str = "|") -> str:
+        return mark + mark.join(cells) + mark
+
+    rule = margin + line(("-" * width for width in widths), "+")
     lines = [margin + grid.title] if grid.title else []
     if grid.column_labels:
         header = " ".join(f"{label:^{width}}" for label, width in zip(labels, widths, strict=True))
         lines.append(f"{grid.corner:>{len(margin) - 1}}  {header}" if margin else f" {header}")
     lines.append(rule)
     for row, (before, after) in zip(grid.cells, _row_texts(grid), strict=True):
-        texts = [_box(grid, cell, width) for cell, width in zip(row, widths, strict=True)]
-        lines.append(before + "|" + "|".join(texts) + "|" + after)
+        lines.append(
+            before + line(_box(grid, c, width) for c, width in zip(row, widths, strict=True)) + after
+        )
         if grid.tall:
-            ends = [(PADDING if c.padding else " ") * width for c, width in zip(row, widths, strict=True)]
-            lines += [margin + "|" + "|".join(ends) + "|", rule]
+            ends = ((PADDING if c.padding else " ") * width for c, width in zip(row, widths, strict=True))
+            lines += [margin + line(ends), rule]
     return lines if grid.tall else [*lines, rule]
 
 
