@@ -178,7 +178,7 @@ def _counts(down: _Axis, across: _Axis) -> Grid:
 def _some(whole: range, about: list[int]) -> list[int | None]:
     """All of a few, or both ends and what is next to something, with None for those left out between."""
     near = {i + d for i in (whole[0], whole[-1], *about) for d in (-1, 0, 1)}
-    return list(whole) if len(whole) <= _MOST else with_gaps([i for i in whole if i in near])
+    return list(whole) if len(whole) <= _MOST else with_gaps(sorted(i for i in near if i in whole))
 
 
 def _check(**sizes: tuple[int, ...]) -> None:
