@@ -1,4 +1,4 @@
-"""What the result is: every operation in plain NumPy, with no lane, tile or device in sight."""
+"""The definition of every operation in plain NumPy, without lanes, tiles or devices."""
 
 from reference.bconv import bconv2d
 from reference.bits import binarize, pack, unpack
@@ -18,10 +18,14 @@ from reference.errors import (
     SimwarpError,
 )
 from reference.mttkrp import mttkrp, mttkrp_bound
-from reference.pooling import pool_bits
 from reference.tensors import pack_tensor, to_layout, unpack_tensor
-from reference.threshold import IntegerThresholds, integer_thresholds, threshold
-from reference.threshold_tensor import threshold_tensor
+from reference.threshold import (
+    IntegerThresholds,
+    integer_thresholds,
+    pool_bits,
+    threshold,
+    threshold_tensor,
+)
 from reference.types import Cpd, PackedBits, PackedTensor
 from reference.version import __version__
 

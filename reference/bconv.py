@@ -1,20 +1,17 @@
-"""The convolution of images and filters of +1 and -1: what `bconv2d` means, twice.
+"""The ±1 convolution: the definition in NumPy, tap by tap, and a Numba version checked against it.
 
-Small problems are the definition, tap by tap. Large ones are equation 2 of BSTC on packed words, with
-the taps that lie on the image counted for each pixel, in a loop that Numba compiles. The tests hold
-one against the other.
+The Numba version, for large problems, is equation 2 of BSTC on packed words, with the taps that lie on the
+image counted for each pixel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import Bits, real_array, sign_bits
+from reference.bits import Bits, add_differences, compiled, real_array, sign_bits
 from reference.conv_geometry import ConvGeometry, Padding, PerAxis, conv_geometry
 from reference.tensors import (
     FILTER_LAYOUTS,
@@ -141,35 +138,10 @@ def _tap_by_tap(bits_x: Bits, bits_w: Bits, g: ConvGeometry) -> Dots:
 
 def _word_by_word(words_x: npt.NDArray[np.uint64], words_w: npt.NDArray[np.uint64], g: ConvGeometry) -> Dots:
     """Equation 2 with the true number of terms, on words (N, H, W, K) and (R, S, K, O), padding alike."""
-    return _compiled()(
+    return compiled(_xor_popc)(
         *(words_x, words_w, g.channels, (g.out_height, g.out_width), (g.pad_top, g.pad_left)),
         *((g.stride_h, g.stride_w), (g.dilation_h, g.dilation_w)),
     )
-
-
-@cache
-def _compiled() -> Callable[..., Dots]:
-    import numba
-    from numba.extending import register_jitable
-
-    register_jitable(_add_differences)
-    return numba.njit(cache=False)(_xor_popc)
-
-
-# Typed, because Numba adds a uint64 and a plain int as float64.
-_PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_OCTETS, _SUM_OCTETS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-_1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
-
-
-def _add_differences(word: Any, words: Any, differ: Any) -> None:
-    """Add popc(word xor words[o]) to differ[o], for every o."""
-    for o in range(words.shape[0]):
-        x = word ^ words[o]
-        x = x - ((x >> _1) & _PAIRS)
-        x = (x & _NIBBLES) + ((x >> _2) & _NIBBLES)
-        x = (x + (x >> _4)) & _OCTETS
-        differ[o] += np.int32((x * _SUM_OCTETS) >> _56)
 
 
 def _xor_popc(
@@ -187,7 +159,7 @@ def _xor_popc(
                 if 0 <= row < height and 0 <= column < width:
                     taps += 1
                     for step in range(steps):
-                        _add_differences(words_x[n, row, column, step], words_w[r, s, step], y[n, p, q])
+                        add_differences(words_x[n, row, column, step], words_w[r, s, step], y[n, p, q])
         for o in range(filters):
             y[n, p, q, o] = channels * taps - 2 * y[n, p, q, o]
     return y

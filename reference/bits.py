@@ -1,20 +1,22 @@
 """Real matrices to bits, bits to words, and back.
 
 Bit 1 means +1 and bit 0 means -1. Everything here is index arithmetic on the host: which bit of
-which word holds which element. How a warp gets it there is told in ``simwarp`` and ``gpu``.
+which word holds which element; ``simwarp`` and ``gpu`` have the kernels that pack on a device.
 
 Source: BSTC (SC'19), equation 1 (binarization), section 4 (bit-packing, bit-unpacking), figure 4.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
-from reference.types import First, Layout, PackedBits, Word
+from reference.types import First, Layout, PackedBits, PackedTensor, Word
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
@@ -150,24 +152,21 @@ def unpack(packed: PackedBits) -> Bits:
     """
     _check_packed(packed)
     by_column = packed.layout == "column"
-    length = packed.shape[1] if by_column else packed.shape[0]
-    lines = packed.words.T.astype(_serial(packed.word, packed.first), order="C").view(np.uint8)
-    bits = np.unpackbits(lines, axis=1, count=length, bitorder=_BIT_ORDER[packed.first])
+    bits = bits_of(packed.words.T, packed.shape[by_column], packed.word, packed.first)
     return np.ascontiguousarray(bits if by_column else bits.T)
 
 
-def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """``x`` as an array of one of the accepted element types; never a cast.
-
-    Examples
-    --------
-    >>> real_array([1.0, -2.0], "x").dtype
-    dtype('float64')
-    """
+def any_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """``x`` as an array of whatever element type."""
     try:
-        array = np.asarray(x)
+        return np.asarray(x)
     except ValueError as error:
         raise ShapeError(f"{name} is not an array: {error}; give every row the same length") from error
+
+
+def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """``x`` as an array of one of the accepted element types; never a cast."""
+    array = any_array(x, name)
     if array.dtype.type not in _REAL:
         advice = f"convert it with `{name}.astype(np.float64)`"
         if array.dtype.kind in "bu":
@@ -180,13 +179,7 @@ def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
-    """Equation 1, for an array that `real_array` let through.
-
-    Examples
-    --------
-    >>> sign_bits(np.array([0.5, -0.5]), "x")
-    array([1, 0], dtype=uint8)
-    """
+    """Equation 1, for an array of `real_array`."""
     missing = np.isnan(array)
     if missing.any():
         first = np.unravel_index(int(missing.argmax()), array.shape)
@@ -199,20 +192,23 @@ def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
 
 
 def pack_bits(bits: Bits, layout: Layout, word: Word, first: First) -> PackedBits:
-    """`pack` for a matrix of bits that are 0 or 1.
+    """`pack` for a matrix of bits that are 0 or 1."""
+    words = words_of(bits if layout == "column" else bits.T, word, first)
+    return PackedBits(np.ascontiguousarray(words.T), (bits.shape[0], bits.shape[1]), layout, word, first)
 
-    Examples
-    --------
-    >>> hex(pack_bits(np.array([[1, 0, 1]], np.uint8), "column", 32, "msb").words[0, 0])
-    '0xa0000000'
-    """
-    lines = bits if layout == "column" else bits.T
-    octets = np.packbits(lines, axis=1, bitorder=_BIT_ORDER[first])
-    line_octets = -(-lines.shape[1] // word) * (word // 8)
-    padded = np.zeros((lines.shape[0], line_octets), np.uint8)
-    padded[:, : octets.shape[1]] = octets
-    words = padded.view(_serial(word, first)).T.astype(_native(word), order="C")
-    return PackedBits(words, (bits.shape[0], bits.shape[1]), layout, word, first)
+
+def words_of(bits: Bits, word: Word, first: First) -> npt.NDArray[Any]:
+    """The words that hold the bits of the last axis."""
+    octets = np.packbits(bits, axis=-1, bitorder=_BIT_ORDER[first])
+    padded = np.zeros((*bits.shape[:-1], -(-bits.shape[-1] // word) * (word // 8)), np.uint8)
+    padded[..., : octets.shape[-1]] = octets
+    return padded.view(_serial(word, first)).astype(word_dtype(word))
+
+
+def bits_of(words: npt.NDArray[Any], count: int, word: Word, first: First) -> Bits:
+    """The first ``count`` bits of the words of the last axis."""
+    octets = words.astype(_serial(word, first), order="C").view(np.uint8)
+    return np.unpackbits(octets, axis=-1, count=count, bitorder=_BIT_ORDER[first])
 
 
 # Where the first element is the top bit of the first byte, that byte is the top byte of the word.
@@ -221,23 +217,25 @@ _BIT_ORDER: dict[First, Any] = {"msb": "big", "lsb": "little"}
 
 def _serial(word: Word, first: First) -> np.dtype[Any]:
     """The byte order in which the bytes of a word come in the order of the elements."""
-    return _native(word).newbyteorder(_BIT_ORDER[first])
+    return word_dtype(word).newbyteorder(_BIT_ORDER[first])
 
 
-def _native(word: Word) -> np.dtype[Any]:
+def word_dtype(word: Word) -> np.dtype[Any]:
+    """The element type of packed words."""
     return np.dtype(np.uint32 if word == 32 else np.uint64)
 
 
 def _check_format(layout: object, word: object, first: object) -> None:
-    """Raise SchemeError unless the three name a format."""
-    options = (
-        ("layout", layout, ("row", "column")),
-        ("word", word, (32, 64)),
-        ("first", first, ("msb", "lsb")),
-    )
-    for option, given, known in options:
-        if given not in known:
-            raise SchemeError(f"there is no {option}={given!r}: choose {known[0]!r} or {known[1]!r}")
+    check_option("layout", layout, ("row", "column"))
+    check_option("word", word, (32, 64))
+    check_option("first", first, ("msb", "lsb"))
+
+
+def check_option(option: str, given: object, known: Sequence[object], reason: str = "") -> None:
+    """Raise SchemeError for a value that an option does not have."""
+    if given not in known:
+        between = f"\n{reason}\n" if reason else ": "
+        raise SchemeError(f"there is no {option}={given!r}{between}choose {' or '.join(map(repr, known))}")
 
 
 def _check_matrix(shape: tuple[int, ...], name: str) -> None:
@@ -254,17 +252,50 @@ def _check_packed(packed: Any) -> None:
         )
     _check_format(packed.layout, packed.word, packed.first)
     _check_matrix(packed.shape, "the packed matrix")
-    if not issubclass(type(packed.words), np.ndarray):
-        raise FormatError(
-            f"the words are a {type(packed.words).__name__}, not a NumPy array: copy them to the host first"
-        )
     rows, columns = packed.shape
     along, across = (columns, rows) if packed.layout == "column" else (rows, columns)
-    shape, dtype = (-(-along // packed.word), across), _native(packed.word)
-    words: npt.NDArray[Any] = packed.words
+    shape = -(-along // packed.word), across
+    check_words(packed, "the packed matrix", f"a {rows} x {columns} matrix", shape)
+
+
+def check_words(packed: PackedBits | PackedTensor, name: str, whole: str, shape: tuple[int, ...]) -> None:
+    """Raise FormatError unless the words are a host array of the shape that the format needs."""
+    words: Any = packed.words
+    if not issubclass(type(words), np.ndarray):
+        raise FormatError(
+            f"the words of {name} are a {type(words).__name__}, not a NumPy array\n"
+            "the reference reads NumPy arrays\ncopy them to the host first"
+        )
+    dtype = word_dtype(packed.word)
     if words.shape != shape or words.dtype != dtype:
         raise FormatError(
-            f"the words are {words.dtype.str} {words.shape}, but a {rows} x {columns} matrix with "
-            f"layout={packed.layout!r}, word={packed.word} needs {dtype.str} {shape}: "
-            "check the shape and format given to PackedBits, or pack again"
+            f"the words of {name} are {words.dtype.str} {words.shape}\n"
+            f"{whole} with layout={packed.layout!r}, word={packed.word} needs {dtype.str} {shape}\n"
+            f"correct the shape or the format of the {type(packed).__name__}, or pack again"
         )
+
+
+# Typed, because Numba adds a uint64 and a plain int as float64.
+_PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_OCTETS, _SUM_OCTETS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+_1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+
+
+def add_differences(word: Any, words: Any, differ: Any) -> None:
+    """Add popc(word xor words[o]) to differ[o], for every o; a loop for Numba."""
+    for o in range(words.shape[0]):
+        x = word ^ words[o]
+        x = x - ((x >> _1) & _PAIRS)
+        x = (x & _NIBBLES) + ((x >> _2) & _NIBBLES)
+        x = (x + (x >> _4)) & _OCTETS
+        differ[o] += np.int32((x * _SUM_OCTETS) >> _56)
+
+
+@cache
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop that calls `add_differences`, compiled by Numba."""
+    import numba
+    from numba.extending import register_jitable
+
+    register_jitable(add_differences)
+    return numba.njit(cache=False)(loop)

@@ -1,19 +1,16 @@
-"""The product of two matrices of +1 and -1: what `bmm` means, twice.
+"""The product of two matrices of +1 and -1: the definition in NumPy, and a Numba version checked against it.
 
-Small products are the definition, a sum of products. Large ones are equation 2 of BSTC on packed
-words, ``n - 2 * popc(a xor b)``, in a loop that Numba compiles. The tests hold one against the other.
+The Numba version, for large products, is equation 2 of BSTC on packed words, ``n - 2 * popc(a xor b)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import Bits, pack_bits, real_array, sign_bits, unpack
+from reference.bits import Bits, add_differences, compiled, pack_bits, real_array, sign_bits, unpack
 from reference.errors import ShapeError
 from reference.types import PackedBits
 
@@ -114,33 +111,16 @@ def _product_numpy(bits_a: Bits, bits_b: Bits) -> Product:
 
 def _product_numba(words_a: npt.NDArray[np.uint64], words_b: npt.NDArray[np.uint64], k: int) -> Product:
     """Equation 2, on words (ceil(K / 64), M) and (ceil(K / 64), N) whose padding is alike."""
-    return _compiled()(words_a, words_b, k)
-
-
-@cache
-def _compiled() -> Callable[..., Product]:
-    import numba
-
-    return numba.njit(cache=False)(_xor_popc)
-
-
-# Typed, because Numba adds a uint64 and a plain int as float64.
-_PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
-_OCTETS, _SUM_OCTETS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
-_1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+    return compiled(_xor_popc)(words_a, words_b, k)
 
 
 def _xor_popc(words_a: Any, words_b: Any, k: int) -> Any:
     (steps, m), n = words_a.shape, words_b.shape[1]
-    differ = np.zeros((m, n), np.int32)
+    product = np.zeros((m, n), np.int32)
     for i in range(m):
+        differ = product[i]
         for step in range(steps):
-            for j in range(n):
-                x = words_a[step, i] ^ words_b[step, j]
-                x = x - ((x >> _1) & _PAIRS)
-                x = (x & _NIBBLES) + ((x >> _2) & _NIBBLES)
-                x = (x + (x >> _4)) & _OCTETS
-                differ[i, j] += np.int32((x * _SUM_OCTETS) >> _56)
+            add_differences(words_a[step, i], words_b[step], differ)
         for j in range(n):
-            differ[i, j] = k - 2 * differ[i, j]
-    return differ
+            differ[j] = k - 2 * differ[j]
+    return product

@@ -27,7 +27,7 @@ LARGEST = 2**31 - 1
 
 @dataclass(frozen=True)
 class ConvGeometry:
-    """Every number of a convolution, resolved: no rule is left to apply.
+    """The sizes, padding and steps of a convolution, as numbers.
 
     Tap (r, s) of output pixel (p, q) lies on the image's row ``p * stride_h - pad_top + r * dilation_h``
     and column ``q * stride_w - pad_left + s * dilation_w``, inside the image where both are in range.
@@ -180,7 +180,7 @@ def excluded_taps(geometry: ConvGeometry) -> npt.NDArray[np.int64]:
           o o o o
 
     A zero bit means −1, so a padded zero is not neutral. A kernel that takes the outside for zero words
-    and sums over all taps has counted C terms too many for every tap that is told here.
+    and sums over all taps counts C terms too many for each of these taps.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def _padding(padding: Any) -> tuple[_Side, _Side]:
             return padding, padding
         raise SchemeError(
             f"there is no padding={padding!r}\n"
-            "the words are those of TensorFlow, in capitals\n"
+            "the names are those of TensorFlow, in capitals\n"
             "choose 'SAME', 'VALID' or ((top, bottom), (left, right))"
         )
     try:

@@ -1,4 +1,4 @@
-"""The decomposition of a sparse tensor into a sum of outer products: what `cpd_als` means."""
+"""The decomposition of a sparse tensor into a sum of outer products, by alternating least squares."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What can go wrong with a caller's input, in words shared by all tiers.
+"""The errors of a caller's input, shared by all tiers.
 
-Every error here says what is wrong, where, and what to do about it. Each also derives from the
+Every message names the fault, the place and the remedy. Each also derives from the
 built-in exception that a NumPy user would expect, so ``except ValueError`` keeps working.
 """
 

@@ -24,40 +24,15 @@ except ImportError:  # pragma: no cover - not a POSIX system
 _LONGEST_NAME = 255
 _REST = re.compile(r"[0-9a-f]{16}\.tmp")
 _STALE_SECONDS = 60.0
-"""What is younger may belong to somebody who has made it and not yet locked it."""
+"""A younger file may belong to a program that has created it and not locked it yet."""
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = True) -> None:
     """Write to a temporary name beside ``path``, then rename: a killed program leaves no half file.
 
-    An interrupt leaves nothing at all, at whatever moment it comes. A program that is killed leaves the
-    temporary file; whoever writes to the same path a minute later or more removes it. A link stays, and
-    what it points to is written.
-
-    Parameters
-    ----------
-    path : Path
-    write : callable
-        Writes to the binary file that it is given.
-    durable : bool
-        Whether the content must be on the disk before it has its name. Without that, a power failure may
-        leave a file of the right name and another content.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    InputFileError
-        If the path is a FIFO, a device or a socket: they cannot be replaced.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "note"
-    ...     write_whole(path, lambda file: file.write(b"all of it"))
-    ...     path.read_text()
-    'all of it'
+    An interrupt leaves nothing at all. A killed program leaves the temporary file; the next writer to that
+    path removes it after a minute. Of a link, the target is written. Without ``durable`` a power failure may
+    leave the right name with other content.
     """
     target = _target(path)
     start = _temporary_start(target.name)
@@ -79,7 +54,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bo
 
 
 def _target(path: Path) -> Path:
-    """What is to be replaced: behind links, and a regular file if there is one."""
+    """The file to replace: behind links, a regular one or none yet."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = target.stat().st_mode
@@ -105,14 +80,14 @@ def _temporary_start(name: str) -> str:
 
 
 def _lock(file: IO[bytes]) -> None:
-    """Show others that the file is being written: the lock ends with this program, however that ends."""
+    """Lock the file while it is written: the lock ends with this program, however that ends."""
     if fcntl is not None:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _remove_stale(folder: Path, start: str) -> None:
-    """Remove the temporary files that killed programs left: those that nobody has locked."""
+    """Remove the temporary files of killed programs: those without a lock."""
     for path in _old_files(folder, start):
         with suppress(OSError), path.open("rb") as file:
             if fcntl is not None:

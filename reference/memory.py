@@ -8,18 +8,9 @@ from reference.errors import ShapeError
 
 
 def check_memory(numbers: int, what: str, advice: str) -> None:
-    """Raise ShapeError if so many float64 are more than this machine's memory.
+    """Raise ShapeError for more float64 numbers than this machine's memory holds.
 
-    A system that promises more memory than it has ends the process later, without a word.
-
-    Examples
-    --------
-    >>> check_memory(10**30, "rank is 10**15: its Gram matrices", "give a smaller rank")
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: rank is 10**15: its Gram matrices need 7.5e+21 GiB
-    this machine has ...
-    give a smaller rank
+    A system that overcommits memory would kill the process later, without a message.
     """
     total = _memory()
     if numbers * 8 > total:
@@ -28,7 +19,7 @@ def check_memory(numbers: int, what: str, advice: str) -> None:
 
 
 def _memory() -> int:
-    """The machine's memory in bytes; what an address can reach, where the system does not tell."""
+    """The machine's memory in bytes; the address space, where the system has no such number."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -15,17 +15,7 @@ from types import ModuleType
 
 
 def install(moved: Mapping[str, str]) -> None:
-    """Let ``import old`` import the new module, for each pair of a table.
-
-    Examples
-    --------
-    >>> install({"reference.places": "reference.files"})
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     from reference.places import write_whole
-    >>> write_whole.__module__, str(told[0].message)
-    ('reference.files', 'reference.places is reference.files now')
-    """
+    """Let ``import old`` import the new module, for each pair of a table."""
     sys.meta_path.insert(0, _Finder(moved))
 
 

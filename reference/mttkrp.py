@@ -1,7 +1,7 @@
-"""The matricized tensor times Khatri-Rao product: what `mttkrp` means, twice, and how far a sum may be off.
+"""MTTKRP: the definition in NumPy, a Numba version checked against it, and the error bound of a sum.
 
-Small tensors are equation 3 in NumPy: all terms of a chunk of nonzeros, then their sums by row. Large
-ones are the same equation in a loop that Numba compiles. The tests hold one against the other.
+The definition is equation 3: all terms of a chunk of nonzeros, then their sums by row. The Numba version, for
+large tensors, goes nonzero by nonzero.
 """
 
 from __future__ import annotations
@@ -176,22 +176,7 @@ def _checked(shape: tuple[int, ...], factors: Sequence[npt.ArrayLike], mode: Any
 
 
 def matrices_of(factors: Any, name: str) -> list[npt.NDArray[Any]]:
-    """What is given for matrices, as arrays of whatever shape and type.
-
-    Raises
-    ------
-    ShapeError
-        For what is not a sequence, and rows of several lengths.
-
-    Examples
-    --------
-    >>> matrices_of([[[1.0], [2.0, 3.0]]], "factors")
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: factors[0] is not a matrix: its rows have several lengths
-    (dimension, rank) numbers are needed
-    give every row the same length
-    """
+    """A sequence of matrices as arrays of whatever shape and type."""
     try:
         given: list[Any] = list(factors)
     except TypeError:

@@ -12,7 +12,15 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import Bits, real_array, sign_bits
+from reference.bits import (
+    Bits,
+    bits_of,
+    check_option,
+    check_words,
+    real_array,
+    sign_bits,
+    words_of,
+)
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 
@@ -40,7 +48,7 @@ def to_layout(array: npt.NDArray[Scalar], source: Axes, target: Axes) -> npt.NDA
     channels).
 
     ========== =========================================================================
-    order      who stores it so
+    order      stored by
     ========== =========================================================================
     ``NHWC``   images of TensorFlow, of BSTC and of this package
     ``NCHW``   images of PyTorch
@@ -80,8 +88,7 @@ def to_layout(array: npt.NDArray[Scalar], source: Axes, target: Axes) -> npt.NDA
     (5, 7, 3, 64)
     """
     for name, axes in (("source", source), ("target", target)):
-        if axes not in _AXES:
-            raise SchemeError(f"there is no {name}={axes!r}\nthe orders of axes are\n{', '.join(_AXES)}")
+        check_option(name, axes, tuple(_AXES), "letters name the axes")
     old, new = _AXES[source], _AXES[target]
     if set(old) != set(new):
         raise SchemeError(
@@ -188,27 +195,14 @@ def unpack_tensor(packed: PackedTensor) -> Bits:
     """
     check_packed_tensor(packed, "the packed tensor")
     lines = _lines(packed.words, packed.layout, packed.shape)
-    octets = lines.astype(_serial(packed.word, packed.first), order="C").view(np.uint8)
     channels = packed.shape[3] if packed.layout in IMAGE_LAYOUTS else packed.shape[2]
-    bits = np.unpackbits(octets, axis=3, count=channels, bitorder=_BIT_ORDER[packed.first])
+    bits = bits_of(lines, channels, packed.word, packed.first)
     return np.ascontiguousarray(np.swapaxes(bits, 2, 3) if packed.layout in FILTER_LAYOUTS else bits)
 
 
 def pack_tensor_bits(bits: Bits, layout: TensorLayout, word: Word, first: First) -> PackedTensor:
-    """`pack_tensor` for bits that are 0 or 1.
-
-    Examples
-    --------
-    >>> bits = np.array([1, 0, 1], np.uint8).reshape(1, 1, 1, 3)
-    >>> hex(pack_tensor_bits(bits, "NHWC", 32, "msb").words[0, 0, 0, 0])
-    '0xa0000000'
-    """
-    lines = np.swapaxes(bits, 2, 3) if layout in FILTER_LAYOUTS else bits
-    octets = np.packbits(lines, axis=3, bitorder=_BIT_ORDER[first])
-    line_octets = -(-lines.shape[3] // word) * (word // 8)
-    padded = np.zeros((*lines.shape[:3], line_octets), np.uint8)
-    padded[..., : octets.shape[3]] = octets
-    words = padded.view(_serial(word, first)).astype(_native(word))
+    """`pack_tensor` for bits that are 0 or 1."""
+    words = words_of(np.swapaxes(bits, 2, 3) if layout in FILTER_LAYOUTS else bits, word, first)
     if layout in ("HWNC", "HWNC-FSB"):
         words = to_layout(words, "NHWC", "HWNC")
     if layout == "HWIO":
@@ -223,32 +217,7 @@ def to_tiles(matrices: npt.NDArray[Scalar], tile_rows: int, tile_columns: int) -
     """Cut the last two axes into tiles, padded with zeros: BTC's FSB format for any element and tile.
 
     ``tiles[..., i // T, j // U, i % T, j % U] == matrices[..., i, j]`` with T = ``tile_rows`` and
-    U = ``tile_columns``: tiles one after another by rows, and the elements of a tile by rows.
-
-    Parameters
-    ----------
-    matrices : any element type, (..., rows, columns)
-    tile_rows, tile_columns : int
-        BH and BW of figure 14.
-
-    Returns
-    -------
-    array of the same type, (..., ceil(rows / T), ceil(columns / U), T, U), C order
-
-    Notes
-    -----
-    Source: BTC (TPDS'20), section 5.1 and figure 14.
-
-    Examples
-    --------
-    Figure 14, a matrix of 4 rows and 8 columns in tiles of 2 by 4:
-
-    >>> tiles = to_tiles(np.arange(32).reshape(4, 8), 2, 4)
-    >>> tiles.reshape(4, 8)
-    array([[ 0,  1,  2,  3,  8,  9, 10, 11],
-           [ 4,  5,  6,  7, 12, 13, 14, 15],
-           [16, 17, 18, 19, 24, 25, 26, 27],
-           [20, 21, 22, 23, 28, 29, 30, 31]])
+    U = ``tile_columns``, BH and BW of BTC (TPDS'20), section 5.1 and figure 14.
     """
     *outer, rows, columns = matrices.shape
     down, across = -(-rows // tile_rows), -(-columns // tile_columns)
@@ -259,30 +228,10 @@ def to_tiles(matrices: npt.NDArray[Scalar], tile_rows: int, tile_columns: int) -
 
 
 def from_tiles(tiles: npt.NDArray[Scalar], rows: int, columns: int) -> npt.NDArray[Scalar]:
-    """The matrices of `to_tiles`, without their padding: ``matrices[..., i, j]`` as there.
-
-    Examples
-    --------
-    >>> matrix = np.arange(15).reshape(3, 5)
-    >>> np.array_equal(from_tiles(to_tiles(matrix, 2, 4), 3, 5), matrix)
-    True
-    """
+    """The inverse of `to_tiles`, for matrices of ``rows`` and ``columns``."""
     *outer, down, across, tile_rows, tile_columns = tiles.shape
     padded = np.swapaxes(tiles, -3, -2).reshape(*outer, down * tile_rows, across * tile_columns)
     return np.ascontiguousarray(padded[..., :rows, :columns])
-
-
-# Where the first channel is the top bit of the first byte, that byte is the top byte of the word.
-_BIT_ORDER: dict[First, Any] = {"msb": "big", "lsb": "little"}
-
-
-def _serial(word: Word, first: First) -> np.dtype[Any]:
-    """The byte order in which the bytes of a word come in the order of the channels."""
-    return _native(word).newbyteorder(_BIT_ORDER[first])
-
-
-def _native(word: Word) -> np.dtype[Any]:
-    return np.dtype(np.uint32 if word == 32 else np.uint64)
 
 
 def _lines(
@@ -318,17 +267,13 @@ def _words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, i
 def check_tensor_format(
     layout: object, word: object, first: object, layouts: tuple[TensorLayout, ...] = _LAYOUTS
 ) -> None:
-    """Raise SchemeError unless the three name a format, with one of ``layouts``.
-
-    Examples
-    --------
-    >>> check_tensor_format("NHWC", 64, "lsb")
-    """
-    options = (("layout", layout, layouts), ("word", word, (32, 64)), ("first", first, ("lsb", "msb")))
-    for option, given, known in options:
-        if given not in known:
-            choice = ", ".join(repr(name) for name in known)
-            raise SchemeError(f"there is no {option}={given!r}\nhere it names where bits go\nchoose {choice}")
+    """Raise SchemeError unless the three name a format, with one of ``layouts``."""
+    for option, given, known in (
+        ("layout", layout, layouts),
+        ("word", word, (32, 64)),
+        ("first", first, ("lsb", "msb")),
+    ):
+        check_option(option, given, known, "layout, word and first are the format of packed bits")
     if word == 64 and layout in ("HWNC-FSB", "HWOI-FSB"):
         raise SchemeError(
             f"there is no layout={layout!r} with word=64\n"
@@ -354,16 +299,10 @@ def _check_shape(shape: tuple[int, ...], layout: TensorLayout, name: str) -> Non
 
 
 def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...] = _LAYOUTS) -> None:
-    """Raise unless ``packed`` is a PackedTensor that can be unpacked, with one of ``layouts``.
-
-    Examples
-    --------
-    >>> check_packed_tensor(pack_tensor(np.ones((1, 1, 1, 3)), layout="NHWC"), "x", IMAGE_LAYOUTS)
-    """
+    """Raise unless ``packed`` is a PackedTensor that can be unpacked, with one of ``layouts``."""
     if not isinstance(packed, PackedTensor):
         raise DtypeError(
-            f"{name} is a {type(packed).__name__}\n"
-            "a PackedTensor is expected\n"
+            f"{name}: expected a PackedTensor, got {type(packed).__name__}\n"
             "pack real images or filters with `pack_tensor(x, layout=…)`"
         )
     check_tensor_format(packed.layout, packed.word, packed.first)
@@ -376,22 +315,9 @@ def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...
     if not _is_shape(packed.shape):
         raise FormatError(
             f"{name} has the true shape {packed.shape!r}\n"
-            "the words alone do not tell how many of their bits count\n"
+            "how many of the words' bits count depends on it\n"
             "give PackedTensor the shape of the unpacked tensor, four ints"
         )
     _check_shape(packed.shape, packed.layout, name)
-    if not issubclass(type(packed.words), np.ndarray):
-        raise FormatError(
-            f"the words of {name} are a {type(packed.words).__name__}\n"
-            "the reference reads NumPy arrays\n"
-            "copy them to the host first"
-        )
-    words: npt.NDArray[Any] = packed.words
-    needed, dtype = _words_shape(packed.layout, packed.word, packed.shape), _native(packed.word)
-    if words.shape != needed or words.dtype != dtype:
-        raise FormatError(
-            f"the words of {name} are {words.dtype.str} {words.shape}\n"
-            f"the true shape {packed.shape} with layout={packed.layout!r}, word={packed.word} "
-            f"needs {dtype.str} {needed}\n"
-            "check the shape and format given to PackedTensor, or pack again"
-        )
+    shape = _words_shape(packed.layout, packed.word, packed.shape)
+    check_words(packed, name, f"the true shape {packed.shape}", shape)

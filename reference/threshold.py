@@ -2,22 +2,26 @@
 
 A binarized layer computes ``Bin(BN(ReLU(x)))`` of its dot products x, element by element. As x is an
 integer, all of that is one integer threshold per output channel, and for a negative γ the opposite bit.
+Pooling comes after it: the maximum and the minimum of a window of ±1 are OR and AND.
 
-Source: BSTC (SC'19), equations 1, 3, 4 and 5, section 6.2.
+Source: BSTC (SC'19), equations 1, 3, 4 and 5, section 6.2; BTC (TPDS'20), section 6.1.
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import pack
+from reference.bits import Bits, any_array, check_option, pack
 from reference.errors import DtypeError, NotANumberError, ShapeError
-from reference.types import First, Layout, PackedBits, Word
+from reference.tensors import IMAGE_LAYOUTS, check_tensor_format, pack_tensor_bits
+from reference.types import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
+
+Pool: TypeAlias = Literal["or", "and"]
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
@@ -83,16 +87,118 @@ def threshold(
     return pack(np.where(bits, np.int8(1), np.int8(-1)), layout=layout, word=word, first=first)
 
 
-def threshold_bits(
-    dots: npt.ArrayLike, thresholds: npt.ArrayLike, flip: npt.ArrayLike | None, axes: tuple[str, ...]
-) -> npt.NDArray[np.bool_]:
-    """The rule ``(dots[..., j] >= thresholds[j]) ^ flip[j]``, for dots with axes of these names.
+def threshold_tensor(
+    dots: npt.ArrayLike,
+    thresholds: npt.ArrayLike,
+    flip: npt.ArrayLike | None = None,
+    *,
+    pool: Pool | None = None,
+    layout: TensorLayout = "NHWC",
+    word: Word = 32,
+    first: First = "lsb",
+) -> PackedTensor:
+    """Binarize the integers of a convolution, pool the bits if asked, and pack them.
+
+    The bit of (n, p, q, o) is 1 where ``dots[n, p, q, o] >= thresholds[o]``, and the opposite where
+    ``flip[o]``; then `reference.pool_bits` joins 2×2 of them. It is what
+    ``gpu.bconv2d(…, thresholds=, flip=, pool=)`` and the bit-output listings store: the next layer's images.
+
+    Parameters
+    ----------
+    dots : integers in the range of int32, (N, P, Q, O)
+    thresholds : integers in the range of int32, (O,)
+        `reference.integer_thresholds` makes them of a batch normalisation.
+    flip : bool, (O,), optional
+        None for no channel.
+    pool : {"or", "and"}, optional
+        None keeps every pixel.
+    layout : {"NHWC", "HWNC", "HWNC-FSB"}
+    word, first
+        The format; see `reference.types.PackedTensor`.
+
+    Returns
+    -------
+    PackedTensor
+        Of shape (N, P, Q, O), pooled (N, P // 2, Q // 2, O).
+
+    Raises
+    ------
+    ShapeError
+        If ``dots`` has not four dimensions, one of them is 0, O differs, or pooling leaves no pixel.
+    DtypeError
+        For other element types, or integers beyond int32.
+    SchemeError
+        For an unknown ``pool``, ``layout``, ``word`` or ``first``, or a layout of filters.
+
+    Notes
+    -----
+    Source: BSTC (SC'19), equations 4 and 5; BTC (TPDS'20), section 6.1.
 
     Examples
     --------
-    >>> threshold_bits([[3, 3]], [3, 4], None, ("M", "N"))
-    array([[ True, False]])
+    >>> dots = np.array([[3, -1], [-5, 1]], np.int32).reshape(1, 1, 2, 2)
+    >>> threshold_tensor(dots, [0, 0], [False, True]).words.tolist()
+    [[[[3], [0]]]]
+    >>> threshold_tensor(np.tile(dots, (1, 2, 1, 1)), [0, 0], pool="or").words.tolist()
+    [[[[3]]]]
     """
+    check_tensor_format(layout, word, first, IMAGE_LAYOUTS)
+    bits = threshold_bits(dots, thresholds, flip, ("N", "P", "Q", "O")).astype(np.uint8)
+    return pack_tensor_bits(bits if pool is None else pool_bits(bits, pool), layout, word, first)
+
+
+def pool_bits(bits: Bits, pool: Pool) -> Bits:
+    """Join the bits of each 2×2 window of an image, windows side by side.
+
+    With + for OR and AND alike,
+    ``pooled[n, p, q, c] = bits[n, 2p, 2q, c] + bits[n, 2p, 2q+1, c] + bits[n, 2p+1, 2q, c] +
+    bits[n, 2p+1, 2q+1, c]``. A last odd row or column belongs to no window.
+
+    Parameters
+    ----------
+    bits : array of uint8, 0 or 1, (N, H, W, C)
+    pool : {"or", "and"}
+        "or" is max pooling of the signs, "and" min pooling: what max pooling before a threshold becomes
+        where the threshold is flipped.
+
+    Returns
+    -------
+    array of uint8, (N, H // 2, W // 2, C), C order
+
+    Raises
+    ------
+    SchemeError
+        For another ``pool``.
+    ShapeError
+        If ``bits`` has not four dimensions, or is less than 2 pixels high or wide.
+
+    Notes
+    -----
+    Source: BTC (TPDS'20), section 6.1.
+
+    Examples
+    --------
+    >>> bits = np.array([[1, 0, 0], [1, 1, 0]], np.uint8).reshape(1, 2, 3, 1)
+    >>> pool_bits(bits, "or").tolist(), pool_bits(bits, "and").tolist()
+    ([[[[1]]]], [[[[0]]]])
+    """
+    check_option("pool", pool, ("or", "and"), "bits are joined by OR or by AND")
+    if bits.ndim != 4 or min(bits.shape[1:3]) < 2:
+        raise ShapeError(
+            f"bits has shape {bits.shape}: pool={pool!r} would leave no pixel\n"
+            "windows are 2 by 2 pixels of (N, H, W, C)\n"
+            "leave pool out, or give at least two rows and columns"
+        )
+    height, width = (size // 2 * 2 for size in bits.shape[1:3])
+    windows = [bits[:, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
+    join = np.bitwise_or if pool == "or" else np.bitwise_and
+    return np.ascontiguousarray(join.reduce(windows))
+
+
+def threshold_bits(
+    dots: npt.ArrayLike, thresholds: npt.ArrayLike, flip: npt.ArrayLike | None, axes: tuple[str, ...]
+) -> npt.NDArray[np.bool_]:
+    """The rule ``(dots[..., j] >= thresholds[j]) ^ flip[j]``, for dots with axes of these names."""
     dots, limits = _integers(dots, "dots"), _integers(thresholds, "thresholds")
     if dots.ndim != len(axes) or dots.size == 0:
         raise ShapeError(f"dots has shape {dots.shape}: give ({', '.join(axes)}), each at least 1")
@@ -219,7 +325,7 @@ def _ceil(x: Fraction, sign: int, q: Fraction) -> int:
 
 def _rationals(x: npt.ArrayLike, name: str) -> list[Fraction]:
     """The exact values of a vector of floats or integers."""
-    vector = _array(x, name)
+    vector = any_array(x, name)
     if vector.dtype.kind not in "iuf" or vector.dtype.itemsize > 8:
         raise DtypeError(
             f"{name} has elements of {vector.dtype}: give floats to 64 bits, whose exact values count"
@@ -238,7 +344,7 @@ def _rationals(x: npt.ArrayLike, name: str) -> list[Fraction]:
 
 def _integers(x: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
     """``x`` as int64, its values in the range of int32."""
-    array = _array(x, name)
+    array = any_array(x, name)
     if array.dtype.kind not in "iu":
         raise DtypeError(
             f"{name} has elements of {array.dtype}, and integers are compared: give int32"
@@ -255,14 +361,7 @@ def _integers(x: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
 def _flips(flip: npt.ArrayLike | None, columns: int) -> npt.NDArray[np.bool_]:
     if flip is None:
         return np.zeros(columns, np.bool_)
-    array = _array(flip, "flip")
+    array = any_array(flip, "flip")
     if array.dtype != np.bool_:
         raise DtypeError(f"flip has elements of {array.dtype}: give bool, True where the bit is reversed")
     return array
-
-
-def _array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(x)
-    except ValueError as error:
-        raise ShapeError(f"{name} is not an array: {error}; give every row the same length") from error

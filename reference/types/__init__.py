@@ -1,4 +1,4 @@
-"""The vocabulary of all tiers: what a value *is*, and nothing that computes one."""
+"""The vocabulary of all tiers: types of values, without computation."""
 
 from reference.types.decomposition import Cpd
 from reference.types.packed import (

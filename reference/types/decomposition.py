@@ -1,4 +1,4 @@
-"""What a decomposition of a tensor is."""
+"""The decomposition of a tensor."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_the_files_were_seen() -> None:
     for package in PACKAGES:
         assert sum(within(name, (package,)) for name in seen) >= 4, package
     assert sum(len(found) for found in seen.values()) >= 100
-    assert any(found.lazy and found.target == "numba" for found in seen["reference.bmm"])
+    assert any(found.lazy and found.target == "numba" for found in seen["reference.bits"])
     assert any(found.target.startswith("reference.errors") for found in seen["simwarp.faults"])
 
 

@@ -215,7 +215,7 @@ def test_bad_elements_name_the_operand():
 
 def test_bad_packed_operands():
     packed = pack(np.ones((2, 2)))
-    with pytest.raises(FormatError, match="the words are"):
+    with pytest.raises(FormatError, match="the words of the packed matrix are"):
         bmm(packed, replace(packed, words=np.zeros((2, 2), np.uint32)))
     with pytest.raises(SchemeError, match="layout='tile'"):
         bmm(replace(packed, layout="tile"), packed)

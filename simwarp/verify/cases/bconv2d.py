@@ -18,8 +18,7 @@ from gpu.bconv import SCHEMES
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.packing import packing_ptx
 from gpu.bconv.schemes import Pool, convolution_ptx
-from reference.pooling import pool_bits
-from reference.threshold import INT32_MAX, INT32_MIN
+from reference.threshold import INT32_MAX, INT32_MIN, pool_bits
 from reference.types import PackedTensor, TensorLayout, Word
 from simwarp import listings
 from simwarp.draw import to_text
