@@ -1,7 +1,11 @@
 """Modules that had another name: see `reference.moved`."""
 
 MOVED = {
+    "simwarp.chips.limits": "simwarp.chips.chips",
     "simwarp.fragments.complaints": "simwarp.fragments.suggestions",
+    "simwarp.fragments.errors": "simwarp.fragments.digits",
+    "simwarp.fragments.observed": "simwarp.fragments.opcodes",
+    "simwarp.fragments.table": "simwarp.fragments.forms",
     "simwarp.module": "simwarp.device.module",
     "simwarp.names": "simwarp.ptx.mangled_names",
     "simwarp.observe.accesses": "simwarp.observe.access_counts",
@@ -26,7 +30,7 @@ MOVED = {
     "simwarp.ptx.execute": "simwarp.engine.launch",
     "simwarp.ptx.grid_sync": "simwarp.engine.grid_sync",
     "simwarp.ptx.host": "simwarp.engine.host_functions",
-    "simwarp.ptx.limits": "simwarp.chips.limits",
+    "simwarp.ptx.limits": "simwarp.chips.chips",
     "simwarp.ptx.link": "simwarp.program.link",
     "simwarp.ptx.liveness": "simwarp.program.liveness",
     "simwarp.ptx.matrices": "simwarp.engine.tensor_core",

@@ -1,70 +1,100 @@
-"""What NVIDIA's chips can do, as far as rooflines and occupancy need it.
+"""The one table of chips: limits of a launch, rates, sums of the tensor cores, lowering, recordings.
 
-Source: CUDA C++ Programming Guide 13.0, "Compute Capabilities" (technical specifications) and "Arithmetic
+To add a chip, add its entry to `CAPABILITIES`; to add a product, add one to `CHIPS`.
+
+Sources: CUDA C++ Programming Guide 13.0, "Compute Capabilities" (technical specifications) and "Arithmetic
 Instructions" (results per clock and multiprocessor); clocks, multiprocessors and bandwidth from NVIDIA's
 data sheets of the H200, H100, A100 and L40S and the Ada architecture's whitepaper; granularities from the
-CUDA occupancy calculator.
+CUDA occupancy calculator; limits of ``.shared``, ``.const`` and parameters from ptxas 13.0. `Sums` are those
+of MMA-Sim, arXiv 2511.10909; ``lowering`` is ptxas 13.0.88's, see `simwarp.chips.lowering`.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reference.errors import SchemeError
+from simwarp.faults import PtxSyntaxError
 
 KIB = 1024
+Capability = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """How the tensor cores of a chip add up products of floats: see `simwarp.products.rules.Rule`.
+
+    Attributes
+    ----------
+    fraction_bits, sum_bytes : int
+        Kept below the largest exponent; of a row of A that enter one sum.
+    eight_bits : int
+        ``fraction_bits`` for e4m3 and e5m2; 0 where there are none.
+    eight_as_f16 : bool
+        Whether mma.sync (not wgmma) converts these to f16 first.
+    confirmed : bool
+        Whether the rule was compared with the chip.
+    """
+
+    fraction_bits: int
+    sum_bytes: int
+    eight_bits: int = 0
+    eight_as_f16: bool = False
+    confirmed: bool = False
 
 
 @dataclass(frozen=True)
 class Chip:
-    """One GPU.
+    """A compute capability, or a product: one with a number of multiprocessors, a clock and a bandwidth.
 
     Attributes
     ----------
-    name : str
     cc : (int, int)
-        Its compute capability.
-    multiprocessors : int
-    clock : float
-        The boost clock, in Hz.
-    bandwidth : float
-        Of device memory, in bytes per second, from the data sheet.
-    copy_bandwidth : float or None
-        What a copy reached where it was measured, bytes read and written together, per second.
+        Compute capability.
+    shared_per_multiprocessor, shared_per_block, shared_reserved : int
+        Bytes of shared memory: all, what one block can ask for, and what the system takes from each block.
+    warps, blocks, threads_per_block : int
+        The most per multiprocessor, and of threads per block.
     rates : mapping of str to int
         Instructions per clock and multiprocessor, one per lane: "f16", "bf16" (of pairs, each half counts),
         "f32", "f64", "integer" (32-bit add, multiply-add, logic and shift), "approximate" (reciprocal,
         roots, sine, exponential …).
-    shared_per_multiprocessor, shared_per_block, shared_reserved : int
-        Bytes of shared memory: all, what one block can ask for, and what the system takes from each block.
+    sums : Sums or None
+        None before tensor cores.
+    lowering : str or None
+        Matrix instructions that ptxas lowers otherwise than for the entry before, in the notation of
+        `simwarp.chips.lowering`; None where ptxas was not examined.
+    evidence : str
+        The folder of the recordings of this chip; "" without any.
     shared_granularity : int
         A block's shared memory is a multiple of so many bytes.
     registers, registers_per_block, registers_per_thread : int
         32-bit registers per multiprocessor, and the most that a block or a thread can have.
     register_granularity, warp_granularity : int
         A warp's registers are a multiple of the one; warps spread over the other's number of partitions.
-    warps, blocks, threads_per_block : int
-        The most per multiprocessor, and of threads per block.
-
-    Examples
-    --------
-    >>> chip = CHIPS["H200"]
-    >>> chip.cc, chip.multiprocessors, round(chip.peak("f32") / 1e12, 1)
-    ((9, 0), 132, 66.9)
+    shared_bytes_per_clock : int
+        Of one multiprocessor's shared memory: 32 banks of 4 bytes.
+    name : str
+        Of the product; else as the compiler spells the capability, "sm_90".
+    multiprocessors : int
+    clock : float
+        The boost clock, in Hz.
+    bandwidth, copy_bandwidth : float, float or None
+        Of device memory, in bytes per second, from the data sheet; of a copy where it was measured, bytes
+        read and written together.
     """
 
-    name: str
-    cc: tuple[int, int]
-    multiprocessors: int
-    clock: float
-    bandwidth: float
-    rates: Mapping[str, int]
+    cc: Capability
     shared_per_multiprocessor: int
     shared_per_block: int
     warps: int
     blocks: int
-    copy_bandwidth: float | None = None
+    rates: Mapping[str, int] = field(default_factory=dict[str, int])
+    sums: Sums | None = None
+    lowering: str | None = None
+    evidence: str = ""
     shared_granularity: int = 128
     shared_reserved: int = KIB
     registers: int = 64 * KIB
@@ -73,46 +103,181 @@ class Chip:
     register_granularity: int = 256
     warp_granularity: int = 4
     threads_per_block: int = 1024
-    shared_bytes_per_clock: int = field(default=128)
-    """Of one multiprocessor's shared memory: 32 banks of 4 bytes."""
+    shared_bytes_per_clock: int = 128
+    name: str = ""
+    multiprocessors: int = 0
+    clock: float = 0.0
+    bandwidth: float = 0.0
+    copy_bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", chip_name(self.cc))
+
+    @property
+    def sm(self) -> int:
+        """The compute capability times ten, as in the compiler's name."""
+        return 10 * self.cc[0] + self.cc[1]
 
     def peak(self, kind: str) -> float:
-        """Operations per second, a multiply-add as two.
-
-        Parameters
-        ----------
-        kind : str
-            One of ``rates``.
-        """
+        """Operations per second of one of ``rates``, a multiply-add as two."""
         each = 1 if kind == "approximate" else 2
         return float(each * self.rates[kind] * self.multiprocessors * self.clock)
+
+
+def chip_name(cc: Capability) -> str:
+    """As the compiler spells it: "sm_90"."""
+    return f"sm_{cc[0]}{cc[1]}"
 
 
 def _rates(f16: int, bf16: int, f32: int, f64: int) -> dict[str, int]:
     return {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "integer": 64, "approximate": 16}
 
 
-_CC_80 = _rates(f16=256, bf16=128, f32=64, f64=32)
-_CC_89 = _rates(f16=128, bf16=128, f32=128, f64=2)
-_CC_90 = _rates(f16=256, bf16=256, f32=128, f64=64)
+SM_80 = Chip(
+    (8, 0),
+    164 * KIB,
+    163 * KIB,
+    warps=64,
+    blocks=32,
+    rates=_rates(f16=256, bf16=128, f32=64, f64=32),
+    sums=Sums(24, 16),
+    lowering="""
+b1 and          | 1 BMMA.{shape}.AND.POPC
+wmma s8 and u8  | 2 IMMA.16816.{a}.{b}{sat}
+bf16            | 1 HMMA.{shape}.F32.BF16
+tf32            | 1 HMMA.{shape}.F32.TF32
+f64             | 1 DMMA.{shape}{rounding}
+wmma f16        | 2 HMMA.16816.{d}
+wmma bf16       | 2 HMMA.16816.F32.BF16
+wmma tf32       | 4 HMMA.1684.F32.TF32
 
+the sum is f32, and rounded to f16 in the end
+wmma f16, c f32 | 2 HMMA.16816.F32, 4 F2FP
+
+c is widened to f32 first
+wmma f16, d f32 | 2 HMMA.16816.F32, 8 HADD2
+
+! no tensor core: shuffles and fused multiply-adds in f32; m16n8k8 is native
+m8n8k4 f16: f16 f16 row.col | 4 F2FP, 16 FADD, 16 FFMA, 16 FMUL, 44 HADD2, 7 IADD3, 1 LOP3, 1 S2R, 16 SHFL
+m8n8k4 f16: f32 f16 row.col | 8 FADD, 32 FFMA, 32 HADD2, 5 IADD3, 1 ISETP, 5 LOP3, 2 S2R, 4 SEL, 1 SHF,
+    16 SHFL
+m8n8k4 f16: f32 f32 row.col | 8 FADD, 32 FFMA, 24 HADD2, 5 IADD3, 3 LOP3, 1 S2R, 12 SHFL
+m8n8k4 f16: f16 f16 | 4 F2FP, 16 FADD, 16 FFMA, 16 FMUL, 44 HADD2, 7 IADD3, 2 ISETP, 5 LOP3, 6 PRMT,
+    2 S2R, 8 SEL, 1 SHF, 24 SHFL
+m8n8k4 f16: f32 f16 | 8 FADD, 32 FFMA, 32 HADD2, 5 IADD3, 3 ISETP, 9 LOP3, 6 PRMT, 3 S2R, 12 SEL,
+    2 SHF, 24 SHFL
+m8n8k4 f16: f32 f32 | 8 FADD, 32 FFMA, 24 HADD2, 5 IADD3, 2 ISETP, 7 LOP3, 6 PRMT, 2 S2R, 8 SEL,
+    1 SHF, 20 SHFL
+""",
+)
+SM_89 = Chip(
+    (8, 9),
+    100 * KIB,
+    99 * KIB,
+    warps=48,
+    blocks=24,
+    rates=_rates(f16=128, bf16=128, f32=128, f64=2),
+    sums=Sums(24, 16, 13),
+    lowering="e4m3 and e5m2 | 1 QMMA.{shape}.{d}.{a}.{b}",
+)
+SM_90 = Chip(
+    (9, 0),
+    228 * KIB,
+    227 * KIB,
+    warps=64,
+    blocks=32,
+    rates=_rates(f16=256, bf16=256, f32=128, f64=64),
+    sums=Sums(25, 32, 13, eight_as_f16=True, confirmed=True),
+    evidence="sm_90",
+    lowering="""
+f64 | 1 DMMA.{m}x{n}x{k}{rounding}
+
+! two AND each; one would do: popc(a ^ b) = popc(a) + popc(b) - 2 popc(a & b)
+b1 xor        | 2 BMMA.{shape}.AND.POPC, 1 LOP3 per operand, 1 IADD3 per accumulator
+
+! unpacked to 8 bits, and two IMMA each; s8 and u8 are native
+s4 and u4     | 2 IMMA.{half}.{a8}.{b8}, 15 LOP3 per s4, 15 SHF per s4, 2 LOP3 per u4, 1 SHF per u4,
+    1 IADD3 per wrapping accumulator, 2 IADD3 per saturating accumulator, 2 PLOP3 per saturating accumulator,
+    2 SEL per saturating accumulator
+
+! unpacked to f16, two HMMA each, and the sum is added to c; wgmma is native
+e4m3 and e5m2 | 2 HMMA.{half}.{d}, 2 F2FP per operand, 1 FADD per f32 accumulator,
+    1 HADD2 per f16 accumulator
+""",
+)
+CAPABILITIES: dict[Capability, Chip] = {
+    chip.cc: chip
+    for chip in (
+        Chip((5, 0), 64 * KIB, 48 * KIB, warps=64, blocks=32, shared_reserved=0),
+        Chip((7, 0), 96 * KIB, 96 * KIB, warps=64, blocks=32, shared_reserved=0, sums=Sums(23, 8)),
+        Chip(
+            (7, 5),
+            64 * KIB,
+            64 * KIB,
+            warps=32,
+            blocks=16,
+            shared_reserved=0,
+            sums=Sums(24, 16),
+            lowering="""
+b1 xor          | 1 BMMA.{shape}.XOR.POPC
+s4 and u4       | 1 IMMA.{shape}.{a}.{b}{sat}
+s8 and u8       | 1 IMMA.{shape}.{a}.{b}{sat}
+wmma s8 and u8  | 4 IMMA.8816.{a}.{b}{sat}
+f16             | 1 HMMA.{shape}.{d}
+wmma f16        | 4 HMMA.1688.{d}
+transposition   | 1 MOVM.16.MT88
+m8n8k4 f16      | 1 HMMA.884.{d}.{c}.STEP per pair of accumulators
+
+the sum is f32, and rounded to f16 in the end
+wmma f16, c f32 | 4 HMMA.1688.F32, 8 F2F, 4 PRMT
+
+c is widened to f32 first
+wmma f16, d f32 | 4 HMMA.1688.F32, 8 HADD2
+""",
+        ),
+        SM_80,
+        Chip((8, 6), 100 * KIB, 99 * KIB, warps=48, blocks=16, sums=SM_80.sums, lowering=""),
+        Chip((8, 7), 164 * KIB, 163 * KIB, warps=48, blocks=16, sums=SM_80.sums, lowering=""),
+        SM_89,
+        SM_90,
+        Chip((10, 0), 228 * KIB, 227 * KIB, warps=64, blocks=32, sums=Sums(25, 32, 25, eight_as_f16=True)),
+        Chip((12, 0), 100 * KIB, 99 * KIB, warps=48, blocks=24, sums=Sums(25, 32, 25)),
+    )
+}
+"""Every chip by its compute capability, ascending; one between two entries is like the lower."""
 CHIPS: dict[str, Chip] = {
     chip.name: chip
     for chip in (
-        Chip(
-            "H200", (9, 0), 132, 1.98e9, 4.8e12, _CC_90, 228 * KIB, 227 * KIB, 64, 32, copy_bandwidth=4.2e12
+        replace(
+            SM_90, name="H200", multiprocessors=132, clock=1.98e9, bandwidth=4.8e12, copy_bandwidth=4.2e12
         ),
-        Chip("H100 SXM", (9, 0), 132, 1.98e9, 3.35e12, _CC_90, 228 * KIB, 227 * KIB, 64, 32),
-        Chip("A100 SXM 80GB", (8, 0), 108, 1.41e9, 2.039e12, _CC_80, 164 * KIB, 163 * KIB, 64, 32),
-        Chip("L40S", (8, 9), 142, 2.52e9, 864e9, _CC_89, 100 * KIB, 99 * KIB, 48, 24),
-        Chip("RTX 4090", (8, 9), 128, 2.52e9, 1008e9, _CC_89, 100 * KIB, 99 * KIB, 48, 24),
+        replace(SM_90, name="H100 SXM", multiprocessors=132, clock=1.98e9, bandwidth=3.35e12),
+        replace(SM_80, name="A100 SXM 80GB", multiprocessors=108, clock=1.41e9, bandwidth=2.039e12),
+        replace(SM_89, name="L40S", multiprocessors=142, clock=2.52e9, bandwidth=864e9),
+        replace(SM_89, name="RTX 4090", multiprocessors=128, clock=2.52e9, bandwidth=1008e9),
     )
 }
-"""Every chip by its name. A copy on an H200 was measured at 4.1 to 4.3 TB/s (driver 580, CUDA 13.0)."""
+"""Every product by its name. A copy on an H200 was measured at 4.1 to 4.3 TB/s (driver 580, CUDA 13.0)."""
+RECORDED = next(chip for chip in CAPABILITIES.values() if chip.evidence)
+"""The chip whose recordings prove the simulator."""
+
+STATIC_SHARED = 48 * KIB
+"""Bytes of a kernel's own ``.shared`` variables, on every chip."""
+CONSTANTS = 64 * KIB
+"""Bytes of a module's ``.const`` variables."""
+LOCAL = 512 * KIB
+"""Bytes of local memory that a thread can have on every chip, recursion aside."""
+
+
+def chip_of(cc: Capability) -> Chip:
+    """The entry of a compute capability, or the one below it."""
+    known = list(CAPABILITIES)
+    return CAPABILITIES[known[max(bisect_right(known, cc) - 1, 0)]]
 
 
 def chip(name: str | Chip) -> Chip:
-    """The chip of a name; capitals do not matter, and a beginning will do if only one chip has it.
+    """The product of a name; capitals do not matter, and a beginning suffices if only one product has it.
 
     Raises
     ------
@@ -126,7 +291,7 @@ def chip(name: str | Chip) -> Chip:
     >>> chip("B52")
     Traceback (most recent call last):
     ...
-    reference.errors.SchemeError: no chip 'B52' is known
+    reference.errors.SchemeError: unknown chip 'B52'
     there are H200, H100 SXM, A100 SXM 80GB, L40S, RTX 4090
     choose one of them, or describe yours as a simwarp.chips.chips.Chip
     """
@@ -135,7 +300,20 @@ def chip(name: str | Chip) -> Chip:
     found = [one for known, one in CHIPS.items() if known.lower().startswith(name.lower())]
     if len(found) != 1 or not name:
         raise SchemeError(
-            f"no chip {name!r} is known\nthere are {', '.join(CHIPS)}\n"
+            f"unknown chip {name!r}\nthere are {', '.join(CHIPS)}\n"
             "choose one of them, or describe yours as a simwarp.chips.chips.Chip"
         )
     return found[0]
+
+
+def most_parameters(version: str, target: int) -> int:
+    """Bytes of a kernel's parameters, by the version of the PTX ISA and the architecture."""
+    major, _, minor = version.partition(".")
+    return 32764 if (int(major), int(minor)) >= (8, 1) and target >= 70 else 4352
+
+
+def check_size(line: int, what: str, size: int, most: int, advice: str) -> None:
+    """Refuse more memory than there may be."""
+    if size > most:
+        where = f"line {line}: " if line else ""
+        raise PtxSyntaxError(f"{where}{what} has {size} bytes, {most} at most\n{advice}")

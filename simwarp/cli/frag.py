@@ -23,16 +23,15 @@ from rich.table import Table
 from rich.text import Text
 
 from reference.errors import SchemeError
-from simwarp.chips.lowering import Lowering, chip_name, lowering
+from simwarp.chips.chips import CAPABILITIES
+from simwarp.chips.lowering import Lowering, lowering
 from simwarp.cli.files import write_svg
 from simwarp.cli.frag_picture import chosen, held_of, picture_of
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
 from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
-from simwarp.ptx.instructions import TABLE
 
 _WIDE = 240
-_CHIPS = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
 
 Many = list[str] | None
 
@@ -141,7 +140,7 @@ def _report(
     return {
         "instruction": found.opcode,
         "shape": found.shape._asdict(),
-        "first": _first_chip(found.opcode),
+        "first": found.target,
         "chips": [{"chips": chips, **asdict(made)} for chips, made in _lowerings(instruction)],
         "operands": [_facts(operand) | ({} if answers else _tables(operand)) for operand in operands],
         "answers": answers,
@@ -182,7 +181,8 @@ def _tables(operand: Operand) -> dict[str, Any]:
 
 def _lowerings(instruction: str) -> list[tuple[str, Lowering]]:
     """What the chips make of it; neighbours that do the same, together."""
-    made = [(chip_name(cc), found) for cc in _CHIPS if (found := _lowering(instruction, cc)) is not None]
+    known = ((chip.name, _lowering(instruction, cc)) for cc, chip in CAPABILITIES.items())
+    made = [(name, found) for name, found in known if found is not None]
     grouped = [list(group) for _, group in groupby(made, lambda one: one[1])]
     return [
         (group[0][0] + (f" to {group[-1][0]}" if len(group) > 1 else ""), group[0][1]) for group in grouped
@@ -196,16 +196,10 @@ def _lowering(instruction: str, cc: tuple[int, int]) -> Lowering | None:
         return None
 
 
-def _first_chip(opcode: str) -> str:
-    """The first architecture that has an instruction; wgmma, which no row has yet, is sm_90a's."""
-    found = TABLE.find(opcode)
-    return f"sm_{found[0].minimum_sm}" if found else "sm_90a"
-
-
 def _show_facts(instruction: str, found: Fragments) -> None:
     console = Console()
     console = console if console.is_terminal else Console(width=_WIDE)
-    console.print(Text(f"{found.opcode}: from {_first_chip(found.opcode)} on"))
+    console.print(Text(f"{found.opcode}: from {found.target} on"))
     if found.shape.k:
         m, n, k = found.shape
         console.print(f"D = A B + C; A is {m} × {k}, B {k} × {n}, C and D {m} × {n}")

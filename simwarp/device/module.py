@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simwarp.arrays import Extent, sizes
-from simwarp.chips.limits import CONSTANTS, LOCAL, check_size, most_shared
+from simwarp.chips.chips import CONSTANTS, LOCAL, check_size, chip_of
 from simwarp.device.device import DeviceArray, Stream, is_integer
 from simwarp.device.parameters import exactly, is_pointer, misfit, signature
 from simwarp.engine.launch import Launch
@@ -270,7 +270,7 @@ class Kernel:
                 f"kernel {self.name}: a grid of {grid} in clusters of {cluster}\n"
                 f"each part of the grid must be a multiple of the cluster's, of {_MAX_CLUSTER} blocks at most"
             )
-        most = most_shared(self.device.compute_capability) - self.program.shared_size
+        most = chip_of(self.device.compute_capability).shared_per_block - self.program.shared_size
         if not is_integer(shared) or not 0 <= shared <= most:
             raise LaunchError(
                 f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"

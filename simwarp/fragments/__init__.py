@@ -4,12 +4,11 @@
 ``element(lane, register, bit)`` and ``holder(row, column)``, and turns registers into matrices and back.
 """
 
-from simwarp.fragments.digits import Digit
-from simwarp.fragments.errors import FragmentError
+from simwarp.fragments.digits import Digit, FragmentError
+from simwarp.fragments.forms import TYPE_BITS
 from simwarp.fragments.layout import Element, Holder, Layout
 from simwarp.fragments.opcodes import all_opcodes, fragments_of
 from simwarp.fragments.operand import Fragments, Operand, Provenance, Shape, required_alignment
-from simwarp.fragments.table import TYPE_BITS
 
 __all__ = [
     "TYPE_BITS",

@@ -25,13 +25,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal, TypeAlias
 
-from simwarp.fragments.errors import FragmentError
+from reference.errors import SimwarpError
 
 Source: TypeAlias = Literal["slot", "lane", "register"]
 Target: TypeAlias = Literal["row", "column", "matrix", "copy"]
 
 SOURCES: tuple[Source, ...] = ("slot", "lane", "register")
 TARGETS: dict[str, Target] = {"r": "row", "c": "column", "m": "matrix", "copy": "copy"}
+
+
+class FragmentError(SimwarpError, ValueError):
+    """An instruction that does not exist, or a lane, register or element outside of a fragment."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def read_digits(line: str) -> tuple[Digit, ...]:
     >>> read_digits("lane 4:c1 8:r2")
     Traceback (most recent call last):
         ...
-    simwarp.fragments.errors.FragmentError: not a map: lane 4:c1 8:r2
+    simwarp.fragments.digits.FragmentError: not a map: lane 4:c1 8:r2
     the strides that move the row are 2, not 1
     each stride is the product of the sizes of the digits that move the same thing by less
     """

@@ -12,8 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError
-from simwarp.fragments.digits import SOURCES, TARGETS, Digit, Source, Target, read_digits, write_digits
-from simwarp.fragments.errors import FragmentError
+from simwarp.fragments.digits import (
+    SOURCES,
+    TARGETS,
+    Digit,
+    FragmentError,
+    Source,
+    Target,
+    read_digits,
+    write_digits,
+)
 from simwarp.fragments.packed import Words, join, split, unsigned_words
 
 Whole: TypeAlias = Any

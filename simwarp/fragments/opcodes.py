@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 
-from simwarp.fragments import matrices, mma, wgmma, wmma
+from simwarp.fragments.forms import SECTIONS, SHAPE, TYPE_BITS, by_words, words_of
 from simwarp.fragments.layout import Layout
-from simwarp.fragments.observed import confirmations
+from simwarp.fragments.maps import MAPS, Map
 from simwarp.fragments.operand import Fragments, Operand, Provenance, Shape
 from simwarp.fragments.suggestions import no_such_instruction
-from simwarp.fragments.table import SHAPE, TYPE_BITS, Map
 
-MAPS = {
-    "mma": mma.MAPS,
-    "wmma": wmma.MAPS,
-    "ldmatrix": matrices.MAPS,
-    "stmatrix": matrices.MAPS,
-    "movmatrix": matrices.MAPS,
-    "wgmma": wgmma.MAPS,
-}
-FORMS = mma.FORMS | wmma.FORMS | matrices.FORMS | wgmma.FORMS
-
-SPACES = {
-    "wmma.load": ("global", "shared", "shared::cta"),
-    "wmma.store": ("global", "shared", "shared::cta"),
-    "ldmatrix": ("shared", "shared::cta"),
-    "stmatrix": ("shared", "shared::cta"),
-}
-"""The state spaces that an instruction may name; the map is the same."""
-ROUNDINGS = ("rn", "rz", "rm", "rp")
+RECORD = Path(__file__).with_name("observed.json")
+"""Written by ``simwarp probe --record``: ``{"meta": {gpu, …}, "forms": {opcode: [chip, …]}}``."""
 
 
 def all_opcodes() -> tuple[str, ...]:
@@ -41,7 +26,7 @@ def all_opcodes() -> tuple[str, ...]:
     >>> len(all_opcodes()), [o for o in all_opcodes() if o.startswith("ldmatrix")][:2]
     (873, ['ldmatrix.sync.aligned.m8n8.x1.b16', 'ldmatrix.sync.aligned.m8n8.x1.trans.b16'])
     """
-    return tuple(FORMS)
+    return tuple(opcode for opcode, _ in by_words().values())
 
 
 @cache
@@ -71,49 +56,34 @@ def fragments_of(opcode: str) -> Fragments:
     >>> found.operands["a"].layout.holder(row=9, column=3), found.operands["a"].provenance.source
     (Holder(lane=5, register=1, bit=16), 'PTX ISA 9.7.14.5.8')
     """
-    found = _by_words().get(_words(opcode))
+    found = by_words().get(words_of(opcode))
     if found is None:
-        raise no_such_instruction(opcode, FORMS)
-    if found != opcode:
-        return fragments_of(found)
+        raise no_such_instruction(opcode, all_opcodes())
+    canonical, group = found
+    if canonical != opcode:
+        return fragments_of(canonical)
     words = opcode.split(".")
     base, shape = words[0], _shape(opcode)
-    section = "9.7.14.4.1" if base == "wmma" else FORMS[opcode]
+    types = _operand_types(opcode)
+    lines = {name: _line(base, name, kind, shape, _variant(opcode, name)) for name, kind in types.items()}
+    section = "9.7.14.4.1" if base == "wmma" else lines["a"].section if shape.k else SECTIONS[base]
     source = "observed" if base == "wmma" else f"PTX ISA {section}"
     provenance = Provenance(source, confirmations().get(opcode, ()))
     memory = next((w for w in words if w in ("row", "col")), "") if words[1] in ("load", "store") else ""
     operands = {
-        name: Operand(
-            name,
-            type_name,
-            _layout(base, name, type_name, shape, _variant(opcode, name)),
-            section,
-            provenance,
-            memory,
-        )
-        for name, type_name in _operand_types(opcode).items()
+        name: Operand(name, kind, _layout(lines[name].digits, kind, shape.n), section, provenance, memory)
+        for name, kind in types.items()
     }
-    return Fragments(opcode, shape, MappingProxyType(operands))
+    return Fragments(opcode, shape, MappingProxyType(operands), group.target)
 
 
 @cache
-def _by_words() -> dict[object, str]:
-    return {_words(opcode): opcode for opcode in FORMS}
-
-
-def _words(opcode: str) -> tuple[object, ...]:
-    """What does not depend on the order of modifiers: types and layouts in their order, the rest sorted."""
-    words = opcode.split(".")
-    types = tuple(w for w in words if w in TYPE_BITS)
-    layouts = tuple(w for w in words if w in ("row", "col"))
-    others = sorted(w for w in words[1:] if w not in (*types, *layouts))
-    optional = next((s for name, s in SPACES.items() if opcode.startswith(name)), ())
-    if types == ("f64",) * 4:
-        optional = ROUNDINGS
-    chosen = next((w for w in others if w in optional), None)
-    if chosen is not None:
-        others.remove(chosen)
-    return words[0], types, layouts, tuple(others)
+def confirmations(record: Path = RECORD) -> dict[str, tuple[str, ...]]:
+    """The chips, such as "sm_90", whose own probe agreed with every operand of an instruction, by opcode."""
+    if not record.exists():
+        return {}
+    forms: dict[str, list[str]] = json.loads(record.read_text(encoding="utf-8"))["forms"]
+    return {opcode: tuple(chips) for opcode, chips in forms.items()}
 
 
 def _shape(opcode: str) -> Shape:
@@ -150,20 +120,18 @@ def _variant(opcode: str, operand: str) -> str:
 
 
 @cache
-def _layout(base: str, operand: str, type_name: str, shape: Shape, variant: str) -> Layout:
-    """The layout that a table has for an operand."""
-    line = _line(MAPS[base], operand, type_name, shape, variant)
-    digits = line.digits.replace("n/8", str(shape.n // 8))
-    return Layout.of(digits, TYPE_BITS[type_name], register_bits=max(TYPE_BITS[type_name], 32))
+def _layout(digits: str, kind: str, n: int) -> Layout:
+    bits = TYPE_BITS[kind]
+    return Layout.of(digits.replace("n/8", str(n // 8)), bits, register_bits=max(bits, 32))
 
 
-def _line(maps: tuple[Map, ...], operand: str, type_name: str, shape: Shape, variant: str) -> Map:
+def _line(base: str, operand: str, type_name: str, shape: Shape, variant: str) -> Map:
     m, n, k = map(str, shape)
     extents = {"a": (m, k), "b": (k, n)}.get(operand, (m, n)) if shape.k else (m, n)
     names = [f"{name} {variant}".strip() for name in (operand, "c" if operand == "d" else operand)]
     return next(
         line
-        for line in maps
+        for line in MAPS[base]
         if line.operand in names
         and type_name in line.types
         and (line.rows, line.columns) in (extents, (m, "n"))

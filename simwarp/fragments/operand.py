@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.fragments.errors import FragmentError
+from simwarp.fragments.digits import FragmentError
 from simwarp.fragments.layout import Element, Layout
 
 
@@ -42,7 +42,7 @@ class Provenance:
     source : str
         "PTX ISA 9.7.14.5.8"; "observed" where the PTX ISA leaves the map open.
     confirmed : tuple of str
-        The chips whose own probe agreed, ("sm_90",): see `simwarp.fragments.observed`.
+        The chips whose own probe agreed, ("sm_90",): see `simwarp.fragments.opcodes.confirmations`.
     """
 
     source: str
@@ -179,8 +179,16 @@ class Fragments:
     shape : Shape
     operands : mapping of str to Operand
         In the order of the instruction: d, a, b, c.
+    target : str
+        The first architecture that has the instruction: "sm_80", "sm_90a".
     """
 
     opcode: str
     shape: Shape
     operands: Mapping[str, Operand]
+    target: str
+
+    @property
+    def minimum_sm(self) -> int:
+        """The number of ``target``."""
+        return int(self.target[3:].rstrip("a"))

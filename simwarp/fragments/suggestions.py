@@ -6,20 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from simwarp.fragments.errors import FragmentError
-from simwarp.fragments.table import SHAPE, TYPE_BITS
-
-SECTIONS = {
-    "mma": "9.7.14.5",
-    "wmma.load": "9.7.14.4.3",
-    "wmma.store": "9.7.14.4.4",
-    "wmma.mma": "9.7.14.4.5",
-    "ldmatrix": "9.7.14.5.15",
-    "stmatrix": "9.7.14.5.16",
-    "movmatrix": "9.7.14.5.17",
-    "wgmma": "9.7.15.5",
-}
-"""Each instruction and the section of the PTX ISA that describes it."""
+from simwarp.fragments.digits import FragmentError
+from simwarp.fragments.forms import SECTIONS, SHAPE, TYPE_BITS
 
 
 def no_such_instruction(opcode: str, forms: Iterable[str]) -> FragmentError:

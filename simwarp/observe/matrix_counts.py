@@ -8,7 +8,8 @@ from functools import cache
 from typing import Any
 
 from reference.errors import SchemeError
-from simwarp.chips.lowering import Chip, Lowering, chip_name, lowering
+from simwarp.chips.chips import Capability, chip_name
+from simwarp.chips.lowering import Lowering, lowering
 from simwarp.observe.line_counts import LineCounts
 
 _NAMED = 4
@@ -20,7 +21,7 @@ class _Tally:
     """The products of one family on one chip."""
 
     lowering: Lowering
-    cc: Chip
+    cc: Capability
     known: bool
     count: int = 0
     instructions: Counter[str] = field(default_factory=Counter[str])
@@ -48,9 +49,9 @@ class MatrixInstructions:
     """
 
     def __init__(self) -> None:
-        self._tallies: dict[tuple[str, Chip], _Tally] = {}
+        self._tallies: dict[tuple[str, Capability], _Tally] = {}
 
-    def add(self, opcode: str, cc: Chip, warps: int, line: str) -> None:
+    def add(self, opcode: str, cc: Capability, warps: int, line: str) -> None:
         """Count the warps that executed an instruction on a line (`simwarp.observe.line_counts.line_of`)."""
         made, known = _known(opcode, cc)
         tally = self._tallies.setdefault((made.family, cc), _Tally(made, cc, known))
@@ -83,7 +84,7 @@ class MatrixInstructions:
 
 
 @cache
-def _known(opcode: str, cc: Chip) -> tuple[Lowering, bool]:
+def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
     """The lowering, and whether the table has it; if not, the opcode is a family of its own."""
     try:
         return lowering(opcode, cc), True

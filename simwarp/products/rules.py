@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from reference.errors import SchemeError
+from simwarp.chips.chips import Sums, chip_of
 from simwarp.floats.formats import FORMATS
 
 Groups: TypeAlias = tuple[tuple[int, ...], ...]
@@ -74,40 +75,6 @@ class Rule:
         return FORMATS[self.accumulator].least_exponent - 7
 
 
-class Chip(NamedTuple):
-    """What the rules of one architecture have in common.
-
-    Attributes
-    ----------
-    cc : (int, int)
-        The first compute capability.
-    fraction_bits, sum_bytes : int
-        Kept below the largest exponent; of a row of a that enter one sum.
-    eight_bits : int
-        ``fraction_bits`` for e4m3 and e5m2; 0 where there are none.
-    eight_as_f16 : bool
-        Whether mma.sync (not wgmma) converts these to f16 first.
-    """
-
-    cc: tuple[int, int]
-    fraction_bits: int
-    sum_bytes: int
-    eight_bits: int = 0
-    eight_as_f16: bool = False
-    confirmed: bool = False
-
-
-CHIPS = (
-    Chip((7, 0), 23, 8),
-    Chip((7, 5), 24, 16),
-    Chip((8, 0), 24, 16),
-    Chip((8, 9), 24, 16, 13),
-    Chip((9, 0), 25, 32, 13, eight_as_f16=True, confirmed=True),
-    Chip((10, 0), 25, 32, 25, eight_as_f16=True),
-    Chip((12, 0), 25, 32, 25),
-)
-
-
 @cache
 def rule_of(cc: tuple[int, int], types: Types, shape: tuple[int, int, int]) -> Rule:
     """The rule by which an architecture computes a form with float accumulators.
@@ -132,33 +99,33 @@ def rule_of(cc: tuple[int, int], types: Types, shape: tuple[int, int, int]) -> R
     [1, 2]
     """
     _check(types)
-    chip = _chip(cc)
+    sums = _sums(cc)
     if shape == (8, 8, 4) and cc >= (8, 0):
-        return _without_tensor_core(chip, types[0])
+        return _without_tensor_core(sums, types[0])
     accumulator: Accumulator = "f32" if "f32" in (types[0], types[3]) else "f16"
     eight = types[1] in _EIGHT_BITS
-    if eight and chip.eight_as_f16 and shape[0] != _WGMMA_ROWS:
-        return _as_f16(chip, accumulator, shape[2])
-    bits = chip.eight_bits if eight else chip.fraction_bits
+    if eight and sums.eight_as_f16 and shape[0] != _WGMMA_ROWS:
+        return _as_f16(sums, accumulator, shape[2])
+    bits = sums.eight_bits if eight else sums.fraction_bits
     # wmma with tf32 is two instructions of k = 4, whatever the chip adds up at once.
-    sum_bytes = 16 if types[1] == "tf32" and shape == (16, 16, 8) else chip.sum_bytes
+    sum_bytes = 16 if types[1] == "tf32" and shape == (16, 16, 8) else sums.sum_bytes
     groups = _in_order(shape[2], sum_bytes // _BYTES.get(types[1], 2))
-    return Rule(groups, bits, accumulator, *_rounding(accumulator, bits), confirmed=chip.confirmed)
+    return Rule(groups, bits, accumulator, *_rounding(accumulator, bits), confirmed=sums.confirmed)
 
 
-def _without_tensor_core(chip: Chip, d: str) -> Rule:
+def _without_tensor_core(sums: Sums, d: str) -> Rule:
     groups = ((0, 1, 2, 3),) if d == "f32" else ((0, 1), (2, 3))
     source = "ptxas 13.0: FFMA, then FADD"
-    return Rule(groups, 0, "f32", "rn", 23, confirmed=chip.confirmed, source=source)
+    return Rule(groups, 0, "f32", "rn", 23, confirmed=sums.confirmed, source=source)
 
 
-def _as_f16(chip: Chip, accumulator: Accumulator, k: int) -> Rule:
+def _as_f16(sums: Sums, accumulator: Accumulator, k: int) -> Rule:
     """Two products of f16: an HMMA takes two neighbours of the four that are in one register."""
     groups = tuple(tuple(i for i in range(k) if i % 4 in half) for half in ((0, 1), (2, 3)))
-    bits = chip.fraction_bits
+    bits = sums.fraction_bits
     source = "ptxas 13.0: two HMMA from 0, then FADD or HADD2"
     return Rule(
-        groups, bits, accumulator, *_rounding(accumulator, bits), "f16", "last", chip.confirmed, source
+        groups, bits, accumulator, *_rounding(accumulator, bits), "f16", "last", sums.confirmed, source
     )
 
 
@@ -170,12 +137,13 @@ def _rounding(accumulator: Accumulator, fraction_bits: int) -> tuple[Literal["rz
     return ("rn", 10) if accumulator == "f16" else ("rz", min(fraction_bits, 23))
 
 
-def _chip(cc: tuple[int, int]) -> Chip:
-    if cc < CHIPS[0].cc:
+def _sums(cc: tuple[int, int]) -> Sums:
+    sums = chip_of(cc).sums
+    if sums is None:
         raise SchemeError(
             f"a chip of compute capability {cc[0]}.{cc[1]} has no tensor cores\nchoose one from 7.0 on"
         )
-    return next(chip for chip in reversed(CHIPS) if chip.cc <= cc)
+    return sums
 
 
 def _check(types: Types) -> None:

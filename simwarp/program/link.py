@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from simwarp.chips.limits import STATIC_SHARED, check_size, most_parameters
+from simwarp.chips.chips import STATIC_SHARED, check_size, most_parameters
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
 from simwarp.program.bind import Binder, target_number
 from simwarp.program.call_graph import CallGraph

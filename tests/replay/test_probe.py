@@ -7,7 +7,7 @@ import pytest
 
 import simwarp
 from simwarp.fragments import all_opcodes, fragments_of
-from simwarp.fragments.observed import confirmations
+from simwarp.fragments.opcodes import confirmations
 from simwarp.lab.probe import probe
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "probe.json").read_text())

@@ -8,6 +8,7 @@ import pytest
 
 import simwarp
 from reference.errors import DtypeError, ShapeError
+from simwarp.chips.chips import CAPABILITIES
 from simwarp.faults import (
     DoubleFree,
     LaunchError,
@@ -347,6 +348,23 @@ def test_the_size_of_shared_memory_has_limits(kernel, name, shared):
     most = 227 * 1024 - (64 if name == "static" else 0)
     with pytest.raises(LaunchError, match=f"{shared} bytes of dynamic shared memory; it takes 0 to {most}"):
         kernel(name)(ONE, ONE, shared=shared)
+
+
+@pytest.mark.parametrize("cc", CAPABILITIES)
+def test_a_block_has_as_much_shared_memory_as_its_chip(cc):
+    text = f".version 9.0 .target sm_{cc[0]}{cc[1]} .address_size 64 .entry k() {{ ret; }}"
+    kernel = simwarp.Device(cc=cc).load(text).kernel("k")
+    most = {50: 48, 70: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 120: 99}
+    kernel(1, 1, shared=most[10 * cc[0] + cc[1]] << 10)
+    with pytest.raises(LaunchError, match="bytes of dynamic shared memory; it takes 0 to"):
+        kernel(1, 1, shared=(most[10 * cc[0] + cc[1]] << 10) + 1)
+
+
+def test_a_turing_chip_refuses_200_kib_of_shared_memory():
+    text = ".version 9.0 .target sm_75 .address_size 64 .entry k() { ret; }"
+    kernel = simwarp.Device(cc=(7, 5)).load(text).kernel("k")
+    with pytest.raises(LaunchError, match=r"kernel k: 204800 bytes .* it takes 0 to 65536"):
+        kernel(1, 1, shared=200 << 10)
 
 
 # ----------------------------------------------------------------------------- streams and events

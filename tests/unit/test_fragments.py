@@ -24,7 +24,7 @@ from simwarp.fragments import (
     fragments_of,
     required_alignment,
 )
-from simwarp.fragments.observed import RECORD, confirmations
+from simwarp.fragments.opcodes import RECORD, confirmations
 
 A = "slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8"
 """The A operand of mma.m16n8k16 with f16."""

@@ -179,7 +179,7 @@ def seen():
 @pytest.mark.parametrize(("opcode", "cc", "counts"), list(seen()))
 def test_the_table_says_what_was_seen(opcode, cc, counts):
     if counts is None:
-        with pytest.raises(SchemeError, match=f"on sm_{cc[0]}{cc[1]} is not known\n"):
+        with pytest.raises(SchemeError, match=f"unknown lowering of .* on sm_{cc[0]}{cc[1]}\n"):
             lowering(opcode, cc)
     else:
         assert lowering(opcode, cc).instructions == counts
@@ -219,7 +219,7 @@ def test_other_spellings_of_an_instruction():
 
 @pytest.mark.parametrize("cc", [(7, 0), (10, 0), (12, 0)])
 def test_other_chips_are_not_guessed(cc):
-    with pytest.raises(SchemeError, match=r"sm_75 to sm_90 were examined"):
+    with pytest.raises(SchemeError, match=r"examined for sm_75, sm_80, sm_86, sm_87, sm_89, sm_90;"):
         lowering(AND, cc)
 
 

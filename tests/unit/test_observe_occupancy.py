@@ -86,7 +86,7 @@ def test_the_largest_blocks_that_fit():
 
 
 def test_an_unknown_chip():
-    with pytest.raises(SchemeError, match="no chip 'K20' is known"):
+    with pytest.raises(SchemeError, match="unknown chip 'K20'"):
         occupancy("K20", 32, 32)
 
 

@@ -14,16 +14,16 @@ from simwarp.observe.roofline import roofline
 from simwarp.observe.traffic import Traffic
 
 SIMPLE = Chip(
-    "simple",
     (9, 0),
-    10,
-    1e9,
-    100e9,
+    1024,
+    1024,
+    4,
+    4,
     {"f32": 32, "f64": 1, "integer": 16, "f16": 64, "bf16": 64, "approximate": 4},
-    1024,
-    1024,
-    4,
-    4,
+    name="simple",
+    multiprocessors=10,
+    clock=1e9,
+    bandwidth=100e9,
 )
 """640 GFLOP/s in f32, 20 in f64, 320 Gop/s in 32-bit integers, 100 GB/s."""
 

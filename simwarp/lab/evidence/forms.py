@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from simwarp.chips.chips import RECORDED
 from simwarp.ptx.forms import forms
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import Row
 
-CAPABILITY = 90
+CAPABILITY = RECORDED.sm
 """The compute capability, times ten, of the hardware that answers."""
 _HERE = Path(__file__).parent
 

@@ -22,11 +22,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TypeAlias
 
+from simwarp.chips.chips import RECORDED
 from simwarp.ptx.forms import forms
 from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import DTYPES, Fidelity, Form, Row
 
-SM = 90
+SM = RECORDED.sm
 """The compute capability, times ten, that programs are made for."""
 
 SIGNS = {

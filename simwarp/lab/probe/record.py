@@ -10,7 +10,7 @@ from typing import Any
 
 from reference.errors import InputFileError
 from reference.files import write_whole
-from simwarp.fragments.observed import RECORD
+from simwarp.fragments.opcodes import RECORD
 from simwarp.lab.probe.finding import Finding
 
 

@@ -1,0 +1,224 @@
+"""The forms of every matrix instruction: the one place where they are spelled.
+
+A line is a group of forms that the same chips have: its name, the first chip, the spelling and a summary.
+``{.x|.y}`` may be there, ``<.x|.y>`` must. The rows of `simwarp.ptx.instructions.matrix` are made of these
+lines. Maps (`simwarp.fragments.maps`), sums (`simwarp.products.rules`) and lowering (`simwarp.chips`) join
+by shape and types.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from functools import cache
+from typing import NamedTuple
+
+TYPE_BITS = {
+    "b1": 1,
+    **dict.fromkeys(("s4", "u4"), 4),
+    **dict.fromkeys(("s8", "u8", "e4m3", "e5m2"), 8),
+    **dict.fromkeys(("b16", "f16", "bf16"), 16),
+    **dict.fromkeys(("s32", "f32", "tf32"), 32),
+    "f64": 64,
+}
+"""The bits of an element of each type."""
+SHAPE = r"m\d+n\d+(k\d+)?"
+"""How a shape is spelled."""
+SECTIONS = {
+    "mma": "9.7.14.5",
+    "wmma.load": "9.7.14.4.3",
+    "wmma.store": "9.7.14.4.4",
+    "wmma.mma": "9.7.14.4.5",
+    "ldmatrix": "9.7.14.5.15",
+    "stmatrix": "9.7.14.5.16",
+    "movmatrix": "9.7.14.5.17",
+    "wgmma": "9.7.15.5",
+}
+"""Each instruction and the section of the PTX ISA that describes it."""
+SPACES = {
+    **dict.fromkeys(("wmma.load", "wmma.store"), ("global", "shared", "shared::cta")),
+    **dict.fromkeys(("ldmatrix", "stmatrix"), ("shared", "shared::cta")),
+}
+"""The state spaces that an instruction may name; the map is the same."""
+ROUNDINGS = ("rn", "rz", "rm", "rp")
+
+_FLOAT = "|".join(str(n) for n in range(8, 257, 8))
+_INTEGER = "|".join(str(n) for n in (8, 16, 24, *range(32, 225, 16)))
+_PAIRS = [f".{a}.{b}" for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
+# What a word in capitals stands for.
+_WORDS = {
+    "SHAPES": "<.m16n16k16|.m8n32k16|.m32n8k16>",
+    "LAYOUTS": "<.row|.col><.row|.col>",
+    "LAYOUT": "<.row|.col>",
+    "SPACE": "{.global|.shared|.shared::cta}",
+    "SHARED": "{.shared|.shared::cta}",
+    "SAT": "{.satfinite}",
+    "HALVES": "<.f16.f16.f16.f16|.f32.f16.f16.f32>",
+    "VOLTA": "<.f16.f16.f16.f16|.f32.f16.f16.f16|.f32.f16.f16.f32>",
+    "F8": f"<{'|'.join(f'.{c}{pair}.{c}' for c in ('f16', 'f32') for pair in _PAIRS)}>",
+    "BYTES": "<.s32.s8.s8.s32|.s32.s8.u8.s32|.s32.u8.s8.s32|.s32.u8.u8.s32>",
+    "NIBBLES": "<.s32.s4.s4.s32|.s32.s4.u4.s32|.s32.u4.s4.s32|.s32.u4.u4.s32>",
+    "FN": _FLOAT,
+    "IN": _INTEGER,
+    "BN": f"{_INTEGER}|240|256",
+}
+_TABLE = """
+mma.m8n8k4.f16      | 70 | mma.sync.aligned.m8n8k4 LAYOUTS VOLTA |
+    d = a b + c, four products of half precision, one in each two quads
+mma.m16n8k8.f16     | 75 | mma.sync.aligned.m16n8k8.row.col HALVES |
+    d = a b + c in half precision, one fused sum
+mma.m16n8k16.f16    | 80 | mma.sync.aligned.m16n8k16.row.col HALVES |
+    d = a b + c in half precision, one fused sum
+mma.bf16            | 80 | mma.sync.aligned <.m16n8k8|.m16n8k16>.row.col.f32.bf16.bf16.f32 |
+    d = a b + c of bfloat16, one fused sum
+mma.tf32            | 80 | mma.sync.aligned <.m16n8k4|.m16n8k8>.row.col.f32.tf32.tf32.f32 |
+    d = a b + c of tf32, one fused sum
+mma.f8              | 89 | mma.sync.aligned <.m16n8k16|.m16n8k32>.row.col F8 | d = a b + c of 8-bit floats
+mma.m8n8k4.f64      | 80 | mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 | d = a b + c, a chain of fma
+mma.f64             | 90 | mma.sync.aligned <.m16n8k4|.m16n8k8|.m16n8k16>.row.col.f64.f64.f64.f64 |
+    d = a b + c, a chain of fma
+mma.m8n8k16.s8      | 75 | mma.sync.aligned.m8n8k16.row.col SAT BYTES | d = a b + c of bytes
+mma.s8              | 80 | mma.sync.aligned <.m16n8k16|.m16n8k32>.row.col SAT BYTES | d = a b + c of bytes
+mma.m8n8k32.s4      | 75 | mma.sync.aligned.m8n8k32.row.col SAT NIBBLES | d = a b + c of 4-bit integers
+mma.s4              | 80 | mma.sync.aligned <.m16n8k32|.m16n8k64>.row.col SAT NIBBLES |
+    d = a b + c of 4-bit integers
+mma.m8n8k128.b1.xor | 75 | mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc |
+    d = c plus how many bits of a's row and b's column differ
+mma.m8n8k128.b1.and | 80 | mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc |
+    d = c plus how many bits a's row and b's column share
+mma.b1              | 80 | mma.sync.aligned <.m16n8k128|.m16n8k256>.row.col.s32.b1.b1.s32 <.xor|.and>.popc |
+    d = c plus how many bits of a's row and b's column differ, or are shared
+
+wmma.mma.f16          | 70 | wmma.mma.sync.aligned LAYOUTS SHAPES <.f16.f16|.f16.f32|.f32.f16|.f32.f32> |
+    d = a b + c in half precision, one fused sum
+wmma.mma.s8           | 72 | wmma.mma.sync.aligned LAYOUTS SHAPES <.s32.s8.s8.s32|.s32.u8.u8.s32> SAT |
+    d = a b + c of bytes
+wmma.mma.bf16         | 80 | wmma.mma.sync.aligned LAYOUTS SHAPES .f32.bf16.bf16.f32 |
+    d = a b + c of bfloat16, one fused sum
+wmma.mma.tf32         | 80 | wmma.mma.sync.aligned LAYOUTS .m16n16k8.f32.tf32.tf32.f32 |
+    d = a b + c of tf32, one fused sum
+wmma.mma.f64          | 80 | wmma.mma.sync.aligned LAYOUTS .m8n8k4 {.rn|.rz|.rm|.rp}.f64.f64.f64.f64 |
+    d = a b + c, a chain of fma
+wmma.mma.f64.rounding | 80 | wmma.mma.sync.aligned LAYOUTS .m8n8k4.f64.f64.f64.f64 <.rn|.rz|.rm|.rp> |
+    wmma.mma.f64, as nvcc writes it
+wmma.mma.s4           | 75 | wmma.mma.sync.aligned.row.col.m8n8k32 <.s32.s4.s4.s32|.s32.u4.u4.s32> SAT |
+    d = a b + c of 4-bit integers
+wmma.mma.b1.xor       | 75 | wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 |
+    d = c plus how many bits of a's row and b's column differ
+wmma.mma.b1.and       | 80 | wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 |
+    d = c plus how many bits a's row and b's column share
+
+wmma.load.a.f16   | 70 | wmma.load.a.sync.aligned LAYOUT SHAPES SPACE .f16
+wmma.load.b.f16   | 70 | wmma.load.b.sync.aligned LAYOUT SHAPES SPACE .f16
+wmma.load.a.s8    | 72 | wmma.load.a.sync.aligned LAYOUT SHAPES SPACE <.s8|.u8>
+wmma.load.b.s8    | 72 | wmma.load.b.sync.aligned LAYOUT SHAPES SPACE <.s8|.u8>
+wmma.load.a.bf16  | 80 | wmma.load.a.sync.aligned LAYOUT SHAPES SPACE .bf16
+wmma.load.b.bf16  | 80 | wmma.load.b.sync.aligned LAYOUT SHAPES SPACE .bf16
+wmma.load.a.tf32  | 80 | wmma.load.a.sync.aligned LAYOUT .m16n16k8 SPACE .tf32
+wmma.load.b.tf32  | 80 | wmma.load.b.sync.aligned LAYOUT .m16n16k8 SPACE .tf32
+wmma.load.a.f64   | 80 | wmma.load.a.sync.aligned LAYOUT .m8n8k4 SPACE .f64
+wmma.load.b.f64   | 80 | wmma.load.b.sync.aligned LAYOUT .m8n8k4 SPACE .f64
+wmma.load.a.s4    | 75 | wmma.load.a.sync.aligned.row.m8n8k32 SPACE <.s4|.u4>
+wmma.load.b.s4    | 75 | wmma.load.b.sync.aligned.col.m8n8k32 SPACE <.s4|.u4>
+wmma.load.a.b1    | 75 | wmma.load.a.sync.aligned.row.m8n8k128 SPACE .b1
+wmma.load.b.b1    | 75 | wmma.load.b.sync.aligned.col.m8n8k128 SPACE .b1
+
+wmma.load.c.f16          | 70 | wmma.load.c.sync.aligned LAYOUT SHAPES SPACE .f16
+wmma.load.c.f32          | 70 | wmma.load.c.sync.aligned LAYOUT SHAPES SPACE .f32
+wmma.load.c.m16n16k8.f32 | 80 | wmma.load.c.sync.aligned LAYOUT .m16n16k8 SPACE .f32
+wmma.load.c.s32          | 72 | wmma.load.c.sync.aligned LAYOUT SHAPES SPACE .s32
+wmma.load.c.m8n8.s32     | 75 | wmma.load.c.sync.aligned LAYOUT <.m8n8k32|.m8n8k128> SPACE .s32
+wmma.load.c.f64          | 80 | wmma.load.c.sync.aligned LAYOUT .m8n8k4 SPACE .f64
+
+wmma.store.d.f16          | 70 | wmma.store.d.sync.aligned LAYOUT SHAPES SPACE .f16
+wmma.store.d.f32          | 70 | wmma.store.d.sync.aligned LAYOUT SHAPES SPACE .f32
+wmma.store.d.m16n16k8.f32 | 80 | wmma.store.d.sync.aligned LAYOUT .m16n16k8 SPACE .f32
+wmma.store.d.s32          | 72 | wmma.store.d.sync.aligned LAYOUT SHAPES SPACE .s32
+wmma.store.d.m8n8.s32     | 75 | wmma.store.d.sync.aligned LAYOUT <.m8n8k32|.m8n8k128> SPACE .s32
+wmma.store.d.f64          | 80 | wmma.store.d.sync.aligned LAYOUT .m8n8k4 SPACE .f64
+
+ldmatrix        | 75 | ldmatrix.sync.aligned.m8n8 <.x1|.x2|.x4>{.trans} SHARED .b16 |
+    1, 2 or 4 matrices of 8 x 8, each row from the address of one lane
+ldmatrix.number | 75 | ldmatrix.sync.aligned <.x1|.x2|.x4>{.trans}.m8n8 SHARED .b16 |
+    ldmatrix, as CUTLASS writes it
+stmatrix        | 90 | stmatrix.sync.aligned.m8n8 <.x1|.x2|.x4>{.trans} SHARED .b16 |
+    1, 2 or 4 matrices of 8 x 8, each row to the address of one lane
+stmatrix.number | 90 | stmatrix.sync.aligned <.x1|.x2|.x4>{.trans}.m8n8 SHARED .b16 |
+    stmatrix, as CUTLASS writes it
+movmatrix       | 75 | movmatrix.sync.aligned.m8n8.trans.b16 | a matrix of 8 x 8, transposed across the lanes
+
+wgmma.f16  | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k16 <.f16|.f32>.f16.f16
+wgmma.bf16 | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k16.f32.bf16.bf16
+wgmma.tf32 | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k8.f32.tf32.tf32
+wgmma.f8   | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k32 <.f16|.f32><.e4m3|.e5m2><.e4m3|.e5m2>
+wgmma.s8   | 90a | wgmma.mma_async.sync.aligned.m64n<IN>k32 SAT .s32 <.s8|.u8><.s8|.u8>
+wgmma.b1   | 90a | wgmma.mma_async.sync.aligned.m64n<BN>k256.s32.b1.b1.and.popc
+"""
+
+
+class Group(NamedTuple):
+    """Forms that the same chips have: a line of the table."""
+
+    name: str
+    target: str
+    spelling: str
+    summary: str
+
+    @property
+    def minimum_sm(self) -> int:
+        """The target's number."""
+        return int(self.target[3:].rstrip("a"))
+
+    @property
+    def instruction(self) -> str:
+        """One of `SECTIONS`."""
+        return next(name for name in SECTIONS if f"{self.spelling}.".startswith(f"{name}."))
+
+    def opcodes(self) -> list[str]:
+        """Every spelling without state space or optional rounding."""
+        parts = re.split(r"<(.*?)>|\{(.*?)\}", self.spelling)
+        choices = [[part] if part else [""] for part in parts[::3]]
+        for i, (required, optional) in enumerate(zip(parts[1::3], parts[2::3], strict=True)):
+            words = required.split("|") if required else [""]
+            if optional in (".satfinite", ".trans"):
+                words = ["", optional]
+            choices.insert(2 * i + 1, words)
+        return ["".join(chosen) for chosen in itertools.product(*choices)]
+
+
+def _read(table: str) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    for line in filter(None, table.replace("\n    ", " ").splitlines()):
+        name, sm, rest = (part.strip() for part in line.split(" | ", 2))
+        spelling, _, summary = rest.partition(" | ")
+        whole = re.sub(r"[A-Z][A-Z0-9]+", lambda word: _WORDS[word[0]], spelling).replace(" ", "")
+        groups.append(Group(name, f"sm_{sm}", whole, summary.strip()))
+    return tuple(groups)
+
+
+GROUPS = _read(_TABLE)
+
+
+@cache
+def by_words() -> dict[object, tuple[str, Group]]:
+    """Each form by its words (`words_of`): the first spelling of it, and its group."""
+    found: dict[object, tuple[str, Group]] = {}
+    for group in GROUPS:
+        for opcode in group.opcodes():
+            found.setdefault(words_of(opcode), (opcode, group))
+    return found
+
+
+def words_of(opcode: str) -> tuple[object, ...]:
+    """What does not depend on the order of modifiers: types and layouts in their order, the rest sorted."""
+    words = opcode.split(".")
+    types = tuple(w for w in words if w in TYPE_BITS)
+    layouts = tuple(w for w in words if w in ("row", "col"))
+    others = sorted(w for w in words[1:] if w not in (*types, *layouts))
+    optional = next((s for name, s in SPACES.items() if opcode.startswith(name)), ())
+    if types == ("f64",) * 4:
+        optional = ROUNDINGS
+    chosen = next((w for w in others if w in optional), None)
+    if chosen is not None:
+        others.remove(chosen)
+    return words[0], types, layouts, tuple(others)
