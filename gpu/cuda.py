@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gpu.cuda_kernels import Bound, BoundChain, CudaKernel, CudaModule
 from gpu.device import Device, LaunchChain, LaunchPlan
 from reference.errors import MissingExtraError, NoGpuError, ShapeError
+from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 
 
 @cache
@@ -117,9 +118,14 @@ class CudaDevice:
         version = _driver().get_driver_version()
         return found[0] if found else f"CUDA {version // 1000}.{version % 1000 // 10}"
 
-    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> CudaArray:
+    def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> CudaArray:
         """Reserve an array; its contents are undefined until written."""
-        dtype = np.dtype(dtype)
+        if not isinstance(shape, tuple):  # warm calls give tuples
+            shape = shape_of("allocate", shape)
+        try:
+            dtype = np.dtype(dtype)
+        except TypeError:
+            dtype = dtype_of("allocate", dtype)
         size = int(math.prod(shape)) * dtype.itemsize or 1
         try:
             memory = self._pool.allocate(size)
@@ -144,8 +150,9 @@ class CudaDevice:
             self._flag = _HostNumber(self)
         return self._flag
 
-    def upload(self, host: npt.NDArray[Any], name: str = "") -> CudaArray:
-        """Copy a host array to the device."""
+    def upload(self, host: Any, name: str = "") -> CudaArray:
+        """Copy a host array to the device: NumPy's, torch's on the CPU, any with ``__dlpack__``."""
+        host = uploadable(host, name or "the array")
         array = self.allocate(host.shape, host.dtype, name)
         array.upload(host)
         return array
@@ -172,9 +179,9 @@ class CudaDevice:
                 )
         return CudaArray(self, int(view.ptr), shape, dtype, keep=foreign)
 
-    def load(self, ptx: str) -> CudaModule:
-        """Load PTX text; the driver compiles it for this chip."""
-        return _load(self.ordinal, ptx)
+    def load(self, ptx: Any) -> CudaModule:
+        """Load PTX: its text, or what ``gpu.compile`` returned; the driver compiles it for this chip."""
+        return _load(self.ordinal, getattr(ptx, "text", ptx))
 
     def kernel(self, ptx: str, name: str) -> CudaKernel:
         """A kernel of PTX text, which is loaded once."""
@@ -259,8 +266,10 @@ class CudaArray:
             "strides": None,
         }
 
-    def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
+    def upload(self, host: Any, stream: Any = None) -> None:
         """Copy from the host; shape and dtype must be the array's."""
+        if host.__class__ is not np.ndarray:
+            host = uploadable(host, "the array")
         if host.shape != self.shape or host.dtype != self.dtype:
             raise ShapeError(
                 f"upload: {host.dtype} {host.shape} into {self.dtype} {self.shape}\n"
@@ -283,11 +292,11 @@ class CudaArray:
         _driver().memcpy_dtoh(host, self.pointer)
         return host
 
-    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike | None = None) -> CudaArray:
+    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> CudaArray:
         """The same bytes with another shape or dtype."""
-        other = CudaArray(
-            self.device, self.pointer, shape, self.dtype if dtype is None else np.dtype(dtype), keep=self
-        )
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        shape = shape if isinstance(shape, tuple) else shape_of("view", shape)
+        other = CudaArray(self.device, self.pointer, shape, dtype, keep=self)
         if other.nbytes > self.nbytes:
             raise ShapeError(
                 f"view: {shape} of {other.dtype} needs {other.nbytes} bytes, there are {self.nbytes}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -14,8 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpu.device import Chain, Dim
+from gpu.device import Chain
 from reference.errors import DtypeError
+from reference.types.launch import Dim, Extent, number, three
 
 _CODES = {
     **{"b1": "?", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "f2": "e"},
@@ -49,11 +51,12 @@ class CudaModule:
             pycuda.driver.module_from_buffer(image)  # raises, with the log of the driver's compiler
             raise pycuda.driver.LogicError(f"PTX cannot be loaded: {status.name}")
         self._kernels: dict[str, CudaKernel] = {}
+        self._ptx = ptx
 
     def kernel(self, name: str) -> CudaKernel:
         """A kernel by its name in the PTX."""
         if name not in self._kernels:
-            self._kernels[name] = CudaKernel(self._module, name)
+            self._kernels[name] = CudaKernel(self._module, name, parameter_types(self._ptx, name))
         return self._kernels[name]
 
 
@@ -70,9 +73,11 @@ class CudaKernel:
         The driver's handle.
     places : list of (int, int)
         Offset and size of each parameter.
+    types : list of str
+        Their PTX types; "" of a structure.
     """
 
-    def __init__(self, module: Any, name: str) -> None:
+    def __init__(self, module: Any, name: str, types: list[str]) -> None:
         from cuda.bindings import driver
 
         status, self.function = driver.cuModuleGetFunction(module, name.encode())
@@ -80,25 +85,29 @@ class CudaKernel:
             import pycuda.driver
 
             raise pycuda.driver.LogicError(f"kernel {name} cannot be found: {status.name}")
-        self.name = name
+        self.name, self.types = name, types
         self.places = _places(self.function)
         self._packings: dict[tuple[type, ...], _Packing] = {}
         self._buffer = _Buffer(self)
 
     def __call__(
         self,
-        grid: Dim,
-        block: Dim,
+        grid: Extent,
+        block: Extent,
         *args: Any,
         shared: int = 0,
         stream: Any = None,
         cooperative: bool = False,
     ) -> None:
-        """Launch; returns at once. Arguments are device arrays and NumPy scalars."""
+        """Launch; returns at once.
+
+        Arguments are device arrays, numbers of Python or NumPy, and bytes or NumPy scalars of structures.
+        """
+        grid, block = _dim("grid", grid), _dim("block", block)
         kinds = tuple(map(type, args))
         packing = self._packings.get(kinds)
         if packing is None:
-            packing = self._packings[kinds] = _Packing(self.name, self.places, args)
+            packing = self._packings[kinds] = _Packing(self, args)
         if stream is not None:
             _hold(args)
         buffer = self._buffer
@@ -106,12 +115,12 @@ class CudaKernel:
             packing.write(buffer.bytes, args)
             buffer.launch(grid, block, shared, stream, cooperative)
 
-    def fix(self, grid: Dim, block: Dim, leading: int, *args: Any, shared: int = 0) -> _Fixed:
+    def fix(self, grid: Extent, block: Extent, leading: int, *args: Any, shared: int = 0) -> _Fixed:
         """A launch of which all is fixed, except the first parameters; arrays live as long as the caller's.
 
         Parameters
         ----------
-        grid, block : (int, int, int)
+        grid, block : int or up to three of them
         leading : int
             Bytes of the first parameters, as they lie one behind the other. The launch takes them, and a
             stream or None.
@@ -119,11 +128,16 @@ class CudaKernel:
             What comes after.
         shared : int
         """
-        return _Fixed(self, (grid, block, shared), leading, args)
+        return _Fixed(self, (_dim("grid", grid), _dim("block", block), shared), leading, args)
 
-    def bind(self, grid: Dim, block: Dim, args: Sequence[Any]) -> Bound:
+    def bind(self, grid: Extent, block: Extent, args: Sequence[Any]) -> Bound:
         """A launch of which all is fixed, except the arrays: they come where ``args`` has None."""
-        return Bound(self, (grid, block), args)
+        return Bound(self, (_dim("grid", grid), _dim("block", block)), args)
+
+
+def _dim(what: str, extent: Any) -> Dim:
+    """(x, y, z): three numbers as they are, since warm launches pass here."""
+    return extent if extent.__class__ is tuple and len(extent) == 3 else three(what, extent)
 
 
 class _Buffer:
@@ -226,9 +240,9 @@ class _Fixed:
     def __init__(
         self, kernel: CudaKernel, geometry: tuple[Dim, Dim, int], leading: int, args: Sequence[Any]
     ) -> None:
-        behind = [place for place in kernel.places if place[0] >= leading]
+        first = sum(offset < leading for offset, _ in kernel.places)
         self.buffer, self.geometry = _Buffer(kernel), geometry
-        _Packing(kernel.name, behind, args, len(kernel.places) - len(behind)).write(self.buffer.bytes, args)
+        _Packing(kernel, args, first).write(self.buffer.bytes, args)
         self.head = memoryview(self.buffer.bytes).cast("B")[:leading]
 
     def __call__(self, first: bytes, stream: Any) -> None:
@@ -267,7 +281,7 @@ class Bound:
 
     def __init__(self, kernel: CudaKernel, geometry: tuple[Dim, Dim], args: Sequence[Any]) -> None:
         values = [np.uint64(0) if value is None else value for value in args]
-        packing = _Packing(kernel.name, kernel.places, values)
+        packing = _Packing(kernel, values)
         self._write = packing.struct.pack_into
         self._values = list(map(_plain, packing.values(values)))
         self._slots = [i for i, value in enumerate(args) if value is None]
@@ -308,17 +322,18 @@ class BoundChain:
 class _Packing:
     """How arguments of certain types are written where a kernel's parameters lie."""
 
-    def __init__(self, name: str, places: Sequence[Place], args: Sequence[Any], first: int = 0) -> None:
+    def __init__(self, kernel: CudaKernel, args: Sequence[Any], first: int = 0) -> None:
+        places = kernel.places[first:]
         if len(args) != len(places):
             raise DtypeError(
-                f"kernel {name} takes {first + len(places)} arguments\n{first + len(args)} are given\n"
+                f"kernel {kernel.name} takes {len(kernel.places)} arguments\n{first + len(args)} are given\n"
                 "give one for each parameter"
             )
         self._takes: list[tuple[int, Callable[[Any], Any]]] = []
         self._at = at = places[0][0] if places else 0
         codes = ["<"]
         for i, ((offset, size), value) in enumerate(zip(places, args, strict=True)):
-            code, take = _code(f"kernel {name}: argument {first + i}", size, value)
+            code, take = _code(kernel, first + i, size, value)
             codes.append(f"{offset - at}x{code}")
             at = offset + size
             if take is not None:
@@ -337,24 +352,43 @@ class _Packing:
         self.struct.pack_into(buffer, self._at, *self.values(args))
 
 
-def _code(what: str, size: int, value: Any) -> tuple[str, Callable[[Any], Any] | None]:
-    """The letter of ``struct`` for an argument, and what makes it of the argument, if it is not the same."""
-    found, nbytes = "", 0
-    take: Callable[[Any], Any] | None = None
-    kind = type(value).__name__
+def _code(
+    kernel: CudaKernel, position: int, size: int, value: Any
+) -> tuple[str, Callable[[Any], Any] | None]:
+    """The letter of ``struct`` for an argument, and its conversion, if it needs one."""
+    what = f"kernel {kernel.name}: argument {position}"
+    kind = kernel.types[position] if position < len(kernel.types) else "b"
     if hasattr(value, "pointer"):
-        found, nbytes, take = "Q", 8, _ADDRESS
-    elif isinstance(value, np.void):
-        found, nbytes, take = f"{size}s", int(value.nbytes), partial(_structure, what, size)
-    elif isinstance(value, np.generic):
-        dtype = np.dtype(cast("Any", value).dtype)
-        found, nbytes = _CODES.get(f"{dtype.kind}{dtype.itemsize}", ""), int(dtype.itemsize)
-    if not found or nbytes != size:
+        if size == 8 and not kind.startswith("f"):
+            return "Q", _ADDRESS
         raise DtypeError(
-            f"{what} is a {kind} of {nbytes} bytes\nthe parameter has {size}\n"
-            "pass a device array, or a NumPy scalar of the parameter's size"
+            f"{what} is an array\nthe parameter has {size} bytes and is not a pointer\npass a number"
         )
-    return found, take
+    if not kind or isinstance(value, np.void | bytes):
+        _structure(what, size, value)
+        return f"{size}s", partial(_structure, what, size)
+    if isinstance(value, np.generic):
+        dtype = np.dtype(cast("Any", value).dtype)
+        code = _CODES.get(f"{dtype.kind}{dtype.itemsize}", "")
+        if code and dtype.itemsize == size and (kind[0] == "b" or (dtype.kind == "f") == (kind[0] == "f")):
+            return code, None
+    is_float = kind[0] == "f"
+    take = partial(_number, what, kind, size)
+    take(value)
+    return _CODES[f"{'f' if is_float else 'u'}{size}"], take
+
+
+def _number(what: str, kind: str, size: int, value: Any) -> Any:
+    """A number of Python or NumPy as its parameter's type."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = cast("Any", value).reshape(-1)[0]
+    try:
+        return number(value, size, is_float=kind[0] == "f").item()
+    except (OverflowError, TypeError):
+        raise DtypeError(
+            f"{what} is {value!r:.60}\nthe parameter is a {kind} of {size} bytes\n"
+            "pass a number that fits, or for a pointer a device array"
+        ) from None
 
 
 def _plain(value: Any) -> Any:
@@ -362,12 +396,27 @@ def _plain(value: Any) -> Any:
     return cast("Any", value).item() if isinstance(value, np.number) else value
 
 
-def _structure(what: str, size: int, value: np.void) -> bytes:
+def _structure(what: str, size: int, value: Any) -> bytes:
     """The bytes of a structure; values of one type may differ in size."""
-    data = value.tobytes()
-    if len(data) != size:
-        raise DtypeError(f"{what} has {len(data)} bytes\nthe parameter has {size}\ngive as many")
+    data = value if isinstance(value, bytes) else value.tobytes() if hasattr(value, "tobytes") else None
+    if data is None or len(data) != size:
+        given = f"is {value!r:.60}" if data is None else f"has {len(data)} bytes"
+        raise DtypeError(f"{what} {given}\nthe parameter has {size}\ngive as many")
     return data
+
+
+_ENTRY = r"\.entry\s+{}\s*\(([^)]*)\)"
+_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)[^,\[]*(\[)?")
+
+
+def parameter_types(ptx: str, name: str) -> list[str]:
+    """The PTX types of a kernel's parameters, "" of a structure; [] if the text does not define the kernel.
+
+    >>> parameter_types(".entry f(.param .u64 .ptr .align 1 x, .param .align 4 .b8 s[12]) { ret; }", "f")
+    ['u64', '']
+    """
+    found = re.search(_ENTRY.format(re.escape(name)), ptx)
+    return ["" if array else kind for kind, array in _PARAMETER.findall(found[1])] if found else []
 
 
 def _places(function: Any) -> list[Place]:

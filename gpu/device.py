@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-Dim: TypeAlias = tuple[int, int, int]
+from reference.types.launch import Dim, Extent
+
 Plan = TypeVar("Plan")
 
 ONE = (1, 1, 1)
@@ -70,14 +71,14 @@ class Array(Protocol):
         """Its size in bytes."""
         ...
 
-    def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
+    def upload(self, host: Any, stream: Any = None) -> None:
         """Copy from a host array of the same shape and dtype."""
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
         """Copy to the host."""
         ...
 
-    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike | None = None) -> Any:
+    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> Any:
         """The same bytes with another shape or dtype."""
 
     def free(self) -> None:
@@ -89,14 +90,14 @@ class Kernel(Protocol):
 
     def __call__(
         self,
-        grid: Dim,
-        block: Dim,
+        grid: Extent,
+        block: Extent,
         *args: Any,
         shared: int = 0,
         stream: Any = None,
         cooperative: bool = False,
     ) -> None:
-        """Launch. Arguments are device arrays and NumPy scalars of the parameters' sizes."""
+        """Launch. Arguments are device arrays, numbers, and bytes or NumPy scalars of structures."""
 
 
 class Module(Protocol):
@@ -159,17 +160,17 @@ class Device(Protocol):
         """What the device calls itself in reports."""
         ...
 
-    def allocate(self, shape: tuple[int, ...], dtype: npt.DTypeLike, name: str = "") -> Any:
+    def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:
         """Reserve an array; its contents are undefined until written."""
 
-    def upload(self, host: npt.NDArray[Any], name: str = "") -> Any:
+    def upload(self, host: Any, name: str = "") -> Any:
         """Copy a host array to the device."""
 
     def adopt(self, foreign: Any) -> Any:
         """Another library's device array as an array of this device, without a copy."""
 
-    def load(self, ptx: str) -> Any:
-        """Load PTX text."""
+    def load(self, ptx: Any) -> Any:
+        """Load PTX: its text, or what ``gpu.compile`` returned."""
 
     def kernel(self, ptx: str, name: str) -> Any:
         """A kernel of PTX text; where that is possible, the text is loaded once."""

@@ -7,29 +7,14 @@ from __future__ import annotations
 
 import copy
 import math
-import operator
-from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError
+from reference.types.launch import Extent, sizes
 from simwarp.memory import Memory
-
-Extent: TypeAlias = int | Sequence[int]
-"""A number, or up to three of them: (x, y, z)."""
-
-
-def sizes(extent: Extent) -> tuple[int, ...]:
-    """A number or a sequence of them as a tuple.
-
-    Examples
-    --------
-    >>> sizes(3), sizes([3, 4])
-    ((3,), (3, 4))
-    """
-    return tuple(map(operator.index, extent if isinstance(extent, Sequence) else (extent,)))
 
 
 class Array:

@@ -57,8 +57,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
+from reference.types.launch import Extent, sizes
 from simwarp import lanes
-from simwarp.arrays import Array, Extent, GlobalArray, SharedArray, sizes
+from simwarp.arrays import Array, GlobalArray, SharedArray
 from simwarp.faults import (
     BarrierFault,
     InactiveSource,

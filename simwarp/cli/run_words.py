@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from reference.errors import SchemeError
+from reference.types.launch import Dim, three
 from simwarp.cli.files import read_array
 from simwarp.device.device import check_room
 from simwarp.run.arguments import Out
-from simwarp.run.kernel import Dim, three
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
 _MADE = re.compile(r"(out|zeros):([^:]+):([0-9x,]+)")

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
-from simwarp.arrays import Extent, sizes
+from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 from simwarp.checks import Checks
 from simwarp.engine.host_functions import Heap
 from simwarp.faults import KernelFault
@@ -191,25 +191,21 @@ class Device:
             For a type that there is not.
         """
         memory = memory or self.memory
-        dtype, shape = _dtype(dtype), _shape(shape)
+        dtype, shape = dtype_of("allocate", dtype), shape_of("allocate", shape)
         size = math.prod(shape) * dtype.itemsize
         check_room(name or "an array", shape, dtype)
         allocation = memory.allocate(size, name or f"array {next(self._names)}")
         return DeviceArray(self, _Owner(memory, allocation), shape, dtype)
 
-    def upload(self, host: npt.NDArray[Any], name: str = "") -> DeviceArray:
-        """Copy a host array to the device.
+    def upload(self, host: Any, name: str = "") -> DeviceArray:
+        """Copy a host array to the device: NumPy's, torch's on the CPU, any with ``__dlpack__``.
 
         Raises
         ------
         DtypeError
             For anything else, and for a masked array, whose mask a kernel cannot see.
         """
-        if not isinstance(host, np.ndarray | np.generic) or np.ma.is_masked(host):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise DtypeError(
-                f"upload takes a NumPy array; this is a {type(host).__name__}\n"
-                "say of which elements: np.array(…, dtype); of a masked array: x.filled(…)"
-            )
+        host = uploadable(host, name or "the array")
         array = self.allocate(host.shape, host.dtype, name)
         array.upload(host)
         return array
@@ -322,8 +318,9 @@ class DeviceArray:
         """Its size in bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
-    def upload(self, host: npt.NDArray[Any], stream: Stream | None = None) -> None:
+    def upload(self, host: Any, stream: Stream | None = None) -> None:
         """Copy from the host; shape and dtype must be the array's."""
+        host = uploadable(host, "the array")
         if host.shape != self.shape or host.dtype != self.dtype:
             alike = self.dtype == np.uint8 and host.nbytes == self.nbytes
             raise ShapeError(
@@ -361,9 +358,9 @@ class DeviceArray:
         missing = self._allocation.never_written(self.nbytes).reshape(*self.shape, self.dtype.itemsize)
         return np.asarray(missing[..., _meaningful(self.dtype)].any(axis=-1))
 
-    def view(self, shape: tuple[int, ...], dtype: npt.DTypeLike | None = None) -> DeviceArray:
+    def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> DeviceArray:
         """The same bytes with another shape or dtype."""
-        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        shape, dtype = shape_of("view", shape), self.dtype if dtype is None else dtype_of("view", dtype)
         other = DeviceArray(self.device, self._owner, shape, dtype)
         if other.nbytes > self._allocation.size:
             raise ShapeError(
@@ -406,25 +403,6 @@ def _capability(given: tuple[int, int]) -> tuple[int, int]:
         known = ", ".join(f"({number // 10}, {number % 10})" for number in sorted(numbers))
         raise SchemeError(f"Device: cc={given!r} is not a compute capability\nchoose among {known}")
     return int(given[0]), int(given[1])
-
-
-def _shape(given: Extent) -> tuple[int, ...]:
-    try:
-        found = sizes(given)
-    except TypeError:
-        found = (-1,)
-    if any(extent < 0 for extent in found):
-        raise ShapeError(f"allocate: {given!r} is not a shape\ngive a number of elements for each dimension")
-    return found
-
-
-def _dtype(given: npt.DTypeLike) -> np.dtype[Any]:
-    try:
-        return np.dtype(given)
-    except TypeError:
-        raise DtypeError(
-            f"allocate: there is no element type {given!r}\ngive one of NumPy's, e.g. float32"
-        ) from None
 
 
 def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:

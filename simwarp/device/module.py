@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.arrays import Extent, sizes
+from reference.types.launch import Dim, Extent, three
 from simwarp.chips.chips import CONSTANTS, LOCAL, check_size, chip_of
 from simwarp.device.device import DeviceArray, Stream, is_integer
-from simwarp.device.parameters import exactly, is_pointer, misfit, signature
+from simwarp.device.parameters import is_pointer, misfit, scalar, signature
 from simwarp.engine.launch import Launch
 from simwarp.faults import LaunchError
 from simwarp.program.bind import target_number
@@ -160,7 +160,8 @@ class Kernel:
         grid, block : int or up to three of them
             Blocks, and threads per block: (x, y, z).
         *args
-            Device arrays; NumPy scalars of the parameters' types; Python numbers, which become these.
+            Device arrays for pointers; numbers of Python or NumPy, which become their parameter's type; bytes
+            or NumPy scalars for structures.
         shared : int
             Bytes of dynamic shared memory per block.
         cooperative : bool
@@ -173,7 +174,8 @@ class Kernel:
         KernelFault
             What the kernel did wrong, with the place.
         """
-        grid, block = self._extent("grid", grid), self._extent("block", block)
+        grid = three(f"kernel {self.name}: grid", grid, LaunchError)
+        block = three(f"kernel {self.name}: block", block, LaunchError)
         self._check_geometry(grid, block, shared)
         self.device.memory.settle()
         printed: list[str] = []
@@ -194,8 +196,8 @@ class Kernel:
 
     def _launch(
         self,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Dim,
+        block: Dim,
         parameters: dict[str, bytes],
         shared: int,
         cooperative: bool,
@@ -237,20 +239,7 @@ class Kernel:
             find_races=Races,
         )
 
-    def _extent(self, what: str, given: Extent) -> tuple[int, int, int]:
-        """Three numbers of one to three."""
-        try:
-            found = sizes(given)
-        except TypeError:
-            found = ()
-        if not 1 <= len(found) <= 3:
-            raise LaunchError(
-                f"kernel {self.name}: {what} is {given!r}\ngive one number, or up to three: (x, y, z)"
-            )
-        x, y, z = (*found, 1, 1)[:3]
-        return x, y, z
-
-    def _check_geometry(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+    def _check_geometry(self, grid: Dim, block: Dim, shared: int) -> None:
         threads = int(np.prod(block, dtype=np.int64))
         limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
         if not 1 <= threads <= limit or min(block) < 1:
@@ -331,7 +320,7 @@ def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
 def _parameter(kernel: Kernel, i: int, value: Any) -> bytes:
     """One argument as the bytes of its parameter."""
     if not isinstance(value, DeviceArray):
-        return exactly(kernel.program, i, value)
+        return scalar(kernel.program, i, value).tobytes()
     if value.device is not kernel.device:
         raise LaunchError(
             f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"

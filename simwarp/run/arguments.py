@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
@@ -11,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import is_array, is_foreign
-from reference.errors import DtypeError, ShapeError
+from reference.errors import DtypeError
+from reference.types.launch import dtype_of, host_array, shape_of
 from simwarp.device.parameters import is_pointer, misfit, scalar
 from simwarp.ptx.mangled_names import parameter_types
 from simwarp.ptx.syntax import Function
@@ -66,10 +66,11 @@ class Out:
     name: str = ""
 
     def __post_init__(self) -> None:
-        dtype = _dtype(self.dtype)
-        _check_elements(self.name or "Out", dtype)
+        name = self.name or "Out"
+        dtype = dtype_of(name, self.dtype)
+        _check_elements(name, dtype)
         object.__setattr__(self, "dtype", dtype)
-        object.__setattr__(self, "shape", _shape(self.shape))
+        object.__setattr__(self, "shape", shape_of(name, self.shape))
 
 
 @dataclass
@@ -200,45 +201,11 @@ def _alike(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
 
 
 def on_host(given: Any, name: str) -> Any:
-    """A NumPy array of what is one; of an array without dimensions its element; anything else as it is.
-
-    Raises
-    ------
-    DtypeError
-        For lists, masked elements, and arrays of what a kernel cannot have.
-
-    Examples
-    --------
-    >>> on_host(np.array(3), "n"), on_host("five", "n")
-    (np.int64(3), 'five')
-    """
-    kind = cast("type[object]", type(given))
-    if issubclass(kind, list | tuple | range):
-        raise DtypeError(f"{name} is a {kind.__name__}\nsay of which elements: np.array(…, dtype)")
-    if np.ma.is_masked(given):
-        raise DtypeError(
-            f"{name} has a mask, which a kernel cannot see\nfill what it hides: {name}.filled(…)"
-        )
-    foreign = hasattr(given, "__dlpack__") or hasattr(given, "__array_interface__")
-    if issubclass(kind, np.generic) or not foreign:
-        return given
-    try:
-        in_place = issubclass(kind, np.ndarray) or not hasattr(given, "__dlpack__")
-        array: Host = np.asarray(given) if in_place else np.from_dlpack(given)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise DtypeError(
-            f"{name} is a {kind.__name__} that NumPy cannot read: {error}\n"
-            "convert it to a NumPy array first, e.g. tensor.detach().cpu().numpy()"
-        ) from None
-    _check_elements(name, array.dtype)
-    return array if array.ndim else array[()]
-
-
-def _dtype(given: Any) -> np.dtype[Any]:
-    try:
-        return np.dtype(given)
-    except TypeError:
-        raise DtypeError(f"there is no element type {given!r}\ngive one of NumPy's, e.g. float32") from None
+    """`host_array`, of elements that a kernel can have."""
+    host: Any = host_array(given, name)
+    if isinstance(host, np.ndarray):
+        _check_elements(name, cast("Host", host).dtype)
+    return cast("Any", host)
 
 
 def _check_elements(name: str, dtype: np.dtype[Any]) -> None:
@@ -247,13 +214,3 @@ def _check_elements(name: str, dtype: np.dtype[Any]) -> None:
             f"{name} has elements of {dtype}, which a kernel cannot have\n"
             "convert it with astype to bool, integers, floats to 64 bits, or a structure of these"
         )
-
-
-def _shape(given: int | Sequence[int]) -> tuple[int, ...]:
-    try:
-        shape = tuple(map(operator.index, given if isinstance(given, Sequence) else (given,)))
-    except TypeError:
-        shape = (-1,)
-    if any(extent < 0 for extent in shape):
-        raise ShapeError(f"{given!r} is no shape\ngive a number of elements, or one for each dimension")
-    return shape

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, TextIO, TypeAlias, TypedDict, Unpack, cast
+from typing import Any, TextIO, TypedDict, Unpack
 
 import numpy.typing as npt
 
 from reference.errors import SchemeError, SimwarpError
-from simwarp.arrays import sizes
+from reference.types.launch import Dim, Extent, three
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault, LaunchError
 from simwarp.observe import Observer
@@ -26,9 +26,6 @@ from simwarp.run.binding import Arguments
 from simwarp.run.outcome import Unwritten, find_unwritten
 from simwarp.run.source import Source, load
 from simwarp.run.variables import put, settings, unset
-
-Extent: TypeAlias = "int | Sequence[int]"
-Dim: TypeAlias = tuple[int, int, int]
 
 
 class DeviceOptions(TypedDict, total=False):
@@ -269,8 +266,8 @@ def run(
     work = Work(
         source,
         source.kernel(kernel),
-        three("grid", grid),
-        three("block", block),
+        three("run: grid", grid, LaunchError),
+        three("run: block", block, LaunchError),
         args,
         shared,
         cooperative,
@@ -336,25 +333,3 @@ def _hardware_faults(device: Any) -> Generator[None]:
             str(error),
             "run it on simwarp.Device(), which names the line",
         ) from error
-
-
-def three(name: str, extent: Extent) -> Dim:
-    """Three numbers of one to three: what is not given is 1.
-
-    Raises
-    ------
-    LaunchError
-        For anything else.
-
-    Examples
-    --------
-    >>> three("grid", 4), three("block", (8, 8))
-    ((4, 1, 1), (8, 8, 1))
-    """
-    try:
-        given = sizes(extent)
-    except TypeError:
-        given = ()
-    if not 1 <= len(given) <= 3:
-        raise LaunchError(f"run: {name} is {extent!r}\ngive one number, or up to three: (x, y, z)")
-    return cast("Dim", (*given, 1, 1)[:3])

@@ -14,6 +14,7 @@ from gpu.bmm.packing import packing_plan
 from gpu.bmm.schemes import SCHEMES
 from gpu.compile import compile
 from reference.errors import DtypeError, NotANumberError, ShapeError
+from simwarp.faults import LaunchError
 
 pytestmark = pytest.mark.gpu
 
@@ -277,10 +278,30 @@ def test_calls_under_way_keep_their_operands(device):
         np.testing.assert_array_equal(product.download(), reference.bmm(a, b))
 
 
-def test_arguments_must_be_numpy_scalars(device):
-    kernel = device.load(compile('extern "C" __global__ void f(unsigned n) {}', "f.cu").text).kernel("f")
-    with pytest.raises(DtypeError, match="argument 0"):
-        kernel((1, 1, 1), (1, 1, 1), 5)
+STORE = """extern "C" __global__ void store(unsigned n, float a, unsigned* x, float* y)
+{ x[threadIdx.x] = n; y[threadIdx.x] = a; }"""
+
+
+def test_arguments_and_arrays_are_taken_as_on_the_simulator(device):
+    for anywhere in (device, simwarp.Device()):
+        kernel = anywhere.load(compile(STORE, "store.cu")).kernel("store")
+        x, y = anywhere.allocate(4, "uint32"), anywhere.upload(np.zeros(4, np.float32))
+        for grid, block, n, a in (
+            (1, 4, -1, 2),
+            ((1,), [np.int64(4)], np.uint64(2**32 - 1), np.int32(2)),
+            (np.array([1, 1]), (4, 1, 1), np.int32(-1), np.float64(2)),
+        ):
+            x.upload(np.zeros(4, np.uint32))
+            kernel(grid, block, n, a, x, y)
+            assert x.download().tolist() == [2**32 - 1] * 4
+            assert y.view(2, np.uint64).download().tolist() == [0x4000000040000000] * 2
+        for wrong in ((2**32, 1, x, y), (1.5, 1, x, y), (1, None, x, y), (1, 1, 1.5, y), (1, 1, x)):
+            with pytest.raises((DtypeError, LaunchError)):
+                kernel(1, 4, *wrong)
+        with pytest.raises(DtypeError, match="is a list"):
+            anywhere.upload([1, 2])
+        with pytest.raises((ShapeError, LaunchError), match="up to three"):
+            kernel((1, 1, 1, 1), 4, 1, 1, x, y)
 
 
 def test_a_structure_lies_where_its_parameter_is_aligned(device):

@@ -299,13 +299,13 @@ def test_the_number_of_arguments(device, kernel):
     [
         (5.0, "argument 2 is 5.0; parameter 2 is of u32\npass an integer"),
         (2**32, "argument 2 is 4294967296, which does not fit a u32"),
-        (None, "argument 2 is a NoneType; the parameter takes a u32\npass a Python number"),
-        ("5", "argument 2 is a str; the parameter takes a u32"),
-        ([5], "argument 2 is a list; the parameter takes a u32"),
-        (np.uint64(5), "argument 2 is a uint64 of 8 bytes; the parameter takes a u32"),
-        (np.uint8(5), "argument 2 is a uint8 of 1 bytes; the parameter takes a u32"),
-        (np.float32(5), "argument 2 is a float32 of 4 bytes; the parameter takes a u32"),
-        (np.zeros(2, np.uint32), "argument 2 is a uint32 of 8 bytes; the parameter takes a u32"),
+        (None, "argument 2 is None; parameter 2 is of u32\npass an integer"),
+        ("5", "argument 2 is '5'; parameter 2 is of u32\npass an integer"),
+        ([5], "argument 2 is [5]; parameter 2 is of u32\npass an integer"),
+        (np.uint64(2**32), "argument 2 is np.uint64(4294967296), which does not fit a u32"),
+        (np.int64(-(2**31) - 1), "argument 2 is np.int64(-2147483649), which does not fit a u32"),
+        (np.float32(5), "argument 2 is np.float32(5.0); parameter 2 is of u32\npass an integer"),
+        (np.zeros(2, np.uint32), "argument 2 is 8 bytes; the parameter takes 4 bytes"),
     ],
 )
 def test_an_argument_fits_its_parameter(device, kernel, bad, says):

@@ -108,8 +108,27 @@ def test_a_number_is_a_shape(device):
     ids=lambda host: type(host).__name__,
 )
 def test_what_is_not_uploaded(device, host):
-    with pytest.raises(DtypeError, match=rf"this is a {type(host).__name__}\nsay of which elements"):
-        device.upload(host)
+    says = "has a mask" if isinstance(host, np.ma.MaskedArray) else f"is a {type(host).__name__}\nconvert it"
+    for upload in (device.upload, device.allocate(3, "i8").upload):
+        with pytest.raises(DtypeError, match=says):
+            upload(host)
+
+
+class Interface:
+    """An array of another library on the host."""
+
+    def __init__(self, array):
+        self.__array_interface__, self._array = array.__array_interface__, array
+
+
+def test_arrays_of_other_libraries_are_uploaded(device):
+    host = np.arange(6, dtype=np.float32)
+    np.testing.assert_array_equal(device.upload(Interface(host)).download(), host)
+    array = device.allocate([np.int64(6)], "float32")
+    array.upload(Interface(host))
+    np.testing.assert_array_equal(
+        array.view(np.int8(3), "f8").view([2, 3], np.float32).download().ravel(), host
+    )
 
 
 def test_a_mask_that_hides_nothing(device):
@@ -195,6 +214,8 @@ def test_a_launch_with_plain_numbers(device, kernel):
         (2, 32, 100),
         ((2,), (32, 1), np.int32(100)),
         (np.int64(2), [32], np.uint32(100)),
+        (np.array([2, 1]), np.uint8(32), np.int64(100)),
+        (2, 32, np.array(100)),
     ):
         kernel("add")(grid, block, out, source, more)
         assert out.download()[:32].tolist() == list(range(100, 132))

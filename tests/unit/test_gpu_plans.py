@@ -6,6 +6,7 @@ import itertools
 import sys
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import simwarp
 from gpu.bconv.schemes import SCHEMES as CONVOLUTIONS
 from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
-from gpu.cuda_kernels import _Packing
+from gpu.cuda_kernels import _Packing, parameter_types
 from gpu.device import MOST_PLANS, planned
 from gpu.mttkrp.formats import FORMATS
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
@@ -447,7 +448,14 @@ class Address:
     pointer = 0x1122334455667788
 
 
+PTX = """.visible .entry other(.param .f64 a) { ret; }
+.visible .entry f(
+    .param .u64 .ptr .global .align 1 f_param_0, .param .align 16 .b8 f_param_1[32],
+    .param .u32 f_param_2,
+    .param .f32 f_param_3, .param .u8 f_param_4
+) { ret; }"""
 PLACES = [(0, 8), (16, 32), (48, 4), (52, 4), (56, 1)]
+KERNEL = SimpleNamespace(name="f", places=PLACES, types=parameter_types(PTX, "f"))
 
 
 def arguments():
@@ -457,7 +465,7 @@ def arguments():
 
 def test_arguments_lie_where_the_driver_looks_for_them():
     buffer = bytearray(b"\xff" * 57)
-    _Packing("f", PLACES, arguments()).write(buffer, arguments())
+    _Packing(KERNEL, arguments()).write(buffer, arguments())
     assert int.from_bytes(buffer[:8], "little") == Address.pointer
     assert np.frombuffer(buffer[16:48], np.uint64).tolist() == [0, 1, 2, 3]
     assert np.frombuffer(buffer[48:52], np.int32)[0] == -5
@@ -465,16 +473,50 @@ def test_arguments_lie_where_the_driver_looks_for_them():
     assert buffer[56] == 7
 
 
+def test_numbers_become_their_parameters_types():
+    exact = bytearray(57)
+    _Packing(KERNEL, arguments()).write(exact, arguments())
+    structure = arguments()[1].tobytes()
+    for given in (
+        (Address.pointer, structure, -5, 0.5, 7),
+        (np.int64(Address.pointer), structure, np.int64(-5), np.float64(0.5), np.array(7)),
+        (Address(), np.void(structure), 2**32 - 5, np.float16(0.5), np.uint64(7)),
+    ):
+        buffer = bytearray(57)
+        _Packing(KERNEL, given).write(buffer, given)
+        assert buffer == exact
+    assert _Packing(KERNEL, (5, *given[1:])).values((6, *given[1:]))[0] == 6  # of the same types
+
+
+def test_without_types_numbers_are_words():
+    unknown = SimpleNamespace(name="f", places=[(0, 4), (4, 4)], types=parameter_types(PTX, "g"))
+    buffer = bytearray(8)
+    _Packing(unknown, (-1, np.float32(2))).write(buffer, (-1, np.float32(2)))
+    assert buffer == b"\xff" * 4 + np.float32(2).tobytes()
+    refused(lambda: _Packing(unknown, (1, 2.0)), DtypeError, "argument 1 is 2.0")
+
+
 def test_arguments_of_the_wrong_number_or_size():
     right = arguments()
     for wrong, part in (
         (right[:-1], "takes 5 arguments"),
-        ((*right[:2], np.int64(5), *right[3:]), "argument 2 is a int64 of 8 bytes"),
-        ((*right[:2], 5, *right[3:]), "argument 2 is a int"),
+        (
+            (*right[:2], np.int64(2**32), *right[3:]),
+            "argument 2 is np.int64(4294967296)\nthe parameter is a u32",
+        ),
+        (
+            (*right[:2], -(2**31) - 1, *right[3:]),
+            "argument 2 is -2147483649\nthe parameter is a u32 of 4 bytes",
+        ),
+        ((*right[:2], 5.0, *right[3:]), "argument 2 is 5.0"),
+        ((*right[:2], np.float32(5), *right[3:]), "argument 2 is np.float32"),
+        ((*right[:2], None, *right[3:]), "argument 2 is None"),
+        ((*right[:3], 1e39, right[4]), "argument 3 is 1e+39\nthe parameter is a f32"),
+        ((right[0], 5, *right[2:]), "argument 1 is 5\nthe parameter has 32"),
         ((right[0], np.void(bytes(24)), *right[2:]), "argument 1"),
         ((*right[:4], Address()), "argument 4"),
     ):
-        refused(lambda wrong=wrong: _Packing("f", PLACES, wrong), DtypeError, part)
-    packing = _Packing("f", PLACES, right)
+        refused(lambda wrong=wrong: _Packing(KERNEL, wrong), DtypeError, part)
+    packing = _Packing(KERNEL, right)
     shorter = (right[0], np.void(bytes(24)), *right[2:])  # of the same types
     refused(lambda: packing.write(bytearray(57), shorter), DtypeError, "argument 1 has 24 bytes")

@@ -1,0 +1,130 @@
+"""Arguments of launches and of arrays in a device's memory, the same on every device.
+
+>>> three("grid", 4), three("block", (8, 8)), shape_of("x", 5)
+((4, 1, 1), (8, 8, 1), (5,))
+>>> number(-1, 4, is_float=False), number(3, 4, is_float=True)
+(np.uint32(4294967295), np.float32(3.0))
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import DtypeError, ShapeError, SimwarpError
+
+Extent: TypeAlias = int | Sequence[int]
+"""A number, or several of them: of a grid or block up to three, (x, y, z)."""
+
+Dim: TypeAlias = tuple[int, int, int]
+
+
+def sizes(extent: Extent) -> tuple[int, ...]:
+    """A number or a sequence of them as a tuple; TypeError for anything else."""
+    several = isinstance(extent, Sequence | np.ndarray)
+    return tuple(map(operator.index, extent if several else (extent,)))  # pyright: ignore[reportArgumentType]
+
+
+def three(what: str, extent: Extent, error: type[SimwarpError] = ShapeError) -> Dim:
+    """One to three numbers as (x, y, z); those left out are 1."""
+    try:
+        given = sizes(extent)
+    except TypeError:
+        given = ()
+    if not 1 <= len(given) <= 3:
+        raise error(f"{what} is {extent!r}\ngive one number, or up to three: (x, y, z)")
+    return cast("Dim", (*given, 1, 1)[:3])
+
+
+def shape_of(what: str, given: Extent) -> tuple[int, ...]:
+    """The shape of an array, from a number of elements or one for each dimension."""
+    try:
+        found = sizes(given)
+    except TypeError:
+        found = (-1,)
+    if any(extent < 0 for extent in found):
+        raise ShapeError(
+            f"{what}: {given!r} is not a shape\ngive a number of elements, or one for each dimension"
+        )
+    return found
+
+
+def dtype_of(what: str, given: npt.DTypeLike) -> np.dtype[Any]:
+    """An element type, from any of NumPy's spellings."""
+    try:
+        return np.dtype(given)
+    except TypeError:
+        raise DtypeError(
+            f"{what}: there is no element type {given!r}\ngive one of NumPy's, e.g. float32"
+        ) from None
+
+
+def host_array(given: Any, name: str) -> Any:
+    """Any array on the host as NumPy's, one without dimensions as its element; other values as they are."""
+    kind = cast("type[object]", type(given))
+    if issubclass(kind, list | tuple | range):
+        raise DtypeError(
+            f"{name} is a {kind.__name__}\nconvert it to an array with an element type: np.array(…, dtype)"
+        )
+    if np.ma.is_masked(given):
+        raise DtypeError(
+            f"{name} has a mask, which a kernel cannot see\nfill the masked elements: {name}.filled(…)"
+        )
+    foreign = hasattr(given, "__dlpack__") or hasattr(given, "__array_interface__")
+    if issubclass(kind, np.generic) or not foreign:
+        return given
+    try:
+        in_place = issubclass(kind, np.ndarray) or not hasattr(given, "__dlpack__")
+        array: npt.NDArray[Any] = np.asarray(given) if in_place else np.from_dlpack(given)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise DtypeError(
+            f"{name} is a {kind.__name__} that NumPy cannot read: {error}\n"
+            "convert it to a NumPy array first, e.g. tensor.detach().cpu().numpy()"
+        ) from None
+    return array if array.ndim else array[()]
+
+
+def uploadable(given: Any, name: str) -> Any:
+    """The array or scalar that an upload copies."""
+    host = host_array(given, name)
+    if not isinstance(host, np.ndarray | np.generic):
+        raise DtypeError(
+            f"{name} is a {type(given).__name__}\n"
+            "convert it to an array with an element type: np.array(…, dtype)"
+        )
+    return cast("Any", host)
+
+
+def number(value: Any, size: int, *, is_float: bool) -> Any:
+    """A number as a NumPy scalar of ``size`` bytes, an integer as its bits, signed or unsigned.
+
+    PTX does not tell whether a parameter is signed. OverflowError for a number that does not fit, TypeError
+    for anything else.
+    """
+    if isinstance(value, np.generic):
+        value = cast("Any", value).item()
+    if isinstance(value, int | float) and is_float:
+        rounded = _rounded(value, np.dtype(f"f{size}"))
+        if math.isinf(rounded) and value not in (math.inf, -math.inf):
+            raise OverflowError
+        return rounded
+    if not isinstance(value, int):
+        raise TypeError
+    bits = 8 * size
+    if not -(1 << bits - 1) <= value < 1 << bits:
+        raise OverflowError
+    return np.dtype(f"u{size}").type(value % (1 << bits))
+
+
+def _rounded(value: float, dtype: np.dtype[Any]) -> Any:
+    """A number as a float; infinity if it is too large."""
+    with np.errstate(over="ignore"):
+        try:
+            return dtype.type(value)
+        except OverflowError:
+            return dtype.type(math.inf)
