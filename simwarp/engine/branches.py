@@ -225,7 +225,7 @@ def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Memory is in order already, and hints change nothing."""
     taken, races = scheduler.taken(step), scheduler.launch.races
     scheduler.executed(step, taken)
-    if races is not None and step.row.base in ("fence", "membar"):
+    if races is not None and "fence" in step.row.traits:
         races.fence(scheduler.chunk, taken, _scope(step))
     return pc + 1
 

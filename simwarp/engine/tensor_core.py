@@ -148,7 +148,7 @@ def compute(chunk: Chunk, step: Step) -> None:
 def load(chunk: Chunk, step: Step) -> None:
     """``wmma.load`` and ``ldmatrix``."""
     operand = _operand(step)
-    if step.row.base == "ldmatrix":
+    if not _has_stride(step):
         rows = _rows_at_addresses(chunk, step, operand)
         _write(chunk, step, rows, None)
         return
@@ -168,12 +168,17 @@ def store(chunk: Chunk, step: Step) -> None:
     operand = _operand(step)
     fragment = _registers(chunk, step.sources[0](chunk), None)
     names = _names(step.instruction.operands[1])
-    if step.row.base == "stmatrix":
+    if not _has_stride(step):
         _store_rows(chunk, step, operand, fragment)
         return
     for access in _accesses(chunk, step, operand):
         value = np.ascontiguousarray(fragment.view(access.dtype)[..., access.place])
         write_memory(chunk, step, value, access.address, names[access.register])
+
+
+def _has_stride(step: Step) -> bool:
+    """Whether a matrix lies in memory at one address and a stride, instead of one address for each row."""
+    return any(spec.name == "stride" for spec in step.row.sources)
 
 
 def _operand(step: Step) -> Operand:

@@ -54,26 +54,6 @@ if TYPE_CHECKING:
     from simwarp.memory import Memory
     from simwarp.program.program import Step
 
-_PUTS_TOGETHER = {
-    "mov": 1,
-    "not": 1,
-    "and": 2,
-    "or": 2,
-    "xor": 2,
-    "lop3.b32": 3,
-    "shl": 1,
-    "shr": 1,
-    "shf.b32": 2,
-    "cvt": 1,
-    "bfe": 1,
-    "bfi": 2,
-    "prmt.b32": 2,
-    "selp": 2,
-}
-"""Rows of which each bit of the result comes from one bit at most of each of so many operands; the operands
-behind these say which bits."""
-
-
 _PADDING = 15
 """Bytes of padding that may lie behind a value: alignments go up to 16."""
 
@@ -165,7 +145,7 @@ class DividedByZero(NamedTuple):
 
     def fault(self, chunk: Chunk, lane: int) -> DivisionByZero:
         """The fault of a lane that uses what came of it in the current step."""
-        what = "remainder" if self.step.row.base == "rem" else "quotient"
+        what = "remainder" if "remainder" in self.step.row.traits else "quotient"
         fault = DivisionByZero(
             f"integer division by zero: its {what} is any number",
             "",
@@ -305,8 +285,8 @@ class _Filled:
 
 def of_result(chunk: Chunk, step: Step) -> npt.NDArray[Any] | None:
     """The undefined bits of a step's only result, in the dtype of the result; None if they all are."""
-    data = _PUTS_TOGETHER.get(step.row.name)
-    if data is None or step.compute is None or step.form.has("sat"):
+    data = step.row.bitwise
+    if not data or step.compute is None or step.form.has("sat"):
         return None
     low, high = ([read(filled) for read in step.sources] for filled in _both(chunk))
     choices = [(a,) if np.array_equal(a, b) else (a, b) for a, b in zip(low[:data], high[:data], strict=True)]

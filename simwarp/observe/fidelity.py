@@ -155,15 +155,15 @@ def contractable(program: Program) -> frozenset[int]:
     """
     found: set[int] = set()
     for step in program.steps:
-        if _may_be_fused(step, "mul") and not step.form.has("sat"):
+        if _may_be_fused(step, "product") and not step.form.has("sat"):
             fed = _fed(program.steps, step)
             found.update(fed, [step.number] if fed else [])
     return frozenset(found)
 
 
-def _may_be_fused(step: Step, *bases: str) -> bool:
+def _may_be_fused(step: Step, trait: str) -> bool:
     form = step.form
-    return step.row.base in bases and form.T in _FUSED and not _ROUNDINGS & set(form.modifiers)
+    return trait in step.row.traits and form.T in _FUSED and not _ROUNDINGS & set(form.modifiers)
 
 
 def _fed(steps: list[Step], product: Step) -> set[int]:
@@ -176,7 +176,7 @@ def _fed(steps: list[Step], product: Step) -> set[int]:
             continue
         seen.add(at)
         step = steps[at]
-        if _may_be_fused(step, "add", "sub") and step.form.T == product.form.T and name in _read(step):
+        if _may_be_fused(step, "sum") and step.form.T == product.form.T and name in _read(step):
             fed.add(at)
         if step.guard is not None or not step.row.destinations or _written(step) != name:
             ahead += _following(step)

@@ -28,8 +28,6 @@ class Operations(NamedTuple):
     number: int
 
 
-_SEVERAL = {"mad": 2, "mad24": 2, "madc": 2, "fma": 2, "sad": 2, "dp2a": 4, "dp4a": 8}
-_FREE = {"testp", "copysign", "abs", "neg"}
 _INTEGER, _FLOAT, _VIDEO = ("9.7.1.", "9.7.2.", "9.7.8."), ("9.7.3.", "9.7.4."), ("9.7.18.",)
 
 
@@ -52,10 +50,10 @@ def operations(row: Row, type_name: str) -> Operations | None:
     True
     """
     if row.section.startswith(_VIDEO):
-        return Operations("i32", int(row.base[-1]))
+        return Operations("i32", row.operations)
     pair = 2 if type_name.endswith("x2") else 1
-    number, single = _SEVERAL.get(row.base, 1) * pair, type_name.removesuffix("x2")
-    if row.section.startswith(_FLOAT) and row.base not in _FREE:
+    number, single = row.operations * pair, type_name.removesuffix("x2")
+    if row.section.startswith(_FLOAT) and number:
         return Operations("approximate" if row.fidelity == "bounded" else single, number)
     if row.section.startswith(_INTEGER) and type_name != "pred":
         bits = 8 * DTYPES[single].itemsize if single else 32

@@ -121,7 +121,7 @@ def _is_copy(step: Step, copies: set[str]) -> bool:
         return False
     if step.kind == "load":
         return step.symbol != "" and step.form.vector == 1
-    if step.row.base not in ("mov", "cvta"):
+    if not step.row.traits & {"move", "generic"}:
         return False
     source = step.instruction.operands[1]
     return isinstance(source, Immediate) or (isinstance(source, Register) and source.name in copies)

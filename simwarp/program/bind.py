@@ -195,7 +195,7 @@ class Binder:
             self.check_vector(step, operand)
         if spec.kind == "number" and not isinstance(operand, Immediate):
             raise self.misfit(step)
-        if step.row.base == "cvta":
+        if "generic" in step.row.traits:
             refusals.check_space(step, operand, self.layout.spaces, step.form.modifiers[0].partition("::")[0])
         refusals.check_class(step, operand, spec, self.types)
         refusals.check_barrier(step, operand, spec)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.spaces import FUNCTIONS
-from simwarp.ptx.syntax import Function, Instruction, Module, Reference, Symbol
+from simwarp.ptx.syntax import Function, Module, Reference, Symbol
 
 
 class CallGraph:
@@ -105,12 +106,9 @@ class CallGraph:
         names, functions = set[str](), self.module.functions
         for instruction in function.instructions:
             symbols = [o.name for o in instruction.operands if isinstance(o, Symbol)]
-            if _is_call(instruction):
+            found = TABLE.find(instruction.opcode)
+            if found is not None and found[0].kind == "call":
                 names.add(functions[symbols[0]].name if symbols and symbols[0] in functions else "")
             else:
                 named.update(symbols)
         return names
-
-
-def _is_call(instruction: Instruction) -> bool:
-    return instruction.opcode.startswith("call") and instruction.opcode.split(".")[0] == "call"

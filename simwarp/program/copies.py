@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 _GO_ON = frozenset(("pure", "load", "store", "atomic", "reduction", "fence"))
 """The kinds of step behind which lanes always execute the next one."""
-_KEEP = ("and", "or", "bfi", "prmt")
-"""The bases of rows that put bits beside others."""
 
 
 class Copies(NamedTuple):
@@ -109,18 +107,18 @@ def _fields(steps: list[Step]) -> list[int]:
     while before != len(kept) + len(found):
         before = len(kept) + len(found)
         for step in steps:
-            operands, base = step.instruction.operands, step.row.base
+            operands, traits = step.instruction.operands, step.row.traits
             if step.kind == "load" and step.base is not None:
                 kept |= set(registers_in(operands[:1]))
-            elif base in _KEEP:
-                beside = operands[1:3] if base in ("and", "or") else operands[2:3]
-                places = operands[1:3] if base in ("and", "or") else operands[3:]
+            elif traits & {"mask", "insert"}:
+                masks = "mask" in traits
+                beside, places = (operands[1:3], operands[1:3]) if masks else (operands[2:3], operands[3:])
                 written, read = set(registers_in(operands[:1])), set(registers_in(operands[1:]))
                 literal = [isinstance(operand, Immediate) for operand in places]
-                placed = any(literal) if base in ("and", "or") else all(literal)
+                placed = any(literal) if masks else all(literal)
                 if (placed and set(registers_in(beside)) & (kept | found)) or read & found:
                     found |= written
-            elif base in ("mov", "cvt") and set(registers_in(operands[1:])) & found:
+            elif traits & {"move", "convert"} and set(registers_in(operands[1:])) & found:
                 found |= set(registers_in(operands[:1]))
     return [step.number for step in steps if step.kind == "store" and set(_values(step)) & found]
 

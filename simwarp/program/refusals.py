@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from simwarp.faults import PtxSyntaxError, UnsupportedInstruction
 from simwarp.fragments import FragmentError, fragments_of
+from simwarp.fragments.opcodes import MAPS
 from simwarp.program.program import Step
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES, OperandSpec
@@ -22,7 +23,6 @@ _INSTEAD = {
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
 }
 """What to do without an instruction, where its source can do without it."""
-_MATRIX_BASES = ("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "wgmma")
 _FLOATS = frozenset(("f16", "f32", "f64"))
 _INTEGERS = frozenset(sign + width for sign in "us" for width in ("8", "16", "32", "64"))
 _TYPED = ("pure", "load", "store", "atomic", "reduction", "warp")
@@ -72,7 +72,7 @@ def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
     'of frob, this version runs no form of this instruction'
     """
     base, relatives = instruction.opcode.split(".")[0], TABLE.relatives(instruction.opcode)
-    if base in _MATRIX_BASES:
+    if base in MAPS:
         try:
             fragments_of(instruction.opcode)
         except FragmentError as error:

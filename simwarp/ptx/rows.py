@@ -34,7 +34,7 @@ Parser, executor, documentation and tests derive from the rows; nothing else kno
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
@@ -63,6 +63,21 @@ Kind: TypeAlias = Literal[
     "matrix store",
 ]
 Fidelity: TypeAlias = Literal["exact", "bounded", "open", "unsupported"]
+Function: TypeAlias = Callable[..., Any]
+
+TRAITS = {
+    "fence": "orders the memory accesses of several threads",
+    "remote": "makes an address in another block of the cluster",
+    "generic": "makes a generic address, or one of a state space out of it",
+    "move": "its result is its operand",
+    "convert": "its result is its operand in another type",
+    "mask": "one of its operands may be a mask, which keeps or sets bits of the other",
+    "insert": "puts bits of its first operand beside those of the second, where the others choose",
+    "product": "a multiplication that ptxas may contract with an addition",
+    "sum": "an addition or subtraction that ptxas may contract with a multiplication",
+    "remainder": "a remainder instead of a quotient",
+}
+"""What a row may be to an analysis of programs, which asks for this instead of a mnemonic."""
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "pred": np.dtype(np.bool_),
@@ -186,29 +201,42 @@ class Row:
     fidelity : str
         "exact": to the last bit; "bounded": within ``bound``; "open": the PTX ISA leaves the result
         free in named cases.
+    minimum_sm : int
+        The first compute capability, times ten, that has it.
+    name : str
+        The spelling without choices and types, ``mul.wide``, unless the row says otherwise.
     bound : str
         Of a bounded row: the largest error that the PTX ISA allows.
     wider : bool
         Whether its registers may be wider than their type (PTX ISA 9.4.1).
     special : bool
         Whether it can read special registers (PTX ISA chapter 10).
+    aligned : bool
+        Of a barrier without ``.aligned`` in its spelling: whether it takes a warp as a whole all the same.
+    moves : bool
+        Whether it moves values of its first operand between lanes, as they are.
+    traits : frozenset of str
+        What analyses ask about it, as in `TRAITS`.
+    operations : int
+        The arithmetic operations of one lane.
+    bitwise : int
+        Each bit of the result comes from at most one bit of each of so many operands; the operands behind
+        these choose which.
+    amounts : str
+        The names of operands that are shift amounts, positions or lengths in bits.
     ignores : callable, optional
         Takes what the function takes; returns for each operand in which lanes the others alone make the
         result, so that it does not matter whether that operand was ever given a value.
     unspecified : callable, optional
         Takes what the function takes; returns in which lanes the PTX ISA leaves the result unspecified: it
-        then counts as a value that nothing gave.
-    moves : bool
-        Whether it moves values of its first operand between lanes, as they are.
+        then counts as uninitialised.
     together : callable, optional
         Of an atomic operation: takes the form, the values in memory, the `Runs` of lanes that share an
         address and their operands; returns what each lane finds there, and for which lanes it knows.
-    aligned : bool
-        Of a barrier without ``.aligned`` in its spelling: whether it takes a warp as a whole all the same.
-    minimum_sm : int
-        The first compute capability, times ten, that has it.
-    name : str
-        The spelling without choices and types, ``mul.wide``, unless the row says otherwise.
+    clash : callable, optional
+        Takes the words of an opcode, or of its beginning; returns whether they exclude each other.
+    lacks : callable, optional
+        Takes the words of an opcode and its types T and U; returns whether PTX lacks that form.
     """
 
     spelling: str
@@ -218,20 +246,26 @@ class Row:
     function: Callable[..., Any]
     types: tuple[str, ...] = ()
     types_u: tuple[str, ...] = ()
-    kind: Kind = "pure"
-    fidelity: Fidelity = "exact"
-    minimum_sm: int = 50
     destinations: tuple[OperandSpec, ...] = ()
     sources: tuple[OperandSpec, ...] = ()
     name: str = ""
+    traits: frozenset[str] = frozenset()
+    kind: Kind = "pure"
+    fidelity: Fidelity = "exact"
+    minimum_sm: int = 50
     bound: str = ""
     wider: bool = False
     special: bool = False
     aligned: bool = False
-    ignores: Callable[..., Any] | None = None
     moves: bool = False
-    together: Callable[..., Any] | None = None
+    operations: int = 1
+    bitwise: int = 0
+    amounts: str = ""
+    ignores: Callable[..., Any] | None = None
     unspecified: Callable[..., Any] | None = None
+    together: Callable[..., Any] | None = None
+    clash: Callable[[Sequence[str]], bool] | None = None
+    lacks: Callable[[Sequence[str], str, str], bool] | None = None
 
     @property
     def base(self) -> str:
@@ -240,49 +274,30 @@ class Row:
 
     def match(self, opcode: str) -> Form | None:
         """The form an opcode spells, or None if it is not one of this row."""
-        found = self._pattern().fullmatch(opcode)
+        found = self._pattern.fullmatch(opcode)
         if found is None:
             return None
         groups = found.groupdict()
         chosen = [value[1:] for key, value in groups.items() if value and key.startswith("m")]
         return Form(opcode, tuple(chosen), groups.get("T") or "", groups.get("U") or "")
 
-    def forms(self) -> list[str]:
-        """Every opcode of this row that has only the modifiers it must have."""
-        parts: list[list[str]] = []
-        for optional, required, word in _PART.findall(self.spelling):
-            if required:
-                parts.append(required.split("|"))
-            elif word == ".T":
-                parts.append([f".{t}" for t in self.types])
-            elif word == ".U":
-                parts.append([f".{t}" for t in self.types_u])
-            elif not optional:
-                parts.append([word])
-        opcodes = [""]
-        for choices in parts:
-            opcodes = [opcode + choice for opcode in opcodes for choice in choices]
-        return opcodes
-
+    @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        key = (self.spelling, self.types, self.types_u)
-        if key not in _PATTERNS:
-            pattern = ""
-            for i, (optional, required, word) in enumerate(_PART.findall(self.spelling)):
-                if optional or required:
-                    choices = "|".join(re.escape(c) for c in (optional or required).split("|"))
-                    pattern += f"(?P<m{i}>{choices})" + ("?" if optional else "")
-                elif word in (".T", ".U"):
-                    types = self.types if word == ".T" else self.types_u
-                    pattern += rf"\.(?P<{word[1]}>{'|'.join(types)})"
-                else:
-                    pattern += re.escape(word)
-            _PATTERNS[key] = re.compile(pattern)
-        return _PATTERNS[key]
+        pattern = ""
+        for i, (optional, required, word) in enumerate(PARTS.findall(self.spelling)):
+            if optional or required:
+                choices = "|".join(re.escape(c) for c in (optional or required).split("|"))
+                pattern += f"(?P<m{i}>{choices})" + ("?" if optional else "")
+            elif word in (".T", ".U"):
+                types = self.types if word == ".T" else self.types_u
+                pattern += rf"\.(?P<{word[1]}>{'|'.join(types)})"
+            else:
+                pattern += re.escape(word)
+        return re.compile(pattern)
 
 
-_PART = re.compile(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)")
-_PATTERNS: dict[tuple[str, tuple[str, ...], tuple[str, ...]], re.Pattern[str]] = {}
+PARTS = re.compile(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)")
+"""The parts of a spelling: a choice that may be left out, one that may not, a word."""
 
 
 class Table:
@@ -298,52 +313,32 @@ class Table:
         spelling: str,
         syntax: str,
         *,
-        section: str,
-        summary: str,
         T: str = "",  # noqa: N803 - the name PTX documentation would give it
         U: str = "",  # noqa: N803
-        kind: Kind = "pure",
-        fidelity: Fidelity = "exact",
-        minimum_sm: int = 50,
         name: str = "",
-        bound: str = "",
-        wider: bool = False,
-        special: bool = False,
-        aligned: bool = False,
-        ignores: Callable[..., Any] | None = None,
-        moves: bool = False,
-        together: Callable[..., Any] | None = None,
-        unspecified: Callable[..., Any] | None = None,
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Declare a row; decorates the function that computes it."""
+        traits: str = "",
+        **facts: Any,
+    ) -> Callable[[Function], Function]:
+        """Declare a row by its facts, the fields of `Row`; decorates the function that computes it."""
 
-        def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-            written, _, read = syntax.partition("=") if "=" in syntax else ("", "", syntax)
+        def declare(function: Function) -> Function:
+            written, _, read = syntax.rpartition("=")
             row = Row(
                 spelling,
                 syntax,
-                section,
-                summary,
-                function,
-                tuple(T.split()),
-                tuple(U.split()),
-                kind,
-                fidelity,
-                minimum_sm,
-                _specs(written),
-                _specs(read),
-                name or re.sub(r"\{[^}]*\}|<[^>]*>|\.[TU]\b", "", spelling),
-                bound,
-                wider,
-                special,
-                aligned,
-                ignores,
-                moves,
-                together,
-                unspecified,
+                function=function,
+                types=tuple(T.split()),
+                types_u=tuple(U.split()),
+                destinations=_specs(written),
+                sources=_specs(read),
+                name=name or re.sub(r"\{[^}]*\}|<[^>]*>|\.[TU]\b", "", spelling),
+                traits=frozenset(traits.split()),
+                **facts,
             )
             if row.name in self.rows:
                 raise ValueError(f"two rows are called {row.name}")
+            if not row.traits <= TRAITS.keys():
+                raise ValueError(f"row {row.name}: expected traits among {', '.join(TRAITS)}, got {traits!r}")
             self.rows[row.name] = row
             self._by_base.setdefault(row.base, []).append(row)
             return function

@@ -64,7 +64,7 @@ class RaceFilter:
         stores = [step for step in steps if step.kind in WRITES]
         in_shared = {step.number for step in loads if self._may_be(step, "shared")}
         shared_stores = {step.number for step in stores if self._may_be(step, "shared")}
-        remote = any(step.row.base == "mapa" for step in program.steps)
+        remote = any("remote" in step.row.traits for step in program.steps)
         self.meeting = in_shared if remote else meeting(program, in_shared, shared_stores)
         self._global_loads = [step for step in loads if self._may_be(step, "global")]
         self._global_stores = [step for step in stores if self._may_be(step, "global")]
@@ -112,7 +112,7 @@ def _orders(step: Step) -> bool:
     """Whether a step may order what several threads do, without being a barrier."""
     if step.kind == "load" and strength(step) != WEAK:
         return True
-    return step.row.base in ("fence", "membar") or bool(_ORDERS.intersection(step.form.modifiers))
+    return "fence" in step.row.traits or bool(_ORDERS.intersection(step.form.modifiers))
 
 
 def _meet(one: _Reached, other: _Reached) -> bool:

@@ -9,6 +9,7 @@ import pytest
 import simwarp
 from simwarp.engine.accesses import _take_turns
 from simwarp.memory import Memory
+from simwarp.ptx.forms import spellings
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.same_address import Runs
@@ -17,7 +18,8 @@ OPCODES = [
     opcode
     for row in TABLE.rows.values()
     if row.kind == "atomic"
-    for opcode in row.forms()
+    for opcode in spellings(row)
+    if opcode.count(".") == min(other.count(".") for other in spellings(row))
     if not {"v2", "v4", "v8"} & set(opcode.split("."))
 ]
 

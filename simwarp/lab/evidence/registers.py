@@ -7,19 +7,6 @@ from simwarp.ptx.rows import Form, OperandSpec, Row
 
 LOP3_TABLES = range(256)
 """The immediate of ``lop3``: each of its values."""
-AMOUNTS = {
-    "shl": "b",
-    "shr": "b",
-    "shf": "c",
-    "bfe": "bc",
-    "bfi": "ce",
-    "szext": "b",
-    "bmsk": "ab",
-    "fns": "b",
-    "vshl": "b",
-    "vshr": "b",
-}
-"""Which operands count bits, by base opcode."""
 
 
 def pure(row: Row, form: Form) -> Probe:
@@ -35,7 +22,7 @@ def pure(row: Row, form: Form) -> Probe:
     (['a', 'b', 'carry'], ['d', 'carry_out'])
     """
     # Between bytes and bf16 a register must be as wide as its type; elsewhere it may be wider.
-    writer = Writer(form.opcode, least=8 if row.base == "cvt" and "bf16" in (form.T, form.U) else 16)
+    writer = Writer(form.opcode, least=8 if "convert" in row.traits and "bf16" in (form.T, form.U) else 16)
     numbers = [spec for spec in row.sources if spec.kind == "number"]
     sources = _sources(writer, row, form)
     if numbers:
@@ -55,7 +42,7 @@ def pure(row: Row, form: Form) -> Probe:
         writer.give(spec.name, form.resolve(spec.kind))
     if len(wanted) < len(row.destinations):
         writer.give("carry_out", "u32")
-    if row.base == "cvt" and integer(form.T) and form.U != "bf16":
+    if "convert" in row.traits and integer(form.T) and form.U != "bf16":
         _converted_wide(writer, form)
     return writer.probe()
 
@@ -78,9 +65,8 @@ def _present(row: Row, form: Form) -> list[OperandSpec]:
 
 
 def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
-    amounts = AMOUNTS.get(row.base, "")
     return [
-        writer.take(spec.name, form.resolve(spec.kind), amount=spec.name in amounts)
+        writer.take(spec.name, form.resolve(spec.kind), amount=spec.name in row.amounts)
         for spec in _present(row, form)
     ]
 

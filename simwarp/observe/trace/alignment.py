@@ -18,13 +18,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from simwarp.observe.trace.model import KINDS, Integers, Recording, TracedInstruction
+from simwarp.ptx.instructions import TABLE
 
 By: TypeAlias = Literal["ptx", "source", "lane"]
 _Keys: TypeAlias = "Sequence[Sequence[object]]"
 """For each instruction of each kernel what identifies it; None if it is not compared."""
 
 _BARRIER, _FAULT = KINDS.index("barrier"), KINDS.index("fault")
-_WRITES_MEMORY = ("st", "red", "atom")
 
 
 def identities(a: Recording, b: Recording, by: By) -> tuple[Integers, Integers]:
@@ -83,12 +83,17 @@ def _source_keys(a: Recording, b: Recording) -> list[list[list[object]]]:
     def key(it: TracedInstruction, lines: set[object]) -> object:
         if line(it) not in lines:
             return line(it)
-        return ("writes", line(it)) if it.opcode.partition(".")[0] in _WRITES_MEMORY else None
+        return ("writes", line(it)) if _writes_memory(it.opcode) else None
 
     return [
         [[key(it, lines[i]) for it in code] for i, code in enumerate(r.codes)]
         for r, lines in zip((a, b), edited, strict=True)
     ]
+
+
+def _writes_memory(opcode: str) -> bool:
+    found = TABLE.find(opcode)
+    return found is not None and found[0].kind in ("store", "atomic", "reduction")
 
 
 def _renamed(a: Recording, b: Recording) -> dict[str, str]:

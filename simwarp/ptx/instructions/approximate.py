@@ -5,6 +5,7 @@ Here they are what NumPy gives in f64, rounded once, and exact where the ISA lis
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ from simwarp import floats
 from simwarp.ptx.instructions._formats import FORMATS, keep_payload, narrow, pack, split, widen, words
 from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.rows import Form
-
-_F16, _BF16 = "f16 f16x2", "bf16 bf16x2"
 
 
 def _bounded(
@@ -28,17 +27,8 @@ def _bounded(
     syntax: str = "d:T = a:T",
     minimum_sm: int = 50,
 ) -> Any:
-    return row(
-        f"{spelling}.T",
-        syntax,
-        T=types,
-        name=name,
-        section=section,
-        summary=summary,
-        fidelity="bounded",
-        bound=bound,
-        minimum_sm=minimum_sm,
-    )
+    of_name = partial(row, T=types, name=name, section=section, minimum_sm=minimum_sm)
+    return of_name(f"{spelling}.T", syntax, summary=summary, fidelity="bounded", bound=bound)
 
 
 def _f32(form: Form, function: Any, *operands: Any) -> Any:
@@ -138,46 +128,19 @@ def tanh(form: Form, a: Any) -> Any:
     return _f32(form, np.tanh, a)
 
 
-@_bounded(
-    "tanh<.approx>",
-    "tanh.approx.f16",
-    "9.7.4.9",
-    "the hyperbolic tangent",
-    "2^-10.987",
-    types=_F16,
-    minimum_sm=75,
-)
-@_bounded(
-    "tanh<.approx>",
-    "tanh.approx.bf16",
-    "9.7.4.9",
-    "the hyperbolic tangent; an H200 errs by up to 2^-7.93",
-    "2^-8",
-    types=_BF16,
-    minimum_sm=90,
-)
+_f16 = partial(_bounded, types="f16 f16x2", minimum_sm=75)
+_bf16 = partial(_bounded, types="bf16 bf16x2", minimum_sm=90)
+_TANH = "the hyperbolic tangent"
+
+
+@_f16("tanh<.approx>", "tanh.approx.f16", "9.7.4.9", _TANH, "2^-10.987")
+@_bf16("tanh<.approx>", "tanh.approx.bf16", "9.7.4.9", f"{_TANH}; an H200 errs by up to 2^-7.93", "2^-8")
 def tanh_half(form: Form, a: Any) -> Any:
     return _half(form, np.tanh, a)
 
 
-@_bounded(
-    "ex2<.approx>",
-    "ex2.approx.f16",
-    "9.7.4.10",
-    "2 to the power of a",
-    "2^-9.9 of it",
-    types=_F16,
-    minimum_sm=75,
-)
-@_bounded(
-    "ex2<.approx><.ftz>",
-    "ex2.approx.ftz.bf16",
-    "9.7.4.10",
-    "2 to the power of a",
-    "2^-7 of it",
-    types=_BF16,
-    minimum_sm=90,
-)
+@_f16("ex2<.approx>", "ex2.approx.f16", "9.7.4.10", "2 to the power of a", "2^-9.9 of it")
+@_bf16("ex2<.approx><.ftz>", "ex2.approx.ftz.bf16", "9.7.4.10", "2 to the power of a", "2^-7 of it")
 def ex2_half(form: Form, a: Any) -> Any:
     return _half(form, np.exp2, a)
 

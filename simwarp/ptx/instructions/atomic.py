@@ -6,15 +6,16 @@ of f32 takes subnormals for zero, and gives zero for them, in global memory but 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from simwarp import floats
 from simwarp.ptx.instructions._table import row, where
-from simwarp.ptx.instructions.memory import SCOPE, SHARED
-from simwarp.ptx.rows import Form
+from simwarp.ptx.instructions.memory import ORDERS, SCOPE, SCOPES, SHARED
+from simwarp.ptx.rows import Form, Function
 from simwarp.ptx.same_address import Runs
 
 _ORDER = f"{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}"
@@ -60,29 +61,38 @@ def _operation(form: Form) -> str:
     return next(m for m in form.modifiers if m in _ATOMIC)
 
 
-def _both(
-    operation: str, kinds: str, syntax: str, name: str, what: str, *, space: str = _SPACE, **facts: Any
-) -> Callable[..., Any]:
-    """Declare ``atom`` and ``red`` of one operation."""
+def _clash(words: Sequence[str]) -> bool:
+    """One scope, one order; vectors in global memory only."""
+    if sum(word in SCOPES for word in words) > 1 or sum(word in ORDERS for word in words) > 1:
+        return True
+    vector = not {"v2", "v4", "v8"}.isdisjoint(words)
+    return vector and any(word.startswith("shared") for word in words)
 
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        summary = f"{what} at an address; {_CHOICE}"
-        row(
-            f"red{_WEAK_ORDER}{space}{operation.replace('|.exch', '')}{_WEAK_ORDER}{kinds}",
-            f"[a], {syntax}",
+
+_atomic = partial(row, fidelity="open", clash=_clash)
+
+
+def _both(
+    operation: str, name: str, what: str, *, kinds: str = ".T", space: str = _SPACE, **facts: Any
+) -> Callable[[Function], Function]:
+    """Declare ``atom`` and ``red`` of one operation."""
+    alone, summary = operation.replace("|.exch", ""), f"{what} at an address; {_CHOICE}"
+
+    def declare(function: Function) -> Function:
+        _atomic(
+            f"red{_WEAK_ORDER}{space}{alone}{_WEAK_ORDER}{kinds}",
+            "[a], b:T",
             kind="reduction",
             section="9.7.13.6",
-            fidelity="open",
             name=f"red ({name})",
             summary=summary,
             **facts,
         )(function)
-        return row(
+        return _atomic(
             f"atom{_ORDER}{space}{operation}{_ORDER}{kinds}",
-            f"d:T = [a], {syntax}",
+            "d:T = [a], b:T",
             kind="atomic",
             section="9.7.13.5",
-            fidelity="open",
             name=f"atom ({name})",
             summary=f"{summary}; d: what was there before",
             **facts,
@@ -145,20 +155,12 @@ def _adding_floats(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) 
     return old, known
 
 
-@_both("<.add>", ".T", "b:T", "add", "add b to the value", T="u32 u64 s32", together=_associative)
+@_both("<.add>", "add", "add b to the value", T="u32 u64 s32", together=_associative)
 @_both(
-    "<.inc|.dec>",
-    ".T",
-    "b:T",
-    "inc, dec",
-    "count up to b, or down from b, around the end",
-    T="u32",
-    together=_counting,
+    "<.inc|.dec>", "inc, dec", "count up to b, or down from b, around the end", T="u32", together=_counting
 )
 @_both(
     "<.min|.max>",
-    ".T",
-    "b:T",
     "min, max",
     "keep the smaller or the larger one",
     T="u32 u64 s32 s64",
@@ -166,8 +168,6 @@ def _adding_floats(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) 
 )
 @_both(
     "<.and|.or|.xor|.exch>",
-    ".T",
-    "b:T",
     "bits",
     "combine b with the bits, or exchange them",
     T="b32 b64",
@@ -177,15 +177,14 @@ def atom(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     return _ATOMIC[_operation(form)](old, b)
 
 
-@_both("<.add>", ".T", "b:T", "add, f32", "add b to the value", T="f32", together=_adding_floats)
+@_both("<.add>", "add, f32", "add b to the value", T="f32", together=_adding_floats)
 @_both(
     "<.add>",
-    "<.v2|.v4>.T",
-    "b:T",
     "add, f32 vector",
     "add each element",
     T="f32",
     minimum_sm=90,
+    kinds="<.v2|.v4>.T",
     space=_GLOBAL,
     together=_adding_floats,
 )
@@ -194,9 +193,7 @@ def atom_f32(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     return where(np.isnan(total), np.uint32(_NAN["f32"]).view(np.float32), total)
 
 
-@_both(
-    "<.add>", ".T", "b:T", "add, f64", "add b to the value", T="f64", minimum_sm=60, together=_adding_floats
-)
+@_both("<.add>", "add, f64", "add b to the value", T="f64", minimum_sm=60, together=_adding_floats)
 def atom_f64(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     first, second = (old, b) if shared else (b, old)
     total = np.add(old, b)
@@ -208,43 +205,16 @@ def atom_f64(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     return where(np.isnan(kept), bits | _QUIET, bits).view(np.float64)
 
 
-@_both(
-    "<.add>",
-    ".noftz.T",
-    "b:T",
-    "add, half",
-    "add b to the value, or to each half of it",
-    T="f16 f16x2",
-    minimum_sm=70,
-)
-@_both(
-    "<.add>",
-    ".noftz.T",
-    "b:T",
-    "add, bf16",
-    "add b to the value, or to each half of it",
-    T="bf16 bf16x2",
-    minimum_sm=90,
-)
-@_both(
-    "<.add|.min|.max>",
-    ".noftz<.v2|.v4|.v8>.T",
-    "b:T",
-    "half vector",
-    "add each element, or keep the smaller or the larger one",
-    T="f16 bf16",
-    minimum_sm=90,
-    space=_GLOBAL,
-)
-@_both(
-    "<.add|.min|.max>",
-    ".noftz<.v2|.v4>.T",
-    "b:T",
-    "packed vector",
-    "add each half of each element, or keep the smaller or the larger one",
-    T="f16x2 bf16x2",
-    minimum_sm=90,
-    space=_GLOBAL,
+_of_halves = partial(_both, "<.add>", what="add b to the value, or to each half of it", kinds=".noftz.T")
+_of_vectors = partial(_both, "<.add|.min|.max>", minimum_sm=90, space=_GLOBAL)
+_KEEP = "or keep the smaller or the larger one"
+
+
+@_of_halves("add, half", T="f16 f16x2", minimum_sm=70)
+@_of_halves("add, bf16", T="bf16 bf16x2", minimum_sm=90)
+@_of_vectors("half vector", f"add each element, {_KEEP}", kinds=".noftz<.v2|.v4|.v8>.T", T="f16 bf16")
+@_of_vectors(
+    "packed vector", f"add each half of each element, {_KEEP}", kinds=".noftz<.v2|.v4>.T", T="f16x2 bf16x2"
 )
 def atom_half(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     kind = form.T.removesuffix("x2")
@@ -274,13 +244,12 @@ def _half_choice(form: Form, kind: Any, old: Any, b: Any) -> Any:
     return where(np.isnan(x) & np.isnan(y), np.uint16(_NAN[kind]), chosen)
 
 
-@row(
+@_atomic(
     f"atom{_ORDER}{_SPACE}<.cas>{_ORDER}.T",
     "d:T = [a], b:T, c:T",
     T="b16 b32 b64",
     kind="atomic",
     section="9.7.13.5",
-    fidelity="open",
     name="atom (cas)",
     together=_comparing,
     summary=f"put c at an address if b is there; d: what was there before; {_CHOICE}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,95 +103,54 @@ def _decided(form: Form, a: Any, b: Any, c: Any = None) -> tuple[Any, Any, Any]:
 _SETP = "p:pred | q:pred = a:T, b:T, c:pred?"
 
 
-@row(
+_setp = partial(row, section="9.7.6.2", ignores=_decided)
+_AS = "as for integers; …u also where either is NaN, num neither, nan either"
+
+
+@_setp(
     f"setp{_BITS}.T",
     _SETP,
     T="b16 b32 b64",
     name="setp (bits)",
-    section="9.7.6.2",
-    ignores=_decided,
     summary="whether a and b are equal, or differ; q: the opposite; each combined with c",
 )
-@row(
+@_setp(
     f"setp{_SIGNED}.T",
     _SETP,
     T="s16 s32 s64",
     name="setp (signed)",
-    section="9.7.6.2",
-    ignores=_decided,
     summary="whether a and b compare so; q: whether they do not; each combined with c",
 )
-@row(
+@_setp(
     f"setp{_UNSIGNED}.T",
     _SETP,
     T="u16 u32 u64",
-    section="9.7.6.2",
-    ignores=_decided,
     summary="as for signed integers; lo, ls, hi, hs are lt, le, gt, ge",
 )
-@row(
-    f"setp{_FLUSHING}.T",
-    _SETP,
-    T="f32",
-    name="setp (f32)",
-    section="9.7.6.2",
-    ignores=_decided,
-    summary="as for integers; …u also where either is NaN, num neither, nan either",
-)
-@row(
-    f"setp{_FLOAT}.T",
-    _SETP,
-    T="f64",
-    name="setp (f64)",
-    section="9.7.6.2",
-    ignores=_decided,
-    summary="as for integers; …u also where either is NaN, num neither, nan either",
-)
+@_setp(f"setp{_FLUSHING}.T", _SETP, T="f32", name="setp (f32)", summary=_AS)
+@_setp(f"setp{_FLOAT}.T", _SETP, T="f64", name="setp (f64)", summary=_AS)
 def setp(form: Form, a: Any, b: Any, c: Any = None) -> Any:
     holds = _holds(form, form.T, a, b)
     return _combine(form, holds, c), _combine(form, np.logical_not(holds), c)
 
 
-@row(
-    f"setp{_FLUSHING}.T",
-    "p:pred = a:T, b:T, c:pred?",
-    T="f16",
-    name="setp (f16)",
-    minimum_sm=53,
-    section="9.7.7.2",
-    summary="as for f32, but without q",
-)
-@row(
-    f"setp{_FLOAT}.T",
-    "p:pred = a:T, b:T, c:pred?",
-    T="bf16",
-    name="setp (bf16)",
-    minimum_sm=90,
-    section="9.7.7.2",
-    summary="as for f32, but without q",
-)
+def _setp_half(compare: str, syntax: str, kind: str, minimum_sm: int, summary: str) -> Any:
+    of_kind = partial(row, T=kind, name=f"setp ({kind})", minimum_sm=minimum_sm, section="9.7.7.2")
+    return of_kind(f"setp{compare}.T", syntax, summary=summary)
+
+
+_ONE = "p:pred = a:T, b:T, c:pred?"
+_BOTH = "whether the low halves compare so; q: the high halves; each combined with c"
+
+
+@_setp_half(_FLUSHING, _ONE, "f16", 53, "as for f32, but without q")
+@_setp_half(_FLOAT, _ONE, "bf16", 90, "as for f32, but without q")
 def setp_half(form: Form, a: Any, b: Any, c: Any = None) -> Any:
     return _combine(form, _holds(form, form.T, a, b), c)
 
 
-@row(
-    f"setp{_FLUSHING}.T",
-    _SETP,
-    T="f16x2",
-    name="setp (f16x2)",
-    minimum_sm=53,
-    section="9.7.7.2",
-    summary="whether the low halves compare so; q: the high halves; each combined with c",
-)
-@row(
-    f"setp{_FLOAT}.T",
-    _SETP,
-    T="bf16x2",
-    name="setp (bf16x2)",
-    minimum_sm=90,
-    section="9.7.7.2",
-    summary="whether the low halves compare so; q: the high halves; each combined with c",
-)
+@_setp_half(_FLUSHING, _SETP, "f16x2", 53, _BOTH)
+@_setp_half(_FLOAT, _SETP, "bf16x2", 90, _BOTH)
 def setp_pair(form: Form, a: Any, b: Any, c: Any = None) -> Any:
     high, low = _holds_of_pair(form, form.T, a, b)
     return _combine(form, low, c), _combine(form, high, c)
@@ -208,6 +168,7 @@ def _not_selected(form: Form, a: Any, b: Any, c: Any) -> tuple[Any, Any, bool]:
     "selp.T",
     "d:B = a:B, b:B, c:pred",
     T=_SELECTED,
+    bitwise=2,
     section="9.7.6.3",
     ignores=_not_selected,
     summary="a where c holds, else b",
@@ -216,23 +177,15 @@ def selp(form: Form, a: Any, b: Any, c: Any) -> Any:
     return where(c, a, b)
 
 
-@row(
-    "slct.T.U",
-    "d:B = a:B, b:B, c:U",
-    T=_SELECTED,
-    U="s32",
-    section="9.7.6.4",
-    ignores=_not_selected,
-    summary="a where c >= 0, else b",
-)
-@row(
+_slct = partial(row, T=_SELECTED, section="9.7.6.4", ignores=_not_selected)
+
+
+@_slct("slct.T.U", "d:B = a:B, b:B, c:U", U="s32", summary="a where c >= 0, else b")
+@_slct(
     "slct{.ftz}.T.U",
     "d:B = a:B, b:B, c:U",
-    T=_SELECTED,
     U="f32",
     name="slct (f32)",
-    section="9.7.6.4",
-    ignores=_not_selected,
     summary="a where c >= 0, also -0, else b, also for NaN",
 )
 def slct(form: Form, a: Any, b: Any, c: Any) -> Any:

@@ -1,6 +1,8 @@
-"""PTX ISA 9.7.12, 9.7.19: control flow. What these do to the lanes is in `simwarp.engine.schedule`."""
+"""PTX ISA 9.7.12, 9.7.19: control flow. How lanes follow it is in `simwarp.engine.branches`."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from simwarp.ptx.instructions._table import row
 from simwarp.ptx.rows import Form
@@ -49,22 +51,18 @@ def exit_(form: Form) -> None:
     return None
 
 
-@row(
+_hint = partial(row, kind="fence")
+
+
+@_hint(
     "nanosleep.u32",
     "time:u32",
-    kind="fence",
     section="9.7.19.2",
     minimum_sm=70,
     summary="a hint to let others run; takes no time here",
 )
-@row(
-    "pmevent",
-    "event:number",
-    kind="fence",
-    section="9.7.19.3",
-    summary="count a profiler event; no profiler here",
-)
-@row("pmevent.mask", "events:number", kind="fence", section="9.7.19.3", summary="the same for several events")
+@_hint("pmevent", "event:number", section="9.7.19.3", summary="count a profiler event; no profiler here")
+@_hint("pmevent.mask", "events:number", section="9.7.19.3", summary="the same for several events")
 def hint(form: Form) -> None:
     return None
 

@@ -5,6 +5,7 @@ A float narrower than f32 is widened to it first, which loses nothing; what leav
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def _cvt(
     *,
     name: str = "",
     syntax: str = "d:T = a:U",
+    **facts: Any,
 ) -> Any:
     return row(
         f"cvt{modifiers}.T.U",
@@ -52,14 +54,30 @@ def _cvt(
         section="9.7.9.21",
         wider=True,
         special=True,
+        traits="convert",
         summary=summary,
+        **facts,
     )
 
 
 # ------------------------------------------------------------------------------------------- integers
 
 
-@_cvt("{.sat}", _INTEGERS, _INTEGERS, "an integer cut, or widened by its sign; sat: clamped", name="cvt")
+def _never_saturates(words: Sequence[str], to: str, source: str) -> bool:
+    """Whether ``.sat`` is written where the result's integer type has all values of the operand's."""
+    bits, needed = int(to[1:]) - (to[0] == "s"), int(source[1:]) - (source[0] == "s")
+    return "sat" in words and bits >= needed and (to[0] == "s" or source[0] == "u")
+
+
+@_cvt(
+    "{.sat}",
+    _INTEGERS,
+    _INTEGERS,
+    "an integer cut, or widened by its sign; sat: clamped",
+    name="cvt",
+    bitwise=1,
+    lacks=_never_saturates,
+)
 def cvt(form: Form, a: Any) -> Any:
     a = np.asarray(a)
     if form.has("sat"):

@@ -7,6 +7,7 @@ chains of additions, or of subtractions, there is no difference.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,97 +19,79 @@ from simwarp.ptx.rows import Form
 _WORDS = "u32 s32 u64 s64"
 
 
-@row(
-    "add.cc.T",
-    "d:B | carry:carry = a:B, b:B",
-    T=_WORDS,
-    section="9.7.2.1",
-    summary="a + b; carry: what does not fit",
+_extended = partial(row, T=_WORDS)
+_MAKES, _TAKES, _BOTH = (
+    "d:B | carry:carry = {}",
+    "d:B = {}, carry:carry",
+    "d:B | carry:carry = {}, carry:carry",
 )
+_TWO, _THREE = "a:B, b:B", "a:T, b:T, c:B"
+_BORROW = "carry: nothing borrowed, as on an H200 (the PTX ISA: the borrow)"
+_HALF = "the low or high half of a · b, plus c"
+
+
+@_extended("add.cc.T", _MAKES.format(_TWO), section="9.7.2.1", summary="a + b; carry: what does not fit")
 def add_cc(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
     return _add(a, b, np.bool_(False))
 
 
-@row("addc.T", "d:B = a:B, b:B, carry:carry", T=_WORDS, section="9.7.2.2", summary="a + b + carry")
+@_extended("addc.T", _TAKES.format(_TWO), section="9.7.2.2", summary="a + b + carry")
 def addc(form: Form, a: Any, b: Any, carry: Any) -> Any:
     return _add(a, b, carry)[0]
 
 
-@row(
-    "addc.cc.T",
-    "d:B | carry:carry = a:B, b:B, carry:carry",
-    T=_WORDS,
-    section="9.7.2.2",
-    summary="a + b + carry; carry: what does not fit",
+@_extended(
+    "addc.cc.T", _BOTH.format(_TWO), section="9.7.2.2", summary="a + b + carry; carry: what does not fit"
 )
 def addc_cc(form: Form, a: Any, b: Any, carry: Any) -> tuple[Any, Any]:
     return _add(a, b, carry)
 
 
-@row(
-    "sub.cc.T",
-    "d:B | carry:carry = a:B, b:B",
-    T=_WORDS,
-    section="9.7.2.3",
-    fidelity="open",
-    summary="a - b; carry: nothing borrowed, as on an H200 (the PTX ISA: the borrow)",
-)
+@_extended("sub.cc.T", _MAKES.format(_TWO), section="9.7.2.3", fidelity="open", summary=f"a - b; {_BORROW}")
 def sub_cc(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
     return _add(a, np.invert(b), np.bool_(True))
 
 
-@row(
+_subc = partial(_extended, section="9.7.2.4", fidelity="open")
+
+
+@_subc(
     "subc.T",
-    "d:B = a:B, b:B, carry:carry",
-    T=_WORDS,
-    section="9.7.2.4",
-    fidelity="open",
+    _TAKES.format(_TWO),
     summary="a - b - 1 + carry, as on an H200 (the PTX ISA, whose carry is the borrow: a - b - carry)",
 )
 def subc(form: Form, a: Any, b: Any, carry: Any) -> Any:
     return _add(a, np.invert(b), carry)[0]
 
 
-@row(
-    "subc.cc.T",
-    "d:B | carry:carry = a:B, b:B, carry:carry",
-    T=_WORDS,
-    section="9.7.2.4",
-    fidelity="open",
-    summary="a - b - 1 + carry; carry: nothing borrowed, as on an H200 (the PTX ISA: the borrow)",
-)
+@_subc("subc.cc.T", _BOTH.format(_TWO), summary=f"a - b - 1 + carry; {_BORROW}")
 def subc_cc(form: Form, a: Any, b: Any, carry: Any) -> tuple[Any, Any]:
     return _add(a, np.invert(b), carry)
 
 
-@row(
+_mad = partial(_extended, operations=2)
+
+
+@_mad(
     "mad<.lo|.hi>.cc.T",
-    "d:B | carry:carry = a:T, b:T, c:B",
-    T=_WORDS,
+    _MAKES.format(_THREE),
     section="9.7.2.5",
-    summary="the low or high half of a · b, plus c; carry: what does not fit of the addition",
+    summary=f"{_HALF}; carry: what does not fit of the addition",
 )
 def mad_cc(form: Form, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
     return _add(_half(form, a, b), c, np.bool_(False))
 
 
-@row(
-    "madc<.lo|.hi>.T",
-    "d:B = a:T, b:T, c:B, carry:carry",
-    T=_WORDS,
-    section="9.7.2.6",
-    summary="the low or high half of a · b, plus c, plus carry",
-)
+@_mad("madc<.lo|.hi>.T", _TAKES.format(_THREE), section="9.7.2.6", summary=f"{_HALF}, plus carry")
 def madc(form: Form, a: Any, b: Any, c: Any, carry: Any) -> Any:
     return _add(_half(form, a, b), c, carry)[0]
 
 
-@row(
+@_mad(
     "madc<.lo|.hi>.cc.T",
-    "d:B | carry:carry = a:T, b:T, c:B, carry:carry",
-    T=_WORDS,
+    _BOTH.format(_THREE),
     section="9.7.2.6",
-    summary="the low or high half of a · b, plus c, plus carry; carry: what does not fit of the additions",
+    summary=f"{_HALF}, plus carry; carry: what does not fit of the additions",
 )
 def madc_cc(form: Form, a: Any, b: Any, c: Any, carry: Any) -> tuple[Any, Any]:
     return _add(_half(form, a, b), c, carry)

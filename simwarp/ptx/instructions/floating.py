@@ -8,7 +8,8 @@ without end leaves it below the normal numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,7 @@ from simwarp.ptx.instructions._formats import (
     words,
 )
 from simwarp.ptx.instructions._table import row
-from simwarp.ptx.rows import Form
-
-Function: TypeAlias = Callable[..., Any]
+from simwarp.ptx.rows import Form, Function
 
 _ONE, _TWO, _THREE = "d:T = a:T", "d:T = a:T, b:T", "d:T = a:T, b:T, c:T"
 
@@ -34,6 +33,7 @@ _ONE, _TWO, _THREE = "d:T = a:T", "d:T = a:T, b:T", "d:T = a:T, b:T, c:T"
     "p:pred = a:T",
     T="f32 f64",
     section="9.7.3.1",
+    operations=0,
     summary="whether a is of this kind; a zero is normal",
 )
 def testp(form: Form, a: Any) -> Any:
@@ -50,89 +50,68 @@ def testp(form: Form, a: Any) -> Any:
     return tests[form.modifiers[0]]
 
 
-@row("copysign.T", _TWO, T="f32 f64", section="9.7.3.2", summary="b with the sign of a")
+@row("copysign.T", _TWO, T="f32 f64", section="9.7.3.2", operations=0, summary="b with the sign of a")
 def copysign(form: Form, a: Any, b: Any) -> Any:
     sign = FORMATS[form.T].sign
     a, b = words(a), words(b)
     return np.bitwise_or(np.bitwise_and(a, sign), np.bitwise_and(b, np.invert(sign)))
 
 
-@row(f"add{ROUNDED}{{.ftz}}{{.sat}}.T", _TWO, T="f32", name="add.f32", section="9.7.3.3", summary="a + b")
-@row(f"add{ROUNDED}.T", _TWO, T="f64", name="add.f64", section="9.7.3.3", summary="a + b")
+def _float(
+    name: str, modifiers: str, syntax: str, section: str, summary: str, of_f64: str = "", **facts: Any
+) -> Callable[[Function], Function]:
+    """The rows of an instruction in f32, and in f64 without ``.ftz`` and ``.sat``."""
+    declare_row, rounding = partial(row, section=section, **facts), modifiers.partition("{.ftz}")[0]
+
+    def declare(function: Function) -> Function:
+        declare_row(f"{name}{rounding}.T", syntax, T="f64", name=f"{name}.f64", summary=of_f64 or summary)(
+            function
+        )
+        declare_row(f"{name}{modifiers}.T", syntax, T="f32", name=f"{name}.f32", summary=summary)(function)
+        return function
+
+    return declare
+
+
+@_float("add", f"{ROUNDED}{{.ftz}}{{.sat}}", _TWO, "9.7.3.3", "a + b", traits="sum")
 def add(form: Form, a: Any, b: Any) -> Any:
     return arithmetic(form, floats.add, a, b, first=(b, a))
 
 
-@row(f"sub{ROUNDED}{{.ftz}}{{.sat}}.T", _TWO, T="f32", name="sub.f32", section="9.7.3.4", summary="a - b")
-@row(f"sub{ROUNDED}.T", _TWO, T="f64", name="sub.f64", section="9.7.3.4", summary="a - b")
+@_float("sub", f"{ROUNDED}{{.ftz}}{{.sat}}", _TWO, "9.7.3.4", "a - b", traits="sum")
 def sub(form: Form, a: Any, b: Any) -> Any:
     return arithmetic(form, floats.sub, a, b, first=(b, a))
 
 
-@row(f"mul{ROUNDED}{{.ftz}}{{.sat}}.T", _TWO, T="f32", name="mul.f32", section="9.7.3.5", summary="a · b")
-@row(f"mul{ROUNDED}.T", _TWO, T="f64", name="mul.f64", section="9.7.3.5", summary="a · b")
+@_float("mul", f"{ROUNDED}{{.ftz}}{{.sat}}", _TWO, "9.7.3.5", "a · b", traits="product")
 def mul(form: Form, a: Any, b: Any) -> Any:
     return arithmetic(form, floats.mul, a, b, first=(b, a))
 
 
-@row(
-    f"fma{DIRECTED}{{.ftz}}{{.sat}}.T",
-    _THREE,
-    T="f32",
-    name="fma.f32",
-    section="9.7.3.6",
-    summary="a · b + c with one rounding",
-)
-@row(
-    f"fma{DIRECTED}.T",
-    _THREE,
-    T="f64",
-    name="fma.f64",
-    section="9.7.3.6",
-    summary="a · b + c with one rounding",
-)
-@row(
-    f"mad{DIRECTED}{{.ftz}}{{.sat}}.T",
-    _THREE,
-    T="f32",
-    name="mad.f32",
-    section="9.7.3.7",
-    summary="the same as fma",
-)
-@row(f"mad{DIRECTED}.T", _THREE, T="f64", name="mad.f64", section="9.7.3.7", summary="the same as fma")
+_FUSED = f"{DIRECTED}{{.ftz}}{{.sat}}"
+
+
+@_float("fma", _FUSED, _THREE, "9.7.3.6", "a · b + c with one rounding", operations=2)
+@_float("mad", _FUSED, _THREE, "9.7.3.7", "the same as fma", operations=2)
 def fma(form: Form, a: Any, b: Any, c: Any) -> Any:
     return arithmetic(form, floats.fma, a, b, c, first=(b, c, a))
 
 
-@row(f"div{DIRECTED}{{.ftz}}.T", _TWO, T="f32", name="div.f32", section="9.7.3.8", summary="a / b")
-@row(f"div{DIRECTED}.T", _TWO, T="f64", name="div.f64", section="9.7.3.8", summary="a / b")
+@_float("div", f"{DIRECTED}{{.ftz}}", _TWO, "9.7.3.8", "a / b")
 def div(form: Form, a: Any, b: Any) -> Any:
     return arithmetic(form, floats.div, a, b, first=(a, b))
 
 
-@row("abs{.ftz}.T", _ONE, T="f32", name="abs.f32", section="9.7.3.9", summary="|a|; of NaN, NaN")
-@row(
-    "abs.T",
-    _ONE,
-    T="f64",
-    name="abs.f64",
-    section="9.7.3.9",
-    summary="|a|; a NaN keeps its sign on an H200",
-)
+_KEPT = "a NaN keeps its sign on an H200"
+
+
+@_float("abs", "{.ftz}", _ONE, "9.7.3.9", "|a|; of NaN, NaN", f"|a|; {_KEPT}", operations=0)
 def abs_(form: Form, a: Any) -> Any:
     d = FORMATS[form.T].absolute(form, words(a))
     return keep_payload(d.view(np.float64), a) if form.T == "f64" else d
 
 
-@row("neg{.ftz}.T", _ONE, T="f32", name="neg.f32", section="9.7.3.10", summary="-a; of NaN, NaN")
-@row(
-    "neg.T",
-    _ONE,
-    T="f64",
-    name="neg.f64",
-    section="9.7.3.10",
-    summary="-a; a NaN keeps its sign on an H200",
-)
+@_float("neg", "{.ftz}", _ONE, "9.7.3.10", "-a; of NaN, NaN", f"-a; {_KEPT}", operations=0)
 def neg(form: Form, a: Any) -> Any:
     d = FORMATS[form.T].negative(form, words(a))
     return keep_payload(d.view(np.float64), a) if form.T == "f64" else d
@@ -140,30 +119,21 @@ def neg(form: Form, a: Any) -> Any:
 
 def _extreme(base: str, section: str, one: str) -> Callable[[Function], Function]:
     """The rows of ``min`` or ``max``, which gives the smaller or the larger ``one``."""
+    either = f"{one} one; -0 is below +0; NaN only if both are"
+    magnitude = f"{one} magnitude, the signs' exclusive-or"
     forms = (
-        ("{.ftz}", "f32", "", 50, f"{one} one; -0 is below +0; NaN only if both are"),
-        ("", "f64", "", 50, f"{one} one; -0 is below +0; NaN only if both are"),
+        ("{.ftz}", "f32", "", 50, either),
+        ("", "f64", "", 50, either),
         ("{.ftz}<.NaN>", "f32", ".NaN", 80, f"{one} one; -0 is below +0; NaN if either is"),
-        (
-            "{.ftz}{.NaN}<.xorsign.abs>",
-            "f32",
-            ".xorsign.abs",
-            86,
-            f"{one} magnitude, the signs' exclusive-or",
-        ),
+        ("{.ftz}{.NaN}<.xorsign.abs>", "f32", ".xorsign.abs", 86, magnitude),
     )
 
     def declare(function: Function) -> Function:
         for modifiers, kind, suffix, minimum_sm, summary in forms:
-            row(
-                f"{base}{modifiers}.T",
-                _TWO,
-                T=kind,
-                name=f"{base}{suffix}.{kind}",
-                section=section,
-                minimum_sm=minimum_sm,
-                summary=summary,
-            )(function)
+            of_base = partial(
+                row, T=kind, name=f"{base}{suffix}.{kind}", section=section, minimum_sm=minimum_sm
+            )
+            of_base(f"{base}{modifiers}.T", _TWO, summary=summary)(function)
         return function
 
     return declare
@@ -181,27 +151,11 @@ def max_(form: Form, a: Any, b: Any) -> Any:
     return keep_payload(d.view(np.float64), b, a) if form.T == "f64" else d
 
 
-@row(f"rcp{DIRECTED}{{.ftz}}.T", _ONE, T="f32", name="rcp.f32", section="9.7.3.13", summary="1 / a")
-@row(f"rcp{DIRECTED}.T", _ONE, T="f64", name="rcp.f64", section="9.7.3.13", summary="1 / a")
+@_float("rcp", f"{DIRECTED}{{.ftz}}", _ONE, "9.7.3.13", "1 / a")
 def rcp(form: Form, a: Any) -> Any:
     return arithmetic(form, floats.div, a.dtype.type(1), a, first=(a,))
 
 
-@row(
-    f"sqrt{DIRECTED}{{.ftz}}.T",
-    _ONE,
-    T="f32",
-    name="sqrt.f32",
-    section="9.7.3.15",
-    summary="the square root; of -0, -0",
-)
-@row(
-    f"sqrt{DIRECTED}.T",
-    _ONE,
-    T="f64",
-    name="sqrt.f64",
-    section="9.7.3.15",
-    summary="the square root; of -0, -0",
-)
+@_float("sqrt", f"{DIRECTED}{{.ftz}}", _ONE, "9.7.3.15", "the square root; of -0, -0")
 def sqrt(form: Form, a: Any) -> Any:
     return arithmetic(form, floats.sqrt, a, first=(a,))

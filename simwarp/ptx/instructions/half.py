@@ -13,7 +13,7 @@ from typing import Any
 from simwarp import floats
 from simwarp.ptx.instructions._formats import FORMATS, Format, pack, split, words
 from simwarp.ptx.instructions._table import row
-from simwarp.ptx.rows import Form
+from simwarp.ptx.rows import Form, Function
 
 _F16, _BF16 = "f16 f16x2", "bf16 bf16x2"
 _ONE, _TWO, _THREE = "d:T = a:T", "d:T = a:T, b:T", "d:T = a:T, b:T, c:T"
@@ -35,32 +35,41 @@ def _arithmetic(form: Form, operation: Any, *operands: Any) -> Any:
     return _compute(form, compute, *operands)
 
 
-@row(
-    "add{.rn}{.ftz}{.sat}.T",
-    _TWO,
-    T=_F16,
-    name="add.f16",
-    minimum_sm=53,
-    section="9.7.4.1",
-    summary="a + b",
-)
-@row("add{.rn}.T", _TWO, T=_BF16, name="add.bf16", minimum_sm=90, section="9.7.4.1", summary="a + b")
+def _half(
+    name: str,
+    syntax: str,
+    section: str,
+    summary: str,
+    f16: tuple[str, int],
+    bf16: tuple[str, int],
+    **facts: Any,
+) -> Callable[[Function], Function]:
+    """The rows of an instruction in f16 and in bf16: the modifiers and the first chip of each."""
+
+    def declare(function: Function) -> Function:
+        of_name = partial(row, section=section, summary=summary, **facts)
+        for kind, (modifiers, minimum_sm) in (("bf16", bf16), ("f16", f16)):
+            of_kind = partial(of_name, T=f"{kind} {kind}x2", name=f"{name}.{kind}", minimum_sm=minimum_sm)
+            of_kind(f"{name}{modifiers}.T", syntax)(function)
+        return function
+
+    return declare
+
+
+_rounded = partial(_half, f16=("{.rn}{.ftz}{.sat}", 53), bf16=("{.rn}", 90))
+
+
+@_rounded("add", _TWO, "9.7.4.1", "a + b", traits="sum")
 def add(form: Form, a: Any, b: Any) -> Any:
     return _arithmetic(form, "add", a, b)
 
 
-@row(
-    "sub{.rn}{.ftz}{.sat}.T", _TWO, T=_F16, name="sub.f16", minimum_sm=53, section="9.7.4.2", summary="a - b"
-)
-@row("sub{.rn}.T", _TWO, T=_BF16, name="sub.bf16", minimum_sm=90, section="9.7.4.2", summary="a - b")
+@_rounded("sub", _TWO, "9.7.4.2", "a - b", traits="sum")
 def sub(form: Form, a: Any, b: Any) -> Any:
     return _arithmetic(form, "sub", a, b)
 
 
-@row(
-    "mul{.rn}{.ftz}{.sat}.T", _TWO, T=_F16, name="mul.f16", minimum_sm=53, section="9.7.4.3", summary="a · b"
-)
-@row("mul{.rn}.T", _TWO, T=_BF16, name="mul.bf16", minimum_sm=90, section="9.7.4.3", summary="a · b")
+@_rounded("mul", _TWO, "9.7.4.3", "a · b", traits="product")
 def mul(form: Form, a: Any, b: Any) -> Any:
     return _arithmetic(form, "mul", a, b)
 
@@ -70,6 +79,7 @@ def mul(form: Form, a: Any, b: Any) -> Any:
     _THREE,
     T=_F16,
     name="fma.f16",
+    operations=2,
     minimum_sm=53,
     section="9.7.4.4",
     summary="a · b + c with one rounding; relu (sm_80): negative becomes +0",
@@ -79,6 +89,7 @@ def mul(form: Form, a: Any, b: Any) -> Any:
     _THREE,
     T=_BF16,
     name="fma.bf16",
+    operations=2,
     minimum_sm=80,
     section="9.7.4.4",
     summary="a · b + c with one rounding; relu: negative becomes +0",
@@ -87,32 +98,29 @@ def fma(form: Form, a: Any, b: Any, c: Any) -> Any:
     return _arithmetic(form, "fma", a, b, c)
 
 
-@row("neg{.ftz}.T", _ONE, T=_F16, name="neg.f16", minimum_sm=53, section="9.7.4.5", summary="-a; of NaN, NaN")
-@row("neg.T", _ONE, T=_BF16, name="neg.bf16", minimum_sm=80, section="9.7.4.5", summary="-a; of NaN, NaN")
+_sign = partial(_half, f16=("{.ftz}", 53), bf16=("", 80), operations=0)
+
+
+@_sign("neg", _ONE, "9.7.4.5", "-a; of NaN, NaN")
 def neg(form: Form, a: Any) -> Any:
     return _compute(form, Format.negative, a)
 
 
-@row(
-    "abs{.ftz}.T", _ONE, T=_F16, name="abs.f16", minimum_sm=53, section="9.7.4.6", summary="|a|; of NaN, NaN"
-)
-@row("abs.T", _ONE, T=_BF16, name="abs.bf16", minimum_sm=80, section="9.7.4.6", summary="|a|; of NaN, NaN")
+@_sign("abs", _ONE, "9.7.4.6", "|a|; of NaN, NaN")
 def abs_(form: Form, a: Any) -> Any:
     return _compute(form, Format.absolute, a)
 
 
-_EXTREME = "{.NaN}{.xorsign.abs}.T"
-_MIN = "the smaller one, -0 before +0; NaN only of two NaN, with .NaN also of one"
-_MAX = "the larger one, +0 behind -0; NaN only of two NaN, with .NaN also of one"
+_EXTREME = "{.NaN}{.xorsign.abs}"
+_extreme = partial(_half, f16=(f"{{.ftz}}{_EXTREME}", 80), bf16=(_EXTREME, 80))
+_NAN = "NaN only of two NaN, with .NaN also of one"
 
 
-@row(f"min{{.ftz}}{_EXTREME}", _TWO, T=_F16, name="min.f16", minimum_sm=80, section="9.7.4.7", summary=_MIN)
-@row(f"min{_EXTREME}", _TWO, T=_BF16, name="min.bf16", minimum_sm=80, section="9.7.4.7", summary=_MIN)
+@_extreme("min", _TWO, "9.7.4.7", f"the smaller one, -0 before +0; {_NAN}")
 def min_(form: Form, a: Any, b: Any) -> Any:
     return _compute(form, Format.minimum, a, b)
 
 
-@row(f"max{{.ftz}}{_EXTREME}", _TWO, T=_F16, name="max.f16", minimum_sm=80, section="9.7.4.8", summary=_MAX)
-@row(f"max{_EXTREME}", _TWO, T=_BF16, name="max.bf16", minimum_sm=80, section="9.7.4.8", summary=_MAX)
+@_extreme("max", _TWO, "9.7.4.8", f"the larger one, +0 behind -0; {_NAN}")
 def max_(form: Form, a: Any, b: Any) -> Any:
     return _compute(form, Format.maximum, a, b)

@@ -5,19 +5,19 @@ Operands of kind B arrive unsigned: modulo 2^width the sign does not matter.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from simwarp import lanes
 from simwarp.ptx.instructions._table import row, where
-from simwarp.ptx.rows import DTYPES, Form
+from simwarp.ptx.rows import DTYPES, Form, Function
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"
-_PACKED_TYPES = "u16x2 s16x2"
 _PACKED = "d:b32 = a:b32, b:b32"
-_RELU = "s32 s16x2"
-_CUT = "and 0 instead of a negative one"
+_END = "or the end of the range that it passes"
 
 
 @row("add.T", "d:B = a:B, b:B", T=INTEGERS, section="9.7.1.1", summary="a + b, modulo 2^width")
@@ -25,25 +25,20 @@ def add(form: Form, a: Any, b: Any) -> Any:
     return np.add(a, b)
 
 
-@row(
-    "add.sat.s32",
-    "d:s32 = a:s32, b:s32",
-    section="9.7.1.1",
-    summary="a + b, or the end of the range that it passes",
-)
+@row("add.sat.s32", "d:s32 = a:s32, b:s32", section="9.7.1.1", summary=f"a + b, {_END}")
 def add_sat(form: Form, a: Any, b: Any) -> Any:
     return _saturate(np.add(a, b, dtype=np.int64))
 
 
-@row(
-    "add.T",
-    _PACKED,
-    T=_PACKED_TYPES,
-    name="add (packed)",
-    minimum_sm=90,
-    section="9.7.1.1",
-    summary="a + b in each half, modulo 2^16",
-)
+_pair = partial(row, T="u16x2 s16x2", minimum_sm=90)
+
+
+def _packed(name: str, section: str, summary: str) -> Callable[[Function], Function]:
+    """The row of an instruction on two halves."""
+    return _pair(f"{name}.T", _PACKED, name=f"{name} (packed)", section=section, summary=summary)
+
+
+@_packed("add", "9.7.1.1", "a + b in each half, modulo 2^16")
 def add_packed(form: Form, a: Any, b: Any) -> Any:
     return pack([x + y for x, y in _pairs(form, a, b)])
 
@@ -53,12 +48,7 @@ def sub(form: Form, a: Any, b: Any) -> Any:
     return np.subtract(a, b)
 
 
-@row(
-    "sub.sat.s32",
-    "d:s32 = a:s32, b:s32",
-    section="9.7.1.2",
-    summary="a - b, or the end of the range that it passes",
-)
+@row("sub.sat.s32", "d:s32 = a:s32, b:s32", section="9.7.1.2", summary=f"a - b, {_END}")
 def sub_sat(form: Form, a: Any, b: Any) -> Any:
     return _saturate(np.subtract(a, b, dtype=np.int64))
 
@@ -82,83 +72,61 @@ def mul_wide(form: Form, a: Any, b: Any) -> Any:
     return np.multiply(a, b, dtype=form.wide)
 
 
-@row(
-    "mad.lo.T",
-    "d:B = a:B, b:B, c:B",
-    T=INTEGERS,
-    section="9.7.1.4",
-    summary="the low half of a · b, plus c",
-)
+_mad = partial(row, section="9.7.1.4", operations=2)
+
+
+@_mad("mad.lo.T", "d:B = a:B, b:B, c:B", T=INTEGERS, summary="the low half of a · b, plus c")
 def mad_lo(form: Form, a: Any, b: Any, c: Any) -> Any:
     return np.add(np.multiply(a, b), c)
 
 
-@row(
-    "mad.hi.T",
-    "d:T = a:T, b:T, c:T",
-    T=INTEGERS,
-    section="9.7.1.4",
-    summary="the high half of a · b, plus c",
-)
+@_mad("mad.hi.T", "d:T = a:T, b:T, c:T", T=INTEGERS, summary="the high half of a · b, plus c")
 def mad_hi(form: Form, a: Any, b: Any, c: Any) -> Any:
     return np.add(mul_hi(form, a, b), c)
 
 
-@row(
-    "mad.hi.sat.s32",
-    "d:s32 = a:s32, b:s32, c:s32",
-    section="9.7.1.4",
-    summary="the high half of a · b, plus c, or the end of the range that it passes",
-)
+@_mad("mad.hi.sat.s32", "d:s32 = a:s32, b:s32, c:s32", summary=f"the high half of a · b, plus c, {_END}")
 def mad_hi_sat(form: Form, a: Any, b: Any, c: Any) -> Any:
     high = np.right_shift(np.multiply(a, b, dtype=np.int64), 32)
     return _saturate(np.add(high, c))
 
 
-@row(
-    "mad.wide.T",
-    "d:W = a:T, b:T, c:W",
-    T="u16 u32 s16 s32",
-    section="9.7.1.4",
-    summary="a · b + c, twice as wide",
-)
+@_mad("mad.wide.T", "d:W = a:T, b:T, c:W", T="u16 u32 s16 s32", summary="a · b + c, twice as wide")
 def mad_wide(form: Form, a: Any, b: Any, c: Any) -> Any:
     return np.add(mul_wide(form, a, b), c)
 
 
-@row(
-    "mul24<.lo|.hi>.T",
-    "d:T = a:T, b:T",
-    T="u32 s32",
-    section="9.7.1.5",
-    summary="bits 0-31 or 16-47 of the product of two 24-bit numbers",
-)
+_PRODUCT_24 = "bits 0-31 or 16-47 of the product of two 24-bit numbers"
+_mad24 = partial(row, section="9.7.1.6", operations=2)
+
+
+@row("mul24<.lo|.hi>.T", "d:T = a:T, b:T", T="u32 s32", section="9.7.1.5", summary=_PRODUCT_24)
 def mul24(form: Form, a: Any, b: Any) -> Any:
     return np.right_shift(_product_24(a, b), 16 if form.has("hi") else 0).astype(form.dtype)
 
 
-@row(
-    "mad24<.lo|.hi>.T",
-    "d:T = a:T, b:T, c:T",
-    T="u32 s32",
-    section="9.7.1.6",
-    summary="bits 0-31 or 16-47 of the product of two 24-bit numbers, plus c",
-)
+@_mad24("mad24<.lo|.hi>.T", "d:T = a:T, b:T, c:T", T="u32 s32", summary=f"{_PRODUCT_24}, plus c")
 def mad24(form: Form, a: Any, b: Any, c: Any) -> Any:
     return np.add(mul24(form, a, b), c)
 
 
-@row(
+@_mad24(
     "mad24.hi.sat.s32",
     "d:s32 = a:s32, b:s32, c:s32",
-    section="9.7.1.6",
     summary="bits 16-47 of the product of two 24-bit numbers, plus c, or the end of the range it passes",
 )
 def mad24_hi_sat(form: Form, a: Any, b: Any, c: Any) -> Any:
     return _saturate(np.add(np.right_shift(_product_24(a, b), 16), c))
 
 
-@row("sad.T", "d:T = a:T, b:T, c:T", T=INTEGERS, section="9.7.1.7", summary="|a - b| + c, modulo 2^width")
+@row(
+    "sad.T",
+    "d:T = a:T, b:T, c:T",
+    T=INTEGERS,
+    section="9.7.1.7",
+    operations=2,
+    summary="|a - b| + c, modulo 2^width",
+)
 def sad(form: Form, a: Any, b: Any, c: Any) -> Any:
     return np.add(where(np.less(a, b), np.subtract(b, a), np.subtract(a, b)), c)
 
@@ -167,15 +135,11 @@ def _by_zero(_: Form, _a: Any, b: Any) -> Any:
     return b == 0
 
 
-@row(
-    "div.T",
-    "d:T = a:T, b:T",
-    T=INTEGERS,
-    section="9.7.1.8",
-    fidelity="open",
-    summary="a / b, rounded toward zero; by zero: unspecified, on an H200 all ones",
-    unspecified=_by_zero,
-)
+_divide = partial(row, T=INTEGERS, fidelity="open", unspecified=_by_zero)
+_ZERO = "by zero: unspecified, on an H200 all ones"
+
+
+@_divide("div.T", "d:T = a:T, b:T", section="9.7.1.8", summary=f"a / b, rounded toward zero; {_ZERO}")
 def div(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
         return where(b == 0, np.invert(form.dtype.type(0)), np.floor_divide(a, _not_zero(b)))
@@ -184,14 +148,12 @@ def div(form: Form, a: Any, b: Any) -> Any:
     return where(b == 0, form.dtype.type(-1), signed)
 
 
-@row(
+@_divide(
     "rem.T",
     "d:T = a:T, b:T",
-    T=INTEGERS,
     section="9.7.1.9",
-    fidelity="open",
-    summary="a modulo b with the sign of a; by zero: unspecified, on an H200 all ones",
-    unspecified=_by_zero,
+    traits="remainder",
+    summary=f"a modulo b with the sign of a; {_ZERO}",
 )
 def rem(form: Form, a: Any, b: Any) -> Any:
     if form.dtype.kind == "u":
@@ -211,68 +173,28 @@ def neg(form: Form, a: Any) -> Any:
     return np.negative(a)
 
 
-@row("min.T", "d:T = a:T, b:T", T=INTEGERS, section="9.7.1.12", summary="the smaller one")
-def min_(form: Form, a: Any, b: Any) -> Any:
-    return np.minimum(a, b)
+def _extreme(name: str, choose: Function, section: str, what: str) -> None:
+    """The rows of ``min`` or ``max``: of numbers, of halves, and with 0 instead of a negative result."""
+
+    def plain(form: Form, a: Any, b: Any) -> Any:
+        return choose(a, b)
+
+    def packed(form: Form, a: Any, b: Any) -> Any:
+        return pack([choose(x, y) for x, y in _pairs(form, a, b)])
+
+    def relu(form: Form, a: Any, b: Any) -> Any:
+        return pack([np.maximum(choose(x, y), 0) for x, y in _pairs(form, a, b)])
+
+    other = f"{name}.relu, as the PTX ISA's examples write it"
+    row(f"{name}.T", "d:T = a:T, b:T", T=INTEGERS, section=section, summary=what)(plain)
+    _packed(name, section, f"{what} in each half")(packed)
+    of_relu = partial(row, T="s32 s16x2", section=section, minimum_sm=90)
+    of_relu(f"{name}.T.relu", _PACKED, name=f"{name}.T.relu", summary=other)(relu)
+    of_relu(f"{name}.relu.T", _PACKED, summary=f"{what}, and 0 instead of a negative one")(relu)
 
 
-@row(
-    "min.T",
-    _PACKED,
-    T=_PACKED_TYPES,
-    name="min (packed)",
-    minimum_sm=90,
-    section="9.7.1.12",
-    summary="the smaller one in each half",
-)
-def min_packed(form: Form, a: Any, b: Any) -> Any:
-    return pack([np.minimum(x, y) for x, y in _pairs(form, a, b)])
-
-
-@row("min.relu.T", _PACKED, T=_RELU, section="9.7.1.12", minimum_sm=90, summary=f"the smaller one, {_CUT}")
-@row(
-    "min.T.relu",
-    _PACKED,
-    T=_RELU,
-    name="min.T.relu",
-    section="9.7.1.12",
-    minimum_sm=90,
-    summary="min.relu, as the PTX ISA's examples write it",
-)
-def min_relu(form: Form, a: Any, b: Any) -> Any:
-    return pack([np.maximum(np.minimum(x, y), 0) for x, y in _pairs(form, a, b)])
-
-
-@row("max.T", "d:T = a:T, b:T", T=INTEGERS, section="9.7.1.13", summary="the larger one")
-def max_(form: Form, a: Any, b: Any) -> Any:
-    return np.maximum(a, b)
-
-
-@row(
-    "max.T",
-    _PACKED,
-    T=_PACKED_TYPES,
-    name="max (packed)",
-    minimum_sm=90,
-    section="9.7.1.13",
-    summary="the larger one in each half",
-)
-def max_packed(form: Form, a: Any, b: Any) -> Any:
-    return pack([np.maximum(x, y) for x, y in _pairs(form, a, b)])
-
-
-@row("max.relu.T", _PACKED, T=_RELU, section="9.7.1.13", minimum_sm=90, summary=f"the larger one, {_CUT}")
-@row(
-    "max.T.relu",
-    _PACKED,
-    T=_RELU,
-    name="max.T.relu",
-    section="9.7.1.13",
-    minimum_sm=90,
-    summary="max.relu, as the PTX ISA's examples write it",
-)
-def max_relu(form: Form, a: Any, b: Any) -> Any:
-    return pack([np.maximum(np.maximum(x, y), 0) for x, y in _pairs(form, a, b)])
+_extreme("min", np.minimum, "9.7.1.12", "the smaller one")
+_extreme("max", np.maximum, "9.7.1.13", "the larger one")
 
 
 @row("popc.T", "d:u32 = a:T", T="b32 b64", section="9.7.1.14", summary="how many bits are 1")
@@ -307,6 +229,7 @@ def bfind(form: Form, a: Any) -> Any:
     "d:b32 = a:b32, b:b32, c:s32",
     section="9.7.1.17",
     fidelity="open",
+    amounts="b",
     summary="where a's |c|-th 1 is, from bit b on up or down; none: all ones; on an H200 also where "
     "b > 31, which is undefined, but 0 where c is the least s32",
 )
@@ -329,13 +252,18 @@ def brev(form: Form, a: Any) -> Any:
     return lanes.brev(a)
 
 
+_AMOUNTS = "both modulo 256, but in 64 bits on an H200 at most 255"
+
+
 @row(
     "bfe.T",
     "d:T = a:T, b:u32, c:u32",
     T="u32 u64 s32 s64",
     section="9.7.1.19",
     fidelity="open",
-    summary="c bits of a from bit b on; both modulo 256, but in 64 bits on an H200 at most 255",
+    bitwise=1,
+    amounts="bc",
+    summary=f"c bits of a from bit b on; {_AMOUNTS}",
 )
 def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
     return lanes.bfe(a, *_amounts(form, b, c))
@@ -347,7 +275,10 @@ def bfe(form: Form, a: Any, b: Any, c: Any) -> Any:
     T="b32 b64",
     section="9.7.1.20",
     fidelity="open",
-    summary="e bits of a put into b at bit c; both modulo 256, but in 64 bits on an H200 at most 255",
+    traits="insert",
+    bitwise=2,
+    amounts="ce",
+    summary=f"e bits of a put into b at bit c; {_AMOUNTS}",
 )
 def bfi(form: Form, a: Any, b: Any, c: Any, e: Any) -> Any:
     return lanes.bfi(a, b, *_amounts(form, c, e))
@@ -358,6 +289,7 @@ def bfi(form: Form, a: Any, b: Any, c: Any, e: Any) -> Any:
     "d:T = a:T, b:u32",
     T="u32 s32",
     minimum_sm=70,
+    amounts="b",
     section="9.7.1.21",
     summary="the low b bits of a, extended; b past 31: a itself (clamp), or b modulo 32 (wrap)",
 )
@@ -372,6 +304,7 @@ def szext(form: Form, a: Any, b: Any) -> Any:
     "bmsk<.clamp|.wrap>.b32",
     "d:b32 = a:u32, b:u32",
     minimum_sm=70,
+    amounts="ab",
     section="9.7.1.22",
     summary="b ones from bit a on; past 31: cut off (clamp), or both modulo 32 (wrap)",
 )
@@ -382,13 +315,14 @@ def bmsk(form: Form, a: Any, b: Any) -> Any:
     return lanes.shl(lanes.not_(lanes.shl(ones, b)), a)
 
 
-@row(
+_dot = partial(row, T="u32 s32", U="u32 s32", minimum_sm=61)
+
+
+@_dot(
     "dp4a.T.U",
     "d:b32 = a:b32, b:b32, c:b32",
-    T="u32 s32",
-    U="u32 s32",
-    minimum_sm=61,
     section="9.7.1.23",
+    operations=8,
     summary="c plus the dot product of a's bytes and b's, modulo 2^32",
 )
 def dp4a(form: Form, a: Any, b: Any, c: Any) -> Any:
@@ -396,13 +330,11 @@ def dp4a(form: Form, a: Any, b: Any, c: Any) -> Any:
     return accumulate(c, [p * q for p, q in zip(x, y, strict=True)])
 
 
-@row(
+@_dot(
     "dp2a<.lo|.hi>.T.U",
     "d:b32 = a:b32, b:b32, c:b32",
-    T="u32 s32",
-    U="u32 s32",
-    minimum_sm=61,
     section="9.7.1.24",
+    operations=4,
     summary="c plus the dot product of a's halves and b's two low or high bytes, modulo 2^32",
 )
 def dp2a(form: Form, a: Any, b: Any, c: Any) -> Any:

@@ -27,6 +27,8 @@ def _beside_ones(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
     "d:B = a:B, b:B",
     T=_BITS,
     section="9.7.8.1",
+    traits="mask",
+    bitwise=2,
     ignores=_beside_zero,
     summary="a and b, bit by bit",
 )
@@ -39,6 +41,8 @@ def and_(form: Form, a: Any, b: Any) -> Any:
     "d:B = a:B, b:B",
     T=_BITS,
     section="9.7.8.2",
+    traits="mask",
+    bitwise=2,
     ignores=_beside_ones,
     summary="a or b, bit by bit",
 )
@@ -46,12 +50,12 @@ def or_(form: Form, a: Any, b: Any) -> Any:
     return lanes.or_(a, b)
 
 
-@row("xor.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.3", summary="a exclusive-or b, bit by bit")
+@row("xor.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.3", bitwise=2, summary="a exclusive-or b, bit by bit")
 def xor(form: Form, a: Any, b: Any) -> Any:
     return lanes.xor(a, b)
 
 
-@row("not.T", "d:B = a:B", T=_BITS, section="9.7.8.4", summary="every bit turned over")
+@row("not.T", "d:B = a:B", T=_BITS, section="9.7.8.4", bitwise=1, summary="every bit inverted")
 def not_(form: Form, a: Any) -> Any:
     return lanes.not_(a)
 
@@ -65,6 +69,7 @@ def cnot(form: Form, a: Any) -> Any:
     "lop3.b32",
     "d:u32 = a:u32, b:u32, c:u32, table:number",
     section="9.7.8.6",
+    bitwise=3,
     summary="the function of three bits whose values for 0xF0, 0xCC, 0xAA make the table",
 )
 def lop3(form: Form, a: Any, b: Any, c: Any, table: Any) -> Any:
@@ -88,14 +93,23 @@ def lop3_predicate(form: Form, a: Any, b: Any, c: Any, table: Any, q: Any) -> tu
     "shf<.l|.r><.clamp|.wrap>.b32",
     "d:u32 = a:u32, b:u32, c:u32",
     section="9.7.8.7",
+    bitwise=2,
+    amounts="c",
     summary="the funnel {b, a} shifted; 32 bits of it",
 )
 def shf(form: Form, a: Any, b: Any, c: Any) -> Any:
-    direction, mode = form.modifiers
-    return lanes.shf(a, b, c, "l" if direction == "l" else "r", "clamp" if mode == "clamp" else "wrap")
+    return lanes.shf(a, b, c, *form.modifiers)  # pyright: ignore[reportArgumentType]
 
 
-@row("shl.T", "d:B = a:B, b:u32", T="b16 b32 b64", section="9.7.8.8", summary="a · 2^b; 0 past the width")
+@row(
+    "shl.T",
+    "d:B = a:B, b:u32",
+    T="b16 b32 b64",
+    section="9.7.8.8",
+    bitwise=1,
+    amounts="b",
+    summary="a · 2^b; 0 past the width",
+)
 def shl(form: Form, a: Any, b: Any) -> Any:
     return lanes.shl(a, b)
 
@@ -105,6 +119,8 @@ def shl(form: Form, a: Any, b: Any) -> Any:
     "d:T = a:T, b:u32",
     T="b16 b32 b64 u16 u32 u64 s16 s32 s64",
     section="9.7.8.9",
+    bitwise=1,
+    amounts="b",
     summary="a shifted right; zeros or the sign enter",
 )
 def shr(form: Form, a: Any, b: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,50 @@ from simwarp.ptx.spaces import BLOCK_BITS, from_generic, is_in, to_generic
 _MEMORY = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
 SCOPE = "{.cta|.cluster|.gpu|.sys}"
 SHARED = ".shared|.shared::cta|.shared::cluster"
-_EVICTION = "{.L1::evict_normal|.L1::evict_unchanged|.L1::evict_first|.L1::evict_last|.L1::no_allocate}"
+SCOPES = {"cta", "cluster", "gpu", "sys"}
+ORDERS = {"relaxed", "acquire", "release", "acq_rel"}
+_KEPT = ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
+_EVICTIONS = {f"L1::{kept}" for kept in _KEPT}
+_NOT_MMIO = {"weak", "volatile", "acquire", "release", "cta", "cluster", "gpu", "nc", "v2", "v4"}
+_CACHED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt"}
+_SPACES = {"const", "global", "local", "param", "shared"}
+_EVICTION = f"{{{'|'.join(f'.L1::{kept}' for kept in _KEPT)}}}"
+
+
+def _access_clash(words: Sequence[str]) -> bool:
+    """PTX ISA 9.7.9.8 and 9.7.9.11, loads and stores."""
+    has = set(words[1:])
+    strong, scoped, cached = has & ORDERS, has & SCOPES, has & _CACHED
+    space = next((word.split("::")[0] for word in words if word.split("::")[0] in _SPACES), "")
+    hints = {word for word in has if word.startswith(("L1::", "L2::"))}
+    ordered = strong or has & {"weak", "volatile"}
+    if bool(scoped) > bool(strong) or (strong and not scoped and words[-1] not in strong | {"mmio"}):
+        return True
+    if "mmio" in has and (has & _NOT_MMIO or space not in ("", "global") or hints or cached):
+        return True
+    if "mmio" in has and "relaxed" not in has and words[-1] != "mmio":
+        return True
+    if cached and (strong or "volatile" in has or hints & _EVICTIONS):
+        return True
+    if "volatile" in has and hints:
+        return True
+    if space in ("const", "local", "param", "shared") and (hints or "nc" in has):
+        return True
+    if space in ("const", "local", "param") and ordered:
+        return True
+    if space == "param" and cached:
+        return True
+    return "nc" in has and (space != "global" or bool(ordered or has & {"lu", "cv"}))
+
+
+def _wide_vector(words: Sequence[str], kind: str, _: str) -> bool:
+    """A vector has at most 128 bits."""
+    return "v4" in words and kind.endswith("64")
+
+
+def _narrow_generic(words: Sequence[str], kind: str, _: str) -> bool:
+    """A generic address has 64 bits."""
+    return kind == "u32" and "shared::cluster" not in words
 
 
 @row(
@@ -24,6 +69,8 @@ _EVICTION = "{.L1::evict_normal|.L1::evict_unchanged|.L1::evict_first|.L1::evict
     T=_MEMORY,
     kind="load",
     wider=True,
+    clash=_access_clash,
+    lacks=_wide_vector,
     section="9.7.9.8",
     summary="the value at an address; without a state space, at a generic address",
 )
@@ -37,6 +84,7 @@ def ld(form: Form, a: Any) -> Any:
     T=_MEMORY,
     kind="load",
     wider=True,
+    lacks=_wide_vector,
     section="9.7.9.10",
     summary="the value at an address that is the same for all lanes",
 )
@@ -51,6 +99,8 @@ def ldu(form: Form, a: Any) -> Any:
     T=_MEMORY,
     kind="store",
     wider=True,
+    clash=_access_clash,
+    lacks=_wide_vector,
     section="9.7.9.11",
     summary="write a value to an address; without a state space, to a generic one",
 )
@@ -58,21 +108,22 @@ def st(form: Form, b: Any) -> Any:
     return b
 
 
-@row(
+def _prefetch_clash(words: Sequence[str]) -> bool:
+    """PTX ISA 9.7.9.15: eviction priorities are those of global memory."""
+    return "local" in words and not {"L2::evict_last", "L2::evict_normal"}.isdisjoint(words)
+
+
+_hint = partial(row, kind="fence", summary="a hint; changes nothing")
+
+
+@_hint(
     "prefetch{.global|.local}<.L1|.L2|.L2::evict_last|.L2::evict_normal>",
     "[a]",
-    kind="fence",
     section="9.7.9.15",
-    summary="a hint; changes nothing",
+    clash=_prefetch_clash,
 )
-@row("prefetchu.L1", "[a]", kind="fence", section="9.7.9.15", summary="a hint; changes nothing")
-@row(
-    "applypriority{.global}.L2::evict_normal",
-    "[a], size:number",
-    kind="fence",
-    section="9.7.9.16",
-    summary="a hint; changes nothing",
-)
+@_hint("prefetchu.L1", "[a]", section="9.7.9.15")
+@_hint("applypriority{.global}.L2::evict_normal", "[a], size:number", section="9.7.9.16")
 def prefetch(form: Form) -> None:
     return None
 
@@ -89,26 +140,24 @@ def isspacep(form: Form, a: Any, own: Any) -> Any:
     return inside & (_rank(a, own) == own) if form.has("shared::cta") else inside
 
 
-@row(
-    f"cvta<.const|.global|.local|{SHARED}|.param|.param::entry>.T",
-    "d:T = a:T",
-    T="u64",
-    section="9.7.9.20",
-    name="cvta",
-    summary="the generic address of an address in a state space",
-)
+def _cvta(name: str, summary: str) -> Any:
+    return row(
+        f"{name}<.const|.global|.local|{SHARED}|.param|.param::entry>.T",
+        "d:T = a:T",
+        T="u64",
+        section="9.7.9.20",
+        name=name,
+        traits="generic",
+        summary=summary,
+    )
+
+
+@_cvta("cvta", "the generic address of an address in a state space")
 def cvta(form: Form, a: Any) -> Any:
     return to_generic(a, form.modifiers[0].partition("::")[0])
 
 
-@row(
-    f"cvta.to<.const|.global|.local|{SHARED}|.param|.param::entry>.T",
-    "d:T = a:T",
-    T="u64",
-    section="9.7.9.20",
-    name="cvta.to",
-    summary="the address in a state space of a generic address",
-)
+@_cvta("cvta.to", "the address in a state space of a generic address")
 def cvta_to(form: Form, a: Any) -> Any:
     return from_generic(a, form.modifiers[0].partition("::")[0])
 
@@ -119,6 +168,8 @@ def cvta_to(form: Form, a: Any) -> Any:
     T="u32 u64",
     section="9.7.9.23",
     minimum_sm=90,
+    traits="remote",
+    lacks=_narrow_generic,
     summary="the address of the same shared variable in another block of the cluster",
 )
 def mapa(form: Form, a: Any, rank: Any) -> Any:
@@ -133,6 +184,7 @@ def mapa(form: Form, a: Any, rank: Any) -> Any:
     T="u32 u64",
     section="9.7.9.24",
     minimum_sm=90,
+    lacks=_narrow_generic,
     summary="the rank of the block that a shared address belongs to",
 )
 def getctarank(form: Form, a: Any, own: Any) -> Any:

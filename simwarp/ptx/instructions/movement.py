@@ -14,6 +14,8 @@ from simwarp.ptx.rows import Form
     "d:B = a:B",
     T="pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
     section="9.7.9.3",
+    traits="move",
+    bitwise=1,
     special=True,
     summary="a; also a special register, an address, and {a, b} to or from one word",
 )
@@ -37,6 +39,8 @@ def shfl(form: Form, active: Any, a: Any, b: Any, c: Any, m: Any) -> Any:
     "prmt.b32{.f4e|.b4e|.rc8|.ecl|.ecr|.rc16}",
     "d:u32 = a:u32, b:u32, c:u32",
     section="9.7.9.7",
+    traits="insert",
+    bitwise=2,
     summary="four bytes picked out of the eight of {b, a}",
 )
 def prmt(form: Form, a: Any, b: Any, c: Any) -> Any:

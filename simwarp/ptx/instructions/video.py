@@ -92,6 +92,7 @@ for _count, (_part, _section, _section_of_set) in _PARTS.items():
             T=_WORDS,
             U=_WORDS,
             section=_section,
+            operations=_count,
             summary=f"{_meaning}, for each {_part}; sat: in the first type's range; add: their sum, plus c",
         )(arithmetic)
     row(
@@ -100,6 +101,7 @@ for _count, (_part, _section, _section_of_set) in _PARTS.items():
         T=_WORDS,
         U=_WORDS,
         section=_section_of_set,
+        operations=_count,
         summary=f"1 where a compares so with b, else 0, for each {_part}; add: how many do, plus c",
     )(comparison)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,63 +14,40 @@ from simwarp.ptx.rows import Form
 _VOTES = {"any": lanes.vote_any, "all": lanes.vote_all, "uni": lanes.vote_uni}
 
 
-@row(
+_vote = partial(row, kind="warp", section="9.7.13.9")
+_match = partial(row, kind="warp", section="9.7.13.10", T="b32 b64", minimum_sm=70)
+_redux = partial(row, kind="warp", section="9.7.13.12", minimum_sm=80)
+
+
+@_vote(
     "vote.sync<.all|.any|.uni>.pred",
     "d:pred = a:pred, m:u32",
-    kind="warp",
-    section="9.7.13.9",
     summary="whether a holds in all members, in any, or alike in all",
 )
-@row(
+@_vote(
     "vote<.all|.any|.uni>.sync.pred",
     "d:pred = a:pred, m:u32",
     name="vote.mode.sync.pred",
-    kind="warp",
-    section="9.7.13.9",
     summary="vote.sync, as CUB writes it",
 )
 def vote(form: Form, active: Any, a: Any, m: Any) -> Any:
     return _VOTES[form.modifiers[0]](a, m, active)
 
 
-@row(
-    "vote.sync.ballot.b32",
-    "d:u32 = a:pred, m:u32",
-    kind="warp",
-    section="9.7.13.9",
-    summary="a word whose bit i is member i's predicate",
-)
-@row(
-    "vote.ballot.sync.b32",
-    "d:u32 = a:pred, m:u32",
-    kind="warp",
-    section="9.7.13.9",
-    summary="vote.sync.ballot, as CUB writes it",
-)
+@_vote("vote.sync.ballot.b32", "d:u32 = a:pred, m:u32", summary="a word whose bit i is member i's predicate")
+@_vote("vote.ballot.sync.b32", "d:u32 = a:pred, m:u32", summary="vote.sync.ballot, as CUB writes it")
 def ballot(form: Form, active: Any, a: Any, m: Any) -> Any:
     return lanes.ballot(a, m, active)
 
 
-@row(
-    "match.any.sync.T",
-    "d:u32 = a:T, m:u32",
-    T="b32 b64",
-    kind="warp",
-    minimum_sm=70,
-    section="9.7.13.10",
-    summary="the mask of the members that hold the same bits",
-)
+@_match("match.any.sync.T", "d:u32 = a:T, m:u32", summary="the mask of the members that hold the same bits")
 def match_any(form: Form, active: Any, a: Any, m: Any) -> Any:
     return lanes.match_any(a, m, active)
 
 
-@row(
+@_match(
     "match.all.sync.T",
     "d:u32 | p:pred = a:T, m:u32",
-    T="b32 b64",
-    kind="warp",
-    minimum_sm=70,
-    section="9.7.13.10",
     summary="the members' mask if all hold the same bits, else 0; p: whether they do",
 )
 def match_all(form: Form, active: Any, a: Any, m: Any) -> Any:
@@ -88,28 +66,16 @@ def activemask(form: Form, active: Any) -> Any:
     return lanes.ballot(np.ones(lanes.WARP_SIZE, np.bool_), lanes.ALL_LANES, active)
 
 
-@row(
+@_redux(
+    "redux.sync<.and|.or|.xor>.b32", "d:u32 = a:u32, m:u32", summary="and, or, exclusive-or over the members"
+)
+@_redux(
     "redux.sync<.add|.min|.max>.T",
     "d:T = a:T, m:u32",
     T="u32 s32",
-    kind="warp",
-    minimum_sm=80,
-    section="9.7.13.12",
     summary="sum, least or greatest over the members",
 )
 def redux(form: Form, active: Any, a: Any, m: Any) -> Any:
-    return lanes.redux(form.modifiers[0], a, m, active)  # pyright: ignore[reportArgumentType]
-
-
-@row(
-    "redux.sync<.and|.or|.xor>.b32",
-    "d:u32 = a:u32, m:u32",
-    kind="warp",
-    minimum_sm=80,
-    section="9.7.13.12",
-    summary="and, or, exclusive-or over the members",
-)
-def redux_bits(form: Form, active: Any, a: Any, m: Any) -> Any:
     return lanes.redux(form.modifiers[0], a, m, active)  # pyright: ignore[reportArgumentType]
 
 
