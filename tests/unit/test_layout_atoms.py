@@ -1,0 +1,104 @@
+"""The maps of matrix instructions against the atoms of tensor-layouts, which follow those of CuTe."""
+
+import re
+
+import numpy as np
+import pytest
+from tensor_layouts import atoms_nv
+from tensor_layouts.atoms import CopyAtom, MMAAtom
+
+from simwarp.fragments import FragmentError, fragments_of
+
+ATOMS = {name: atom for name, atom in vars(atoms_nv).items() if isinstance(atom, MMAAtom | CopyAtom)}
+
+
+def opcode_of(atom):
+    """The opcode of an atom; a wgmma atom has its types in its name only: ``SM90_64x8x16_F32F16F16_SS``."""
+    types = re.fullmatch(r"SM90_\d+x\d+x\d+_([A-Z0-9]+)_SS", atom.name)
+    if types and re.search(r"k\d+$", atom.ptx):
+        words = re.findall(r"BF16|TF32|F16|F32|E4M3|E5M2|S32|S8", types[1])
+        return ".".join([atom.ptx, *map(str.lower, words)])
+    return atom.ptx
+
+
+def form_of(atom):
+    try:
+        return fragments_of(opcode_of(atom))
+    except FragmentError:
+        return None
+
+
+WRONG = "SM80_16x8x32_S32S4S4S32_TN"
+"""Its B is the mistake that CUTLASS had until NVIDIA/cutlass#3140."""
+COMPARED = {name: form for name, atom in ATOMS.items() if (form := form_of(atom)) is not None}
+ELSEWHERE = (
+    *("dp4a", "dp2a", "shfl", "cp.async", "tcgen05", "complex", "sparse", "mma_async.sp"),
+    "m16n8k64.row.col.f",  # 8-bit floats of sm_120
+    "m64n256k32",  # of s8: ptxas 13.0 takes it, the PTX ISA's list ends with n = 224
+)
+"""Words of the atoms whose instruction has no map here."""
+
+
+def elements(layout):
+    """Row, column and matrix of each element, (lanes, registers · slots)."""
+    lane, register, slot = np.ix_(*map(range, (layout.lanes, layout.registers, layout.slots)))
+    found = layout.element(lane, register, slot * layout.bits)
+    return [
+        np.broadcast_to(x, (layout.lanes, layout.registers, layout.slots)).reshape(layout.lanes, -1)
+        for x in found
+    ]
+
+
+def offsets(atom_layout, threads, values):
+    """What an atom's layout gives for each thread and value."""
+    return np.array([[atom_layout(thread, value) for value in range(values)] for thread in range(threads)])
+
+
+def test_the_atoms_that_have_a_counterpart():
+    kinds = [form.opcode.partition(".")[0] for form in COMPARED.values()]
+    assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {
+        "ldmatrix": 6,
+        "mma": 41,
+        "stmatrix": 6,
+        "wgmma": 36,
+    }
+    assert all(any(word in ATOMS[name].ptx for word in ELSEWHERE) for name in ATOMS.keys() - COMPARED.keys())
+
+
+@pytest.mark.parametrize("name", [name for name in COMPARED if isinstance(ATOMS[name], MMAAtom)])
+def test_an_mma_holds_its_operands_as_the_atom_does(name):
+    atom, operands = ATOMS[name], COMPARED[name].operands
+    m, n, _ = atom.shape_mnk
+    layouts = {"a": (atom.a_layout, m), "b": (atom.b_layout, n), "d": (atom.c_layout, m)}
+    in_shared_memory = "ab" if COMPARED[name].opcode.startswith("wgmma") else ""
+    for operand, (atom_layout, height) in layouts.items():
+        if operand in in_shared_memory or (name, operand) == (WRONG, "b"):
+            continue
+        row, column, matrix = elements(operands[operand].layout)
+        ours = column + row * height if operand == "b" else row + column * height
+        lanes = [atom.thr_id(thread) for thread in range(8)] if atom.thr_id else range(len(ours))
+        theirs = offsets(atom_layout, len(lanes), ours.shape[1])
+        for quad_pair in range(4 if atom.thr_id else 1):
+            held = [lane + 4 * quad_pair for lane in lanes]
+            np.testing.assert_array_equal(ours[held], theirs, err_msg=f"{operand} of {name}")
+            assert (matrix[held] == quad_pair).all()
+
+
+def test_the_atom_that_differs_is_not_a_map():
+    held, theirs = elements(COMPARED[WRONG].operands["b"].layout), offsets(ATOMS[WRONG].b_layout, 32, 8)
+    assert len(np.unique(held[1] + 8 * held[0])) == theirs.size == 256
+    assert len(np.unique(theirs)) == 160
+
+
+@pytest.mark.parametrize("name", [name for name in COMPARED if isinstance(ATOMS[name], CopyAtom)])
+def test_a_matrix_copy_moves_rows_of_16_bytes_as_the_atom_does(name):
+    atom, layout = ATOMS[name], COMPARED[name].operands["r"].layout
+    in_registers, in_memory = atom.dst_layout_bits, atom.src_layout_bits
+    if COMPARED[name].opcode.startswith("stmatrix"):
+        in_registers, in_memory = in_memory, in_registers
+    row, column, matrix = elements(layout)
+    theirs = np.array([[in_registers(lane, 16 * v) for v in range(row.shape[1])] for lane in range(32)])
+    np.testing.assert_array_equal(128 * (8 * matrix + row) + 16 * column, theirs)
+    assert [in_memory(lane, 0) for lane in range(8 * layout.matrices)] == list(
+        range(0, 1024 * layout.matrices, 128)
+    )
