@@ -1,6 +1,6 @@
 """Kernels whose accesses to memory are made to be counted: host code for any device, and the cases.
 
-    python tests/record_counters.py --out tests/golden       (on a GPU with Nsight Compute)
+    simwarp record counters       (on a GPU with Nsight Compute)
 
 counts them on a GPU; ``tests/replay/test_counters.py`` counts them on the simulator.
 """

@@ -25,6 +25,7 @@ from simwarp.cli.fuzz import fuzz_command
 from simwarp.cli.info import gather
 from simwarp.cli.layout import layout_command
 from simwarp.cli.probe import probe_command
+from simwarp.cli.record import record_command
 from simwarp.cli.run import run_app
 from simwarp.cli.tensor import tensor_app
 from simwarp.cli.trace import trace_app
@@ -54,10 +55,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-golden_app = typer.Typer(help="Record what hardware answers.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
 app.add_typer(cache_app, name="cache")
-app.add_typer(golden_app, name="golden")
 app.add_typer(tensor_app, name="tensor")
 app.add_typer(trace_app, name="trace")
 app.command("layout")(layout_command)
@@ -67,6 +66,7 @@ app.command("cpd")(cpd_command)
 app.command("exclude")(exclude_command)
 app.command("frag")(frag_command)
 app.command("probe")(probe_command)
+app.command("record")(record_command)
 
 STOPPED = 130
 """The exit code of what Ctrl-C stopped."""
@@ -198,29 +198,6 @@ def info_command(as_json: Json = False) -> int:
     return 0
 
 
-@golden_app.command("record")
-def golden_record(
-    case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated.")] = None,
-    folder: Annotated[Path, typer.Option("--out", help="Where to write.")] = Path("tests/golden"),
-    inputs: Annotated[int, typer.Option(min=1, help="Inputs of each case.")] = 200,
-    seed: Annotated[int, typer.Option(help="The stream of inputs.")] = 1,
-    as_json: Json = False,
-) -> int:
-    """Run cases on this machine's GPU and keep what it answered, with where it came from."""
-    from simwarp.testing.golden import record
-
-    target = small(_recorder())
-    written: list[str] = []
-    console = Console(stderr=True, quiet=as_json)
-    for one in _cases(case or [name for name, one in CASES.items() if one.differs is None]):
-        with console.status(f"recording {one.name} on {target.name}"):
-            written += [str(path) for path in record(one, target, folder, inputs=inputs, seed=seed)]
-        console.print(f"recorded {one.name}: {inputs} inputs on {target.name}")
-    if as_json:
-        _print_json({"device": target.name, "files": written})
-    return 0
-
-
 def _cases(names: list[str] | None) -> list[Case]:
     """The named cases, or all."""
     for name in names or []:
@@ -248,18 +225,6 @@ def _devices(where: Where) -> dict[str, Callable[[], Any]]:
             raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
         devices[CUDA] = lambda: cuda
     return devices
-
-
-def _recorder() -> Any:
-    """The first CUDA device; a simulator is no witness of itself."""
-    from gpu.cuda import default_device
-
-    try:
-        return default_device()
-    except NoGpuError as error:
-        reason = str(error).splitlines()[0]
-        advice = "goldens are what hardware answers: record them on a machine with an NVIDIA GPU"
-        raise NoGpuError(f"{reason}\n{advice}") from None
 
 
 def _print_json(value: Any) -> None:

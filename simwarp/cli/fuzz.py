@@ -1,10 +1,10 @@
 """The command ``simwarp fuzz``: random programs, on which devices and mutants must agree.
 
->>> fuzz_command(Runs.sim, record=Path("fuzz.npz"))
+>>> fuzz_command(Runs.both, recording=Path("fuzz.json"))
 Traceback (most recent call last):
 ...
-reference.errors.SchemeError: --record needs a GPU, and --device sim is not one
-give --device cuda
+reference.errors.SchemeError: --replay compares one device with a recording
+give --device sim or cuda
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from gpu.cuda import default_device
 from reference.errors import NoGpuError, SchemeError
 from simwarp.device.device import Device
 from simwarp.lab import fuzz
+from simwarp.lab.counterexamples import keep
+from simwarp.lab.subjects.programs import load, replay
 
 BUDGET = 1_000_000
 """Steps after which the simulator stops a program: far more than one takes."""
@@ -47,10 +49,9 @@ def fuzz_command(
         int | None, typer.Option(min=1, help=f"How many: {PROGRAMS}, or all of a recording.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another stream of programs.")] = 0,
-    record: Annotated[
-        Path | None, typer.Option(help="Record the GPU's answers in this .npz and a .json beside it.")
+    recording: Annotated[
+        Path | None, typer.Option("--replay", help="Compare a device with a recording of simwarp record.")
     ] = None,
-    replay: Annotated[Path | None, typer.Option(help="Compare a device with a recording.")] = None,
     optimised: Annotated[
         bool, typer.Option("--optimised", help="Also run without hiding results from the GPU's compiler.")
     ] = False,
@@ -64,16 +65,10 @@ def fuzz_command(
     without that they must have the same outputs.
     """
     show = _Show(as_json)
-    if record is not None and replay is not None:
-        raise SchemeError("--record and --replay exclude each other\ngive one of them")
-    if record is not None:
-        if device not in (None, Runs.cuda):
-            raise SchemeError(f"--record needs a GPU, and --device {device} is not one\ngive --device cuda")
-        return show.recorded(record, seed, programs or PROGRAMS)
-    if replay is not None:
+    if recording is not None:
         if device is Runs.both:
             raise SchemeError("--replay compares one device with a recording\ngive --device sim or cuda")
-        return show.replayed(replay, programs, device or Runs.sim)
+        return show.replayed(recording, programs, device or Runs.sim)
     return show.hunted(_witnesses(device or Runs.sim, optimised), seed, programs or PROGRAMS, out, most)
 
 
@@ -108,7 +103,7 @@ class _Show:
             with self.progress(count) as update:
                 for found in fuzz.hunt(witnesses, stream, progress=update):
                     facts = {"program": found.number, "witnesses": list(found.names), "lines": found.lines()}
-                    file = fuzz.keep(found, out, witnesses[0].device)
+                    file = keep(found, out, witnesses[0].device)
                     differences.append({**facts, "ptx": found.text, "file": str(file)})
                     if len(differences) == most:
                         break
@@ -135,30 +130,17 @@ class _Show:
 
     def replayed(self, file: Path, count: int | None, on: Runs) -> int:
         """Compare a device with a recording."""
-        recording = fuzz.load(file)
+        recording = load(file)
         device = _cuda() if on is Runs.cuda else Device(instruction_budget=BUDGET)
         total = min(count or len(recording.digests), len(recording.digests))
         with self.progress(total) as update:
-            wrong = fuzz.replay(recording, device, range(total), progress=update)
+            wrong = replay(recording, device, range(total), progress=update)
         gpu = recording.meta["gpu"]["name"]
         report = {"recording": str(file), "gpu": gpu, "device": device.name, "different": wrong}
         differ = f"{device.name} differs from {gpu} on programs {', '.join(map(str, wrong))}"
         agreed = f"{total} programs: {device.name} agrees with {gpu}"
         self.end(report, differ if wrong else agreed, bool(wrong))
         return 1 if wrong else 0
-
-    def recorded(self, file: Path, seed: int, count: int) -> int:
-        """Record the answers of a GPU."""
-        workers = fuzz.Workers(default_device)
-        try:
-            with self.progress(count) as update:
-                recording = fuzz.record(
-                    _cuda(), file, seed=seed, count=count, workers=workers, progress=update
-                )
-        finally:
-            workers.close()
-        self.end({"recording": str(file), **recording.meta}, f"recorded {count} programs in {file}")
-        return 0
 
     def end(self, report: dict[str, Any], line: str, bad: bool = False, interrupted: bool = False) -> None:
         """The last line, or the whole report."""

@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,7 +25,6 @@ from simwarp.fragments import fragments_of
 from simwarp.lab.probe import Finding, forms_named, probe
 from simwarp.lab.probe.bmma import BmmaMaps, bmma_maps, bmma_text
 from simwarp.lab.probe.ptx import NotExecutedError
-from simwarp.lab.probe.record import record, refuse_simulator
 
 _SINGLY = 24
 """Up to so many forms are shown one by one."""
@@ -48,10 +46,6 @@ def probe_command(
         ),
     ] = None,
     device: Annotated[Probed, typer.Option(help="The simulator, or this machine's GPU.")] = Probed.sim,
-    record_in: Annotated[
-        Path | None,
-        typer.Option("--record", metavar="FILE", help="Keep what a GPU tells: a golden, and who confirms."),
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
     list_forms: Annotated[bool, typer.Option("--list", help="Only list the forms.")] = False,
 ) -> int:
@@ -62,18 +56,12 @@ def probe_command(
         _list(forms, as_json)
         return 0
     target = _device(device)
-    if record_in is not None:
-        refuse_simulator(target)
     findings = _probe(forms, target, quiet=as_json)
     maps = _bmma(target) if "bmma" in words else None
     if as_json:
         _print_json(findings, maps, target)
     else:
         _show(findings, maps, target)
-    if record_in is not None:
-        command = " ".join(("simwarp probe", *words, "--device", device.value, "--record", record_in.name))
-        for path in record(findings, target, record_in, command=command):
-            sys.stderr.write(f"wrote {path}\n")
     return 1 if any(finding.executed and not finding.agreed for finding in findings) else 0
 
 

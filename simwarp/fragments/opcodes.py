@@ -15,7 +15,7 @@ from simwarp.fragments.operand import Fragments, Operand, Provenance, Shape
 from simwarp.fragments.suggestions import no_such_instruction
 
 RECORD = Path(__file__).with_name("observed.json")
-"""Written by ``simwarp probe --record``: ``{"meta": {gpu, …}, "forms": {opcode: [chip, …]}}``."""
+"""Written by ``simwarp record probe``: ``{"meta": {chip: {gpu, …}}, "forms": {opcode: {chip: true}}}``."""
 
 
 def all_opcodes() -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def confirmations(record: Path = RECORD) -> dict[str, tuple[str, ...]]:
     """The chips, such as "sm_90", whose own probe agreed with every operand of an instruction, by opcode."""
     if not record.exists():
         return {}
-    forms: dict[str, list[str]] = json.loads(record.read_text(encoding="utf-8"))["forms"]
+    forms: dict[str, dict[str, bool]] = json.loads(record.read_text(encoding="utf-8"))["forms"]
     return {opcode: tuple(chips) for opcode, chips in forms.items()}
 
 

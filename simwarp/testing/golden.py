@@ -1,8 +1,9 @@
-"""Goldens: what hardware answered, kept so that any machine can hold the simulator against it.
+"""Recordings of hardware's answers, by which any machine can check the simulator.
 
-A golden is two files: ``<case>.npz`` with the raw device outputs by input number, and ``<case>.json``
-that says where they come from. The inputs are not stored: `simwarp.verify.draw` makes them again
-from the seed. An output of more than 32 KiB is stored as its SHA-256.
+A recording is ``<subject>.json``, which names its origin and holds plain data, and ``<subject>.npz`` with
+arrays, if it has any; the first holds the SHA-256 of the second. A *golden* is the recording of a case of
+`simwarp.verify`: the device's raw outputs by input number. The inputs are not stored: `simwarp.verify.draw`
+makes them again from the seed. An output of more than 32 KiB is stored as its SHA-256.
 """
 
 from __future__ import annotations
@@ -11,25 +12,52 @@ import datetime
 import hashlib
 import io
 import json
-import re
 import struct
+import subprocess
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import InputFileError, SchemeError
+from reference.errors import InputFileError, MissingExtraError, SchemeError
 from reference.files import write_whole
 from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 
+VERSION = 1
+"""Of the container; another one is refused."""
 _WHOLE = 32 * 1024
 """Outputs up to this many bytes are stored whole."""
+_DAMAGED = (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error, struct.error, RuntimeError)
+"""What `json` and `numpy.load` raise for a file that they cannot read."""
+_HEADER: dict[str, type] = {
+    **dict.fromkeys(("subject", "driver", "date", "command"), str),
+    "version": int,
+    "gpu": dict,
+    "arch": list,
+    "trial": bool,
+}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One subject's answers.
+
+    Attributes
+    ----------
+    meta : dict
+        The `header`, and the subject's plain data.
+    arrays : dict
+        The subject's arrays by name.
+    """
+
+    meta: dict[str, Any]
+    arrays: dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -39,15 +67,238 @@ class Golden:
     Attributes
     ----------
     meta : dict
-        ``case``, ``seed``, ``inputs`` (how many; older ones say it in the command alone), ``gpu`` (name,
-        uuid), ``driver``, ``nvrtc``, ``arch``, ``ptx`` (title to SHA-256 of the normalised text), ``date``,
-        ``command``, and in newer ones ``sha256`` of the ``.npz``.
+        ``case``, ``seed``, ``inputs`` (their number), ``gpu`` (name, uuid), ``driver``, ``nvrtc``, ``arch``,
+        ``ptx`` (title to SHA-256 of the normalised text), ``date``, ``command``, ``commit``, and ``sha256``
+        of the ``.npz``.
     outputs : dict
         Raw output words, or the digest (32 bytes) of a large output, by input number.
     """
 
     meta: dict[str, Any]
     outputs: dict[int, npt.NDArray[Any]]
+
+
+# ------------------------------------------------------------------------------------ the container
+
+
+def header(
+    device: Any, subject: str, command: str, ptx: Mapping[str, str], *, trial: bool = False
+) -> dict[str, Any]:
+    """The origin of a recording; one of a simulator, or of a part of the questions, is a trial: not evidence.
+
+    Examples
+    --------
+    >>> from simwarp import Device
+    >>> found = header(Device(), "bmm", "simwarp record bmm", {})
+    >>> found["gpu"]["name"], found["trial"]
+    ('simwarp simulator (sm_90)', True)
+    """
+    hardware = hasattr(device, "uuid")
+    return {
+        "version": VERSION,
+        "subject": subject,
+        "gpu": {"name": device.name, "uuid": device.uuid if hardware else ""},
+        "driver": device.driver_version if hardware else "",
+        "nvrtc": _compiler(),
+        "arch": list(device.compute_capability),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": command,
+        "commit": _commit(),
+        "trial": trial or not hardware,
+        "ptx": dict(ptx),
+    }
+
+
+def _compiler() -> str | None:
+    from gpu.compile import compiler_version
+
+    try:
+        return compiler_version()
+    except MissingExtraError:  # PTX that is there needs no compiler
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this is, with "-dirty" if files differ from it."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    describe = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip() or None
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write(folder: Path, recording: Recording) -> list[Path]:
+    """Write a recording whole or not at all: an interrupt between its files restores the earlier one.
+
+    Raises
+    ------
+    InputFileError
+        If the folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from simwarp import Device
+    >>> meta = header(Device(), "answers", "simwarp record answers", {})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     paths = write(Path(folder), Recording(meta, {"words": np.arange(3)}))
+    ...     read(paths[-1], trial=True).arrays["words"].tolist()
+    [0, 1, 2]
+    """
+    sidecar = folder / f"{recording.meta['subject']}.json"
+    data, meta, content = sidecar.with_suffix(".npz"), dict(recording.meta), b""
+    try:
+        if recording.arrays:
+            packed = io.BytesIO()
+            np.savez_compressed(packed, **recording.arrays)  # pyright: ignore[reportArgumentType]
+            content = packed.getvalue()
+            meta["sha256"] = hashlib.sha256(content).hexdigest()
+        text = as_text(meta).encode()
+        folder.mkdir(parents=True, exist_ok=True)
+        before = data.read_bytes() if data.exists() else None
+        try:
+            if content:
+                write_whole(data, lambda file: file.write(content))
+            write_whole(sidecar, lambda file: file.write(text))
+        except BaseException:
+            if before is None:
+                data.unlink(missing_ok=True)
+            else:
+                write_whole(data, lambda file: file.write(before))
+            raise
+    except OSError as error:
+        raise InputFileError(
+            f"{folder} cannot be written: {error.strerror or error}\nchoose another folder with --out"
+        ) from None
+    return [data, sidecar] if content else [sidecar]
+
+
+def as_text(meta: Mapping[str, Any]) -> str:
+    """JSON with a line for each field, and for each entry of one: a change is a line.
+
+    Examples
+    --------
+    >>> print(as_text({"seed": 1, "answers": {"a": [1, 2], "b": {}}}), end="")
+    {
+      "seed": 1,
+      "answers": {
+        "a": [1, 2],
+        "b": {}
+      }
+    }
+    """
+
+    def entries(value: Mapping[str, Any], indent: str, show: Callable[[Any], str]) -> str:
+        lines = ",\n".join(f"{indent}  {json.dumps(key)}: {show(one)}" for key, one in value.items())
+        return f"{{\n{lines}\n{indent}}}"
+
+    def field(value: Any) -> str:
+        if not isinstance(value, dict) or not value:
+            return json.dumps(value)
+        return entries(cast("dict[str, Any]", value), "  ", json.dumps)
+
+    return entries(meta, "", field) + "\n"
+
+
+def read(sidecar: Path, *, trial: bool = False) -> Recording:
+    """Read a recording by the path of its ``.json``.
+
+    Parameters
+    ----------
+    sidecar : Path
+    trial : bool
+        Whether one that is not evidence will do.
+
+    Raises
+    ------
+    InputFileError
+        If a file is missing, damaged, of another version or not the one that was written with the other; or
+        if the recording is a trial.
+
+    Examples
+    --------
+    >>> read(Path("no-such-recording.json"))
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no recording at no-such-recording.json: No such file or directory
+    record it on a GPU with `simwarp record no-such-recording`
+    """
+    advice = f"record it on a GPU with `simwarp record {sidecar.stem}`"
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    digest, data = None, sidecar.with_suffix(".npz")
+    try:
+        meta = json.loads(sidecar.read_text())
+        if not isinstance(meta, dict):
+            raise ValueError(f"it holds {type(meta).__name__}")
+        if "sha256" in meta or data.exists():
+            # NumPy leaves a file open that it cannot read; this closes it.
+            with data.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
+                file.seek(0)
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except (*_DAMAGED, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputFileError(f"no recording at {sidecar}: {reason}\n{advice}") from None
+    known: dict[str, Any] = {**meta}
+    require(sidecar, known, _HEADER)
+    if known["version"] != VERSION:
+        raise InputFileError(
+            f"{sidecar} has version {known['version']}, this simwarp reads version {VERSION}\n{advice}"
+        )
+    if known.get("sha256") != digest:
+        raise InputFileError(
+            f"{data} is another one than {sidecar.name} was recorded with\n"
+            f"a recording was killed between the two, or one was replaced\n{advice}"
+        )
+    if known["trial"] and not trial:
+        raise InputFileError(
+            f"{sidecar} is a trial on {known['gpu'].get('name')}: not evidence of hardware\n{advice}"
+        )
+    return Recording(known, arrays)
+
+
+def require(sidecar: Path, meta: Mapping[str, Any], fields: Mapping[str, type]) -> None:
+    """Raise InputFileError unless every field is there and has its type.
+
+    Examples
+    --------
+    >>> require(Path("bmm.json"), {"seed": "1"}, {"seed": int})
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: bmm.json has '1' as seed: expected int
+    record it on a GPU with `simwarp record bmm`
+    """
+    for name, kind in fields.items():
+        if type(meta.get(name)) is not kind:
+            found = f"has {meta[name]!r:.60} as {name}" if name in meta else f"lacks {name}"
+            raise InputFileError(
+                f"{sidecar} {found}: expected {kind.__name__}\n"
+                f"record it on a GPU with `simwarp record {sidecar.stem}`"
+            )
+
+
+def refuse_simulator(device: Any) -> None:
+    """Raise InputFileError unless the device is hardware.
+
+    Examples
+    --------
+    >>> from simwarp import Device
+    >>> refuse_simulator(Device())
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: goldens are recorded on hardware, not on simwarp simulator (sm_90)
+    pass a gpu.CudaDevice()
+    """
+    if not hasattr(device, "uuid"):
+        raise InputFileError(
+            f"goldens are recorded on hardware, not on {device.name}\npass a gpu.CudaDevice()"
+        )
+
+
+# -------------------------------------------------------------------------------- goldens of cases
 
 
 def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> list[Path]:
@@ -68,7 +319,7 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     Raises
     ------
     InputFileError
-        If the device is a simulator, which is no witness of itself, or the folder cannot be written.
+        If the device is a simulator, which is not evidence about itself, or the folder cannot be written.
     SchemeError
         If the case's answers are not exact: hardware would give others the next time.
 
@@ -82,125 +333,75 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     reference.errors.InputFileError: goldens are recorded on hardware, not on simwarp simulator (sm_90)
     pass a gpu.CudaDevice()
     """
-    if not hasattr(device, "uuid"):
-        raise InputFileError(
-            f"goldens are recorded on hardware, not on {device.name}\npass a gpu.CudaDevice()"
-        )
+    refuse_simulator(device)
+    facts, outputs = case_answers(case, device, range(inputs), seed)
+    origin = header(device, case.name, f"simwarp record {case.name}", case.kernels(device.compute_capability))
+    return write(folder, Recording(origin | facts, outputs))
+
+
+def case_answers(
+    case: Case, device: Any, inputs: range, seed: int
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """The plain data and the arrays of a case's golden.
+
+    Examples
+    --------
+    >>> from simwarp import Device
+    >>> from simwarp.verify import CASES
+    >>> case_answers(CASES["bmm"], Device(), range(2), 0)[0]
+    {'case': 'bmm', 'seed': 0, 'inputs': 2}
+    """
     if case.differs is not None:
         raise SchemeError(
             f"the answers of {case.name} are floats, which the order of a sum decides\n"
-            "goldens hold exact answers\nrecord its deterministic variant (tests/record_*.py)"
+            "goldens hold exact answers\nrecord its deterministic variant (simwarp record --list)"
         )
-    from gpu.compile import compiler_version
-
-    outputs: dict[str, npt.NDArray[Any]] = {}
-    for k in range(inputs):
-        answer = case.answers["gpu"](case.draw(Draw(seed, case.name, k)), device)
-        outputs[str(k)] = _stored(answer)
-    meta = {
-        "case": case.name,
-        "seed": seed,
-        "inputs": inputs,
-        "gpu": {"name": device.name, "uuid": device.uuid},
-        "driver": device.driver_version,
-        "nvrtc": compiler_version(),
-        "arch": list(device.compute_capability),
-        "ptx": case.kernels(device.compute_capability),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": f"simwarp golden record --case {case.name} --inputs {inputs} --seed {seed}",
-    }
-    data, sidecar = folder / f"{case.name}.npz", folder / f"{case.name}.json"
-    packed = io.BytesIO()
-    try:
-        np.savez_compressed(packed, **outputs)  # pyright: ignore[reportArgumentType]
-        meta["sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
-        text = json.dumps(meta, indent=2).encode() + b"\n"
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(data, lambda file: file.write(packed.getvalue()))
-        write_whole(sidecar, lambda file: file.write(text))
-    except OSError as error:
-        raise InputFileError(
-            f"{folder} cannot be written: {error.strerror or error}\nchoose another folder with --out"
-        ) from None
-    return [data, sidecar]
+    answer = case.answers["gpu"]
+    outputs = {str(k): _stored(answer(case.draw(Draw(seed, case.name, k)), device)) for k in inputs}
+    return {"case": case.name, "seed": seed, "inputs": len(inputs)}, outputs
 
 
-def load(sidecar: Path) -> Golden:
+def load(sidecar: Path, *, trial: bool = False) -> Golden:
     """Read a golden by the path of its ``.json``.
+
+    Parameters
+    ----------
+    sidecar : Path
+    trial : bool
+        Whether a recording of the simulator will do.
 
     Raises
     ------
     InputFileError
-        If either file is missing or damaged, or one lacks what the other says.
+        If either file is missing or damaged, or they do not fit each other.
 
     Examples
     --------
     >>> load(Path("no-such-golden.json"))
     Traceback (most recent call last):
     ...
-    reference.errors.InputFileError: no golden at no-such-golden.json: No such file or directory
-    record it on a GPU with `simwarp golden record`
+    reference.errors.InputFileError: no recording at no-such-golden.json: No such file or directory
+    record it on a GPU with `simwarp record no-such-golden`
     """
-    try:
-        meta = json.loads(sidecar.read_text())
-        # NumPy leaves a file open that it cannot read; this closes it.
-        with sidecar.with_suffix(".npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            outputs = {int(k): stored[k] for k in stored.files}
-            file.seek(0)
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except (*_DAMAGED, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputFileError(
-            f"no golden at {sidecar}: {reason}\nrecord it on a GPU with `simwarp golden record`"
-        ) from None
-    _check(sidecar, meta, outputs)
-    if meta.get("sha256", digest) != digest:  # older ones do not have it
-        raise InputFileError(
-            f"{sidecar.with_suffix('.npz')} is another one than {sidecar.name} was recorded with\n"
-            "a recording was stopped between the two, or one was replaced\n"
-            "record it on a GPU with `simwarp golden record`"
-        )
-    return Golden(meta, outputs)
-
-
-_DAMAGED = (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error, struct.error, RuntimeError)
-"""What `json` and `numpy.load` raise for what they cannot read."""
-
-_META: dict[str, type] = {
-    **dict.fromkeys(("case", "driver", "nvrtc", "date", "command"), str),
-    **dict.fromkeys(("gpu", "ptx"), dict),
-    "seed": int,
-    "arch": list,
-}
-
-
-def _check(sidecar: Path, meta: Any, outputs: dict[int, npt.NDArray[Any]]) -> None:
-    """Raise InputFileError unless the record says where it comes from and has an answer for every input."""
-    advice = "record it on a GPU with `simwarp golden record`"
-    if not isinstance(meta, dict):
-        raise InputFileError(f"{sidecar} is no record of a golden\nit holds {type(meta).__name__}\n{advice}")
-    known: dict[str, Any] = {**meta}
-    for name, kind in _META.items():
-        if type(known.get(name)) is not kind:
-            found = f"has {known[name]!r:.60} as {name}" if name in known else f"lacks {name}"
-            raise InputFileError(f"{sidecar} {found}\na {kind.__name__} is needed\n{advice}")
-    told = re.search(r"--inputs (\d+)", known["command"])
-    inputs = known.get("inputs", int(told[1]) if told else None)
+    recording = read(sidecar, trial=trial)
+    meta, advice = recording.meta, f"record it on a GPU with `simwarp record {sidecar.stem}`"
+    require(sidecar, meta, {"case": str, "seed": int, "nvrtc": str, "ptx": dict})
+    inputs = meta.get("inputs")
     if type(inputs) is not int or inputs < 1:
-        raise InputFileError(
-            f"{sidecar} does not say how many inputs were recorded\nit is `inputs`\n{advice}"
-        )
-    missing = [k for k in range(inputs) if k not in outputs]
-    if missing or len(outputs) > inputs:
+        raise InputFileError(f"{sidecar} lacks the number of inputs\nit is `inputs`\n{advice}")
+    expected = [str(k) for k in range(inputs)]
+    missing = [k for k in expected if k not in recording.arrays]
+    if missing or len(recording.arrays) > inputs:
         what = f"no answer to input {missing[0]}" if missing else "answers to more inputs"
         raise InputFileError(
-            f"{sidecar.with_suffix('.npz')} has {what}: {len(outputs)} answers\n"
-            f"{sidecar.name} says that there were {inputs} inputs\n{advice}"
+            f"{sidecar.with_suffix('.npz')} has {what}: {len(recording.arrays)} answers\n"
+            f"{sidecar.name} has {inputs} inputs\n{advice}"
         )
+    return Golden(meta, {int(k): recording.arrays[k] for k in expected})
 
 
 def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]) -> list[int]:
-    """The inputs for which ``answer`` differs from what the hardware said.
+    """The inputs for which ``answer`` differs from the hardware's output.
 
     Parameters
     ----------
@@ -238,10 +439,22 @@ def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]
     return wrong
 
 
+def sha256(*arrays: npt.NDArray[Any]) -> str:
+    """The SHA-256 of types, shapes and bits.
+
+    Examples
+    --------
+    >>> sha256(np.zeros(2)) == sha256(np.zeros((2, 1)))
+    False
+    """
+    digest = hashlib.sha256()
+    for array in arrays:
+        words = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+        digest.update(f"{words.dtype.str} {words.shape}".encode() + words.tobytes())
+    return digest.hexdigest()
+
+
 def _stored(output: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An output as it is, or the digest of its type, shape and bytes if it is large."""
     words = np.ascontiguousarray(output, output.dtype.newbyteorder("<"))
-    if words.nbytes <= _WHOLE:
-        return words
-    kind = f"{words.dtype.str} {words.shape}".encode()
-    return np.frombuffer(hashlib.sha256(kind + words.tobytes()).digest(), np.uint8)
+    return words if words.nbytes <= _WHOLE else np.frombuffer(bytes.fromhex(sha256(words)), np.uint8)

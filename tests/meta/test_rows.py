@@ -24,7 +24,7 @@ TWINS, BOUNDED = {**twins.TWINS, **matrices.TWINS}, twins.BOUNDED
 hooks = runpy.run_path(str(ROOT / "docs" / "hooks.py"))
 CENSUS = ROOT / "tests" / "data" / "census_forms.txt"
 SPACES = ("shared", "local", "const", "param", "global")
-RECORD = "record it on a GPU with `python -m simwarp.lab.evidence record --out FOLDER`"
+RECORD = "record it on a GPU with `simwarp record 'ptx-*'`"
 
 
 def opcodes(row):
@@ -125,7 +125,7 @@ def test_every_form_has_evidence(name):
     assert missing == [], RECORD
     for opcode in required(ROWS[name]):
         found = evidence()[opcode]
-        assert (ROOT / "tests" / "golden" / f"{found.golden}.npz").exists()
+        assert (ROOT / "tests" / "golden" / "sm_90" / f"{found.golden}.npz").exists()
         assert found.sets >= 256 or probe_of(opcode).faults
         assert (found.largest_error is not None) == (name in BOUNDED)
 

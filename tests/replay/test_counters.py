@@ -1,18 +1,13 @@
-"""What a GPU's counters said of the kernels in `examples/counters`: the simulator counts the same."""
-
-import json
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
+"""A GPU's counters of the kernels in `examples/counters`: the simulator counts the same."""
 
 import pytest
 
 import simwarp
+from simwarp.lab.recording import examples, recorded
+from simwarp.lab.subjects import counters as recorder
 
-TESTS = Path(__file__).parents[1]
-recorder = SimpleNamespace(**runpy.run_path(str(TESTS / "record_counters.py")))
-counters = recorder.counters
-GOLDEN = json.loads((TESTS / "golden" / "counters.json").read_text())
+counters = recorder.counted_kernels()
+GOLDEN = recorded("counters").meta
 ATOMIC = ("global atomic", "global reduction")
 """An atomic operation whose result is not used is a reduction in PTX or becomes one later, in ptxas."""
 MORE_SECTORS = {
@@ -51,8 +46,7 @@ def without_atomics_of_global_memory(numbers):
 
 
 def test_the_counters_belong_to_these_kernels():
-    digests = {file: counters.ptx(file, (9, 0)).sha256 for file in counters.FILES}
-    assert GOLDEN["ptx"] == digests, "record again: python tests/record_counters.py --out tests/golden"
+    assert GOLDEN["ptx"] == recorder.ptx_digests((9, 0)), "record again: simwarp record counters"
     assert set(GOLDEN["cases"]) == set(counters.CASES)
     assert GOLDEN["metrics"] == recorder.METRICS
     assert "NVIDIA" in GOLDEN["gpu"]["name"]
@@ -83,7 +77,7 @@ def test_the_counters_tell_the_ways_apart():
 def test_conflicts_are_found_on_their_line(device):
     device.report.clear()
     counters.CASES["transpose/plain"](device)
-    source = (recorder.FOLDER / "transpose.cu").read_text().splitlines()
+    source = (examples("counters") / "transpose.cu").read_text().splitlines()
     reading = 1 + next(i for i, line in enumerate(source) if "elements[x][" in line)
     conflicts = device.report.bank_conflicts
     assert conflicts[f"transpose.cu:{reading}"] == conflicts.total

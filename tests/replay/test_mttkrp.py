@@ -1,29 +1,21 @@
-"""What a GPU answered to MTTKRP and decompositions: the simulator answers the same bits, without atomics."""
-
-import json
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
+"""A GPU's answers to MTTKRP and decompositions: the simulator answers the same bits, without atomics."""
 
 import pytest
 
 import reference
 import simwarp
+from simwarp.lab.recording import recorded
+from simwarp.lab.subjects import mttkrp as recorder
+from simwarp.testing.golden import sha256
 from simwarp.verify import CASES
 from simwarp.verify.cases.mttkrp import DTYPES, FORMATS
 from simwarp.verify.tensors import KINDS
 
-TESTS = Path(__file__).parents[1]
-PATH = TESTS / "golden" / "mttkrp-tensors.json"
-AGAIN = "record again, on a GPU: python tests/record_mttkrp.py --out tests/golden"
+AGAIN = "record again, on a GPU: simwarp record mttkrp-tensors"
 CASE = CASES["mttkrp"]
 SAME_FIT = 1e-4
 
-if not PATH.exists():
-    pytest.skip(f"there is no {PATH.name}: {AGAIN}", allow_module_level=True)
-
-recorder = SimpleNamespace(**runpy.run_path(str(TESTS / "record_mttkrp.py")))
-GOLDEN = json.loads(PATH.read_text())
+GOLDEN = recorded("mttkrp-tensors").meta
 
 
 def test_no_tensor_was_wrong():
@@ -75,7 +67,7 @@ def test_they_say_where_they_come_from():
 def test_the_simulator_answers_the_same_bits(k):
     device = simwarp.Device(cc=tuple(GOLDEN["arch"]))
     answer = CASE.answers["gpu"](recorder.first_input(k), device)
-    assert recorder.digest(answer) == GOLDEN["first"][k]
+    assert sha256(answer) == GOLDEN["first"][k]
 
 
 @pytest.mark.slow

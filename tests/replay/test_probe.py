@@ -1,7 +1,4 @@
-"""The maps that an H200 told (``simwarp probe --device cuda --record``), told again by the simulator."""
-
-import json
-from pathlib import Path
+"""The maps that an H200 showed (``simwarp record probe``), found again on the simulator."""
 
 import pytest
 
@@ -9,8 +6,9 @@ import simwarp
 from simwarp.fragments import all_opcodes, fragments_of
 from simwarp.fragments.opcodes import confirmations
 from simwarp.lab.probe import probe
+from simwarp.lab.recording import recorded
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "probe.json").read_text())
+GOLDEN = recorded("probe").meta
 FORMS = {opcode: told for opcode, told in GOLDEN["forms"].items() if not opcode.startswith("wgmma")}
 """The simulator does not execute wgmma."""
 

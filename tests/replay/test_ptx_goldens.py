@@ -1,7 +1,6 @@
-"""What an H200 answered to every form of every PTX row, held against the simulator."""
+"""An H200's answers to every form of every PTX row, held against the simulator."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,36 +8,38 @@ import pytest
 import simwarp
 from oracles.scalar_ptx import BOUNDED
 from reference.errors import InputFileError
-from simwarp.lab.evidence import golden
 from simwarp.lab.evidence.catalogue import operands_of, probe_of, probes
 from simwarp.lab.evidence.judge import judge
 from simwarp.lab.evidence.launch import ask
-from simwarp.lab.evidence.record import record
-from simwarp.lab.evidence.replay import against, replay
+from simwarp.lab.recording import GOLDEN, Asking, Subject, record, recorded
+from simwarp.lab.subjects import form_answers as golden
+from simwarp.lab.subjects.form_answers import against, replay
+from simwarp.lab.subjects.forms import FAMILIES, answers, family
 from simwarp.ptx.instructions import ROWS, TABLE
 
-FOLDER = Path(__file__).parents[1] / "golden"
-FAMILIES = sorted({golden.family(row) for row in ROWS.values()})
+
+def of_family(name):
+    return probes([row for row in ROWS.values() if family(row) == name])
 
 
-def of_family(family):
-    return probes([row for row in ROWS.values() if golden.family(row) == family])
-
-
-def first_of_rows(family):
+def first_of_rows(name):
     """The probe of one form of each row."""
-    return [probes([row])[0] for row in ROWS.values() if golden.family(row) == family]
+    return [probes([row])[0] for row in ROWS.values() if family(row) == name]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def arrays_of(name):
+    return recorded(f"ptx-{name}").arrays
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(
     "choose",
     [first_of_rows, pytest.param(of_family, marks=pytest.mark.slow)],
     ids=["a form of each row", "all"],
 )
-def test_the_simulator_answers_as_the_hardware_did(choose, family):
-    asked = choose(family)
-    verdicts = list(replay(FOLDER / f"ptx-{family}.npz", asked, simwarp.Device()))
+def test_the_simulator_answers_as_the_hardware_did(choose, name):
+    asked = choose(name)
+    verdicts = list(replay(arrays_of(name), asked, simwarp.Device()))
     assert [str(verdict) for verdict in verdicts if verdict.wrong] == []
     assert {verdict.form for verdict in verdicts} == {probe.form for probe in asked}
 
@@ -46,7 +47,7 @@ def test_the_simulator_answers_as_the_hardware_did(choose, family):
 @pytest.mark.parametrize("name", BOUNDED)
 def test_the_hardware_keeps_the_bounds_of_the_isa(name):
     asked = {probe.form: probe for probe in probes([ROWS[name]])}
-    for answer in golden.read(FOLDER / f"ptx-{golden.family(ROWS[name])}.npz", asked):
+    for answer in golden.unpack(arrays_of(family(ROWS[name])), asked):
         operands = operands_of(asked[answer.form]).tolist()
         results = answer.raw[:, 0].tolist()
         assert len(results) == len(operands)
@@ -59,46 +60,52 @@ def test_the_hardware_keeps_the_bounds_of_the_isa(name):
 
 
 @pytest.fixture
-def recorded():
+def known():
     """The golden and the simulator's answer of one exact form."""
     probe = probe_of("mad.hi.u32")
-    (answer,) = golden.read(FOLDER / "ptx-integer.npz", {probe.form: probe})
+    (answer,) = golden.unpack(arrays_of("integer"), {probe.form: probe})
     (got,) = ask(simwarp.Device(), [probe])
     return probe, answer, got
 
 
-def test_a_wrong_answer_is_noticed_in_every_set(recorded):
-    probe, answer, got = recorded
+def test_a_wrong_answer_is_noticed_in_every_set(known):
+    probe, answer, got = known
     for k in range(0, len(got), 37):
         wrong = got.copy()
         wrong[k, 0] ^= np.uint64(1)
         assert against(probe, answer, wrong).wrong == 1
 
 
-def test_a_golden_of_another_kernel_is_refused(recorded):
-    probe, answer, got = recorded
+def test_a_golden_of_another_kernel_is_refused(known):
+    probe, answer, got = known
     other = golden.Answer(answer.form, b"", answer.digest, answer.sets, answer.raw)
     with pytest.raises(InputFileError, match=r"the golden of mad\.hi\.u32 was recorded with another kernel"):
         against(probe, other, got)
 
 
-def test_goldens_say_where_they_come_from():
-    meta = golden.provenance(FOLDER)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_goldens_name_their_origin(name):
+    recording = recorded(f"ptx-{name}")
+    meta = recording.meta
     assert meta["gpu"]["name"].startswith("NVIDIA")
     assert len(meta["gpu"]["uuid"]) == 32
     assert all(meta[key] for key in ("driver", "date", "command", "arch"))
-    assert set(meta["files"]) == {f"ptx-{family}.npz" for family in FAMILIES}
-    assert all(len(facts["kernels"]) == 64 for facts in meta["files"].values())
+    assert len(meta["ptx"]["kernels"]) == 64
+    assert meta["forms"] == len(recording.arrays["forms"])
+
+
+def test_every_family_has_a_golden():
+    names = {path.stem for path in (GOLDEN / "sm_90").glob("ptx*.npz")}
+    assert names == {f"ptx-{name}" for name in FAMILIES}
 
 
 def test_goldens_are_small():
-    assert all(path.stat().st_size <= golden.LARGEST for path in FOLDER.glob("ptx*"))
+    assert all(path.stat().st_size <= golden.LARGEST for path in (GOLDEN / "sm_90").glob("ptx*"))
 
 
 def test_every_golden_form_has_a_row():
-    for family in FAMILIES:
-        with np.load(FOLDER / f"ptx-{family}.npz", allow_pickle=False) as stored:
-            forms = [name.decode() for name in stored["forms"].tolist()]
+    for name in FAMILIES:
+        forms = [form.decode() for form in arrays_of(name)["forms"].tolist()]
         assert [form for form in forms if TABLE.find(form) is None] == []
 
 
@@ -119,50 +126,54 @@ class Wrong(Witness):
 
 
 SOME = [ROWS[name] for name in ("popc", "div", "ex2.approx.f32", "activemask.b32", "trap", "ldu", "mma.s8")]
-QUIET = [].append
+
+
+def recorded_on(make, folder, rows):
+    """What a device answers to rows of any family, recorded as one subject."""
+    subject = Subject("ptx-some", "", lambda asking: answers("some", probes(rows), asking))
+    outcome = record(subject, Asking(make), folder)
+    return outcome, recorded("ptx-some", folder)
 
 
 def test_what_is_recorded_is_replayed(tmp_path):
-    said = []
-    report = record(Witness(), tmp_path, SOME, said.append)
-    assert (report.wrong, report.failures) == ([], {})
-    assert said[-1] == f"{len(report.verdicts)} forms agree, 0 differ, 0 were not answered by both"
-    assert len(list(tmp_path.iterdir())) <= 8
+    outcome, recording = recorded_on(Witness, tmp_path, SOME)
+    assert outcome.differences == []
+    assert {path.name for path in tmp_path.rglob("*.*")} == {"ptx-some.json", "ptx-some.npz", "evidence.json"}
     asked = probes(SOME)
-    assert len(report.verdicts) == len(asked)
-    for path in tmp_path.glob("*.npz"):
-        assert all(not verdict.wrong for verdict in replay(path, asked, simwarp.Device()))
+    verdicts = list(replay(recording.arrays, asked, simwarp.Device()))
+    assert len(verdicts) == len(asked) == recording.meta["forms"]
+    assert all(not verdict.wrong for verdict in verdicts)
     evidence = json.loads((tmp_path / "evidence.json").read_text())
     assert set(evidence["forms"]) == {probe.form for probe in asked}
-    assert evidence["forms"]["popc.b32"] == {"golden": "ptx-integer", "sets": 1024}
-    assert evidence["forms"]["ex2.approx.f32"]["largest_error"] == 0
-    assert golden.provenance(tmp_path)["gpu"] == {"name": Witness().name, "uuid": "0" * 32}
+    assert evidence["forms"]["popc.b32"] == {"sm_90": {"golden": "ptx-some", "sets": 1024}}
+    assert evidence["forms"]["ex2.approx.f32"]["sm_90"]["largest_error"] == 0
+    assert recording.meta["gpu"] == {"name": Witness().name, "uuid": "0" * 32}
+    assert evidence["meta"]["sm_90"]["gpu"] == recording.meta["gpu"]
 
 
 def test_a_simulator_that_differs_is_reported(tmp_path):
-    report = record(Wrong(), tmp_path, [ROWS["popc"]], QUIET)
-    assert [verdict.form for verdict in report.wrong] == ["popc.b32"]
-    assert "a=0x0: expected d=0x20, got d=0x0" in (tmp_path / "report.txt").read_text()
-    verdicts = {
-        v.form: v for v in replay(tmp_path / "ptx-integer.npz", probes([ROWS["popc"]]), simwarp.Device())
-    }
+    outcome, recording = recorded_on(Wrong, tmp_path, [ROWS["popc"]])
+    (difference,) = outcome.differences
+    assert difference.startswith("popc.b32: ")
+    assert "a=0x0: expected d=0x20, got d=0x0" in (tmp_path / "sm_90/ptx-some-differences.txt").read_text()
+    verdicts = {v.form: v for v in replay(recording.arrays, probes([ROWS["popc"]]), simwarp.Device())}
     assert verdicts["popc.b32"].wrong
     assert not verdicts["popc.b64"].wrong
 
 
-def test_a_simulator_is_no_witness(tmp_path):
-    with pytest.raises(InputFileError, match="goldens are recorded on hardware"):
-        record(simwarp.Device(), tmp_path, SOME, QUIET)
+def test_a_simulator_is_not_evidence(tmp_path):
+    with pytest.raises(InputFileError, match="is a trial on simwarp simulator"):
+        recorded_on(simwarp.Device, tmp_path, [ROWS["popc"]])
 
 
-def test_what_the_simulator_faults_on_is_not_run_on_hardware(tmp_path, monkeypatch):
+def test_what_the_simulator_faults_on_is_not_run_on_hardware():
     probe = probe_of("st.shared.b32")
     outside = probe.entry.replace("st.shared.b32 [%cell]", "st.shared.b32 [%cell+99999]")
     spoilt = type(probe)(probe.form, outside, probe.operands, probe.results, count=probe.count)
-    monkeypatch.setattr("simwarp.lab.evidence.record.probes", lambda rows: [spoilt, probe_of("popc.b32")])
-    report = record(Witness(), tmp_path, [ROWS["popc"]], QUIET)
-    assert "the simulator faults" in report.failures["st.shared.b32"]
-    assert [verdict.form for verdict in report.verdicts] == ["popc.b32"]
+    got = answers("some", [spoilt, probe_of("popc.b32")], Asking(Witness))
+    (difference,) = got.differences
+    assert difference.startswith("st.shared.b32: the simulator faults")
+    assert set(got.forms) == {"popc.b32"}
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,16 @@
-"""What silicon said where the PTX ISA leaves a question open (docs/silicon.md): the simulator's answers."""
-
-import json
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
+"""Silicon's answers where the PTX ISA leaves a question open (docs/silicon.md), and the simulator's."""
 
 import pytest
 
 import simwarp
+from simwarp.lab.recording import recorded
+from simwarp.lab.subjects import silicon
 
-TESTS = Path(__file__).parents[1]
-silicon = SimpleNamespace(**runpy.run_path(str(TESTS / "record_silicon.py")))
-GOLDEN = json.loads((TESTS / "golden" / "silicon.json").read_text())
+GOLDEN = recorded("silicon").meta
 
 
 def test_the_answers_belong_to_these_kernels():
-    assert GOLDEN["kernels"] == silicon.digest(), (
-        "record again: python tests/record_silicon.py --out tests/golden"
-    )
+    assert GOLDEN["ptx"]["kernels"] == silicon.digest(), "record again: simwarp record silicon"
     assert set(GOLDEN["answers"]) == set(silicon.CASES)
     assert "NVIDIA" in GOLDEN["gpu"]["name"]
 

@@ -1,24 +1,20 @@
 """What an H200 made of tiles of matrices, word for word: the simulator makes the same of them."""
 
-import json
-import runpy
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import simwarp
 from simwarp.fragments import fragments_of
+from simwarp.lab.recording import recorded
+from simwarp.lab.subjects import tiles
 from simwarp.products import floats, rule_of
 from simwarp.products.rules import Rule
 from simwarp.testing.fragments import FragmentDifference
 
-TESTS = Path(__file__).parents[1]
-tiles = SimpleNamespace(**runpy.run_path(str(TESTS / "record_tiles.py")))
-GOLDEN = json.loads((TESTS / "golden" / "tiles.json").read_text())
-AGAIN = "record again, on a GPU: python tests/record_tiles.py --out tests/golden"
+GOLDEN = recorded("tiles").meta
+AGAIN = "record again, on a GPU: simwarp record tiles"
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +24,7 @@ def device():
 
 @pytest.fixture(scope="module")
 def raw():
-    with np.load(TESTS / "golden" / "tiles.npz") as stored:
-        return dict(stored)
+    return recorded("tiles").arrays
 
 
 def test_the_answers_belong_to_these_forms(raw):
@@ -52,11 +47,11 @@ def test_there_were_enough_of_them():
 @pytest.mark.parametrize("opcode", tiles.OPCODES)
 def test_the_simulator_answers_alike(device, raw, opcode):
     row = GOLDEN["forms"][opcode]
-    assert row["question"] == tiles.question(opcode), AGAIN
+    assert GOLDEN["ptx"][opcode] == tiles.question(opcode), AGAIN
     made = tiles.by_hand.tiles(opcode)
     tiles.check(opcode, made, raw[opcode], tiles.answers(device, opcode, made))
     first = tiles.answers(device, opcode, tiles.drawn(opcode, 0))
-    assert tiles.digest(first) == row["first"], f"on a GPU: python tests/record_tiles.py --only {opcode}"
+    assert tiles.digest(first) == row["first"], AGAIN
 
 
 def test_a_difference_names_operand_lane_register_and_element(device):

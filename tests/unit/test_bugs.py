@@ -12,20 +12,22 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import simwarp
+from reference.errors import InputFileError
 from simwarp import faults
 from simwarp.faults import Deadlock, Race
+from simwarp.lab.recording import Asking, examples, record, recorded
+from simwarp.lab.subjects import bugs as recorder
 from simwarp.memory import POISON
 from simwarp.ptx.parse import parse
 
 ROOT = Path(__file__).resolve().parents[2]
-recorder = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "record_bugs.py")))
-BUGS, TOOLS = recorder.BUGS, recorder.TOOLS
+FOLDER = examples("bugs")
+BUGS, TOOLS = recorder.bugs(), recorder.TOOLS
 NAMES = list(BUGS)
 RACES = [name for name in NAMES if BUGS[name].fault == "Race"]
 
@@ -240,7 +242,7 @@ def test_five_of_them_come_out_right():
 
 def test_there_are_twelve_and_each_has_its_file():
     assert len(NAMES) == len(FOUND) == 12
-    assert {path.stem for path in recorder.FOLDER.glob("*.cu")} == set(NAMES)
+    assert {path.stem for path in FOLDER.glob("*.cu")} == set(NAMES)
     assert len({bug.title for bug in BUGS.values()}) == 12
 
 
@@ -260,10 +262,10 @@ def test_a_file_is_small_and_marks_the_bug(name):
 
 def run_script(monkeypatch, *arguments):
     """The exit status of ``bugs.py``, run in this process."""
-    monkeypatch.syspath_prepend(str(recorder.FOLDER))
+    monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setattr("sys.argv", ["bugs.py", *arguments])
     with pytest.raises(SystemExit) as stopped:
-        runpy.run_path(str(recorder.FOLDER / "bugs.py"), run_name="__main__")
+        runpy.run_path(str(FOLDER / "bugs.py"), run_name="__main__")
     return stopped.value.code
 
 
@@ -358,7 +360,8 @@ def test_a_program_compiles(name, variant, tmp_path):
 def test_the_page_says_what_was_recorded():
     page = (ROOT / "docs" / "bugs.md").read_text()
     (written,) = recorder.TABLE.findall(page)
-    assert written == recorder.table(recorder.recording()), "run python tests/record_bugs.py --table"
+    right = recorder.table(recorded("sanitizer").meta)
+    assert written == right, "run python -m simwarp.lab.subjects.bugs"
 
 
 def result(found, *lines, ends="right"):
@@ -376,14 +379,14 @@ def test_the_table_says_found_line_and_never():
     assert cells == ["found", "found, line not named", "never ends", "–"]
     clean = {tool: result(False) for tool in TOOLS} | {"alone": {"ends": "wrong"}}
     assert recorder.row(bug, clean).endswith("| `Race` | – | – | – | – | wrong |")
-    recorded = {name: {"buggy": clean, "fixed": clean | {"memcheck": result(True)}} for name in NAMES}
+    bugs = {name: {"buggy": clean, "fixed": clean | {"memcheck": result(True)}} for name in NAMES}
     meta = {
         "gpu": {"name": "NVIDIA Test"},
         "driver": "580.0",
         "sanitizer": "Version 2025.3",
         "date": "2026-01-02",
     }
-    text = recorder.table({"meta": meta, "bugs": recorded})
+    text = recorder.table({**meta, "bugs": bugs})
     assert text.count("\n| ") == 13
     assert (
         "NVIDIA Test, driver 580.0, Version 2025.3, 2026-01-02. Findings in the corrected twins: 12." in text
@@ -392,19 +395,16 @@ def test_the_table_says_found_line_and_never():
 
 @pytest.fixture(scope="module")
 def recording():
-    found = recorder.recording()
-    if found is None:
-        pytest.skip("not recorded yet: python tests/record_bugs.py --out tests/golden, on a GPU")
-    return found
+    return recorded("sanitizer").meta
 
 
 def test_the_recording_is_of_the_programs_as_they_are(recording):
-    meta = recording["meta"]
+    meta = recording
     assert meta["gpu"]["name"].startswith("NVIDIA")
     assert all(meta[key] for key in ("driver", "sanitizer", "nvcc", "date", "command"))
     assert meta["sources"] == recorder.digests(), (
         "the kernels or their launches are not what was recorded: record them again on a GPU with\n"
-        "python tests/record_bugs.py --out tests/golden"
+        "simwarp record sanitizer"
     )
 
 
@@ -430,6 +430,18 @@ def test_a_tool_agrees_on_what_it_can_see(recording, name, tool):
     assert {bug.line, bug.other_line} & set(seen["lines"])
 
 
+class StandIn(simwarp.Device):
+    """The simulator under a GPU's name."""
+
+    name, uuid, driver_version = "NVIDIA Test", "0" * 32, "580.0"
+
+
+def test_what_a_recording_needs_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda program: None if program == "nvcc" else program)
+    with pytest.raises(InputFileError, match=r"^sanitizer needs nvcc\nrecord it where "):
+        record(recorder.SUBJECTS[0], Asking(StandIn), tmp_path)
+
+
 def test_a_recording_is_plain_data(tmp_path, monkeypatch):
     """Of programs that stand in for the real ones: scripts that print what the tools would."""
 
@@ -445,12 +457,15 @@ def test_a_recording_is_plain_data(tmp_path, monkeypatch):
     )
     sanitizer.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    functions = recorder.record.__globals__
-    monkeypatch.setitem(functions, "build", build)
-    monkeypatch.setitem(functions, "BUGS", {name: BUGS[name] for name in NAMES[:2]})
-    monkeypatch.setitem(functions, "provenance", lambda: {"gpu": "none"})
-    stored = json.loads(recorder.record(tmp_path / "new", jobs=2).read_text())
-    assert stored["meta"] == {"gpu": "none"}
+    monkeypatch.setattr(recorder, "build", build)
+    monkeypatch.setattr(recorder, "bugs", lambda: {name: BUGS[name] for name in NAMES[:2]})
+    monkeypatch.setattr(recorder, "_version", lambda program: f"{program} 1")
+    monkeypatch.setattr("shutil.which", lambda program: program)
+    (subject,) = recorder.SUBJECTS
+    (path,) = record(subject, Asking(StandIn, processes=2), tmp_path / "new").paths
+    stored = json.loads(path.read_text())
+    assert stored["gpu"] == {"name": "NVIDIA Test", "uuid": "0" * 32}
+    assert (stored["sanitizer"], stored["nvcc"]) == ("compute-sanitizer 1", "nvcc 1")
     assert list(stored["bugs"]) == NAMES[:2]
     assert stored["bugs"][NAMES[0]]["buggy"]["alone"] == {"ends": "wrong"}
     assert stored["bugs"][NAMES[1]]["fixed"]["synccheck"] == result(False)

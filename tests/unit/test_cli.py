@@ -20,6 +20,8 @@ from reference.errors import NoGpuError
 from reference.version import __version__
 from simwarp.cli import main
 from simwarp.faults import OutOfBounds, Place
+from simwarp.lab.subjects import SUBJECTS, cases
+from simwarp.testing import load
 from simwarp.verify import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -373,7 +375,7 @@ def test_a_kernel_fault_is_no_usage_error(capsys, folder, monkeypatch):
     assert not (folder / "c.npy").exists()
 
 
-# info, golden, help
+# info, record, help
 
 
 def test_info(capsys):
@@ -400,8 +402,8 @@ def test_info_as_json(capsys):
 
 @pytest.mark.usefixtures("no_gpu")
 def test_goldens_are_not_recorded_without_a_gpu(capsys, tmp_path):
-    said = refused(capsys, ["golden", "record", "--out", tmp_path / "new"], "no CUDA device", "NVIDIA GPU")
-    assert "--device" not in said  # which it does not have
+    said = refused(capsys, ["record", "bmm", "--out", tmp_path / "new"], "no CUDA device", "NVIDIA GPU")
+    assert "--device" not in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -414,40 +416,71 @@ class StandIn(simwarp.Device):
 @pytest.fixture
 def stand_in(monkeypatch):
     monkeypatch.setattr("gpu.cuda.default_device", StandIn)
+    monkeypatch.setattr("simwarp.lab.subjects.cases.INPUTS", 2)
 
 
 @pytest.mark.usefixtures("stand_in")
 def test_goldens_are_recorded(capsys, tmp_path):
-    arguments = [
-        "golden",
-        "record",
-        "--case",
-        "pack-row",
-        "--inputs",
-        "2",
-        "--seed",
-        "4",
-        "--out",
-        str(tmp_path),
-    ]
+    arguments = ["record", "pack-row", "--out", str(tmp_path)]
     assert main([*arguments, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report == {
-        "device": "NVIDIA Test",
-        "files": [str(tmp_path / f"pack-row.{e}") for e in ("npz", "json")],
+    (outcome,) = report["recorded"]
+    assert report["device"] == "NVIDIA Test"
+    assert outcome.pop("seconds") >= 0
+    assert outcome == {
+        "subject": "pack-row",
+        "paths": [str(tmp_path / "sm_90" / f"pack-row.{e}") for e in ("npz", "json")],
+        "differences": [],
     }
-    assert json.loads((tmp_path / "pack-row.json").read_text())["seed"] == 4
+    assert load(tmp_path / "sm_90" / "pack-row.json").meta["inputs"] == 2
     assert main(arguments) == 0
-    assert "recorded pack-row: 2 inputs on NVIDIA Test" in capsys.readouterr().err
+    assert "recorded pack-row on NVIDIA Test: 0 differ" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("stand_in")
 def test_goldens_that_cannot_be_recorded(capsys, tmp_path):
-    refused(capsys, ["golden", "record", "--case", "unknown", "--out", tmp_path], "unknown", "pack-lsb, bmm")
-    (tmp_path / "file").touch()
-    arguments = ["golden", "record", "--case", "pack-row", "--inputs", "1", "--out", tmp_path / "file"]
-    refused(capsys, arguments, "cannot be written", "--out")
+    refused(capsys, ["record", "unknown", "--out", tmp_path], "unknown", "bmm, bmm-btc")
+    refused(capsys, ["record", "--out", tmp_path], "simwarp record --list")
+    (tmp_path / "file").write_text("in the way")
+    refused(capsys, ["record", "pack-row", "--out", tmp_path / "file"], "cannot be written", "--out")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("option", [["--device", "sim"], ["--small"]])
+def test_a_trial_is_not_put_among_the_goldens(capsys, option):
+    refused(capsys, ["record", "silicon", *option], option[0], "not evidence", "--out")
+
+
+def test_subjects_are_listed(capsys):
+    assert main(["record", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert main(["record", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["subjects"]
+    assert [line.split()[0] for line in lines] == [row["subject"] for row in listed] == list(SUBJECTS)
+    assert {"silicon", "sanitizer", "ptx-integer", "fuzz"} <= SUBJECTS.keys()
+    assert next(row for row in listed if row["subject"] == "counters")["needs"] == ["ncu"]
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_an_interrupted_recording_is_resumed(capsys, tmp_path, monkeypatch):
+    """Ctrl-C leaves the subjects that are complete; --missing records the others."""
+    answers = cases.case_answers
+
+    def stop(case, *arguments):
+        if case.name == "pack-row":
+            raise KeyboardInterrupt
+        return answers(case, *arguments)
+
+    arguments = ["record", "pack-c*", "pack-row", "--out", str(tmp_path)]
+    monkeypatch.setattr(cases, "case_answers", stop)
+    assert main(arguments) == 130
+    assert {path.stem for path in (tmp_path / "sm_90").iterdir()} == {"pack-column"}
+    before = (tmp_path / "sm_90" / "pack-column.json").stat()
+    monkeypatch.setattr(cases, "case_answers", answers)
+    assert main([*arguments, "--missing", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [one["subject"] for one in report["recorded"]] == ["pack-row"]
+    assert (tmp_path / "sm_90" / "pack-column.json").stat() == before
 
 
 @pytest.mark.parametrize(
@@ -493,7 +526,7 @@ def test_the_docs_have_every_scheme_and_option():
     assert not any("`\\|`" in path.read_text() for path in docs.glob("*.md"))
 
 
-@pytest.mark.parametrize("arguments", [[], ["run"], ["golden"]])
+@pytest.mark.parametrize("arguments", [[], ["run"]])
 def test_a_command_without_a_command_shows_help(capsys, arguments):
     assert main(arguments) == 2
     assert "Usage" in capsys.readouterr().out
@@ -502,10 +535,10 @@ def test_a_command_without_a_command_shows_help(capsys, arguments):
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--help"], ["verify", "run", "info", "golden", "layout"]),
+        (["--help"], ["verify", "run", "info", "record", "layout"]),
         (["verify", "--help"], ["--case", "--seed", "--input", "--budget", "--device", "--json"]),
         (["run", "bmm", "--help"], ["--output", "--transpose-a", "--transpose-b", "--device"]),
-        (["golden", "record", "--help"], ["--out", "--inputs"]),
+        (["record", "--help"], ["--out", "--missing"]),
     ],
 )
 def test_help(capsys, arguments, parts):

@@ -8,21 +8,21 @@ import runpy
 import subprocess
 import sys
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import simwarp
 from reference.errors import InputFileError
+from simwarp.lab import recording as lab
+from simwarp.lab.subjects import kernels as recorder
 from simwarp.testing import assert_same_bits
 from simwarp.verify import Draw
 
 ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests" / "golden" / "kernels.npz"
-recorder = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "record_kernels.py")))
-NAMES, example = recorder.NAMES, recorder.example
+NAMES, example = recorder.names(), partial(lab.example, "kernels")
 common = example("common")
 
 SIZES = (1, 2, 31, 32, 33, 127, 257, 521, 1031)
@@ -329,7 +329,7 @@ def test_jacobi(simwarp_device, shape, sweeps):
 
 def test_every_kernel_has_a_script_and_a_test():
     assert len(NAMES) == 13
-    folder = recorder.FOLDER
+    folder = lab.examples("kernels")
     assert {path.stem for path in folder.glob("*.py")} == {*NAMES, "common"}
     assert all(f"test_{name}" in globals() for name in NAMES)
     assert all(10 <= len((folder / f"{name}.py").read_text().splitlines()) <= 60 for name in NAMES)
@@ -359,7 +359,7 @@ def test_the_script_succeeds(name, monkeypatch, capsys):
 
 def run_script(name, monkeypatch, *args):
     """The exit status of a script, run in this process."""
-    path = recorder.FOLDER / f"{name}.py"
+    path = lab.examples("kernels") / f"{name}.py"
     monkeypatch.syspath_prepend(str(path.parent))
     monkeypatch.setattr(sys, "argv", [str(path), *args])
     with pytest.raises(SystemExit) as stopped:
@@ -416,16 +416,12 @@ def drawn(name, seed):
 
 @pytest.fixture(scope="module")
 def golden():
-    if not GOLDEN.exists():
-        pytest.skip("not recorded yet: python tests/record_kernels.py --out tests/golden, on a GPU")
-    with np.load(GOLDEN, allow_pickle=False) as stored:
-        outputs = {key: stored[key] for key in stored.files}
-    return SimpleNamespace(outputs=outputs, meta=json.loads(GOLDEN.with_suffix(".json").read_text()))
+    return lab.recorded("kernels")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_simulator_answers_as_silicon_did(golden, name):
-    expected = {key: output for key, output in golden.outputs.items() if key.split(".")[0] == name}
+    expected = {key: output for key, output in golden.arrays.items() if key.split(".")[0] == name}
     got = {}
     for seed in golden.meta["seeds"]:
         got |= recorder.answers(simwarp.Device(), name, seed)
@@ -440,7 +436,7 @@ def test_the_golden_is_of_the_kernels_as_they_are(golden):
     assert all(meta[key] for key in ("driver", "nvrtc", "date", "command"))
     assert meta["ptx"] == recorder.ptx_digests(tuple(meta["arch"])), (
         "the PTX is not what the golden was recorded from: record it again on a GPU with\n"
-        "python tests/record_kernels.py --out tests/golden"
+        "simwarp record kernels"
     )
 
 
@@ -453,21 +449,22 @@ class StandIn(simwarp.Device):
 
 
 def test_a_recording_holds_every_output(tmp_path, monkeypatch):
-    monkeypatch.setitem(recorder.record.__globals__, "NAMES", ["histogram", "transpose"])
-    data, sidecar = recorder.record(StandIn(), tmp_path / "new")
-    with np.load(data, allow_pickle=False) as stored:
-        assert sorted(stored.files) == sorted(
-            f"{key}.{seed}" for key in ("histogram.counts", "transpose.transpose") for seed in range(3)
-        )
-        assert_same_bits(example("histogram").run(simwarp.Device())["counts"], stored["histogram.counts.0"])
-        assert stored["histogram.counts.1"].shape == (32,)
-        assert (stored["histogram.counts.1"] != stored["histogram.counts.2"]).any()
-    meta = json.loads(sidecar.read_text())
+    monkeypatch.setattr(recorder, "names", lambda: ["histogram", "transpose"])
+    lab.record(recorder.SUBJECTS[0], lab.Asking(StandIn), tmp_path / "new")
+    recording = lab.recorded("kernels", tmp_path / "new")
+    meta, stored = recording.meta, recording.arrays
+    assert sorted(stored) == sorted(
+        f"{key}.{seed}" for key in ("histogram.counts", "transpose.transpose") for seed in range(3)
+    )
+    assert_same_bits(example("histogram").run(simwarp.Device())["counts"], stored["histogram.counts.0"])
+    assert stored["histogram.counts.1"].shape == (32,)
+    assert (stored["histogram.counts.1"] != stored["histogram.counts.2"]).any()
     assert meta["gpu"] == {"name": StandIn.name, "uuid": StandIn.uuid}
     assert meta["ptx"].keys() == {"histogram", "transpose"}
 
 
-def test_the_simulator_is_no_witness_of_itself(tmp_path):
-    with pytest.raises(InputFileError, match="recorded on hardware"):
-        recorder.record(simwarp.Device(), tmp_path)
-    assert list(tmp_path.iterdir()) == []
+def test_the_simulator_is_not_evidence_about_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "names", lambda: ["transpose"])
+    lab.record(recorder.SUBJECTS[0], lab.Asking(simwarp.Device), tmp_path)
+    with pytest.raises(InputFileError, match="is a trial on simwarp simulator"):
+        lab.recorded("kernels", tmp_path)

@@ -17,6 +17,8 @@ from reference.errors import InputFileError, NoGpuError
 from simwarp.cli import main
 from simwarp.faults import KernelFault
 from simwarp.lab import fuzz
+from simwarp.lab import recording as lab
+from simwarp.lab.counterexamples import keep, still_right
 from simwarp.lab.fuzz.memory import RECORD, TALLIES, own_at, tally_of
 from simwarp.lab.fuzz.program import REGISTERS, Address, Condition, walk
 from simwarp.lab.fuzz.statements import (
@@ -41,7 +43,11 @@ from simwarp.lab.fuzz.statements import (
 )
 from simwarp.lab.fuzz.statements.instruction import Instruction
 from simwarp.lab.fuzz.vocabulary import GUARDS, WITNESSES, all_rows
+from simwarp.lab.recording import Asking, Subject
+from simwarp.lab.subjects import programs as lab_programs
+from simwarp.lab.subjects.programs import ask_programs, load, replay
 from simwarp.ptx.instructions import ROWS, TABLE
+from simwarp.testing.golden import read, write
 from simwarp.verify.draw import Draw
 
 Program = fuzz.Program
@@ -461,19 +467,33 @@ def test_a_side_that_no_lane_takes_is_not_opened():
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    file = tmp_path_factory.mktemp("recording") / "deep" / "fuzz.npz"
+    folder = tmp_path_factory.mktemp("recording") / "deep"
     seen = []
-    fuzz.record(StandIn(), file, seed=5, count=8, progress=seen.append)
-    assert seen == [8]
-    return file
+    record(StandIn(), folder, seed=5, count=8, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(0, 1), (1, 1)]
+    return folder / "sm_90" / "fuzz.json"
+
+
+def record(device, folder, seed, count, **options):
+    """Programs of any seed, recorded as the subject "fuzz"."""
+    subject = Subject("fuzz", "", lambda asking: ask_programs(asking, seed, count))
+    lab.record(subject, Asking(lambda: device, **options), folder)
+    return load(folder / "sm_90" / "fuzz.json")
 
 
 @pytest.mark.slow
 def test_a_recording_says_where_it_comes_from(recorded):
-    meta = json.loads(recorded.with_suffix(".json").read_text())
+    meta = json.loads(recorded.read_text())
     assert meta.pop("date").count("-") == 2
-    assert len(meta.pop("texts")) == 64
+    assert len(meta.pop("ptx")["programs"]) == 64
+    assert len(meta.pop("sha256")) == 64
+    assert {"commit", "seconds"} <= meta.keys()
+    del meta["commit"], meta["seconds"]
     assert meta == {
+        "version": 1,
+        "subject": "fuzz",
+        "nvrtc": "NVRTC 13.0",
+        "trial": False,
         "generator": 1,
         "seed": 5,
         "count": 8,
@@ -481,18 +501,18 @@ def test_a_recording_says_where_it_comes_from(recorded):
         "gpu": {"name": StandIn.name, "uuid": StandIn.uuid},
         "driver": "580.0",
         "arch": [9, 0],
-        "command": "simwarp fuzz --record fuzz.npz --programs 8 --seed 5",
+        "command": "simwarp record fuzz",
     }
 
 
 @pytest.mark.slow
 def test_a_recording_is_replayed_in_full_or_in_part(recorded):
-    recording = fuzz.load(recorded)
+    recording = load(recorded)
     done = []
-    assert fuzz.replay(recording, simwarp.Device(), range(6), progress=done.append) == []
+    assert replay(recording, simwarp.Device(), range(6), progress=done.append) == []
     assert done == [1, 2, 3, 4, 5, 6]
     wrong = Faulty("mad.wide", lambda right, form, *operands: right(form, *operands) + np.uint64(8))
-    assert fuzz.replay(recording, wrong, [0, 1, 2]) == [0, 1, 2]
+    assert replay(recording, wrong, [0, 1, 2]) == [0, 1, 2]
 
 
 def test_what_the_hardware_did_not_settle_is_left_out(tmp_path, monkeypatch):
@@ -504,42 +524,41 @@ def test_what_the_hardware_did_not_settle_is_left_out(tmp_path, monkeypatch):
                 ptx.replace("memory\n)\n{\n", "memory\n)\n{\n\tret;\n") if "%w0" in ptx else ptx
             )
 
-    monkeypatch.setattr("simwarp.lab.fuzz.recording.mutate", lambda p: replace(p, names=1))
-    file = tmp_path / "fuzz.npz"
-    recording = fuzz.record(Unsettled(), file, seed=0, count=4)
+    monkeypatch.setattr("simwarp.lab.subjects.programs.mutate", lambda p: replace(p, names=1))
+    recording = record(Unsettled(), tmp_path, seed=0, count=4)
     assert recording.meta["without"] == 4
-    assert fuzz.replay(fuzz.load(file), simwarp.Device()) == []
+    assert replay(recording, simwarp.Device()) == []
 
 
 def test_a_changed_record_is_noticed(recorded):
-    recording = fuzz.load(recorded)
+    recording = load(recorded)
     digests = recording.digests.copy()
     digests[4, 15] ^= 1
-    assert fuzz.replay(replace(recording, digests=digests), simwarp.Device(), range(3, 6)) == [4]
+    assert replay(replace(recording, digests=digests), simwarp.Device(), range(3, 6)) == [4]
 
 
 def test_another_generator_is_noticed(recorded, monkeypatch):
-    recording = fuzz.load(recorded)
+    recording = load(recorded)
     with pytest.raises(InputFileError, match=r"program 0 .*: the generator has changed\nrecord it anew"):
-        fuzz.replay(replace(recording, meta={**recording.meta, "seed": 6}), simwarp.Device(), [0])
+        replay(replace(recording, meta={**recording.meta, "seed": 6}), simwarp.Device(), [0])
     gone = {"compute": {"popc": ("popc.b7",)}, "warp": {"redux": ("redux.sync.add.u32",)}}
     with pytest.raises(InputFileError, match=r"no row has 'popc\.b7' any more"):
-        fuzz.replay(replace(recording, vocabulary=gone), simwarp.Device(), [0])
+        replay(replace(recording, vocabulary=gone), simwarp.Device(), [0])
 
 
 def test_new_rows_do_not_change_an_old_recording(recorded, monkeypatch):
-    recording = fuzz.load(recorded)
+    recording = load(recorded)
     module = import_module("simwarp.lab.fuzz.generate")
     monkeypatch.setattr(module, "all_rows", dict)
-    assert fuzz.replay(recording, simwarp.Device(), [0, 1]) == []
+    assert replay(recording, simwarp.Device(), [0, 1]) == []
 
 
 @pytest.mark.parametrize("damage", ["no sidecar", "no data", "half the data", "another count", "not json"])
 def test_a_damaged_recording_is_refused(recorded, tmp_path, damage):
-    file = tmp_path / "fuzz.npz"
-    sidecar = file.with_suffix(".json")
-    shutil.copy(recorded, file)
-    shutil.copy(recorded.with_suffix(".json"), sidecar)
+    sidecar = tmp_path / "fuzz.json"
+    file = sidecar.with_suffix(".npz")
+    shutil.copy(recorded, sidecar)
+    shutil.copy(recorded.with_suffix(".npz"), file)
     if damage == "no sidecar":
         sidecar.unlink()
     elif damage == "no data":
@@ -550,20 +569,19 @@ def test_a_damaged_recording_is_refused(recorded, tmp_path, damage):
         sidecar.write_text(sidecar.read_text().replace('"count": 8', '"count": 9'))
     else:
         sidecar.write_text("{")
-    with pytest.raises(InputFileError, match="record one on a GPU"):
-        fuzz.load(file)
+    with pytest.raises(InputFileError, match="record it on a GPU"):
+        load(file)
 
 
-def test_a_simulator_cannot_be_recorded(tmp_path):
-    with pytest.raises(InputFileError, match="not on simwarp simulator"):
-        fuzz.record(simwarp.Device(), tmp_path / "none.npz", seed=0, count=1)
-    assert list(tmp_path.iterdir()) == []
+def test_a_recording_of_a_simulator_is_not_evidence(tmp_path):
+    with pytest.raises(InputFileError, match="trial on simwarp simulator"):
+        record(simwarp.Device(), tmp_path, seed=0, count=1)
 
 
 def test_a_path_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputFileError, match="cannot be written"):
-        fuzz.record(StandIn(), tmp_path / "file" / "fuzz.npz", seed=0, count=1)
+        record(StandIn(), tmp_path / "file", seed=0, count=1)
 
 
 @pytest.fixture
@@ -577,38 +595,38 @@ def counterexample():
 
 def test_a_counterexample_is_kept_and_checks_the_simulator(counterexample, tmp_path):
     found, wrong = counterexample
-    ptx = fuzz.keep(found, tmp_path / "kept", StandIn())
+    ptx = keep(found, tmp_path / "kept", StandIn())
     assert {path.suffix for path in (tmp_path / "kept").iterdir()} == {".ptx", ".npz", ".json"}
     assert ptx.read_text() == found.text
-    assert fuzz.still_right(ptx, simwarp.Device())
-    assert not fuzz.still_right(ptx, wrong)
+    assert still_right(ptx, simwarp.Device())
+    assert not still_right(ptx, wrong)
     meta = json.loads(ptx.with_suffix(".json").read_text())
     assert meta["gpu"]["name"] == "NVIDIA Test"
     assert meta["witnesses"] == ["right", "wrong"]
     ptx.with_suffix(".npz").write_bytes(b"half")
     with pytest.raises(InputFileError, match="not a whole counterexample"):
-        fuzz.still_right(ptx, simwarp.Device())
+        still_right(ptx, simwarp.Device())
 
 
 # What hardware answered
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "fuzz"
+GOLDEN = Path(__file__).parents[1] / "golden"
 REPLAYED = 300
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", sorted(set(GOLDEN.glob("fuzz*.npz"))), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(GOLDEN.glob("sm_*/fuzz.npz")), ids=lambda file: file.parent.name)
 def test_the_simulator_agrees_with_a_recording(file):
-    recording = fuzz.load(file)
+    recording = load(file)
     assert len(recording.digests) >= 10_000
     assert recording.meta["without"] < 0.01 * len(recording.digests)
-    assert fuzz.replay(recording, simwarp.Device(), range(REPLAYED)) == []
+    assert replay(recording, simwarp.Device(), range(REPLAYED)) == []
     assert file.stat().st_size <= 1 << 20
 
 
-@pytest.mark.parametrize("ptx", sorted(GOLDEN.glob("*.ptx")), ids=lambda ptx: ptx.stem)
+@pytest.mark.parametrize("ptx", sorted(GOLDEN.glob("sm_*/counterexamples/*.ptx")), ids=lambda ptx: ptx.stem)
 def test_the_simulator_is_right_about_old_counterexamples(ptx):
-    assert fuzz.still_right(ptx, simwarp.Device())
+    assert still_right(ptx, simwarp.Device())
 
 
 # Workers
@@ -708,7 +726,7 @@ def test_the_command_shows_a_counterexample_and_keeps_it(capsys, tmp_path):
     assert found["witnesses"] == ["the simulator", "mutants on the simulator"]
     assert "xor" in found["ptx"]
     assert found["lines"]
-    assert fuzz.still_right(Path(found["file"]), simwarp.Device())
+    assert still_right(Path(found["file"]), simwarp.Device())
 
 
 @pytest.mark.usefixtures("faulty_simulator")
@@ -722,15 +740,18 @@ def test_the_command_prints_the_ptx_and_both_outputs(capsys, tmp_path):
     assert "1 counterexample: PTX and words are in" in printed
 
 
-def test_the_command_records_and_replays(capsys, monkeypatch, tmp_path):
+def test_the_command_replays_a_recording(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("gpu.cuda.default_device", StandIn)
     monkeypatch.setattr("simwarp.cli.fuzz.default_device", StandIn)
-    monkeypatch.setattr("simwarp.lab.fuzz.Workers", Here)
-    file = tmp_path / "fuzz.npz"
-    assert "recorded 3 programs" in run(capsys, "--record", file, "--programs", 3).out
+    monkeypatch.setattr(lab_programs, "Workers", Here)
+    monkeypatch.setattr(lab_programs, "COUNT", 3)
+    assert main(["record", "fuzz", "--out", str(tmp_path)]) == 0
+    assert "recorded fuzz on NVIDIA Test: 0 differ" in capsys.readouterr().err
+    file = tmp_path / "sm_90" / "fuzz.npz"
     assert "3 programs: simwarp simulator (sm_90) agrees with" in run(capsys, "--replay", file).out
-    data = dict(np.load(file))
-    data["digests"][1] ^= 1
-    np.savez(file, **data)
+    recording = read(file.with_suffix(".json"))
+    recording.arrays["digests"][1] ^= 1
+    write(file.parent, recording)
     report = json.loads(run(capsys, "--replay", file, "--json", code=1).out)
     assert (report["programs"], report["different"], report["gpu"]) == (3, [1], "NVIDIA Test")
     assert run(capsys, "--replay", file, "--programs", 1, "--device", "cuda").out
@@ -748,10 +769,8 @@ def test_hardware_and_simulator_are_asked_together(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--record", "f.npz", "--device", "sim"], "give --device cuda"),
-        (["--record", "f.npz", "--replay", "f.npz"], "give one of them"),
         (["--replay", "f.npz", "--device", "both"], "give --device sim or cuda"),
-        (["--replay", "no-such.npz"], "record one on a GPU"),
+        (["--replay", "no-such.npz"], "record it on a GPU"),
         (["--programs", "0"], "see simwarp --help"),
         (["--device", "tpu"], "see simwarp --help"),
         (["--device", "cuda"], "give --device sim"),

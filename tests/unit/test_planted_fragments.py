@@ -7,10 +7,9 @@ it and what it is instead are worked out here from the problem and the PTX ISA's
 
 from __future__ import annotations
 
-import runpy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,13 +17,15 @@ import pytest
 import reference
 import simwarp
 import simwarp.products
+from simwarp.lab import recording as lab
+from simwarp.lab.recording import examples
 from simwarp.observe import WriteObserver
 from simwarp.testing.fragments import FragmentDifference, record_fragments
 from simwarp.verify import Draw
 
 ROOT = Path(__file__).resolve().parents[2]
-recorder = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "record_kernels.py")))
-example = recorder.example
+FOLDER = examples("kernels")
+example = partial(lab.example, "kernels")
 common = example("common")
 
 TILE, WARP_TILE = 64, 32
@@ -68,7 +69,7 @@ def plant(monkeypatch):
     """Makes the example compile an edited source; the edit that changes nothing is the twin."""
 
     def edit(fault, new=None):
-        source = (recorder.FOLDER / f"{fault.kernel}.cu").read_text()
+        source = (FOLDER / f"{fault.kernel}.cu").read_text()
         assert source.count(fault.old) == 1
         edited = source.replace(fault.old, fault.new if new is None else new)
 
@@ -95,7 +96,7 @@ def tile(matrix, row, column, rows, columns):
 
 
 def line_of(kernel, text):
-    lines = (recorder.FOLDER / f"{kernel}.cu").read_text().splitlines()
+    lines = (FOLDER / f"{kernel}.cu").read_text().splitlines()
     (found,) = [i for i, line in enumerate(lines, 1) if text in line]
     return found
 
@@ -361,9 +362,8 @@ def test_truncation_is_silent():
 
 @pytest.fixture(scope="module")
 def silicon():
-    """What a GPU made of gemm_f16's own operands, as `tests/record_kernels.py` keeps it."""
-    with np.load(ROOT / "tests" / "golden" / "kernels.npz", allow_pickle=False) as stored:
-        return stored["gemm_f16.product.0"]
+    """What a GPU made of gemm_f16's own operands, as `simwarp record kernels` keeps it."""
+    return lab.recorded("kernels").arrays["gemm_f16.product.0"]
 
 
 def last_products(operands):

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 import simwarp
-from reference.errors import InputFileError, NoGpuError
+from reference.errors import NoGpuError
 from simwarp.cli.probe import probe_command
 from simwarp.fragments import FragmentError, Layout, all_opcodes, fragments_of
+from simwarp.fragments.opcodes import confirmations
+from simwarp.lab import recording as lab
 from simwarp.lab.probe import forms_named, probe
 from simwarp.lab.probe.bmma import bmma_maps, bmma_text
 from simwarp.lab.probe.passes import NOWHERE, UNCLEAR, numbers, passes
-from simwarp.lab.probe.record import record
+from simwarp.lab.recording import Asking, Subject, recorded
+from simwarp.lab.subjects import maps
 
 ONE = {"f16": 0x3C00, "f32": 0x3F800000, "f64": 0x3FF0000000000000, "s32": 1}
 
@@ -369,17 +372,24 @@ def test_a_recorded_golden(tmp_path):
         probe("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", simwarp.Device(cc=(8, 0))),
     )
     bad = probe(planted(MMA, b="slot 2:r1  lane 8:c1 4:r2  register 2:r8"), device)
-    golden, observed = tmp_path / "probe.json", tmp_path / "observed.json"
-    observed.write_text(json.dumps({"meta": {"sm_80": {}}, "forms": {MMA: ["sm_80"], "x": ["sm_80"]}}))
-    assert record([good, absent], chip, golden, command="c", observed=observed) == [golden, observed]
-    told = json.loads(golden.read_text())
-    assert told["gpu"] == {"name": "NVIDIA X", "uuid": "ab"}
-    assert told["forms"] == {MMA: {"agreed": True, "digest": good.digest}}
-    assert json.loads(observed.read_text())["forms"] == {MMA: ["sm_80", "sm_90"], "x": ["sm_80"]}
-    record([bad], chip, golden, command="c", observed=observed)
-    assert json.loads(observed.read_text())["forms"] == {MMA: ["sm_80"], "x": ["sm_80"]}
-    with pytest.raises(InputFileError, match="--record"):
-        record([good], chip, tmp_path / "no" / "such" / "x.json", command="c", observed=observed)
+    observed = tmp_path / "observed.json"
+    on_sm_80 = {MMA: {"sm_80": True}, "x": {"sm_80": True}}
+    observed.write_text(json.dumps({"meta": {"sm_80": {}}, "forms": on_sm_80}))
+
+    def record(findings):
+        subject = Subject("probe", "", lambda asking: maps.answers(findings))
+        return lab.record(subject, Asking(lambda: chip), tmp_path)
+
+    assert record([good, absent]).paths == [tmp_path / "sm_90" / "probe.json", observed]
+    meta = recorded("probe", tmp_path).meta
+    assert meta["gpu"] == {"name": "NVIDIA X", "uuid": "ab"}
+    assert meta["forms"] == {MMA: {"agreed": True, "digest": good.digest}}
+    assert json.loads(observed.read_text())["forms"] == {**on_sm_80, MMA: {"sm_80": True, "sm_90": True}}
+    assert confirmations(observed)[MMA] == ("sm_80", "sm_90")
+    (difference,) = record([bad]).differences
+    assert difference.startswith(f"{MMA}: ")
+    assert json.loads(observed.read_text())["forms"] == on_sm_80
+    assert set(json.loads(observed.read_text())["meta"]) == {"sm_80", "sm_90"}
 
 
 # the command
@@ -441,13 +451,10 @@ def test_the_command_stopped(capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
-def test_the_command_without_a_gpu(monkeypatch, tmp_path):
+def test_the_command_without_a_gpu(monkeypatch):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
     monkeypatch.setattr("gpu.cuda.default_device", nothing)
     with pytest.raises(NoGpuError, match="--device sim"):
         probe_command(["movmatrix"], device="cuda")
-    with pytest.raises(InputFileError, match="--device cuda"):
-        probe_command(["movmatrix"], record_in=tmp_path / "probe.json")
-    assert list(tmp_path.iterdir()) == []

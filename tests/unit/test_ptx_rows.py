@@ -10,7 +10,7 @@ import simwarp
 from simwarp.lab.evidence.catalogue import operands_of, probe_of
 from simwarp.lab.evidence.forms import required
 from simwarp.lab.evidence.launch import ask, batches
-from simwarp.lab.evidence.record import trapped
+from simwarp.lab.subjects.form_answers import trapped
 from simwarp.ptx.instructions import ROWS
 from support import run_ptx_rows as rows
 

@@ -1,6 +1,5 @@
 """Who goes when: the stack of reconvergence points, the random order, and what both leave as it is."""
 
-import runpy
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +23,8 @@ from simwarp.faults import (
     RunawayKernel,
 )
 from simwarp.lab import fuzz
+from simwarp.lab.recording import example
+from simwarp.lab.subjects import kernels
 from simwarp.observe import Observer
 from simwarp.program.link import link
 from simwarp.program.postdominators import immediate_dominators, reconvergence
@@ -33,7 +34,6 @@ from simwarp.verify import Draw
 from support import small_kernels as small
 
 TESTS = Path(__file__).parents[1]
-recorder = SimpleNamespace(**runpy.run_path(str(TESTS / "record_kernels.py")))
 STORE, NOTHING, text, line_of = small.STORE, small.NOTHING, small.text, small.line_of
 WITHOUT_RACES = {"races": "off"}
 """For kernels whose races are the point."""
@@ -191,12 +191,12 @@ def test_dominators_of_a_chain(n):
 
 
 @pytest.mark.slow_cases("random-jacobi", "random-bitonic_sort", "random-gemm*")
-@pytest.mark.parametrize("name", recorder.NAMES)
+@pytest.mark.parametrize("name", kernels.names())
 @pytest.mark.parametrize("schedule", ["stack", "random"])
 def test_examples_compute_the_same(name, schedule):
-    expected = recorder.example(name).run(device("lowest pc"), 0)
+    expected = example("kernels", name).run(device("lowest pc"), 0)
     for key, right in expected.items():
-        assert_same_bits(right, recorder.example(name).run(device(schedule), 0)[key])
+        assert_same_bits(right, example("kernels", name).run(device(schedule), 0)[key])
 
 
 @pytest.mark.slow_cases("random-bmm64", "stack-bmm64")

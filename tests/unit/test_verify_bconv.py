@@ -2,10 +2,8 @@
 
 import hashlib
 import itertools
-import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ import gpu
 import reference
 from gpu.bconv.schemes import SCHEMES
 from reference.types import PackedTensor
+from simwarp.lab import recording as lab
 from simwarp.verify import CASES, Draw, check, simulator
 from simwarp.verify.cases import bconv2d
 from simwarp.verify.cases.bconv2d import OUTPUTS, Input, dots, meaning, picture
@@ -21,7 +20,6 @@ from simwarp.verify.draw import DTYPES
 from simwarp.verify.geometries import CLASSES, Geometry, classes_of
 
 CASE = CASES["bconv2d"]
-GOLDEN = Path(__file__).parents[1] / "golden"
 SIMULATORS = {"simulator": simulator}
 
 
@@ -232,8 +230,8 @@ def test_kernels_of_every_scheme_and_output_are_named():
 
 
 def test_a_gpu_was_asked_about_20_000_geometries():
-    """Recorded by ``python tests/record_bconv.py``; its first answers are the reference's."""
-    recorded = json.loads((GOLDEN / "bconv2d-geometries.json").read_text())
+    """The first answers of ``simwarp record bconv2d-geometries`` are the reference's."""
+    recorded = lab.recorded("bconv2d-geometries").meta
     assert recorded["geometries"] >= 20_000
     assert recorded["mismatches"] == 0
     assert min(recorded["schemes"].values()) >= 4_000

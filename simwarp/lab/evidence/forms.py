@@ -1,7 +1,7 @@
 """What is known of each form: what hardware it was held against, and whether nvcc is known to emit it.
 
 The facts are two files beside this module. ``evidence.json`` is written on hardware by
-``python -m simwarp.lab.evidence record``; ``census.txt`` holds the forms that nvcc 13.0 emits for
+``simwarp record 'ptx-*'``, chip by chip; ``census.txt`` holds the forms that nvcc 13.0 emits for
 99 of 100 public CUDA kernels, without textures, surfaces and asynchronous copies.
 """
 
@@ -20,7 +20,9 @@ from simwarp.ptx.rows import Row
 
 CAPABILITY = RECORDED.sm
 """The compute capability, times ten, of the hardware that answers."""
-_HERE = Path(__file__).parent
+RECORD = Path(__file__).with_name("evidence.json")
+"""``{"meta": {chip: {gpu, driver, date, command}}, "forms": {form: {chip: {golden, sets, …}}}}``"""
+_CHIP = f"sm_{CAPABILITY}"
 
 
 @dataclass(frozen=True)
@@ -51,18 +53,20 @@ def evidence() -> dict[str, Evidence]:
     >>> all(found.sets > 0 for found in evidence().values())
     True
     """
-    return {form: Evidence(**facts) for form, facts in _recorded()["forms"].items()}
+    forms: dict[str, dict[str, Any]] = _recorded()["forms"]
+    return {form: Evidence(**chips[_CHIP]) for form, chips in forms.items() if _CHIP in chips}
 
 
 def witness() -> dict[str, Any]:
-    """The device that answered: ``gpu`` (name, uuid), ``driver`` and ``date``; empty before any recording.
+    """The device that answered: ``gpu`` (name, uuid), ``driver``, ``date``; empty before any recording.
 
     Examples
     --------
     >>> "forms" in witness()
     False
     """
-    return {key: value for key, value in _recorded().items() if key != "forms"}
+    meta: dict[str, Any] = _recorded()["meta"].get(_CHIP, {})
+    return {key: value for key, value in meta.items() if key != "command"}
 
 
 @cache
@@ -74,7 +78,7 @@ def census() -> tuple[str, ...]:
     >>> census()[:3]
     ('ret', 'mov.u32', 'ld.param.u64')
     """
-    return tuple((_HERE / "census.txt").read_text().split())
+    return tuple(Path(__file__).with_name("census.txt").read_text().split())
 
 
 @cache
@@ -107,4 +111,4 @@ def _emitted() -> dict[str, list[str]]:
 
 @cache
 def _recorded() -> dict[str, Any]:
-    return json.loads((_HERE / "evidence.json").read_text())
+    return json.loads(RECORD.read_text())

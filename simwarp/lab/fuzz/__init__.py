@@ -1,15 +1,14 @@
 """Random PTX programs: divergent, full of warp-wide work, and the same whatever the scheduling.
 
 Two devices, or a program and its mutants, must agree on every one of them. `generate` makes a program,
-`hunt` searches for programs on which two devices disagree or one fails, and makes them small, `record`
-and `replay` keep the answers of hardware. The command is ``simwarp fuzz``.
+`hunt` searches for programs on which two devices disagree or one fails, and makes them small. The command is
+``simwarp fuzz``; `simwarp.lab` records the answers of hardware.
 """
 
 from simwarp.lab.fuzz.generate import generate
 from simwarp.lab.fuzz.hunt import Difference, Witness, coverage, hunt
 from simwarp.lab.fuzz.mutate import MUTATIONS, mutate, unveil
 from simwarp.lab.fuzz.program import Program, is_divergent
-from simwarp.lab.fuzz.recording import Recording, keep, load, record, replay, still_right
 from simwarp.lab.fuzz.run import answers, digest, inputs, outputs
 from simwarp.lab.fuzz.shrink import shrink
 from simwarp.lab.fuzz.workers import Workers
@@ -19,7 +18,6 @@ __all__ = [
     "MUTATIONS",
     "Difference",
     "Program",
-    "Recording",
     "Witness",
     "Workers",
     "answers",
@@ -29,14 +27,9 @@ __all__ = [
     "hunt",
     "inputs",
     "is_divergent",
-    "keep",
-    "load",
     "module_text",
     "mutate",
     "outputs",
-    "record",
-    "replay",
     "shrink",
-    "still_right",
     "unveil",
 ]

@@ -1,0 +1,257 @@
+"""Asks subjects on a device and writes their recordings, of every subject in the same way.
+
+A recording lies in the folder of its architecture, ``tests/golden/sm_90``, so that another chip's can lie
+beside it; `simwarp.testing.golden` reads and writes the files.
+
+>>> from tempfile import TemporaryDirectory
+>>> from simwarp import Device
+>>> subject = Subject("sum", "a sum", lambda asking: Answers({"sum": 3}))
+>>> with TemporaryDirectory() as folder:
+...     outcome = record(subject, Asking(Device), Path(folder))
+...     recorded("sum", Path(folder), trial=True).meta["sum"]
+3
+>>> outcome.paths[0].parent.name, outcome.differences
+('sm_90', [])
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy.typing as npt
+
+from reference.errors import InputFileError, SchemeError
+from reference.files import write_whole
+from simwarp.fragments.opcodes import RECORD as OBSERVED
+from simwarp.lab.evidence.forms import RECORD as EVIDENCE
+from simwarp.testing.golden import Recording, as_text, header, read, write
+
+CHECKOUT = Path(__file__).parents[2]
+GOLDEN = CHECKOUT / "tests" / "golden"
+"""Where the project keeps its recordings."""
+TABLES = {path.name: path for path in (EVIDENCE, OBSERVED)}
+"""What of the recordings is part of the package, by the file's name."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass
+class Asking:
+    """One request: which device answers, how many questions, by how many processes.
+
+    Attributes
+    ----------
+    make : callable
+        () → device; processes that help call it too.
+    small : bool
+        Ask a few questions of each kind: for the simulator and for compute-sanitizer.
+    processes : int
+    progress : callable
+        (done, total).
+    """
+
+    make: Callable[[], Any]
+    small: bool = False
+    processes: int = 1
+    progress: Callable[[int, int], None] = lambda done, total: None
+
+    @property
+    def device(self) -> Any:
+        """The device, made when first asked."""
+        return _device(self.make)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the simulator answers."""
+        return not hasattr(self.device, "uuid")
+
+    def number(self, full: int, small: int) -> int:
+        """How many, in a whole recording or in a small one."""
+        return small if self.small else full
+
+    def each(self, items: Sequence[T]) -> Iterator[T]:
+        """The items, with progress."""
+        for done, item in enumerate(items):
+            self.progress(done, len(items))
+            yield item
+        self.progress(len(items), len(items))
+
+    def map(self, function: Callable[..., R], tasks: Sequence[tuple[Any, ...]]) -> Iterator[R]:
+        """``function(device, *task)`` for each task in order, by as many processes as there are."""
+        if self.processes == 1:
+            yield from (function(self.device, *task) for task in self.each(tasks))
+            return
+        pool = ProcessPoolExecutor(self.processes, multiprocessing.get_context("spawn"))
+        try:
+            waiting = [pool.submit(_answer, self.make, function, task) for task in tasks]
+            yield from (one.result() for one in self.each(waiting))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@cache
+def _device(make: Callable[[], Any]) -> Any:
+    return make()
+
+
+def _answer(make: Callable[[], Any], function: Callable[..., R], task: tuple[Any, ...]) -> R:
+    return function(_device(make), *task)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a subject's ``ask`` returns.
+
+    Attributes
+    ----------
+    facts : dict
+        Plain data.
+    arrays : dict
+    ptx : mapping
+        The SHA-256 of each PTX text that was asked, by title.
+    differences : list of str
+        Where the simulator or the reference disagrees with the device.
+    table : str
+        Which of `TABLES` gets ``forms``.
+    forms : dict
+        Of each form, what the table keeps of this chip; None removes the chip.
+    """
+
+    facts: dict[str, Any]
+    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict[str, Any])
+    ptx: Mapping[str, str] = field(default_factory=dict[str, str])
+    differences: list[str] = field(default_factory=list[str])
+    table: str = ""
+    forms: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something to ask hardware.
+
+    Attributes
+    ----------
+    name : str
+        Of the recording.
+    about : str
+        What is asked, in a line.
+    ask : callable
+        (Asking) → Answers.
+    needs : tuple of str
+        Programs that must be installed; they count or check on hardware only.
+    """
+
+    name: str
+    about: str
+    ask: Callable[[Asking], Answers]
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One recorded subject."""
+
+    subject: str
+    paths: list[Path]
+    differences: list[str]
+    seconds: float
+
+
+def record(subject: Subject, asking: Asking, folder: Path = GOLDEN) -> Outcome:
+    """Ask a subject, and write its recording once every question is answered.
+
+    Raises
+    ------
+    InputFileError
+        If a program that it needs is missing, or the folder cannot be written.
+    """
+    if lacking := [program for program in subject.needs if not shutil.which(program)]:
+        raise InputFileError(
+            f"{subject.name} needs {', '.join(lacking)}\nrecord it where the CUDA toolkit and a GPU are"
+        )
+    start = time.perf_counter()
+    answers = subject.ask(asking)
+    seconds = time.perf_counter() - start
+    command = f"simwarp record {subject.name}{' --small' * asking.small}"
+    meta = header(asking.device, subject.name, command, answers.ptx, trial=asking.small)
+    home = folder / architecture(asking.device)
+    paths = write(home, Recording(meta | {"seconds": round(seconds, 1)} | answers.facts, answers.arrays))
+    if answers.table:
+        table = TABLES[answers.table] if folder == GOLDEN else folder / answers.table
+        enter(table, home.name, meta, answers.forms)
+        paths.append(table)
+    if answers.differences:
+        report = home / f"{subject.name}-differences.txt"
+        report.write_text("\n\n".join(answers.differences) + "\n")
+        paths.append(report)
+    return Outcome(subject.name, paths, answers.differences, seconds)
+
+
+def recorded(subject: str, folder: Path = GOLDEN, chip: str = "sm_90", *, trial: bool = False) -> Recording:
+    """A subject's recording of an architecture."""
+    return read(folder / chip / f"{subject}.json", trial=trial)
+
+
+def architecture(device: Any) -> str:
+    """The folder of a device's recordings, such as "sm_90"."""
+    return "sm_{}{}".format(*device.compute_capability)
+
+
+def enter(table: Path, chip: str, origin: Mapping[str, Any], forms: Mapping[str, Any]) -> None:
+    """Replace what a table has of these forms on one chip; other chips and other forms stay."""
+    known: dict[str, dict[str, dict[str, Any]]] = {"meta": {}, "forms": {}}
+    if table.exists():
+        known = json.loads(table.read_text())
+    for form, entry in forms.items():
+        chips = {**known["forms"].get(form, {}), chip: entry}
+        known["forms"][form] = {name: chips[name] for name in sorted(chips) if chips[name] is not None}
+    known["meta"][chip] = {name: origin[name] for name in ("gpu", "driver", "date", "command")}
+    known["forms"] = {form: chips for form, chips in known["forms"].items() if chips}
+    text = as_text(known).encode()
+    table.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(table, lambda file: file.write(text))
+
+
+@cache
+def example(folder: str, name: str) -> ModuleType:
+    """A module of a folder in ``examples``, imported as its script is: with that folder on the path."""
+    home = examples(folder)
+    sys.path.insert(0, os.fspath(home))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(os.fspath(home))
+
+
+def examples(folder: str) -> Path:
+    """A folder of examples, which only a checkout has."""
+    home = CHECKOUT / "examples" / folder
+    if not home.exists():
+        raise InputFileError(f"{home} does not exist\nrecord in a checkout of the repository")
+    return home
+
+
+def named(words: Iterable[str], subjects: Mapping[str, Subject]) -> list[Subject]:
+    """The subjects that words name; a word may have ``*``."""
+    found: dict[str, Subject] = {}
+    for word in words:
+        mine = {name: subject for name, subject in subjects.items() if fnmatchcase(name, word)}
+        if not mine:
+            raise SchemeError(f"there is no subject {word!r}\nchoose among {', '.join(subjects)}")
+        found |= mine
+    return list(found.values())

@@ -1,0 +1,23 @@
+"""What can be recorded: each subject a function ``ask``, which puts its questions to a device.
+
+>>> SUBJECTS["silicon"].about
+'what the PTX ISA leaves open'
+"""
+
+from simwarp.lab.subjects import (
+    bconv,
+    bugs,
+    cases,
+    counters,
+    forms,
+    kernels,
+    maps,
+    mttkrp,
+    programs,
+    silicon,
+    tiles,
+)
+
+_MODULES = (cases, bconv, mttkrp, kernels, counters, bugs, silicon, maps, tiles, forms, programs)
+SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}
+"""By name."""

@@ -1,0 +1,309 @@
+"""Tiles for products of matrices: words by chance, of classes that each look for another mistake.
+
+A class makes the words of a, b and c, (matrices, rows, columns), for many products at once. `CLASSES` has
+those of floats, of integers and of bits.
+
+>>> list(classes_of("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"))
+['anything', 'sparse', 'alike', 'near the ends']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from simwarp.floats.formats import FORMATS, Format
+from simwarp.floats.small_formats import widen
+from simwarp.fragments import fragments_of
+from simwarp.verify.draw import Draw
+
+Array: TypeAlias = npt.NDArray[Any]
+Words: TypeAlias = dict[str, Array]
+"""The words of a, b and c."""
+
+WIDTHS = np.array([0, 1, 2, 4, 8, 16, 30])
+"""How many binades the numbers of one operand have, less one."""
+
+
+class Operands(NamedTuple):
+    """Types and shapes of a, b and c."""
+
+    types: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, int, int]]
+
+    def format(self, name: str) -> Format:
+        """The format of a floating-point operand."""
+        return FORMATS[self.types[name]]
+
+    def word(self, name: str) -> np.dtype[Any]:
+        """The unsigned word that holds an element."""
+        kind = self.types[name]
+        return FORMATS[kind].word if kind in FORMATS else np.dtype(np.uint32 if kind == "s32" else np.uint8)
+
+
+Maker: TypeAlias = Callable[[Draw, Operands], Words]
+
+
+def classes_of(opcode: str) -> dict[str, Maker]:
+    """The classes for an instruction, by name."""
+    kind = fragments_of(opcode).operands["a"].type
+    return CLASSES["floats" if kind in FORMATS else "bits" if kind == "b1" else "integers"]
+
+
+def tiles(opcode: str, draw: Draw, count: int) -> Words:
+    """The words of a, b and c of ``count`` tiles, of each class in turn: (count, rows, columns).
+
+    A tile of four matrices has (count, matrices, rows, columns).
+    """
+    operands = {name: fragments_of(opcode).operands[name] for name in "abc"}
+    classes = classes_of(opcode)
+    each = count // len(classes)
+    shapes = {n: (each * x.layout.matrices, x.layout.rows, x.layout.columns) for n, x in operands.items()}
+    form = Operands({name: operand.type for name, operand in operands.items()}, shapes)
+    made = [maker(draw, form) for maker in classes.values()]
+    return {
+        name: np.stack([m[name].reshape(each, *operand.layout.shape) for m in made], axis=1).reshape(
+            -1, *operand.layout.shape
+        )
+        for name, operand in operands.items()
+    }
+
+
+def uniform(draw: Draw, low: Any, high: Any, shape: tuple[int, ...]) -> Array:
+    """Whole numbers from low to high, both included."""
+    span = np.asarray(high - low + 1).astype(np.uint64)
+    return low + (draw.words(int(np.prod(shape))).reshape(shape) % span).astype(np.int64)
+
+
+def anything(draw: Draw, form: Operands) -> Words:
+    """Any bits."""
+    made: Words = {}
+    for name, shape in form.shapes.items():
+        word, count = form.word(name), int(np.prod(shape))
+        raw = draw.words(-(-count * word.itemsize // 8)).astype("<u8").view(word.newbyteorder("<"))
+        made[name] = raw[:count].astype(word).reshape(shape) & word.type(ones(form.types[name]))
+    return made
+
+
+def ones(kind: str) -> int:
+    """The word of an element with all its bits set."""
+    return (1 << FORMATS[kind].word.itemsize * 8) - 1 if kind in FORMATS else (1 << int(kind[1:])) - 1
+
+
+# ------------------------------------------------------------------------------- integers and bits
+
+
+def near_the_ends(draw: Draw, form: Operands) -> Words:
+    """C where sums leave the type, or almost."""
+    made = anything(draw, form)
+    made["c"] = (2**31 + uniform(draw, -(1 << 12), 1 << 12, form.shapes["c"])).astype(np.uint32)
+    return made
+
+
+def alike(draw: Draw, form: Operands) -> Words:
+    """All products the largest there are, and of one sign; c near an end."""
+    made = near_the_ends(draw, form)
+    for name in "ab":
+        top = ones(form.types[name])
+        choices = np.array([top, top // 2, top // 2 + 1], made[name].dtype)
+        chosen = choices[uniform(draw, 0, 2, (len(made[name]), 1, 1))]
+        made[name] = np.broadcast_to(chosen, made[name].shape)
+    return made
+
+
+def sparse(draw: Draw, form: Operands) -> Words:
+    """Mostly zeros."""
+    made = anything(draw, form)
+    for name in "ab":
+        made[name] = made[name] * (uniform(draw, 0, 7, made[name].shape) == 0).astype(made[name].dtype)
+    return made
+
+
+def dense(draw: Draw, form: Operands) -> Words:
+    """Bits that are mostly set."""
+    made = sparse(draw, form)
+    return made | {name: made[name] ^ 1 for name in "ab"}
+
+
+# ------------------------------------------------------------------------------------------- floats
+
+
+def words(format: Format, negative: Any, field: Any, fraction: Any, below: Any) -> Array:
+    """Words of a format from their parts; ``below`` goes into the bits that it ignores."""
+    word = np.asarray(negative).astype(np.uint64)
+    for part, bits in (
+        (field, format.exponent_bits),
+        (fraction, format.fraction_bits),
+        (below, format.padding),
+    ):
+        word = word << np.uint64(bits) | np.asarray(part).astype(np.uint64)
+    return word.astype(format.word)
+
+
+def floats(draw: Draw, form: Operands, name: str, exponent: Any, width: Any) -> Array:
+    """Floats with exponents in (exponent - width … exponent), as far as the type has them, or subnormal."""
+    format, shape = form.format(name), form.shapes[name]
+    field = exponent - uniform(draw, 0, width, shape) - (format.least_exponent - 1)
+    field = np.clip(field, 0, format.largest >> format.fraction_bits)
+    full = (1 << format.fraction_bits) - 1
+    fraction = uniform(draw, 0, full, shape)
+    plain = uniform(draw, 0, 7, shape)
+    fraction = np.where(plain == 0, 0, np.where(plain == 1, full, fraction))
+    if not format.has_infinity:  # the last fraction of the last exponent is NaN
+        fraction = np.minimum(fraction, np.where(field > field.max() - 1, full - 1, full))
+    below = uniform(draw, 0, (1 << format.padding) - 1, shape) if format.padding else 0
+    return words(format, uniform(draw, 0, 1, shape), field, fraction, below)
+
+
+def window(draw: Draw, form: Operands, least: int, greatest: int) -> Words:
+    """Floats that lie in some binades of their own in each tile.
+
+    The largest exponent of a tile's products is one of (least … greatest), as far as the types have it.
+    """
+    a, b = form.format("a"), form.format("b")
+    count = (form.shapes["a"][0], 1, 1)
+    least = min(least, a.greatest_exponent + b.greatest_exponent)
+    product = uniform(
+        draw, least, max(least, min(greatest, a.greatest_exponent + b.greatest_exponent)), count
+    )
+    low = np.maximum(least_of(a), product - b.greatest_exponent)
+    high = np.maximum(np.minimum(a.greatest_exponent, product - least_of(b)), low)
+    left = uniform(draw, low, high, count)
+    tops = {"a": left, "b": product - left, "c": product + uniform(draw, -32, 4, count)}
+    widths = {name: WIDTHS[uniform(draw, 0, len(WIDTHS) - 1, count)] for name in tops}
+    return {name: floats(draw, form, name, tops[name], widths[name]) for name in tops}
+
+
+def least_of(format: Format) -> int:
+    """The exponent of the least number that is not zero."""
+    return format.least_exponent - format.fraction_bits
+
+
+def reach(form: Operands) -> tuple[int, int]:
+    """The exponents of products between which sums neither vanish in c's type nor leave it."""
+    a, b, c = (form.format(name) for name in "abc")
+    least = max(least_of(a) + least_of(b), least_of(c) - 12)
+    return least, min(a.greatest_exponent + b.greatest_exponent, c.greatest_exponent)
+
+
+def usual(draw: Draw, form: Operands) -> Words:
+    """Numbers about 1."""
+    return window(draw, form, -2, 2)
+
+
+def anywhere(draw: Draw, form: Operands) -> Words:
+    """Products of any size."""
+    return window(draw, form, *reach(form))
+
+
+def large(draw: Draw, form: Operands) -> Words:
+    """Sums near overflow."""
+    greatest = reach(form)[1]
+    return window(draw, form, greatest - 6, greatest)
+
+
+def small(draw: Draw, form: Operands) -> Words:
+    """Sums near underflow, with c zero in every other tile."""
+    least = reach(form)[0]
+    made = window(draw, form, least, least + 30)
+    made["c"][::2] &= made["c"].dtype.type(form.format("c").sign)
+    return made
+
+
+def in_pairs(draw: Draw, form: Operands, made: Words) -> Words:
+    """Let some products, in places of their own in each tile, be the negatives of others."""
+    count, _, k = form.shapes["a"]
+    order = np.argsort(draw.words(count * k).reshape(count, k), axis=1)
+    first, second = order[:, 0::2], order[:, 1::2]
+    paired = np.arange(k // 2) < uniform(draw, 1, k // 2, (count, 1))
+    partner, negative = np.tile(np.arange(k), (count, 1)), np.zeros((count, k), bool)
+    np.put_along_axis(partner, second, np.where(paired, first, second), axis=1)
+    np.put_along_axis(negative, second, paired, axis=1)
+    signs = negative.astype(made["a"].dtype) * made["a"].dtype.type(form.format("a").sign)
+    a = np.take_along_axis(made["a"], partner[:, None, :], axis=2) ^ signs[:, None, :]
+    return made | {"a": a, "b": np.take_along_axis(made["b"], partner[:, :, None], axis=1)}
+
+
+def cancelling(draw: Draw, form: Operands) -> Words:
+    """Products that cancel in pairs, of any size."""
+    return in_pairs(draw, form, anywhere(draw, form))
+
+
+def cancelling_large(draw: Draw, form: Operands) -> Words:
+    """Products that cancel in pairs, near overflow and beyond."""
+    return in_pairs(draw, form, window(draw, form, reach(form)[1] - 2, 1 << 12))
+
+
+def cancelling_small(draw: Draw, form: Operands) -> Words:
+    """Products that cancel in pairs, near underflow and below."""
+    return in_pairs(draw, form, small(draw, form))
+
+
+def cancelling_c(draw: Draw, form: Operands) -> Words:
+    """A c that cancels the product of the last k, as nearly as its type can."""
+    made = anywhere(draw, form)
+    with np.errstate(all="ignore"):
+        products = -numbers(form, made, "a")[:, :, -1:] * numbers(form, made, "b")[:, -1:, :]
+        c = products.astype({"f16": "f2", "f32": "f4", "f64": "f8"}[form.types["c"]])
+    return made | {"c": c.view(form.word("c"))}
+
+
+def numbers(form: Operands, made: Words, name: str) -> Array:
+    """The numbers of an operand, as float64."""
+    if form.types[name] == "f64":
+        return made[name].view(np.float64)
+    padding, kind = form.format(name).padding, form.types[name]
+    return widen(made[name] >> padding << padding, kind).astype(np.float64)
+
+
+def powers(draw: Draw, form: Operands) -> Words:
+    """Powers of two and zeros: sums that end halfway between two numbers, but for little."""
+    made = anywhere(draw, form)
+    for name, elements in made.items():
+        format = form.format(name)
+        word, fraction = elements.dtype.type, (1 << format.fraction_bits + format.padding) - 1
+        power, zero = word(ones(form.types[name]) - fraction), word(format.sign)
+        made[name] = elements & np.where(uniform(draw, 0, 1, elements.shape), power, zero)
+    return made
+
+
+def zeros(draw: Draw, form: Operands) -> Words:
+    """Mostly zeros, of both signs."""
+    made = anywhere(draw, form)
+    for name, elements in made.items():
+        sign = elements.dtype.type(form.format(name).sign)
+        made[name] = np.where(uniform(draw, 0, 3, elements.shape) == 0, elements, elements & sign)
+    return made
+
+
+def special(draw: Draw, form: Operands) -> Words:
+    """Infinities, NaN, the largest and the least numbers among others, in some tiles many."""
+    made = anywhere(draw, form)
+    for name, elements in made.items():
+        format = form.format(name)
+        beyond = format.largest + 1 << format.padding
+        ends = (format.largest << format.padding, 1 << format.padding, format.nan, 0, beyond, beyond + 1)
+        pool = np.array([end & format.nan | sign for end in ends for sign in (0, format.sign)], np.uint64)
+        rare = WIDTHS[uniform(draw, 3, 6, (len(elements), 1, 1))] * 4
+        chosen = uniform(draw, 0, rare, elements.shape) == 0
+        picked = pool[uniform(draw, 0, len(pool) - 1, elements.shape)].astype(elements.dtype)
+        made[name] = np.where(chosen, picked, elements)
+    return made
+
+
+def _named(*functions: Maker) -> dict[str, Maker]:
+    return {function.__name__.replace("_", " "): function for function in functions}
+
+
+CLASSES = {
+    "bits": _named(anything, sparse, dense, near_the_ends),
+    "integers": _named(anything, sparse, alike, near_the_ends),
+    "floats": _named(
+        *(anything, usual, anywhere, large, small, powers, zeros, special),
+        *(cancelling, cancelling_large, cancelling_small, cancelling_c),
+    ),
+}
+"""By the kind of number, the classes by name."""
