@@ -3,6 +3,7 @@
 #   make verify    all tiers against one another, then the digits example
 #   make test      the tests and the docstring examples, except those marked slow
 #   make test-all  all of them
+#   make gate      what a release needs: all tests, types, pages, and a recording of every PTX form
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 
-.PHONY: verify test test-slow test-all lint types docs build clean
+.PHONY: verify test test-slow test-all gate lint types docs build clean
 .DELETE_ON_ERROR:
 
 verify: $(READY)
@@ -29,6 +30,9 @@ test-slow: $(READY)
 
 test-all: $(READY)
 	$(PYTEST)
+
+gate: lint types docs test-all
+	$(BIN)/simwarp coverage --strict
 
 lint: $(READY_DEV)
 	$(BIN)/ruff format --check .

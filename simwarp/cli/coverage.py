@@ -48,6 +48,8 @@ class FormFacts:
         Of a bounded form, in the unit of its bound.
     census : bool
         Whether nvcc is known to emit it.
+    invariant : str
+        How answers are compared that the PTX ISA leaves open.
     """
 
     form: str
@@ -60,6 +62,12 @@ class FormFacts:
     sets: int = 0
     largest_error: float | None = None
     census: bool = False
+    invariant: str = ""
+
+    @property
+    def unwitnessed(self) -> bool:
+        """Whether a row has it and no recording of hardware does."""
+        return bool(self.row) and self.fidelity != "unsupported" and self.golden is None
 
 
 @dataclass(frozen=True)
@@ -98,20 +106,25 @@ def coverage_command(
         Path | None, typer.Argument(help="CUDA C++ (.cu), or PTX as nvcc -ptx writes it (.ptx).")
     ] = None,
     list_forms: Annotated[bool, typer.Option("--forms", help="List every form, not only rows.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit with 1 if a form has no recording of hardware: for releases."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
 ) -> int:
     """Which PTX instructions run, on what evidence; or whether the kernels of a file will."""
     if file is not None:
         return _show_file(file, as_json)
     facts = all_forms()
+    missing = [fact.form for fact in facts if fact.unwitnessed]
     if as_json:
-        report = {**witness(), "rows": [asdict(form) for form in facts]}
+        report = {**witness(), "unwitnessed": missing, "rows": [asdict(form) for form in facts]}
         sys.stdout.write(json.dumps(report, indent=2) + "\n")
     elif list_forms:
         _console().print(_form_table(facts))
     else:
         _show_rows(facts)
-    return 0
+    return 1 if strict and missing else 0
 
 
 def all_forms() -> list[FormFacts]:
@@ -128,13 +141,15 @@ def all_forms() -> list[FormFacts]:
 
 
 def _facts_of(row: Row) -> list[FormFacts]:
-    emitted, known = set(census()), evidence()
+    from simwarp.lab.evidence.judge import strategy
+
+    emitted, known, plan = set(census()), evidence(), strategy(row)
     facts: list[FormFacts] = []
     for form in required(row) or forms(row):
         found = known.get(form)
         told = (found.golden, found.sets, found.largest_error) if found else (None, 0, None)
         about = row.name, row.section, row.fidelity, row.bound, row.minimum_sm
-        facts.append(FormFacts(form, *about, *told, form in emitted))
+        facts.append(FormFacts(form, *about, *told, form in emitted, plan.says if plan else ""))
     return facts
 
 
@@ -214,10 +229,17 @@ def _show_kernels(kernels: list[KernelFacts]) -> None:
 
 
 def _show_rows(facts: list[FormFacts]) -> None:
-    table = _table("row", "PTX ISA", "fidelity", "from", numbers=("forms", "recorded", "emitted by nvcc"))
+    table = _table(
+        "row", "PTX ISA", "fidelity", "from", numbers=("forms", "recorded", "unwitnessed", "emitted by nvcc")
+    )
     for row in ROWS.values():
         mine = [fact for fact in facts if fact.row == row.name]
-        counts = len(mine), sum(fact.golden is not None for fact in mine), sum(fact.census for fact in mine)
+        counts = (
+            len(mine),
+            sum(fact.golden is not None for fact in mine),
+            sum(fact.unwitnessed for fact in mine),
+            sum(fact.census for fact in mine),
+        )
         fidelity = f"{row.fidelity} {row.bound}".strip()
         table.add_row(Text(row.name), row.section, fidelity, f"sm_{row.minimum_sm}", *map(str, counts))
     console = _console()
@@ -226,14 +248,17 @@ def _show_rows(facts: list[FormFacts]) -> None:
     for fact in facts:
         if not fact.row:
             console.print(Text(f"no row has {fact.form}"))
+        elif fact.unwitnessed:
+            console.print(Text(f"{fact.form} is unwitnessed: record it on a GPU with simwarp record 'ptx-*'"))
 
 
 def _totals(facts: list[FormFacts]) -> str:
     emitted = [fact for fact in facts if fact.census]
     recorded, device = sum(fact.golden is not None for fact in facts), witness().get("gpu", {})
+    unwitnessed = sum(fact.unwitnessed for fact in facts)
     where = f" on {device['name']}" if device else ""
     return (
-        f"{len(ROWS)} rows, {len(facts)} forms, {recorded} recorded{where}; "
+        f"{len(ROWS)} rows, {len(facts)} forms, {recorded} recorded{where}, {unwitnessed} unwitnessed; "
         f"{sum(bool(fact.row) for fact in emitted)} of {len(emitted)} forms that nvcc emits"
     )
 

@@ -9,6 +9,7 @@ import simwarp
 from oracles.scalar_ptx import BOUNDED
 from reference.errors import InputFileError
 from simwarp.lab.evidence.catalogue import operands_of, probe_of, probes
+from simwarp.lab.evidence.forms import unwitnessed
 from simwarp.lab.evidence.judge import judge
 from simwarp.lab.evidence.launch import ask
 from simwarp.lab.recording import GOLDEN, Asking, Subject, record, recorded
@@ -41,7 +42,8 @@ def test_the_simulator_answers_as_the_hardware_did(choose, name):
     asked = choose(name)
     verdicts = list(replay(arrays_of(name), asked, simwarp.Device()))
     assert [str(verdict) for verdict in verdicts if verdict.wrong] == []
-    assert {verdict.form for verdict in verdicts} == {probe.form for probe in asked}
+    missing = {probe.form for probe in asked} - {verdict.form for verdict in verdicts}
+    assert missing <= set(unwitnessed())
 
 
 @pytest.mark.parametrize("name", BOUNDED)

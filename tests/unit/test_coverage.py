@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simwarp.cli import main
-from simwarp.lab.evidence.forms import census, evidence, required
+from simwarp.lab.evidence.forms import census, evidence, required, unwitnessed
 from simwarp.ptx.instructions import ROWS
 from support import run_ptx_rows as kernels
 
@@ -65,10 +65,51 @@ def test_json_has_one_entry_for_each_form(capsys):
     for entry in said["rows"]:
         assert set(entry) == {
             *("form", "row", "section", "fidelity", "bound", "min_sm"),
-            *("golden", "sets", "largest_error", "census"),
+            *("golden", "sets", "largest_error", "census", "invariant"),
         }
         found = evidence().get(entry["form"])
         assert (entry["golden"], entry["sets"]) == ((found.golden, found.sets) if found else (None, 0))
+
+
+def test_open_forms_name_their_invariant(capsys):
+    _, said = report(capsys)
+    rows = {entry["form"]: entry for entry in said["rows"]}
+    assert rows["activemask.b32"]["invariant"] == "the mask names the own lane and only executing ones"
+    assert {entry["fidelity"] for entry in said["rows"] if entry["invariant"]} == {"open"}
+
+
+@pytest.fixture
+def without_popc(monkeypatch):
+    """Evidence of all forms except ``popc.b32``, as if its row were new."""
+    rest = {form: found for form, found in evidence().items() if form != "popc.b32"}
+    for module in ("simwarp.cli.coverage", "simwarp.lab.evidence.forms"):
+        monkeypatch.setattr(f"{module}.evidence", lambda: rest)
+
+
+@pytest.mark.usefixtures("without_popc")
+def test_a_form_without_a_recording_is_unwitnessed(capsys):
+    assert unwitnessed() == ["popc.b32"]
+    code, said = report(capsys)
+    assert (code, said["unwitnessed"]) == (0, ["popc.b32"])
+    assert {entry["form"]: entry["golden"] for entry in said["rows"]}["popc.b32"] is None
+    assert main(["coverage"]) == 0
+    printed = capsys.readouterr().out
+    assert "popc.b32 is unwitnessed: record it on a GPU with simwarp record 'ptx-*'" in printed
+    assert ", 1 unwitnessed;" in printed
+    (line,) = (line for line in printed.splitlines() if line.startswith("popc "))
+    assert line.split()[-4:] == ["2", "1", "1", "2"]
+
+
+@pytest.mark.usefixtures("without_popc")
+def test_the_release_gate_refuses_it(capsys):
+    assert main(["coverage", "--strict"]) == 1
+    gate = (ROOT / "Makefile").read_text().partition("\ngate:")[2].partition("\n\n")[0]
+    assert "simwarp coverage --strict" in gate
+
+
+def test_the_release_gate_passes_what_is_recorded(capsys):
+    assert unwitnessed() == []
+    assert main(["coverage", "--strict"]) == 0
 
 
 def test_the_table_has_a_line_for_each_row(capsys):

@@ -15,7 +15,7 @@ from typing import Any
 
 from simwarp.chips.chips import RECORDED
 from simwarp.ptx.forms import forms
-from simwarp.ptx.instructions import TABLE
+from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import Row
 
 CAPABILITY = RECORDED.sm
@@ -46,15 +46,29 @@ class Evidence:
 
 @cache
 def evidence() -> dict[str, Evidence]:
-    """The evidence of each recorded form.
+    """The evidence of each recorded form: of the `CAPABILITY`, or of another chip that answered.
 
     Examples
     --------
     >>> all(found.sets > 0 for found in evidence().values())
     True
     """
-    forms: dict[str, dict[str, Any]] = _recorded()["forms"]
-    return {form: Evidence(**chips[_CHIP]) for form, chips in forms.items() if _CHIP in chips}
+    recorded: dict[str, dict[str, Any]] = _recorded()["forms"]
+    return {
+        form: Evidence(**chips.get(_CHIP, next(iter(chips.values())))) for form, chips in recorded.items()
+    }
+
+
+def unwitnessed() -> list[str]:
+    """The forms of rows that no recording of hardware has; a release is refused while there are any.
+
+    Examples
+    --------
+    >>> unwitnessed()
+    []
+    """
+    rows = (row for row in ROWS.values() if row.fidelity != "unsupported")
+    return [form for row in rows for form in required(row) or forms(row) if form not in evidence()]
 
 
 def witness() -> dict[str, Any]:
