@@ -30,13 +30,7 @@ __all__ = ["answers", "generate", "keep", "still_right"]
 
 
 def keep(found: Difference, folder: Path, device: Any) -> Path:
-    """Write a counterexample with the answer of the first witness, ``device``; return the ``.ptx``.
-
-    Raises
-    ------
-    InputFileError
-        If it cannot be written.
-    """
+    """Write a counterexample with the answer of the first witness, ``device``; return the ``.ptx``."""
     program, words, text = found.program, found.words[0], found.text.encode()
     digest = hashlib.sha256(text).hexdigest()
     name = digest[:12]
@@ -56,13 +50,7 @@ def keep(found: Difference, folder: Path, device: Any) -> Path:
 
 
 def still_right(ptx: Path, device: Any) -> bool:
-    """Whether a device leaves behind the words that were kept for a counterexample.
-
-    Raises
-    ------
-    InputFileError
-        If a file of it is missing or damaged.
-    """
+    """Whether a device leaves behind the words that were kept for a counterexample."""
     try:
         recording = read(ptx.with_suffix(".json"), trial=True)
         meta, words, text = recording.meta, recording.arrays["words"], ptx.read_text()

@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from reference.errors import InputFileError, SchemeError
 from reference.files import write_whole
+from simwarp.chips.chips import RECORDED
 from simwarp.fragments.opcodes import RECORD as OBSERVED
 from simwarp.lab.evidence.forms import RECORD as EVIDENCE
 from simwarp.testing.golden import Recording, as_text, header, read, write
@@ -45,6 +46,7 @@ GOLDEN = CHECKOUT / "tests" / "golden"
 """Where the project keeps its recordings."""
 TABLES = {path.name: path for path in (EVIDENCE, OBSERVED)}
 """What of the recordings is part of the package, by the file's name."""
+_CHIP = f"sm_{RECORDED.sm}"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,21 +54,10 @@ R = TypeVar("R")
 
 @dataclass
 class Asking:
-    """One request: which device answers, how many questions, by how many processes.
+    """One request: which device answers, how many questions, by how many processes."""
 
-    Attributes
-    ----------
-    make : callable
-        () → device; processes that help call it too.
-    small : bool
-        Ask a few questions of each kind: for the simulator and for compute-sanitizer.
-    processes : int
-    progress : callable
-        (done, total).
-    """
-
-    make: Callable[[], Any]
-    small: bool = False
+    make: Callable[[], Any]  # the device; processes that help call it too
+    small: bool = False  # a few questions of each kind: for the simulator and for compute-sanitizer
     processes: int = 1
     progress: Callable[[int, int], None] = lambda done, total: None
 
@@ -115,51 +106,24 @@ def _answer(make: Callable[[], Any], function: Callable[..., R], task: tuple[Any
 
 @dataclass(frozen=True)
 class Answers:
-    """What a subject's ``ask`` returns.
+    """What a subject's ``ask`` returns."""
 
-    Attributes
-    ----------
-    facts : dict
-        Plain data.
-    arrays : dict
-    ptx : mapping
-        The SHA-256 of each PTX text that was asked, by title.
-    differences : list of str
-        Where the simulator or the reference disagrees with the device.
-    table : str
-        Which of `TABLES` gets ``forms``.
-    forms : dict
-        Of each form, what the table keeps of this chip; None removes the chip.
-    """
-
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # plain data
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict[str, Any])
-    ptx: Mapping[str, str] = field(default_factory=dict[str, str])
-    differences: list[str] = field(default_factory=list[str])
-    table: str = ""
-    forms: dict[str, Any] = field(default_factory=dict[str, Any])
+    ptx: Mapping[str, str] = field(default_factory=dict[str, str])  # title to SHA-256 of the text
+    differences: list[str] = field(default_factory=list[str])  # from the simulator or the reference
+    table: str = ""  # which of `TABLES` gets `forms`
+    forms: dict[str, Any] = field(default_factory=dict[str, Any])  # form to entry; None removes the chip
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to ask hardware.
-
-    Attributes
-    ----------
-    name : str
-        Of the recording.
-    about : str
-        What is asked, in a line.
-    ask : callable
-        (Asking) → Answers.
-    needs : tuple of str
-        Programs that must be installed; they count or check on hardware only.
-    """
+    """A list of questions to hardware."""
 
     name: str
     about: str
     ask: Callable[[Asking], Answers]
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # programs that must be installed, and that need hardware
 
 
 @dataclass(frozen=True)
@@ -173,13 +137,7 @@ class Outcome:
 
 
 def record(subject: Subject, asking: Asking, folder: Path = GOLDEN) -> Outcome:
-    """Ask a subject, and write its recording once every question is answered.
-
-    Raises
-    ------
-    InputFileError
-        If a program that it needs is missing, or the folder cannot be written.
-    """
+    """Ask a subject, and write its recording once every question is answered."""
     if lacking := [program for program in subject.needs if not shutil.which(program)]:
         raise InputFileError(
             f"{subject.name} needs {', '.join(lacking)}\nrecord it where the CUDA toolkit and a GPU are"
@@ -202,7 +160,7 @@ def record(subject: Subject, asking: Asking, folder: Path = GOLDEN) -> Outcome:
     return Outcome(subject.name, paths, answers.differences, seconds)
 
 
-def recorded(subject: str, folder: Path = GOLDEN, chip: str = "sm_90", *, trial: bool = False) -> Recording:
+def recorded(subject: str, folder: Path = GOLDEN, chip: str = _CHIP, *, trial: bool = False) -> Recording:
     """A subject's recording of an architecture."""
     return read(folder / chip / f"{subject}.json", trial=trial)
 

@@ -46,17 +46,9 @@ _HEADER: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Recording:
-    """One subject's answers.
+    """One subject's answers."""
 
-    Attributes
-    ----------
-    meta : dict
-        The `header`, and the subject's plain data.
-    arrays : dict
-        The subject's arrays by name.
-    """
-
-    meta: dict[str, Any]
+    meta: dict[str, Any]  # the `header`, and plain data
     arrays: dict[str, npt.NDArray[Any]]
 
 
@@ -84,15 +76,7 @@ class Golden:
 def header(
     device: Any, subject: str, command: str, ptx: Mapping[str, str], *, trial: bool = False
 ) -> dict[str, Any]:
-    """The origin of a recording; one of a simulator, or of a part of the questions, is a trial: not evidence.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> found = header(Device(), "bmm", "simwarp record bmm", {})
-    >>> found["gpu"]["name"], found["trial"]
-    ('simwarp simulator (sm_90)', True)
-    """
+    """The origin of a recording; one of a simulator, or of some questions only, is a trial: not evidence."""
     hardware = hasattr(device, "uuid")
     return {
         "version": VERSION,
@@ -131,23 +115,7 @@ def _commit() -> str | None:
 
 
 def write(folder: Path, recording: Recording) -> list[Path]:
-    """Write a recording whole or not at all: an interrupt between its files restores the earlier one.
-
-    Raises
-    ------
-    InputFileError
-        If the folder cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from simwarp import Device
-    >>> meta = header(Device(), "answers", "simwarp record answers", {})
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     paths = write(Path(folder), Recording(meta, {"words": np.arange(3)}))
-    ...     read(paths[-1], trial=True).arrays["words"].tolist()
-    [0, 1, 2]
-    """
+    """Write a recording whole or not at all: an interrupt between its files restores the earlier one."""
     sidecar = folder / f"{recording.meta['subject']}.json"
     data, meta, content = sidecar.with_suffix(".npz"), dict(recording.meta), b""
     try:
@@ -177,19 +145,7 @@ def write(folder: Path, recording: Recording) -> list[Path]:
 
 
 def as_text(meta: Mapping[str, Any]) -> str:
-    """JSON with a line for each field, and for each entry of one: a change is a line.
-
-    Examples
-    --------
-    >>> print(as_text({"seed": 1, "answers": {"a": [1, 2], "b": {}}}), end="")
-    {
-      "seed": 1,
-      "answers": {
-        "a": [1, 2],
-        "b": {}
-      }
-    }
-    """
+    """JSON with a line for each field, and for each entry of one: a change is a line."""
 
     def entries(value: Mapping[str, Any], indent: str, show: Callable[[Any], str]) -> str:
         lines = ",\n".join(f"{indent}  {json.dumps(key)}: {show(one)}" for key, one in value.items())
@@ -204,28 +160,7 @@ def as_text(meta: Mapping[str, Any]) -> str:
 
 
 def read(sidecar: Path, *, trial: bool = False) -> Recording:
-    """Read a recording by the path of its ``.json``.
-
-    Parameters
-    ----------
-    sidecar : Path
-    trial : bool
-        Whether one that is not evidence will do.
-
-    Raises
-    ------
-    InputFileError
-        If a file is missing, damaged, of another version or not the one that was written with the other; or
-        if the recording is a trial.
-
-    Examples
-    --------
-    >>> read(Path("no-such-recording.json"))
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: no recording at no-such-recording.json: No such file or directory
-    record it on a GPU with `simwarp record no-such-recording`
-    """
+    """Read a recording by the path of its ``.json``; with ``trial``, also one that is not evidence."""
     advice = f"record it on a GPU with `simwarp record {sidecar.stem}`"
     arrays: dict[str, npt.NDArray[Any]] = {}
     digest, data = None, sidecar.with_suffix(".npz")
@@ -261,16 +196,7 @@ def read(sidecar: Path, *, trial: bool = False) -> Recording:
 
 
 def require(sidecar: Path, meta: Mapping[str, Any], fields: Mapping[str, type]) -> None:
-    """Raise InputFileError unless every field is there and has its type.
-
-    Examples
-    --------
-    >>> require(Path("bmm.json"), {"seed": "1"}, {"seed": int})
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: bmm.json has '1' as seed: expected int
-    record it on a GPU with `simwarp record bmm`
-    """
+    """Raise InputFileError unless every field is there and has its type."""
     for name, kind in fields.items():
         if type(meta.get(name)) is not kind:
             found = f"has {meta[name]!r:.60} as {name}" if name in meta else f"lacks {name}"
@@ -278,24 +204,6 @@ def require(sidecar: Path, meta: Mapping[str, Any], fields: Mapping[str, type]) 
                 f"{sidecar} {found}: expected {kind.__name__}\n"
                 f"record it on a GPU with `simwarp record {sidecar.stem}`"
             )
-
-
-def refuse_simulator(device: Any) -> None:
-    """Raise InputFileError unless the device is hardware.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> refuse_simulator(Device())
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: goldens are recorded on hardware, not on simwarp simulator (sm_90)
-    pass a gpu.CudaDevice()
-    """
-    if not hasattr(device, "uuid"):
-        raise InputFileError(
-            f"goldens are recorded on hardware, not on {device.name}\npass a gpu.CudaDevice()"
-        )
 
 
 # -------------------------------------------------------------------------------- goldens of cases
@@ -333,7 +241,10 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
     reference.errors.InputFileError: goldens are recorded on hardware, not on simwarp simulator (sm_90)
     pass a gpu.CudaDevice()
     """
-    refuse_simulator(device)
+    if not hasattr(device, "uuid"):
+        raise InputFileError(
+            f"goldens are recorded on hardware, not on {device.name}\npass a gpu.CudaDevice()"
+        )
     facts, outputs = case_answers(case, device, range(inputs), seed)
     origin = header(device, case.name, f"simwarp record {case.name}", case.kernels(device.compute_capability))
     return write(folder, Recording(origin | facts, outputs))
@@ -342,15 +253,7 @@ def record(case: Case, device: Any, folder: Path, *, inputs: int, seed: int) -> 
 def case_answers(
     case: Case, device: Any, inputs: range, seed: int
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The plain data and the arrays of a case's golden.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> from simwarp.verify import CASES
-    >>> case_answers(CASES["bmm"], Device(), range(2), 0)[0]
-    {'case': 'bmm', 'seed': 0, 'inputs': 2}
-    """
+    """The plain data and the arrays of a case's golden."""
     if case.differs is not None:
         raise SchemeError(
             f"the answers of {case.name} are floats, which the order of a sum decides\n"
@@ -440,13 +343,7 @@ def replay(golden: Golden, case: Case, answer: Callable[[Any], npt.NDArray[Any]]
 
 
 def sha256(*arrays: npt.NDArray[Any]) -> str:
-    """The SHA-256 of types, shapes and bits.
-
-    Examples
-    --------
-    >>> sha256(np.zeros(2)) == sha256(np.zeros((2, 1)))
-    False
-    """
+    """The SHA-256 of types, shapes and bits."""
     digest = hashlib.sha256()
     for array in arrays:
         words = np.asarray(array, array.dtype.newbyteorder("<"), order="C")

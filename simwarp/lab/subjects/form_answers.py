@@ -53,24 +53,13 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Answer:
-    """The hardware's answer to one probe.
-
-    Attributes
-    ----------
-    form : str
-    question, digest : bytes
-        The SHA-256 of kernel and operands, and of the compared answers.
-    sets : int
-        How many sets it was asked.
-    raw : uint64 (n, results)
-        The answers to the sets `chosen` (sets, n).
-    """
+    """The hardware's answer to one probe."""
 
     form: str
-    question: bytes
-    digest: bytes
+    question: bytes  # the SHA-256 of kernel and operands
+    digest: bytes  # the SHA-256 of the compared answers
     sets: int
-    raw: Words
+    raw: Words  # (n, results): the answers to the sets `chosen` (sets, n)
 
 
 def chosen(sets: int, count: int) -> npt.NDArray[np.intp]:
@@ -143,16 +132,7 @@ def replay(arrays: Arrays, probes: Sequence[Probe], device: Any) -> Iterator[Ver
 
 
 def against(probe: Probe, answer: Answer, got: Words) -> Verdict:
-    """The verdict on a simulator's answers to all sets of a probe.
-
-    Where the compared answers are the same, so is their SHA-256; where they are not, or may differ, the raw
-    ones are compared.
-
-    Raises
-    ------
-    InputFileError
-        If the recording is of another kernel or other operands.
-    """
+    """The verdict on a simulator's answers to all sets of a probe: by SHA-256, then by the raw answers."""
     if answer.question != question(probe):
         raise InputFileError(
             f"the golden of {probe.form} was recorded with another kernel or other operands\n"
@@ -172,17 +152,14 @@ def against(probe: Probe, answer: Answer, got: Words) -> Verdict:
 
 
 def trapped(device: Any, probe: Probe) -> Words | None:
-    """1 if the kernel ended with a fault, else 0; None if it did not end.
-
-    On hardware another process asks, since a trap ends a process's context.
-    """
+    """1 if the kernel ended with a fault, else 0; None if it did not end."""
     if isinstance(device, Device):
         try:
             ask(device, [probe])
         except Trap:
             return np.ones((1, 1), np.uint64)
         return np.zeros((1, 1), np.uint64)
-    program = [sys.executable, "-m", __name__, probe.form]
+    program = [sys.executable, "-m", __name__, probe.form]  # a trap ends a process's context
     try:
         done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:

@@ -44,32 +44,15 @@ _NONE = bytes(16)
 
 @dataclass(frozen=True)
 class Programs:
-    """A recording of programs.
+    """The answers of hardware to generated programs."""
 
-    Attributes
-    ----------
-    meta : dict
-        The header, ``generator`` (its version), ``seed``, ``count``, ``without`` (how many have no answer).
-    texts : (count, 4) uint8
-        The start of the SHA-256 of each program's text.
-    digests : (count, 16) uint8
-        `simwarp.lab.fuzz.run.digest` of each answer; zeros if there was none.
-    vocabulary : Vocabulary
-    """
-
-    meta: dict[str, Any]
-    texts: npt.NDArray[np.uint8]
-    digests: npt.NDArray[np.uint8]
+    meta: dict[str, Any]  # the header, the generator's version, the seed, how many have no answer
+    texts: npt.NDArray[np.uint8]  # (count, 4): the start of the SHA-256 of each program's text
+    digests: npt.NDArray[np.uint8]  # (count, 16) of the answers; zeros if there was none
     vocabulary: Vocabulary
 
     def program(self, number: int) -> Program:
-        """Make a program again.
-
-        Raises
-        ------
-        InputFileError
-            If today's generator makes another one of it.
-        """
+        """Make a program again."""
         reason = "the generator has changed"
         try:
             program = generate(self.meta["seed"], number, self.vocabulary)
@@ -94,10 +77,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def ask_programs(asking: Asking, seed: int, count: int, workers: Workers | None = None) -> Answers:
-    """The answers to programs 0 … ``count`` - 1.
-
-    Those that crash the compiler are kept without an answer, and those that differ from their mutants.
-    """
+    """The answers to programs 0 … ``count`` - 1; none where the compiler crashes, or mutants differ."""
     vocabulary = all_rows()
     texts: list[bytes] = []
     digests: list[bytes] = []
@@ -118,13 +98,7 @@ def ask_programs(asking: Asking, seed: int, count: int, workers: Workers | None 
 
 
 def load(file: Path, *, trial: bool = False) -> Programs:
-    """Read a recording of programs, by the path of either of its files.
-
-    Raises
-    ------
-    InputFileError
-        If it cannot be read, or its parts do not fit each other.
-    """
+    """Read a recording of programs, by the path of either of its files."""
     recording = read(file.with_suffix(".json"), trial=trial)
     meta, arrays = recording.meta, recording.arrays
     try:
@@ -149,10 +123,7 @@ def replay(
     *,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[int]:
-    """The programs that a device answers otherwise than the hardware did, of ``numbers`` or of all.
-
-    Those that the hardware did not answer are left out.
-    """
+    """The programs, of ``numbers`` or of all, to which a device has another answer than the hardware."""
     wrong: list[int] = []
     for done, number in enumerate(range(len(recording.digests)) if numbers is None else numbers):
         right = recording.digests[number].tobytes()
