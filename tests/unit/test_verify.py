@@ -747,10 +747,13 @@ def test_processes_work_side_by_side():
 
 def test_processes_keep_the_budget():
     slow = replace(Counted().case, shape=lambda item: (time.sleep(0.05), item))
-    outcome = verify([slow], {}, budget=0.3, processes=2)
-    assert 0.3 <= outcome.seconds < 60
-    assert outcome.rows[0].inputs >= 1
-    assert not outcome.interrupted
+    for budget in (0.3, 3, 30):  # on a busy machine the processes may take the first one to start
+        outcome = verify([slow], {}, budget=budget, processes=2)
+        assert budget <= outcome.seconds < budget + 60
+        assert not outcome.interrupted
+        if outcome.rows[0].inputs:
+            return
+    pytest.fail("no input within any budget")
 
 
 def test_processes_end_with_an_interruption():
