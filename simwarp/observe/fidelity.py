@@ -169,7 +169,7 @@ def _may_be_fused(step: Step, trait: str) -> bool:
 def _fed(steps: list[Step], product: Step) -> set[int]:
     """The additions and subtractions that the product reaches."""
     name, fed, seen = _written(product), set[int](), set[int]()
-    ahead = _following(product)
+    ahead = product.following
     while ahead:
         at = ahead.pop()
         if at in seen:
@@ -179,7 +179,7 @@ def _fed(steps: list[Step], product: Step) -> set[int]:
         if _may_be_fused(step, "sum") and step.form.T == product.form.T and name in _read(step):
             fed.add(at)
         if step.guard is not None or not step.row.destinations or _written(step) != name:
-            ahead += _following(step)
+            ahead += step.following
     return fed
 
 
@@ -190,13 +190,3 @@ def _written(step: Step) -> str:
 
 def _read(step: Step) -> set[str]:
     return {operand.name for operand in step.instruction.operands[1:] if isinstance(operand, Register)}
-
-
-def _following(step: Step) -> list[int]:
-    """The steps that can come next in the same function."""
-    on = [step.number + 1]
-    if step.kind in ("exit", "return", "trap"):
-        return on if step.guard is not None else []
-    if step.kind == "branch":
-        return [step.target] if step.guard is None else [step.target, *on]
-    return [*step.table, *on]

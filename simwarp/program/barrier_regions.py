@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from simwarp.ptx.syntax import Immediate
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Program, Step
+    from simwarp.program.program import Program
 
 
 def meeting(program: Program, loads: Container[int], stores: Container[int]) -> set[int]:
@@ -68,15 +68,5 @@ def _region(program: Program, start: int, barriers: set[int]) -> set[int]:
         at = todo.pop()
         if at not in seen and at < len(program.steps):
             seen.add(at)
-            todo += () if at in barriers else _following(program.steps[at])
+            todo += () if at in barriers else program.steps[at].following
     return seen
-
-
-def _following(step: Step) -> tuple[int, ...]:
-    """The steps that can come next."""
-    behind = step.number + 1
-    if step.kind == "branch":
-        return (step.target,) if step.guard is None else (step.target, behind)
-    if step.kind == "indexed branch":
-        return (*step.table, behind)
-    return () if step.kind in ("exit", "trap") and step.guard is None else (behind,)

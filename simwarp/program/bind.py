@@ -163,9 +163,8 @@ class Binder:
                 step.function, ignores, sources, step.destinations, len(row.destinations)
             )
         elif row.kind == "pure" and row.unspecified is not None:
-            step.compute = computation_with_gaps(
-                step.function, partial(row.unspecified, step.form), sources, step.destinations
-            )
+            unspecified = partial(row.unspecified, step.form)
+            step.compute = computation_with_gaps(step.function, unspecified, sources, step.destinations)
         elif row.kind == "pure":
             step.compute = computation(step.function, sources, step.destinations, len(row.destinations))
         if rest:
@@ -213,11 +212,10 @@ class Binder:
         given = list(operand.elements) if isinstance(operand, Vector) else [operand]
         wanted = fragments_of(step.instruction.opcode).operands[spec.name].layout.registers
         if len(given) != wanted or None in given:
-            raise PtxSyntaxError(
-                f"line {step.instruction.line}: operand {spec.name} of `{step.instruction.text}` has "
-                f"{len(given)} registers\na fragment of {step.instruction.opcode} has {wanted} in each lane\n"
-                f"`simwarp frag {step.instruction.opcode}` shows which element each one holds"
-            )
+            opcode = step.instruction.opcode
+            message = f"has {len(given)} registers\na fragment of {opcode} has {wanted} in each lane"
+            advice = f"`simwarp frag {opcode}` shows which element each one holds"
+            raise refusals.misuse(step.instruction, f"{message}\n{advice}", f"operand {spec.name} of ")
         return [register for register in given if register is not None]
 
     def carry(self) -> Register:
@@ -229,11 +227,11 @@ class Binder:
 
     def misfit(self, step: Step) -> PtxSyntaxError:
         """The error of operands that are not those of the row."""
-        text, line = step.instruction.text, step.instruction.line
-        return PtxSyntaxError(
-            f"line {line}: operands of `{text}` do not fit `{step.row.spelling}  {step.row.syntax}`\n"
-            "compare them with the PTX ISA, section " + step.row.section
+        row = step.row
+        message = (
+            f"do not fit `{row.spelling}  {row.syntax}`\ncompare them with the PTX ISA, section {row.section}"
         )
+        return refusals.misuse(step.instruction, message, "operands of ")
 
     def check_vector(self, step: Step, operand: Operand | None) -> None:
         """A vector access moves as many registers as it says, all of one width."""
@@ -251,20 +249,17 @@ class Binder:
     def label(self, step: Step, operand: Operand) -> int:
         """The step behind a label."""
         if not isinstance(operand, Symbol) or operand.name not in self.function.labels:
-            raise PtxSyntaxError(
-                f"line {step.instruction.line}: `{step.instruction.text}` names no label of this function\n"
-                f"it has {', '.join(self.function.labels) or 'none'}"
-            )
+            known = ", ".join(self.function.labels) or "none"
+            raise refusals.misuse(step.instruction, f"names no label of this function\nit has {known}")
         return self.routine.first + self.function.labels[operand.name]
 
     def labels(self, step: Step, operand: Operand) -> tuple[int, ...]:
         """The steps of a ``.branchtargets`` list."""
         names = self.function.tables.get(operand.name, ()) if isinstance(operand, Symbol) else ()
         if not names:
-            raise PtxSyntaxError(
-                f"line {step.instruction.line}: `{step.instruction.text}` names no .branchtargets list\n"
-                f"this function has {', '.join(self.function.tables) or 'none'}"
-            )
+            known = ", ".join(self.function.tables) or "none"
+            message = f"names no .branchtargets list\nthis function has {known}"
+            raise refusals.misuse(step.instruction, message)
         return tuple(self.label(step, Symbol(name)) for name in names)
 
     def call(self, step: Step) -> Call:
@@ -285,10 +280,8 @@ class Binder:
         elif isinstance(target, Symbol) and target.name in self.module.functions:
             call.function = self.module.functions[target.name].name
         else:
-            raise PtxSyntaxError(
-                f"line {instruction.line}: `{instruction.text}` calls nothing that is declared\n"
-                f"this module has {', '.join(self.module.functions) or 'no functions'}"
-            )
+            known = ", ".join(self.module.functions) or "no functions"
+            raise refusals.misuse(instruction, f"calls an undeclared function\nthis module has {known}")
         return call
 
     def argument(self, instruction: Instruction, operand: Operand) -> Argument:
@@ -304,9 +297,8 @@ class Binder:
             )
         if isinstance(operand, Immediate):
             return Argument(read=self.reader(instruction, operand, "b64"))
-        raise PtxSyntaxError(
-            f"line {instruction.line}: `{instruction.text}` passes what is not a .param variable or register"
-        )
+        message = "passes an operand that is neither a .param variable nor a register nor a number"
+        raise refusals.misuse(instruction, message)
 
     def formal(self, variable: Variable) -> Formal:
         """A parameter or return value of this function."""
@@ -370,28 +362,22 @@ class Binder:
         if name in layout.globals:
             (space, key), more = layout.globals[name], operand.offset
             return space, lambda chunk: np.uint64(chunk.launch.symbols[key] + more)
-        raise PtxSyntaxError(
-            f"line {instruction.line}: `{instruction.text}` names {name}, which is not declared"
-        )
+        raise refusals.misuse(instruction, f"names {name}, which is not declared")
 
     # ---- operands ----------------------------------------------------------------------------------
 
     def slot(self, instruction: Instruction, register: Register) -> int:
         """The number of a register."""
         if register.name not in self.slots:
-            raise PtxSyntaxError(
-                f"line {instruction.line}: register {register.name} of `{instruction.text}` is not declared"
-            )
+            raise refusals.misuse(instruction, "is not declared", f"register {register.name} of ")
         return self.slots[register.name]
 
     def reader(self, instruction: Instruction, operand: Operand, kind: str, form: Form | None = None) -> Read:
         """A closure that reads an operand as PTX type ``kind``."""
         if isinstance(operand, Immediate):
             if DTYPES[kind].kind == "f" and not operand.float_bits:
-                raise PtxSyntaxError(
-                    f"line {instruction.line}: `{instruction.text}` has {operand.value} where a {kind} "
-                    "literal such as 0f3F800000 is needed"
-                )
+                wanted = f"where a {kind} literal such as 0f3F800000 is needed"
+                raise refusals.misuse(instruction, f"has {operand.value} {wanted}")
             constant = constant_of(operand, kind)
             return lambda chunk: constant
         if isinstance(operand, Symbol):
@@ -403,9 +389,7 @@ class Binder:
             bits = self.piece(instruction, operand, kind)
             return pack([self.reader(instruction, e, f"b{bits}") for e in operand.elements], bits, kind)
         if not isinstance(operand, Register):
-            raise PtxSyntaxError(
-                f"line {instruction.line}: an operand of `{instruction.text}` is not a value"
-            )
+            raise refusals.misuse(instruction, "is not a value", "an operand of ")
         if operand.name not in self.slots and operand.name in TYPES:
             return self.special(instruction, operand.name, kind)
         slot = self.slot(instruction, operand)
@@ -427,10 +411,8 @@ class Binder:
         have, wanted = DTYPES[TYPES[name]], DTYPES[kind]
         row = self.row
         if row is None or not row.special or (have.itemsize < wanted.itemsize and not row.wider):
-            raise PtxSyntaxError(
-                f"line {instruction.line}: `{instruction.text}` cannot read {name}\n"
-                "move it to a register of its width first"
-            )
+            message = f"cannot read {name}\nmove it to a register of its width first"
+            raise refusals.misuse(instruction, message)
         if have.itemsize == wanted.itemsize:
             return lambda chunk: chunk.special(name)
         return lambda chunk: chunk.special(name).astype(wanted)
@@ -444,20 +426,16 @@ class Binder:
         if wider and np.bool_ not in (declared, wanted):
             return
         takes = "a .pred" if wanted == np.bool_ else f"{wanted.itemsize * 8} bits"
-        raise PtxSyntaxError(
-            f"line {instruction.line}: register {register.name} of `{instruction.text}` is a "
-            f".{self.types[register.name]}; the operand takes {takes}\n"
-            "declare it with the width that the instruction has, or convert it first"
-        )
+        message = f"is a .{self.types[register.name]}; the operand takes {takes}"
+        advice = "declare it with the width that the instruction has, or convert it first"
+        raise refusals.misuse(instruction, f"{message}\n{advice}", f"register {register.name} of ")
 
     def piece(self, instruction: Instruction, operand: Vector, kind: str) -> int:
         """The width of each of the registers that make one word."""
         bits, rest = divmod(DTYPES[kind].itemsize * 8, len(operand.elements))
         types = [self.types.get(e.name) for e in operand.elements if isinstance(e, Register)]
         if rest or any(t is not None and storage(t).itemsize * 8 != bits for t in types):
-            raise PtxSyntaxError(
-                f"line {instruction.line}: the pieces of `{instruction.text}` do not make a {kind}"
-            )
+            raise refusals.misuse(instruction, f"do not make a {kind}", "the pieces of ")
         return bits
 
     def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from simwarp.ptx.instructions import TABLE
@@ -46,43 +45,13 @@ class CallGraph:
 
     @cached_property
     def cycles(self) -> list[list[str]]:
-        """Kernels and functions, those that can call one another together, what is called before its callers.
-
-        After Tarjan, "Depth-first search and linear graph algorithms" (1972).
-        """
-        found: list[list[str]] = []
-        number: dict[str, int] = {}
-        lowest: dict[str, int] = {}
-        open_: list[str] = []
-        path: list[tuple[str, Iterator[str]]] = []
-
-        def enter(name: str) -> None:
-            number[name] = lowest[name] = len(number)
-            open_.append(name)
-            path.append((name, iter(self.callees[name])))
-
-        for start in self.callees:
-            if start not in number:
-                enter(start)
-            while path:
-                name, following = path[-1]
-                callee = next(following, None)
-                if callee is None:
-                    path.pop()
-                    if lowest[name] < number[name]:
-                        caller = path[-1][0]
-                        lowest[caller] = min(lowest[caller], lowest[name])
-                        continue
-                    cycle = [open_.pop()]
-                    while cycle[-1] != name:
-                        cycle.append(open_.pop())
-                    found.append(cycle)
-                    number |= dict.fromkeys(cycle, len(self.callees))
-                elif callee not in number:
-                    enter(callee)
-                else:
-                    lowest[name] = min(lowest[name], number[callee])
-        return found
+        """Kernels and functions in groups that can call one another, callees before their callers."""
+        below = {name: {name, *self.reached(name)} for name in self.callees}
+        found: dict[str, list[str]] = {}
+        for name in sorted(below, key=lambda name: len(below[name])):
+            cycle = [other for other in below[name] if name in below[other]]
+            found.setdefault(min(cycle), cycle)
+        return list(found.values())
 
     @cached_property
     def recursive(self) -> set[str]:

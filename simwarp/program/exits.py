@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from simwarp.ptx.rows import ENDS_BLOCK, WRITES
+
 if TYPE_CHECKING:
     from simwarp.program.program import Routine, Step
 
@@ -31,9 +33,7 @@ Edges = dict[int, dict[int, int]]
 
 _OF_OTHERS = ("global", "shared")
 """State spaces that others can read."""
-_WRITES = ("store", "atomic", "reduction", "matrix store")
-_PARTS = ("branch", "indexed branch", "exit", "return")
-_ENDS_BLOCK = (*_PARTS, "trap")
+_PARTS = ENDS_BLOCK - {"trap"}
 
 
 def ways_out(
@@ -100,17 +100,9 @@ class _Graph:
                 for callee in self.callees[at]:
                     self.sites[callee].append(at + 1)
 
-    def within(self, at: int) -> list[int]:
-        """The steps of the same function that can come next."""
-        step = self.steps[at]
-        ways = [*((step.target,) if step.kind == "branch" else ()), *step.table]
-        if step.guard is not None or step.kind not in _ENDS_BLOCK:
-            ways.append(at + 1)
-        return ways
-
     def ways(self, at: int) -> list[int]:
         """The steps that lanes can part to; one past the last step stands for the end of the kernel."""
-        kind, ways = self.steps[at].kind, self.within(at)
+        kind, ways = self.steps[at].kind, self.steps[at].following
         if kind == "exit":
             ways.append(len(self.steps))
         if kind == "return":
@@ -121,8 +113,8 @@ class _Graph:
     def before(self) -> list[list[int]]:
         """For each step those of the same function that it can come behind."""
         before: list[list[int]] = [[] for _ in self.steps]
-        for at in range(len(self.steps)):
-            for other in self.within(at):
+        for at, step in enumerate(self.steps):
+            for other in step.following:
                 before[other].append(at)
         return before
 
@@ -147,7 +139,7 @@ class _Graph:
         return {
             at
             for at, step in enumerate(self.steps)
-            if step.kind in _WRITES and step.guard is None and step.space in _OF_OTHERS
+            if step.kind in WRITES and step.guard is None and step.space in _OF_OTHERS
         }
 
 
@@ -229,7 +221,7 @@ class _Ways:
             if at in seen:
                 continue
             seen.add(at)
-            if self.steps[at].kind in _WRITES and self.steps[at].space == "generic":
+            if self.steps[at].kind in WRITES and self.steps[at].space == "generic":
                 edges.setdefault(at, {})[at + 1] = WORKS
             for way in self._onwards(at):
                 if self.parts(at) and works[way]:

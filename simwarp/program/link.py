@@ -6,7 +6,7 @@ of each instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -17,7 +17,7 @@ from simwarp.program.call_graph import CallGraph
 from simwarp.program.frames import local_variables
 from simwarp.program.program import HOST_FUNCTIONS, Program, Routine, Step
 from simwarp.program.refusals import with_source
-from simwarp.ptx.rows import DTYPES
+from simwarp.ptx.rows import DTYPES, ENDS_BLOCK
 from simwarp.ptx.spaces import WINDOW as WHOLE_WINDOW
 from simwarp.ptx.syntax import Address, Function, Group, Instruction, Module, Operand, Symbol, Variable
 
@@ -63,16 +63,16 @@ def size_of(variable: Variable) -> int:
     return DTYPES[variable.type].itemsize * variable.count
 
 
-def place(at: int, variable: Variable) -> int:
-    """The first address from ``at`` on where a variable may lie.
-
-    Examples
-    --------
-    >>> place(5, Variable("a", "shared", "u32"))
-    8
-    """
-    alignment = max(variable.alignment, DTYPES[variable.type].itemsize)
-    return -(-at // alignment) * alignment
+def _lay_out(variables: Iterable[Variable]) -> tuple[list[tuple[Variable, int]], int]:
+    """The offset of each variable, one behind the other and aligned, and where the last one ends."""
+    found: list[tuple[Variable, int]] = []
+    end = 0
+    for variable in variables:
+        alignment = max(variable.alignment, DTYPES[variable.type].itemsize)
+        start = -(-end // alignment) * alignment
+        found.append((variable, start))
+        end = start + size_of(variable)
+    return found, end
 
 
 def symbol_of(variable: Variable, function: Function | None = None) -> str:
@@ -198,13 +198,11 @@ class _Linker:
             if call is None or call.function == "":
                 continue
             host, routine = HOST_FUNCTIONS.get(call.function), program.routines.get(call.function)
-            wanted = (
-                (routine.parameters, routine.returns)
-                if routine is not None
-                else (host.arguments, host.returns if call.returns else ())
-                if host is not None
-                else ((), ())
-            )
+            wanted: tuple[Sequence[object], Sequence[object]] = (), ()
+            if routine is not None:
+                wanted = routine.parameters, routine.returns
+            elif host is not None:
+                wanted = host.arguments, host.returns if call.returns else ()
             if [len(call.arguments), len(call.returns)] != [len(part) for part in wanted]:
                 raise PtxSyntaxError(
                     f"line {step.instruction.line}: `{step.instruction.text}`\n"
@@ -249,24 +247,17 @@ class _Linker:
             layout.parameters = program.parameter_offsets
             layout.sizes = {v.name: size_of(v) for v in function.parameters}
             held = function.variables
-        at = 0
-        for v in held:
-            if v.space in ("param", "local"):
-                at = place(at, v)
-                layout.frame[v.name] = at
-                layout.sizes[v.name] = size_of(v)
-                at += size_of(v)
+        held = [v for v in held if v.space in ("param", "local")]
+        layout.frame = {v.name: at for v, at in _lay_out(held)[0]}
+        layout.sizes |= {v.name: size_of(v) for v in held}
         return layout
 
     def place_parameters(self, program: Program) -> None:
-        at = 0
-        for v in self.entry.parameters:
-            at = place(at, v)
-            program.parameter_offsets[v.name] = at
-            at += size_of(v)
+        places, end = _lay_out(self.entry.parameters)
+        program.parameter_offsets = {v.name: at for v, at in places}
         most = most_parameters(self.module.version or "9.0", target_number(self.module))
         advice = "pass large structures by a pointer"
-        check_size(self.entry.line, f"the parameter list of kernel {self.entry.name}", at, most, advice)
+        check_size(self.entry.line, f"the parameter list of kernel {self.entry.name}", end, most, advice)
 
     def place_shared(self, functions: list[Function]) -> tuple[int, int]:
         """Give each shared variable its offset; those without a size all start behind the others.
@@ -287,22 +278,20 @@ class _Linker:
         self.shared = {where: {} for where in everywhere}
         self.extents: dict[str, tuple[int, int]] = {}
         shared = [(where, v) for where, v in variables if v.space == "shared"]
-        at = 0
-        for where, v in shared:
-            if v.count:
-                at = place(at, v)
-                self.shared[where][v.name] = at
-                self.extents[v.name] = self.extents.get(v.name, (at, 0))[0], at + size_of(v)
-                at += size_of(v)
+        places, end = _lay_out(v for _, v in shared if v.count)
+        static = [where for where, v in shared if v.count]
+        for where, (v, at) in zip(static, places, strict=True):
+            self.shared[where][v.name] = at
+            self.extents[v.name] = self.extents.get(v.name, (at, 0))[0], at + size_of(v)
         what = f"the static shared memory of kernel {self.entry.name}"
         advice = "declare it extern __shared__, and give its size to the launch (shared=, --shared)"
-        check_size(self.entry.line, what, at, STATIC_SHARED, advice)
-        dynamic_at = -(-at // 16) * 16
+        check_size(self.entry.line, what, end, STATIC_SHARED, advice)
+        dynamic_at = -(-end // 16) * 16
         for where, v in shared:
             if not v.count:
                 self.shared[where][v.name] = dynamic_at
                 self.extents[v.name] = dynamic_at, WHOLE_WINDOW
-        return at, dynamic_at
+        return end, dynamic_at
 
     def depth(self, program: Program) -> int:
         """Bytes of local memory that the kernel and what it calls take, recursion aside."""
@@ -322,8 +311,7 @@ def _frame_size(layout: Layout, function: Function) -> int:
 
 def _ends(steps: list[Step]) -> bool:
     """Whether the last step never goes on to a next one."""
-    ends = ("exit", "return", "branch", "indexed branch", "trap")
-    return bool(steps) and steps[-1].guard is None and steps[-1].kind in ends
+    return bool(steps) and steps[-1].guard is None and steps[-1].kind in ENDS_BLOCK
 
 
 def _is_compiled(function: Function) -> bool:

@@ -47,9 +47,7 @@ def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]
     ['00', '01', '10', '00']
     """
     slots = {name: 1 << slot for slot, name in enumerate(registers)}
-    flow = [
-        (_read(step, slots), ~_written(step, slots), _following(at, step)) for at, step in enumerate(steps)
-    ]
+    flow = [(_read(step, slots), ~_written(step, slots), step.following) for step in steps]
     live = [0] * (len(steps) + 1)
     changed = True
     while changed:
@@ -63,15 +61,6 @@ def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]
             if now != live[at]:
                 live[at], changed = now, True
     return live
-
-
-def _following(at: int, step: Step) -> tuple[int, ...]:
-    """The steps that can come next."""
-    if step.kind == "exit" and step.guard is None:
-        return ()
-    if step.kind == "branch":
-        return (step.target,) if step.guard is None else (step.target, at + 1)
-    return (*step.table, at + 1)
 
 
 def _written(step: Step, slots: dict[str, int]) -> int:

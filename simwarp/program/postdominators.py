@@ -13,20 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from simwarp.ptx.rows import ENDS_BLOCK
+
 if TYPE_CHECKING:
     from simwarp.program.program import Step
 
-_ENDS_BLOCK = ("branch", "indexed branch", "exit", "return", "trap")
-
-_WAITS = (
-    "barrier",
-    "cluster barrier",
-    "warp",
-    "warp barrier",
-    "matrix",
-    "matrix load",
-    "matrix store",
-)
+_WAITS = ("barrier", "cluster barrier", "warp", "warp barrier", "matrix", "matrix load", "matrix store")
 
 _Size = tuple[bool, int]
 """Of a way out: whether lanes wait for others there, and its steps."""
@@ -181,11 +173,7 @@ class _FlowGraph:
     def _ways(self, at: int) -> Iterable[int]:
         """The steps that can come behind a step; an exit, or one past the last step, stands for the end."""
         step = self.steps[at]
-        ways = [*((step.target,) if step.kind == "branch" else ()), *step.table]
-        if step.kind == "exit":
-            ways.append(len(self.steps))
-        if step.kind not in _ENDS_BLOCK or step.guard is not None:
-            ways.append(at + 1)
+        ways = [*step.following, *([len(self.steps)] if step.kind == "exit" else [])]
         return [len(self.steps) if self._is_exit(way) else way for way in ways]
 
     def _is_exit(self, at: int) -> bool:
@@ -226,7 +214,7 @@ def _first_steps(steps: Sequence[Step]) -> list[int]:
     """Where basic blocks begin."""
     firsts = {0}
     for at, step in enumerate(steps):
-        if step.kind in _ENDS_BLOCK:
+        if step.kind in ENDS_BLOCK:
             firsts.add(at + 1)
             firsts.update((step.target,) if step.kind == "branch" else step.table)
     return sorted(first for first in firsts if first < len(steps))

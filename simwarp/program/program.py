@@ -16,7 +16,7 @@ from simwarp.program.exits import ways_out
 from simwarp.program.liveness import EVERY_REGISTER, live_registers
 from simwarp.program.operands import Compute, Read, Write
 from simwarp.program.postdominators import reconvergence
-from simwarp.ptx.rows import Form, Row
+from simwarp.ptx.rows import ENDS_BLOCK, Form, Row
 from simwarp.ptx.syntax import Instruction, Register, Variable
 
 
@@ -72,6 +72,14 @@ class Step:
     compute: Compute | None = None
     number: int = -1
     runs_off: bool = False
+
+    @property
+    def following(self) -> list[int]:
+        """The steps of the same function that can come next."""
+        ways = [*((self.target,) if self.kind == "branch" else ()), *self.table]
+        if self.guard is not None or self.kind not in ENDS_BLOCK:
+            ways.append(self.number + 1)
+        return ways
 
 
 @dataclass

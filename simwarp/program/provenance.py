@@ -21,8 +21,9 @@ from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from simwarp.program.frames import start_of
+from simwarp.program.liveness import registers_in
 from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
+from simwarp.ptx.syntax import Address, Immediate, Operand, Register, Symbol, Vector
 
 if TYPE_CHECKING:
     from simwarp.program.program import Program, Step
@@ -36,49 +37,8 @@ NOTHING: Origins = frozenset()
 _POINTER = 8
 
 
-def address_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
-    """The origins of the address of each memory access of a kernel and its device functions.
-
-    Parameters
-    ----------
-    program : Program
-    variables : container of str
-        The variables of the module, by the names that a launch has for them.
-
-    Returns
-    -------
-    dict of int to frozenset of str
-        By the step's number.
-
-    Examples
-    --------
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90 .entry k(.param .u64 a, .param .u64 n) {
-    ... .reg .b64 %r<4>; .reg .b32 %x; ld.param.u64 %r0, [a]; ld.param.u64 %r1, [n];
-    ... add.u64 %r2, %r0, %r1; ld.global.u64 %r3, [%r2]; ld.global.u32 %x, [%r3+4]; ret; }''')
-    >>> program = link(module, module.entries["k"])
-    >>> [sorted(origins) for origins in address_origins(program, ()).values()]
-    [['parameter a', 'parameter n'], ['anything']]
-    """
-    return _Origins(program, variables).of_addresses()
-
-
 def known_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
-    """The same, found once.
-
-    Examples
-    --------
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90 .entry k() {
-    ... .shared .b32 c; .reg .b32 %r; mov.u32 %r, c; st.shared.u32 [%r+4], 0; ret; }''')
-    >>> program = link(module, module.entries["k"])
-    >>> sorted(known_origins(program, ())[1])
-    ['shared', 'symbol c']
-    >>> known_origins(program, ()) is known_origins(program, ())
-    True
-    """
+    """By step number, the origins of each memory access's address; ``variables`` are those of the module."""
     return _known(program, variables)[0]
 
 
@@ -152,7 +112,7 @@ class _Origins:
         self.beyond = NOTHING if routine.name == self.program.name else ANYTHING
 
     def of_addresses(self) -> dict[int, Origins]:
-        """See `address_origins`."""
+        """By step number, the origins of each memory access's address."""
         found: dict[int, Origins] = {}
         for step in self.program.steps:
             if step.base is not None:
@@ -162,7 +122,7 @@ class _Origins:
         return found
 
     def of_lent(self) -> frozenset[int]:
-        """See `lending_steps`."""
+        """The stores of `lending_steps`."""
         found, lends = set[int](), False
         for step in self.program.steps:
             if step.kind == "store" and DTYPES[step.form.T] in ("u8", "i8"):
@@ -177,7 +137,7 @@ class _Origins:
         """The registers that a step writes, and the origins of what it writes."""
         operands = step.instruction.operands
         if step.kind == "call":
-            return [(name, ANYTHING) for name in _names(operands)]
+            return [(name, ANYTHING) for name in registers_in(operands)]
         if not step.row.destinations or not operands:
             return []
         if step.symbol:
@@ -188,7 +148,7 @@ class _Origins:
             origins = frozenset(_at(start, self.of(operands[1:])))
         else:
             origins = self.of(operands[1:])
-        return [(name, origins) for name in _names(operands[:1])]
+        return [(name, origins) for name in registers_in(operands[:1])]
 
     def of(self, operands: Iterable[Operand]) -> Origins:
         """The origins of a value that is computed from operands."""
@@ -230,16 +190,3 @@ def _at(start: int, base: Origins) -> list[str]:
 def _loaded_bytes(step: Step) -> int:
     """Bytes of each register that a load writes."""
     return DTYPES[step.form.resolve(step.row.destinations[0].kind)].itemsize
-
-
-def _names(operands: Iterable[Operand | None]) -> list[str]:
-    """The registers within operands."""
-    found: list[str] = []
-    for operand in operands:
-        if isinstance(operand, Register):
-            found.append(operand.name)
-        elif isinstance(operand, Pair):
-            found += _names((operand.first, operand.second))
-        elif isinstance(operand, Vector | Group):
-            found += _names(operand.elements)
-    return found

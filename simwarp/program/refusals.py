@@ -83,6 +83,11 @@ def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
     return unsupported(instruction, f"is not supported\nof {base[:_LONGEST]}, this version {runs}\n{advice}")
 
 
+def misuse(instruction: Instruction, message: str, subject: str = "") -> PtxSyntaxError:
+    """The error of an instruction whose operands do not fit it: ``subject`` stands in front of its text."""
+    return PtxSyntaxError(f"line {instruction.line}: {subject}`{instruction.text}` {message}")
+
+
 def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: dict[str, str]) -> None:
     """Refuse float registers where integers are computed with, and the other way round (PTX ISA 9.4.1).
 
@@ -109,11 +114,9 @@ def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: d
         fitting = f".{kind}"
     else:
         return
-    line, text = step.instruction.line, step.instruction.text
-    raise PtxSyntaxError(
-        f"line {line}: register {operand.name} of `{text}` is a .{declared}; the operand is a .{kind}\n"
-        f"declare it as a {fitting}, or move its bits to one that is"
-    )
+    message = f"is a .{declared}; the operand is a .{kind}"
+    advice = f"declare it as a {fitting}, or move its bits to one that is"
+    raise misuse(step.instruction, f"{message}\n{advice}", f"register {operand.name} of ")
 
 
 def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
@@ -133,15 +136,11 @@ def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
     """
     if step.row.kind != "barrier" or not isinstance(operand, Immediate):
         return
-    line, text = step.instruction.line, step.instruction.text
-    if spec.name == "barrier" and not 0 <= operand.value < 16:
-        raise PtxSyntaxError(
-            f"line {line}: `{text}` names barrier {operand.value}\na block has barriers 0 to 15"
-        )
-    if spec.name == "threads" and operand.value % 32:
-        raise PtxSyntaxError(
-            f"line {line}: `{text}` is a barrier of {operand.value} threads\nexpected a multiple of 32"
-        )
+    value = operand.value
+    if spec.name == "barrier" and not 0 <= value < 16:
+        raise misuse(step.instruction, f"names barrier {value}\na block has barriers 0 to 15")
+    if spec.name == "threads" and value % 32:
+        raise misuse(step.instruction, f"is a barrier of {value} threads\nexpected a multiple of 32")
 
 
 def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
@@ -164,11 +163,7 @@ def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str
     if not isinstance(base, Symbol) or not declared:
         return
     if declared not in _GENERIC if space == "generic" else declared != space:
-        instruction, what = (
-            step.instruction,
-            f"a {space} address" if space == "generic" else f".{space}",
-        )
-        raise PtxSyntaxError(
-            f"line {instruction.line}: `{instruction.text}` takes {what}; {base.name} lies in .{declared}\n"
-            f"write .{declared} behind the opcode, or name a variable of that state space"
-        )
+        taken = f"a {space} address" if space == "generic" else f".{space}"
+        message = f"takes {taken}; {base.name} lies in .{declared}"
+        advice = f"write .{declared} behind the opcode, or name a variable of that state space"
+        raise misuse(step.instruction, f"{message}\n{advice}")

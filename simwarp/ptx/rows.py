@@ -93,6 +93,8 @@ LOADS = frozenset(("load", "matrix load"))
 """The kinds of row that only read memory."""
 WRITES = frozenset(("store", "matrix store", "atomic", "reduction"))
 """The kinds of row that write memory."""
+ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
+"""The kinds of row behind which lanes do not always go on."""
 
 
 def storage(type_name: str) -> np.dtype[Any]:
