@@ -33,8 +33,7 @@ import gpu
 import reference
 from gpu.compile import compiler_version
 from gpu.cpd import cpd_als
-from gpu.mttkrp import formats as build
-from gpu.mttkrp import plan, upload
+from gpu.mttkrp import formats, plan, upload
 from reference.sparse import index_bytes
 from reference.types import Coo, SparseTensor
 
@@ -86,7 +85,7 @@ class Timed:
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name = name
-        device, make_format = problem.device, build.FORMATS[name]
+        device, make_format = problem.device, formats.FORMATS[name]
         make_format(_small(problem.tensor))  # compiles
         start = time.perf_counter()
         tensor = make_format(problem.tensor)

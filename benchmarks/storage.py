@@ -27,7 +27,7 @@ from tensors import make
 
 from gpu.mttkrp import formats
 from reference.sparse import index_bytes
-from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode, SparseTensor
+from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, SparseTensor
 
 FORMATS: dict[str, Callable[[Coo], SparseTensor]] = {
     **formats.FORMATS,
@@ -104,10 +104,10 @@ def check(made: SparseTensor, tensor: Coo, what: str) -> None:
 
 def counts(made: SparseTensor) -> dict[str, int]:
     """The parts of a format, all its trees, copies or partitions together."""
+    if made.parts:
+        of_each = [counts(part) for part in made.parts]
+        return {what: sum(each[what] for each in of_each) for what in of_each[0]}
     match made:
-        case PerMode(tensors=parts) | MmCsf(partitions=parts):
-            of_each = [counts(part) for part in parts]
-            return {what: sum(each[what] for each in of_each) for what in of_each[0]}
         case Csf():
             return {"slices": made.indices[0].size, "fibers": made.indices[-2].size}
         case BCsf():
@@ -118,7 +118,7 @@ def counts(made: SparseTensor) -> dict[str, int]:
             return {"segments": made.rows.size}
         case HiCoo():
             return {"blocks": made.block_coords.shape[1]}
-        case Coo():
+        case _:
             return {}
 
 

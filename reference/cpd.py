@@ -14,8 +14,8 @@ from reference.memory import check_memory
 from reference.mttkrp import matrices_of, mttkrp
 from reference.residual import precise_fit
 from reference.sparse import coalesce, to_coo
-from reference.sparse.arguments import is_integer
 from reference.types import Coo, Cpd, SparseTensor
+from reference.types.fields import is_integer
 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 

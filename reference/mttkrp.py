@@ -16,8 +16,8 @@ import numpy.typing as npt
 from reference.errors import DtypeError, ShapeError
 from reference.memory import check_memory
 from reference.sparse import to_coo
-from reference.sparse.arguments import is_integer
 from reference.types import Coo, SparseTensor
+from reference.types.fields import is_integer
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 

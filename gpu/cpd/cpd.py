@@ -14,13 +14,13 @@ from gpu.cpd.residual import Residual
 from gpu.device import Device, is_array
 from gpu.host import choose_device
 from gpu.mttkrp.checks import check_rank
-from gpu.mttkrp.csf import fibers_of
 from gpu.mttkrp.formats import coalesce
-from gpu.mttkrp.plan import plan
+from gpu.mttkrp.plan import for_kernels, plan
 from gpu.mttkrp.structure import check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device, to_device
 from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
-from reference.types import Coo, Cpd, Csf, MmCsf, PerMode, SparseTensor
+from reference.types import Coo, Cpd, PerMode, SparseTensor
+from reference.types.fields import is_integer
 
 _ENOUGH = {"float32": 2.0**-8, "float64": 2.0**-13}
 """Where less is left of the terms of which ‖X - model‖² is the sum, their roundings show in the fit."""
@@ -128,19 +128,14 @@ def cpd_als(
 
 
 def _prepared(tensor: SparseTensor) -> SparseTensor:
-    """As MTTKRP takes it, and with one value for each place; these two steps are taken on the host."""
-    if isinstance(tensor, Coo):
-        return coalesce(download(tensor))
-    return fibers_of(download(tensor)) if isinstance(tensor, Csf) else tensor
+    """For the kernels, with all coordinates once; both steps are taken on the host."""
+    return coalesce(download(tensor)) if isinstance(tensor, Coo) else for_kernels(tensor)
 
 
-def _values(tensor: SparseTensor) -> list[Any]:
+def _values(tensor: Any) -> list[Any]:
     """The arrays that hold each value once."""
-    if isinstance(tensor, PerMode):
-        return [tensor.tensors[0].values]
-    if isinstance(tensor, MmCsf):
-        return [partition.values for partition in tensor.partitions]
-    return [tensor.values]
+    parts = tensor.tensors[:1] if isinstance(tensor, PerMode) else tensor.parts or (tensor,)
+    return [part.values for part in parts]
 
 
 def _sum_of_squares(values: list[Any], device: Device) -> float:
@@ -201,17 +196,13 @@ def _checked(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> list[An
 def _check_numbers(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
     if check_rank(rank) > LARGEST_RANK:
         raise ShapeError(f"rank is {rank}\n1 to {LARGEST_RANK} are possible\ngive another")
-    if not _is_integer(iterations) or iterations < 1:
+    if not is_integer(iterations) or iterations < 1:
         raise ShapeError(f"iterations is {iterations!r}\n1 and more are possible\ngive a larger number")
-    if not _is_integer(seed) or not 0 <= seed < 2**64:
+    if not is_integer(seed) or not 0 <= seed < 2**64:
         raise SchemeError(f"seed is {seed!r}\n0 to 2**64 - 1 are possible\ngive another")
     if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
         shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
         raise NotANumberError(f"tolerance is {shown}\n0 never ends the work early\ngive a number")
-
-
-def _is_integer(number: Any) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _finite(fit: float, iteration: int, dtype: np.dtype[Any]) -> bool:

@@ -31,9 +31,9 @@ def mttkrp(
 
     Parameters
     ----------
-    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
-        On the host or on a device. A place that occurs several times in a `Coo` has the sum of its values.
-        Or what `gpu.prepare` made of one: then it is checked and uploaded no more.
+    tensor : any of `reference.types.SparseTensor`
+        On the host or on a device. Coordinates that occur several times in a `Coo` have the sum of their
+        values. Or the result of `gpu.prepare`, which is not checked and uploaded again.
     factors : sequence of (dimension, R) arrays
         One for each mode, of the values' dtype, on the host or on a device. That of `mode` is not read.
     mode : int

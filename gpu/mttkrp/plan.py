@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,37 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import Array, Chain, Device, chained
-from gpu.mttkrp.b_csf import b_csf_work
 from gpu.mttkrp.checks import check_dtype, check_mode, check_rank
 from gpu.mttkrp.clearing import clearing
-from gpu.mttkrp.coo import coo_work
-from gpu.mttkrp.csf import fibers_of
-from gpu.mttkrp.f_coo import f_coo_work
-from gpu.mttkrp.fibers import fibers_work
-from gpu.mttkrp.hi_coo import hi_coo_work
+from gpu.mttkrp.formats import OF_TYPE
 from gpu.mttkrp.kernels import Launch, Setting, Work, sink_of
 from gpu.mttkrp.reduction import reduction
 from gpu.mttkrp.structure import check_kind, check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device
 from reference.errors import DtypeError, FormatError, ShapeError
-from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode
-
-KERNELS = {
-    Coo: ("coo.cu", "a group for each 32 nonzeros, atomic additions where the row changes"),
-    HiCoo: ("hi_coo.cu", "the same, with indices from blocks and offsets"),
-    FCoo: ("f_coo.cu", "a group for each partition, rows inside it stored"),
-    BCsf: ("b_csf.cu", "warps for each slice by its nonzeros"),
-    Fibers: ("fibers.cu", "by the level of the mode: slice, fiber or nonzero"),
-}
-"""The kernel that each format gets; `MmCsf`, `Csf` and `PerMode` are made of these or turned into them."""
-
-_WORK: dict[type, Callable[[Any, int, Setting], Work]] = {
-    Coo: coo_work,
-    HiCoo: hi_coo_work,
-    FCoo: f_coo_work,
-    BCsf: b_csf_work,
-    Fibers: fibers_work,
-}
+from reference.types import PerMode
 
 
 def plan(
@@ -50,7 +28,7 @@ def plan(
 
     Parameters
     ----------
-    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
+    tensor : any of `reference.types.SparseTensor`
         Of the host (it is checked and uploaded) or of the device.
     mode : int
     rank : int
@@ -72,6 +50,7 @@ def plan(
     Examples
     --------
     >>> import simwarp
+    >>> from reference.types import Coo
     >>> device = simwarp.Device()
     >>> tensor = Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))
     >>> launch = plan(tensor, 0, 2, np.float64, device)
@@ -121,7 +100,7 @@ class Plan:
         order = len(self.shape)
         self.setting = Setting(device, dtype, order, check_rank(rank), deterministic, vector)
         self._keep = list(arrays_of(tuple(parts)))  # kernels know them by address alone
-        self._works = [_WORK[type(part)](part, self.mode, self.setting) for part in parts]
+        self._works = [_work(part, self.mode, self.setting) for part in parts]
         self._clearing = clearing(self._works, self.shape[self.mode], self.setting)
         self._reduction: tuple[Launch, ...] = ()
         if deterministic:
@@ -146,7 +125,7 @@ class Plan:
         Raises
         ------
         ShapeError, DtypeError
-            Arrays of another shape or type, or at an address that is no multiple of 16 where rows are read
+            Arrays of another shape or type, or at an address that is not a multiple of 16 where rows are read
             16 bytes at a time.
         """
         self._check(factors, out)
@@ -201,21 +180,38 @@ class Plan:
             if setting.vec > 1 and array.pointer % 16:
                 raise ShapeError(
                     f"{name} lies at {array.pointer:#x}\nmultiples of 16 are read at once\n"
-                    "copy it, or say vector=False to Plan"
+                    "copy it, or pass vector=False to Plan"
                 )
 
 
 def _parts(tensor: Any, mode: int) -> Sequence[Any]:
-    """What there are kernels for, checked; the tensor's result is the sum of theirs."""
+    """Tensors that have kernels, checked; the sum of their results is the tensor's."""
     if isinstance(tensor, PerMode):
         return _parts(tensor.tensors[mode], mode)
-    if isinstance(tensor, BCsf | FCoo) and tensor.modes[0] != mode:
+    entry = OF_TYPE[type(tensor)]
+    if entry.is_for_one_mode and tensor.modes[0] != mode:
         raise FormatError(
             f"this {type(tensor).__name__} was made for mode {tensor.modes[0]}, not for mode {mode}\n"
             f"its modes are {tensor.modes}, that of the result is the first\n"
             "build it for the other mode, or for all modes (PerMode)"
         )
     check_tensor(tensor)
-    if isinstance(tensor, MmCsf):
-        return tensor.partitions
-    return [fibers_of(download(tensor)) if isinstance(tensor, Csf) else tensor]
+    return tensor.parts or (for_kernels(tensor),)
+
+
+def for_kernels(tensor: Any) -> Any:
+    """The tensor, or what its format turns it into on the host, because it has no kernel.
+
+    >>> from gpu.mttkrp.formats import csf
+    >>> from reference.types import Coo
+    >>> type(for_kernels(csf(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))))).__name__
+    'Fibers'
+    """
+    turned = [x.for_kernels for kind, x in OF_TYPE.items() if isinstance(tensor, kind) and x.for_kernels]
+    return turned[0](download(tensor)) if turned else tensor
+
+
+def _work(part: Any, mode: int, setting: Setting) -> Work:
+    work = OF_TYPE[type(part)].work
+    assert work is not None, f"{type(part).__name__} has no kernel"
+    return work(part, mode, setting)

@@ -26,7 +26,7 @@ class PreparedSparse(Prepared):
 
     Attributes
     ----------
-    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
+    tensor : any of `reference.types.SparseTensor`
         On the device.
     shape : tuple of int
     device : Device

@@ -19,7 +19,7 @@ def upload(tensor: Tensor, device: Device) -> Tensor:
 
     Parameters
     ----------
-    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
+    tensor : any of `reference.types.SparseTensor`
         Arrays that lie on the device already stay as they are, unchecked.
     device : Device
 
@@ -29,8 +29,8 @@ def upload(tensor: Tensor, device: Device) -> Tensor:
 
     Raises
     ------
-    DtypeError, ShapeError, FormatError
-        What is wrong in it.
+    FormatError, ShapeError
+        If its arrays do not fit one another.
 
     Examples
     --------

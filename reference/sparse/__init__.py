@@ -1,20 +1,20 @@
 """Sparse tensors in every format of the MM-CSF paper, built and read the plain way.
 
-What the formats are stands in `reference.types`. The functions here define them: slow, on the host, for
+The formats are the dataclasses of `reference.types`. The functions here define them: slow, on the host, for
 orders 2 to 8. ``gpu.mttkrp.formats`` has functions of the same names that give the same arrays.
 """
 
-from reference.sparse.b_csf import b_csf, b_csf_all
 from reference.sparse.binary import read_tensor, write_tensor
 from reference.sparse.convert import to_coo
-from reference.sparse.csf import csf, csf_all
-from reference.sparse.f_coo import f_coo, f_coo_all
-from reference.sparse.fibers import fibers
 from reference.sparse.formats import FORMATS
-from reference.sparse.hi_coo import hi_coo
+from reference.sparse.formats.b_csf import b_csf, b_csf_all
+from reference.sparse.formats.coo import coalesce
+from reference.sparse.formats.csf import csf, csf_all
+from reference.sparse.formats.f_coo import f_coo, f_coo_all
+from reference.sparse.formats.fibers import fibers
+from reference.sparse.formats.hi_coo import hi_coo
+from reference.sparse.formats.mm_csf import mm_csf
 from reference.sparse.interchange import from_pydata, from_scipy, from_torch, to_pydata, to_scipy, to_torch
-from reference.sparse.mm_csf import mm_csf
-from reference.sparse.order import coalesce
 from reference.sparse.storage import index_bytes
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode, SparseTensor

@@ -39,7 +39,7 @@ import numpy as np
 from reference.errors import FormatError, InputFileError, ShapeError, SimwarpError
 from reference.sparse.files import check_writable, open_input, write_output
 from reference.types import Coo
-from reference.types.sparse import LEAST_ORDER, MOST_NONZEROS, MOST_ORDER
+from reference.types.fields import LEAST_ORDER, MOST_NONZEROS, MOST_ORDER
 
 MAGIC, VERSION = b"\x93SWT\r\n\x1a\n", 1
 _HEADER = struct.Struct("<8sII4s4sII4Q8Q")

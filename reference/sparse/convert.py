@@ -1,30 +1,26 @@
-"""From every format back to coordinates."""
+"""Every format back to coordinates, once its arrays are known to fit one another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from reference.errors import FormatError
-from reference.sparse.check import block_places, check_format, flag_bits
-from reference.sparse.order import sort_nonzeros
-from reference.types import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode, SparseTensor
-
-Places = npt.NDArray[Any]
+from reference.errors import DtypeError, FormatError
+from reference.sparse._arguments import check_coo
+from reference.sparse._order import sort_nonzeros
+from reference.sparse.formats import OF_TYPE
+from reference.types import Coo, PerMode, SparseTensor
+from reference.types.fields import check_fields
 
 
 def to_coo(tensor: SparseTensor) -> Coo:
     """The nonzeros of any format, in lexicographic order by mode 0, 1, ….
 
-    Nothing is dropped or added up: explicit zeros stay, and a place that occurs twice in a Coo does so in
+    Nothing is dropped or added up: explicit zeros stay, and coordinates that occur twice in a Coo do so in
     the result, in the same order.
 
     Parameters
     ----------
-    tensor : Coo, Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
+    tensor : any of `reference.types.SparseTensor`
         On the host.
 
     Returns
@@ -35,10 +31,11 @@ def to_coo(tensor: SparseTensor) -> Coo:
     Raises
     ------
     FormatError
-        If the arrays do not fit one another, as `reference.sparse.check.check_format` describes, or the
-        representations of a PerMode hold different tensors.
+        If the arrays do not fit one another: other types or lengths than `reference.types` gives, pointers
+        that do not ascend from 0 to the end, indices outside the shape, entries stored twice that disagree,
+        a PerMode whose representations hold different tensors. The order of the nonzeros is not checked.
     DtypeError
-        If it is none of the formats.
+        If it is in none of the formats.
     ShapeError
         For a Coo with a dimension above 2**32.
 
@@ -50,77 +47,48 @@ def to_coo(tensor: SparseTensor) -> Coo:
     >>> again.coords.tolist(), again.values.tolist()
     ([[0, 0, 1], [1, 2, 2]], [7.0, 6.0, 5.0])
     """
-    check_format(tensor)
+    check_kind(tensor)
     if isinstance(tensor, Coo):
-        return _sorted(tensor.coords, tensor.values, tensor.shape)
-    if isinstance(tensor, MmCsf):
-        parts = [_from_fibers(part) for part in tensor.partitions]
-        coords, values = (np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True))
-        return _sorted(coords, values, tensor.shape)
+        check_coo(tensor)
+    else:
+        check_fields(tensor)
     if isinstance(tensor, PerMode):
-        return _the_one([to_coo(copy) for copy in tensor.tensors])
-    coords, values = _READERS[type(tensor)](tensor)
-    return _sorted(coords, values, tensor.shape)
-
-
-def _sorted(coords: Places, values: Places, shape: tuple[int, ...]) -> Coo:
-    modes = tuple(range(len(shape)))
+        return _the_one([to_coo(part) for part in tensor.tensors])
+    for part in tensor.parts or (tensor,):
+        part.check_arrays()
+    coords, values = OF_TYPE[type(tensor)].coordinates(tensor)
     nonfinite = not np.isfinite(values).all()
-    return Coo(*sort_nonzeros(Coo(coords, values, shape, nonfinite), modes), shape, nonfinite)
+    unsorted = Coo(coords, values, tensor.shape, nonfinite)
+    return Coo(*sort_nonzeros(unsorted, tuple(range(len(tensor.shape)))), tensor.shape, nonfinite)
+
+
+def check_kind(tensor: object) -> None:
+    """Raise DtypeError unless ``tensor`` is in one of the formats.
+
+    >>> check_kind([[5.0, 0.0]])
+    Traceback (most recent call last):
+    ...
+    reference.errors.DtypeError: the tensor is a list
+    the formats are Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode
+    make a Coo(coords, values, shape) of it
+    """
+    known = (*OF_TYPE, PerMode)
+    if type(tensor) not in known:
+        raise DtypeError(
+            f"the tensor is a {type(tensor).__name__}\n"
+            f"the formats are {', '.join(kind.__name__ for kind in known)}\n"
+            "make a Coo(coords, values, shape) of it"
+        )
 
 
 def _the_one(copies: list[Coo]) -> Coo:
     """The tensor that all the copies hold, compared bit by bit: NaNs and the sign of 0 count."""
     first, *others = copies
     for mode, other in enumerate(others, start=1):
-        same_places = np.array_equal(first.coords, other.coords)
-        if not same_places or first.values.tobytes() != other.values.tobytes():
+        if not np.array_equal(first.coords, other.coords) or first.values.tobytes() != other.values.tobytes():
             raise FormatError(
                 f"PerMode: tensors[{mode}] holds another tensor than tensors[0]\n"
                 "each is the whole tensor, for one mode\n"
                 "build the format again from a Coo"
             )
     return first
-
-
-def _by_mode(levels: list[Places], modes: tuple[int, ...]) -> Places:
-    return np.stack([levels[modes.index(mode)] for mode in range(len(modes))])
-
-
-def _from_csf(tree: Csf) -> tuple[Places, Places]:
-    """Each level's indices, repeated for all the leaves below."""
-    levels = [tree.indices[-1]]
-    leaves_below = np.ones(tree.values.size, np.int64)
-    for indices, pointers in zip(reversed(tree.indices[:-1]), reversed(tree.pointers), strict=True):
-        leaves_below = np.add.reduceat(leaves_below, pointers[:-1])
-        levels.insert(0, np.repeat(indices, leaves_below))
-    return _by_mode(levels, tree.modes), tree.values
-
-
-def _from_fibers(part: Fibers) -> tuple[Places, Places]:
-    uppers = np.repeat(part.uppers, np.diff(part.pointers), axis=1)
-    return _by_mode([*uppers, part.leaves], part.modes), part.values
-
-
-def _from_b_csf(tree: BCsf) -> tuple[Places, Places]:
-    uppers = np.vstack([np.repeat(tree.slices, np.diff(tree.slice_pointers)), tree.uppers])
-    levels = np.repeat(uppers, np.diff(tree.fiber_pointers), axis=1)
-    return _by_mode([*levels, tree.leaves], tree.modes), tree.values
-
-
-def _from_f_coo(flagged: FCoo) -> tuple[Places, Places]:
-    segment_of = np.cumsum(flag_bits(flagged.flags, flagged.values.size)) - 1
-    return _by_mode([flagged.rows[segment_of], *flagged.products], flagged.modes), flagged.values
-
-
-def _from_hi_coo(blocked: HiCoo) -> tuple[Places, Places]:
-    return block_places(blocked), blocked.values
-
-
-_READERS: dict[type[Any], Callable[[Any], tuple[Places, Places]]] = {
-    Csf: _from_csf,
-    Fibers: _from_fibers,
-    BCsf: _from_b_csf,
-    FCoo: _from_f_coo,
-    HiCoo: _from_hi_coo,
-}

@@ -14,7 +14,7 @@ import numpy as np
 
 from reference.errors import DtypeError, FormatError, MissingExtraError, ShapeError
 from reference.sparse.convert import to_coo
-from reference.sparse.order import coalesce
+from reference.sparse.formats.coo import coalesce
 from reference.types import Coo, SparseTensor
 
 _MOST_ELEMENTS_OF_TORCH = 2**63 - 1

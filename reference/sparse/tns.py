@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
 from reference.sparse.files import check_writable, write_output
-from reference.sparse.order import coalesce
+from reference.sparse.formats.coo import coalesce
 from reference.sparse.tns_lines import MOST_INDEX
 from reference.sparse.tns_reading import Reading
 from reference.types import Coo

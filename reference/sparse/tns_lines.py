@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from reference.types.sparse import LEAST_ORDER, MOST_ORDER
+from reference.types.fields import LEAST_ORDER, MOST_ORDER
 
 MOST_INDEX = 2**63 - 1
 """The largest index, as the file has it: what an int64 holds."""

@@ -27,7 +27,7 @@ from reference.sparse.tns_lines import (
     split_line,
 )
 from reference.types import Coo
-from reference.types.sparse import LEAST_ORDER, MOST_ORDER
+from reference.types.fields import LEAST_ORDER, MOST_ORDER
 
 _CHUNK = 8 << 20
 _GZIP = b"\x1f\x8b"

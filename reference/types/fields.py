@@ -1,78 +1,164 @@
-"""Which fields of a sparse tensor's dataclass hold what they are declared to hold."""
+"""Checks of a sparse tensor's fields and arrays, which raise a FormatError that names the wrong one.
+
+>>> from reference.types import PerMode
+>>> check_fields(PerMode(None, (2, 3)))
+Traceback (most recent call last):
+...
+reference.errors.FormatError: PerMode: tensors is None
+a tuple of tensors is needed
+build the format again from a Coo
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
-from reference.errors import DtypeError, FormatError
+from reference.errors import FormatError
+
+LEAST_ORDER, MOST_ORDER = 2, 8
+MOST_NONZEROS = 2**32 - 1
+LARGEST_DIMENSION = 2**32
 
 
 def check_fields(tensor: Any) -> None:
-    """Refuse fields of other types than a format declares: None or a list for an array, for instance.
-
-    What the arrays hold, and whether they fit one another, is not looked at, so they may lie on a device.
-
-    Parameters
-    ----------
-    tensor : Csf, Fibers, MmCsf, BCsf, FCoo, HiCoo or PerMode
-
-    Raises
-    ------
-    FormatError
-        For what is not a tuple, no tuple of integers, or no integer.
-    DtypeError
-        For what is not an array.
-
-    Examples
-    --------
-    >>> from reference.types import PerMode
-    >>> check_fields(PerMode(None, (2, 3)))
-    Traceback (most recent call last):
-    ...
-    reference.errors.FormatError: PerMode: tensors is None
-    a tuple is needed
-    build the tensor anew, from a Coo
-    """
+    """Raise FormatError unless fields have their declared types and fit the shape; no array is read."""
     for field in fields(tensor):
-        name, declared = field.name, str(field.type)
-        value: Any = getattr(tensor, name)
-        is_tuple = _is_tuple(value)
-        if declared == "Any":
-            _check_array(tensor, name, value)
-        elif declared == "int":
-            _check(tensor, name, value, _is_integer(value), "an integer")
-        elif declared == "tuple[int, ...]":
-            is_right = is_tuple and all(map(_is_integer, value))
-            _check(tensor, name, value, is_right, "a tuple of integers")
-        else:
-            _check(tensor, name, value, is_tuple, "a tuple")
-            for at, array in enumerate(value if declared == "tuple[Any, ...]" else ()):
-                _check_array(tensor, f"{name}[{at}]", array)
+        value = getattr(tensor, field.name)
+        fits, needed = _DECLARED.get(str(field.type), (_is_tuple, "a tuple of tensors"))
+        if not fits(value):
+            refuse(tensor, f"{field.name} is {_described(value)}", f"{needed} is needed")
+    shape = tensor.shape
+    if not LEAST_ORDER <= len(shape) <= MOST_ORDER or not all(1 <= n <= LARGEST_DIMENSION for n in shape):
+        refuse(tensor, f"shape is {shape}", f"{LEAST_ORDER} to {MOST_ORDER} modes of 1 to 2**32 are possible")
+    every = range(len(shape))
+    if hasattr(tensor, "modes") and sorted(tensor.modes) != [*every]:
+        refuse(tensor, f"modes is {tensor.modes}", f"each of the modes 0 to {every[-1]} occurs once")
+    for part in tensor.parts:
+        if not isinstance(part, tensor.made_of):
+            names = ", ".join(kind.__name__ for kind in tensor.made_of)
+            refuse(tensor, f"a part is a {type(part).__name__}", f"parts are of {names}")
+        check_fields(part)
+        if part.shape != shape:
+            refuse(tensor, f"shape is {shape}, a part has {part.shape}", "all parts have the tensor's shape")
+        if part.values.dtype != tensor.parts[0].values.dtype:
+            found = f"a part has values of {part.values.dtype}, the first of {tensor.parts[0].values.dtype}"
+            refuse(tensor, found, "all parts have values of one type")
+    tensor.check_parts()
+
+
+def refuse(tensor: object, found: str, expected: str) -> NoReturn:
+    """Raise the FormatError about a field of a tensor."""
+    raise FormatError(f"{type(tensor).__name__}: {found}\n{expected}\nbuild the format again from a Coo")
+
+
+def nonzeros(tensor: Any) -> int:
+    """The number of values, once they are known to be a vector on the host."""
+    values = tensor.values
+    if not _is_on_host(values) or values.dtype not in (np.float32, np.float64):
+        refuse(tensor, f"values is {_described(values)}", "a host array of float32 or float64 is needed")
+    if values.ndim != 1 or not 1 <= values.size <= MOST_NONZEROS:
+        refuse(tensor, f"values is {_described(values)}", "(M,) with M from 1 to 2**32 - 1 is needed")
+    return int(values.size)
+
+
+def check_array(
+    tensor: object, name: str, given: Any, shape: tuple[int, ...], dtype: Any = np.uint32
+) -> None:
+    """Refuse what is not a host array of this shape and type."""
+    if not _is_on_host(given) or given.shape != shape or given.dtype != dtype:
+        needed = f"a host array {shape} of {np.dtype(dtype)} is needed"
+        refuse(tensor, f"{name} is {_described(given)}", needed)
+
+
+def check_indices(tensor: Any, name: str, given: Any, count: int, mode: int) -> None:
+    """Refuse what is not a vector of so many indices in a mode."""
+    check_array(tensor, name, given, (count,))
+    check_below(tensor, name, int(given.max(initial=0)), mode)
+
+
+def check_levels(tensor: Any, name: str, given: Any, count: int, modes: tuple[int, ...]) -> None:
+    """Refuse what is not a matrix with a row of indices for each of several modes."""
+    check_array(tensor, name, given, (len(modes), count))
+    for level, mode in enumerate(modes):
+        check_indices(tensor, f"{name}[{level}]", given[level], count, mode)
+
+
+def check_below(tensor: Any, name: str, largest: int, mode: int) -> None:
+    """Refuse an index that is not below its dimension."""
+    dimension = tensor.shape[mode]
+    if largest >= dimension:
+        expected = f"its dimension is {dimension}: indices count from 0 to {dimension - 1}"
+        refuse(tensor, f"{name} has the index {largest} in mode {mode}", expected)
+
+
+def check_pointers(
+    tensor: object, name: str, given: Any, parents: int, children: int, dtype: Any = np.uint32
+) -> None:
+    """Refuse pointers that do not lead from 0 to the number of children, at least one for each parent."""
+    check_array(tensor, name, given, (max(parents, 0) + 1,), dtype)
+    ends = [int(given[0]), int(given[-1])]
+    if parents < 1 or ends != [0, children] or not (given[1:] > given[:-1]).all():
+        expected = f"each pointer is above the one before; first and last are {ends}"
+        refuse(tensor, f"{name} does not lead from 0 to {children}", expected)
+
+
+def check_fibers(tensor: Any, name: str, given: Any, children: int) -> int:
+    """The number of fibers, once none has more than ``split`` nonzeros."""
+    number = np.size(given) - 1
+    check_pointers(tensor, name, given, number, children)
+    check_count(tensor, "split", tensor.split)
+    longest = int(np.diff(given).max())
+    if longest > tensor.split:
+        refuse(tensor, f"{name} has a fiber of {longest} nonzeros", f"split is {tensor.split}")
+    return number
+
+
+def check_count(tensor: object, name: str, number: int, multiple: int = 1) -> None:
+    """Refuse what is not a positive multiple."""
+    if number < 1 or number % multiple:
+        refuse(tensor, f"{name} is {number}", f"it is a positive multiple of {multiple}")
+
+
+def is_integer(number: object) -> TypeGuard[int]:
+    """Whether it is an integer of Python or NumPy, and not a bool."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _is_tuple(value: object) -> bool:
     return isinstance(value, tuple)
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _is_tuple_of(kind: Callable[[object], bool]) -> Callable[[Any], bool]:
+    return lambda value: _is_tuple(value) and all(map(kind, value))
 
 
-def _check(tensor: object, name: str, value: object, is_right: bool, needed: str) -> None:
-    if not is_right:
-        shown = repr(value)
-        raise FormatError(
-            f"{type(tensor).__name__}: {name} is {shown if len(shown) <= 80 else type(value).__name__}\n"
-            f"{needed} is needed\nbuild the tensor anew, from a Coo"
-        )
+def _is_on_host(value: object) -> bool:
+    return isinstance(value, np.ndarray)
 
 
-def _check_array(tensor: object, name: str, value: object) -> None:
-    if not (hasattr(value, "shape") and hasattr(value, "dtype")) or isinstance(value, type):
-        raise DtypeError(
-            f"{type(tensor).__name__}: {name} is {type(value).__name__}\n"
-            "an array is needed\nbuild the tensor anew, from a Coo"
-        )
+def _is_array(value: object) -> bool:
+    """On the host or on a device."""
+    return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type | np.generic)
+
+
+def _described(value: Any) -> str:
+    if _is_on_host(value):
+        return f"an array {value.shape} of {value.dtype}"
+    shown = repr(value)
+    return shown if len(shown) <= 80 and not hasattr(value, "dtype") else f"a {type(value).__name__}"
+
+
+_DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "Any": (_is_array, "an array"),
+    "int": (is_integer, "an integer"),
+    "tuple[int, ...]": (
+        lambda value: _is_tuple(value) and all(map(is_integer, value)),
+        "a tuple of integers",
+    ),
+    "tuple[Any, ...]": (_is_tuple_of(_is_array), "a tuple of arrays"),
+}
+"""Of a declared type, its check, and the words for it."""

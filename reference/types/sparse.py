@@ -13,23 +13,57 @@ Source: MM-CSF (SC'19), sections 3 and 4; F-COO (CLUSTER'17); HiCOO (SC'18); B-C
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from reference.errors import DtypeError, NotANumberError, ShapeError
+from reference.types.fields import (
+    LEAST_ORDER,
+    MOST_NONZEROS,
+    MOST_ORDER,
+    check_array,
+    check_below,
+    check_count,
+    check_fibers,
+    check_indices,
+    check_levels,
+    check_pointers,
+    nonzeros,
+    refuse,
+)
 
-LEAST_ORDER, MOST_ORDER = 2, 8
-MOST_NONZEROS = 2**32 - 1
+BLOCKS = tuple(2**bits for bits in range(1, 9))
+"""Sides of a HiCoo's blocks: offsets fit into a byte."""
+FLAGS = 32
+"""Flags in a word of an FCoo."""
+
+
+class SparseFormat:
+    """Base of the formats: their parts, and the invariants of their arrays."""
+
+    made_of: ClassVar[tuple[type, ...]] = ()
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The tensors that this one consists of, each of a type in ``made_of``; () for most formats."""
+        return ()
+
+    def check_parts(self) -> None:
+        """Raise FormatError unless the parts fit one another; no array is read."""
+
+    def check_arrays(self) -> None:
+        """Raise FormatError unless the host arrays fit one another; the parts' arrays are not read."""
 
 
 @dataclass(frozen=True, eq=False)
-class Coo:
+class Coo(SparseFormat):
     """Coordinates and values; the format that every other is made from and turns back into.
 
-    Nonzero z has the index ``coords[n, z]`` in mode n and the value ``values[z]``. Order is free, and a
-    place may occur several times: it then has the sum of the values. The constructor takes what NumPy
-    can turn into arrays, and refuses what is not a sparse tensor.
+    Nonzero z has the index ``coords[n, z]`` in mode n and the value ``values[z]``. Order is free. Coordinates
+    may occur several times: they then have the sum of the values. The constructor takes what NumPy can turn
+    into arrays, and refuses what is not a sparse tensor.
 
     Attributes
     ----------
@@ -48,7 +82,7 @@ class Coo:
         Another order, lengths that differ, no nonzero at all, an index outside its dimension (named with
         its nonzero).
     DtypeError
-        Indices that are no integers, values of another type.
+        Indices that are not integers, values of another type.
     NotANumberError
         A NaN or infinite value, unless ``nonfinite``.
 
@@ -81,7 +115,7 @@ class Coo:
             z = int(np.flatnonzero(~np.isfinite(self.values))[0])
             at = tuple(int(i) for i in self.coords[:, z])
             raise NotANumberError(
-                f"nonzero {z}, at {at}, is {self.values[z]}\nremove it, or say nonfinite=True if it is meant"
+                f"nonzero {z}, at {at}, is {self.values[z]}\nremove it, or pass nonfinite=True if it is meant"
             )
 
 
@@ -160,7 +194,7 @@ def _check_indices(tensor: Coo) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Csf:
+class Csf(SparseFormat):
     """Compressed sparse fibers: a tree with one level per mode, of which equal prefixes are stored once.
 
     Node n of level l has the index ``indices[l][n]`` in mode ``modes[l]``; its children are the nodes
@@ -172,7 +206,7 @@ class Csf:
     modes : tuple of int
         From the root to the leaves.
     indices : tuple of (nodes of the level,) uint32, one per level
-    pointers : tuple of (nodes of the level + 1,) uint32, one per level but the last
+    pointers : tuple of (nodes of the level + 1,) uint32, one per level except the last
     values : (M,) array
     shape : tuple of int
         By mode, not by level.
@@ -186,9 +220,21 @@ class Csf:
     values: Any
     shape: tuple[int, ...]
 
+    def check_arrays(self) -> None:
+        """Raise FormatError unless the host arrays fit one another."""
+        order, found = len(self.shape), (len(self.indices), len(self.pointers))
+        if found != (order, order - 1):
+            expected = f"order {order} has one for each level, pointers for each except the last"
+            refuse(self, f"there are {found[0]} arrays of indices, {found[1]} of pointers", expected)
+        nodes = [*(np.size(level) for level in self.indices[:-1]), nonzeros(self)]
+        for level, (mode, count) in enumerate(zip(self.modes, nodes, strict=True)):
+            check_indices(self, f"indices[{level}]", self.indices[level], count, mode)
+        for level, pointers in enumerate(self.pointers):
+            check_pointers(self, f"pointers[{level}]", pointers, nodes[level], nodes[level + 1])
+
 
 @dataclass(frozen=True, eq=False)
-class Fibers:
+class Fibers(SparseFormat):
     """Fibers along one mode, each with all its other indices: what a kernel starts from anywhere.
 
     Fiber f has the index ``uppers[l, f]`` in mode ``modes[l]``, l < d - 1, and holds the nonzeros
@@ -217,9 +263,16 @@ class Fibers:
     shape: tuple[int, ...]
     split: int
 
+    def check_arrays(self) -> None:
+        """Raise FormatError unless the host arrays fit one another."""
+        count = nonzeros(self)
+        fibers = check_fibers(self, "pointers", self.pointers, count)
+        check_levels(self, "uppers", self.uppers, fibers, self.modes[:-1])
+        check_indices(self, "leaves", self.leaves, count, self.modes[-1])
+
 
 @dataclass(frozen=True, eq=False)
-class MmCsf:
+class MmCsf(SparseFormat):
     """Mixed-mode CSF: every nonzero in the longest of its d fibers, and one set of fibers per direction.
 
     Attributes
@@ -235,9 +288,24 @@ class MmCsf:
     partitions: tuple[Fibers, ...]
     shape: tuple[int, ...]
 
+    made_of = (Fibers,)
+
+    @property
+    def parts(self) -> tuple[Fibers, ...]:
+        """The partitions."""
+        return self.partitions
+
+    def check_parts(self) -> None:
+        """Raise FormatError unless the partitions are in the order of their leaf modes."""
+        leaves = [part.modes[-1] for part in self.partitions]
+        if not leaves or leaves != sorted(set(leaves)):
+            refuse(
+                self, f"the partitions have the leaf modes {leaves}", "they ascend, and there is at least one"
+            )
+
 
 @dataclass(frozen=True, eq=False)
-class BCsf:
+class BCsf(SparseFormat):
     """Balanced CSF: fibers cut into pieces of ``split``, slices in bins by how many warps they get.
 
     Slice s has the index ``slices[s]`` in mode ``modes[0]`` and the fibers ``slice_pointers[s]`` to
@@ -277,9 +345,26 @@ class BCsf:
     split: int
     share: int
 
+    def check_arrays(self) -> None:
+        """Raise FormatError unless the host arrays fit one another."""
+        count, slices = nonzeros(self), np.size(self.slices)
+        fibers = check_fibers(self, "fiber_pointers", self.fiber_pointers, count)
+        check_indices(self, "slices", self.slices, slices, self.modes[0])
+        check_pointers(self, "slice_pointers", self.slice_pointers, slices, fibers)
+        check_levels(self, "uppers", self.uppers, fibers, self.modes[1:-1])
+        check_indices(self, "leaves", self.leaves, count, self.modes[-1])
+        check_array(self, "order", self.order, (slices,))
+        check_count(self, "share", self.share)
+        lengths: npt.NDArray[np.int64] = np.diff(self.fiber_pointers[self.slice_pointers].astype(np.int64))
+        bin_of = np.searchsorted(2 ** np.arange(33), -(-lengths // self.share)).astype(np.uint8)
+        bins = (0, *np.cumsum(np.bincount(bin_of)).tolist())
+        if self.bins != bins or not np.array_equal(self.order, np.argsort(bin_of, kind="stable")):
+            found = f"order, or bins {self.bins}, does not follow from the nonzeros of the slices"
+            refuse(self, found, f"bins is {bins}, and the slices of a bin ascend")
+
 
 @dataclass(frozen=True, eq=False)
-class FCoo:
+class FCoo(SparseFormat):
     """Flagged COO: sorted for one mode, with a bit where that mode's index changes, not the index.
 
     Nonzero z has the index ``products[l, z]`` in mode ``modes[1 + l]``. Nonzeros are in lexicographic
@@ -313,9 +398,31 @@ class FCoo:
     shape: tuple[int, ...]
     partition: int
 
+    def check_arrays(self) -> None:
+        """Raise FormatError unless the host arrays fit one another."""
+        count, segments = nonzeros(self), np.size(self.rows)
+        check_count(self, "partition", self.partition, FLAGS)
+        check_levels(self, "products", self.products, count, self.modes[1:])
+        check_indices(self, "rows", self.rows, segments, self.modes[0])
+        if not (self.rows[1:] > self.rows[:-1]).all():
+            refuse(self, "rows do not ascend", "each row has one segment")
+        check_array(self, "flags", self.flags, (-(-count // FLAGS),))
+        begins = flag_bits(self.flags)
+        if not begins[0] or begins[count:].any() or np.count_nonzero(begins) != segments:
+            found = f"flags begin {np.count_nonzero(begins)} segments, rows has {segments}"
+            refuse(self, found, "the first nonzero begins one, and bits past the last are 0")
+        first = (np.cumsum(begins[:count]) - 1)[:: self.partition]
+        check_array(self, "first", self.first, first.shape)
+        if not np.array_equal(self.first, first):
+            refuse(
+                self,
+                "first does not follow from flags",
+                "it has the segment of each partition's first nonzero",
+            )
+
 
 @dataclass(frozen=True, eq=False)
-class HiCoo:
+class HiCoo(SparseFormat):
     """Hierarchical COO: blocks of ``block`` indices a side, and one byte per index within a block.
 
     Block b holds the nonzeros ``block_pointers[b]`` to ``block_pointers[b + 1] - 1``; one of them has the
@@ -342,9 +449,24 @@ class HiCoo:
     shape: tuple[int, ...]
     block: int
 
+    def check_arrays(self) -> None:
+        """Raise FormatError unless the host arrays fit one another."""
+        count, blocks, order = nonzeros(self), np.size(self.block_pointers) - 1, len(self.shape)
+        if self.block not in BLOCKS:
+            refuse(self, f"block is {self.block}", f"it is one of {', '.join(map(str, BLOCKS))}")
+        check_pointers(self, "block_pointers", self.block_pointers, blocks, count, np.uint64)
+        check_array(self, "block_coords", self.block_coords, (order, blocks))
+        check_array(self, "offsets", self.offsets, (order, count), np.uint8)
+        lengths = np.diff(self.block_pointers.astype(np.int64))
+        for mode, (corners, offsets) in enumerate(zip(self.block_coords, self.offsets, strict=True)):
+            if int(offsets.max()) >= self.block:
+                refuse(self, f"offsets[{mode}] has {offsets.max()}", f"offsets are below block, {self.block}")
+            indices = np.repeat(corners.astype(np.int64) * self.block, lengths) + offsets
+            check_below(self, f"block_coords[{mode}] with offsets", int(indices.max()), mode)
+
 
 @dataclass(frozen=True, eq=False)
-class PerMode:
+class PerMode(SparseFormat):
     """One representation for each mode: the formats that the paper calls ``-ALL``, and F-COO.
 
     Attributes
@@ -358,6 +480,31 @@ class PerMode:
 
     tensors: tuple[Csf, ...] | tuple[BCsf, ...] | tuple[FCoo, ...]
     shape: tuple[int, ...]
+
+    made_of = (Csf, BCsf, FCoo)
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The representation for each mode."""
+        return self.tensors
+
+    def check_parts(self) -> None:
+        """Raise FormatError unless there is one of the same kind for each mode."""
+        firsts, every = [tensor.modes[0] for tensor in self.tensors], [*range(len(self.shape))]
+        if firsts != every:
+            refuse(self, f"its tensors have the modes {firsts} first", f"{every} are needed, in this order")
+        kinds = sorted({type(tensor).__name__ for tensor in self.tensors})
+        if len(kinds) > 1:
+            refuse(self, f"its tensors are of {' and '.join(kinds)}", "all are of one kind")
+
+
+def flag_bits(flags: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """The bits of an FCoo's flags, one for each nonzero, then zeros.
+
+    >>> flag_bits(np.array([0b101], np.uint32))[:4]
+    array([1, 0, 1, 0], dtype=uint8)
+    """
+    return np.unpackbits(np.ascontiguousarray(flags, "<u4").view(np.uint8), bitorder="little")
 
 
 SparseTensor: TypeAlias = Coo | Csf | Fibers | MmCsf | BCsf | FCoo | HiCoo | PerMode

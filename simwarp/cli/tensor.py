@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 import reference.sparse
-from gpu.mttkrp import formats as build
+from gpu.mttkrp import formats
 from reference.errors import InputFileError, SchemeError, ShapeError
 from reference.sparse import index_bytes
 from reference.sparse.binary import MAGIC, read_tensor, write_tensor
@@ -229,7 +229,7 @@ def _modes(tensor: Coo) -> list[dict[str, int]]:
 
 def _storage(tensor: Coo, repeated: bool, tell: Callable[[str], None]) -> list[dict[str, Any]]:
     """The bytes of the indices in every format, places that occur again summed."""
-    made_by = build if tensor.values.size >= _MANY_NONZEROS else reference.sparse
+    made_by = formats if tensor.values.size >= _MANY_NONZEROS else reference.sparse
     rows: list[dict[str, Any]] = []
     for name, make in made_by.FORMATS.items():
         tell(f"building {name}")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import simwarp
 from gpu.mttkrp import FORMATS, KERNELS, Plan, download, formats, mttkrp, plan, upload
 from gpu.mttkrp.checks import check_rank
-from gpu.mttkrp.coo import CHUNK, runs_of
-from gpu.mttkrp.csf import fibers_of
+from gpu.mttkrp.formats.coo import CHUNK, runs_of
+from gpu.mttkrp.formats.csf import fibers_of
 from gpu.mttkrp.kernels import Setting
 from gpu.mttkrp.reduction import SHORT
 from gpu.mttkrp.upload import arrays_of
@@ -433,67 +433,86 @@ def u32(*x):
 FCOO, HICOO, CSF = f_coo(COO, 0), hi_coo(COO, block=2), csf(COO, (0, 1, 2))
 FIBERS, BCSF = fibers(COO, (0, 1, 2)), b_csf(COO, (0, 1, 2))
 BROKEN = [
-    (np.ones(3), FormatError, "a ndarray is not a sparse tensor"),
-    (replace(FIBERS, shape=(3,)), ShapeError, "2 to 8 modes"),
-    (replace(FIBERS, shape=(3, 3, 2**32 + 1)), ShapeError, "2\\*\\*32"),
-    (replace(FIBERS, modes=(0, 1, 1)), FormatError, "modes \\(0, 1, 1\\)"),
-    (replace(FIBERS, values=[1.0, 2.0, 3.0, 4.0]), DtypeError, "values is list"),
-    (replace(FIBERS, values=np.ones(4, np.float16)), DtypeError, "values is float16"),
-    (replace(FIBERS, values=np.ones((4, 1))), ShapeError, "values has shape \\(4, 1\\)"),
-    (replace(FIBERS, values=np.ones(3)), FormatError, "pointers does not lead from 0 to 3"),
-    (replace(FIBERS, pointers=FIBERS.pointers[::-1]), FormatError, "pointers does not lead"),
-    (replace(FIBERS, pointers=u32(0, 3, 2, 3, 4)), FormatError, "pointers does not lead"),
-    (replace(FIBERS, pointers=u32(0)), FormatError, "pointers does not lead"),
-    (replace(FIBERS, leaves=u32(0, 1, 2)), ShapeError, "leaves has shape \\(3,\\)"),
-    (replace(FIBERS, leaves=FIBERS.leaves.astype(int)), DtypeError, "leaves is int64\nuint32 is needed"),
-    (replace(FIBERS, leaves=u32(0, 1, 2, 4)), ShapeError, "leaves has the index 4 in mode 2"),
-    (replace(FIBERS, uppers=FIBERS.uppers[:1]), ShapeError, "uppers has shape"),
+    (np.ones(3), "expected a sparse tensor, got ndarray"),
+    (replace(FIBERS, shape=(3,)), "2 to 8 modes"),
+    (replace(FIBERS, shape=(3, 3, 2**32 + 1)), "2\\*\\*32"),
+    (replace(FIBERS, modes=(0, 1, 1)), "modes is \\(0, 1, 1\\)"),
+    (replace(FIBERS, values=[1.0, 2.0, 3.0, 4.0]), "values is \\[1.0, 2.0, 3.0, 4.0\\]\nan array is needed"),
+    (
+        replace(FIBERS, values=np.ones(4, np.float16)),
+        "values is an array \\(4,\\) of float16\na host array of float32 or float64",
+    ),
+    (replace(FIBERS, values=np.ones((4, 1))), "values is an array \\(4, 1\\) of float64\n\\(M,\\)"),
+    (replace(FIBERS, values=np.ones(3)), "pointers does not lead from 0 to 3"),
+    (replace(FIBERS, pointers=FIBERS.pointers[::-1]), "pointers does not lead"),
+    (replace(FIBERS, pointers=u32(0, 3, 2, 3, 4)), "pointers does not lead"),
+    (replace(FIBERS, pointers=u32(0)), "pointers does not lead"),
+    (
+        replace(FIBERS, leaves=u32(0, 1, 2)),
+        "leaves is an array \\(3,\\) of uint32\na host array \\(4,\\) of uint32",
+    ),
+    (
+        replace(FIBERS, leaves=FIBERS.leaves.astype(int)),
+        "leaves is an array \\(4,\\) of int64\na host array \\(4,\\) of uint32 is needed",
+    ),
+    (replace(FIBERS, leaves=u32(0, 1, 2, 4)), "leaves has the index 4 in mode 2"),
+    (replace(FIBERS, uppers=FIBERS.uppers[:1]), "uppers is an array \\(1, 4\\)"),
     (
         replace(FIBERS, uppers=FIBERS.uppers + np.uint32(2)),
-        ShapeError,
         "uppers\\[0\\] has the index 4 in mode 0",
     ),
-    (MmCsf((), COO.shape), FormatError, "MmCsf has no parts"),
-    (MmCsf((COO,), COO.shape), FormatError, "MmCsf holds a Coo"),
-    (MmCsf((FIBERS,), (3, 3, 5)), ShapeError, "a part has \\(3, 3, 4\\)"),
-    (MmCsf((FIBERS, replace(FIBERS, values=np.ones(4, "f4"))), COO.shape), DtypeError, "a part has float32"),
-    (MmCsf((replace(FIBERS, leaves=u32(0, 1, 2, 4)),), COO.shape), ShapeError, "leaves has the index 4"),
-    (PerMode((FCOO, FCOO, FCOO), COO.shape), FormatError, "the modes \\(0, 0, 0\\) first"),
-    (PerMode((HICOO,), COO.shape), FormatError, "PerMode holds a HiCoo"),
-    (replace(CSF, indices=CSF.indices[:2]), FormatError, "2 arrays of indices, 2 of pointers"),
-    (replace(CSF, indices=(*CSF.indices[:2], u32(9, 9, 9, 9))), ShapeError, "indices\\[2\\] has the index 9"),
-    (replace(CSF, pointers=(u32(0, 4, 4, 4), CSF.pointers[1])), FormatError, "pointers\\[0\\] does not lead"),
-    (replace(FCOO, partition=48), FormatError, "partition is 48"),
-    (replace(FCOO, products=FCOO.products + np.uint32(3)), ShapeError, "products\\[0\\] has the index 5"),
-    (replace(FCOO, rows=u32(0, 2, 1)), FormatError, "rows do not ascend"),
-    (replace(FCOO, rows=u32(0, 1, 3)), ShapeError, "rows has the index 3"),
-    (replace(FCOO, flags=u32(0)), FormatError, "flags begin 0 segments"),
-    (replace(FCOO, flags=u32(0b11111)), FormatError, "flags begin 5 segments, rows has 3"),
-    (replace(FCOO, flags=u32(0b1110)), FormatError, "flags begin 3 segments"),
-    (replace(FCOO, first=u32(1)), FormatError, "first is not what flags say"),
-    (replace(FCOO, first=u32(0, 1)), ShapeError, "first has shape \\(2,\\)"),
-    (replace(HICOO, block=3), FormatError, "block is 3"),
-    (replace(HICOO, offsets=HICOO.offsets * 3), FormatError, "offsets\\[0\\] has 3"),
+    (
+        MmCsf((), COO.shape),
+        "MmCsf: the partitions have the leaf modes \\[\\]\nthey ascend, and there is at least one",
+    ),
+    (MmCsf((COO,), COO.shape), "MmCsf: a part is a Coo\nparts are of Fibers"),
+    (MmCsf((FIBERS,), (3, 3, 5)), "a part has \\(3, 3, 4\\)"),
+    (
+        MmCsf((FIBERS, replace(FIBERS, values=np.ones(4, "f4"))), COO.shape),
+        "a part has values of float32, the first of float64",
+    ),
+    (MmCsf((replace(FIBERS, leaves=u32(0, 1, 2, 4)),), COO.shape), "leaves has the index 4"),
+    (PerMode((FCOO, FCOO, FCOO), COO.shape), "the modes \\[0, 0, 0\\] first"),
+    (PerMode((HICOO,), COO.shape), "PerMode: a part is a HiCoo\nparts are of Csf, BCsf, FCoo"),
+    (replace(CSF, indices=CSF.indices[:2]), "2 arrays of indices, 2 of pointers"),
+    (replace(CSF, indices=(*CSF.indices[:2], u32(9, 9, 9, 9))), "indices\\[2\\] has the index 9"),
+    (replace(CSF, pointers=(u32(0, 4, 4, 4), CSF.pointers[1])), "pointers\\[0\\] does not lead"),
+    (replace(FCOO, partition=48), "partition is 48"),
+    (replace(FCOO, products=FCOO.products + np.uint32(3)), "products\\[0\\] has the index 5"),
+    (replace(FCOO, rows=u32(0, 2, 1)), "rows do not ascend"),
+    (replace(FCOO, rows=u32(0, 1, 3)), "rows has the index 3"),
+    (replace(FCOO, flags=u32(0)), "flags begin 0 segments"),
+    (replace(FCOO, flags=u32(0b11111)), "flags begin 5 segments, rows has 3"),
+    (replace(FCOO, flags=u32(0b1110)), "flags begin 3 segments"),
+    (replace(FCOO, first=u32(1)), "first does not follow from flags"),
+    (replace(FCOO, first=u32(0, 1)), "first is an array \\(2,\\)"),
+    (replace(HICOO, block=3), "block is 3"),
+    (replace(HICOO, offsets=HICOO.offsets * 3), "offsets\\[0\\] has 3"),
     (
         replace(HICOO, block_coords=HICOO.block_coords + np.uint32(1)),
-        ShapeError,
-        "block_coords\\[0\\] has the index",
+        "block_coords\\[0\\] with offsets has the index 4 in mode 0",
     ),
-    (replace(HICOO, block_pointers=HICOO.block_pointers.astype("u4")), DtypeError, "uint64 is needed"),
-    (replace(BCSF, order=u32(0, 0, 1)), FormatError, "order does not name every slice once"),
-    (replace(BCSF, bins=(0, 2)), FormatError, "bins are \\(0, 2\\)"),
-    (replace(BCSF, slices=u32(0, 1, 7)), ShapeError, "slices has the index 7"),
-    (replace(BCSF, slice_pointers=u32(0, 1, 3, 9)), FormatError, "slice_pointers does not lead from 0 to 4"),
+    (
+        replace(HICOO, block_pointers=HICOO.block_pointers.astype("u4")),
+        "block_pointers is an array .* of uint32\na host array .* of uint64 is needed",
+    ),
+    (
+        replace(BCSF, order=u32(0, 0, 1)),
+        "order, or bins \\(0, 3\\), does not follow from the nonzeros of the slices",
+    ),
+    (replace(BCSF, bins=(0, 2)), "or bins \\(0, 2\\), does not follow.*\nbins is \\(0, 3\\)"),
+    (replace(BCSF, slices=u32(0, 1, 7)), "slices has the index 7"),
+    (replace(BCSF, slice_pointers=u32(0, 1, 3, 9)), "slice_pointers does not lead from 0 to 4"),
 ]
 
 
-@pytest.mark.parametrize(("tensor", "error", "match"), BROKEN)
-def test_tensors_that_are_not_what_they_say(tensor, error, match):
+@pytest.mark.parametrize(("tensor", "match"), BROKEN)
+def test_tensors_with_wrong_arrays(tensor, match):
     device = simwarp.Device()
-    with pytest.raises(error, match=match) as caught:
+    with pytest.raises(FormatError, match=match) as caught:
         upload(tensor, device)
     assert str(caught.value).count("\n") == 2
-    with pytest.raises(error, match=match):
+    with pytest.raises(FormatError, match=match):
         mttkrp(tensor, ONES, 0, device=device)
     assert device.launches == 0
 

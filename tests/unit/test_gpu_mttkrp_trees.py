@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import simwarp
-from gpu.mttkrp.b_csf import groups_of_short
-from gpu.mttkrp.fibers import aligned, run_of_group
+from gpu.mttkrp.formats.b_csf import groups_of_short
+from gpu.mttkrp.formats.fibers import aligned, run_of_group
 from gpu.mttkrp.plan import plan
 from reference.mttkrp import mttkrp, mttkrp_bound
 from reference.sparse import b_csf, b_csf_all, fibers, mm_csf
 from reference.types import Coo
 from support import scattered_tensors as _shared
 
-OF_FIBERS, OF_B_CSF = (importlib.import_module(f"gpu.mttkrp.{name}") for name in ("fibers", "b_csf"))
+OF_FIBERS, OF_B_CSF = (importlib.import_module(f"gpu.mttkrp.formats.{name}") for name in ("fibers", "b_csf"))
 numbers, scattered = _shared.numbers, _shared.scattered
 
 DTYPES = ("float32", "float64")

@@ -377,7 +377,7 @@ def test_wrong_roles(device):
     refused(lambda: gpu.bmm(x, a), FormatError, "a is a PreparedTensor")
     refused(lambda: gpu.bconv2d(x, x), FormatError, "w was prepared as 'x'", "role='w'")
     refused(lambda: gpu.bconv2d(a, signs(2, 2, 5, 5)), FormatError, "x is a PreparedMatrix")
-    refused(lambda: gpu.mttkrp(a, factors(), 0), FormatError, "PreparedMatrix is not a sparse tensor")
+    refused(lambda: gpu.mttkrp(a, factors(), 0), FormatError, "expected a sparse tensor, got PreparedMatrix")
     refused(lambda: gpu.bmm(sparse, a), FormatError, "PreparedSparse")
     refused(lambda: gpu.prepare(signs(5, 5), "c", device=device), SchemeError, "role='c'")
     refused(lambda: gpu.prepare(tensor(), transpose=True, device=device), SchemeError, "transpose")

@@ -90,12 +90,12 @@ FAULTS = {
         lambda item: len(item.factors) > 2,
     ),
     "factors exchanged by the host": Fault(
-        "coo.py",
+        "formats/coo.py",
         "for n in (mode, *modes))",
         "for n in (mode, *reversed(modes)))",
         ("coo",),
         lambda item: len(item.factors) > 2,
-        function="coo_work",
+        function="_work",
     ),
     "factors of a fiber's modes exchanged": Fault(
         "fibers.cuh",
@@ -187,7 +187,7 @@ def plant(monkeypatch, tmp_path):
         monkeypatch.setattr(gpu.compile, "_PACKAGE", folder)
 
     def edit_host(fault, edited):
-        module = import_module(f"gpu.mttkrp.{fault.path.removesuffix('.py')}")
+        module = import_module(f"gpu.mttkrp.{fault.path.removesuffix('.py').replace('/', '.')}")
         names = {"__name__": module.__name__, "__file__": module.__file__}
         exec(compile(edited, fault.path, "exec"), names)
         function = attrgetter(fault.function)

@@ -437,7 +437,7 @@ BUILDERS = {
 @pytest.mark.parametrize("name", BUILDERS)
 def test_builders_refuse_a_place_that_occurs_twice(name):
     coo = Coo([[3, 1, 3, 3], [0, 2, 1, 0], [4, 4, 4, 4]], [1.0, 2.0, 3.0, 4.0], (5, 6, 7))
-    with pytest.raises(FormatError, match=r"the place \(3, 0, 4\) occurs 2 times\n.*\n.*coalesce"):
+    with pytest.raises(FormatError, match=r"the coordinates \(3, 0, 4\) occur 2 times\n.*\n.*coalesce"):
         BUILDERS[name](coo)
     assert plain(BUILDERS[name](coalesce(coo))) == plain(
         BUILDERS[name](Coo([[3, 1, 3], [0, 2, 1], [4, 4, 4]], [5.0, 2.0, 3.0], (5, 6, 7)))
@@ -904,12 +904,15 @@ def test_arrays_that_do_not_fit(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("csf index", r"Csf: indices\[1\] has the index 5\nits mode has dimension 5\n"),
-        ("csf pointer end", r"Csf: pointers\[1\] ends at 31\nit points to 30 "),
-        ("fibers uppers", r"Fibers: uppers is an array \(2, \d+\) of uint32\nit is a host array \(2, \d+\)"),
+        (
+            "csf index",
+            r"Csf: indices\[1\] has the index 5 in mode 1\nits dimension is 5: indices count from 0 to 4\n",
+        ),
+        ("csf pointer end", r"Csf: pointers\[1\] does not lead from 0 to 30\n.*first and last are \[0, 31\]"),
+        ("fibers uppers", r"Fibers: uppers is an array \(2, \d+\) of uint32\na host array \(2, \d+\)"),
         ("fibers split", "has a fiber of 3 nonzeros\nsplit is 2\n"),
-        ("f_coo first bit", "FCoo: flags lacks bit 0"),
-        ("hi_coo index", "give the index 5 in mode 1\nits dimension is 5\n"),
+        ("f_coo first bit", "FCoo: flags begin 4 segments, rows has 5\nthe first nonzero begins one"),
+        ("hi_coo index", r"block_coords\[1\] with offsets has the index 5 in mode 1\nits dimension is 5: "),
         ("all another tensor", r"PerMode: tensors\[2\] holds another tensor"),
     ],
 )

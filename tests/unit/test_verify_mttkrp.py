@@ -286,7 +286,7 @@ def test_kernels_have_digests():
 @pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
 def test_groups_that_take_several_fibers_agree_too(monkeypatch, of):
     """Which they only do where there are many; here, as if a small chip were busy with a few."""
-    monkeypatch.setattr(import_module("gpu.mttkrp.fibers"), "ENOUGH_GROUPS", 5)
+    monkeypatch.setattr(import_module("gpu.mttkrp.formats.fibers"), "ENOUGH_GROUPS", 5)
     inputs = [k for k in range(2 * CASE.covering) if FORMATS[k % 7] == of and KINDS[k % 11] == "skewed"]
     for k in inputs[:4]:
         found = check(CASE, 0, k, SIMULATORS, ["simulator"])

@@ -1,16 +1,25 @@
-"""Balanced CSF: long fibers cut into pieces, slices in bins by their nonzeros."""
+"""Balanced CSF: long fibers cut into pieces, slices in bins by their nonzeros; multiplied by ``b_csf.cu``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from gpu.mttkrp.formats._format import Columns, Format, by_mode
+from gpu.mttkrp.formats.fibers import aligned
 from gpu.mttkrp.formats.modes import ascending, checked_count, checked_modes, rooted
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, taken
+from gpu.mttkrp.kernels import WARP, Launch, Setting, Work, pointers, rows_of
 from reference.types import BCsf, Coo, PerMode
+
+SHORT = 32
+"""With at most so many nonzeros on average, slices of bin 0 get a group each, not a warp."""
+
+_BINS = np.dtype([("warps", np.uint64, 33), ("places", np.uint32, 34), ("groups", np.uint32)], align=True)
 
 
 def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, share: int = 512) -> BCsf:
@@ -33,7 +42,7 @@ def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, sha
     Raises
     ------
     FormatError
-        If a place occurs twice.
+        If coordinates occur twice.
     ShapeError
         If ``modes`` are not all modes, a dimension is above 2**32, or ``split`` or ``share`` is less than 1.
 
@@ -120,3 +129,81 @@ def _binned(lengths: Indices, share: int) -> tuple[Indices, tuple[int, ...]]:
     bins = np.searchsorted(np.array(most, np.int64), lengths).astype(np.uint8)
     counts = np.bincount(bins, minlength=len(most))
     return np.argsort(bins, kind="stable").astype(np.uint32), (0, *counts.cumsum().tolist())
+
+
+def _columns(tensor: BCsf) -> Columns:
+    slices = np.repeat(tensor.slices, np.diff(tensor.fiber_pointers[tensor.slice_pointers]))
+    lengths = np.diff(tensor.fiber_pointers)
+    uppers = [np.repeat(indices, lengths) for indices in tensor.uppers]
+    return by_mode([slices, *uppers, tensor.leaves], tensor.modes), tensor.values
+
+
+def _work(tensor: BCsf, mode: int, setting: Setting) -> Work:
+    """``2**b`` warps for each slice of bin b (algorithm 2)."""
+    warps, total = _warps(tensor, setting)
+    uppers = rows_of(tensor.uppers) if setting.order > 2 else []
+    bins = np.zeros((), _BINS)
+    bins["warps"][: len(warps)] = warps
+    bins["places"][: len(tensor.bins)] = tensor.bins
+    bins["groups"] = groups_of_short(tensor, setting.lanes)
+    launch = Launch(
+        setting.kernel("b_csf.cu", "b_csf", **aligned(tensor)),
+        setting.grid(total * (WARP // setting.lanes)),
+        tensor.modes[1:],
+        (
+            pointers(*uppers, 0, tensor.fiber_pointers, tensor.leaves, tensor.values),
+            pointers(tensor.order, tensor.slices, tensor.slice_pointers),
+            np.void(bins.tobytes()),
+        ),
+    )
+    rows = _rows_of_bins(tensor)
+    slot_rows = (
+        [np.repeat(rows[b], 1 << b) for b in range(len(rows) - 1, 0, -1)] if setting.deterministic else []
+    )
+    return Work((launch,), np.concatenate([*slot_rows, np.empty(0)]).astype(np.int64), rows[0])
+
+
+def groups_of_short(tensor: BCsf, lanes: int) -> int:
+    """How many groups a slice of bin 0 gets: those of a warp, or one if these slices are very short.
+
+    Their nonzeros are at most those that other bins' slices cannot have.
+
+    >>> from types import SimpleNamespace
+    >>> few = SimpleNamespace(values=np.ones(1000), bins=(0, 10, 11), share=512)  # at most 48 per slice
+    >>> many = SimpleNamespace(values=np.ones(1000), bins=(0, 20, 21), share=512)
+    >>> groups_of_short(few, lanes=8), groups_of_short(many, lanes=8)
+    (4, 1)
+    """
+    counts = np.diff(tensor.bins)
+    elsewhere = sum(int(count) * (tensor.share << b >> 1) for b, count in enumerate(counts) if b)
+    return 1 if tensor.values.shape[0] - elsewhere <= SHORT * int(counts[0]) else WARP // lanes
+
+
+def _warps(tensor: BCsf, setting: Setting) -> tuple[list[int], int]:
+    """The first warp of each bin, the last bin being the first, and the number of warps in all."""
+    counts = np.diff(tensor.bins)
+    warps: list[int] = []
+    total = 0
+    for b in reversed(range(1, len(counts))):
+        warps.insert(0, total)
+        total += int(counts[b]) << b
+    slices = int(counts[0]) * groups_of_short(tensor, setting.lanes)
+    return [total, *warps], total + -(-slices // (WARP // setting.lanes))
+
+
+def _rows_of_bins(tensor: BCsf) -> list[npt.NDArray[np.uint32]]:
+    """The rows of each bin's slices."""
+    rows: npt.NDArray[np.uint32] = tensor.slices.download()[tensor.order.download()]
+    return np.split(rows, tensor.bins[1:-1])
+
+
+FORMAT = Format(
+    BCsf,
+    _columns,
+    builders={"b-csf": b_csf_all},
+    work=_work,
+    source="b_csf.cu",
+    summary="warps for each slice by its nonzeros",
+    macros={"ALIGNED": ""},
+    is_for_one_mode=True,
+)

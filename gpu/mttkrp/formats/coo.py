@@ -1,4 +1,4 @@
-"""Coordinates with each place once."""
+"""Coordinates: sorted and summed on the host; multiplied by ``coo.cu``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpu.mttkrp.formats._format import Format
 from gpu.mttkrp.formats.compiled import compiled
 from gpu.mttkrp.formats.nonzeros import in_natural_order
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import taken
+from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
 from reference.types import Coo
+
+CHUNK = 32
+"""Nonzeros of a group."""
+
+_C_TYPES = {
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "int16": "short",
+    "uint16": "unsigned short",
+    "int32": "int",
+    "uint32": "unsigned",
+    "int64": "long long",
+    "uint64": "unsigned long long",
+}
 
 
 def coalesce(coo: Coo) -> Coo:
-    """Sum the values of each place, and sort the places by mode 0, 1, ….
+    """Sum the values of equal coordinates, and sort by mode 0, 1, ….
 
     Parameters
     ----------
@@ -32,7 +48,7 @@ def coalesce(coo: Coo) -> Coo:
     ShapeError
         For a dimension above 2**32.
     NotANumberError
-        If a sum is infinite and the tensor was not said to be ``nonfinite``.
+        If a sum overflows, unless ``coo.nonfinite``.
 
     Examples
     --------
@@ -61,3 +77,61 @@ def _add_runs(values: Any, starts: Any, sums: Any) -> None:
         for z in range(starts[run] + 1, starts[run + 1]):
             total += values[z]
         sums[run] = total
+
+
+def _work(tensor: Coo, mode: int, setting: Setting) -> Work:
+    """Atomic additions where the row changes; coordinates in any order, those that occur again added."""
+    nonzeros = tensor.values.shape[0]
+    modes = others(mode, setting.order)
+    slot_rows, first_slots = np.empty(0, np.int64), np.uint64(0)
+    if setting.deterministic:
+        slot_rows, firsts = runs_of(tensor.coords.download()[mode].astype(np.int64))
+        first_slots = setting.device.upload(firsts, "first slots")
+    coordinates = rows_of(tensor.coords)
+    kernel = setting.kernel("coo.cu", "coo", INDEX=_C_TYPES[tensor.coords.dtype.name], CHUNK=CHUNK)
+    launch = Launch(
+        kernel,
+        setting.grid(-(-nonzeros // CHUNK)),
+        modes,
+        (
+            pointers(*(coordinates[n] for n in (mode, *modes))),
+            tensor.values,
+            np.uint32(nonzeros),
+            first_slots,
+        ),
+    )
+    return Work((launch,), slot_rows)
+
+
+def others(mode: int, order: int) -> tuple[int, ...]:
+    """All modes except one, ascending.
+
+    >>> others(1, 4)
+    (0, 2, 3)
+    """
+    return tuple(n for n in range(order) if n != mode)
+
+
+def runs_of(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+    """The row of each run of nonzeros with one row in one chunk, and the first run of each chunk.
+
+    >>> slot_rows, first_slots = runs_of(np.repeat([7, 5, 7], [30, 1, 40]))
+    >>> slot_rows.tolist(), first_slots.tolist()
+    ([7, 5, 7, 7, 7], [0, 3, 4])
+    """
+    begins = np.ones(rows.size, np.bool_)
+    np.not_equal(rows[1:], rows[:-1], out=begins[1:])
+    begins[::CHUNK] = True
+    first_slots = np.cumsum(begins, dtype=np.int64)[::CHUNK] - 1
+    return rows[begins].astype(np.int64), first_slots.astype(np.uint32)
+
+
+FORMAT = Format(
+    Coo,
+    columns=lambda tensor: (tensor.coords, tensor.values),
+    builders={"coo": coalesce},
+    work=_work,
+    source="coo.cu",
+    summary="a group for each 32 nonzeros, atomic additions where the row changes",
+    macros={"INDEX": "long long", "CHUNK": CHUNK},
+)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
+from gpu.mttkrp.formats._format import Columns, Format, by_mode
 from gpu.mttkrp.formats.modes import ascending, checked_modes, rooted
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
 from gpu.mttkrp.formats.sort import taken
-from reference.types import Coo, Csf, PerMode
+from reference.types import Coo, Csf, Fibers, PerMode
+
+SPLIT = 128
+"""The longest fiber: as for MM-CSF."""
 
 
 def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
@@ -28,7 +34,7 @@ def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
     Raises
     ------
     FormatError
-        If a place occurs twice.
+        If coordinates occur twice.
     ShapeError
         If ``modes`` are not all modes, or a dimension is above 2**32.
 
@@ -91,3 +97,39 @@ def _tree(nonzeros: Nonzeros) -> Csf:
         taken(nonzeros.values, order),
         nonzeros.shape,
     )
+
+
+def _columns(tensor: Csf) -> Columns:
+    columns = [tensor.indices[-1]]
+    for level, nodes in enumerate(tensor.indices[:-1]):
+        ends = tensor.pointers[level]
+        for pointers in tensor.pointers[level + 1 :]:
+            ends = pointers[ends]
+        columns.insert(level, np.repeat(nodes, np.diff(ends)))
+    return by_mode(columns, tensor.modes), tensor.values
+
+
+def fibers_of(tensor: Csf) -> Fibers:
+    """A tree on the host as fibers of at most 128 nonzeros, in the same order: what ``fibers.cu`` takes.
+
+    >>> tree = csf(Coo([[0, 3, 3], [4, 4, 4], [5, 1, 2]], [1.0, 2.0, 3.0], (6, 5, 7)), (1, 0, 2))
+    >>> fibers_of(tree).uppers.tolist(), fibers_of(tree).pointers.tolist()
+    ([[4, 4], [0, 3]], [0, 1, 3])
+    """
+    *inner, of_fibers = (pointers.astype(np.int64) for pointers in tensor.pointers)
+    lengths = np.diff(of_fibers)
+    pieces = -(-lengths // SPLIT)
+    begins = np.repeat(of_fibers[:-1], pieces)
+    first_piece = np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begins += SPLIT * (np.arange(begins.size) - first_piece)
+    below = pieces  # how many pieces hang off each node of a level, from the lowest up
+    uppers = [np.repeat(tensor.indices[-2], below)]
+    for pointers, indices in zip(reversed(inner), reversed(tensor.indices[:-2]), strict=True):
+        below = np.add.reduceat(below, pointers[:-1])
+        uppers.insert(0, np.repeat(indices, below))
+    bounds = np.append(begins, tensor.values.shape[0]).astype(np.uint32)
+    leaves = tensor.indices[-1]
+    return Fibers(tensor.modes, np.stack(uppers), bounds, leaves, tensor.values, tensor.shape, SPLIT)
+
+
+FORMAT = Format(Csf, _columns, builders={"csf-one": csf, "csf-all": csf_all}, for_kernels=fibers_of)

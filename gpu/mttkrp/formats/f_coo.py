@@ -1,14 +1,23 @@
-"""Flagged COO: sorted for one mode, with a bit where its index changes."""
+"""Flagged COO: sorted for one mode, with a bit where its index changes; multiplied by ``f_coo.cu``."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from gpu.mttkrp.formats.modes import ascending, checked_count, checked_mode, rooted
+import numpy as np
+import numpy.typing as npt
+
+from gpu.compile import compile_file
+from gpu.device import Device
+from gpu.mttkrp.checks import check_mode
+from gpu.mttkrp.formats._format import Columns, Format, by_mode
+from gpu.mttkrp.formats.modes import ascending, checked_count, rooted
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import Depths, depths_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, taken
+from gpu.mttkrp.kernels import THREADS, Launch, Setting, Work, pointers, rows_of
 from reference.types import Coo, FCoo, PerMode
+from reference.types.sparse import FLAGS, flag_bits
 
 
 def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
@@ -28,7 +37,7 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     Raises
     ------
     FormatError
-        If a place occurs twice.
+        If coordinates occur twice.
     ShapeError
         For another mode or partition, and for a dimension above 2**32.
 
@@ -43,8 +52,8 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     ([[1, 1, 0], [0, 4, 2]], '0b101', [0, 1])
     """
     nonzeros = nonzeros_of(coo)
-    modes = rooted(coo.shape, checked_mode(mode, coo.shape))
-    return _flagged(arranged(nonzeros, modes), checked_count("partition", partition, 32))
+    modes = rooted(coo.shape, check_mode(mode, len(coo.shape)))
+    return _flagged(arranged(nonzeros, modes), checked_count("partition", partition, FLAGS))
 
 
 def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
@@ -72,7 +81,7 @@ def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
     [[0, 1], [0, 1], [0, 2, 4]]
     """
     shortest_first = arranged(nonzeros_of(coo), ascending(coo.shape))
-    partition = checked_count("partition", partition, 32)
+    partition = checked_count("partition", partition, FLAGS)
     orders = (rooted(coo.shape, n) for n in range(len(coo.shape)))
     return PerMode(tuple(_flagged(arranged(shortest_first, modes), partition) for modes in orders), coo.shape)
 
@@ -96,7 +105,64 @@ def _flagged(nonzeros: Nonzeros, partition: int) -> FCoo:
 
 def _flags(depths: Depths) -> Indices:
     """One bit for each nonzero, the first the least significant, in words of 32."""
-    words = np.zeros(-(-depths.size // 32), "<u4")
+    words = np.zeros(-(-depths.size // FLAGS), "<u4")
     bits = np.packbits(depths == 0, bitorder="little")
     words.view(np.uint8)[: bits.size] = bits
     return words.astype(np.uint32, copy=False)
+
+
+def _columns(tensor: FCoo) -> Columns:
+    rows = tensor.rows[np.cumsum(flag_bits(tensor.flags)[: tensor.values.size], dtype=np.int64) - 1]
+    return by_mode([rows, *tensor.products], tensor.modes), tensor.values
+
+
+def _work(tensor: FCoo, mode: int, setting: Setting) -> Work:
+    """Rows stored, and added to at edges of partitions."""
+    device, nonzeros = setting.device, tensor.values.shape[0]
+    products = [_aligned(row, nonzeros, device) for row in rows_of(tensor.products)]
+    values = _aligned(tensor.values.pointer, tensor.values.nbytes // 4, device)
+    launch = Launch(
+        setting.kernel("f_coo.cu", "f_coo", PARTITION=tensor.partition),
+        setting.grid(-(-nonzeros // tensor.partition)),
+        tensor.modes[1:],
+        (pointers(*products, values), tensor.flags, tensor.rows, tensor.first, np.uint32(nonzeros)),
+        keep=(*products, values),
+    )
+    slot_rows, rows = _slot_rows(tensor), tensor.rows.download()
+    stored = np.delete(rows, np.searchsorted(rows, np.unique(slot_rows[slot_rows >= 0])))
+    return Work((launch,), slot_rows if setting.deterministic else np.empty(0, np.int64), stored)
+
+
+def _aligned(address: int, words: int, device: Device) -> Any:
+    """The address itself if it is a multiple of 16, else a copy of the words there that has such a one."""
+    if address % 16 == 0:
+        return address
+    copied = device.allocate((words,), np.uint32, "aligned copy")
+    copy = device.load(compile_file("mttkrp/copy.cu", arch=device.compute_capability).text).kernel("copy")
+    copy((-(-words // THREADS), 1, 1), (THREADS, 1, 1), np.uint64(address), copied, np.uint64(words))
+    return copied
+
+
+def _slot_rows(tensor: FCoo) -> npt.NDArray[np.int64]:
+    """Slot 2p: the segment that begins before partition p; 2p + 1: the one that begins in it and goes on."""
+    rows, first, flags = (x.download() for x in (tensor.rows, tensor.first, tensor.flags))
+    goes_on = flags[:: tensor.partition // FLAGS] & 1 == 0  # each partition's first segment, from before
+    slots: npt.NDArray[Any] = np.full((first.size, 2), -1, np.int64)
+    slots[goes_on, 0] = rows[first[goes_on]]
+    ends_later = np.append(goes_on[1:], False)
+    begins_here = np.append(first[1:] > first[:-1], False) | ~goes_on
+    last = np.flatnonzero(ends_later & begins_here)
+    slots[last, 1] = rows[first[last + 1]]
+    return slots.ravel()
+
+
+FORMAT = Format(
+    FCoo,
+    _columns,
+    builders={"f-coo": f_coo_all},
+    work=_work,
+    source="f_coo.cu",
+    summary="a group for each partition, rows inside it stored",
+    macros={"PARTITION": 64},
+    is_for_one_mode=True,
+)

@@ -1,16 +1,26 @@
-"""Fibers along one mode, each with all its other indices."""
+"""Fibers along one mode, each with all its other indices; multiplied by ``fibers.cu`` (MM-CSF, section 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from gpu.mttkrp.formats._format import Columns, Format, by_mode
 from gpu.mttkrp.formats.modes import checked_count, checked_modes
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import taken
+from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
 from reference.types import Coo, Fibers
+
+SHARE = 64
+"""Nonzeros of a group, about."""
+
+ENOUGH_GROUPS = 1 << 16
+"""So many groups keep a large chip busy."""
 
 
 def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
@@ -31,7 +41,7 @@ def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
     Raises
     ------
     FormatError
-        If a place occurs twice.
+        If coordinates occur twice.
     ShapeError
         If ``modes`` are not all modes, a dimension is above 2**32, or ``split`` is less than 1.
 
@@ -53,8 +63,6 @@ def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
 def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:
     """Nonzeros as fibers along the last of their modes.
 
-    Examples
-    --------
     >>> nonzeros = nonzeros_of(Coo([[0, 0, 0, 1], [1, 3, 4, 0]], [1.0, 2.0, 3.0, 4.0], (2, 5)))
     >>> fibers_of(nonzeros, split=2).pointers
     array([0, 2, 3, 4], dtype=uint32)
@@ -71,3 +79,79 @@ def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:
         nonzeros.shape,
         split,
     )
+
+
+def columns(tensor: Fibers) -> Columns:
+    """Each fiber's indices, repeated for its nonzeros.
+
+    >>> columns(fibers(Coo([[0, 0, 1], [1, 2, 0]], [5.0, 6.0, 7.0], (2, 3)), (0, 1)))[0].tolist()
+    [[0, 0, 1], [1, 2, 0]]
+    """
+    lengths = np.diff(tensor.pointers)
+    uppers = [np.repeat(indices, lengths) for indices in tensor.uppers]
+    return by_mode([*uppers, tensor.leaves], tensor.modes), tensor.values
+
+
+def _work(tensor: Fibers, mode: int, setting: Setting) -> Work:
+    """Algorithm 6, 7 or 8, by the level of the mode, for a whole tensor or a partition of MM-CSF."""
+    level, count = tensor.modes.index(mode), tensor.uppers.shape[1]
+    to_leaf = level == setting.order - 1
+    run = run_of_group(count, tensor.values.shape[0])
+    uppers = rows_of(tensor.uppers)
+    if not to_leaf:
+        uppers.append(uppers.pop(level))
+    launch = Launch(
+        setting.kernel("fibers.cu", "to_leaf" if to_leaf else "to_upper", **aligned(tensor)),
+        setting.grid(-(-count // run)),
+        tuple(n for n in tensor.modes if n != mode),
+        (
+            pointers(*uppers, tensor.pointers, tensor.leaves, tensor.values),
+            np.uint32(count),
+            np.uint32(run),
+        ),
+    )
+    if not setting.deterministic:
+        return Work((launch,))
+    if to_leaf:
+        return Work((launch,), tensor.leaves.download().astype(np.int64))
+    return Work((launch,), _emitted(tensor.uppers.download()[level], run))
+
+
+def run_of_group(fibers: int, nonzeros: int) -> int:
+    """How many fibers a group takes: fewer where they are long, or where there are few.
+
+    It depends on the tensor alone, so that deterministic results are the same on every device.
+
+    >>> run_of_group(fibers=2_000_000, nonzeros=10_000_000), run_of_group(fibers=1000, nonzeros=5000)
+    (12, 1)
+    """
+    return max(1, min(SHARE * fibers // nonzeros, fibers // ENOUGH_GROUPS))
+
+
+def aligned(tensor: Any) -> dict[str, str | int]:
+    """The macro for leaves and values that start at multiples of 16 bytes, if they do.
+
+    >>> import simwarp
+    >>> from types import SimpleNamespace
+    >>> array = simwarp.Device().upload(np.zeros(4))
+    >>> aligned(SimpleNamespace(leaves=array, values=array))
+    {'ALIGNED': ''}
+    """
+    return {"ALIGNED": ""} if (tensor.leaves.pointer | tensor.values.pointer) % 16 == 0 else {}
+
+
+def _emitted(rows: npt.NDArray[np.uint32], run: int) -> npt.NDArray[np.int64]:
+    """The row that is emitted at each fiber where it changes or a run ends; -1 at the others."""
+    ends = np.append(rows[1:] != rows[:-1], True)
+    ends[run - 1 :: run] = True
+    return np.where(ends, rows.astype(np.int64), -1)
+
+
+FORMAT = Format(
+    Fibers,
+    columns,
+    work=_work,
+    source="fibers.cu",
+    summary="by the level of the mode: slice, fiber or nonzero",
+    macros={"ALIGNED": ""},
+)

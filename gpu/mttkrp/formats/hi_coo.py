@@ -1,19 +1,21 @@
-"""Hierarchical COO: blocks in Z order, one byte for each index within a block."""
+"""Hierarchical COO: blocks in Z order, a byte for each index within a block; multiplied by ``hi_coo.cu``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from gpu.mttkrp.formats._format import Columns, Format
+from gpu.mttkrp.formats.coo import CHUNK, others, runs_of
 from gpu.mttkrp.formats.nonzeros import nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, sorted_by, taken
+from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
 from reference.errors import ShapeError
 from reference.types import Coo, HiCoo
-
-BLOCKS = tuple(2**bits for bits in range(1, 9))
-"""The sides that a block may have: what is within fits a byte."""
+from reference.types.sparse import BLOCKS
 
 
 def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
@@ -32,7 +34,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     Raises
     ------
     FormatError
-        If a place occurs twice.
+        If coordinates occur twice.
     ShapeError
         For another block, and for a dimension above 2**32.
 
@@ -80,3 +82,51 @@ def _z_order(coords: Indices, within: int) -> list[tuple[int, int]]:
         for n, length in enumerate(lengths)
         if bit < length
     ]
+
+
+def _columns(tensor: HiCoo) -> Columns:
+    lengths = np.diff(tensor.block_pointers).astype(np.int64)
+    blocks = np.repeat(tensor.block_coords, lengths, axis=1)
+    return blocks * np.uint32(tensor.block) + tensor.offsets, tensor.values
+
+
+def _work(tensor: HiCoo, mode: int, setting: Setting) -> Work:
+    """Atomic additions where the row changes."""
+    device, nonzeros = setting.device, int(tensor.values.shape[0])
+    modes = others(mode, setting.order)
+    bounds: npt.NDArray[np.int64] = tensor.block_pointers.download().astype(np.int64)
+    first_blocks = np.searchsorted(bounds, np.arange(0, nonzeros, CHUNK), side="right") - 1
+    slot_rows, first_slots = np.empty(0, np.int64), np.uint64(0)
+    if setting.deterministic:
+        corners = tensor.block_coords.download()[mode].astype(np.int64) * tensor.block
+        rows = np.repeat(corners, np.diff(bounds)) + tensor.offsets.download()[mode]
+        slot_rows, firsts = runs_of(rows)
+        first_slots = device.upload(firsts, "first slots")
+    blocks, offsets = rows_of(tensor.block_coords), rows_of(tensor.offsets)
+    by_row = (mode, *modes)
+    launch = Launch(
+        setting.kernel("hi_coo.cu", "hi_coo", CHUNK=CHUNK),
+        setting.grid(-(-nonzeros // CHUNK)),
+        modes,
+        (
+            pointers(*(blocks[n] for n in by_row), *(offsets[n] for n in by_row)),
+            tensor.block_pointers,
+            device.upload(first_blocks.astype(np.uint32), "first blocks"),
+            tensor.values,
+            np.uint32(tensor.block),
+            np.uint32(nonzeros),
+            first_slots,
+        ),
+    )
+    return Work((launch,), slot_rows)
+
+
+FORMAT = Format(
+    HiCoo,
+    _columns,
+    builders={"hicoo": hi_coo},
+    work=_work,
+    source="hi_coo.cu",
+    summary="the same, with indices from blocks and offsets",
+    macros={"CHUNK": CHUNK},
+)

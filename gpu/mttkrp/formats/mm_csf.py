@@ -8,9 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpu.mttkrp.checks import check_mode
+from gpu.mttkrp.formats._format import Columns, Format
 from gpu.mttkrp.formats.compiled import compiled
-from gpu.mttkrp.formats.fibers import fibers_of
-from gpu.mttkrp.formats.modes import along, checked_count, checked_mode
+from gpu.mttkrp.formats.fibers import columns, fibers_of
+from gpu.mttkrp.formats.modes import along, checked_count
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, numbers_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, bits_of, sorted_by
@@ -47,7 +49,7 @@ def mm_csf(
     Raises
     ------
     FormatError
-        If a place occurs twice.
+        If coordinates occur twice.
     ShapeError
         For a dimension above 2**32, a ``split`` less than 1, and directions that are not different modes.
     SchemeError
@@ -87,23 +89,8 @@ def mm_csf(
 
 
 def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indices:
-    """The direction that each nonzero goes, as its leaf mode.
+    """The direction that each nonzero goes, as its leaf mode: (1, M), of nonzeros by mode 0, 1, ….
 
-    Parameters
-    ----------
-    nonzeros : Nonzeros
-        By mode 0, 1, ….
-    leaves : sequence of int
-        The directions to choose from.
-    dynamic : bool
-        Whether lengths change as nonzeros are shared out.
-
-    Returns
-    -------
-    (1, M) array of uint32
-
-    Examples
-    --------
     >>> coords = [[0, 1, 2, 2], [0, 0, 0, 1], [3, 3, 3, 1]]
     >>> homes_of(nonzeros_of(Coo(coords, [5.0, 6.0, 7.0, 8.0], (3, 2, 4))), (0, 2), dynamic=True)
     array([[0, 0, 0, 0]], dtype=uint32)
@@ -127,7 +114,7 @@ def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indice
 def _checked_directions(directions: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     if directions is None:
         return tuple(range(len(shape)))
-    leaves = tuple(checked_mode(leaf, shape) for leaf in directions)
+    leaves = tuple(check_mode(leaf, len(shape)) for leaf in directions)
     if not leaves or len(set(leaves)) < len(leaves):
         raise ShapeError(
             f"directions={leaves}\nthey are leaf modes, each once, and at least one\n"
@@ -150,3 +137,11 @@ def _share_out(numbers: Any, lengths: Any, preferred: Any, dynamic: bool, homes:
             for leaf in preferred:
                 if leaf != home:
                     lengths[leaf, numbers[leaf, z]] -= np.uint32(1)
+
+
+def _columns(tensor: MmCsf) -> Columns:
+    coords, values = zip(*map(columns, tensor.partitions), strict=True)
+    return np.hstack(coords), np.hstack(values)
+
+
+FORMAT = Format(MmCsf, _columns, builders={"mm-csf": mm_csf})

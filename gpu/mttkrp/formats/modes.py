@@ -1,4 +1,8 @@
-"""Orders of modes, and the checks of what a builder is told."""
+"""Orders of modes, and checks of the builders' arguments.
+
+>>> ascending((7, 3, 7, 2)), rooted((7, 3, 7, 2), 2), along((7, 3, 7, 2), 3)
+((3, 1, 0, 2), (2, 3, 1, 0), (1, 0, 2, 3))
+"""
 
 from __future__ import annotations
 
@@ -10,35 +14,17 @@ from reference.errors import ShapeError
 
 
 def ascending(shape: Sequence[int]) -> tuple[int, ...]:
-    """The modes by dimension, the shortest first; of equal dimensions the lower mode.
-
-    Examples
-    --------
-    >>> ascending((7, 3, 7, 2))
-    (3, 1, 0, 2)
-    """
+    """The modes by dimension, the shortest first; of equal dimensions the lower mode."""
     return tuple(sorted(range(len(shape)), key=lambda n: (shape[n], n)))
 
 
 def rooted(shape: Sequence[int], root: int) -> tuple[int, ...]:
-    """A mode, then the others ascending.
-
-    Examples
-    --------
-    >>> rooted((7, 3, 7, 2), 2)
-    (2, 3, 1, 0)
-    """
+    """A mode, then the others ascending."""
     return (root, *(n for n in ascending(shape) if n != root))
 
 
 def along(shape: Sequence[int], leaf: int) -> tuple[int, ...]:
-    """The others ascending, then a mode.
-
-    Examples
-    --------
-    >>> along((7, 3, 7, 2), 3)
-    (1, 0, 2, 3)
-    """
+    """The others ascending, then a mode."""
     return (*(n for n in ascending(shape) if n != leaf), leaf)
 
 
@@ -49,11 +35,6 @@ def checked_modes(modes: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     ------
     ShapeError
         Unless each mode is there once.
-
-    Examples
-    --------
-    >>> checked_modes([1, 0], (2, 3))
-    (1, 0)
     """
     given = tuple(modes)
     if any(_whole(n) is None for n in given) or sorted(given) != list(range(len(shape))):
@@ -64,42 +45,12 @@ def checked_modes(modes: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(operator.index(n) for n in given)
 
 
-def checked_mode(mode: Any, shape: tuple[int, ...]) -> int:
-    """One of the modes; negative ones are none.
-
-    Raises
-    ------
-    ShapeError
-
-    Examples
-    --------
-    >>> checked_mode(2, (2, 3))
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: mode=2 for a tensor of shape (2, 3)
-    it has the modes 0 to 1
-    choose one of them
-    """
-    whole = _whole(mode)
-    if whole is None or not 0 <= whole < len(shape):
-        raise ShapeError(
-            f"mode={mode!r} for a tensor of shape {shape}\nit has the modes 0 to {len(shape) - 1}\n"
-            "choose one of them"
-        )
-    return whole
-
-
 def checked_count(name: str, count: Any, multiple: int = 1) -> int:
     """A positive number, a multiple of another.
 
     Raises
     ------
     ShapeError
-
-    Examples
-    --------
-    >>> checked_count("split", 128)
-    128
     """
     whole = _whole(count)
     if whole is None or whole < 1 or whole % multiple:

@@ -2,7 +2,7 @@
 
 All of these follow from an input's number: the first 490 inputs are every combination of format, order with
 mode, and rank, over which types, kinds and ``deterministic`` are spread. COO tensors go in as they are
-drawn, in no order and with places that occur twice. The other formats are made from them by `gpu`'s
+drawn, in no order and with coordinates that occur twice. The other formats are made from them by `gpu`'s
 builders for the kernels, and by the reference's for the listings.
 """
 
@@ -18,7 +18,6 @@ import gpu
 import reference
 from gpu.compile import compile_file
 from gpu.mttkrp import formats, mttkrp
-from gpu.mttkrp.coo import CHUNK
 from gpu.mttkrp.kernels import Setting
 from reference import sparse
 from reference.types import Coo, SparseTensor
@@ -28,7 +27,7 @@ from simwarp.verify.case import Case
 from simwarp.verify.draw import Draw
 from simwarp.verify.tensors import KINDS, draw_factors, draw_tensor
 
-FORMATS = ("coo", "csf-one", "csf-all", "b-csf", "f-coo", "hicoo", "mm-csf")
+FORMATS = tuple(formats.FORMATS)
 PROBLEMS = tuple((order, mode) for order in (2, 3, 4, 5) for mode in range(order))
 """Orders, each with all its modes."""
 RANKS = (1, 7, 32, 33, 64)
@@ -53,10 +52,10 @@ class Input:
 
 
 def _draw(draw: Draw) -> Input:
-    # Numbers without a common divisor: k modulo 7, 5 and 11 is every triple of format, rank and kind.
-    k = draw.k
-    name, rank, kind = FORMATS[k % 7], RANKS[k % 5], KINDS[k % 11]
-    order, mode = PROBLEMS[(k // 35 + k % 35) % 14]
+    # 7, 5 and 11 have no common divisor: k modulo each is every triple of format, rank and kind.
+    k, pairs = draw.k, len(FORMATS) * len(RANKS)
+    name, rank, kind = FORMATS[k % len(FORMATS)], RANKS[k % len(RANKS)], KINDS[k % len(KINDS)]
+    order, mode = PROBLEMS[(k // pairs + k % pairs) % len(PROBLEMS)]
     dtype, deterministic = DTYPES[k // 2 % 2], k // 4 % 2 == 1
     tensor = draw_tensor(draw, kind, order, dtype, rank=rank, repeats=name == "coo")
     return Input(tensor, draw_factors(draw, tensor.shape, mode, rank, dtype), mode, name, kind, deterministic)
@@ -133,15 +132,11 @@ def _shape(item: Input) -> tuple[int, ...]:
 
 
 _MACROS: dict[str, dict[str, str | int]] = {
-    "coo.cu": {"INDEX": "long long", "CHUNK": CHUNK},
-    "hi_coo.cu": {"CHUNK": CHUNK},
-    "f_coo.cu": {"PARTITION": 64},
-    "b_csf.cu": {"ALIGNED": ""},
-    "fibers.cu": {"ALIGNED": ""},
     "clear.cu": {},
     "reduce.cu": {},
+    **{entry.source: entry.macros for entry in formats.OF_TYPE.values() if entry.work},
 }
-"""What a source is compiled with beside the macros of all."""
+"""Macros of each source beside those of all."""
 
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
@@ -173,7 +168,7 @@ CASES = [
         explain=_explain,
         lead=lambda item, bits: 0,  # numbers are compared, not bits
         kernels=_kernels,
-        covering=490,
+        covering=len(FORMATS) * len(RANKS) * len(PROBLEMS),
         differs=differs,
     )
 ]

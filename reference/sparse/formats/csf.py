@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from reference.sparse.arguments import check_coo, every_mode
-from reference.sparse.order import by_dimension, prefix_starts, root_first, sort_places
+from reference.sparse._arguments import check_coo, every_mode
+from reference.sparse._order import by_dimension, prefix_starts, sort_distinct
+from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode
 from reference.types import Coo, Csf, PerMode
 
 
@@ -19,7 +21,7 @@ def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     modes : tuple of int, optional
         From the root to the leaves. By ascending dimension if not given.
 
@@ -30,9 +32,9 @@ def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
     Raises
     ------
     FormatError
-        If a place occurs twice, or the arrays lie on a device.
+        If coordinates occur twice, or the arrays lie on a device.
     DtypeError
-        If ``coo`` is no Coo.
+        If ``coo`` is not a Coo.
     ShapeError
         If a dimension exceeds 2**32, or ``modes`` is not every mode once.
 
@@ -50,7 +52,7 @@ def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
     """
     check_coo(coo)
     modes = by_dimension(coo.shape) if modes is None else every_mode(modes, coo.shape)
-    indices, values = sort_places(coo, modes)
+    indices, values = sort_distinct(coo, modes)
     starts = prefix_starts(indices)
     return Csf(
         modes,
@@ -70,7 +72,7 @@ def csf_all(coo: Coo) -> PerMode:
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
 
     Returns
     -------
@@ -91,5 +93,21 @@ def csf_all(coo: Coo) -> PerMode:
     >>> [tree.modes for tree in csf_all(coo).tensors]
     [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
     """
-    check_coo(coo)
-    return PerMode(tuple(csf(coo, root_first(coo.shape, mode)) for mode in range(len(coo.shape))), coo.shape)
+    return for_every_mode(coo, partial(csf, coo))
+
+
+def _coordinates(tree: Csf) -> tuple[Coordinates, Coordinates]:
+    """Each level's indices, repeated for all the leaves below."""
+    levels = [tree.indices[-1]]
+    leaves_below = np.ones(tree.values.size, np.int64)
+    for indices, pointers in zip(reversed(tree.indices[:-1]), reversed(tree.pointers), strict=True):
+        leaves_below = np.add.reduceat(leaves_below, pointers[:-1])
+        levels.insert(0, np.repeat(indices, leaves_below))
+    return by_mode(levels, tree.modes), tree.values
+
+
+def _paper_bytes(tree: Csf) -> int:
+    return WORD * (2 * sum(nodes.size for nodes in tree.indices[:-1]) + tree.values.size)
+
+
+FORMAT = Format(Csf, _coordinates, _paper_bytes, {"csf-one": csf, "csf-all": csf_all})

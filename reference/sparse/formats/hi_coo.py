@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import ShapeError
-from reference.sparse.arguments import check_coo, is_integer
-from reference.sparse.order import Indices, prefix_starts, sort_places
+from reference.sparse._arguments import check_coo
+from reference.sparse._order import Indices, prefix_starts, sort_distinct
+from reference.sparse.formats._format import WORD, Coordinates, Format
 from reference.types import Coo, HiCoo
-
-BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256)
+from reference.types.fields import is_integer
+from reference.types.sparse import BLOCKS
 
 
 def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
@@ -19,7 +20,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     block : int
         A power of two, 2 to 256.
 
@@ -30,9 +31,9 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     Raises
     ------
     FormatError
-        If a place occurs twice, or the arrays lie on a device.
+        If coordinates occur twice, or the arrays lie on a device.
     DtypeError
-        If ``coo`` is no Coo.
+        If ``coo`` is not a Coo.
     ShapeError
         If a dimension exceeds 2**32, or ``block`` is another number.
 
@@ -50,9 +51,9 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     ([[0, 3, 0, 0], [1, 0, 1, 1]], [4.0, 2.0, 1.0, 3.0])
     """
     check_coo(coo)
-    check_block(block)
-    indices, values = sort_places(coo, tuple(range(len(coo.shape))))
-    order = z_order(indices // block)
+    _check_block(block)
+    indices, values = sort_distinct(coo, tuple(range(len(coo.shape))))
+    order = _z_order(indices // block)
     indices, values = indices[:, order], values[order]
     blocks, offsets = np.divmod(indices, np.uint32(block))
     starts = prefix_starts(blocks)[-1]
@@ -66,41 +67,30 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     )
 
 
-def z_order(places: Indices) -> npt.NDArray[np.int64]:
-    """The order of places along the Z curve: by their highest bits in mode 0, 1, …, then the next lower.
-
-    Parameters
-    ----------
-    places : array of uint32, (order, n)
-
-    Returns
-    -------
-    array of int64, (n,)
-        A sorting permutation; equal places stay in their order.
-
-    Notes
-    -----
-    Source: HiCOO (SC'18): Morton order of the blocks.
-
-    Examples
-    --------
-    >>> z_order(np.array([[1, 1, 0, 0, 2], [1, 0, 1, 0, 0]], np.uint32)).tolist()
-    [3, 2, 1, 0, 4]
-    """
-    weights = reversed(range(int(places.max()).bit_length()))
-    bits = [(mode >> np.uint32(weight)) & np.uint32(1) for weight in weights for mode in places]
-    return np.lexsort([np.zeros(places.shape[1], np.uint32), *reversed(bits)])
+def _z_order(blocks: Indices) -> npt.NDArray[np.int64]:
+    """The Morton order of blocks, stable: by their highest bits in mode 0, 1, …, then the next lower."""
+    weights = reversed(range(int(blocks.max()).bit_length()))
+    bits = [(mode >> np.uint32(weight)) & np.uint32(1) for weight in weights for mode in blocks]
+    return np.lexsort([np.zeros(blocks.shape[1], np.uint32), *reversed(bits)])
 
 
-def check_block(block: object) -> None:
-    """Raise ShapeError unless ``block`` is a power of two whose offsets fit into a byte.
+def _coordinates(blocked: HiCoo) -> tuple[Coordinates, Coordinates]:
+    lengths = np.diff(blocked.block_pointers).astype(np.int64)
+    corners = np.repeat(blocked.block_coords.astype(np.int64), lengths, axis=1)
+    return int(blocked.block) * corners + blocked.offsets, blocked.values
 
-    Examples
-    --------
-    >>> check_block(128)
-    """
+
+def _paper_bytes(blocked: HiCoo) -> int:
+    return blocked.block_pointers[1:].nbytes + WORD * blocked.block_coords.size + blocked.offsets.size
+
+
+def _check_block(block: object) -> None:
+    """Raise ShapeError unless ``block`` is a power of two whose offsets fit into a byte."""
     if not is_integer(block) or block not in BLOCKS:
         raise ShapeError(
             f"block is {block!r}\noffsets in a block are bytes, and its side is a power of two\n"
             f"give one of {', '.join(map(str, BLOCKS))}"
         )
+
+
+FORMAT = Format(HiCoo, _coordinates, _paper_bytes, {"hicoo": hi_coo})

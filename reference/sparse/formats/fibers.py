@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reference.sparse.arguments import check_at_least_one, check_coo, every_mode
-from reference.sparse.order import Indices, prefix_starts, sort_places
+from reference.sparse._arguments import check_at_least_one, check_coo, every_mode
+from reference.sparse._order import Indices, prefix_starts, sort_distinct
+from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, nodes
 from reference.types import Coo, Fibers
 
 
@@ -16,7 +17,7 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     modes : tuple of int
         Every mode once.
     split : int
@@ -29,9 +30,9 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
     Raises
     ------
     FormatError
-        If a place occurs twice, or the arrays lie on a device.
+        If coordinates occur twice, or the arrays lie on a device.
     DtypeError
-        If ``coo`` is no Coo.
+        If ``coo`` is not a Coo.
     ShapeError
         If a dimension exceeds 2**32, ``modes`` is not every mode once, or ``split`` is less than 1.
 
@@ -49,7 +50,7 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
     check_coo(coo)
     check_at_least_one(split, "split")
     modes = every_mode(modes, coo.shape)
-    indices, values = sort_places(coo, modes)
+    indices, values = sort_distinct(coo, modes)
     starts = split_starts(indices, split)
     return Fibers(
         modes,
@@ -63,20 +64,8 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
 
 
 def split_starts(indices: Indices, split: int) -> npt.NDArray[np.int64]:
-    """The first nonzero of each fiber, where one of more than ``split`` counts as several.
+    """The first of the sorted nonzeros of each fiber, where one of more than ``split`` counts as several.
 
-    Parameters
-    ----------
-    indices : array of uint32, (order, M)
-        In lexicographic order.
-    split : int
-
-    Returns
-    -------
-    array of int64, (F,)
-
-    Examples
-    --------
     >>> split_starts(np.array([[0, 0, 0, 0, 0, 1], [0, 1, 2, 3, 4, 0]], np.uint32), 2)
     array([0, 2, 4, 5])
     """
@@ -84,3 +73,22 @@ def split_starts(indices: Indices, split: int) -> npt.NDArray[np.int64]:
     ends = [*whole[1:], indices.shape[1]]
     pieces = [piece for start, end in zip(whole, ends, strict=True) for piece in range(start, end, split)]
     return np.array(pieces, np.int64)
+
+
+def coordinates(part: Fibers) -> tuple[Coordinates, Coordinates]:
+    """Each fiber's indices, repeated for its nonzeros.
+
+    >>> coordinates(fibers(Coo([[0, 0, 1], [1, 2, 0]], [5.0, 6.0, 7.0], (2, 3)), (0, 1)))[0].tolist()
+    [[0, 0, 1], [1, 2, 0]]
+    """
+    uppers = np.repeat(part.uppers, np.diff(part.pointers), axis=1)
+    return by_mode([*uppers, part.leaves], part.modes), part.values
+
+
+def _paper_bytes(part: Fibers) -> int:
+    # A pointer and an index for each node from level 1 on; level 1 has the slice's index too.
+    count = nodes(part.uppers)
+    return WORD * (2 * sum(count[1:] or count) + sum(count[1:2]) + part.values.size)
+
+
+FORMAT = Format(Fibers, coordinates, _paper_bytes)

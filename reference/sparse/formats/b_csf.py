@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from reference.sparse.arguments import check_at_least_one, check_coo, every_mode
-from reference.sparse.fibers import split_starts
-from reference.sparse.order import by_dimension, prefix_starts, root_first, sort_places
+from reference.sparse._arguments import check_at_least_one, check_coo, every_mode
+from reference.sparse._order import Indices, by_dimension, prefix_starts, sort_distinct
+from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode, nodes
+from reference.sparse.formats.fibers import split_starts
 from reference.types import BCsf, Coo, PerMode
 
 
@@ -16,7 +19,7 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     modes : tuple of int, optional
         From the root to the leaves. By ascending dimension if not given.
     split : int
@@ -31,9 +34,9 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
     Raises
     ------
     FormatError
-        If a place occurs twice, or the arrays lie on a device.
+        If coordinates occur twice, or the arrays lie on a device.
     DtypeError
-        If ``coo`` is no Coo.
+        If ``coo`` is not a Coo.
     ShapeError
         If a dimension exceeds 2**32, ``modes`` is not every mode once, or ``split`` or ``share`` is less
         than 1.
@@ -58,9 +61,9 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
     check_at_least_one(split, "split")
     check_at_least_one(share, "share")
     modes = by_dimension(coo.shape) if modes is None else every_mode(modes, coo.shape)
-    indices, values = sort_places(coo, modes)
+    indices, values = sort_distinct(coo, modes)
     slices, cut = prefix_starts(indices)[0], split_starts(indices, split)
-    order, bins = slice_bins(np.diff(np.append(slices, values.size)).tolist(), int(share))
+    order, bins = _slice_bins(np.diff(np.append(slices, values.size)).tolist(), int(share))
     return BCsf(
         modes,
         indices[0, slices],
@@ -83,7 +86,7 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     split, share : int
         As `b_csf`.
 
@@ -106,34 +109,29 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
     >>> [tree.modes for tree in b_csf_all(coo).tensors]
     [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
     """
-    check_coo(coo)
-    every = range(len(coo.shape))
-    trees = tuple(b_csf(coo, root_first(coo.shape, mode), split=split, share=share) for mode in every)
-    return PerMode(trees, coo.shape)
+    return for_every_mode(coo, partial(b_csf, coo, split=split, share=share))
 
 
-def slice_bins(lengths: list[int], share: int) -> tuple[list[int], tuple[int, ...]]:
-    """Slices by the bin of their length: the first b with ``length <= share * 2**b``.
-
-    Parameters
-    ----------
-    lengths : list of int
-        The nonzeros of each slice.
-    share : int
-
-    Returns
-    -------
-    order : list of int
-        The slices of bin 0, then those of bin 1, …, each ascending.
-    bins : tuple of int
-        Bin b is ``order[bins[b] : bins[b + 1]]``.
-
-    Examples
-    --------
-    >>> slice_bins([9, 2, 3, 1], share=2)
-    ([1, 3, 2, 0], (0, 2, 3, 3, 4))
-    """
+def _slice_bins(lengths: list[int], share: int) -> tuple[list[int], tuple[int, ...]]:
+    """The slices by bin, each bin ascending, and the bins' bounds; by the nonzeros of each slice."""
     # The least b with 2**b >= ceil(length / share).
     bin_of = [(-(-length // share) - 1).bit_length() for length in lengths]
     order = sorted(range(len(lengths)), key=lambda at: bin_of[at])
     return order, tuple(sum(b < bound for b in bin_of) for bound in range(max(bin_of) + 2))
+
+
+def _uppers(tree: BCsf) -> Indices:
+    """All indices of each fiber except that of the leaf."""
+    return np.vstack([np.repeat(tree.slices, np.diff(tree.slice_pointers)), tree.uppers])
+
+
+def _coordinates(tree: BCsf) -> tuple[Coordinates, Coordinates]:
+    levels = np.repeat(_uppers(tree), np.diff(tree.fiber_pointers), axis=1)
+    return by_mode([*levels, tree.leaves], tree.modes), tree.values
+
+
+def _paper_bytes(tree: BCsf) -> int:
+    return WORD * (2 * sum(nodes(_uppers(tree))) + tree.values.size)
+
+
+FORMAT = Format(BCsf, _coordinates, _paper_bytes, {"b-csf": b_csf_all})

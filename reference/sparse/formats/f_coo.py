@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from reference.errors import ShapeError
-from reference.sparse.arguments import check_at_least_one, check_coo
-from reference.sparse.order import prefix_starts, root_first, sort_places
+from reference.sparse._arguments import check_at_least_one, check_coo
+from reference.sparse._order import prefix_starts, root_first, sort_distinct
+from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode
 from reference.types import Coo, FCoo, PerMode
-
-WORD_BITS = 32
+from reference.types.sparse import FLAGS, flag_bits
 
 
 def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
@@ -18,7 +18,7 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     mode : int
         The mode of the result that this form is made for.
     partition : int
@@ -31,11 +31,11 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     Raises
     ------
     FormatError
-        If a place occurs twice, or the arrays lie on a device.
+        If coordinates occur twice, or the arrays lie on a device.
     DtypeError
-        If ``coo`` is no Coo.
+        If ``coo`` is not a Coo.
     ShapeError
-        If a dimension exceeds 2**32, there is no such mode, or ``partition`` is no multiple of 32.
+        If a dimension exceeds 2**32, there is no such mode, or ``partition`` is not a multiple of 32.
 
     Notes
     -----
@@ -48,16 +48,16 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     ('0b101', [0, 2], [[0, 1, 0, 3]], [0])
     """
     check_coo(coo)
-    check_partition(partition)
+    _check_partition(partition)
     modes = root_first(coo.shape, mode)
-    indices, values = sort_places(coo, modes)
+    indices, values = sort_distinct(coo, modes)
     segments = prefix_starts(indices)[0]
     firsts = np.arange(0, values.size, partition)
     return FCoo(
         modes,
         np.ascontiguousarray(indices[1:]),
         values,
-        segment_flags(segments.tolist(), values.size),
+        _segment_flags(segments.tolist(), values.size),
         indices[0, segments],
         (np.searchsorted(segments, firsts, side="right") - 1).astype(np.uint32),
         coo.shape,
@@ -71,7 +71,7 @@ def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     partition : int
         As `f_coo`.
 
@@ -94,35 +94,37 @@ def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
     >>> [flagged.modes for flagged in f_coo_all(coo).tensors]
     [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
     """
-    check_coo(coo)
-    every = range(len(coo.shape))
-    return PerMode(tuple(f_coo(coo, mode, partition=partition) for mode in every), coo.shape)
+    return for_every_mode(coo, lambda modes: f_coo(coo, modes[0], partition=partition))
 
 
-def segment_flags(segments: list[int], nonzeros: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """Words of 32 bits, bit ``z % 32`` of word ``z // 32`` set where a segment begins at nonzero z.
-
-    Examples
-    --------
-    >>> [hex(word) for word in segment_flags([0, 1, 31, 32], nonzeros=40)]
-    ['0x80000003', '0x1']
-    """
-    words = [0] * -(-nonzeros // WORD_BITS)
+def _segment_flags(segments: list[int], nonzeros: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """Words of 32 bits, bit ``z % 32`` of word ``z // 32`` set where a segment begins at nonzero z."""
+    words = [0] * -(-nonzeros // FLAGS)
     for z in segments:
-        words[z // WORD_BITS] |= 1 << z % WORD_BITS
+        words[z // FLAGS] |= 1 << z % FLAGS
     return np.array(words, np.uint32)
 
 
-def check_partition(partition: int) -> None:
-    """Raise ShapeError unless ``partition`` is a multiple of 32.
-
-    Examples
-    --------
-    >>> check_partition(96)
-    """
+def _check_partition(partition: int) -> None:
+    """Raise ShapeError unless ``partition`` is a multiple of 32."""
     check_at_least_one(partition, "partition")
-    if partition % WORD_BITS:
+    if partition % FLAGS:
         raise ShapeError(
-            f"partition is {partition}\na partition is whole words of {WORD_BITS} flags\n"
-            f"give {WORD_BITS}, {2 * WORD_BITS} or another multiple of {WORD_BITS}"
+            f"partition is {partition}\na partition is whole words of {FLAGS} flags\n"
+            f"give {FLAGS}, {2 * FLAGS} or another multiple of {FLAGS}"
         )
+
+
+def _coordinates(flagged: FCoo) -> tuple[Coordinates, Coordinates]:
+    segment_of = np.cumsum(flag_bits(flagged.flags)[: flagged.values.size], dtype=np.int64) - 1
+    return by_mode([flagged.rows[segment_of], *flagged.products], flagged.modes), flagged.values
+
+
+def _paper_bytes(flagged: FCoo) -> int:
+    """An index in each other mode, a bit flag, and a start flag for each eight nonzeros."""
+    count = flagged.values.size
+    bits = count * (8 * WORD * (len(flagged.shape) - 1) + 1) + -(-count // 8)
+    return -(-bits // 8)
+
+
+FORMAT = Format(FCoo, _coordinates, _paper_bytes, {"f-coo": f_coo_all})

@@ -9,9 +9,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from reference.errors import SchemeError, ShapeError
-from reference.sparse.arguments import check_at_least_one, check_coo, check_mode
-from reference.sparse.fibers import fibers
-from reference.sparse.order import leaf_last, sort_places
+from reference.sparse._arguments import check_at_least_one, check_coo, check_mode
+from reference.sparse._order import leaf_last, sort_distinct
+from reference.sparse.formats._format import Coordinates, Format
+from reference.sparse.formats.fibers import coordinates, fibers
 from reference.types import Coo, MmCsf
 
 Lengths: TypeAlias = Literal["dynamic", "static"]
@@ -33,7 +34,7 @@ def mm_csf(
     Parameters
     ----------
     coo : Coo
-        Each place once, in any order.
+        All coordinates once, in any order.
     split : int
         The most nonzeros of a stored fiber, at least 1.
     lengths : {"dynamic", "static"}
@@ -49,9 +50,9 @@ def mm_csf(
     Raises
     ------
     FormatError
-        If a place occurs twice, or the arrays lie on a device.
+        If coordinates occur twice, or the arrays lie on a device.
     DtypeError
-        If ``coo`` is no Coo.
+        If ``coo`` is not a Coo.
     ShapeError
         If a dimension exceeds 2**32, ``split`` is less than 1, or ``directions`` are not different modes.
     SchemeError
@@ -75,8 +76,8 @@ def mm_csf(
     check_at_least_one(split, "split")
     directions = tuple(range(len(coo.shape))) if directions is None else tuple(directions)
     _check_choice(lengths, directions, coo.shape)
-    indices, values = sort_places(coo, tuple(range(len(coo.shape))))
-    nonzeros = [tuple(place) for place in indices.T.tolist()]
+    indices, values = sort_distinct(coo, tuple(range(len(coo.shape))))
+    nonzeros = [tuple(nonzero) for nonzero in indices.T.tolist()]
     chosen = np.array(choose_directions(nonzeros, directions, lengths))
     return MmCsf(
         tuple(
@@ -94,25 +95,8 @@ def mm_csf(
 def choose_directions(
     nonzeros: list[tuple[int, ...]], directions: tuple[int, ...], lengths: Lengths
 ) -> list[int]:
-    """The direction (leaf mode) that each nonzero chooses, in the order given.
+    """The direction (leaf mode) that each nonzero chooses, in the order given: algorithm 5, lines 2 to 13.
 
-    Parameters
-    ----------
-    nonzeros : list of tuple of int
-        Their places, each once.
-    directions : tuple of int
-    lengths : {"dynamic", "static"}
-
-    Returns
-    -------
-    list of int
-
-    Notes
-    -----
-    Source: MM-CSF (SC'19), section 4.1, figure 4 and algorithm 5, lines 2 to 13.
-
-    Examples
-    --------
     The eight nonzeros of figure 4 in its order. The seventh lies in ``(0, 1, :)`` with one other and in
     ``(:, 1, 2)`` with two others, but by its turn those have gone elsewhere.
 
@@ -122,31 +106,36 @@ def choose_directions(
     >>> choose_directions(figure, (0, 2), "dynamic")
     [2, 2, 2, 2, 2, 2, 2, 2]
     """
-    length = Counter(_fiber(place, leaf) for place in nonzeros for leaf in directions)
+    length = Counter(_fiber(nonzero, leaf) for nonzero in nonzeros for leaf in directions)
     number = Counter(leaf for leaf, *_ in length)
 
-    def preference(place: tuple[int, ...], leaf: int) -> tuple[int, int, int]:
-        return -length[_fiber(place, leaf)], number[leaf], leaf
+    def preference(nonzero: tuple[int, ...], leaf: int) -> tuple[int, int, int]:
+        return -length[_fiber(nonzero, leaf)], number[leaf], leaf
 
     chosen: list[int] = []
-    for place in nonzeros:
-        best = min(directions, key=partial(preference, place))
+    for nonzero in nonzeros:
+        best = min(directions, key=partial(preference, nonzero))
         chosen.append(best)
         if lengths == "dynamic":
-            length.subtract(_fiber(place, leaf) for leaf in directions if leaf != best)
+            length.subtract(_fiber(nonzero, leaf) for leaf in directions if leaf != best)
     return chosen
 
 
-def _fiber(place: tuple[int, ...], leaf: int) -> tuple[int, ...]:
-    """The fiber through a place in one direction: the leaf mode, and all indices but that mode's."""
-    return (leaf, *place[:leaf], *place[leaf + 1 :])
+def _fiber(nonzero: tuple[int, ...], leaf: int) -> tuple[int, ...]:
+    """The fiber through a nonzero in one direction: the leaf mode, and the indices in all others."""
+    return (leaf, *nonzero[:leaf], *nonzero[leaf + 1 :])
+
+
+def _coordinates(tensor: MmCsf) -> tuple[Coordinates, Coordinates]:
+    coords, values = zip(*map(coordinates, tensor.partitions), strict=True)
+    return np.concatenate(coords, axis=1), np.concatenate(values)
 
 
 def _check_choice(lengths: object, directions: tuple[int, ...], shape: tuple[int, ...]) -> None:
     if lengths not in ("dynamic", "static"):
         raise SchemeError(
             f"there is no lengths={lengths!r}\n"
-            "it says which lengths of fibers are compared\n"
+            "nonzeros compare the lengths of their fibers\n"
             "choose 'dynamic' or 'static'"
         )
     for leaf in directions:
@@ -157,3 +146,6 @@ def _check_choice(lengths: object, directions: tuple[int, ...], shape: tuple[int
             "they are the leaf modes to choose from, each once\n"
             f"give some of {tuple(range(len(shape)))}"
         )
+
+
+FORMAT = Format(MmCsf, _coordinates, builders={"mm-csf": mm_csf})

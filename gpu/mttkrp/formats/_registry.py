@@ -1,0 +1,27 @@
+"""The registry of the formats: a module and an entry for each."""
+
+from __future__ import annotations
+
+from gpu.mttkrp.formats._format import Builder, Format
+from gpu.mttkrp.formats.b_csf import FORMAT as B_CSF
+from gpu.mttkrp.formats.coo import FORMAT as COO
+from gpu.mttkrp.formats.csf import FORMAT as CSF
+from gpu.mttkrp.formats.f_coo import FORMAT as F_COO
+from gpu.mttkrp.formats.fibers import FORMAT as FIBERS
+from gpu.mttkrp.formats.hi_coo import FORMAT as HI_COO
+from gpu.mttkrp.formats.mm_csf import FORMAT as MM_CSF
+
+OF_TYPE: dict[type, Format] = {
+    entry.kind: entry for entry in (COO, CSF, FIBERS, B_CSF, F_COO, HI_COO, MM_CSF)
+}
+"""The entry of each type of tensor, except `PerMode`, which holds others."""
+
+FORMATS: dict[str, Builder] = {
+    name: build for entry in OF_TYPE.values() for name, build in entry.builders.items()
+}
+"""The builders of the formats from coordinates, by the formats' names."""
+
+KERNELS: dict[type, tuple[str, str]] = {
+    entry.kind: (entry.source, entry.summary) for entry in OF_TYPE.values() if entry.work
+}
+"""The kernel that each format gets; the others are made of these or turned into them."""

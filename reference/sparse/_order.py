@@ -1,0 +1,72 @@
+"""The order of modes and of nonzeros, and where the prefixes of sorted indices begin.
+
+>>> indices, _ = sort_nonzeros(Coo([[1, 0, 0], [0, 2, 1]], [5.0, 6.0, 7.0], (2, 3)), (0, 1))
+>>> indices.tolist(), [starts.tolist() for starts in prefix_starts(indices)]
+([[0, 0, 1], [1, 2, 0]], [[0, 2], [0, 1, 2]])
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.errors import FormatError
+from reference.sparse._arguments import check_coo, check_mode
+from reference.types import Coo
+
+Indices: TypeAlias = npt.NDArray[np.uint32]
+Values: TypeAlias = npt.NDArray[Any]
+
+
+def by_dimension(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The modes by ascending dimension, of equal dimensions the lower mode first (MM-CSF, section 3.2)."""
+    return tuple(sorted(range(len(shape)), key=lambda mode: shape[mode]))
+
+
+def root_first(shape: tuple[int, ...], root: int) -> tuple[int, ...]:
+    """The modes with ``root`` first and the others by ascending dimension (MM-CSF, section 3.2)."""
+    check_mode(root, shape)
+    return (int(root), *(mode for mode in by_dimension(shape) if mode != root))
+
+
+def leaf_last(shape: tuple[int, ...], leaf: int) -> tuple[int, ...]:
+    """The modes by ascending dimension, except ``leaf``, which is last (MM-CSF, section 4.1)."""
+    return (*(mode for mode in by_dimension(shape) if mode != leaf), int(leaf))
+
+
+def sort_nonzeros(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
+    """Indices, row l of mode ``modes[l]``, and values in lexicographic order; the sort is stable."""
+    check_coo(coo)
+    indices = coo.coords[list(modes)].astype(np.uint32)
+    order = np.lexsort(indices[::-1])  # the last key of lexsort is the first to compare
+    return np.ascontiguousarray(indices[:, order]), coo.values[order]
+
+
+def sort_distinct(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
+    """As `sort_nonzeros`; raise FormatError if coordinates occur twice."""
+    indices, values = sort_nonzeros(coo, modes)
+    starts = prefix_starts(indices)[-1]
+    counts = np.diff(np.append(starts, values.size))
+    if counts.max() > 1:
+        node = int(np.argmax(counts > 1))
+        level_of = [modes.index(mode) for mode in range(len(modes))]
+        coordinates = tuple(int(indices[level, starts[node]]) for level in level_of)
+        raise FormatError(
+            f"the coordinates {coordinates} occur {counts[node]} times\n"
+            "this format has each nonzero once\n"
+            "sum them first: coalesce(coo)"
+        )
+    return indices, values
+
+
+def prefix_starts(indices: Indices) -> list[npt.NDArray[np.int64]]:
+    """Where each new prefix of sorted indices begins: the nodes of a tree, level by level."""
+    starts: list[npt.NDArray[np.int64]] = []
+    begins = np.zeros(indices.shape[1], bool)
+    begins[0] = True
+    for level in indices:
+        begins[1:] |= level[1:] != level[:-1]
+        starts.append(np.flatnonzero(begins))
+    return starts

@@ -1,0 +1,62 @@
+"""Coordinates and values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference.sparse._arguments import check_coo
+from reference.sparse._order import prefix_starts, sort_nonzeros
+from reference.sparse.formats._format import WORD, Format
+from reference.types import Coo
+
+
+def coalesce(coo: Coo) -> Coo:
+    """All coordinates once, in lexicographic order by mode 0, 1, …; their values are added.
+
+    They are added in the order in which they occur, in their own type. A value of 0 stays, whether it
+    was given or is a sum.
+
+    Parameters
+    ----------
+    coo : Coo
+
+    Returns
+    -------
+    Coo
+        With uint32 indices.
+
+    Raises
+    ------
+    DtypeError
+        If ``coo`` is not a Coo.
+    FormatError
+        If its arrays lie on a device.
+    ShapeError
+        If a dimension exceeds 2**32.
+    NotANumberError
+        If a sum overflows, unless ``coo.nonfinite``.
+
+    Examples
+    --------
+    >>> coo = coalesce(Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 7.0], (2, 3)))
+    >>> coo.coords.tolist(), coo.values.tolist()
+    ([[0, 1], [0, 2]], [6.0, 12.0])
+    """
+    check_coo(coo)
+    indices, values = sort_nonzeros(coo, tuple(range(len(coo.shape))))
+    starts = prefix_starts(indices)[-1]
+    node = np.searchsorted(starts, np.arange(values.size), side="right") - 1
+    again = np.ones(values.size, bool)
+    again[starts] = False
+    sums = values[starts]
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.add.at(sums, node[again], values[again])
+    return Coo(np.ascontiguousarray(indices[:, starts]), sums, coo.shape, coo.nonfinite)
+
+
+FORMAT = Format(
+    Coo,
+    coordinates=lambda coo: (coo.coords, coo.values),
+    paper_bytes=lambda coo: WORD * coo.coords.size,
+    builders={"coo": coalesce},
+)
