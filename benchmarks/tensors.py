@@ -8,7 +8,7 @@ tables 2, 4 and 5) on fewer nonzeros; ``flick4d`` and ``uber4d`` are like flickr
 what matters, they are drawn first, then their lengths, then their leaves. Places are different, and in
 lexicographic order; values are sixteenths, 1/16 to 4.
 
-PATH ends in ``.tns``, text that counts from 1, or in ``.swt``, our binary form. A tensor is the same wherever
+PATH ends in ``.tns``, text that counts from 1, or in ``.npz``, NumPy's arrays. A tensor is the same wherever
 NumPy draws the same: it does not promise that across its versions, so a test compares.
 """
 
@@ -252,13 +252,13 @@ def small4(random: Random, scale: float) -> Drawn:
 TENSORS: dict[str, Callable[[Random, float], Drawn]] = {
     draw.__name__: draw for draw in (nell2, darpa, fr_s, flick4d, uber4d, small3, small4)
 }
-WRITERS: dict[str, Callable[[Path, Coo], None]] = {".tns": write_tns, ".swt": write_tensor}
+WRITERS: dict[str, Callable[[Path, Coo], None]] = {".tns": write_tns, ".npz": write_tensor}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("name", choices=TENSORS)
-    parser.add_argument("path", type=Path, help="the file to write, .tns or .swt")
+    parser.add_argument("path", type=Path, help="the file to write, .tns or .npz")
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of nonzeros")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -12,34 +12,6 @@ from gpu.mttkrp.kernels import MOST_PASSES, WARP
 from reference.errors import DtypeError, ShapeError
 
 
-def check_mode(mode: Any, order: int) -> int:
-    """The mode as an integer.
-
-    Raises
-    ------
-    ShapeError
-
-    Examples
-    --------
-    >>> check_mode(-1, 3)
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: mode=-1 is not a mode of a tensor of order 3
-    modes count from 0 to 2
-    give one of them
-    """
-    try:
-        known = -1 if isinstance(mode, bool) else operator.index(mode)
-    except TypeError:
-        known = -1
-    if not 0 <= known < order:
-        raise ShapeError(
-            f"mode={mode!r} is not a mode of a tensor of order {order}\n"
-            f"modes count from 0 to {order - 1}\ngive one of them"
-        )
-    return known
-
-
 def check_rank(rank: Any) -> int:
     """The rank as an integer.
 

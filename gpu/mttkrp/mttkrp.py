@@ -9,12 +9,13 @@ import numpy as np
 
 from gpu.device import Device, is_array
 from gpu.host import choose_device, on_device
-from gpu.mttkrp.checks import as_sequence, check_factors, check_mode
+from gpu.mttkrp.checks import as_sequence, check_factors
 from gpu.mttkrp.plan import Plan
 from gpu.mttkrp.prepared import PreparedSparse
 from gpu.mttkrp.structure import check_kind
 from gpu.mttkrp.upload import arrays_of, to_device
 from reference.errors import ShapeError
+from reference.types.arguments import check_mode
 
 
 def mttkrp(

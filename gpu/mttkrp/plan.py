@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import Array, Chain, Device, chained
-from gpu.mttkrp.checks import check_dtype, check_mode, check_rank
+from gpu.mttkrp.checks import check_dtype, check_rank
 from gpu.mttkrp.clearing import clearing
 from gpu.mttkrp.formats import OF_TYPE
 from gpu.mttkrp.kernels import Launch, Setting, Work, sink_of
@@ -19,6 +19,7 @@ from gpu.mttkrp.structure import check_kind, check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device
 from reference.errors import DtypeError, FormatError, ShapeError
 from reference.types import PerMode
+from reference.types.arguments import check_mode
 
 
 def plan(

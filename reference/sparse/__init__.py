@@ -4,8 +4,8 @@ The formats are the dataclasses of `reference.types`. The functions here define 
 orders 2 to 8. ``gpu.mttkrp.formats`` has functions of the same names that give the same arrays.
 """
 
-from reference.sparse.binary import read_tensor, write_tensor
 from reference.sparse.convert import to_coo
+from reference.sparse.files import read_tensor, write_tensor
 from reference.sparse.formats import FORMATS
 from reference.sparse.formats.b_csf import b_csf, b_csf_all
 from reference.sparse.formats.coo import coalesce

@@ -1,4 +1,4 @@
-"""The order of modes and of nonzeros, and where the prefixes of sorted indices begin.
+"""The order of nonzeros, and where the prefixes of sorted indices begin.
 
 >>> indices, _ = sort_nonzeros(Coo([[1, 0, 0], [0, 2, 1]], [5.0, 6.0, 7.0], (2, 3)), (0, 1))
 >>> indices.tolist(), [starts.tolist() for starts in prefix_starts(indices)]
@@ -13,27 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import FormatError
-from reference.sparse._arguments import check_coo, check_mode
 from reference.types import Coo
+from reference.types.arguments import check_coo
 
 Indices: TypeAlias = npt.NDArray[np.uint32]
 Values: TypeAlias = npt.NDArray[Any]
-
-
-def by_dimension(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The modes by ascending dimension, of equal dimensions the lower mode first (MM-CSF, section 3.2)."""
-    return tuple(sorted(range(len(shape)), key=lambda mode: shape[mode]))
-
-
-def root_first(shape: tuple[int, ...], root: int) -> tuple[int, ...]:
-    """The modes with ``root`` first and the others by ascending dimension (MM-CSF, section 3.2)."""
-    check_mode(root, shape)
-    return (int(root), *(mode for mode in by_dimension(shape) if mode != root))
-
-
-def leaf_last(shape: tuple[int, ...], leaf: int) -> tuple[int, ...]:
-    """The modes by ascending dimension, except ``leaf``, which is last (MM-CSF, section 4.1)."""
-    return (*(mode for mode in by_dimension(shape) if mode != leaf), int(leaf))
 
 
 def sort_nonzeros(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:

@@ -1,29 +1,125 @@
-"""What both forms of tensor files share: how an input is opened, and how an output appears."""
+"""Sparse tensors as ``.npz`` files, and how files of tensors are opened and written.
+
+A ``.npz`` file holds the arrays ``coords`` (order, M), ``values`` (M,) and ``shape`` (order,), and the flag
+``nonfinite``, true if NaN and infinite values are meant.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
-from typing import IO
+from tokenize import TokenError
+from typing import IO, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from reference.errors import DtypeError, FormatError, InputFileError
+from reference.errors import FormatError, InputFileError, ShapeError, SimwarpError
 from reference.files import write_whole
 from reference.types import Coo
+from reference.types.arguments import check_host
+
+ZIP, _FORMER = b"PK", b"\x93SWT"
+_LARGEST_DIMENSION = 2**64 - 1
+_ADVICE = "give a .npz file that write_tensor wrote"
+_NAMES = ["coords", "nonfinite", "shape", "values"]
+_DAMAGED = (
+    *(OSError, EOFError, MemoryError, ValueError, TypeError, SyntaxError, RuntimeError, OverflowError),
+    *(BadZipFile, KeyError, TokenError, zlib.error),
+)
+"""Errors of `numpy.load` about files that are damaged, or of other kinds."""
 
 
-def open_input(path: Path | str, advice: str) -> BufferedReader:
-    """Open a file for reading.
+def write_tensor(path: Path | str, coo: Coo) -> None:
+    """Write a ``.npz`` file, whole or not at all; equal tensors make equal files.
+
+    Parameters
+    ----------
+    path : Path or str
+    coo : Coo
+        The order of its nonzeros and its types are kept.
 
     Raises
     ------
     InputFileError
-        If that is not possible; ends with the advice.
+        If it cannot be written.
+    ShapeError
+        If a dimension is above 2**64 - 1.
+    DtypeError, FormatError
+        If ``coo`` is not a Coo, or lies on a device.
 
     Examples
     --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "small.npz"
+    ...     write_tensor(path, Coo([[0, 1], [0, 2]], [2.5, -4.0], (2, 3)))
+    ...     np.load(path)["coords"].tolist()
+    [[0, 1], [0, 2]]
+    """
+    check_host(coo)
+    if max(coo.shape) > _LARGEST_DIMENSION:
+        raise ShapeError(
+            f"the largest dimension is {max(coo.shape)}\na .npz file has dimensions up to 2**64 - 1\n"
+            "split the mode into two"
+        )
+    arrays: dict[str, Any] = {"coords": coo.coords, "values": coo.values}
+    arrays |= {"shape": np.array(coo.shape, np.uint64), "nonfinite": np.array(coo.nonfinite)}
+    write_output(path, lambda file: np.savez(file, **arrays))
+
+
+def read_tensor(path: Path | str) -> Coo:
+    """Read a ``.npz`` file; everything in it is checked, for it may come from a stranger.
+
+    Parameters
+    ----------
+    path : Path or str
+
+    Returns
+    -------
+    Coo
+        As it was written.
+
+    Raises
+    ------
+    InputFileError
+        If the file cannot be read, or does not hold a whole tensor.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "small.npz"
+    ...     write_tensor(path, Coo([[0, 1], [0, 2]], [2.5, -4.0], (2, 3)))
+    ...     tensor = read_tensor(path)
+    >>> tensor.values, tensor.shape
+    (array([ 2.5, -4. ]), (2, 3))
+    """
+    with open_input(path, _ADVICE) as file:
+        begin = file.peek(8)[:8]
+        if begin.startswith(_FORMER):
+            raise InputFileError(
+                f"{path} is a .swt file\nit is not read any more, tensors are kept in .npz files\n"
+                "convert the .tns file again: simwarp tensor convert SOURCE.tns TARGET.npz"
+            )
+        try:
+            if not begin.startswith(ZIP):
+                raise FormatError(f"it begins with {begin!r}, not with {ZIP!r}")
+            with np.load(file, allow_pickle=False) as held:
+                if sorted(held.files) != _NAMES:
+                    raise FormatError(f"it has the arrays {sorted(held.files)}, not {_NAMES}")
+                coords, nonfinite, shape, values = (held[name] for name in _NAMES)
+            return Coo(coords, values, shape.tolist(), bool(nonfinite))
+        except (SimwarpError, *_DAMAGED) as error:
+            reason = str(error).partition("\n")[0]
+            raise InputFileError(f"{path} does not hold a sparse tensor: {reason}\n{_ADVICE}") from None
+
+
+def open_input(path: Path | str, advice: str) -> BufferedReader:
+    """Open a file for reading, or raise an InputFileError that ends with the advice.
+
     >>> open_input("no-such-file.tns", "give a .tns file")
     Traceback (most recent call last):
     ...
@@ -37,15 +133,8 @@ def open_input(path: Path | str, advice: str) -> BufferedReader:
 
 
 def write_output(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file, whole or not at all.
+    """Write a file, whole or not at all, or raise InputFileError.
 
-    Raises
-    ------
-    InputFileError
-        If it cannot be written.
-
-    Examples
-    --------
     >>> write_output("no-such-folder/x.tns", lambda file: file.write(b"1 1 1.0"))
     Traceback (most recent call last):
     ...
@@ -55,27 +144,5 @@ def write_output(path: Path | str, write: Callable[[IO[bytes]], object]) -> None
     try:
         write_whole(Path(path), write)
     except OSError as error:
-        raise InputFileError(
-            f"{path} cannot be written: {error.strerror or error}\nchoose another file"
-        ) from None
-
-
-def check_writable(coo: object) -> None:
-    """Raise unless ``coo`` is a Coo on the host.
-
-    Examples
-    --------
-    >>> check_writable([1, 2])
-    Traceback (most recent call last):
-    ...
-    reference.errors.DtypeError: coo is a list
-    files hold a Coo
-    give Coo(coords, values, shape), or to_coo(tensor) of another format
-    """
-    if not isinstance(coo, Coo):
-        raise DtypeError(
-            f"coo is a {type(coo).__name__}\nfiles hold a Coo\n"
-            "give Coo(coords, values, shape), or to_coo(tensor) of another format"
-        )
-    if not isinstance(coo.coords, np.ndarray) or not isinstance(coo.values, np.ndarray):
-        raise FormatError("coo lies on a device\nfiles are written from the host\ndownload its arrays")
+        reason = error.strerror or error
+        raise InputFileError(f"{path} cannot be written: {reason}\nchoose another file") from None

@@ -7,6 +7,8 @@ and values, so that nothing is rounded, dropped or added up, unless a function s
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -31,7 +33,7 @@ def to_scipy(tensor: SparseTensor) -> Any:
     Returns
     -------
     scipy.sparse.coo_array
-        In lexicographic order; places that occur twice do so there.
+        In lexicographic order; coordinates that occur twice do so there.
 
     Raises
     ------
@@ -88,9 +90,9 @@ def from_scipy(array: Any, *, nonfinite: bool = False) -> Coo:
 
 
 def to_pydata(tensor: SparseTensor) -> Any:
-    """The tensor as a ``sparse.COO`` of pydata/sparse, in which every place occurs once.
+    """The tensor as a ``sparse.COO`` of pydata/sparse, in which all coordinates occur once.
 
-    Values at one place are added, as by `coalesce`.
+    Values of equal coordinates are added, as by `coalesce`.
 
     Parameters
     ----------
@@ -162,7 +164,7 @@ def from_pydata(array: Any, *, nonfinite: bool = False) -> Coo:
     if array.fill_value != 0:
         raise FormatError(
             f"the array has the fill value {array.fill_value}\n"
-            "what a sparse tensor does not hold is 0\n"
+            "all other elements of a sparse tensor are 0\n"
             "subtract the fill value first"
         )
     given = array.asformat("coo")
@@ -180,7 +182,7 @@ def to_torch(tensor: SparseTensor) -> Any:
     Returns
     -------
     torch.Tensor
-        Of layout ``torch.sparse_coo``, in lexicographic order; places that occur twice do so there.
+        Of layout ``torch.sparse_coo``, in lexicographic order; coordinates that occur twice do so there.
 
     Raises
     ------
@@ -215,7 +217,7 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
     ----------
     tensor : torch.Tensor
         Sparse in all its dimensions; of float32, float64 or integers, which become float64. Coalesced or
-        not: places that occur twice do so in the result.
+        not: coordinates that occur twice do so in the result.
     nonfinite : bool
         Whether NaN and infinite values are meant.
 
@@ -251,7 +253,7 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
             "call its to_sparse() first"
         )
     given = tensor.detach().cpu().to_sparse_coo()
-    # The methods without the underscore want a coalesced tensor: it would have added what occurs twice.
+    # The methods without the underscore want a coalesced tensor, with values of equal coordinates added.
     indices, values = given._indices(), given._values()
     try:
         copied = values.numpy().copy()
@@ -263,30 +265,28 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
 
 
 def _scipy_sparse() -> Any:
-    try:
+    with _needed("SciPy", "scipy"):
         return import_module("scipy.sparse")
-    except ImportError as error:
-        raise _missing("SciPy", "scipy", error) from None
 
 
 def _pydata_sparse() -> Any:
-    try:
+    with _needed("pydata/sparse", "sparse"):
         return import_module("sparse")
-    except ImportError as error:
-        raise _missing("pydata/sparse", "sparse", error) from None
 
 
 def _torch() -> Any:
-    try:
+    with _needed("PyTorch", "torch"):
         return import_module("torch")
+
+
+@contextmanager
+def _needed(package: str, name: str) -> Generator[None]:
+    try:
+        yield
     except ImportError as error:
-        raise _missing("PyTorch", "torch", error) from None
-
-
-def _missing(package: str, name: str, error: ImportError) -> MissingExtraError:
-    return MissingExtraError(
-        f"tensors of {package} need {package}, which is not installed ({error})\npip install {name}"
-    )
+        raise MissingExtraError(
+            f"tensors of {package} need {package}, which is not installed ({error})\npip install {name}"
+        ) from None
 
 
 def _not_sparse(given: object, expected: str, constructor: str) -> DtypeError:

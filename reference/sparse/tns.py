@@ -22,11 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.sparse.files import check_writable, write_output
+from reference.sparse._tns_lines import MOST_INDEX
+from reference.sparse._tns_reading import Reading
+from reference.sparse.files import write_output
 from reference.sparse.formats.coo import coalesce
-from reference.sparse.tns_lines import MOST_INDEX
-from reference.sparse.tns_reading import Reading
 from reference.types import Coo
+from reference.types.arguments import check_host
 
 Base: TypeAlias = Literal["auto", 0, 1]
 Header: TypeAlias = Literal["auto", True, False]
@@ -55,13 +56,13 @@ def read_tns(
     ----------
     path : Path or str
     base : 0, 1 or "auto"
-        What indices count from. "auto": from 0 if any is 0, else from 1.
+        The number from which indices count. "auto": from 0 if any is 0, else from 1.
     header : bool or "auto"
         Whether two lines name the order and the dimensions. "auto": if the first has a single field.
     shape : sequence of int, optional
         The dimensions. Without it the header's; without one, of each mode the largest index and 1.
     duplicates : "refuse", "sum" or "keep"
-        What becomes of a place that occurs again. "sum" sorts the nonzeros too, as `coalesce` does;
+        The treatment of coordinates that occur again. "sum" sorts the nonzeros too, as `coalesce` does;
         otherwise they are in the order of the file.
     dtype : float64 or float32
         Of the values. A number is read as `float` reads it, and then rounded to float32.
@@ -129,7 +130,7 @@ def write_tns(
     coo : Coo
         Its order of nonzeros is kept.
     base : 0 or 1
-        What indices count from.
+        The number from which indices count.
     header : bool
         Write the order and the dimensions first. Without them the file does not say how large the
         dimensions are beyond the largest index.
@@ -143,7 +144,7 @@ def write_tns(
     ShapeError
         If a dimension is too large for `read_tns`, about 2**63.
     DtypeError, FormatError
-        For what is no Coo, or lies on a device.
+        If ``coo`` is not a Coo, or lies on a device.
 
     Examples
     --------
@@ -157,21 +158,19 @@ def write_tns(
     1 1 2.5
     2 3 -4.0
     """
-    check_writable(coo)
+    check_host(coo)
     _check_choice("base", base, (0, 1))
     if max(coo.shape) - 1 + max(base, header) > MOST_INDEX:  # the largest number of the file
         raise ShapeError(
             f"the largest dimension is {max(coo.shape)}\na .tns file has indices up to 2**63 - 1\n"
-            "split the mode, or write_tensor it"
+            "split the mode, or use write_tensor"
         )
     write_output(path, lambda file: _write(file, coo, base, header, str(path).endswith(".gz"), progress))
 
 
 def _check_choice(name: str, given: object, known: tuple[object, ...]) -> None:
     if given not in known:
-        raise SchemeError(
-            f"{name} is {given!r}\npossible are {', '.join(map(repr, known))}\nchoose one of them"
-        )
+        raise SchemeError(f"{name} is {given!r}\nknown are {', '.join(map(repr, known))}\nchoose one of them")
 
 
 def _value_type(given: npt.DTypeLike) -> np.dtype[Any]:

@@ -4,7 +4,7 @@
 Traceback (most recent call last):
 ...
 reference.errors.InputFileError: tensor.csv does not say by its name what it holds
-.tns, .tns.gz and .swt are known
+.tns, .tns.gz and .npz are known
 rename it
 """
 
@@ -46,7 +46,7 @@ class Runs(StrEnum):
 
 
 def cpd_command(
-    file: Annotated[Path, typer.Argument(help="A sparse tensor: .tns, .tns.gz or .swt.")],
+    file: Annotated[Path, typer.Argument(help="A sparse tensor: .tns, .tns.gz or .npz.")],
     rank: Annotated[int, typer.Option(min=1, help="How many components.")],
     device: Annotated[
         Runs, typer.Option(help="cpu: the reference; sim, cuda: the production kernels.")
@@ -146,13 +146,11 @@ def _read(file: Path, dtype: Values | None, progress: Callable[[int, int], None]
         try:
             return reference.sparse.read_tns(file, duplicates="keep", dtype=kind, progress=progress)
         except InputFileError as error:
-            said = str(error).replace(
-                "nonfinite=True takes it, if it is meant", "only finite ones are possible"
-            )
+            said = str(error).replace("pass nonfinite=True if it is meant", "only finite ones are possible")
             raise InputFileError(said) from None
-    if not file.name.endswith(".swt"):
+    if not file.name.endswith((".npz", ".swt")):
         raise InputFileError(
-            f"{file} does not say by its name what it holds\n.tns, .tns.gz and .swt are known\nrename it"
+            f"{file} does not say by its name what it holds\n.tns, .tns.gz and .npz are known\nrename it"
         )
     return typed(reference.sparse.read_tensor(file), dtype)
 

@@ -1,4 +1,4 @@
-"""The command ``simwarp tensor``: what a file of a sparse tensor holds, and the same tensor in another form.
+"""The command ``simwarp tensor``: facts about a file of a sparse tensor, and its conversion.
 
 >>> info_command(Path("no-such-file.tns"))
 Traceback (most recent call last):
@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +28,8 @@ import reference.sparse
 from gpu.mttkrp import formats
 from reference.errors import InputFileError, SchemeError, ShapeError
 from reference.sparse import index_bytes
-from reference.sparse.binary import MAGIC, read_tensor, write_tensor
-from reference.sparse.places import count_places, first_repeated
+from reference.sparse.coordinates import count_distinct, first_repeated
+from reference.sparse.files import ZIP, read_tensor, write_tensor
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import Coo
 from simwarp.cli.files import Values, typed
@@ -38,13 +38,13 @@ from simwarp.cli.words import spoken
 tensor_app = typer.Typer(help="Look at files of sparse tensors, and convert them.", no_args_is_help=True)
 
 _WIDE = 240
-_SUFFIXES = (".tns", ".tns.gz", ".swt")
+_SUFFIXES = (".tns", ".tns.gz", ".npz")
 # The compiled builders pay from here on; the reference's give the same arrays.
 _MANY_NONZEROS = 1 << 16
 
 
 class Base(StrEnum):
-    """What the indices of a text count from."""
+    """The number from which a text counts indices."""
 
     auto = "auto"
     zero = "0"
@@ -52,7 +52,7 @@ class Base(StrEnum):
 
 
 class Header(StrEnum):
-    """Whether a text begins with the order and the dimensions."""
+    """Whether a text begins with its order and dimensions."""
 
     auto = "auto"
     yes = "yes"
@@ -60,14 +60,14 @@ class Header(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """What becomes of a place that occurs again."""
+    """The treatment of coordinates that occur again."""
 
     refuse = "refuse"
     sum = "sum"
     keep = "keep"
 
 
-FromBase = Annotated[Base, typer.Option("--base", help="What the indices of a text count from.")]
+FromBase = Annotated[Base, typer.Option("--base", help="The number from which a text counts indices.")]
 FromHeader = Annotated[
     Header, typer.Option("--header", help="Whether a text begins with the order and the dimensions.")
 ]
@@ -77,7 +77,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable rep
 
 @tensor_app.command("info")
 def info_command(
-    file: Annotated[Path, typer.Argument(help="A .tns or .swt file; .tns also packed with gzip.")],
+    file: Annotated[Path, typer.Argument(help="A .tns or .npz file; .tns also packed with gzip.")],
     base: FromBase = Base.auto,
     header: FromHeader = Header.auto,
     nonfinite: Nonfinite = False,
@@ -97,29 +97,31 @@ def info_command(
 
 @tensor_app.command("convert")
 def convert_command(
-    source: Annotated[Path, typer.Argument(help="A .tns or .swt file; .tns also packed with gzip.")],
-    target: Annotated[Path, typer.Argument(help="A .tns, .tns.gz or .swt file; replaced when all is done.")],
+    source: Annotated[Path, typer.Argument(help="A .tns or .npz file; .tns also packed with gzip.")],
+    target: Annotated[Path, typer.Argument(help="A .tns, .tns.gz or .npz file; replaced when all is done.")],
     base: FromBase = Base.auto,
     header: FromHeader = Header.auto,
     duplicates: Annotated[
-        Duplicates, typer.Option(help="What becomes of a place that occurs again.")
+        Duplicates, typer.Option(help="The treatment of coordinates that occur again.")
     ] = Duplicates.refuse,
     dtype: Annotated[
-        Values | None, typer.Option(help="The type of values; else that of a .swt, float64 for a text.")
+        Values | None, typer.Option(help="The type of values; else that of a .npz, float64 for a text.")
     ] = None,
     nonfinite: Nonfinite = False,
-    to_base: Annotated[int, typer.Option(min=0, max=1, help="What indices count from in a new text.")] = 1,
+    to_base: Annotated[
+        int, typer.Option(min=0, max=1, help="The number from which a new text counts indices.")
+    ] = 1,
     to_header: Annotated[bool, typer.Option("--to-header", help="Begin a new text with a header.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Write a sparse tensor in another form: text, packed text, or the binary form that is mapped."""
+    """Write a sparse tensor as text, as packed text, or as NumPy arrays (.npz)."""
     if not target.name.endswith(_SUFFIXES):
         raise SchemeError(
-            f"{target} has no known form\na sparse tensor is written as {', '.join(_SUFFIXES)}\n"
-            "choose a name that ends so"
+            f"{target} has an unknown suffix\na sparse tensor is written as {', '.join(_SUFFIXES)}\n"
+            "choose a name that ends with one of these"
         )
     tensor = _read(source, base, header, duplicates, dtype, nonfinite, quiet=as_json)
-    if target.name.endswith(".swt"):
+    if target.name.endswith(".npz"):
         write_tensor(target, tensor)
     else:
         with _progress("writing", quiet=as_json) as progress:
@@ -129,8 +131,8 @@ def convert_command(
         return 0
     console = Console(stderr=True, soft_wrap=True)
     console.print(Text(f"wrote {target}: {_product(tensor.shape)}, {tensor.values.size} nonzeros"))
-    if not target.name.endswith(".swt") and not to_header and _is_larger_than_used(tensor):
-        console.print("the file does not say its shape, which is larger than its indices: --to-header does")
+    if not target.name.endswith(".npz") and not to_header and _is_larger_than_used(tensor):
+        console.print("the file lacks its shape, which is larger than its indices: add it with --to-header")
     return 0
 
 
@@ -147,10 +149,10 @@ def _read(
     *,
     quiet: bool,
 ) -> Coo:
-    """The tensor in a file of either form."""
-    if path.name.endswith(".swt") or _is_binary(path):
+    """The tensor in a .npz file or in a text."""
+    if path.name.endswith((".npz", ".swt")) or _is_zip(path):
         if base is not Base.auto or header is not Header.auto:
-            raise SchemeError(f"{path} is no text\n--base and --header are for texts\nleave them out")
+            raise SchemeError(f"{path} is not a text\n--base and --header are for texts\nleave them out")
         return _resolved(path, typed(read_tensor(path), dtype), duplicates)
     words = spoken(nonfinite="--nonfinite", duplicates="--duplicates", base="--base")
     with words, _progress("reading", quiet=quiet) as progress:
@@ -165,14 +167,12 @@ def _read(
         )
 
 
-def _is_binary(path: Path) -> bool:
+def _is_zip(path: Path) -> bool:
     if not path.is_file():  # a pipe is a text, and gives its first bytes only once
         return False
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(ZIP)) == ZIP
+    return False
 
 
 def _resolved(path: Path, tensor: Coo, duplicates: Duplicates) -> Coo:
@@ -180,9 +180,9 @@ def _resolved(path: Path, tensor: Coo, duplicates: Duplicates) -> Coo:
         return reference.sparse.coalesce(tensor)
     found = first_repeated(tensor.coords, tensor.shape) if duplicates is Duplicates.refuse else None
     if found is not None:
-        place = tuple(int(index) for index in tensor.coords[:, found[1]])
+        coordinates = tuple(int(index) for index in tensor.coords[:, found[1]])
         raise InputFileError(
-            f"{path}: nonzeros {found[0]} and {found[1]} have the same place, {place}\n"
+            f"{path}: nonzeros {found[0]} and {found[1]} have the same coordinates, {coordinates}\n"
             "--duplicates sum adds the values, keep keeps them all\nchoose one of them"
         )
     return tensor
@@ -199,18 +199,18 @@ def _progress(what: str, *, quiet: bool) -> Generator[Callable[[int, int], None]
         yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
-# ---- what a tensor is like -----------------------------------------------------------------------
+# ---- facts ---------------------------------------------------------------------------------------
 
 
 def _size(tensor: Coo) -> dict[str, Any]:
     nonzeros = tensor.values.size
-    places = count_places(tensor.coords, tensor.shape)
+    distinct = count_distinct(tensor.coords, tensor.shape)
     return {
         "shape": list(tensor.shape),
         "order": len(tensor.shape),
         "nonzeros": nonzeros,
-        "duplicates": nonzeros - places,
-        "density": places / math.prod(tensor.shape),  # Python's integers, of any size
+        "duplicates": nonzeros - distinct,
+        "density": distinct / math.prod(tensor.shape),  # Python's integers, of any size
         "indices": str(tensor.coords.dtype),
         "values": str(tensor.values.dtype),
     }
@@ -221,14 +221,14 @@ def _modes(tensor: Coo) -> list[dict[str, int]]:
     rows: list[dict[str, int]] = []
     for mode, dimension in enumerate(tensor.shape):
         others = [other for other in range(len(tensor.shape)) if other != mode]
-        slices = count_places(tensor.coords[mode : mode + 1], (dimension,))
-        fibers = count_places(tensor.coords[others], tuple(tensor.shape[other] for other in others))
+        slices = count_distinct(tensor.coords[mode : mode + 1], (dimension,))
+        fibers = count_distinct(tensor.coords[others], tuple(tensor.shape[other] for other in others))
         rows.append({"mode": mode, "dimension": dimension, "slices": slices, "fibers": fibers})
     return rows
 
 
 def _storage(tensor: Coo, repeated: bool, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The bytes of the indices in every format, places that occur again summed."""
+    """The bytes of the indices in every format, values of equal coordinates summed."""
     made_by = formats if tensor.values.size >= _MANY_NONZEROS else reference.sparse
     rows: list[dict[str, Any]] = []
     for name, make in made_by.FORMATS.items():
@@ -248,7 +248,7 @@ def _is_larger_than_used(tensor: Coo) -> bool:
     return tuple(int(most) + 1 for most in tensor.coords.max(axis=1)) != tensor.shape
 
 
-# ---- what is shown -------------------------------------------------------------------------------
+# ---- printing ------------------------------------------------------------------------------------
 
 
 def _show(report: dict[str, Any]) -> None:
@@ -260,7 +260,7 @@ def _show(report: dict[str, Any]) -> None:
     )
     console.print(f"density {report['density']:.3g}, {report['indices']} indices, {report['values']} values")
     if again:
-        console.print(f"{again} times a place occurs again; the storage is that of the sums")
+        console.print(f"{again} times coordinates occur again; the storage is that of the sums")
     console.print(_mode_table(report))
     console.print(_storage_table(report))
 
@@ -275,12 +275,14 @@ def _mode_table(report: dict[str, Any]) -> Table:
 
 def _storage_table(report: dict[str, Any]) -> Table:
     table = _table("bytes of indices", "by the paper", "as held", "bytes per nonzero")
-    places = report["nonzeros"] - report["duplicates"]
+    distinct = report["nonzeros"] - report["duplicates"]
     for row in report["storage"]:
         if row["paper"] is None:
             table.add_row(row["format"], "-", "-", row["why"])
         else:
-            table.add_row(row["format"], str(row["paper"]), str(row["held"]), f"{row['paper'] / places:.4g}")
+            table.add_row(
+                row["format"], str(row["paper"]), str(row["held"]), f"{row['paper'] / distinct:.4g}"
+            )
     return table
 
 

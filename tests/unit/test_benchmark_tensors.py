@@ -72,7 +72,7 @@ def test_places_are_different_and_in_order(name):
     assert (np.take_along_axis(np.diff(coords), first[None], axis=0) > 0).all()
 
 
-@pytest.mark.parametrize(("suffix", "read"), [(".tns", read_tns), (".swt", read_tensor)])
+@pytest.mark.parametrize(("suffix", "read"), [(".tns", read_tns), (".npz", read_tensor)])
 def test_the_command_writes_the_tensor(suffix, read, tmp_path, monkeypatch, capsys):
     path = tmp_path / f"small4{suffix}"
     monkeypatch.setattr("sys.argv", ["tensors.py", "small4", str(path), "--scale", "0.01", "--seed", "7"])
@@ -88,7 +88,7 @@ def test_another_suffix(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         tensors["main"]()
     assert caught.value.code == 2
-    assert ".tns, .swt" in capsys.readouterr().err
+    assert ".tns, .npz" in capsys.readouterr().err
 
 
 # The page of the formats shows what benchmarks/storage.py has measured.

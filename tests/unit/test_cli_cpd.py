@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
     """The working directory, with a tensor in every kind of file."""
     write_tns(tmp_path / "x.tns", tensor(), header=True)
     write_tns(tmp_path / "x.tns.gz", tensor(), header=True)
-    write_tensor(tmp_path / "x.swt", tensor())
+    write_tensor(tmp_path / "x.npz", tensor())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
@@ -59,7 +59,7 @@ def assert_holds(file, model):
 # What it does
 
 
-@pytest.mark.parametrize("file", ["x.tns", "x.tns.gz", "x.swt"])
+@pytest.mark.parametrize("file", ["x.tns", "x.tns.gz", "x.npz"])
 @pytest.mark.usefixtures("folder")
 def test_a_file_of_any_kind(file):
     assert cpd(file=file) == 0
@@ -106,7 +106,7 @@ def test_the_options_reach_the_decomposition(capsys):
     assert_holds("factors.npz", model)
 
 
-@pytest.mark.parametrize("file", ["x.tns", "x.swt"])
+@pytest.mark.parametrize("file", ["x.tns", "x.npz"])
 @pytest.mark.usefixtures("folder")
 def test_values_of_another_type(file, capsys):
     assert cpd("--dtype", "float32", "--json", file=file) == 0
@@ -116,8 +116,8 @@ def test_values_of_another_type(file, capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_a_file_of_float32_stays_so(capsys):
-    write_tensor(Path("single.swt"), tensor(np.float32))
-    assert cpd("--json", file="single.swt") == 0
+    write_tensor(Path("single.npz"), tensor(np.float32))
+    assert cpd("--json", file="single.npz") == 0
     assert json.loads(capsys.readouterr().out)["dtype"] == "float32"
 
 
@@ -187,8 +187,8 @@ def test_no_gpu_is_said_before_the_file_is_read(monkeypatch, capsys):
     ("options", "file", "complaint"),
     [
         ([], "none.tns", "none.tns cannot be read: No such file"),
-        ([], "none.swt", "none.swt cannot be read: No such file"),
-        ([], "x.csv", "x.csv does not say by its name what it holds\n.tns, .tns.gz and .swt are known\n"),
+        ([], "none.npz", "none.npz cannot be read: No such file"),
+        ([], "x.csv", "x.csv does not say by its name what it holds\n.tns, .tns.gz and .npz are known\n"),
         ([], "bad.tns", "bad.tns, line 2"),
         ([], "zero.tns", "there is nothing to decompose\n"),
         (["--format", "mm-csf"], "x.tns", "--format mm-csf is for kernels, and --device cpu runs none\n"),
@@ -204,7 +204,7 @@ def test_no_gpu_is_said_before_the_file_is_read(monkeypatch, capsys):
         (["--seed", "-1"], "x.tns", "Invalid value for '--seed'"),
         (["--tolerance", "nan"], "x.tns", "Invalid value for '--tolerance'"),
         (["--dtype", "float16"], "x.tns", "Invalid value for '--dtype'"),
-        (["--dtype", "float32"], "large.swt", "is inf as float32\nleave --dtype float32 out\n"),
+        (["--dtype", "float32"], "large.npz", "is inf as float32\nleave --dtype float32 out\n"),
     ],
     ids=str,
 )
@@ -212,7 +212,7 @@ def test_requests_that_cannot_be_met(folder, capsys, options, file, complaint):
     (folder / "bad.tns").write_text("1 1 2.0\n1 x 3.0\n")
     (folder / "zero.tns").write_text("1 1 0\n1 2 0\n")
     (folder / "taken.npz").mkdir()
-    write_tensor(folder / "large.swt", Coo([[0, 1], [0, 1]], [1.0, 1e300], (2, 2)))
+    write_tensor(folder / "large.npz", Coo([[0, 1], [0, 1]], [1.0, 1e300], (2, 2)))
     before = sorted(path.name for path in folder.iterdir())
     assert cpd(*options, file=file) == 2
     said = capsys.readouterr()

@@ -15,7 +15,7 @@ import pytest
 import simwarp.cli.tensor as command_module
 from reference.errors import InputFileError, NotANumberError, SchemeError
 from reference.sparse import FORMATS, coalesce, index_bytes
-from reference.sparse.binary import read_tensor, write_tensor
+from reference.sparse.files import read_tensor, write_tensor
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import Coo
 from simwarp.cli.tensor import tensor_app
@@ -44,8 +44,8 @@ def text(tensor, tmp_path):
 
 @pytest.fixture
 def binary(tensor, tmp_path):
-    write_tensor(tmp_path / "x.swt", tensor)
-    return tmp_path / "x.swt"
+    write_tensor(tmp_path / "x.npz", tensor)
+    return tmp_path / "x.npz"
 
 
 def reported(capsys, *arguments):
@@ -122,7 +122,7 @@ def test_places_that_occur_again_are_counted_and_summed(capsys, tmp_path):
     assert [row["fibers"] for row in report["modes"]] == [2, 2]
     assert report["storage"][0]["paper"] == 3 * 8
     assert command("info", tmp_path / "x.tns") == 0
-    assert "2 times a place occurs again; the storage is that of the sums" in capsys.readouterr().out
+    assert "2 times coordinates occur again; the storage is that of the sums" in capsys.readouterr().out
 
 
 def test_a_density_beyond_64_bits(capsys, tmp_path):
@@ -147,7 +147,7 @@ def test_a_density_beyond_64_bits(capsys, tmp_path):
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["y.tns", "y.tns.gz", "y.swt"])
+@pytest.mark.parametrize("name", ["y.tns", "y.tns.gz", "y.npz"])
 @pytest.mark.parametrize("form", ["text", "binary"])
 def test_every_form_becomes_every_other(capsys, request, tmp_path, tensor, form, name):
     source, target = request.getfixturevalue(form), tmp_path / name
@@ -155,16 +155,16 @@ def test_every_form_becomes_every_other(capsys, request, tmp_path, tensor, form,
     told = capsys.readouterr()
     assert told.out == ""
     assert told.err == f"wrote {target}: 6 × 9 × 13, 97 nonzeros\n"
-    back = read_tensor(target) if name == "y.swt" else read_tns(target, dtype=np.float32)
+    back = read_tensor(target) if name == "y.npz" else read_tns(target, dtype=np.float32)
     same(back, tensor if back.values.dtype == np.float32 else read_tns(source))
     assert target.read_bytes().startswith(b"\x1f\x8b") == (name == "y.tns.gz")
 
 
 def test_the_report_of_a_conversion(capsys, text, tmp_path):
-    report = reported(capsys, "convert", text, tmp_path / "y.swt", "--dtype", "float32")
+    report = reported(capsys, "convert", text, tmp_path / "y.npz", "--dtype", "float32")
     assert report == {
-        "output": str(tmp_path / "y.swt"),
-        "bytes": (tmp_path / "y.swt").stat().st_size,
+        "output": str(tmp_path / "y.npz"),
+        "bytes": (tmp_path / "y.npz").stat().st_size,
         "shape": [6, 9, 13],
         "order": 3,
         "nonzeros": 97,
@@ -177,7 +177,7 @@ def test_the_report_of_a_conversion(capsys, text, tmp_path):
 
 def test_a_text_without_its_shape_is_pointed_out(capsys, binary, tmp_path):
     assert command("convert", binary, tmp_path / "y.tns") == 0
-    assert "the file does not say its shape" in capsys.readouterr().err
+    assert "the file lacks its shape" in capsys.readouterr().err
     assert read_tns(tmp_path / "y.tns").shape == (5, 7, 11)
 
 
@@ -192,30 +192,30 @@ def test_the_options_of_texts(tmp_path):
 
 
 def test_the_type_of_a_binary_file_changes(binary, tensor, tmp_path):
-    command("convert", binary, tmp_path / "y.swt", "--dtype", "float64")
-    wide = read_tensor(tmp_path / "y.swt")
+    command("convert", binary, tmp_path / "y.npz", "--dtype", "float64")
+    wide = read_tensor(tmp_path / "y.npz")
     assert wide.values.dtype == np.float64
     same(wide, tensor)
     write_tensor(binary, Coo([[0], [0]], [1e39], (1, 1)))
     with pytest.raises(NotANumberError, match=r"is inf as float32\nleave --dtype float32 out$"):
-        command("convert", binary, tmp_path / "z.swt", "--dtype", "float32")
+        command("convert", binary, tmp_path / "z.npz", "--dtype", "float32")
 
 
 def test_nonfinite_values_only_if_meant(tmp_path):
     (tmp_path / "x.tns").write_text("1 1 nan\n")
-    with pytest.raises(InputFileError, match="line 1: the value is nan as float64\n--nonfinite takes it"):
-        command("convert", tmp_path / "x.tns", tmp_path / "y.swt")
-    assert command("convert", tmp_path / "x.tns", tmp_path / "y.swt", "--nonfinite") == 0
-    assert np.isnan(read_tensor(tmp_path / "y.swt").values).all()
+    with pytest.raises(InputFileError, match="line 1: the value is nan as float64\npass --nonfinite if"):
+        command("convert", tmp_path / "x.tns", tmp_path / "y.npz")
+    assert command("convert", tmp_path / "x.tns", tmp_path / "y.npz", "--nonfinite") == 0
+    assert np.isnan(read_tensor(tmp_path / "y.npz").values).all()
 
 
-@pytest.mark.parametrize("form", ["tns", "swt"])
+@pytest.mark.parametrize("form", ["tns", "npz"])
 def test_duplicates(tmp_path, form):
     repeated = Coo([[1, 0, 1], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
-    source, target = tmp_path / f"x.{form}", tmp_path / "y.swt"
+    source, target = tmp_path / f"x.{form}", tmp_path / "y.npz"
     (write_tns if form == "tns" else write_tensor)(source, repeated)
-    places = "line 3: line 1 has" if form == "tns" else "nonzeros 0 and 2 have"
-    with pytest.raises(InputFileError, match=rf"{places} the same place, \(1, 1\)"):
+    repeated_by = "line 3: line 1 has" if form == "tns" else "nonzeros 0 and 2 have"
+    with pytest.raises(InputFileError, match=rf"{repeated_by} the same coordinates, \(1, 1\)"):
         command("convert", source, target)
     assert not target.exists()
     command("convert", source, target, "--duplicates", "sum")
@@ -230,7 +230,7 @@ def test_a_file_becomes_itself(binary, tensor):
 
 
 def test_what_is_refused_leaves_what_was_there(binary, tmp_path):
-    target = tmp_path / "y.swt"
+    target = tmp_path / "y.npz"
     target.write_bytes(b"precious")
     (tmp_path / "bad.tns").write_text("1 1 x\n")
     (tmp_path / "bad.gz").write_bytes(gzip.compress(b"1 1 1\n" * 99)[:-9])
@@ -239,15 +239,15 @@ def test_what_is_refused_leaves_what_was_there(binary, tmp_path):
             InputFileError, match=source.replace(".", r"\.") if source != "." else str(tmp_path)
         ):
             command("convert", tmp_path / source, target)
-    with pytest.raises(SchemeError, match="has no known form"):
-        command("convert", binary, tmp_path / "y.npz")
+    with pytest.raises(SchemeError, match="has an unknown suffix"):
+        command("convert", binary, tmp_path / "y.swt")
     for option in (["--base", "1"], ["--header", "no"]):
-        with pytest.raises(SchemeError, match="is no text"):
+        with pytest.raises(SchemeError, match="is not a text"):
             command("convert", binary, target, *option)
     with pytest.raises(InputFileError, match="cannot be written"):
-        command("convert", binary, tmp_path / "no" / "y.swt")
+        command("convert", binary, tmp_path / "no" / "y.npz")
     assert target.read_bytes() == b"precious"
-    assert {path.name for path in tmp_path.iterdir()} == {"x.swt", "y.swt", "bad.tns", "bad.gz"}
+    assert {path.name for path in tmp_path.iterdir()} == {"x.npz", "y.npz", "bad.tns", "bad.gz"}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -267,10 +267,10 @@ sys.exit(main(sys.argv[1:]))
 def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
     count = 400_000
     indices = np.arange(count, dtype=np.uint32)
-    write_tensor(tmp_path / "x.swt", Coo(np.array([indices] * 3), np.sqrt(indices), (count,) * 3))
+    write_tensor(tmp_path / "x.npz", Coo(np.array([indices] * 3), np.sqrt(indices), (count,) * 3))
     (tmp_path / "y.tns.gz").write_bytes(b"precious")
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", READY, "tensor", "convert", "x.swt", "y.tns.gz"],
+        [sys.executable, "-P", "-c", READY, "tensor", "convert", "x.npz", "y.tns.gz"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
         stdout=subprocess.PIPE,
@@ -285,18 +285,24 @@ def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in err
     assert (tmp_path / "y.tns.gz").read_bytes() == b"precious"
-    assert {path.name for path in tmp_path.iterdir()} == {"x.swt", "y.tns.gz"}
+    assert {path.name for path in tmp_path.iterdir()} == {"x.npz", "y.tns.gz"}
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"", b"1 1 2.5\n"])
-def test_what_is_called_swt_and_is_none(tmp_path, content):
+def test_a_file_called_npz_is_not_read_as_a_text(tmp_path, content):
     """It is not read as a text, with a complaint about its first line."""
-    (tmp_path / "bad.swt").write_bytes(content)
-    with pytest.raises(InputFileError, match=r"bad\.swt holds no sparse tensor: it begins with b'"):
-        command("info", tmp_path / "bad.swt")
+    (tmp_path / "bad.npz").write_bytes(content)
+    with pytest.raises(InputFileError, match=r"bad\.npz does not hold a sparse tensor: it begins with b'"):
+        command("info", tmp_path / "bad.npz")
+
+
+def test_the_former_binary_form_is_refused_with_advice(tmp_path):
+    (tmp_path / "x.swt").write_bytes(b"\x93SWT\r\n\x1a\n" + bytes(120))
+    with pytest.raises(InputFileError, match=r"x\.swt is a \.swt file\n.*\n.*simwarp tensor convert"):
+        command("info", tmp_path / "x.swt")
 
 
 def test_places_that_occur_again_are_said_in_the_words_of_the_shell(tmp_path):
     (tmp_path / "x.tns").write_text("1 1 1\n1 1 2\n")
     with pytest.raises(InputFileError, match="\n--duplicates sum adds the values"):
-        command("convert", tmp_path / "x.tns", tmp_path / "y.swt")
+        command("convert", tmp_path / "x.tns", tmp_path / "y.npz")

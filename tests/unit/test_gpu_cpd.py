@@ -517,7 +517,7 @@ NOT_FINITE = np.ones((4, 1)) * np.nan
         ({"start": [np.ones((3, 1)), np.ones((1, 4))]}, ShapeError, r"\(1, 4\)"),
         ({"start": [np.ones((3, 1)), np.ones((4, 1), np.complex64)]}, DtypeError, r"start\[1\] is complex64"),
         ({"start": [np.ones((3, 1)), NOT_FINITE]}, NotANumberError, r"start\[1\]\[0, 0\] is nan"),
-        ({"tensor": np.ones((3, 4))}, FormatError, "not a sparse tensor"),
+        ({"tensor": np.ones((3, 4))}, FormatError, "expected a sparse tensor, got "),
         (
             {"tensor": Coo(GOOD.coords, GOOD.values * 0, GOOD.shape)},
             ShapeError,

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
 from gpu.mttkrp.formats.fibers import aligned
-from gpu.mttkrp.formats.modes import ascending, checked_count, checked_modes, rooted
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, taken
 from gpu.mttkrp.kernels import WARP, Launch, Setting, Work, pointers, rows_of
 from reference.types import BCsf, Coo, PerMode
+from reference.types.arguments import by_dimension, check_modes, check_number, root_first
 
 SHORT = 32
 """With at most so many nonzeros on average, slices of bin 0 get a group each, not a warp."""
@@ -57,8 +57,8 @@ def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, sha
     ([0, 1, 2], [1, 0], (0, 1, 2))
     """
     nonzeros = nonzeros_of(coo)
-    modes = ascending(coo.shape) if modes is None else checked_modes(modes, coo.shape)
-    sizes = checked_count("split", split), checked_count("share", share)
+    modes = by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape)
+    sizes = check_number("split", split), check_number("share", share)
     return _balanced(arranged(nonzeros, modes), *sizes)
 
 
@@ -90,9 +90,9 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
     >>> [tree.slices.tolist() for tree in trees.tensors]
     [[0, 1], [0, 1], [0, 2, 4]]
     """
-    shortest_first = arranged(nonzeros_of(coo), ascending(coo.shape))
-    sizes = checked_count("split", split), checked_count("share", share)
-    orders = (rooted(coo.shape, n) for n in range(len(coo.shape)))
+    shortest_first = arranged(nonzeros_of(coo), by_dimension(coo.shape))
+    sizes = check_number("split", split), check_number("share", share)
+    orders = (root_first(coo.shape, n) for n in range(len(coo.shape)))
     return PerMode(tuple(_balanced(arranged(shortest_first, modes), *sizes) for modes in orders), coo.shape)
 
 

@@ -8,11 +8,11 @@ from itertools import pairwise
 import numpy as np
 
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
-from gpu.mttkrp.formats.modes import ascending, checked_modes, rooted
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
 from gpu.mttkrp.formats.sort import taken
 from reference.types import Coo, Csf, Fibers, PerMode
+from reference.types.arguments import by_dimension, check_modes, root_first
 
 SPLIT = 128
 """The longest fiber: as for MM-CSF."""
@@ -49,7 +49,7 @@ def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
     ([[0, 1], [1, 0], [0, 4, 2]], [[0, 1, 2], [0, 2, 3]])
     """
     nonzeros = nonzeros_of(coo)
-    modes = ascending(coo.shape) if modes is None else checked_modes(modes, coo.shape)
+    modes = by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape)
     return _tree(arranged(nonzeros, modes))
 
 
@@ -79,8 +79,8 @@ def csf_all(coo: Coo) -> PerMode:
     >>> [tree.modes for tree in trees.tensors]
     [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
     """
-    shortest_first = arranged(nonzeros_of(coo), ascending(coo.shape))
-    trees = (_tree(arranged(shortest_first, rooted(coo.shape, n))) for n in range(len(coo.shape)))
+    shortest_first = arranged(nonzeros_of(coo), by_dimension(coo.shape))
+    trees = (_tree(arranged(shortest_first, root_first(coo.shape, n))) for n in range(len(coo.shape)))
     return PerMode(tuple(trees), coo.shape)
 
 

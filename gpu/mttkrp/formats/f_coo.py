@@ -9,14 +9,13 @@ import numpy.typing as npt
 
 from gpu.compile import compile_file
 from gpu.device import Device
-from gpu.mttkrp.checks import check_mode
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
-from gpu.mttkrp.formats.modes import ascending, checked_count, rooted
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import Depths, depths_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, taken
 from gpu.mttkrp.kernels import THREADS, Launch, Setting, Work, pointers, rows_of
 from reference.types import Coo, FCoo, PerMode
+from reference.types.arguments import by_dimension, check_mode, check_number, root_first
 from reference.types.sparse import FLAGS, flag_bits
 
 
@@ -52,8 +51,8 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     ([[1, 1, 0], [0, 4, 2]], '0b101', [0, 1])
     """
     nonzeros = nonzeros_of(coo)
-    modes = rooted(coo.shape, check_mode(mode, len(coo.shape)))
-    return _flagged(arranged(nonzeros, modes), checked_count("partition", partition, FLAGS))
+    modes = root_first(coo.shape, check_mode(mode, len(coo.shape)))
+    return _flagged(arranged(nonzeros, modes), check_number("partition", partition, FLAGS))
 
 
 def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
@@ -80,9 +79,9 @@ def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
     >>> [copy.rows.tolist() for copy in copies.tensors]
     [[0, 1], [0, 1], [0, 2, 4]]
     """
-    shortest_first = arranged(nonzeros_of(coo), ascending(coo.shape))
-    partition = checked_count("partition", partition, FLAGS)
-    orders = (rooted(coo.shape, n) for n in range(len(coo.shape)))
+    shortest_first = arranged(nonzeros_of(coo), by_dimension(coo.shape))
+    partition = check_number("partition", partition, FLAGS)
+    orders = (root_first(coo.shape, n) for n in range(len(coo.shape)))
     return PerMode(tuple(_flagged(arranged(shortest_first, modes), partition) for modes in orders), coo.shape)
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
-from gpu.mttkrp.formats.modes import checked_count, checked_modes
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import taken
 from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
 from reference.types import Coo, Fibers
+from reference.types.arguments import check_modes, check_number
 
 SHARE = 64
 """Nonzeros of a group, about."""
@@ -56,8 +56,8 @@ def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
     ([[0, 1], [1, 0]], [0, 2, 3], [0, 4, 2])
     """
     nonzeros = nonzeros_of(coo)
-    split = checked_count("split", split)
-    return fibers_of(arranged(nonzeros, checked_modes(modes, coo.shape)), split)
+    split = check_number("split", split)
+    return fibers_of(arranged(nonzeros, check_modes(modes, coo.shape)), split)
 
 
 def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:

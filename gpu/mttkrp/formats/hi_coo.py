@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -13,9 +11,8 @@ from gpu.mttkrp.formats.nonzeros import nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, sorted_by, taken
 from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
-from reference.errors import ShapeError
 from reference.types import Coo, HiCoo
-from reference.types.sparse import BLOCKS
+from reference.types.arguments import check_block
 
 
 def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
@@ -49,7 +46,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     ([[0, 0, 1], [0, 1, 0]], [[1, 0, 1], [0, 0, 1]], [7.0, 5.0, 6.0])
     """
     nonzeros = nonzeros_of(coo)
-    within = _bits_within(block)
+    within = check_block(block).bit_length() - 1
     order = sorted_by(nonzeros.coords, _z_order(nonzeros.coords, within), nonzeros.order)
     blocks = nonzeros.coords >> np.uint32(within)
     starts = starts_of(depths_of(blocks, nonzeros.modes, order), len(blocks) - 1)
@@ -63,14 +60,6 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
         coo.shape,
         int(block),
     )
-
-
-def _bits_within(block: Any) -> int:
-    if block not in BLOCKS:
-        raise ShapeError(
-            f"block={block!r}\nthe side of a block is a power of two, 2 to 256\ngive one of {BLOCKS}"
-        )
-    return int(block).bit_length() - 1
 
 
 def _z_order(coords: Indices, within: int) -> list[tuple[int, int]]:

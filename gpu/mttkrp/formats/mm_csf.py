@@ -8,18 +8,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gpu.mttkrp.checks import check_mode
 from gpu.mttkrp.formats._format import Columns, Format
 from gpu.mttkrp.formats.compiled import compiled
 from gpu.mttkrp.formats.fibers import columns, fibers_of
-from gpu.mttkrp.formats.modes import along, checked_count
 from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, numbers_of, starts_of
 from gpu.mttkrp.formats.sort import Indices, bits_of, sorted_by
-from reference.errors import SchemeError, ShapeError
 from reference.types import Coo, MmCsf
-
-LENGTHS = ("dynamic", "static")
+from reference.types.arguments import check_directions, check_number, leaf_last
 
 
 def mm_csf(
@@ -69,18 +65,14 @@ def mm_csf(
     [((1, 2, 0), [0, 1, 2, 2])]
     """
     nonzeros = nonzeros_of(coo)
-    split = checked_count("split", split)
-    leaves = _checked_directions(directions, coo.shape)
-    if lengths not in LENGTHS:
-        raise SchemeError(
-            f"lengths={lengths!r}\n{' and '.join(map(repr, LENGTHS))} are known\nchoose one of them"
-        )
+    split = check_number("split", split)
+    leaves = check_directions(directions, coo.shape, lengths)
     homes = homes_of(nonzeros, leaves, lengths == "dynamic")
     counts = [np.count_nonzero(homes == leaf) for leaf in range(len(coo.shape))]
     parts = np.split(sorted_by(homes, bits_of(homes, [0])), np.cumsum(counts)[:-1])
     return MmCsf(
         tuple(
-            fibers_of(arranged(replace(nonzeros, order=part), along(coo.shape, leaf)), split)
+            fibers_of(arranged(replace(nonzeros, order=part), leaf_last(coo.shape, leaf)), split)
             for leaf, part in enumerate(parts)
             if part.size
         ),
@@ -109,18 +101,6 @@ def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indice
     homes = np.empty((1, nonzeros.order.size), np.uint32)
     compiled(_share_out)(numbers, lengths, preferred, dynamic, homes[0])
     return homes
-
-
-def _checked_directions(directions: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if directions is None:
-        return tuple(range(len(shape)))
-    leaves = tuple(check_mode(leaf, len(shape)) for leaf in directions)
-    if not leaves or len(set(leaves)) < len(leaves):
-        raise ShapeError(
-            f"directions={leaves}\nthey are leaf modes, each once, and at least one\n"
-            f"give some of {tuple(range(len(shape)))}"
-        )
-    return leaves
 
 
 def _share_out(numbers: Any, lengths: Any, preferred: Any, dynamic: bool, homes: Any) -> None:

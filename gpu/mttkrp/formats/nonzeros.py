@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from gpu.mttkrp.formats.compiled import compiled, in_parts
 from gpu.mttkrp.formats.sort import Indices, bits_of, resorted, sorted_by, taken
-from reference.errors import DtypeError, FormatError, ShapeError
+from reference.errors import FormatError
 from reference.types import Coo
-
-LARGEST_DIMENSION = 2**32
+from reference.types.arguments import check_coo
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +61,16 @@ def nonzeros_of(coo: Coo) -> Nonzeros:
     >>> nonzeros_of(Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 7.0], (2, 3)))
     Traceback (most recent call last):
     ...
-    reference.errors.FormatError: the place (1, 2) occurs more than once
-    only a Coo may repeat a place
+    reference.errors.FormatError: the coordinates (1, 2) occur more than once
+    only a Coo may repeat coordinates
     sum them first: coalesce(coo)
     """
     coords, values = in_natural_order(coo)
     z = _first_descent(coords)
     if z < values.size:
         raise FormatError(
-            f"the place {tuple(coords[:, z].tolist())} occurs more than once\n"
-            "only a Coo may repeat a place\nsum them first: coalesce(coo)"
+            f"the coordinates {tuple(coords[:, z].tolist())} occur more than once\n"
+            "only a Coo may repeat coordinates\nsum them first: coalesce(coo)"
         )
     natural = tuple(range(len(coo.shape)))
     return Nonzeros(coords, values, coo.shape, natural, np.arange(values.size, dtype=np.uint32))
@@ -86,7 +85,7 @@ def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
     >>> coords.tolist(), values.tolist()
     ([[0, 1, 1], [0, 2, 2]], [6.0, 5.0, 7.0])
     """
-    _check(coo)
+    check_coo(coo)
     coords: Indices = coo.coords.astype(np.uint32, copy=False)
     if _first_descent(coords) == coords.shape[1]:
         return coords, coo.values
@@ -105,23 +104,6 @@ def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
     """
     order = resorted(nonzeros.coords, modes, nonzeros.modes, nonzeros.order)
     return replace(nonzeros, modes=tuple(modes), order=order)
-
-
-def _check(coo: Any) -> None:
-    if not isinstance(coo, Coo):
-        raise DtypeError(
-            f"the tensor is a {type(coo).__name__}\nformats are made from a Coo\n"
-            "give Coo(coords, values, shape), or to_coo(tensor)"
-        )
-    if hasattr(coo.coords, "pointer"):
-        raise FormatError(
-            "the tensor lies on a device\nformats are made on the host\ndownload its coords and values first"
-        )
-    if max(coo.shape) > LARGEST_DIMENSION:
-        raise ShapeError(
-            f"shape {coo.shape} has a dimension above 2**32\nformats hold indices of 32 bits\n"
-            "split that mode into two"
-        )
 
 
 def _first_descent(coords: Indices) -> int:

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.sparse._arguments import check_coo
-from reference.sparse._order import Indices, prefix_starts, root_first
+from reference.sparse._order import Indices, prefix_starts
 from reference.types import Coo, PerMode, SparseTensor
+from reference.types.arguments import check_coo, root_first
 
 Coordinates: TypeAlias = npt.NDArray[Any]
 WORD = 4

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from reference.sparse._arguments import check_at_least_one, check_coo, every_mode
-from reference.sparse._order import Indices, by_dimension, prefix_starts, sort_distinct
+from reference.sparse._order import Indices, prefix_starts, sort_distinct
 from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode, nodes
 from reference.sparse.formats.fibers import split_starts
 from reference.types import BCsf, Coo, PerMode
+from reference.types.arguments import by_dimension, check_coo, check_modes, check_number
 
 
 def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, share: int = 512) -> BCsf:
@@ -58,12 +58,11 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
     ([0, 1], (0, 1, 1, 2))
     """
     check_coo(coo)
-    check_at_least_one(split, "split")
-    check_at_least_one(share, "share")
-    modes = by_dimension(coo.shape) if modes is None else every_mode(modes, coo.shape)
+    split, share = check_number("split", split), check_number("share", share)
+    modes = by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape)
     indices, values = sort_distinct(coo, modes)
     slices, cut = prefix_starts(indices)[0], split_starts(indices, split)
-    order, bins = _slice_bins(np.diff(np.append(slices, values.size)).tolist(), int(share))
+    order, bins = _slice_bins(np.diff(np.append(slices, values.size)).tolist(), share)
     return BCsf(
         modes,
         indices[0, slices],
@@ -75,8 +74,8 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
         np.array(order, np.uint32),
         bins,
         coo.shape,
-        int(split),
-        int(share),
+        split,
+        share,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.sparse._arguments import check_coo
 from reference.sparse._order import prefix_starts, sort_nonzeros
 from reference.sparse.formats._format import WORD, Format
 from reference.types import Coo
+from reference.types.arguments import check_coo
 
 
 def coalesce(coo: Coo) -> Coo:

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from reference.sparse._arguments import check_coo, every_mode
-from reference.sparse._order import by_dimension, prefix_starts, sort_distinct
+from reference.sparse._order import prefix_starts, sort_distinct
 from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode
 from reference.types import Coo, Csf, PerMode
+from reference.types.arguments import by_dimension, check_coo, check_modes
 
 
 def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
@@ -51,7 +51,7 @@ def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
     [[0, 1, 2], [0, 2, 3]]
     """
     check_coo(coo)
-    modes = by_dimension(coo.shape) if modes is None else every_mode(modes, coo.shape)
+    modes = by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape)
     indices, values = sort_distinct(coo, modes)
     starts = prefix_starts(indices)
     return Csf(

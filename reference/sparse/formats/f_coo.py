@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.errors import ShapeError
-from reference.sparse._arguments import check_at_least_one, check_coo
-from reference.sparse._order import prefix_starts, root_first, sort_distinct
+from reference.sparse._order import prefix_starts, sort_distinct
 from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, for_every_mode
 from reference.types import Coo, FCoo, PerMode
+from reference.types.arguments import check_coo, check_mode, check_number, root_first
 from reference.types.sparse import FLAGS, flag_bits
 
 
@@ -48,8 +47,8 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     ('0b101', [0, 2], [[0, 1, 0, 3]], [0])
     """
     check_coo(coo)
-    _check_partition(partition)
-    modes = root_first(coo.shape, mode)
+    partition = check_number("partition", partition, FLAGS)
+    modes = root_first(coo.shape, check_mode(mode, len(coo.shape)))
     indices, values = sort_distinct(coo, modes)
     segments = prefix_starts(indices)[0]
     firsts = np.arange(0, values.size, partition)
@@ -61,7 +60,7 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
         indices[0, segments],
         (np.searchsorted(segments, firsts, side="right") - 1).astype(np.uint32),
         coo.shape,
-        int(partition),
+        partition,
     )
 
 
@@ -103,16 +102,6 @@ def _segment_flags(segments: list[int], nonzeros: int) -> np.ndarray[tuple[int],
     for z in segments:
         words[z // FLAGS] |= 1 << z % FLAGS
     return np.array(words, np.uint32)
-
-
-def _check_partition(partition: int) -> None:
-    """Raise ShapeError unless ``partition`` is a multiple of 32."""
-    check_at_least_one(partition, "partition")
-    if partition % FLAGS:
-        raise ShapeError(
-            f"partition is {partition}\na partition is whole words of {FLAGS} flags\n"
-            f"give {FLAGS}, {2 * FLAGS} or another multiple of {FLAGS}"
-        )
 
 
 def _coordinates(flagged: FCoo) -> tuple[Coordinates, Coordinates]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reference.sparse._arguments import check_at_least_one, check_coo, every_mode
 from reference.sparse._order import Indices, prefix_starts, sort_distinct
 from reference.sparse.formats._format import WORD, Coordinates, Format, by_mode, nodes
 from reference.types import Coo, Fibers
+from reference.types.arguments import check_coo, check_modes, check_number
 
 
 def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
@@ -48,8 +48,8 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
     ([[0, 0, 1], [1, 1, 0]], [0, 2, 3, 4], [0, 2, 3, 3])
     """
     check_coo(coo)
-    check_at_least_one(split, "split")
-    modes = every_mode(modes, coo.shape)
+    split = check_number("split", split)
+    modes = check_modes(modes, coo.shape)
     indices, values = sort_distinct(coo, modes)
     starts = split_starts(indices, split)
     return Fibers(
@@ -59,7 +59,7 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
         indices[-1].copy(),
         values,
         coo.shape,
-        int(split),
+        split,
     )
 
 

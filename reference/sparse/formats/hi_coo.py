@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import ShapeError
-from reference.sparse._arguments import check_coo
 from reference.sparse._order import Indices, prefix_starts, sort_distinct
 from reference.sparse.formats._format import WORD, Coordinates, Format
 from reference.types import Coo, HiCoo
-from reference.types.fields import is_integer
-from reference.types.sparse import BLOCKS
+from reference.types.arguments import check_block, check_coo
 
 
 def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
@@ -51,7 +48,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     ([[0, 3, 0, 0], [1, 0, 1, 1]], [4.0, 2.0, 1.0, 3.0])
     """
     check_coo(coo)
-    _check_block(block)
+    block = check_block(block)
     indices, values = sort_distinct(coo, tuple(range(len(coo.shape))))
     order = _z_order(indices // block)
     indices, values = indices[:, order], values[order]
@@ -63,7 +60,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
         np.ascontiguousarray(offsets, np.uint8),
         values,
         coo.shape,
-        int(block),
+        block,
     )
 
 
@@ -82,15 +79,6 @@ def _coordinates(blocked: HiCoo) -> tuple[Coordinates, Coordinates]:
 
 def _paper_bytes(blocked: HiCoo) -> int:
     return blocked.block_pointers[1:].nbytes + WORD * blocked.block_coords.size + blocked.offsets.size
-
-
-def _check_block(block: object) -> None:
-    """Raise ShapeError unless ``block`` is a power of two whose offsets fit into a byte."""
-    if not is_integer(block) or block not in BLOCKS:
-        raise ShapeError(
-            f"block is {block!r}\noffsets in a block are bytes, and its side is a power of two\n"
-            f"give one of {', '.join(map(str, BLOCKS))}"
-        )
 
 
 FORMAT = Format(HiCoo, _coordinates, _paper_bytes, {"hicoo": hi_coo})

@@ -8,12 +8,11 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from reference.errors import SchemeError, ShapeError
-from reference.sparse._arguments import check_at_least_one, check_coo, check_mode
-from reference.sparse._order import leaf_last, sort_distinct
+from reference.sparse._order import sort_distinct
 from reference.sparse.formats._format import Coordinates, Format
 from reference.sparse.formats.fibers import coordinates, fibers
 from reference.types import Coo, MmCsf
+from reference.types.arguments import check_coo, check_directions, check_number, leaf_last
 
 Lengths: TypeAlias = Literal["dynamic", "static"]
 
@@ -73,9 +72,8 @@ def mm_csf(
     [((1, 0), [0, 1, 2]), ((0, 1), [0, 2])]
     """
     check_coo(coo)
-    check_at_least_one(split, "split")
-    directions = tuple(range(len(coo.shape))) if directions is None else tuple(directions)
-    _check_choice(lengths, directions, coo.shape)
+    split = check_number("split", split)
+    directions = check_directions(directions, coo.shape, lengths)
     indices, values = sort_distinct(coo, tuple(range(len(coo.shape))))
     nonzeros = [tuple(nonzero) for nonzero in indices.T.tolist()]
     chosen = np.array(choose_directions(nonzeros, directions, lengths))
@@ -129,23 +127,6 @@ def _fiber(nonzero: tuple[int, ...], leaf: int) -> tuple[int, ...]:
 def _coordinates(tensor: MmCsf) -> tuple[Coordinates, Coordinates]:
     coords, values = zip(*map(coordinates, tensor.partitions), strict=True)
     return np.concatenate(coords, axis=1), np.concatenate(values)
-
-
-def _check_choice(lengths: object, directions: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    if lengths not in ("dynamic", "static"):
-        raise SchemeError(
-            f"there is no lengths={lengths!r}\n"
-            "nonzeros compare the lengths of their fibers\n"
-            "choose 'dynamic' or 'static'"
-        )
-    for leaf in directions:
-        check_mode(leaf, shape)
-    if not directions or len(set(directions)) != len(directions):
-        raise ShapeError(
-            f"directions is {directions}\n"
-            "they are the leaf modes to choose from, each once\n"
-            f"give some of {tuple(range(len(shape)))}"
-        )
 
 
 FORMAT = Format(MmCsf, _coordinates, builders={"mm-csf": mm_csf})

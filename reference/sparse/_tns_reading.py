@@ -1,4 +1,10 @@
-"""The nonzeros of a ``.tns`` file, taken part by part, and what a line can be blamed for."""
+r"""The nonzeros of a ``.tns`` file, taken part by part, and the lines of the wrong ones.
+
+>>> reading = Reading("small.tns", "auto", np.dtype(np.float64))
+>>> reading.take([b"2\n2 3\n1 1 2.5\n", b"2 3 -4\n"])
+>>> reading.tensor("auto", None, nonfinite=False).coords.tolist()
+[[0, 1], [0, 2]]
+"""
 
 from __future__ import annotations
 
@@ -7,25 +13,18 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import InputFileError, ShapeError
+from reference.sparse._tns_lines import LineError, check_order, parse_index, parse_lines, split_line
+from reference.sparse.coordinates import first_repeated
 from reference.sparse.files import open_input
-from reference.sparse.places import first_repeated
-from reference.sparse.tns_lines import (
-    MOST_INDEX,
-    LineError,
-    check_order,
-    parse_index,
-    parse_lines,
-    split_line,
-)
 from reference.types import Coo
 from reference.types.fields import LEAST_ORDER, MOST_ORDER
 
@@ -35,39 +34,16 @@ _BLANK_LINES = re.compile(rb"\s*\n")
 _ADVICE = "give a .tns file: a line of indices and a value for each nonzero"
 
 
-class _Part(NamedTuple):
-    """Nonzeros that came in one chunk; indices as written."""
-
-    indices: npt.NDArray[Any]
-    values: npt.NDArray[Any]
-
-
-class _Skipped(NamedTuple):
-    """Blank and comment lines of one chunk: how many there are before a nonzero and after the one before."""
-
-    nonzeros: npt.NDArray[np.int64]
-    lines: npt.NDArray[np.int64]
-
-
 class Reading:
-    r"""What has been read so far of one file.
-
-    Examples
-    --------
-    >>> reading = Reading("small.tns", "auto", np.dtype(np.float64))
-    >>> reading.take([b"2\n2 3\n1 1 2.5\n", b"2 3 -4\n"])
-    >>> reading.tensor("auto", None, nonfinite=False).coords.tolist()
-    [[0, 1], [0, 2]]
-    """
+    """The nonzeros of one file so far."""
 
     def __init__(self, path: Path | str, header: Literal["auto", True, False], dtype: np.dtype[Any]) -> None:
         self._path, self._header, self._dtype = path, header, dtype
         self._announced = self._order = 0  # the order: by the header's first line, and once it is sure
         self._shape: tuple[int, ...] | None = None
         self._lines = self._nonzeros = 0
-        self._skipped: list[_Skipped] = []
-        self._parts: list[_Part] = []
-        self._least, self._most = MOST_INDEX, np.zeros(MOST_ORDER, np.int64)
+        self._parts: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []  # indices as written, values
+        self._skipped: list[tuple[int, int]] = []  # lines that are not nonzeros, and the nonzeros before them
 
     def take_file(self, progress: Callable[[int, int], object] | None) -> None:
         """Take the whole file."""
@@ -83,7 +59,7 @@ class Reading:
                 reason = error.strerror or error
                 raise InputFileError(f"{self._path} cannot be read: {reason}\n{_ADVICE}") from None
 
-    def take(self, texts: Iterator[bytes] | Sequence[bytes]) -> None:
+    def take(self, texts: Iterable[bytes]) -> None:
         """Take texts of whole lines, each of which ends with a newline."""
         try:
             for text in texts:
@@ -110,14 +86,14 @@ class Reading:
             elif fields:
                 self._announced = _announced_order(fields)
             self._lines, begin = self._lines + 1, end
-        self._skipped.append(_Skipped(np.zeros(1, np.int64), np.array([self._lines - before])))
+        self._skipped.append((self._lines - before, 0))
         return begin
 
     def _take_dimensions(self, fields: list[bytes]) -> None:
         if len(fields) != self._announced:
             raise LineError(
                 f"{len(fields)} fields, expected {self._announced}",
-                f"the header says that there are {self._announced} modes; next come their dimensions",
+                f"the header announces {self._announced} modes; next come their dimensions",
             )
         self._shape = tuple(map(parse_index, fields))
         if not min(self._shape):
@@ -126,53 +102,42 @@ class Reading:
 
     def _take_nonzeros(self, text: bytes) -> None:
         indices, values, skipped = parse_lines(text, self._order)
-        self._skipped.append(_Skipped(*np.unique(skipped + self._nonzeros, return_counts=True)))
+        before, lines = np.unique(skipped + self._nonzeros, return_counts=True)
+        self._skipped += zip(lines.tolist(), before.tolist(), strict=True)
         self._lines += values.size + skipped.size
         self._nonzeros += values.size
         if values.size:
-            largest = indices.max(axis=1)
-            self._least = min(self._least, int(indices.min()))
-            self._most[: self._order] = np.maximum(self._most[: self._order], largest)
-            kind = np.uint32 if largest.max() < 2**32 else np.int64
+            kind = np.uint32 if int(indices.max()) < 2**32 else np.int64
             with np.errstate(over="ignore"):
-                self._parts.append(_Part(indices.astype(kind), values.astype(self._dtype)))
+                self._parts.append((indices.astype(kind), values.astype(self._dtype)))
 
-    # ---- what came of it -------------------------------------------------------------------------
+    # ---- the tensor ------------------------------------------------------------------------------
 
     def tensor(self, base: Literal["auto", 0, 1], shape: Sequence[int] | None, nonfinite: bool) -> Coo:
-        """The tensor, in the order of the file; what was taken is given away.
-
-        Raises
-        ------
-        InputFileError
-            If there is nothing, or an index or a value is wrong: names the line.
-        ShapeError
-            If ``shape`` has another order.
-        """
+        """The tensor, in the order of the file, once; raise InputFileError or ShapeError if it is wrong."""
         if not self._nonzeros:
             raise InputFileError(
                 f"{self._path} has no nonzeros\n"
                 f"it has {self._lines} lines, all blank, comments or header\n{_ADVICE}"
             )
-        least = (1 if self._least else 0) if base == "auto" else base
+        least = min(1, min(int(indices.min()) for indices, _ in self._parts)) if base == "auto" else base
         dimensions = self._dimensions(shape, least)
-        self._check_indices(least, dimensions)
-        if not nonfinite:
-            self._check_values()
+        self._check(least, dimensions, nonfinite)
         coords = np.empty((self._order, self._nonzeros), np.uint32 if max(dimensions) <= 2**32 else np.int64)
         values = np.empty(self._nonzeros, self._dtype)
         end = self._nonzeros
         while self._parts:  # from the last one on, so that their memory becomes free
-            part = self._parts.pop()
-            begin = end - part.values.size
-            np.subtract(part.indices, least, out=coords[:, begin:end], casting="unsafe")
-            values[begin:end] = part.values
+            indices, some = self._parts.pop()
+            begin = end - some.size
+            np.subtract(indices, least, out=coords[:, begin:end], casting="unsafe")
+            values[begin:end] = some
             end = begin
         return Coo(coords, values, dimensions, nonfinite)
 
     def _dimensions(self, shape: Sequence[int] | None, least: int) -> tuple[int, ...]:
         if shape is None:
-            return self._shape or tuple(int(most) + 1 - least for most in self._most[: self._order])
+            most = np.max([indices.max(axis=1).astype(np.int64) for indices, _ in self._parts], axis=0)
+            return self._shape or tuple(int(index) + 1 - least for index in most)
         if len(shape) != self._order:
             raise ShapeError(
                 f"shape {tuple(shape)} has {len(shape)} modes\n{self._path} has {self._order}\n"
@@ -180,53 +145,51 @@ class Reading:
             )
         return tuple(int(dimension) for dimension in shape)
 
-    def _check_indices(self, least: int, dimensions: tuple[int, ...]) -> None:
-        if self._least < least:
-            _, _, nonzero = self._first(lambda part: (part.indices == 0).any(axis=0))
-            raise self._wrong(self._line(nonzero), "the index 0\nwith base=1, indices count from 1")
+    def _check(self, least: int, dimensions: tuple[int, ...], nonfinite: bool) -> None:
+        """Raise InputFileError for the first index outside the shape, else for the first value."""
+        zero = self._first(lambda indices, _: (indices == 0).any(axis=0)) if least else None
+        if zero:
+            raise self._wrong(self._line(zero[0]), "the index 0\nwith base=1, indices count from 1")
         for mode, dimension in enumerate(dimensions):
             limit = dimension + least
-            if int(self._most[mode]) >= limit:
-                part, at, nonzero = self._first(lambda part, m=mode, n=limit: part.indices[m] >= n)
+            if found := self._first(lambda indices, _, mode=mode, n=limit: indices[mode] >= n):
+                nonzero, indices, _ = found
                 raise self._wrong(
                     self._line(nonzero),
-                    f"the index {part.indices[mode, at]} in mode {mode}, whose dimension is {dimension}\n"
+                    f"the index {indices[mode]} in mode {mode}, whose dimension is {dimension}\n"
                     f"indices count from {least} to {limit - 1}",
                 )
+        if not nonfinite and (found := self._first(lambda _, values: ~np.isfinite(values))):
+            nonzero, _, value = found
+            raise self._wrong(
+                self._line(nonzero),
+                f"the value is {value} as {self._dtype}\npass nonfinite=True if it is meant",
+            )
 
-    def _check_values(self) -> None:
-        if all(np.isfinite(part.values).all() for part in self._parts):
-            return
-        part, at, nonzero = self._first(lambda part: ~np.isfinite(part.values))
-        raise self._wrong(
-            self._line(nonzero),
-            f"the value is {part.values[at]} as {self._dtype}\nnonfinite=True takes it, if it is meant",
-        )
-
-    def _first(self, wrong: Callable[[_Part], npt.NDArray[np.bool_]]) -> tuple[_Part, int, int]:
-        """The first nonzero of which something is true: its part, its number there, and in the file."""
+    def _first(self, wrong: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> tuple[int, Any, Any] | None:
+        """The first wrong nonzero: its number in the file, its indices and its value."""
         before = 0
-        for part in self._parts:
-            found = np.flatnonzero(wrong(part))
-            if found.size:
-                return part, int(found[0]), before + int(found[0])
-            before += part.values.size
-        raise LookupError("nothing is wrong")
+        for indices, values in self._parts:
+            at = int(np.argmax(found := wrong(indices, values)))
+            if found[at]:
+                return before + at, indices[:, at], values[at]
+            before += values.size
+        return None
 
     def refuse_repeated(self, tensor: Coo) -> None:
-        """Raise InputFileError if two lines have the same place; names both."""
+        """Raise InputFileError if two lines have the same coordinates; names both."""
         found = first_repeated(tensor.coords, tensor.shape)
         if found is not None:
             before, line = map(self._line, found)
-            place = tuple(int(index) for index in tensor.coords[:, found[1]])
+            coordinates = tuple(int(index) for index in tensor.coords[:, found[1]])
             raise InputFileError(
-                f"{self._path}, line {line}: line {before} has the same place, {place} counted from 0\n"
+                f"{self._path}, line {line}: line {before} has the same coordinates, {coordinates} from 0\n"
                 "duplicates='sum' adds the values, 'keep' keeps them all\nchoose one, or remove a line"
             )
 
     def _line(self, nonzero: int) -> int:
-        """On which line a nonzero is, from 1 on."""
-        return nonzero + 1 + sum(int(part.lines[part.nonzeros <= nonzero].sum()) for part in self._skipped)
+        """The number of a nonzero's line, from 1 on."""
+        return nonzero + 1 + sum(lines for lines, before in self._skipped if before <= nonzero)
 
     def _wrong(self, line: int, what: str) -> InputFileError:
         return InputFileError(f"{self._path}, line {line}: {what}\ncorrect the line, or remove it")

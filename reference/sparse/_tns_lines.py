@@ -1,0 +1,143 @@
+r"""Lines of a ``.tns`` file.
+
+`parse_line` is the definition, one line in plain Python. `numpy.loadtxt` takes texts that it reads alike;
+every other, wrong ones too, is left to the definition. The tests hold one against the other.
+
+>>> parse_lines(b"1 2 0.5\n# the rest\n4 1 -2\n", 2)
+Lines(indices=array([[1, 4],
+       [2, 1]]), values=array([ 0.5, -2. ]), skipped=array([1]))
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from io import BytesIO
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.types.fields import LEAST_ORDER, MOST_ORDER
+
+MOST_INDEX = 2**63 - 1
+"""The largest index, as the file has it: what an int64 holds."""
+
+_INTEGER = re.compile(rb"[+-]?\d+")
+_FINITE = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NONFINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_BLANKS = b" \t\v\f\r"
+_ALIKE = bytes(b" "[0] if n in _BLANKS else n if n == 10 or 32 < n < 127 else b"?"[0] for n in range(256))
+"""Bytes that loadtxt would take for blanks or line ends, or cannot decode, become a wrong character."""
+
+
+class LineError(ValueError):
+    """A line that is not a nonzero, and how many lines of its text come before it."""
+
+    def __init__(self, what: str, advice: str, line: int = 0) -> None:
+        super().__init__(f"{what}\n{advice}")
+        self.line = line
+
+
+class Lines(NamedTuple):
+    """The nonzeros of a text: indices (order, M) as written, and how many precede each skipped line."""
+
+    indices: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    skipped: npt.NDArray[np.int64]
+
+
+def split_line(line: bytes) -> list[bytes]:
+    """The fields of a line, without its comment."""
+    return line.partition(b"#")[0].split()
+
+
+def parse_index(field: bytes) -> int:
+    """An index or a dimension; raise LineError unless it is an integer from 0 to `MOST_INDEX`."""
+    if not _INTEGER.fullmatch(field):
+        raise LineError(f"{_shown(field)} is not an integer", "an index is written in decimal digits")
+    digits = field.lstrip(b"+-").lstrip(b"0") or b"0"
+    if field.startswith(b"-") and digits != b"0":
+        raise LineError(f"the index {_shown(field)} is negative", "indices count from 0 or from 1")
+    if len(digits) > len(str(MOST_INDEX)) or int(digits) > MOST_INDEX:
+        raise LineError(f"the index {_shown(field)} is too large", "indices go up to 2**63 - 1")
+    return int(digits)
+
+
+def parse_line(line: bytes, order: int) -> tuple[list[int], float] | None:
+    """The indices and the value of a line, None if it is blank or a comment; raise LineError for all else.
+
+    A value is read by `float`; decimal digits, ``nan``, ``inf`` and ``infinity`` are values.
+    """
+    fields = split_line(line)
+    if not fields:
+        return None
+    if len(fields) != order + 1:
+        raise LineError(
+            f"{len(fields)} fields, expected {order + 1}",
+            f"the tensor has {order} modes: a line has {order} indices and a value",
+        )
+    if not _FINITE.fullmatch(fields[-1]) and not _NONFINITE.fullmatch(fields[-1]):
+        raise LineError(f"{_shown(fields[-1])} is not a number", "the last field of a line is the value")
+    return [parse_index(field) for field in fields[:-1]], float(fields[-1])
+
+
+def check_order(order: int) -> None:
+    """Raise LineError for orders that sparse tensors do not have."""
+    if not LEAST_ORDER <= order <= MOST_ORDER:
+        raise LineError(f"the order is {order}", f"a sparse tensor has {LEAST_ORDER} to {MOST_ORDER} modes")
+
+
+def parse_lines(text: bytes, order: int) -> Lines:
+    """The nonzeros of a text whose lines all end with a newline; raise LineError as `parse_line`."""
+    row = np.dtype([("indices", np.int64, (order,)), ("value", np.float64)])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # an index that is written as a real number
+            warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+            rows = np.loadtxt(BytesIO(text.translate(_ALIKE)), row, ndmin=1, encoding="ascii")
+    except (ValueError, Warning):
+        return parse_plain(text, order)
+    if rows.size and rows["indices"].min() < 0:
+        return parse_plain(text, order)
+    return Lines(np.ascontiguousarray(rows["indices"].T), rows["value"].copy(), _skipped(text, rows.size))
+
+
+def _skipped(text: bytes, nonzeros: int) -> npt.NDArray[np.int64]:
+    """How many nonzeros precede each blank or comment line."""
+    if text.count(b"\n") == nonzeros:
+        return np.empty(0, np.int64)
+    data = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    starts = np.append(0, ends[:-1] + 1)
+    first, blanks = data[starts], list(_BLANKS)
+    indented = np.flatnonzero(np.isin(first, blanks))
+    if indented.size:  # every line has a byte that is not blank: its newline
+        solid = np.flatnonzero(np.isin(data, blanks, invert=True))
+        first[indented] = data[solid[np.searchsorted(solid, starts[indented])]]
+    lines = np.flatnonzero(np.isin(first, list(b"\n#")))
+    return lines - np.arange(lines.size)
+
+
+def _shown(field: bytes) -> str:
+    return ascii((field if len(field) <= 40 else field[:37] + b"...").decode("latin-1"))
+
+
+def parse_plain(text: bytes, order: int) -> Lines:
+    """As `parse_lines`, by `parse_line` alone."""
+    rows: list[list[int]] = []
+    values: list[float] = []
+    skipped: list[int] = []
+    for line in text.split(b"\n")[:-1]:
+        try:
+            parsed = parse_line(line, order)
+        except LineError as error:
+            error.line = len(rows) + len(skipped)
+            raise
+        if parsed is None:
+            skipped.append(len(rows))
+        else:
+            rows.append(parsed[0])
+            values.append(parsed[1])
+    indices = np.array(rows, np.int64).reshape(len(rows), order)
+    return Lines(np.ascontiguousarray(indices.T), np.array(values, np.float64), np.array(skipped, np.int64))

@@ -1,0 +1,55 @@
+"""Coordinates as numbers: how many are distinct, and which repeat. Dimensions may be of any size.
+
+>>> coords = np.array([[1, 0, 1], [2, 3, 2]])
+>>> coordinate_keys(coords, (2, 5)).tolist(), count_distinct(coords, (2, 5)), first_repeated(coords, (2, 5))
+([7, 3, 7], 2, (0, 2))
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Keys: TypeAlias = npt.NDArray[np.uint64]
+
+
+def coordinate_keys(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> Keys:
+    """A number for each nonzero, equal where all indices are equal, in the order of the indices.
+
+    The number is that of the element in C order. Where it could exceed 64 bits, indices are replaced by
+    their ranks among those in use. ``coords`` and ``shape`` are of some modes, or of all.
+    """
+    keys, count = coords[0].astype(np.uint64), shape[0]
+    for indices, dimension in zip(coords[1:], shape[1:], strict=True):
+        if count * dimension >= 2**64:
+            keys, count = _ranks(keys)
+        if count * dimension >= 2**64:
+            indices, dimension = _ranks(indices)
+        keys = keys * np.uint64(dimension) + indices.astype(np.uint64)
+        count *= dimension
+    return keys
+
+
+def _ranks(numbers: npt.NDArray[Any]) -> tuple[Keys, int]:
+    used, ranks = np.unique(numbers, return_inverse=True)
+    return ranks.astype(np.uint64), used.size
+
+
+def count_distinct(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> int:
+    """The number of distinct coordinates: slices of one mode; fibers along a mode, of all others."""
+    keys = np.sort(coordinate_keys(coords, shape))
+    return 1 + int(np.count_nonzero(keys[1:] != keys[:-1]))
+
+
+def first_repeated(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """The first nonzero with earlier coordinates, and before it the last with these; None if all differ."""
+    keys = coordinate_keys(coords, shape)
+    ascending = np.sort(keys)
+    if not (ascending[1:] == ascending[:-1]).any():
+        return None
+    order = np.argsort(keys, kind="stable")
+    again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    first = again[np.argmin(order[again + 1])]
+    return int(order[first]), int(order[first + 1])

@@ -1,0 +1,120 @@
+"""Arguments of the builders of sparse formats, in every tier, and the orders of modes.
+
+>>> by_dimension((7, 3, 7, 2)), root_first((7, 3, 7, 2), 2), leaf_last((7, 3, 7, 2), 3)
+((3, 1, 0, 2), (2, 3, 1, 0), (1, 0, 2, 3))
+>>> check_mode(-1, 3)
+Traceback (most recent call last):
+...
+reference.errors.ShapeError: mode=-1 is not a mode of a tensor of order 3
+modes count from 0 to 2
+give one of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+from reference.types.fields import LARGEST_DIMENSION, is_integer
+from reference.types.sparse import BLOCKS, Coo
+
+LENGTHS = ("dynamic", "static")
+
+
+def by_dimension(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The modes by ascending dimension, of equal dimensions the lower mode first (MM-CSF, section 3.2)."""
+    return tuple(sorted(range(len(shape)), key=lambda mode: shape[mode]))
+
+
+def root_first(shape: tuple[int, ...], root: int) -> tuple[int, ...]:
+    """A mode, then the others by ascending dimension (MM-CSF, section 3.2)."""
+    return (root, *(mode for mode in by_dimension(shape) if mode != root))
+
+
+def leaf_last(shape: tuple[int, ...], leaf: int) -> tuple[int, ...]:
+    """The other modes by ascending dimension, then a mode (MM-CSF, section 4.1)."""
+    return (*(mode for mode in by_dimension(shape) if mode != leaf), leaf)
+
+
+def check_host(coo: object) -> None:
+    """Raise DtypeError or FormatError unless it is a Coo on the host."""
+    if not isinstance(coo, Coo):
+        raise DtypeError(
+            f"coo is a {type(coo).__name__}\na Coo is expected\n"
+            "give Coo(coords, values, shape), or to_coo(tensor) of another format"
+        )
+    if not isinstance(coo.coords, np.ndarray) or not isinstance(coo.values, np.ndarray):
+        raise FormatError("coo lies on a device\na tensor on the host is expected\ndownload its arrays")
+
+
+def check_coo(coo: Any) -> None:
+    """Raise unless it is a Coo on the host whose indices fit into uint32."""
+    check_host(coo)
+    for mode, dimension in enumerate(coo.shape):
+        if dimension > LARGEST_DIMENSION:
+            raise ShapeError(
+                f"mode {mode} has dimension {dimension}\n"
+                f"indices are uint32, dimensions at most 2**32, the shape is {coo.shape}\n"
+                "split the mode into two"
+            )
+
+
+def check_mode(mode: object, order: int) -> int:
+    """The mode as a Python int; raise ShapeError unless it is one."""
+    if not is_integer(mode) or not 0 <= mode < order:
+        raise ShapeError(
+            f"mode={mode!r} is not a mode of a tensor of order {order}\n"
+            f"modes count from 0 to {order - 1}\ngive one of them"
+        )
+    return int(mode)
+
+
+def check_modes(modes: Iterable[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The modes as Python ints; raise ShapeError unless each occurs once."""
+    given, every = tuple(modes), [*range(len(shape))]
+    if not all(map(is_integer, given)) or sorted(given) != every:
+        raise ShapeError(
+            f"modes={given!r} for a tensor of shape {shape}\n"
+            f"each of the modes 0 to {every[-1]} occurs once\ngive them from the root to the leaf"
+        )
+    return tuple(map(int, given))
+
+
+def check_number(name: str, number: object, multiple: int = 1) -> int:
+    """A number of nonzeros as a Python int; raise ShapeError unless it is a positive multiple."""
+    if not is_integer(number) or number < 1 or number % multiple:
+        of = f"a multiple of {multiple}, " if multiple > 1 else ""
+        raise ShapeError(
+            f"{name}={number!r}\nit counts nonzeros: {of}at least {multiple}\ngive a whole number"
+        )
+    return int(number)
+
+
+def check_block(block: object) -> int:
+    """The side of a HiCoo's blocks as a Python int; raise ShapeError for another number."""
+    if not is_integer(block) or block not in BLOCKS:
+        raise ShapeError(
+            f"block={block!r}\nthe side of a block is a power of two, 2 to 256\ngive one of {BLOCKS}"
+        )
+    return int(block)
+
+
+def check_directions(
+    directions: Iterable[Any] | None, shape: tuple[int, ...], lengths: object
+) -> tuple[int, ...]:
+    """The leaf modes that nonzeros of MM-CSF choose from, all if not given; raise for other ``lengths``."""
+    if lengths not in LENGTHS:
+        raise SchemeError(
+            f"lengths={lengths!r}\n{' and '.join(map(repr, LENGTHS))} are known\nchoose one of them"
+        )
+    order = len(shape)
+    leaves = tuple(check_mode(leaf, order) for leaf in (range(order) if directions is None else directions))
+    if not leaves or len(set(leaves)) < len(leaves):
+        raise ShapeError(
+            f"directions={leaves}\nthey are leaf modes, each once, and at least one\n"
+            f"give some of {tuple(range(order))}"
+        )
+    return leaves
