@@ -100,24 +100,6 @@ def _skewed(tensor: Coo) -> bool:
     return any(2 * int((4 * indices < size).sum()) > tensor.values.size for indices, size in pairs)
 
 
-_BELONGS: dict[str, Callable[[Coo], bool]] = {
-    "tiny": _tiny,
-    "ragged primes": _ragged,
-    "long fibers": _long_fibers,
-    "dominating slice": _dominating_slice,
-    "hypersparse": _hypersparse,
-    "crossing fibers": _crossing,
-    "far corner": _far_corner,
-    "flat modes": _flat,
-    "huge dimensions": _huge,
-    "dense block": _dense_block,
-    "skewed": _skewed,
-}
-
-KINDS: tuple[str, ...] = tuple(_BELONGS)
-"""The kinds, the one with the simplest member first."""
-
-
 def kinds_of(tensor: Coo) -> tuple[str, ...]:
     """The kinds that a tensor belongs to, none or more; a place that occurs twice counts once.
 
@@ -144,7 +126,7 @@ def kinds_of(tensor: Coo) -> tuple[str, ...]:
     """
     places = _distinct_places(tensor.coords)
     once = Coo(places, np.ones(places.shape[1]), tensor.shape)
-    return tuple(name for name, belongs in _BELONGS.items() if belongs(once))
+    return tuple(name for name, (belongs, _) in _KINDS.items() if belongs(once))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -214,7 +196,7 @@ def draw_tensor(
     ((312, 8, 9), 416, ('long fibers', 'skewed'))
     """
     frame = _Frame(draw, order, FACTOR // rank, most)
-    sizes, places = _RECIPES[kind](frame)
+    sizes, places = _KINDS[kind][1](frame)
     places = _distinct_places(places)
     if repeats:
         again = places[:, draw.words(places.shape[1]) % 4 == 0]
@@ -355,19 +337,25 @@ def _draw_skewed(x: _Frame) -> _Places:
     return sizes, np.stack([_below(x.draw, 1 + _below(x.draw, size, count), count) for size in sizes])
 
 
-_RECIPES: dict[str, Callable[[_Frame], _Places]] = {
-    "tiny": _draw_tiny,
-    "ragged primes": _draw_ragged,
-    "long fibers": _draw_long_fibers,
-    "dominating slice": _draw_dominating_slice,
-    "hypersparse": _draw_hypersparse,
-    "crossing fibers": _draw_crossing,
-    "far corner": _draw_far_corner,
-    "flat modes": _draw_flat,
-    "huge dimensions": _draw_huge,
-    "dense block": _draw_dense_block,
-    "skewed": _draw_skewed,
+_Belongs = Callable[[Coo], bool]
+_Recipe = Callable[[_Frame], _Places]
+_KINDS: dict[str, tuple[_Belongs, _Recipe]] = {
+    "tiny": (_tiny, _draw_tiny),
+    "ragged primes": (_ragged, _draw_ragged),
+    "long fibers": (_long_fibers, _draw_long_fibers),
+    "dominating slice": (_dominating_slice, _draw_dominating_slice),
+    "hypersparse": (_hypersparse, _draw_hypersparse),
+    "crossing fibers": (_crossing, _draw_crossing),
+    "far corner": (_far_corner, _draw_far_corner),
+    "flat modes": (_flat, _draw_flat),
+    "huge dimensions": (_huge, _draw_huge),
+    "dense block": (_dense_block, _draw_dense_block),
+    "skewed": (_skewed, _draw_skewed),
 }
+"""The predicate of each kind, and its recipe."""
+
+KINDS: tuple[str, ...] = tuple(_KINDS)
+"""The kinds, the one with the simplest member first."""
 
 
 def _below(draw: Draw, bound: Any, count: int) -> Indices:
