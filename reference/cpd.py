@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsFloat, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
+from reference.errors import NotANumberError, ShapeError
 from reference.memory import check_memory
-from reference.mttkrp import matrices_of, mttkrp
+from reference.mttkrp import mttkrp
 from reference.residual import precise_fit
 from reference.sparse import coalesce, to_coo
 from reference.types import Coo, Cpd, SparseTensor
-from reference.types.fields import is_integer
+from reference.types.arguments import as_matrix, as_sequence, check_iterations, check_start
 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 
@@ -99,7 +99,7 @@ def cpd_als(
     array([[3.],
            [4.]])
     """
-    _check_numbers(rank, seed, iterations, tolerance)
+    check_iterations(rank, seed, iterations, tolerance)
     coo = coalesce(tensor) if isinstance(tensor, Coo) else to_coo(tensor)
     _check_memory(coo.shape, rank)
     exponent = _check_values(coo)
@@ -167,37 +167,9 @@ def _seeded(shape: tuple[int, ...], rank: int, seed: int) -> list[Matrix]:
 
 
 def _checked(start: Sequence[npt.ArrayLike], shape: tuple[int, ...], rank: int) -> list[Matrix]:
-    arrays = matrices_of(start, "start")
-    if len(arrays) != len(shape):
-        raise ShapeError(
-            f"start has {len(arrays)} factors, for a tensor of shape {shape}\n"
-            f"there is one per mode, {len(shape)} in all\ngive that of mode 0 too; it is not read"
-        )
-    for n, (array, dimension) in enumerate(zip(arrays, shape, strict=True)):
-        if array.shape != (dimension, rank):
-            raise ShapeError(
-                f"start[{n}] has the shape {array.shape}, for a tensor of shape {shape} and rank {rank}\n"
-                f"it must be ({dimension}, {rank})\nrows are the mode's indices, columns the components"
-            )
-        if array.dtype.kind not in "fiu":
-            raise DtypeError(f"start[{n}] is {array.dtype}\nreal numbers are possible\nconvert it")
-        if not np.isfinite(array).all():
-            i, r = (int(place[0]) for place in np.nonzero(~np.isfinite(array)))
-            raise NotANumberError(
-                f"start[{n}][{i}, {r}] is {array[i, r]}\nfinite numbers are possible\nreplace it"
-            )
+    arrays = [as_matrix(x, f"start[{n}]") for n, x in enumerate(as_sequence(start, "start"))]
+    check_start(arrays, shape, rank)
     return [array.astype(np.float64) for array in arrays]
-
-
-def _check_numbers(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
-    for name, number in (("rank", rank), ("iterations", iterations)):
-        if not is_integer(number) or number < 1:
-            raise ShapeError(f"{name} is {number!r}\n1 and more are possible\ngive a larger one")
-    if not is_integer(seed) or not 0 <= seed < 2**64:
-        raise SchemeError(f"seed is {seed!r}\n0 to 2**64 - 1 are possible\ngive another")
-    if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
-        shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
-        raise NotANumberError(f"tolerance is {shown}\n0 never ends the work early\ngive a number")
 
 
 def _check_memory(shape: tuple[int, ...], rank: int) -> None:

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, ShapeError
+from reference.errors import DtypeError
 from reference.memory import check_memory
 from reference.sparse import to_coo
 from reference.types import Coo, SparseTensor
-from reference.types.fields import is_integer
+from reference.types.arguments import as_matrix, as_sequence, check_alike, check_factors, check_mode
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
@@ -145,53 +145,14 @@ def _gamma(roundings: npt.NDArray[np.intp], dtype: Any) -> npt.NDArray[np.float6
 
 def _checked(shape: tuple[int, ...], factors: Sequence[npt.ArrayLike], mode: Any) -> list[npt.NDArray[Any]]:
     """The factors as arrays, if they and the mode fit the tensor."""
-    order = len(shape)
-    if not is_integer(mode) or not 0 <= mode < order:
-        raise ShapeError(
-            f"mode {mode!r} of a tensor of shape {shape}\n0 to {order - 1} are possible\n"
-            "count modes from 0, and none from the end"
-        )
-    matrices = matrices_of(factors, "factors")
-    if len(matrices) != order:
-        raise ShapeError(
-            f"{len(matrices)} factors for a tensor of shape {shape}\n"
-            f"there is one per mode, {order} in all\ngive that of the result's mode too; it is not read"
-        )
-    rank = matrices[0].shape[-1] if matrices[0].ndim == 2 else 0
-    for n, (matrix, dimension) in enumerate(zip(matrices, shape, strict=True)):
-        if matrix.shape != (dimension, rank) or rank < 1:
-            raise ShapeError(
-                f"factor {n} has the shape {matrix.shape}, for a tensor of shape {shape}\n"
-                f"it must be ({dimension}, {rank or 'R'}){'' if rank else ', with R at least 1'}\n"
-                "rows are the mode's indices, columns the components, as many in every factor"
-            )
-        if matrix.dtype.type not in (np.float32, np.float64) or matrix.dtype != matrices[0].dtype:
-            raise DtypeError(
-                f"factor {n} is {matrix.dtype}, factor 0 is {matrices[0].dtype}\n"
-                "all are float32 or all are float64\nconvert them"
-            )
+    rows = shape[check_mode(mode, len(shape))]
+    matrices = [as_matrix(x, f"factors[{n}]") for n, x in enumerate(as_sequence(factors, "factors"))]
+    rank = check_factors(matrices, shape)
+    check_alike(matrices)
+    if matrices[0].dtype.type not in (np.float32, np.float64):
+        raise DtypeError(f"factors are {matrices[0].dtype}\nfloat32 and float64 are known\nconvert them")
     advice = "merge or drop indices that do not occur, or take fewer columns"
-    check_memory(shape[mode] * rank, f"{shape[mode]} rows of {rank} numbers", advice)
-    return matrices
-
-
-def matrices_of(factors: Any, name: str) -> list[npt.NDArray[Any]]:
-    """A sequence of matrices as arrays of whatever shape and type."""
-    try:
-        given: list[Any] = list(factors)
-    except TypeError:
-        raise ShapeError(
-            f"{name} is {type(factors).__name__}\na sequence of matrices is needed\ngive one for each mode"
-        ) from None
-    matrices: list[npt.NDArray[Any]] = []
-    for n, factor in enumerate(given):
-        try:
-            matrices.append(np.asarray(factor))
-        except ValueError:
-            raise ShapeError(
-                f"{name}[{n}] is not a matrix: its rows have several lengths\n"
-                "(dimension, rank) numbers are needed\ngive every row the same length"
-            ) from None
+    check_memory(rows * rank, f"{rows} rows of {rank} numbers", advice)
     return matrices
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from gpu.mttkrp.formats import coalesce
 from gpu.mttkrp.plan import for_kernels, plan
 from gpu.mttkrp.structure import check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device, to_device
-from reference.errors import DtypeError, NotANumberError, SchemeError, ShapeError
+from reference.errors import NotANumberError, ShapeError
 from reference.types import Coo, Cpd, PerMode, SparseTensor
-from reference.types.fields import is_integer
+from reference.types.arguments import as_matrix, as_sequence, check_iterations, check_start
 
 _ENOUGH = {"float32": 2.0**-8, "float64": 2.0**-13}
 """Where less is left of the terms of which ‖X - model‖² is the sum, their roundings show in the fit."""
@@ -94,7 +94,9 @@ def cpd_als(
     >>> model.converged, round(model.fits[-1], 6), round(float(model.weights[0] ** 2))
     (True, 1.0, 625)
     """
-    _check_numbers(rank, seed, iterations, tolerance)
+    check_iterations(rank, seed, iterations, tolerance)
+    if check_rank(rank) > LARGEST_RANK:
+        raise ShapeError(f"rank is {rank}\n1 to {LARGEST_RANK} are possible\ngive another")
     check_tensor(tensor)
     device = choose_device(device, *arrays_of(tensor))
     tensor = _prepared(tensor)
@@ -168,41 +170,12 @@ def _seeded(shape: tuple[int, int], seed: int, mode: int) -> Matrix:
 
 
 def _checked(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> list[Any]:
-    try:
-        arrays = [array.download() if is_array(array) else np.asarray(array) for array in start]
-    except (TypeError, ValueError):
-        raise ShapeError(
-            "start is not a sequence of matrices\neach has (dimension, rank) numbers\n"
-            "give one factor per mode"
-        ) from None
-    expected = [(dimension, rank) for dimension in shape]
-    if [array.shape for array in arrays] != expected:
-        raise ShapeError(
-            f"start has the shapes {[array.shape for array in arrays]}\n"
-            f"a tensor of shape {shape} and rank {rank} needs {expected}\n"
-            "give one factor per mode, that of mode 0 too, which is not read"
-        )
-    for n, array in enumerate(arrays):
-        if array.dtype.kind not in "fiu":
-            raise DtypeError(f"start[{n}] is {array.dtype}\nreal numbers are possible\nconvert it")
-        if not np.isfinite(array).all():
-            i, r = (int(index) for index in np.argwhere(~np.isfinite(array))[0])
-            raise NotANumberError(
-                f"start[{n}][{i}, {r}] is {array[i, r]}\nfinite numbers are possible\nreplace it"
-            )
+    arrays = [
+        x.download() if is_array(x) else as_matrix(x, f"start[{n}]")
+        for n, x in enumerate(as_sequence(start, "start"))
+    ]
+    check_start(arrays, shape, rank)
     return arrays
-
-
-def _check_numbers(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
-    if check_rank(rank) > LARGEST_RANK:
-        raise ShapeError(f"rank is {rank}\n1 to {LARGEST_RANK} are possible\ngive another")
-    if not is_integer(iterations) or iterations < 1:
-        raise ShapeError(f"iterations is {iterations!r}\n1 and more are possible\ngive a larger number")
-    if not is_integer(seed) or not 0 <= seed < 2**64:
-        raise SchemeError(f"seed is {seed!r}\n0 to 2**64 - 1 are possible\ngive another")
-    if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
-        shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
-        raise NotANumberError(f"tolerance is {shown}\n0 never ends the work early\ngive a number")
 
 
 def _finite(fit: float, iteration: int, dtype: np.dtype[Any]) -> bool:

@@ -9,13 +9,12 @@ import numpy as np
 
 from gpu.device import Device, is_array
 from gpu.host import choose_device, on_device
-from gpu.mttkrp.checks import as_sequence, check_factors
+from gpu.mttkrp.checks import check_rank
 from gpu.mttkrp.plan import Plan
 from gpu.mttkrp.prepared import PreparedSparse
 from gpu.mttkrp.structure import check_kind
 from gpu.mttkrp.upload import arrays_of, to_device
-from reference.errors import ShapeError
-from reference.types.arguments import check_mode
+from reference.types.arguments import as_matrix, as_sequence, check_alike, check_factors, check_mode
 
 
 def mttkrp(
@@ -68,7 +67,7 @@ def mttkrp(
     array([[15.],
            [ 7.]])
     """
-    factors = as_sequence(factors)
+    factors = as_sequence(factors, "factors")
     if isinstance(tensor, PreparedSparse) and (device is None or device is tensor.device):
         out = _on_its_device(tensor, factors, mode, deterministic)
         if out is not None:
@@ -80,7 +79,8 @@ def mttkrp(
     device = choose_device(device, *arrays, *factors)
     stays = any(map(on_device, factors))
     known = [_factor(x, n, device) for n, x in enumerate(factors)]
-    rank, dtype = check_factors(known, tensor.shape)
+    rank, dtype = check_rank(check_factors(known, tensor.shape)), np.dtype(known[0].dtype)
+    check_alike(known)
     placed = [x if n == mode else to_device(x, device) for n, x in enumerate(known)]
     aligned = all(x.pointer % 16 == 0 for n, x in enumerate(placed) if n != mode)
     if isinstance(tensor, PreparedSparse):
@@ -115,11 +115,5 @@ def _factor(x: Any, n: int, device: Device) -> Any:
     """An array of the device, or one of the host in native byte order."""
     if on_device(x):
         return to_device(x, device)
-    try:
-        x = np.asarray(x)
-        return x.astype(x.dtype.newbyteorder("="), copy=False)
-    except ValueError as error:
-        raise ShapeError(
-            f"factors[{n}] is not a matrix: {error}\n(dimension, rank) is needed\n"
-            "give every row the same length"
-        ) from None
+    x = as_matrix(x, f"factors[{n}]")
+    return x.astype(x.dtype.newbyteorder("="), copy=False)

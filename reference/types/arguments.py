@@ -1,4 +1,4 @@
-"""Arguments of the builders of sparse formats, in every tier, and the orders of modes.
+"""Arguments of builders, MTTKRP and decompositions of sparse tensors, and the orders of modes, in every tier.
 
 >>> by_dimension((7, 3, 7, 2)), root_first((7, 3, 7, 2), 2), leaf_last((7, 3, 7, 2), 3)
 ((3, 1, 0, 2), (2, 3, 1, 0), (1, 0, 2, 3))
@@ -12,16 +12,19 @@ give one of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsFloat, cast
 
 import numpy as np
+import numpy.typing as npt
 
-from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types.fields import LARGEST_DIMENSION, is_integer
 from reference.types.sparse import BLOCKS, Coo
 
 LENGTHS = ("dynamic", "static")
+_MATRICES = "give one (dimension, rank) matrix for each mode"
 
 
 def by_dimension(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -118,3 +121,77 @@ def check_directions(
             f"give some of {tuple(range(order))}"
         )
     return leaves
+
+
+def as_sequence(given: Any, name: str) -> Sequence[Any]:
+    """What can be matrices; raise ShapeError for what is not a sequence."""
+    if isinstance(given, list | tuple):
+        return cast("Sequence[Any]", given)
+    try:
+        return list(given)
+    except TypeError:
+        raise ShapeError(
+            f"{name} is {type(given).__name__}\na sequence of matrices is needed\n{_MATRICES}"
+        ) from None
+
+
+def as_matrix(given: Any, name: str) -> npt.NDArray[Any]:
+    """An array of the host of any shape and type; raise ShapeError for rows of several lengths."""
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise ShapeError(
+            f"{name} is not a matrix: {error}\n(dimension, rank) is needed\ngive every row the same length"
+        ) from None
+
+
+def check_factors(factors: Sequence[Any], shape: Sequence[int], name: str = "factors", rank: int = 0) -> int:
+    """The rank of host or device arrays, a matrix for each dimension; raise ShapeError for others."""
+    if len(factors) != len(shape):
+        raise ShapeError(
+            f"{name} has {len(factors)} matrices\nthe tensor has {len(shape)} modes\n{_MATRICES}"
+        )
+    first = tuple(factors[0].shape)
+    columns = rank or (first[1] if len(first) == 2 else 0)
+    for mode, (factor, dimension) in enumerate(zip(factors, shape, strict=True)):
+        if tuple(factor.shape) != (dimension, columns) or columns == 0:
+            of = f"the rank is {rank}" if rank else f"{name}[0] has {columns or 'R >= 1'} columns"
+            raise ShapeError(
+                f"{name}[{mode}] has shape {tuple(factor.shape)}\n({dimension}, {columns or 'R'}) is needed: "
+                f"mode {mode} has dimension {dimension}, and {of}\n{_MATRICES}"
+            )
+    return int(columns)
+
+
+def check_alike(factors: Sequence[Any]) -> None:
+    """Raise DtypeError for factors of several types."""
+    for n, factor in enumerate(factors):
+        if factor.dtype != factors[0].dtype:
+            raise DtypeError(
+                f"factors[{n}] is {factor.dtype}\nfactors[0] is {factors[0].dtype}\ngive all one dtype"
+            )
+
+
+def check_start(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> None:
+    """Raise for matrices of the host that cannot be the first factors of a decomposition."""
+    check_factors(start, shape, "start", rank)
+    for n, array in enumerate(start):
+        if array.dtype.kind not in "fiu":
+            raise DtypeError(f"start[{n}] is {array.dtype}\nreal numbers are possible\nconvert it")
+        if not np.isfinite(array).all():
+            i, r = (int(index) for index in np.argwhere(~np.isfinite(array))[0])
+            raise NotANumberError(
+                f"start[{n}][{i}, {r}] is {array[i, r]}\nfinite numbers are possible\nreplace it"
+            )
+
+
+def check_iterations(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
+    """Raise for numbers with which a decomposition cannot be asked for."""
+    for name, number in (("rank", rank), ("iterations", iterations)):
+        if not is_integer(number) or number < 1:
+            raise ShapeError(f"{name} is {number!r}\n1 and more are possible\ngive a larger one")
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise SchemeError(f"seed is {seed!r}\n0 to 2**64 - 1 are possible\ngive another")
+    if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
+        shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
+        raise NotANumberError(f"tolerance is {shown}\n0 never ends the work early\ngive a number")

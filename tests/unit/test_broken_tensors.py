@@ -99,14 +99,14 @@ RAGGED = [[1.0], [2.0, 3.0]]
 @pytest.mark.parametrize(
     ("factors", "mode", "says"),
     [
-        (FACTORS, True, "mode True "),
-        (FACTORS, "0", "mode '0' "),
-        (FACTORS, None, "mode None "),
-        (FACTORS, 1.0, "mode 1.0 "),
+        (FACTORS, True, "mode=True "),
+        (FACTORS, "0", "mode='0' "),
+        (FACTORS, None, "mode=None "),
+        (FACTORS, 1.0, "mode=1.0 "),
         (None, 0, "factors is NoneType\n"),
         (5, 0, "factors is int\n"),
         ([RAGGED, *FACTORS[1:]], 0, "factors[0] is not a matrix: "),
-        ([None] * 3, 0, "factor 0 has the shape ()"),
+        ([None] * 3, 0, "factors[0] has shape ()"),
     ],
 )
 def test_arguments_of_the_reference(factors, mode, says):

@@ -513,7 +513,7 @@ NOT_FINITE = np.ones((4, 1)) * np.nan
         ({"seed": -1}, SchemeError, "seed is -1"),
         ({"seed": 2**64}, SchemeError, "2\\*\\*64 - 1"),
         ({"tolerance": np.nan}, NotANumberError, "tolerance"),
-        ({"start": [np.ones((3, 1))]}, ShapeError, r"\[\(3, 1\), \(4, 1\)\]"),
+        ({"start": [np.ones((3, 1))]}, ShapeError, r"start has 1 matrices\nthe tensor has 2 modes"),
         ({"start": [np.ones((3, 1)), np.ones((1, 4))]}, ShapeError, r"\(1, 4\)"),
         ({"start": [np.ones((3, 1)), np.ones((4, 1), np.complex64)]}, DtypeError, r"start\[1\] is complex64"),
         ({"start": [np.ones((3, 1)), NOT_FINITE]}, NotANumberError, r"start\[1\]\[0, 0\] is nan"),

@@ -374,7 +374,7 @@ def test_modes_that_are_none(mode):
 @pytest.mark.parametrize(
     ("factors", "error", "match"),
     [
-        (ONES[:2], ShapeError, "there are 2 factors\nthe tensor has 3 modes"),
+        (ONES[:2], ShapeError, "factors has 2 matrices\nthe tensor has 3 modes"),
         ([*ONES[:2], np.ones((3, 2))], ShapeError, r"factors\[2\] has shape \(3, 2\)\n\(4, 2\) is needed"),
         ([*ONES[:2], np.ones((4, 3))], ShapeError, r"factors\[2\] has shape \(4, 3\)\n\(4, 2\) is needed"),
         ([np.ones(3), *ONES[1:]], ShapeError, r"factors\[0\] has shape \(3,\)"),
