@@ -112,11 +112,11 @@ def test_nothing_is_left_from_one_call_to_the_next():
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"mode": 3}, ShapeError, "no mode 3"),
-        ({"mode": -1}, ShapeError, "no mode -1"),
-        ({"factors": [np.ones((4, 2))] * 3}, ShapeError, "do not fit"),
-        ({"factors": matrices(SHAPES[3], 2)[:2]}, ShapeError, "do not fit"),
-        ({"factors": [np.ones((n, n)) for n in SHAPES[3]]}, ShapeError, "different ranks"),
+        ({"mode": 3}, ShapeError, "mode=3 is not a mode of a tensor of order 3"),
+        ({"mode": -1}, ShapeError, "mode=-1 is not"),
+        ({"factors": [np.ones((4, 2))] * 3}, ShapeError, r"factors\[1\] has shape \(4, 2\)"),
+        ({"factors": matrices(SHAPES[3], 2)[:2]}, ShapeError, "factors has 2 matrices"),
+        ({"factors": [np.ones((n, n)) for n in SHAPES[3]]}, ShapeError, r"factors\[1\] has shape"),
         ({"tensor": tensor(3)}, FormatError, "do not take Coo"),
         ({"tensor": sparse.f_coo_all(tensor(3))}, FormatError, "do not take FCoo"),
         ({"tensor": sparse.b_csf(tensor(3), (0, 1, 2))}, FormatError, "has mode 0 at its root"),

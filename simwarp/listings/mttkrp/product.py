@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from reference.errors import FormatError, ShapeError
 from reference.types import BCsf, Fibers, MmCsf, PerMode
-from reference.types.fields import check_fields
+from reference.types.arguments import check_factors, check_mode
+from reference.types.fields import check_fields, refuse
 from simwarp.listings.mttkrp.algorithms import fiber_alg, nonzero_alg, opt_slice_alg, slice_alg
 from simwarp.warp import GlobalArray, launch
 
 THREADS = 64
 """Two warps a block."""
-_ADVICE = "build the tensor anew, from a Coo"
 FIBERS_IN_A_GROUP = 4
 
 
@@ -75,56 +75,34 @@ def mttkrp(
     return out.numpy()
 
 
-def _check_parts(tensor: Any) -> None:
-    """Refuse what is no such tensor; indices and pointers that lead astray are faults of the kernels."""
-    if not isinstance(tensor, MmCsf | Fibers | BCsf | PerMode):
-        raise FormatError(
-            f"the listings do not take {type(tensor).__name__}\nthey take MmCsf, Fibers and BCsf\n"
-            "convert it, or take reference.mttkrp"
-        )
-    check_fields(tensor)
+def _check(tensor: Any, factors: Sequence[npt.NDArray[Any]], mode: Any) -> None:
+    """Refuse other tensors and factors; indices and pointers that lead astray are faults of the kernels."""
     if isinstance(tensor, MmCsf | PerMode):
-        parts: Sequence[Any] = tensor.partitions if isinstance(tensor, MmCsf) else tensor.tensors
-        if isinstance(tensor, PerMode) and len(parts) != len(tensor.shape):
+        check_fields(tensor)
+    for part in getattr(tensor, "parts", ()) or (tensor,):
+        if not isinstance(part, Fibers | BCsf):
             raise FormatError(
-                f"PerMode has {len(parts)} tensors\nshape {tensor.shape} has one for each mode\n{_ADVICE}"
+                f"the listings do not take {type(part).__name__}\nthey take MmCsf, Fibers and BCsf\n"
+                "convert it, or take reference.mttkrp"
             )
-        for part in parts:
-            _check_parts(part)
-        return
-    order, name = len(tensor.shape), type(tensor).__name__
-    if sorted(tensor.modes) != [*range(order)]:
-        raise FormatError(f"{name} has modes {tensor.modes}\neach of 0 to {order - 1} occurs once\n{_ADVICE}")
-    upper = order - 1 if isinstance(tensor, Fibers) else order - 2
-    flat = (
-        ("pointers",)
-        if isinstance(tensor, Fibers)
-        else ("slices", "slice_pointers", "fiber_pointers", "order")
-    )
+        check_fields(part)
+        _check_axes(part)
+    check_mode(mode, len(tensor.shape))
+    if not all(hasattr(factor, "shape") for factor in factors):
+        raise ShapeError("factors are not arrays\n(dimension, R) is needed\ngive one for each mode")
+    check_factors(factors, tensor.shape)
+
+
+def _check_axes(tensor: Any) -> None:
+    """Refuse arrays of other axes than the format has."""
+    is_fibers = isinstance(tensor, Fibers)
+    upper = len(tensor.shape) - (1 if is_fibers else 2)
+    flat = ("pointers",) if is_fibers else ("slices", "slice_pointers", "fiber_pointers", "order")
     for field, axes in (("uppers", 2), *((field, 1) for field in (*flat, "leaves", "values"))):
         shape = getattr(tensor, field).shape
         if len(shape) != axes or (axes == 2 and shape[0] != upper):
             needed = f"({upper}, fibers)" if axes == 2 else "one axis"
-            raise FormatError(f"{name}: {field} has shape {shape}\n{needed} is needed\n{_ADVICE}")
-
-
-def _check(tensor: Any, factors: Sequence[npt.NDArray[Any]], mode: Any) -> None:
-    _check_parts(tensor)
-    shape = tensor.shape
-    if isinstance(mode, bool) or not isinstance(mode, int | np.integer) or not 0 <= mode < len(shape):
-        raise ShapeError(f"there is no mode {mode!r} in a tensor of shape {shape}\nmodes count from 0")
-    if not all(hasattr(factor, "shape") for factor in factors):
-        raise ShapeError("factors are not arrays\n(dimension, R) is needed\ngive one for each mode")
-    sizes = [factor.shape for factor in factors]
-    if len(sizes) != len(shape) or any(len(s) != 2 or s[0] != n for s, n in zip(sizes, shape, strict=True)):
-        raise ShapeError(
-            f"factors of shapes {sizes} do not fit a tensor of shape {shape}\n"
-            "give (dimension, R) for each mode"
-        )
-    if len({size[1] for size in sizes}) != 1:
-        raise ShapeError(
-            f"factors of shapes {sizes} have different ranks\ngive all the same number of columns"
-        )
+            refuse(tensor, f"{field} has shape {shape}", f"{needed} is needed")
 
 
 def _root(tensor: BCsf, matrices: list[GlobalArray], mode: int, out: GlobalArray, rank: int) -> None:
