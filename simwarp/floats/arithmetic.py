@@ -8,6 +8,7 @@ Source: PTX ISA 9.0, section 9.7.3 (add, sub, mul, div, rcp, sqrt, and the modif
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -49,11 +50,7 @@ def add(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     >>> [float(add(one, tiny, mode)) for mode in ("rn", "rp")]
     [1.0, 1.0000001192092896]
     """
-    dtype = common_dtype(a, b)
-    if rounding == "rn":
-        return np.add(a, b)
-    check_rounding(rounding)
-    return elementwise(partial(_ADD[dtype.itemsize], rounding), a, b)
+    return _rounded(np.add, _ADD, rounding, a, b)
 
 
 def sub(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
@@ -87,11 +84,7 @@ def mul(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     >>> [float(mul(huge, huge, mode)) for mode in ("rn", "rz")]
     [inf, 3.4028234663852886e+38]
     """
-    dtype = common_dtype(a, b)
-    if rounding == "rn":
-        return np.multiply(a, b)
-    check_rounding(rounding)
-    return elementwise(partial(_MUL[dtype.itemsize], rounding), a, b)
+    return _rounded(np.multiply, _MUL, rounding, a, b)
 
 
 @_quiet
@@ -109,11 +102,7 @@ def div(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     >>> float(div(one, three, "rp")) - float(div(one, three, "rm")) == 2.0**-54
     True
     """
-    dtype = common_dtype(a, b)
-    if rounding == "rn":
-        return np.divide(a, b)
-    check_rounding(rounding)
-    return elementwise(partial(_DIV[dtype.itemsize], rounding), a, b)
+    return _rounded(np.divide, _DIV, rounding, a, b)
 
 
 def rcp(a: Any, rounding: Rounding = "rn") -> Any:
@@ -147,11 +136,7 @@ def sqrt(a: Any, rounding: Rounding = "rn") -> Any:
     >>> [float(sqrt(two, mode)) for mode in ("rn", "rz")]
     [1.4142135623730951, 1.414213562373095]
     """
-    dtype = common_dtype(a)
-    if rounding == "rn":
-        return np.sqrt(a)
-    check_rounding(rounding)
-    return elementwise(partial(_SQRT[dtype.itemsize], rounding), a)
+    return _rounded(np.sqrt, _SQRT, rounding, a)
 
 
 @_quiet
@@ -185,6 +170,15 @@ def saturate(a: Any) -> Any:
     """
     common_dtype(a)
     return elementwise(_saturate, a)
+
+
+def _rounded(nearest: np.ufunc, by_size: Mapping[int, Any], rounding: Rounding, *operands: Any) -> Any:
+    """NumPy's own result to nearest; else the function for the operands' size."""
+    dtype = common_dtype(*operands)
+    if rounding == "rn":
+        return nearest(*operands)
+    check_rounding(rounding)
+    return elementwise(partial(by_size[dtype.itemsize], rounding), *operands)
 
 
 def _saturate(a: Floats) -> Floats:

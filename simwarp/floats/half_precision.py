@@ -15,7 +15,7 @@ import numpy as np
 
 from reference.errors import SchemeError, ShapeError
 from simwarp.floats.elementwise import elementwise
-from simwarp.floats.rounding import Floats, Rounding, Words, check_rounding
+from simwarp.floats.rounding import Rounding, Words, check_rounding
 from simwarp.floats.small_formats import narrow, widen
 from simwarp.floats.sums import sum_to_odd
 
@@ -52,40 +52,26 @@ def half(operation: HalfOperation, *words: Any, format: HalfFormat, rounding: Ro
     '0x4000'
     """
     check_rounding(rounding)
-    if operation not in _OPERATIONS:
-        raise SchemeError(f"there is no half operation {operation!r}\nchoose one of {', '.join(_OPERATIONS)}")
+    if operation not in _COUNTS:
+        raise SchemeError(f"unknown half operation {operation!r}\nchoose one of {', '.join(_COUNTS)}")
     if format not in ("f16", "bf16"):
         raise SchemeError(f"half arithmetic in format {format!r}\nchoose f16 or bf16")
-    count, function = _OPERATIONS[operation]
-    if len(words) != count:
-        raise ShapeError(f"{operation} of {len(words)} operands\npass {count}")
-    return elementwise(partial(_in_float64, function, format, rounding), *words)
+    if len(words) != _COUNTS[operation]:
+        raise ShapeError(f"{operation} of {len(words)} operands\npass {_COUNTS[operation]}")
+    return elementwise(partial(_in_float64, operation, format, rounding), *words)
 
 
-def _in_float64(function: Any, format: HalfFormat, rounding: Rounding, *words: Words) -> Words:
+_COUNTS: dict[HalfOperation, int] = {"add": 2, "sub": 2, "mul": 2, "fma": 3}
+
+
+def _in_float64(operation: HalfOperation, format: HalfFormat, rounding: Rounding, *words: Words) -> Words:
     values = [widen(x, format).astype(np.float64) for x in words]
-    return narrow(function(rounding, *values), format, rounding)
-
-
-def _add(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    return sum_to_odd(a, b, rounding)
-
-
-def _sub(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    return sum_to_odd(a, np.negative(b), rounding)
-
-
-def _mul(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    return np.multiply(a, b)
-
-
-def _fma(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Floats:
-    return sum_to_odd(np.multiply(a, b), c, rounding)
-
-
-_OPERATIONS: dict[str, tuple[int, Any]] = {
-    "add": (2, _add),
-    "sub": (2, _sub),
-    "mul": (2, _mul),
-    "fma": (3, _fma),
-}
+    if operation == "add":
+        result = sum_to_odd(values[0], values[1], rounding)
+    elif operation == "sub":
+        result = sum_to_odd(values[0], np.negative(values[1]), rounding)
+    else:
+        result = np.multiply(values[0], values[1])
+        if operation == "fma":
+            result = sum_to_odd(result, values[2], rounding)
+    return narrow(result, format, rounding)

@@ -1,15 +1,16 @@
 """The forms of every matrix instruction: the one place where they are spelled.
 
-A line is a group of forms that the same chips have: its name, the first chip, the spelling and a summary.
-``{.x|.y}`` may be there, ``<.x|.y>`` must. The rows of `simwarp.ptx.instructions.matrix` are made of these
-lines. Maps (`simwarp.fragments.maps`), sums (`simwarp.products.rules`) and lowering (`simwarp.chips`) join
-by shape and types.
+A line is a group of forms that the same chips have: its name, the first chip and the spelling.
+``{.x|.y}`` may be there, ``<.x|.y>`` must; a choice in the name makes a group of each. The rows of
+`simwarp.ptx.instructions.matrix` are made of these lines. Maps (`simwarp.fragments.maps`), sums
+(`simwarp.products.rules`) and lowering (`simwarp.chips`) join by shape and types.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ _WORDS = {
     "SHAPES": "<.m16n16k16|.m8n32k16|.m32n8k16>",
     "LAYOUTS": "<.row|.col><.row|.col>",
     "LAYOUT": "<.row|.col>",
+    "WIDE": "<.m8n8k32|.m8n8k128>",
     "SPACE": "{.global|.shared|.shared::cta}",
     "SHARED": "{.shared|.shared::cta}",
     "SAT": "{.satfinite}",
@@ -63,89 +65,54 @@ _WORDS = {
     "BN": f"{_INTEGER}|240|256",
 }
 _TABLE = """
-mma.m8n8k4.f16      | 70 | mma.sync.aligned.m8n8k4 LAYOUTS VOLTA |
-    d = a b + c, four products of half precision, one in each two quads
-mma.m16n8k8.f16     | 75 | mma.sync.aligned.m16n8k8.row.col HALVES |
-    d = a b + c in half precision, one fused sum
-mma.m16n8k16.f16    | 80 | mma.sync.aligned.m16n8k16.row.col HALVES |
-    d = a b + c in half precision, one fused sum
-mma.bf16            | 80 | mma.sync.aligned <.m16n8k8|.m16n8k16>.row.col.f32.bf16.bf16.f32 |
-    d = a b + c of bfloat16, one fused sum
-mma.tf32            | 80 | mma.sync.aligned <.m16n8k4|.m16n8k8>.row.col.f32.tf32.tf32.f32 |
-    d = a b + c of tf32, one fused sum
-mma.f8              | 89 | mma.sync.aligned <.m16n8k16|.m16n8k32>.row.col F8 | d = a b + c of 8-bit floats
-mma.m8n8k4.f64      | 80 | mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 | d = a b + c, a chain of fma
-mma.f64             | 90 | mma.sync.aligned <.m16n8k4|.m16n8k8|.m16n8k16>.row.col.f64.f64.f64.f64 |
-    d = a b + c, a chain of fma
-mma.m8n8k16.s8      | 75 | mma.sync.aligned.m8n8k16.row.col SAT BYTES | d = a b + c of bytes
-mma.s8              | 80 | mma.sync.aligned <.m16n8k16|.m16n8k32>.row.col SAT BYTES | d = a b + c of bytes
-mma.m8n8k32.s4      | 75 | mma.sync.aligned.m8n8k32.row.col SAT NIBBLES | d = a b + c of 4-bit integers
-mma.s4              | 80 | mma.sync.aligned <.m16n8k32|.m16n8k64>.row.col SAT NIBBLES |
-    d = a b + c of 4-bit integers
-mma.m8n8k128.b1.xor | 75 | mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc |
-    d = c plus how many bits of a's row and b's column differ
-mma.m8n8k128.b1.and | 80 | mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc |
-    d = c plus how many bits a's row and b's column share
-mma.b1              | 80 | mma.sync.aligned <.m16n8k128|.m16n8k256>.row.col.s32.b1.b1.s32 <.xor|.and>.popc |
-    d = c plus how many bits of a's row and b's column differ, or are shared
+mma.m8n8k4.f16      | 70 | mma.sync.aligned.m8n8k4 LAYOUTS VOLTA
+mma.m16n8k8.f16     | 75 | mma.sync.aligned.m16n8k8.row.col HALVES
+mma.m16n8k16.f16    | 80 | mma.sync.aligned.m16n8k16.row.col HALVES
+mma.bf16            | 80 | mma.sync.aligned <.m16n8k8|.m16n8k16>.row.col.f32.bf16.bf16.f32
+mma.tf32            | 80 | mma.sync.aligned <.m16n8k4|.m16n8k8>.row.col.f32.tf32.tf32.f32
+mma.f8              | 89 | mma.sync.aligned <.m16n8k16|.m16n8k32>.row.col F8
+mma.m8n8k4.f64      | 80 | mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64
+mma.f64             | 90 | mma.sync.aligned <.m16n8k4|.m16n8k8|.m16n8k16>.row.col.f64.f64.f64.f64
+mma.m8n8k16.s8      | 75 | mma.sync.aligned.m8n8k16.row.col SAT BYTES
+mma.s8              | 80 | mma.sync.aligned <.m16n8k16|.m16n8k32>.row.col SAT BYTES
+mma.m8n8k32.s4      | 75 | mma.sync.aligned.m8n8k32.row.col SAT NIBBLES
+mma.s4              | 80 | mma.sync.aligned <.m16n8k32|.m16n8k64>.row.col SAT NIBBLES
+mma.m8n8k128.b1.xor | 75 | mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc
+mma.m8n8k128.b1.and | 80 | mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc
+mma.b1              | 80 | mma.sync.aligned <.m16n8k128|.m16n8k256>.row.col.s32.b1.b1.s32 <.xor|.and>.popc
 
-wmma.mma.f16          | 70 | wmma.mma.sync.aligned LAYOUTS SHAPES <.f16.f16|.f16.f32|.f32.f16|.f32.f32> |
-    d = a b + c in half precision, one fused sum
-wmma.mma.s8           | 72 | wmma.mma.sync.aligned LAYOUTS SHAPES <.s32.s8.s8.s32|.s32.u8.u8.s32> SAT |
-    d = a b + c of bytes
-wmma.mma.bf16         | 80 | wmma.mma.sync.aligned LAYOUTS SHAPES .f32.bf16.bf16.f32 |
-    d = a b + c of bfloat16, one fused sum
-wmma.mma.tf32         | 80 | wmma.mma.sync.aligned LAYOUTS .m16n16k8.f32.tf32.tf32.f32 |
-    d = a b + c of tf32, one fused sum
-wmma.mma.f64          | 80 | wmma.mma.sync.aligned LAYOUTS .m8n8k4 {.rn|.rz|.rm|.rp}.f64.f64.f64.f64 |
-    d = a b + c, a chain of fma
-wmma.mma.f64.rounding | 80 | wmma.mma.sync.aligned LAYOUTS .m8n8k4.f64.f64.f64.f64 <.rn|.rz|.rm|.rp> |
-    wmma.mma.f64, as nvcc writes it
-wmma.mma.s4           | 75 | wmma.mma.sync.aligned.row.col.m8n8k32 <.s32.s4.s4.s32|.s32.u4.u4.s32> SAT |
-    d = a b + c of 4-bit integers
-wmma.mma.b1.xor       | 75 | wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 |
-    d = c plus how many bits of a's row and b's column differ
-wmma.mma.b1.and       | 80 | wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32 |
-    d = c plus how many bits a's row and b's column share
+wmma.mma.f16          | 70 | wmma.mma.sync.aligned LAYOUTS SHAPES <.f16.f16|.f16.f32|.f32.f16|.f32.f32>
+wmma.mma.s8           | 72 | wmma.mma.sync.aligned LAYOUTS SHAPES <.s32.s8.s8.s32|.s32.u8.u8.s32> SAT
+wmma.mma.bf16         | 80 | wmma.mma.sync.aligned LAYOUTS SHAPES .f32.bf16.bf16.f32
+wmma.mma.tf32         | 80 | wmma.mma.sync.aligned LAYOUTS .m16n16k8.f32.tf32.tf32.f32
+wmma.mma.f64          | 80 | wmma.mma.sync.aligned LAYOUTS .m8n8k4 {.rn|.rz|.rm|.rp}.f64.f64.f64.f64
+wmma.mma.f64.rounding | 80 | wmma.mma.sync.aligned LAYOUTS .m8n8k4.f64.f64.f64.f64 <.rn|.rz|.rm|.rp>
+wmma.mma.s4           | 75 | wmma.mma.sync.aligned.row.col.m8n8k32 <.s32.s4.s4.s32|.s32.u4.u4.s32> SAT
+wmma.mma.b1.xor       | 75 | wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32
+wmma.mma.b1.and       | 80 | wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32
 
-wmma.load.a.f16   | 70 | wmma.load.a.sync.aligned LAYOUT SHAPES SPACE .f16
-wmma.load.b.f16   | 70 | wmma.load.b.sync.aligned LAYOUT SHAPES SPACE .f16
-wmma.load.a.s8    | 72 | wmma.load.a.sync.aligned LAYOUT SHAPES SPACE <.s8|.u8>
-wmma.load.b.s8    | 72 | wmma.load.b.sync.aligned LAYOUT SHAPES SPACE <.s8|.u8>
-wmma.load.a.bf16  | 80 | wmma.load.a.sync.aligned LAYOUT SHAPES SPACE .bf16
-wmma.load.b.bf16  | 80 | wmma.load.b.sync.aligned LAYOUT SHAPES SPACE .bf16
-wmma.load.a.tf32  | 80 | wmma.load.a.sync.aligned LAYOUT .m16n16k8 SPACE .tf32
-wmma.load.b.tf32  | 80 | wmma.load.b.sync.aligned LAYOUT .m16n16k8 SPACE .tf32
-wmma.load.a.f64   | 80 | wmma.load.a.sync.aligned LAYOUT .m8n8k4 SPACE .f64
-wmma.load.b.f64   | 80 | wmma.load.b.sync.aligned LAYOUT .m8n8k4 SPACE .f64
-wmma.load.a.s4    | 75 | wmma.load.a.sync.aligned.row.m8n8k32 SPACE <.s4|.u4>
-wmma.load.b.s4    | 75 | wmma.load.b.sync.aligned.col.m8n8k32 SPACE <.s4|.u4>
-wmma.load.a.b1    | 75 | wmma.load.a.sync.aligned.row.m8n8k128 SPACE .b1
-wmma.load.b.b1    | 75 | wmma.load.b.sync.aligned.col.m8n8k128 SPACE .b1
+wmma.load.<a|b>.f16  | 70 | wmma.load.<a|b>.sync.aligned LAYOUT SHAPES SPACE .f16
+wmma.load.<a|b>.s8   | 72 | wmma.load.<a|b>.sync.aligned LAYOUT SHAPES SPACE <.s8|.u8>
+wmma.load.<a|b>.bf16 | 80 | wmma.load.<a|b>.sync.aligned LAYOUT SHAPES SPACE .bf16
+wmma.load.<a|b>.tf32 | 80 | wmma.load.<a|b>.sync.aligned LAYOUT .m16n16k8 SPACE .tf32
+wmma.load.<a|b>.f64  | 80 | wmma.load.<a|b>.sync.aligned LAYOUT .m8n8k4 SPACE .f64
+wmma.load.a.s4       | 75 | wmma.load.a.sync.aligned.row.m8n8k32 SPACE <.s4|.u4>
+wmma.load.b.s4       | 75 | wmma.load.b.sync.aligned.col.m8n8k32 SPACE <.s4|.u4>
+wmma.load.a.b1       | 75 | wmma.load.a.sync.aligned.row.m8n8k128 SPACE .b1
+wmma.load.b.b1       | 75 | wmma.load.b.sync.aligned.col.m8n8k128 SPACE .b1
 
-wmma.load.c.f16          | 70 | wmma.load.c.sync.aligned LAYOUT SHAPES SPACE .f16
-wmma.load.c.f32          | 70 | wmma.load.c.sync.aligned LAYOUT SHAPES SPACE .f32
-wmma.load.c.m16n16k8.f32 | 80 | wmma.load.c.sync.aligned LAYOUT .m16n16k8 SPACE .f32
-wmma.load.c.s32          | 72 | wmma.load.c.sync.aligned LAYOUT SHAPES SPACE .s32
-wmma.load.c.m8n8.s32     | 75 | wmma.load.c.sync.aligned LAYOUT <.m8n8k32|.m8n8k128> SPACE .s32
-wmma.load.c.f64          | 80 | wmma.load.c.sync.aligned LAYOUT .m8n8k4 SPACE .f64
+wmma.<load.c|store.d>.f16          | 70 | wmma.<load.c|store.d>.sync.aligned LAYOUT SHAPES SPACE .f16
+wmma.<load.c|store.d>.f32          | 70 | wmma.<load.c|store.d>.sync.aligned LAYOUT SHAPES SPACE .f32
+wmma.<load.c|store.d>.m16n16k8.f32 | 80 | wmma.<load.c|store.d>.sync.aligned LAYOUT .m16n16k8 SPACE .f32
+wmma.<load.c|store.d>.s32          | 72 | wmma.<load.c|store.d>.sync.aligned LAYOUT SHAPES SPACE .s32
+wmma.<load.c|store.d>.m8n8.s32     | 75 | wmma.<load.c|store.d>.sync.aligned LAYOUT WIDE SPACE .s32
+wmma.<load.c|store.d>.f64          | 80 | wmma.<load.c|store.d>.sync.aligned LAYOUT .m8n8k4 SPACE .f64
 
-wmma.store.d.f16          | 70 | wmma.store.d.sync.aligned LAYOUT SHAPES SPACE .f16
-wmma.store.d.f32          | 70 | wmma.store.d.sync.aligned LAYOUT SHAPES SPACE .f32
-wmma.store.d.m16n16k8.f32 | 80 | wmma.store.d.sync.aligned LAYOUT .m16n16k8 SPACE .f32
-wmma.store.d.s32          | 72 | wmma.store.d.sync.aligned LAYOUT SHAPES SPACE .s32
-wmma.store.d.m8n8.s32     | 75 | wmma.store.d.sync.aligned LAYOUT <.m8n8k32|.m8n8k128> SPACE .s32
-wmma.store.d.f64          | 80 | wmma.store.d.sync.aligned LAYOUT .m8n8k4 SPACE .f64
-
-ldmatrix        | 75 | ldmatrix.sync.aligned.m8n8 <.x1|.x2|.x4>{.trans} SHARED .b16 |
-    1, 2 or 4 matrices of 8 x 8, each row from the address of one lane
-ldmatrix.number | 75 | ldmatrix.sync.aligned <.x1|.x2|.x4>{.trans}.m8n8 SHARED .b16 |
-    ldmatrix, as CUTLASS writes it
-stmatrix        | 90 | stmatrix.sync.aligned.m8n8 <.x1|.x2|.x4>{.trans} SHARED .b16 |
-    1, 2 or 4 matrices of 8 x 8, each row to the address of one lane
-stmatrix.number | 90 | stmatrix.sync.aligned <.x1|.x2|.x4>{.trans}.m8n8 SHARED .b16 |
-    stmatrix, as CUTLASS writes it
-movmatrix       | 75 | movmatrix.sync.aligned.m8n8.trans.b16 | a matrix of 8 x 8, transposed across the lanes
+ldmatrix        | 75 | ldmatrix.sync.aligned.m8n8 <.x1|.x2|.x4>{.trans} SHARED .b16
+ldmatrix.number | 75 | ldmatrix.sync.aligned <.x1|.x2|.x4>{.trans}.m8n8 SHARED .b16
+stmatrix        | 90 | stmatrix.sync.aligned.m8n8 <.x1|.x2|.x4>{.trans} SHARED .b16
+stmatrix.number | 90 | stmatrix.sync.aligned <.x1|.x2|.x4>{.trans}.m8n8 SHARED .b16
+movmatrix       | 75 | movmatrix.sync.aligned.m8n8.trans.b16
 
 wgmma.f16  | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k16 <.f16|.f32>.f16.f16
 wgmma.bf16 | 90a | wgmma.mma_async.sync.aligned.m64n<FN>k16.f32.bf16.bf16
@@ -162,7 +129,6 @@ class Group(NamedTuple):
     name: str
     target: str
     spelling: str
-    summary: str
 
     @property
     def minimum_sm(self) -> int:
@@ -186,17 +152,17 @@ class Group(NamedTuple):
         return ["".join(chosen) for chosen in itertools.product(*choices)]
 
 
-def _read(table: str) -> tuple[Group, ...]:
-    groups: list[Group] = []
-    for line in filter(None, table.replace("\n    ", " ").splitlines()):
-        name, sm, rest = (part.strip() for part in line.split(" | ", 2))
-        spelling, _, summary = rest.partition(" | ")
-        whole = re.sub(r"[A-Z][A-Z0-9]+", lambda word: _WORDS[word[0]], spelling).replace(" ", "")
-        groups.append(Group(name, f"sm_{sm}", whole, summary.strip()))
-    return tuple(groups)
+def _read(table: str) -> Iterator[Group]:
+    for line in filter(None, table.splitlines()):
+        choice = re.match(r"[^ ]*(<(.*?)>)", line)
+        for chosen in choice[2].split("|") if choice else [""]:
+            written = line.replace(choice[1], chosen) if choice else line
+            name, sm, spelling = (part.strip() for part in written.split(" | "))
+            whole = re.sub(r"[A-Z][A-Z0-9]+", lambda word: _WORDS[word[0]], spelling).replace(" ", "")
+            yield Group(name, f"sm_{sm}", whole)
 
 
-GROUPS = _read(_TABLE)
+GROUPS = tuple(_read(_TABLE))
 
 
 @cache

@@ -41,10 +41,36 @@ _INSTRUCTIONS: dict[str, tuple[str, Kind, Callable[..., Any]]] = {
 }
 
 
+# By a group's name, or by its last word.
+_SUMMARIES = {
+    "mma.m8n8k4.f16": "d = a b + c, four products of half precision, one in each two quads",
+    "f16": "d = a b + c in half precision, one fused sum",
+    "bf16": "d = a b + c of bfloat16, one fused sum",
+    "tf32": "d = a b + c of tf32, one fused sum",
+    "f8": "d = a b + c of 8-bit floats",
+    "f64": "d = a b + c, a chain of fma",
+    "rounding": "wmma.mma.f64, as nvcc writes it",
+    "s8": "d = a b + c of bytes",
+    "s4": "d = a b + c of 4-bit integers",
+    "xor": "d = c plus how many bits of a's row and b's column differ",
+    "and": "d = c plus how many bits a's row and b's column share",
+    "b1": "d = c plus how many bits of a's row and b's column differ, or are shared",
+    "ldmatrix": "1, 2 or 4 matrices of 8 x 8, each row from the address of one lane",
+    "ldmatrix.number": "ldmatrix, as CUTLASS writes it",
+    "stmatrix": "1, 2 or 4 matrices of 8 x 8, each row to the address of one lane",
+    "stmatrix.number": "stmatrix, as CUTLASS writes it",
+    "movmatrix": "a matrix of 8 x 8, transposed across the lanes",
+}
+
+
 def _declare(group: Group) -> None:
     syntax, kind, function = _INSTRUCTIONS[group.instruction]
-    operand = group.name.split(".")[2] if kind != "matrix" and group.name.startswith("wmma") else ""
-    way = "from" if kind == "matrix load" else "to"
+    words = group.name.split(".")
+    operand, summary = "", _SUMMARIES.get(group.name) or _SUMMARIES.get(words[-1], "")
+    if group.instruction in ("wmma.load", "wmma.store"):
+        operand = words[2]
+        way = "from" if kind == "matrix load" else "to"
+        summary = f"a warp's fragment of {operand.upper()} {way} memory"
     row(
         group.spelling,
         syntax.replace("X", operand),
@@ -53,7 +79,7 @@ def _declare(group: Group) -> None:
         fidelity="open" if function is _product and ".s32" not in group.spelling else "exact",
         section=SECTIONS[group.instruction],
         minimum_sm=group.minimum_sm,
-        summary=group.summary or f"a warp's fragment of {operand.upper()} {way} memory",
+        summary=summary,
     )(function)
 
 
