@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.floats.conversion import to_float32
 from simwarp.floats.elementwise import common_dtype, elementwise, redo
-from simwarp.floats.error_free import two_product, two_sum
+from simwarp.floats.error_free import signed_zero, sum_to_odd, two_product, two_sum
 from simwarp.floats.formats import FORMATS
 from simwarp.floats.fused import fused_by_parts
 from simwarp.floats.packing import exact, pack
-from simwarp.floats.rounding import Floats, Rounding, check_rounding, directed
-from simwarp.floats.sums import signed_zero, sum_to_odd
+from simwarp.floats.rounding import Floats, Rounding, check_rounding, directed, to_float32
 
 _quiet = np.errstate(all="ignore")
 

@@ -14,7 +14,15 @@ import numpy.typing as npt
 from reference.errors import DtypeError
 from simwarp.floats.elementwise import common_dtype, elementwise
 from simwarp.floats.error_free import two_sum
-from simwarp.floats.rounding import Floats, Rounding, Words, check_rounding, directed, to_odd
+from simwarp.floats.rounding import (
+    Floats,
+    Rounding,
+    Words,
+    check_rounding,
+    directed,
+    to_float32,
+    to_odd,
+)
 
 _quiet = np.errstate(all="ignore")
 
@@ -45,30 +53,6 @@ def convert(x: Any, dtype: npt.DTypeLike, rounding: Rounding = "rn") -> Any:
     if target == source or target.itemsize == 8 or rounding == "rn":
         return x.astype(target)
     return elementwise(partial(to_float32, rounding=rounding), x, dtype=target)
-
-
-def to_float32(x: Floats, rounding: Rounding) -> Floats:
-    """float64 arrays, of at least one axis, rounded to float32.
-
-    Examples
-    --------
-    >>> [float(to_float32(np.array([0.1]), mode)[0]) for mode in ("rn", "rz")]
-    [0.10000000149011612, 0.09999999403953552]
-    """
-    nearest = x.astype(np.float32)
-    return nearest if rounding == "rn" else directed(nearest, x - nearest, rounding)
-
-
-def to_odd_float32(x: Floats) -> Floats:
-    """float64 arrays, of at least one axis, rounded to odd.
-
-    Examples
-    --------
-    >>> to_odd_float32(np.array([1.0, 1 + 2.0**-40])).tolist()
-    [1.0, 1.0000001192092896]
-    """
-    nearest = x.astype(np.float32)
-    return to_odd(nearest, x - nearest)
 
 
 @_quiet

@@ -1,4 +1,4 @@
-"""How a function of arrays of equal shape is applied to operands of any."""
+"""Functions of arrays of equal shape applied to operands that broadcast, block by block."""
 
 from __future__ import annotations
 
@@ -17,21 +17,7 @@ to ask the system for new pages costs more than the arithmetic."""
 
 
 def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[Any] | None = None) -> Any:
-    """Apply a function block by block; it gets arrays of one shape and returns a new one of it.
-
-    Parameters
-    ----------
-    function : callable
-        Of arrays with at least one axis.
-    operands : arrays or NumPy scalars that broadcast
-    dtype : dtype, optional
-        Of the result; that of the first operand if not given.
-
-    Examples
-    --------
-    >>> elementwise(lambda a, b: a + b, np.arange(3.0), np.float64(1)).tolist()
-    [1.0, 2.0, 3.0]
-    """
+    """Apply a function of arrays of one shape and at least one axis; ``dtype`` if not the first operand's."""
     arrays: list[npt.NDArray[Any]] = [np.asarray(x) for x in operands]
     shape = arrays[0].shape
     if any(x.shape != shape for x in arrays):
@@ -51,35 +37,14 @@ def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[An
 
 
 def redo(result: Floats, where: Lanes, function: Callable[..., Any], *operands: Any) -> Floats:
-    """Replace some elements of a result by what a more careful function gives for them.
-
-    Parameters
-    ----------
-    result, where, operands : arrays of one shape
-
-    Examples
-    --------
-    >>> redo(np.array([1.0, 2.0]), np.array([True, False]), np.negative, np.array([5.0, 6.0])).tolist()
-    [-5.0, 2.0]
-    """
+    """Compute some elements of a result again with another function."""
     if where.any():
         result[where] = function(*(x[where] for x in operands))
     return result
 
 
 def common_dtype(*operands: Any) -> np.dtype[Any]:
-    """The one type of all operands, float32 or float64.
-
-    Raises
-    ------
-    DtypeError
-        If they differ, or have another.
-
-    Examples
-    --------
-    >>> common_dtype(np.float32(1), np.zeros(3, np.float32))
-    dtype('float32')
-    """
+    """The one type of all operands, float32 or float64."""
     dtypes: list[np.dtype[Any]] = [getattr(x, "dtype", _NO_ARRAY) for x in operands]
     dtype = dtypes[0]
     if dtype not in _FLOATS or any(other != dtype for other in dtypes):

@@ -1,4 +1,4 @@
-"""Sums and products of floats together with their exact errors.
+"""Sums and products of floats together with their exact errors, and sums of two float64 rounded once.
 
 Source: Knuth, The Art of Computer Programming 2, section 4.2.2 (`two_sum`); Dekker, Numerische
 Mathematik 18, 1971 (`two_product`).
@@ -6,26 +6,16 @@ Mathematik 18, 1971 (`two_product`).
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from simwarp.floats.rounding import Floats
+from simwarp.floats.elementwise import redo
+from simwarp.floats.rounding import Floats, Rounding, to_float32, to_odd
 
 
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The rounded sum and its error: ``a + b = sum + error`` exactly.
-
-    The error is not finite where the sum, or a step on the way to it, overflows.
-
-    Parameters
-    ----------
-    a, b : float32 or float64, of one type and at least one axis
-
-    Examples
-    --------
-    >>> sum, error = two_sum(np.array([1.0]), np.array([1e-30]))
-    >>> float(sum[0]), float(error[0])
-    (1.0, 1e-30)
-    """
+    """The rounded sum and its error, ``a + b = sum + error`` exactly; not finite where a step overflows."""
     total = np.add(a, b)
     b_part = np.subtract(total, a)
     error = np.subtract(total, b_part)
@@ -40,16 +30,6 @@ def two_product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
     This holds where the product is at least 2^-960 in magnitude; the error is not finite where the
     product, or a step on the way to it, overflows.
-
-    Parameters
-    ----------
-    a, b : float64 arrays of one shape, of at least one axis
-
-    Examples
-    --------
-    >>> product, error = two_product(np.array([1 + 2.0**-52]), np.array([1 + 2.0**-52]))
-    >>> float(product[0]) == 1 + 2.0**-51, float(error[0]) == 2.0**-104
-    (True, True)
     """
     product = np.multiply(a, b)
     # Rounded to 26 bits, a signed rest of 26; cut to 26 bits, a rest of 27: all four products are exact.
@@ -72,3 +52,41 @@ def two_product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 _HIGH = np.uint64(2**64 - 2**27)
 _HALF_UNIT = np.uint64(2**26)
+
+
+def signed_zero(total: Floats, a: Floats, b: Floats, rounding: Rounding) -> Floats:
+    """Give the exact zeros among sums of a and b, as rounded to nearest, the sign of another rounding.
+
+    Toward minus infinity, only +0 plus +0 is +0 (IEEE 754-2019, section 6.3).
+    """
+    if rounding == "rm":
+        zero = total == 0
+        if zero.any():
+            np.copyto(total, -0.0, where=zero & (np.signbit(a) | np.signbit(b)))
+    return total
+
+
+def sum_to_odd(a: Floats, b: Floats, rounding: Rounding = "rn") -> Floats:
+    """The sum a + b rounded to odd; ``rounding`` only signs the zeros."""
+    total, error = two_sum(a, b)
+    return to_odd(signed_zero(total, a, b, rounding), error)
+
+
+def sum_to_float32(a: Floats, b: Floats, rounding: Rounding) -> Floats:
+    """The sum a + b as float32, rounded once.
+
+    The sum is rounded to float64 first. That is one rounding too many only where it ends on a float32, or
+    halfway between two of them: there, the sum is rounded to odd instead.
+    """
+    total = np.add(a, b)
+    result = to_float32(total, rounding)
+    low = np.left_shift(total.view(np.uint64), 36)  # the last 28 bits, 0 in either case
+    if low.min(initial=1) == 0:
+        if rounding != "rn":
+            return _through_odd(rounding, a, b)
+        redo(result, (low == 0) & (result != total), partial(_through_odd, rounding), a, b)
+    return result
+
+
+def _through_odd(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    return to_float32(sum_to_odd(a.astype(np.float64), b.astype(np.float64), rounding), rounding)

@@ -31,12 +31,6 @@ class Format:
         Low bits of the word that are always 0.
     has_infinity : bool
         If not, only the last fraction of the last exponent is no number, and it is NaN.
-
-    Examples
-    --------
-    >>> e4m3 = FORMATS["e4m3"]
-    >>> e4m3.greatest_exponent, hex(e4m3.largest)
-    (8, '0x7e')
     """
 
     name: str

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from simwarp.floats.elementwise import common_dtype, elementwise, redo
-from simwarp.floats.error_free import two_product, two_sum
+from simwarp.floats.error_free import signed_zero, sum_to_float32, two_product, two_sum
 from simwarp.floats.formats import FORMATS
 from simwarp.floats.packing import exact, pack
 from simwarp.floats.rounding import Floats, Lanes, Rounding, check_rounding, directed, to_odd
-from simwarp.floats.sums import signed_zero, sum_to_float32
 
 
 @np.errstate(all="ignore")
@@ -108,16 +107,6 @@ def fused_by_parts(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Float
 
     Significands and exponents are taken apart; of product and addend the smaller one is brought no
     farther below the other than 2^-200, where it still is less than any rounding can tell.
-
-    Parameters
-    ----------
-    a, b, c : float64 arrays of one shape, of at least one axis
-
-    Examples
-    --------
-    >>> tiny = np.array([5e-324])
-    >>> fused_by_parts("rp", tiny, tiny, np.array([0.0])).tolist()
-    [5e-324]
     """
     (a, a_exponent), (b, b_exponent), (c, c_exponent) = (np.frexp(x) for x in (a, b, c))
     product_exponent = np.where(a * b == 0, _OF_ZERO, a_exponent + b_exponent)

@@ -15,9 +15,9 @@ import numpy as np
 
 from reference.errors import SchemeError, ShapeError
 from simwarp.floats.elementwise import elementwise
+from simwarp.floats.error_free import sum_to_odd
 from simwarp.floats.rounding import Rounding, Words, check_rounding
 from simwarp.floats.small_formats import narrow, widen
-from simwarp.floats.sums import sum_to_odd
 
 HalfOperation: TypeAlias = Literal["add", "sub", "mul", "fma"]
 HalfFormat: TypeAlias = Literal["f16", "bf16"]

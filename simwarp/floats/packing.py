@@ -1,7 +1,6 @@
 """Exact values of any exponent, and their one rounding into the word of a format.
 
-The way for what a fast path cannot do: results that overflow or are subnormal, and formats that NumPy
-does not have.
+The path for results that overflow or are subnormal, and for formats that NumPy lacks.
 """
 
 from __future__ import annotations
@@ -33,21 +32,9 @@ class Exact(NamedTuple):
 
 
 def exact(nearest: Floats, rest: Any = 0.0, exponent: Any = 0) -> Exact:
-    """The numbers ``(nearest + rest) · 2^exponent``.
+    """The numbers ``(nearest + rest) · 2^exponent``; only the sign of ``rest`` counts.
 
-    Parameters
-    ----------
-    nearest : float64 array
-        Of a NaN or an infinity the result means nothing. A subnormal one counts as some value of its
-        sign below 2^-1022.
-    rest : float array
-        Less than half a unit of ``nearest``; only its sign counts.
-
-    Examples
-    --------
-    >>> x = exact(np.array([1.0]), np.array([-1e-30]))
-    >>> hex(x.significand[0]), int(x.exponent[0])
-    ('0x1fffffffffffffff', 0)
+    Of a NaN or an infinity the result means nothing; a subnormal counts as a value of its sign below 2^-1022.
     """
     bits = nearest.view(np.uint64)
     negative = np.signbit(nearest)
@@ -66,19 +53,8 @@ _LEAST = np.int64(-(10**5))
 def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = False) -> Words:
     """The words of numbers in a format, rounded once.
 
-    An overflow gives infinity (NaN in a format without) where the rounding goes away from zero, else the
-    largest finite value.
-
-    Parameters
-    ----------
-    saturate : bool
-        Let an overflow always give the largest finite value.
-
-    Examples
-    --------
-    >>> from simwarp.floats.formats import FORMATS
-    >>> hex(pack(exact(np.array([449.0])), FORMATS["e4m3"], "rn")[0])
-    '0x7e'
+    An overflow gives infinity (NaN in a format without) where the rounding goes away from zero, else, or with
+    ``saturate``, the largest finite value.
     """
     fraction_bits, least = format.fraction_bits, format.least_exponent
     # A subnormal loses one more bit for each binade that it lies below the least normal one.
@@ -93,14 +69,7 @@ def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = Fa
 def limit(
     format: Format, rounding: NarrowRounding, negative: Lanes, saturate: bool
 ) -> npt.NDArray[np.uint64]:
-    """The magnitude that an overflow gives.
-
-    Examples
-    --------
-    >>> from simwarp.floats.formats import FORMATS
-    >>> [hex(x) for x in limit(FORMATS["f16"], "rm", np.array([False, True]), False)]
-    ['0x7bff', '0x7c00']
-    """
+    """The magnitude that an overflow gives."""
     if saturate or rounding == "rz":
         outward: Any = 0
     elif rounding in ("rm", "rp"):
@@ -111,14 +80,7 @@ def limit(
 
 
 def join(negative: Lanes, magnitude: Words, format: Format) -> Words:
-    """Sign and magnitude in the words of a format.
-
-    Examples
-    --------
-    >>> from simwarp.floats.formats import FORMATS
-    >>> hex(join(np.array([True]), np.array([0x3C00]), FORMATS["f16"])[0])
-    '0xbc00'
-    """
+    """Sign and magnitude in the words of a format."""
     word = format.word.type
     signs = negative.astype(format.word) * word(format.sign)
     return (magnitude.astype(format.word) << word(format.padding)) | signs

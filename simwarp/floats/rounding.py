@@ -1,4 +1,4 @@
-"""Where a rounding goes, once NumPy's own result and the sign of its error are known.
+"""Every rounding from NumPy's own result and the sign of its error.
 
 The functions of this package find the exact result as ``nearest + rest``: a number that NumPy rounded to
 nearest, and an error term of which only the sign counts. From these two every rounding follows by one
@@ -31,41 +31,17 @@ Lanes: TypeAlias = npt.NDArray[np.bool_]
 
 
 def check_rounding(rounding: str, *also: str) -> None:
-    """Refuse a rounding of a name that does not exist.
-
-    Raises
-    ------
-    SchemeError
-        If it is none of rn, rz, rm, rp, nor of ``also``.
-
-    Examples
-    --------
-    >>> check_rounding("rna")
-    Traceback (most recent call last):
-    ...
-    reference.errors.SchemeError: there is no rounding 'rna' here
-    choose one of rn, rz, rm, rp
-    """
+    """Refuse a rounding that is none of rn, rz, rm, rp and ``also``."""
     known = ("rn", "rz", "rm", "rp", *also)
     if rounding not in known:
         raise SchemeError(f"there is no rounding {rounding!r} here\nchoose one of {', '.join(known)}")
 
 
 def directed(nearest: Floats, rest: Floats, rounding: Rounding) -> Floats:
-    """Round ``nearest + rest``, where ``nearest`` is the float nearest to it.
+    """Round ``nearest + rest`` in place, where ``nearest`` is the float nearest to it.
 
-    Parameters
-    ----------
-    nearest : float32 or float64 array
-        Overwritten. An overflow is an infinity here, with a ``rest`` of the other sign; an underflow is
-        a zero of the exact value's sign.
-    rest : float array
-        Only its sign counts; NaN stands for 0.
-
-    Examples
-    --------
-    >>> directed(np.array([1.0, -1.0]), np.array([1e-30, 1e-30]), "rz").tolist()
-    [1.0, -0.9999999999999999]
+    Only the sign of ``rest`` counts; NaN stands for 0. An overflow is an infinity with a ``rest`` of the
+    other sign, an underflow a zero of the exact value's sign.
     """
     if rounding == "rn":
         return nearest
@@ -81,18 +57,7 @@ def directed(nearest: Floats, rest: Floats, rounding: Rounding) -> Floats:
 
 
 def to_odd(nearest: Floats, rest: Floats) -> Floats:
-    """Round ``nearest + rest`` to odd: a float with a 1 as its last bit, unless it is exact.
-
-    Parameters
-    ----------
-    nearest, rest
-        As of `directed`.
-
-    Examples
-    --------
-    >>> [x.hex() for x in to_odd(np.array([1.0, 1.0, 1.0]), np.array([-1e-30, 0.0, 1e-30])).tolist()]
-    ['0x1.fffffffffffffp-1', '0x1.0000000000000p+0', '0x1.0000000000001p+0']
-    """
+    """Round ``nearest + rest`` to odd, in place: the last bit is 1 unless the float is exact."""
     inexact = (rest < 0) | (rest > 0)
     if inexact.any():
         bits = _bits(nearest)
@@ -101,24 +66,20 @@ def to_odd(nearest: Floats, rest: Floats) -> Floats:
     return nearest
 
 
+def to_float32(x: Floats, rounding: Rounding) -> Floats:
+    """float64 arrays, of at least one axis, rounded to float32."""
+    nearest = x.astype(np.float32)
+    return nearest if rounding == "rn" else directed(nearest, x - nearest, rounding)
+
+
+def to_odd_float32(x: Floats) -> Floats:
+    """float64 arrays, of at least one axis, rounded to odd."""
+    nearest = x.astype(np.float32)
+    return to_odd(nearest, x - nearest)
+
+
 def drop(significand: Words, count: Any, rounding: NarrowRounding, negative: Lanes) -> Words:
-    """Drop the low ``count`` bits of unsigned integers, and round what stays.
-
-    Parameters
-    ----------
-    significand : unsigned array
-        With room at the top for a carry.
-    count : int or unsigned array
-        At least 1 and less than the width.
-    negative : bool array
-        The sign of the value that the integer is the magnitude of.
-
-    Examples
-    --------
-    >>> plus = np.array([False])
-    >>> [int(drop(np.uint32([0b10_10]), 2, mode, plus)[0]) for mode in ("rn", "rna", "rz", "rp")]
-    [2, 3, 2, 3]
-    """
+    """Drop the low ``count`` ≥ 1 bits of magnitudes, rounded; their top bit must be free for a carry."""
     one = significand.dtype.type(1)
     count = np.asarray(count).astype(significand.dtype)
     ones = (one << count) - one

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from reference.errors import SchemeError
-from simwarp.floats.conversion import to_odd_float32
 from simwarp.floats.elementwise import common_dtype, elementwise
 from simwarp.floats.formats import FORMATS, Format, FormatName
 from simwarp.floats.packing import exact, join, pack
-from simwarp.floats.rounding import Floats, NarrowRounding, Words, check_rounding, drop
+from simwarp.floats.rounding import Floats, NarrowRounding, Words, check_rounding, drop, to_odd_float32
 
 _quiet = np.errstate(all="ignore")
 

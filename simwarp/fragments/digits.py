@@ -73,25 +73,7 @@ class Digit:
 
 
 def read_digits(line: str) -> tuple[Digit, ...]:
-    """The digits of a line; those of size 1 move nothing and are left out.
-
-    Raises
-    ------
-    FragmentError
-        If the line is not in this notation, or is no map: some element would be held by nobody, or by two
-        places that are not copies.
-
-    Examples
-    --------
-    >>> read_digits("lane 4:c1 8:r1")[1]
-    Digit(source='lane', unit=4, size=8, target='row', stride=1)
-    >>> read_digits("lane 4:c1 8:r2")
-    Traceback (most recent call last):
-        ...
-    simwarp.fragments.digits.FragmentError: not a map: lane 4:c1 8:r2
-    the strides that move the row are 2, not 1
-    each stride is the product of the sizes of the digits that move the same thing by less
-    """
+    """The digits of a line; those of size 1 move nothing and are left out."""
     digits: list[Digit] = []
     source: Source = "slot"
     unit = 1
@@ -116,13 +98,7 @@ def read_digits(line: str) -> tuple[Digit, ...]:
 
 
 def write_digits(digits: Iterable[Digit]) -> str:
-    """The line of some digits: the inverse of `read_digits`.
-
-    Examples
-    --------
-    >>> write_digits(read_digits("slot 2:c1  lane 4:c2 8:r1  register 1:c8"))
-    'slot 2:c1  lane 4:c2 8:r1'
-    """
+    """The line of some digits: the inverse of `read_digits`."""
     parts: dict[str, list[str]] = {}
     for digit in digits:
         parts.setdefault(digit.source, []).append(str(digit))

@@ -13,22 +13,7 @@ Words: TypeAlias = npt.NDArray[Any]
 
 
 def split(words: Words, bits: int) -> Words:
-    """The elements of words along the last axis, the lowest bits first.
-
-    Parameters
-    ----------
-    words : uint32 or uint64 (…, n), contiguous
-    bits : int
-
-    Returns
-    -------
-    uint8, uint16, uint32 or uint64 (…, n * elements of a word)
-
-    Examples
-    --------
-    >>> split(np.array([0x76543210], np.uint32), 4).tolist()
-    [0, 1, 2, 3, 4, 5, 6, 7]
-    """
+    """The elements of words along the last axis, the lowest bits first."""
     if bits == 1:
         return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")
     if bits == 4:
@@ -40,13 +25,7 @@ def split(words: Words, bits: int) -> Words:
 
 
 def join(elements: Words, bits: int, word_bits: int) -> Words:
-    """The words whose elements these are; of elements narrower than a byte, the low bits.
-
-    Examples
-    --------
-    >>> hex(join(np.arange(8, dtype=np.uint8), 4, 32)[0])
-    '0x76543210'
-    """
+    """The words whose elements these are; of elements narrower than a byte, the low bits."""
     if bits == 1:
         elements = np.packbits(elements & 1, axis=-1, bitorder="little")
     if bits == 4:
@@ -55,27 +34,7 @@ def join(elements: Words, bits: int, word_bits: int) -> Words:
 
 
 def unsigned_words(array: Words, shape: tuple[int, ...], bits: int, what: str) -> Words:
-    """An array's own words, contiguous and unsigned.
-
-    Parameters
-    ----------
-    array : integers or floats (…, *shape)
-    shape : tuple of int
-        What the last axes must be.
-    bits : int
-        What an item must have.
-    what : str
-        What the items are called in errors.
-
-    Raises
-    ------
-    ShapeError, DtypeError
-
-    Examples
-    --------
-    >>> unsigned_words(np.float16([[1, 2]]), (1, 2), 16, "elements")
-    array([[15360, 16384]], dtype=uint16)
-    """
+    """An array's own words, contiguous and unsigned."""
     array = np.asarray(array)
     if array.shape[-len(shape) :] != shape:
         raise ShapeError(

@@ -11,16 +11,7 @@ from simwarp.fragments.forms import SECTIONS, SHAPE, TYPE_BITS
 
 
 def no_such_instruction(opcode: str, forms: Iterable[str]) -> FragmentError:
-    """The error for an opcode that none of the forms spells.
-
-    Examples
-    --------
-    >>> forms = ["mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"]
-    >>> print(no_such_instruction("mma.sync.aligned.m16n8k9.row.col.f16.f16.f16.f16", forms))
-    there is no instruction mma.sync.aligned.m16n8k9.row.col.f16.f16.f16.f16
-    mma for f16 has the shapes m16n8k8; PTX ISA 9.0, section 9.7.14.5
-    did you mean mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16?
-    """
+    """The error for an opcode that none of the forms spells."""
     name = _name(opcode)
     relatives = [form for form in forms if _name(form) == name]
     if not relatives:

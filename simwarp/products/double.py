@@ -1,4 +1,4 @@
-"""Products of float64: what the f64 forms of mma and wmma compute.
+"""Products of float64: the f64 forms of mma and wmma.
 
 Source: PTX ISA 9.0, section 9.7.14.5.14 (mma), which asks for the precision of fma; the order of the sum,
 MMA-Sim's (arXiv 2511.10909), and the NaN were compared with a chip of sm_90.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simwarp.floats import Rounding, fma
-from simwarp.products.warps import Tiles, check_dtypes, check_tiles
+from simwarp.products.warps import Tiles, check
 
 
 def doubles(a: Tiles, b: Tiles, c: Tiles, rounding: Rounding = "rn") -> Tiles:
@@ -42,8 +42,7 @@ def doubles(a: Tiles, b: Tiles, c: Tiles, rounding: Rounding = "rn") -> Tiles:
     >>> doubles(a, b, c).item(), doubles(a[:, ::-1], b, c).item(), doubles(a, b, c, "rp").item() > 0
     (0.0, 1e-30, True)
     """
-    check_tiles(a, b, c)
-    check_dtypes((a, b, c), ("float64", "float64", "float64"))
+    check(a, b, c, "float64", "float64", "float64")
     total = c
     for k in range(a.shape[-1]):
         x, y = a[..., k, None], b[..., k, None, :]
@@ -52,7 +51,7 @@ def doubles(a: Tiles, b: Tiles, c: Tiles, rounding: Rounding = "rn") -> Tiles:
 
 
 def _nan(a: Tiles, b: Tiles, c: Tiles, result: Tiles) -> Tiles:
-    """The result, its NaN put right."""
+    """The result with the payloads of its NaN."""
     unordered = np.isnan(result)
     if unordered.any():
         words = np.full(result.shape, _ARISEN)

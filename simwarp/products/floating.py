@@ -1,7 +1,7 @@
-"""Products of floats: what the forms of mma, wmma and wgmma with float accumulators compute.
+"""Products of floats: the forms of mma, wmma and wgmma with float accumulators.
 
 The sums are not IEEE's. All addends of one sum are brought to the largest exponent among them and cut
-there, and the sum is rounded once; `simwarp.products.rules` says for which chip how.
+there, and the sum is rounded once, by the chip's rule (`simwarp.products.rules`).
 
 Everything below is exact in float64 until that rounding. A product has at most 22 significant bits and
 lies between 2^-266 and 2^256, the largest exponent between -133 and 254; so 2^(25 - largest) brings no
@@ -22,7 +22,7 @@ from simwarp.floats import FormatName, fma, widen
 from simwarp.floats.formats import FORMATS
 from simwarp.products.operands import Numbers, decode
 from simwarp.products.rules import Rule, Types
-from simwarp.products.warps import Tiles, check_dtypes, check_tiles, warps_last
+from simwarp.products.warps import Tiles, check, warps_last
 
 BLOCK = 1 << 19
 """Bytes of the products at a time: they should stay in the second level of cache."""
@@ -63,9 +63,8 @@ def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
     >>> floats(a.view(np.uint16), b.view(np.uint16), c, types, rule).view(np.float32).item()
     8.0
     """
-    check_tiles(a, b, c)
     d_word, a_word, b_word, c_word = (FORMATS[name].word for name in types)
-    check_dtypes((a, b, c), (a_word.name, b_word.name, c_word.name))
+    check(a, b, c, a_word.name, b_word.name, c_word.name)
     m, n = c.shape[-2:]
     products = m * n * max(len(group) for group in rule.groups)
     block = max(1, BLOCK // (8 * products))
@@ -120,7 +119,7 @@ def _sum(a: Numbers, b: Numbers, c: Numbers, rule: Rule) -> Tiles:
 
 
 def _special(a: Numbers, b: Numbers, c: Numbers) -> Tiles | None:
-    """What infinities and NaN make of the sum, by the rules of IEEE; finite where they have no part."""
+    """The sums with infinities and NaN by the rules of IEEE; finite where they have no part."""
     if a.special is None and b.special is None and c.special is None:
         return None
     left, right, addend = (x.value if x.special is None else x.value + x.special for x in (a, b, c))
@@ -133,7 +132,7 @@ def _round(x: Tiles, rule: Rule) -> Tiles:
     nearest = x.astype(np.float16 if rule.accumulator == "f16" else np.float32)
     words = nearest.view(format.word)
     if rule.rounding == "rz":
-        # What went away from zero goes one step back. Only what would need another exponent is infinite.
+        # A value rounded away from zero goes one step back; only one that needs another exponent is infinite.
         words -= (np.abs(nearest) > np.abs(x)) & (np.abs(x) < 2.0 ** (format.greatest_exponent + 1))
     cut = format.fraction_bits - rule.output_bits
     words &= words.dtype.type(2 * format.sign - (1 << cut))

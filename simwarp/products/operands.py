@@ -32,20 +32,7 @@ class Numbers(NamedTuple):
 
 
 def decode(words: Tiles, name: str) -> Numbers:
-    """The numbers that words of a format stand for; low bits that the format ignores are dropped.
-
-    Parameters
-    ----------
-    words : uint8, uint16 or uint32
-    name : str
-        Of the format: "f16", "bf16", "tf32", "f32", "e4m3" or "e5m2".
-
-    Examples
-    --------
-    >>> numbers = decode(np.array([0xC000, 0x0001, 0x0000], np.uint16), "f16")
-    >>> numbers.value.tolist(), numbers.exponent.tolist(), numbers.special
-    ([-2.0, 5.960464477539063e-08, 0.0], [1, -14, -1000], None)
-    """
+    """The numbers that words of a format stand for; low bits that the format ignores are dropped."""
     format = FORMATS[name]
     magnitude = words & words.dtype.type(format.nan)  # all bits but the sign, and none of the padding
     field = (magnitude >> (format.fraction_bits + format.padding)).astype(np.int16)

@@ -1,7 +1,7 @@
-"""How each architecture's tensor cores add up: what is cut off where, and how the result is rounded.
+"""Sums of each architecture's tensor cores: alignment, truncation and rounding.
 
-No manual says it. The rules are published measurements (MMA-Sim, arXiv 2511.10909), what ptxas makes of an
-instruction that a chip lacks, and, where `Rule.confirmed` says so, our own comparison with the chip.
+No manual has them. The rules are published measurements (MMA-Sim, arXiv 2511.10909), ptxas' lowering of an
+instruction that a chip lacks, and, where `Rule.confirmed`, our own comparison with the chip.
 """
 
 from __future__ import annotations

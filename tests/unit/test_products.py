@@ -388,13 +388,13 @@ def test_no_warps_at_all():
 
 @pytest.mark.parametrize("shape", [(15, 8), (16, 9), (2, 15, 8), (8,)])
 def test_tiles_that_do_not_fit(shape):
-    with pytest.raises(ShapeError, match=r"no operands of one product\npass a \(…, m, k\)"):
+    with pytest.raises(ShapeError, match=r"do not multiply\npass a \(…, m, k\)"):
         floats(
             np.zeros((16, 16), np.uint16), np.zeros(shape, np.uint16), np.zeros((16, 8), np.uint32), F16, RULE
         )
-    with pytest.raises(ShapeError, match="no operands of one product"):
+    with pytest.raises(ShapeError, match="do not multiply"):
         bits(np.zeros((16, 16), np.uint32), np.zeros(shape, np.uint32), np.zeros((16, 8), np.int32), "and")
-    with pytest.raises(ShapeError, match="no operands of one product"):
+    with pytest.raises(ShapeError, match="do not multiply"):
         integers(np.zeros((16, 16), np.int8), np.zeros(shape, np.int8), np.zeros((16, 8), np.int32))
 
 
