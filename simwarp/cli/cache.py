@@ -11,47 +11,45 @@ size     ... MiB of ... MiB (SIMWARP_CACHE_MIB)
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-import gpu.compiler.cache
+from gpu.compiler import cache
+from simwarp.cli.output import Json, print_json
 
 cache_app = typer.Typer(help="Compiled kernels on disk.", no_args_is_help=True)
-
-Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
 
 
 @cache_app.command("info")
 def info_command(as_json: Json = False) -> int:
     """Where compiled kernels are kept, how many, and how much room they may take."""
-    entries, size = gpu.compiler.cache.usage()
+    entries, size = cache.usage()
     facts = {
-        "folder": str(gpu.compiler.cache.cache_folder()),
+        "folder": str(cache.cache_folder()),
         "entries": entries,
         "bytes": size,
-        "limit": gpu.compiler.cache.limit(),
+        "limit": cache.limit(),
     }
     text = (
         f"folder   {facts['folder']}\n"
         f"entries  {entries}\n"
-        f"size     {_mebibytes(size)} of {_mebibytes(gpu.compiler.cache.limit())} "
-        f"({gpu.compiler.cache.LIMIT_VARIABLE})"
+        f"size     {_mebibytes(size)} of {_mebibytes(cache.limit())} "
+        f"({cache.LIMIT_VARIABLE})"
     )
-    return _say(facts, text, as_json)
+    return _report(facts, text, as_json)
 
 
 @cache_app.command("clear")
 def clear_command(as_json: Json = False) -> int:
     """Remove all compiled kernels; they are compiled anew when they are next needed."""
-    entries, size = gpu.compiler.cache.clear()
-    left, _ = gpu.compiler.cache.usage()
-    folder = str(gpu.compiler.cache.cache_folder())
+    entries, size = cache.clear()
+    left, _ = cache.usage()
+    folder = str(cache.cache_folder())
     facts = {"folder": folder, "removed": entries, "bytes": size, "left": left}
     text = f"removed {entries} entries, {_mebibytes(size)}, from {folder}"
-    _say(facts, text + (f"; {left} cannot be removed" if left else ""), as_json)
+    _report(facts, text + (f"; {left} cannot be removed" if left else ""), as_json)
     return 1 if left else 0
 
 
@@ -59,6 +57,6 @@ def _mebibytes(size: int) -> str:
     return f"{size / 2**20:.1f} MiB"
 
 
-def _say(facts: dict[str, Any], text: str, as_json: bool) -> int:
-    sys.stdout.write((json.dumps(facts, indent=2) if as_json else text) + "\n")
+def _report(facts: dict[str, Any], text: str, as_json: bool) -> int:
+    print_json(facts) if as_json else sys.stdout.write(f"{text}\n")
     return 0

@@ -10,11 +10,8 @@ give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -22,9 +19,9 @@ import typer
 import reference
 from reference.conv_geometry import ConvGeometry
 from reference.errors import ShapeError
-from simwarp.cli.files import write_svg
+from simwarp.cli.output import Svg, print_picture
 from simwarp.cli.words import spoken
-from simwarp.draw import exclude_picture, to_svg, to_text
+from simwarp.draw import exclude_picture
 
 _MOST = 1_000_000
 """More counts than this are not printed as data."""
@@ -38,7 +35,7 @@ def exclude_command(
     dilation: Annotated[str, typer.Option(help="One number, or rows,columns.")] = "1",
     pixel: Annotated[str, typer.Option(help="The output pixel whose window is drawn: p,q.")] = "0,0",
     channels: Annotated[int | None, typer.Option(min=1, help="Tell how many products remain.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write an SVG file instead.", metavar="FILE")] = None,
+    svg: Svg = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers and the picture's data.")
     ] = False,
@@ -70,14 +67,8 @@ def exclude_command(
         pixel=(p, q),
         channels=channels,
     )
-    if svg is not None:
-        write_svg(svg, to_svg(picture))
-        sys.stderr.write(f"wrote {svg}\n")
-    if as_json:
-        facts = {**asdict(geometry), "pixel": [p, q], "excluded": _counts(geometry)}
-        sys.stdout.write(json.dumps({**facts, "picture": asdict(picture)}, indent=2) + "\n")
-    elif svg is None:
-        sys.stdout.write(to_text(picture) + "\n")
+    facts = {**asdict(geometry), "pixel": [p, q], "excluded": _counts(geometry)} if as_json else {}
+    print_picture(picture, svg, as_json, **facts)
     return 0
 
 
@@ -98,35 +89,34 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts)) if all(re.fullmatch("[+-]?[0-9]{1,18}", part) for part in parts) else ()
 
 
+def _refusal(name: str, text: str, *lines: str) -> ShapeError:
+    return ShapeError("\n".join((f"--{name} {text} {lines[0]}", *lines[1:])))
+
+
 def _two(text: str, name: str, example: str) -> tuple[int, int]:
     numbers = _numbers(text)
     if len(numbers) != 2:
-        raise ShapeError(
-            f"--{name} {text} is not two numbers\n"
-            "rows come first, columns second\n"
-            f"give for instance --{name} {example}"
-        )
+        what = "is not two numbers", "rows come first, columns second"
+        raise _refusal(name, text, *what, f"give for instance --{name} {example}")
     return numbers[0], numbers[1]
 
 
 def _size(text: str, name: str, example: str) -> tuple[int, int]:
     numbers = _two(text, name, example)
     if min(numbers) < 1:
-        raise ShapeError(
-            f"--{name} {text} is empty\nthere is at least one row and one column\n"
-            f"give for instance --{name} {example}"
-        )
+        what = "is empty", "there is at least one row and one column"
+        raise _refusal(name, text, *what, f"give for instance --{name} {example}")
     return numbers
 
 
 def _steps(text: str, name: str) -> tuple[int, int]:
     numbers = _numbers(text)
     if len(numbers) not in (1, 2):
-        raise ShapeError(
-            f"--{name} {text} is neither one number nor two\n"
-            "one is for rows and columns, two are for rows and for columns\n"
-            f"give for instance --{name} 2, or --{name} 2,1"
+        what = (
+            "is neither one number nor two",
+            "one is for rows and columns, two are for rows and for columns",
         )
+        raise _refusal(name, text, *what, f"give for instance --{name} 2, or --{name} 2,1")
     return numbers[0], numbers[-1]
 
 
@@ -135,9 +125,7 @@ def _padding(text: str) -> Any:
         return text.upper()
     numbers = _numbers(text)
     if len(numbers) != 4:
-        raise ShapeError(
-            f"--padding {text} is not four numbers\n"
-            "padding is SAME, VALID, or so many rows and columns on each side\n"
-            "give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and right"
-        )
+        what = "is not four numbers", "padding is SAME, VALID, or so many rows and columns on each side"
+        advice = "give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and right"
+        raise _refusal("padding", text, *what, advice)
     return numbers[:2], numbers[2:]

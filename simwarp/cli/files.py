@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import IO, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -21,21 +22,7 @@ _NOT_AN_ARRAY = (ValueError, EOFError, BadZipFile, TokenError, OverflowError, Me
 
 
 def read_array(path: Path) -> npt.NDArray[Any]:
-    """The array in a ``.npy`` file.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file, or it does not hold one array.
-
-    Examples
-    --------
-    >>> read_array(Path("no-such-file.npy"))
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: no-such-file.npy: No such file or directory
-    give a .npy file, as numpy.save writes it
-    """
+    """The array in a ``.npy`` file; InputFileError for a file that does not hold one array."""
     advice = "give a .npy file, as numpy.save writes it"
     try:
         with path.open("rb") as file:  # NumPy leaves one open that it cannot read
@@ -55,52 +42,24 @@ def read_array(path: Path) -> npt.NDArray[Any]:
     return array
 
 
-def write_array(path: Path, array: npt.NDArray[Any]) -> None:
-    """Write a ``.npy`` file, to a temporary name first.
-
-    Raises
-    ------
-    InputFileError
-        If it cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_array(Path(folder) / "c.npy", np.arange(3))
-    ...     np.load(Path(folder) / "c.npy").tolist()
-    [0, 1, 2]
-    """
+def write_file(
+    path: Path, write: Callable[[IO[bytes]], object], advice: str = "choose another output with -o"
+) -> None:
+    """Write a file, to a temporary name first; InputFileError if it cannot be written."""
     try:
-        write_whole(path, lambda file: np.save(file, array))
+        write_whole(path, write)
     except OSError as error:
-        raise InputFileError(
-            f"{path} cannot be written: {error.strerror or error}\nchoose another output with -o"
-        ) from None
+        raise InputFileError(f"{path} cannot be written: {error.strerror or error}\n{advice}") from None
+
+
+def write_array(path: Path, array: npt.NDArray[Any]) -> None:
+    """Write a ``.npy`` file."""
+    write_file(path, lambda file: np.save(file, array))
 
 
 def write_svg(path: Path, text: str) -> None:
-    """Write a picture, to a temporary name first.
-
-    Raises
-    ------
-    InputFileError
-        If it cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_svg(Path(folder) / "x.svg", "<svg/>")
-    ...     (Path(folder) / "x.svg").read_text()
-    '<svg/>'
-    """
-    try:
-        write_whole(path, lambda file: file.write(text.encode()))
-    except OSError as error:
-        raise InputFileError(
-            f"{path} cannot be written: {error.strerror or error}\nchoose another file with --svg"
-        ) from None
+    """Write a picture."""
+    write_file(path, lambda file: file.write(text.encode()), "choose another file with --svg")
 
 
 class Values(StrEnum):
@@ -111,13 +70,7 @@ class Values(StrEnum):
 
 
 def typed(tensor: Coo, dtype: Values | None) -> Coo:
-    """The tensor with values of a type, or as it is; an infinity that comes of it is refused, as any other.
-
-    Examples
-    --------
-    >>> typed(Coo([[0], [0]], [0.1], (1, 1)), Values.float32).values
-    array([0.1], dtype=float32)
-    """
+    """A tensor with its values converted, if a type is given; one that overflows is refused."""
     if dtype is None:
         return tensor
     with np.errstate(over="ignore"):

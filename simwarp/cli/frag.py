@@ -8,7 +8,6 @@ d: lane 14, register 1, bit 0 holds row 3, column 5
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -27,11 +26,10 @@ from simwarp.chips.chips import CAPABILITIES
 from simwarp.chips.lowering import Lowering, lowering
 from simwarp.cli.files import write_svg
 from simwarp.cli.frag_picture import chosen, held_of, picture_of
+from simwarp.cli.output import WIDE, Json, print_json, table, wide_console
 from simwarp.draw.svg import to_svg
 from simwarp.draw.text import to_text
 from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
-
-_WIDE = 240
 
 Many = list[str] | None
 
@@ -48,7 +46,7 @@ def frag_command(
     registers: Annotated[bool, typer.Option("--registers", help="The registers, not the matrix.")] = False,
     list_maps: Annotated[bool, typer.Option("--list", help="List every map.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Write the picture as SVG.", metavar="FILE")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Which lane, register and bit hold each element of a matrix instruction, and back."""
     if list_maps:
@@ -66,7 +64,7 @@ def frag_command(
         write_svg(svg, to_svg(picture_of(instruction, operand, registers=registers)))
         sys.stderr.write(f"wrote {svg}\n")
     if as_json:
-        sys.stdout.write(json.dumps(_report(instruction, found, operands, answers), indent=1) + "\n")
+        print_json(_report(instruction, found, operands, answers), indent=1)
     elif answers:
         sys.stdout.write("".join(f"{answer['text']}\n" for answer in answers))
     elif svg is None:
@@ -197,8 +195,7 @@ def _lowering(instruction: str, cc: tuple[int, int]) -> Lowering | None:
 
 
 def _show_facts(instruction: str, found: Fragments) -> None:
-    console = Console()
-    console = console if console.is_terminal else Console(width=_WIDE)
+    console = wide_console()
     console.print(Text(f"{found.opcode}: from {found.target} on"))
     if found.shape.k:
         m, n, k = found.shape
@@ -211,11 +208,11 @@ def _show_facts(instruction: str, found: Fragments) -> None:
 
 
 def _operand_table(found: Fragments) -> Table:
-    table = _table("operand", "type", "matrix", "registers", "elements in each", "map", "source")
+    shown = table("operand", "type", "matrix", "registers", "elements in each", "map", "source")
     for operand in found.operands.values():
         layout = operand.layout
         many = f"{layout.matrices} of " * (layout.matrices > 1)
-        table.add_row(
+        shown.add_row(
             operand.name,
             operand.type,
             f"{many}{layout.rows} × {layout.columns}",
@@ -224,7 +221,7 @@ def _operand_table(found: Fragments) -> Table:
             str(layout),
             str(operand.provenance),
         )
-    return table
+    return shown
 
 
 def _list(as_json: bool) -> None:
@@ -235,19 +232,12 @@ def _list(as_json: bool) -> None:
         for operand in found.operands.values()
     ]
     if as_json:
-        sys.stdout.write(json.dumps({"rows": rows}, indent=1) + "\n")
+        print_json({"rows": rows}, indent=1)
         return
-    table = _table("instruction", "operand", "type", "matrix", "registers", "source", "confirmed on")
+    shown = table("instruction", "operand", "type", "matrix", "registers", "source", "confirmed on")
     for row in rows:
         matrix = f"{row['rows']} × {row['columns']}"
         words = row["instruction"], row["operand"], row["type"], matrix, str(row["registers"])
-        table.add_row(*words, row["provenance"], ", ".join(row["confirmed"]))
-    Console(width=_WIDE).print(table)
+        shown.add_row(*words, row["provenance"], ", ".join(row["confirmed"]))
+    Console(width=WIDE).print(shown)
     sys.stdout.write(f"{len(all_opcodes())} instructions, {len(rows)} maps\n")
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for name in names:
-        table.add_column(name, no_wrap=True)
-    return table

@@ -1,16 +1,19 @@
-"""What is installed, and what can run here."""
+"""The command ``simwarp info``: what is installed, and what can run here."""
 
 from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from rich.console import Console
+from rich.text import Text
 
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES, Scheme, TensorCoreScheme
 from reference.errors import MissingExtraError, NoGpuError
 from reference.version import __version__
+from simwarp.cli.output import Json, print_json, table
 from simwarp.ptx.instructions import ROWS
 
 EXTRAS = {
@@ -22,14 +25,23 @@ EXTRAS = {
 """The packages that show whether an extra is installed."""
 
 
-def gather() -> dict[str, Any]:
-    """Versions, extras, the compiler and the GPU, as plain data.
+def info_command(as_json: Json = False) -> int:
+    """What is installed, and what can run here."""
+    facts = gather()
+    if as_json:
+        print_json(facts)
+        return 0
+    shown = table("", "", show_header=False)
+    for key, value in facts.items():
+        inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {"": value}
+        for name, fact in inner.items():
+            shown.add_row(f"{key}: {name}" if name else key, Text(str(fact)))
+    Console().print(shown)
+    return 0
 
-    Examples
-    --------
-    >>> gather()["simwarp"] == __version__
-    True
-    """
+
+def gather() -> dict[str, Any]:
+    """Versions, extras, the compiler and the GPU, as plain data."""
     return {
         "simwarp": __version__,
         "python": platform.python_version(),

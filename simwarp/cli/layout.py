@@ -9,19 +9,13 @@ choose another file with --svg
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from simwarp.cli.files import write_svg
+from simwarp.cli.output import Svg, print_picture
 from simwarp.cli.words import spoken
 from simwarp.draw.formats import layout_picture
-from simwarp.draw.svg import to_svg
-from simwarp.draw.text import to_text
 
 
 def layout_command(
@@ -30,7 +24,7 @@ def layout_command(
     cols: Annotated[int, typer.Option(help="Of the matrix.")],
     word: Annotated[int, typer.Option(help="Bits in a word: 32 or 64.")] = 32,
     first: Annotated[str, typer.Option(help="The bit of a word's first element: msb or lsb.")] = "msb",
-    svg: Annotated[Path | None, typer.Option(help="Write an SVG file instead.", metavar="FILE")] = None,
+    svg: Svg = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the picture's data.")] = False,
 ) -> int:
     """Draw which word of a packed bit matrix holds which elements."""
@@ -38,12 +32,5 @@ def layout_command(
     given: Any = layout
     with spoken(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
         picture = layout_picture(given, rows=rows, columns=cols, **options)
-    if svg is not None:
-        write_svg(svg, to_svg(picture))
-        sys.stderr.write(f"wrote {svg}\n")
-    if as_json:
-        facts = {"layout": layout, "rows": rows, "columns": cols, **options}
-        sys.stdout.write(json.dumps({**facts, "picture": asdict(picture)}, indent=2) + "\n")
-    elif svg is None:
-        sys.stdout.write(to_text(picture) + "\n")
+    print_picture(picture, svg, as_json, layout=layout, rows=rows, columns=cols, **options)
     return 0

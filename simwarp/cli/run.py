@@ -19,8 +19,10 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from reference.errors import InputFileError, NoGpuError, SchemeError
+from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
+from simwarp.cli.files import read_array, write_array
+from simwarp.cli.output import Json, Where, cuda_device, print_json
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import (
     name_all,
@@ -39,25 +41,28 @@ from simwarp.run.source import load
 from simwarp.schedules import Differences, Schedule, compare_schedules
 
 KERNEL = "FILE"
-"""What the command for the user's own kernels is called among those of ``simwarp run``."""
+"""The name of the command for the user's own kernels: it is left out in the shell, and not shown."""
 
 
 class RunGroup(TyperGroup):
-    """``simwarp run bmm …`` is a command of its own; with anything else, `run_command` is meant."""
+    """``simwarp run bmm …`` is a command of its own; anything else is for `run_command`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command's name where it was left out."""
-        if args and args[0] not in (*self.commands, "--help"):
-            args = [KERNEL, *args]
+        if not args or args[0] not in self.commands:
+            args = [KERNEL, *(args or ["--help"])]
         return super().parse_args(ctx, args)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Leave the name out of the usage line too."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return None if name == KERNEL else name, command, rest
 
-run_app = typer.Typer(
-    cls=RunGroup, help="Run your own kernel, or a production kernel, on files.", no_args_is_help=True
-)
+
+run_app = typer.Typer(cls=RunGroup, help="Run your own kernel, or a production kernel, on files.")
 
 
-@run_app.command(KERNEL)
+@run_app.command(KERNEL, hidden=True)
 @spoken(observe="--observe", cc="--cc", shared="--shared", schedule="--schedules")
 def run_command(
     file: Annotated[Path, typer.Argument(help="CUDA C++ without host code (.cu), or PTX (.ptx).")],
@@ -102,9 +107,9 @@ def run_command(
         bool, typer.Option("--partial", help="Elements of out: arrays may stay unwritten.")
     ] = False,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder for arrays.")] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    as_json: Json = False,
 ) -> int:
-    """Run a kernel of your own, under all checks."""
+    """Run a kernel of your own, under all checks; `simwarp run bmm` runs the product of two bit matrices."""
     words = name_all([read_argument(text) for text in arg or []])
     hardware = _hardware(device, [observe, *(checks or []), cc, schedules])
     capability = hardware.compute_capability if hardware else read_capability(cc)
@@ -163,13 +168,7 @@ def _hardware(device: str, of_simulator: list[Any]) -> Any:
         raise SchemeError(
             "--observe, --checks, --schedules and --cc are for the simulator\ngive --device sim"
         )
-    from gpu.cuda import default_device
-
-    try:
-        return default_device()
-    except NoGpuError as error:
-        reason = str(error).splitlines()[0]
-        raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
+    return cuda_device()
 
 
 def _make_folder(folder: Path) -> None:
@@ -177,5 +176,33 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputFileError(
-            f"{folder} is no folder: {error.strerror or error}\nchoose another output with -o"
+            f"{folder} is not a folder: {error.strerror or error}\nchoose another output with -o"
         ) from None
+
+
+@run_app.command("bmm")
+def run_bmm(
+    a: Annotated[Path, typer.Argument(help="A .npy file: M x K, float64, float32, float16 or int8.")],
+    b: Annotated[Path, typer.Argument(help="A .npy file: K x N.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The .npy file to write: M x N, int32.")],
+    device: Annotated[Where, typer.Option(help="sim or cuda.")] = Where.sim,
+    transpose_a: Annotated[bool, typer.Option("--transpose-a", help="The file holds A transposed.")] = False,
+    transpose_b: Annotated[bool, typer.Option("--transpose-b", help="The file holds B transposed.")] = False,
+    as_json: Json = False,
+) -> int:
+    """The product of the signs of two matrices."""
+    import gpu
+
+    if device is Where.both:
+        raise SchemeError("run does not take --device both\ngive --device sim or --device cuda")
+    left, right = read_array(a), read_array(b)
+    target = Device() if device is Where.sim else cuda_device()
+    console = Console(stderr=True, quiet=as_json)
+    with console.status(f"{left.shape} by {right.shape} on {target.name}"):
+        product = gpu.bmm(left, right, transpose_a=transpose_a, transpose_b=transpose_b, device=target)
+    write_array(output, product)
+    if as_json:
+        print_json({"output": str(output), "shape": list(product.shape), "device": target.name})
+    else:
+        console.print(f"wrote {output}: {product.shape[0]} x {product.shape[1]} int32, on {target.name}")
+    return 0

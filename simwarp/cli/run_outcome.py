@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from simwarp.cli.files import write_array
+from simwarp.cli.output import print_json
 from simwarp.cli.run_words import Word
 from simwarp.draw.report import to_text
 from simwarp.faults import KernelFault
@@ -134,7 +134,7 @@ class Outcome:
             "report": self._report(),
             "stdout": self.printed.getvalue(),
         }
-        sys.stdout.write(json.dumps(data, indent=2) + "\n")
+        print_json(data)
 
     def _described(self, name: str) -> dict[str, Any]:
         array = self.arrays[name]

@@ -9,7 +9,6 @@ give a file that Trace.save wrote
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from enum import StrEnum
@@ -18,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from simwarp.cli.output import Json, print_json
 from simwarp.observe.trace import Recording, differences, load
 from simwarp.observe.trace.model import Block, TraceError
 
@@ -29,7 +29,6 @@ _LINES = 12
 """How many lines an error names."""
 
 File = Annotated[Path, typer.Argument(help="A file that Trace.save wrote.")]
-Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
 
 
 class By(StrEnum):
@@ -68,7 +67,7 @@ def show_command(
         )
     if as_json:
         steps = [record.to_json() for record in chosen]
-        _print_json(
+        print_json(
             {"file": str(file), "launch": launch, "block": block or "0", "warp": where[1], "steps": steps}
         )
     else:
@@ -90,7 +89,7 @@ def diff_command(
     chosen = found if every or earliest is None else [earliest]
     if as_json:
         report = {"equal": not found, "warps": len(found), "differences": [one.to_json() for one in chosen]}
-        _print_json(report)
+        print_json(report)
     elif found:
         more = len(found) - len(chosen)
         after = [f"{more} more warps differ: --all shows them"] if more else []
@@ -110,7 +109,7 @@ def _summary(recording: Recording, as_json: bool) -> None:
         place = {"block": list(recording.block_of(launch, block)), "warp": warp}
         launches[launch]["warps"].append({**place, "rows": rows.stop - rows.start})
     if as_json:
-        _print_json({"selection": recording.selection, "launches": launches, "faults": recording.faults})
+        print_json({"selection": recording.selection, "launches": launches, "faults": recording.faults})
         return
     for number, launch in enumerate(launches):
         warps = launch["warps"]
@@ -135,7 +134,3 @@ def _block(text: str) -> Block:
         raise TraceError(f"--block {text} is not a block\ngive its number, as 5, or its index, as 1,0,2")
     numbers = [int(part) for part in parts]
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1], numbers[2])
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")

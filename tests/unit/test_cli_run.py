@@ -480,4 +480,5 @@ def test_the_product_of_two_matrices_is_still_there(folder, capsys):
     assert main(["run", "--help"]) == 0
     said = capsys.readouterr().out
     assert "bmm" in said
-    assert "FILE" in said
+    assert "--grid" in said
+    assert "FILE [OPTIONS]" not in said

@@ -1,0 +1,127 @@
+"""The command ``simwarp verify``: every tier on the same inputs, compared bit for bit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from reference.errors import SchemeError
+from simwarp.cli.output import STOPPED, Json, Where, cuda_device, print_json, table
+from simwarp.verify import CASES, Outcome, simulator, verify
+from simwarp.verify.compare import CUDA, SIMULATOR, small
+from simwarp.verify.processes import cores
+from simwarp.verify.runner import LEAST_SHAPES
+
+TIERS = {
+    "reference": "reference",
+    "listing": "simwarp.listings",
+    "simulator": "gpu on simwarp.Device",
+    "cuda": "gpu on gpu.CudaDevice",
+}
+"""What each tier is called in tables."""
+
+
+def verify_command(
+    case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(help="Another stream of inputs.")] = 0,
+    only_input: Annotated[
+        int | None,
+        typer.Option("--input", min=0, max=2**63 - 1, help="Only this input of the stream: a replay."),
+    ] = None,
+    budget: Annotated[float, typer.Option(min=0.1, help="Seconds, for all cases together.")] = 120.0,
+    inputs: Annotated[int | None, typer.Option(min=1, help="At most so many inputs of each case.")] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", min=0, help="So many processes; 0 for one on each core.")
+    ] = 0,
+    device: Annotated[Where, typer.Option(help="What runs the production kernels.")] = Where.sim,
+    as_json: Json = False,
+) -> int:
+    """Ask every tier the same questions and compare the answers, bit for bit."""
+    for name in case or []:
+        if name not in CASES:
+            raise SchemeError(f"there is no case {name!r}\nchoose among {', '.join(CASES)}")
+    devices: dict[str, Callable[[], Any]] = {}
+    if device is not Where.cuda:
+        devices[SIMULATOR] = simulator
+    if device is not Where.sim:
+        cuda = small(cuda_device())  # one for all inputs
+        devices[CUDA] = lambda: cuda
+    if CUDA in devices and jobs > 1:
+        raise SchemeError(
+            f"--jobs {jobs} with --device {device.value}\none process has the CUDA device\nleave --jobs out"
+        )
+    chosen = [CASES[name] for name in case or CASES]
+    arguments: dict[str, Any] = {
+        "seed": seed,
+        "budget": budget,
+        "only_input": only_input,
+        "inputs": inputs,
+        "tiers": [CUDA] if device is Where.cuda else None,
+        "processes": 1 if CUDA in devices else jobs or cores(),
+    }
+    if as_json:
+        outcome = verify(chosen, devices, **arguments)
+        print_json({**outcome.to_json(), "device": device.value})
+    else:
+        with _live_table(budget) as progress:
+            outcome = verify(chosen, devices, progress=progress, **arguments)
+        _verdict(outcome)
+    if outcome.interrupted:
+        return STOPPED
+    return 0 if outcome.agreed else 1
+
+
+@contextmanager
+def _live_table(budget: float) -> Generator[Callable[[Outcome], None]]:
+    """A table that fills while cases run; yields the function that updates it."""
+    start = shown = time.perf_counter()
+    with Live(auto_refresh=False, transient=True) as live:  # no thread, which forked processes would lack
+
+        def update(outcome: Outcome) -> None:
+            nonlocal shown
+            now = time.perf_counter()
+            if now - shown >= 0.25:
+                shown, done = now, min(now - start, budget)
+                bar = ProgressBar(total=budget, completed=done, width=40)
+                live.update(Group(_table(outcome), bar), refresh=True)
+
+        yield update
+
+
+def _table(outcome: Outcome) -> Table:
+    shown = table("case", "tier", numbers=("inputs", "shapes", "mismatches", "time"))
+    for row in outcome.rows:
+        style = "bold red" if row.mismatches else ""
+        cells = [str(row.inputs), str(row.shapes), str(row.mismatches), f"{row.seconds:.1f} s"]
+        shown.add_row(row.case, TIERS.get(row.tier, row.tier), *cells, style=style)
+    return shown
+
+
+def _verdict(outcome: Outcome) -> None:
+    """The table, the mismatches, and one line that says whether the tiers agreed."""
+    console = Console(soft_wrap=True)
+    console.print(_table(outcome))
+    for mismatch in outcome.mismatches:
+        console.print(Text(f"\n{mismatch}"))
+    if outcome.interrupted:
+        console.print("stopped before the end")
+    elif outcome.short:
+        names = ", ".join(outcome.short)
+        tried = f"{LEAST_SHAPES} shapes" if outcome.few is None else f"{outcome.few} inputs"
+        more = "--inputs" if outcome.used_up else "--budget"
+        console.print(f"fewer than {tried} tried: {names}; give a larger {more}")
+    elif outcome.agreed:
+        few = outcome.few and f" on the {outcome.few} inputs asked for; {LEAST_SHAPES} shapes verify a case"
+        console.print(f"all tiers agree{few or ''}")
+    else:
+        wrong = sum(row.mismatches for row in outcome.rows)
+        console.print(Text(f"\nthe tiers differ on {wrong} inputs", style="bold red"))
