@@ -9,8 +9,6 @@ give a .cu or .ptx file
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reference.errors import SimwarpError
+from simwarp.cli.output import Json, print_json, table, wide_console
 from simwarp.lab.evidence.forms import census, evidence, required, witness
 from simwarp.program.link import link
 from simwarp.ptx.forms import forms
@@ -29,8 +28,6 @@ from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import Row
 from simwarp.ptx.syntax import Function, Module, Symbol
 from simwarp.run.source import load
-
-_WIDE = 240
 
 
 @dataclass(frozen=True)
@@ -110,7 +107,7 @@ def coverage_command(
         bool,
         typer.Option("--strict", help="Exit with 1 if a form has no recording of hardware: for releases."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Which PTX instructions run, on what evidence; or whether the kernels of a file will."""
     if file is not None:
@@ -119,9 +116,9 @@ def coverage_command(
     missing = [fact.form for fact in facts if fact.unwitnessed]
     if as_json:
         report = {**witness(), "unwitnessed": missing, "rows": [asdict(form) for form in facts]}
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+        print_json(report)
     elif list_forms:
-        _console().print(_form_table(facts))
+        wide_console().print(_form_table(facts))
     else:
         _show_rows(facts)
     return 1 if strict and missing else 0
@@ -205,7 +202,7 @@ def _show_file(file: Path, as_json: bool) -> int:
     kernels = check(load(file).module)
     if as_json:
         listed = [{"name": k.name, "runs": k.runs, "lacks": _plain(k), "error": k.error} for k in kernels]
-        sys.stdout.write(json.dumps({"file": str(file), "kernels": listed}, indent=2) + "\n")
+        print_json({"file": str(file), "kernels": listed})
     else:
         _show_kernels(kernels)
     return 0 if all(kernel.runs for kernel in kernels) else 1
@@ -229,7 +226,7 @@ def _show_kernels(kernels: list[KernelFacts]) -> None:
 
 
 def _show_rows(facts: list[FormFacts]) -> None:
-    table = _table(
+    shown = table(
         "row", "PTX ISA", "fidelity", "from", numbers=("forms", "recorded", "unwitnessed", "emitted by nvcc")
     )
     for row in ROWS.values():
@@ -241,9 +238,9 @@ def _show_rows(facts: list[FormFacts]) -> None:
             sum(fact.census for fact in mine),
         )
         fidelity = f"{row.fidelity} {row.bound}".strip()
-        table.add_row(Text(row.name), row.section, fidelity, f"sm_{row.minimum_sm}", *map(str, counts))
-    console = _console()
-    console.print(table)
+        shown.add_row(Text(row.name), row.section, fidelity, f"sm_{row.minimum_sm}", *map(str, counts))
+    console = wide_console()
+    console.print(shown)
     console.print(_totals(facts))
     for fact in facts:
         if not fact.row:
@@ -264,24 +261,9 @@ def _totals(facts: list[FormFacts]) -> str:
 
 
 def _form_table(facts: list[FormFacts]) -> Table:
-    table = _table("form", "row", "fidelity", "golden", numbers=("sets", "largest error", "emitted by nvcc"))
+    shown = table("form", "row", "fidelity", "golden", numbers=("sets", "largest error", "emitted by nvcc"))
     for fact in facts:
         error = "" if fact.largest_error is None else f"{fact.largest_error:.3g}"
         told = fact.golden or "", str(fact.sets or ""), error, "yes" if fact.census else ""
-        table.add_row(Text(fact.form), Text(fact.row), fact.fidelity, *told)
-    return table
-
-
-def _table(*words: str, numbers: tuple[str, ...]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for name in words:
-        table.add_column(name, no_wrap=True)
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _console() -> Console:
-    """The terminal; what is no terminal gets whole lines."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
+        shown.add_row(Text(fact.form), Text(fact.row), fact.fidelity, *told)
+    return shown

@@ -10,10 +10,9 @@ rename it
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -22,15 +21,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import TaskProgressColumn
 from rich.text import Text
 
 import reference.sparse
 from gpu.mttkrp.formats import FORMATS, coalesce
-from reference.errors import InputFileError, NoGpuError, SchemeError
-from reference.files import write_whole
+from reference.errors import InputFileError, SchemeError
 from reference.types import Coo, Cpd
-from simwarp.cli.files import Values, typed
+from simwarp.cli.files import Values, typed, write_file
+from simwarp.cli.output import Json, cuda_device, print_json, progress_bar
 from simwarp.device.device import Device
 
 FORMAT = "mm-csf"
@@ -68,7 +67,7 @@ def cpd_command(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The .npz file to write: weights, factor_0, …, fits.")
     ] = Path("factors.npz"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Decompose a sparse tensor into a sum of outer products, by alternating least squares.
 
@@ -82,7 +81,9 @@ def cpd_command(
         )
     if not output.parent.is_dir():
         raise InputFileError(f"{output} cannot be written: there is no such folder\nchoose another with -o")
-    target = _target(device)
+    target = Device() if device is Runs.sim else None
+    if device is Runs.cuda:
+        target = cuda_device("give --device cpu, or --device sim for the simulator")
     show = _Show(as_json)
     coo = show.reading(file, dtype)
     options: dict[str, Any] = {"seed": seed, "iterations": iterations, "tolerance": tolerance}
@@ -128,18 +129,6 @@ def _builder(name: str | None, device: Runs) -> Callable[[Coo], Any]:
     return lambda coo: FORMATS[name or FORMAT](coalesce(coo))
 
 
-def _target(device: Runs) -> Any:
-    if device is not Runs.cuda:
-        return Device() if device is Runs.sim else None
-    from gpu.cuda import default_device
-
-    try:
-        return default_device()
-    except NoGpuError as error:
-        reason = str(error).splitlines()[0]
-        raise NoGpuError(f"{reason}\ngive --device cpu, or --device sim for the simulator") from None
-
-
 def _read(file: Path, dtype: Values | None, progress: Callable[[int, int], None]) -> Coo:
     if file.name.endswith((".tns", ".tns.gz")):
         kind = np.dtype(dtype or Values.float64)
@@ -158,12 +147,7 @@ def _read(file: Path, dtype: Values | None, progress: Callable[[int, int], None]
 def _write(path: Path, model: Cpd) -> None:
     factors = {f"factor_{n}": factor for n, factor in enumerate(model.factors)}
     fits = np.array(model.fits)
-    try:
-        write_whole(path, lambda file: np.savez(file, weights=model.weights, fits=fits, **factors))
-    except OSError as error:
-        raise InputFileError(
-            f"{path} cannot be written: {error.strerror or error}\nchoose another output with -o"
-        ) from None
+    write_file(path, lambda file: np.savez(file, weights=model.weights, fits=fits, **factors))
 
 
 class _Show:
@@ -173,24 +157,20 @@ class _Show:
         self.as_json = as_json
         self.console = Console(stderr=True, quiet=as_json, soft_wrap=True)
 
-    def bar(self) -> Progress:
-        """For terminals; it leaves nothing behind."""
-        columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-        return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+    def bar(self, text: str, total: int | None = None) -> AbstractContextManager[Callable[..., None]]:
+        return progress_bar(text, TaskProgressColumn(), total, quiet=self.as_json)
 
     def reading(self, file: Path, dtype: Values | None) -> Coo:
         """The file's tensor, with a bar of its bytes."""
-        with self.bar() as bar:
-            task = bar.add_task("reading", total=None)
-            return _read(file, dtype, lambda done, total: bar.update(task, completed=done, total=total))
+        with self.bar("reading") as update:
+            return _read(file, dtype, lambda done, total: update(completed=done, total=total))
 
     def iterating(self, work: Callable[[Callable[[int, float], None]], Cpd], most: int) -> Cpd:
         """The model, with a bar and a line for each iteration."""
-        with self.bar() as bar:
-            task = bar.add_task("decomposing", total=most)
+        with self.bar("decomposing", most) as update:
 
             def told(iteration: int, fit: float) -> None:
-                bar.update(task, completed=iteration)
+                update(completed=iteration)
                 self.say(f"iteration {iteration}: fit {fit:.6f}")
 
             return work(told)
@@ -202,7 +182,7 @@ class _Show:
     def end(self, report: dict[str, Any]) -> None:
         """The last lines, or the whole report."""
         if self.as_json:
-            sys.stdout.write(json.dumps(report, indent=2) + "\n")
+            print_json(report)
             return
         shape = " x ".join(map(str, report["shape"]))
         where = report["device"] + (f" from {report['format']}" if report["format"] else "")

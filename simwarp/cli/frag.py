@@ -24,11 +24,8 @@ from rich.text import Text
 from reference.errors import SchemeError
 from simwarp.chips.chips import CAPABILITIES
 from simwarp.chips.lowering import Lowering, lowering
-from simwarp.cli.files import write_svg
 from simwarp.cli.frag_picture import chosen, held_of, picture_of
-from simwarp.cli.output import WIDE, Json, print_json, table, wide_console
-from simwarp.draw.svg import to_svg
-from simwarp.draw.text import to_text
+from simwarp.cli.output import WIDE, Json, print_json, print_picture, table, wide_console
 from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
 
 Many = list[str] | None
@@ -60,17 +57,15 @@ def frag_command(
     found = fragments_of(instruction)
     answers = [*_holders(found, element or []), *_elements(found, holder or [])]
     operands = chosen(found, operand)
-    if svg is not None:
-        write_svg(svg, to_svg(picture_of(instruction, operand, registers=registers)))
-        sys.stderr.write(f"wrote {svg}\n")
     if as_json:
         print_json(_report(instruction, found, operands, answers), indent=1)
     elif answers:
         sys.stdout.write("".join(f"{answer['text']}\n" for answer in answers))
     elif svg is None:
         _show_facts(instruction, found)
-        picture = picture_of(instruction, operand, registers=registers)
-        sys.stdout.write(f"\n{to_text(picture)}\n")
+        sys.stdout.write("\n")
+    if svg is not None or not (as_json or answers):
+        print_picture(picture_of(instruction, operand, registers=registers), svg)
     return 0
 
 

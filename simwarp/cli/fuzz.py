@@ -1,6 +1,6 @@
 """The command ``simwarp fuzz``: random programs, on which devices and mutants must agree.
 
->>> fuzz_command(Runs.both, recording=Path("fuzz.json"))
+>>> fuzz_command(Where.both, recording=Path("fuzz.json"))
 Traceback (most recent call last):
 ...
 reference.errors.SchemeError: --replay compares one device with a recording
@@ -9,22 +9,20 @@ give --device sim or cuda
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from gpu.cuda import default_device
-from reference.errors import NoGpuError, SchemeError
+from gpu import cuda
+from reference.errors import SchemeError
+from simwarp.cli.output import Json, Where, cuda_device, print_json, progress_bar
 from simwarp.device.device import Device
 from simwarp.lab import fuzz
 from simwarp.lab.counterexamples import keep
@@ -35,16 +33,8 @@ BUDGET = 1_000_000
 PROGRAMS = 200
 
 
-class Runs(StrEnum):
-    """What runs the programs."""
-
-    sim = "sim"
-    cuda = "cuda"
-    both = "both"
-
-
 def fuzz_command(
-    device: Annotated[Runs | None, typer.Option(help="What runs the programs; sim by default.")] = None,
+    device: Annotated[Where | None, typer.Option(help="What runs the programs; sim by default.")] = None,
     programs: Annotated[
         int | None, typer.Option(min=1, help=f"How many: {PROGRAMS}, or all of a recording.")
     ] = None,
@@ -57,7 +47,7 @@ def fuzz_command(
     ] = False,
     out: Annotated[Path, typer.Option(help="The folder for counterexamples.")] = Path("counterexamples"),
     most: Annotated[int, typer.Option(min=1, help="Stop after so many counterexamples.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Run random PTX programs: devices, and programs and their mutants, must agree on every word.
 
@@ -66,10 +56,10 @@ def fuzz_command(
     """
     show = _Show(as_json)
     if recording is not None:
-        if device is Runs.both:
+        if device is Where.both:
             raise SchemeError("--replay compares one device with a recording\ngive --device sim or cuda")
-        return show.replayed(recording, programs, device or Runs.sim)
-    return show.hunted(_witnesses(device or Runs.sim, optimised), seed, programs or PROGRAMS, out, most)
+        return show.replayed(recording, programs, device or Where.sim)
+    return show.hunted(_witnesses(device or Where.sim, optimised), seed, programs or PROGRAMS, out, most)
 
 
 class _Show:
@@ -83,14 +73,11 @@ class _Show:
     @contextmanager
     def progress(self, total: int) -> Generator[Callable[[int], None]]:
         """A bar; yields the function that moves it."""
-        columns = (TextColumn("programs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        console = Console(stderr=True)
-        with Progress(*columns, console=console, transient=True, disable=self.as_json) as bar:
-            task = bar.add_task("programs", total=total)
+        with progress_bar("programs", MofNCompleteColumn(), total, quiet=self.as_json) as move:
 
             def update(done: int) -> None:
                 self.done = done
-                bar.update(task, completed=done)
+                move(completed=done)
 
             yield update
 
@@ -128,10 +115,10 @@ class _Show:
         self.end({**report, "differences": differences}, line, bool(differences), interrupted)
         return 1 if differences else 130 if interrupted else 0
 
-    def replayed(self, file: Path, count: int | None, on: Runs) -> int:
+    def replayed(self, file: Path, count: int | None, on: Where) -> int:
         """Compare a device with a recording."""
         recording = load(file)
-        device = _cuda() if on is Runs.cuda else Device(instruction_budget=BUDGET)
+        device = cuda_device() if on is Where.cuda else Device(instruction_budget=BUDGET)
         total = min(count or len(recording.digests), len(recording.digests))
         with self.progress(total) as update:
             wrong = replay(recording, device, range(total), progress=update)
@@ -147,35 +134,27 @@ class _Show:
         seconds = time.perf_counter() - self.start
         if self.as_json:
             whole = {"programs": self.done, **report, "seconds": round(seconds, 3)}
-            sys.stdout.write(json.dumps(whole, indent=2) + "\n")
+            print_json(whole)
             return
         stopped = "stopped before the end; " if interrupted else ""
         _print(f"{stopped}{line} ({seconds:.1f} s)", "bold red" if bad else "")
 
 
-def _witnesses(device: Runs, optimised: bool) -> list[fuzz.Witness]:
+def _witnesses(device: Where, optimised: bool) -> list[fuzz.Witness]:
     """The devices, and mutants on the first of them."""
     simulator = fuzz.Witness("the simulator", Device(instruction_budget=BUDGET))
-    if device is Runs.sim:
+    if device is Where.sim:
         # One block at a time, so that other lanes than usual run side by side.
         other = Device(chunk_lanes=32, instruction_budget=BUDGET)
         return [simulator, fuzz.Witness("mutants on the simulator", other, fuzz.mutate)]
-    cuda, workers = _cuda(), fuzz.Workers(default_device)
-    witnesses = [fuzz.Witness(cuda.name, cuda, workers=workers)]
-    if device is Runs.both:
+    gpu, workers = cuda_device(), fuzz.Workers(cuda.default_device)
+    witnesses = [fuzz.Witness(gpu.name, gpu, workers=workers)]
+    if device is Where.both:
         witnesses.append(simulator)
-    witnesses.append(fuzz.Witness(f"mutants on {cuda.name}", cuda, fuzz.mutate, workers))
+    witnesses.append(fuzz.Witness(f"mutants on {gpu.name}", gpu, fuzz.mutate, workers))
     if optimised:
-        witnesses.append(fuzz.Witness(f"the compiler for {cuda.name}", cuda, fuzz.unveil, workers))
+        witnesses.append(fuzz.Witness(f"the compiler for {gpu.name}", gpu, fuzz.unveil, workers))
     return witnesses
-
-
-def _cuda() -> Any:
-    try:
-        return default_device()
-    except NoGpuError as error:
-        reason = str(error).splitlines()[0]
-        raise NoGpuError(f"{reason}\ngive --device sim to run on the simulator") from None
 
 
 def _print(text: str, style: str = "") -> None:

@@ -1,11 +1,4 @@
-"""The command ``simwarp layout``: which word of a packed matrix holds which elements.
-
->>> layout_command("row", rows=40, cols=2, svg=Path("/no/such/folder/picture.svg"))
-Traceback (most recent call last):
-...
-reference.errors.InputFileError: /no/such/folder/picture.svg cannot be written: No such file or directory
-choose another file with --svg
-"""
+"""The command ``simwarp layout``: which word of a packed matrix holds which elements."""
 
 from __future__ import annotations
 

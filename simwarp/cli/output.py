@@ -55,7 +55,7 @@ def print_json(value: Any, indent: int = 2) -> None:
     sys.stdout.write(json.dumps(value, indent=indent) + "\n")
 
 
-def print_picture(picture: Picture, svg: Path | None, as_json: bool, **facts: Any) -> None:
+def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **facts: Any) -> None:
     """A picture as SVG in a file, as data with the facts about it, or as text."""
     if svg is not None:
         write_svg(svg, to_svg(picture))

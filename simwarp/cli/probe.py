@@ -7,7 +7,6 @@ movmatrix.sync.aligned.m8n8.trans.b16  (PTX ISA 9.7.14.5.17, ...)
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
@@ -15,11 +14,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from reference.errors import NoGpuError
+from simwarp.cli.output import Json, cuda_device, print_json, progress_bar, table, wide_console
 from simwarp.device.device import Device
 from simwarp.fragments import fragments_of
 from simwarp.lab.probe import Finding, forms_named, probe
@@ -28,7 +26,6 @@ from simwarp.lab.probe.ptx import NotExecutedError
 
 _SINGLY = 24
 """Up to so many forms are shown one by one."""
-_WIDE = 240
 
 
 class Probed(StrEnum):
@@ -46,7 +43,7 @@ def probe_command(
         ),
     ] = None,
     device: Annotated[Probed, typer.Option(help="The simulator, or this machine's GPU.")] = Probed.sim,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    as_json: Json = False,
     list_forms: Annotated[bool, typer.Option("--list", help="Only list the forms.")] = False,
 ) -> int:
     """Find fragment maps by experiment, and compare them with those of simwarp.fragments."""
@@ -55,37 +52,23 @@ def probe_command(
     if list_forms:
         _list(forms, as_json)
         return 0
-    target = _device(device)
+    target = Device() if device is Probed.sim else cuda_device("give --device sim to probe the simulator")
     findings = _probe(forms, target, quiet=as_json)
     maps = _bmma(target) if "bmma" in words else None
     if as_json:
-        _print_json(findings, maps, target)
+        _report(findings, maps, target)
     else:
         _show(findings, maps, target)
     return 1 if any(finding.executed and not finding.agreed for finding in findings) else 0
 
 
-def _device(where: Probed) -> Any:
-    if where is Probed.sim:
-        return Device()
-    from gpu.cuda import default_device
-
-    try:
-        return default_device()
-    except NoGpuError as error:
-        raise NoGpuError(f"{str(error).splitlines()[0]}\ngive --device sim to probe the simulator") from None
-
-
 def _probe(forms: list[str], device: Any, *, quiet: bool) -> list[Finding]:
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    console = Console(stderr=True, quiet=quiet)
     findings: list[Finding] = []
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("probing", total=len(forms))
+    with progress_bar("probing", MofNCompleteColumn(), len(forms), quiet=quiet) as update:
         for form in forms:
-            progress.update(task, description=form.split(".sync")[0])
+            update(description=form.split(".sync")[0])
             findings.append(probe(form, device))
-            progress.advance(task)
+            update(advance=1)
     return findings
 
 
@@ -96,7 +79,7 @@ def _bmma(device: Any) -> BmmaMaps | None:
         return None  # the findings say so, form by form
 
 
-def _print_json(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
+def _report(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
     report = {
         "device": device.name,
         **{what.replace(" ", "_"): count for what, count in _counts(findings).items()},
@@ -104,7 +87,7 @@ def _print_json(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> 
     }
     if maps is not None:
         report["bmma"] = maps.to_json()
-    sys.stdout.write(json.dumps(report, indent=2) + "\n")
+    print_json(report)
 
 
 def _counts(findings: Iterable[Finding]) -> dict[str, int]:
@@ -115,7 +98,7 @@ def _counts(findings: Iterable[Finding]) -> dict[str, int]:
 
 
 def _show(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
-    console = _console()
+    console = wide_console()
     if maps is not None:
         console.print(Text(bmma_text(maps)))
         console.print()
@@ -143,13 +126,10 @@ def _show_families(console: Console, findings: list[Finding]) -> None:
     families: dict[str, list[Finding]] = {}
     for finding in findings:
         families.setdefault(_family(finding.opcode), []).append(finding)
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("instruction", no_wrap=True)
-    for name in ("forms", *_counts(())):
-        table.add_column(name, justify="right", no_wrap=True)
+    shown = table("instruction", numbers=("forms", *_counts(())))
     for family, members in families.items():
-        table.add_row(family, str(len(members)), *map(str, _counts(members).values()))
-    console.print(table)
+        shown.add_row(family, str(len(members)), *map(str, _counts(members).values()))
+    console.print(shown)
 
 
 def _family(opcode: str) -> str:
@@ -166,14 +146,8 @@ def _list(forms: list[str], as_json: bool) -> None:
         for operand in fragments_of(form).operands.values()
     ]
     if as_json:
-        sys.stdout.write(json.dumps({"forms": forms, "rows": rows}, indent=2) + "\n")
+        print_json({"forms": forms, "rows": rows})
         return
     for form in forms:
         told = {row["provenance"] for row in rows if row["form"] == form}
         sys.stdout.write(f"{form}  ({'; '.join(sorted(told))})\n")
-
-
-def _console() -> Console:
-    """The terminal; what is no terminal gets whole lines."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)

@@ -50,7 +50,7 @@ class RunGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the command's name where it was left out."""
         if not args or args[0] not in self.commands:
-            args = [KERNEL, *(args or ["--help"])]
+            args = [KERNEL, *args]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -62,7 +62,7 @@ class RunGroup(TyperGroup):
 run_app = typer.Typer(cls=RunGroup, help="Run your own kernel, or a production kernel, on files.")
 
 
-@run_app.command(KERNEL, hidden=True)
+@run_app.command(KERNEL, hidden=True, no_args_is_help=True)
 @spoken(observe="--observe", cc="--cc", shared="--shared", schedule="--schedules")
 def run_command(
     file: Annotated[Path, typer.Argument(help="CUDA C++ without host code (.cu), or PTX (.ptx).")],

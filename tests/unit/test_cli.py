@@ -578,7 +578,8 @@ def test_without_the_extra(package):
 
 def test_another_missing_module_is_no_missing_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "simwarp.verify", None)
-    monkeypatch.delitem(sys.modules, "simwarp.cli.commands", raising=False)
+    for name in ("commands", "verify"):
+        monkeypatch.delitem(sys.modules, f"simwarp.cli.{name}", raising=False)
     with pytest.raises(ImportError, match="simwarp"):
         main(["info"])
 
@@ -695,3 +696,24 @@ def test_verify_that_is_stopped(tmp_path, options):
     else:
         assert "stopped" in out + err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_lists_what_users_need_first(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    names = re.findall(r"^\W*(\w+)  +[A-Z]", said, re.MULTILINE)
+    order = ("run", "verify", "coverage", "trace", "layout", "tensor", "info", "cache", "fuzz", "record")
+    assert [name for name in names if name in order] == list(order)
+    titles = [
+        said.index(title) for title in ("Kernels", "Layouts and formats", "This installation", "Laboratory")
+    ]
+    assert titles == sorted(titles)
+
+
+def test_help_of_run_is_that_of_a_kernel(capsys):
+    for arguments, code in ((["run"], 2), (["run", "--help"], 0)):
+        assert main(arguments) == code
+        said = capsys.readouterr().out
+        assert "--grid" in said
+        assert "simwarp run bmm" in said
+        assert "FILE [OPTIONS]" not in said

@@ -335,7 +335,7 @@ REFUSED = [
     (["run", "sparse.ptx", "--grid", "1", "--block", "1"], ["sparse.ptx has more than 256 MiB"]),
     (["coverage", "zero.ptx"], ["zero.ptx is not a file"]),
     (saxpy("--block", "2000"), ["2000 threads"]),
-    (saxpy("-o", "x.npy"), ["x.npy is no folder", "-o"]),
+    (saxpy("-o", "x.npy"), ["x.npy is not a folder", "-o"]),
 ]
 
 

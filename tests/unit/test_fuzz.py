@@ -742,7 +742,7 @@ def test_the_command_prints_the_ptx_and_both_outputs(capsys, tmp_path):
 
 def test_the_command_replays_a_recording(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("gpu.cuda.default_device", StandIn)
-    monkeypatch.setattr("simwarp.cli.fuzz.default_device", StandIn)
+    monkeypatch.setattr("gpu.cuda.default_device", StandIn)
     monkeypatch.setattr(lab_programs, "Workers", Here)
     monkeypatch.setattr(lab_programs, "COUNT", 3)
     assert main(["record", "fuzz", "--out", str(tmp_path)]) == 0
@@ -758,7 +758,7 @@ def test_the_command_replays_a_recording(capsys, monkeypatch, tmp_path):
 
 
 def test_hardware_and_simulator_are_asked_together(capsys, monkeypatch):
-    monkeypatch.setattr("simwarp.cli.fuzz.default_device", StandIn)
+    monkeypatch.setattr("gpu.cuda.default_device", StandIn)
     monkeypatch.setattr("simwarp.lab.fuzz.Workers", Here)
     report = json.loads(run(capsys, "--device", "both", "--programs", 2, "--json").out)
     assert report["witnesses"] == ["NVIDIA Test", "the simulator", "mutants on NVIDIA Test"]
@@ -780,7 +780,7 @@ def test_a_request_that_cannot_be_met_is_refused(capsys, monkeypatch, arguments,
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
-    monkeypatch.setattr("simwarp.cli.fuzz.default_device", nothing)
+    monkeypatch.setattr("gpu.cuda.default_device", nothing)
     printed = run(capsys, *arguments, code=2)
     assert message in printed.err
     assert printed.out == ""
