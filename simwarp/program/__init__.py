@@ -2,7 +2,7 @@
 
 ================  ==============================================================================
 linking           `link`, `bind`, `operands` (closures), `refusals`, `call_graph`;
-                  `program` (their result)
+                  `program` is what they make
 registers         `liveness`, `copies`
 control flow      `postdominators`, `exits` (ways past a barrier), `barrier_regions`
 addresses         `provenance`

@@ -51,12 +51,30 @@ SPACES = ("global", "shared", "local", "const", "param")
 
 
 def target_number(module: Module) -> int:
-    """The compute capability, times ten, that a module is for."""
+    """The compute capability, times ten, that a module is for.
+
+    Examples
+    --------
+    >>> target_number(Module(target="sm_90a"))
+    90
+    """
     return int("".join(filter(str.isdigit, module.target)) or 0)
 
 
 class Binder:
-    """Binds the instructions of one function."""
+    """Binds the instructions of one function.
+
+    Parameters
+    ----------
+    module, function : syntax
+    layout : Layout
+        Where the function's names lie.
+    is_entry : bool
+        Whether the function is the kernel.
+    routine : Routine
+    first_slot : int
+        The number of the function's first register.
+    """
 
     def __init__(
         self,
@@ -106,7 +124,7 @@ class Binder:
         return self.step(Instruction("ret", (), None, self.function.line, "}"))
 
     def operands(self, step: Step) -> None:
-        """Bind the operands, in PTX order: destinations, then sources."""
+        """Bind the operands, in PTX order: what is written, then what is read."""
         row, rest = step.row, list(step.instruction.operands)
         self.bind_destinations(step, rest)
         sources: list[Read] = []
@@ -153,7 +171,7 @@ class Binder:
             raise self.misfit(step)
 
     def bind_destinations(self, step: Step, rest: list[Operand]) -> None:
-        """Bind the destinations; takes their operand off ``rest``."""
+        """What the instruction writes; takes the operand off ``rest``."""
         specs = step.row.destinations
         given: list[Operand | None] = []
         if any(spec.kind != "carry" for spec in specs):
@@ -216,7 +234,7 @@ class Binder:
         return refusals.misuse(step.instruction, message, "operands of ")
 
     def check_vector(self, step: Step, operand: Operand | None) -> None:
-        """Refuse a vector access of another number of registers, or of several widths."""
+        """A vector access moves as many registers as it says, all of one width."""
         wanted = step.form.vector
         if wanted == 1:
             return
@@ -245,7 +263,7 @@ class Binder:
         return tuple(self.label(step, Symbol(name)) for name in names)
 
     def call(self, step: Step) -> Call:
-        """``call (returns), function, (arguments), prototype``; only the function must be there."""
+        """``call (returns), function, (arguments), prototype``; all but the function may be absent."""
         instruction = step.instruction
         rest = list(instruction.operands)
         returns = rest.pop(0) if rest and isinstance(rest[0], Group) else Group(())
@@ -267,7 +285,7 @@ class Binder:
         return call
 
     def argument(self, instruction: Instruction, operand: Operand) -> Argument:
-        """An argument or result of a call, as its caller holds it."""
+        """What a call passes or takes back, as its caller holds it."""
         if isinstance(operand, Symbol) and operand.name in self.layout.frame:
             return Argument(self.layout.frame[operand.name])
         if isinstance(operand, Register):

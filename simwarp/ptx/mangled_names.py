@@ -1,4 +1,4 @@
-"""Names and parameter types of kernels in CUDA C++, from nvcc's mangled names.
+"""What a kernel is called in CUDA C++, and what it takes: nvcc's mangled names made readable.
 
 Source: Itanium C++ ABI, 5.1 (mangling), as far as kernels' names and template arguments need it.
 """
@@ -37,6 +37,11 @@ def readable(mangled: str) -> str:
     """A kernel's name as its source has it, with template arguments and without parameters.
 
     A name that is not mangled, or mangled in a way that this function does not know, is left as it is.
+
+    Examples
+    --------
+    >>> readable("_Z5saxpyifPfS_"), readable("_ZN4bits4packILi32EfEEvPT0_"), readable("saxpy")
+    ('saxpy', 'bits::pack<32, float>', 'saxpy')
     """
     try:
         return _Reader(mangled).name() if mangled.startswith("_Z") else mangled
@@ -45,7 +50,13 @@ def readable(mangled: str) -> str:
 
 
 def parameter_types(mangled: str) -> list[str]:
-    """The types of a kernel's parameters; none if its name is not mangled."""
+    """The types of a kernel's parameters; none if its name does not tell them.
+
+    Examples
+    --------
+    >>> parameter_types("_Z5saxpyifPKfPf"), parameter_types("_Z4fillIdEvPT_S0_"), parameter_types("saxpy")
+    (['int', 'float', 'float const*', 'float*'], ['double*', 'double'], [])
+    """
     try:
         return _Reader(mangled).parameters() if mangled.startswith("_Z") else []
     except (_NotUnderstood, IndexError):
@@ -53,7 +64,13 @@ def parameter_types(mangled: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """A readable name without namespaces and template arguments."""
+    """A readable name without namespaces and template arguments.
+
+    Examples
+    --------
+    >>> plain("bits::pack<32, ns::pair<int, float>>")
+    'pack'
+    """
     return name.partition("<")[0].rpartition("::")[2]
 
 
@@ -63,6 +80,12 @@ def choose(name: str, mangled: Iterable[str]) -> list[str]:
     The readings: the mangled name itself; the name in the source, with or without its parameters' types,
     spaces, suffixes and casts of numbers; that without its outer namespaces; that without namespaces and
     template arguments.
+
+    Examples
+    --------
+    >>> names = ["_Z4sortILj512EEvPi", "_ZN2my4sortEPf", "_ZN2my4sortEPi"]
+    >>> choose("sort<512>", names), choose("sort(int*)", names), choose("my::sort", names)
+    (['_Z4sortILj512EEvPi'], ['_ZN2my4sortEPi'], ['_ZN2my4sortEPf', '_ZN2my4sortEPi'])
     """
     mangled = list(mangled)
     if name in mangled:
@@ -78,7 +101,13 @@ def choose(name: str, mangled: Iterable[str]) -> list[str]:
 
 
 def listed(mangled: Iterable[str]) -> str:
-    """Mangled names as a message lists them: overloads with their parameters, and not too many."""
+    """Mangled names as a message lists them: overloads with their parameters, and not too many.
+
+    Examples
+    --------
+    >>> listed(["_Z1fi", "_Z1gf", "_Z1fPf"])
+    'f(int), g, f(float*)'
+    """
     mangled = list(mangled)
     short = [readable(one) for one in mangled]
     texts = [
@@ -90,7 +119,7 @@ def listed(mangled: Iterable[str]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A name without spaces, casts and suffixes of numbers."""
+    """A name without what does not tell it from another: spaces, casts and suffixes of numbers."""
     name = re.sub(r"\s+", "", name)
     return re.sub(r"([<,])(?:\([^()<>]*\))?(-?\d+)[uUlL]*(?=[>,])", r"\1\2", name)
 
@@ -106,12 +135,12 @@ class _Reader:
     text: str
     at: int = 2
     known: list[str] = field(default_factory=list[str])
-    """The meaning of ``S_``, ``S0_`` …"""
+    """What ``S_``, ``S0_`` … stand for."""
     template: list[str] = field(default_factory=list[str])
-    """The meaning of ``T_``, ``T0_`` …"""
+    """What ``T_``, ``T0_`` … stand for."""
 
     def parameters(self) -> list[str]:
-        """The types behind an encoding's name; of a template the result comes first."""
+        """What follows an encoding's name; of a template the result comes first."""
         if self.name().endswith(">"):
             self._type()
         found: list[str] = []
@@ -202,7 +231,7 @@ class _Reader:
         return found
 
     def _substitution(self) -> str:
-        """``S_`` is the first name so far, ``S0_`` the second; ``St`` is std."""
+        """``S_`` is the first of what was met, ``S0_`` the second; ``St`` is std."""
         self._expect("S")
         if self._take("t"):
             return f"std::{self._source_name()}"
@@ -221,7 +250,7 @@ class _Reader:
         if self.at > len(self.text):
             raise _NotUnderstood
         name = self.text[self.at - length : self.at]
-        if name.startswith("_INTERNAL_"):  # NVRTC's own, around static functions
+        if name.startswith("_INTERNAL_"):  # NVRTC's own, around what is static
             return ""
         return "(anonymous namespace)" if name.startswith("_GLOBAL__N_") else name
 

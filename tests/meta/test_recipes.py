@@ -1,0 +1,233 @@
+"""The recipes of docs/contributing.md, each followed in a copy of the tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("reference", "simwarp", "gpu", "tests", "docs", "pyproject.toml", "README.md")
+
+pytestmark = pytest.mark.slow
+
+
+class Tree:
+    """A copy of the sources; counts the files that a recipe touches."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.touched: set[str] = set()
+        ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "golden")
+        for part in PARTS:
+            source, target = ROOT / part, folder / part
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=ignored)
+            else:
+                shutil.copy(source, target)
+        (folder / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
+
+    def write(self, path: str, text: str) -> None:
+        """A new file."""
+        assert not (self.folder / path).exists()
+        (self.folder / path).write_text(text)
+        self.touched.add(path)
+
+    def append(self, path: str, text: str) -> None:
+        """More at the end of a file."""
+        file = self.folder / path
+        file.write_text(file.read_text() + text)
+        self.touched.add(path)
+
+    def insert(self, path: str, before: str, text: str) -> None:
+        """More before the only place where something stands."""
+        file = self.folder / path
+        whole = file.read_text()
+        assert whole.count(before) == 1, (path, before, whole.count(before))
+        file.write_text(whole.replace(before, text + before))
+        self.touched.add(path)
+
+    def python(self, *arguments: str) -> str:
+        """The output of Python in the copy."""
+        environment = {**os.environ, "PYTHONPATH": f"{self.folder}:{self.folder / 'tests'}"}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def tests(self, path: str, selection: str) -> str:
+        """Run some tests of the copy."""
+        options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", selection)
+        return self.python("-m", "pytest", *options, path)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def test_an_instruction_is_a_row_and_a_twin(tree: Tree) -> None:
+    tree.append(
+        "simwarp/ptx/instructions/integer.py",
+        '\n\n@row("zeros.T", "d:u32 = a:T", T="b32 b64", section="9.7.1.99", summary="how many bits are 0")\n'
+        "def zeros(form: Form, a: Any) -> Any:\n"
+        "    return lanes.popc(~a)\n",
+    )
+    tree.append(
+        "tests/oracles/scalar_ptx.py",
+        "\n\ndef zeros(opcode, a):\n    return int(opcode[-2:]) - a.bit_count()\n\n\n"
+        'TWINS["zeros"] = zeros\n',
+    )
+    passed = tree.tests("tests/meta/test_rows.py", "zeros or twin or facts")
+    assert " passed" in passed
+    passed = tree.tests("tests/unit/test_ptx_rows.py", "zeros")
+    assert " passed" in passed
+    counted = tree.python("-m", "simwarp", "coverage", "--json")
+    assert "zeros.b32" in counted
+    assert len(tree.touched) == 2
+
+
+def test_a_command_is_a_file_and_two_lines(tree: Tree) -> None:
+    tree.write(
+        "simwarp/cli/warps.py",
+        '"""How many warps a number of threads fills."""\n\n'
+        "import json\n"
+        "from typing import Annotated\n\n"
+        "import typer\n\n\n"
+        "def warps_command(\n"
+        '    threads: int, as_json: Annotated[bool, typer.Option("--json")] = False\n'
+        ") -> None:\n"
+        '    """How many warps a number of threads fills."""\n'
+        "    warps = -(-threads // 32)\n"
+        '    typer.echo(json.dumps({"warps": warps}) if as_json else f"{warps} warps")\n',
+    )
+    commands = "simwarp/cli/commands.py"
+    tree.insert(commands, "from simwarp.cli.trace import", "from simwarp.cli.warps import warps_command\n")
+    tree.insert(commands, 'app.command("exclude")', 'app.command("warps")(warps_command)\n')
+    assert tree.python("-m", "simwarp", "warps", "65", "--json") == '{"warps": 3}\n'
+    assert "warps" in tree.python("-m", "simwarp", "--help")
+    assert len(tree.touched) == 2
+
+
+def test_a_chip_is_one_entry(tree: Tree) -> None:
+    entry = "Chip((10, 3), 64 * KIB, 40 * KIB, warps=32, blocks=16, sums=Sums(25, 32, 13)),"
+    tree.insert("simwarp/chips/chips.py", "        Chip((12, 0),", f"        {entry}\n")
+    code = (
+        "import simwarp, numpy as np\n"
+        "from gpu.compile import compile\n"
+        "device = simwarp.Device(cc=(10, 3))\n"
+        "source = 'extern \"C\" __global__ void f(int* x) { extern __shared__ int s[]; *x = 1; }'\n"
+        "kernel = device.load(compile(source, 'f.cu').text).kernel('f')\n"
+        "x = device.allocate((1,), np.int32)\n"
+        "kernel((1, 1, 1), (1, 1, 1), x, shared=40 << 10)\n"
+        "try:\n"
+        "    kernel((1, 1, 1), (1, 1, 1), x, shared=41 << 10)\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, x.download().tolist())\n"
+    )
+    assert tree.python("-c", code) == "LaunchError [1]\n"
+    assert len(tree.touched) == 1
+
+
+def test_a_check_is_an_exception_a_kind_and_a_place(tree: Tree) -> None:
+    tree.append(
+        "simwarp/faults.py",
+        "\n\nclass PartialWarp(KernelFault):\n"
+        '    """A block whose last warp is not full."""\n\n    check = "partial"\n',
+    )
+    tree.insert("simwarp/checks.py", '    "unreachable",\n    "exits",\n)', '    "partial",\n')
+    place = "        executed = 0\n        if self.in_one_process"
+    found = 'self.found(PartialWarp("the last warp is not full", f"{self.threads} threads"))'
+    engine = "simwarp/engine/launch.py"
+    tree.insert(engine, place, f"        if self.threads % WARP_SIZE:\n            {found}\n")
+    tree.insert(engine, "from simwarp.faults import ", "from simwarp.faults import PartialWarp\n")
+    code = (
+        "import simwarp, numpy as np\n"
+        "from gpu.compile import compile\n"
+        "ptx = compile('extern \"C\" __global__ void f(int* x) { x[threadIdx.x] = 1; }', 'f.cu').text\n"
+        "def faults(threads, **options):\n"
+        "    device = simwarp.Device(**options)\n"
+        "    kernel = device.load(ptx).kernel('f')\n"
+        "    try:\n"
+        "        kernel((1, 1, 1), (threads, 1, 1), device.allocate((64,), np.int32))\n"
+        "    except simwarp.faults.PartialWarp as fault:\n"
+        "        return fault.check\n"
+        "    return [fault.check for fault in device.faults]\n"
+        "off, report = {'checks': {'partial': 'off'}}, {'checks': {'partial': 'report'}}\n"
+        "print(faults(33), faults(32), faults(33, **off), faults(33, **report))\n"
+    )
+    assert tree.python("-c", code) == "partial [] [] ['partial']\n"
+    assert len(tree.touched) == 3
+
+
+def test_a_scheme_is_an_entry_and_a_listing(tree: Tree) -> None:
+    """Its kernel is `bmm.cu` with fewer rows for a warp."""
+    entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'
+    tree.insert("gpu/bmm/schemes.py", '        Scheme("bmm64", 64,', f"        {entry}\n")
+    tree.append("simwarp/listings/__init__.py", '\nbmmq32 = bmms32\n__all__ += ["bmmq32"]\n')
+    code = (
+        "import numpy as np, gpu, simwarp, reference\n"
+        "a, b = np.random.default_rng(1).normal(size=(2, 70, 70))\n"
+        "c = gpu.bmm(a[:, :33], b[:33], scheme='bmmq32', device=simwarp.Device())\n"
+        "print((c == reference.bmm(a[:, :33], b[:33])).all())\n"
+    )
+    assert tree.python("-c", code) == "True\n"
+    report = tree.python("-m", "simwarp", "verify", "--case", "bmm", "--inputs", "10", "--json")
+    assert '"mismatches": 0' in report
+    assert len(tree.touched) == 2
+
+
+def test_a_sparse_format_is_a_type_and_a_module_and_an_entry_for_each_tier(tree: Tree) -> None:
+    """Coordinates with the last one first; they take the kernel of `Coo`."""
+    tree.append(
+        "reference/types/sparse.py",
+        '\n\nclass Backwards(Coo):\n    """Coordinates, the last one first."""\n',
+    )
+    builder = (
+        "def backwards(coo):\n"
+        '    """The last nonzero first."""\n'
+        "    return Backwards(coo.coords[:, ::-1].copy(), coo.values[::-1].copy(), coo.shape)\n\n\n"
+    )
+    for folder, registry, of_host, more in (
+        ("reference/sparse/formats", "__init__", "coordinates", "paper_bytes=lambda t: 4 * t.coords.size"),
+        ("gpu/mttkrp/formats", "_registry", "columns", 'work=COO.work, source="coo.cu", summary="as Coo"'),
+    ):
+        package = folder.replace("/", ".")
+        tree.write(
+            f"{folder}/backwards.py",
+            '"""Coordinates, the last one first."""\n\n'
+            f"from {package}._format import Format\n"
+            f"from {package}.coo import FORMAT as COO\n"
+            "from reference.types.sparse import Backwards\n\n\n"
+            f"{builder}"
+            f"FORMAT = Format(\n    Backwards, {of_host}=COO.{of_host},"
+            f' builders={{"backwards": backwards}}, {more}\n)\n',
+        )
+        module = f"{folder}/{registry}.py"
+        tree.insert(module, f"from {package}.coo", f"from {package}.backwards import FORMAT as BACKWARDS\n")
+        tree.insert(module, "COO, CSF, FIBERS", "BACKWARDS, ")
+    code = (
+        "import numpy as np, gpu, reference, simwarp\n"
+        "from reference.sparse import to_coo\n"
+        "from reference.types import Coo\n"
+        "coo = Coo([[0, 1, 3], [2, 0, 1]], [5.0, 7.0, 2.0], (4, 3))\n"
+        "factors = [np.arange(8.0).reshape(4, 2), np.arange(6.0).reshape(3, 2)]\n"
+        "wanted = reference.mttkrp(coo, factors, 0)\n"
+        "ready = gpu.prepare(coo, scheme='backwards', device=simwarp.Device())\n"
+        "print(ready, (gpu.mttkrp(ready, factors, 0) == wanted).all())\n"
+        "made = reference.sparse.FORMATS['backwards'](coo)\n"
+        "print((reference.mttkrp(made, factors, 0) == wanted).all(), to_coo(made).values.tolist())\n"
+    )
+    answer = tree.python("-c", code)
+    assert answer == "PreparedSparse(Backwards of shape (4, 3)) True\nTrue [5.0, 7.0, 2.0]\n"
+    assert len(tree.touched) == 5
