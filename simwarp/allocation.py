@@ -75,13 +75,7 @@ class Allocation:
         return self._written[: self.size]
 
     def fill(self, data: npt.NDArray[np.uint8], offset: int = 0) -> None:
-        """Write bytes from the host.
-
-        Raises
-        ------
-        ShapeError
-            If the bytes do not fit.
-        """
+        """Write bytes from the host."""
         self._check_live()
         if not 0 <= offset <= self.size - data.size:
             raise ShapeError(
@@ -166,13 +160,7 @@ def _zeros(size: int, shared: bool) -> npt.NDArray[np.uint8]:
 
 
 def count_of_bytes(count: int) -> str:
-    """So many bytes, in words.
-
-    Examples
-    --------
-    >>> count_of_bytes(1), count_of_bytes(8)
-    ('1 byte', '8 bytes')
-    """
+    """So many bytes, in words."""
     return "1 byte" if count == 1 else f"{count} bytes"
 
 

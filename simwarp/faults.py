@@ -6,6 +6,7 @@ A fault prints as three lines: what happened and where; the values; what to do a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from reference.errors import SimwarpError
 
@@ -70,12 +71,14 @@ class KernelFault(SimwarpError):
     advice : str
         What to do.
     place : Place
+    **fields
+        Values of the attributes of its class.
 
     Attributes
     ----------
     check : str
-        The check that found it, by which it is switched off or collected (`simwarp.checks`); "" for what
-        no check looks for.
+        The check that found it, by which it is switched off or collected (`simwarp.checks`); "" for a fault
+        that belongs to none.
     count : int
         How often it was found, of a fault that is collected instead of raised.
     """
@@ -83,10 +86,14 @@ class KernelFault(SimwarpError):
     check = ""
     count = 1
 
-    def __init__(self, what: str, values: str = "", advice: str = "", place: Place | None = None) -> None:
+    def __init__(
+        self, what: str, values: str = "", advice: str = "", place: Place | None = None, **fields: Any
+    ) -> None:
         super().__init__(what)
         self.what, self.values, self.advice = what, values, advice
         self.place = place or Place()
+        for name, value in fields.items():
+            setattr(self, name, value)
 
     def __str__(self) -> str:
         first = f"{self.what}: {self.place}" if str(self.place) else self.what

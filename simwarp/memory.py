@@ -54,21 +54,6 @@ class Memory:
     ------
     ShapeError
         For another ``start``.
-
-    Examples
-    --------
-    >>> memory = Memory()
-    >>> words = memory.allocate(8, "words")
-    >>> at = np.array([words.base, words.base + 4], np.uint64)
-    >>> memory.store(at, np.array([7, 8], np.uint32))
-    >>> memory.load(at, np.uint32).tolist()
-    [7, 8]
-    >>> memory.load(at + np.uint64(8), np.uint32)
-    Traceback (most recent call last):
-    ...
-    simwarp.faults.OutOfBounds: read of 4 bytes outside every allocation
-    address 0x7f0000000008: 0 bytes past the end of words (8 bytes at 0x7f0000000000)
-    check the index against the array's size before the access
     """
 
     def __init__(self, space: str = "global", start: int = 0x7F00_0000_0000, shared: bool = False) -> None:
@@ -88,13 +73,7 @@ class Memory:
         return list(self._table[1])
 
     def allocate(self, size: int, name: str = "", read_only: bool = False) -> Allocation:
-        """Reserve ``size`` bytes. Addresses are never used twice, so that a use after free is seen.
-
-        Raises
-        ------
-        ShapeError
-            For a negative size.
-        """
+        """Reserve ``size`` bytes. Addresses are never used twice, so that a use after free is seen."""
         if size < 0:
             raise ShapeError(f"allocation of {count_of_bytes(size)}\nask for 0 bytes or more")
         self._drop_released()
@@ -106,13 +85,7 @@ class Memory:
         return allocation
 
     def free(self, allocation: Allocation) -> None:
-        """Give the bytes back; every later access to them is a fault.
-
-        Raises
-        ------
-        DoubleFree
-            If they are not allocated, or no longer.
-        """
+        """Give the bytes back; every later access to them is a fault."""
         if not self._drop(allocation.base):
             fault = DoubleFree(
                 f"free of {allocation.name}, which is not allocated",
@@ -179,13 +152,7 @@ class Memory:
         return beside if near else []
 
     def load(self, addresses: Addresses, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Read one value of ``dtype``, of 1, 2, 4, 8 or 16 bytes, from each address.
-
-        Raises
-        ------
-        OutOfBounds, UseAfterFree, Misaligned, UninitialisedRead
-            For the first address that may not be read.
-        """
+        """Read one value of ``dtype``, of 1, 2, 4, 8 or 16 bytes, from each address."""
         dtype = np.dtype(dtype)
         if not addresses.size:
             return np.empty(0, dtype)
@@ -217,13 +184,7 @@ class Memory:
         return result
 
     def store(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Write one value, of 1 to 16 bytes, to each address; where two agree, the last one stays.
-
-        Raises
-        ------
-        OutOfBounds, UseAfterFree, Misaligned, ReadOnlyWrite
-            For the first address that may not be written; nothing is written then.
-        """
+        """Write one value, of 1 to 16 bytes, to each address; where two agree, the last one stays."""
         if addresses.size and not self.poke(addresses, values):
             for fault in self.examine(addresses, values.dtype.itemsize, "write"):
                 raise fault
@@ -292,21 +253,7 @@ class Memory:
         return [(allocations[i], held[which[held] == i]) for i in np.unique(which[held]).tolist()]
 
     def examine(self, addresses: Addresses, width: int, *verbs: str) -> list[MemoryFault]:
-        """What is wrong with accesses: one fault of each class, of the first address that has it.
-
-        Parameters
-        ----------
-        addresses : (n,) uint64
-        width : int
-            Bytes of each.
-        *verbs : str
-            "read", "write", or both.
-
-        Returns
-        -------
-        list of MemoryFault
-            In the order of their ``position``; ``count`` says how many of the accesses are wrong so.
-        """
+        """What is wrong with accesses: one fault of each class, of the first address that has it."""
         outside = np.ones(addresses.size, np.bool_)
         unwritten, read_only = np.zeros_like(outside), np.zeros_like(outside)
         misaligned = _misaligned(addresses, width)

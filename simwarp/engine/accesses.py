@@ -1,30 +1,4 @@
-"""Memory accesses of all executing lanes: which memory, which addresses, what goes in and out.
-
-Examples
---------
-A generic address says which memory it means: in odd lanes the block's own, in even ones `out`. The lanes
-that share a word take turns.
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry count(.param .u64 out) {
-...     .shared .b32 cell; .reg .b32 %r<3>; .reg .b64 %a<5>; .reg .pred %odd;
-...     st.volatile.shared.u32 [cell], 7;
-...     ld.param.u64 %a1, [out]; mov.u64 %a2, cell; cvta.shared.u64 %a2, %a2;
-...     mov.u32 %r1, %laneid; and.b32 %r2, %r1, 1; setp.eq.u32 %odd, %r2, 1;
-...     selp.b64 %a3, %a2, %a1, %odd;
-...     atom.add.u32 %r2, [%a3], 10;
-...     mul.wide.u32 %a4, %r1, 4; add.u64 %a4, %a4, %a1;
-...     st.global.u32 [%a4+4], %r2; ret; }
-... ''').kernel("count")
->>> out = device.upload(np.array([5, 0, 0, 0, 0], np.uint32))
->>> kernel((1, 1, 1), (4, 1, 1), out)
->>> out.download().tolist()
-[25, 5, 7, 15, 17]
-"""
+"""Memory accesses of all executing lanes: which memory, which addresses, what goes in and out."""
 
 from __future__ import annotations
 
@@ -34,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.events import AccessEvent, WriteEvent
+from simwarp.engine.events import AccessEvent, OrderedAccess, WriteEvent
 from simwarp.engine.foreign_pointers import Cells
 from simwarp.engine.reach import FRAME, leave_out, outside
 from simwarp.engine.undefined import Missing, Stored, all_undefined, of_load
@@ -71,23 +45,7 @@ def load(chunk: Chunk, step: Step) -> None:
 
 
 def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, address: Any = None) -> list[Any]:
-    """What the executing lanes read at their addresses, or at what the step's operand says.
-
-    Parameters
-    ----------
-    chunk : Chunk
-    step : Step
-    dtype : numpy dtype
-        Of an element, at most 16 bytes.
-    count : int
-        How many elements each lane reads, next to each other.
-    address : uint64, broadcasts to (warps, 32), optional
-
-    Returns
-    -------
-    list
-        For each element what broadcasts to (warps, 32).
-    """
+    """What the executing lanes read at their addresses, or at what the step's operand says."""
     mask, values = chunk.mask, list[Any]()
     if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
         address = step.base(chunk) if address is None else address
@@ -142,18 +100,7 @@ def _lend(
 def write_memory(
     chunk: Chunk, step: Step, values: npt.NDArray[Any], address: Any = None, register: str = ""
 ) -> None:
-    """Let each executing lane write one value, of 1 to 16 bytes.
-
-    Parameters
-    ----------
-    chunk : Chunk
-    step : Step
-    values : (warps, 32)
-    address : uint64, broadcasts to (warps, 32), optional
-        Where; without it, what the step's operand says.
-    register : str
-        What the observers are told that the value was in.
-    """
+    """Let each executing lane write one value, of 1 to 16 bytes."""
     for place in _places(chunk, step, values.itemsize, address):
         at, data = _executing(chunk, place.address), _executing(chunk, values)
         turn = chunk.order(at.size) if chunk.order is not None else None
@@ -169,7 +116,8 @@ def _put(chunk: Chunk, step: Step, place: Place, at: Any, data: Any, turn: Any) 
     """Store, after the checks."""
     memory, races = place.memory, chunk.launch.races
     if races is not None and place.space in _RACING:
-        races.write(chunk, step, memory, _lanes(chunk, turn), at, data)
+        lanes, width = _lanes(chunk, turn), data.dtype.itemsize
+        races.access(OrderedAccess(chunk, step, "write", memory, lanes, at, width, data))
     if chunk.launch.journal is not None:
         chunk.launch.journal.note(memory, at, data.dtype.itemsize)
     if chunk.launch.lent.cells and step.number not in chunk.launch.lent.steps:
@@ -207,7 +155,7 @@ def atomic(chunk: Chunk, step: Step) -> None:
                     step.instruction.opcode,
                     "only global memory has atomic operations on vectors",
                 )
-                raise chunk.placed(fault, int(chunk.mask.argmax()))
+                raise chunk.placed(fault, chunk.mask)
             for i in range(count):
                 values = [source[i] if count > 1 else source for source in sources]
                 results[i][chunk.mask] = _update(chunk, step, place, values, i)
@@ -225,9 +173,10 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
     at = np.broadcast_to(address, shape)[chunk.mask]
     operands = [np.broadcast_to(value, shape)[chunk.mask] for value in values]
     order = None if chunk.order is None else chunk.order(at.size)
-    if chunk.launch.races is not None:  # who comes first hands on what it knows
-        first = at if order is None else at[order]
-        chunk.launch.races.atomic(chunk, step, memory, _lanes(chunk, order), first, dtype.itemsize)
+    races = chunk.launch.races
+    if races is not None and place.space in _RACING:  # in turn: the first one passes on its vector clock
+        lanes, first = _lanes(chunk, order), at if order is None else at[order]
+        races.access(OrderedAccess(chunk, step, "atomic", memory, lanes, first, dtype.itemsize))
     target: Memory | Allocation | None = memory.updatable(at, dtype.itemsize)
     if target is None:
         target = memory
@@ -469,7 +418,7 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
     launch = chunk.launch
     if step.number in launch.watched_loads and launch.races is not None and place.space in _RACING:
         at = _executing(chunk, place.address)
-        launch.races.read(chunk, step, memory, _lanes(chunk), at, unit.itemsize)
+        launch.races.access(OrderedAccess(chunk, step, "read", memory, _lanes(chunk), at, unit.itemsize))
     if launch.on_access:
         _notify_access(chunk, step, place, unit.itemsize)
     elements = [loaded] if count == 1 else list(loaded.view(dtype).reshape(-1, count).T)

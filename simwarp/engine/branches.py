@@ -2,31 +2,6 @@
 
 Each takes a scheduler, the number of the current step and the step, and returns the next step of the
 current group, or None if it split or is gone.
-
-Examples
---------
-Each lane goes to a label of its own, the last one out of the kernel:
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry part(.param .u64 out) {
-...     .reg .b32 %r<3>; .reg .b64 %a<3>;
-...     ld.param.u64 %a1, [out];
-...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 4; add.u64 %a1, %a1, %a2;
-...     LABELS: .branchtargets ZERO, ONE, GONE;
-...     brx.idx %r1, LABELS;
-...     ZERO: mov.u32 %r2, 100; bra TOGETHER;
-...     ONE: mov.u32 %r2, 111; bra TOGETHER;
-...     GONE: exit;
-...     TOGETHER: st.global.u32 [%a1], %r2; ret; }
-... ''').kernel("part")
->>> out = device.upload(np.array([7, 7, 7], np.uint32))
->>> kernel((1, 1, 1), (3, 1, 1), out)
->>> out.download().tolist()
-[100, 111, 7]
 """
 
 from __future__ import annotations
@@ -135,8 +110,7 @@ def _find_impossible(scheduler: Scheduler, end: Step) -> None:
         "the compiler left no return there: it holds that no correct program gets so far",
         "look for undefined behaviour: the use of a null pointer, an index past its array, a missing return",
     )
-    fault.count = chunk.count
-    chunk.found(fault, int(chunk.mask.argmax()))
+    chunk.found(fault, chunk.mask)
     chunk.step = end
 
 
@@ -199,7 +173,7 @@ def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, M
                 f"address {value:#x}",
                 "check the function pointer",
             )
-            raise chunk.placed(fault, int(mask.argmax()))
+            raise chunk.placed(fault, mask)
         found.append((name, mask))
     return found
 

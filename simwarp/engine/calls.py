@@ -2,35 +2,6 @@
 
 Each execution of a call makes one *activation* for all lanes that take it together. A lane knows its
 current activation; that one knows the activation it came from.
-
-Examples
---------
-A recursion that ends sooner in one lane than in another:
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .func (.param .b32 product) factorial(.param .b32 n) {
-...     .reg .b32 %n, %r; .reg .pred %last; .param .b32 given, taken;
-...     ld.param.b32 %n, [n]; mov.b32 %r, 1;
-...     setp.eq.u32 %last, %n, 0; @%last bra END;
-...     sub.u32 %r, %n, 1; st.param.b32 [given], %r;
-...     call (taken), factorial, (given);
-...     ld.param.b32 %r, [taken]; mul.lo.u32 %r, %r, %n;
-...     END: st.param.b32 [product], %r; ret; }
-... .visible .entry factorials(.param .u64 out) {
-...     .reg .b32 %r<2>; .reg .b64 %a<3>; .param .b32 given, taken;
-...     ld.param.u64 %a1, [out];
-...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 4; add.u64 %a1, %a1, %a2;
-...     st.param.b32 [given], %r1; call (taken), factorial, (given); ld.param.b32 %r1, [taken];
-...     st.global.u32 [%a1], %r1; ret; }
-... ''').kernel("factorials")
->>> out = device.allocate((6,), np.uint32)
->>> kernel((1, 1, 1), (6, 1, 1), out)
->>> out.download().tolist()
-[1, 1, 2, 6, 24, 120]
 """
 
 from __future__ import annotations
@@ -90,13 +61,7 @@ class Activations:
 
 
 def enter(chunk: Chunk, pc: int, step: Step, routine: Routine, caller: Routine, mask: Mask) -> None:
-    """Let these lanes call a device function: arguments, frame and activation change hands.
-
-    Raises
-    ------
-    OutOfBounds
-        If a recursion needs more local memory than there is.
-    """
+    """Let these lanes call a device function: arguments, frame and activation change hands."""
     state = chunk.activations
     if state.current is None:
         state.current = np.full(chunk.mask.shape, -1, np.int64)
@@ -192,7 +157,7 @@ def _check_stack(chunk: Chunk, frame: Any, routine: Routine, mask: Mask) -> None
             f"{limit} bytes of local memory per thread",
             "let the recursion end sooner, or give the device more: Device(stack=…)",
         )
-        raise chunk.placed(fault, int(bad.argmax()))
+        raise chunk.placed(fault, bad)
 
 
 def _results(chunk: Chunk, activation: _Activation, lanes: Mask) -> list[Any]:

@@ -353,9 +353,9 @@ class Chunk:
             text=" ".join(instruction.text.split()),
         )
 
-    def placed(self, fault: KernelFault, lane: int) -> KernelFault:
-        """The fault with its place filled in."""
-        fault.place = self.place(lane)
+    def placed(self, fault: KernelFault, lanes: int | Mask) -> KernelFault:
+        """The fault with the place of a lane, or of the first of several."""
+        fault.place = self.place(lanes if isinstance(lanes, int) else int(lanes.argmax()))
         return fault
 
     def within(self, fault: MemoryFault, memory: Memory) -> None:
@@ -368,9 +368,11 @@ class Chunk:
                 fault.address = fault.offset = fault.offset % stride
                 fault.values = f"byte {fault.offset} of {what} ({size} bytes)"
 
-    def found(self, fault: KernelFault, lane: int) -> None:
-        """A lane did what it must not: raise that, or keep it, or forget it, as the checks say."""
-        self.launch.found(self.placed(fault, lane))
+    def found(self, fault: KernelFault, lanes: int | Mask) -> None:
+        """Raise, collect or ignore, depending on its check, a fault of one lane; or of several, counted."""
+        if not isinstance(lanes, int):
+            fault.count = int(np.count_nonzero(lanes))
+        self.launch.found(self.placed(fault, lanes))
 
 
 def _rows(value: Any, rows: npt.NDArray[np.intp]) -> Any:

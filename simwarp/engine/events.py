@@ -7,7 +7,7 @@ so that an event nobody wants costs nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -111,16 +111,42 @@ class Observer:
         return getattr(type(self), event) is not getattr(Observer, event)
 
 
+class OrderedAccess(NamedTuple):
+    """Lanes have read global or shared memory, or are about to write or to update it.
+
+    Attributes
+    ----------
+    kind : str
+        "read", "write" or "atomic".
+    lanes : (n,) int64
+        Numbered through the chunk.
+    addresses : (n,) uint64
+        In ``memory``, or outside every allocation.
+    width : int
+        Bytes of each, 1 to 16.
+    data : (n,) of that width, or None
+        What a write writes.
+    """
+
+    chunk: Chunk
+    step: Step
+    kind: str
+    memory: Memory
+    lanes: npt.NDArray[np.int64]
+    addresses: npt.NDArray[np.uint64]
+    width: int
+    data: npt.NDArray[Any] | None = None
+
+
 class OrderListener(Protocol):
     """Hears of the accesses to global and shared memory, and of all that orders them; `simwarp.races` is one.
 
-    Lanes are numbered through the chunk; addresses lie in the memory, or outside every allocation. Masks are
-    (warps, 32) bool.
+    Lanes are numbered through the chunk; masks are (warps, 32) bool.
 
     Attributes
     ----------
     watched : set of int
-        The numbers of the loads to tell `read` of; it may grow.
+        The numbers of the loads that `access` wants; it may grow.
     """
 
     watched: set[int]
@@ -128,41 +154,8 @@ class OrderListener(Protocol):
     def enter(self, chunk: Chunk, /) -> None:
         """A chunk begins; the one before it has ended."""
 
-    def read(
-        self,
-        chunk: Chunk,
-        step: Step,
-        memory: Memory,
-        lanes: npt.NDArray[np.int64],
-        addresses: npt.NDArray[np.uint64],
-        width: int,
-        /,
-    ) -> None:
-        """Lanes have read."""
-
-    def write(
-        self,
-        chunk: Chunk,
-        step: Step,
-        memory: Memory,
-        lanes: npt.NDArray[np.int64],
-        addresses: npt.NDArray[np.uint64],
-        data: npt.NDArray[Any],
-        /,
-    ) -> None:
-        """Lanes are about to write."""
-
-    def atomic(
-        self,
-        chunk: Chunk,
-        step: Step,
-        memory: Memory,
-        lanes: npt.NDArray[np.int64],
-        addresses: npt.NDArray[np.uint64],
-        width: int,
-        /,
-    ) -> None:
-        """Lanes are about to read and write, each in one piece."""
+    def access(self, access: OrderedAccess, /) -> None:
+        """Lanes access memory."""
 
     def block_barrier(
         self, chunk: Chunk, mask: Mask, whole: bool, arrived: Mask | None, mixed: bool, /

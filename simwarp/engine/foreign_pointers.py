@@ -5,28 +5,6 @@ So the launch remembers, of addresses that are stored where others can load them
 that is loaded with another's is followed like one that nothing gave a value (`simwarp.engine.undefined`),
 while its value is an address there. The fault is an access through it, nothing else: it may be compared,
 copied and given back. A kernel that stores no such address pays nothing.
-
-Examples
---------
->>> import simwarp
->>> device = simwarp.Device(checks={"races": "off"})
->>> text = '''
-... .version 9.0
-... .target sm_90
-... .global .b64 place;
-... .visible .entry lend() {
-...     .shared .b32 cell; .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .pred %first;
-...     mov.u32 %r1, %ctaid.x; setp.eq.u32 %first, %r1, 0; st.shared.u32 [cell], %r1;
-...     mov.u64 %a1, cell; cvta.shared.u64 %a1, %a1; @%first st.global.u64 [place], %a1;
-...     bar.sync 0; ld.global.u64 %a2, [place]; ld.u32 %r2, [%a2]; ret; }
-... '''
->>> kernel = device.load(text).kernel("lend")
->>> kernel((1, 1, 1), (1, 1, 1))
->>> try:
-...     kernel((2, 1, 1), (1, 1, 1))
-... except simwarp.faults.ForeignPointer as fault:
-...     print(fault.space, fault.place.block, fault.stored.block)
-shared (1, 0, 0) (0, 0, 0)
 """
 
 from __future__ import annotations
@@ -218,7 +196,7 @@ class Lent:
         if not bad.any():
             return
         lane = int(bad.argmax())
-        which = int(at.reshape(-1)[lane])
+        which, offset = int(at.reshape(-1)[lane]), int(np.broadcast_to(address, bad.shape).reshape(-1)[lane])
         whose = "another block's shared memory" if space == "shared" else "another thread's local memory"
         stored = chunk.place_of(int(foreign.lenders[which]), chunk.program.steps[int(foreign.steps[which])])
         fault = ForeignPointer(
@@ -227,11 +205,14 @@ class Lent:
             "let the others read the data from global memory, or, in a cluster, by map_shared_rank"
             if space == "shared"
             else "let the others read the data from shared or global memory",
+            address=offset,
+            offset=offset,
+            width=width,
+            space=space,
+            stored=stored,
+            loaded=chunk.place_of(int(chunk.thread.reshape(-1)[lane]), foreign.step),
         )
-        fault.offset = fault.address = int(np.broadcast_to(address, bad.shape).reshape(-1)[lane])
-        fault.width, fault.space, fault.count = width, space, int(np.count_nonzero(bad))
-        fault.stored, fault.loaded = stored, chunk.place_of(int(chunk.thread.reshape(-1)[lane]), foreign.step)
-        chunk.found(fault, lane)
+        chunk.found(fault, bad)
         chunk.enter(chunk.mask & ~bad, alone=False)
 
 

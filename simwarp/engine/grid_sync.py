@@ -22,20 +22,7 @@ _WORKSPACE = frozenset(("%envreg1", "%envreg2"))
 
 
 def needs_cooperation(chunk: Chunk, trap: Step, lane: int) -> bool:
-    """Whether a trap that a lane executes says that the launch had to be cooperative.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> kernel = simwarp.Device().load('''.version 9.0 .target sm_90 .address_size 64
-    ... .entry k() { .reg .b32 %r; .reg .pred %p;
-    ...     mov.u32 %r, %envreg1; setp.ne.u32 %p, %r, 0; @%p bra THERE; trap; THERE: ret; }''').kernel("k")
-    >>> try:
-    ...     kernel(1, 32)
-    ... except simwarp.faults.NotCooperative as fault:
-    ...     print(fault.place.lane)
-    0
-    """
+    """Whether a trap that a lane executes says that the launch had to be cooperative."""
     if chunk.launch.workspace:
         return False
     called_from = _caller(chunk, lane)

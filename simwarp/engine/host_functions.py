@@ -35,29 +35,7 @@ _WIDEST, _DIGITS = 2**16 - 1, 20
 
 
 def call(chunk: Chunk, step: Step, name: str) -> None:
-    """Let the executing lanes call a host function.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> device = simwarp.Device()
-    >>> kernel = device.load('''
-    ... .version 9.0
-    ... .target sm_90
-    ... .extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 arguments);
-    ... .global .b8 text[] = {108, 97, 110, 101, 32, 37, 100, 10, 0};
-    ... .visible .entry speak() {
-    ...     .reg .b32 %lane; .reg .b64 %a, %text; .local .align 8 .b8 words[8];
-    ...     .param .b64 format, arguments; .param .b32 r;
-    ...     mov.u32 %lane, %laneid; st.local.u32 [words], %lane;
-    ...     mov.u64 %a, words; cvta.local.u64 %a, %a; st.param.b64 [arguments], %a;
-    ...     mov.u64 %text, text; cvta.global.u64 %text, %text; st.param.b64 [format], %text;
-    ...     call (r), vprintf, (format, arguments); ret; }
-    ... ''').kernel("speak")
-    >>> kernel((1, 1, 1), (2, 1, 1))
-    lane 0
-    lane 1
-    """
+    """Let the executing lanes call a host function."""
     function, call = HOST_FUNCTIONS[name], step.call
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
@@ -151,30 +129,7 @@ def format_text(
     at: int,
     argument: Callable[[int, int], bytes] | None = None,
 ) -> str:
-    """What C's printf makes of a format and the arguments that lie at an address.
-
-    Parameters
-    ----------
-    text : str
-        The format.
-    read : callable
-        ``read(address, size)`` gives bytes.
-    at : int
-        The first argument: 4 bytes for what fits them, 8 for the rest, each aligned to its size.
-    argument : callable, optional
-        What reads arguments, if that is not ``read``.
-
-    Raises
-    ------
-    KernelFault
-        For a width or a precision above 65535.
-
-    Examples
-    --------
-    >>> memory = (7).to_bytes(8, "little") + np.float64(2.5).tobytes()
-    >>> format_text("%d of %.2f%%", lambda address, size: memory[address : address + size], 0)
-    '7 of 2.50%'
-    """
+    """What C's printf makes of a format and the arguments that lie at an address."""
     shown = _short(text)
 
     def take(size: int) -> bytes:
@@ -355,13 +310,7 @@ class Heap:
         return self.memory.allocate(size, f"malloc({size})").base
 
     def free(self, address: int) -> None:
-        """Give back what `allocate` gave.
-
-        Raises
-        ------
-        DoubleFree
-            If nothing was allocated there, or no longer.
-        """
+        """Give back what `allocate` gave."""
         found = self.memory.find(address)
         if found is None or found.base != address or not found.name.startswith("malloc("):
             fault = DoubleFree(

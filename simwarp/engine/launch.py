@@ -2,23 +2,6 @@
 
 `Launch` holds what one launch has (grid, parameters, memory). Which lanes execute which step, and
 when, is `simwarp.engine.schedule`; what they do to memory is `simwarp.engine.accesses`.
-
-Examples
---------
-Five blocks of 64 threads, two of them in flight at a time; each thread executes two instructions:
-
->>> from simwarp.program.link import link
->>> from simwarp.ptx.parse import parse
->>> module = parse(".version 9.0 .target sm_90 .entry k() { .reg .b32 %r; mov.u32 %r, %tid.x; ret; }")
->>> memory = Memory("global")
->>> launch = Launch(
-...     link(module, module.entries["k"]), (5, 1, 1), (64, 1, 1), {}, memory, Memory("const"),
-...     Heap(memory, 0), chunk_lanes=128,
-... )
->>> [blocks.tolist() for blocks in launch.chunks()]
-[[0, 1], [2, 3], [4]]
->>> launch.run() == 5 * 64 * 2
-True
 """
 
 from __future__ import annotations
@@ -238,13 +221,6 @@ class Chunks(Sequence[npt.NDArray[np.int64]]):
     grid, cluster : (x, y, z)
     at_once : int
         Blocks of each chunk, whole clusters.
-
-    Examples
-    --------
-    >>> [blocks.tolist() for blocks in Chunks((4, 2, 1), (2, 1, 1), 4)]
-    [[0, 1, 2, 3], [4, 5, 6, 7]]
-    >>> [blocks.tolist() for blocks in Chunks((4, 2, 1), (1, 2, 1), 4)]
-    [[0, 4, 1, 5], [2, 6, 3, 7]]
     """
 
     def __init__(self, grid: Dim, cluster: Dim, at_once: int) -> None:

@@ -3,27 +3,6 @@
 Lanes that spin are looked at when they give way to others. The state is compared with one taken earlier
 (Brent, "An improved Monte Carlo factorization algorithm", 1980: earlier states are kept at powers of two),
 so that a cycle of any length is found in the end.
-
-Examples
---------
-Nobody ever opens this lock:
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry wait(.param .u64 lock) {
-...     .reg .b32 %taken; .reg .b64 %a; .reg .pred %p;
-...     ld.param.u64 %a, [lock];
-...     AGAIN: atom.global.cas.b32 %taken, [%a], 0, 1;
-...     setp.ne.u32 %p, %taken, 0; @%p bra AGAIN; ret; }
-... ''').kernel("wait")
->>> try:
-...     kernel((1, 1, 1), (1, 1, 1), device.upload(np.ones(1, np.uint32), "lock"))
-... except simwarp.faults.Livelock as fault:
-...     print(fault.place.line, fault.place.text)
-7 AGAIN: atom.global.cas.b32 %taken, [%a], 0, 1;
 """
 
 from __future__ import annotations

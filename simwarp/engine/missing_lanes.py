@@ -4,28 +4,6 @@ A barrier without a count names all threads of its block; an aligned one, with o
 warps; an operation of a warp the lanes of its member mask. Whoever exited cannot come, and hardware does not
 wait. Whether a lane returned early, which is an idiom, or skipped what the others wait at, which is a bug,
 say the ways it took (`simwarp.program.exits`): only where lanes part for good is anything noted.
-
-Examples
---------
-Lanes 8 to 31 store something instead:
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry part(.param .u64 out) {
-...     .reg .b32 %r; .reg .b64 %a; .reg .pred %p;
-...     ld.param.u64 %a, [out]; mov.u32 %r, %laneid; setp.ge.u32 %p, %r, 8;
-...     @%p bra OTHER;
-...     bar.sync 0; ret;
-...     OTHER: st.global.u32 [%a], 7; ret; }
-... ''').kernel("part")
->>> try:
-...     kernel((1, 1, 1), (32, 1, 1), device.upload(np.zeros(1, np.uint32)))
-... except simwarp.faults.SkippedBarrier as fault:
-...     print(fault.place.line, fault.left.line, fault.left.lane, f"{fault.lanes:#010x}")
-8 7 8 0xffffff00
 """
 
 from __future__ import annotations
@@ -127,16 +105,7 @@ class Attendance:
     def at_barrier(
         self, chunk: Chunk, waiting: Mask, counted: Mask | None = None, aligned: Mask | None = None
     ) -> None:
-        """Find whom a barrier missed that these lanes pass; the chunk is a whole one.
-
-        Parameters
-        ----------
-        waiting : (warps, 32) bool
-        counted : the same, or None if it holds nowhere
-            The lanes whose barrier has a count: it takes so many warps, whichever these are.
-        aligned : the same, or None if it holds everywhere
-            The lanes whose barrier takes their warp as a whole.
-        """
+        """Find whom a barrier missed that these lanes pass; the chunk is a whole one."""
         rows = slice(None)
         missing = self.block.missing(chunk, rows)
         if missing is None:
@@ -240,13 +209,7 @@ def _of_warps(_: Chunk, lanes: Mask) -> Mask:
 
 
 def _numbers(lanes: npt.NDArray[np.bool_]) -> str:
-    """Lanes in words.
-
-    Examples
-    --------
-    >>> _numbers(np.isin(np.arange(32), [1, 4, 5, 6, 31]))
-    '1, 4-6, 31'
-    """
+    """Lanes in words."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], lanes.astype(np.int8), [0]]))).tolist()
     runs = [(first, end - 1) for first, end in zip(edges[::2], edges[1::2], strict=True)]
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -6,26 +6,6 @@ variables that flow into the address (`simwarp.program.provenance`). An address 
 or passed to a device function, may be any. In the same way a variable in shared memory ends where the
 next one starts, a local variable likewise, and a thread's local memory where the frame of the current
 function ends.
-
-Examples
---------
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry shift(.param .u64 x, .param .u64 y, .param .u64 by) {
-...     .reg .b64 %a<4>; .reg .b32 %r;
-...     ld.param.u64 %a1, [x]; ld.param.u64 %a2, [y]; ld.param.u64 %a3, [by];
-...     ld.global.u32 %r, [%a2]; add.u64 %a1, %a1, %a3; st.global.u32 [%a1], %r; ret; }
-... ''').kernel("shift")
->>> import numpy as np
->>> x, y = (device.upload(np.zeros(4, np.uint32), name) for name in "xy")
->>> try:
-...     kernel((1, 1, 1), (1, 1, 1), x, y, np.uint64(y.pointer - x.pointer))
-... except simwarp.faults.OutOfBounds as fault:
-...     print(fault.what, fault.allocation)
-write of 4 bytes outside x, in y x
 """
 
 from __future__ import annotations
@@ -101,13 +81,7 @@ class Window(NamedTuple):
 
 
 def plain(name: str) -> str:
-    """The name of a variable as CUDA C++ has it.
-
-    Examples
-    --------
-    >>> plain("_ZZ4tilePfE5cells"), plain("cells")
-    ('cells', 'cells')
-    """
+    """The name of a variable as CUDA C++ has it."""
     found = re.search(r"E(\d+)(\w+)$", name) if name.startswith("_Z") else None
     return name if found is None else found[2][: int(found[1])]
 
@@ -167,27 +141,15 @@ def leave_out(
     offset = int(np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane])
     if offset + width <= size and part:
         what, advice = part, f"index within the array{_FRAME * (part == FRAME)}"
-    fault = OutOfBounds(
-        f"access of {width} bytes outside {what}", f"offset {offset:#x} of {size} bytes", advice
-    )
-    fault.address, fault.width, fault.space, fault.offset = offset, width, window[0].partition(" ")[0], offset
-    fault.allocation, fault.count = what, int(np.count_nonzero(bad))
-    chunk.found(fault, lane)
+    values, space = f"offset {offset:#x} of {size} bytes", window[0].partition(" ")[0]
+    fault = OutOfBounds(f"access of {width} bytes outside {what}", values, advice, allocation=what)
+    fault.address, fault.width, fault.space, fault.offset = offset, width, space, offset
+    chunk.found(fault, bad)
     chunk.enter(chunk.mask & ~bad, alone=False)
 
 
 def addresses_of(launch: Launch, origin: str) -> list[int]:
-    """What an origin gives that may be an address in global memory.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> parameters = {"x": (0x7F00_0000_0000).to_bytes(8, "little"), "n": (7).to_bytes(4, "little")}
-    >>> launch = SimpleNamespace(parameters=parameters, symbols={"table": 4096})
-    >>> origins = "parameter x", "parameter n", "variable table", "shared"
-    >>> [addresses_of(launch, origin) for origin in origins]
-    [[139637976727552], [], [4096], []]
-    """
+    """What an origin gives that may be an address in global memory."""
     what, _, name = origin.partition(" ")
     if origin in GRID_BARRIER:
         return [launch.workspace]

@@ -269,13 +269,13 @@ class Scheduler:
             chunk.step = self.steps[pc]
             places.append(chunk.place(int(mask.argmax())))
         counts = [int(np.count_nonzero(mask)) for _, mask in sorted(self.parked.items())]
-        fault = Deadlock(
+        return Deadlock(
             "every lane that is left waits for another",
             "; ".join(f"{n} lanes wait, the first at {p}" for n, p in zip(counts, places, strict=True)),
             "let all lanes that the mask or barrier names reach it",
+            places[0],
+            waiting=tuple(places),
         )
-        fault.place, fault.waiting = places[0], tuple(places)
-        return fault
 
     def livelock(self) -> KernelFault:
         """The fault of lanes that loop, while registers and memory come back to what they were."""
@@ -289,7 +289,7 @@ class Scheduler:
             "let what the loop waits for happen on every path: a lock released, a flag set, a counter moved",
         )
         mask = min(self.groups.items(), key=lambda item: abs(item[0] - pc))[1].mask
-        return chunk.placed(fault, int(mask.argmax()))
+        return chunk.placed(fault, mask)
 
     def spend(self, steps: int) -> None:
         """Count steps against the launch's budget; behind a fault, also the lanes that they take along."""
@@ -310,7 +310,7 @@ class Scheduler:
         """End the launch: its budget is spent."""
         still = f"{self.chunk.count} lanes are still running"
         fault = RunawayKernel(what, still, f"{advice}, or raise instruction_budget=")
-        self.stop(self.chunk.placed(fault, int(self.chunk.mask.argmax())))
+        self.stop(self.chunk.placed(fault, self.chunk.mask))
 
     def stop(self, fault: KernelFault) -> None:
         """A fault behind which nothing can go on: unless it is raised, the launch ends here."""

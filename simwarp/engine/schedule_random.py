@@ -4,26 +4,6 @@ What a kernel computes must not depend on who goes when, beyond what its barrier
 Here every turn takes some of the warps that stand at a step, and they run for a random number of steps; the
 lanes that one instruction lets write the same address take their turns in a random order, and so do the
 chunks of a launch. The same seed always gives the same schedule.
-
-Examples
---------
-All lanes write one word; whose value stays is anybody's guess:
-
->>> import simwarp
->>> def last(seed):
-...     device = simwarp.Device(schedule="random", seed=seed, checks="off")
-...     kernel = device.load('''
-...         .version 9.0
-...         .target sm_90
-...         .visible .entry last(.param .u64 out) {
-...             .reg .b32 %r; .reg .b64 %a;
-...             ld.param.u64 %a, [out]; mov.u32 %r, %laneid; st.global.u32 [%a], %r; ret; }
-...     ''').kernel("last")
-...     out = device.allocate((1,), np.uint32)
-...     kernel((1, 1, 1), (32, 1, 1), out)
-...     return int(out.download()[0])
->>> len({last(seed) for seed in range(20)}) > 1, last(7) == last(7)
-(True, True)
 """
 
 from __future__ import annotations
@@ -69,14 +49,6 @@ class Dice:
     ----------
     *key : int
         Two numbers; 64 bits of each count.
-
-    Examples
-    --------
-    >>> dice, same = Dice(1, 2), Dice(1, 2)
-    >>> [dice.below(6) for _ in range(9)] == [same.below(6) for _ in range(9)]
-    True
-    >>> sorted(dice.order(5).tolist())
-    [0, 1, 2, 3, 4]
     """
 
     def __init__(self, *key: int) -> None:
@@ -102,14 +74,7 @@ class Dice:
 
 
 def shuffled(launch: Launch, chunks: Sequence[T]) -> Iterator[T]:
-    """The chunks of a launch in the order of its seed.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> sorted(shuffled(SimpleNamespace(seed=3, number=1), "abcd"))
-    ['a', 'b', 'c', 'd']
-    """
+    """The chunks of a launch in the order of its seed."""
     order = Dice(launch.seed, _chunk_key(launch, -1)).order(len(chunks))
     return (chunks[int(i)] for i in order)
 

@@ -10,29 +10,6 @@ Lanes that wait for lanes of a side that is still to come would wait forever. Si
 
 Sources: Levinthal and Porter, "Chap: a SIMD graphics processor" (SIGGRAPH 1984); Fung, Sham, Yuan and
 Aamodt, "Dynamic warp formation and scheduling" (MICRO 2007), section 3.
-
-Examples
---------
-Lane 0 waits for lane 1 on the other side of a branch:
-
->>> import simwarp
->>> text = '''
-... .version 9.0
-... .target sm_90
-... .visible .entry talk(.param .u64 out) {
-...     .reg .b32 %r; .reg .b64 %a; .reg .pred %p;
-...     ld.param.u64 %a, [out]; mov.u32 %r, %laneid; setp.eq.u32 %p, %r, 0;
-...     @%p bra LISTEN;
-...     bar.warp.sync 3; bra END;
-...     LISTEN: bar.warp.sync 3;
-...     END: st.global.u32 [%a], 7; ret; }
-... '''
->>> device = simwarp.Device(schedule="stack")
->>> try:
-...     device.load(text).kernel("talk")((1, 1, 1), (2, 1, 1), device.upload(np.zeros(1, np.uint32)))
-... except simwarp.faults.NeedsIndependentProgress as fault:
-...     print(fault.place.lane, fault.place.line, [place.line for place in fault.awaited])
-0 9 [8]
 """
 
 from __future__ import annotations
@@ -71,18 +48,6 @@ class Stacks:
         The first entry of each stack.
     nowhere : int
         A step that nobody reaches: that entry meets nobody.
-
-    Examples
-    --------
-    >>> both = np.ones((2, 32), np.bool_)
-    >>> stacks = Stacks(both, nowhere=100)
-    >>> side = both & (np.arange(32) < 8)
-    >>> stacks.push(np.array([True, False]), side, np.array([17, 17]), np.array([-1, -1]))
-    >>> stacks.top.sum(axis=1).tolist(), stacks.meets_at.tolist()
-    ([8, 32], [17, 100])
-    >>> stacks.pop(np.array([True, True]))
-    >>> stacks.top.sum(axis=1).tolist()
-    [32, 0]
     """
 
     def __init__(self, lanes: Mask, nowhere: int) -> None:

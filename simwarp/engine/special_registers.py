@@ -1,28 +1,4 @@
-"""The special registers (PTX ISA chapter 10): what each one holds, for all lanes of a chunk.
-
-Examples
---------
-A lane's number, and how far the clock went in one instruction of 32 lanes:
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry watch(.param .u64 out) {
-...     .reg .b32 %r<2>; .reg .b64 %a<6>;
-...     mov.u64 %a3, %clock64; mov.u64 %a4, %clock64; sub.u64 %a5, %a4, %a3;
-...     ld.param.u64 %a1, [out];
-...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 8; add.u64 %a1, %a1, %a2;
-...     cvt.u64.u32 %a2, %r1;
-...     mad.lo.u64 %a5, %a5, 1000, %a2;
-...     st.global.u64 [%a1], %a5; ret; }
-... ''').kernel("watch")
->>> out = device.allocate((32,), np.uint64)
->>> kernel((1, 1, 1), (32, 1, 1), out)
->>> out.download()[:4].tolist()
-[32000, 32001, 32002, 32003]
-"""
+"""The special registers (PTX ISA chapter 10): what each one holds, for all lanes of a chunk."""
 
 from __future__ import annotations
 

@@ -3,29 +3,6 @@
 `warp`, `barrier` and `cluster` take a scheduler, the number of the current step and the step, and return
 the next step of the current group, or None if it waits. Lanes may meet at different instructions of
 the same operation, as they do on an H200.
-
-Examples
---------
-Lanes on both sides of a branch meet in one ballot, and all of them learn which ones went low:
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry meet(.param .u64 out) {
-...     .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .pred %low;
-...     ld.param.u64 %a1, [out];
-...     mov.u32 %r1, %laneid; mul.wide.u32 %a2, %r1, 4; add.u64 %a1, %a1, %a2;
-...     setp.lt.u32 %low, %r1, 8; @%low bra LOW;
-...     vote.sync.ballot.b32 %r2, %low, 0xFFFFFFFF; bra END;
-...     LOW: vote.sync.ballot.b32 %r2, %low, 0xFFFFFFFF;
-...     END: st.global.u32 [%a1], %r2; ret; }
-... ''').kernel("meet")
->>> out = device.allocate((32,), np.uint32)
->>> kernel((1, 1, 1), (32, 1, 1), out)
->>> {hex(word) for word in out.download().tolist()}
-{'0xff'}
 """
 
 from __future__ import annotations
@@ -362,31 +339,18 @@ def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask 
 
 def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
     """What a warp-wide operation gives; a result that the PTX ISA leaves undefined is a fault."""
+    if step.kind == "warp barrier":
+        members = sources[-1]
+        if np.ndim(members) or int(members) != ALL_LANES:
+            _find_undefined(chunk, chunk.mask & (members & LANE_BIT == 0), members)
+        if chunk.launch.races is not None:
+            chunk.launch.races.warp_barrier(chunk, chunk.mask, members)
     if step.kind != "warp":
-        if step.kind == "warp barrier":
-            _check_members(chunk, sources[-1])
-            if chunk.launch.races is not None:
-                chunk.launch.races.warp_barrier(chunk, chunk.mask, sources[-1])
         return []
     *results, defined = step.function(chunk.active, *sources)
     if not np.all(defined):  # one row for all warps, as a rule: much less to look at than the lanes
-        bad = chunk.mask & ~defined
-        if bad.any():
-            fault = _undefined(chunk, int(bad.argmax()), sources[-1])
-            fault.count = int(np.count_nonzero(bad))
-            chunk.found(fault, int(bad.argmax()))
+        _find_undefined(chunk, chunk.mask & ~defined, sources[-1])
     return results
-
-
-def _check_members(chunk: Chunk, member_mask: Any) -> None:
-    """Find lanes that a ``bar.warp.sync`` does not name although they execute it."""
-    if np.ndim(member_mask) == 0 and int(member_mask) == ALL_LANES:
-        return
-    outside = chunk.mask & (member_mask & LANE_BIT == 0)
-    if outside.any():
-        fault = _undefined(chunk, int(outside.argmax()), member_mask)
-        fault.count = int(np.count_nonzero(outside))
-        chunk.found(fault, int(outside.argmax()))
 
 
 def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
@@ -396,19 +360,19 @@ def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
         chunk.undefined = None  # only values are moved: what else there is, the lanes know
 
 
-def _undefined(chunk: Chunk, lane: int, member_mask: Any) -> KernelFault:
-    """The fault of a lane whose warp-wide result the PTX ISA leaves undefined."""
+def _find_undefined(chunk: Chunk, lanes: Mask, member_mask: Any) -> None:
+    """Find lanes whose warp-wide result the PTX ISA leaves undefined."""
+    if not lanes.any():
+        return
+    lane = int(lanes.argmax())
     mask = int(np.broadcast_to(member_mask, chunk.mask.shape).reshape(-1)[lane])
     active = int((LANE_BIT * chunk.mask[lane // WARP_SIZE]).sum())
-    values = f"member mask {mask:#010x}, executing lanes {active:#010x}"
-    if not mask >> lane % WARP_SIZE & 1:
-        fault: KernelFault = MemberMaskFault(
-            "lane outside its own member mask", values, "name every executing lane in the mask"
-        )
-    else:
-        fault = InactiveSource(
-            "read of a lane that does not take part",
-            values,
-            "let the source lane execute the shuffle too, and name it in the mask",
-        )
-    return fault
+    kind, what, advice = (
+        MemberMaskFault,
+        "lane outside its own member mask",
+        "name every executing lane in the mask",
+    )
+    if mask >> lane % WARP_SIZE & 1:
+        kind, what = InactiveSource, "read of a lane that does not take part"
+        advice = "let the source lane execute the shuffle too, and name it in the mask"
+    chunk.found(kind(what, f"member mask {mask:#010x}, executing lanes {active:#010x}", advice), lanes)

@@ -1,34 +1,4 @@
-"""Matrix instructions: a warp executes them as a whole, on fragments in its registers.
-
-Examples
---------
-Lane 8 m + i gives the address of row i of matrix m; lane 4 i + j gets columns 2 j and 2 j + 1 of row i of
-each of the four:
-
->>> import simwarp
->>> device = simwarp.Device()
->>> kernel = device.load('''
-... .version 9.0
-... .target sm_90
-... .visible .entry copy(.param .u64 from, .param .u64 to) {
-...     .shared .align 16 .b8 tile[512];
-...     .reg .b32 %r<8>; .reg .b64 %a<4>;
-...     ld.param.u64 %a1, [from]; ld.param.u64 %a2, [to];
-...     mov.u32 %r1, %laneid; mul.wide.u32 %a3, %r1, 16;
-...     add.u64 %a1, %a1, %a3; add.u64 %a2, %a2, %a3;
-...     ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%a1];
-...     shl.b32 %r6, %r1, 4; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7;
-...     st.shared.v4.b32 [%r6], {%r2, %r3, %r4, %r5};
-...     bar.warp.sync 0xFFFFFFFF;
-...     ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r2, %r3, %r4, %r5}, [%r6];
-...     st.global.v4.b32 [%a2], {%r2, %r3, %r4, %r5}; ret; }
-... ''').kernel("copy")
->>> given = device.upload(np.arange(256, dtype=np.uint16))
->>> held = device.allocate((32, 8), np.uint16)
->>> kernel((1, 1, 1), (32, 1, 1), given, held)
->>> held.download()[5].tolist()
-[10, 11, 74, 75, 138, 139, 202, 203]
-"""
+"""Matrix instructions: a warp executes them as a whole, on fragments in its registers."""
 
 from __future__ import annotations
 
@@ -99,8 +69,7 @@ def _find_missing(chunk: Chunk, lanes: Mask, never: Mask) -> None:
         f"{len(missing)} lanes, the first of them lane {missing[0]}, {why}",
         "let all 32 lanes of the warp execute it together, in blocks of a multiple of 32 threads",
     )
-    fault.count = int(np.count_nonzero(lanes))
-    chunk.found(fault, lane)
+    chunk.found(fault, lanes)
 
 
 # ---- registers ------------------------------------------------------------------------------------
@@ -253,8 +222,7 @@ def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
             f"{int(value.reshape(-1)[lane]):#x} in lane {lane % WARP_SIZE}",
             "let all lanes give the same: the first element of the matrix, and one stride",
         )
-        fault.count = int(np.count_nonzero(bad))
-        chunk.found(fault, lane)
+        chunk.found(fault, bad)
     return first
 
 
@@ -282,10 +250,10 @@ def _check_rows(chunk: Chunk, step: Step, operand: Operand, base: Any, stride: A
             found = fault(
                 f"a matrix whose {operand.memory}s do not all start at multiples of {width} bytes",
                 f"{what}: {int(given.reshape(-1)[lane]):#x}",
-                "align the array and pad its leading dimension so (PTX ISA, section 9.7.14.4.2)",
+                "align the array and pad its leading dimension to that (PTX ISA, section 9.7.14.4.2)",
+                width=width,
             )
-            found.width, found.count = width, int(np.count_nonzero(bad))
-            chunk.found(found, lane)
+            chunk.found(found, bad)
 
 
 def _ldmatrix_loads(operand: Operand) -> bool:

@@ -6,33 +6,6 @@ what lies beside values there, such as the padding of a structure that is copied
 
 What an instruction that puts bits together leaves undefined is found by that instruction itself: it is
 executed with zeros and with ones in place of the undefined bits, and what differs is undefined.
-
-Examples
---------
-A bit field in a fresh word: the other bits do not matter as long as nobody looks at them.
-
->>> import simwarp
->>> text = '''
-... .version 9.0
-... .target sm_90
-... .visible .entry field(.param .u64 out) {
-...     .local .b32 word; .reg .b32 %r<3>; .reg .b64 %a; .reg .pred %p;
-...     ld.param.u64 %a, [out];
-...     ld.local.u32 %r1, [word]; and.b32 %r1, %r1, -16; or.b32 %r1, %r1, 9; st.local.u32 [word], %r1;
-...     ld.local.u32 %r2, [word]; and.b32 %r2, %r2, MASK;
-...     setp.eq.u32 %p, %r2, 9;
-...     @%p st.global.u32 [%a], %r2; ret; }
-... '''
->>> device = simwarp.Device()
->>> out = device.allocate((1,), np.uint32)
->>> device.load(text.replace("MASK", "15")).kernel("field")((1, 1, 1), (1, 1, 1), out)
->>> out.download().tolist()
-[9]
->>> try:
-...     device.load(text.replace("MASK", "31")).kernel("field")((1, 1, 1), (1, 1, 1), out)
-... except simwarp.faults.UninitialisedRead as fault:
-...     print(fault.place.line, fault.allocation, fault.use.line)
-8 local memory of kernel field 10
 """
 
 from __future__ import annotations
@@ -317,13 +290,7 @@ def _all_ones(word: np.dtype[Any]) -> Any:
 
 
 def all_undefined(value: Any) -> Any:
-    """A word like ``value``'s of which every bit counts.
-
-    Examples
-    --------
-    >>> hex(all_undefined(np.uint16(3)))
-    '0xffff'
-    """
+    """A word like ``value``'s of which every bit counts."""
     return _all_ones(value.dtype)
 
 

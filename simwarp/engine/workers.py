@@ -53,37 +53,7 @@ class _Result:
 
 
 def run(launch: Any, chunks: Sequence[npt.NDArray[np.int64]]) -> int:
-    """Execute chunks side by side; of several faults, that of the first block counts.
-
-    Parameters
-    ----------
-    launch : Launch
-        Its global memory must be shared.
-    chunks : sequence of (n,) int
-        The blocks of each chunk.
-
-    Returns
-    -------
-    int
-        The number of thread-instructions.
-
-    Raises
-    ------
-    KernelFault
-        What a kernel did wrong, or a worker process that is gone.
-
-    Examples
-    --------
-    >>> from simwarp import Device
-    >>> device = Device(workers=2, chunk_lanes=32)
-    >>> kernel = device.load('''.version 9.0 .target sm_90 .address_size 64
-    ... .entry count(.param .u64 out) { .reg .b64 %a; .reg .b32 %r;
-    ...     ld.param.u64 %a, [out]; atom.global.add.u32 %r, [%a], 1; ret; }''').kernel("count")
-    >>> out = device.upload(np.zeros(1, np.uint32))
-    >>> kernel((100, 1, 1), (32, 1, 1), out)
-    >>> out.download().tolist()
-    [3200]
-    """
+    """Execute chunks side by side; of several faults, that of the first block counts."""
     context = multiprocessing.get_context("fork")
     launch.atomics = context.Lock()
     following, sending = context.Value("q", 0), context.Lock()

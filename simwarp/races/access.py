@@ -1,9 +1,10 @@
-"""An access of many lanes, and which allocations it goes to."""
+"""An access of many lanes: how strong it is, and which allocations it goes to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,41 +20,60 @@ if TYPE_CHECKING:
 Lanes = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]
 
+WEAK, FOR_BLOCK, STRONG = range(3)
+"""Not strong, strong among the threads of a block (``.cta``), strong among all (PTX ISA 9.0, section 8.4)."""
+
+_STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
+
+
+def strength(step: Step) -> int:
+    """How strong an instruction's accesses are: `WEAK`, `FOR_BLOCK` or `STRONG`."""
+    return _strength(step.kind, step.form.modifiers)
+
+
+@cache
+def _strength(kind: str, modifiers: tuple[str, ...]) -> int:
+    if kind not in ("atomic", "reduction") and not _STRONG.intersection(modifiers):
+        return WEAK
+    return FOR_BLOCK if "cta" in modifiers else STRONG
+
 
 class Access(NamedTuple):
-    """What n lanes do to an allocation at one step.
+    """An access of n lanes to one allocation at one step.
 
     Attributes
     ----------
-    lanes, threads, entries : (n,) int64
-        The lanes numbered through the chunk; their threads in the launch; what they leave in a `Shadow`.
-    offsets : (n,) uint64
-        In the allocation.
-    held : (n,) int, or None for all
-        Which of the lanes that execute the step these are.
     kind : str
         "read", "write" or "atomic".
+    width : int
+        Bytes of each.
+    lanes, threads, entries : (n,) int64
+        The lanes numbered through the chunk; their threads in the launch; their entries for a `Shadow`.
+    offsets : (n,) uint64
+        In the allocation.
+    data : (n,) of that width, or None
+        What a write writes.
     past : int
         All accesses of these bytes before that time are ordered before this one.
     sure : bool
-        Whether it is strong for everybody who may reach them.
+        Whether it is strong for all threads that can reach the bytes.
     """
 
     chunk: Chunk
     step: Step
-    time: int
     kind: str
     width: int
     lanes: Lanes
     threads: Lanes
     entries: Entries
     offsets: Addresses
-    held: npt.NDArray[np.intp] | None
+    data: npt.NDArray[Any] | None
+    time: int
     past: int
     sure: bool
 
     def part(self, which: npt.NDArray[np.intp] | None, offsets: Addresses) -> Access:
-        """Those of the accesses that go to one allocation, and their offsets there."""
+        """The accesses that go to one allocation, and their offsets there."""
         if which is None:
             return self._replace(offsets=offsets)
         return self._replace(
@@ -61,16 +81,16 @@ class Access(NamedTuple):
             threads=self.threads[which],
             entries=self.entries[which],
             offsets=offsets,
-            held=which,
+            data=None if self.data is None else self.data[which],
         )
 
-    def rows(self, positions: npt.NDArray[np.intp] | None = None) -> Lanes:
+    def warps(self, positions: npt.NDArray[np.intp] | None = None) -> Lanes:
         """The warps of some of the lanes, or of all, numbered through the whole chunk."""
-        rows = (self.lanes if positions is None else self.lanes[positions]) // WARP_SIZE
-        return self.chunk.warp[rows, 0] if self.chunk.is_part else rows
+        warps = (self.lanes if positions is None else self.lanes[positions]) // WARP_SIZE
+        return self.chunk.warp[warps, 0] if self.chunk.is_part else warps
 
     def suspects(self, before: Entries) -> npt.NDArray[np.intp]:
-        """Which of the earlier entries at its units are of other threads, and may not be ordered."""
+        """Positions of the earlier entries, by unit, of other threads that may not be ordered before."""
         past = self.past << 32
         if int(before.max()) < past:
             return np.zeros(0, np.intp)
@@ -79,28 +99,16 @@ class Access(NamedTuple):
 
     def of_units(self, units: Units) -> Entries:
         """The entries of the accesses, one for each unit."""
-        return (
-            self.entries
-            if units.size == self.entries.size
-            else np.tile(self.entries, units.size // self.entries.size)
-        )
+        pieces = units.size // self.entries.size
+        return self.entries if pieces == 1 else np.tile(self.entries, pieces)
 
 
 def held(
     memory: Memory, addresses: Addresses, width: int
 ) -> Iterator[tuple[Allocation, npt.NDArray[np.intp] | None, Addresses]]:
-    """Allocations, which accesses they hold (None: all of them), and at which offsets.
+    """Allocations, the positions of the accesses to each (None: all), and their offsets there.
 
     Accesses that are misaligned, or lie outside every allocation, are left out.
-
-    Examples
-    --------
-    >>> from simwarp.memory import Memory
-    >>> memory = Memory()
-    >>> words = memory.allocate(8, "words")
-    >>> at = np.array([words.base + 4, words.base + 8], np.uint64)
-    >>> [(a.name, which.tolist(), offsets.tolist()) for a, which, offsets in held(memory, at, 4)]
-    [('words', [0], [4])]
     """
     allocation = memory.find(int(addresses[0]))
     if allocation is not None:
@@ -112,8 +120,7 @@ def held(
     allocations = memory.allocations
     bases = np.array([a.base for a in allocations], np.uint64)
     which = np.searchsorted(bases, addresses, "right") - 1
-    numbers: list[int] = np.unique(which[which >= 0]).tolist()
-    for number in numbers:
+    for number in np.unique(which[which >= 0]).tolist():
         allocation = allocations[number]
         offsets = addresses - np.uint64(allocation.base)
         good = (which == number) & (offsets & np.uint64(width - 1) == 0)

@@ -16,54 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE, mask_word
-from simwarp.races.access import Access, Addresses, Lanes, held
+from simwarp.races.access import FOR_BLOCK, STRONG, WEAK, Access, Lanes, held, strength
 from simwarp.races.last_two import remember_readers, remember_writers
 from simwarp.races.order import Order
-from simwarp.races.release_acquire import Strong, exchange
+from simwarp.races.release_acquire import StrongAccess
 from simwarp.races.report import Conflict, race
 from simwarp.races.shadow import THREAD, Entries, Shadow, Units
 from simwarp.races.static_filter import RaceFilter
-from simwarp.races.strong import FOR_BLOCK, STRONG, WEAK, strength
 from simwarp.races.vector_clocks import Publication, Signal
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
+    from simwarp.engine.events import OrderedAccess
     from simwarp.engine.launch import Launch
-    from simwarp.memory import Allocation, Memory
+    from simwarp.memory import Allocation
     from simwarp.program.program import Step
-
-_SPACES = ("global", "shared")
 
 
 class Races:
-    """Watches the accesses of one launch for races.
-
-    Parameters
-    ----------
-    launch : Launch
-
-    Attributes
-    ----------
-    watched : set of int
-        The numbers of the loads to tell `read` of; it may grow. Stores and atomic operations always count.
-
-    Examples
-    --------
-    Lane 0 writes what the others read, with nothing between:
-
-    >>> import simwarp
-    >>> kernel = simwarp.Device().load('''.version 9.0 .target sm_90 .address_size 64
-    ... .entry k() { .shared .b32 cell; .reg .b32 %r<2>; .reg .pred %p;
-    ...     mov.u32 %r0, %tid.x; setp.eq.u32 %p, %r0, 0;
-    ...     @%p st.shared.u32 [cell], 7;
-    ...     ld.shared.u32 %r1, [cell];
-    ...     ret; }''').kernel("k")
-    >>> try:
-    ...     kernel((1, 1, 1), (32, 1, 1))
-    ... except simwarp.faults.Race as race:
-    ...     print(race.space, race.earlier, race.other.lane, race.later, race.place.lane)
-    shared write 0 read 1
-    """
+    """Watches the accesses of one launch for races: see `simwarp.engine.events.OrderListener`."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -87,67 +58,27 @@ class Races:
         self._cluster_arrivals = np.zeros(chunk.live.shape, np.int64)
         self._cluster_signals: dict[tuple[int, int], Signal] = {}
 
-    def read(
-        self, chunk: Chunk, step: Step, memory: Memory, lanes: Lanes, addresses: Addresses, width: int
-    ) -> None:
-        """Lanes have read.
+    def access(self, access: OrderedAccess) -> None:
+        """Lanes have read, or are about to write or to update."""
+        if access.lanes.size:
+            for one, shadow in self._accesses(access):
+                units = shadow.units(one.offsets, one.width)
+                if one.kind == "read":
+                    self._read(one, shadow, units)
+                else:
+                    self._write(one, shadow, units)
+                self._signal(one, shadow)
 
-        Parameters
-        ----------
-        chunk : Chunk
-            Or a part of it.
-        step : Step
-            The load, one of `watched`.
-        memory : Memory
-            Global memory, or the shared memory of the chunk.
-        lanes : (n,) int64
-            Numbered through ``chunk``.
-        addresses : (n,) uint64
-            In ``memory``; those that lie outside every allocation are left out.
-        width : int
-            Bytes of each, 1 to 16.
+    def _read(self, access: Access, shadow: Shadow, units: Units) -> None:
+        self._compare_writes(access, shadow, units)
+        remember_readers(self.order, access, shadow, units)
+        if strength(access.step) != WEAK:
+            shadow.observe(units, access.time)
 
-        Raises
-        ------
-        Race
-            Unless `Launch.found` does not.
-        """
-        for access, shadow in self._accesses(chunk, step, memory, lanes, addresses, width, "read"):
-            units = shadow.units(access.offsets, width)
-            self._compare_writes(access, shadow, units, None)
-            remember_readers(self.order, access, shadow, units)
-            if strength(step) != WEAK:
-                shadow.observe(units, access.time)
-            self._signal(access, shadow)
-
-    def write(
-        self,
-        chunk: Chunk,
-        step: Step,
-        memory: Memory,
-        lanes: Lanes,
-        addresses: Addresses,
-        data: npt.NDArray[Any],
-    ) -> None:
-        """Lanes are about to write: ``data`` (n,), items of 1 to 16 bytes. The rest as in `read`."""
-        width = data.dtype.itemsize
-        for access, shadow in self._accesses(chunk, step, memory, lanes, addresses, width, "write"):
-            mine = data if access.held is None else data[access.held]
-            self._overwrite(access, shadow, shadow.units(access.offsets, width), mine)
-
-    def atomic(
-        self, chunk: Chunk, step: Step, memory: Memory, lanes: Lanes, addresses: Addresses, width: int
-    ) -> None:
-        """Lanes are about to read and write, each in one piece. The rest as in `read`."""
-        if memory.space not in _SPACES:
-            return
-        for access, shadow in self._accesses(chunk, step, memory, lanes, addresses, width, "atomic"):
-            self._overwrite(access, shadow, shadow.units(access.offsets, width), None)
-
-    def _overwrite(self, access: Access, shadow: Shadow, units: Units, data: npt.NDArray[Any] | None) -> None:
-        old = self._compare_writes(access, shadow, units, data)
+    def _write(self, access: Access, shadow: Shadow, units: Units) -> None:
+        old = self._compare_writes(access, shadow, units)
         if shadow.written_also is not None and shadow.last_also >= access.past:
-            self._compare(access, shadow, units, shadow.written_also.take(units), "write", data)
+            self._compare(access, shadow, units, shadow.written_also.take(units), "write")
         if shadow.last_read >= access.past:
             for read in shadow.readers():
                 self._compare(access, shadow, units, read.take(units), "read")
@@ -158,92 +89,70 @@ class Races:
         else:
             missed = remember_writers(self.order, access, shadow, units, old)
             if missed.size:
-                self._compare_with_itself(access, shadow, units, missed, data)
-        self._signal(access, shadow)
+                self._compare_with_itself(access, shadow, units, missed)
 
     # ---- barriers and fences ------------------------------------------------------------------------
 
     def block_barrier(
         self, chunk: Chunk, mask: Mask, whole: bool, arrived: Mask | None = None, mixed: bool = False
     ) -> None:
-        """Lanes pass one barrier of each of their blocks that is complete.
-
-        Parameters
-        ----------
-        mask : (warps, 32) bool
-            The lanes that waited.
-        whole : bool
-            Whether every live thread of these blocks is among them.
-        arrived : (warps, 32) bool, optional
-            Those who came with ``bar.arrive``.
-        mixed : bool
-            Whether they waited at different instructions.
-        """
+        """Lanes pass one barrier of each of their blocks that is complete."""
         if mixed:
             self.watched |= self._filter.loads
-        rows = _rows(chunk, mask)
+        warps = _warps(chunk, mask)
         if whole:
-            self.order.pass_whole(rows, np.any(chunk.live, axis=1), self._time)
+            self.order.pass_whole(warps, np.any(chunk.live, axis=1), self._time)
             return
         came: list[tuple[int, Publication]] = []
-        for row in _rows(chunk, arrived).tolist() if arrived is not None else ():
-            came += [(row, past) for past in self._arrivals.pop(row, [self.order.now(row, self._time)])]
-        self.order.pass_some(rows, came, self._time)
+        for warp in _warps(chunk, arrived).tolist() if arrived is not None else ():
+            came += [(warp, past) for past in self._arrivals.pop(warp, [self.order.now(warp, self._time)])]
+        self.order.pass_some(warps, came, self._time)
 
     def block_arrive(self, chunk: Chunk, mask: Mask) -> None:
-        """Lanes execute ``bar.arrive``: what they do from now on is not ordered by that barrier."""
-        for row in _rows(chunk, mask).tolist():
-            self._arrivals.setdefault(row, []).append(self.order.now(row, self._time))
+        """Lanes execute ``bar.arrive``, which does not order their later accesses."""
+        for warp in _warps(chunk, mask).tolist():
+            self._arrivals.setdefault(warp, []).append(self.order.now(warp, self._time))
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any) -> None:
         """Lanes pass ``bar.warp.sync``, each with its own word of members (broadcast to (warps, 32))."""
         here = np.flatnonzero(mask.any(axis=1))
         words = np.broadcast_to(np.asarray(members).astype(np.uint32), mask.shape)[here]
         groups = np.where(mask[here], words & mask_word(mask[here]), np.uint32(0))
-        rows = chunk.warp[here, 0]
-        self.order.warps.meet(rows, groups, mask_word(chunk.live[here])[:, 0], self._time)
+        live = mask_word(chunk.live[here])[:, 0]
+        self.order.within_warps.meet(chunk.warp[here, 0], groups, live, self._time)
 
     def fence(self, chunk: Chunk, mask: Mask, scope: str) -> None:
         """Lanes execute a fence of scope "cta", "cluster", "gpu" or "sys"."""
-        self.order.fence(_rows(chunk, mask), scope != "cta", self._time)
+        self.order.fence(_warps(chunk, mask), scope != "cta", self._time)
 
     def cluster_arrive(self, chunk: Chunk, mask: Mask) -> None:
         """Lanes arrive at the barrier of their cluster."""
-        for row, signal in self._cluster(chunk, mask, arrives=True):
-            self.order.publish(signal, row, self.order.now(row, self._time), wide=True)
+        for warp, signal in self._cluster(chunk, mask, arrives=True):
+            self.order.publish(signal, warp, self.order.now(warp, self._time), wide=True)
 
     def cluster_wait(self, chunk: Chunk, mask: Mask) -> None:
         """Lanes pass the barrier of their cluster."""
-        for row, signal in self._cluster(chunk, mask, arrives=False):
-            self.order.hear(row, signal)
+        for warp, signal in self._cluster(chunk, mask, arrives=False):
+            self.order.acquire(warp, signal)
 
     def _cluster(self, chunk: Chunk, mask: Mask, arrives: bool) -> Iterator[tuple[int, Signal]]:
-        """Each warp, and what stands for the barrier of its cluster, which is another one each time."""
-        times, signals = self._cluster_arrivals, self._cluster_signals
+        """Each warp, and the signal of its cluster's barrier, a new one for each phase."""
+        phases, signals = self._cluster_arrivals, self._cluster_signals
         here = np.flatnonzero(mask.any(axis=1))
-        rows = chunk.warp[here, 0]
-        times[rows] += mask[here] & arrives
+        warps = chunk.warp[here, 0]
+        phases[warps] += mask[here] & arrives
         per_cluster = chunk.warps_per_block * self.launch.blocks_per_cluster
-        for row, time in zip(rows.tolist(), np.where(mask[here], times[rows], 0).max(axis=1), strict=True):
-            cluster = row // per_cluster
-            signals.pop((cluster, int(time) - 2), None)
-            yield row, signals.setdefault((cluster, int(time)), Signal())
+        last = np.where(mask[here], phases[warps], 0).max(axis=1)
+        for warp, phase in zip(warps.tolist(), last.tolist(), strict=True):
+            cluster = warp // per_cluster
+            signals.pop((cluster, phase - 2), None)
+            yield warp, signals.setdefault((cluster, phase), Signal())
 
     # ---- inside -------------------------------------------------------------------------------------
 
-    def _accesses(
-        self,
-        chunk: Chunk,
-        step: Step,
-        memory: Memory,
-        lanes: Lanes,
-        addresses: Addresses,
-        width: int,
-        kind: str,
-    ) -> Iterator[tuple[Access, Shadow]]:
-        """The accesses by allocation, without those that are bad."""
-        if not lanes.size:
-            return
+    def _accesses(self, access: OrderedAccess) -> Iterator[tuple[Access, Shadow]]:
+        """The accesses by allocation, without those that are out of bounds, misaligned or read-only."""
+        chunk, step, kind, memory, lanes, addresses, width, data = access
         time, how = self._tick(step), strength(step)
         threads = chunk.thread.reshape(-1)
         if lanes.size < threads.size or chunk.order is not None:
@@ -251,7 +160,7 @@ class Races:
         private = memory is chunk.shared and self.launch.blocks_per_cluster == 1
         sure = how == STRONG or (private and how == FOR_BLOCK)
         past, entries = self.order.past(private), threads + (time << 32)
-        whole = Access(chunk, step, time, kind, width, lanes, threads, entries, addresses, None, past, sure)
+        whole = Access(chunk, step, kind, width, lanes, threads, entries, addresses, data, time, past, sure)
         shadows = self._shared_shadows if memory is chunk.shared else self._shadows
         for allocation, which, offsets in held(memory, addresses, width):
             if kind != "read" and allocation.read_only:
@@ -275,7 +184,10 @@ class Races:
         if how == WEAK or not self._filter.signals:
             return
         form = access.step.form
-        what = Strong(
+        strong = StrongAccess(
+            self.order,
+            shadow,
+            access.time,
             reads=access.step.kind != "store" and access.step.kind != "reduction",
             writes=access.kind != "read",
             replaces=access.kind == "write",
@@ -283,53 +195,43 @@ class Races:
             releases=form.has("release") or form.has("acq_rel"),
             wide=how == STRONG,
         )
-        exchange(self.order, shadow, what, access.rows(), access.offsets.view(np.int64), access.time)
+        strong.exchange(access.warps(), access.offsets.view(np.int64))
 
-    def _compare_writes(
-        self, access: Access, shadow: Shadow, units: Units, data: npt.NDArray[Any] | None
-    ) -> Entries | None:
-        """Compare with the last writes; of two strong accesses there is nothing to compare.
+    def _compare_writes(self, access: Access, shadow: Shadow, units: Units) -> Entries | None:
+        """Compare with the last writes, except strong with strong.
 
         Returns the entries of the last weak writes, or None if all are ordered before.
         """
         old = shadow.written.take(units) if shadow.last_write >= access.past else None
         if old is not None:
-            self._compare(access, shadow, units, old, "write", data)
+            self._compare(access, shadow, units, old, "write")
         if shadow.updated is not None and not access.sure and shadow.last_update >= access.past:
-            self._compare(access, shadow, units, shadow.updated.take(units), "write", data)
+            self._compare(access, shadow, units, shadow.updated.take(units), "write")
         return old
 
-    def _compare(
-        self,
-        access: Access,
-        shadow: Shadow,
-        units: Units,
-        before: Entries,
-        earlier: str,
-        data: npt.NDArray[Any] | None = None,
-    ) -> None:
-        """Find races of the lanes that access units with those that have entries there.
+    def _compare(self, access: Access, shadow: Shadow, units: Units, before: Entries, earlier: str) -> None:
+        """Find races of the lanes that access units with the lanes of entries there.
 
-        A lane that writes the very bits that another one wrote does no harm.
+        Two writes of the same bits do not race.
         """
         suspects = access.suspects(before)
         if not suspects.size:
             return
         lanes, before = suspects % access.lanes.size, before[suspects]
-        racing = ~self.order.ordered(access.rows(lanes), access.threads[lanes], before)
+        racing = ~self.order.ordered(access.warps(lanes), access.threads[lanes], before)
         if racing.any():
             racing &= ~self._both_strong(access, access.threads[lanes], before)
         if earlier == "write" and shadow.observed is not None and racing.any():
             racing &= ~self._was_observed(shadow.observed.take(units[suspects]), before)
-        if data is not None and racing.any():
-            racing &= shadow.held(units[suspects]) != shadow.pieces(data)[suspects]
+        if earlier == "write" and access.data is not None and racing.any():
+            racing &= shadow.held(units[suspects]) != shadow.pieces(access.data)[suspects]
         if racing.any():
             self._report(access, shadow, lanes[racing], before[racing], earlier)
 
     def _was_observed(self, observed: npt.NDArray[np.int64], before: Entries) -> npt.NDArray[np.bool_]:
-        """Whether writes are strong and a strong read saw them: they come before what its thread does next.
+        """Whether writes are strong and a strong read saw them: they are ordered before its thread's next steps.
 
-        Who read it is not known; this takes it for somebody who comes before the later access.
+        The reader is not recorded; this assumes that it is ordered before the later access.
         """
         times = before >> 32
         return (self._strengths[times] != WEAK) & (observed > times)
@@ -341,28 +243,23 @@ class Races:
         return (how == STRONG) | ((how == FOR_BLOCK) & one_block)
 
     def _compare_with_itself(
-        self,
-        access: Access,
-        shadow: Shadow,
-        units: Units,
-        missed: npt.NDArray[np.intp],
-        data: npt.NDArray[Any] | None,
+        self, access: Access, shadow: Shadow, units: Units, missed: npt.NDArray[np.intp]
     ) -> None:
-        """Find lanes that write different bits to one place with one instruction; the last one's stay."""
+        """Find lanes that write different bits to one unit by one instruction; the last lane's stay."""
         there = units[missed]
         together = np.flatnonzero(np.isin(units, there))
         together = together[np.argsort(units[together], kind="stable")]
         last = together[np.searchsorted(units[together], there, "right") - 1]
         before, lanes = access.of_units(units)[last], missed % access.lanes.size
         racing = ~self._both_strong(access, access.threads[lanes], before)
-        if data is not None:
-            pieces = shadow.pieces(data)
+        if access.data is not None:
+            pieces = shadow.pieces(access.data)
             racing &= pieces[missed] != pieces[last]
         if racing.any():
             self._report(access, shadow, lanes[racing], before[racing], access.kind)
 
     def _report(self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str) -> None:
-        """Tell of races; those with one earlier instruction together."""
+        """Report races, one for each earlier instruction."""
         times, first, counts = np.unique(before >> 32, return_index=True, return_counts=True)
         by_step: dict[int, list[int]] = {}
         for time, at, count in zip(times.tolist(), first.tolist(), counts.tolist(), strict=True):
@@ -388,7 +285,6 @@ def _kind(step: Step, kind: str) -> str:
     return "atomic" if step.kind in ("atomic", "reduction") else kind
 
 
-def _rows(chunk: Chunk, mask: Mask) -> npt.NDArray[np.intp]:
+def _warps(chunk: Chunk, mask: Mask) -> npt.NDArray[np.intp]:
     """The warps of lanes, numbered through the whole chunk."""
-    here = mask.any(axis=1)
-    return chunk.warp[:, 0][here]
+    return chunk.warp[:, 0][mask.any(axis=1)]

@@ -1,8 +1,8 @@
-"""Who read or wrote a unit of memory: the last thread, and of the others the one farthest from it.
+"""The last two readers or writers of a unit of memory: the last thread, and the one farthest from it.
 
-A later writer was one of the two at most, and is ordered after a near one more often than after a far one; so
-a race that the two do not show is rare. Two writers matter where they write the same bits, which is not a
-race, and a third write changes them.
+A later writer is at most one of the two, and is ordered after a near one more often than after a far one; so
+a race that the two miss is rare. Two writers matter where they write the same bits, which is not a race, and
+a third write changes them.
 """
 
 from __future__ import annotations
@@ -19,31 +19,7 @@ _FARTHEST = 3
 
 
 def remember_readers(order: Order, access: Access, shadow: Shadow, units: Units) -> None:
-    """Lanes have read units.
-
-    Parameters
-    ----------
-    order : Order
-    access : Access
-        The n lanes.
-    shadow : Shadow
-    units : (n,) or (k * n,) int64
-
-    Examples
-    --------
-    A word is read by lane 1, then by lane 0, which writes it: the race is with the read of lane 1.
-
-    >>> import simwarp
-    >>> device = simwarp.Device(checks="report")
-    >>> kernel = device.load('''.version 9.0 .target sm_90 .address_size 64
-    ... .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %a; .reg .pred %p;
-    ...     ld.param.u64 %a, [x]; mov.u32 %r0, %tid.x; setp.eq.u32 %p, %r0, 1;
-    ...     @%p ld.global.u32 %r1, [%a]; @%p exit;
-    ...     ld.global.u32 %r1, [%a]; add.u32 %r1, %r1, 1; st.global.u32 [%a], %r1; ret; }''').kernel("k")
-    >>> kernel((1, 1, 1), (2, 1, 1), device.upload(np.zeros(1, np.uint32)))
-    >>> [(race.earlier, race.other.lane, race.later, race.place.lane) for race in device.faults]
-    [('read', 1, 'write', 0)]
-    """
+    """Enter the n lanes that have read units, (n,) or (k * n,)."""
     read, also = shadow.readers()
     old = read.take(units) if shadow.last_read >= access.past else None
     entries = access.of_units(units)
@@ -59,26 +35,9 @@ def remember_readers(order: Order, access: Access, shadow: Shadow, units: Units)
 def remember_writers(
     order: Order, access: Access, shadow: Shadow, units: Units, old: Entries | None
 ) -> npt.NDArray[np.intp]:
-    """Lanes write units; ``old`` are the entries of the last writers, None if all are ordered before.
+    """Enter the lanes that write units; positions of units where another lane's write of the step stays.
 
-    Returns
-    -------
-    array of int
-        The positions in ``units`` where another lane's write, of the same instruction, stays.
-
-    Examples
-    --------
-    Both lanes write 0, then lane 1 writes 5: nothing says that lane 0 comes first.
-
-    >>> import simwarp
-    >>> device = simwarp.Device(checks="report")
-    >>> kernel = device.load('''.version 9.0 .target sm_90 .address_size 64
-    ... .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %a; .reg .pred %p;
-    ...     ld.param.u64 %a, [x]; mov.u32 %r0, %tid.x; setp.eq.u32 %p, %r0, 1;
-    ...     st.global.u32 [%a], 0; @%p st.global.u32 [%a], 5; ret; }''').kernel("k")
-    >>> kernel((1, 1, 1), (2, 1, 1), device.upload(np.zeros(1, np.uint32)))
-    >>> [(race.earlier, race.other.lane, race.later, race.place.lane) for race in device.faults]
-    [('write', 0, 'write', 1)]
+    ``old`` are the entries of the last writers, None if all are ordered before.
     """
     entries = access.of_units(units)
     shadow.write(units, entries, access.time)
@@ -102,16 +61,16 @@ def _remember_farthest(
     lasts: Entries,
     also: Entries,
 ) -> None:
-    """Keep in ``also`` who, besides the last thread, accessed the units at the positions ``at``."""
+    """Enter in ``also`` the thread farthest from the last one, for the units at the positions ``at``."""
     entries, here = access.of_units(units)[at], units[at]
     last, best = lasts.take(here), entries
     worth = _distance(best, last, access.chunk.warps_per_block)
     if old is not None:
         lanes = at % access.entries.size
-        rows, threads = access.rows(lanes), access.threads[lanes]
+        warps, threads = access.warps(lanes), access.threads[lanes]
         for other in (old[at], also[here]):
             far = _distance(other, last, access.chunk.warps_per_block)
-            far[(other == 0) | order.ordered(rows, threads, other)] = 0
+            far[(other == 0) | order.ordered(warps, threads, other)] = 0
             best, worth = np.where(far > worth, other, best), np.maximum(far, worth)
     for distance in range(1, _FARTHEST + 1):  # where several lanes leave one, the farthest stays
         chosen = worth == distance

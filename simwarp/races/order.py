@@ -1,7 +1,7 @@
-"""Who is ordered after whom, among the warps that are in flight.
+"""The happens-before order of the warps that are in flight.
 
-Within a warp that is `WarpOrder`; within a block, the last barrier that took all of it; everything else
-(barriers of some warps, flags and locks with fences, clusters) is `Knowledge`, warp by warp.
+Within a warp it is a `WarpOrder`; within a block, the last barrier of all its threads; everything else
+(barriers of some warps, flags and locks with fences, clusters) a `VectorClock` for each warp.
 
 Source: PTX ISA 9.0, sections 8.8 to 8.10 (release and acquire patterns, causality order).
 """
@@ -16,42 +16,35 @@ import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
 from simwarp.races.shadow import THREAD, Entries
-from simwarp.races.vector_clocks import Knowledge, Publication, Signal
+from simwarp.races.vector_clocks import VectorClock, Publication, Signal
 from simwarp.races.warp_order import WarpOrder
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
 
-Rows = npt.NDArray[np.intp]
+Warps = npt.NDArray[np.intp]
 
 _FEW = 4
-"""Knowledge of so many warps is looked through."""
+"""At most so many different clocks are searched for the oldest time."""
 _WARP_BITS = WARP_SIZE.bit_length() - 1
 
 
-class _Heard(NamedTuple):
-    """What a warp read at a place, and will know at its next fence.
+class _PendingRead(NamedTuple):
+    """A read of signals at one place that the warp's next fence completes.
 
-    ``before`` is what it knew when it read; if ``includes``, that is part of it. ``signal`` is the one that
-    all of it came from, None if there were several.
+    ``before`` is the warp's clock when it read; if ``includes``, the signal has it. ``signal`` is None if there
+    were several.
     """
 
     signal: Signal | None
-    from_all: Knowledge | None
-    from_block: Knowledge | None
-    before: Knowledge | None
+    from_all: VectorClock | None
+    from_block: VectorClock | None
+    before: VectorClock | None
     includes: bool
 
 
 class Order:
-    """The order among the warps of a chunk; rows number these.
-
-    Parameters
-    ----------
-    chunk : Chunk
-        All of it.
-    signals : bool
-        Whether the program has flags that threads may hear of each other by.
+    """The order of the warps of a chunk, which are numbered through the chunk.
 
     Attributes
     ----------
@@ -63,61 +56,49 @@ class Order:
         self._signals = signals
         grid = chunk.launch.grid
         self._per_block = chunk.warps_per_block
-        self._launch_warps = grid[0] * grid[1] * grid[2] * self._per_block
-        self._warp = chunk.thread[:, 0] >> _WARP_BITS
-        warps = self._warp.size
-        self.barrier = np.ones(warps, np.int64)
+        self._warps_of_launch = grid[0] * grid[1] * grid[2] * self._per_block
+        self._launch_warp = chunk.thread[:, 0] >> _WARP_BITS
+        count = self._launch_warp.size
+        self.barrier = np.ones(count, np.int64)
         self._oldest_barrier = 1
         """The earliest of these among the warps that are live."""
-        self._live = np.ones(warps, np.bool_)
-        self.warps = WarpOrder(warps)
-        self._known = np.full(warps, None, np.object_)
-        self._learned: set[int] = set()
-        """Rows that learned something since the last barrier of their block."""
-        self._knows = self._stale = False
+        self._live = np.ones(count, np.bool_)
+        self.within_warps = WarpOrder(count)
+        self._known = np.full(count, None, np.object_)
+        self._advanced: set[int] = set()
+        """Warps whose clocks advanced since the last barrier of their block."""
+        self._some_known = self._stale = False
         self._past = 1
-        self._heard: dict[int, dict[object, _Heard]] = {}
-        """By row and place."""
-        self._fence = np.zeros((2, warps), np.int64)
+        self._pending: dict[int, dict[object, _PendingRead]] = {}
+        """By warp and place."""
+        self._fence = np.zeros((2, count), np.int64)
         """When each warp last executed a fence: [0] of any scope, [1] for more than its block."""
-        self._fence_barrier = np.zeros((2, warps), np.int64)
-        self._fence_known = np.full((2, warps), None, np.object_)
+        self._fence_barrier = np.zeros((2, count), np.int64)
+        self._fence_known = np.full((2, count), None, np.object_)
         self._published: dict[tuple[int, int], Publication] = {}
 
     # ---- the question -------------------------------------------------------------------------------
 
     def ordered(
-        self, rows: npt.NDArray[np.int64], threads: npt.NDArray[np.int64], before: Entries
+        self, warps: npt.NDArray[np.int64], threads: npt.NDArray[np.int64], before: Entries
     ) -> npt.NDArray[np.bool_]:
-        """Whether earlier accesses are ordered before what threads do now.
-
-        Parameters
-        ----------
-        rows, threads : (n,) int64
-            The later threads, and the rows of their warps.
-        before : (n,) int64
-            The entries of the earlier accesses.
-
-        Returns
-        -------
-        (n,) bool
-        """
+        """Whether earlier accesses are ordered before what threads do now."""
         times, earlier = before >> 32, before & THREAD
         warp, earlier_warp = threads >> _WARP_BITS, earlier >> _WARP_BITS
-        result = (times < self.barrier[rows]) & (earlier_warp // self._per_block == warp // self._per_block)
+        result = (times < self.barrier[warps]) & (earlier_warp // self._per_block == warp // self._per_block)
         near = np.flatnonzero(~result & (warp == earlier_warp))
         if near.size:
             lanes, others = threads[near] % WARP_SIZE, earlier[near] % WARP_SIZE
-            result[near] = self.warps.ordered(rows[near], lanes, others, times[near])
-        rest = np.flatnonzero(~result) if self._knows else near
-        if self._knows and rest.size:
-            result[rest] = times[rest] < self._known_times(rows[rest], earlier_warp[rest])
+            result[near] = self.within_warps.ordered(warps[near], lanes, others, times[near])
+        rest = np.flatnonzero(~result) if self._some_known else near
+        if self._some_known and rest.size:
+            result[rest] = times[rest] < self._known_times(warps[rest], earlier_warp[rest])
         return result
 
     def past(self, private: bool) -> int:
-        """The time, from 1 on, before which all accesses are ordered before what comes next.
+        """A time, from 1 on, before which all accesses are ordered before the next ones.
 
-        As far as that is easily told. ``private``: of accesses to what only one block can reach.
+        It may be earlier than the last such time. ``private``: of accesses to one block's memory.
         """
         if private:
             return self._oldest_barrier
@@ -129,176 +110,170 @@ class Order:
         return self._past
 
     def _known_times(
-        self, rows: npt.NDArray[np.int64], warps: npt.NDArray[np.int64]
+        self, warps: npt.NDArray[np.int64], launch_warps: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        result = np.zeros(rows.size, np.int64)
-        group_of_row = np.full(self._known.size, -1)
-        groups: dict[Knowledge, int] = {}
+        result = np.zeros(warps.size, np.int64)
+        group_of_warp = np.full(self._known.size, -1)
+        groups: dict[VectorClock, int] = {}
         asking = np.zeros(self._known.size, np.bool_)
-        asking[rows] = True
-        for row in np.flatnonzero(asking).tolist():
-            known: Any = self._known[row]
-            if isinstance(known, Knowledge):
-                group_of_row[row] = groups.setdefault(known, len(groups))
-        group = group_of_row[rows]
+        asking[warps] = True
+        for warp in np.flatnonzero(asking).tolist():
+            known: Any = self._known[warp]
+            if isinstance(known, VectorClock):
+                group_of_warp[warp] = groups.setdefault(known, len(groups))
+        group = group_of_warp[warps]
         for known, number in groups.items():
             here = np.flatnonzero(group == number)
-            result[here] = known.times[warps[here]]
+            result[here] = known.times[launch_warps[here]]
         return result
 
     # ---- barriers -----------------------------------------------------------------------------------
 
-    def pass_whole(self, rows: Rows, live: npt.NDArray[np.bool_], time: int) -> None:
-        """All of some blocks pass a barrier together.
-
-        ``live`` (warps,) are the warps of the chunk that are left.
-        """
-        self.barrier[rows] = time
-        self.warps.forget(rows)
+    def pass_whole(self, warps: Warps, live: npt.NDArray[np.bool_], time: int) -> None:
+        """Whole blocks pass a barrier; ``live`` (warps,) are the warps of the chunk that have not exited."""
+        self.barrier[warps] = time
+        self.within_warps.forget(warps)
         left = self.barrier[live]
         self._oldest_barrier = int(left.min()) if left.size else time
-        self._live, self._stale = live, self._knows
+        self._live, self._stale = live, self._some_known
         if self._signals:
-            self._fence_at(0, rows, time)
-        if self._heard or self._learned:
-            self._share(rows)
+            self._fence_at(0, warps, time)
+        if self._pending or self._advanced:
+            self._share(warps)
 
-    def _share(self, rows: Rows) -> None:
-        """What one warp of a block knows, the others know now, too."""
-        passing = set(rows.tolist())
-        for row in passing & self._heard.keys():
-            self._hear_all(row, wide=False)
-        together: dict[int, Knowledge] = {}
-        for row in self._learned & passing:  # each knows what all knew at the last barrier
-            block = row // self._per_block
-            together[block] = self._known[row].joined(together.get(block))
-        self._learned -= passing
+    def _share(self, warps: Warps) -> None:
+        """Join the clocks of the warps of a block."""
+        passing = set(warps.tolist())
+        for warp in passing & self._pending.keys():
+            self._complete_all(warp, wide=False)
+        together: dict[int, VectorClock] = {}
+        for warp in self._advanced & passing:  # the others have the clock of the last barrier
+            block = warp // self._per_block
+            together[block] = self._known[warp].joined(together.get(block))
+        self._advanced -= passing
         for block, known in together.items():
             self._known[block * self._per_block : (block + 1) * self._per_block] = known
         self._stale = True
 
-    def pass_some(self, came: Rows, arrived: Iterable[tuple[int, Publication]], time: int) -> None:
-        """Warps that waited pass a barrier: they know what those did who came or had arrived."""
+    def pass_some(self, came: Warps, arrived: Iterable[tuple[int, Publication]], time: int) -> None:
+        """Warps that waited pass a barrier: they acquire the clocks of those that came or had arrived."""
         signals: dict[int, Signal] = {}
-        known = [(row, self.now(row, time)) for row in came.tolist()]
-        for row, published in (*known, *arrived):
-            self.publish(signals.setdefault(row // self._per_block, Signal()), row, published, wide=True)
-        for row in came.tolist():
-            self.hear(row, signals[row // self._per_block])
+        known = [(warp, self.now(warp, time)) for warp in came.tolist()]
+        for warp, published in (*known, *arrived):
+            self.publish(signals.setdefault(warp // self._per_block, Signal()), warp, published, wide=True)
+        for warp in came.tolist():
+            self.acquire(warp, signals[warp // self._per_block])
 
     # ---- signals ------------------------------------------------------------------------------------
 
-    def now(self, row: int, time: int) -> Publication:
-        """What a warp knows, and what it did itself."""
-        return self._publication(row, self._known[row], time, int(self.barrier[row]))
+    def now(self, warp: int, time: int) -> Publication:
+        """A warp's clock, with its own accesses so far."""
+        return self._publication(warp, self._known[warp], time, int(self.barrier[warp]))
 
-    def _publication(self, row: int, known: Knowledge | None, time: int, barrier: int) -> Publication:
-        warp = int(self._warp[row])
-        first = warp // self._per_block * self._per_block
-        facts = (first, first + self._per_block, barrier), (warp, warp + 1, time)
-        knowledge = Knowledge(self._launch_warps, () if known is None else (known,), facts)
+    def _publication(self, warp: int, known: VectorClock | None, time: int, barrier: int) -> Publication:
+        launch_warp = int(self._launch_warp[warp])
+        first = launch_warp // self._per_block * self._per_block
+        facts = (first, first + self._per_block, barrier), (launch_warp, launch_warp + 1, time)
+        knowledge = VectorClock(self._warps_of_launch, () if known is None else (known,), facts)
         return Publication(knowledge, known)
 
-    def at_fence(self, row: int, wide: bool) -> list[tuple[Publication, bool]]:
-        """What a warp knew and did at its last fences, and whether that is for all blocks.
-
-        A write that is not ``wide`` tells the own block only.
-        """
-        for_block, for_all = self._fence[:, row].tolist()
+    def at_fence(self, warp: int, wide: bool) -> list[tuple[Publication, bool]]:
+        """A warp's clock at its last fences, and whether it is for all blocks; unless ``wide``, for its own."""
+        for_block, for_all = self._fence[:, warp].tolist()
         found: list[tuple[Publication, bool]] = []
         if wide and for_all:
-            found.append((self._at_fence(1, row), True))
+            found.append((self._at_fence(1, warp), True))
         if for_block and (for_block > for_all or not wide):
-            found.append((self._at_fence(0, row), False))
+            found.append((self._at_fence(0, warp), False))
         return found
 
-    def _at_fence(self, scope: int, row: int) -> Publication:
-        if (scope, row) not in self._published:
-            time, barrier = int(self._fence[scope, row]), int(self._fence_barrier[scope, row])
-            known = self._fence_known[scope, row]
-            self._published[scope, row] = self._publication(row, known, time, barrier)
-        return self._published[scope, row]
+    def _at_fence(self, scope: int, warp: int) -> Publication:
+        if (scope, warp) not in self._published:
+            time, barrier = int(self._fence[scope, warp]), int(self._fence_barrier[scope, warp])
+            known = self._fence_known[scope, warp]
+            self._published[scope, warp] = self._publication(warp, known, time, barrier)
+        return self._published[scope, warp]
 
-    def publish(self, signal: Signal, row: int, publication: Publication, wide: bool) -> None:
-        """A warp publishes."""
-        warp = int(self._warp[row])
-        signal.publish(warp, warp // self._per_block, publication, wide)
+    def publish(self, signal: Signal, warp: int, publication: Publication, wide: bool) -> None:
+        """Publish a warp's clock."""
+        launch_warp = int(self._launch_warp[warp])
+        signal.publish(launch_warp, launch_warp // self._per_block, publication, wide)
 
-    def hear(self, row: int, signal: Signal, wide: bool = True) -> None:
-        """A warp acquires what was published."""
-        warp = int(self._warp[row])
-        heard, known = signal.heard(warp // self._per_block, wide), self._known[row]
+    def acquire(self, warp: int, signal: Signal, wide: bool = True) -> None:
+        """Join what was published into a warp's clock."""
+        launch_warp = int(self._launch_warp[warp])
+        heard, known = signal.acquired(launch_warp // self._per_block, wide), self._known[warp]
         if heard is not None:
-            self._learn(row, signal, heard, wide and signal.includes(warp, known))
+            self._advance(warp, signal, heard, wide and signal.includes(launch_warp, known))
 
-    def read(self, row: int, place: object, signal: Signal, wide: bool) -> None:
-        """A warp reads a signal: it acquires what was published when it executes a fence."""
-        warp = int(self._warp[row])
-        block, known = warp // self._per_block, self._known[row]
-        from_block = signal.heard(block, wide=False)
-        from_all = signal.heard(block, wide=True) if wide else from_block
-        includes = wide and signal.includes(warp, known)
-        heard = _Heard(signal, from_all, from_block, known, includes)
-        places = self._heard.setdefault(row, {})
+    def read(self, warp: int, place: object, signal: Signal, wide: bool) -> None:
+        """Note that a warp reads a signal, which its next fence acquires."""
+        launch_warp = int(self._launch_warp[warp])
+        block, known = launch_warp // self._per_block, self._known[warp]
+        from_block = signal.acquired(block, wide=False)
+        from_all = signal.acquired(block, wide=True) if wide else from_block
+        includes = wide and signal.includes(launch_warp, known)
+        heard = _PendingRead(signal, from_all, from_block, known, includes)
+        places = self._pending.setdefault(warp, {})
         old = places.get(place)
         if old is not None and old.signal is not signal:
             from_all, from_block = _join(from_all, old.from_all), _join(from_block, old.from_block)
-            heard = _Heard(None, from_all, from_block, known, includes)
+            heard = _PendingRead(None, from_all, from_block, known, includes)
         places[place] = heard
 
-    def acquire(self, row: int, place: object, wide: bool) -> None:
-        """A warp acquires what it read at a place before."""
-        if place in self._heard.get(row, {}):
-            self._hear(row, place, wide)
+    def acquire_read(self, warp: int, place: object, wide: bool) -> None:
+        """Acquire what a warp read at a place before."""
+        if place in self._pending.get(warp, {}):
+            self._complete(warp, place, wide)
 
-    def fence(self, rows: Rows, wide: bool, time: int) -> None:
-        """Warps execute a fence; if not ``wide``, for their block only."""
-        for row in self._heard.keys() & set(rows.tolist()) if self._heard else ():
-            self._hear_all(row, wide)
-        self._fence_at(0, rows, time)
+    def fence(self, warps: Warps, wide: bool, time: int) -> None:
+        """Execute a fence; unless ``wide``, for the block only."""
+        for warp in self._pending.keys() & set(warps.tolist()) if self._pending else ():
+            self._complete_all(warp, wide)
+        self._fence_at(0, warps, time)
         if wide:
-            self._fence_at(1, rows, time)
+            self._fence_at(1, warps, time)
 
-    def _fence_at(self, scope: int, rows: Rows, time: int) -> None:
-        self._fence[scope, rows], self._fence_barrier[scope, rows] = time, self.barrier[rows]
-        self._fence_known[scope, rows] = self._known[rows]
+    def _fence_at(self, scope: int, warps: Warps, time: int) -> None:
+        self._fence[scope, warps], self._fence_barrier[scope, warps] = time, self.barrier[warps]
+        self._fence_known[scope, warps] = self._known[warps]
         if self._published:
-            for row in rows.tolist():
-                self._published.pop((scope, row), None)
+            for warp in warps.tolist():
+                self._published.pop((scope, warp), None)
 
-    def warp(self, row: int) -> int:
+    def launch_warp(self, warp: int) -> int:
         """The number of a warp in the launch."""
-        return int(self._warp[row])
+        return int(self._launch_warp[warp])
 
-    def has_published(self, rows: npt.NDArray[np.int64]) -> bool:
+    def has_fenced(self, warps: npt.NDArray[np.int64]) -> bool:
         """Whether any of these warps has executed a fence."""
-        return bool(self._fence[0, rows].any())
+        return bool(self._fence[0, warps].any())
 
-    def _hear_all(self, row: int, wide: bool) -> None:
-        for place in list(self._heard[row]):
-            self._hear(row, place, wide)
+    def _complete_all(self, warp: int, wide: bool) -> None:
+        for place in list(self._pending[warp]):
+            self._complete(warp, place, wide)
 
-    def _hear(self, row: int, place: object, wide: bool) -> None:
-        heard = self._heard[row][place]
+    def _complete(self, warp: int, place: object, wide: bool) -> None:
+        heard = self._pending[warp][place]
         if wide:
-            del self._heard[row][place]
+            del self._pending[warp][place]
             if heard.from_all is not None:
-                includes = heard.includes and heard.before is self._known[row]
-                self._learn(row, heard.signal, heard.from_all, includes)
+                includes = heard.includes and heard.before is self._known[warp]
+                self._advance(warp, heard.signal, heard.from_all, includes)
         elif heard.from_block is not None:
-            self._heard[row][place] = heard._replace(from_block=None)
-            self._learn(row, heard.signal, heard.from_block, False)
+            self._pending[warp][place] = heard._replace(from_block=None)
+            self._advance(warp, heard.signal, heard.from_block, False)
 
-    def _learn(self, row: int, signal: Signal | None, heard: Knowledge, includes: bool) -> None:
-        known: Any = self._known[row]
+    def _advance(self, warp: int, signal: Signal | None, heard: VectorClock, includes: bool) -> None:
+        known: Any = self._known[warp]
         if heard is known:
             return
-        self._known[row] = heard if includes else heard.joined(known)
+        self._known[warp] = heard if includes else heard.joined(known)
         if includes and signal is not None:
-            signal.told(int(self._warp[row]), heard)
-        self._learned.add(row)
-        self._knows = self._stale = True
+            signal.include(int(self._launch_warp[warp]), heard)
+        self._advanced.add(warp)
+        self._some_known = self._stale = True
 
 
-def _join(one: Knowledge | None, other: Knowledge | None) -> Knowledge | None:
+def _join(one: VectorClock | None, other: VectorClock | None) -> VectorClock | None:
     return other if one is None else one.joined(other)

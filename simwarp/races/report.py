@@ -60,26 +60,7 @@ class Conflict:
 
 
 def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
-    """The fault of a conflict; its place is left to who knows the lane.
-
-    Examples
-    --------
-    Block 1 reads what block 0 wrote:
-
-    >>> import numpy as np, simwarp
-    >>> device = simwarp.Device(checks="report")
-    >>> kernel = device.load('''.version 9.0 .target sm_90 .address_size 64
-    ... .entry k(.param .u64 x) { .reg .b32 %r<2>; .reg .b64 %a; .reg .pred %p;
-    ...     ld.param.u64 %a, [x]; mov.u32 %r0, %ctaid.x; setp.eq.u32 %p, %r0, 0;
-    ...     @%p st.global.u32 [%a], 7;
-    ...     @!%p ld.global.u32 %r1, [%a];
-    ...     ret; }''').kernel("k")
-    >>> kernel((2, 1, 1), (1, 1, 1), device.upload(np.zeros(1, np.uint32), "x"))
-    >>> print(device.faults[0].what)
-    race: read of 4 bytes of global memory that another block wrote, with nothing between
-    >>> print(device.faults[0].advice)
-    use atomic operations, a flag with __threadfence() on both sides, or a second launch
-    """
+    """The fault of a conflict; its place is left to who knows the lane."""
     shared = conflict.allocation in chunk.shared.allocations
     space = "shared" if shared else "global"
     offset = conflict.offset % chunk.shared_stride if shared else conflict.offset

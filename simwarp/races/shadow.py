@@ -1,6 +1,6 @@
-"""Shadow memory: for each unit of an allocation, who wrote it last, and who read it.
+"""Shadow memory: for each unit of an allocation, its last writers and readers.
 
-An *entry* is ``time << 32 | thread``: when, and by which thread of the launch; 0 if there is none. A unit
+An *entry* is ``time << 32 | thread``: the time, and the thread of the launch; 0 if there is none. A unit
 is as wide as the narrowest access so far, 8 bytes at most.
 """
 
@@ -25,31 +25,19 @@ _LOW_HALF = 0 if sys.byteorder == "little" else 1
 
 
 def threads_of(entries: Entries) -> npt.NDArray[np.uint32]:
-    """The threads of entries (a view).
-
-    Examples
-    --------
-    >>> threads_of(np.array([5 << 32 | 7]))
-    array([7], dtype=uint32)
-    """
+    """The threads of entries (a view)."""
     return entries.view(np.uint32)[_LOW_HALF::2]
 
 
 class Shadow:
-    """The shadow of an allocation.
-
-    Parameters
-    ----------
-    allocation : Allocation
-    width : int
-        Bytes of the first access.
+    """The shadow of an allocation; ``width`` is that of its first access.
 
     Attributes
     ----------
     written : (units,) int64
-        The entry of each unit's last write that was not strong for all who may reach it.
+        The entry of each unit's last write that was not strong for all threads that can reach it.
     written_also : (units,) int64, or None before the first one
-        The entry of another thread's write of the same bits, which nothing orders with that one.
+        The entry of another thread's unordered write of the same bits.
     updated : (units,) int64, or None before the first one
         The entry of its last strong write.
     read, read_also : (units,) int64, or None before the first watched read
@@ -57,20 +45,11 @@ class Shadow:
     observed : (units,) int64, or None before the first one
         The time of its last strong read.
     signals : dict of int to Signal
-        What was published, by offset in bytes.
+        By offset in bytes.
     released : dict of (warp, offset) to (Publication, bool)
-        What a warp published last at a place by a release, and whether to all blocks.
+        A warp's last publication at an offset by a release, and whether to all blocks.
     last_write, last_also, last_update, last_read : int
         The time of the last entry in ``written``, ``written_also``, ``updated`` and ``read``.
-
-    Examples
-    --------
-    >>> shadow = Shadow(Allocation(256, 16, "words"), 8)
-    >>> shadow.units(np.array([8], np.uint64), 8).tolist()
-    [1]
-    >>> shadow.written[1] = 5
-    >>> shadow.units(np.array([8], np.uint64), 4).tolist(), shadow.written.tolist()
-    ([2], [0, 0, 5, 5])
     """
 
     def __init__(self, allocation: Allocation, width: int) -> None:
@@ -135,7 +114,7 @@ class Shadow:
         self.observed = observed
 
     def signal(self, offset: int, signal: Signal | None) -> None:
-        """Let what is published at an offset be ``signal``."""
+        """Set the signal at an offset."""
         if signal is None:
             self.signals.pop(offset, None)
             return

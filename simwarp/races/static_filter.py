@@ -9,7 +9,7 @@ from simwarp.engine.reach import addresses_of
 from simwarp.program.barrier_regions import meeting
 from simwarp.program.provenance import ANYTHING, SHARED, Origins, known_origins, symbols_of
 from simwarp.ptx.rows import LOADS, WRITES
-from simwarp.races.strong import WEAK, strength
+from simwarp.races.access import WEAK, strength
 
 if TYPE_CHECKING:
     from simwarp.engine.launch import Launch
@@ -37,18 +37,6 @@ class RaceFilter:
         The numbers of all loads from memory that several threads can write.
     signals : bool
         Whether threads may tell each other by flags or locks what is ordered.
-
-    Examples
-    --------
-    What was stored before a barrier and is loaded after it needs no watching:
-
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90 .entry k() { .shared .b32 c; .reg .b32 %r;
-    ... st.shared.u32 [c], 1; bar.sync 0; ld.shared.u32 %r, [c]; ret; }''')
-    >>> filter = RaceFilter(link(module, module.entries["k"]), ())
-    >>> filter.loads, filter.meeting
-    ({2}, set())
     """
 
     def __init__(self, program: Program, variables: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
-"""Who is ordered with whom within a warp: ``bar.warp.sync`` (PTX ISA 9.7.13.2).
+"""The happens-before order of the lanes of a warp: ``bar.warp.sync`` (PTX ISA 9.7.13.2).
 
-Lanes of one warp execute in any order unless they meet at a ``bar.warp.sync`` that names them both.
+Lanes of one warp are ordered only by a ``bar.warp.sync`` that names them both.
 """
 
 from __future__ import annotations
@@ -11,96 +11,57 @@ import numpy.typing as npt
 from simwarp.lanes import LANE, LANE_BIT, WARP_SIZE
 
 Times = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.intp]
+Warps = npt.NDArray[np.intp]
 
 
 class WarpOrder:
-    """The meetings of the lanes of some warps.
+    """The last ``bar.warp.sync`` of the lanes of some warps.
 
-    As long as each lane meets one group only, its group and the time of the last meeting say all. A warp
-    whose lanes meet in groups that overlap is *tangled*: for it, a table says what each lane knows of each
-    other.
-
-    Parameters
-    ----------
-    warps : int
-
-    Examples
-    --------
-    Lanes 0 and 1 meet at time 5, then 1 and 2 at time 9: so lane 2 knows what lane 0 did before 5.
-
-    >>> order = WarpOrder(1)
-    >>> rows, live = np.array([0]), np.array([0xFFFFFFFF], np.uint32)
-    >>> for word, time in ((0b011, 5), (0b110, 9)):
-    ...     groups = np.where(word >> LANE & 1, word, 0).astype(np.uint32).reshape(1, 32)
-    ...     order.meet(rows, groups, live, time)
-    >>> lane = lambda number: np.array([number])
-    >>> [bool(order.ordered(rows, lane(2), lane(0), np.array([time]))[0]) for time in (4, 5)]
-    [True, False]
+    While each lane is in one group only, its group and the time of its last barrier suffice. A warp whose
+    groups overlap is *tangled*: a table holds a time for each two of its lanes.
     """
 
     def __init__(self, warps: int) -> None:
         self._warps = warps
         self._used = False
         self._whole = np.zeros(warps, np.int64)
-        """When all live lanes met last."""
+        """The last barrier of all live lanes."""
 
     def meet(
-        self, rows: Rows, groups: npt.NDArray[np.uint32], live: npt.NDArray[np.uint32], time: int
+        self, warps: Warps, groups: npt.NDArray[np.uint32], live: npt.NDArray[np.uint32], time: int
     ) -> None:
-        """Lanes meet.
-
-        Parameters
-        ----------
-        rows : (n,) int
-            Their warps.
-        groups : (n, 32) uint32
-            For each lane the lanes it meets, one bit each; 0 for a lane that is not there.
-        live : (n,) uint32
-            The lanes that have not exited.
-        time : int
-            What came before it is known from now on.
-        """
+        """Lanes pass a barrier together, each with ``groups`` (n, 32), a word of lanes; 0 if it is not there."""
         whole = ((groups == live[:, None]) | (live[:, None] & LANE_BIT == 0)).all(axis=1)
-        self._whole[rows[whole]] = time
-        self.forget(rows[whole])
+        self._whole[warps[whole]] = time
+        self.forget(warps[whole])
         if whole.all():
             return
         if not self._used:
             self._prepare()
-        rows, groups = rows[~whole], groups[~whole]
-        words = self._words[rows]
+        warps, groups = warps[~whole], groups[~whole]
+        words = self._words[warps]
         overlaps = ((groups != 0) & (words != 0) & (words != groups)).any(axis=1)
-        self._tangle(rows[overlaps])
-        tangled = self._tangled[rows]
-        self._words[rows] = np.where(groups != 0, groups, words)
-        self._times[rows] = np.where(groups != 0, time, self._times[rows])
+        self._tangle(warps[overlaps])
+        tangled = self._tangled[warps]
+        self._words[warps] = np.where(groups != 0, groups, words)
+        self._times[warps] = np.where(groups != 0, time, self._times[warps])
         if tangled.any():
-            self._meet_tangled(rows[tangled], groups[tangled], time)
+            self._meet_tangled(warps[tangled], groups[tangled], time)
 
-    def forget(self, rows: Rows) -> None:
-        """All lanes of these warps are ordered by now: what some of them know is worth nothing more."""
+    def forget(self, warps: Warps) -> None:
+        """Forget the groups of warps whose lanes are all ordered by now."""
         if self._used:
-            self._words[rows], self._tangled[rows] = 0, False
+            self._words[warps], self._tangled[warps] = 0, False
 
-    def ordered(self, rows: Rows, later: Times, earlier: Times, times: Times) -> npt.NDArray[np.bool_]:
-        """Whether what ``earlier`` lanes did at ``times`` is ordered before what ``later`` lanes do now.
-
-        Parameters
-        ----------
-        rows, later, earlier, times : (n,) int
-
-        Returns
-        -------
-        (n,) bool
-        """
-        result = times < self._whole[rows]
+    def ordered(self, warps: Warps, later: Times, earlier: Times, times: Times) -> npt.NDArray[np.bool_]:
+        """Whether what ``earlier`` lanes did at ``times`` is ordered before what ``later`` lanes do now."""
+        result = times < self._whole[warps]
         if self._used:
-            met = (self._words[rows, later] >> earlier.astype(np.uint32) & 1 != 0) & ~self._tangled[rows]
-            result |= met & (times < self._times[rows, later])
-            tangled = np.flatnonzero(self._tangled[rows])
+            met = (self._words[warps, later] >> earlier.astype(np.uint32) & 1 != 0) & ~self._tangled[warps]
+            result |= met & (times < self._times[warps, later])
+            tangled = np.flatnonzero(self._tangled[warps])
             if tangled.size:
-                known = self._table[rows[tangled], later[tangled], earlier[tangled]]
+                known = self._table[warps[tangled], later[tangled], earlier[tangled]]
                 result[tangled] |= times[tangled] < known
         return result
 
@@ -111,19 +72,19 @@ class WarpOrder:
         self._tangled = np.zeros(self._warps, np.bool_)
         self._table = np.zeros((0, WARP_SIZE, WARP_SIZE), np.int64)
 
-    def _tangle(self, rows: Rows) -> None:
-        """From now on a table says what the lanes of these warps know."""
-        rows = rows[~self._tangled[rows]]
-        if rows.size and not self._table.size:
+    def _tangle(self, warps: Warps) -> None:
+        """Make the tables of these warps."""
+        warps = warps[~self._tangled[warps]]
+        if warps.size and not self._table.size:
             self._table = np.zeros((self._warps, WARP_SIZE, WARP_SIZE), np.int64)
-        met = self._words[rows][:, :, None] >> LANE & 1 != 0
-        self._table[rows] = np.where(met, self._times[rows][:, :, None], 0)
-        self._tangled[rows] = True
+        met = self._words[warps][:, :, None] >> LANE & 1 != 0
+        self._table[warps] = np.where(met, self._times[warps][:, :, None], 0)
+        self._tangled[warps] = True
 
-    def _meet_tangled(self, rows: Rows, groups: npt.NDArray[np.uint32], time: int) -> None:
+    def _meet_tangled(self, warps: Warps, groups: npt.NDArray[np.uint32], time: int) -> None:
         for word in np.unique(groups[groups != 0]).tolist():
             members = np.flatnonzero(word >> LANE & 1)
-            here = rows[(groups == word).any(axis=1)][:, None]
+            here = warps[(groups == word).any(axis=1)][:, None]
             known = self._table[here, members]
             together = known.max(axis=1)
             together[:, members] = time

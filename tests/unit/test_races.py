@@ -8,6 +8,7 @@ import pytest
 import simwarp
 from gpu.compile import compile
 from simwarp.engine.chunk import Chunk
+from simwarp.engine.events import OrderedAccess
 from simwarp.engine.host_functions import Heap
 from simwarp.engine.launch import Launch
 from simwarp.faults import Race
@@ -16,7 +17,7 @@ from simwarp.program.link import link
 from simwarp.ptx.parse import parse
 from simwarp.races import Races
 from simwarp.races.static_filter import RaceFilter
-from simwarp.races.vector_clocks import Knowledge
+from simwarp.races.vector_clocks import VectorClock
 from simwarp.races.warp_order import WarpOrder
 from support import small_kernels as small
 
@@ -342,14 +343,16 @@ def test_what_follows_an_arrival_at_a_barrier_is_not_ordered_by_it():
     producer, consumer = np.zeros((2, 2, 32), bool)
     producer[0], consumer[1] = True, True
     at, one = np.array([0], np.uint64), np.array([1], np.uint32)
-    races.write(chunk, store, chunk.shared, np.array([0]), at, one)
+    write = OrderedAccess(chunk, store, "write", chunk.shared, np.array([0]), at, 4, one)
+    races.access(write)
     races.block_arrive(chunk, producer)
-    races.write(chunk, store, chunk.shared, np.array([0]), at + np.uint64(4), one)
+    races.access(write._replace(addresses=at + np.uint64(4)))
     races.block_barrier(chunk, consumer, whole=False, arrived=producer)
     chunk.step = load
-    races.read(chunk, load, chunk.shared, np.array([32]), at, 4)
+    read = OrderedAccess(chunk, load, "read", chunk.shared, np.array([32]), at, 4)
+    races.access(read)
     with pytest.raises(Race):
-        races.read(chunk, load, chunk.shared, np.array([32]), at + np.uint64(4), 4)
+        races.access(read._replace(addresses=at + np.uint64(4)))
 
 
 # --------------------------------------------------------------------------------- which bytes, which values
@@ -705,7 +708,7 @@ def test_meetings_of_lanes_against_a_table(seed):
 
 
 def test_long_chains_of_knowledge():
-    node, expected = Knowledge(5), np.zeros(5, np.int64)
+    node, expected = VectorClock(5), np.zeros(5, np.int64)
     random = np.random.default_rng(1)
     nodes = [(node, expected)]
     for time in range(1, 300):
@@ -714,7 +717,7 @@ def test_long_chains_of_knowledge():
         end = first + int(random.integers(1, 3))
         times = np.maximum(a, b)
         times[first:end] = np.maximum(times[first:end], time)
-        nodes.append((Knowledge(5, (one.joined(other),), ((first, end, time),)), times))
+        nodes.append((VectorClock(5, (one.joined(other),), ((first, end, time),)), times))
     for node, times in nodes[::-7]:
         assert node.times.tolist() == times.tolist()
 
@@ -775,12 +778,8 @@ def first_race(seed):
         expected = history.access(thread, offset, width, kind)
         lane, at = np.array([thread]), np.array([offset], np.uint64)
         try:
-            if kind == "read":
-                races.read(chunk, load, chunk.shared, lane, at, width)
-            elif kind == "atomic":
-                races.atomic(chunk, red, chunk.shared, lane, at, width)
-            else:
-                races.write(chunk, store, chunk.shared, lane, at, np.array([number], f"u{width}"))
+            data = np.array([number], f"u{width}") if kind == "write" else None
+            races.access(OrderedAccess(chunk, chunk.step, kind, chunk.shared, lane, at, width, data))
         except Race as race:
             return race.earlier, expected
         if expected:
