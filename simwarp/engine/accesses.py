@@ -45,7 +45,10 @@ def load(chunk: Chunk, step: Step) -> None:
 
 
 def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, address: Any = None) -> list[Any]:
-    """What the executing lanes read at their addresses, or at what the step's operand says."""
+    """Read ``count`` elements at each executing lane's address, or at that of the step's operand.
+
+    Each element of the result broadcasts to (warps, 32).
+    """
     mask, values = chunk.mask, list[Any]()
     if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
         address = step.base(chunk) if address is None else address
@@ -55,10 +58,10 @@ def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, addr
         loaded = _gather(chunk, step, place, dtype, count)
         if chunk.mask is mask:
             return loaded
-        values = values or [np.full(mask.shape, _poison(dtype)) for _ in loaded]
+        values = values or _all_poison(mask, dtype, count)
         for value, element in zip(values, loaded, strict=True):
             np.copyto(value, element, where=chunk.mask)
-    return values or [np.full(mask.shape, _poison(dtype))] * count
+    return values or _all_poison(mask, dtype, count)
 
 
 def store(chunk: Chunk, step: Step) -> None:
@@ -71,19 +74,18 @@ def store(chunk: Chunk, step: Step) -> None:
     lenders = chunk.launch.lent.lenders(chunk) if step.number in chunk.launch.lent.steps else None
     for place in _places(chunk, step, unit.itemsize):
         undefined = None if missing is None else missing.kept(chunk, step, place)
-        at, given = _executing(chunk, place.address), [_executing(chunk, e) for e in elements]
+        given = [_executing(chunk, e) for e in elements]
         data = given[0] if count == 1 else np.stack(given, axis=-1).view(unit)[:, 0]
-        turn = chunk.order(at.size) if chunk.order is not None else None
+        at, _, turn = _put(chunk, step, place, data)
         if turn is not None:
-            at, data, given = at[turn], data[turn], [e[turn] for e in given]
-        _put(chunk, step, place, at, data, turn)
+            given = [e[turn] for e in given]
         if lenders is not None:
             _lend(chunk, place, at, given, lenders, turn)
         if undefined is not None:
             place.memory.forget(at, undefined if turn is None else undefined[turn])
         if place.space == "global" and chunk.launch.on_write:
             for i, element in enumerate(given):
-                notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
+                _notify_write(chunk, step, i, at + np.uint64(i * dtype.itemsize), element, turn)
 
 
 def _lend(
@@ -100,37 +102,41 @@ def _lend(
 def write_memory(
     chunk: Chunk, step: Step, values: npt.NDArray[Any], address: Any = None, register: str = ""
 ) -> None:
-    """Let each executing lane write one value, of 1 to 16 bytes."""
+    """Let each executing lane write one of ``values`` (warps, 32), which observers find in ``register``."""
     for place in _places(chunk, step, values.itemsize, address):
-        at, data = _executing(chunk, place.address), _executing(chunk, values)
-        turn = chunk.order(at.size) if chunk.order is not None else None
-        if turn is not None:
-            at, data = at[turn], data[turn]
-        _put(chunk, step, place, at, data, turn)
+        at, data, turn = _put(chunk, step, place, _executing(chunk, values))
         if place.space == "global":
             for observe in chunk.launch.on_write:
                 observe(WriteEvent(chunk, _lanes(chunk, turn), at, data, register))
 
 
-def _put(chunk: Chunk, step: Step, place: Place, at: Any, data: Any, turn: Any) -> None:
-    """Store, after the checks."""
-    memory, races = place.memory, chunk.launch.races
+def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, Any]:
+    """Store the executing lanes' data, after the checks; returns addresses, data and lanes in their turn."""
+    at, memory, races, lent = (
+        _executing(chunk, place.address),
+        place.memory,
+        chunk.launch.races,
+        chunk.launch.lent,
+    )
+    turn, width = chunk.order(at.size) if chunk.order is not None else None, data.dtype.itemsize
+    if turn is not None:
+        at, data = at[turn], data[turn]
     if races is not None and place.space in _RACING:
-        lanes, width = _lanes(chunk, turn), data.dtype.itemsize
-        races.access(OrderedAccess(chunk, step, "write", memory, lanes, at, width, data))
+        races.access(OrderedAccess(chunk, step, "write", memory, _lanes(chunk, turn), at, width, data))
     if chunk.launch.journal is not None:
-        chunk.launch.journal.note(memory, at, data.dtype.itemsize)
-    if chunk.launch.lent.cells and step.number not in chunk.launch.lent.steps:
-        chunk.launch.lent.forget(memory, at, data.dtype.itemsize)
+        chunk.launch.journal.note(memory, at, width)
+    if lent.cells and step.number not in lent.steps:
+        lent.forget(memory, at, width)
     if not memory.poke(at, data):
-        _examine(chunk, memory, at, data.dtype.itemsize, _lanes(chunk, turn), "write")
+        _examine(chunk, memory, at, width, _lanes(chunk, turn), "write")
         memory.write(at, data)
     if chunk.launch.on_access:
-        _notify_access(chunk, step, place, data.dtype.itemsize)
+        _notify_access(chunk, step, place, width)
+    return at, data, turn
 
 
-def notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any, turn: Any = None) -> None:
-    """Tell the observers of a write of the operand's element ``part``."""
+def _notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any, turn: Any = None) -> None:
+    """Notify the observers of a write of the operand's element ``part``."""
     operand = step.instruction.operands[-1]
     operand = operand.elements[part] if isinstance(operand, Vector) else operand
     register = operand.name if isinstance(operand, Register) else ""
@@ -140,13 +146,10 @@ def notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: An
 
 
 def atomic(chunk: Chunk, step: Step) -> None:
-    """Update memory lane by lane: the lanes that share an address take turns, in order.
-
-    An instruction with a vector of operands is as many atomic operations, one for each element.
-    """
+    """Update memory lane by lane, in order; a vector of operands is as many atomic operations."""
     count, dtype = step.form.vector, DTYPES[step.form.T]
     sources = [read(chunk) for read in step.sources]
-    results: list[Any] = [np.full(chunk.mask.shape, _poison(dtype)) for _ in range(count)]
+    results = _all_poison(chunk.mask, dtype, count)
     with chunk.launch.atomics:
         for place in _places(chunk, step, dtype.itemsize):
             if count > 1 and place.space != "global":
@@ -187,7 +190,7 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
         chunk.launch.lent.forget(memory, at, dtype.itemsize)
     old, new = _take_turns(step, target, at, operands, order, memory is chunk.shared)
     if chunk.launch.on_write and place.space == "global":
-        notify_write(chunk, step, part, at, new)
+        _notify_write(chunk, step, part, at, new)
     return old
 
 
@@ -196,7 +199,7 @@ def _take_turns(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Let accesses that share an address update it one after the other; returns old and new values.
 
-    What is worked out for whole runs at once is the same as if they had taken turns.
+    Whole runs computed at once give the same values as turns.
     """
     dtype = DTYPES[step.form.T]
     if all_differ(at):
@@ -230,18 +233,9 @@ def _take_turns(
 
 
 def _examine(
-    chunk: Chunk,
-    memory: Memory,
-    at: Any,
-    width: int,
-    lanes: npt.NDArray[np.int64],
-    *verbs: str,
-    follows: bool = False,
+    chunk: Chunk, memory: Memory, at: Any, width: int, lanes: Any, *verbs: str, follows: bool = False
 ) -> None:
-    """Find what is wrong with accesses; where checks do not raise, the launch goes on behind this.
-
-    If it ``follows`` the values that are read, memory that nothing wrote is not a fault yet.
-    """
+    """Find the faults of accesses, except, if undefined values are ``follow``ed, of uninitialised reads."""
     for fault in memory.examine(at, width, *verbs):
         if follows and isinstance(fault, UninitialisedRead):
             continue
@@ -250,7 +244,7 @@ def _examine(
 
 
 def _notify_access(chunk: Chunk, step: Step, place: Place, width: int) -> None:
-    """Tell the observers of an access of the executing lanes."""
+    """Notify the observers of an access of the executing lanes."""
     lanes = _lanes(chunk)
     addresses = np.broadcast_to(place.within, chunk.mask.shape).reshape(-1)[lanes]
     event = AccessEvent(chunk, step, step.kind.removeprefix("matrix "), place.space, lanes, addresses, width)
@@ -270,18 +264,16 @@ def _executing(chunk: Chunk, value: Any) -> npt.NDArray[Any]:
     return value.reshape(-1) if chunk.active is None else value[chunk.mask]
 
 
-def _poison(dtype: np.dtype[Any]) -> Any:
-    return np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
+def _all_poison(mask: Mask, dtype: np.dtype[Any], count: int) -> list[Any]:
+    poison = np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
+    return [np.full(mask.shape, poison) for _ in range(count)]
 
 
 # ---- addresses -----------------------------------------------------------------------------------
 
 
 class Place(NamedTuple):
-    """Where the executing lanes' addresses lie: the state space, its memory, the address in it.
-
-    ``within`` is the address as the lane means it: in its block's or its own window.
-    """
+    """The executing lanes' addresses in a space's memory, and ``within`` the block's or lane's window."""
 
     space: str
     memory: Memory
@@ -290,12 +282,9 @@ class Place(NamedTuple):
 
 
 def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[Place]:
-    """The memories that lanes access; for each, the chunk's mask holds the lanes that mean it.
+    """The memories of ``address``, or else of the step's operand; the chunk's mask holds the lanes of each.
 
-    They access ``address``, or, without one, what the step's address operand says.
-
-    A generic address says itself which space it means (PTX ISA 5.7); lanes may differ. Lanes whose address
-    lies outside their window are left out, if checks do not raise.
+    Lanes whose address lies outside their window are left out, if checks do not raise.
     """
     if address is None:
         if step.base is None:
@@ -315,35 +304,29 @@ def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterat
 
 
 def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any]]:
-    """State spaces, and the addresses there; for each, the chunk's mask holds the lanes that mean it."""
+    """State spaces, which may differ by lane (PTX ISA 5.7), and the addresses there; likewise masked."""
     if step.space != "generic":
         yield step.space, address
         return
-    window = np.right_shift(address, np.uint64(40))
-    first = int(np.broadcast_to(window, chunk.mask.shape)[chunk.mask][0])
-    if not ((window != first) & chunk.mask).any():
-        space = NAMES.get(first, "global")
-        _note_write(chunk, step, space)
-        yield space, address - np.uint64(WINDOWS.get(space, 0))
-        return
     mask = chunk.mask
-    last = np.uint64(max(NAMES) + 1)
-    number = np.broadcast_to(np.minimum(window, last), mask.shape)
-    for which in np.unique(number[mask]).tolist():
+    window = np.right_shift(address, np.uint64(40))
+    number = np.broadcast_to(window, mask.shape)
+    numbers = [int(number[mask][0])]
+    if ((window != numbers[0]) & mask).any():
+        number = np.minimum(number, np.uint64(max(NAMES) + 1))
+        numbers = np.unique(number[mask]).tolist()
+    for which in numbers:
+        if len(numbers) > 1:
+            chunk.enter(mask & (number == which), alone=False)
         space = NAMES.get(which, "global")
-        chunk.enter(mask & (number == which), alone=False)
-        _note_write(chunk, step, space)
+        if step.number in chunk.attendance.ways and space != "local":
+            # Lanes that seemed to return early write to what is not theirs alone.
+            chunk.attendance.part(chunk, step.number, {step.number + 1: chunk.mask})
         yield space, address - np.uint64(WINDOWS.get(space, 0))
-
-
-def _note_write(chunk: Chunk, step: Step, space: str) -> None:
-    """Lanes that seemed to return early write to what is not theirs alone."""
-    if step.number in chunk.attendance.ways and space != "local":
-        chunk.attendance.part(chunk, step.number, {step.number + 1: chunk.mask})
 
 
 def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
-    """The reserved part of shared memory, if lanes mean it; the mask is left with the others."""
+    """The reserved part of shared memory, for the lanes that address it; the others stay in the mask."""
     mask, offset = chunk.mask, np.subtract(address, np.uint64(RESERVED_AT))
     here = mask & (offset <= np.uint64(RESERVED - width))
     if here.any():
@@ -395,8 +378,8 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
 def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> list[Any]:
     """The values at the executing lanes' addresses, one array for each element of a vector.
 
-    Unless they are few, the other lanes read along: where their registers point, or else at an address
-    that is read anyway.
+    Unless they are few, the other lanes read, too: at their registers' addresses, or else at one that is read
+    anyway.
     """
     unit, memory, address = _vector(dtype, count), place.memory, place.address
     shape = np.shape(address)
@@ -429,7 +412,7 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
 
 
 def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
-    """Follow what of loaded words is an address in another block's shared or thread's local memory."""
+    """Follow the loaded words that are addresses in another block's shared or thread's local memory."""
     at = _executing(chunk, place.address)
     for i, value in enumerate(values):
         given = _executing(chunk, value)

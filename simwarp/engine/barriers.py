@@ -1,4 +1,4 @@
-"""Barriers of a block and of a cluster (PTX ISA 9.7.13.1 and 9.7.13.4): who is there, who is missing.
+"""Barriers of a block and of a cluster (PTX ISA 9.7.13.1 and 9.7.13.4): arrivals and completion.
 
 A block has sixteen barriers. Threads that wait stand at any instruction of the same barrier;
 ``arrive`` counts without waiting. A barrier with a count is complete when that many threads came, one
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BARRIERS = 16
 _NONE = -1
+_Counts = npt.NDArray[np.int64]
 
 
 class Opening(NamedTuple):
@@ -56,8 +57,8 @@ class Barriers:
         self.chunk = chunk
         self.waits_at = np.full(chunk.mask.shape, _NONE, np.int64)
         self.expects = np.zeros(chunk.mask.shape, np.int64)
-        self.arrived: dict[int, npt.NDArray[np.int64]] = {}
-        self._promised: dict[int, npt.NDArray[np.int64]] = {}
+        self.arrived: dict[int, _Counts] = {}
+        self._promised: dict[int, _Counts] = {}
         self._opened = self.waits_at
 
     def come(self, step: Step, mask: Mask) -> None:
@@ -74,7 +75,7 @@ class Barriers:
         self.expects = np.where(mask, count, self.expects)
 
     def complete(self) -> list[Opening]:
-        """The barriers that are complete; those who waited there do not wait any more."""
+        """The barriers that are complete; their lanes do not wait any more."""
         chunk = self.chunk
         free, opened = np.zeros(chunk.mask.shape, np.bool_), list[Opening]()
         for which in {*np.unique(self.waits_at[self.waits_at != _NONE]).tolist(), *self.arrived}:
@@ -99,14 +100,8 @@ class Barriers:
         self.waits_at = np.where(free, _NONE, self.waits_at)
         return opened
 
-    def _check_count(
-        self,
-        which: int,
-        there: Mask,
-        expected: npt.NDArray[np.int64],
-        counted: npt.NDArray[np.int64],
-    ) -> None:
-        """Find a barrier to which more threads came than it counts."""
+    def _check_count(self, which: int, there: Mask, expected: _Counts, counted: _Counts) -> None:
+        """Find a barrier at which more threads arrived than its count."""
         over = there & self._everywhere((expected > 0) & (counted > expected))
         if over.any():
             block = int(over.any(axis=1).argmax()) // self.chunk.warps_per_block
@@ -122,7 +117,7 @@ class Barriers:
         return np.repeat(of_block, self.chunk.warps_per_block).reshape(-1, 1)
 
     def reduce(self, operation: str, predicate: Any, lanes: Mask) -> Any:
-        """``bar.red``: what the predicates of the lanes that come through a barrier together give."""
+        """``bar.red``: the reduction of the predicates of the lanes that pass a barrier together."""
         holds = np.broadcast_to(predicate, lanes.shape) & lanes
         result = np.zeros(lanes.shape, np.uint32 if operation == "popc" else np.bool_)
         for which in np.unique(self._opened[lanes]).tolist():
@@ -135,7 +130,7 @@ class Barriers:
             result = np.where(there, self._everywhere(each), result)
         return result
 
-    def _operands(self, step: Step) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _operands(self, step: Step) -> tuple[_Counts, _Counts]:
         """The barrier's number and thread count for each lane, checked."""
         chunk, shape = self.chunk, self.chunk.mask.shape
         values = [np.broadcast_to(read(chunk), shape) for read in step.sources]
@@ -153,8 +148,8 @@ class Barriers:
                 chunk.found(BarrierFault(what, values_there, advice), lane)
         return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
-    def _expect(self, which: int, mask: Mask, count: npt.NDArray[np.int64]) -> None:
-        """An arrival says how many threads those who wait there must be, too."""
+    def _expect(self, which: int, mask: Mask, count: _Counts) -> None:
+        """Find threads that arrive with another count than those that wait there."""
         expected = self._by_block(np.where(mask, count, 0), np.maximum.reduce)
         everywhere = self._everywhere(expected)
         waiting = (self.waits_at == which) & (self.expects > 0)
@@ -168,7 +163,7 @@ class Barriers:
             )
             self.chunk.found(fault, lane)
 
-    def _threads(self, came: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _threads(self, came: _Counts) -> _Counts:
         """How often each lane counts: one that is not live, as often as all others of its warp."""
         live = self.chunk.live
         least: Any = np.where(live, came, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
@@ -176,7 +171,7 @@ class Barriers:
         whole = np.asarray(np.where(live.any(axis=1, keepdims=True), least, most), np.int64)
         return np.where(live, came, np.maximum(came, whole))
 
-    def _by_block(self, values: npt.NDArray[np.int64], combine: Any = np.add.reduce) -> npt.NDArray[np.int64]:
+    def _by_block(self, values: _Counts, combine: Any = np.add.reduce) -> _Counts:
         return combine(values.reshape(self.chunk.blocks, -1), axis=1)
 
 
@@ -197,14 +192,8 @@ class ClusterBarrier:
 
     def arrive(self, mask: Mask) -> None:
         """Lanes arrive; the lanes of a cluster that is complete may pass their wait."""
-        twice = self._waits & mask
-        if twice.any():
-            fault = BarrierFault(
-                "barrier.cluster.arrive twice without a wait between",
-                "",
-                "let each arrive be followed by a wait",
-            )
-            self.chunk.found(fault, int(twice.argmax()))
+        twice = "barrier.cluster.arrive twice without a wait between"
+        self._find(self._waits & mask, twice, "let each arrive be followed by a wait")
         self._arrived, self._waits = self.arrived | mask, self._waits | mask
         if self.chunk.launch.races is not None:
             self.chunk.launch.races.cluster_arrive(self.chunk, mask)
@@ -212,14 +201,12 @@ class ClusterBarrier:
 
     def check_wait(self, mask: Mask) -> None:
         """Find lanes that wait without having arrived."""
-        alone = mask & ~self._waits
-        if alone.any():
-            fault = BarrierFault(
-                "barrier.cluster.wait without an arrive before it",
-                "",
-                "let each thread arrive before it waits",
-            )
-            self.chunk.found(fault, int(alone.argmax()))
+        alone = "barrier.cluster.wait without an arrive before it"
+        self._find(mask & ~self._waits, alone, "let each thread arrive before it waits")
+
+    def _find(self, lanes: Mask, what: str, advice: str) -> None:
+        if lanes.any():
+            self.chunk.found(BarrierFault(what, "", advice), int(lanes.argmax()))
 
     def pass_(self, mask: Mask) -> None:
         """Lanes pass their wait."""

@@ -1,4 +1,4 @@
-"""Calls of device functions: who returns where, and what a recursive call must keep.
+"""Calls of device functions: arguments, return addresses, and the registers that a recursive call saves.
 
 Each execution of a call makes one *activation* for all lanes that take it together. A lane knows its
 current activation; that one knows the activation it came from.
@@ -6,6 +6,7 @@ current activation; that one knows the activation it came from.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
 
 
+_Pass = tuple[Argument | Formal, Argument | Formal, int]
+"""Source and destination of a value, and its bytes."""
+
+
 @dataclass
 class _Activation:
     """One execution of a call.
@@ -29,16 +34,14 @@ class _Activation:
     ----------
     step, goes_on_at
         The call, and the step behind it.
-    routine : Routine
-        What was called.
     lanes : int
-        How many lanes have not come back.
+        How many have not returned.
     caller : (warps, 32) int
-        The activation of each lane before.
+        The activation that each lane called from.
     frame
         The caller's frame.
     saved : dict
-        Registers of a recursive function as they were: value and defined lanes.
+        Registers of a recursive function before the call: value and defined lanes.
     """
 
     step: Step
@@ -52,7 +55,7 @@ class _Activation:
 
 @dataclass
 class Activations:
-    """Those under way in a chunk."""
+    """The activations of a chunk."""
 
     current: npt.NDArray[np.int64] | None = None
     """(warps, 32): the activation that each lane is in; -1 in the kernel itself."""
@@ -61,7 +64,7 @@ class Activations:
 
 
 def enter(chunk: Chunk, pc: int, step: Step, routine: Routine, caller: Routine, mask: Mask) -> None:
-    """Let these lanes call a device function: arguments, frame and activation change hands."""
+    """Call a device function: make its activation and frame, and pass the arguments."""
     state = chunk.activations
     if state.current is None:
         state.current = np.full(chunk.mask.shape, -1, np.int64)
@@ -71,35 +74,21 @@ def enter(chunk: Chunk, pc: int, step: Step, routine: Routine, caller: Routine, 
     saved = {
         slot: (chunk.registers[slot], chunk.partial.get(slot)) for slot in routine.slots if routine.recursive
     }
-    call = step.call
-    arguments = call.arguments if call else []
-    pairs = list(zip(arguments, routine.parameters, strict=True))
-    values = [_in_register(chunk, a, f.write is not None, f.size) for a, f in pairs]
+    arguments = step.call.arguments if step.call else ()
+    passes = [(a, f, f.size) for a, f in zip(arguments, routine.parameters, strict=True)]
+    values = _values(chunk, passes)
     _forget(chunk, routine, mask)
-    for (argument, formal), value in zip(pairs, values, strict=True):
-        if formal.write is not None:
-            formal.write(chunk, value)
-        elif value is None:
-            copy(
-                chunk,
-                mask,
-                frame + np.uint64(argument.offset),
-                new_frame + np.uint64(formal.offset),
-                formal.size,
-            )
-    state.under_way[state.made] = _Activation(
-        step, pc + 1, routine, int(np.count_nonzero(mask)), state.current, chunk.frame, saved
-    )
+    lanes = int(np.count_nonzero(mask))
+    activation = _Activation(step, pc + 1, routine, lanes, state.current, chunk.frame, saved)
+    state.under_way[state.made] = activation
     state.current = np.where(mask, state.made, state.current)
     state.made += 1
     chunk.frame = np.where(mask, new_frame, frame)
-    for (_, formal), value in zip(pairs, values, strict=True):
-        if formal.write is None and value is not None:
-            give(chunk, Argument(formal.offset), _words(chunk, value), formal.size)
+    _hand_over(chunk, mask, passes, values, frame, new_frame)
 
 
 def leave(chunk: Chunk, mask: Mask) -> list[tuple[int, Mask]]:
-    """Let these lanes return; the steps they go on at, with the lanes of each."""
+    """Return from the current functions; the steps behind their calls, with the lanes of each."""
     state, back = chunk.activations, list[tuple[int, "Mask"]]()
     current = state.current
     if current is None:
@@ -110,28 +99,46 @@ def leave(chunk: Chunk, mask: Mask) -> list[tuple[int, Mask]]:
         lanes = mask & (current == number)
         frame = np.broadcast_to(chunk.frame, mask.shape)
         caller_frame = np.broadcast_to(activation.frame, mask.shape)
-        results = _results(chunk, activation, lanes)
+        returns = activation.step.call.returns if activation.step.call else ()
+        passes = [(f, a, f.size) for f, a in zip(activation.routine.returns, returns, strict=True)]
+        chunk.enter(lanes, alone=False)
+        values = _values(chunk, passes)
         for slot, (value, defined) in activation.saved.items():
             _restore(chunk, slot, value, defined, lanes)
         chunk.enter(lanes, alone=False)
         chunk.frame = np.where(lanes, caller_frame, frame)
-        call = activation.step.call
-        for argument, formal, value in zip(
-            call.returns if call else [], activation.routine.returns, results, strict=True
-        ):
-            if argument.write is not None:
-                argument.write(chunk, value)
-            elif value is not None:
-                give(chunk, argument, _words(chunk, value), formal.size)
-            else:
-                to = caller_frame + np.uint64(argument.offset)
-                copy(chunk, lanes, frame + np.uint64(formal.offset), to, formal.size)
+        _hand_over(chunk, lanes, passes, values, frame, caller_frame)
         state.current = now = np.where(lanes, activation.caller, now)
         activation.lanes -= int(np.count_nonzero(lanes))
         if activation.lanes == 0:
             del state.under_way[number]
         back.append((activation.goes_on_at, lanes))
     return back
+
+
+def _values(chunk: Chunk, passes: Sequence[_Pass]) -> list[Any]:
+    """The values that come from a register or go to one; None for memory, which is copied as it is."""
+    values: list[Any] = [None] * len(passes)
+    for i, (given, taken, size) in enumerate(passes):
+        if given.read is not None:
+            values[i] = given.read(chunk)
+        elif taken.write is not None:
+            values[i] = passed(chunk, given, size)
+    return values
+
+
+def _hand_over(
+    chunk: Chunk, lanes: Mask, passes: Sequence[_Pass], values: list[Any], source: Any, destination: Any
+) -> None:
+    """Write the values to registers and to the current frame; copy the rest from frame to frame."""
+    for (given, taken, size), value in zip(passes, values, strict=True):
+        if taken.write is not None:
+            taken.write(chunk, value)
+        elif value is not None:
+            give(chunk, taken, _words(chunk, value), size)
+        else:
+            places = source + np.uint64(given.offset), destination + np.uint64(taken.offset)
+            copy(chunk, lanes, *places, size)
 
 
 def copy(chunk: Chunk, mask: Mask, source: Any, destination: Any, size: int) -> None:
@@ -160,27 +167,12 @@ def _check_stack(chunk: Chunk, frame: Any, routine: Routine, mask: Mask) -> None
         raise chunk.placed(fault, bad)
 
 
-def _results(chunk: Chunk, activation: _Activation, lanes: Mask) -> list[Any]:
-    """The return values that live in registers; read before the caller's registers come back."""
-    chunk.enter(lanes, alone=False)
-    wanted = activation.step.call.returns if activation.step.call else []
-    pairs = zip(wanted, activation.routine.returns, strict=True)
-    return [_in_register(chunk, f, a.write is not None, f.size) for a, f in pairs]
-
-
-def _in_register(chunk: Chunk, given: Argument | Formal, wanted: bool, size: int) -> Any:
-    """A value that comes from a register or goes to one; None for memory that is copied as it is."""
-    if given.read is not None:
-        return given.read(chunk)
-    return passed(chunk, given, size) if wanted else None
-
-
 def _words(chunk: Chunk, value: Any) -> npt.NDArray[np.uint64]:
     return np.broadcast_to(value, chunk.mask.shape).astype(np.uint64)
 
 
 def _forget(chunk: Chunk, routine: Routine, lanes: Mask) -> None:
-    """A function's registers are undefined when it starts, whatever an earlier call left there."""
+    """Undefine a function's registers, which an earlier call may have left."""
     for slot in routine.slots:
         chunk.bits.pop(slot, None)
         if chunk.alone:
@@ -218,7 +210,7 @@ def passed(chunk: Chunk, argument: Argument | Formal, size: int) -> npt.NDArray[
     return words.view(np.uint64)[..., 0]
 
 
-def give(chunk: Chunk, argument: Argument, values: npt.NDArray[np.uint64], size: int) -> None:
+def give(chunk: Chunk, argument: Argument | Formal, values: npt.NDArray[np.uint64], size: int) -> None:
     """Put a number of ``size`` bytes for each lane into a register or the current frame."""
     if argument.write is not None:
         argument.write(chunk, values.astype(f"u{size}"))

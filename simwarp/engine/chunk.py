@@ -333,9 +333,9 @@ class Chunk:
 
     # ---- places ------------------------------------------------------------------------------------
 
-    def place(self, lane: int) -> Place:
-        """Where the current step stands, for a lane numbered through the whole chunk."""
-        return self.place_of(int(self.thread.reshape(-1)[lane]), self.step)
+    def place(self, lane: int, step: Step | None = None) -> Place:
+        """The place of a lane, numbered through the whole chunk, at a step; by default the current one."""
+        return self.place_of(int(self.thread.reshape(-1)[lane]), step or self.step)
 
     def place_of(self, thread: int, step: Step) -> Place:
         """Where a thread, numbered through the launch, executes a step."""

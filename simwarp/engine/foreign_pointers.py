@@ -210,7 +210,7 @@ class Lent:
             width=width,
             space=space,
             stored=stored,
-            loaded=chunk.place_of(int(chunk.thread.reshape(-1)[lane]), foreign.step),
+            loaded=chunk.place(lane, foreign.step),
         )
         chunk.found(fault, bad)
         chunk.enter(chunk.mask & ~bad, alone=False)

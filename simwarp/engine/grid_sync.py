@@ -1,17 +1,16 @@
-"""Why a kernel trapped: grid sync of cooperative groups in a launch that is not cooperative.
+"""The cause of a trap: grid sync of cooperative groups in a launch that is not cooperative.
 
-`grid_group::sync()` reads where its workspace lies from ``%envreg1`` and ``%envreg2``, and traps where that
-is nowhere. PTX with line numbers tells by the header that a trap was compiled from, other PTX by the
-predicate that decides about it.
+`grid_group::sync()` reads the address of its workspace from ``%envreg1`` and ``%envreg2``, and traps if it
+is null. In PTX with line numbers the header that a trap was compiled from shows this, in other PTX its
+predicate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from simwarp.lanes import WARP_SIZE
-from simwarp.ptx.syntax import Group, Operand, Pair, Register, Vector
+from simwarp.program.liveness import registers_in
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk
@@ -22,7 +21,7 @@ _WORKSPACE = frozenset(("%envreg1", "%envreg2"))
 
 
 def needs_cooperation(chunk: Chunk, trap: Step, lane: int) -> bool:
-    """Whether a trap that a lane executes says that the launch had to be cooperative."""
+    """Whether a lane executes a trap because the launch is not cooperative."""
     if chunk.launch.workspace:
         return False
     called_from = _caller(chunk, lane)
@@ -30,12 +29,12 @@ def needs_cooperation(chunk: Chunk, trap: Step, lane: int) -> bool:
         step.instruction.source is not None and _HEADERS in step.instruction.source.file
         for step in (trap, *called_from)
     ):
-        return any(_WORKSPACE & set(_registers(s.instruction.operands)) for s in chunk.program.steps)
+        return any(_WORKSPACE & set(registers_in(s.instruction.operands)) for s in chunk.program.steps)
     return bool(_WORKSPACE & _decided_by(chunk.program, trap))
 
 
 def _caller(chunk: Chunk, lane: int) -> list[Step]:
-    """The call by which a lane came into the function that it is in."""
+    """The call of the function that a lane is in."""
     state = chunk.activations
     if state.current is None:
         return []
@@ -44,7 +43,7 @@ def _caller(chunk: Chunk, lane: int) -> list[Step]:
 
 
 def _decided_by(program: Program, step: Step) -> set[str]:
-    """The registers that the predicate comes from by which lanes get to a step, or past a branch to it."""
+    """The registers from which the predicates of a step, and of the branches to or past it, are computed."""
     before = program.steps[step.number - 1] if step.number else step
     to_it = [s for s in program.steps if s.kind == "branch" and s.target == step.number]
     wanted = [s.instruction.guard.name for s in (step, before, *to_it) if s.instruction.guard is not None]
@@ -56,8 +55,8 @@ def _decided_by(program: Program, step: Step) -> set[str]:
             break
         if other.kind == "pure" and other.instruction.operands:
             written, *read = other.instruction.operands
-            for name in _registers([written]):
-                sources.setdefault(name, set()).update(_registers(read))
+            for name in registers_in([written]):
+                sources.setdefault(name, set()).update(registers_in(read))
     found = set[str]()
     while wanted:
         name = wanted.pop()
@@ -65,16 +64,3 @@ def _decided_by(program: Program, step: Step) -> set[str]:
             found.add(name)
             wanted += sources.get(name, ())
     return found
-
-
-def _registers(operands: Iterable[Operand | None]) -> list[str]:
-    """The names of the registers among operands, addresses aside."""
-    names: list[str] = []
-    for operand in operands:
-        if isinstance(operand, Register):
-            names.append(operand.name)
-        elif isinstance(operand, Pair):
-            names += _registers((operand.first, operand.second))
-        elif isinstance(operand, Vector | Group):
-            names += _registers(operand.elements)
-    return names

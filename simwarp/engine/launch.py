@@ -1,7 +1,7 @@
 """The executor: runs a `Program` over a grid, whole blocks at a time, all their warps at once.
 
-`Launch` holds what one launch has (grid, parameters, memory). Which lanes execute which step, and
-when, is `simwarp.engine.schedule`; what they do to memory is `simwarp.engine.accesses`.
+`Launch` holds grid, parameters and memory of one launch; `simwarp.engine.schedule` selects the lanes that
+execute each step, and `simwarp.engine.accesses` has their accesses to memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ from simwarp.program.program import Program
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20
 _PATIENCE = 50
-"""The part of the budget that is left once lanes go on with poison, which may be how often they go round."""
+"""The part of the budget that is left once lanes go on with poison, perhaps as a number of iterations."""
 _LOCAL_AT_ONCE = 1 << 28
 """Bytes of local memory in flight, at most (one block aside)."""
 
@@ -52,9 +52,9 @@ class Launch:
     symbols : mapping of name to int
         The addresses of the module's variables.
     memory, constants, heap
-        Global memory, constant memory, and what device-side ``malloc`` takes from the former.
+        Global memory, constant memory, and the heap of device-side ``malloc``.
     shared_size, dynamic_shared : int
-        Bytes per block: all of it, and the part that the launch asked for.
+        Bytes per block: all of it, and the dynamic part.
     local_size : int
         Bytes of local memory per thread.
     workspace : int
@@ -65,18 +65,16 @@ class Launch:
         How many chunks run at a time, each on a process of its own.
     instruction_budget : int or None
         Steps that may be executed before `RunawayKernel` is found.
-    checks : Checks
-        What becomes of the faults.
     schedule, seed : str, int
-        Who goes when: see `simwarp.ptx.schedules`.
+        The order of lanes, warps and blocks: see `simwarp.schedules`.
     cc : (int, int)
-        The compute capability: by its rules matrix instructions add floats.
+        The compute capability, which decides how matrix instructions add floats.
     number, clock : int
-        Of the launch: its number on the device, and where its counters start.
+        The launch's number on the device, and the start of its counters.
     print
-        Takes what the kernel prints.
+        Called with the kernel's output.
     find_races
-        Makes what hears of all accesses and of what orders them, if the checks want races.
+        Makes the listener for races, if the checks want them.
     """
 
     program: Program
@@ -113,17 +111,18 @@ class Launch:
         self.blocks_per_cluster = self.cluster[0] * self.cluster[1] * self.cluster[2]
         self.steps_left = math.inf if self.instruction_budget is None else self.instruction_budget
         self.units_left = math.inf
-        """Of work, once a fault was collected whose lanes go on with poison; see `Scheduler.spend`."""
+        """The rest of the budget after a fault whose lanes go on with poison; see `Scheduler.spend`."""
         self.on_step = [o.on_step for o in self.observers if o.wants("on_step")]
         self.on_access = [o.on_access for o in self.observers if o.wants("on_access")]
         self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
         self.on_barrier = [o.on_barrier for o in self.observers if o.wants("on_barrier")]
         self.ended = False
-        """Whether a fault that nothing can go on behind was reported."""
+        """Whether a reported fault ended the launch."""
         self.journal: Journal | None = None
-        """What memory held some time ago, while a livelock is suspected."""
-        wanted = self.find_races if self.checks.action("races") != "off" else None
-        self.races = wanted(self) if wanted is not None else None
+        """The changes of memory, while a livelock is suspected."""
+        self.races = None
+        if self.find_races is not None and self.checks.action("races") != "off":
+            self.races = self.find_races(self)
         self.watched_loads = self.races.watched if self.races is not None else set[int]()
         self.lent = Lent(self)
         self.atomics: AbstractContextManager[Any] = nullcontext()
@@ -135,12 +134,12 @@ class Launch:
 
     @cached_property
     def windows(self) -> Windows:
-        """What of a block's shared memory each step may access."""
+        """The part of a block's shared memory that each step may access."""
         return Windows(self)
 
     @cached_property
     def frames(self) -> Frames:
-        """What of a function's frame each step may access."""
+        """The part of a function's frame that each step may access."""
         return Frames(self)
 
     @cached_property
@@ -160,8 +159,9 @@ class Launch:
         ordered = shuffled(self, chunks) if self.schedule == "random" else chunks
         for observer in self.observers:
             observer.on_launch(self)
+        needs_order = bool(self.observers) or self.program.calls_heap or self.schedule == "random"
         executed = 0
-        if self.in_one_process or len(chunks) == 1:
+        if self.workers == 1 or needs_order or len(chunks) == 1:
             for chunk in ordered:
                 executed += self.run_chunk(chunk)
                 if self.ended:
@@ -173,7 +173,7 @@ class Launch:
         return executed
 
     def found(self, fault: KernelFault) -> None:
-        """Tell the observers of a fault, and raise it or keep it; or forget it, as the checks say."""
+        """Notify the observers of a fault, and raise or collect it; or ignore it, depending on its check."""
         if self.checks.action(fault.check) == "off":
             return
         for observer in self.observers:
@@ -181,12 +181,6 @@ class Launch:
         self.checks.found(fault)
         if fault.check in POISONING and math.isinf(self.units_left) and self.instruction_budget is not None:
             self.units_left = self.instruction_budget // _PATIENCE
-
-    @property
-    def in_one_process(self) -> bool:
-        """Whether the chunks must run one after the other."""
-        needs_order = bool(self.observers) or self.program.calls_heap or self.schedule == "random"
-        return self.workers == 1 or needs_order
 
     def chunks(self) -> Chunks:
         """The blocks that are in flight together, clusters whole."""
@@ -214,14 +208,7 @@ class Launch:
 
 
 class Chunks(Sequence[npt.NDArray[np.int64]]):
-    """The blocks of a grid, so many at a time: those of a cluster next to each other, by rank.
-
-    Parameters
-    ----------
-    grid, cluster : (x, y, z)
-    at_once : int
-        Blocks of each chunk, whole clusters.
-    """
+    """The blocks of a grid, ``at_once`` in each chunk; those of a cluster are neighbours, by rank."""
 
     def __init__(self, grid: Dim, cluster: Dim, at_once: int) -> None:
         self.grid, self.cluster, self.at_once = grid, cluster, at_once
@@ -230,14 +217,8 @@ class Chunks(Sequence[npt.NDArray[np.int64]]):
     def __len__(self) -> int:
         return -(-self.blocks // self.at_once)
 
-    @overload
-    def __getitem__(self, number: int) -> npt.NDArray[np.int64]: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[npt.NDArray[np.int64]]: ...
-    def __getitem__(self, number: int | slice) -> Any:
-        """The blocks of one chunk, or of several."""
-        if isinstance(number, slice):
-            return [self[i] for i in range(len(self))[number]]
+    def __getitem__(self, number: Any) -> Any:
+        """The blocks of one chunk."""
         first = range(len(self))[number] * self.at_once
         blocks = np.arange(first, min(first + self.at_once, self.blocks))
         size = math.prod(self.cluster)
@@ -255,7 +236,7 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "stack": StackScheduler,
     "random": RandomScheduler,
 }
-"""What takes a chunk through its kernel, by the name of the schedule."""
+"""By the name of the schedule."""
 
 
 @cache

@@ -1,13 +1,12 @@
-"""Does a launch still get anywhere? A state that comes back exactly as it was says no.
+"""Livelocks: a launch whose state comes back exactly as it was.
 
-Lanes that spin are looked at when they give way to others. The state is compared with one taken earlier
+Spinning lanes are examined when they give way to others. The state is compared with one taken earlier
 (Brent, "An improved Monte Carlo factorization algorithm", 1980: earlier states are kept at powers of two),
 so that a cycle of any length is found in the end.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,17 +24,12 @@ _LONGEST_JOURNAL = 1 << 16
 """Bytes that may change between two states that are compared."""
 
 
-@dataclass
-class _State:
-    """Where all lanes stand, and what they hold; registers are never changed in place."""
-
-    groups: dict[int, tuple[Mask, int]]
-    parked: dict[int, Mask]
-    registers: list[Any]
+_State = tuple[dict[int, tuple[int, bytes]], dict[int, bytes], list[Any]]
+"""Turns and lanes of each step's group, waiting lanes by step, and registers, never changed in place."""
 
 
 class Journal:
-    """What memory held before it was changed, since a certain moment."""
+    """The bytes of memory before their changes, since a certain moment."""
 
     def __init__(self) -> None:
         self.before: dict[tuple[int, int], int] = {}
@@ -54,7 +48,7 @@ class Journal:
         self.full = len(self.before) > _LONGEST_JOURNAL
 
     def is_as_before(self) -> bool:
-        """Whether all that was changed has its old value again."""
+        """Whether all changed bytes have their old values again."""
         if self.full:
             return False
         return all(_byte(self._memories[which], at) == old for (which, at), old in self.before.items())
@@ -68,7 +62,7 @@ class Progress:
         self._kept: _State | None = None
 
     def look(self, scheduler: Scheduler) -> None:
-        """Find a livelock; to be called when lanes that loop have given way to others."""
+        """Find a livelock; called when looping lanes have given way to others."""
         self._looks += 1
         if self._looks < _PATIENCE:
             return
@@ -82,24 +76,16 @@ class Progress:
 
 def _state(scheduler: Scheduler) -> _State:
     first = min(group.turns for group in scheduler.groups.values())
-    groups = {pc: (group.mask, group.turns - first) for pc, group in scheduler.groups.items()}
-    return _State(groups, dict(scheduler.parked), list(scheduler.chunk.registers))
+    groups = {pc: (group.turns - first, group.mask.tobytes()) for pc, group in scheduler.groups.items()}
+    parked = {pc: mask.tobytes() for pc, mask in scheduler.parked.items()}
+    return groups, parked, list(scheduler.chunk.registers)
 
 
 def _same(a: _State, b: _State, scheduler: Scheduler) -> bool:
-    """Whether two states are one, as far as lanes can still tell."""
-    if a.groups.keys() != b.groups.keys() or a.parked.keys() != b.parked.keys():
-        return False
-    for pc, (mask, turns) in a.groups.items():
-        if turns != b.groups[pc][1] or not np.array_equal(mask, b.groups[pc][0]):
-            return False
-    if not all(np.array_equal(mask, b.parked[pc]) for pc, mask in a.parked.items()):
-        return False
+    """Whether two states differ in no value that lanes may still read."""
     needed, live = scheduler.needed(), scheduler.chunk.live
-    return all(
-        _equal(x, y, live)
-        for slot, (x, y) in enumerate(zip(a.registers, b.registers, strict=True))
-        if needed >> slot & 1
+    return a[:2] == b[:2] and all(
+        _equal(x, y, live) for slot, (x, y) in enumerate(zip(a[2], b[2], strict=True)) if needed >> slot & 1
     )
 
 

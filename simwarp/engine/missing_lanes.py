@@ -1,9 +1,9 @@
-"""Who never came: lanes that are gone when others open a barrier, or compute across a warp, that names them.
+"""Lanes that have exited when others open a barrier, or compute across a warp, that names them.
 
 A barrier without a count names all threads of its block; an aligned one, with or without a count, whole
-warps; an operation of a warp the lanes of its member mask. Whoever exited cannot come, and hardware does not
-wait. Whether a lane returned early, which is an idiom, or skipped what the others wait at, which is a bug,
-say the ways it took (`simwarp.program.exits`): only where lanes part for good is anything noted.
+warps; an operation of a warp the lanes of its member mask. Exited lanes cannot arrive, and hardware does not
+wait for them. The branches a lane took (`simwarp.program.exits`) show whether it returned early, which is an
+idiom, or skipped the barrier, which is a bug: notes are made only where lanes part for good.
 """
 
 from __future__ import annotations
@@ -27,59 +27,49 @@ _MEMBERS = "name the lanes that come, by __ballot_sync() before the branch, or l
 
 
 class _Gone:
-    """What is known of the lanes of a chunk that left for good."""
+    """The lanes of a chunk that parted from the others for good."""
 
     def __init__(self, chunk: Chunk, strict: bool) -> None:
         self._born, self._strict, self.shape = chunk.live, strict, chunk.live.shape
         self.settled: Mask | None = chunk.live
-        """The live lanes, if nobody else need be asked for."""
-        self._early: Mask | None = None
-        self._told: Mask | None = None
-        self._left_at: npt.NDArray[np.int32] | None = None
+        """The live lanes, if no other lane can be missing."""
+        self._reported, self._early = np.zeros_like(self._born), np.zeros_like(self._born)
+        self._left_at = np.zeros(self.shape, np.int32)
+        """The number of the step where each lane parted from the others, plus 1; else 0."""
 
-    def note(self, rows: Any, at: int, lanes: Mask, what: int) -> None:
+    def note(self, warps: Any, at: int, lanes: Mask, what: int) -> None:
         """Lanes took a way out."""
-        if self._early is None or self._left_at is None:
-            self._early = np.zeros_like(self._born)
-            self._left_at = np.full(self._born.shape, -1, np.int32)
-        left_at = self._left_at[rows]
-        first = lanes & (left_at < 0)
+        left_at = self._left_at[warps]
+        first = lanes & (left_at == 0)
         if what == RETURNS:
-            self._early[rows] |= first
+            self._early[warps] |= first
         else:
-            self._early[rows] &= ~lanes
+            self._early[warps] &= ~lanes
         if what != WORKS:
-            self._left_at[rows] = np.where(first, at, left_at)
+            self._left_at[warps] = np.where(first, at + 1, left_at)
 
-    def missing(self, chunk: Chunk, rows: Any) -> Mask | None:
-        """The lanes that are gone and were not told of; None if there are none."""
-        gone = self._born[rows] & ~chunk.live
-        if self._told is not None:
-            gone &= ~self._told[rows]
-        if self._early is not None and not self._strict:
-            gone &= ~self._early[rows]
+    def missing(self, chunk: Chunk, warps: Any) -> Mask | None:
+        """The exited lanes that are not reported yet; None if there are none."""
+        gone = self._born[warps] & ~(chunk.live | self._reported[warps])
+        if not self._strict:
+            gone &= ~self._early[warps]
         if gone.any():
             return gone
         self.settled = chunk.live
         return None
 
-    def tell(self, rows: Any, lanes: Mask) -> None:
-        """Do not speak of these lanes again."""
-        if self._told is None:
-            self._told = np.zeros_like(self._born)
-        self._told[rows] |= lanes
+    def report(self, warps: Any, lanes: Mask) -> Mask:
+        """Exclude lanes from later reports; those of them that returned early."""
+        self._reported[warps] |= lanes
+        return lanes & self._early[warps]
 
-    def early(self, rows: Any, shape: tuple[int, ...]) -> Mask:
-        """Those that returned early."""
-        return np.zeros(shape, np.bool_) if self._early is None else self._early[rows]
-
-    def left_at(self, rows: Any, warp: int, lane: int) -> int:
+    def left_at(self, warps: Any, warp: int, lane: int) -> int:
         """The step where a lane parted from the others; -1 if it came to the end with them."""
-        return -1 if self._left_at is None else int(self._left_at[rows][warp, lane])
+        return int(self._left_at[warps][warp, lane]) - 1
 
 
 class Attendance:
-    """Who left, and who is missed at the barriers of a chunk's blocks and the operations of its warps."""
+    """The lanes that are missing at the barriers of a chunk's blocks and the operations of its warps."""
 
     def __init__(self, chunk: Chunk) -> None:
         checks = chunk.launch.checks
@@ -88,70 +78,71 @@ class Attendance:
         self.block = _Gone(chunk, strict)
         self.warp = _Gone(chunk, strict)
         self.agreed: tuple[Any, Any] = (None, None)
-        """Member masks that fit one another, and the lanes for which that was seen."""
+        """Member masks that agree, and the live lanes at that time."""
         self._passed: dict[int, npt.NDArray[np.uint32]] = {}
-        """For operations that lanes passed with another mask than some that wait there: that mask."""
+        """By operation, the mask with which each lane passed it, if others wait there with another mask."""
 
     def part(self, chunk: Chunk, at: int, ways: Mapping[int, Mask]) -> None:
-        """Lanes go different ways from a step, of which some lead out for good."""
-        rows = _rows(chunk)
-        for told, gone in zip(self.ways[at], (self.block, self.warp), strict=True):
+        """Lanes go different ways from a step, some of which lead out for good."""
+        warps = _warps(chunk)
+        for exits, gone in zip(self.ways[at], (self.block, self.warp), strict=True):
             for way, lanes in ways.items():
-                if way in told and lanes.any():
-                    gone.note(rows, at, lanes, told[way])
+                if way in exits and lanes.any():
+                    gone.note(warps, at, lanes, exits[way])
 
     # ---- barriers --------------------------------------------------------------------------------------
 
     def at_barrier(
         self, chunk: Chunk, waiting: Mask, counted: Mask | None = None, aligned: Mask | None = None
     ) -> None:
-        """Find whom a barrier missed that these lanes pass; the chunk is a whole one."""
-        rows = slice(None)
-        missing = self.block.missing(chunk, rows)
+        """Find the lanes that are missing at a barrier which these lanes of a whole chunk pass.
+
+        ``counted`` lanes (None: none) are at a barrier with a count, ``aligned`` ones (None: all) at one that
+        takes their warp as a whole.
+        """
+        missing = self.block.missing(chunk, slice(None))
         if missing is None:
             return
         over = ~_of_blocks(chunk, chunk.live) & missing
-        if over.any():  # blocks that are over wait for nobody
-            self.block.tell(rows, over)
+        if over.any():  # blocks without live lanes wait for none
+            self.block.report(slice(None), over)
             missing &= ~over
         whole = waiting if aligned is None else waiting & aligned
         uncounted = waiting if counted is None else waiting & ~counted
         missed = missing & (_of_blocks(chunk, uncounted) | whole.any(axis=1, keepdims=True))
-        self._tell(chunk, self.block, missed, waiting, _of_blocks)
+        self._report(chunk, self.block, missed, waiting, _of_blocks)
 
     # ---- operations of a warp --------------------------------------------------------------------------
 
     def at_operation(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
-        """Find whom an operation missed that these lanes execute."""
-        rows = _rows(chunk)
-        missing = self.warp.missing(chunk, rows)
+        """Find the lanes that are missing at an operation which these lanes execute."""
+        warps = _warps(chunk)
+        missing = self.warp.missing(chunk, warps)
         if missing is None:
             return
         over = missing & ~chunk.live.any(axis=1, keepdims=True) & ~lanes.any(axis=1, keepdims=True)
         if over.any():
-            self.warp.tell(rows, over)
+            self.warp.report(warps, over)
             missing &= ~over
         named = np.where(lanes, members, 0)
         words = np.bitwise_or.reduce(named, axis=1, keepdims=True)
         missed = missing & (words >> np.arange(WARP_SIZE, dtype=np.uint32) & 1).astype(np.bool_)
-        self._tell(chunk, self.warp, missed, lanes, _of_warps, members)
+        self._report(chunk, self.warp, missed, lanes, _of_warps, members)
 
     def passed(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
         """Lanes go on from an operation where others, with another mask, still wait for them."""
-        at, rows = chunk.step.number, _rows(chunk)
-        masks = self._passed.setdefault(at, np.zeros(self.warp.shape, np.uint32))
-        masks[rows] = np.where(lanes, members, masks[rows])
+        masks = self._passed.setdefault(chunk.step.number, np.zeros(self.warp.shape, np.uint32))
+        warps = _warps(chunk)
+        masks[warps] = np.where(lanes, members, masks[warps])
 
-    # ---- telling ---------------------------------------------------------------------------------------
+    # ---- faults ----------------------------------------------------------------------------------------
 
-    def _tell(
+    def _report(
         self, chunk: Chunk, gone: _Gone, missed: Mask, waiting: Mask, group: Any, members: Any = None
     ) -> None:
         if not missed.any():
             return
-        rows = _rows(chunk)
-        gone.tell(rows, missed)
-        early = missed & gone.early(rows, missed.shape)
+        early = gone.report(_warps(chunk), missed)
         for some, returned in ((missed & ~early, False), (early, True)):
             if some.any():
                 waits = waiting & group(chunk, some)
@@ -162,39 +153,32 @@ class Attendance:
         self, chunk: Chunk, gone: _Gone, missed: Mask, waits: Mask, members: Any, returned: bool
     ) -> KernelFault:
         """The fault of lanes that wait for some that never came."""
-        waiting_warp = int(waits.argmax()) // WARP_SIZE
-        here = missed[waiting_warp]
-        warp = waiting_warp if here.any() else int(missed.argmax()) // WARP_SIZE
+        waiting_warp, warps, step = int(waits.argmax()) // WARP_SIZE, _warps(chunk), chunk.step
+        warp = waiting_warp if missed[waiting_warp].any() else int(missed.argmax()) // WARP_SIZE
         lane = int(missed[warp].argmax())
         what, advice = "a barrier that threads of its block never came to", _BARRIER
         values = f"warp {int(chunk.warp_in_block[warp, 0])}, lanes {_numbers(missed[warp])}"
         if members is not None:
             word = int(np.broadcast_to(members, waits.shape).reshape(-1)[int(waits.argmax())])
-            what, advice = f"{chunk.step.instruction.opcode}: lanes of its member mask never came", _MEMBERS
+            what, advice = f"{step.instruction.opcode}: lanes of its member mask never came", _MEMBERS
             values = f"member mask {word:#010x}; lanes {_numbers(missed[warp])}"
-        rows, step = _rows(chunk), chunk.step
-        at = gone.left_at(rows, warp, lane)
-        thread = int(chunk.thread[warp, lane])
-        left = chunk.place_of(thread, chunk.program.steps[at] if at >= 0 else step)
+        at = gone.left_at(warps, warp, lane)
+        left = chunk.place_of(int(chunk.thread[warp, lane]), chunk.program.steps[at] if at >= 0 else step)
         if at < 0:
             values += " came to the end of the kernel, having been here less often"
             left = replace(left, line=None, source_file=None, source_line=None, text="")
         else:
-            values += f" {'returned' if returned else 'went another way'} at " + str(
-                replace(left, kernel="", block=None, warp=None)
-            )
+            where = replace(left, kernel="", block=None, warp=None)
+            values += f" {'returned' if returned else 'went another way'} at {where}"
         passed = self._passed.get(step.number)
-        if passed is not None and members is not None and (mask := int(passed[rows][warp, lane])):
+        if passed is not None and members is not None and (mask := int(passed[warps][warp, lane])):
             values += f"; they passed it with the mask {mask:#010x}"
-        fault = (EarlyExit if returned else SkippedBarrier if members is None else SkippedMember)(
-            what, values, advice
-        )
-        fault.left, fault.lanes = left, int(mask_word(missed)[warp, 0])
-        return fault
+        kind = EarlyExit if returned else SkippedBarrier if members is None else SkippedMember
+        return kind(what, values, advice, left=left, lanes=int(mask_word(missed)[warp, 0]))
 
 
-def _rows(chunk: Chunk) -> Any:
-    """Where the warps of a part stand in the whole chunk."""
+def _warps(chunk: Chunk) -> Any:
+    """The warps of a part, numbered through the whole chunk."""
     return chunk.warp[:, 0] if chunk.is_part else slice(None)
 
 
@@ -209,7 +193,7 @@ def _of_warps(_: Chunk, lanes: Mask) -> Mask:
 
 
 def _numbers(lanes: npt.NDArray[np.bool_]) -> str:
-    """Lanes in words."""
+    """The numbers of lanes: "1, 4-6, 31"."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], lanes.astype(np.int8), [0]]))).tolist()
     runs = [(first, end - 1) for first, end in zip(edges[::2], edges[1::2], strict=True)]
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,17 +1,16 @@
-"""Which allocations each access of a launch may reach: those that its address was computed from.
+"""The allocations that each access of a launch may reach: those that its address was computed from.
 
-A pointer that runs past the end of its array may well land in another one, however far that lies. So an
-access is judged by the allocations that its pointers lie in, where these are known: the arguments and
-variables that flow into the address (`simwarp.program.provenance`). An address that was loaded from memory,
-or passed to a device function, may be any. In the same way a variable in shared memory ends where the
-next one starts, a local variable likewise, and a thread's local memory where the frame of the current
-function ends.
+A pointer past the end of its array may well land in another one, at any distance. So the allocations of an
+access are those of the arguments and variables that flow into its address (`simwarp.program.provenance`); an
+address that was loaded from memory, or passed to a device function, may lie anywhere. In the same way a
+variable in shared memory ends where the next one starts, a local variable likewise, and a thread's local
+memory where the frame of the current function ends.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,54 +25,33 @@ if TYPE_CHECKING:
     from simwarp.engine.launch import Launch
     from simwarp.memory import Memory
 
+T = TypeVar("T")
+
 FRAME = "the function's stack frame"
 _FRAME = "; a variable is gone when its function has returned"
 _MALLOC = "malloc("
 
 
-class Windows(dict[int, "Window"]):
-    """By the number of a step: what it may access of a block's shared memory."""
+class _ByStep(dict[int, T], Generic[T]):
+    """By the number of a step, made at its first access from the origins of its addresses."""
 
     def __init__(self, launch: Launch) -> None:
         super().__init__()
-        self._launch = launch
+        self.launch = launch
+        checked = launch.checks.action("bounds") != "off"
+        self._origins = known_origins(launch.program, launch.symbols) if checked else {}
 
-    def __missing__(self, number: int) -> Window:
-        launch = self._launch
-        origins: Origins = ANYTHING
-        if launch.checks.action("bounds") != "off":
-            origins = known_origins(launch.program, launch.symbols).get(number, ANYTHING)
-        names = [] if origins >= ANYTHING else symbols_of(origins)
-        extents = [launch.program.shared_variables[name] for name in names]
-        first, end = min((a for a, _ in extents), default=0), max((b for _, b in extents), default=WINDOW)
-        self[number] = Window(first, min(end, launch.shared_size), " or ".join(map(plain, sorted(names))))
+    def __missing__(self, number: int) -> T:
+        self[number] = self.of(number, self._origins.get(number, ANYTHING))
         return self[number]
 
-
-class Frames(dict[int, "Window"]):
-    """By the number of a step: what it may access of its function's frame; if all, of the callers' too."""
-
-    def __init__(self, launch: Launch) -> None:
-        super().__init__()
-        self._launch = launch
-
-    def __missing__(self, number: int) -> Window:
-        launch, routine = self._launch, self._launch.program.routine_at(number)
-        origins: Origins = ANYTHING
-        if launch.checks.action("bounds") != "off":
-            origins = known_origins(launch.program, launch.symbols).get(number, ANYTHING)
-        names = [] if origins >= ANYTHING else sorted(symbols_of(origins, "frame"))
-        extents = [routine.local_variables.get(name, (0, routine.frame)) for name in names]
-        window = Window(0, routine.frame, FRAME)
-        if names and not any(map(is_whole, names)):
-            whose = " or ".join(name_of(name, b - a) for name, (a, b) in zip(names, extents, strict=True))
-            window = Window(min(a for a, _ in extents), max(b for _, b in extents), whose)
-        self[number] = window
-        return window
+    def of(self, number: int, origins: Origins) -> T:
+        """The value for a step whose address has these origins."""
+        raise NotImplementedError
 
 
 class Window(NamedTuple):
-    """Bytes ``first`` to before ``end``, and the variables that lie there; "" for all of them."""
+    """Bytes from ``first`` to before ``end``, and the names of the variables there; "" for all of them."""
 
     first: int
     end: int
@@ -86,29 +64,49 @@ def plain(name: str) -> str:
     return name if found is None else found[2][: int(found[1])]
 
 
-class Reach(dict[int, "Memory"]):
-    """By the number of a step: the global memory that it may access."""
+class Windows(_ByStep[Window]):
+    """The part of a block's shared memory that each step may access."""
+
+    def of(self, number: int, origins: Origins) -> Window:
+        """From the first to the last of the variables that the address was computed from."""
+        names = [] if origins >= ANYTHING else symbols_of(origins)
+        extents = [self.launch.program.shared_variables[name] for name in names]
+        first, end = min((a for a, _ in extents), default=0), max((b for _, b in extents), default=WINDOW)
+        return Window(first, min(end, self.launch.shared_size), " or ".join(map(plain, sorted(names))))
+
+
+class Frames(_ByStep[Window]):
+    """The part of its function's frame that each step may access; if all, also the callers' frames."""
+
+    def of(self, number: int, origins: Origins) -> Window:
+        """From the first to the last of the variables that the address was computed from."""
+        routine = self.launch.program.routine_at(number)
+        names = [] if origins >= ANYTHING else sorted(symbols_of(origins, "frame"))
+        if not names or any(map(is_whole, names)):
+            return Window(0, routine.frame, FRAME)
+        extents = [routine.local_variables.get(name, (0, routine.frame)) for name in names]
+        whose = " or ".join(name_of(name, b - a) for name, (a, b) in zip(names, extents, strict=True))
+        return Window(min(a for a, _ in extents), max(b for _, b in extents), whose)
+
+
+class Reach(_ByStep["Memory"]):
+    """The global memory that each step may access."""
 
     def __init__(self, launch: Launch) -> None:
-        super().__init__()
-        self._launch = launch
-        self._origins: dict[int, Origins] = {}
-        if launch.checks.action("bounds") != "off":
-            self._origins = known_origins(launch.program, launch.symbols)
+        super().__init__(launch)
         self._known: dict[Origins, Memory] = {}
 
-    def __missing__(self, number: int) -> Memory:
-        origins = self._origins.get(number, ANYTHING)
+    def of(self, number: int, origins: Origins) -> Memory:
+        """The allocations that the address was computed from."""
         if origins not in self._known:
             found = None if origins >= ANYTHING else self._allocations(origins)
-            memory = self._launch.memory
+            memory = self.launch.memory
             self._known[origins] = memory.part(found) if found else memory
-        self[number] = self._known[origins]
-        return self[number]
+        return self._known[origins]
 
     def _allocations(self, origins: Origins) -> list[Allocation] | None:
         """Those that addresses of some origins lie in; None if they may lie in any."""
-        launch, found = self._launch, set["Allocation"]()
+        launch, found = self.launch, set["Allocation"]()
         for origin in origins:
             for address in addresses_of(launch, origin):
                 beside = launch.memory.around(address)
@@ -136,7 +134,7 @@ def outside(chunk: Chunk, address: Any, width: int, first: Any, end: Any) -> Mas
 def leave_out(
     chunk: Chunk, address: Any, width: int, bad: Mask, window: tuple[str, int], part: str, advice: str
 ) -> None:
-    """Find that lanes leave their part of a block's or thread's window; if checks do not raise, skip them."""
+    """Find lanes that leave their part of a block's or thread's window; if checks do not raise, skip them."""
     lane, (what, size) = int(bad.argmax()), window
     offset = int(np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane])
     if offset + width <= size and part:
@@ -149,7 +147,7 @@ def leave_out(
 
 
 def addresses_of(launch: Launch, origin: str) -> list[int]:
-    """What an origin gives that may be an address in global memory."""
+    """The values of an origin that may be addresses in global memory."""
     what, _, name = origin.partition(" ")
     if origin in GRID_BARRIER:
         return [launch.workspace]

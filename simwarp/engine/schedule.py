@@ -1,4 +1,4 @@
-"""Which lanes execute which step, and when.
+"""The scheduler: the lanes that execute each step, and their order.
 
 Lanes have their own program counters, held as *groups*: the lanes that stand at one step. The group
 at the lowest step runs; where it meets another group they merge, and a branch that lanes take
@@ -39,7 +39,7 @@ _POLLING_TURN = 64
 _LANES_PER_UNIT = 2048
 """Lanes that cost as much time as a step itself."""
 _LOOK_AROUND = 4
-"""Backward branches of one group before it is asked whether few warps are left in it."""
+"""Backward branches of one group before its warps are counted."""
 _FEW = 4
 """A group is worth a compact copy if it has less than one of so many lanes, and of half as many warps."""
 
@@ -52,7 +52,7 @@ class Group:
     ----------
     mask : (warps, 32) bool
     turns : int
-        How often they gave way to others; who did so less often runs first.
+        How often they gave way to others; the group with fewest runs first.
     loops : bool
         Whether they came around a loop.
     rounds : int
@@ -65,8 +65,8 @@ class Group:
     rounds: int = 0
 
 
-class LaunchEnded(Exception):  # noqa: N818 - no error of anybody's
-    """A fault that was only reported ended the launch: nothing can go on behind it."""
+class LaunchEnded(Exception):  # noqa: N818 - control flow, not an error
+    """A reported fault, such as a deadlock, ended the launch."""
 
 
 class Scheduler:
@@ -83,7 +83,7 @@ class Scheduler:
         self.turns = self.loops = 0
         self.last_turn = NO_OTHER
         self.gave_way: Step | None = None
-        """The backward branch that last ended a turn, until somebody looks."""
+        """The backward branch that last ended a turn, until `progress` examines it."""
         if not chunk.is_part:
             self.progress = Progress()
             self.barriers = Barriers(chunk)
@@ -123,7 +123,7 @@ class Scheduler:
                 chunk.executed += chunk.count
                 compute(chunk)
                 if observed:
-                    self.tell(step, chunk.mask)
+                    self.notify(step, chunk.mask)
                 pc += 1
                 continue
             execute = DATA.get(step.kind) if compute is None else _compute
@@ -132,7 +132,7 @@ class Scheduler:
                     chunk.executed += chunk.count
                     execute(chunk, step)
                     if observed:
-                        self.tell(step, chunk.mask)
+                        self.notify(step, chunk.mask)
                 else:
                     self.guarded(step, execute)
                 pc += 1
@@ -231,26 +231,28 @@ class Scheduler:
         if not self.is_sparse():
             return False
         chunk = self.chunk
-        rows = np.flatnonzero(group.mask.any(axis=1))
+        warps = np.flatnonzero(group.mask.any(axis=1))
         self.put(pc, group.mask)
-        part = chunk.part(rows)
+        part = chunk.part(warps)
         inner = Scheduler(self.launch, part, self.attendance)
         inner.last_turn = min(self.last_turn, self.turns)
-        inner.groups = {at: Group(g.mask[rows], g.turns) for at, g in self.groups.items()}
-        inner.parked = {at: mask[rows] for at, mask in self.parked.items()}
+        inner.groups = {at: Group(g.mask[warps], g.turns) for at, g in self.groups.items()}
+        inner.parked = {at: mask[warps] for at, mask in self.parked.items()}
         inner.drop_empty()
         inner.run()
-        chunk.absorb(part, rows, inner.needed())
+        chunk.absorb(part, warps, inner.needed())
+        nothing = np.zeros((warps.size, WARP_SIZE), np.bool_)
         for group_here in self.groups.values():
-            group_here.mask = _without(group_here.mask, rows)
-        self.parked = {at: _without(mask, rows) for at, mask in self.parked.items()}
+            group_here.mask = _with(group_here.mask, warps, nothing)
+        self.parked = {at: _with(mask, warps, nothing) for at, mask in self.parked.items()}
         self.drop_empty()
         self.gave_way = self.gave_way or inner.gave_way
+        nowhere = np.zeros_like(chunk.live)
         for at, g in inner.groups.items():
             self.turns = g.turns
-            self.put(at, _spread(g.mask, rows, chunk.warps))
+            self.put(at, _with(nowhere, warps, g.mask))
         for at, mask in inner.parked.items():
-            self.park(at, _spread(mask, rows, chunk.warps))
+            self.park(at, _with(nowhere, warps, mask))
         self.settle()
         return True
 
@@ -263,19 +265,20 @@ class Scheduler:
 
     def deadlock(self) -> KernelFault:
         """The fault of lanes that all wait."""
-        chunk = self.chunk
-        places: list[Place] = []
-        for pc, mask in sorted(self.parked.items()):
-            chunk.step = self.steps[pc]
-            places.append(chunk.place(int(mask.argmax())))
-        counts = [int(np.count_nonzero(mask)) for _, mask in sorted(self.parked.items())]
+        values, places = self.standing(self.parked, "lanes wait")
+        advice = "let all lanes that the mask or barrier names reach it"
         return Deadlock(
-            "every lane that is left waits for another",
-            "; ".join(f"{n} lanes wait, the first at {p}" for n, p in zip(counts, places, strict=True)),
-            "let all lanes that the mask or barrier names reach it",
-            places[0],
-            waiting=tuple(places),
+            "every lane that is left waits for another", values, advice, places[0], waiting=places
         )
+
+    def standing(self, lanes: Mapping[int, Mask], what: str = "lanes") -> tuple[str, tuple[Place, ...]]:
+        """The numbers of lanes by step, as text; and the place of the first lane of each step."""
+        words, places = list[str](), list[Place]()
+        for pc, mask in sorted(lanes.items()):
+            if mask.any():
+                places.append(self.chunk.place(int(mask.argmax()), self.steps[pc]))
+                words.append(f"{np.count_nonzero(mask)} {what}, the first at {places[-1]}")
+        return "; ".join(words), tuple(places)
 
     def livelock(self) -> KernelFault:
         """The fault of lanes that loop, while registers and memory come back to what they were."""
@@ -292,33 +295,30 @@ class Scheduler:
         return chunk.placed(fault, mask)
 
     def spend(self, steps: int) -> None:
-        """Count steps against the launch's budget; behind a fault, also the lanes that they take along."""
+        """Count steps against the launch's budget; after a fault, weighted by their lanes."""
         launch = self.launch
         launch.steps_left -= steps
         if launch.units_left < NO_OTHER:
             launch.units_left -= steps * (1 + self.chunk.mask.size // _LANES_PER_UNIT)
-        if launch.steps_left < 0:
-            what = f"more than {launch.instruction_budget} instructions executed"
-            self.run_away(what, "check how the loop ends")
-        if launch.units_left < 0:
-            self.run_away(
-                "a launch that goes on too long behind a fault, perhaps with a value that nothing gave",
-                "correct the faults that were found before this one",
+        if launch.steps_left < 0 or launch.units_left < 0:
+            what, advice = (
+                f"more than {launch.instruction_budget} instructions executed",
+                "check how the loop ends",
             )
-
-    def run_away(self, what: str, advice: str) -> None:
-        """End the launch: its budget is spent."""
-        still = f"{self.chunk.count} lanes are still running"
-        fault = RunawayKernel(what, still, f"{advice}, or raise instruction_budget=")
-        self.stop(self.chunk.placed(fault, self.chunk.mask))
+            if launch.steps_left >= 0:
+                what = "a launch that goes on too long behind a fault, perhaps with an undefined value"
+                advice = "correct the faults that were found before this one"
+            still = f"{self.chunk.count} lanes are still running"
+            fault = RunawayKernel(what, still, f"{advice}, or raise instruction_budget=")
+            self.stop(self.chunk.placed(fault, self.chunk.mask))
 
     def stop(self, fault: KernelFault) -> None:
-        """A fault behind which nothing can go on: unless it is raised, the launch ends here."""
+        """Find a fault that ends the launch, even if it is only reported."""
         self.launch.found(fault)
         raise LaunchEnded
 
     def polling_step(self) -> int:
-        """Where the loop that last gave way reads what others write, or else its branch."""
+        """The first load or atomic operation of the loop that last gave way, or else its branch."""
         branch = self.gave_way
         if branch is None:
             return min(self.groups)
@@ -328,13 +328,13 @@ class Scheduler:
         return (reads or [branch.number])[0]
 
     def executed(self, step: Step, mask: Mask) -> None:
-        """Count a step that lanes executed, and tell the observers."""
+        """Count a step that lanes executed, and notify the observers."""
         self.chunk.executed += int(np.count_nonzero(mask))
         if self.launch.on_step:
-            self.tell(step, mask)
+            self.notify(step, mask)
 
-    def tell(self, step: Step, mask: Mask) -> None:
-        """Tell the observers that lanes executed a step."""
+    def notify(self, step: Step, mask: Mask) -> None:
+        """Notify the observers of a step that lanes executed."""
         for observe in self.launch.on_step:
             observe(self.chunk, step, mask)
 
@@ -354,7 +354,7 @@ class Scheduler:
             execute(chunk, step)
             chunk.enter(whole, alone, needed)
         if self.launch.on_step:
-            self.tell(step, taken)
+            self.notify(step, taken)
 
     def taken(self, step: Step) -> Mask:
         """The executing lanes whose guard holds."""
@@ -365,17 +365,17 @@ class Scheduler:
     # ---- lanes that end, or wait for one another ---------------------------------------------------------
 
     def part(self, pc: int, ways: Mapping[int, Mask]) -> None:
-        """Lanes go different ways from a step: note those who leave for good (`simwarp.program.exits`)."""
+        """Lanes go different ways from a step: note those that leave for good (`simwarp.program.exits`)."""
         if pc in self.ways_out:
             self.attendance.part(self.chunk, pc, ways)
 
     def leave(self, mask: Mask) -> None:
-        """End these lanes; whoever waited for them may go on."""
+        """End these lanes; those that waited for them may go on."""
         self.chunk.live = self.chunk.live & ~mask
         self.settle()
 
     def settle(self) -> None:
-        """Look again at those who wait: lanes have exited, or came back from a part."""
+        """Check the waiting lanes again: lanes have exited, or came back from a part."""
         if not self.parked:
             return
         for pc, mask in list(self.parked.items()):
@@ -394,20 +394,14 @@ def _compute(chunk: Chunk, step: Step) -> None:
         step.compute(chunk)
 
 
-def _without(mask: Mask, rows: Any) -> Mask:
+def _with(mask: Mask, warps: Any, part: Mask) -> Mask:
     mask = mask.copy()
-    mask[rows] = False
+    mask[warps] = part
     return mask
 
 
-def _spread(mask: Mask, rows: Any, warps: int) -> Mask:
-    whole = np.zeros((warps, WARP_SIZE), np.bool_)
-    whole[rows] = mask
-    return whole
-
-
 TOGETHER = frozenset(("warp", "warp barrier", *tensor_core.EXECUTE))
-"""The kinds that lanes of one warp wait for each other at."""
+"""The kinds at which the lanes of one warp wait for each other."""
 
 CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "warp": sync.warp,

@@ -20,13 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.engine.schedule import NO_OTHER, TOGETHER, Group, Scheduler
-from simwarp.faults import (
-    Deadlock,
-    KernelFault,
-    Livelock,
-    NeedsIndependentProgress,
-    Place,
-)
+from simwarp.faults import Deadlock, KernelFault, Livelock, NeedsIndependentProgress
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -42,12 +36,7 @@ Warps = npt.NDArray[np.bool_]
 class Stacks:
     """For each warp a stack of lanes, each entry with the step where they meet the lanes below.
 
-    Parameters
-    ----------
-    lanes : (warps, 32) bool
-        The first entry of each stack.
-    nowhere : int
-        A step that nobody reaches: that entry meets nobody.
+    The first entry, ``lanes`` (warps, 32), meets none: ``nowhere`` is a step that no lane reaches.
     """
 
     def __init__(self, lanes: Mask, nowhere: int) -> None:
@@ -88,11 +77,8 @@ class Stacks:
             )
         self._height = self._height + warps
         at = self._height[warps], self._warps[warps]
-        self._lanes[at], self._meets_at[at], self._meets_in[at] = (
-            lanes[warps],
-            meets_at[warps],
-            meets_in[warps],
-        )
+        self._lanes[at], self._meets_at[at] = lanes[warps], meets_at[warps]
+        self._meets_in[at] = meets_in[warps]
 
     def pop(self, warps: Warps) -> None:
         """Take the uppermost entry of some of the warps away."""
@@ -113,7 +99,7 @@ class StackScheduler(Scheduler):
         self._others: dict[int, int] = {}
         """The steps where other warps may go on, with their turns."""
 
-    # ---- who runs next ---------------------------------------------------------------------------------
+    # ---- the next group --------------------------------------------------------------------------------
 
     def choose(self) -> tuple[int, Group] | None:
         """The warps that go on at the lowest step."""
@@ -132,7 +118,7 @@ class StackScheduler(Scheduler):
         self._others = {other: self.groups[other].turns for other in can_run}
         if (rest := group.mask & ~chosen).any():
             self.groups[pc] = Group(rest, turns, group.loops, group.rounds)
-        for other in self.groups.keys() - can_run.keys():  # who cannot run does not fall behind
+        for other in self.groups.keys() - can_run.keys():  # groups that cannot run do not fall behind
             self.groups[other].turns = max(self.groups[other].turns, turns)
         return pc, Group(chosen, turns, group.loops, group.rounds)
 
@@ -211,7 +197,7 @@ class StackScheduler(Scheduler):
             return np.full(len(lanes), _KERNEL)
         return np.where(lanes, current, _KERNEL).max(axis=1)
 
-    # ---- who waits in vain -----------------------------------------------------------------------------
+    # ---- waits without an end --------------------------------------------------------------------------
 
     def _decline_vain_waits(self, top: Mask) -> None:
         """Refuse lanes that wait for lanes of their own warp that are not allowed to run."""
@@ -228,7 +214,7 @@ class StackScheduler(Scheduler):
                 self.stop(self._needs_progress({pc: vain}, awaited))
 
     def stop(self, fault: KernelFault) -> None:
-        """A fault behind which nothing can go on: here perhaps because lanes below the top cannot."""
+        """Find a fault that ends the launch; another one if lanes below the top of a stack are its cause."""
         if isinstance(fault, Deadlock | Livelock):
             top = self.stacks.top
             ready = top & ~self._waiting(top)[:, None]
@@ -244,24 +230,14 @@ class StackScheduler(Scheduler):
 
     def _needs_progress(self, waiting: dict[int, Mask], awaited: dict[int, Mask]) -> NeedsIndependentProgress:
         """The fault of lanes that wait in vain."""
-        waiting_at, waiting_places = self._told(waiting)
-        awaited_at, awaited_places = self._told(awaited)
-        fault = NeedsIndependentProgress(
+        waiting_at, waiting_places = self.standing(waiting)
+        awaited_at, awaited_places = self.standing(awaited)
+        return NeedsIndependentProgress(
             "lanes wait for lanes of their warp that can only go on after them",
             f"waiting: {waiting_at}; not yet allowed to run: {awaited_at}",
             "let the lanes of a warp come together before they wait for one another, "
             'or use schedule="lowest pc"',
+            waiting_places[0],
+            waiting=waiting_places,
+            awaited=awaited_places,
         )
-        fault.waiting, fault.awaited = waiting_places, awaited_places
-        fault.place = waiting_places[0]
-        return fault
-
-    def _told(self, lanes: dict[int, Mask]) -> tuple[str, tuple[Place, ...]]:
-        """How many lanes stand where, in words; and the place of the first of each."""
-        words, places = list[str](), list[Place]()
-        for pc, mask in sorted(lanes.items()):
-            if mask.any():
-                self.chunk.step = self.steps[pc]
-                places.append(self.chunk.place(int(mask.argmax())))
-                words.append(f"{np.count_nonzero(mask)} lanes, the first at {places[-1]}")
-        return "; ".join(words), tuple(places)

@@ -1,11 +1,11 @@
-"""Values that nothing gave, bit by bit: what is left of them behind an instruction, and where they come from.
+"""Undefined values, bit by bit: their propagation through instructions, and their origins.
 
-A register or a piece of memory that nothing wrote may be copied and computed with: compilers do, where the
-result does not count. It must not decide where lanes go or what they access, nor get to global memory; except
-what lies beside values there, such as the padding of a structure that is copied, or a bit field's neighbours.
+Uninitialised registers and memory may be copied and computed with: compilers do so where the result does not
+count. They must not decide branches or addresses, nor reach global memory; except beside values there, as the
+padding of a structure that is copied, or the neighbours of a bit field.
 
-What an instruction that puts bits together leaves undefined is found by that instruction itself: it is
-executed with zeros and with ones in place of the undefined bits, and what differs is undefined.
+The undefined bits of the result of an instruction that combines bits are computed by the instruction itself:
+executed with zeros and with ones in place of the undefined bits, its results differ in them.
 """
 
 from __future__ import annotations
@@ -38,15 +38,10 @@ class Unwritten(NamedTuple):
     step: Step
 
     def fault(self, chunk: Chunk, lane: int) -> UninitialisedRegister:
-        """The fault of a lane that uses what came of it in the current step."""
-        fault = UninitialisedRegister(
-            f"read of register {self.register}, which nothing wrote",
-            "",
-            "write the register on every path that leads here",
-        )
-        fault.register = self.register
-        fault.place = chunk.place_of(int(chunk.thread.reshape(-1)[lane]), self.step)
-        return fault
+        """The fault of a lane that uses it in the current step."""
+        what, place = f"read of register {self.register}, which nothing wrote", chunk.place(lane, self.step)
+        advice = "write the register on every path that leads here"
+        return UninitialisedRegister(what, "", advice, place, register=self.register)
 
 
 class UnwrittenMemory(NamedTuple):
@@ -103,8 +98,8 @@ class UnwrittenMemory(NamedTuple):
         return known
 
     def fault(self, chunk: Chunk, lane: int) -> MemoryFault:
-        """The fault of a lane that uses what came of it in the current step."""
-        which = int(self.of(chunk.thread.reshape(-1)[[lane]])[0][0])  # any, if another lane handed it on
+        """The fault of a lane that uses it in the current step."""
+        which = int(self.of(chunk.thread.reshape(-1)[[lane]])[0][0])  # any, if another lane passed it on
         fault = self.memory.unwritten(int(self.addresses[which]), self.width)
         chunk.within(fault, self.memory)
         fault.place = chunk.place_of(int(self.threads[which]), self.step)
@@ -117,27 +112,26 @@ class DividedByZero(NamedTuple):
     step: Step
 
     def fault(self, chunk: Chunk, lane: int) -> DivisionByZero:
-        """The fault of a lane that uses what came of it in the current step."""
+        """The fault of a lane that uses it in the current step."""
         what = "remainder" if "remainder" in self.step.row.traits else "quotient"
-        fault = DivisionByZero(
+        return DivisionByZero(
             f"integer division by zero: its {what} is any number",
             "",
             "check the divisor before, and use the result only behind the check",
+            chunk.place(lane, self.step),
         )
-        fault.place = chunk.place_of(int(chunk.thread.reshape(-1)[lane]), self.step)
-        return fault
 
 
 Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | Foreign
 
 
 class Missing(NamedTuple):
-    """What of loaded values nothing wrote.
+    """The undefined bits of loaded values.
 
     Attributes
     ----------
     lanes : (warps, 32) bool
-        Where that is any bit.
+        The lanes with any.
     bits : list of (warps, 32)
         The bits, as unsigned words: one array for each element that a lane loads.
     origin : Origin
@@ -148,7 +142,7 @@ class Missing(NamedTuple):
     origin: Origin
 
     def also(self, other: Missing | None) -> Missing:
-        """Together with what other lanes of the same step loaded."""
+        """Those and the ones that other lanes of the same step loaded."""
         if other is None:
             return self
         bits = [a | b for a, b in zip(self.bits, other.bits, strict=True)]
@@ -156,7 +150,7 @@ class Missing(NamedTuple):
 
 
 def of_load(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> Missing | None:
-    """What nothing wrote of what the executing lanes load: ``count`` elements at each address."""
+    """The undefined bits of ``count`` elements that each executing lane loads; None if there are none."""
     memory, at = place.memory, np.broadcast_to(place.address, chunk.mask.shape)[chunk.mask]
     width = dtype.itemsize * count
     found = memory.unwritten_bits(at, width)
@@ -178,7 +172,7 @@ def of_load(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
 
 
 class Stored(NamedTuple):
-    """What of the values that a step stores nothing gave.
+    """The undefined bits of the values that a step stores.
 
     Attributes
     ----------
@@ -192,7 +186,7 @@ class Stored(NamedTuple):
 
     @classmethod
     def of(cls, chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> Stored | None:
-        """That of a store of ``count`` elements, after its operand was read; None if all has a value."""
+        """Those of a store of ``count`` elements, after its operand was read; None if there are none."""
         if chunk.undefined_now() is None or isinstance(chunk.undefined_from, Foreign):
             return None
         return cls(_of_operand(chunk, step.sources[0], count, dtype), chunk.undefined_from)
@@ -200,7 +194,7 @@ class Stored(NamedTuple):
     def kept(self, chunk: Chunk, step: Step, place: Place) -> npt.NDArray[np.uint8] | None:
         """(n, bytes): the undefined bits that the executing lanes leave in memory, byte by byte.
 
-        Global memory is taken for a result: there they must not be of importance.
+        Global memory is taken for a result: there they may only be padding or a bit field's neighbours.
         """
         bits = np.stack([element[chunk.mask] for element in self.bits], axis=-1)
         counts = self._counts(chunk, step, place, bits)
@@ -295,14 +289,14 @@ def all_undefined(value: Any) -> Any:
 
 
 def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
-    """Lanes use, in the current step, what comes of what nothing wrote."""
+    """Find that lanes use an undefined value in the current step."""
     if isinstance(origin, Foreign):
         return  # it has a value, which only accesses must not use
     lane = int(lanes.argmax())
     fault, place = origin.fault(chunk, lane), chunk.place(lane)
     if origin.step is not chunk.step:
-        told = f"what came of it is used at {str(place).removeprefix(f'kernel {place.kernel}, ')}"
-        fault.values = f"{fault.values}; {told}" if fault.values else told
+        use_at = f"what came of it is used at {str(place).removeprefix(f'kernel {place.kernel}, ')}"
+        fault.values = f"{fault.values}; {use_at}" if fault.values else use_at
     fault.count = int(np.count_nonzero(lanes))
     if isinstance(fault, UninitialisedRead | UninitialisedRegister | DivisionByZero):
         fault.use = place
@@ -310,17 +304,15 @@ def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
 
 
 def check_given(chunk: Chunk, lane: tuple[int, int], memory: Memory, address: int, size: int) -> None:
-    """The host takes bytes of a lane's memory in the current step: all of them must have a value."""
+    """Find that the host takes undefined bytes of a lane's memory in the current step."""
     at = np.array([address], np.uint64)
     if not memory.unwritten_bits(at, size).any() or chunk.launch.checks.action("uninitialised") == "off":
         return
     lanes = np.zeros_like(chunk.mask)
     lanes[lane] = True
-    origin = None
+    origin: Origin | None = None
     if memory is chunk.local:
         origin = chunk.carried.get(("local", address % chunk.local_stride))
-    use(
-        chunk,
-        lanes,
-        origin or UnwrittenMemory(chunk.step, memory, chunk.thread[lanes], at, size, np.ones(1, np.bool_)),
-    )
+    if origin is None:
+        origin = UnwrittenMemory(chunk.step, memory, chunk.thread[lanes], at, size, np.ones(1, np.bool_))
+    use(chunk, lanes, origin)

@@ -27,7 +27,7 @@ _PATIENCE = 0.2
 
 @dataclass
 class _Result:
-    """What became of one chunk.
+    """The result of one chunk.
 
     Attributes
     ----------
@@ -36,12 +36,11 @@ class _Result:
     executed : int
         Thread-instructions.
     fault : Exception or None
-        What ended it.
+        The one that ended it.
     ended : bool
-        Whether a fault that was only reported ended the launch.
+        Whether a reported fault ended the launch.
     found : list of KernelFault
-        What checks collected.
-    printed : list of str
+        The collected ones.
     """
 
     number: int
@@ -121,12 +120,9 @@ def _gather(launch: Any, count: int, receiver: Any, workers: Sequence[ForkProces
 
 
 def _work(
-    launch: Any,
-    chunks: Sequence[npt.NDArray[np.int64]],
-    take: Callable[[], int],
-    send: Callable[[_Result], None],
+    launch: Any, chunks: Sequence[Any], take: Callable[[], int], send: Callable[[_Result], None]
 ) -> None:
-    """What a worker does: one chunk after the other, until none is left or one fails."""
+    """Execute one chunk after the other, until none is left or one fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
     while (number := take()) < len(chunks):
         result = _Result(number)

@@ -120,7 +120,8 @@ def held(
     allocations = memory.allocations
     bases = np.array([a.base for a in allocations], np.uint64)
     which = np.searchsorted(bases, addresses, "right") - 1
-    for number in np.unique(which[which >= 0]).tolist():
+    numbers: list[int] = np.unique(which[which >= 0]).tolist()
+    for number in numbers:
         allocation = allocations[number]
         offsets = addresses - np.uint64(allocation.base)
         good = (which == number) & (offsets & np.uint64(width - 1) == 0)

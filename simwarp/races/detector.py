@@ -229,7 +229,7 @@ class Races:
             self._report(access, shadow, lanes[racing], before[racing], earlier)
 
     def _was_observed(self, observed: npt.NDArray[np.int64], before: Entries) -> npt.NDArray[np.bool_]:
-        """Whether writes are strong and a strong read saw them: they are ordered before its thread's next steps.
+        """Whether writes are strong, and seen by a strong read: ordered before its thread's next steps.
 
         The reader is not recorded; this assumes that it is ordered before the later access.
         """

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from simwarp.lanes import WARP_SIZE
 from simwarp.races.shadow import THREAD, Entries
-from simwarp.races.vector_clocks import VectorClock, Publication, Signal
+from simwarp.races.vector_clocks import Publication, Signal, VectorClock
 from simwarp.races.warp_order import WarpOrder
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _WARP_BITS = WARP_SIZE.bit_length() - 1
 class _PendingRead(NamedTuple):
     """A read of signals at one place that the warp's next fence completes.
 
-    ``before`` is the warp's clock when it read; if ``includes``, the signal has it. ``signal`` is None if there
-    were several.
+    ``before`` is the warp's clock when it read; if ``includes``, the signal has it. ``signal`` is None if
+    there were several.
     """
 
     signal: Signal | None
@@ -178,7 +178,7 @@ class Order:
         return Publication(knowledge, known)
 
     def at_fence(self, warp: int, wide: bool) -> list[tuple[Publication, bool]]:
-        """A warp's clock at its last fences, and whether it is for all blocks; unless ``wide``, for its own."""
+        """A warp's clocks at its last fences, and whether for all blocks; unless ``wide``, for its own."""
         for_block, for_all = self._fence[:, warp].tolist()
         found: list[tuple[Publication, bool]] = []
         if wide and for_all:

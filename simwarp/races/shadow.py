@@ -126,14 +126,7 @@ class Shadow:
     def _refine(self, width: int) -> None:
         times = self.unit // width
         self.unit = width
-        self.written = self.written.repeat(times)
-        if self.written_also is not None:
-            self.written_also = self.written_also.repeat(times)
-        if self.updated is not None:
-            self.updated = self.updated.repeat(times)
-        if self.read is not None and self.read_also is not None:
-            self.read, self.read_also = self.read.repeat(times), self.read_also.repeat(times)
-        if self.observed is not None:
-            self.observed = self.observed.repeat(times)
-        if self.signalled is not None:
-            self.signalled = self.signalled.repeat(times)
+        for name in ("written", "written_also", "updated", "read", "read_also", "observed", "signalled"):
+            units = getattr(self, name)
+            if units is not None:
+                setattr(self, name, units.repeat(times))

@@ -1,7 +1,7 @@
 """Vector clocks of the warps, and how they are published and joined.
 
-Time counts the watched accesses of a launch. A clock holds a time for each warp of the launch: all accesses of
-that warp before it are ordered before the next ones of the clock's owner.
+Time counts the watched accesses of a launch. A clock holds a time for each warp of the launch: all accesses
+of that warp before it are ordered before the next ones of the clock's owner.
 
 Source: Mattern, Virtual Time and Global States of Distributed Systems (1989); PTX ISA 9.0, section 8.9.
 """

@@ -30,7 +30,7 @@ class WarpOrder:
     def meet(
         self, warps: Warps, groups: npt.NDArray[np.uint32], live: npt.NDArray[np.uint32], time: int
     ) -> None:
-        """Lanes pass a barrier together, each with ``groups`` (n, 32), a word of lanes; 0 if it is not there."""
+        """Lanes pass a barrier, each with a word of lanes in ``groups`` (n, 32); 0 if it is not there."""
         whole = ((groups == live[:, None]) | (live[:, None] & LANE_BIT == 0)).all(axis=1)
         self._whole[warps[whole]] = time
         self.forget(warps[whole])
