@@ -37,7 +37,7 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     rest = chunk.mask & ~taken
     target = scheduler.steps[step.target]
     if target.kind == "exit" and target.guard is None and not target.runs_off:
-        # Let them go now: lanes that only wait to end would keep the others from being alone.
+        # End them now: lanes that only wait to end would keep the others from being alone.
         scheduler.executed(target, taken)
         scheduler.leave(taken)
         scheduler.enter(rest)
@@ -58,22 +58,21 @@ def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     index = np.broadcast_to(step.sources[0](chunk), taken.shape)
     bad = taken & (index >= len(step.table))
     if bad.any():
-        lane = int(bad.argmax())
-        fault = KernelFault(
-            "indexed branch past the end of its list",
-            f"index {index.reshape(-1)[lane]} of {len(step.table)} labels",
-            "check the index before the branch",
-        )
-        raise chunk.placed(fault, lane)
+        what = "indexed branch past the end of its list"
+        values = f"index {index[bad][0]} of {len(step.table)} labels"
+        raise chunk.placed(KernelFault(what, values, "check the index before the branch"), bad)
     rest = chunk.mask & ~taken
     scheduler.part(pc, {pc + 1: rest})
     for which in np.unique(index[taken]):
         target, lanes = step.table[int(which)], taken & (index == which)
         scheduler.part(pc, {target: lanes})
         scheduler.put(target, lanes, loops=target <= pc)
-    if rest.any():
-        scheduler.put(pc + 1, rest)
-    return None
+    return _leave_at(scheduler, pc + 1, rest)
+
+
+def _leave_at(scheduler: Scheduler, pc: int, lanes: Mask) -> None:
+    if lanes.any():
+        scheduler.put(pc, lanes)
 
 
 def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
@@ -93,21 +92,17 @@ def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def _find_impossible(scheduler: Scheduler, end: Step) -> None:
-    """Lanes came to an end without a return; the place is where they came from."""
+    """Find lanes that came to an end without a return; the place is the step before it."""
     chunk, steps = scheduler.chunk, scheduler.steps
     before = [step for step in steps if end.number == step.target or end.number in step.table]
-    if (last := steps[end.number - 1]).guard is not None or last.kind not in (
-        "branch",
-        "exit",
-        "return",
-        "trap",
-    ):
+    last = steps[end.number - 1]
+    if last.guard is not None or last.kind not in ("branch", "exit", "return", "trap"):
         before.append(last)
     if len(before) == 1:
         (chunk.step,) = before
     fault = Unreachable(
         f"control runs off the end of {chunk.program.routine_at(end.number).name}",
-        "the compiler left no return there: it holds that no correct program gets so far",
+        "the compiler left no return there: it assumes that no correct program gets so far",
         "look for undefined behaviour: the use of a null pointer, an index past its array, a missing return",
     )
     chunk.found(fault, chunk.mask)
@@ -119,20 +114,16 @@ def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     taken = scheduler.taken(step)
     if not taken.any():
         return pc + 1
-    lane = int(taken.argmax())
-    if grid_sync.needs_cooperation(scheduler.chunk, step, lane):
-        fault: Trap = NotCooperative(
-            "grid sync in a launch that is not cooperative",
-            "",
-            "launch it with cooperative=True, or simwarp run --cooperative",
-        )
-    else:
-        fault = Trap("the kernel executed trap", "", "the kernel found an error; see its source line")
-    raise scheduler.chunk.placed(fault, lane)
+    kind, what = Trap, "the kernel executed trap"
+    advice = "the kernel found an error; see its source line"
+    if grid_sync.needs_cooperation(scheduler.chunk, step, int(taken.argmax())):
+        kind, what = NotCooperative, "grid sync in a launch that is not cooperative"
+        advice = "launch it with cooperative=True, or simwarp run --cooperative"
+    raise scheduler.chunk.placed(kind(what, "", advice), taken)
 
 
 def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Go to a device function, those lanes whose guard holds; or do what a host function does."""
+    """Call a device or a host function, those lanes whose guard holds."""
     chunk, call = scheduler.chunk, step.call
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
@@ -150,9 +141,7 @@ def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
             scheduler.put(routine.first, mask)
     chunk.enter(whole, alone=False)
     scheduler.executed(step, taken)
-    if rest.any():
-        scheduler.put(pc + 1, rest)
-    return None
+    return _leave_at(scheduler, pc + 1, rest)
 
 
 def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, Mask]]:
@@ -168,11 +157,8 @@ def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, M
         mask = taken & (address == value)
         name = chunk.program.addresses.get(value, "")
         if name not in chunk.program.routines and name not in HOST_FUNCTIONS:
-            fault = KernelFault(
-                "indirect call of what is no function",
-                f"address {value:#x}",
-                "check the function pointer",
-            )
+            what = "indirect call of an address that is not a function"
+            fault = KernelFault(what, f"address {value:#x}", "check the function pointer")
             raise chunk.placed(fault, mask)
         found.append((name, mask))
     return found
@@ -190,13 +176,11 @@ def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         scheduler.part(pc, {following: mask})
         scheduler.put(following, mask)
     scheduler.executed(step, taken)
-    if rest.any():
-        scheduler.put(pc + 1, rest)
-    return None
+    return _leave_at(scheduler, pc + 1, rest)
 
 
 def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Memory is in order already, and hints change nothing."""
+    """Notify the race detector: memory is in order already, and hints change nothing."""
     taken, races = scheduler.taken(step), scheduler.launch.races
     scheduler.executed(step, taken)
     if races is not None and "fence" in step.row.traits:
@@ -208,5 +192,5 @@ _SCOPES = {"cta": "cta", "cluster": "cluster", "gl": "gpu", "gpu": "gpu", "sys":
 
 
 def _scope(step: Step) -> str:
-    """Whom a fence tells; the proxy fences order accesses of one thread only."""
+    """The scope of a fence; the proxy fences order accesses of one thread only."""
     return next((_SCOPES[m] for m in step.form.modifiers if m in _SCOPES), "cta")

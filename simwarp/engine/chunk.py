@@ -46,10 +46,9 @@ class Chunk:
     active : mask, or None if it holds everywhere
         For operations that take all 32 lanes faster.
     alone : bool
-        Whether the current lanes are all that are live: what they write may then replace a
-        register whole, since nobody can read the others' part.
+        Whether the current lanes are all that are live: their results may then replace whole registers.
     needed : int
-        The registers, one bit for each slot, of which lanes that do not execute may still read their part.
+        The registers, one bit for each slot, that the other lanes may still read.
     executed : int
         Thread-instructions so far.
     warp : (warps, 1) int
@@ -65,7 +64,7 @@ class Chunk:
     reserved_start : int
         Where the reserved part starts in that window.
     order : callable, or None
-        In which order ``order(n)`` so many lanes of one instruction take turns at memory; None: their own.
+        ``order(n)`` is the order in which n lanes of one instruction access memory; None: ascending.
     is_part : bool
         Whether other warps of the same blocks may be elsewhere.
     """
@@ -90,15 +89,15 @@ class Chunk:
         self.defined_here: set[int] = set()
         """Registers of these that are known to be defined for the executing lanes."""
         self.bits: dict[int, npt.NDArray[Any]] = {}
-        """For some of these, which bits nothing gave, by lane; all bits where that is 0."""
+        """For some of these, the undefined bits, by lane; all bits where that is 0."""
         self.origins: dict[int, Origin] = {}
-        """For registers with a value that comes from what nothing wrote: what that was, and who read it."""
+        """For registers with undefined values: their origin."""
         self.carried: dict[tuple[str, int], Origin] = {}
         """The same for memory that holds such values, by space and offset in the window."""
         self.loaded: Missing | None = None
-        """What the current step loaded of memory that nothing wrote."""
+        """The undefined bits that the current step loaded."""
         self.undefined: Mask | None = None
-        """See `undefined_now`; what it says holds while ``executed`` is ``undefined_at``."""
+        """See `undefined_now`; valid while ``executed`` is ``undefined_at``."""
         self.undefined_at = -1
         self.special_values: dict[str, Any] = {}
         self.frame: Any = np.uint64(0)
@@ -108,7 +107,7 @@ class Chunk:
         self.step: Step = self.program.steps[self.program.start]
         self.undefined_from: Origin = Unwritten("", self.step)
         self.undefined_parts: list[npt.NDArray[Any]] | None = None
-        """Of a step that gives several values, or loads them: the undefined bits of each."""
+        """The undefined bits of each result of a step with several, or of a load."""
         self.part_written = 0
         """Which of them is being written."""
         self._make_memory()
@@ -143,51 +142,51 @@ class Chunk:
 
     # ---- a part of the warps -----------------------------------------------------------------------
 
-    def part(self, rows: npt.NDArray[np.intp]) -> Chunk:
+    def part(self, warps: npt.NDArray[np.intp]) -> Chunk:
         """Some of the warps as a chunk of their own, to run without the others."""
         other = object.__new__(Chunk)
         other.__dict__.update(self.__dict__)
-        other.warps, other.is_part = rows.size, True
+        other.warps, other.is_part = warps.size, True
         other.special_values, other.defined_here = {}, set()
-        other.live, other.warp, other.block = self.live[rows], self.warp[rows], self.block[rows]
-        other.thread = self.thread[rows]
-        other.shared_start = self.shared_start[rows]
-        other.registers = [_rows(value, rows) for value in self.registers]
-        other.partial = {slot: mask[rows] for slot, mask in self.partial.items()}
-        other.bits = {slot: bits[rows] for slot, bits in self.bits.items()}
+        other.live, other.warp, other.block = self.live[warps], self.warp[warps], self.block[warps]
+        other.thread = self.thread[warps]
+        other.shared_start = self.shared_start[warps]
+        other.registers = [_of_warps(value, warps) for value in self.registers]
+        other.partial = {slot: mask[warps] for slot, mask in self.partial.items()}
+        other.bits = {slot: bits[warps] for slot, bits in self.bits.items()}
         other.began_with = list(other.registers)
         return other
 
-    def absorb(self, part: Chunk, rows: npt.NDArray[np.intp], needed: int) -> None:
-        """Take back what became of `part`: of its registers those that its lanes may still read."""
+    def absorb(self, part: Chunk, warps: npt.NDArray[np.intp], needed: int) -> None:
+        """Take the state of `part` back: of its registers those that its lanes may still read."""
         self.live = self.live.copy()
-        self.live[rows] = part.live
+        self.live[warps] = part.live
         self.executed = part.executed
         for slot, (before, after) in enumerate(zip(part.began_with, part.registers, strict=True)):
             if needed >> slot & 1 and (after is not before or slot in part.partial):
-                self._put_back(slot, after, part.partial.get(slot), rows)
+                self._put_back(slot, after, part.partial.get(slot), warps)
                 if slot in self.bits or slot in part.bits:
                     word = part.registers[slot].dtype
                     bits = self.bits.get(slot, np.zeros(self.live.shape, word)).copy()
-                    bits[rows] = part.bits.get(slot, 0)
+                    bits[warps] = part.bits.get(slot, 0)
                     self.bits[slot] = bits
 
-    def _put_back(self, slot: int, value: Any, defined: Mask | None, rows: npt.NDArray[np.intp]) -> None:
+    def _put_back(self, slot: int, value: Any, defined: Mask | None, warps: npt.NDArray[np.intp]) -> None:
         old = self.registers[slot]
         if old is None:
             self.partial[slot] = np.zeros_like(self.live)
         if slot in self.partial or defined is not None:
             whole = self.partial.get(slot, np.ones_like(self.live)).copy()
-            whole[rows] = True if defined is None else defined
+            whole[warps] = True if defined is None else defined
             self.partial[slot] = whole
         new = np.empty(self.live.shape, value.dtype)
         new[...] = value.dtype.type(0) if old is None else old
-        new[rows] = value
+        new[warps] = value
         self.registers[slot] = new
 
     began_with: list[Any]
     attendance: Attendance
-    """Who left: its scheduler's."""
+    """That of its scheduler."""
 
     # ---- which lanes execute -----------------------------------------------------------------------
 
@@ -233,7 +232,7 @@ class Chunk:
         self.registers[slot] = np.where(self.mask, value, old)
 
     def _keep_bits(self, slot: int, word: np.dtype[Any], undefined: Mask | None) -> Mask | None:
-        """Note which bits of a register get no value; in which of the ``undefined`` lanes there are any."""
+        """Note the undefined bits that a register gets; the lanes of ``undefined`` that have any."""
         bits: Any = None
         if undefined is not None and self.undefined_parts is not None:
             bits = self.undefined_parts[self.part_written]
@@ -250,16 +249,16 @@ class Chunk:
             self.bits[slot] = bits
         return undefined if undefined is not None and undefined.any() else None
 
-    # ---- values that nothing gave: see `simwarp.engine.undefined` -----------------------------------------
+    # ---- undefined values: see `simwarp.engine.undefined` --------------------------------------------------
 
     def undefined_now(self) -> Mask | None:
-        """The lanes whose operands of the current step, as far as they were read, nothing gave a value."""
+        """Lanes that read an undefined operand in the current step."""
         if self.undefined is not None and self.undefined_at != self.executed:
             self.undefined = None
         return self.undefined
 
     def undefined_bits(self, slot: int) -> npt.NDArray[Any] | None:
-        """Which bits of a register nothing gave, by lane; None if it has a value everywhere."""
+        """The undefined bits of a register, by lane; None if there are none."""
         if slot not in self.partial:
             return None
         every, bits = all_undefined(self.registers[slot]), self.bits.get(slot)
@@ -267,7 +266,7 @@ class Chunk:
         return np.where(self.partial[slot], every & ~every, bits)
 
     def follow(self, slot: int, dtype: np.dtype[Any]) -> Any:
-        """A register's value, for a result that is no more defined than that."""
+        """A register's value, for a result that is undefined where the value is."""
         missing = self._missing(slot)
         if missing is not None:
             before = self.undefined_now()
@@ -275,12 +274,12 @@ class Chunk:
         return self._value(slot, dtype)
 
     def follow_load(self, loaded: Missing) -> None:
-        """The current step gives what it loaded, and that is no more defined than the memory."""
+        """Make the current step's results undefined where the loaded memory is."""
         self._lack(loaded.lanes, loaded.origin)
         self.undefined_parts, self.loaded = loaded.bits, None
 
     def split_undefined(self, bits: int, count: int) -> None:
-        """The current step gives its result in ``count`` pieces of so many bits."""
+        """Split the undefined bits of the current step's result into ``count`` pieces of so many bits."""
         undefined = self.undefined_now()
         whole = None if undefined is None else of_result(self, self.step)
         if whole is not None:
@@ -288,14 +287,14 @@ class Chunk:
             self.undefined_parts = [(whole >> word(i * bits)).astype(piece) for i in range(count)]
 
     def has_no_value(self, lanes: Any) -> None:
-        """The PTX ISA leaves unspecified what the current step gives in these lanes: it divides by zero."""
+        """Make the current step's result undefined in these lanes: they divide by zero."""
         missing = self.mask & lanes
         if missing.any() and self.launch.checks.action("division") != "off":
             before = self.undefined_now()
             self._lack(missing if before is None else before | missing, DividedByZero(self.step))
 
     def _lack(self, lanes: Mask, origin: Origin) -> None:
-        """In these lanes the current step gives no value, or not all of one."""
+        """Make the current step's result undefined in these lanes, in part at least."""
         self.undefined, self.undefined_at, self.undefined_from = lanes, self.executed, origin
         self.undefined_parts, self.part_written = None, 0
 
@@ -338,7 +337,7 @@ class Chunk:
         return self.place_of(int(self.thread.reshape(-1)[lane]), step or self.step)
 
     def place_of(self, thread: int, step: Step) -> Place:
-        """Where a thread, numbered through the launch, executes a step."""
+        """The place of a thread, numbered through the launch, at a step."""
         block, within = divmod(thread, self.warps_per_block * WARP_SIZE)
         instruction = step.instruction
         return Place(
@@ -359,7 +358,7 @@ class Chunk:
         return fault
 
     def within(self, fault: MemoryFault, memory: Memory) -> None:
-        """Let a fault in shared or local memory speak of the block's or thread's window, not of all."""
+        """Express a fault in shared or local memory by the offset in its block's or thread's window."""
         for mine, stride, size, what in (
             (self.shared, self.shared_stride, self.launch.shared_size, "the block's shared memory"),
             (self.local, self.local_stride, self.launch.local_size, "the thread's local memory"),
@@ -375,9 +374,9 @@ class Chunk:
         self.launch.found(self.placed(fault, lanes))
 
 
-def _rows(value: Any, rows: npt.NDArray[np.intp]) -> Any:
+def _of_warps(value: Any, warps: npt.NDArray[np.intp]) -> Any:
     """The part of a register's value that belongs to these warps."""
-    return value if value is None or np.ndim(value) < 2 or value.shape[0] == 1 else value[rows]
+    return value if value is None or np.ndim(value) < 2 or value.shape[0] == 1 else value[warps]
 
 
 def _index(linear: int, size: tuple[int, int, int]) -> tuple[int, int, int]:

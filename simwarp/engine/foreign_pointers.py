@@ -1,10 +1,10 @@
 """Pointers to a block's shared or a thread's local memory that another block or thread loads.
 
-Such an address is the same number in every block, or thread: whoever uses another's reaches its own memory.
-So the launch remembers, of addresses that are stored where others can load them, who stored them; a register
-that is loaded with another's is followed like one that nothing gave a value (`simwarp.engine.undefined`),
-while its value is an address there. The fault is an access through it, nothing else: it may be compared,
-copied and given back. A kernel that stores no such address pays nothing.
+Such an address is the same number in every block, or thread: an access through another's reaches the own
+memory. So the launch remembers the threads that store such addresses where others can load them; a register
+that is loaded with another's is followed like an undefined one (`simwarp.engine.undefined`), while its value
+is an address there. Only an access through it is a fault: it may be compared, copied and returned. A kernel
+that stores no such address costs nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Foreign(NamedTuple):
     Attributes
     ----------
     threads, lenders : (n,) int64
-        Who loaded them, by thread in order, and who had stored them, numbered through the launch.
+        The threads that loaded them, in order, and those that stored them, numbered through the launch.
     steps : (n,) int64
         The step that stored each.
     """
@@ -48,9 +48,8 @@ class Foreign(NamedTuple):
     steps: _Threads
 
     def of(self, threads: _Threads) -> tuple[npt.NDArray[np.intp], Mask]:
-        """Which of the loads is each thread's, and whether there is one."""
-        at = np.searchsorted(self.threads, threads).clip(max=self.threads.size - 1)
-        return at, self.threads[at] == threads
+        """The position of each thread's load, and whether there is one."""
+        return _find(self.threads, threads)
 
     @staticmethod
     def kept(lanes: Mask, value: Any) -> Mask | None:
@@ -70,26 +69,26 @@ class Cells(NamedTuple):
     steps: _Threads
 
     def find(self, at: _Words) -> tuple[npt.NDArray[np.intp], Mask]:
-        """Which word lies at each address, and whether there is one."""
-        where = np.searchsorted(self.at, at).clip(max=self.at.size - 1)
-        return where, self.at[where] == at
+        """The position of the word at each address, and whether there is one."""
+        return _find(self.at, at)
 
     def some(self, which: npt.NDArray[Any]) -> Cells:
         """Some of the words."""
-        return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
+        return Cells(*(field[which] for field in self))
 
     def and_then(self, later: Cells) -> Cells:
         """These words, and behind them those of a later store."""
-        return Cells(
-            np.concatenate([self.at, later.at]),
-            np.concatenate([self.values, later.values]),
-            np.concatenate([self.threads, later.threads]),
-            np.concatenate([self.steps, later.steps]),
-        )
+        return Cells(*map(np.concatenate, zip(self, later, strict=True)))
+
+
+def _find(held: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], Mask]:
+    """The positions of wanted values among ascending ones, and whether they are there."""
+    at = np.searchsorted(held, wanted).clip(max=held.size - 1)
+    return at, held[at] == wanted
 
 
 class Lent:
-    """What the threads of a launch lend one another.
+    """The pointers that the threads of a launch lend one another.
 
     Attributes
     ----------
@@ -110,14 +109,14 @@ class Lent:
         self._slots: dict[int, int | None] = {}
 
     def enter(self, memory: Memory) -> None:
-        """Other blocks start: of the words only those in global ``memory`` stay."""
+        """Other blocks start: keep only the words in global ``memory``."""
         self.cells = {held: cells for held, cells in self.cells.items() if held is memory}
         self.followed = False
 
     # ---- words in memory ---------------------------------------------------------------------------
 
     def forget(self, memory: Memory, at: Any, width: int) -> None:
-        """Something is stored over words."""
+        """Forget words that are overwritten."""
         known = self.cells.get(memory.whole)
         if known is None:
             return
@@ -133,9 +132,9 @@ class Lent:
             self.cells.pop(memory, None)
 
     def lenders(self, chunk: Chunk) -> tuple[_Threads, _Threads]:
-        """(warps, 32) each: who lends the address that lanes store, and the step that stored it first.
+        """(warps, 32) each: the threads that lend the addresses that lanes store, and their steps.
 
-        This is asked after their operand was read.
+        Called after the operand was read.
         """
         threads, lanes, foreign = chunk.thread, chunk.undefined_now(), chunk.undefined_from
         steps = np.full(threads.shape, chunk.step.number)
@@ -146,7 +145,7 @@ class Lent:
         return np.where(known, foreign.lenders[at], threads), np.where(known, foreign.steps[at], steps)
 
     def note(self, chunk: Chunk, memory: Memory, given: Cells, threads: _Threads) -> None:
-        """Threads stored values: remember those that are addresses in a lender's memory."""
+        """Remember the stored values that are addresses in a lender's memory."""
         memory, before, at = memory.whole, self.cells.get(memory.whole), given.at
         which = _is_own(given.values)
         if memory is chunk.local:
@@ -156,12 +155,12 @@ class Lent:
             return
         given = given.some(which)
         if before is not None:
-            stays = ~np.isin(before.at, at) | np.isin(before.at, given.at)  # who stored before counts, too
+            stays = ~np.isin(before.at, at) | np.isin(before.at, given.at)  # earlier lenders count, too
             given = before.some(stays).and_then(given)
         self._keep(memory, _agreed(chunk, given))
 
     def loaded(self, chunk: Chunk, step: Step, memory: Memory, at: _Words, value: Any) -> Foreign | None:
-        """Those of the values that the executing lanes load which are addresses in another's memory."""
+        """The values that the executing lanes load which are addresses in another's memory."""
         known = self.cells.get(memory.whole)
         if known is None:
             return None
@@ -182,7 +181,7 @@ class Lent:
     # ---- accesses ----------------------------------------------------------------------------------
 
     def check(self, chunk: Chunk, step: Step, space: str, address: Any, width: int) -> None:
-        """Find lanes that access a block's or thread's memory by an address that was another's."""
+        """Find lanes that access a block's or thread's memory by an address of another's."""
         if step.number not in self._slots:
             self._slots[step.number] = _base_slot(chunk, step)
         slot = self._slots[step.number]
@@ -217,7 +216,7 @@ class Lent:
 
 
 def _agreed(chunk: Chunk, given: Cells) -> Cells:
-    """What words hold after several stores, in order; one that several lenders stored is nobody's."""
+    """The words after several stores, in order; those of several lenders have none."""
     if not given.at.size:
         return given
     given = given.some(np.argsort(given.at, kind="stable"))
@@ -230,14 +229,14 @@ def _agreed(chunk: Chunk, given: Cells) -> Cells:
 
 
 def _is_own(value: Any) -> Any:
-    """Whether generic addresses mean the executing block's shared, or thread's local memory."""
+    """Whether generic addresses lie in the executing block's shared, or thread's local memory."""
     offset = value - np.uint64(WINDOWS["shared"])
     local = value - np.uint64(WINDOWS["local"]) < np.uint64(WINDOW)
     return local | (offset < np.uint64(1 << BLOCK_BITS))
 
 
 def _owner(chunk: Chunk, value: Any, threads: _Threads) -> npt.NDArray[np.int64]:
-    """The block, or else the thread, whose memory an address of a thread's means."""
+    """The block, or else the thread, that owns the memory of a thread's address."""
     block = threads // (chunk.warps_per_block * chunk.mask.shape[1])
     return np.where(value < np.uint64(WINDOWS["local"]), block, threads)
 

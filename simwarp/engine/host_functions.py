@@ -45,12 +45,16 @@ def call(chunk: Chunk, step: Step, name: str) -> None:
         give(chunk, call.returns[0], result, function.returns[0])
 
 
-def _lanes(chunk: Chunk) -> list[tuple[int, int]]:
-    rows, columns = np.nonzero(chunk.mask)
-    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+def _lanes(chunk: Chunk) -> list[tuple[int, ...]]:
+    """(warp, lane) of each executing lane."""
+    return [(warp, lane) for warp, lane in np.argwhere(chunk.mask).tolist()]
 
 
-def _byte_reader(chunk: Chunk, lane: tuple[int, int]) -> Callable[[int, int], bytes]:
+def _number(lane: tuple[int, ...]) -> int:
+    return lane[0] * WARP_SIZE + lane[1]
+
+
+def _byte_reader(chunk: Chunk, lane: tuple[int, ...]) -> Callable[[int, int], bytes]:
     """A function that reads bytes at a generic address, as one lane sees them."""
 
     def read(address: int, size: int) -> bytes:
@@ -62,14 +66,14 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, int]) -> Callable[[int, int], by
                 f"address {address:#x}",
                 "pass printf pointers to memory that the kernel can read",
             )
-            raise chunk.placed(fault, lane[0] * 32 + lane[1])
+            raise chunk.placed(fault, _number(lane))
         return found.bytes[at - found.base :][:size].tobytes()
 
     return read
 
 
-def _memory_at(chunk: Chunk, lane: tuple[int, int], address: int) -> tuple[Memory, int]:
-    """Which memory a lane means by a generic address, and where in it."""
+def _memory_at(chunk: Chunk, lane: tuple[int, ...], address: int) -> tuple[Memory, int]:
+    """The memory of a lane's generic address, and the address in it."""
     if address >> 40 != WINDOWS["local"] // WINDOW:
         return chunk.launch.memory, address
     thread = int(chunk.warp[lane[0], 0]) * WARP_SIZE + lane[1]
@@ -77,9 +81,9 @@ def _memory_at(chunk: Chunk, lane: tuple[int, int], address: int) -> tuple[Memor
 
 
 def _argument_reader(
-    chunk: Chunk, lane: tuple[int, int], read: Callable[[int, int], bytes], text: str
+    chunk: Chunk, lane: tuple[int, ...], read: Callable[[int, int], bytes], text: str
 ) -> Callable[[int, int], bytes]:
-    """Reads the arguments of a format one after the other; one that nothing stored is found."""
+    """Reads the arguments of a format one after the other, and finds uninitialised ones."""
     wanted = _arguments(text)
     taken = 0
 
@@ -95,9 +99,10 @@ def _argument_reader(
                 f"printf takes argument {taken}, which nothing wrote",
                 f"{_short(text)} takes {wanted}",
                 "pass printf an argument for each conversion, a * included, each with a value",
+                address=address,
+                width=size,
             )
-            fault.address, fault.width = address, size
-            chunk.found(fault, lane[0] * WARP_SIZE + lane[1])
+            chunk.found(fault, _number(lane))
         return data
 
     return argument
@@ -129,7 +134,7 @@ def format_text(
     at: int,
     argument: Callable[[int, int], bytes] | None = None,
 ) -> str:
-    """What C's printf makes of a format and the arguments that lie at an address."""
+    """C's printf of a format and the arguments at an address, each aligned to its size of 4 or 8 bytes."""
     shown = _short(text)
 
     def take(size: int) -> bytes:
@@ -186,7 +191,7 @@ def format_text(
 
 
 def _cut(value: int, bits: int | None, kind: str) -> int:
-    """An integer as its length modifier says: ``hh`` and ``h`` keep its low bits."""
+    """The low bits of an integer that ``hh`` and ``h`` keep."""
     if bits is None:
         return value
     value &= (1 << bits) - 1
@@ -250,7 +255,7 @@ def _vprintf(chunk: Chunk, arguments: list[Words]) -> Words:
             line = format_text(text, read, int(places[lane]), argument)
         except KernelFault as fault:
             if fault.place.line is None:
-                fault = chunk.placed(fault, lane[0] * WARP_SIZE + lane[1])
+                fault = chunk.placed(fault, _number(lane))
             raise fault from None
         chunk.launch.print(line)
         result[lane] = sum(found[5] != "%" for found in _CONVERSION.finditer(text))
@@ -266,7 +271,7 @@ def _assertfail(chunk: Chunk, arguments: list[Words]) -> None:
         f"{_text(read, file)}:{line}, {_text(read, function)}",
         "the kernel's own check does not hold for these inputs",
     )
-    raise chunk.placed(fault, lane[0] * 32 + lane[1])
+    raise chunk.placed(fault, _number(lane))
 
 
 def _malloc(chunk: Chunk, arguments: list[Words]) -> Words:
@@ -285,7 +290,7 @@ def _free(chunk: Chunk, arguments: list[Words]) -> None:
                 with chunk.launch.atomics:
                     chunk.launch.heap.free(address)
             except MemoryFault as fault:
-                chunk.found(fault, lane[0] * WARP_SIZE + lane[1])
+                chunk.found(fault, _number(lane))
 
 
 class Heap:
@@ -310,16 +315,16 @@ class Heap:
         return self.memory.allocate(size, f"malloc({size})").base
 
     def free(self, address: int) -> None:
-        """Give back what `allocate` gave."""
+        """Free an allocation of `allocate`."""
         found = self.memory.find(address)
         if found is None or found.base != address or not found.name.startswith("malloc("):
-            fault = DoubleFree(
+            raise DoubleFree(
                 "free of memory that malloc did not give, or that was freed",
                 f"address {address:#x}",
                 "free each pointer from malloc once, in a kernel",
+                address=address,
+                space="global",
             )
-            fault.address, fault.space = address, "global"
-            raise fault
         self.used -= found.size
         self.memory.free(found)
 
@@ -330,4 +335,4 @@ _RUN: dict[str, Callable[[Chunk, list[Words]], Words | None]] = {
     "malloc": _malloc,
     "free": _free,
 }
-"""Each takes the arguments of all lanes and returns their results, (warps, 32) each."""
+"""Each takes the arguments, and returns the results, of all lanes: (warps, 32) each."""

@@ -219,7 +219,7 @@ class Chunks(Sequence[npt.NDArray[np.int64]]):
 
     def __getitem__(self, number: Any) -> Any:
         """The blocks of one chunk."""
-        first = range(len(self))[number] * self.at_once
+        first = range(len(self))[int(number)] * self.at_once
         blocks = np.arange(first, min(first + self.at_once, self.blocks))
         size = math.prod(self.cluster)
         if size == 1:

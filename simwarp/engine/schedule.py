@@ -301,10 +301,8 @@ class Scheduler:
         if launch.units_left < NO_OTHER:
             launch.units_left -= steps * (1 + self.chunk.mask.size // _LANES_PER_UNIT)
         if launch.steps_left < 0 or launch.units_left < 0:
-            what, advice = (
-                f"more than {launch.instruction_budget} instructions executed",
-                "check how the loop ends",
-            )
+            what = f"more than {launch.instruction_budget} instructions executed"
+            advice = "check how the loop ends"
             if launch.steps_left >= 0:
                 what = "a launch that goes on too long behind a fault, perhaps with an undefined value"
                 advice = "correct the faults that were found before this one"

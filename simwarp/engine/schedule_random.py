@@ -1,9 +1,9 @@
 """A schedule drawn from a seed: any group of lanes may run next, for any number of steps.
 
-What a kernel computes must not depend on who goes when, beyond what its barriers, fences and atomics say.
-Here every turn takes some of the warps that stand at a step, and they run for a random number of steps; the
-lanes that one instruction lets write the same address take their turns in a random order, and so do the
-chunks of a launch. The same seed always gives the same schedule.
+The result of a kernel must not depend on the schedule beyond its barriers, fences and atomics. Every turn
+takes some of the warps at a step, which run for a random number of steps; the lanes of one instruction that
+write the same address do so in a random order, and the chunks of a launch run in one. A seed always gives the
+same schedule.
 """
 
 from __future__ import annotations
@@ -43,13 +43,7 @@ _LENGTHS = _lengths()
 
 
 class Dice:
-    """Random choices from the raw words of a Philox generator, which NumPy promises to keep.
-
-    Parameters
-    ----------
-    *key : int
-        Two numbers; 64 bits of each count.
-    """
+    """Random choices from the raw words of a Philox generator, which NumPy keeps stable, by two numbers."""
 
     def __init__(self, *key: int) -> None:
         self._philox = np.random.Philox(key=np.array([number % 2**64 for number in key], np.uint64))
@@ -87,8 +81,8 @@ def _chunk_key(launch: Launch, first_block: int) -> int:
 class RandomScheduler(Scheduler):
     """Takes the lanes of one chunk to the end of the kernel, in an order drawn from the launch's seed.
 
-    Every group has its turn sooner or later, so that lanes may wait for others. When the groups have gone
-    around loops for very long, the default schedule takes over, which sees whether they ever end.
+    Every group has its turn sooner or later, so that lanes may wait for others. After very long loops the
+    default schedule takes over, which finds out whether they end.
     """
 
     def __init__(self, launch: Launch, chunk: Chunk) -> None:
@@ -115,10 +109,10 @@ class RandomScheduler(Scheduler):
         return pc, Group(chosen, group.turns, group.loops, group.rounds)
 
     def _some_warps(self, mask: Mask) -> Mask:
-        rows = np.flatnonzero(mask.any(axis=1))
+        warps = np.flatnonzero(mask.any(axis=1))
         chosen = np.zeros_like(mask)
-        rows = rows[self._dice.some(rows.size)]
-        chosen[rows] = mask[rows]
+        warps = warps[self._dice.some(warps.size)]
+        chosen[warps] = mask[warps]
         return chosen
 
     def limit(self, pc: int) -> int:
@@ -126,7 +120,7 @@ class RandomScheduler(Scheduler):
         return pc + self._dice.length() if self._random else super().limit(pc)
 
     def may_loop(self, branch: Step) -> bool:
-        """Count a backward branch; nothing follows from it until patience is at its end."""
+        """Count a backward branch; after `_PATIENCE` long turns the schedule stops being random."""
         goes_on = super().may_loop(branch)
         if not self._random:
             return goes_on

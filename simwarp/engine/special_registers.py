@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _AXES = "xyz"
 _SHARED_UNIT = 128
-"""Shared memory is given out in so many bytes (sm_80 and later)."""
+"""The allocation granularity of shared memory in bytes (sm_80 and later)."""
 
 
 def value(chunk: Chunk, name: str) -> Any:
@@ -78,11 +78,6 @@ def _environment(index: int) -> Callable[[Chunk, int], Any]:
     return lambda chunk, _: np.uint32(chunk.launch.workspace >> shift & 0xFFFFFFFF)
 
 
-def _allocated(chunk: Chunk) -> int:
-    """Bytes of the block's own shared memory, in units in which chips give it out."""
-    return -(-chunk.launch.shared_size // _SHARED_UNIT) * _SHARED_UNIT
-
-
 def _number(read: Callable[[Chunk], int]) -> Callable[[Chunk, int], Any]:
     return lambda chunk, _: np.uint32(read(chunk))
 
@@ -111,7 +106,9 @@ FIXED: dict[str, Callable[[Chunk, int], Any]] = {
     "lanemask_gt": lambda chunk, _: ~(_below(chunk, 0) | _own(chunk, 0)),
     "lanemask_ge": lambda chunk, _: ~_below(chunk, 0),
     "dynamic_smem_size": _number(lambda chunk: chunk.launch.dynamic_shared),
-    "total_smem_size": _number(lambda chunk: _allocated(chunk)),
+    "total_smem_size": _number(
+        lambda chunk: -(-chunk.launch.shared_size // _SHARED_UNIT) * _SHARED_UNIT  # without the reserved part
+    ),
     "aggr_smem_size": _number(lambda chunk: chunk.launch.shared_size + RESERVED),
     "reserved_smem_offset_begin": lambda chunk, _: np.uint32(RESERVED_AT),
     "reserved_smem_offset_end": lambda chunk, _: np.uint32(RESERVED_AT + RESERVED_IN_USE),
@@ -120,7 +117,7 @@ FIXED: dict[str, Callable[[Chunk, int], Any]] = {
     "reserved_smem_offset_1": lambda chunk, _: np.uint32(RESERVED_AT),
     **{f"envreg{i}": _environment(i) for i in range(32)},
 }
-"""Those that do not change while a block runs, by name without axis."""
+"""Constant while a block runs, by name without axis."""
 
 COUNTERS: dict[str, Callable[[Chunk], Any]] = {
     "%clock": lambda chunk: np.uint32(chunk.executed & 0xFFFFFFFF),

@@ -1,4 +1,4 @@
-"""Lanes that wait for one another: warp-wide operations (``.sync``) and barriers.
+"""Warp-wide operations (``.sync``) and barriers: lanes that wait for one another.
 
 `warp`, `barrier` and `cluster` take a scheduler, the number of the current step and the step, and return
 the next step of the current group, or None if it waits. Lanes may meet at different instructions of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     """Compute across lanes, once all members that have not exited are here or at the same operation."""
     chunk = scheduler.chunk
-    if chunk.alone and step.guard is None and _agree(scheduler, step):  # everybody is here
+    if chunk.alone and step.guard is None and _agree(scheduler, step):  # all lanes are here
         _compute_warp(chunk, step)
         scheduler.executed(step, chunk.mask)
         if chunk.live is not scheduler.attendance.warp.settled and step.sources:
@@ -160,12 +160,12 @@ def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[St
 
 
 def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Wait for the threads of the block that the barrier takes; or only tell them."""
+    """Wait for the threads of the block that the barrier names; or only arrive."""
     chunk, arrives = scheduler.chunk, step.form.has("arrive")
     operand = step.instruction.operands[0]
     plain = isinstance(operand, Immediate) and operand.value < BARRIERS
     plain = plain and len(step.sources) == 1 and not arrives and not chunk.is_part
-    if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:
+    if plain and chunk.alone and step.guard is None and not scheduler.barriers.arrived:  # the usual case
         scheduler.executed(step, chunk.mask)
         if chunk.live is not scheduler.attendance.block.settled:
             scheduler.attendance.at_barrier(chunk, chunk.mask)
@@ -185,7 +185,7 @@ def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def note_arrivals(scheduler: Scheduler) -> None:
-    """Tell the barriers of the lanes that stand at one and are not counted yet."""
+    """Count the lanes that stand at a barrier and are not counted yet."""
     chunk, barriers = scheduler.chunk, scheduler.barriers
     for pc, mask in list(scheduler.parked.items()):
         step = scheduler.steps[pc]
@@ -249,7 +249,7 @@ def _passed(
 
 
 def _check_attendance(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
-    """Find the threads that a barrier names, and that left without ever coming."""
+    """Find the threads that a barrier names and that left before it."""
     chunk = scheduler.chunk
     counted = scheduler.barriers.expects > 0
     aligned = np.zeros(chunk.mask.shape, np.bool_)
@@ -304,7 +304,7 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def open_cluster_barrier(scheduler: Scheduler) -> None:
-    """Let those go on that wait for no other thread of their cluster; let those arrive that a part left."""
+    """Let lanes go on whose cluster is complete, after the arrivals that a part left."""
     for pc, mask in list(scheduler.parked.items()):
         step = scheduler.steps[pc]
         if step.kind != "cluster barrier":
@@ -330,7 +330,7 @@ def _compute_warp(chunk: Chunk, step: Step) -> None:
 
 
 def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask | None:
-    """The lanes that are given a value that nobody has: where the lanes without one send theirs."""
+    """The lanes that receive an undefined value: the function applied to the ``missing`` lanes."""
     marks = missing.astype(sources[0].dtype)
     received = np.broadcast_to(step.function(chunk.active, marks, *sources[1:])[0], missing.shape)
     lanes = chunk.mask & (received != 0)
@@ -357,7 +357,7 @@ def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
     for write, value in zip(step.destinations, results, strict=False):
         if write is not None:
             write(chunk, value)
-        chunk.undefined = None  # only values are moved: what else there is, the lanes know
+        chunk.undefined = None  # only values are moved: the other results have all their bits
 
 
 def _find_undefined(chunk: Chunk, lanes: Mask, member_mask: Any) -> None:

@@ -40,7 +40,7 @@ def whole_warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         waiting = scheduler.parked.pop(pc)
         taken, whole = taken | waiting, whole | waiting
     some = taken.any(axis=1, keepdims=True)
-    never = ~taken & (~chunk.live | whole)  # lanes that are gone, or whose predicate does not hold
+    never = ~taken & (~chunk.live | whole)  # exited lanes, and lanes whose predicate does not hold
     broken = some & never.any(axis=1, keepdims=True)
     if broken.any():
         _find_missing(chunk, broken & taken, never)
@@ -59,7 +59,7 @@ def whole_warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def _find_missing(chunk: Chunk, lanes: Mask, never: Mask) -> None:
-    """Find that lanes execute what other lanes of their warp never will."""
+    """Find a matrix instruction that other lanes of the warp never execute."""
     lane = int(lanes.argmax())
     missing = np.flatnonzero(never[lane // WARP_SIZE]).tolist()
     gone = np.flatnonzero(~chunk.live[lane // WARP_SIZE]).tolist()
@@ -75,40 +75,40 @@ def _find_missing(chunk: Chunk, lanes: Mask, never: Mask) -> None:
 # ---- registers ------------------------------------------------------------------------------------
 
 
-def _registers(chunk: Chunk, parts: list[Any], rows: Any) -> npt.NDArray[Any]:
+def _registers(chunk: Chunk, parts: list[Any], warps: Any) -> npt.NDArray[Any]:
     """A fragment's registers as one array (warps, 32, registers), of some of the warps."""
     shape = chunk.mask.shape
     whole = np.empty((*shape, len(parts)), np.asarray(parts[0]).dtype)
     for i, part in enumerate(parts):
         whole[..., i] = part
-    return whole if rows is None else whole[rows]
+    return whole if warps is None else whole[warps]
 
 
-def _rows(chunk: Chunk) -> npt.NDArray[np.intp] | None:
+def _executing_warps(chunk: Chunk) -> npt.NDArray[np.intp] | None:
     """The warps that execute; None if they all do."""
     if chunk.active is None:
         return None
-    rows = np.flatnonzero(chunk.mask.any(axis=1))
-    return None if rows.size == chunk.warps else rows
+    warps = np.flatnonzero(chunk.mask.any(axis=1))
+    return None if warps.size == chunk.warps else warps
 
 
-def _write(chunk: Chunk, step: Step, fragment: npt.NDArray[Any], rows: Any) -> None:
+def _write(chunk: Chunk, step: Step, fragment: npt.NDArray[Any], warps: Any) -> None:
     """Give a fragment's registers their values."""
     write = step.destinations[0]
     if write is None:
         return
     by_register = np.ascontiguousarray(np.moveaxis(fragment, -1, 0))
-    if rows is not None:
+    if warps is not None:
         some, by_register = by_register, np.zeros((len(by_register), *chunk.mask.shape), fragment.dtype)
-        by_register[:, rows] = some
+        by_register[:, warps] = some
     write(chunk, list(by_register))
 
 
 def compute(chunk: Chunk, step: Step) -> None:
     """A product, or a transposition, from registers to registers."""
-    rows = _rows(chunk)
-    given = [_registers(chunk, read(chunk), rows) for read in step.sources]
-    _write(chunk, step, step.function(chunk.launch.cc, *given), rows)
+    warps = _executing_warps(chunk)
+    given = [_registers(chunk, read(chunk), warps) for read in step.sources]
+    _write(chunk, step, step.function(chunk.launch.cc, *given), warps)
 
 
 # ---- memory ---------------------------------------------------------------------------------------
@@ -118,8 +118,7 @@ def load(chunk: Chunk, step: Step) -> None:
     """``wmma.load`` and ``ldmatrix``."""
     operand = _operand(step)
     if not _has_stride(step):
-        rows = _rows_at_addresses(chunk, step, operand)
-        _write(chunk, step, rows, None)
+        _write(chunk, step, _rows_at_addresses(chunk, step, operand), None)
         return
     layout = operand.layout
     fragment = np.zeros((*chunk.mask.shape, layout.registers), f"u{layout.register_bits // 8}")
@@ -128,7 +127,8 @@ def load(chunk: Chunk, step: Step) -> None:
         (value,) = read_memory(chunk, step, access.dtype, 1, access.address)
         slots_of = slots.view(access.dtype)
         slots_of[..., access.place] = value
-    _copy(operand, fragment)
+    if layout.copies > 1:  # registers that hold a second copy of each element
+        fragment = layout.pack(layout.unpack(fragment))
     _write(chunk, step, fragment, None)
 
 
@@ -162,15 +162,8 @@ def _names(operand: WrittenOperand) -> list[str]:
     return [element.name if isinstance(element, Register) else "" for element in elements]
 
 
-def _copy(operand: Operand, fragment: npt.NDArray[Any]) -> None:
-    """Fill the registers that hold a second copy of each element."""
-    layout = operand.layout
-    if layout.copies > 1:
-        fragment[...] = layout.pack(layout.unpack(fragment))
-
-
 class _Access(NamedTuple):
-    """What each lane reads or writes at once: neighbouring elements of one register."""
+    """One access of each lane: neighbouring elements of one register."""
 
     register: int
     place: int
@@ -215,10 +208,10 @@ def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
     bad = chunk.mask & (value != first)
     if bad.any():
         lane = int(bad.argmax())
-        row = lane // WARP_SIZE
+        warp = lane // WARP_SIZE
         fault = DivergentMatrix(
             f"the lanes of a warp do not give the same {what}",
-            f"{int(first[row, 0]):#x} in lane {int(chunk.mask[row].argmax())}, "
+            f"{int(first[warp, 0]):#x} in lane {int(chunk.mask[warp].argmax())}, "
             f"{int(value.reshape(-1)[lane]):#x} in lane {lane % WARP_SIZE}",
             "let all lanes give the same: the first element of the matrix, and one stride",
         )
@@ -229,9 +222,9 @@ def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
 def _check_rows(chunk: Chunk, step: Step, operand: Operand, base: Any, stride: Any) -> None:
     """Find rows, or columns, that do not start where the instruction needs them (PTX ISA 9.7.14.4.2).
 
-    The PTX ISA asks for strides of as many bytes as a lane holds, the CUDA C++ Programming Guide for 16; what
-    satisfies one of them is let pass. From shared memory an H200 loads A and B by ``ldmatrix`` if it can,
-    which takes rows that start at multiples of 16 bytes only.
+    The PTX ISA asks for strides of as many bytes as a lane holds, the CUDA C++ Programming Guide for 16; the
+    lesser is enough. From shared memory an H200 loads A and B by ``ldmatrix`` if it can, which needs rows that
+    start at multiples of 16 bytes.
     """
     held = required_alignment(operand)
     by_rows = operand.name in "ab" and _ldmatrix_loads(operand)
@@ -266,9 +259,9 @@ def _rows_at_addresses(chunk: Chunk, step: Step, operand: Operand) -> npt.NDArra
     """``ldmatrix``: each of the first 8, 16 or 32 lanes reads a row; the registers that they give."""
     layout, mask = operand.layout, chunk.mask
     with_addresses = mask & (8 * layout.matrices > LANE)
-    _enter(chunk, with_addresses)
+    chunk.enter(with_addresses, chunk.alone, chunk.needed)
     (data,) = read_memory(chunk, step, _ROW, 1)
-    _enter(chunk, mask)
+    chunk.enter(mask, chunk.alone, chunk.needed)
     rows = np.ascontiguousarray(np.broadcast_to(data, mask.shape)[:, : 8 * layout.matrices])
     matrices = rows.view(np.uint16).reshape(chunk.warps, layout.matrices, 8, 8)
     return layout.pack(matrices if layout.matrices > 1 else matrices[:, 0])
@@ -280,14 +273,9 @@ def _store_rows(chunk: Chunk, step: Step, operand: Operand, fragment: npt.NDArra
     matrices = layout.unpack(fragment).reshape(chunk.warps, layout.matrices, 8, 8)
     rows = np.zeros((*mask.shape, 8), np.uint16)
     rows[:, : 8 * layout.matrices] = matrices.reshape(chunk.warps, -1, 8)
-    _enter(chunk, mask & (8 * layout.matrices > LANE))
+    chunk.enter(mask & (8 * layout.matrices > LANE), chunk.alone, chunk.needed)
     write_memory(chunk, step, rows.view(_ROW)[..., 0])
-    _enter(chunk, mask)
-
-
-def _enter(chunk: Chunk, mask: Mask) -> None:
-    alone, needed = chunk.alone, chunk.needed
-    chunk.enter(mask, alone, needed)
+    chunk.enter(mask, chunk.alone, chunk.needed)
 
 
 EXECUTE: dict[str, Callable[[Chunk, Step], None]] = {
@@ -295,4 +283,4 @@ EXECUTE: dict[str, Callable[[Chunk, Step], None]] = {
     "matrix load": load,
     "matrix store": store,
 }
-"""What executes each kind of matrix instruction."""
+"""By kind of matrix instruction."""

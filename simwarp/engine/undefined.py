@@ -303,7 +303,7 @@ def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
     chunk.launch.found(fault)
 
 
-def check_given(chunk: Chunk, lane: tuple[int, int], memory: Memory, address: int, size: int) -> None:
+def check_given(chunk: Chunk, lane: tuple[int, ...], memory: Memory, address: int, size: int) -> None:
     """Find that the host takes undefined bytes of a lane's memory in the current step."""
     at = np.array([address], np.uint64)
     if not memory.unwritten_bits(at, size).any() or chunk.launch.checks.action("uninitialised") == "off":
