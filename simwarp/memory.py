@@ -1,11 +1,11 @@
 """Memory as a kernel sees it: bytes at addresses, with bounds, alignment and poison.
 
-A `Memory` is one address space. Accesses are vectors: one address per lane that takes part, in the
-order of the lanes. A bad access raises the fault that names the first bad one of them; who called
-(the PTX executor, or `simwarp.warp`) completes the fault with the kernel, the lane and the line.
+A `Memory` is one address space. Accesses are vectors: one address per executing lane, in the order of the
+lanes. A bad access raises the fault of the first bad address; the caller (the PTX executor, or
+`simwarp.warp`) completes it with kernel, lane and line.
 
-Poison: every bit knows whether it was ever written: each byte has another one of such marks. Memory starts
-out as 0xA5 bytes, so that a value read unchecked is recognisable.
+Poison: for each bit a mark holds whether it was ever written. Memory starts as 0xA5 bytes, so that a value
+read unchecked is recognisable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,10 @@ from simwarp.faults import (
 
 ALIGNMENT = 256
 """Allocations start at multiples of this, as cudaMalloc's do."""
-_GAP = 1 << 16  # behind each allocation: who runs past the end must not reach the next one
+_GAP = 1 << 16  # behind each allocation, so that accesses past the end do not reach the next one
 _REMEMBERED = 256  # how many freed allocations faults can still name
 
+_Fault = TypeVar("_Fault", bound=MemoryFault)
 _Part = tuple[Allocation, npt.NDArray[np.intp]]  # and the positions of the accesses that it holds
 
 
@@ -44,7 +45,7 @@ class Memory:
     Parameters
     ----------
     space : str
-        "global", "shared" …: how faults speak of it.
+        "global", "shared" …, for faults.
     start : int
         The first address, a multiple of `ALIGNMENT`.
     shared : bool
@@ -68,7 +69,7 @@ class Memory:
 
     @property
     def allocations(self) -> list[Allocation]:
-        """What is allocated now, by address."""
+        """The live allocations, by address."""
         self._drop_released()
         return list(self._table[1])
 
@@ -87,13 +88,14 @@ class Memory:
     def free(self, allocation: Allocation) -> None:
         """Give the bytes back; every later access to them is a fault."""
         if not self._drop(allocation.base):
-            fault = DoubleFree(
+            raise DoubleFree(
                 f"free of {allocation.name}, which is not allocated",
                 f"address {allocation.base:#x}: {self._nearest(allocation.base, 0)[1]}",
                 "free each array once",
+                address=allocation.base,
+                space=self.space,
+                allocation=allocation.name,
             )
-            fault.address, fault.space, fault.allocation = allocation.base, self.space, allocation.name
-            raise fault
 
     def release(self, base: int) -> None:
         """Free what starts at ``base``, unless it was freed, before the next allocation or launch.
@@ -143,10 +145,10 @@ class Memory:
 
     def around(self, address: int) -> list[Allocation]:
         """The allocation that holds the byte at ``address``; or those before and behind, if one is near."""
+        if (held := self.find(address)) is not None:
+            return [held]
         bases, allocations = self._table
         i = bisect_right(bases, address) - 1
-        if i >= 0 and address < bases[i] + allocations[i].size:
-            return [allocations[i]]
         beside = allocations[max(i, 0) : i + 2]
         near = [a for a in beside if a.base - _GAP <= address <= a.base + a.size + _GAP]
         return beside if near else []
@@ -164,10 +166,10 @@ class Memory:
         return result
 
     def peek(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
-        """What `load` gives, if all addresses lie in one allocation and may be read; else None."""
+        """The result of `load`, if all addresses lie in one allocation and may be read; else None."""
         width = dtype.itemsize
         allocation = self._common_allocation(addresses, width)
-        if allocation is None or _any_misaligned(addresses, width):
+        if allocation is None:
             return None
         index = allocation.index(addresses, width)
         unwritten = allocation.unwritten(index, width)
@@ -176,7 +178,7 @@ class Memory:
         return allocation.view(dtype).take(index)
 
     def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """What `load` gives, unchecked: poison for what is misaligned or lies outside."""
+        """The result of `load`, unchecked: poison for addresses that are misaligned or lie outside."""
         result = np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype).repeat(addresses.size)
         for allocation, part in self._parts(addresses, dtype.itemsize):
             part = part[~_misaligned(addresses[part], dtype.itemsize)]
@@ -191,21 +193,20 @@ class Memory:
             self.write(addresses, values)
 
     def poke(self, addresses: Addresses, values: npt.NDArray[Any]) -> bool:
-        """Do what `store` does, if all addresses lie in one allocation and may be written; else nothing."""
-        width = values.dtype.itemsize
-        allocation = self._common_allocation(addresses, width)
-        if allocation is None or allocation.read_only or _any_misaligned(addresses, width):
+        """Store, if all addresses lie in one allocation and may be written; whether they may."""
+        allocation = self._common_allocation(addresses, values.dtype.itemsize)
+        if allocation is None or allocation.read_only:
             return False
         allocation.write(addresses, values)
         return True
 
     def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Do what `store` does, unchecked: what may not be written is left out."""
+        """Store unchecked, except to addresses that may not be written."""
         for allocation, part in self._writable(addresses, values.dtype.itemsize):
             allocation.write(addresses[part], values[part])
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Note which bits of what was just stored nothing gave: ``unwritten`` (n, width), byte by byte."""
+        """Mark the undefined bits of what was just stored: ``unwritten`` (n, width), byte by byte."""
         for allocation, part in self._writable(addresses, unwritten.shape[1]):
             allocation.forget(addresses[part], unwritten[part])
 
@@ -226,20 +227,20 @@ class Memory:
     def updatable(self, addresses: Addresses, width: int) -> Allocation | None:
         """The one allocation that holds all accesses, if all of them may read and write it; else None."""
         allocation = self._common_allocation(addresses, width)
-        if allocation is None or allocation.read_only or _any_misaligned(addresses, width):
+        if allocation is None or allocation.read_only:
             return None
         unwritten = allocation.unwritten(allocation.index(addresses, width), width)
         return None if unwritten is not None and unwritten.any() else allocation
 
     def _common_allocation(self, addresses: Addresses, width: int) -> Allocation | None:
-        """The allocation that holds all accesses whole, which is the usual case; else None."""
+        """The allocation that holds all accesses, aligned and whole: the usual case; else None."""
         if addresses.size == 0:
             return None
-        low, high = int(addresses.min()), int(addresses.max())
-        allocation = self.find(low)
-        if allocation is not None and high + width <= allocation.base + allocation.size:
-            return allocation
-        return None
+        allocation = self.find(int(addresses.min()))
+        if allocation is None or int(addresses.max()) + width > allocation.base + allocation.size:
+            return None
+        misaligned = int(np.bitwise_or.reduce(addresses)) & (width - 1)
+        return None if misaligned else allocation
 
     def _parts(self, addresses: Addresses, width: int) -> list[_Part]:
         """The accesses by allocation; those that lie whole in none are left out."""
@@ -253,7 +254,7 @@ class Memory:
         return [(allocations[i], held[which[held] == i]) for i in np.unique(which[held]).tolist()]
 
     def examine(self, addresses: Addresses, width: int, *verbs: str) -> list[MemoryFault]:
-        """What is wrong with accesses: one fault of each class, of the first address that has it."""
+        """The faults of accesses ("read", "write" or both), by position: of each class the first, counted."""
         outside = np.ones(addresses.size, np.bool_)
         unwritten, read_only = np.zeros_like(outside), np.zeros_like(outside)
         misaligned = _misaligned(addresses, width)
@@ -276,7 +277,7 @@ class Memory:
         faults: list[MemoryFault] = []
         for kind, what, bad in kinds:
             if bad.any():
-                fault = self._fault(kind, what, addresses, int(bad.argmax()), width)
+                fault = self._fault(kind, what, int(addresses[bad.argmax()]), width, int(bad.argmax()))
                 if kind is OutOfBounds:
                     fault.what += self._outside(fault)
                 fault.count = int(np.count_nonzero(bad))
@@ -284,7 +285,7 @@ class Memory:
         return sorted(faults, key=lambda fault: fault.position)
 
     def _outside(self, fault: MemoryFault) -> str:
-        """Where an access lies that is out of bounds."""
+        """The place of an access that is out of bounds."""
         there = self.whole.find(fault.address)
         if there is None or there.base == fault.address - fault.offset:
             return " outside every allocation"
@@ -300,19 +301,15 @@ class Memory:
 
     def unwritten(self, address: int, width: int) -> UninitialisedRead:
         """The fault of a read of bytes that nothing wrote."""
-        fault = self._fault(UninitialisedRead, _NEVER_WRITTEN, np.array([address], np.uint64), 0, width)
-        return cast("UninitialisedRead", fault)
+        return self._fault(UninitialisedRead, _NEVER_WRITTEN, address, width)
 
-    def _fault(
-        self, kind: type[MemoryFault], what: str, addresses: Addresses, bad: int, width: int
-    ) -> MemoryFault:
-        address = int(addresses[bad])
+    def _fault(self, kind: type[_Fault], what: str, address: int, width: int, position: int = 0) -> _Fault:
         near, relation = self._nearest(address, width)
         advice = FREE_LATER if near is not None and near.freed else _ADVICE[kind]
         if kind is OutOfBounds and self.space == "global" and address < _GAP:
             near, relation, advice = None, "a null pointer", _NULL
-        fault = kind(what, f"address {address:#x}: {relation}", advice)
-        fault.address, fault.width, fault.space, fault.position = address, width, self.space, bad
+        fault = kind(what, f"address {address:#x}: {relation}", advice, space=self.space)
+        fault.address, fault.width, fault.position = address, width, position
         if near is not None:
             fault.allocation = f"{near.name} (freed)" if near.freed else near.name
             fault.offset = address - near.base
@@ -356,10 +353,6 @@ class _Selection(Memory):
 
 def _misaligned(addresses: Any, width: int) -> npt.NDArray[np.bool_]:
     return addresses & np.uint64(width - 1) != 0
-
-
-def _any_misaligned(addresses: Addresses, width: int) -> bool:
-    return int(np.bitwise_or.reduce(addresses)) & (width - 1) != 0
 
 
 _NULL = "pass an array, or test the pointer before the access"

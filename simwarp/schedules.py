@@ -1,38 +1,10 @@
-"""One kernel under several schedules: whether its result depends on who goes when.
+"""One kernel under several schedules: whether its result depends on the order of its threads.
 
 The PTX ISA promises no order between lanes, warps and blocks beyond what a kernel asks for. A result that
 changes with the order is a race, an order of atomic operations that shows (floating-point sums, tickets), or
 a value that the ISA leaves open. Equal results prove nothing, but they are cheap to have.
 
 Sources: PTX ISA 9.0, chapter 3 (independent thread scheduling) and chapter 8 (memory consistency model).
-
-Examples
---------
-All lanes store to the same word; which store comes last?
-
->>> import numpy as np
->>> def run(device):
-...     kernel = device.load('''
-...         .version 9.0
-...         .target sm_90
-...         .visible .entry last(.param .u64 out) {
-...             .reg .b32 %r; .reg .b64 %a;
-...             ld.param.u64 %a, [out];
-...             mov.u32 %r, %laneid;
-...             st.global.u32 [%a], %r;
-...             ret; }
-...     ''').kernel("last")
-...     out = device.allocate((1,), np.uint32, "out")
-...     kernel((1, 1, 1), (32, 1, 1), out)
-...     return out
->>> differences = compare_schedules(run)
->>> difference = differences[0]
->>> difference.array, difference.index, difference.first.schedule, difference.first.value
-('out', (0,), Schedule(name='lowest pc', seed=0), '31')
->>> difference.first.write.place.text
-'st.global.u32 [%a], %r;'
->>> [type(fault).__name__ for fault in differences.faults]
-['Race']
 """
 
 from __future__ import annotations
@@ -58,7 +30,7 @@ _ADVICE = "order the accesses by barriers or fences, or compute what every order
 
 @dataclass(frozen=True)
 class Schedule:
-    """Who goes when, as `Device` takes it.
+    """A schedule of `Device`.
 
     Attributes
     ----------
@@ -66,11 +38,6 @@ class Schedule:
         "lowest pc", "stack" or "random".
     seed : int
         Of the random schedule.
-
-    Examples
-    --------
-    >>> str(Schedule("stack")), str(Schedule("random", 3))
-    ('stack', 'random, seed 3')
     """
 
     name: str
@@ -88,7 +55,7 @@ Run: TypeAlias = Callable[[Device], "Result | Mapping[str, Result]"]
 
 
 class MakeDevice(Protocol):
-    """What makes a device, as the class itself does."""
+    """Makes a device, as the class itself does."""
 
     def __call__(
         self, *, checks: str | Mapping[str, str], schedule: str, seed: int, observers: Sequence[Observer]
@@ -119,20 +86,20 @@ class UnrepeatableRunError(SimwarpError, ValueError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one schedule gave.
+    """The result of one schedule.
 
     Attributes
     ----------
     schedule : Schedule
     value : str
-        The element, decoded; its shape and type, if that is what differs; or what stopped the run.
+        The element, decoded; its shape and type, if these differ; or the fault that stopped the run.
     bits : str
         The element in hexadecimal; "" if there is none.
     write : Write or None
-        The last write of a kernel to the element, if there was one that can be told. Of the lanes that wrote
-        by the same instruction it is one that wrote this value.
+        The last write of a kernel to the element, if it is known. Of the lanes that wrote by the same
+        instruction it is one that wrote this value.
     fault : KernelFault or None
-        What stopped the run.
+        The one that stopped the run.
     """
 
     schedule: Schedule
@@ -177,17 +144,10 @@ class Difference:
 
     @property
     def where(self) -> str:
-        """The element as one writes it.
-
-        Examples
-        --------
-        >>> outcome = Outcome(Schedule("stack"), "1")
-        >>> Difference("c", (2, 7), outcome, outcome).where
-        'c[2, 7]'
-        """
-        return (
-            f"{self.array}{list(self.index) if self.index else ''}" if self.array else "whether it ends well"
-        )
+        """The element in the notation of NumPy."""
+        if not self.array:
+            return "whether it ends well"
+        return f"{self.array}{list(self.index) if self.index else ''}"
 
     def values(self) -> str:
         """Both outcomes in one line."""
@@ -195,14 +155,8 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "array": self.array,
-            "index": list(self.index),
-            "first": self.first.to_json(),
-            "other": self.other.to_json(),
-            "count": self.count,
-            "size": self.size,
-        }
+        outcomes = {"first": self.first.to_json(), "other": self.other.to_json()}
+        return {**vars(self), "index": list(self.index), **outcomes}
 
 
 @dataclass(frozen=True)
@@ -212,12 +166,12 @@ class Differences:
     Attributes
     ----------
     compared : tuple of Schedule
-        The schedules that gave a result, the one that the others are held against first.
+        The schedules with a result, first the one that the others are compared with.
     declined : mapping of Schedule to str
         The schedules that cannot run the kernel, with the reason.
     differences : tuple of Difference
     faults : tuple of KernelFault
-        What the checks collected under all of them, each once.
+        The collected ones under all of them, each once.
     """
 
     compared: tuple[Schedule, ...]
@@ -235,12 +189,7 @@ class Differences:
         return self.differences[i]
 
     def raise_if_any(self) -> None:
-        """Raise the first difference.
-
-        Raises
-        ------
-        DependsOnScheduling
-        """
+        """Raise the first difference as `DependsOnScheduling`."""
         for difference in self.differences:
             raise DependsOnScheduling(difference)
 
@@ -254,7 +203,7 @@ class Differences:
         }
 
     def to_text(self, leaving_out: Collection[str] = ()) -> str:
-        """What a person wants to read; ``leaving_out`` holds texts of faults that were shown before."""
+        """The differences as text; ``leaving_out`` holds texts of faults that were shown before."""
         compared = "; ".join(map(str, self.compared)) or "no schedule"
         lines = [f"compared: {compared}"]
         lines += [f"declined: {schedule}: {reason}" for schedule, reason in self.declined.items()]
@@ -276,7 +225,7 @@ def compare_schedules(
     checks: str | Mapping[str, str] = MappingProxyType({"races": "report"}),
     device: MakeDevice = Device,
 ) -> Differences:
-    """Run the same work under several schedules and hold the results against those of the first.
+    """Run the same work under several schedules and compare the results with those of the first.
 
     Bits are compared, also those of floats: two NaN with different payloads differ.
 
@@ -309,11 +258,32 @@ def compare_schedules(
 
     Examples
     --------
-    See `simwarp.schedules`.
+    All lanes store to the same word; which store comes last?
+
+    >>> import numpy as np
+    >>> def run(device):
+    ...     kernel = device.load('''
+    ...         .version 9.0
+    ...         .target sm_90
+    ...         .visible .entry last(.param .u64 out) {
+    ...             .reg .b32 %r; .reg .b64 %a;
+    ...             ld.param.u64 %a, [out];
+    ...             mov.u32 %r, %laneid;
+    ...             st.global.u32 [%a], %r;
+    ...             ret; }
+    ...     ''').kernel("last")
+    ...     out = device.allocate((1,), np.uint32, "out")
+    ...     kernel((1, 1, 1), (32, 1, 1), out)
+    ...     return out
+    >>> differences = compare_schedules(run)
+    >>> difference = differences[0]
+    >>> difference.array, difference.index, difference.first.schedule, difference.first.value
+    ('out', (0,), Schedule(name='lowest pc', seed=0), '31')
+    >>> difference.first.write.place.text
+    'st.global.u32 [%a], %r;'
     """
-    return _Comparison(run, checks, device).compare(
-        [Schedule(s) if isinstance(s, str) else s for s in schedules]
-    )
+    wanted = [Schedule(s) if isinstance(s, str) else s for s in schedules]
+    return _Comparison(run, checks, device).compare(wanted)
 
 
 _Arrays: TypeAlias = "dict[str, npt.NDArray[Any]]"
@@ -327,7 +297,7 @@ class _Comparison:
     device: MakeDevice
     results: dict[Schedule, _Arrays] = field(default_factory=dict[Schedule, _Arrays])
     names: dict[str, str] = field(default_factory=dict[str, str])
-    """By what name the device knows each array."""
+    """The name of each array on the device."""
 
     def compare(self, schedules: Iterable[Schedule]) -> Differences:
         declined, differences, collected = dict[Schedule, str](), list[Difference](), Checks("report")
@@ -353,7 +323,7 @@ class _Comparison:
     def execute(
         self, schedule: Schedule, observers: Sequence[Observer] = ()
     ) -> tuple[_Arrays, list[KernelFault]]:
-        """One run: its arrays on the host, and what the checks collected."""
+        """One run: its arrays on the host, and the collected faults."""
         device = self.device(
             checks=self.checks, schedule=schedule.name, seed=schedule.seed, observers=observers
         )
@@ -366,7 +336,7 @@ class _Comparison:
         return {name: _on_host(name, array) for name, array in named.items()}, device.faults
 
     def with_writers(self, differences: Iterable[Difference]) -> list[Difference]:
-        """The differences with the last writers, which a second run under each schedule tells."""
+        """The differences with the last writers, from a second run under each schedule."""
         differences = list(differences)
         wanted = defaultdict[Schedule, set[_Element]](set)
         for d in differences:
@@ -382,22 +352,22 @@ class _Comparison:
     def writers(self, schedule: Schedule, elements: Iterable[_Element]) -> dict[_Element, Write]:
         """The last write to each element, of those that kernels wrote."""
         before = self.results[schedule]
-        observers = {element: self.observer(before[element[0]], *element) for element in elements}
+        observers = {(name, index): self.observer(before[name], name, index) for name, index in elements}
         again, _ = self.execute(schedule, list(observers.values()))
         if _differences(schedule, before, schedule, again):
             raise UnrepeatableRunError(
                 f"two runs under the same schedule ({schedule}) gave different results\n"
-                "what is run does not do the same each time\n"
+                "run does not do the same each time\n"
                 "seed its random inputs, and let it use nothing but the device that it is given"
             )
         return {
-            element: _last(observer.writes, before[element[0]], element[1])
-            for element, observer in observers.items()
+            (name, index): _last(observer.writes, before[name], index)
+            for (name, index), observer in observers.items()
             if observer.writes
         }
 
     def observer(self, array: npt.NDArray[Any], name: str, index: tuple[int, ...]) -> WriteObserver:
-        """What remembers the writes to one element."""
+        """An observer of the writes to one element."""
         position = int(np.ravel_multi_index(index, array.shape)) if index else 0
         return WriteObserver(self.names[name], position * array.itemsize, array.itemsize)
 
@@ -428,7 +398,7 @@ def _on_host(name: str, given: Result) -> npt.NDArray[Any]:
 def _differences(
     schedule: Schedule, results: _Arrays, other_schedule: Schedule, others: _Arrays
 ) -> list[Difference]:
-    """What differs, one entry for each array."""
+    """One difference for each array that differs."""
     if results.keys() != others.keys():
         raise ShapeError(
             f"results {', '.join(results)} under {schedule}, but {', '.join(others)} under {other_schedule}\n"
@@ -445,10 +415,9 @@ def _difference(
 ) -> Difference | None:
     """The first element that differs in any bit, and how many do."""
     if (array.dtype, array.shape) != (other.dtype, other.shape):
+        size = max(array.size, other.size)
         kinds = [Outcome(s, f"{a.dtype} {a.shape}") for s, a in ((schedule, array), (other_schedule, other))]
-        return Difference(
-            name, (), *kinds, count=max(array.size, other.size), size=max(array.size, other.size)
-        )
+        return Difference(name, (), *kinds, count=size, size=size)
     bits, other_bits = _bytes(array), _bytes(other)
     differs = np.flatnonzero((bits != other_bits).any(axis=1))
     if not differs.size:

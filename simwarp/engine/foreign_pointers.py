@@ -74,11 +74,12 @@ class Cells(NamedTuple):
 
     def some(self, which: npt.NDArray[Any]) -> Cells:
         """Some of the words."""
-        return Cells(*(field[which] for field in self))
+        return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
 
     def and_then(self, later: Cells) -> Cells:
         """These words, and behind them those of a later store."""
-        return Cells(*map(np.concatenate, zip(self, later, strict=True)))
+        pairs: Any = zip(self, later, strict=True)
+        return Cells(*map(np.concatenate, pairs))
 
 
 def _find(held: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], Mask]:

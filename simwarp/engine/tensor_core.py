@@ -223,8 +223,8 @@ def _check_rows(chunk: Chunk, step: Step, operand: Operand, base: Any, stride: A
     """Find rows, or columns, that do not start where the instruction needs them (PTX ISA 9.7.14.4.2).
 
     The PTX ISA asks for strides of as many bytes as a lane holds, the CUDA C++ Programming Guide for 16; the
-    lesser is enough. From shared memory an H200 loads A and B by ``ldmatrix`` if it can, which needs rows that
-    start at multiples of 16 bytes.
+    lesser is enough. From shared memory an H200 loads A and B by ``ldmatrix`` if it can, which needs rows
+    that start at multiples of 16 bytes.
     """
     held = required_alignment(operand)
     by_rows = operand.name in "ab" and _ldmatrix_loads(operand)

@@ -8,6 +8,7 @@ import pytest
 
 import simwarp
 from gpu.compile import compile
+from simwarp.engine.missing_lanes import _numbers
 from simwarp.engine.sync import _is_partition
 from simwarp.faults import (
     EarlyExit,
@@ -360,3 +361,7 @@ def test_partitions_of_a_warp():
         assert got == agrees([int(word) for word in words], present)
         seen.append(got)
     assert 40 < sum(seen) < 360
+
+
+def test_lanes_are_listed_as_ranges():
+    assert _numbers(np.isin(np.arange(32), [1, 4, 5, 6, 31])) == "1, 4-6, 31"

@@ -13,6 +13,7 @@ import simwarp
 from gpu.bmm.schemes import SCHEMES
 from simwarp.engine.livelock import Progress
 from simwarp.engine.schedule_random import Dice, shuffled
+from simwarp.engine.schedule_stack import Stacks
 from simwarp.faults import (
     Deadlock,
     InactiveSource,
@@ -666,7 +667,16 @@ def test_dice_are_fair_and_always_choose_somebody():
 
 def test_chunks_are_shuffled_by_seed_and_launch():
     launch = partial(SimpleNamespace, number=1)
-    orders = [shuffled(launch(seed=seed), range(8)) for seed in range(6)]
+    orders = [list(shuffled(launch(seed=seed), range(8))) for seed in range(6)]
     assert all(sorted(order) == [*range(8)] for order in orders)
     assert all(a != b for a, b in pairwise(orders))
-    assert shuffled(SimpleNamespace(seed=0, number=2), range(8)) != orders[0]
+    assert list(shuffled(SimpleNamespace(seed=0, number=2), range(8))) != orders[0]
+
+
+def test_the_entries_of_a_stack_are_pushed_and_popped_by_warp():
+    both = np.ones((2, 32), np.bool_)
+    stacks = Stacks(both, nowhere=100)
+    stacks.push(np.array([True, False]), both & (np.arange(32) < 8), np.array([17, 17]), np.array([-1, -1]))
+    assert (stacks.top.sum(axis=1).tolist(), stacks.meets_at.tolist()) == ([8, 32], [17, 100])
+    stacks.pop(np.array([True, True]))
+    assert stacks.top.sum(axis=1).tolist() == [32, 0]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import simwarp
+from simwarp.engine.reach import plain
 from simwarp.faults import OutOfBounds
 
 HEAD = """.version 9.0
@@ -173,3 +174,7 @@ def test_a_kernel_that_calls_functions_is_judged_where_pointers_are_its_own():
     with pytest.raises(OutOfBounds) as caught:
         launch(CALLS + "add.u64 %a2, %x, %n; st.global.u32 [%a2], %r1;", n=arrays.y_from_x)
     assert caught.value.what == "write of 4 bytes outside x, in y"
+
+
+def test_a_mangled_variable_has_its_name_in_cuda():
+    assert (plain("_ZZ4tilePfE5cells"), plain("cells")) == ("cells", "cells")
