@@ -87,10 +87,7 @@ class Product:
                 PackedBits(self.b, (n, n), "row", 32, "lsb"),
             ]
             self.operands = [x for one in packed for x in arrange(one, "x", scheme.format, device)]
-            self.grid, self.block = (scheme.blocks(n, n), 1, 1), (scheme.threads, 1, 1)
-        else:
-            tiles = -(-n // scheme.rows) * (n // scheme.word)
-            self.grid, self.block = (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
+        self.grid, self.block = scheme.launch(n, n)
         self.kernels = {
             output: device.load(self.ptx(output)).kernel(scheme.name) for output in ("int", "bits")
         }

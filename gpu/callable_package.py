@@ -1,8 +1,7 @@
 """Packages that are called like the function after which they are named.
 
-``gpu.bmm`` is a package, and below ``gpu`` also the name of what it is there for. If the function took the
-name, ``import gpu.bmm.fsb as fsb`` would fail. So the package keeps the name, and a call of the package is a
-call of the function.
+``gpu.bmm`` is a package and a function. If the function took the name, ``import gpu.bmm.fsb as fsb`` would
+fail; so the package keeps it, and a call of the package calls the function.
 """
 
 from __future__ import annotations
@@ -16,17 +15,7 @@ from typing import Any
 
 
 def make_callable(package: str, function: Callable[..., Any]) -> None:
-    """Let a call of an imported package call a function of it.
-
-    Examples
-    --------
-    >>> import gpu
-    >>> gpu.bmm.__call__ is gpu.bmm.bmm
-    True
-    >>> import gpu.bmm.fsb as fsb
-    >>> fsb.pack_fsb is gpu.bmm.pack_fsb
-    True
-    """
+    """Let a call of an imported package call a function of it."""
 
     class CallablePackage(ModuleType):
         __call__ = staticmethod(function)

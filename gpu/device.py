@@ -1,4 +1,4 @@
-"""What host code may ask of a GPU: the small protocol that the host code of `gpu` is written to.
+"""The protocol of a GPU, to which the host code of `gpu` is written.
 
 `gpu.CudaDevice` and `simwarp.Device` both have it, so the same host code launches the same PTX on
 hardware and on the simulator. A device loads PTX and nothing else: CUDA C++ is compiled by
@@ -20,27 +20,6 @@ Plan = TypeVar("Plan")
 
 ONE = (1, 1, 1)
 """The grid of one block, or the block of one thread."""
-
-
-class Stream(Protocol):
-    """A queue of work."""
-
-    def synchronize(self) -> None:
-        """Wait for the work in the queue."""
-
-
-class Event(Protocol):
-    """A mark in a stream."""
-
-    def record(self, stream: Any = None) -> None:
-        """Put the mark behind the work queued so far."""
-
-    def synchronize(self) -> None:
-        """Wait until the mark is reached."""
-
-    def seconds_since(self, earlier: Any) -> float:
-        """The time between two marks."""
-        ...
 
 
 class Array(Protocol):
@@ -100,14 +79,6 @@ class Kernel(Protocol):
         """Launch. Arguments are device arrays, numbers, and bytes or NumPy scalars of structures."""
 
 
-class Module(Protocol):
-    """Loaded PTX."""
-
-    def kernel(self, name: str) -> Kernel:
-        """A kernel by its name in the PTX."""
-        ...
-
-
 @dataclass(eq=False)
 class LaunchPlan:
     """A launch of which only the arrays change from call to call.
@@ -120,7 +91,7 @@ class LaunchPlan:
     args : tuple
         NumPy scalars, and None where an array comes.
     bound : object
-        What a device has made of it.
+        The device's own form of the plan.
     """
 
     ptx: str
@@ -133,7 +104,7 @@ class LaunchPlan:
 
 @dataclass(eq=False)
 class LaunchChain:
-    """Launches one behind the other, and what a device has made of them."""
+    """Launches one behind the other, and the device's own form of them."""
 
     plans: tuple[LaunchPlan, ...]
     bound: Any = None
@@ -148,7 +119,7 @@ class Device(Protocol):
     compute_capability : (int, int)
     multiprocessors : int
     plans : dict
-        What host code prepares once and uses again; see `planned`.
+        Results of host code that are used again; see `planned`.
     """
 
     compute_capability: tuple[int, int]
@@ -157,7 +128,7 @@ class Device(Protocol):
 
     @property
     def name(self) -> str:
-        """What the device calls itself in reports."""
+        """The name of the device in reports."""
         ...
 
     def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:
@@ -170,13 +141,13 @@ class Device(Protocol):
         """Another library's device array as an array of this device, without a copy."""
 
     def load(self, ptx: Any) -> Any:
-        """Load PTX: its text, or what ``gpu.compile`` returned."""
+        """Load PTX, as text or from ``gpu.compile``; ``kernel(name)`` of the result is a `Kernel`."""
 
     def kernel(self, ptx: str, name: str) -> Any:
         """A kernel of PTX text; where that is possible, the text is loaded once."""
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
-        """Launch what a plan says, with these arrays where it has none."""
+        """Launch a plan, with these arrays in its empty places."""
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
         """Launch several plans one behind the other, each with its arrays."""
@@ -185,10 +156,10 @@ class Device(Protocol):
         """One int32, 0 unless a kernel has changed it; cheap to read after a synchronisation."""
 
     def stream(self) -> Any:
-        """A new queue of work."""
+        """A new queue of work, with ``synchronize()``."""
 
     def event(self) -> Any:
-        """A mark in a stream."""
+        """A mark in a stream, with ``record(stream)``, ``synchronize()`` and ``seconds_since(earlier)``."""
 
     def defer(self, check: Callable[[], None]) -> None:
         """Call ``check`` at the next synchronisation; it may raise."""
@@ -198,24 +169,12 @@ class Device(Protocol):
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` lies on a device of this protocol.
-
-    Examples
-    --------
-    >>> is_array(np.zeros(3))
-    False
-    """
+    """Whether ``x`` lies on a device of this protocol."""
     return hasattr(x, "pointer") and hasattr(x, "download")
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether ``x`` is another library's device array (torch, CuPy, Numba …).
-
-    Examples
-    --------
-    >>> is_foreign(np.zeros(3))
-    False
-    """
+    """Whether ``x`` is another library's device array (torch, CuPy, Numba …)."""
     if isinstance(x, np.ndarray) or is_array(x):
         return False
     if hasattr(x, "__cuda_array_interface__"):
@@ -225,20 +184,13 @@ def is_foreign(x: Any) -> bool:
 
 
 MOST_PLANS = 1024
-"""Of a device: a program that uses more sizes than this makes them anew."""
+"""Of a device: a program with more sizes makes them anew."""
 
 
 def planned(device: Device, key: Hashable, make: Callable[[], Plan]) -> Plan:
-    """What depends on ``key`` alone, made at the first call for this device.
+    """The result of ``make``, which depends on ``key`` alone: made at the first call for this device.
 
     Plans must not refer to the device: it would then live until the garbage collector finds it.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> device = simwarp.Device()
-    >>> planned(device, ("squares", 3), lambda: [0, 1, 4]) is planned(device, ("squares", 3), list)
-    True
     """
     plan = device.plans.get(key)
     if plan is None:
@@ -249,19 +201,7 @@ def planned(device: Device, key: Hashable, make: Callable[[], Plan]) -> Plan:
 
 
 def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *arrays: Any) -> None:
-    """Launch a kernel; all but the arrays depends on ``key`` alone and is made at the first call.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> from gpu.compile import compile
-    >>> ptx = compile('extern "C" __global__ void f(int* x, int y) { *x = y; }', "f.cu").text
-    >>> device = simwarp.Device()
-    >>> x = device.allocate((1,), np.int32)
-    >>> launch(device, "five", lambda: LaunchPlan(ptx, "f", ONE, ONE, (None, np.int32(5))), x)
-    >>> x.download()
-    array([5], dtype=int32)
-    """
+    """Launch a kernel; all but the arrays depends on ``key`` alone and is made at the first call."""
     plan: LaunchPlan | None = device.plans.get(key)
     device.launch(planned(device, key, make) if plan is None else plan, arrays)
 
@@ -269,25 +209,7 @@ def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *array
 def fixed(
     kernel: Kernel, grid: Dim, block: Dim, leading: Sequence[int], args: Sequence[Any]
 ) -> Callable[[bytes, Any], None]:
-    """A launch of which all is fixed, except the first parameters: structures of so many bytes each.
-
-    Returns
-    -------
-    callable
-        (the bytes of the first parameters, one behind the other; a stream or None) -> None
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> from gpu.compile import compile
-    >>> source = 'extern "C" __global__ void f(long long x, int* y) { *y = x; }'
-    >>> device = simwarp.Device()
-    >>> y = device.allocate((1,), np.int32)
-    >>> store = fixed(device.kernel(compile(source, "f.cu").text, "f"), ONE, ONE, [8], [y])
-    >>> store((5).to_bytes(8, "little"), None)
-    >>> y.download()
-    array([5], dtype=int32)
-    """
+    """A launch of which all is fixed, except the first parameters: structures of so many bytes each."""
     fix = getattr(kernel, "fix", None)
     if fix is not None:
         return fix(grid, block, sum(leading), *args)
@@ -301,24 +223,11 @@ def fixed(
 
 
 Chain: TypeAlias = Callable[[Hashable, Callable[[], Sequence[bytes]]], None]
-"""Takes a key and what makes the first parameters of each launch; for one key these are always the same."""
+"""Takes a key, and a function for the first parameters of each launch, which depend on the key alone."""
 
 
 def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Chain:
-    """Launches of `fixed` one behind the other, as one where the device can do that.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> from gpu.compile import compile
-    >>> source = 'extern "C" __global__ void f(long long x, int* y) { *y = *y * 10 + x; }'
-    >>> device = simwarp.Device()
-    >>> y = device.upload(np.zeros(1, np.int32))
-    >>> store = fixed(device.kernel(compile(source, "f.cu").text, "f"), ONE, ONE, [8], [y])
-    >>> chained([store, store])("4, 2", lambda: [x.to_bytes(8, "little") for x in (4, 2)])
-    >>> y.download()
-    array([42], dtype=int32)
-    """
+    """Launches of `fixed` one behind the other, as one where the device can do that."""
     chain = getattr(launches[0], "chain", None)
     if chain is not None:
         return chain(launches)

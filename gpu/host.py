@@ -1,16 +1,18 @@
-"""What callers may pass as a matrix, and how it gets onto a device."""
+"""Operands on the host: their device, the checks that all kinds of operands share, and NaN."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 from weakref import ref
 
 import numpy as np
+import numpy.typing as npt
 
 from gpu.cuda import default_device
 from gpu.device import Array, Device, is_array, is_foreign
-from reference.errors import DtypeError, NotANumberError, ShapeError
+from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits, PackedTensor
 
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
@@ -19,8 +21,9 @@ ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "i
 _DTYPES = frozenset(map(np.dtype, ELEMENTS))
 """Those of this machine's byte order: a dtype is found faster than its name."""
 
-LARGEST = 2**31 - 1
-"""The largest dimension: kernels count in 32 bits."""
+WORD_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
+
+Packed = TypeVar("Packed", PackedBits, PackedTensor)
 
 
 class Prepared:
@@ -39,27 +42,13 @@ _PACKED = (PackedBits, PackedTensor, Prepared)
 
 
 def on_device(x: Any) -> bool:
-    """Whether a matrix, packed or not, lies on a device.
-
-    Examples
-    --------
-    >>> on_device([[1.0]])
-    False
-    """
+    """Whether an operand, packed or not, lies on a device."""
     x = x.words if isinstance(x, _PACKED) else x
     return is_array(x) or is_foreign(x)
 
 
 def choose_device(device: Device | None, *operands: Any) -> Device:
-    """The given device, else that of the first operand on one, else the first CUDA device.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> device = simwarp.Device()
-    >>> choose_device(None, [[1.0]], device.upload(np.ones((1, 1)))) is device
-    True
-    """
+    """The given device, else that of the first operand on one, else the first CUDA device."""
     arrays = (x.words if isinstance(x, _PACKED) else x for x in operands if x is not None)
     homes: list[Device] = [x.device for x in arrays if is_array(x)]
     chosen = device or (homes[0] if homes else default_device())
@@ -73,108 +62,86 @@ def choose_device(device: Device | None, *operands: Any) -> Device:
 
 
 def _memory(device: Any) -> Any:
-    """What several objects for one GPU have in common."""
+    """The memory that several objects for one GPU share."""
     return getattr(device, "ordinal", device)
 
 
-def matrix(x: Any, name: str) -> Any:
-    """A real matrix, checked: a host array in native byte order, or a device array as it is.
-
-    Raises
-    ------
-    DtypeError, ShapeError
-        Naming the argument.
-
-    Examples
-    --------
-    >>> matrix([[1.0, -2.0]], "a").shape
-    (1, 2)
-    """
-    if not is_array(x) and not is_foreign(x):
+def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], str], object]) -> Any:
+    """Real numbers, checked: a host array in native byte order, or a device array as it is."""
+    if is_array(x):
+        check_elements(x, name)
+    elif not is_foreign(x):  # a foreign array has its library's element types until it is adopted
         try:
             x = np.asarray(x)
         except ValueError as error:
-            raise ShapeError(f"{name} is not a matrix: {error}\ngive every row the same length") from None
-        check_matrix(x, name)
-        return np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
-    if is_foreign(x):  # in its library's words for element types: these are checked once adopted
-        check_shape(tuple(x.shape), name)
-    else:
-        check_matrix(x, name)
+            raise ShapeError(
+                f"{name} is not an array: {error}\n{what} is needed\ngive every row the same length"
+            ) from None
+        check_elements(x, name)
+    check_shape(tuple(x.shape), name)
+    if isinstance(x, np.ndarray):
+        return np.ascontiguousarray(x, dtype=cast("npt.NDArray[Any]", x).dtype.newbyteorder("="))
     return x
 
 
-def check_matrix(x: Any, name: str) -> None:
-    """Refuse what is not a real matrix.
-
-    Examples
-    --------
-    >>> check_matrix(np.ones((2, 3), np.float16), "a")
-    """
+def check_elements(x: Any, name: str) -> None:
+    """Refuse element types whose signs are not packed."""
     if np.dtype(x.dtype) not in _DTYPES and np.dtype(x.dtype).name not in ELEMENTS:
         raise DtypeError(
-            f"{name} has elements of {x.dtype}; the signs of {', '.join(ELEMENTS)} can be packed\n"
+            f"{name} has elements of {x.dtype}\nthe signs of {', '.join(ELEMENTS)} can be packed\n"
             f"convert it first, e.g. {name}.astype(np.float32)"
-        )
-    check_shape(tuple(x.shape), name)
-
-
-def check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Refuse shapes that are no matrix, empty, or past what kernels count.
-
-    Examples
-    --------
-    >>> check_shape((3, 0), "a")
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: a has shape (3, 0)
-    a matrix with both dimensions from 1 to 2147483647 is needed
-    """
-    if len(shape) != 2 or min(shape) < 1 or max(shape) > LARGEST:
-        raise ShapeError(
-            f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed"
         )
 
 
 def to_device(x: Any, name: str, device: Device) -> Array:
-    """The matrix on the device: adopted, uploaded, or as it is.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> to_device(np.ones((2, 3)), "a", simwarp.Device()).shape
-    (2, 3)
-    """
+    """Checked numbers on the device: adopted, uploaded, or as they are."""
     if is_array(x):
         return x
     if is_foreign(x):
         adopted = device.adopt(x)
-        check_matrix(adopted, name)
+        check_elements(adopted, name)
         return adopted
     return device.upload(x, name)
 
 
+def check_words(x: PackedBits | PackedTensor, name: str, shape: tuple[int, ...], described: str) -> None:
+    """Refuse packed words of another kind, shape or type than their description needs."""
+    if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
+        raise FormatError(
+            f"the words of {name} are a {type(x.words).__name__}\n"
+            f"{described} has uint{x.word} {shape}\ngive a NumPy array or an array of this device"
+        )
+    if tuple(x.words.shape) != shape or x.words.dtype != WORD_DTYPES[x.word]:
+        raise FormatError(
+            f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
+            f"{described} has uint{x.word} {shape}\npack it again, or correct its description"
+        )
+
+
+def words_to_device(x: Packed, name: str, device: Device) -> Packed:
+    """Packed bits with their words on the device."""
+    if is_array(x.words):
+        return x
+    return replace(x, words=device.upload(np.ascontiguousarray(x.words), f"words of {name}"))
+
+
+def unknown(option: str, given: Any, known: Iterable[object]) -> SchemeError:
+    """The error for a value that an option does not have."""
+    names = [str(name) for name in known]
+    choice = " or ".join(names) if len(names) == 2 else f"one of {', '.join(names)}"
+    return SchemeError(f"{option}={given!r}\nthis {option} is unknown\nchoose {choice}")
+
+
+def prepared_for(x: Any, name: str, scheme: str) -> SchemeError:
+    """The error for an operand that was prepared for a scheme of another form."""
+    return SchemeError(
+        f"{name} was prepared for {x.scheme}\n{scheme} takes operands in another form\n"
+        f"prepare it with scheme={scheme!r}, or leave out scheme="
+    )
+
+
 def refuse_nan(**operands: Any) -> None:
-    """Refuse operands of the host that hold a NaN; packed ones cannot, and those on a device tell later.
-
-    Parameters
-    ----------
-    **operands
-        By the names of the caller's arguments.
-
-    Raises
-    ------
-    NotANumberError
-        Naming the first NaN.
-
-    Examples
-    --------
-    >>> refuse_nan(a=np.array([[1.0, np.nan]]))
-    Traceback (most recent call last):
-    ...
-    reference.errors.NotANumberError: a[0, 1] is NaN, which is neither >= 0 nor < 0
-    replace it first
-    """
+    """Refuse host operands that hold a NaN; on a device, packing kernels raise a flag: `nan_flag`."""
     for name, x in operands.items():
         if isinstance(x, _PACKED) or on_device(x) or not np.isnan(x).any():
             continue
@@ -183,18 +150,7 @@ def refuse_nan(**operands: Any) -> None:
 
 
 def downloaded(output: Any, **operands: Any) -> Any:
-    """An array on the host; where packing met a NaN, the error names the operand that holds it.
-
-    Raises
-    ------
-    NotANumberError
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> downloaded(simwarp.Device().upload(np.arange(2)), a=np.ones((1, 2)))
-    array([0, 1])
-    """
+    """An array on the host; where packing met a NaN, the error names the operand that holds it."""
     try:
         return output.download()
     except NotANumberError as error:
@@ -206,21 +162,12 @@ def downloaded(output: Any, **operands: Any) -> Any:
 
 
 def nan_flag(device: Device) -> Array:
-    """The device's flag that packing kernels raise at a NaN; read at the next synchronisation.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> int(nan_flag(simwarp.Device()).download()[0])
-    0
-    """
+    """The device's flag that packing kernels raise at a NaN; read at the next synchronisation."""
     pending = device.plans.get(_FLAG)
     flag: Array | None = None if pending is None else pending()
     if flag is None:
         flag = cast("Array", device.flag())
-        device.plans[_FLAG] = ref(
-            flag
-        )  # weak, as an array holds its device; the deferred check holds the flag
+        device.plans[_FLAG] = ref(flag)  # weak: an array holds its device; the deferred check holds the flag
         device.defer(_check_flag(device, flag))
     return flag
 

@@ -7,7 +7,7 @@ from typing import Any
 from gpu.bconv.prepared import PreparedTensor, prepare_tensor
 from gpu.bmm.prepared import PreparedMatrix, prepare_matrix
 from gpu.device import Device
-from gpu.host import Prepared
+from gpu.host import Prepared, unknown
 from gpu.mttkrp.prepared import PreparedSparse, prepare_sparse
 from reference.errors import FormatError, SchemeError
 
@@ -74,7 +74,4 @@ def prepare(
         return prepare_matrix(operand, role, scheme=scheme, transpose=transpose, device=device)
     if role == "x" or role == "w":
         return prepare_tensor(operand, role, scheme=scheme, device=device)
-    raise SchemeError(
-        f"role={role!r} is unknown\na and b of bmm, x and w of bconv2d are known, none for sparse tensors\n"
-        "choose one of them"
-    )
+    raise unknown("role", role, ("a and b of bmm", "x and w of bconv2d", "None of sparse tensors"))

@@ -1,7 +1,7 @@
-"""Calls that are done again as they were done before: their arrays reserved, their kernels launched.
+"""Calls that are recorded once and played again: their arrays reserved, their kernels launched.
 
-What a call does with arrays of a device depends on their shapes, types and alignment alone, not on what they
-hold. So the first call is recorded, and later ones of the same kind are played: nothing is looked at anew.
+The allocations and launches of a call depend on the shapes, types and alignment of its device arrays, not on
+their contents. So later calls of the same kind skip all checks.
 """
 
 from __future__ import annotations
@@ -18,26 +18,7 @@ from reference.types import PackedBits
 
 
 class Recording:
-    """A device that notes what a call does with it.
-
-    Parameters
-    ----------
-    device : Device
-    arrays : sequence of device arrays
-        What the call is given.
-
-    Examples
-    --------
-    >>> import numpy as np, simwarp
-    >>> from gpu.bmm.packing import pack_on_device
-    >>> device = simwarp.Device()
-    >>> one, other = (device.upload(np.array([[x]], np.int8)) for x in (1, -1))
-    >>> recording = Recording(device, [one])
-    >>> words = pack_on_device(one, "x", "row", 32, "lsb", recording).words
-    >>> recording.keep(words, "packing")
-    >>> play(device, "packing", [other]).download(), words.download()
-    (array([[0]], dtype=uint32), array([[1]], dtype=uint32))
-    """
+    """A device that records the allocations and launches of a call."""
 
     def __init__(self, device: Device, arrays: Sequence[Any]) -> None:
         self._device = device
@@ -61,7 +42,7 @@ class Recording:
         self._steps.append((plan, tuple(map(self._place, arrays))))
 
     def _place(self, array: Any) -> int:
-        """Which array it is; -1 for the flag of packing kernels, the only one that is not the call's own."""
+        """The number of an array; -1 for the flag of packing kernels, which is not the call's own."""
         return next((i for i, known in enumerate(self._arrays) if known is array), -1)
 
     def keep(self, result: Any, key: Hashable) -> None:
@@ -88,7 +69,7 @@ _Step = tuple[LaunchPlan | None, tuple[Any, ...]]
 
 @dataclass(eq=False)
 class _Call:
-    """What a call reserves before its first launch and after it, its launches, and which array is the result.
+    """The arrays of a call before and after its first launch, its launches, and the number of its result.
 
     The first launch goes out at once, so that the GPU has work; the others follow as one. ``packs`` says
     whether a launch takes the flag of packing kernels.
@@ -104,14 +85,7 @@ class _Call:
 
 
 def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
-    """Do what was recorded for ``key`` with other arrays; None if nothing was.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> play(simwarp.Device(), "never recorded", []) is None
-    True
-    """
+    """Repeat the call recorded for ``key`` with other arrays; None without a recording."""
     call: _Call | None = device.plans.get(key)
     if call is None:
         return None
@@ -127,14 +101,7 @@ def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
 
 
 def kind_of(x: Any) -> tuple[Any, ...] | None:
-    """All of an operand that decides what a call does with it; None unless it lies on a device.
-
-    Examples
-    --------
-    >>> import numpy as np, simwarp
-    >>> kind_of(simwarp.Device().upload(np.ones((2, 3)))), kind_of(np.ones((2, 3)))
-    (((2, 3), dtype('float64'), 0), None)
-    """
+    """The part of a call's key that stands for an operand; None unless it lies on a device."""
     if isinstance(x, PackedBits):
         words = kind_of(x.words)
         known = type(x.layout) is type(x.first) is str and type(x.word) is int

@@ -1,4 +1,4 @@
-"""The bit convolution on bit tensor cores (BTC, section 5.3): what its kernels get and how they are launched.
+"""The bit convolution on bit tensor cores (BTC, section 5.3): operands and tiles of its kernels.
 
 A dot product counts only the taps inside the image. What tensor cores count becomes a dot product by the
 `addends` of the filter: windows inside the image share a row of them, those along the border have their own.
@@ -14,7 +14,7 @@ import numpy as np
 
 from gpu.bconv.geometry import ConvShape
 from gpu.compile import compile_file
-from gpu.device import Array, Device, Dim, LaunchPlan, launch
+from gpu.device import Array, Device, LaunchPlan, launch
 from reference.errors import ShapeError
 from reference.types import PackedTensor
 
@@ -42,12 +42,6 @@ class Borders:
     top, bottom, left, right : int
         The windows of output rows [top, bottom) have all rows of the filter inside, those of columns
         [left, right) all columns. Where none has, both ends are the output's size.
-
-    Examples
-    --------
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> Borders.of(conv_shape((1, 64, 64, 128), (3, 3, 128, 8)))
-    Borders(top=1, bottom=63, left=1, right=63)
     """
 
     top: int
@@ -57,29 +51,14 @@ class Borders:
 
     @classmethod
     def of(cls, shape: ConvShape) -> Borders:
-        """The borders of a geometry.
-
-        Examples
-        --------
-        >>> from gpu.bconv.geometry import conv_shape
-        >>> Borders.of(conv_shape((1, 2, 9, 1), (5, 3, 1, 1), stride=2))
-        Borders(top=1, bottom=1, left=1, right=4)
-        """
+        """The borders of a geometry."""
         s = shape
         down = _whole(s.height, s.filter_height, s.pad_top, s.stride_h, s.dilation_h, s.out_height)
         across = _whole(s.width, s.filter_width, s.pad_left, s.stride_w, s.dilation_w, s.out_width)
         return cls(*down, *across)
 
     def rows(self, shape: ConvShape) -> int:
-        """How many rows of addends there are: one for the inside, one for each line of the border.
-
-        Examples
-        --------
-        >>> from gpu.bconv.geometry import conv_shape
-        >>> shape = conv_shape((1, 64, 64, 128), (3, 3, 128, 8))
-        >>> Borders.of(shape).rows(shape)
-        9
-        """
+        """The rows of addends: one for the inside, one for each line of the border."""
         down = self.top + 1 + shape.out_height - self.bottom
         return down * (self.left + 1 + shape.out_width - self.right)
 
@@ -98,142 +77,25 @@ def _whole(size: int, taps: int, pad: int, stride: int, dilation: int, outputs: 
 
 
 def tile_of(shape: ConvShape) -> int:
-    """The side of a block's tile: as large as channels and blocks suffice for.
-
-    Examples
-    --------
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> tile_of(conv_shape((16, 64, 64, 128), (3, 3, 128, 128)))
-    128
-    >>> tile_of(conv_shape((1, 8, 8, 128), (3, 3, 128, 128)))
-    32
-    """
+    """The side of a block's tile: as large as channels and blocks suffice for."""
     for tile in TILES[:-1]:
-        if shape.filters > tile // 2 and _blocks(shape.pixels, shape, tile) >= ENOUGH_BLOCKS:
+        if shape.filters > tile // 2 and blocks(shape.outputs("none"), tile) >= ENOUGH_BLOCKS:
             return tile
     return TILES[-1]
 
 
-def _blocks(pixels: int, shape: ConvShape, tile: int) -> int:
-    return -(-pixels // tile) * -(-shape.filters // tile)
-
-
-def grid_and_block(shape: ConvShape, pool: str) -> tuple[Dim, Dim]:
-    """Grid and block: a block for each tile of pixels and channels.
-
-    Parameters
-    ----------
-    shape : ConvShape
-    pool : "none", "or" or "and"
-        With pooling, only pixels that are part of a window are computed.
-
-    Examples
-    --------
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> grid_and_block(conv_shape((16, 64, 64, 128), (3, 3, 128, 256)), "none")
-    ((1024, 1, 1), (256, 1, 1))
-    """
-    tile = tile_of(shape)
-    pixels = shape.pixels if pool == "none" else 4 * shape.windows
-    return (_blocks(pixels, shape, tile), 1, 1), (2 * tile, 1, 1)
-
-
-btc1_launch = btc2_launch = grid_and_block
-
-
-def btc1_defines(shape: ConvShape, arch: tuple[int, int]) -> dict[str, str | int]:
-    """The macros of ``bconv/btc.cu`` for words in their ordinary order.
-
-    Examples
-    --------
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> btc1_defines(conv_shape((1, 8, 8, 128), (3, 3, 128, 128)), (9, 0))
-    {'SCHEME': 'btc1', 'TILE': 32}
-    """
-    return {"SCHEME": "btc1", "TILE": tile_of(shape)}
-
-
-def btc2_defines(shape: ConvShape, arch: tuple[int, int]) -> dict[str, str | int]:
-    """The macros of ``bconv/btc.cu`` for FSB tiles.
-
-    Examples
-    --------
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> btc2_defines(conv_shape((1, 8, 8, 128), (3, 3, 128, 128)), (9, 0))
-    {'SCHEME': 'btc2', 'FSB': '', 'TILE': 32}
-    """
-    return {"SCHEME": "btc2", "FSB": "", "TILE": tile_of(shape)}
-
-
-def units_of(packed: PackedTensor, device: Device) -> Array:
-    """Images or filters as `btc1` takes them: units of 128 channels.
-
-    Parameters
-    ----------
-    packed : PackedTensor
-        Layout NHWC or HWOI, 32-bit words on the device.
-    device : Device
-
-    Examples
-    --------
-    >>> import simwarp, reference
-    >>> device, host = simwarp.Device(), reference.pack_tensor(np.ones((3, 3, 40, 9)), layout="HWOI")
-    >>> units_of(PackedTensor(device.upload(host.words), host.shape, "HWOI"), device).shape
-    (3, 3, 9, 4)
-    """
-    return _whole_units(packed.words, device)
-
-
-def tiles_of(packed: PackedTensor, device: Device) -> Array:
-    """Images or filters as `btc2` takes them: FSB tiles.
-
-    Parameters
-    ----------
-    packed : PackedTensor
-        Layout HWNC-FSB or HWOI-FSB, or NHWC or HWOI with 32-bit words, on the device.
-    device : Device
-
-    Examples
-    --------
-    >>> import simwarp, reference
-    >>> device, host = simwarp.Device(), reference.pack_tensor(np.ones((3, 3, 40, 9)), layout="HWOI")
-    >>> tiles_of(PackedTensor(device.upload(host.words), host.shape, "HWOI"), device).shape
-    (3, 3, 2, 1, 8, 4)
-    """
-    return _whole_units(to_fsb(packed, device).words, device)
+def blocks(outputs: tuple[int, int], tile: int) -> int:
+    """Blocks of so many pixels and channels, one for each tile."""
+    pixels, channels = outputs
+    return -(-pixels // tile) * -(-channels // tile)
 
 
 def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_tile: int) -> Array:
-    """What each filter adds to dot products, for each row of `Borders`.
+    """The number that each filter adds to dot products, for each row of `Borders`.
 
-    Parameters
-    ----------
-    filters : array of uint32 on the device
-        Whole units: (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4).
-    shape : ConvShape
-    device : Device
-    lines_of_tile : 1 or 8
-
-    Returns
-    -------
-    array of int32 on the device, (rows of borders, O or O + 1)
-        With C channels, and over the taps inside the image: C for each, less twice the filter's ones there
-        (where tensor cores count common ones), or plus twice those elsewhere (where they count differences).
-
-    Examples
-    --------
-    A 3 x 3 filter of which 100 of 128 channels are ones; along a border some of its taps are outside:
-
-    >>> import simwarp
-    >>> from gpu.bconv.geometry import conv_shape
-    >>> shape = conv_shape((1, 4, 4, 128), (3, 3, 128, 1))
-    >>> words = np.full((3, 3, 1, 4), 0x01ffffff, np.uint32)
-    >>> for cc in ((9, 0), (8, 0)):
-    ...     device = simwarp.Device(cc)
-    ...     addends = addends_of(device.upload(words), shape, device, lines_of_tile=1)
-    ...     addends.download()[:, 0].reshape(3, 3).tolist()
-    [[-288, -432, -288], [-432, -648, -432], [-288, -432, -288]]
-    [[1512, 1368, 1512], [1368, 1152, 1368], [1512, 1368, 1512]]
+    With C channels, and over the taps inside the image: C for each, less twice the filter's ones there (where
+    tensor cores count common ones), or plus twice those elsewhere (where they count differences). ``filters``
+    are whole units (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4).
     """
     height, width, count = shape.filter_height, shape.filter_width, shape.filters
     prefix = device.allocate((height + 1, width + 1, count), np.uint32, "prefix sums of the filters' ones")
@@ -258,33 +120,7 @@ def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_til
 def to_fsb(packed: PackedTensor, device: Device) -> PackedTensor:
     """Packed words as FSB tiles of 8 images or filters by 128 channels; tiles stay as they are.
 
-    Parameters
-    ----------
-    packed : PackedTensor
-        Images NHWC or filters HWOI, 32-bit words on the device; or tiles.
-    device : Device
-
-    Returns
-    -------
-    PackedTensor
-        Layout HWNC-FSB of images, HWOI-FSB of filters.
-
-    Raises
-    ------
-    ShapeError
-        For tiles of more than 64 GiB.
-
     Source: BTC (TPDS'20), section 5.1 and figure 14.
-
-    Examples
-    --------
-    >>> import simwarp, reference
-    >>> device = simwarp.Device()
-    >>> signs = np.random.default_rng(0).integers(-1, 1, (9, 2, 3, 130)).astype(np.int8)
-    >>> host = reference.pack_tensor(signs, layout="NHWC")
-    >>> tiles = to_fsb(PackedTensor(device.upload(host.words), host.shape, "NHWC"), device)
-    >>> bool((tiles.words.download() == reference.pack_tensor(signs, layout="HWNC-FSB").words).all())
-    True
     """
     if packed.layout in ("HWNC-FSB", "HWOI-FSB"):
         return packed
@@ -304,8 +140,8 @@ def to_fsb(packed: PackedTensor, device: Device) -> PackedTensor:
     return PackedTensor(tiles, packed.shape, layout)
 
 
-def _whole_units(words: Array, device: Device) -> Array:
-    """Words as units of 128 bits at multiples of 16 bytes: as they are, if they are so."""
+def whole_units(words: Array, device: Device) -> Array:
+    """Words as units of 128 bits at multiples of 16 bytes; without a copy where they are that already."""
     *others, count = words.shape
     if count % UNIT_WORDS == 0 and words.pointer % 16 == 0:
         return words

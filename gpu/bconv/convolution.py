@@ -10,12 +10,12 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gpu.bconv.btc import Borders
-from gpu.bconv.geometry import ConvShape, conv_shape
+from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.bconv.prepared import PreparedTensor, choose_scheme, operand, placed
-from gpu.bconv.schemes import SCHEMES, Pool, Scheme, convolution_ptx
+from gpu.bconv.schemes import SCHEMES, Scheme, convolution_ptx
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, planned
-from gpu.host import choose_device, downloaded, on_device, refuse_nan
+from gpu.host import choose_device, downloaded, on_device, refuse_nan, unknown
 from reference.errors import SchemeError, ShapeError
 from reference.types import PackedTensor
 
@@ -122,31 +122,7 @@ def bconv2d(
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """The launch of a convolution: all that depends on its geometry, and on no operand.
-
-    Attributes
-    ----------
-    scheme : Scheme
-    shape : ConvShape
-    pool : "none", "or" or "and"
-        With "or" and "and" the output is bits.
-    output : "int" or "bits"
-    arch : (int, int)
-        The device's compute capability.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> from gpu.bconv.prepared import prepare_tensor
-    >>> device, shape = simwarp.Device(), conv_shape((1, 2, 2, 1), (2, 2, 1, 1))
-    >>> launch = Launch(SCHEMES["bconv32"], shape, "none", "int", device.compute_capability)
-    >>> images = prepare_tensor(np.ones((1, 2, 2, 1)), "x", scheme="bconv32", device=device)
-    >>> filters = prepare_tensor(np.ones((2, 2, 1, 1)), "w", scheme="bconv32", device=device)
-    >>> y = launch.output_on(device)
-    >>> launch(device, images, filters, y)
-    >>> y.download().ravel()
-    array([4, 2, 2, 1], dtype=int32)
-    """
+    """The launch of a convolution: what depends on its geometry, not on operands."""
 
     scheme: Scheme
     shape: ConvShape
@@ -162,7 +138,7 @@ class Launch:
         return shape.batch, shape.out_height // half, shape.out_width // half, last
 
     def output_on(self, device: Device) -> Any:
-        """An array for the output; what it holds does not matter."""
+        """An array for the output, to be overwritten."""
         return device.allocate(self.size, _UINT32 if self.output == "bits" else _INT32, "y")
 
     def __call__(
@@ -196,7 +172,7 @@ class Launch:
 def _on_their_device(
     x: PreparedTensor, w: PreparedTensor, options: tuple[Any, ...], scheme: Any, device: Device | None
 ) -> Any:
-    """The convolution to int32 of prepared operands; None if anything has to be looked at."""
+    """The convolution to int32 of prepared operands; None if an argument needs a check."""
     home = x.device
     if (
         w.device is not home
@@ -252,7 +228,7 @@ def _pooling(pool: str | None, thresholds: Any, shape: ConvShape) -> Pool:
     if pool is None:
         return "none"
     if pool not in ("or", "and"):
-        raise SchemeError(f"pool={pool!r} is unknown\n'or' and 'and' are known\nchoose one, or None")
+        raise unknown("pool", pool, ("'or'", "'and'", None))
     if thresholds is None:
         raise SchemeError(f"pool={pool!r} is given without thresholds\nonly bits are pooled\ngive thresholds")
     if shape.windows == 0:

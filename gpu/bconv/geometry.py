@@ -6,11 +6,14 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
+from gpu.host import unknown
 from reference.errors import SchemeError, ShapeError
+
+Pool: TypeAlias = Literal["none", "or", "and"]
 
 LARGEST = 2**31 - 1
 """The most elements of a tensor, the longest dot product and the largest padded image: kernels count in
@@ -32,12 +35,6 @@ class ConvShape:
     pad_top, pad_left : int
         How far the first window begins outside.
     stride_h, stride_w, dilation_h, dilation_w : int
-
-    Examples
-    --------
-    >>> shape = conv_shape((1, 5, 5, 3), (3, 3, 3, 8), stride=2)
-    >>> shape.out_height, shape.pad_top, shape.dot_length
-    (3, 1, 27)
     """
 
     batch: int
@@ -75,6 +72,10 @@ class ConvShape:
         """The output's pixels in the batch."""
         return self.batch * self.out_height * self.out_width
 
+    def outputs(self, pool: Pool) -> tuple[int, int]:
+        """Computed pixels, with pooling only those of whole windows, and channels."""
+        return (self.pixels if pool == "none" else 4 * self.windows), self.filters
+
     @property
     def windows(self) -> int:
         """The windows of 2 x 2 output pixels; a last odd row or column belongs to none."""
@@ -90,36 +91,7 @@ def conv_shape(
     dilation: Any = 1,
     groups: Any = 1,
 ) -> ConvShape:
-    """The geometry of a convolution, checked.
-
-    Parameters
-    ----------
-    images : (N, H, W, C)
-    filters : (R, S, C, O)
-    stride, dilation : int or (int, int)
-        Down and across.
-    padding : "SAME", "VALID" or ((top, bottom), (left, right))
-        SAME as in TensorFlow: as many outputs as strides fit the image, and the odd pixel of padding
-        below and to the right.
-    groups : int
-        Only 1.
-
-    Raises
-    ------
-    ShapeError, SchemeError
-        Naming the argument.
-
-    Examples
-    --------
-    >>> conv_shape((1, 4, 4, 1), (2, 2, 1, 1), padding=((0, 0), (3, 1))).out_width
-    7
-    >>> conv_shape((1, 4, 4, 1), (5, 5, 1, 1), padding="VALID")
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: w: a window of 5 rows does not fit 4 rows of padded image
-    the output would have no row
-    make padding larger, or the filter or dilation smaller
-    """
+    """The geometry of a convolution, checked; the options are those of `gpu.bconv2d`."""
     if type(groups) is not int or groups != 1:
         raise SchemeError(
             f"groups={groups!r} is not computed yet\nonly groups=1 is\n"
@@ -148,22 +120,7 @@ def conv_shape(
 
 
 def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int]:
-    """Refuse shapes that are not four sizes, or more than kernels count.
-
-    Raises
-    ------
-    ShapeError
-        Naming the argument.
-
-    Examples
-    --------
-    >>> check_sizes((1, 0, 5, 3), "x", "(N, H, W, C)")
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: x has shape (1, 0, 5, 3)
-    (N, H, W, C) is needed, each at least 1
-    reshape it
-    """
+    """Refuse shapes that are not four sizes, or more than kernels count."""
     try:
         known = tuple(map(operator.index, sizes))
     except TypeError:
@@ -171,30 +128,27 @@ def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int
     if len(known) != 4 or min(known) < 1:
         raise ShapeError(f"{name} has shape {sizes}\n{meaning} is needed, each at least 1\nreshape it")
     if math.prod(known) > LARGEST:
-        raise ShapeError(
-            f"{name} has shape {known}, {math.prod(known)} elements\n"
-            f"at most {LARGEST} can be counted\nsplit the batch or the channels"
-        )
+        raise _too_many(math.prod(known), f"{name} has shape {known}", "split the batch or the channels")
     return known[0], known[1], known[2], known[3]
 
 
 def _check_counts(shape: ConvShape) -> None:
+    output = shape.batch, shape.out_height, shape.out_width, shape.filters
     outputs = shape.pixels * shape.filters
     if outputs > LARGEST:
-        raise ShapeError(
-            f"the output would be {(shape.batch, shape.out_height, shape.out_width, shape.filters)}, "
-            f"{outputs} elements\nat most {LARGEST} can be counted\nsplit the batch, or make padding smaller"
-        )
+        advice = "split the batch, or make padding smaller"
+        raise _too_many(outputs, f"the output would be {output}", advice)
     if shape.dot_length > LARGEST:
-        raise ShapeError(
-            f"w has {shape.filter_height} x {shape.filter_width} taps of {shape.channels} channels, "
-            f"dot products of {shape.dot_length} elements\nat most {LARGEST} can be counted\n"
-            "split the channels"
-        )
+        taps = f"w has {shape.filter_height} x {shape.filter_width} taps of {shape.channels} channels"
+        raise _too_many(shape.dot_length, f"{taps}, dot products", "split the channels")
+
+
+def _too_many(elements: int, what: str, advice: str) -> ShapeError:
+    return ShapeError(f"{what}: {elements} elements\nat most {LARGEST} can be counted\n{advice}")
 
 
 def _pair(given: Any, name: str) -> tuple[int, int]:
-    """Two numbers, down and across, of one or two."""
+    """One number or two as (down, across)."""
     both = cast("Sequence[Any]", given) if isinstance(given, tuple | list) else (given, given)
     try:
         pair = tuple(map(operator.index, both))
@@ -211,10 +165,7 @@ def _pads(given: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Explicit padding, ((top, bottom), (left, right)); None for SAME."""
     if isinstance(given, str):
         if given not in ("SAME", "VALID"):
-            raise SchemeError(
-                f"padding={given!r} is unknown\nSAME and VALID are known\n"
-                "choose one, or give ((top, bottom), (left, right))"
-            )
+            raise unknown("padding", given, ("SAME", "VALID", "((top, bottom), (left, right))"))
         return None if given == "SAME" else ((0, 0), (0, 0))
     try:
         (top, bottom), (left, right) = (

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu.bconv.geometry import check_sizes
-from gpu.bmm.packing import WORD_DTYPES
 from gpu.compile import Ptx, compile_file
-from gpu.device import Array, Device, LaunchPlan, is_array, is_foreign, launch
-from gpu.host import ELEMENTS, choose_device, downloaded, nan_flag, on_device
-from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
+from gpu.device import Device, LaunchPlan, is_array, launch
+from gpu.host import (
+    ELEMENTS,
+    WORD_DTYPES,
+    check_words,
+    choose_device,
+    downloaded,
+    nan_flag,
+    on_device,
+    signs,
+    to_device,
+)
+from reference.errors import FormatError, SchemeError
 from reference.types import First, PackedTensor, TensorLayout, Word
 
 LAYOUTS: dict[str, tuple[TensorLayout, ...]] = {
@@ -68,11 +78,14 @@ def pack_tensor(
     >>> pack_tensor(images, layout="NHWC", device=simwarp.Device()).words
     array([[[[5]]]], dtype=uint32)
     """
-    known: dict[str, tuple[Any, ...]] = {"layout": ("NHWC", "HWOI"), "word": (32, 64), "first": ("lsb",)}
-    for (what, choices), value in zip(known.items(), (layout, word, first), strict=True):
-        if value not in choices:
+    for option, given, known in (
+        ("layout", layout, ("NHWC", "HWOI")),
+        ("word", word, (32, 64)),
+        ("first", first, ("lsb",)),
+    ):
+        if given not in known:
             raise SchemeError(
-                f"{what}={value!r} is not packed on a device\n{' and '.join(map(repr, choices))} can be\n"
+                f"{option}={given!r} is not packed on a device\n{' and '.join(map(repr, known))} can be\n"
                 "choose one, or take reference.pack_tensor"
             )
     x = tensor(x, "x", MEANINGS["x" if layout == "NHWC" else "w"])
@@ -85,52 +98,13 @@ def pack_tensor(
 
 
 def tensor(x: Any, name: str, meaning: str) -> Any:
-    """A real tensor, checked: a host array in native byte order, or a device array as it is.
-
-    Raises
-    ------
-    DtypeError, ShapeError
-        Naming the argument.
-
-    Examples
-    --------
-    >>> tensor([[[[1.0, -2.0]]]], "x", "(N, H, W, C)").shape
-    (1, 1, 1, 2)
-    """
-    if not is_array(x) and not is_foreign(x):
-        try:
-            x = np.asarray(x)
-        except ValueError as error:
-            raise ShapeError(
-                f"{name} is not an array: {error}\n{meaning} is needed\nmake its rows alike"
-            ) from None
-        _check_elements(x, name)
-        x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
-    elif is_array(x):
-        _check_elements(x, name)
-    check_sizes(tuple(x.shape), name, meaning)
-    return x
-
-
-def _check_elements(x: Any, name: str) -> None:
-    if np.dtype(x.dtype).name not in ELEMENTS:
-        raise DtypeError(
-            f"{name} has elements of {x.dtype}\nthe signs of {', '.join(ELEMENTS)} can be packed\n"
-            f"convert it first, e.g. {name}.astype(np.float32)"
-        )
+    """A real tensor, checked: a host array in native byte order, or a device array as it is."""
+    return signs(x, name, meaning, partial(check_sizes, meaning=meaning))
 
 
 def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: Device) -> PackedTensor:
-    """Pack checked images ("NHWC") or filters ("HWOI"); the words stay on the device.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> filters = np.ones((1, 2, 3, 1))
-    >>> pack_on_device(filters, "w", "HWOI", 32, simwarp.Device()).words.download().ravel()
-    array([7, 7], dtype=uint32)
-    """
-    source = _to_device(x, name, device)
+    """Pack checked images ("NHWC") or filters ("HWOI"); the words stay on the device."""
+    source = to_device(x, name, device)
     shape = cast("tuple[int, int, int, int]", tuple(source.shape))
     words = device.allocate(words_shape(shape, layout, word), WORD_DTYPES[word], f"words of {name}")
     channels = shape[3 if layout == "NHWC" else 2]
@@ -151,35 +125,13 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
     return PackedTensor(words, shape, layout, word, "lsb")
 
 
-def _to_device(x: Any, name: str, device: Device) -> Array:
-    if is_array(x):
-        return x
-    if is_foreign(x):
-        adopted = device.adopt(x)
-        _check_elements(adopted, name)
-        return adopted
-    return device.upload(x, name)
-
-
 def packing_ptx(element: str, arch: tuple[int, int]) -> Ptx:
-    """The packing kernels for one element type.
-
-    Examples
-    --------
-    >>> packing_ptx("int8", (9, 0)).name
-    'bconv/pack_tensor.cu -DELEMENT_INT8'
-    """
+    """The packing kernels for one element type."""
     return compile_file("bconv/pack_tensor.cu", {f"ELEMENT_{ELEMENTS[element]}": ""}, arch)
 
 
 def words_shape(shape: tuple[int, int, int, int], layout: str, word: int) -> tuple[int, ...]:
-    """The shape of a packed tensor's words.
-
-    Examples
-    --------
-    >>> words_shape((3, 3, 130, 9), "HWOI", 32), words_shape((3, 3, 130, 9), "HWOI-FSB", 32)
-    ((3, 3, 9, 5), (3, 3, 2, 2, 8, 4))
-    """
+    """The shape of a packed tensor's words."""
     images = layout in LAYOUTS["x"]
     n, h, w, c = shape if images else (shape[3], shape[0], shape[1], shape[2])
     if layout.endswith("FSB"):
@@ -189,35 +141,10 @@ def words_shape(shape: tuple[int, int, int, int], layout: str, word: int) -> tup
 
 
 def check_packed(x: PackedTensor, name: str) -> None:
-    """Refuse packed operands that do not fit their description.
-
-    Raises
-    ------
-    FormatError, ShapeError
-        Naming the argument, its true size and its format.
-
-    Examples
-    --------
-    >>> check_packed(PackedTensor(np.zeros((1, 2, 2, 1), np.uint32), (1, 2, 2, 33), "NHWC"), "x")
-    Traceback (most recent call last):
-    ...
-    reference.errors.FormatError: x has words of uint32 (1, 2, 2, 1)
-    (N, H, W, C) = (1, 2, 2, 33) packed NHWC in words of 32 bits has uint32 (1, 2, 2, 2)
-    pack it again, or correct its description
-    """
+    """Refuse packed operands that do not fit their description."""
     check_sizes(x.shape, name, MEANINGS[name])
     _check_format(x, name)
-    expected = words_shape(x.shape, x.layout, x.word)
-    if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
-        raise FormatError(
-            f"the words of {name} are a {type(x.words).__name__}\n"
-            f"{_described(x, name)} is uint{x.word} {expected}\ngive a NumPy array or an array of this device"
-        )
-    if tuple(x.words.shape) != expected or np.dtype(x.words.dtype) != np.dtype(f"u{x.word // 8}"):
-        raise FormatError(
-            f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
-            f"{_described(x, name)} has uint{x.word} {expected}\npack it again, or correct its description"
-        )
+    check_words(x, name, words_shape(x.shape, x.layout, x.word), _described(x, name))
     if not is_array(x.words):
         _refuse_padding(x, name)
     elif x.words.pointer % 16:
@@ -232,13 +159,15 @@ def _described(x: PackedTensor, name: str) -> str:
 
 
 def _check_format(x: PackedTensor, name: str) -> None:
-    words = (32,) if str(x.layout).endswith("FSB") else (32, 64)
-    known: dict[str, tuple[Any, ...]] = {"layout": LAYOUTS[name], "word": words, "first": ("lsb", "msb")}
-    for (what, choices), value in zip(known.items(), (x.layout, x.word, x.first), strict=True):
-        if value not in choices:
+    for option, given, known in (
+        ("layout", x.layout, LAYOUTS[name]),
+        ("word", x.word, (32,) if str(x.layout).endswith("FSB") else (32, 64)),
+        ("first", x.first, ("lsb", "msb")),
+    ):
+        if given not in known:
             raise FormatError(
-                f"{name} of {MEANINGS[name]} = {tuple(x.shape)} is packed with {what}={value!r}\n"
-                f"{', '.join(map(repr, choices))} are known\npack it again"
+                f"{name} of {MEANINGS[name]} = {tuple(x.shape)} is packed with {option}={given!r}\n"
+                f"{', '.join(map(repr, known))} are known\npack it again"
             )
 
 
@@ -258,13 +187,7 @@ def _refuse_padding(x: PackedTensor, name: str) -> None:
 
 
 def lines_of(x: PackedTensor) -> npt.NDArray[Any]:
-    """Host words of any layout as (…, images or filters or pixels, words along the channels).
-
-    Examples
-    --------
-    >>> lines_of(PackedTensor(np.zeros((3, 3, 2, 2, 8, 4), np.uint32), (3, 3, 130, 9), "HWOI-FSB")).shape
-    (3, 3, 16, 8)
-    """
+    """Host words of any layout as (…, images or filters or pixels, words along the channels)."""
     words: npt.NDArray[Any] = np.asarray(x.words)
     if x.layout == "HWIO":
         return words.swapaxes(2, 3)
@@ -278,12 +201,6 @@ def regrouped(x: PackedTensor, name: str, word: Word) -> PackedTensor:
     """The same bits in words of another size, for layouts whose words run along the channels last.
 
     Two words of 32 bits are one of 64 where their number is even, or on the host, where one can be added.
-
-    Examples
-    --------
-    >>> packed = PackedTensor(np.ones((1, 1, 1, 3), np.uint32), (1, 1, 1, 65), "NHWC")
-    >>> regrouped(packed, "x", 64).words
-    array([[[[4294967297,          1]]]], dtype=uint64)
     """
     if x.word == word:
         return x
@@ -295,7 +212,7 @@ def regrouped(x: PackedTensor, name: str, word: Word) -> PackedTensor:
             raise FormatError(
                 f"{name} is on the device, {_described(x, name)}\n"
                 f"the scheme takes words of {word}, which are {'more' if word == 64 else 'fewer'} bytes\n"
-                f"pack it with word={word}, or take a scheme for {x.word}"
+                f"repack it with word={word}, or take a scheme for {x.word}"
             )
         words = x.words.view(expected, np.dtype(f"u{word // 8}"))
         return PackedTensor(words, x.shape, x.layout, word, x.first)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import SCHEMES, Scheme, plan_shape
-from gpu.device import Array, Device, is_array
-from gpu.host import Prepared, choose_device, refuse_nan
+from gpu.device import Array, Device
+from gpu.host import Prepared, choose_device, prepared_for, refuse_nan, unknown, words_to_device
 from reference.errors import FormatError, SchemeError
 from reference.types import PackedTensor, Word
 
 Role: TypeAlias = Literal["x", "w"]
 
 MOST_ADDENDS = 16
-"""Geometries for which filters keep what they add."""
+"""Geometries for which filters keep their addends."""
 
 
 @dataclass(eq=False)
@@ -34,18 +32,12 @@ class PreparedTensor(Prepared):
     role : "x" or "w"
         Which operand it is.
     scheme : str
-        What it was prepared for.
+        The scheme it was prepared for.
     kept : dict
-        Of filters, what they add to dot products, by geometry of the images: made at the first call.
+        The addends of filters by geometry of the images, made at the first call.
     device : Device
     kind : tuple
-        All that decides what a call does with it.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> prepare_tensor(np.ones((3, 3, 40, 9)), "w", device=simwarp.Device())
-    PreparedTensor(w of shape (3, 3, 40, 9) for btc1)
+        Part of a call's key: calls with equal keys do the same.
     """
 
     words: Any
@@ -60,7 +52,7 @@ class PreparedTensor(Prepared):
         self.device, self.kind = self.words.device, (self.role, self.scheme, self.shape)
 
     def addends(self, shape: ConvShape, device: Device) -> Array:
-        """What these filters add to dot products; ``shape`` is of a batch of 1, which makes no difference."""
+        """The addends of these filters, for a batch of 1: they do not depend on the batch."""
         found = self.kept.get(shape)
         if found is None:
             if len(self.kept) >= MOST_ADDENDS:
@@ -75,14 +67,7 @@ class PreparedTensor(Prepared):
 def prepare_tensor(
     x: Any, role: Role, *, scheme: str = "auto", device: Device | None = None
 ) -> PreparedTensor:
-    """An operand of `gpu.bconv2d`, made ready; see `gpu.prepare`.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> prepare_tensor(np.ones((1, 8, 8, 40)), "x", scheme="btc2", device=simwarp.Device()).words.shape
-    (8, 8, 1, 1, 8, 4)
-    """
+    """An operand of `gpu.bconv2d`, made ready; see `gpu.prepare`."""
     x = operand(x, role)
     device = choose_device(device, x)
     chosen = choose_scheme(scheme, x, x, device, lambda: _alone(x, role, device))
@@ -91,13 +76,7 @@ def prepare_tensor(
 
 
 def operand(x: Any, name: Role) -> Any:
-    """An operand, checked: a real tensor, `PackedTensor` or a `PreparedTensor`.
-
-    Examples
-    --------
-    >>> operand([[[[1.0, -2.0]]]], "x").shape
-    (1, 1, 1, 2)
-    """
+    """An operand, checked: a real tensor, `PackedTensor` or a `PreparedTensor`."""
     if isinstance(x, PreparedTensor):
         if x.role != name:
             raise FormatError(
@@ -116,34 +95,11 @@ def operand(x: Any, name: Role) -> Any:
 
 
 def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> Scheme:
-    """The scheme that was asked for, that an operand was prepared for, or that the plan chooses.
-
-    Parameters
-    ----------
-    name : str
-        Of `SCHEMES`, or "auto".
-    x, w : checked operands
-    device : Device
-    shape : callable
-        Gives the `ConvShape`.
-
-    Raises
-    ------
-    SchemeError
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> x, w = np.ones((1, 8, 8, 128)), np.ones((3, 3, 128, 4))
-    >>> choose_scheme("auto", x, w, simwarp.Device(), lambda: conv_shape(x.shape, w.shape)).name
-    'btc1'
-    """
+    """The scheme of that name; for "auto" that of a prepared operand, else of the plan for ``shape()``."""
     if isinstance(name, str) and name in SCHEMES:
         return SCHEMES[name]
     if not isinstance(name, str) or name != "auto":
-        raise SchemeError(
-            f"scheme={name!r} is unknown\n{', '.join(SCHEMES)} and auto are known\nchoose one of them"
-        )
+        raise unknown("scheme", name, (*SCHEMES, "auto"))
     for prepared in (x, w):
         if isinstance(prepared, PreparedTensor):
             return SCHEMES[prepared.scheme]
@@ -154,27 +110,17 @@ def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> Sche
 
 
 def placed(x: Any, name: Role, scheme: Scheme, device: Device) -> PreparedTensor:
-    """A checked operand as the scheme's kernel takes it, on the device.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> placed(np.ones((1, 8, 8, 40)), "x", SCHEMES["btc1"], simwarp.Device()).words.shape
-    (1, 8, 8, 4)
-    """
+    """A checked operand as the scheme's kernel takes it, on the device."""
     if isinstance(x, PreparedTensor):
         if x.scheme != scheme.name:
-            raise SchemeError(
-                f"{name} was prepared for {x.scheme}\n{scheme.name} takes operands in another form\n"
-                f"prepare it with scheme={scheme.name!r}, or leave out scheme="
-            )
+            raise prepared_for(x, name, scheme.name)
         return x
     packed = _packed(x, name, scheme, device)
     return PreparedTensor(scheme.arranged(packed, device), packed.shape, name, scheme.name)
 
 
 def _alone(x: Any, role: Role, device: Device) -> ConvShape:
-    """A geometry from which the plan chooses for one operand alone, where the other one does not matter."""
+    """A geometry for the plan of one operand alone, where the other one does not matter."""
     if role == "w":
         return conv_shape((1, *x.shape[:3]), x.shape)
     if device.compute_capability < (7, 5) and x.shape[3] > 32:
@@ -195,10 +141,6 @@ def _packed(x: Any, name: Role, scheme: Scheme, device: Device) -> PackedTensor:
         raise FormatError(
             f"{name} of {MEANINGS[name]} = {x.shape} is packed with layout={x.layout!r}, first={x.first!r}\n"
             f"{scheme.name} takes layout={' or '.join(map(repr, layouts))} with first='lsb'\n"
-            "pack it so, or choose another scheme"
+            "repack it with that layout and order, or choose another scheme"
         )
-    x = regrouped(x, name, scheme.word)
-    if is_array(x.words):
-        return x
-    words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
-    return PackedTensor(words, x.shape, x.layout, x.word, x.first)
+    return words_to_device(regrouped(x, name, scheme.word), name, device)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from gpu.bconv import btc
-from gpu.bconv.geometry import ConvShape, conv_shape
+from gpu.bconv.geometry import ConvShape, Pool, conv_shape
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, Dim
 from reference.types import PackedTensor, TensorLayout, Word
 
-Pool: TypeAlias = Literal["none", "or", "and"]
 Defines: TypeAlias = dict[str, str | int]
 
 WARPS_PER_BLOCK = 4
@@ -20,13 +20,16 @@ WARPS_PER_BLOCK = 4
 ENOUGH_WARPS = 1024
 """As many warps keep a large chip busy."""
 
+FSB_LINES = 8
+"""Images or filters of an FSB tile."""
+
 
 @dataclass(frozen=True)
 class Scheme:
     """A way to spread the convolution over warps.
 
-    Its kernel has the scheme's name and takes what `operands` gives, then the output, the `ConvShape` by
-    value and, for bits, thresholds and flips.
+    Its kernel has the scheme's name and takes `operands`, then the output, the `ConvShape` by value and, for
+    bits, thresholds and flips.
 
     Attributes
     ----------
@@ -34,144 +37,102 @@ class Scheme:
         As in the papers.
     word : int
         Bits per packed word of the operands.
-    source : str
-        The kernel's file, in ``gpu/``.
     images, filters : tuple of str
-        The layouts that `operands` takes; real arrays are packed in the first one.
-    arranged : callable
-        (packed images or filters, device) → the device array that the kernel takes for them.
+        The layouts of operands; real arrays are packed in the first one.
     lines_of_tile : int
         Of filters, for their addends; 0 if the kernel takes none.
-    defines : callable
-        (shape, compute capability) → the macros that the scheme's source needs.
-    launch : callable
-        (shape, pool) → grid and block.
     """
 
     name: str
     word: Word
-    source: str
     summary: str
-    images: tuple[TensorLayout, ...]
-    filters: tuple[TensorLayout, ...]
-    arranged: Callable[[PackedTensor, Device], Array]
-    lines_of_tile: int
-    defines: Callable[[ConvShape, tuple[int, int]], Defines]
-    launch: Callable[[ConvShape, Pool], tuple[Dim, Dim]]
+    images: tuple[TensorLayout, ...] = ("NHWC",)
+    filters: tuple[TensorLayout, ...] = ("HWOI",)
+    lines_of_tile: int = 0
+
+    source: ClassVar = "bconv/bstc.cu"
+    """The kernel's file, in ``gpu/``."""
+
+    def arranged(self, packed: PackedTensor, device: Device) -> Array:
+        """The kernel's array for packed images or filters on the device."""
+        return packed.words
 
     def operands(
         self, images: PackedTensor, filters: PackedTensor, shape: ConvShape, device: Device
     ) -> tuple[Any, ...]:
-        """What the kernel gets for packed operands on the device.
-
-        Examples
-        --------
-        >>> import numpy as np, simwarp, reference
-        >>> device, shape = simwarp.Device(), conv_shape((2, 4, 6, 40), (3, 3, 40, 9))
-        >>> def packed(size, layout):
-        ...     host = reference.pack_tensor(np.ones(size, np.int8), layout=layout)
-        ...     return PackedTensor(device.upload(host.words), host.shape, layout)
-        >>> images, filters = packed((2, 4, 6, 40), "NHWC"), packed((3, 3, 40, 9), "HWOI")
-        >>> operands = SCHEMES["btc2"].operands(images, filters, shape, device)
-        >>> [operand.shape for operand in operands[:3]]
-        [(4, 6, 1, 1, 8, 4), (3, 3, 2, 1, 8, 4), (9, 10)]
-        """
+        """The kernel's first arguments for packed operands on the device."""
         arranged = self.arranged(images, device), self.arranged(filters, device)
         if not self.lines_of_tile:
             return arranged
-        addends = self.addends(arranged[1], shape, device)
-        return *arranged, addends, btc.Borders.of(shape).argument
+        return *arranged, self.addends(arranged[1], shape, device), btc.Borders.of(shape).argument
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
         """What each filter, as the kernel takes it, adds to dot products; see `gpu.bconv.btc`."""
         return btc.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
 
+    def defines(self, shape: ConvShape) -> Defines:
+        """The macros of the source: a lane loads up to 16 bytes of aligned channels at once."""
+        words = -(-shape.channels // self.word)
+        chunk = min(128 // self.word, 1 << (words - 1).bit_length())
+        aligned: Defines = {"ALIGNED": ""} if words % chunk == 0 else {}
+        rows, channels = self._tile(shape)
+        tile: Defines = {"ROWS": rows, "CHANNELS": channels, "CHUNK": chunk}
+        return {"SCHEME": self.name, f"WORD_{self.word}": "", **tile, **aligned}
 
-def _words(packed: PackedTensor, _: Device) -> Array:
-    return packed.words
+    def launch(self, shape: ConvShape, pool: Pool) -> tuple[Dim, Dim]:
+        """Grid and block: a warp for each tile of pixels and channels."""
+        tiles = math.prod(-(-n // m) for n, m in zip(shape.outputs(pool), self._tile(shape), strict=True))
+        return (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
+
+    def _tile(self, shape: ConvShape) -> tuple[int, int]:
+        """Pixels and channels of a warp's tile: with little work, more warps with less to do are faster."""
+        channels = 64 if shape.filters > 32 else 32
+        for rows in (1024 // channels, 16):
+            if -(-shape.pixels // rows) * -(-shape.filters // channels) >= ENOUGH_WARPS:
+                return rows, channels
+        return 8, channels
 
 
-def _bstc_tile(shape: ConvShape) -> tuple[int, int]:
-    """Pixels and channels of a warp's tile: with little work, more warps with less to do are faster."""
-    channels = 64 if shape.filters > 32 else 32
-    for rows in (1024 // channels, 16):
-        if -(-shape.pixels // rows) * -(-shape.filters // channels) >= ENOUGH_WARPS:
-            return rows, channels
-    return 8, channels
+class TensorCoreScheme(Scheme):
+    """A way to spread the convolution over bit tensor cores."""
+
+    source: ClassVar = "bconv/btc.cu"
+
+    def arranged(self, packed: PackedTensor, device: Device) -> Array:
+        """Units of 128 channels, or FSB tiles."""
+        packed = btc.to_fsb(packed, device) if self.lines_of_tile == FSB_LINES else packed
+        return btc.whole_units(packed.words, device)
+
+    def defines(self, shape: ConvShape) -> Defines:
+        """The macros of the source."""
+        fsb: Defines = {"FSB": ""} if self.lines_of_tile == FSB_LINES else {}
+        return {"SCHEME": self.name, **fsb, "TILE": btc.tile_of(shape)}
+
+    def launch(self, shape: ConvShape, pool: Pool) -> tuple[Dim, Dim]:
+        """Grid and block: a block for each tile of pixels and channels."""
+        tile = btc.tile_of(shape)
+        return (btc.blocks(shape.outputs(pool), tile), 1, 1), (2 * tile, 1, 1)
 
 
-def _bstc_defines(shape: ConvShape, word: Word) -> Defines:
-    """A lane loads up to 16 bytes of channels at once, in one go where every pixel starts at a multiple."""
-    words = -(-shape.channels // word)
-    chunk = min(128 // word, 1 << (words - 1).bit_length())
-    aligned: Defines = {"ALIGNED": ""} if words % chunk == 0 else {}
-    rows, channels = _bstc_tile(shape)
-    tile: Defines = {"ROWS": rows, "CHANNELS": channels, "CHUNK": chunk}
-    return {"SCHEME": f"bconv{word}", f"WORD_{word}": "", **tile, **aligned}
-
-
-def _bstc_launch(shape: ConvShape, pool: Pool) -> tuple[Dim, Dim]:
-    """A warp for each tile of pixels and channels."""
-    rows, channels = _bstc_tile(shape)
-    pixels = shape.pixels if pool == "none" else 4 * shape.windows
-    tiles = -(-pixels // rows) * -(-shape.filters // channels)
-    return (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
-
+_COUNTS = "a warp for each tile of pixels and channels, population counts of"
 
 SCHEMES = {
     scheme.name: scheme
     for scheme in (
-        Scheme(
-            "bconv32",
-            32,
-            "bconv/bstc.cu",
-            "a warp for each tile of pixels and channels, population counts of 32-bit words",
-            ("NHWC",),
-            ("HWOI",),
-            _words,
-            0,
-            lambda shape, _: _bstc_defines(shape, 32),
-            _bstc_launch,
-        ),
-        Scheme(
-            "bconv64",
-            64,
-            "bconv/bstc.cu",
-            "a warp for each tile of pixels and channels, population counts of 64-bit words",
-            ("NHWC",),
-            ("HWOI",),
-            _words,
-            0,
-            lambda shape, _: _bstc_defines(shape, 64),
-            _bstc_launch,
-        ),
-        Scheme(
-            "btc1",
-            32,
-            "bconv/btc.cu",
-            "bit tensor cores on words in their ordinary order",
-            ("NHWC",),
-            ("HWOI",),
-            btc.units_of,
-            1,
-            btc.btc1_defines,
-            btc.btc1_launch,
-        ),
-        Scheme(
+        Scheme("bconv32", 32, f"{_COUNTS} 32-bit words"),
+        Scheme("bconv64", 64, f"{_COUNTS} 64-bit words"),
+        TensorCoreScheme("btc1", 32, "bit tensor cores on words in their ordinary order", lines_of_tile=1),
+        TensorCoreScheme(
             "btc2",
             32,
-            "bconv/btc.cu",
             "bit tensor cores on tiles of 8 x 128 bits (FSB)",
             ("NHWC", "HWNC-FSB"),
             ("HWOI", "HWOI-FSB"),
-            btc.tiles_of,
-            8,
-            btc.btc2_defines,
-            btc.btc2_launch,
+            lines_of_tile=FSB_LINES,
         ),
     )
 }
-"""The schemes that `gpu.bconv2d` knows."""
+"""The schemes of `gpu.bconv2d`."""
 
 
 @dataclass(frozen=True)
@@ -236,14 +197,7 @@ def plan(
 def plan_shape(
     shape: ConvShape, layouts: Sequence[str], word: Word, compute_capability: tuple[int, int]
 ) -> Plan:
-    """The plan for a geometry that is known; see `plan`.
-
-    Examples
-    --------
-    >>> shape = conv_shape((1, 8, 8, 65), (3, 3, 65, 8))
-    >>> plan_shape(shape, ("NHWC", "HWOI-FSB"), 32, (9, 0)).reason
-    'an operand is packed in tiles of 8 x 128 bits, which only btc2 takes'
-    """
+    """The plan for a checked geometry; see `plan`."""
     major, minor = compute_capability
     units = -(-shape.channels // 128)
     filled = 100 * shape.channels // (128 * units)
@@ -264,27 +218,6 @@ def plan_shape(
 
 
 def convolution_ptx(scheme: Scheme, shape: ConvShape, output: str, pool: Pool, arch: tuple[int, int]) -> Ptx:
-    """The kernel of a scheme, for a geometry.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    shape : ConvShape
-        Sizes only choose between variants of the kernel; it takes the geometry as an argument.
-    output : "int" or "bits"
-    pool : "none", "or" or "and"
-    arch : (int, int)
-        The compute capability to compile for.
-
-    Examples
-    --------
-    >>> shape = conv_shape((1, 8, 8, 65), (3, 3, 65, 8))
-    >>> ".entry bconv64" in convolution_ptx(SCHEMES["bconv64"], shape, "bits", "or", (9, 0)).text
-    True
-    """
-    defines = {
-        **scheme.defines(shape, arch),
-        f"OUTPUT_{output.upper()}": "",
-        f"POOL_{pool.upper()}": "",
-    }
+    """The kernel of a scheme; sizes choose between its variants, the geometry is an argument."""
+    defines = scheme.defines(shape) | {f"OUTPUT_{output.upper()}": "", f"POOL_{pool.upper()}": ""}
     return compile_file(scheme.source, defines, arch)

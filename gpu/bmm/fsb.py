@@ -7,11 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from gpu.bmm.packing import WORD_DTYPES, pack_on_device
+from gpu.bmm.packing import matrix, pack_on_device
 from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
-from gpu.host import choose_device, matrix
-from reference.errors import SchemeError
+from gpu.host import WORD_DTYPES, choose_device, unknown
 from reference.types import Layout, PackedBits
 
 Order: TypeAlias = Literal["row", "column"]
@@ -83,7 +82,7 @@ def pack_fsb(x: Any, *, order: Order = "row", device: Device | None = None) -> F
     ((2, 2, 8, 4), '0x3', np.uint32(130))
     """
     if order not in _LAYOUTS:
-        raise SchemeError(f"order={order!r} is unknown\nchoose 'row' or 'column'")
+        raise unknown("order", order, map(repr, _LAYOUTS))
     x = matrix(x, "x")
     device = choose_device(device, x)
     packed = pack_on_device(x, "x", _LAYOUTS[order], 32, "lsb", device)
@@ -128,30 +127,10 @@ def unpack_fsb(packed: FsbBits) -> PackedBits:
 
 
 def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tuple[Array, Array]:
-    """Packed words on a device, as a tensor core's kernel takes them, and the ones of each line.
+    """32-bit words as tensor cores take them, and the ones of each line.
 
-    Parameters
-    ----------
-    packed : PackedBits
-        In words of 32 bits on the device.
-    name : str
-        What the matrix is called in messages.
-    format : "fsb" or "lines"
-        Tiles of 8 × 128 bits, or line after line, each padded with zeros to a multiple of 128 bits.
-
-    Returns
-    -------
-    words : (ceil(lines / 8), ceil(bits / 128), 8, 4) uint32, or (lines, ceil(bits / 128), 4)
-    ones : (lines,) uint32
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> device = simwarp.Device()
-    >>> packed = pack_on_device(np.ones((3, 130)), "x", "column", 32, "lsb", device)
-    >>> arrange(packed, "x", "lines", device)[0].download()[2]
-    array([[4294967295, 4294967295, 4294967295, 4294967295],
-           [         3,          0,          0,          0]], dtype=uint32)
+    FSB tiles are (ceil(lines / 8), ceil(bits / 128), 8, 4), lines (lines, ceil(bits / 128), 4), with zeros
+    past the edge.
     """
     lines, bits = packed.shape if packed.layout == "column" else packed.shape[::-1]
     pieces, tiles = -(-bits // TILE_BITS), -(-lines // TILE_LINES)
@@ -169,13 +148,7 @@ def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tu
 
 
 def fsb_ptx(format: Format, arch: tuple[int, int]) -> Ptx:
-    """The kernels that arrange packed words, and restore them.
-
-    Examples
-    --------
-    >>> fsb_ptx("fsb", (9, 0)).name
-    'bmm/fsb.cu -DFORMAT_FSB -DWORD_32 -DFIRST_LSB'
-    """
+    """The kernels that arrange packed words, and restore them."""
     return compile_file("bmm/fsb.cu", {f"FORMAT_{format.upper()}": "", "WORD_32": "", "FIRST_LSB": ""}, arch)
 
 

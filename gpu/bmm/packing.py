@@ -11,17 +11,20 @@ from gpu.compile import Ptx, compile_file
 from gpu.device import Array, Device, LaunchPlan, launch
 from gpu.host import (
     ELEMENTS,
+    WORD_DTYPES,
     choose_device,
     downloaded,
-    matrix,
     nan_flag,
     on_device,
+    signs,
     to_device,
+    unknown,
 )
-from reference.errors import SchemeError
+from reference.errors import ShapeError
 from reference.types import First, Layout, PackedBits, Word
 
-WORD_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
+LARGEST = 2**31 - 1
+"""The largest dimension: kernels count in 32 bits."""
 
 
 def pack(
@@ -75,14 +78,7 @@ def pack(
 
 
 def pack_on_device(x: Any, name: str, layout: Layout, word: Word, first: First, device: Device) -> PackedBits:
-    """Pack a checked matrix; the words stay on the device.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> pack_on_device(np.ones((2, 3)), "x", "row", 32, "msb", simwarp.Device()).words.download()
-    array([[3221225472, 3221225472, 3221225472]], dtype=uint32)
-    """
+    """Pack a checked matrix; the words stay on the device."""
     source = to_device(x, name, device)
     rows, columns = source.shape
     words: Array = device.allocate(
@@ -112,15 +108,6 @@ def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int
 
     Lanes load 16 bytes at once where every row starts at a multiple of that and there is work enough
     for eight such warps on each multiprocessor; with less, more warps with less to do are faster.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> matrix = simwarp.Device().upload(np.ones((70, 512), np.float32))
-    >>> packing_plan(matrix, "column", 32, multiprocessors=1)
-    ('pack_column_vector', 12)
-    >>> packing_plan(matrix, "column", 32, multiprocessors=132)
-    ('pack_column', 48)
     """
     rows, columns = source.shape
     per_vector = 16 // np.dtype(source.dtype).itemsize
@@ -134,33 +121,30 @@ def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int
 
 
 def packing_ptx(element: str, word: Word, first: First, arch: tuple[int, int]) -> Ptx:
-    """The packing kernels for one element type and word format.
-
-    Examples
-    --------
-    >>> packing_ptx("float32", 64, "msb", (9, 0)).name
-    'bmm/pack.cu -DELEMENT_FLOAT32 -DWORD_64 -DFIRST_MSB'
-    """
+    """The packing kernels for one element type and word format."""
     defines = {f"ELEMENT_{ELEMENTS[element]}": "", f"WORD_{word}": "", f"FIRST_{first.upper()}": ""}
     return compile_file("bmm/pack.cu", defines, arch)
 
 
-def check_format(layout: str, word: int, first: str) -> None:
-    """Refuse formats that do not exist.
+def matrix(x: Any, name: str) -> Any:
+    """A real matrix, checked: a host array in native byte order, or a device array as it is."""
+    return signs(x, name, "a matrix (rows, columns)", check_shape)
 
-    Examples
-    --------
-    >>> check_format("row", 48, "msb")
-    Traceback (most recent call last):
-    ...
-    reference.errors.SchemeError: word=48 is unknown
-    choose 32 or 64
-    """
-    known: dict[str, tuple[Any, ...]] = {
-        "layout": ("row", "column"),
-        "word": (32, 64),
-        "first": ("msb", "lsb"),
-    }
-    for (what, choices), value in zip(known.items(), (layout, word, first), strict=True):
-        if value not in choices:
-            raise SchemeError(f"{what}={value!r} is unknown\nchoose {choices[0]!r} or {choices[1]!r}")
+
+def check_shape(shape: tuple[int, ...], name: str) -> None:
+    """Refuse shapes that are not a matrix, empty, or past what kernels count."""
+    if len(shape) != 2 or min(shape) < 1 or max(shape) > LARGEST:
+        raise ShapeError(
+            f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed"
+        )
+
+
+def check_format(layout: str, word: int, first: str) -> None:
+    """Refuse formats that do not exist."""
+    for option, given, known in (
+        ("layout", layout, ("row", "column")),
+        ("word", word, (32, 64)),
+        ("first", first, ("msb", "lsb")),
+    ):
+        if given not in known:
+            raise unknown(option, given, map(repr, known))

@@ -8,11 +8,19 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from gpu.bmm.fsb import TILE_BITS, TILE_LINES, FsbBits, arrange
-from gpu.bmm.packing import WORD_DTYPES, check_format, pack_on_device
+from gpu.bmm.packing import check_format, check_shape, matrix, pack_on_device
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme
 from gpu.device import Device, is_array
-from gpu.host import Prepared, check_shape, choose_device, matrix, refuse_nan
-from reference.errors import FormatError, SchemeError
+from gpu.host import (
+    WORD_DTYPES,
+    Prepared,
+    check_words,
+    choose_device,
+    prepared_for,
+    refuse_nan,
+    words_to_device,
+)
+from reference.errors import FormatError
 from reference.types import First, Layout, PackedBits, Word
 
 Role: TypeAlias = Literal["a", "b"]
@@ -35,7 +43,7 @@ class PreparedMatrix(Prepared):
     transposed : bool
         Whether the operand is its transpose.
     scheme : str
-        What it was prepared for.
+        The scheme it was prepared for.
     form : str
         How it lies in memory; schemes of the same form take it, too.
     word, first
@@ -44,15 +52,9 @@ class PreparedMatrix(Prepared):
         Rows of A or columns of B, and the length of the dot products.
     device : Device
     arrays : tuple of device arrays
-        What kernels get.
+        The arguments of kernels.
     kind : tuple
-        All that decides what a call does with it.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> prepare_matrix(np.ones((5, 9)), "b", scheme="btc3", device=simwarp.Device())
-    PreparedMatrix(b of shape (5, 9) for btc3)
+        The key of a recorded call: calls with equal keys do the same.
     """
 
     words: Any
@@ -85,15 +87,7 @@ class PreparedMatrix(Prepared):
 def prepare_matrix(
     x: Any, role: Role, *, scheme: str = "auto", transpose: bool = False, device: Device | None = None
 ) -> PreparedMatrix:
-    """An operand of `gpu.bmm`, made ready; see `gpu.prepare`.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> b = prepare_matrix(np.ones((130, 3)), "b", scheme="btc3", device=simwarp.Device())
-    >>> b.words.shape, b.ones.download().tolist()
-    ((1, 2, 8, 4), [130, 130, 130])
-    """
+    """An operand of `gpu.bmm`, made ready; see `gpu.prepare`."""
     x = operand(x, role, transposed=transpose)
     refuse_nan(**{role: x})
     chosen = choose_scheme(scheme_of(x) if scheme == "auto" else scheme, sizes_of(x, role, transpose)[1])
@@ -101,13 +95,7 @@ def prepare_matrix(
 
 
 def operand(x: Any, name: Role, *, transposed: bool) -> Any:
-    """An operand, checked: a real matrix, `PackedBits`, `FsbBits` or a `PreparedMatrix`.
-
-    Examples
-    --------
-    >>> operand([[1.0, -2.0]], "a", transposed=False).shape
-    (1, 2)
-    """
+    """An operand, checked: a real matrix, `PackedBits`, `FsbBits` or a `PreparedMatrix`."""
     if isinstance(x, PreparedMatrix):
         return _of_this_role(x, name, transposed)
     if isinstance(x, FsbBits):
@@ -120,32 +108,17 @@ def operand(x: Any, name: Role, *, transposed: bool) -> Any:
         return matrix(x, name)
     check_shape(x.shape, name)
     check_format(x.layout, x.word, x.first)
-    if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
-        raise FormatError(
-            f"the words of {name} are a {type(x.words).__name__}\n"
-            "give a NumPy array or an array of this device"
-        )
     rows, columns = x.shape
     along, lines = (columns, rows) if x.layout == "column" else (rows, columns)
-    expected = (-(-along // x.word), lines)
-    if tuple(x.words.shape) != expected or x.words.dtype != WORD_DTYPES[x.word]:
-        raise FormatError(
-            f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
-            f"a {rows} x {columns} matrix packed {x.layout}-major-{x.word} has uint{x.word} {expected}"
-        )
+    described = f"a {rows} x {columns} matrix packed {x.layout}-major-{x.word}"
+    check_words(x, name, (-(-along // x.word), lines), described)
     if not is_array(x.words):
         _refuse_padding(x, name, -along % x.word)
     return x
 
 
 def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
-    """Rows of A or columns of B, and the length of the dot products.
-
-    Examples
-    --------
-    >>> sizes_of(np.ones((2, 7)), "a", False), sizes_of(np.ones((2, 7)), "b", False)
-    ((2, 7), (7, 2))
-    """
+    """Rows of A or columns of B, and the length of the dot products."""
     if isinstance(x, PreparedMatrix):
         return x.lines, x.bits
     axis = _line_axis(role, transposed)
@@ -153,42 +126,24 @@ def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
 
 
 def scheme_of(*operands: Any) -> str:
-    """What "auto" is: the scheme of a prepared operand, else that of CUDA cores for 32-bit words.
-
-    Examples
-    --------
-    >>> scheme_of(np.ones((2, 7)))
-    'bmm32'
-    """
+    """The scheme of "auto": that of a prepared operand, else that of CUDA cores for 32-bit words."""
     return next((x.scheme for x in operands if isinstance(x, PreparedMatrix)), "bmm32")
 
 
 def placed(
     x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
 ) -> PreparedMatrix:
-    """A checked operand as the scheme's kernel takes it, on the device.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> placed(np.ones((9, 130)), "a", False, choose_scheme("btc3", 130), simwarp.Device()).words.shape
-    (2, 2, 8, 4)
-    """
+    """A checked operand as the scheme's kernel takes it, on the device."""
     if isinstance(x, PreparedMatrix):
         if x.form != scheme.form:
-            raise SchemeError(
-                f"{name} was prepared for {x.scheme}\n{scheme.name} takes operands in another form\n"
-                f"prepare it with scheme={scheme.name!r}, or leave out scheme="
-            )
+            raise prepared_for(x, name, scheme.name)
         return x
     packed = _packed(x, name, transposed, scheme, device)
     words, ones = packed.words, None
     if isinstance(scheme, TensorCoreScheme):
         words, ones = arrange(packed, name, scheme.format, device)
-    shape = (packed.shape[0], packed.shape[1])
-    return PreparedMatrix(
-        words, ones, shape, name, transposed, scheme.name, scheme.form, packed.word, packed.first
-    )
+    form, word, first = scheme.form, packed.word, packed.first
+    return PreparedMatrix(words, ones, packed.shape, name, transposed, scheme.name, form, word, first)
 
 
 def _line_axis(role: str, transposed: bool) -> int:
@@ -220,13 +175,13 @@ def _of_tiles(x: FsbBits, name: Role, transposed: bool) -> PreparedMatrix:
     if x.order != order:
         raise FormatError(
             f"{name} is packed in tiles with order={x.order!r}, whose lines do not run along K\n"
-            f"order={order!r} is needed\npack it so, or transpose it"
+            f"order={order!r} is needed\nrepack it with that order, or transpose it"
         )
     expected = (-(-lines // TILE_LINES), -(-bits // TILE_BITS), TILE_LINES, TILE_BITS // 32)
     for what, array, shape in (("words", x.words, expected), ("ones", x.ones, (lines,))):
         if not is_array(array) or tuple(array.shape) != shape or array.dtype != WORD_DTYPES[32]:
             raise FormatError(
-                f"the {what} of {name} are not what its shape {x.shape} says\n"
+                f"the {what} of {name} do not fit its shape {x.shape}\n"
                 f"a device array of uint32 {shape} is needed\npack it with gpu.bmm.pack_fsb"
             )
     return PreparedMatrix(x.words, x.ones, x.shape, name, transposed, "btc3", "fsb", 32, "lsb")
@@ -250,19 +205,16 @@ def _packed(
     if x.layout != layout:
         raise FormatError(
             f"{name} is packed with layout={x.layout!r}, whose words do not run along K\n"
-            f"pack it with layout={layout!r}, or transpose it"
+            f"repack it with layout={layout!r}, or transpose it"
         )
     if x.word != scheme.word:
         raise FormatError(
             f"{name} is packed in words of {x.word} bits, {scheme.name} takes {scheme.word}\n"
-            f"pack it with word={scheme.word}, or take a scheme for {x.word}"
+            f"repack it with word={scheme.word}, or take a scheme for {x.word}"
         )
     if isinstance(scheme, TensorCoreScheme) and x.first != scheme.first:
         raise FormatError(
             f"{name} is packed with first={x.first!r}, {scheme.name} takes {scheme.first!r}\n"
-            f"pack it with first={scheme.first!r}, or take a scheme for CUDA cores"
+            f"repack it with first={scheme.first!r}, or take a scheme for CUDA cores"
         )
-    if is_array(x.words):
-        return x
-    words = device.upload(np.ascontiguousarray(x.words), f"words of {name}")
-    return PackedBits(words, x.shape, x.layout, x.word, x.first)
+    return words_to_device(x, name, device)

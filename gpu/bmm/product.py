@@ -6,12 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpu.bmm.packing import WORD_DTYPES
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx, tensor_core_ptx
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, launch
-from gpu.host import choose_device, downloaded, on_device, refuse_nan
+from gpu.host import WORD_DTYPES, choose_device, downloaded, on_device, refuse_nan
 from gpu.recording import Recording, kind_of, play
 from reference.errors import FormatError, ShapeError
 from reference.types import First, PackedBits
@@ -104,7 +103,8 @@ def bmm(
     right = placed(b, "b", transpose_b, chosen, device)
     if left.first != right.first:
         raise FormatError(
-            f"a is packed with first={left.first!r} and b with first={right.first!r}\npack both alike"
+            f"a is packed with first={left.first!r} and b with first={right.first!r}\n"
+            "repack one of them with the other's first"
         )
     if rule:
         c = device.allocate((-(-n // chosen.word), m), WORD_DTYPES[chosen.word], "c")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from gpu.compile import Ptx, compile_file
 from gpu.device import Dim
-from reference.errors import SchemeError
+from gpu.host import unknown
 from reference.types import First, Word
 
 WARPS_PER_BLOCK = 4
@@ -50,13 +50,7 @@ class Scheme:
         return "words32" if self.word == 32 else "words64"
 
     def launch(self, m: int, n: int) -> tuple[Dim, Dim]:
-        """Grid and block of a product of (m, n): a warp for each tile.
-
-        Examples
-        --------
-        >>> SCHEMES["bmm32"].launch(65, 64)
-        ((2, 1, 1), (128, 1, 1))
-        """
+        """Grid and block of a product of (m, n): a warp for each tile."""
         tiles = -(-m // self.rows) * -(-n // self.word)
         return (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
 
@@ -100,35 +94,15 @@ class TensorCoreScheme:
     first: ClassVar[First] = "lsb"
 
     @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        (rows, columns), (down, across) = self.block_tile, self.warp_tile
-        return rows // down * (columns // across) * 32
-
-    @property
     def form(self) -> str:
         """How operands lie in memory: its format, with the ones of each line."""
         return self.format
 
     def launch(self, m: int, n: int) -> tuple[Dim, Dim]:
-        """Grid and block of a product of (m, n).
-
-        Examples
-        --------
-        >>> TENSOR_CORE_SCHEMES["btc3"].launch(129, 64)
-        ((2, 1, 1), (256, 1, 1))
-        """
-        return (self.blocks(m, n), 1, 1), (self.threads, 1, 1)
-
-    def blocks(self, m: int, n: int) -> int:
-        """How many blocks a product of (m, n) takes.
-
-        Examples
-        --------
-        >>> TENSOR_CORE_SCHEMES["btc2"].blocks(129, 64)
-        2
-        """
-        return -(-m // self.block_tile[0]) * -(-n // self.block_tile[1])
+        """Grid and block of a product of (m, n)."""
+        (rows, columns), (down, across) = self.block_tile, self.warp_tile
+        warps = rows // down * (columns // across)
+        return (-(-m // rows) * -(-n // columns), 1, 1), (warps * 32, 1, 1)
 
 
 TENSOR_CORE_SCHEMES = {
@@ -146,26 +120,9 @@ _ALL: dict[str, Scheme | TensorCoreScheme] = SCHEMES | TENSOR_CORE_SCHEMES
 
 
 def choose_scheme(name: Any, k: int) -> Scheme | TensorCoreScheme:
-    """The scheme that computes a product asked for by name.
-
-    Parameters
-    ----------
-    name : str
-    k : int
-        The length of the dot products.
-
-    Raises
-    ------
-    SchemeError
-        For an unknown name.
-
-    Examples
-    --------
-    >>> choose_scheme("bmm64", 65535).name, choose_scheme("bmm64", 65536).name
-    ('bmm64', 'bmms64')
-    """
+    """The scheme of that name, or its fallback for dot products longer than its counters hold."""
     if not isinstance(name, str) or name not in _ALL:
-        raise SchemeError(f"scheme={name!r} is unknown\nchoose one of {', '.join(_ALL)}")
+        raise unknown("scheme", name, _ALL)
     scheme = _ALL[name]
     if isinstance(scheme, TensorCoreScheme):
         return scheme
@@ -175,22 +132,7 @@ def choose_scheme(name: Any, k: int) -> Scheme | TensorCoreScheme:
 
 
 def product_ptx(scheme: Scheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
-    """The kernel of a scheme.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    output : "int" or "bits"
-    first : "msb" or "lsb"
-        Of the output's words; the operands' order does not matter to the kernel.
-    arch : (int, int)
-        The compute capability to compile for.
-
-    Examples
-    --------
-    >>> ".entry bmm64" in product_ptx(SCHEMES["bmm64"], "bits", "msb", (9, 0)).text
-    True
-    """
+    """The kernel of a scheme; ``first`` is of the output's words, the operands' order does not matter."""
     defines = {
         "SCHEME": scheme.name,
         f"WORD_{scheme.word}": "",
@@ -202,26 +144,7 @@ def product_ptx(scheme: Scheme, output: str, first: First, arch: tuple[int, int]
 
 
 def tensor_core_ptx(scheme: TensorCoreScheme, output: str, arch: tuple[int, int]) -> Ptx:
-    """The kernel of a scheme for bit tensor cores.
-
-    Parameters
-    ----------
-    scheme : TensorCoreScheme
-    output : "int" or "bits"
-    arch : (int, int)
-        The compute capability to compile for: what the products count depends on it.
-
-    Examples
-    --------
-    >>> def counts(arch):
-    ...     return [
-    ...         operation
-    ...         for operation in ("m8n8k128.row.col.s32.b1.b1.s32.xor", "m16n8k256.row.col.s32.b1.b1.s32.and")
-    ...         if operation in tensor_core_ptx(TENSOR_CORE_SCHEMES["btc3"], "int", arch).text
-    ...     ]
-    >>> counts((7, 5)), counts((9, 0))
-    (['m8n8k128.row.col.s32.b1.b1.s32.xor'], ['m16n8k256.row.col.s32.b1.b1.s32.and'])
-    """
+    """The kernel of a scheme for bit tensor cores, which count common bits or differing ones by ``arch``."""
     (rows, columns), (warp_rows, warp_columns) = scheme.block_tile, scheme.warp_tile
     defines = {
         "SCHEME": scheme.name,

@@ -1,4 +1,4 @@
-"""The rule by which dot products become bits: a threshold, and perhaps a flip, for each column."""
+"""The threshold epilogue: dot products become bits by a threshold and a flip for each column."""
 
 from __future__ import annotations
 
@@ -13,32 +13,7 @@ from reference.errors import DtypeError, SchemeError, ShapeError
 
 
 def rule_on_device(thresholds: Any, flip: Any, n: int, device: Device) -> tuple[Any, ...]:
-    """Thresholds and flips on the device; empty if the output is int32.
-
-    Parameters
-    ----------
-    thresholds : (n,) integers, or None
-    flip : (n,) bool, or None
-    n : int
-        Columns of the product, or output channels.
-    device : Device
-
-    Returns
-    -------
-    tuple
-        Nothing, or an array of int32 and one of uint8.
-
-    Raises
-    ------
-    ShapeError, DtypeError, SchemeError
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> thresholds, flip = rule_on_device([3, -1], None, 2, simwarp.Device())
-    >>> thresholds.download().tolist(), flip.download().tolist()
-    ([3, -1], [0, 0])
-    """
+    """Thresholds (int32) and flips (uint8) of ``n`` columns on the device; empty if the output is int32."""
     if thresholds is None:
         if flip is not None:
             raise SchemeError("flip is given without thresholds\ngive both, or neither")
@@ -54,14 +29,15 @@ def _vector(
     given: Any, name: str, n: int, of_host: Callable[[npt.NDArray[Any]], Any], dtype: Any, device: Device
 ) -> Any:
     """Numbers on the device, one for each column."""
+    advice = f"give one for each of the {n} columns"
     vector: Any = device.adopt(given) if is_foreign(given) else given
     if not is_array(vector):
         try:
             vector = of_host(np.asarray(vector))
         except ValueError as error:
-            raise ShapeError(f"{name} is no vector: {error}\ngive one for each of the {n} columns") from None
+            raise ShapeError(f"{name} is not a vector: {error}\n{advice}") from None
     if tuple(vector.shape) != (n,):
-        raise ShapeError(f"{name} has shape {tuple(vector.shape)}\ngive one for each of the {n} columns")
+        raise ShapeError(f"{name} has shape {tuple(vector.shape)}\n{advice}")
     if np.dtype(vector.dtype) != dtype:
         raise DtypeError(f"{name} on the device is {vector.dtype}\nupload {np.dtype(dtype)}")
     return vector if is_array(vector) else device.upload(vector, name)

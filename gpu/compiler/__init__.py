@@ -1,1 +1,1 @@
-"""What `gpu.compile` stands on: the cache on disk, headers, and NVRTC's options."""
+"""Parts of `gpu.compile`: the cache on disk, headers, and NVRTC's options."""

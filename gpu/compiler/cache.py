@@ -1,7 +1,7 @@
-"""Compiled PTX on disk. An entry is believed only where it holds the digest of its own content.
+"""Compiled PTX on disk. An entry is valid only with the digest of its own content.
 
-A digest finds what is damaged, cut, or put there under another key; it does not defend against somebody who
-may write to the folder and means harm. Past the limit, the entries that were not used for longest go.
+A digest finds entries that are damaged, cut or under another key; it does not defend against an attacker who
+can write to the folder. Past the limit, the least recently used entries go.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ LIMIT_VARIABLE = "SIMWARP_CACHE_MIB"
 DEFAULT_MIB = 256
 _ENTRY = re.compile(r"\.?[0-9a-f]{64}\.ptx(\.[0-9a-f]{16}\.tmp)?")
 _totals: dict[Path, int] = {}
-"""How many bytes each folder has by what this process knows."""
+"""Bytes of each folder, as far as this process has seen it."""
 
 _FORM = b"simwarp-ptx-3"  # another number whenever the layout changes
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the compiler made of one source.
+    """The compiler's output for one source.
 
     Attributes
     ----------
     text : str
         Normalised PTX.
     log : str
-        What the compiler printed.
+        The compiler's messages.
     elsewhere : tuple of str
-        What CUDA's headers asked for and nobody had: the entry is of no use where somebody has it now.
+        Files that CUDA's headers asked for and that did not exist: the entry is void once one of them does.
     """
 
     text: str
@@ -47,13 +47,7 @@ class Entry:
 
 
 def cache_folder() -> Path:
-    """Where compiled PTX is kept: ``SIMWARP_CACHE``, or the user's cache folder.
-
-    Examples
-    --------
-    >>> cache_folder().name
-    'ptx'
-    """
+    """Where compiled PTX is kept: ``SIMWARP_CACHE``, or the user's cache folder."""
     chosen = os.environ.get("SIMWARP_CACHE")
     if chosen:
         return Path(chosen) / "ptx"
@@ -63,13 +57,7 @@ def cache_folder() -> Path:
 
 
 def read(key: str) -> Entry | None:
-    """The entry of that key; None where there is none, or none that can be believed.
-
-    Examples
-    --------
-    >>> read("no such key") is None
-    True
-    """
+    """The entry of that key; None without a valid one."""
     content = _content(_path(key))
     if content is None:
         return None
@@ -81,40 +69,19 @@ def read(key: str) -> Entry | None:
 
 
 def write(key: str, entry: Entry) -> None:
-    """Keep an entry, and let old ones go; a cache that cannot be written is no error.
-
-    Examples
-    --------
-    >>> import tempfile, unittest.mock
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with unittest.mock.patch.dict(os.environ, SIMWARP_CACHE=folder):
-    ...         write("0" * 64, Entry("ret;"))
-    ...         read("0" * 64), read("1" * 64)
-    (Entry(text='ret;', log='', elsewhere=()), None)
-    """
+    """Keep an entry, and remove old ones; a cache that cannot be written is not an error."""
     path, most = _path(key), limit()
     body = "\0".join([entry.log, "\n".join(entry.elsewhere), entry.text]).encode()
     content = _first_line(key, body) + b"\n" + body
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_what_is_no_file(path)
-        write_whole(path, lambda file: file.write(content), durable=False)  # the digest tells
+        _remove_other_kinds(path)
+        write_whole(path, lambda file: file.write(content), durable=False)  # the digest finds a damaged entry
         _trim(most, len(content))
 
 
 def limit() -> int:
-    """How many bytes all entries may take: ``SIMWARP_CACHE_MIB`` mebibytes, 256 by default.
-
-    Raises
-    ------
-    SchemeError
-        If that variable is not a number.
-
-    Examples
-    --------
-    >>> limit() % 2**20
-    0
-    """
+    """The most bytes of all entries: ``SIMWARP_CACHE_MIB`` mebibytes, 256 by default."""
     chosen = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_MIB)
     if not (chosen.isascii() and chosen.isdigit()):
         raise SchemeError(
@@ -125,30 +92,13 @@ def limit() -> int:
 
 
 def usage() -> tuple[int, int]:
-    """How many entries there are, and how many bytes they take.
-
-    Examples
-    --------
-    >>> entries, size = usage()
-    >>> size >= entries
-    True
-    """
+    """The number of entries, and their bytes."""
     sizes = [size for _, size, _ in _entries()]
     return len(sizes), sum(sizes)
 
 
 def clear() -> tuple[int, int]:
-    """Remove every entry; returns how many they were, and their bytes.
-
-    Examples
-    --------
-    >>> import tempfile, unittest.mock
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with unittest.mock.patch.dict(os.environ, SIMWARP_CACHE=folder):
-    ...         write("0" * 64, Entry("ret;"))
-    ...         clear()[0], usage()
-    (1, (0, 0))
-    """
+    """Remove every entry; returns their number and bytes."""
     found = _entries()
     removed = [size for path, size, _ in found if _remove(path)]
     return len(removed), sum(removed)
@@ -167,10 +117,10 @@ def _entries() -> list[tuple[Path, int, float]]:
 
 
 def _trim(most: int, added: int) -> None:
-    """Remove what was not used for longest, until the rest is small enough.
+    """Remove the least recently used entries, until the rest is small enough.
 
-    The folder is read by the first entry that a process adds, and when its sum of what was there and what it
-    has added passes the limit: reading thousands of entries for each new one would take as long as compiling.
+    The folder is read by the first entry that a process adds, and when the old and added bytes pass the
+    limit: reading thousands of entries for each new one would take as long as compiling.
     """
     folder = cache_folder()
     _totals[folder] = _totals.get(folder, most) + added
@@ -189,7 +139,7 @@ def _trim(most: int, added: int) -> None:
 def _remove(path: Path) -> bool:
     """Whether the entry is gone now; one that cannot be removed stays."""
     try:
-        _remove_what_is_no_file(path)
+        _remove_other_kinds(path)
         path.unlink(missing_ok=True)
     except OSError:
         return False
@@ -221,7 +171,7 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def _remove_what_is_no_file(path: Path) -> None:
+def _remove_other_kinds(path: Path) -> None:
     """A folder, a link or a FIFO in the place of an entry gives way."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

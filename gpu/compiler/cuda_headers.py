@@ -1,4 +1,4 @@
-"""CUDA's own headers: where they are, which release, and what they include that is not among them."""
+"""CUDA's own headers: their folders, their release, and the files that they include from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from gpu.compiler.directives import named
 
 
 def cuda_folders() -> tuple[Path, ...]:
-    """CUDA's own headers, its C++ library's and its compiler's: from the pip packages, or from a toolkit.
-
-    Examples
-    --------
-    >>> all(folder.is_dir() for folder in cuda_folders())
-    True
-    """
+    """CUDA's own headers, its C++ library's and its compiler's: from the pip packages, or from a toolkit."""
     return _folders(os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda")
 
 
@@ -37,13 +31,7 @@ def _folders(toolkit: str) -> tuple[Path, ...]:
 
 @cache
 def release(folder: Path) -> str:
-    """What tells one release of these headers from another: the folder, its packages, names and sizes.
-
-    Examples
-    --------
-    >>> release(Path("no such folder"))
-    'no such folder'
-    """
+    """The release of these headers: the folder, its packages, names and sizes."""
     return "\n".join([str(folder), *_packages(folder), *_sizes(folder), *_sizes(folder / "crt")])
 
 
@@ -67,27 +55,14 @@ def _sizes(folder: Path) -> list[str]:
 
 @cache
 def find_in_cuda(name: str, folders: tuple[Path, ...]) -> Path | None:
-    """The first of the folders' files of that name.
-
-    Examples
-    --------
-    >>> find_in_cuda("no/such/header.h", cuda_folders()) is None
-    True
-    """
+    """The first of the folders' files of that name."""
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
 def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str, ...]:
-    """What these headers of CUDA's, and those that they include, ask for that CUDA's folders do not have.
+    """Files outside CUDA's folders that these headers, and those that they include, ask for.
 
-    Where a macro names the file, as in Thrust, that file lies with the header: then the name of their
-    folder stands for it.
-
-    Examples
-    --------
-    >>> mma = find_in_cuda("mma.h", cuda_folders())
-    >>> "cuda_fp16.h" in not_of_cuda([mma] if mma else [], cuda_folders())
-    False
+    Where a macro names the file, as in Thrust, it lies with the header: their folder then stands for it.
     """
     waiting, seen, missing = list(headers), set(headers), set[str]()
     while waiting:
@@ -100,7 +75,7 @@ def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str
 
 @cache
 def _asked_by(header: Path, folders: tuple[Path, ...]) -> tuple[frozenset[Path], frozenset[str]]:
-    """What one header includes or asks for: among CUDA's, and not."""
+    """The files that one header includes or asks for: of CUDA, and others."""
     included, wanted, computed = named(header.read_text(encoding="latin-1"))
     inside, outside = set[Path](), set[str]()
     for asked in (*included, *wanted):

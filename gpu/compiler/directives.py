@@ -1,8 +1,8 @@
-"""What a source may ask its preprocessor to read, found without preprocessing it.
+"""The files that a source may ask its preprocessor to read, found without preprocessing it.
 
-A compiled text may come from a cache only if everything that the compiler read is known. So nothing is
-missed here: comments, strings and branches that are not compiled are searched too, since a name that is
-found needlessly costs nothing. What a macro puts together is not followed; the source then says so.
+A compiled text may come from a cache only if every file that the compiler read is known. So comments, strings
+and branches that are not compiled are searched too: a name that is found needlessly costs nothing. Names that
+a macro composes are not followed; the result is then marked incomplete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _SPLICE = re.compile(r"\\\r?\n")
 _GAP = r"(?:[^\S\n]|/\*(?:[^*]|\*(?!/))*\*/)*"
-"""What may stand between the words of a directive: blanks and comments."""
+"""Blanks and comments between the words of a directive."""
 
 _NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
 _INCLUDE = re.compile(rf"include(_next)?{_GAP}{_NAME}")
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Directives:
-    """What a text asks for.
+    """The files that a text asks for.
 
     Attributes
     ----------
@@ -58,11 +58,11 @@ class Directives:
     wanted : tuple of Asked
         By ``__has_include``, or a macro that is called like it.
     in_macros : tuple of Asked
-        What ``#define`` lines hold that may be the name of a file.
+        Possible names of files in ``#define`` lines.
     computed : bool
         Whether an ``#include`` takes its name from a macro.
     complete : bool
-        Whether what is included and wanted is all.
+        Whether no other file can be read.
     """
 
     included: tuple[Asked, ...]
@@ -73,16 +73,7 @@ class Directives:
 
 
 def directives(text: str) -> Directives:
-    r"""Read a source or header.
-
-    Examples
-    --------
-    >>> found = directives('%:inc\\\nlude /* of ours */ "v.h"\n#if __has_include(<opt.h>)\n#endif\n')
-    >>> [one.name for one in found.included], [one.name for one in found.wanted], found.complete
-    (['v.h'], ['opt.h'], True)
-    >>> directives("#include FILE").complete
-    False
-    """
+    r"""Read a source or header."""
     text = _SPLICE.sub("", text)
     included, wanted, computed = named(text)
     hidden = _has_computed_question(text, len(wanted)) or any(one in text for one in _TRIGRAPHS)
@@ -90,14 +81,7 @@ def directives(text: str) -> Directives:
 
 
 def named(text: str) -> tuple[tuple[Asked, ...], tuple[Asked, ...], bool]:
-    """What a text includes, what it wants to know of, and whether a macro names a file to include.
-
-    Examples
-    --------
-    >>> included, wanted, computed = named('#include <v.h>')
-    >>> included[0].name, wanted, computed
-    ('v.h', (), False)
-    """
+    """The files that a text includes, its ``__has_include`` names, and whether a macro names an include."""
     text = _SPLICE.sub("", text)
     wanted = _asked(_HAS, text) if "has_include" in text.lower() else ()
     return _asked(_INCLUDE, text), wanted, _has_computed_include(text)

@@ -1,4 +1,4 @@
-"""Which files a source includes: those that NVRTC is given in memory, and those that it will find on disk.
+"""The files that a source includes: those that NVRTC is given in memory, and those that it finds on disk.
 
 The cache of `gpu.compile` must know every text that PTX depends on. CUDA's own headers are known by their
 release; all others are followed here, through the places where NVRTC looks, in its order:
@@ -39,7 +39,7 @@ class _Text(NamedTuple):
 
 @dataclass
 class Includes:
-    """What a source includes, directly or not.
+    """The files that a source includes, directly or not.
 
     Attributes
     ----------
@@ -56,21 +56,11 @@ class Includes:
     on_disk : dict of Path to bytes
         The digest of each file that NVRTC may find, apart from CUDA's.
     answers : set
-        What ``__has_include`` asks for, and where that is.
+        The files of ``__has_include``, and their places.
     of_cuda : set of Path
         Headers of CUDA's that are included, where these may find a file of the caller's.
     complete : bool
         Whether nothing else can be included.
-
-    Examples
-    --------
-    >>> includes = Includes(Path("gpu"), {"answer.h": "#define ANSWER 42"})
-    >>> includes.follow("f.cu", '#include "answer.h"')
-    >>> list(includes.in_memory), includes.on_disk, includes.complete
-    (['answer.h'], {}, True)
-    >>> includes.follow("f.cu", "#include ANSWER")
-    >>> includes.complete
-    False
     """
 
     package: Path
@@ -85,7 +75,7 @@ class Includes:
     complete: bool = True
 
     def follow(self, name: str, source: str, *more: str) -> None:
-        """Find what a source of that name includes, what that includes, and so on.
+        """Find the files that a source of that name includes, directly or not.
 
         ``more`` are texts that stand before the source: macros and includes of the command line.
         """
@@ -138,7 +128,7 @@ class Includes:
                     list(self._candidates(asked, text))
 
     def _found(self, asked: Asked, text: _Text) -> list[str | Path]:
-        """What an include takes; of ``#include_next``, all that it may take."""
+        """The file of an include; all candidates of an ``#include_next``."""
         candidates = self._candidates(asked, text, with_package=True)
         return list(candidates) if asked.later else list(islice(candidates, 1))
 
@@ -158,7 +148,7 @@ class Includes:
             yield from filter(_is_file, [place / asked.name for place in self.include])
 
     def _take(self, found: str | Path) -> list[_Text]:
-        """What was found, to be searched in turn."""
+        """The texts of a file that was found, to be searched in turn."""
         if isinstance(found, str):
             if found not in self.in_memory:
                 self.in_memory[found] = (self.package / found).read_text()
@@ -177,7 +167,7 @@ class Includes:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """All that was found: what the key of a cache must hold."""
+        """All files and answers, for the key of a cache."""
         files = sorted((str(path), digest) for path, digest in self.on_disk.items())
         return sorted(self.in_memory.items()), files, sorted(self.answers)
 
@@ -188,7 +178,7 @@ class Includes:
 
     @property
     def names(self) -> list[str]:
-        """What PTX shall call these files: as they are included, or from the nearest known folder on."""
+        """The names of these files in PTX: as they are included, or from the nearest known folder on."""
         places = [place for place in (self.folder, *self.include) if place is not None]
         paths = [
             path.relative_to(place).as_posix()

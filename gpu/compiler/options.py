@@ -1,4 +1,4 @@
-"""NVRTC's options: which of them count, and what they make a compilation read beside its source."""
+"""NVRTC's options: which of them count, and the files that they make a compilation read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READS_NOTHING = frozenset(
 
 @dataclass
 class Options:
-    """What options add to a source.
+    """The effect of options on a source.
 
     Attributes
     ----------
@@ -30,13 +30,6 @@ class Options:
     known : bool
         Whether all options are ones that read no other file and write none. ``-I`` is not among them: what
         is in its folders comes before CUDA's headers, and is not followed.
-
-    Examples
-    --------
-    >>> read_options(["-DN=4", "--pre-include=first.h", "-G"])
-    Options(text=['#define N 4', '#include "first.h"'], known=True)
-    >>> read_options(["--use-pch=all.pch"]).known
-    False
     """
 
     text: list[str] = field(default_factory=list[str])
@@ -47,13 +40,7 @@ _ONE_VALUE = frozenset("fmad ftz prec-div prec-sqrt std maxrregcount".split())  
 
 
 def last_of_each(options: Sequence[str]) -> list[str]:
-    """The options without values that a later one replaces: NVRTC would take the last and warn.
-
-    Examples
-    --------
-    >>> last_of_each(["-fmad=false", "-lineinfo", "-DA=1", "-DB=2", "--fmad=true"])
-    ['-lineinfo', '-DA=1', '-DB=2', '--fmad=true']
-    """
+    """The options without values that a later one replaces: NVRTC would take the last and warn."""
     names = [option.lstrip("-").partition("=")[0] for option in options]
     return [
         option
@@ -69,13 +56,7 @@ _VALUES = {"D": "D", "define-macro": "D", "U": "U", "undefine-macro": "U"} | {
 
 
 def read_options(options: Sequence[str]) -> Options:
-    """What NVRTC's options make it read.
-
-    Examples
-    --------
-    >>> read_options(["-D", "FILE=first.h", "-UDEBUG"]).text
-    ['#define FILE first.h']
-    """
+    """The macros and includes of NVRTC's options."""
     found, waiting = Options(), ""
     for option in options:
         if waiting:  # the value of the option before

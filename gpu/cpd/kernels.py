@@ -1,4 +1,4 @@
-"""The kernels of the decomposition, but for MTTKRP: how they are compiled, and the shapes of their launches.
+"""The kernels of the decomposition, except MTTKRP: their compilation and the shapes of their launches.
 
 Grids depend on the sizes alone, never on the device: then so do all sums, to the last bit.
 """
@@ -16,6 +16,8 @@ from gpu.device import Device, Kernel
 THREADS = 256
 """Of a block, in kernels over rows."""
 
+BLOCK = (THREADS, 1, 1)
+
 MOST_WARPS = 32
 """Of the one block that inverts a matrix: up to so many, one for each of its lines."""
 
@@ -23,7 +25,7 @@ MOST_BLOCKS = 1056
 """Of a kernel over rows: 8 for each multiprocessor of an H200."""
 
 SHARED_BYTES = 48 * 1024
-"""What a launch may ask for without further ado."""
+"""Shared memory of a block without an opt-in."""
 
 LARGEST_RANK = 2048
 """One block inverts a (rank, rank) matrix, with two of its lines in shared memory."""
@@ -38,11 +40,6 @@ class Grid:
     Attributes
     ----------
     rank : int
-
-    Examples
-    --------
-    >>> Grid(33).tile, Grid(33).tiles, Grid(33).apply_blocks(1000), Grid(33).gram_blocks(4_000_000)
-    (32, 2, 8, 352)
     """
 
     rank: int
@@ -89,63 +86,24 @@ class Grid:
         return min(-(-rows // 64), max(1, MOST_BLOCKS // self.gram_elements))
 
 
-@dataclass(frozen=True)
-class Kernels:
-    """The loaded kernels for one element type and rank.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> loaded(simwarp.Device(), np.dtype(np.float32), Grid(20)).fit.name
-    'fit'
-    """
-
-    apply: Kernel
-    weigh: Kernel
-    normalise: Kernel
-    sum_gram: Kernel
-    invert: Kernel
-    pseudo_invert: Kernel
-    fit: Kernel
-
-
 def ptx(source: str, dtype: np.dtype[Any], tile: int, arch: tuple[int, int]) -> Ptx:
-    """A source of this folder, compiled.
-
-    Examples
-    --------
-    >>> ptx("gram", np.dtype(np.float32), 16, (9, 0)).name, ptx("fit", np.dtype(np.float32), 16, (9, 0)).name
-    ('cpd/gram.cu -DELEMENT=float -DTILE=16', 'cpd/fit.cu')
-    """
+    """A source of this folder, compiled."""
     over_rows = source in ("apply", "gram")
     defines: dict[str, str | int] = {"ELEMENT": _C_TYPES[dtype.name], "TILE": tile} if over_rows else {}
     return compile_file(f"cpd/{source}.cu", defines, arch)
 
 
 def residual_ptx(dtype: np.dtype[Any], order: int, arch: tuple[int, int]) -> Ptx:
-    """The kernels of `gpu.cpd.residual`, compiled.
-
-    Examples
-    --------
-    >>> residual_ptx(np.dtype(np.float64), 3, (9, 0)).name
-    'cpd/residual.cu -DELEMENT=double -DORDER=3'
-    """
+    """The kernels of `gpu.cpd.residual`, compiled."""
     return compile_file("cpd/residual.cu", {"ELEMENT": _C_TYPES[dtype.name], "ORDER": order}, arch)
 
 
-def loaded(device: Device, dtype: np.dtype[Any], grid: Grid) -> Kernels:
-    """Compile and load all of them.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> loaded(simwarp.Device(), np.dtype(np.float64), Grid(3)).apply.name
-    'apply'
-    """
+def loaded(device: Device, dtype: np.dtype[Any], grid: Grid) -> dict[str, Kernel]:
+    """The kernels of `Model` by name, compiled and loaded."""
     sources = {"apply": ("apply", "weigh"), "gram": ("normalise", "sum_gram"), "solve": ("invert",)}
     sources |= {"eigen": ("pseudo_invert",), "fit": ("fit",)}
     kernels: dict[str, Kernel] = {}
     for source, names in sources.items():
         module = device.load(ptx(source, dtype, grid.tile, device.compute_capability).text)
         kernels |= {name: module.kernel(name) for name in names}
-    return Kernels(**kernels)
+    return kernels

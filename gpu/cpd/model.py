@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cpd.kernels import MOST_WARPS, SHARED_BYTES, THREADS, Grid, loaded
-from gpu.device import Array, Device
+from gpu.cpd.kernels import BLOCK, MOST_WARPS, SHARED_BYTES, THREADS, Grid, loaded
+from gpu.device import ONE, Array, Device
 
 Matrix = npt.NDArray[np.floating[Any]]
 
@@ -16,17 +16,8 @@ Matrix = npt.NDArray[np.floating[Any]]
 class Model:
     """Factors with their weights and Gram matrices, in a device's memory.
 
-    Everything is launched, nothing waited for or copied back, but by `fit` and by whoever downloads.
+    Methods launch and return at once, except `fit`, which downloads its result.
     Matrices of size (rank, rank), weights and sums are float64.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Of the tensor.
-    rank : int
-    dtype : float32 or float64
-        Of the factors.
-    device : Device
 
     Attributes
     ----------
@@ -39,25 +30,12 @@ class Model:
     singular : (1,) device array of int32
         Which it was: 1 for the pseudo-inverse.
 
-    Notes
-    -----
     Source: MM-CSF (SC'19), section 2.2 and algorithm 1.
-
-    Examples
-    --------
-    A matrix of rank 1 and the second of its factors, from which one step finds the first:
-
-    >>> import simwarp
-    >>> model = Model((2, 2), 1, np.dtype(np.float64), simwarp.Device())
-    >>> model.start(1, np.array([[1.0], [2.0]]))
-    >>> model.factors[0].upload(np.array([[3.0], [4.0]]) * 5)  # what MTTKRP gives for (3, 4) times (1, 2)
-    >>> model.solve(0)
-    >>> model.factors[0].download().round(6).tolist(), model.weights.download().round(6).tolist()
-    ([[0.6], [0.8]], [5.0])
     """
 
     def __init__(self, shape: tuple[int, ...], rank: int, dtype: np.dtype[Any], device: Device) -> None:
         self.shape, self.rank = shape, rank
+        self._order_and_rank = np.uint32(len(shape)), np.uint32(rank)
         self._grid = grid = Grid(rank)
         self._kernels = loaded(device, dtype, grid)
         apply_blocks, gram_blocks = grid.apply_blocks(max(shape)), grid.gram_blocks(max(shape))
@@ -97,109 +75,48 @@ class Model:
         self._normalise(mode, self._scale)
 
     def fit(self, square: float) -> tuple[float, float]:
-        """How well the model fits, after the last mode's step, and how far its terms cancel; waits for it.
+        """The fit after the last mode's step, and the share ``left`` of the terms after they cancel; waits.
 
-        Parameters
-        ----------
-        square : float
-            The sum of the squares of the tensor's values.
-
-        Returns
-        -------
-        fit : float
-        left : float
-            Which share is left of the terms of which ``‖X - model‖²`` is the sum: where the terms are good to
-            a relative ``u``, that is good to ``u / left``.
+        ``square`` is the sum of the squares of the tensor's values. Where the terms of ``‖X - model‖²`` are
+        good to a relative ``u``, their sum is good to ``u / left``.
         """
-        self._kernels.fit(
-            (1, 1, 1),
-            (THREADS, 1, 1),
-            self.grams,
-            self.weights,
-            self._products,
-            np.uint32(len(self.shape)),
-            np.uint32(self.rank),
-            np.float64(square),
-            self._fit,
-        )
+        sizes = *self._order_and_rank, np.float64(square)
+        self._kernels["fit"](ONE, BLOCK, self.grams, self.weights, self._products, *sizes, self._fit)
         fit, left = self._fit.download().tolist()
         return fit, left
 
     def _invert(self, mode: int) -> None:
         """`inverse` from the other modes' Gram matrices."""
-        rank, even = self.rank, self.rank + self.rank % 2
-        sizes = (np.uint32(len(self.shape)), np.uint32(mode), np.uint32(rank), self._smallest)
-        lines, matrix = 16 * rank, 8 * rank * rank
+        order, rank = self._order_and_rank
+        sizes = order, np.uint32(mode), rank, self._smallest
+        lines, matrix = 16 * self.rank, 8 * self.rank**2
         in_shared = lines + matrix <= SHARED_BYTES
-        block = (32 * min(rank, MOST_WARPS), 1, 1)
-        self._kernels.invert(
-            (1, 1, 1),
-            block,
-            self.grams,
-            *sizes,
-            np.uint32(in_shared),
-            self._scratch,
-            self.inverse,
-            self.singular,
-            shared=lines + matrix if in_shared else lines,
-        )
-        self._kernels.pseudo_invert(
-            (1, 1, 1),
-            block,
-            self.grams,
-            *sizes,
-            self._scratch,
-            self._vectors,
-            self.inverse,
-            self.singular,
-            shared=8 * even,
+        block = (32 * min(self.rank, MOST_WARPS), 1, 1)
+        shared = lines + matrix if in_shared else lines
+        found = self.inverse, self.singular
+        invert, pseudo_invert = self._kernels["invert"], self._kernels["pseudo_invert"]
+        invert(ONE, block, self.grams, *sizes, np.uint32(in_shared), self._scratch, *found, shared=shared)
+        scratch = self._scratch, self._vectors
+        pseudo_invert(
+            ONE, block, self.grams, *sizes, *scratch, *found, shared=8 * (self.rank + self.rank % 2)
         )
 
     def _apply(self, mode: int) -> None:
         """MTTKRP times `inverse`, and its columns' norms."""
-        rows, rank = self.shape[mode], self.rank
+        rows, (_, rank) = self.shape[mode], self._order_and_rank
         blocks = self._grid.apply_blocks(rows)
-        self._kernels.apply(
-            (blocks, self._grid.tiles, 1),
-            (THREADS, 1, 1),
-            self.factors[mode],
-            self.inverse,
-            self._unscaled,
-            self._sums,
-            np.uint64(rows),
-            np.uint32(rank),
-        )
-        self._kernels.weigh(
-            (-(-32 * rank // THREADS), 1, 1),
-            (THREADS, 1, 1),
-            self._sums,
-            self.weights,
-            self._scale,
-            self._products,
-            np.uint32(blocks),
-            np.uint32(rank),
-        )
+        matrices = self.factors[mode], self.inverse, self._unscaled
+        grid = (blocks, self._grid.tiles, 1)
+        self._kernels["apply"](grid, BLOCK, *matrices, self._sums, np.uint64(rows), rank)
+        sums = self._sums, self.weights, self._scale, self._products
+        self._kernels["weigh"]((-(-32 * self.rank // THREADS), 1, 1), BLOCK, *sums, np.uint32(blocks), rank)
 
     def _normalise(self, mode: int, scale: Array) -> None:
         """The mode's factor with scaled columns, and its Gram matrix."""
-        rows, grid = self.shape[mode], self._grid
-        blocks = grid.gram_blocks(rows)
-        self._kernels.normalise(
-            (blocks, grid.gram_tiles, 1),
-            (THREADS, 1, 1),
-            self._unscaled,
-            scale,
-            self.factors[mode],
-            self._partial,
-            np.uint64(rows),
-            np.uint32(self.rank),
-        )
-        self._kernels.sum_gram(
-            (grid.tile**2 // 32, grid.gram_tiles, 1),
-            (32, 32, 1),
-            self._partial,
-            self.grams,
-            np.uint32(blocks),
-            np.uint32(self.rank),
-            np.uint32(mode),
-        )
+        rows, grid, (_, rank) = self.shape[mode], self._grid, self._order_and_rank
+        blocks, tiles = grid.gram_blocks(rows), grid.gram_tiles
+        matrices = self._unscaled, scale, self.factors[mode], self._partial
+        self._kernels["normalise"]((blocks, tiles, 1), BLOCK, *matrices, np.uint64(rows), rank)
+        sizes = np.uint32(blocks), rank, np.uint32(mode)
+        shape = (grid.tile**2 // 32, tiles, 1), (32, 32, 1)
+        self._kernels["sum_gram"](*shape, self._partial, self.grams, *sizes)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gpu.cpd.kernels import THREADS, Grid, residual_ptx
+from gpu.cpd.kernels import BLOCK, Grid, residual_ptx
 from gpu.cpd.model import Model
-from gpu.device import Device
+from gpu.device import ONE, Device
 from gpu.mttkrp.formats.to_coo import columns_of
 from gpu.mttkrp.kernels import pointers
 from reference.types import SparseTensor
@@ -20,28 +20,6 @@ class Residual:
 
     ``‖X‖² + ‖model‖² - 2 <X, model>`` again, but each term from the nonzeros and the factors as they are
     stored, good to some 2**-100 of the largest. Holds the tensor's coordinates and values on the device.
-
-    Parameters
-    ----------
-    tensor : SparseTensor
-        On the host, each place once.
-    square : float
-        The sum of the squares of its values.
-    model : Model
-
-    Examples
-    --------
-    A diagonal matrix and a model whose second weight is off by 2**-30, which squares as doubles do not see:
-
-    >>> import simwarp
-    >>> from reference.types import Coo
-    >>> model = Model((2, 2), 2, np.dtype(np.float64), simwarp.Device())
-    >>> for factor in model.factors:
-    ...     factor.upload(np.eye(2))
-    >>> model.weights.upload(np.array([3.0, 4.0 + 2**-30]))
-    >>> tensor = Coo(np.array([[0, 1], [0, 1]], np.uint32), np.array([3.0, 4.0]), (2, 2))
-    >>> round((1 - Residual(tensor, 25.0, model).fit()) * 5 * 2**30, 5)
-    1.0
     """
 
     def __init__(self, tensor: SparseTensor, square: float, model: Model) -> None:
@@ -68,38 +46,17 @@ class Residual:
 
     def fit(self) -> float:
         """``1 - ‖X - model‖ / ‖X‖`` of the model as it is now; waits for it."""
-        model, grid, block = self._model, self._grid, (THREADS, 1, 1)
-        rank, blocks = np.uint32(model.rank), self._sums.shape[0]
-        self._compare(
-            (blocks, 1, 1),
-            block,
-            pointers(*model.factors),
-            model.weights,
-            self._coords,
-            self._values,
-            np.uint64(self._values.shape[0]),
-            rank,
-            np.uint32(grid.lanes),
-            self._scale,
-            self._sums,
-            self._squares,
-        )
+        model, grid, rank = self._model, self._grid, np.uint32(self._model.rank)
+        blocks, nonzeros = self._sums.shape[0], np.uint64(self._values.shape[0])
+        tensor = model.weights, self._coords, self._values, nonzeros, rank, np.uint32(grid.lanes)
+        sums = self._sums, self._squares
+        self._compare((blocks, 1, 1), BLOCK, pointers(*model.factors), *tensor, self._scale, *sums)
         for mode, factor in enumerate(model.factors):
             rows = model.shape[mode]
             parts = grid.residual_parts(rows)
-            self._gram((grid.gram_elements, parts, 1), block, factor, self._parts, np.uint64(rows), rank)
-            self._multiply(
-                (grid.gram_elements, 1, 1),
-                block,
-                self._parts,
-                model.weights,
-                self._products,
-                np.uint32(parts),
-                rank,
-                np.uint32(mode == 0),
-                self._scale,
-            )
-        self._finish(
-            (1, 1, 1), block, self._products, self._sums, self._squares, np.uint32(blocks), rank, self._answer
-        )
+            self._gram((grid.gram_elements, parts, 1), BLOCK, factor, self._parts, np.uint64(rows), rank)
+            matrices = self._parts, model.weights, self._products
+            sizes = np.uint32(parts), rank, np.uint32(mode == 0)
+            self._multiply((grid.gram_elements, 1, 1), BLOCK, *matrices, *sizes, self._scale)
+        self._finish(ONE, BLOCK, self._products, *sums, np.uint32(blocks), rank, self._answer)
         return float(self._answer.download()[0])

@@ -9,6 +9,8 @@ import gpu.compile as compiler
 import gpu.compiler.cache
 from gpu.compile import compile
 from gpu.compiler.cuda_headers import cuda_folders, release
+from gpu.compiler.directives import directives
+from gpu.compiler.options import last_of_each, read_options
 from reference.errors import InputFileError
 from support.compiled_answers import ANSWER, answer
 
@@ -294,3 +296,15 @@ def test_what_is_included_and_is_no_file_is_refused(ptx_cache, compilations, tmp
         compile(f"{spelling}\n{ANSWER}", "answer.cu", {"ANSWER": 1}, folder=tmp_path)
     assert compilations == []
     assert compile(ANSWER, "answer.cu", {"ANSWER": 1}, folder=tmp_path).text
+
+
+def test_options_and_directives_are_read():
+    found = read_options(["-DN=4", "--pre-include=first.h", "-G", "-D", "FILE=first.h", "-UDEBUG"])
+    assert (found.text, found.known) == (["#define N 4", '#include "first.h"', "#define FILE first.h"], True)
+    assert not read_options(["--use-pch=all.pch"]).known
+    options = ["-fmad=false", "-lineinfo", "-DA=1", "-DB=2", "--fmad=true"]
+    assert last_of_each(options) == options[1:]
+    read = directives('%:inc\\\nlude /* of ours */ "v.h"\n#if __has_include(<opt.h>)\n#endif\n')
+    assert ([one.name for one in read.included], [one.name for one in read.wanted]) == (["v.h"], ["opt.h"])
+    assert read.complete
+    assert not directives("#include FILE").complete

@@ -9,6 +9,7 @@ import reference
 import simwarp
 from gpu.bconv import bconv2d
 from gpu.bconv import btc as tensor
+from gpu.bconv.btc import Borders, addends_of, tile_of
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.schemes import SCHEMES, convolution_ptx
 from reference.errors import ShapeError
@@ -225,3 +226,27 @@ def test_large_problems_get_large_tiles():
         32,
     ]
     assert tensor.tile_of(conv_shape((1, 16, 16, 64), (3, 3, 64, 128))) == 32
+
+
+def test_tiles_and_borders():
+    small, large = (conv_shape(x, (3, 3, 128, 128)) for x in ((1, 8, 8, 128), (16, 64, 64, 128)))
+    assert (tile_of(small), tile_of(large)) == (32, 128)
+    wide = conv_shape((16, 64, 64, 128), (3, 3, 128, 256))
+    assert SCHEMES["btc1"].launch(wide, "none") == ((1024, 1, 1), (256, 1, 1))
+    assert SCHEMES["btc2"].defines(small) == {"SCHEME": "btc2", "FSB": "", "TILE": 32}
+    assert Borders.of(large) == Borders(top=1, bottom=63, left=1, right=63)
+    assert Borders.of(large).rows(large) == 9
+    assert Borders.of(conv_shape((1, 2, 9, 1), (5, 3, 1, 1), stride=2)) == Borders(1, 1, 1, 4)
+
+
+def test_addends_of_a_border():
+    """100 of 128 channels are ones; along a border some of the 3 x 3 taps are outside."""
+    shape, words = conv_shape((1, 4, 4, 128), (3, 3, 128, 1)), np.full((3, 3, 1, 4), 0x01FFFFFF, np.uint32)
+    expected = {
+        (9, 0): [[-288, -432, -288], [-432, -648, -432], [-288, -432, -288]],
+        (8, 0): [[1512, 1368, 1512], [1368, 1152, 1368], [1512, 1368, 1512]],
+    }
+    for cc, numbers in expected.items():
+        device = simwarp.Device(cc)
+        addends = addends_of(device.upload(words), shape, device, lines_of_tile=1)
+        assert addends.download()[:, 0].reshape(3, 3).tolist() == numbers

@@ -14,9 +14,8 @@ import reference
 import simwarp
 import simwarp.device.module
 from gpu.bmm import product
-from gpu.bmm.packing import packing_plan
+from gpu.bmm.packing import matrix, packing_plan
 from gpu.bmm.schemes import SCHEMES, choose_scheme
-from gpu.host import matrix
 from reference.errors import (
     DtypeError,
     FormatError,
@@ -458,11 +457,11 @@ def test_nan_in_a_product_to_bits(device):
         ({"thresholds": [0, 0, 0]}, ShapeError, ["(3,)"]),
         ({"thresholds": [[0, 0]]}, ShapeError, ["(1, 2)"]),
         ({"thresholds": 0}, ShapeError, ["()"]),
-        ({"thresholds": [[0], [0, 0]]}, ShapeError, ["thresholds is no vector"]),
+        ({"thresholds": [[0], [0, 0]]}, ShapeError, ["thresholds is not a vector"]),
         ({"flip": [True, False]}, SchemeError, ["flip is given without thresholds"]),
         ({"thresholds": [0, 0], "flip": [True]}, ShapeError, ["flip has shape (1,)"]),
         ({"thresholds": [0, 0], "flip": True}, ShapeError, ["flip has shape ()"]),
-        ({"thresholds": [0, 0], "flip": [[True], [True, False]]}, ShapeError, ["flip is no vector"]),
+        ({"thresholds": [0, 0], "flip": [[True], [True, False]]}, ShapeError, ["flip is not a vector"]),
         ({"thresholds": [0, 0], "flip": [0, 2]}, DtypeError, ["flip is int64", "bool"]),
         ({"thresholds": [0, 0], "flip": [1, -1]}, DtypeError, ["flip is int64", "bool"]),
         ({"thresholds": [0, 0], "flip": [0.0, 1.0]}, DtypeError, ["flip is float64", "bool"]),
@@ -791,7 +790,7 @@ def test_shapes_that_are_no_matrix(device, shape):
 def test_rows_of_different_lengths(device):
     with pytest.raises(ShapeError) as caught:
         gpu.bmm([[1.0], [1.0, 2.0]], [[1.0]], device=device)
-    explains(caught, "a is not a matrix")
+    explains(caught, "a is not an array", "a matrix (rows, columns) is needed")
 
 
 @pytest.mark.parametrize("shape", [(2**31, 1), (1, 2**31)])
@@ -901,7 +900,7 @@ def packed(**changes):
         (
             reference.pack(values(33, 70), layout="column", first="lsb"),
             FormatError,
-            ["'lsb'", "'msb'", "alike"],
+            ["'lsb'", "'msb'", "repack one of them"],
         ),
         (packed(first="middle"), SchemeError, ["first='middle'"]),
         (packed(layout="diagonal"), SchemeError, ["layout='diagonal'"]),

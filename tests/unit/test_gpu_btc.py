@@ -144,7 +144,8 @@ def test_what_the_products_count_is_what_the_chip_has(scheme, output):
 
 def test_schemes_fit_an_ordinary_block():
     for scheme in TENSOR_CORE_SCHEMES.values():
-        assert 32 <= scheme.threads <= 1024
+        assert 32 <= scheme.launch(64, 64)[1][0] <= 1024
+        assert scheme.launch(129, 64)[0] == (-(-129 // scheme.block_tile[0]), 1, 1)
         assert 2 * sum(scheme.block_tile) * scheme.step * 16 <= 48 * 1024
         assert choose_scheme(scheme.name, 2**31 - 1) is scheme
     assert not TENSOR_CORE_SCHEMES.keys() & SCHEMES.keys()
@@ -236,7 +237,7 @@ def test_nan_and_unknown_names():
         packed.words.download()
     with pytest.raises(SchemeError, match="btc1, btc2, btc3"):
         gpu.bmm(x, x, scheme="btc4", device=device)
-    with pytest.raises(SchemeError, match="order='diagonal' is unknown"):
+    with pytest.raises(SchemeError, match="order='diagonal'\nthis order is unknown"):
         pack_fsb(x, order="diagonal", device=device)
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -233,7 +232,7 @@ def test_eigenvalues_of_a_regular_matrix_give_its_inverse():
     assert model.singular.download()[0] == 0
     expected = model.inverse.download()
     model.singular.upload(np.ones(1, np.int32))
-    model._kernels = replace(model._kernels, invert=lambda *args, **options: None)
+    model._kernels = model._kernels | {"invert": lambda *args, **options: None}
     model.solve(0)
     assert (model.inverse.download() != expected).any()
     np.testing.assert_allclose(model.inverse.download(), expected, rtol=1e-9, atol=1e-9)
