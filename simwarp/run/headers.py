@@ -124,19 +124,8 @@ _C = {
     "string": _STRING,
     "sys/types": _TYPES,
 }
-_NO_LIBRARY = (
-    "assert",
-    "ctype",
-    "errno",
-    "float",
-    "inttypes",
-    "math",
-    "signal",
-    "stdarg",
-    "stdbool",
-    "stdio",
-)
-_LIBRARY = ("limits", "stddef", "stdint", "stdlib", "string", "time")
+_NO_LIBRARY = "assert ctype errno float inttypes math signal stdarg stdbool stdio"
+_LIBRARY = "limits stddef stdint stdlib string time"
 """C headers that C++ has under another name: those of which libcu++ has nothing, and the others."""
 
 _ALGORITHM = "".join(
@@ -157,8 +146,10 @@ ratio span tuple type_traits utility variant
 
 def _headers() -> dict[str, str]:
     found = {f"{name}.h": text for name, text in _C.items()}
-    found |= {f"c{name}": f"#include <{name}.h>\n{_STD}" for name in _NO_LIBRARY}
-    found |= {f"c{name}": f"#include <{name}.h>\n#include <cuda/std/c{name}>\n{_STD}" for name in _LIBRARY}
+    found |= {f"c{name}": f"#include <{name}.h>\n{_STD}" for name in _NO_LIBRARY.split()}
+    found |= {
+        f"c{name}": f"#include <{name}.h>\n#include <cuda/std/c{name}>\n{_STD}" for name in _LIBRARY.split()
+    }
     found |= {name: f"#include <cuda/std/{name}>\n{_STD}" for name in _CPP.split()}
     found["algorithm"] = f"{_ALGORITHM}#include <cuda/std/utility>\n{_STD}"
     found["cub/cub.cuh"] = "".join(f"#include <cub/{name}.cuh>\n" for name in _CUB.split())

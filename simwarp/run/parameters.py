@@ -29,56 +29,20 @@ _NUMBERED = re.compile(r".*_param_\d+")
 _MARK = "@"
 """Stands for a directive: what a condition leaves of the head of a kernel is not known here."""
 
-_QUALIFIERS = frozenset(
-    [
-        "const",
-        "volatile",
-        "__restrict__",
-        "__restrict",
-        "restrict",
-        "register",
-        "struct",
-        "class",
-        "enum",
-        "union",
-        "typename",
-        "__grid_constant__",
-        "constexpr",
-    ]
-)
-_TYPES = frozenset(
-    [
-        "void",
-        "bool",
-        "char",
-        "short",
-        "int",
-        "long",
-        "float",
-        "double",
-        "signed",
-        "unsigned",
-        "auto",
-        "wchar_t",
-        "char8_t",
-        "char16_t",
-        "char32_t",
-    ]
-)
-_WITH_PARENTHESES = frozenset(
-    [
-        "__launch_bounds__",
-        "__cluster_dims__",
-        "__block_size__",
-        "__maxnreg__",
-        "__attribute__",
-        "__declspec",
-        "alignas",
-        "noexcept",
-        "requires",
-        "decltype",
-    ]
-)
+_QUALIFIER_WORDS = """
+const volatile __restrict__ __restrict restrict register struct class enum union typename __grid_constant__
+constexpr
+"""
+_TYPE_WORDS = """
+void bool char short int long float double signed unsigned auto wchar_t char8_t char16_t char32_t
+"""
+_ATTRIBUTE_WORDS = """
+__launch_bounds__ __cluster_dims__ __block_size__ __maxnreg__ __attribute__ __declspec alignas noexcept
+requires decltype
+"""
+_QUALIFIERS = frozenset(_QUALIFIER_WORDS.split())
+_TYPES = frozenset(_TYPE_WORDS.split())
+_WITH_PARENTHESES = frozenset(_ATTRIBUTE_WORDS.split())
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 Token: TypeAlias = tuple[str, int]

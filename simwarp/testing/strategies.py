@@ -21,7 +21,7 @@ from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes
 from simwarp.testing import profiles
 from simwarp.testing.geometries import conv_geometries as conv_geometries
-from simwarp.verify.draw import DTYPES, Draw
+from simwarp.verify.draw import DTYPES, PRIMES, WORD_EDGES, Draw
 
 try:
     from hypothesis import strategies as st
@@ -460,9 +460,7 @@ def _packed(draw: st.DrawFn, shape: tuple[int, int], form: Format) -> PackedBits
 @cache
 def _shorts(most: int) -> list[int]:
     """Sizes to ``most``; those at the edges of words several times, primes twice."""
-    edges = [n + d for n in (32, 64, 96, 128) for d in (-1, 0, 1)]
-    primes = [p for p in range(2, 132) if all(p % q for q in range(2, p))]
-    return sorted(n for n in [*range(1, most + 1), *edges * 8, *primes] if n <= most)
+    return sorted(n for n in [*range(1, most + 1), *WORD_EDGES * 8, *PRIMES] if n <= most)
 
 
 def _powers(least: int, most: int) -> list[int]:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 T = TypeVar("T")
 
-_PRIMES = [p for p in range(2, 132) if all(p % q for q in range(2, p))]
-_WORD_EDGES = [n + d for n in (32, 64, 96, 128) for d in (-1, 0, 1)]
+PRIMES = [p for p in range(2, 132) if all(p % q for q in range(2, p))]
+WORD_EDGES = [n + d for n in (32, 64, 96, 128) for d in (-1, 0, 1)]
 
 _SPECIAL = {
     "float64": np.array([0.0, -0.0, 5e-324, -5e-324, np.inf, -np.inf, 1.0, -1.0]),
@@ -75,9 +75,9 @@ class Draw:
         """
         kind = self.k % 5
         if kind == 0:
-            return tuple(self.choice(_PRIMES) for _ in range(count))
+            return tuple(self.choice(PRIMES) for _ in range(count))
         if kind == 1:
-            return tuple(self.choice(_WORD_EDGES) for _ in range(count))
+            return tuple(self.choice(WORD_EDGES) for _ in range(count))
         if kind == 2:
             return tuple(self.integer(1, 9) for _ in range(count))
         if kind == 3:
@@ -87,7 +87,7 @@ class Draw:
         return tuple(sizes)
 
     def matrix(self, rows: int, columns: int, dtype: str) -> npt.NDArray[Any]:
-        """A matrix of any bit patterns but NaN; every eighth element is ±0, ±inf, subnormal …."""
+        """A matrix of any bit patterns except NaN; every eighth element is ±0, ±inf, subnormal …."""
         special = _SPECIAL[dtype]
         n = rows * columns
         raw = self.words(-(-n * special.dtype.itemsize // 8)).astype("<u8").view(np.uint8)

@@ -36,7 +36,7 @@ class Chooser(Protocol):
 
 @dataclass(frozen=True)
 class Geometry:
-    """The arguments of ``bconv2d`` but for the values.
+    """The arguments of ``bconv2d``, except the values.
 
     Attributes
     ----------
@@ -167,18 +167,6 @@ def _interior(g: Geometry) -> bool:
     return not _no_border(g) and not _all_border(g)
 
 
-def _one_by_one(g: Geometry) -> bool:
-    return g.filters[:2] == (1, 1)
-
-
-def _odd_batch(g: Geometry) -> bool:
-    return g.images[0] % 2 == 1
-
-
-def _channels(g: Geometry) -> bool:
-    return all(n <= _TINY or _is_prime(n) for n in g.filters[2:])
-
-
 def _window(g: Geometry) -> bool:
     return any(span > size for span, size in zip(g.spans, g.images[1:3], strict=True))
 
@@ -198,24 +186,6 @@ def _beyond(g: Geometry) -> bool:
 def _skips(g: Geometry) -> bool:
     sizes = zip(g.filters[:2], g.dilation, g.images[1:3], strict=True)
     return any(taps > 1 and dilation >= size for taps, dilation, size in sizes)
-
-
-_BELONGS: dict[str, Callable[[Geometry], bool]] = {
-    "no border": _no_border,
-    "1x1": _one_by_one,
-    "odd batch": _odd_batch,
-    "prime and tiny channels": _channels,
-    "interior": _interior,
-    "asymmetric padding": _asymmetric,
-    "window larger than the image": _window,
-    "stride larger than the filter": _stride,
-    "padding beyond the filter": _beyond,
-    "dilation that skips the image": _skips,
-    "all border": _all_border,
-}
-
-CLASSES: tuple[str, ...] = tuple(_BELONGS)
-"""The classes, the one with the simplest member first."""
 
 
 def classes_of(geometry: Geometry) -> tuple[str, ...]:
@@ -242,7 +212,7 @@ def classes_of(geometry: Geometry) -> tuple[str, ...]:
     >>> classes_of(Geometry((2, 2, 2, 6), (3, 3, 6, 6), padding="SAME"))
     ('window larger than the image', 'all border')
     """
-    return tuple(name for name, belongs in _BELONGS.items() if belongs(geometry))
+    return tuple(name for name, (belongs, _) in _KINDS.items() if belongs(geometry))
 
 
 def _is_prime(n: int) -> bool:
@@ -319,7 +289,7 @@ def draw_geometry(draw: Chooser, name: str) -> Geometry:
         axes=draw.choice(_AXES),
         turn=bool(draw.integer(0, 1)),
     )
-    return _affordable(_RECIPES[name](numbers))
+    return _affordable(_KINDS[name][1](numbers))
 
 
 def _affordable(geometry: Geometry) -> Geometry:
@@ -434,19 +404,26 @@ def _draw_all_border(x: _Numbers) -> Geometry:
     )
 
 
-_RECIPES: dict[str, Callable[[_Numbers], Geometry]] = {
-    "no border": _draw_no_border,
-    "1x1": lambda x: _plain(x._replace(taps=(1, 1))),
-    "odd batch": lambda x: _plain(x if x.batch < 9 else x._replace(size=_pair(min(n, 4) for n in x.size))),
-    "prime and tiny channels": _plain,
-    "interior": _draw_interior,
-    "asymmetric padding": _draw_asymmetric,
-    "window larger than the image": _draw_window,
-    "stride larger than the filter": _draw_stride,
-    "padding beyond the filter": _draw_beyond,
-    "dilation that skips the image": _draw_skips,
-    "all border": _draw_all_border,
+_KINDS: dict[str, tuple[Callable[[Geometry], bool], Callable[[_Numbers], Geometry]]] = {
+    "no border": (_no_border, _draw_no_border),
+    "1x1": (lambda g: g.filters[:2] == (1, 1), lambda x: _plain(x._replace(taps=(1, 1)))),
+    "odd batch": (
+        lambda g: g.images[0] % 2 == 1,
+        lambda x: _plain(x if x.batch < 9 else x._replace(size=_pair(min(n, 4) for n in x.size))),
+    ),
+    "prime and tiny channels": (lambda g: all(n <= _TINY or _is_prime(n) for n in g.filters[2:]), _plain),
+    "interior": (_interior, _draw_interior),
+    "asymmetric padding": (_asymmetric, _draw_asymmetric),
+    "window larger than the image": (_window, _draw_window),
+    "stride larger than the filter": (_stride, _draw_stride),
+    "padding beyond the filter": (_beyond, _draw_beyond),
+    "dilation that skips the image": (_skips, _draw_skips),
+    "all border": (_all_border, _draw_all_border),
 }
+"""Each class: its predicate, and the recipe of a member."""
+
+CLASSES: tuple[str, ...] = tuple(_KINDS)
+"""The classes, the one with the simplest member first."""
 
 
 def _bent(x: _Numbers, pair: Pair, value: Callable[[int], int]) -> Pair:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ _K = {"a": "columns", "b": "rows"}
 """What k runs along, of the operands that have it."""
 
 
+@dataclass(eq=False, repr=False)
 class FragmentDifference(AssertionError):  # noqa: N818 - what pytest prints first is what was found
     """Registers that do not hold the matrix they should.
 
@@ -43,24 +44,25 @@ class FragmentDifference(AssertionError):  # noqa: N818 - what pytest prints fir
         What the wrong elements of that warp and matrix have in common; of several copies, of the first one's.
     """
 
-    def __init__(self, **fields: Any) -> None:
-        self.opcode: str = fields["opcode"]
-        self.operand: str = fields["operand"]
-        self.type: str = fields["type"]
-        self.bits: int = fields["bits"]
-        self.warp: tuple[int, ...] = fields["warp"]
-        self.place: Place | None = fields["place"]
-        self.lane: int = fields["lane"]
-        self.register: int = fields["register"]
-        self.bit: int = fields["bit"]
-        self.row: int = fields["row"]
-        self.column: int = fields["column"]
-        self.matrix: int = fields["matrix"]
-        self.expected: int = fields["expected"]
-        self.got: int = fields["got"]
-        self.wrong: int = fields["wrong"]
-        self.total: int = fields["total"]
-        self.pattern: str = fields["pattern"]
+    opcode: str
+    operand: str
+    type: str
+    bits: int
+    warp: tuple[int, ...]
+    place: Place | None
+    lane: int
+    register: int
+    bit: int
+    row: int
+    column: int
+    matrix: int
+    expected: int
+    got: int
+    wrong: int
+    total: int
+    pattern: str
+
+    def __post_init__(self) -> None:
         super().__init__(str(self))
 
     def __str__(self) -> str:

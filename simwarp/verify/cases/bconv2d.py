@@ -52,6 +52,11 @@ class Input:
     flip: npt.NDArray[np.bool_] | None = None
     pool: Literal["or", "and"] | None = None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of the listings and of `gpu.bconv2d`."""
+        return {**self.geometry.options, "thresholds": self.thresholds, "flip": self.flip}
+
 
 def _draw(draw: Draw) -> Input:
     # 4 and 11 have no common divisor: k modulo both is every pair of scheme and class.
@@ -142,8 +147,7 @@ def _by_reference(item: Input) -> npt.NDArray[Any]:
 def _by_listing(item: Input) -> npt.NDArray[Any]:
     word: Word = 64 if item.scheme == "bconv64" else 32
     x, w = _in_the_papers_order(item.x, "NHWC", word), _in_the_papers_order(item.w, "HWIO", word)
-    listing = _LISTINGS[item.scheme]
-    answer = listing(x, w, **item.geometry.options, thresholds=item.thresholds, flip=item.flip)
+    answer = _LISTINGS[item.scheme](x, w, **item.options)
     if item.thresholds is None:
         return answer
     bits = reference.unpack_tensor(answer)  # the listings do not pool
@@ -163,16 +167,7 @@ def _signs(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
-    answer = gpu.bconv2d(
-        item.x,
-        item.w,
-        **item.geometry.options,
-        scheme=item.scheme,
-        thresholds=item.thresholds,
-        flip=item.flip,
-        pool=item.pool,
-        device=device,
-    )
+    answer = gpu.bconv2d(item.x, item.w, **item.options, scheme=item.scheme, pool=item.pool, device=device)
     return answer.words if isinstance(answer, PackedTensor) else answer
 
 
@@ -244,26 +239,13 @@ def _lead(item: Input, bits: tuple[int, ...]) -> int:
 
 def _shape(item: Input) -> tuple[int, ...]:
     geometry = item.geometry
-    (top, bottom), (left, right) = geometry.pads
-    return (
-        *geometry.images,
-        *geometry.filters,
-        *geometry.stride,
-        *geometry.dilation,
-        top,
-        bottom,
-        left,
-        right,
-    )
+    pads = (pad for pair in geometry.pads for pad in pair)
+    return *geometry.images, *geometry.filters, *geometry.stride, *geometry.dilation, *pads
 
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
-    outputs: tuple[tuple[str, Pool], ...] = (
-        ("int", "none"),
-        ("bits", "none"),
-        ("bits", "or"),
-        ("bits", "and"),
-    )
+    pools: tuple[Pool, ...] = ("none", "or", "and")
+    outputs: list[tuple[str, Pool]] = [("int", "none"), *(("bits", pool) for pool in pools)]
     # From one word of channels to four and more, a variant each.
     shapes = [conv_shape((1, 8, 8, channels), (3, 3, channels, 40)) for channels in (32, 64, 96, 128)]
     compiled = [

@@ -7,7 +7,7 @@ which are a case of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 import gpu
 import reference
-import simwarp
 from gpu.bmm.fsb import fsb_ptx
 from gpu.bmm.packing import packing_ptx
 from gpu.bmm.schemes import (
@@ -30,11 +29,23 @@ from gpu.bmm.schemes import (
     tensor_core_ptx,
 )
 from reference.types import First, Layout, PackedBits, Word
+from simwarp import lanes, listings
 from simwarp.verify.case import Case
 from simwarp.verify.draw import DTYPES, Draw
 
 _FIRSTS: tuple[First, First] = ("msb", "lsb")
 _ALL: dict[str, Scheme | TensorCoreScheme] = {**SCHEMES, **TENSOR_CORE_SCHEMES}
+
+LISTINGS: dict[str, Callable[..., Any]] = {
+    "bmm32": listings.bmm32,
+    "bmm64": listings.bmm64,
+    "bmms32": listings.bmms32,
+    "bmms64": listings.bmms64,
+    "btc1": listings.btc_bmm1,
+    "btc2": listings.btc_bmm2,
+    "btc3": listings.btc_bmm3,
+}
+"""The listing of each scheme."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +61,21 @@ class Input:
     thresholds: npt.NDArray[np.int32] | None = None
     flip: npt.NDArray[np.bool_] | None = None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of the listings and of `gpu.bmm`."""
+        transposes = {"transpose_a": self.transpose_a, "transpose_b": self.transpose_b}
+        return {**transposes, "thresholds": self.thresholds, "flip": self.flip}
+
 
 def _draw(schemes: Mapping[str, Scheme | TensorCoreScheme], draw: Draw) -> Input:
     number, which = divmod(draw.k // 5, len(schemes))  # the kind of size is draw.k % 5
     scheme = schemes[list(schemes)[which]]
     transpose_a, transpose_b, bits = (bool(number >> i & 1) for i in range(3))
     m, n, k = draw.sizes(3)
-    if (
-        scheme.name == "bmm64" and draw.k % 260 == 9
-    ):  # bmm64, about the bound of its counters; by turns every transpose and output
-        m, n, k = draw.integer(1, 3), draw.integer(1, 3), 2**16 - 1 + draw.integer(-2, 2)
+    largest = scheme.largest_k if isinstance(scheme, Scheme) else None
+    if largest and draw.k % 260 == 9:  # about the bound of its counters; by turns every transpose and output
+        m, n, k = draw.integer(1, 3), draw.integer(1, 3), largest + draw.integer(-2, 2)
     kinds = [draw.choice((*DTYPES, "packed", "packed")) for _ in "ab"]
     # Real operands are packed in the scheme's order, so where one is real the other must be so too.
     free = kinds == ["packed", "packed"] and scheme.name in SCHEMES
@@ -105,37 +121,15 @@ def _by_reference(item: Input) -> npt.NDArray[Any]:
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
-    scheme = choose_scheme(item.scheme, item.sizes[2]).name
-    answer = _words(
-        getattr(simwarp.listings, scheme.replace("btc", "btc_bmm"))(
-            item.a,
-            item.b,
-            transpose_a=item.transpose_a,
-            transpose_b=item.transpose_b,
-            thresholds=item.thresholds,
-            flip=item.flip,
-        )
-    )
+    listing = LISTINGS[choose_scheme(item.scheme, item.sizes[2]).name]
+    answer = _words(listing(item.a, item.b, **item.options))
     if item.thresholds is None or item.scheme in TENSOR_CORE_SCHEMES or _first(item) == "msb":
         return answer
-    return simwarp.lanes.brev(
-        answer
-    )  # BSTC's make bits in the paper's order, "msb", whatever their operands'
+    return lanes.brev(answer)  # the listings of BSTC make bits in the paper's order, "msb"
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
-    return _words(
-        gpu.bmm(
-            item.a,
-            item.b,
-            transpose_a=item.transpose_a,
-            transpose_b=item.transpose_b,
-            scheme=item.scheme,
-            thresholds=item.thresholds,
-            flip=item.flip,
-            device=device,
-        )
-    )
+    return _words(gpu.bmm(item.a, item.b, **item.options, scheme=item.scheme, device=device))
 
 
 def _words(answer: Any) -> npt.NDArray[Any]:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 import gpu
 import reference
-import simwarp
 from gpu.bmm.packing import packing_ptx
 from reference.types import First, Layout, Word
+from simwarp import listings
 from simwarp.verify.case import Answer, Case
 from simwarp.verify.draw import DTYPES, Draw
 
@@ -29,6 +29,12 @@ class Input:
 
 
 _WORDS: tuple[Word, Word] = (32, 64)
+_LISTINGS = {
+    ("column", 32): listings.pack32_column,
+    ("column", 64): listings.pack64_column,
+    ("row", 32): listings.pack32_row,
+    ("row", 64): listings.pack64_row,
+}
 
 
 def _draw(layout: Layout, draw: Draw) -> Input:
@@ -58,7 +64,7 @@ def _by_reference(item: Input) -> npt.NDArray[Any]:
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
-    return getattr(simwarp.listings, f"pack{item.word}_{item.layout}")(item.x).words
+    return _LISTINGS[item.layout, item.word](item.x).words
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
