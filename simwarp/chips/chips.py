@@ -74,8 +74,6 @@ class Chip:
         32-bit registers per multiprocessor, and the most that a block or a thread can have.
     register_granularity, warp_granularity : int
         A warp's registers are a multiple of the one; warps spread over the other's number of partitions.
-    shared_bytes_per_clock : int
-        Of one multiprocessor's shared memory: 32 banks of 4 bytes.
     name : str
         Of the product; else as the compiler spells the capability, "sm_90".
     multiprocessors : int
@@ -103,7 +101,6 @@ class Chip:
     register_granularity: int = 256
     warp_granularity: int = 4
     threads_per_block: int = 1024
-    shared_bytes_per_clock: int = 128
     name: str = ""
     multiprocessors: int = 0
     clock: float = 0.0

@@ -30,7 +30,6 @@ from simwarp.races import Races
 if TYPE_CHECKING:
     from simwarp.device.device import Device
 
-_MAX_THREADS = 1024
 _MAX_GRID = (2**31 - 1, 65535, 65535)
 _MAX_CLUSTER = 16
 
@@ -241,7 +240,8 @@ class Kernel:
 
     def _check_geometry(self, grid: Dim, block: Dim, shared: int) -> None:
         threads = int(np.prod(block, dtype=np.int64))
-        limit = min(self.program.max_threads or _MAX_THREADS, _MAX_THREADS)
+        chip = chip_of(self.device.compute_capability)
+        limit = min(self.program.max_threads or chip.threads_per_block, chip.threads_per_block)
         if not 1 <= threads <= limit or min(block) < 1:
             raise LaunchError(
                 f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}"
@@ -259,7 +259,7 @@ class Kernel:
                 f"kernel {self.name}: a grid of {grid} in clusters of {cluster}\n"
                 f"each part of the grid must be a multiple of the cluster's, of {_MAX_CLUSTER} blocks at most"
             )
-        most = chip_of(self.device.compute_capability).shared_per_block - self.program.shared_size
+        most = chip.shared_per_block - self.program.shared_size
         if not is_integer(shared) or not 0 <= shared <= most:
             raise LaunchError(
                 f"kernel {self.name}: {shared} bytes of dynamic shared memory; it takes 0 to {most}"

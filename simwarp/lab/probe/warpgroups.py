@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.chips.chips import chip_name
 from simwarp.fragments import TYPE_BITS, Fragments
 from simwarp.lab.probe.finding import Finding, compare, digest
 from simwarp.lab.probe.passes import NOWHERE, UNCLEAR, Numbers, numbers, passes
@@ -53,8 +54,8 @@ def probe_warpgroup(device: Any, fragments: Fragments) -> Finding:
     NotExecutedError
         If the device does not have the instruction.
     """
-    if device.compute_capability != (9, 0):
-        raise NotExecutedError("wgmma needs sm_90a")
+    if f"{chip_name(device.compute_capability)}a" != fragments.target:
+        raise NotExecutedError(f"wgmma needs {fragments.target}")
     d = _find_d(device, fragments)
     a = _find_a(device, fragments, d)
     operands = fragments.operands
