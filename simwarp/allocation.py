@@ -1,4 +1,4 @@
-"""Consecutive bytes of a memory, with the marks that say which of their bits were ever written."""
+"""Consecutive bytes of a memory, with a mark for each bit that was ever written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simwarp.faults import UseAfterFree
 
 POISON = 0xA5
 FREE_LATER = "free memory after its last use"
-"""What to do about a use after free."""
+"""The advice for a use after free."""
 _WHOLE = 0xFF
 """The mark of a byte of which every bit is written."""
 _ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
@@ -29,7 +29,7 @@ class Allocation:
     base, size : int
         In bytes.
     name : str
-        How faults speak of it.
+        For faults.
     read_only : bool
         Whether kernels can only read it.
     freed : bool
@@ -53,7 +53,7 @@ class Allocation:
         self._written_views: dict[int, npt.NDArray[Any]] = {}
 
     def discard(self) -> None:
-        """Give the memory back; base, size and name stay, for faults to speak of."""
+        """Give the memory back; base, size and name stay, for faults."""
         self.freed = True
         self._make(0)
 

@@ -25,7 +25,7 @@ class Array:
     Parameters
     ----------
     name : str
-        How faults speak of it.
+        For faults.
     shape : int or tuple of int
         For the host; a kernel sees flat, C-order indices.
     dtype : bool, integer or float, up to 8 bytes

@@ -1,8 +1,8 @@
-"""Which mistakes of a kernel stop it, which are only collected, and which nobody looks for.
+"""The checks for faults of a kernel, which are raised, collected or ignored.
 
 ==================  ============================================================================
 ``bounds``          accesses outside every allocation, writes to read-only memory
-``alignment``       addresses that are no multiple of the access's width
+``alignment``       addresses that are not a multiple of the access's width
 ``freed``           use after free, double free
 ``registers``       reads of registers that nothing wrote
 ``uninitialised``   reads of shared, global or local memory that nothing wrote
@@ -48,27 +48,27 @@ KINDS = (
     "exits",
 )
 STRICT = ("exits",)
-"""Those that nobody looks for unless they are named."""
+"""Off unless they are named."""
 
 
 POISONING = frozenset(("bounds", "alignment", "freed", "registers", "uninitialised"))
-"""The kinds behind which lanes go on with values that nothing gave."""
+"""The kinds after which lanes go on with undefined values."""
 
 
 class Checks:
-    """What becomes of the faults of each kind.
+    """The action for the faults of each kind.
 
     Parameters
     ----------
     checks : str, or mapping of str to str
         "raise", "report" or "off" for all kinds but the strict ones; or by kind, and those not named are
-        raised, the strict ones not looked for.
+        raised, the strict ones off.
 
     Attributes
     ----------
     faults : list of KernelFault
-        What was collected: each once, with its ``count``. Two faults are the same if their class, what was
-        done (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are.
+        The collected ones, each once, with its ``count``. Two faults are the same if their class, kind of
+        access (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class Checks:
     >>> Checks({"races": "ignore"})
     Traceback (most recent call last):
     ...
-    reference.errors.SchemeError: checks: 'ignore' is no action (given for races)
+    reference.errors.SchemeError: checks: 'ignore' is not an action (given for races)
     choose among raise, report, off
     """
 
@@ -93,22 +93,22 @@ class Checks:
         self._actions: dict[str, str] = {kind: "off" if kind in STRICT else "raise" for kind in KINDS}
         for kind, action in given.items():
             if kind not in KINDS:
-                raise SchemeError(f"checks: there is no kind {kind!r}\nchoose among {', '.join(KINDS)}")
+                raise SchemeError(f"checks: {kind!r} is not a kind\nchoose among {', '.join(KINDS)}")
             if action not in get_args(Action):
                 raise SchemeError(
-                    f"checks: {action!r} is no action (given for {kind})\nchoose among raise, report, off"
+                    f"checks: {action!r} is not an action (given for {kind})\nchoose among raise, report, off"
                 )
             self._actions[kind] = action
         self.faults: list[KernelFault] = []
         self._known: dict[object, KernelFault] = {}
 
     def action(self, kind: str) -> str:
-        """What becomes of faults of a kind; those of no kind are always raised."""
+        """The action for faults of a kind; those without a kind are always raised."""
         return self._actions.get(kind, "raise")
 
     @contextmanager
     def without(self, kind: str) -> Generator[None]:
-        """Nobody looks for a kind within this.
+        """Switch a kind off within this.
 
         Examples
         --------
@@ -150,7 +150,7 @@ class Checks:
 
 
 def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
-    """What `Checks` takes, as options spell it: one word for all kinds, or pairs.
+    """The argument of `Checks` from options: one word for all kinds, or pairs.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
 
 
 def _manner(fault: KernelFault) -> object:
-    """What tells faults of one line apart: one may read there, and write."""
+    """The kind of access, which distinguishes faults of one line."""
     if isinstance(fault, Race):
         return fault.earlier, fault.later
     return fault.what if isinstance(fault, MemoryFault) else None

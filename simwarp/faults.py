@@ -1,4 +1,4 @@
-"""What a simulated kernel can do wrong: one exception per kind, with the place as fields.
+"""The faults of simulated kernels: one exception per kind, with the place as fields.
 
 A fault prints as three lines: what happened and where; the values; what to do about it.
 """
@@ -65,11 +65,11 @@ class KernelFault(SimwarpError):
     Parameters
     ----------
     what : str
-        What happened, without the place.
+        The fault, without its place.
     values : str
         The values that show it.
     advice : str
-        What to do.
+        How to correct the kernel.
     place : Place
     **fields
         Values of the attributes of its class.
@@ -165,19 +165,19 @@ class Misaligned(MemoryFault):
 
 
 class WrongStride(Misaligned):
-    """A matrix in memory whose rows, or columns, do not all start where the instruction needs them to."""
+    """A matrix in memory whose rows, or columns, are not all aligned as the instruction needs."""
 
 
 class UninitialisedRead(MemoryFault):
-    """A read of memory that nothing wrote, and whose value, or what was computed from it, is used.
+    """A use of uninitialised memory, or of a value computed from it.
 
-    ``place`` is where the memory was read. What counts as a use: see `UninitialisedRegister`; an atomic
-    operation, a matrix instruction and a kernel written in Python use what they read.
+    ``place`` is that of the read. For uses see `UninitialisedRegister`; an atomic operation, a matrix
+    instruction and a kernel written in Python use all values that they read.
 
     Attributes
     ----------
     use : Place
-        The instruction that used the value, if another one than that which read it.
+        The instruction that used the value, unless it is the one that read it.
     """
 
     check = "uninitialised"
@@ -214,10 +214,9 @@ class Race(MemoryFault):
 
 
 class UninitialisedRegister(KernelFault):
-    """A register that nothing wrote, and whose value, or what was computed from it, is used.
+    """A use of an uninitialised register, or of a value computed from it.
 
-    A use is what decides where lanes go or what they access, or what gets to global memory; ``place`` is
-    where the register was read first.
+    A branch, an address or a store to global memory is a use; ``place`` is that of the first read.
 
     Attributes
     ----------
@@ -264,7 +263,7 @@ class BarrierFault(KernelFault):
 
 
 class SkippedBarrier(BarrierFault):
-    """A barrier that lanes pass although others, whom it names, did something else instead.
+    """A barrier that lanes pass although others that it names skipped it.
 
     Attributes
     ----------
@@ -279,7 +278,7 @@ class SkippedBarrier(BarrierFault):
 
 
 class SkippedMember(MemberMaskFault):
-    """A ``.sync`` operation that lanes execute although others of its mask did something else instead.
+    """A ``.sync`` operation that lanes execute although others of its mask skipped it.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class Schedule:
 
 
 SCHEDULES = (Schedule("lowest pc"), Schedule("stack"), *(Schedule("random", seed) for seed in range(3)))
-"""What `compare_schedules` compares by default."""
+"""The default of `compare_schedules`."""
 
 Result: TypeAlias = "npt.NDArray[Any] | DeviceArray"
 Run: TypeAlias = Callable[[Device], "Result | Mapping[str, Result]"]
@@ -232,14 +232,14 @@ def compare_schedules(
     Parameters
     ----------
     run : callable
-        Takes a fresh `Device`, launches what it likes, and returns its results: an array, or a mapping of
+        Takes a fresh `Device`, launches kernels, and returns their results: an array, or a mapping of
         names to arrays; NumPy's, or of the device. It must do the same each time.
     schedules : iterable of Schedule or str
     checks : str, or mapping of str to str
-        For the devices, see `simwarp.checks`. Races are only collected by default: a race is one of the
-        reasons for what is looked for here.
+        For the devices, see `simwarp.checks`. Races are only collected by default: a race is one
+        cause of differences.
     device : callable
-        What makes the devices, e.g. ``functools.partial(Device, cc=(8, 0))``.
+        Makes the devices, e.g. ``functools.partial(Device, cc=(8, 0))``.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def compare_schedules(
     ShapeError, DtypeError
         If it does not return the same names each time, or no arrays of numbers.
     KernelFault
-        What the kernel does wrong under the first schedule. Under another one, that is a difference.
+        A fault of the kernel under the first schedule. Under another one, it is a difference.
 
     Examples
     --------

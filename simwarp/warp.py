@@ -22,7 +22,7 @@ runs even if no lane is left. An assignment, though, is Python's and replaces al
 must keep the others' old value says so: ``x = warp.select(new, x)``. What an operation would leave in
 the register of a lane that did not take part is poison, 0xA5 bytes, so that its use is seen.
 
-*Barriers*: a kernel that needs ``__syncthreads()`` is a generator function and says ``yield``.
+*Barriers*: a kernel that needs ``__syncthreads()`` is a generator function with ``yield`` for each.
 
 >>> def reverse(warp, x):
 ...     tile, i = warp.shared["tile"], warp.thread.x
@@ -34,7 +34,7 @@ the register of a lane that did not take part is poison, 0xA5 bytes, so that its
 >>> x.numpy()[:3].tolist()
 [63, 62, 61]
 
-*Faults* (`simwarp.faults`) are what a GPU leaves undefined: they name the kernel, the block, the
+*Faults* (`simwarp.faults`) are undefined behaviour on a GPU: they name the kernel, the block, the
 warp, the lane and the line of Python.
 
 Source: PTX ISA 9.0, section 9.7 (the ``.sync`` operations); CUDA C++ Programming Guide, warp vote,
@@ -102,7 +102,7 @@ class Xyz(NamedTuple, Generic[T]):
 
 
 class _Launch(NamedTuple):
-    """What all warps of a launch share."""
+    """Common to all warps of a launch."""
 
     name: str
     code: Any
@@ -111,7 +111,7 @@ class _Launch(NamedTuple):
 
 
 class _Watched(NamedTuple):
-    """An element whose writers somebody wants to know."""
+    """An element whose writers are collected."""
 
     array: str
     element: int
@@ -342,7 +342,7 @@ class Warp:
         Parameters
         ----------
         value : register
-            What each lane offers.
+            The value of each lane.
         source : integer
         width : 1, 2, 4, 8, 16 or 32
 
@@ -517,7 +517,7 @@ class Warp:
         return register
 
     def _offered(self, name: str, array: Array, values: PerLane) -> npt.NDArray[Any]:
-        """What the active lanes bring to an array, in its type."""
+        """The active lanes' values for an array, in its type."""
         if np.result_type(values, array.dtype) != array.dtype:
             raise DtypeError(
                 f"{name} of {np.result_type(values)} to {array.name}, which holds {array.dtype}: "
@@ -526,7 +526,7 @@ class Warp:
         return self._register(name, values).astype(array.dtype)[self.active]
 
     def _note_store(self, array: Array, at: npt.NDArray[Any]) -> None:
-        """Tell those who watch an element of the array that it was written."""
+        """Collect the writers of watched elements of the array."""
         for watched in _WATCHED:
             if watched.array != array.name:
                 continue
@@ -579,7 +579,7 @@ def launch(
     Parameters
     ----------
     kernel : callable
-        ``kernel(warp, *args)``. With barriers, a generator function that says ``yield`` at each.
+        ``kernel(warp, *args)``. With barriers, a generator function with ``yield`` for each.
     grid, block : int or up to three of them, (x, y, z)
         Blocks, and threads of a block. Thread (x, y, z) is number ``x + X * (y + Y * z)``; each 32
         make a warp, and the lanes that the last warp has too many have exited.
@@ -593,7 +593,7 @@ def launch(
     LaunchError
         For a grid or block that CUDA would refuse, and for NumPy arrays among ``args``.
     KernelFault
-        What the kernel did wrong, and where.
+        The kernel's fault, and its place.
 
     Notes
     -----

@@ -449,4 +449,4 @@ DATA: dict[str, Callable[[Chunk, Step], None]] = {
     "atomic": atomic,
     "reduction": atomic,
 }
-"""What executes the kinds of row that access memory."""
+"""By the kinds of row that access memory."""

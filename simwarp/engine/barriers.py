@@ -108,7 +108,7 @@ class Barriers:
             fault = BarrierFault(
                 f"more threads at barrier {which} than it counts",
                 f"{counted[block]} came, it takes {expected[block]}",
-                "let as many threads reach the barrier as its count says",
+                "let as many threads reach the barrier as its count",
             )
             self.chunk.found(fault, int(over.argmax()))
 
@@ -139,7 +139,7 @@ class Barriers:
         count = words[1] if len(words) > 1 else np.zeros(shape, np.int64)
         for bad, what in (
             ((number >= BARRIERS) & chunk.mask, f"barrier number past {BARRIERS - 1}"),
-            ((count % WARP_SIZE != 0) & chunk.mask, f"thread count that is no multiple of {WARP_SIZE}"),
+            ((count % WARP_SIZE != 0) & chunk.mask, f"thread count that is not a multiple of {WARP_SIZE}"),
         ):
             if bad.any():
                 lane = int(bad.argmax())

@@ -1,7 +1,7 @@
 """Calls of device functions: arguments, return addresses, and the registers that a recursive call saves.
 
-Each execution of a call makes one *activation* for all lanes that take it together. A lane knows its
-current activation; that one knows the activation it came from.
+Each execution of a call makes one *activation* for all its lanes. A lane has a current activation, which
+holds the one that it was called from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The event stream of a simulated launch.
 
-An observer overrides the events it wants; the executor asks once per launch which ones these are,
-so that an event nobody wants costs nothing.
+An observer overrides events; the executor looks once per launch for the overridden ones, so that the others
+cost nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AccessEvent:
     kind : str
         "load", "store", "atomic" or "reduction".
     space : str
-        "global", "shared", "local", "const" or "param": what a generic address turned out to mean.
+        "global", "shared", "local", "const" or "param"; of a generic address the space that it lies in.
     lanes : (n,) int
         The lanes, numbered through the chunk: 32 times the row, plus the lane; ascending.
     addresses : (n,) uint64
@@ -125,7 +125,7 @@ class OrderedAccess(NamedTuple):
     width : int
         Bytes of each, 1 to 16.
     data : (n,) of that width, or None
-        What a write writes.
+        The written values.
     """
 
     chunk: Chunk
@@ -139,7 +139,7 @@ class OrderedAccess(NamedTuple):
 
 
 class OrderListener(Protocol):
-    """Hears of the accesses to global and shared memory, and of all that orders them; `simwarp.races` is one.
+    """Receives accesses to global and shared memory, and the events that order them, as `simwarp.races`.
 
     Lanes are numbered through the chunk; masks are (warps, 32) bool.
 

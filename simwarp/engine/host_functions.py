@@ -31,7 +31,7 @@ Words = npt.NDArray[np.uint64]
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _BITS = {"hh": 8, "h": 16}
 _WIDEST, _DIGITS = 2**16 - 1, 20
-"""The widest field, and the digits of a number that are looked at to see that it is wider."""
+"""The widest field, and the digits of a number that are parsed."""
 
 
 def call(chunk: Chunk, step: Step, name: str) -> None:

@@ -222,7 +222,7 @@ class Scheduler:
         chunk = self.chunk
         if chunk.count * _FEW >= chunk.mask.size or chunk.warps < 2 * _FEW:
             return False
-        if len(chunk.program.routines) > 1:  # what is under way in functions stays together
+        if len(chunk.program.routines) > 1:  # activations are not split
             return False
         return int(np.count_nonzero(chunk.mask.any(axis=1))) * _FEW <= 2 * chunk.warps
 
@@ -281,7 +281,7 @@ class Scheduler:
         return "; ".join(words), tuple(places)
 
     def livelock(self) -> KernelFault:
-        """The fault of lanes that loop, while registers and memory come back to what they were."""
+        """The fault of lanes that loop while registers and memory return to an earlier state."""
         chunk, pc = self.chunk, self.polling_step()
         chunk.step = self.steps[pc]
         lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
@@ -415,4 +415,4 @@ CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "fence": branches.fence,
     **dict.fromkeys(tensor_core.EXECUTE, tensor_core.whole_warp),
 }
-"""What executes the other kinds: each returns the next step of the group, or None if it is gone."""
+"""By the other kinds: each returns the next step of the group, or None if it is gone."""

@@ -42,7 +42,7 @@ class Stacks:
     def __init__(self, lanes: Mask, nowhere: int) -> None:
         self._warps = np.arange(len(lanes))
         self._height = np.ones(len(lanes), np.int64)
-        self._lanes = np.stack([np.zeros_like(lanes), lanes])  # what is below the first entry has no lanes
+        self._lanes = np.stack([np.zeros_like(lanes), lanes])  # below the first entry there are no lanes
         self._meets_at = np.full((2, len(lanes)), nowhere)
         self._meets_in = np.full((2, len(lanes)), _KERNEL)
 
@@ -146,7 +146,7 @@ class StackScheduler(Scheduler):
     # ---- the stacks ------------------------------------------------------------------------------------
 
     def _update(self) -> None:
-        """Let the stacks follow what the last group did: sides part, or arrive where they meet, or end."""
+        """Update the stacks after the last group: sides part, or arrive where they meet, or end."""
         while True:
             top = self.stacks.top & self.chunk.live
             sides = {pc: lanes for pc, group in self.groups.items() if (lanes := group.mask & top).any()}

@@ -37,7 +37,9 @@ def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         scheduler.part(pc, {pc + 1: whole & ~taken})
     if pc in scheduler.parked:
         taken, whole = taken | scheduler.parked[pc], whole | scheduler.parked.pop(pc)
-    places = {pc: taken, **_same_operation(scheduler, step)}
+    opcode = step.instruction.opcode
+    same = (at for at in scheduler.parked if scheduler.steps[at].instruction.opcode == opcode)
+    places = {pc: taken, **{at: scheduler.parked[at] for at in same}}
     present = np.logical_or.reduce(list(places.values()))
     ready, members = present, np.uint32(0)
     if step.sources:
@@ -94,14 +96,6 @@ def _alike(members: Any, present: Mask) -> Any:
     if not (named != named[:1]).any():
         return mask_word(present)
     return mask_word((members[:, :, None] == members[:, None, :]) & present[:, None, :])[:, :, 0]
-
-
-def _same_operation(scheduler: Scheduler, step: Step) -> dict[int, Mask]:
-    """The lanes that wait at other instructions of the same operation."""
-    opcode = step.instruction.opcode
-    return {
-        at: mask for at, mask in scheduler.parked.items() if scheduler.steps[at].instruction.opcode == opcode
-    }
 
 
 def _compute_together(
@@ -188,11 +182,8 @@ def note_arrivals(scheduler: Scheduler) -> None:
     """Count the lanes that stand at a barrier and are not counted yet."""
     chunk, barriers = scheduler.chunk, scheduler.barriers
     for pc, mask in list(scheduler.parked.items()):
-        step = scheduler.steps[pc]
-        if step.kind != "barrier":
-            continue
-        new = mask & (barriers.waits_at < 0)
-        if not new.any():
+        step, new = scheduler.steps[pc], mask & (barriers.waits_at < 0)
+        if step.kind != "barrier" or not new.any():
             continue
         chunk.step = step
         chunk.enter(new, alone=False)
@@ -254,8 +245,7 @@ def _check_attendance(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
     counted = scheduler.barriers.expects > 0
     aligned = np.zeros(chunk.mask.shape, np.bool_)
     for at, mask in standing.items():
-        if _is_aligned(scheduler.steps[at]):
-            aligned = aligned | mask
+        aligned |= mask & _is_aligned(scheduler.steps[at])
     for at, mask in standing.items():
         if mask.any():
             chunk.step = scheduler.steps[at]
@@ -305,18 +295,18 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 def open_cluster_barrier(scheduler: Scheduler) -> None:
     """Let lanes go on whose cluster is complete, after the arrivals that a part left."""
-    for pc, mask in list(scheduler.parked.items()):
-        step = scheduler.steps[pc]
-        if step.kind != "cluster barrier":
-            continue
-        if step.form.has("arrive"):
-            scheduler.put(pc + 1, scheduler.unpark(pc, mask))
-            scheduler.cluster_barrier.arrive(mask)
-    for pc, mask in list(scheduler.parked.items()):
-        free = mask & ~scheduler.cluster_barrier.arrived
-        if scheduler.steps[pc].kind == "cluster barrier" and free.any():
+    barrier = scheduler.cluster_barrier
+    waiting = [pc for pc in scheduler.parked if scheduler.steps[pc].kind == "cluster barrier"]
+    for pc in [pc for pc in waiting if scheduler.steps[pc].form.has("arrive")]:
+        waiting.remove(pc)
+        arriving = scheduler.parked.pop(pc)
+        scheduler.put(pc + 1, arriving)
+        barrier.arrive(arriving)
+    for pc in waiting:
+        free = scheduler.parked[pc] & ~barrier.arrived
+        if free.any():
             scheduler.put(pc + 1, scheduler.unpark(pc, free))
-            scheduler.cluster_barrier.pass_(free)
+            barrier.pass_(free)
 
 
 def _compute_warp(chunk: Chunk, step: Step) -> None:
@@ -338,7 +328,7 @@ def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask 
 
 
 def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
-    """What a warp-wide operation gives; a result that the PTX ISA leaves undefined is a fault."""
+    """The results of a warp-wide operation; one that the PTX ISA leaves undefined is a fault."""
     if step.kind == "warp barrier":
         members = sources[-1]
         if np.ndim(members) or int(members) != ALL_LANES:

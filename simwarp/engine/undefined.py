@@ -50,7 +50,7 @@ class UnwrittenMemory(NamedTuple):
     Attributes
     ----------
     threads : (n,) int64
-        Who read it, numbered through the launch.
+        The threads that read it, numbered through the launch.
     addresses : (n,) uint64
         In ``memory``.
     width : int

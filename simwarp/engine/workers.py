@@ -22,7 +22,7 @@ import numpy.typing as npt
 from simwarp.faults import KernelFault
 
 _PATIENCE = 0.2
-"""Seconds between two looks at whether the workers are still there."""
+"""Seconds between two checks that workers are alive."""
 
 
 @dataclass

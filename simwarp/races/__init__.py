@@ -1,12 +1,13 @@
 """Data races of a simulated kernel, found by happens-before (PTX ISA 9.0, chapter 8).
 
 =================  =============================================================================
-`detector`         `Races`: hears of accesses, barriers and fences (`simwarp.engine.events`)
-`static_filter`    which loads cannot race, so that nobody need look at them
-`shadow`           who wrote and read each byte last; `last_two`
-`order`            who is ordered after whom; `warp_order` within a warp, `vector_clocks` between warps
-`release_acquire`  flags and locks; `strong` says which accesses may be one
-`report`           a race in words
+`detector`         `Races`, the listener for accesses, barriers and fences (`simwarp.engine.events`)
+`access`           an access of many lanes, and its strength
+`static_filter`    the loads that cannot race, and need not be watched
+`shadow`           the last writers and readers of each byte; `last_two`
+`order`            happens-before; `warp_order` within a warp, `vector_clocks` between warps
+`release_acquire`  flags and locks
+`report`           a race as text
 =================  =============================================================================
 """
 

@@ -52,7 +52,7 @@ class Access(NamedTuple):
     offsets : (n,) uint64
         In the allocation.
     data : (n,) of that width, or None
-        What a write writes.
+        The written values.
     past : int
         All accesses of these bytes before that time are ordered before this one.
     sure : bool

@@ -60,19 +60,19 @@ class Conflict:
 
 
 def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
-    """The fault of a conflict; its place is left to who knows the lane."""
+    """The fault of a conflict, without its place."""
     shared = conflict.allocation in chunk.shared.allocations
     space = "shared" if shared else "global"
     offset = conflict.offset % chunk.shared_stride if shared else conflict.offset
     other = chunk.place_of(conflict.other, conflict.step)
-    who = _who(chunk, conflict)
+    level = _level(chunk, conflict)
     together = conflict.step is chunk.step and conflict.earlier == conflict.later == "write"
     where = replace(other, kernel="")
     fault = Race(
         f"race: {_DOES[conflict.later]} of {width} byte{'s' * (width > 1)} of {space} memory that another "
-        f"{who} {_DID[conflict.earlier]}, with nothing between",
+        f"{level} {_DID[conflict.earlier]}, with nothing between",
         f"byte {offset} of {conflict.allocation.name}: {_DONE[conflict.earlier]} by {where}",
-        _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[who],
+        _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level],
     )
     fault.earlier, fault.later, fault.other = conflict.earlier, conflict.later, other
     fault.address = offset if shared else conflict.allocation.base + offset
@@ -81,8 +81,8 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
     return fault
 
 
-def _who(chunk: Chunk, conflict: Conflict) -> str:
-    """What the two threads have not in common."""
+def _level(chunk: Chunk, conflict: Conflict) -> str:
+    """The level at which the two threads differ."""
     if conflict.thread // WARP_SIZE == conflict.other // WARP_SIZE:
         return "lane of the warp"
     per_block = chunk.warps_per_block * WARP_SIZE

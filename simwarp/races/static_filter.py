@@ -23,7 +23,7 @@ _Reached: TypeAlias = "set[Allocation] | None"
 
 
 class RaceFilter:
-    """What a program's text says about the races it can have.
+    """The races that a program can have, by its steps.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class RaceFilter:
     loads : set of int
         The numbers of all loads from memory that several threads can write.
     signals : bool
-        Whether threads may tell each other by flags or locks what is ordered.
+        Whether threads may synchronise by flags or locks.
     """
 
     def __init__(self, program: Program, variables: Iterable[str]) -> None:
@@ -66,7 +66,7 @@ class RaceFilter:
         return known["_race_filter"]
 
     def watched(self, launch: Launch) -> set[int]:
-        """The numbers of the loads that may race in a launch, or hear of others by a flag."""
+        """The numbers of the loads that may race in a launch, or acquire a flag."""
         if not self._splits:
             return set(self.loads)
         loads = {step.number: self._origins[step.number] for step in self._global_loads}
@@ -91,7 +91,7 @@ class RaceFilter:
 
 
 def _is_common(step: Step) -> bool:
-    """Whether other threads can reach what a step accesses."""
+    """Whether other threads can reach the memory of a step's access."""
     readable_only = step.form.has("nc")
     return step.base is not None and step.space in ("global", "shared", "generic") and not readable_only
 

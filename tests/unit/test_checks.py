@@ -257,9 +257,9 @@ def test_lanes_that_wait_long_are_not_taken_for_a_livelock():
 @pytest.mark.parametrize(
     ("checks", "words"),
     [
-        ({"race": "off"}, "there is no kind 'race'"),
-        ({"races": "ignore"}, "'ignore' is no action (given for races)"),
-        ("warn", "'warn' is no action"),
+        ({"race": "off"}, "'race' is not a kind"),
+        ({"races": "ignore"}, "'ignore' is not an action (given for races)"),
+        ("warn", "'warn' is not an action"),
     ],
 )
 def test_what_is_no_check(checks, words):

@@ -304,7 +304,7 @@ REFUSED = [
     (saxpy("--kernel", "sax"), ["no kernel 'sax'"]),
     (saxpy("--device", "tpu"), ["--device tpu", "sim, cuda"]),
     (saxpy("--checks", "race=off"), ["no kind 'race'"]),
-    (saxpy("--checks", "rise"), ["'rise' is no action"]),
+    (saxpy("--checks", "rise"), ["'rise' is not an action"]),
     (saxpy("--checks", "report,races=off"), ["checks: report,races=off"]),
     (saxpy("--observe", "bank"), ["nothing called 'bank'", "choose among them, or --observe all"]),
     (saxpy("--cc", "nine"), ["--cc nine", "--cc 8.0"]),

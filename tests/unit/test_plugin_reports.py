@@ -103,8 +103,8 @@ def test_each_test_has_a_section_of_its_own(project):
 @pytest.mark.parametrize(
     ("option", "says"),
     [
-        ("--simwarp-checks=rise", "*--simwarp-checks: 'rise' is no action*"),
-        ("--simwarp-checks=race=off", "*--simwarp-checks: there is no kind 'race'*"),
+        ("--simwarp-checks=rise", "*--simwarp-checks: 'rise' is not an action*"),
+        ("--simwarp-checks=race=off", "*--simwarp-checks: 'race' is not a kind*"),
         ("--simwarp-observe=bank", "*--simwarp-observe: there is nothing called 'bank'*"),
     ],
 )
