@@ -1,8 +1,8 @@
 """CUDA C++ → PTX, by NVRTC: no nvcc, no GPU, no toolkit needed.
 
-`compile` is the only compiler of the project. What it returns is *normalised*, so that the same
-source gives the same text on every machine: paths of ``.file`` are relative, comments are gone.
-This text is what is cached, hashed, recorded in goldens and loaded by devices.
+`compile` is the only compiler of the project. Its PTX is *normalised*: paths of ``.file`` are relative,
+comments are gone, and the same source gives the same text on every machine. This text is cached, hashed,
+recorded in goldens and loaded by devices.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ptx:
     compiler : str
         E.g. ``"NVRTC 13.0"``.
     log : str
-        What the compiler printed: its warnings, without those of CUDA's own headers; "" where there are none.
+        The compiler's warnings, without those of CUDA's own headers; "" without any.
     """
 
     text: str
@@ -76,7 +76,7 @@ def compile(
     source : str
         The text. ``#include "…"`` finds files of this package, relative to ``gpu/``.
     name : str
-        What the source is called in messages and in PTX, e.g. ``"bmm/bmm.cu"``.
+        The source's name in messages and in PTX, e.g. ``"bmm/bmm.cu"``.
     defines : mapping
         Macros.
     arch : (int, int)
@@ -128,18 +128,17 @@ def compile(
 
 
 def _key(cuda: Sequence[Path], *depends_on: object) -> str:
-    """The name of an entry of the cache: of what it depends on, and of who made it."""
+    """The key of an entry of the cache: a digest of its inputs and of the compiler."""
     made_by = compiler_version(), _library(), *map(release, cuda)
     return hashlib.sha256(repr((*depends_on, *made_by)).encode()).hexdigest()
 
 
 def _without_cudas_own(log: str, cuda: Sequence[Path]) -> str:
-    """A log without what it says of CUDA's own headers: to nvcc they are system headers, to NVRTC not."""
+    """A log without messages on CUDA's own headers: to nvcc they are system headers, to NVRTC not."""
     if not any(str(folder) in log for folder in cuda):
         return log
     parts = [part for part in log.split("\n\n") if not part.startswith(tuple(map(str, cuda)))]
-    told = [part for part in parts if part.strip() and not part.startswith("Remark:")]
-    return "".join(f"{part}\n\n" for part in told)
+    return "".join(f"{part}\n\n" for part in parts if part.strip() and not part.startswith("Remark:"))
 
 
 def compile_file(
@@ -177,7 +176,7 @@ def normalise(ptx: str, names: Sequence[str] = ()) -> str:
     Parameters
     ----------
     names : sequence of str
-        What the source and its headers are called; a path that ends so becomes that name.
+        Names of the source and its headers; a path that ends with one of them becomes that name.
 
     Examples
     --------

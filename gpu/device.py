@@ -81,7 +81,7 @@ class Kernel(Protocol):
 
 @dataclass(eq=False)
 class LaunchPlan:
-    """A launch of which only the arrays change from call to call.
+    """A launch with other arrays from call to call, and all else fixed.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *array
 def fixed(
     kernel: Kernel, grid: Dim, block: Dim, leading: Sequence[int], args: Sequence[Any]
 ) -> Callable[[bytes, Any], None]:
-    """A launch of which all is fixed, except the first parameters: structures of so many bytes each."""
+    """A launch with all fixed except the first parameters: structures of so many bytes each."""
     fix = getattr(kernel, "fix", None)
     if fix is not None:
         return fix(grid, block, sum(leading), *args)

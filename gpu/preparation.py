@@ -64,7 +64,7 @@ def prepare(
     if isinstance(operand, Prepared):
         raise FormatError(
             f"the operand is a {type(operand).__name__}\nit is prepared already\n"
-            "prepare what it was made of, for another role or scheme"
+            "prepare the original operand for another role or scheme"
         )
     if transpose and role not in ("a", "b"):
         raise SchemeError(f"transpose is given for role={role!r}\nonly matrices are transposed\nleave it out")

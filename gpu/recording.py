@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gpu.device import Device, LaunchChain, LaunchPlan, is_array, planned
+from gpu.device import Device, LaunchChain, LaunchPlan, planned
 from gpu.host import nan_flag
-from reference.types import PackedBits
 
 
 class Recording:
@@ -71,8 +70,8 @@ _Step = tuple[LaunchPlan | None, tuple[Any, ...]]
 class _Call:
     """The arrays of a call before and after its first launch, its launches, and the number of its result.
 
-    The first launch goes out at once, so that the GPU has work; the others follow as one. ``packs`` says
-    whether a launch takes the flag of packing kernels.
+    The first launch goes out at once, so that the GPU has work; the others follow as one. ``packs`` is
+    True where a launch takes the flag of packing kernels.
     """
 
     before: tuple[tuple[Any, ...], ...]
@@ -98,12 +97,3 @@ def play(device: Device, key: Hashable, arrays: Sequence[Any]) -> Any:
     if call.given:
         device.launch_all(call.chain, [[flag if i < 0 else known[i] for i in each] for each in call.given])
     return known[call.result]
-
-
-def kind_of(x: Any) -> tuple[Any, ...] | None:
-    """The part of a call's key that stands for an operand; None unless it lies on a device."""
-    if isinstance(x, PackedBits):
-        words = kind_of(x.words)
-        known = type(x.layout) is type(x.first) is str and type(x.word) is int
-        return (tuple(x.shape), x.layout, x.word, x.first, *words) if words is not None and known else None
-    return (x.shape, x.dtype, x.pointer & 15) if is_array(x) else None

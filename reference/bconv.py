@@ -24,7 +24,7 @@ from reference.types import PackedTensor, TensorLayout
 
 Dots: TypeAlias = npt.NDArray[np.int32]
 
-# As many terms as the definition adds while Numba compiles; and eight bytes for what it holds in one bit.
+# As many terms as the definition adds while Numba compiles; and its eight bytes for each bit of the other.
 _LARGE_SUM = 1 << 28
 _LARGE_TENSORS = 1 << 27
 # Each tap is a handful of NumPy calls, however little there is to add.

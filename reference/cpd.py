@@ -20,7 +20,7 @@ from reference.types.arguments import as_matrix, as_sequence, check_iterations, 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 
 _EPS = float(np.finfo(np.float64).eps)
-# Where less is left of the terms of which the residual is the sum, their roundings show: 1e-12 of it.
+# With a smaller share left of the residual's terms, their roundings exceed 1e-12 of it.
 _ENOUGH = 2.0**-13
 
 
@@ -73,7 +73,7 @@ def cpd_als(
         For a rank or a number of iterations below 1, a rank whose matrices this machine cannot hold, a start
         that does not fit, and a tensor whose values are all 0.
     DtypeError
-        For a start of elements that are no real numbers; for what is not a sparse tensor.
+        For a start that is not of real numbers; for anything but a sparse tensor.
     FormatError
         For a tensor whose arrays do not fit one another.
     NotANumberError

@@ -39,7 +39,7 @@ class CompileError(SimwarpError, RuntimeError):
     Attributes
     ----------
     log : str
-        What the compiler printed.
+        The compiler's messages.
     """
 
     def __init__(self, message: str, log: str = "") -> None:

@@ -51,7 +51,7 @@ def _with_model(tensor: Coo, factors: Sequence[Array], weights: Array) -> Pair:
 
 
 def _square_of_model(factors: Sequence[Array], weights: Array) -> Pair:
-    """The elements of which ‖M‖² is the sum: the Gram matrices' product, weighted."""
+    """The terms of ‖M‖²: the Gram matrices' product, weighted."""
     terms = _product(weights[:, None], weights)
     for factor in factors:
         terms = _times(terms, _gram(factor))
@@ -88,7 +88,7 @@ def _ordered(a: Array, b: Array) -> Pair:
 
 
 def _halves(a: Array) -> Pair:
-    """Two parts of 26 bits, of which products are exact."""
+    """Two parts of 26 bits, whose products are exact."""
     far = a * (2.0**27 + 1)
     high = far - (far - a)
     return high, a - high

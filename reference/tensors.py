@@ -37,6 +37,11 @@ _AXES: dict[str, str] = {
     **{"KKCO": "HWIO", "OCKK": "OIHW"},
 }
 
+# The order of the unpacked tensor's axes in its words; the FSB layouts then cut the last two into tiles.
+_ORDER = {
+    **{"NHWC": (0, 1, 2, 3), "HWNC": (1, 2, 0, 3), "HWNC-FSB": (1, 2, 0, 3)},
+    **{"HWOI": (0, 1, 3, 2), "HWIO": (0, 1, 2, 3), "HWOI-FSB": (0, 1, 3, 2)},
+}
 _TILE_ROWS, _TILE_WORDS = 8, 4
 
 
@@ -109,8 +114,8 @@ def pack_tensor(
     """Binarize images or filters and put L = ``word`` channels into each word.
 
     Channel c becomes bit ``i`` of word ``k = c // L``, where bit 0 is the least significant and
-    ``i = c % L`` for ``first="lsb"`` or ``L - 1 - c % L`` for ``first="msb"``. The layout says where word
-    k lies, for a pixel (n, h, w) of images or for tap (r, s) of filter o::
+    ``i = c % L`` for ``first="lsb"`` or ``L - 1 - c % L`` for ``first="msb"``. By layout, word k of a pixel
+    (n, h, w) of images, or of tap (r, s) of filter o, is::
 
         images                                   filters
         "NHWC"      words[n, h, w, k]            "HWOI"      words[r, s, o, k]
@@ -194,20 +199,20 @@ def unpack_tensor(packed: PackedTensor) -> Bits:
     [[[[1, 0, 0]]]]
     """
     check_packed_tensor(packed, "the packed tensor")
-    lines = _lines(packed.words, packed.layout, packed.shape)
-    channels = packed.shape[3] if packed.layout in IMAGE_LAYOUTS else packed.shape[2]
-    bits = bits_of(lines, channels, packed.word, packed.first)
-    return np.ascontiguousarray(np.swapaxes(bits, 2, 3) if packed.layout in FILTER_LAYOUTS else bits)
+    words, order, axis = packed.words, _ORDER[packed.layout], _channels(packed.layout)
+    if packed.layout.endswith("FSB"):
+        words = from_tiles(words, packed.shape[order[2]], words.shape[3] * _TILE_WORDS)
+    lines = np.moveaxis(np.transpose(words, np.argsort(order)), axis, -1)
+    bits = bits_of(lines, packed.shape[axis], packed.word, packed.first)
+    return np.ascontiguousarray(np.moveaxis(bits, -1, axis))
 
 
 def pack_tensor_bits(bits: Bits, layout: TensorLayout, word: Word, first: First) -> PackedTensor:
     """`pack_tensor` for bits that are 0 or 1."""
-    words = words_of(np.swapaxes(bits, 2, 3) if layout in FILTER_LAYOUTS else bits, word, first)
-    if layout in ("HWNC", "HWNC-FSB"):
-        words = to_layout(words, "NHWC", "HWNC")
-    if layout == "HWIO":
-        words = np.swapaxes(words, 2, 3)
-    if layout in ("HWNC-FSB", "HWOI-FSB"):
+    axis = _channels(layout)
+    words = np.moveaxis(words_of(np.moveaxis(bits, axis, -1), word, first), -1, axis)
+    words = np.transpose(words, _ORDER[layout])
+    if layout.endswith("FSB"):
         words = to_tiles(words, _TILE_ROWS, _TILE_WORDS)
     n, h, w, c = bits.shape
     return PackedTensor(np.ascontiguousarray(words), (n, h, w, c), layout, word, first)
@@ -234,34 +239,19 @@ def from_tiles(tiles: npt.NDArray[Scalar], rows: int, columns: int) -> npt.NDArr
     return np.ascontiguousarray(padded[..., :rows, :columns])
 
 
-def _lines(
-    words: npt.NDArray[Any], layout: TensorLayout, shape: tuple[int, int, int, int]
-) -> npt.NDArray[Any]:
-    """The words as (N, H, W, ceil(C / word)) or (R, S, O, ceil(C / word)), FSB's to 128 channels."""
-    if layout in ("HWNC-FSB", "HWOI-FSB"):
-        lines = shape[0] if layout == "HWNC-FSB" else shape[3]
-        words = from_tiles(words, lines, words.shape[3] * _TILE_WORDS)
-    if layout in ("HWNC", "HWNC-FSB"):
-        return to_layout(words, "HWNC", "NHWC")
-    return np.swapaxes(words, 2, 3) if layout == "HWIO" else words
+def _channels(layout: TensorLayout) -> int:
+    """The axis of the channels in the unpacked tensor."""
+    return 3 if layout in IMAGE_LAYOUTS else 2
 
 
 def _words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
     """The shape of the words that hold a tensor of the true shape."""
-    if layout in IMAGE_LAYOUTS:
-        lines, height, width, channels = shape
-    else:
-        height, width, channels, lines = shape
-    words = -(-channels // word)
-    tiles = (-(-lines // _TILE_ROWS), -(-words // _TILE_WORDS), _TILE_ROWS, _TILE_WORDS)
-    return {
-        "NHWC": (lines, height, width, words),
-        "HWNC": (height, width, lines, words),
-        "HWNC-FSB": (height, width, *tiles),
-        "HWOI": (height, width, lines, words),
-        "HWIO": (height, width, words, lines),
-        "HWOI-FSB": (height, width, *tiles),
-    }[layout]
+    sizes, axis = list(shape), _channels(layout)
+    sizes[axis] = -(-sizes[axis] // word)
+    *outer, lines, words = (sizes[axis] for axis in _ORDER[layout])
+    if layout.endswith("FSB"):
+        return *outer, -(-lines // _TILE_ROWS), -(-words // _TILE_WORDS), _TILE_ROWS, _TILE_WORDS
+    return *outer, lines, words
 
 
 def check_tensor_format(

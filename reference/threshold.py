@@ -235,7 +235,7 @@ def integer_thresholds(
     * gamma = 0: always 1 if beta >= 0, else never.
 
     A rule that is the same for every int32 x (also one whose threshold lies outside int32, or is at
-    most 0 behind a ReLU) has t = −2³¹: the comparison always holds, and flip says which bit it is.
+    most 0 behind a ReLU) has t = −2³¹: the comparison always holds, and flip is the bit.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def integer_thresholds(
 
     Source: BSTC (SC'19), equations 1, 3, 4 and 5. The paper rounds the threshold up to an integer and
     has γ > 0 only (its footnote 1 flips the weights instead). Listing 7 and equation 5 disagree:
-    ``t < threshold`` writes 1 in print, where equation 5 says ``>=``; the equation follows from
+    ``t < threshold`` writes 1 in print, where equation 5 has ``>=``; the equation follows from
     equations 1 and 3, and it is what is computed.
 
     Examples

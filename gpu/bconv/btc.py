@@ -1,6 +1,6 @@
 """The bit convolution on bit tensor cores (BTC, section 5.3): operands and tiles of its kernels.
 
-A dot product counts only the taps inside the image. What tensor cores count becomes a dot product by the
+A dot product counts only the taps inside the image. The counts of tensor cores become dot products by the
 `addends` of the filter: windows inside the image share a row of them, those along the border have their own.
 """
 

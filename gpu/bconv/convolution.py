@@ -54,7 +54,7 @@ def bconv2d(
         Only 1.
     scheme : str
         "bconv32", "bconv64", "btc1", "btc2", or "auto": that of a prepared operand, else what
-        `gpu.bconv.plan` says.
+        `gpu.bconv.plan` chooses.
     thresholds : (O,) integers, optional
         Make the output bits: 1 where the dot product is at least its channel's threshold.
     flip : (O,) bool, optional
@@ -101,7 +101,7 @@ def bconv2d(
     chosen = choose_scheme(scheme, x, w, device, lambda: shape)
     x_stays, w_stays = on_device(x), on_device(w)
     stays = x_stays or w_stays
-    if x_stays != w_stays:  # nothing is downloaded here that would tell of a NaN in the other operand
+    if x_stays != w_stays:  # without a download, a NaN in the host operand would go unseen
         refuse_nan(x=x, w=w)
     rule = rule_on_device(thresholds, flip, shape.filters, device)
     images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)

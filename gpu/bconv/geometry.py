@@ -111,7 +111,7 @@ def conv_shape(
     shape = ConvShape(
         *(batch, height, width, channels, rows, columns, count),
         *(out_height, out_width, top, left),
-        # What is never multiplied by more than 0 may be any number, also one past 32 bits.
+        # A step that is only multiplied by 0 may be any number, also one past 32 bits.
         *(stride_h if out_height > 1 else 1, stride_w if out_width > 1 else 1),
         *(gap_h if rows > 1 else 1, gap_w if columns > 1 else 1),
     )

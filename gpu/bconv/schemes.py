@@ -67,7 +67,7 @@ class Scheme:
         return *arranged, self.addends(arranged[1], shape, device), btc.Borders.of(shape).argument
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
-        """What each filter, as the kernel takes it, adds to dot products; see `gpu.bconv.btc`."""
+        """The number that each arranged filter adds to dot products; see `gpu.bconv.btc`."""
         return btc.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
 
     def defines(self, shape: ConvShape) -> Defines:
@@ -137,7 +137,7 @@ SCHEMES = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What ``scheme="auto"`` chose.
+    """The choice of ``scheme="auto"``.
 
     Attributes
     ----------

@@ -9,9 +9,9 @@ import numpy as np
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
 from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx, tensor_core_ptx
 from gpu.bmm.threshold import rule_on_device
-from gpu.device import Device, LaunchPlan, launch
+from gpu.device import Device, LaunchPlan, is_array, launch
 from gpu.host import WORD_DTYPES, choose_device, downloaded, on_device, refuse_nan
-from gpu.recording import Recording, kind_of, play
+from gpu.recording import Recording, play
 from reference.errors import FormatError, ShapeError
 from reference.types import First, PackedBits
 
@@ -94,7 +94,7 @@ def bmm(
     device = choose_device(device, a, b, thresholds, flip)
     a_stays, b_stays = on_device(a), on_device(b)
     stays = a_stays or b_stays
-    if a_stays != b_stays:  # nothing is downloaded here that would tell of a NaN in the other operand
+    if a_stays != b_stays:  # without a download, a NaN in the host operand would go unseen
         refuse_nan(a=a, b=b)
     rule = rule_on_device(thresholds, flip, n, device)
     recording = None if key is None else Recording(device, arrays)
@@ -171,7 +171,7 @@ def _ptx(scheme: Scheme | TensorCoreScheme, bits: bool, first: First, device: De
 def _known(
     a: Any, b: Any, options: tuple[Any, Any, Any], device: Device | None
 ) -> tuple[Any, Any, tuple[Any, ...]]:
-    """By what a call is known, its device, and the arrays it is given; None unless both lie on the device."""
+    """The key of a recorded call, its device and its arrays; None unless both operands lie on the device."""
     transpose_a, transpose_b, scheme = options
     if type(transpose_a) is not bool or type(transpose_b) is not bool or type(scheme) is not str:
         return None, None, ()
@@ -183,14 +183,17 @@ def _known(
 
 
 def _placed_already(x: Any) -> tuple[Any, tuple[Any, ...], Any]:
-    """What decides what a call does with an operand, its arrays and their device."""
+    """The part of a call's key that stands for an operand, its arrays and their device; None without one."""
     if type(x) is PreparedMatrix:
         return x.kind, x.arrays, x.device
-    kind = kind_of(x)
-    if kind is None:
+    words, form = x, ()
+    if isinstance(x, PackedBits):
+        if not (type(x.layout) is type(x.first) is str and type(x.word) is int):
+            return None, (), None
+        words, form = x.words, (tuple(x.shape), x.layout, x.word, x.first)
+    if not is_array(words):
         return None, (), None
-    words = x.words if isinstance(x, PackedBits) else x
-    return kind, (words,), words.device
+    return (*form, words.shape, words.dtype, words.pointer & 15), (words,), words.device
 
 
 _INT32 = np.dtype(np.int32)

@@ -143,7 +143,7 @@ class Includes:
             yield asked.name
         if not text.on_disk:
             yield from filter(_is_file, near)
-        if self.include:  # otherwise nobody's files come after CUDA's
+        if self.include:  # otherwise CUDA's folders are the last
             yield from filter(None, [find_in_cuda(asked.name, tuple(self.cuda))])
             yield from filter(_is_file, [place / asked.name for place in self.include])
 

@@ -82,7 +82,7 @@ class Grid:
         return min(-(-nonzeros * self.lanes // THREADS), MOST_BLOCKS)
 
     def residual_parts(self, rows: int) -> int:
-        """Parts of the rows of which each element of a Gram matrix in double-double arithmetic is summed."""
+        """Parts of the rows in the sums of a double-double Gram matrix, one thread each."""
         return min(-(-rows // 64), max(1, MOST_BLOCKS // self.gram_elements))
 
 

@@ -1,4 +1,4 @@
-"""The fit of a good model, of which the usual formula leaves few digits or none."""
+"""The fit of a model that is almost equal to its tensor, in double-double arithmetic."""
 
 from __future__ import annotations
 

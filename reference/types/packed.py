@@ -51,7 +51,7 @@ class PackedTensor:
 
     Images have the shape (N, H, W, C), filters (R, S, C, O). With L the word size (``word``), channel c
     is in word ``k = c // L``, and there in the bit whose number, counted from the least significant,
-    is ``c % L`` for ``first="lsb"`` and ``L - 1 - c % L`` for ``first="msb"``. The layout says where
+    is ``c % L`` for ``first="lsb"`` and ``L - 1 - c % L`` for ``first="msb"``. By layout,
     word k of the pixel (n, h, w), or of tap (r, s) of filter o, is:
 
     ============== ============================================= ========================================
