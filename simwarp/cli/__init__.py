@@ -1,4 +1,4 @@
-"""The command ``simwarp``. Imports without its extra, and then says which one to install."""
+"""The command ``simwarp``. Without its extra, an error names the package to install."""
 
 from __future__ import annotations
 

@@ -125,13 +125,7 @@ def coverage_command(
 
 
 def all_forms() -> list[FormFacts]:
-    """Every form: those of all rows, and those of the census that no row has.
-
-    Examples
-    --------
-    >>> {fact.form: fact for fact in all_forms()}["popc.b32"].section
-    '9.7.1.14'
-    """
+    """Every form: those of all rows, and those of the census that no row has."""
     listed = [fact for row in ROWS.values() for fact in _facts_of(row)]
     lacking = [form for form in census() if TABLE.find(form) is None]
     return listed + [FormFacts(form, census=True) for form in lacking]

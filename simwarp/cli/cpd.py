@@ -33,7 +33,7 @@ from simwarp.cli.output import Json, cuda_device, print_json, progress_bar
 from simwarp.device.device import Device
 
 FORMAT = "mm-csf"
-"""What the kernels read if nothing else is said."""
+"""The default format of the kernels."""
 
 
 class Runs(StrEnum):
@@ -77,7 +77,7 @@ def cpd_command(
     if output.suffix != ".npz":
         raise InputFileError(
             f"{output} does not say by its name what it will hold\n"
-            "factors and weights are written as a .npz file\nchoose a name that ends so with -o"
+            "factors and weights are written as a .npz file\nchoose a name that ends in .npz with -o"
         )
     if not output.parent.is_dir():
         raise InputFileError(f"{output} cannot be written: there is no such folder\nchoose another with -o")
@@ -171,11 +171,11 @@ class _Show:
 
             def told(iteration: int, fit: float) -> None:
                 update(completed=iteration)
-                self.say(f"iteration {iteration}: fit {fit:.6f}")
+                self.print(f"iteration {iteration}: fit {fit:.6f}")
 
             return work(told)
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """A line on stderr, unless the report is for programs."""
         self.console.print(Text(text))
 
@@ -186,8 +186,8 @@ class _Show:
             return
         shape = " x ".join(map(str, report["shape"]))
         where = report["device"] + (f" from {report['format']}" if report["format"] else "")
-        self.say(f"{shape}, {report['nonzeros']} nonzeros, rank {report['rank']}, on {where}")
+        self.print(f"{shape}, {report['nonzeros']} nonzeros, rank {report['rank']}, on {where}")
         ended = "converged" if report["converged"] else "not converged"
         after = f"{report['iterations']} iterations ({report['seconds']:.1f} s)"
-        self.say(f"fit {report['fit']:.6f} after {after}, {ended}")
-        self.say(f"wrote {report['output']}: weights, {len(report['shape'])} factors, fits")
+        self.print(f"fit {report['fit']:.6f} after {after}, {ended}")
+        self.print(f"wrote {report['output']}: weights, {len(report['shape'])} factors, fits")

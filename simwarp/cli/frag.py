@@ -35,7 +35,7 @@ def frag_command(
     instruction: Annotated[str | None, typer.Argument(help="In full, as PTX spells it.")] = None,
     operand: Annotated[str | None, typer.Option(help="Only a, b, c, d or r.")] = None,
     element: Annotated[
-        Many, typer.Option(help="Who holds it: OPERAND:ROW,COLUMN[,MATRIX], as a:3,5.", metavar="PLACE")
+        Many, typer.Option(help="Its holder: OPERAND:ROW,COLUMN[,MATRIX], as a:3,5.", metavar="PLACE")
     ] = None,
     holder: Annotated[
         Many, typer.Option(help="What is there: OPERAND:LANE,REGISTER[,BIT], as a:5,1,16.", metavar="PLACE")
@@ -73,7 +73,7 @@ def frag_command(
 
 
 def _holders(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Who holds an element: one answer for each copy."""
+    """The holder of an element: one answer for each copy."""
     for question in questions:
         operand, numbers = _asked(found, question, "--element", "a:3,5", (2, 3))
         row, column, matrix = (*numbers, 0)[:3]
@@ -116,7 +116,7 @@ def _asked(
     parts = [part.strip() for part in rest.split(",")]
     if not colon or len(parts) not in counts or not all(part.isdecimal() for part in parts):
         raise SchemeError(
-            f"{option} {question}: this is no place\n"
+            f"{option} {question} is not a place\n"
             "give an operand, a colon and two or three numbers with commas between them\n"
             f"as {option} {example}"
         )

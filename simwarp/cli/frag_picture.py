@@ -17,14 +17,7 @@ _SHOWN = (64, 32)
 
 
 def held_of(operand: Operand) -> Held:
-    """An operand as `simwarp.draw.fragment` draws it: the holder of each element.
-
-    Examples
-    --------
-    >>> a = fragments_of("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32").operands["a"]
-    >>> held_of(a).lane[0, 0, 3].tolist()
-    [12, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14, 14, 15, 15, 15, 15]
-    """
+    """An operand as `simwarp.draw.fragment` draws it: the holder of each element."""
     layout = operand.layout
     extents = layout.copies, layout.matrices, layout.rows, layout.columns
     copy, matrix, row, column = np.ix_(*map(range, extents))
@@ -33,29 +26,7 @@ def held_of(operand: Operand) -> Held:
 
 
 def picture_of(instruction: str, operand: str | None = None, *, registers: bool = False) -> Picture:
-    """The picture that the command shows.
-
-    Parameters
-    ----------
-    instruction : str
-        In full, as PTX spells it.
-    operand : str or None
-        The whole product where there is none.
-    registers : bool
-        What each register holds, in place of who holds each element.
-
-    Raises
-    ------
-    FragmentError
-        For an instruction that does not exist.
-    SchemeError
-        For an operand that it does not have.
-
-    Examples
-    --------
-    >>> picture_of("ldmatrix.sync.aligned.m8n8.x4.shared.b16").title
-    'R: 4 matrices of 8 × 8 elements of b16'
-    """
+    """The picture that the command shows."""
     found = fragments_of(instruction)
     held = [held_of(one) for one in chosen(found, operand)]
     if registers or len(held) == 1 or not found.shape.k:
@@ -80,18 +51,7 @@ def _joined(title: str, pictures: Sequence[Picture]) -> Picture:
 
 
 def chosen(found: Fragments, name: str | None) -> list[Operand]:
-    """The operand of that name; all of them where there is none.
-
-    Raises
-    ------
-    SchemeError
-        For an operand that the instruction does not have.
-
-    Examples
-    --------
-    >>> [one.type for one in chosen(fragments_of("movmatrix.sync.aligned.m8n8.trans.b16"), None)]
-    ['b16', 'b16']
-    """
+    """The operand of that name; all of them where there is none."""
     if name is None:
         return list(found.operands.values())
     if name.lower() not in found.operands:

@@ -21,7 +21,7 @@ def layout_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the picture's data.")] = False,
 ) -> int:
     """Draw which word of a packed bit matrix holds which elements."""
-    options: Any = {"word": word, "first": first}  # what names no format is an error that says so
+    options: Any = {"word": word, "first": first}  # an unknown format is an error of layout_picture
     given: Any = layout
     with spoken(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
         picture = layout_picture(given, rows=rows, columns=cols, **options)

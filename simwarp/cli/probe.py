@@ -76,7 +76,7 @@ def _bmma(device: Any) -> BmmaMaps | None:
     try:
         return bmma_maps(device)
     except NotExecutedError:
-        return None  # the findings say so, form by form
+        return None  # the findings name each form
 
 
 def _report(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
@@ -149,5 +149,5 @@ def _list(forms: list[str], as_json: bool) -> None:
         print_json({"forms": forms, "rows": rows})
         return
     for form in forms:
-        told = {row["provenance"] for row in rows if row["form"] == form}
-        sys.stdout.write(f"{form}  ({'; '.join(sorted(told))})\n")
+        sources = {row["provenance"] for row in rows if row["form"] == form}
+        sys.stdout.write(f"{form}  ({'; '.join(sorted(sources))})\n")

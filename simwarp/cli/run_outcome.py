@@ -1,4 +1,4 @@
-"""What ``simwarp run`` says of a kernel, and the files that it writes."""
+"""Report of ``simwarp run``, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -93,26 +93,26 @@ class Outcome:
         if data:
             sys.stdout.write(f"{to_text(data)}\n")
         if self.differences is not None:
-            said = {str(fault) for fault in self.faults}
-            sys.stdout.write(f"{self.differences.to_text(leaving_out=said)}\n")
+            shown = {str(fault) for fault in self.faults}
+            sys.stdout.write(f"{self.differences.to_text(leaving_out=shown)}\n")
         sys.stdout.flush()
         if self.work.source.log:
-            _say(console, f"{self.work.source.log}\n")
+            _print(console, f"{self.work.source.log}\n")
         for fault in self.faults:
-            _say(console, f"{fault}\n" if fault.count == 1 else f"{fault}\n({fault.count} times)\n")
+            _print(console, f"{fault}\n" if fault.count == 1 else f"{fault}\n({fault.count} times)\n")
         incomplete = {left.array for left in self.unwritten}
         for name, path in self.files.items():
             array = self.arrays[name]
             what = f"{' x '.join(map(str, array.shape))} {array.dtype}"
-            _say(console, f"wrote {path}: {what}{', incomplete' if name in incomplete else ''}")
+            _print(console, f"wrote {path}: {what}{', incomplete' if name in incomplete else ''}")
         for left in self.unwritten:
             advice = "" if self.partial else "\nlet the kernel write all of them, or give --partial"
-            _say(console, f"{left}{advice}")
+            _print(console, f"{left}{advice}")
         for note in self.work.notes:
-            _say(console, f"note: {note}\nset it with --set {note.partition(' ')[0]}=FILE.npy")
+            _print(console, f"note: {note}\nset it with --set {note.partition(' ')[0]}=FILE.npy")
         for name in self.kept:
-            _say(console, f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
-        _say(console, f"{readable(self.work.kernel.name)} on {self.device.name}: {self._fidelity()}")
+            _print(console, f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
+        _print(console, f"{readable(self.work.kernel.name)} on {self.device.name}: {self._fidelity()}")
 
     def print_json(self) -> None:
         """For programs: one object on stdout."""
@@ -160,5 +160,5 @@ class Outcome:
         return "this is what the hardware answered" if report is None else str(report.fidelity)
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)

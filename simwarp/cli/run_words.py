@@ -46,20 +46,7 @@ class Word:
 
 
 def read_argument(text: str) -> Word:
-    """One argument of the kernel.
-
-    Raises
-    ------
-    SchemeError
-        For what is neither a file nor a number nor an array to be made.
-    InputFileError
-        If the file cannot be read.
-
-    Examples
-    --------
-    >>> read_argument("n=1000"), read_argument("c=out:float32:2x3").value.shape
-    (Word(name='n', value=1000, written=False, key='n'), (2, 3))
-    """
+    """One argument of the kernel."""
     named = _NAMED.fullmatch(text)
     given, value = (named[1], named[2]) if named else ("", text)
     numbered = given.isdecimal()
@@ -78,13 +65,7 @@ def read_argument(text: str) -> Word:
 
 
 def name_all(words: Sequence[Word]) -> dict[str, Word]:
-    """A name of its own for each: what has none, or one that came before, gets its position.
-
-    Examples
-    --------
-    >>> list(name_all([Word("out", 0), Word("", 1), Word("out", 2)]))
-    ['out', 'arg1', 'out2']
-    """
+    """A name of its own for each: what has none, or one that came before, gets its position."""
     named: dict[str, Word] = {}
     for position, word in enumerate(words):
         taken = not word.name or word.name in named
@@ -93,13 +74,7 @@ def name_all(words: Sequence[Word]) -> dict[str, Word]:
 
 
 def read_extent(option: str, text: str) -> Dim:
-    """One to three numbers.
-
-    Examples
-    --------
-    >>> read_extent("--grid", "4,2"), read_extent("--grid", "4x2x3")
-    ((4, 2, 1), (4, 2, 3))
-    """
+    """One to three numbers."""
     if not re.fullmatch(r"[1-9][0-9]*([x,][1-9][0-9]*){0,2}", text):
         raise SchemeError(
             f"{option} {text}: up to three numbers from 1 on are needed\nfor example {option} 4,1,1"
@@ -108,38 +83,20 @@ def read_extent(option: str, text: str) -> Dim:
 
 
 def read_capability(text: str) -> tuple[int, int] | None:
-    """A compute capability; None if there is none.
-
-    Examples
-    --------
-    >>> read_capability("8.0"), read_capability("")
-    ((8, 0), None)
-    """
+    """A compute capability; None if there is none."""
     found = re.fullmatch(r"([0-9]+)\.([0-9])", text)
     if text and not found:
-        raise SchemeError(f"--cc {text}: this is no compute capability\nfor example --cc 8.0")
+        raise SchemeError(f"--cc {text}: not a compute capability\nfor example --cc 8.0")
     return (int(found[1]), int(found[2])) if found else None
 
 
 def read_macros(texts: Sequence[str]) -> dict[str, str | int]:
-    """Macros: ``NAME`` or ``NAME=VALUE``.
-
-    Examples
-    --------
-    >>> read_macros(["FAST", "TILE=16"])
-    {'FAST': '', 'TILE': '16'}
-    """
+    """Macros: ``NAME`` or ``NAME=VALUE``."""
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Values of variables: ``NAME=FILE.npy`` or ``NAME=NUMBER``.
-
-    Examples
-    --------
-    >>> read_settings(["n=5", "ns::scale=2.5"])
-    {'n': 5, 'ns::scale': 2.5}
-    """
+    """Values of variables: ``NAME=FILE.npy`` or ``NAME=NUMBER``."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -12,21 +12,7 @@ _ARGUMENT = re.compile(r"\b(\w+)=(True\b|'[^']*'|\"[^\"]*\"|\((?:[^()]|\([^()]*\
 
 
 def in_words(text: str, options: dict[str, str]) -> str:
-    """A text with the named arguments as a person writes them in a shell.
-
-    Parameters
-    ----------
-    text : str
-    options : dict
-        What each argument is called there: ``{"columns": "--cols"}``. Others stay as they are.
-
-    Examples
-    --------
-    >>> in_words("there is no word=16", {"word": "--word"})
-    'there is no --word 16'
-    >>> in_words("pixel=(9, 9) or nonfinite=True", {"pixel": "--pixel", "nonfinite": "--nonfinite"})
-    '--pixel 9,9 or --nonfinite'
-    """
+    """A text with the named arguments as a person writes them in a shell."""
 
     def spoken(found: re.Match[str]) -> str:
         name, value = found.groups()
@@ -41,17 +27,7 @@ def in_words(text: str, options: dict[str, str]) -> str:
 
 @contextmanager
 def spoken(**options: str) -> Generator[None]:
-    """Let the errors within speak of options, not of arguments.
-
-    Examples
-    --------
-    >>> from reference.errors import SchemeError
-    >>> with spoken(first="--first"):
-    ...     raise SchemeError("there is no first='last'")
-    Traceback (most recent call last):
-    ...
-    reference.errors.SchemeError: there is no --first last
-    """
+    """Let the errors within speak of options, not of arguments."""
     try:
         yield
     except SimwarpError as error:

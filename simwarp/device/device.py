@@ -73,12 +73,12 @@ class Device:
         What to count for `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
         "traffic"; or "all".
     schedule : str
-        Who goes when: "lowest pc"; "stack", with points of reconvergence, as chips before Volta; or
-        "random".
+        Order of divergent paths: "lowest pc"; "stack", with points of reconvergence, as chips before
+        Volta; or "random".
     seed : int
         Of the random schedule.
     multiprocessors : int
-        How many the device says it has; 132, as an H200. Host code sizes its grids by it.
+        Their number; 132, as an H200. Host code sizes its grids by it.
     stack, heap : int
         Bytes of local memory per thread for recursive functions, and bytes that ``malloc`` in
         kernels can give altogether.
@@ -186,9 +186,9 @@ class Device:
         Raises
         ------
         ShapeError
-            For a shape that is none, or one that this machine has no room for.
+            For a shape with negative or other than whole numbers, or larger than this machine's memory.
         DtypeError
-            For a type that there is not.
+            For an unknown element type.
         """
         memory = memory or self.memory
         dtype, shape = dtype_of("allocate", dtype), shape_of("allocate", shape)
@@ -231,7 +231,7 @@ class Device:
         return self.load(ptx).kernel(name)
 
     def launch(self, plan: Any, arrays: Sequence[DeviceArray]) -> None:
-        """Launch what a plan of `gpu.device` says, with these arrays where it has none."""
+        """Launch a plan of `gpu.device`, with these arrays where it has None."""
         given = iter(arrays)
         args = [next(given) if value is None else value for value in plan.args]
         self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
@@ -277,7 +277,7 @@ class Device:
 
 
 class _Owner:
-    """An allocation that is released when nobody refers to this any more: no array and no view of one."""
+    """An allocation that is released with the last array or view that refers to this."""
 
     def __init__(self, memory: Memory, allocation: Allocation) -> None:
         self.memory, self.allocation = memory, allocation
@@ -375,13 +375,7 @@ class DeviceArray:
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value counts something: an integer of Python's or NumPy's.
-
-    Examples
-    --------
-    >>> is_integer(3), is_integer(np.int8(3)), is_integer(3.0)
-    (True, True, False)
-    """
+    """Whether a value counts something: an integer of Python's or NumPy's."""
     return isinstance(value, int | np.integer)
 
 
@@ -406,20 +400,7 @@ def _capability(given: tuple[int, int]) -> tuple[int, int]:
 
 
 def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Refuse an array that this machine's memory cannot hold, with what is kept of each of its bytes.
-
-    Raises
-    ------
-    ShapeError
-
-    Examples
-    --------
-    >>> check_room("x", (1 << 50,), np.dtype("int32"))
-    Traceback (most recent call last):
-    ...
-    reference.errors.ShapeError: x would take 4503599627370496 bytes, more than this machine has
-    make it smaller
-    """
+    """Refuse an array that this machine's memory cannot hold, with what is kept of each of its bytes."""
     size = math.prod(shape) * dtype.itemsize
     if size > _SMALL and size * _KEPT > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
         raise ShapeError(f"{name} would take {size} bytes, more than this machine has\nmake it smaller")

@@ -17,7 +17,7 @@ from simwarp.ptx.syntax import Variable
 
 
 class Parameters(Protocol):
-    """What messages need to know of a kernel."""
+    """A kernel's name and parameters, for messages."""
 
     @property
     def name(self) -> str:
@@ -31,18 +31,7 @@ class Parameters(Protocol):
 
 
 def scalar(kernel: Parameters, position: int, value: Any) -> Any:
-    """A number, or the bytes of a structure, as a NumPy scalar of its parameter's size.
-
-    >>> from simwarp.ptx.syntax import Function
-    >>> kernel = Function("f", [Variable("n", "param", "u32"), Variable("a", "param", "f32")], 1)
-    >>> scalar(kernel, 0, -1), scalar(kernel, 1, np.int64(3))
-    (np.uint32(4294967295), np.float32(3.0))
-    >>> scalar(kernel, 0, 2**32)
-    Traceback (most recent call last):
-    ...
-    simwarp.faults.LaunchError: kernel f(u32, f32): argument 0 is 4294967296, which does not fit a u32
-    pass a number of at most 32 bits
-    """
+    """A number, or the bytes of a structure, as a NumPy scalar of its parameter's size."""
     parameter = kernel.parameters[position]
     if isinstance(value, np.ndarray):
         array: npt.NDArray[Any] = cast("Any", value)
@@ -68,38 +57,18 @@ def scalar(kernel: Parameters, position: int, value: Any) -> Any:
 
 
 def is_pointer(parameter: Variable) -> bool:
-    """Whether a parameter can hold an address.
-
-    Examples
-    --------
-    >>> is_pointer(Variable("x", "param", "u64")), is_pointer(Variable("float2", "param", "b8", 8))
-    (True, False)
-    """
+    """Whether a parameter can hold an address."""
     return parameter.count == 1 and parameter.type in ("u64", "s64", "b64")
 
 
 def signature(kernel: Parameters) -> str:
-    """A kernel's name and the types of its parameters.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.syntax import Function
-    >>> signature(Function("f", [Variable("x", "param", "u64"), Variable("s", "param", "b8", 12)], 1))
-    'f(u64, 12 bytes)'
-    """
+    """A kernel's name and the types of its parameters."""
     sized = (p.type if p.count == 1 else f"{size_of(p)} bytes" for p in kernel.parameters)
     return f"{readable(kernel.name)}({', '.join(sized)})"
 
 
 def misfit(kernel: Parameters, position: int, what: str, advice: str = "") -> LaunchError:
-    r"""The error for an argument that does not fit its parameter.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.syntax import Function
-    >>> misfit(Function("f", [Variable("x", "param", "u64")], 1), 0, "nothing", "pass an array")
-    LaunchError('kernel f(u64): argument 0 is nothing\npass an array')
-    """
+    """The error for an argument that does not fit its parameter."""
     first = f"kernel {signature(kernel)}: argument {position} is {what}"
     return LaunchError(f"{first}\n{advice}" if advice else first)
 

@@ -102,43 +102,7 @@ class Argument:
 
 
 def convert(device: Any, kernel: Function, args: Arguments, names: Sequence[str] = ()) -> list[Argument]:
-    """What the launch of a kernel on a device takes; arrays are copied there.
-
-    Parameters
-    ----------
-    device
-        As `gpu.device.Device` says.
-    kernel : Function
-        The kernel, for its parameters.
-    args : sequence, or mapping by name or position
-        NumPy arrays, what has ``__array_interface__`` or ``__dlpack__``, device arrays, `Out`, Python
-        numbers, NumPy scalars, bytes of structures. An array that is given twice is one array.
-    names : sequence of str
-        Of the parameters; empty if they are not known.
-
-    Raises
-    ------
-    LaunchError
-        If they do not fit the parameters, see `bind`, or one of them does not fit its own.
-    DtypeError
-        For an array of elements that a kernel cannot have.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> from simwarp.run.source import from_ptx
-    >>> kernel = from_ptx(
-    ...     ".version 9.0 .target sm_90 .address_size 64 .entry f(.param .u64 x, .param .f32 a) { ret; }"
-    ... ).kernel("f")
-    >>> args = {"a": 2, "x": np.zeros(3)}
-    >>> [found.name for found in convert(simwarp.Device(), kernel, args, names=("x", "a"))]
-    ['x', 'a']
-    >>> convert(simwarp.Device(), kernel, (2.5, np.zeros(3)))
-    Traceback (most recent call last):
-    ...
-    simwarp.faults.LaunchError: kernel f(u64, f32): argument 0 is 2.5; parameter 0 is of u64
-    pass an integer, or for a pointer an array
-    """
+    """What the launch of a kernel on a device takes; arrays are copied there."""
     converter = _Converter(device, kernel)
     return [converter.argument(i, given) for i, given in enumerate(bind(kernel, names, args))]
 
@@ -165,9 +129,9 @@ class _Converter:
         return found
 
     def _check_pointer(self, position: int, name: str, dtype: np.dtype[Any]) -> None:
-        """Refuse an array where there is no pointer, or one to elements of another type."""
+        """Refuse an array for a parameter that is not a pointer, or is one to another type."""
         if not is_pointer(self.kernel.parameters[position]):
-            what = f"{name}, an array; parameter {position} is no pointer"
+            what = f"{name}, an array; parameter {position} is not a pointer"
             raise misfit(self.kernel, position, what, "pass a number, or for a structure its bytes")
         pointer = self.types[position] if position < len(self.types) else ""
         wanted = ELEMENTS.get(pointer.removesuffix("*").removesuffix(" const"))

@@ -13,7 +13,7 @@ from simwarp.ptx.syntax import Function
 
 @dataclass(frozen=True)
 class Given:
-    """An argument of a sequence that says for which parameter it is, or what to call it.
+    """An argument of a sequence, with its parameter or its label.
 
     Attributes
     ----------
@@ -33,35 +33,7 @@ Arguments: TypeAlias = "Sequence[Any] | Mapping[str | int, Any]"
 
 
 def bind(kernel: Function, names: Sequence[str], args: Arguments) -> list[Given]:
-    """The arguments in the order of the parameters.
-
-    Parameters
-    ----------
-    kernel : Function
-    names : sequence of str
-        Of its parameters; empty if they are not known.
-    args : sequence, or mapping by name or position
-
-    Raises
-    ------
-    LaunchError
-        For a name or position that there is not or that is given twice, for names where those of the
-        parameters are not known, for too many arguments or too few.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.syntax import Variable
-    >>> kernel = Function("f", [Variable("n", "param", "u32"), Variable("a", "param", "f32")], 1)
-    >>> [given.value for given in bind(kernel, ("n", "a"), {"a": 2.5, "n": 7})]
-    [7, 2.5]
-    >>> [given.value for given in bind(kernel, (), {1: 2.5, 0: 7})]
-    [7, 2.5]
-    >>> bind(kernel, ("n", "a"), {"b": 2.5, "n": 7})
-    Traceback (most recent call last):
-    ...
-    simwarp.faults.LaunchError: kernel f(u32, f32) has no parameter 'b'
-    its parameters are n, a
-    """
+    """The arguments in the order of the parameters."""
     bound: dict[int, Given] = {}
     waiting: list[Given] = []
     for given in _given(args):
@@ -93,7 +65,7 @@ def _given(args: Arguments) -> list[Given]:
 
 
 def _position(kernel: Function, names: Sequence[str], key: object) -> int:
-    """The parameter that a name or a number says."""
+    """The position of the parameter of a name or number."""
     if isinstance(key, int) and not isinstance(key, bool):
         if 0 <= key < len(kernel.parameters):
             return key
@@ -109,7 +81,7 @@ def _position(kernel: Function, names: Sequence[str], key: object) -> int:
 
 
 def _known(kernel: Function, names: Sequence[str]) -> str:
-    """What may be said instead."""
+    """The valid names or positions."""
     if not kernel.parameters:
         return "it takes no arguments"
     if not names:

@@ -1,6 +1,6 @@
 """The usual C and C++ headers for kernels, in memory: NVRTC has none of the system's.
 
-What the compiler knows by itself (``printf``, ``assert``, ``malloc``, ``memcpy``, the mathematical functions,
+What is built into the compiler (``printf``, ``assert``, ``malloc``, ``memcpy``, the mathematical functions,
 ``size_t``, ``clock``) needs no declaration. The rest comes from libcu++, whose ``cuda::std`` is then called
 ``std`` as well. What stands before every source, in `PRELUDE`, is what nvcc includes without being asked.
 
@@ -26,7 +26,7 @@ _ONCE = "#pragma once\n"
 _STD = "namespace cuda { namespace std {} }\nnamespace std { using namespace cuda::std; }\n"
 
 _NOTHING = "assert ctype errno malloc memory signal stdarg stdbool stddef stdio sys/time time unistd"
-"""C headers of which device code can use nothing but what the compiler knows."""
+"""C headers of which device code can use only what is built into the compiler."""
 
 _FLOAT = """\
 #define FLT_RADIX 2

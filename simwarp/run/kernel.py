@@ -100,9 +100,9 @@ class Result:
         Names of the arrays in which the kernel changed any byte; also of those that were not given in.
     unwritten : tuple of Unwritten
         Which arrays that the kernel was to fill (`Out`) have elements that it never wrote; those hold bytes
-        of 0xA5. Empty on hardware, which cannot tell.
+        of 0xA5. Empty on hardware, where they are not known.
     notes : tuple of str
-        What need not be wrong: ``__constant__`` variables that the kernel names and nobody set.
+        What need not be wrong: ``__constant__`` variables that the kernel names and that have no value.
     warnings : str
         What the compiler warned of.
     report : Report
@@ -166,7 +166,7 @@ class Work:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What need not be wrong: ``__constant__`` variables that the kernel names and nobody set."""
+        """What need not be wrong: ``__constant__`` variables that the kernel names and that have no value."""
         given = settings(self.source.module, self.variables)
         return tuple(
             f"{name} is zero: the kernel names this __constant__ variable, and nothing gave it another value"
@@ -201,7 +201,7 @@ def run(
     grid, block : int or up to three of them
         Blocks, and threads per block.
     args : sequence, or mapping by name or position
-        A sequence is in the order of the parameters. `Source.parameters` tells their names. NumPy arrays;
+        A sequence is in the order of the parameters. `Source.parameters` gives their names. NumPy arrays;
         torch tensors on the CPU, and whatever else has ``__dlpack__`` or ``__array_interface__``; `Out` for
         an array that the kernel is to fill; numbers, which become their parameter's type; bytes or NumPy
         scalars for structures.
@@ -322,7 +322,7 @@ def _captured(device: Any) -> Generator[io.StringIO]:
 
 @contextmanager
 def _hardware_faults(device: Any) -> Generator[None]:
-    """A GPU says no more than that a launch failed; the simulator can say where."""
+    """A failed launch on a GPU as a `KernelFault`; only the simulator names the line."""
     try:
         yield
     except Exception as error:

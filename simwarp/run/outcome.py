@@ -46,14 +46,7 @@ class Unwritten:
 
 
 def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
-    """What a kernel left unwritten of the arrays that it was to fill; hardware cannot tell.
-
-    Examples
-    --------
-    >>> from simwarp.device import Device
-    >>> find_unwritten([Argument(0, "y", Device().allocate(3, "int32"), to_fill=True)])
-    (Unwritten(array='y', count=3, size=3, first=(0,)),)
-    """
+    """Elements of `Out` arrays that the kernel never wrote; not known on hardware."""
     found: dict[int, Unwritten] = {}
     for argument in arguments:
         if argument.to_fill and hasattr(argument.value, "unwritten"):
@@ -67,15 +60,7 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
 
 
 def fault_to_json(fault: KernelFault) -> dict[str, Any]:
-    r"""A fault with all its fields; places become dictionaries.
-
-    Examples
-    --------
-    >>> fault = KernelFault("too late", "values", "advice", Place(kernel="k", lane=3))
-    >>> data = fault_to_json(fault)
-    >>> data["class"], data["place"]["lane"], data["message"]
-    ('KernelFault', 3, 'too late: kernel k, lane 3\nvalues\nadvice')
-    """
+    """A fault with all its fields; places become dictionaries."""
     more = {name: _plain(value) for name, value in vars(fault).items() if isinstance(value, _KEPT)}
     return {
         "class": type(fault).__name__,

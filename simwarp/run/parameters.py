@@ -73,25 +73,7 @@ class Definition:
 
 
 def parameter_names(kernel: Function, texts: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The names of a kernel's parameters, "" of one without a name; () if they are not known.
-
-    Parameters
-    ----------
-    kernel : Function
-        From the PTX.
-    texts : mapping of str to str, optional
-        Files of CUDA C++ that it may be defined in, by the names that the PTX has for them.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.parse import parse
-    >>> head = ".version 9.0 .target sm_90 .address_size 64"
-    >>> kernel = parse(f"{head} .entry f(.param .u64 f_param_0) {{ ret; }}").entries["f"]
-    >>> parameter_names(kernel), parameter_names(kernel, {"f.cu": "__global__ void f(float* x) {}"})
-    ((), ('x',))
-    >>> parameter_names(parse(f"{head} .entry f(.param .u64 x) {{ ret; }}").entries["f"])
-    ('x',)
-    """
+    """The names of a kernel's parameters, "" of one without a name; () if they are not known."""
     if not texts:
         names = tuple(parameter.name for parameter in kernel.parameters)
         return () if any(map(_NUMBERED.fullmatch, names)) else names
@@ -120,25 +102,13 @@ def _is_called(name: str, kernel: Function) -> bool:
 
 
 def without_literals(text: str) -> str:
-    r"""CUDA C++ without comments and literals; everything else stays where it is.
-
-    Examples
-    --------
-    >>> without_literals('f("a" /* b\n */); // c')
-    'f(        \n   );     '
-    """
+    """CUDA C++ without comments and literals; everything else stays where it is."""
     return _LITERALS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
 @lru_cache(maxsize=16)
 def definitions(text: str) -> tuple[Definition, ...]:
-    """The kernels that a text of CUDA C++ defines or declares, outside of its macros.
-
-    Examples
-    --------
-    >>> definitions("namespace a { __global__ void f(const float* __restrict__ x, int n = 4); }")
-    (Definition(name='a::f', parameters=('x', 'n'), first=1, last=1, has_body=False),)
-    """
+    """The kernels that a text of CUDA C++ defines or declares, outside of its macros."""
     code = without_literals(text)
     macros = frozenset(_MACRO.findall(code))
     code = _DIRECTIVE.sub(lambda found: _MARK + re.sub(r"[^\n]", " ", found[0][1:]), code)
@@ -260,7 +230,7 @@ def _split(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def _name_of(tokens: list[str]) -> str | None:
-    """A parameter's name, "" if it has none; None if it cannot be told."""
+    """A parameter's name, "" if it has none; None if it is not certain."""
     if "..." in tokens:
         return None
     text = " ".join(tokens)

@@ -37,7 +37,7 @@ _IN_JIT_MODE = "not allowed in JIT mode"
 
 
 class HostCodeError(CompileError):
-    """A ``.cu`` file with code for the host, which only nvcc compiles; ``log`` is what NVRTC said."""
+    """A ``.cu`` file with code for the host, which only nvcc compiles; ``log`` is NVRTC's output."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def load(
     if path.suffix == ".ptx":
         if defines or include or options:
             raise SchemeError(
-                f"{path} is PTX, which nobody compiles\ngive macros, folders and options to nvcc"
+                f"{path} is PTX, which is not compiled\ngive macros, folders and options to nvcc"
             )
         return from_ptx(text, path.name)
     flags, folders = [*OPTIONS, *options], [Path(folder).absolute() for folder in include]
@@ -199,20 +199,7 @@ def load(
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
-    """PTX text as a `Source`.
-
-    It stays as it is: faults name its lines.
-
-    Raises
-    ------
-    PtxSyntaxError
-        Names the line.
-
-    Examples
-    --------
-    >>> from_ptx(".version 9.0 .target sm_80 .address_size 64 .entry k() { ret; }").target
-    (8, 0)
-    """
+    """PTX text as a `Source`."""
     module: Module = parse(ptx)
     return Source(name, ptx, module.entries, divmod(target_number(module), 10), text, module)
 
@@ -266,12 +253,6 @@ def _line(text: str, at: int) -> int:
 
 
 def nvcc_line(path: Path, cc: tuple[int, int] = (9, 0)) -> str:
-    """The command that makes PTX of any ``.cu`` file.
-
-    Examples
-    --------
-    >>> nvcc_line(Path("my.cu"))
-    'nvcc -ptx -arch=sm_90 -lineinfo -o my.ptx my.cu'
-    """
+    """The command that makes PTX of any ``.cu`` file."""
     output, source = (quote(str(name)) for name in (path.with_suffix(".ptx"), path))
     return f"nvcc -ptx -arch=sm_{cc[0]}{cc[1]} -lineinfo -o {output} {source}"

@@ -1,4 +1,4 @@
-"""Variables of a module that a launch reads: set from the host, or zero because nobody set them."""
+"""Variables of a module that a launch reads: set from the host, else zero."""
 
 from __future__ import annotations
 
@@ -19,34 +19,7 @@ from simwarp.run.arguments import on_host
 
 
 def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[np.uint8]]:
-    """The bytes of variables that are to be set, by their names in the PTX.
-
-    Parameters
-    ----------
-    module : Module
-    given : mapping of str to array or number
-        By names of ``__constant__`` and ``__device__`` variables in the source or the PTX. An array has the
-        variable's size; a number becomes the type of a variable that is not an array.
-
-    Raises
-    ------
-    LaunchError
-        For a name that there is not, or that means two variables, and for what does not fit.
-    DtypeError
-        For what is not an array of numbers.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse(".version 9.0 .target sm_90 .const .u32 n; .const .b8 c[4]; .entry k() { ret; }")
-    >>> settings(module, {"n": 258, "c": np.arange(4, dtype=np.uint8)})["n"].tolist()
-    [2, 1, 0, 0]
-    >>> settings(module, {"c": np.zeros(4, np.int16)})
-    Traceback (most recent call last):
-    ...
-    simwarp.faults.LaunchError: variable c has 4 bytes; 4 elements of int16 have 8
-    give an array of the variable's size and of its element type
-    """
+    """The bytes of variables that are to be set, by their names in the PTX."""
     known = {v.name: v for v in module.variables if v.space in ("global", "const")}
     found: dict[str, npt.NDArray[np.uint8]] = {}
     for name, value in given.items():
@@ -86,21 +59,7 @@ def _bytes(variable: Variable, value: Any) -> npt.NDArray[np.uint8]:
 
 
 def put(module: Any, values: Mapping[str, npt.NDArray[np.uint8]]) -> None:
-    """Set variables of a loaded module.
-
-    Raises
-    ------
-    SchemeError
-        On hardware, whose modules do not give their variables here.
-
-    Examples
-    --------
-    >>> from simwarp.device import Device
-    >>> module = Device().load(".version 9.0 .target sm_90 .const .u32 n; .entry k() { ret; }")
-    >>> put(module, {"n": np.array([7, 0, 0, 0], np.uint8)})
-    >>> module.variable("n").view((1,), "uint32").download()
-    array([7], dtype=uint32)
-    """
+    """Set variables of a loaded module."""
     if values and not hasattr(module, "variable"):
         raise SchemeError(
             "variables are set on the simulator only\nleave out the device, or pass them as arguments"
@@ -110,16 +69,7 @@ def put(module: Any, values: Mapping[str, npt.NDArray[np.uint8]]) -> None:
 
 
 def unset(module: Module, kernel: Function, values: Mapping[str, Any]) -> list[str]:
-    """Names of ``__constant__`` variables without a value that a kernel, or what it calls, names.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.parse import parse
-    >>> text = ".version 9.0 .target sm_90 .const .u32 a; .const .u32 b = 1; .const .u32 c;"
-    >>> module = parse(f"{text} .entry k() {{ .reg .b32 %r; ld.const.u32 %r, [a]; ret; }}")
-    >>> unset(module, module.entries["k"], {}), unset(module, module.entries["k"], {"a": 7})
-    (['a'], [])
-    """
+    """Names of ``__constant__`` variables without a value that a kernel, or what it calls, names."""
     empty = [
         v.name for v in module.variables if v.space == "const" and not v.initial and v.name not in values
     ]

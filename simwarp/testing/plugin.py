@@ -85,7 +85,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "simwarp_device" in metafunc.fixturenames:
         chosen: str = metafunc.config.option.simwarp_device
         devices = DEVICES[chosen]
-        # By this mark Hypothesis knows that a method runs in several instances of its class.
+        # This mark tells Hypothesis: a method runs in several instances of its class.
         several = pytest.mark.parametrize("simwarp_device", devices)
         marks = {"sim": [several], "cuda": [several, pytest.mark.gpu]}
         parameters = [pytest.param(device, marks=marks[device]) for device in devices]
@@ -110,7 +110,7 @@ def simwarp_device(request: pytest.FixtureRequest) -> Any:
 
 
 def _simulator(config: pytest.Config) -> Any:
-    """A new simulated device, as the options say."""
+    """A new simulated device with the options' checks and observers."""
     from simwarp import Device
     from simwarp.checks import read_checks
 

@@ -1,4 +1,4 @@
-"""What is verified: a question, inputs for it, and who answers."""
+"""A case: a computation, its inputs, and each tier's function for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
         An input in words.
     answers : mapping of tier to callable
         ``"reference"`` and ``"listing"`` take (input,); ``"gpu"`` takes (input, device). Each
-        returns an array of integers, or of floats if the case says which ``differs``.
+        returns an array of integers, or of floats if the case has ``differs``.
     outputs : mapping of answer to str
         The name of the array that the ``"gpu"`` and ``"listing"`` answers are read from.
     explain : callable
@@ -64,7 +64,7 @@ class Case:
     differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
 
     def alike(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
-        """Whether two answers have one shape, and one type unless the case says what ``differs``.
+        """Whether two answers have one shape, and one type unless the case has ``differs``.
 
         Examples
         --------

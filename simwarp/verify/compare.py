@@ -32,7 +32,7 @@ class Mismatch:
     Attributes
     ----------
     case, seed, input, tier
-        What was asked, and who answered wrongly.
+        The input, and the tier whose answer is wrong.
     problem : str
         The input in words.
     element : tuple of int
@@ -45,7 +45,7 @@ class Mismatch:
     wrong, total : int
         How many elements of the output differ, and how many there are.
     place : Place, optional
-        Who wrote the element: kernel, block, warp, lane, lines. On hardware, found by running the
+        The writer of the element: kernel, block, warp, lane, lines. On hardware, found by running the
         input again on the simulator.
     register : str
         The PTX register that held the value.
@@ -104,16 +104,7 @@ class Checked:
 
 
 def small(device: Any) -> Any:
-    """The device, made to say that it has one multiprocessor.
-
-    Host code that takes other kernels once there is work enough for the chip then takes these for
-    inputs of a size that can be verified. Only for a device that verifies and does nothing else.
-
-    Examples
-    --------
-    >>> small(Device()).multiprocessors
-    1
-    """
+    """The device, with one multiprocessor."""
     device.multiprocessors = 1
     return device
 
@@ -130,14 +121,7 @@ def simulator(**options: Any) -> Device:
 
 
 def tiers_of(case: Case, devices: Devices) -> list[str]:
-    """The tiers that answer a case, the oracle first.
-
-    Examples
-    --------
-    >>> from simwarp.verify import CASES
-    >>> tiers_of(CASES["pack-lsb"], {"simulator": simulator})
-    ['reference', 'simulator']
-    """
+    """The tiers that answer a case, the oracle first."""
     on_hosts = [tier for tier in case.answers if tier != "gpu"]
     return [*on_hosts, *devices]
 
@@ -195,7 +179,7 @@ def _mismatch(
     got: npt.NDArray[Any],
     on_device: bool,
 ) -> Mismatch:
-    """The first difference between two answers, and who made it."""
+    """The first difference between two answers, and its writer."""
     problem = case.describe(item)
     if not case.alike(expected, got):
         meaning = f"expected {expected.dtype} {expected.shape}, got {got.dtype} {got.shape}"
@@ -234,26 +218,12 @@ def last_write(
     output: npt.NDArray[Any],
     bit: int = 0,
 ) -> tuple[Place | None, str]:
-    """Run the input again, watched, and return who last wrote an element, and from which register.
-
-    The answer of a device is run on the simulator, also where it was hardware that differed. It
-    is the byte of one bit that is asked about, because kernels store some words in parts. ``output`` is
-    any array of the answer's shape and type.
-
-    Examples
-    --------
-    >>> from simwarp.verify import CASES
-    >>> case = CASES["pack-row"]
-    >>> item = case.draw(Draw(0, case.name, 2))
-    >>> place, register = last_write(case, "gpu", item, (0, 1), case.answers["reference"](item))
-    >>> place.kernel, place.lane
-    ('pack_row', 1)
-    """
+    """Run the input again, observed: the last writer of an element, and its register."""
     flat, width = int(np.ravel_multi_index(element, output.shape)), output.dtype.itemsize
     name = case.outputs[answer]
     if answer == "gpu":
         observer = WriteObserver(name, flat * width + bit // 8, 1)
-        with suppress(KernelFault):  # the writes before it tell all the same
+        with suppress(KernelFault):  # the writes before it are enough
             case.answers[answer](item, simulator(observers=[observer]))
         return (observer.writes[-1].place, observer.writes[-1].register) if observer.writes else (None, "")
     with watch(name, flat) as places:

@@ -1,7 +1,7 @@
 """Geometries of convolutions, in the classes where implementations break.
 
-A class is a predicate, `classes_of`, and a recipe that draws members of it, `draw_geometry`. Whoever
-draws gives whole numbers and choices: the harness from counters (`simwarp.verify.draw.Draw`), the test
+A class is a predicate, `classes_of`, and a recipe that draws members of it, `draw_geometry`. Numbers and
+choices come from a `Chooser`: in the harness from counters (`simwarp.verify.draw.Draw`), in the test
 kit from Hypothesis, which then shrinks them. A recipe always takes the same numbers in the same order.
 """
 
@@ -23,7 +23,7 @@ Padding: TypeAlias = "str | tuple[Pair, Pair]"
 
 
 class Chooser(Protocol):
-    """Whoever draws: `simwarp.verify.draw.Draw`, or Hypothesis."""
+    """Source of numbers: `simwarp.verify.draw.Draw`, or Hypothesis."""
 
     def integer(self, low: int, high: int) -> int:
         """A whole number from low to high, both included."""
@@ -124,14 +124,7 @@ class Geometry:
 
 
 def window_picture(geometry: Geometry, element: Sequence[int], result: int) -> Picture:
-    """The window of an element of the output, (n, p, q, o), and how its sum comes about.
-
-    Examples
-    --------
-    >>> same = Geometry((1, 5, 5, 64), (3, 3, 64, 8), padding="SAME")
-    >>> window_picture(same, (0, 4, 4, 2), 56).notes[-1]
-    'result: 256 - 2 x 100 = 56'
-    """
+    """The window of an element of the output, (n, p, q, o), and how its sum comes about."""
     _, p, q, _ = element
     taps, channels = geometry.filters[0] * geometry.filters[1], geometry.images[3]
     (top, _), (left, _) = geometry.pads

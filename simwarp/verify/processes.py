@@ -16,7 +16,7 @@ from reference.errors import SimwarpError
 from simwarp.verify.compare import Checked
 
 Result: TypeAlias = tuple[Checked, float]
-"""What the tiers said, and in how many seconds."""
+"""The outcome of an input, and its seconds."""
 
 Ask = Callable[[int, int], Result]
 """What is asked: the number of a case and that of an input."""
@@ -37,13 +37,7 @@ class Answer(NamedTuple):
 
 
 def cores() -> int:
-    """The cores that this process may use; 1 where processes cannot be forked.
-
-    Examples
-    --------
-    >>> cores() >= 1
-    True
-    """
+    """The cores that this process may use; 1 where processes cannot be forked."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -73,13 +67,7 @@ class Workers:
         line.send((case, k))
 
     def answers(self, timeout: float) -> list[Answer]:
-        """What has come since, at the latest after so many seconds.
-
-        Raises
-        ------
-        SimwarpError
-            If a process is gone.
-        """
+        """What has come since, at the latest after so many seconds."""
         found: list[Answer] = []
         for line in wait(list(self._busy), timeout):
             if not isinstance(line, Connection):
@@ -101,15 +89,7 @@ class Workers:
 
 @contextmanager
 def started(ask: Ask, count: int) -> Generator[Workers]:
-    """Processes that run, and are gone afterwards, whatever happens.
-
-    Examples
-    --------
-    >>> with started(lambda case, k: (Checked((k,)), 0.5), 2) as workers:
-    ...     workers.give(0, 7)
-    ...     workers.answers(60)
-    [Answer(case=0, input=7, outcome=(Checked(shape=(7,), seconds={}, mismatches=[]), 0.5))]
-    """
+    """Processes that run, and are gone afterwards, whatever happens."""
     context = multiprocessing.get_context("fork")
     pipe: Callable[[], Any] = context.Pipe  # typed for Windows too, which has no fork
     lines: dict[Connection, ForkProcess] = {}

@@ -87,7 +87,7 @@ class Outcome:
         return not any(row.mismatches for row in self.rows) and not self.short and not self.interrupted
 
     def sort(self) -> None:
-        """Put the mismatches in the order of cases, inputs and tiers, whoever found them first."""
+        """Put the mismatches in the order of cases, inputs and tiers."""
         order = {(row.case, row.tier): n for n, row in enumerate(self.rows)}
         first = {row.case: n for n, row in reversed([*enumerate(self.rows)])}
         self.mismatches.sort(key=lambda m: (first[m.case], m.input, order[m.case, m.tier]))
@@ -212,11 +212,11 @@ _REFRESH = 0.25
 """Seconds between two looks at what processes do."""
 
 _KEPT = 3
-"""Mismatches of a case and tier that are kept with all they say; all are counted."""
+"""Mismatches of a case and tier that are kept whole; all are counted."""
 
 
 class _Run:
-    """One case on its way: `next` is the first input that nobody has been given."""
+    """One case on its way: `next` is the first input not yet given to a process."""
 
     def __init__(self, case: Case, devices: Devices, outcome: Outcome, chosen: set[str] | None) -> None:
         self.case, self.devices, self.outcome = case, devices, outcome

@@ -280,7 +280,7 @@ def test_an_output_of_another_kind(folder, name, capsys):
     assert cpd("-o", name) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[0] == f"{name} does not say by its name what it will hold"
-    assert said[2] == "choose a name that ends so with -o"
+    assert said[2] == "choose a name that ends in .npz with -o"
     assert sorted(folder.iterdir()) == before
 
 

@@ -324,7 +324,7 @@ REFUSED = [
     (saxpy("--grid", "a"), ["--grid a"]),
     (saxpy("--grid", "0x2"), ["--grid 0x2: up to three numbers from 1 on"]),
     (saxpy("--block", "\u0663\u0662"), ["up to three numbers from 1 on"]),
-    (saxpy("--cc", "\u0669.0"), ["this is no compute capability"]),
+    (saxpy("--cc", "\u0669.0"), ["not a compute capability"]),
     (saxpy("--cc", "6.6"), ["gpu-architecture"]),
     (saxpy(n="\u0663"), ["this is not a file, number or array"]),
     (saxpy(y="out:int32:1099511627776"), ["out:int32:1099511627776 would take 4398046511104 bytes"]),

@@ -170,9 +170,9 @@ def test_words_of_numbers(kind, bits, number, word):
 @pytest.mark.parametrize(
     ("kind", "bits", "numbers", "says"),
     [
-        ("f16", 16, [1.0, 0.1], "0.1 is no f16\n1 of 2 elements would be rounded\n"),
-        ("e4m3", 8, [1000.0], "1000.0 is no e4m3\n"),
-        ("f32", 32, [1 + 2.0**-40], "is no f32\n"),
+        ("f16", 16, [1.0, 0.1], "0.1 is not exact in f16\n1 of 2 elements would be rounded\n"),
+        ("e4m3", 8, [1000.0], "1000.0 is not exact in e4m3\n"),
+        ("f32", 32, [1 + 2.0**-40], "is not exact in f32\n"),
         ("f16", 16, [1, 2], "elements of int64 for an operand of type f16\n"),
         ("s8", 8, [1.0], "floats for an operand of type s8\n"),
         ("s8", 8, [-129, 3], "elements from -129 to 3 for an operand of type s8\nan element has 8 bits\n"),

@@ -111,7 +111,7 @@ def check_fragment(
     FragmentError
         For an instruction or operand that does not exist.
     ShapeError, DtypeError
-        For arrays that are no such registers, or no such matrix.
+        For arrays of other shapes or types.
 
     Examples
     --------
@@ -193,13 +193,7 @@ def _first(
 
 
 def operand_of(opcode: str, name: str) -> Operand:
-    """The operand of an instruction; a `FragmentError` if it has none of that name.
-
-    Examples
-    --------
-    >>> operand_of("movmatrix.sync.aligned.m8n8.trans.b16", "a").type
-    'b16'
-    """
+    """The operand of an instruction; a `FragmentError` if it has none of that name."""
     operands = fragments_of(opcode).operands
     if name not in operands:
         raise FragmentError(

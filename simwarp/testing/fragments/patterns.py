@@ -36,22 +36,7 @@ _FEW = 4
 
 
 def pattern(expected: Matrix, got: Matrix, kind: str = "", k: str = "") -> str:
-    """What the elements have in common in which two matrices differ; "" if they do not differ.
-
-    Looked for are elements in other places: a row or column whose number differs in certain bits, two bits of
-    these numbers exchanged, the matrix or each 8 x 8 block of it transposed. Such a rule is named if it
-    explains every wrong element, and if that can hardly be chance. Else numbers are looked at that are all a
-    little off: floats in the last place, integers by the same.
-
-    Parameters
-    ----------
-    expected, got : (rows, columns)
-        Words.
-    kind : str
-        The type of the numbers that they are; "" for words.
-    k : "rows", "columns" or ""
-        What k runs along.
-    """
+    """What the elements have in common in which two matrices differ; "" if they do not differ."""
     wrong = expected != got
     if not wrong.any():
         return ""
@@ -77,13 +62,7 @@ def _where(wrong: Matrix) -> str:
 
 
 def ranges(numbers: list[int]) -> str:
-    """Ascending numbers, neighbours together.
-
-    Examples
-    --------
-    >>> ranges([0, 1, 2, 5]), ranges([0, 2, 4, 6, 8])
-    ('0-2, 5', '0, 2, 4, 6 …')
-    """
+    """Ascending numbers, neighbours together."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -98,7 +77,7 @@ def ranges(numbers: list[int]) -> str:
 
 
 def _moved(expected: Matrix, got: Matrix, wrong: Matrix, k: str) -> str:
-    """The first rule that says where all elements belong, or else all wrong ones; "" if none does."""
+    """The first rule that explains all elements, or else all wrong ones; "" if none does."""
     rows, columns = np.nonzero(wrong)
     values = got[wrong]
     known = np.log2(max(np.unique(expected).size, 1))
@@ -183,7 +162,7 @@ def _exchange(first: tuple[str, int], second: tuple[str, int]) -> Move:
 
 
 def _off(expected: Matrix, got: Matrix, kind: str) -> str:
-    """By how much all of some numbers are off, given as words; "" if that says nothing."""
+    """The common error of numbers, given as words; "" if they have none."""
     if kind in FORMATS:
         return _last_place(expected, got, kind)
     if kind != "s32" or expected.size == 1:

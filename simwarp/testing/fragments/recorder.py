@@ -249,7 +249,7 @@ def record_fragments(device: Device, opcode: str = "", line: str = "") -> Genera
     Yields
     ------
     FragmentRecorder
-        `FragmentRecorder.executions` tells what a warp executed.
+        `FragmentRecorder.executions` lists what a warp executed.
 
     Notes
     -----

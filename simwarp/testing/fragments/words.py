@@ -21,23 +21,7 @@ _NATIVE = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "b16": np.d
 
 
 def words_of(elements: npt.ArrayLike, kind: str, bits: int) -> npt.NDArray[Any]:
-    """Elements as words: uint8 for up to 8 bits, else unsigned and as wide as an element.
-
-    Parameters
-    ----------
-    elements : array_like
-        Floats are numbers. Unsigned integers are words as they are; for an operand of integers, signed ones
-        are numbers.
-    kind : str
-        The operand's type: "f16", "s8", "b1" …
-    bits : int
-        The width of an element.
-
-    Raises
-    ------
-    DtypeError
-        If there is an element that the type does not have.
-    """
+    """Elements as words: uint8 for up to 8 bits, else unsigned and as wide as an element."""
     given = np.asarray(elements)
     word = np.dtype(f"u{max(bits // 8, 1)}")
     if given.dtype.kind == "f":
@@ -75,7 +59,7 @@ def _words_of_floats(given: npt.NDArray[Any], kind: str, word: np.dtype[Any]) ->
     changed = (back != given) & (given == given)
     if changed.any():
         raise DtypeError(
-            f"{given[changed][0]} is no {'f16' if kind == 'b16' else kind}\n"
+            f"{given[changed][0]} is not exact in {'f16' if kind == 'b16' else kind}\n"
             f"{np.count_nonzero(changed)} of {given.size} elements would be rounded\n"
             f"round them first, or give words as {word}"
         )
@@ -83,13 +67,7 @@ def _words_of_floats(given: npt.NDArray[Any], kind: str, word: np.dtype[Any]) ->
 
 
 def decoded(word: int, kind: str, bits: int) -> int | float:
-    """The number that a word is.
-
-    Examples
-    --------
-    >>> decoded(0xFF, "s8", 8), decoded(0x3F800000, "f32", 32), decoded(0x3C00, "b16", 16)
-    (-1, 1.0, 15360)
-    """
+    """The number that a word is."""
     if kind in ("f32", "f64"):
         return float(np.array(word, f"u{bits // 8}").view(_NATIVE[kind]))
     if kind in FORMATS:

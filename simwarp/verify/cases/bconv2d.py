@@ -122,18 +122,12 @@ def _tiles(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Who answers
+# Tiers
 # --------------------------------------------------------------------------------------------------
 
 
 def dots(item: Input) -> npt.NDArray[np.int32]:
-    """The reference's dot products, whatever the output is.
-
-    Examples
-    --------
-    >>> dots(CASES[0].draw(Draw(0, "bconv2d", 1))).dtype
-    dtype('int32')
-    """
+    """The reference's dot products, whatever the output is."""
     return reference.bconv2d(item.x, item.w, **item.geometry.options)
 
 
@@ -187,14 +181,7 @@ def _describe(item: Input) -> str:
 
 
 def meaning(item: Input, element: tuple[int, ...], bit: int) -> tuple[int, int, int, int]:
-    """The output (n, p, q, o) that a value, or a bit of a word, is: of pooled ones the first of the window.
-
-    Examples
-    --------
-    >>> item = CASES[0].draw(Draw(0, "bconv2d", 8))
-    >>> item.pool, meaning(item, (0, 1, 1, 0), 3)
-    ('or', (0, 2, 2, 3))
-    """
+    """The output (n, p, q, o) of a value or of a bit of a word; the first of a pooled window."""
     n, p, q, o = element
     step = 1 if item.pool is None else 2
     return n, p * step, q * step, o if item.thresholds is None else o * 32 + bit
@@ -220,14 +207,7 @@ def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
 
 
 def picture(item: Input, element: tuple[int, ...], bit: int) -> str:
-    """The window of an element of the answer over the image: `simwarp.draw.exclude_picture` as text.
-
-    Examples
-    --------
-    >>> item = CASES[0].draw(Draw(0, "bconv2d", 0))
-    >>> picture(item, (0, 0, 0, 0), 0).startswith("4 × 3 filter over 7 × 5 pixels: output pixel (0, 0)")
-    True
-    """
+    """The window of an element of the answer over the image: `simwarp.draw.exclude_picture` as text."""
     n, p, q, o = meaning(item, element, bit)
     o = min(o, item.geometry.filters[3] - 1)
     return to_text(window_picture(item.geometry, (n, p, q, o), int(dots(item)[n, p, q, o])))

@@ -91,7 +91,7 @@ def _kernels(first: First, arch: tuple[int, int]) -> dict[str, str]:
 
 _OUTPUTS = {"gpu": "words of x", "listing": "B"}
 _ANSWERS = {"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu}
-_LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings know only the paper's order
+_LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings have only the paper's order
 
 
 def _case(name: str, draw: Callable[[Draw], Input], answers: Mapping[str, Answer], first: First) -> Case:
