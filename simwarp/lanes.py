@@ -1,4 +1,4 @@
-"""What the lanes of a warp can compute: the operations of a soft tensor core, on NumPy arrays.
+"""Operations of a warp's lanes, those of a soft tensor core, on NumPy arrays.
 
 Two kinds of function live here.
 
@@ -15,11 +15,10 @@ array's last axis as the 32 lanes of a warp; every leading axis is more warps. T
     the lanes that really execute, bool (…, 32); None stands for all 32.
 
 and return the value together with ``defined``, the lanes whose result the PTX ISA fixes. Whether a
-lane is itself active does not enter into ``defined``: one that does not execute receives nothing. What
-all lanes of a warp have in common may be returned once, (…, 1); results broadcast to (…, 32).
+lane is itself active does not enter into ``defined``: one that does not execute receives nothing. A value
+common to all lanes of a warp may be returned once, (…, 1); results broadcast to (…, 32).
 
-These functions never raise for a lane that is undefined: who calls them turns it into an error that
-can name the kernel and the line.
+These functions never raise for a lane that is undefined: the caller does, and names the kernel and the line.
 
 Source: PTX ISA 9.0, section 9.7 (the instruction of the same name); BSTC (SC'19), section 3.1.
 """
@@ -144,7 +143,7 @@ def shl(a: Words, amount: Words) -> Words:
 def shr(a: Words, amount: Words) -> Words:
     """Shift right (op F): zeros enter an unsigned ``a``, copies of the sign a signed one.
 
-    An ``amount`` of the width or more leaves only what entered (PTX ISA 9.7.8, ``shr``).
+    An ``amount`` of the width or more leaves only the bits that entered (PTX ISA 9.7.8, ``shr``).
 
     Parameters
     ----------
@@ -234,7 +233,7 @@ def bfe(a: Words, position: Words, length: Words) -> Words:
     a = np.asarray(a)
     width = a.dtype.itemsize * 8
     position, length = np.bitwise_and(position, 0xFF), np.bitwise_and(length, 0xFF)
-    # Shift out what lies above the field, then what lies below it.
+    # Shift out the bits above the field, then those below it.
     above = width - np.minimum(position + length, width)
     field = shr(shl(a, above), above + position)
     return field if a.dtype.kind == "u" else _choose(length != 0, field, a.dtype.type(0))
@@ -243,7 +242,7 @@ def bfe(a: Words, position: Words, length: Words) -> Words:
 def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
     """Insert the low ``length`` bits of ``a`` into ``b`` at bit ``position`` (PTX ISA 9.7.1, ``bfi``).
 
-    Both amounts are taken modulo 256; what would fall past the top is dropped.
+    Both amounts are taken modulo 256; bits past the top are dropped.
 
     Parameters
     ----------
@@ -396,7 +395,7 @@ def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
     Parameters
     ----------
     predicate : bool (…, 32)
-        Of integers, those that are not 0 are true; so too in the votes.
+        Integers other than 0 are true, also in the votes.
 
     Returns
     -------
@@ -505,7 +504,7 @@ def shfl(
     Parameters
     ----------
     value : array (…, 32)
-        What each lane offers.
+        The register of each lane.
     b : uint32, a number or one per lane
         The source lane (``idx``), the distance (``up``, ``down``) or the lane mask (``bfly``).
     c : uint32, a number or one per lane
@@ -700,7 +699,7 @@ def _true(predicate: Any) -> Lanes:
 
 
 def _each_lane(value: Any) -> Words:
-    """One element per lane, (…, 32), also of what was given once for the warp."""
+    """One element per lane, (…, 32), also of a value given once for the warp."""
     value = np.asarray(value)
     if value.shape[-1:] == (WARP_SIZE,):
         return value

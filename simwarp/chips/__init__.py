@@ -1,1 +1,1 @@
-"""What differs between chips: rates and sizes, limits of a launch, what becomes of matrix instructions."""
+"""The table of chips, and the lowering of matrix instructions on each of them."""

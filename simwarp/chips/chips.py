@@ -54,7 +54,7 @@ class Chip:
     cc : (int, int)
         Compute capability.
     shared_per_multiprocessor, shared_per_block, shared_reserved : int
-        Bytes of shared memory: all, what one block can ask for, and what the system takes from each block.
+        Bytes of shared memory: all, the most of one block, and those that the system takes from each block.
     warps, blocks, threads_per_block : int
         The most per multiprocessor, and of threads per block.
     rates : mapping of str to int
@@ -69,7 +69,7 @@ class Chip:
     evidence : str
         The folder of the recordings of this chip; "" without any.
     shared_granularity : int
-        A block's shared memory is a multiple of so many bytes.
+        A block's shared memory is a multiple of this many bytes.
     registers, registers_per_block, registers_per_thread : int
         32-bit registers per multiprocessor, and the most that a block or a thread can have.
     register_granularity, warp_granularity : int

@@ -1,13 +1,13 @@
-"""What ``ptxas`` makes of a matrix instruction on a chip: the instructions of the machine, counted.
+"""Lowering: the machine instructions that ``ptxas`` assembles a matrix instruction to, counted by chip.
 
-A tensor core multiplies some types itself; for others ``ptxas`` makes do with what there is. On sm_90 a b1
+A tensor core multiplies some types itself; for others ``ptxas`` emits a sequence. On sm_90 a b1
 ``.xor`` product is two ``.and`` products, s4 is unpacked to s8, e4m3 to f16, and the m8n8k4 product of f16
 uses no tensor core at all. Bits and integers come out the same, at another cost; floats are rounded
 wherever these steps round.
 
 Every number here was seen: one kernel for each form, with and without the instruction between its loads and
 stores, was assembled by ptxas 13.0.88 for sm_75, sm_80, sm_86, sm_87, sm_88, sm_89, sm_90 and sm_90a, and
-the difference of the two counted in what cuobjdump showed. Not counted are moves, calls, returns and
+the difference of the two counted in the output of cuobjdump. Not counted are moves, calls, returns and
 addresses. An addition or a shift counts as one (``IADD3``, ``SHF``) where ptxas writes it as a
 multiplication, as it does where it finds the other unit free.
 
@@ -33,19 +33,19 @@ from simwarp.fragments import Fragments, fragments_of
 
 @dataclass(frozen=True)
 class Lowering:
-    """What one matrix instruction becomes.
+    """The machine instructions of one matrix instruction.
 
     Attributes
     ----------
     family : str
-        What is multiplied: "b1 xor", "s4 and u4" …
+        The product: "b1 xor", "s4 and u4" …
     instructions : mapping of str to int
         Instructions of the chip, how many of each: those of the tensor core with all their modifiers,
         others by their first name.
     native : bool
         Whether the tensor core multiplies the operands in their own type.
     note : str
-        What it costs, and what costs less, in words; "" where there is nothing to say.
+        The cost, and a cheaper instruction, in words; "" where it is native.
     """
 
     family: str
@@ -85,40 +85,11 @@ def _facts(cc: Capability) -> tuple[_Fact, ...]:
 
 
 def lowering(opcode: str, cc: Capability) -> Lowering:
-    """What ``ptxas`` 13.0 makes of a matrix instruction on a chip.
-
-    Parameters
-    ----------
-    opcode : str
-        ``mma``, ``wmma.mma`` or ``movmatrix``, in full.
-    cc : (int, int)
-        The chip's compute capability: (7, 5) to (9, 0).
-
-    Raises
-    ------
-    FragmentError
-        For an opcode that does not exist.
-    SchemeError
-        For another instruction; for a chip that was not examined, or that lacks it.
-
-    Notes
-    -----
-    Source: the top of this module. The counts are those of an instruction that stands alone.
-
-    Examples
-    --------
-    >>> xor = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc"
-    >>> lowering(xor, (8, 0)).instructions
-    {'BMMA.168256.XOR.POPC': 1}
-    >>> lowering(xor, (9, 0)).instructions, lowering(xor, (9, 0)).native
-    ({'BMMA.168256.AND.POPC': 2, 'LOP3': 6, 'IADD3': 4}, False)
-    >>> lowering("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", (9, 0)).instructions
-    {'HMMA.16816.F32': 1}
-    """
+    """The lowering of ``mma``, ``wmma.mma`` or ``movmatrix``, in full, by ``ptxas`` 13.0 for a chip."""
     words, fragments = opcode.split("."), fragments_of(opcode)
     if words[0] not in ("mma", "movmatrix") and words[:2] != ["wmma", "mma"]:
         raise SchemeError(
-            f"{opcode} has no lowering here\nwgmma, and what only moves fragments, is what PTX says it is\n"
+            f"{opcode} has no lowering here\nwgmma and moves of fragments are one instruction each\n"
             "ask for mma, wmma.mma or movmatrix"
         )
     types = {name: operand.type for name, operand in fragments.operands.items()}

@@ -40,7 +40,7 @@ def add(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     Raises
     ------
     DtypeError, SchemeError
-        For operands or a rounding of another kind; so too in all functions of this module.
+        For operands of other types, or an unknown rounding; likewise in all functions of this module.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def _mul_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
 
 
 def _div_32(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    # A quotient of 24 bits by 24 that is no float32 lies farther from all of them than float64 errs.
+    # A quotient of 24 bits by 24 that is not a float32 lies farther from all of them than float64 errs.
     return to_float32(np.divide(a, b, dtype=np.float64), rounding)
 
 
@@ -229,7 +229,7 @@ def _div_by_parts(rounding: Rounding, a: Floats, b: Floats) -> Floats:
 
 
 def _quotient(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The nearest float64, and the sign of what is missing: that of the remainder, by b's."""
+    """The nearest float64, and the sign of the error: that of the remainder, by b's."""
     nearest = np.divide(a, b)
     product, error = two_product(nearest, b)
     return nearest, ((a - product) - error) * np.copysign(1.0, b)

@@ -121,7 +121,7 @@ def _from_64_bits(single: bool, rounding: Rounding, i: Words) -> Floats:
 
 @_quiet
 def to_integer(a: Any, dtype: npt.DTypeLike, rounding: Rounding) -> Any:
-    """Floats as integers (PTX ISA 9.7.9.21, ``cvt``); what is out of range gives its nearer end, NaN 0.
+    """Floats as integers (PTX ISA 9.7.9.21, ``cvt``); out of range the nearer end, of NaN 0.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ class Format:
     padding : int
         Low bits of the word that are always 0.
     has_infinity : bool
-        If not, only the last fraction of the last exponent is no number, and it is NaN.
+        If not, the last fraction of the last exponent is NaN, and all others are numbers.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Format:
     def largest(self) -> int:
         """The magnitude of the largest finite value, without padding.
 
-        One more is what an overflow gives: infinity, or NaN where there is none.
+        One more is the result of an overflow: infinity, or NaN in a format without.
         """
         last = (1 << (self.exponent_bits + self.fraction_bits)) - 1
         return last - (1 << self.fraction_bits) if self.has_infinity else last - 1

@@ -34,7 +34,7 @@ def check_rounding(rounding: str, *also: str) -> None:
     """Refuse a rounding that is none of rn, rz, rm, rp and ``also``."""
     known = ("rn", "rz", "rm", "rp", *also)
     if rounding not in known:
-        raise SchemeError(f"there is no rounding {rounding!r} here\nchoose one of {', '.join(known)}")
+        raise SchemeError(f"unknown rounding {rounding!r}\nchoose one of {', '.join(known)}")
 
 
 def directed(nearest: Floats, rest: Floats, rounding: Rounding) -> Floats:

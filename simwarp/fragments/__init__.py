@@ -1,4 +1,4 @@
-"""Who holds which element of a matrix: the fragments of wmma, mma, ldmatrix, stmatrix, movmatrix and wgmma.
+"""Fragments: the lane and register that hold each element, for wmma, mma, ldmatrix, stmatrix and wgmma.
 
 `fragments_of` gives the operands of an instruction; the `Layout` of each has two inverse functions,
 ``element(lane, register, bit)`` and ``holder(row, column)``, and turns registers into matrices and back.

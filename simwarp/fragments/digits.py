@@ -7,7 +7,7 @@ stride. The A operand of ``mma.m16n8k16`` with f16 is the line ::
     slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8
 
 ``4:c2`` is a digit of 4 values that moves the column by 2. The digits of a number stand with the least
-significant one first, so this says ::
+significant one first; the line above is ::
 
     row    = lane // 4           + 8 * (register % 2)
     column = slot + 2 * (lane % 4) + 8 * (register // 2)
@@ -40,14 +40,14 @@ class FragmentError(SimwarpError, ValueError):
 
 @dataclass(frozen=True)
 class Digit:
-    """A digit of the number of a lane, a register or a slot, and what it moves.
+    """A digit of the number of a lane, a register or a slot, and the coordinate that it moves.
 
     Attributes
     ----------
     source : str
         "lane", "register" or "slot": whose digit it is.
     unit : int
-        What the digit counts: the product of the sizes of those below it.
+        The product of the sizes of the digits below it.
     size : int
         How many values it has.
     target : str

@@ -46,7 +46,7 @@ ROUNDINGS = ("rn", "rz", "rm", "rp")
 _FLOAT = "|".join(str(n) for n in range(8, 257, 8))
 _INTEGER = "|".join(str(n) for n in (8, 16, 24, *range(32, 225, 16)))
 _PAIRS = [f".{a}.{b}" for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
-# What a word in capitals stands for.
+# Abbreviations of the table.
 _WORDS = {
     "SHAPES": "<.m16n16k16|.m8n32k16|.m32n8k16>",
     "LAYOUTS": "<.row|.col><.row|.col>",
@@ -176,7 +176,7 @@ def by_words() -> dict[object, tuple[str, Group]]:
 
 
 def words_of(opcode: str) -> tuple[object, ...]:
-    """What does not depend on the order of modifiers: types and layouts in their order, the rest sorted."""
+    """The words of an opcode: types and layouts in their order, the other modifiers sorted."""
     words = opcode.split(".")
     types = tuple(w for w in words if w in TYPE_BITS)
     layouts = tuple(w for w in words if w in ("row", "col"))

@@ -46,7 +46,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Who holds which element of a matrix: a line of `simwarp.fragments.digits`.
+    """The map of one operand: a line of `simwarp.fragments.digits`.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Layout:
         Raises
         ------
         FragmentError
-            If the line is no map, or its slots do not fill a register.
+            If the line is not a map, or its slots do not fill a register.
 
         Examples
         --------
@@ -158,7 +158,7 @@ class Layout:
 
         Examples
         --------
-        What lane 5 holds in the lower halves of its four registers:
+        The elements of lane 5 in the lower halves of its four registers:
 
         >>> a = Layout.of("slot 2:c1  lane 4:c2 8:r1  register 2:r8 2:c8", bits=16)
         >>> a.element(5, np.arange(4)).row, a.element(5, np.arange(4)).column
@@ -349,5 +349,5 @@ def _check_inside(what: str, number: Whole, count: int) -> None:
         outside = number if isinstance(number, int) else int(number[~inside][0])
         raise FragmentError(
             f"there is no {what} {outside}\nthe operand has {count}, 0 to {count - 1}\n"
-            f"give a {what} that the instruction has; its layout says how many there are"
+            f"choose a {what} of the operand"
         )

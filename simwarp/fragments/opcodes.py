@@ -42,7 +42,7 @@ def fragments_of(opcode: str) -> Fragments:
     Raises
     ------
     FragmentError
-        For an instruction that does not exist: says which shapes, types and layouts do, and the section.
+        For an instruction that does not exist, with the shapes, types and layouts that do, and the section.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _operand_types(opcode: str) -> dict[str, str]:
 
 
 def _variant(opcode: str, operand: str) -> str:
-    """The words by which the tables tell maps apart that extents and type do not."""
+    """The words that distinguish maps of equal extents and type."""
     words = opcode.split(".")
     if words[0] in ("ldmatrix", "stmatrix"):
         return " ".join(w for w in words if w in ("x1", "x2", "x4", "trans"))

@@ -1,4 +1,4 @@
-"""The operands of a matrix instruction: what they hold, and how it lies in memory."""
+"""The operands of a matrix instruction: their fragments, and their layout in memory."""
 
 from __future__ import annotations
 
@@ -146,15 +146,15 @@ def required_alignment(operand: Operand) -> int:
 
     "The starting address of each instance of the leading dimension (row or column) must be aligned with the
     size of the corresponding fragment in bytes" (PTX ISA 9.0, section 9.7.14.4.2): the pointer and the stride
-    in bytes must both be multiples of what one lane holds of the matrix.
+    in bytes must both be multiples of the size of one lane's fragment.
 
     The CUDA C++ Programming Guide (warp matrix functions) asks for a pointer that is a multiple of 32 bytes
     and an ``ldm`` that is a multiple of 16 bytes, whatever the fragment.
 
     The H200 does not look at either rule: it faults where an access that it makes of the instruction is
     misaligned. Those are rows of 16 bytes for A and B of up to 16 bits in shared memory, more than the PTX
-    ISA asks for where a lane holds less than that; else what neighbouring slots, or a pair of registers,
-    take in memory.
+    ISA asks for where a lane holds less than that; else the size in memory of neighbouring slots, or of a
+    pair of registers.
 
     Examples
     --------

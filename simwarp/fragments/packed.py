@@ -25,7 +25,7 @@ def split(words: Words, bits: int) -> Words:
 
 
 def join(elements: Words, bits: int, word_bits: int) -> Words:
-    """The words whose elements these are; of elements narrower than a byte, the low bits."""
+    """The words made of elements, or of the low bits of elements narrower than a byte."""
     if bits == 1:
         elements = np.packbits(elements & 1, axis=-1, bitorder="little")
     if bits == 4:

@@ -1,10 +1,11 @@
-"""What to say of an instruction that does not exist: what does, and what may have been meant."""
+"""The error for an instruction that does not exist: the choices that do, and the nearest form."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from simwarp.fragments.digits import FragmentError
 from simwarp.fragments.forms import SECTIONS, SHAPE, TYPE_BITS
@@ -31,20 +32,32 @@ def no_such_instruction(opcode: str, forms: Iterable[str]) -> FragmentError:
 
 def _what_exists(opcode: str, relatives: list[str]) -> tuple[str, list[str]]:
     """The choices there are where the opcode first leaves all forms, and the forms it had in common."""
-    who = _name(opcode)
-    for what, choice in (
-        ("types", _multiplicand),
-        ("shapes", _shape),
-        ("types of operands", _types),
-        ("layouts", _layouts),
-        ("modifiers", _modifiers),
-    ):
-        alike = [form for form in relatives if choice(form) == choice(opcode)]
+    name = _name(opcode)
+    for what, choice in _choices(opcode).items():
+        alike = [form for form in relatives if _choices(form)[what] == choice]
         if not alike:
-            return f"{who} has the {what} {_listed(map(choice, relatives))}", relatives
+            return f"{name} has the {what} {_listed(_choices(form)[what] for form in relatives)}", relatives
         relatives = alike
-        who += {"types": f" for {choice(opcode)}", "shapes": f", {choice(opcode)},"}.get(what, "")
-    return f"{who} is spelled {relatives[0]}", relatives
+        name += {"types": f" for {choice}", "shapes": f", {choice},"}.get(what, "")
+    return f"{name} is spelled {relatives[0]}", relatives
+
+
+@cache
+def _choices(opcode: str) -> dict[str, str]:
+    """The type of A (or the only one), the shape, all types, layouts and modifiers."""
+    words = opcode.split(".")
+    types = [word for word in words if word in TYPE_BITS]
+    shape = next((word for word in words if re.fullmatch(SHAPE, word)), "")
+    name = _name(opcode)
+    main = types[1:2] if len(types) > 2 else ["f16"] if (name, len(types)) == ("wmma.mma", 2) else types[:1]
+    known = {*types, shape, "row", "col"}
+    return {
+        "types": "".join(main),
+        "shapes": shape,
+        "types of operands": ".".join(types),
+        "layouts": ".".join(word for word in words if word in ("row", "col")),
+        "modifiers": ".".join(word for word in words[name.count(".") + 1 :] if word not in known),
+    }
 
 
 def _nearest(opcode: str, relatives: list[str], alike: list[str]) -> str:
@@ -54,11 +67,11 @@ def _nearest(opcode: str, relatives: list[str], alike: list[str]) -> str:
     if reordered:
         return reordered[0]
 
+    shape = _numbers(_choices(opcode)["shapes"])
+
     def distance(form: str) -> tuple[int, float]:
-        apart = sum(
-            abs(a - b) for a, b in zip(_numbers(_shape(form)), _numbers(_shape(opcode)), strict=False)
-        )
-        return apart, -difflib.SequenceMatcher(None, form, opcode).ratio()
+        apart = (abs(a - b) for a, b in zip(_numbers(_choices(form)["shapes"]), shape, strict=False))
+        return sum(apart), -difflib.SequenceMatcher(None, form, opcode).ratio()
 
     return min(alike, key=distance)
 
@@ -76,34 +89,8 @@ def _numbers(text: str) -> list[int]:
 
 
 def _name(opcode: str) -> str:
-    """What an instruction is called: ``mma``, ``wmma.mma``, ``wmma.load.a`` and so on."""
+    """The name of an instruction: ``mma``, ``wmma.mma``, ``wmma.load.a`` and so on."""
     words = opcode.split(".")
     if words[0] != "wmma":
         return words[0]
     return ".".join(words[:3] if words[1:2] in (["load"], ["store"]) else words[:2])
-
-
-def _types(opcode: str) -> str:
-    return ".".join(word for word in opcode.split(".") if word in TYPE_BITS)
-
-
-def _multiplicand(opcode: str) -> str:
-    """The type that an instruction is known by: that of A, or the only one."""
-    types = _types(opcode).split(".")
-    if _name(opcode) == "wmma.mma" and len(types) == 2:
-        return "f16"
-    return types[1] if len(types) > 2 else types[0]
-
-
-def _shape(opcode: str) -> str:
-    return next((word for word in opcode.split(".") if re.fullmatch(SHAPE, word)), "")
-
-
-def _layouts(opcode: str) -> str:
-    return ".".join(word for word in opcode.split(".") if word in ("row", "col"))
-
-
-def _modifiers(opcode: str) -> str:
-    name = _name(opcode).split(".")
-    known = {*_types(opcode).split("."), _shape(opcode), "row", "col"}
-    return ".".join(word for word in opcode.split(".")[len(name) :] if word not in known)

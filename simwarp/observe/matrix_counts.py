@@ -1,4 +1,4 @@
-"""Executed matrix instructions, counted by what the chip makes of them: see `simwarp.chips.lowering`."""
+"""Executed matrix instructions, counted by their lowering (`simwarp.chips.lowering`)."""
 
 from __future__ import annotations
 
@@ -36,17 +36,7 @@ class _Tally:
 
 
 class MatrixInstructions:
-    """Counts executed matrix instructions, warp by warp, by what the chip makes of them.
-
-    Examples
-    --------
-    >>> seen = MatrixInstructions()
-    >>> seen.add("mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc", (9, 0), 1024, "bmm.cu:42")
-    >>> print(str(seen).partition(";")[0])
-    1,024 b1 xor products on sm_90 (bmm.cu:42): two AND each
-    >>> seen.to_json()[0]["instructions"]["BMMA.88128.AND.POPC"]
-    2048
-    """
+    """Counts executed matrix instructions, warp by warp, by their lowering."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, Capability], _Tally] = {}

@@ -1,4 +1,4 @@
-"""How many warps fit a multiprocessor at a time, and what keeps more of them out.
+"""Occupancy: the warps that fit a multiprocessor at a time, and the limit that binds.
 
 Source: the CUDA occupancy calculator (``cuda_occupancy.h`` of the toolkit states the same rules), and the
 CUDA C++ Programming Guide 13.0, "Multiprocessor Level".
@@ -19,7 +19,7 @@ __all__ = ["Occupancy", "occupancy", "registers_of"]
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What fits one multiprocessor.
+    """The blocks and warps that fit one multiprocessor.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class Occupancy:
     blocks, warps : int
         Resident on one multiprocessor at most.
     fraction : float
-        ``warps`` as a part of what the multiprocessor can hold.
+        ``warps`` as a part of the most that the multiprocessor can hold.
     limits : tuple of str
-        What allows no further block: "warps", "blocks", "registers", "shared memory"; several if they
+        The limits that bind: "warps", "blocks", "registers", "shared memory"; several if they
         allow the same number.
     blocks_by : dict of str to int
         The blocks that each of them alone would allow.
@@ -48,31 +48,9 @@ class Occupancy:
 
 
 def occupancy(name: str | Chip, threads: int, registers: int, shared: int = 0) -> Occupancy:
-    """How many blocks of a kernel are resident on one multiprocessor.
+    """The blocks of a kernel that are resident on one multiprocessor.
 
-    Parameters
-    ----------
-    name : str or Chip
-        See `simwarp.chips.chips.chip`.
-    threads : int
-        Per block.
-    registers : int
-        32-bit registers per thread, as ``ptxas -v`` prints them; `registers_of` only estimates them.
-    shared : int
-        Bytes of shared memory per block, static and dynamic; what the system reserves is added here.
-
-    Raises
-    ------
-    LaunchError
-        If not one block fits.
-    SchemeError
-        For an unknown chip.
-
-    Examples
-    --------
-    >>> found = occupancy("H200", threads=256, registers=40, shared=48 * 1024)
-    >>> found.blocks, found.warps, found.fraction, found.limits
-    (4, 32, 0.5, ('shared memory',))
+    ``registers`` per thread as ``ptxas -v`` prints them, ``shared`` bytes per block, static and dynamic.
     """
     one = chip(name)
     warps = -(-threads // WARP_SIZE)

@@ -1,4 +1,4 @@
-"""Words of floating-point formats as numbers and exponents, as a tensor core takes them in."""
+"""Words of floating-point formats decoded to numbers and exponents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def decode(words: Tiles, name: str) -> Numbers:
 
 
 def _value(words: Tiles, magnitude: Tiles, format: Format) -> Tiles:
-    """The words, moved into the place of a float64's; what is missing is the difference of the biases."""
+    """The words shifted to a float64's fields; the factor corrects the bias of the exponent."""
     wide = magnitude.astype(np.uint64)
     wide <<= np.uint64(52 - format.fraction_bits - format.padding)
     wide |= (words >= format.sign).astype(np.uint64) << np.uint64(63)

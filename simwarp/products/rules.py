@@ -38,7 +38,7 @@ class Rule:
     accumulator : "f16" or "f32"
         The type of every sum; converted to nearest where the instruction asks for another.
     rounding : "rz" or "rn"
-        Of every sum. Toward zero, too, what is too large for the type is infinite.
+        Of every sum. An overflow is infinite, also toward zero.
     output_bits : int
         How many fraction bits of a sum are kept.
     operands : "" or "f16"

@@ -1,9 +1,9 @@
 """PTX ISA 9.7.14: matrices that a warp holds in fragments.
 
-The forms, and who holds what, are in `simwarp.fragments`; what products are to the bit, in
-`simwarp.products`; how a warp executes them together, in `simwarp.engine.tensor_core`.
+The forms and the maps of fragments are in `simwarp.fragments`, products to the bit in `simwarp.products`,
+the execution by a warp in `simwarp.engine.tensor_core`.
 
-How floats are added the PTX ISA leaves open; here it is as the device's chip does it.
+The PTX ISA leaves open how floats are added; they are added as by the device's chip.
 """
 
 from __future__ import annotations
