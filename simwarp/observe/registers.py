@@ -52,10 +52,10 @@ def registers_of(program: Program) -> int:
 
 
 def _alone(step: Step, first: int) -> Step:
-    """A step of a function that is looked at by itself: its first step is number 0, it ends at returns."""
+    """A step of a function by itself: its first step is number 0, and it ends at returns."""
     kind = "exit" if step.kind == "return" else step.kind
     table = tuple(at - first for at in step.table)
-    return replace(step, kind=kind, target=step.target - first, table=table)
+    return replace(step, kind=kind, number=step.number - first, target=step.target - first, table=table)
 
 
 def _most_live(steps: Sequence[Step], names: Sequence[str]) -> int:
