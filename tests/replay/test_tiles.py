@@ -28,7 +28,7 @@ def raw():
 
 
 def test_the_answers_belong_to_these_forms(raw):
-    assert tuple(GOLDEN["forms"]) == tiles.OPCODES == tuple(raw), AGAIN
+    assert sorted(GOLDEN["forms"]) == sorted(tiles.OPCODES) == sorted(raw), AGAIN
     assert GOLDEN["seed"] == tiles.SEED
     assert GOLDEN["gpu"]["name"] == "NVIDIA H200"
 

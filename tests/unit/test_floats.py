@@ -402,9 +402,7 @@ def test_other_names_are_refused():
         (lambda x, rounding: floats.to_integer(x, np.int32, rounding), (x,)),
         (lambda x, rounding: floats.half("add", words, words, format="f16", rounding=rounding), (x,)),
     ):
-        with pytest.raises(
-            SchemeError, match="unknown rounding 'rna'\nchoose one of rn, rz, rm, rp"
-        ):
+        with pytest.raises(SchemeError, match="unknown rounding 'rna'\nchoose one of rn, rz, rm, rp"):
             function(*operands, "rna")
     with pytest.raises(SchemeError, match="choose one of f16, bf16, tf32, e4m3, e5m2"):
         floats.narrow(x, "f32")
