@@ -2,7 +2,7 @@
 
 ================  ==============================================================================
 linking           `link`, `bind`, `operands` (closures), `refusals`, `call_graph`;
-                  `program` is what they make
+                  `program` (their result)
 registers         `liveness`, `copies`
 control flow      `postdominators`, `exits` (ways past a barrier), `barrier_regions`
 addresses         `provenance`

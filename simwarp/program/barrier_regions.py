@@ -16,24 +16,7 @@ if TYPE_CHECKING:
 
 
 def meeting(program: Program, loads: Container[int], stores: Container[int]) -> set[int]:
-    """The loads that share a region with a store.
-
-    Parameters
-    ----------
-    program : Program
-    loads, stores : containers of int
-        Step numbers.
-
-    Examples
-    --------
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90 .entry k() { .shared .b32 c; .reg .b32 %r;
-    ... st.shared.u32 [c], 1; bar.sync 0; ld.shared.u32 %r, [c]; bar.sync 0;
-    ... st.shared.u32 [c], 2; ld.shared.u32 %r, [c]; ret; }''')
-    >>> meeting(link(module, module.entries["k"]), {2, 5}, {0, 4})
-    {5}
-    """
+    """The loads that share a region with a store."""
     barriers = _barriers(program)
     found: set[int] = set()
     for start in (program.start, *(number + 1 for number in barriers)):

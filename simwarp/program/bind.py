@@ -51,30 +51,12 @@ SPACES = ("global", "shared", "local", "const", "param")
 
 
 def target_number(module: Module) -> int:
-    """The compute capability, times ten, that a module is for.
-
-    Examples
-    --------
-    >>> target_number(Module(target="sm_90a"))
-    90
-    """
+    """The compute capability, times ten, that a module is for."""
     return int("".join(filter(str.isdigit, module.target)) or 0)
 
 
 class Binder:
-    """Binds the instructions of one function.
-
-    Parameters
-    ----------
-    module, function : syntax
-    layout : Layout
-        Where the function's names lie.
-    is_entry : bool
-        Whether the function is the kernel.
-    routine : Routine
-    first_slot : int
-        The number of the function's first register.
-    """
+    """Binds the instructions of one function."""
 
     def __init__(
         self,
@@ -124,7 +106,7 @@ class Binder:
         return self.step(Instruction("ret", (), None, self.function.line, "}"))
 
     def operands(self, step: Step) -> None:
-        """Bind the operands, in PTX order: what is written, then what is read."""
+        """Bind the operands, in PTX order: destinations, then sources."""
         row, rest = step.row, list(step.instruction.operands)
         self.bind_destinations(step, rest)
         sources: list[Read] = []
@@ -171,7 +153,7 @@ class Binder:
             raise self.misfit(step)
 
     def bind_destinations(self, step: Step, rest: list[Operand]) -> None:
-        """What the instruction writes; takes the operand off ``rest``."""
+        """Bind the destinations; takes their operand off ``rest``."""
         specs = step.row.destinations
         given: list[Operand | None] = []
         if any(spec.kind != "carry" for spec in specs):
@@ -234,7 +216,7 @@ class Binder:
         return refusals.misuse(step.instruction, message, "operands of ")
 
     def check_vector(self, step: Step, operand: Operand | None) -> None:
-        """A vector access moves as many registers as it says, all of one width."""
+        """Refuse a vector access of another number of registers, or of several widths."""
         wanted = step.form.vector
         if wanted == 1:
             return
@@ -263,7 +245,7 @@ class Binder:
         return tuple(self.label(step, Symbol(name)) for name in names)
 
     def call(self, step: Step) -> Call:
-        """``call (returns), function, (arguments), prototype``; all but the function may be absent."""
+        """``call (returns), function, (arguments), prototype``; only the function must be there."""
         instruction = step.instruction
         rest = list(instruction.operands)
         returns = rest.pop(0) if rest and isinstance(rest[0], Group) else Group(())
@@ -285,7 +267,7 @@ class Binder:
         return call
 
     def argument(self, instruction: Instruction, operand: Operand) -> Argument:
-        """What a call passes or takes back, as its caller holds it."""
+        """An argument or result of a call, as its caller holds it."""
         if isinstance(operand, Symbol) and operand.name in self.layout.frame:
             return Argument(self.layout.frame[operand.name])
         if isinstance(operand, Register):

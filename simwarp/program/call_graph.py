@@ -17,18 +17,9 @@ class CallGraph:
     addresses : dict of str to int
         Of each function; a name that ``.alias`` adds has one of its own.
     callees : dict of str to set of str
-        What each kernel and function may call; an indirect call may call every one of ``taken``.
+        The callees of each kernel and function; an indirect call may call every one of ``taken``.
     taken : set of str
         The functions that something other than a call names.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90
-    ... .func odd(); .func even() { call odd; ret; } .func odd() { call even; ret; }
-    ... .entry start() { call even; ret; }''')
-    >>> sorted(CallGraph(module).reached("start")), "even" in CallGraph(module).reached("even")
-    (['even', 'odd'], True)
     """
 
     def __init__(self, module: Module) -> None:
@@ -61,7 +52,7 @@ class CallGraph:
         }
 
     def reached(self, start: str) -> set[str]:
-        """What is called from ``start``, directly or not; itself only if it is called again."""
+        """The functions called from ``start``, directly or not; itself only if it is recursive."""
         todo, seen = list(self.callees.get(start, ())), set[str]()
         while todo:
             name = todo.pop()
@@ -71,7 +62,7 @@ class CallGraph:
         return seen
 
     def _called(self, function: Function, named: set[str]) -> set[str]:
-        """What a function calls, "" for an indirect call; adds what it names otherwise to ``named``."""
+        """The callees of a function, "" for an indirect call; adds its other symbols to ``named``."""
         names, functions = set[str](), self.module.functions
         for instruction in function.instructions:
             symbols = [o.name for o in instruction.operands if isinstance(o, Symbol)]

@@ -1,6 +1,6 @@
-"""Which stores hand on what was loaded: compilers copy structures so, padding and all, and set bit fields.
+"""Stores of loaded values: compilers copy structures with them, padding included, and set bit fields.
 
-This is found in the program, once; it is asked only where a value that nothing gave is stored.
+Found once for each program, when it first stores an uninitialised value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GO_ON = frozenset(("pure", "load", "store", "atomic", "reduction", "fence"))
 
 
 class Copies(NamedTuple):
-    """What a program's text says about values that are only handed on.
+    """The steps of a program that only copy values.
 
     Attributes
     ----------
@@ -29,18 +29,6 @@ class Copies(NamedTuple):
         Those of words that were loaded, and of which bits were set whose places are literals.
     fills : frozenset of (int, int)
         Stores and elements of their vectors, counted from 0, that no instruction gives a value.
-
-    Examples
-    --------
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90 .entry k(.param .u64 to) {
-    ... .local .align 8 .b8 s[8]; .reg .b64 %a; .reg .b32 %r<5>; ld.param.u64 %a, [to];
-    ... ld.local.u32 %r1, [s]; ld.local.u32 %r2, [s+4]; st.global.u32 [%a], %r1; st.global.u32 [%a+4], %r2;
-    ... and.b32 %r4, %r1, -8; or.b32 %r4, %r4, 5; st.global.u32 [%a], %r4;
-    ... or.b32 %r0, %r1, %r1; st.global.v2.u32 [%a], {%r0, %r3}; ret; }''')
-    >>> Copies.of(link(module, module.entries["k"]))
-    Copies(stores=frozenset({3, 4}), fields=frozenset({7}), fills=frozenset({(9, 1)}))
     """
 
     stores: frozenset[int]

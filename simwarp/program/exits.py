@@ -1,12 +1,12 @@
 """The ways out of a kernel that lead past every barrier, or past every operation of a warp.
 
-Lanes that are gone when others open a barrier have either *returned early* or *skipped* it. The edges of the
-control-flow graph tell: who parts from lanes that may still come to a barrier, and from there goes straight
-to the end, returned early; who stores something on the way, or came to the end through another barrier,
-skipped the one that the others wait at. Paths decide, not who ran first.
+Lanes that are gone when others open a barrier have either *returned early* or *skipped* it, depending on
+their path in the control-flow graph, not on the schedule. Lanes that part from others which may still come to
+a barrier, and go straight to the end, returned early. Lanes that store something on the way, or reach the end
+through another barrier, skipped the one that the others wait at.
 
-What a lane writes to its own stack counts for nothing: `-G` keeps every variable there. Only an address tells
-that of a generic write: such a step is an edge to the next one, for those who write elsewhere.
+Writes of a lane to its own stack do not count: `-G` keeps every variable there. A generic write may be one,
+depending on its address: such a step is an edge to the next one, for lanes that write elsewhere.
 
 Source: Aho, Lam, Sethi and Ullman, Compilers (2nd edition), sections 9.2 and 12.2 (reachability across calls
 by summaries).
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from simwarp.program.program import Routine, Step
 
 RETURNS, LEAVES, WORKS = 1, 2, 3
-"""What an edge tells of the lanes that take it: they return early, they leave to do something else, or they
-do something after all, having seemed to return early; this also of the way behind a generic write, for
-lanes that do not write to local memory."""
+"""The meaning of an edge for the lanes that take it: they return early; they leave to do other work; or they
+do other work after all, having seemed to return early, also behind a generic write that is not to local
+memory."""
 
 Edges = dict[int, dict[int, int]]
-"""For each step where lanes part, the steps that they can go to and what that tells."""
+"""For each step where lanes part, the steps that they can go to, and the meaning of each."""
 
 _OF_OTHERS = ("global", "shared")
 """State spaces that others can read."""
@@ -39,33 +39,7 @@ _PARTS = ENDS_BLOCK - {"trap"}
 def ways_out(
     steps: Sequence[Step], routines: Iterable[Routine], *meets: Callable[[Step], bool]
 ) -> list[Edges]:
-    """The edges by which lanes leave for good all steps from which a meeting can be reached.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-        Of a kernel and its device functions.
-    routines : iterable of Routine
-        These functions.
-    *meets : callable
-        Whether lanes wait for others at a step; for each of them there are edges of its own.
-
-    Examples
-    --------
-    Step 0 leads to the end, step 1 to a store:
-
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90
-    ... .entry k() { .reg .pred %p, %q; .reg .b64 %a; mov.b64 %a, 0;
-    ...     @%p bra END; @%q bra OTHER;
-    ...     bar.sync 0; bra END;
-    ...     OTHER: st.global.u32 [%a], 1;
-    ...     END: ret; }''')
-    >>> program = link(module, module.entries["k"])
-    >>> ways_out(program.steps, program.routines.values(), lambda step: step.kind == "barrier")
-    [{1: {6: 1}, 2: {5: 2}}]
-    """
+    """The edges by which lanes leave for good all steps from which a meeting can be reached."""
     meetings = [{at for at, step in enumerate(steps) if one(step)} for one in meets]
     graph = _Graph(steps, routines) if any(meetings) else None
     return [_Ways(graph, some).edges() if graph is not None and some else {} for some in meetings]
@@ -135,7 +109,7 @@ class _Graph:
 
     @cached_property
     def writes(self) -> set[int]:
-        """The steps that write to what others can read, and under no predicate."""
+        """The steps that write to memory that others can read, without a predicate."""
         return {
             at
             for at, step in enumerate(self.steps)
@@ -166,7 +140,7 @@ class _Ways:
                 break
             meeting |= calls
         here, after = graph.leading_to(meeting), set[str]()
-        while True:  # behind a return there is what is behind the call
+        while True:  # behind a return come the steps behind the call
             reaches = here | {at for at in graph.comes_back if graph.owner[at] in after}
             found = {name for name, sites in graph.sites.items() if not reaches.isdisjoint(sites)}
             if found == after:
@@ -201,7 +175,7 @@ class _Ways:
     # ---- the edges -------------------------------------------------------------------------------------
 
     def edges(self) -> Edges:
-        """What each way tells of those who go it."""
+        """The meaning of each way for the lanes that take it."""
         leaving = [
             (at, way)
             for at in range(len(self.steps))

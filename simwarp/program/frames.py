@@ -1,18 +1,9 @@
 """Local variables: where each of them lies in its function's frame.
 
 A compiler puts all local variables of a function into one, ``__local_depot``. It takes the address of one of
-them by an ``add.u64`` of its own to the frame's base, ``%SP`` or ``%SPL``: what is added is where a variable
+them by an ``add.u64`` of its own to the frame's base, ``%SP`` or ``%SPL``: the offset is where a variable
 starts, with and without optimisation. A member of a structure, or an element of an array, is added to that
 by an ``add.s64``. So a variable ends, at the latest, where the next one starts whose address is taken.
-
-Examples
---------
->>> from simwarp.ptx.parse import parse
->>> module = parse('''.version 9.0 .target sm_90 .entry k() {
-... .local .align 8 .b8 __local_depot0[24]; .reg .b64 %SPL, %a<3>;
-... mov.u64 %SPL, __local_depot0; add.u64 %a1, %SPL, 16; add.u64 %a2, %SPL, 0; add.s64 %a2, %a2, 4; ret; }''')
->>> local_variables(module.entries["k"], {"__local_depot0": 0}, {"__local_depot0": 24})
-{'__local_depot0': (0, 24), '__local_depot0+0': (0, 16), '__local_depot0+16': (16, 24)}
 """
 
 from __future__ import annotations
@@ -20,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
+from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.syntax import Function, Immediate, Instruction, Register
 
 _DEPOT = "__local_depot"
@@ -27,16 +19,9 @@ _BASES = ("%SP", "%SPL")
 
 
 def start_of(instruction: Instruction) -> int | None:
-    """Where in the frame the local variable starts whose address an instruction takes; None if it takes none.
-
-    Examples
-    --------
-    >>> base = Register("%SP")
-    >>> start_of(Instruction("add.u64", (Register("%a"), base, Immediate(16)), None, 1, ""))
-    16
-    >>> start_of(Instruction("add.s64", (Register("%a"), base, Immediate(16)), None, 1, ""))
-    """
-    if instruction.opcode not in ("add.u64", "add.u32") or len(instruction.operands) != 3:
+    """The offset in the frame of the local variable whose address an instruction takes, or None."""
+    found = TABLE.find(instruction.opcode)
+    if found is None or "displace" not in found[0].traits or not found[1].T.startswith("u"):
         return None
     _, base, offset = instruction.operands
     if isinstance(base, Register) and base.name in _BASES and isinstance(offset, Immediate):
@@ -47,19 +32,7 @@ def start_of(instruction: Instruction) -> int | None:
 def local_variables(
     function: Function, offsets: Mapping[str, int], sizes: Mapping[str, int]
 ) -> dict[str, tuple[int, int]]:
-    """Where in a function's frame its local variables start and end; those without a name by ``depot+start``.
-
-    Parameters
-    ----------
-    function : syntax
-    offsets, sizes : mapping of str to int
-        Of the variables that have a name.
-
-    Examples
-    --------
-    >>> local_variables(Function("f", [], 1), {}, {})
-    {}
-    """
+    """Start and end of each local variable in a function's frame; one without a name is ``depot+start``."""
     names = [v.name for v in function.variables if v.space == "local"]
     found = {name: (offsets[name], offsets[name] + sizes[name]) for name in names}
     depot = next((name for name in names if name.startswith(_DEPOT)), None)
@@ -72,26 +45,12 @@ def local_variables(
 
 
 def is_whole(name: str) -> bool:
-    """Whether a name is that of all local variables of a frame.
-
-    Examples
-    --------
-    >>> is_whole("__local_depot0"), is_whole("__local_depot0+16"), is_whole("cells")
-    (True, False, False)
-    """
+    """Whether a name is that of all local variables of a frame."""
     return name.startswith(_DEPOT) and "+" not in name
 
 
 def name_of(name: str, size: int) -> str:
-    """What a message calls a local variable.
-
-    Examples
-    --------
-    >>> name_of("cells", 16)
-    "cells of the function's stack frame"
-    >>> name_of("__local_depot0+16", 16)
-    "the local variable in bytes 16 to 31 of the function's stack frame"
-    """
+    """The name of a local variable in messages."""
     if name.startswith(_DEPOT):
         start = int(name.partition("+")[2])
         name = f"the local variable in bytes {start} to {start + size - 1}"

@@ -27,39 +27,12 @@ _LEAST_FRAME = 16
 
 
 def link(module: Module, entry: Function, graph: CallGraph | None = None) -> Program:
-    """Make a kernel ready to run.
-
-    Parameters
-    ----------
-    module, entry : syntax
-    graph : CallGraph, optional
-        That of the module, for who links several of its kernels.
-
-    Raises
-    ------
-    UnsupportedInstruction
-        An instruction without a row, or a call of a function that nothing defines; names the line.
-    PtxSyntaxError
-        Operands that do not fit the instruction, or names that were never declared.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse(".version 9.0 .target sm_90 .entry nothing() { ret; }")
-    >>> [step.row.name for step in link(module, module.entries["nothing"]).steps]
-    ['ret']
-    """
+    """Make a kernel ready to run."""
     return _Linker(module, entry, graph or CallGraph(module)).program()
 
 
 def size_of(variable: Variable) -> int:
-    """Bytes of a variable or parameter.
-
-    Examples
-    --------
-    >>> size_of(Variable("a", "param", "b8", 24))
-    24
-    """
+    """Bytes of a variable or parameter."""
     return DTYPES[variable.type].itemsize * variable.count
 
 
@@ -76,13 +49,7 @@ def _lay_out(variables: Iterable[Variable]) -> tuple[list[tuple[Variable, int]],
 
 
 def symbol_of(variable: Variable, function: Function | None = None) -> str:
-    """What a module calls a variable; one that a function declares may have a name that others have, too.
-
-    Examples
-    --------
-    >>> symbol_of(Variable("table", "const", "u32"))
-    'table'
-    """
+    """The unique name of a variable in its module; different functions may declare the same name."""
     return f"{function.name}:{variable.name}" if function else variable.name
 
 
@@ -97,8 +64,8 @@ class Layout:
     functions : dict of str to int
         Their addresses.
     globals : dict of str to (str, str)
-        State space of each variable in global and constant memory, and what the module calls it: addresses
-        come with the launch.
+        State space and unique name of each variable in global and constant memory; the launch knows the
+        addresses.
     sizes : dict of str to int
         Bytes of each parameter, and of each variable of the frame.
     spaces : dict of str to str
@@ -151,7 +118,7 @@ class _Linker:
         return program
 
     def mark_loops(self, program: Program) -> None:
-        """Say of each backward branch what its loop does, itself or in the functions that it calls."""
+        """Mark each backward branch whose loop polls or waits, itself or in the functions that it calls."""
         polling, meeting = (self.steps_that(program, does) for does in (_polls, _meets))
         for i, step in enumerate(program.steps):
             if step.kind in ("branch", "indexed branch"):
@@ -294,7 +261,7 @@ class _Linker:
         return end, dynamic_at
 
     def depth(self, program: Program) -> int:
-        """Bytes of local memory that the kernel and what it calls take, recursion aside."""
+        """Bytes of local memory that the kernel and its callees take, without recursion."""
         routines, deepest = program.routines, dict[str, int]()
         for cycle in self.graph.cycles:
             if cycle[0] in routines:
@@ -315,14 +282,14 @@ def _ends(steps: list[Step]) -> bool:
 
 
 def _is_compiled(function: Function) -> bool:
-    """Whether LLVM wrote a function: it ends one with ``ret``, but for ends that it holds for impossible."""
+    """Whether LLVM wrote a function: it ends each with ``ret``, except an end that cannot be reached."""
     if any(instruction.source is not None for instruction in function.instructions):
         return True
     return any(label.startswith("$L__BB") for label in function.labels)
 
 
 def _polls(step: Step) -> bool:
-    """Whether a step asks memory for what other lanes may have written."""
+    """Whether a step reads memory that other lanes may write."""
     return step.kind in ("atomic",) or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
 
 

@@ -22,30 +22,7 @@ EVERY_REGISTER = -1
 
 
 def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]:
-    """The registers that are live at each step of a kernel without device functions.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-    registers : sequence of str
-        The name of each slot.
-
-    Returns
-    -------
-    list of int
-        For each step a set of slots, one bit each: those that a path from there reads before it writes
-        them. A predicated write does not count, since some lanes may keep what they have.
-
-    Examples
-    --------
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90
-    ... .entry k() { .reg .b32 %a, %b; mov.b32 %a, 1; add.u32 %b, %a, 1; add.u32 %a, %b, %b; ret; }''')
-    >>> program = link(module, module.entries["k"])
-    >>> [f"{slots:02b}" for slots in live_registers(program.steps, program.registers)[:4]]
-    ['00', '01', '10', '00']
-    """
+    """The registers that are live at each step of a kernel without device functions."""
     slots = {name: 1 << slot for slot, name in enumerate(registers)}
     flow = [(_read(step, slots), ~_written(step, slots), step.following) for step in steps]
     live = [0] * (len(steps) + 1)
@@ -87,13 +64,7 @@ def _set(operands: Iterable[Operand | None], slots: dict[str, int]) -> int:
 
 
 def registers_in(operands: Iterable[Operand | None]) -> Iterator[str]:
-    """The names of the registers within operands.
-
-    Examples
-    --------
-    >>> list(registers_in([Address(Register("%a"), 4), Vector((Register("%x"), Register("%y")))]))
-    ['%a', '%x', '%y']
-    """
+    """The names of the registers within operands."""
     for operand in operands:
         if isinstance(operand, Register):
             yield operand.name

@@ -24,7 +24,7 @@ class Symbols(Protocol):
 
 
 class Registers(Protocol):
-    """The lanes in flight, as operands see them; `simwarp.engine.chunk` says what each of these is."""
+    """The lanes in flight, as operands see them; `simwarp.engine.chunk` documents each member."""
 
     registers: list[Any]
     undefined: Any
@@ -37,7 +37,7 @@ class Registers(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Whether what is written may replace a register whole."""
+        """Whether a written value may replace a register whole."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class Registers(Protocol):
         """A register's value, for a result that is not more defined than that."""
 
     def has_no_value(self, lanes: Any, /) -> None:
-        """What the step gives in these lanes is unspecified."""
+        """The step's result in these lanes is unspecified."""
 
     def undefined_now(self) -> Any:
         """The lanes that read an uninitialised register in the current step."""
@@ -84,13 +84,6 @@ def register_reader(
 
     A register may be wider than the operand (``st.u8`` from a ``.b16``): then its low bits count. Where
     nothing wrote the register, that is a fault; or, if it ``follows``, the result has no value either.
-
-    Examples
-    --------
-    >>> class OneRegister:
-    ...     registers, partial = [np.uint32(0xFFFFFFFF)], {}
-    >>> int(register_reader(0, np.dtype("u4"), np.dtype("i4"), False)(OneRegister()))
-    -1
     """
 
     def checked(chunk: Registers) -> Any:
@@ -122,14 +115,6 @@ def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
     """A closure that writes a value to a register kept as ``declared``.
 
     A wider register is filled up with zeros, or with the sign of a signed value.
-
-    Examples
-    --------
-    >>> class OneRegister:
-    ...     registers, partial, alone, undefined = [None], {}, True, None
-    >>> register_writer(0, np.dtype("u4"))(OneRegister, np.int8(-1))
-    >>> hex(OneRegister.registers[0])
-    '0xffffffff'
     """
 
     def write(chunk: Registers, value: Any) -> None:
@@ -148,20 +133,7 @@ def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
 def computation(
     function: Callable[..., Any], sources: Sequence[Read], destinations: Sequence[Write | None], results: int
 ) -> Compute:
-    """A closure that computes on registers: read the sources, call the function, write what it returns.
-
-    Parameters
-    ----------
-    results : int
-        How many values the function returns: one as it is, several as a tuple.
-
-    Examples
-    --------
-    >>> written = []
-    >>> computation(np.add, [lambda c: 1, lambda c: 2], [lambda c, v: written.append(int(v))], 1)(None)
-    >>> written
-    [3]
-    """
+    """A closure that reads the sources, calls the function and writes its results: one value, or a tuple."""
     write = destinations[0] if destinations else None
     if results == 1 and write is not None and len(sources) == 1:
         (a,) = sources
@@ -188,24 +160,7 @@ def computation_with_gaps(
     sources: Sequence[Read],
     destinations: Sequence[Write | None],
 ) -> Compute:
-    """The same for a function of one result that has no value for some operands.
-
-    Parameters
-    ----------
-    unspecified : callable
-        Takes the operands; returns in which lanes the result has no value.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> chunk = SimpleNamespace(has_no_value=lambda lanes: print("no value:", lanes))
-    >>> computation_with_gaps(
-    ...     lambda a, b: 3, lambda a, b: b == 0, [lambda c: 1, lambda c: np.uint32(0)],
-    ...     [lambda c, v: print(v)],
-    ... )(chunk)
-    no value: True
-    3
-    """
+    """The same for a function of one result; ``unspecified`` returns the lanes where it has no value."""
     (write,) = destinations
 
     def compute(chunk: Registers) -> None:
@@ -226,25 +181,7 @@ def careful_computation(
     destinations: Sequence[Write | None],
     results: int,
 ) -> Compute:
-    """The same for a function that does not always need all of its operands.
-
-    Parameters
-    ----------
-    ignores : callable
-        Takes the operands; returns for each of them in which lanes the others alone make the result.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> chunk = SimpleNamespace(undefined=None, undefined_now=lambda: None)
-    >>> written = []
-    >>> select = careful_computation(
-    ...     lambda a, b: a, lambda a, b: (False, True), [lambda c: 1, lambda c: 2],
-    ...     [lambda c, v: written.append(v)], 1,
-    ... )
-    >>> select(chunk); written
-    [1]
-    """
+    """The same where ``ignores`` returns for each operand the lanes in which the others make the result."""
 
     def compute(chunk: Registers) -> None:
         values: list[Any] = []
@@ -274,13 +211,7 @@ def _decisive(missing: Sequence[Any], ignored: Sequence[Any]) -> Any:
 
 
 def constant_of(operand: Immediate, kind: str) -> Any:
-    """A literal as a value of PTX type ``kind``: cut to its width, or a float's bits.
-
-    Examples
-    --------
-    >>> constant_of(Immediate(0x3F800000, 32), "f64"), constant_of(Immediate(-1), "u16")
-    (np.float64(1.0), np.uint16(65535))
-    """
+    """A literal as a value of PTX type ``kind``: cut to its width, or a float's bits."""
     dtype = DTYPES[kind]
     if dtype.kind == "b":
         return np.bool_(operand.value != 0)
@@ -295,13 +226,7 @@ def constant_of(operand: Immediate, kind: str) -> Any:
 
 
 def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
-    """``mov.b64 d, {low, high}``: a closure that reads several registers as one word.
-
-    Examples
-    --------
-    >>> hex(pack([lambda c: np.uint32(2), lambda c: np.uint32(1)], 32, "b64")(None))
-    '0x100000002'
-    """
+    """``mov.b64 d, {low, high}``: a closure that reads several registers as one word."""
     word = storage(kind)
 
     def read(chunk: Registers) -> Any:
@@ -314,17 +239,7 @@ def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
 
 
 def unpack(parts: Sequence[Write | None], bits: int, chunk: Registers, value: Any) -> None:
-    """``mov.b64 {low, high}, a``: write a word's pieces of ``bits`` bits to several registers.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> halves = {}
-    >>> write = lambda name: lambda chunk, value: halves.update({name: int(value)})
-    >>> unpack([write("low"), write("high")], 32, SimpleNamespace(undefined=None), np.uint64(0x100000002))
-    >>> halves
-    {'low': 2, 'high': 1}
-    """
+    """``mov.b64 {low, high}, a``: write a word's pieces of ``bits`` bits to several registers."""
     if chunk.undefined is not None:
         chunk.split_undefined(bits, len(parts))
     for i, part in enumerate(parts):
@@ -334,16 +249,7 @@ def unpack(parts: Sequence[Write | None], bits: int, chunk: Registers, value: An
 
 
 def write_each(parts: Sequence[Write | None], chunk: Registers, values: Sequence[Any]) -> None:
-    """Write the elements of a vector, each to its register.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> written = []
-    >>> write_each([lambda c, v: written.append(v), None], SimpleNamespace(), [3, 4])
-    >>> written
-    [3]
-    """
+    """Write the elements of a vector, each to its register."""
     for i, (part, value) in enumerate(zip(parts, values, strict=True)):
         chunk.part_written = i
         if part is not None:

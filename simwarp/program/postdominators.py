@@ -28,36 +28,7 @@ Graph = list[list[int]]
 
 
 def reconvergence(steps: Sequence[Step]) -> dict[int, int]:
-    """Where lanes meet that take different ways from a step.
-
-    Parameters
-    ----------
-    steps : sequence of Step
-        Of a kernel and its device functions.
-
-    Returns
-    -------
-    dict of int to int
-        For each step from which lanes can go different ways the step at which all of them arrive that do
-        not leave the kernel before; ``len(steps)`` if there is none.
-
-    Examples
-    --------
-    An ``if`` with two sides, of which one has an early exit inside:
-
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> module = parse('''.version 9.0 .target sm_90
-    ... .entry k() { .reg .pred %p, %q; .reg .b32 %r;
-    ...     @%p bra OTHER;
-    ...     @!%q bra ON;
-    ...     mov.u32 %r, 1; exit;
-    ...     ON: mov.u32 %r, 2; bra JOIN;
-    ...     OTHER: mov.u32 %r, 3;
-    ...     JOIN: mov.u32 %r, 4; ret; }''')
-    >>> reconvergence(link(module, module.entries["k"]).steps)
-    {0: 7, 1: 4}
-    """
+    """Where lanes meet that take different ways from a step."""
     graph = _FlowGraph(steps)
     graph.forget_ways_out()
     above = immediate_dominators(_reversed(graph.following), graph.root)
@@ -71,23 +42,7 @@ def reconvergence(steps: Sequence[Step]) -> dict[int, int]:
 
 
 def immediate_dominators(following: Graph, root: int) -> dict[int, int]:
-    """The last node that every path from the root to a node passes before it.
-
-    Parameters
-    ----------
-    following : list of list of int
-    root : int
-
-    Returns
-    -------
-    dict of int to int
-        For each node that the root reaches; the root's is itself.
-
-    Examples
-    --------
-    >>> immediate_dominators([[1, 2], [3], [3], [1, 4], []], 0)
-    {0: 0, 2: 0, 1: 0, 3: 0, 4: 3}
-    """
+    """The last node that every path from the root to a node passes before it."""
     order = _reverse_postorder(following, root)
     position = {node: i for i, node in enumerate(order)}
     before = _reversed(following)
@@ -191,7 +146,7 @@ class _FlowGraph:
                 self.following[block].append(way)
 
     def _way_out(self, block: int, way: int, before: Graph) -> set[int] | None:
-        """The blocks on a way that only leads out, and that nobody else takes; None for another way."""
+        """The blocks on a way that only leads out and has no other entry; None for another way."""
         region, found = {way} - {self.exit}, [way]
         while found:
             node = found.pop()
@@ -201,7 +156,7 @@ class _FlowGraph:
                 new = [other for other in self.following[node] if other not in region]
                 region.update(other for other in new if other != self.exit)
                 found += new
-        # A return is no way out: it leads to the root, and so does the exit, which is not in the region.
+        # A return is not a way out: it leads to the root, and so does the exit, which is not in the region.
         entered = [(other, node) for node in region for other in before[node] if other not in region]
         return region if entered in ([], [(block, way)]) else None
 

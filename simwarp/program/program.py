@@ -37,19 +37,19 @@ class Step:
     table : tuple of int
         The steps an indexed branch can go to.
     base, offset, space, symbol
-        Of a memory access: the closure that reads the base address, what is added to it, the
+        Of a memory access: the closure that reads the base address, the offset, the
         state space ("generic" if none is written), and the kernel parameter's name.
     polls, meets : bool
         Of a backward branch: whether its loop reads what other lanes write; whether it holds a
         barrier.
     call
-        Of a call: what is called, with what.
+        Of a call: its function, arguments and results.
     compute
         Of a step that only computes on registers: all of it.
     number : int
         Its place in the program.
     runs_off : bool
-        Of an end that is not written: whether a compiler left it out because no correct program comes there.
+        Of an end that is not written: whether a compiler left it out as unreachable.
     """
 
     instruction: Instruction
@@ -101,7 +101,7 @@ class Argument:
 
 @dataclass
 class Call:
-    """What a call instruction calls.
+    """The function, arguments and results of a call instruction.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ class Program:
 
     @cached_property
     def reserves_shared(self) -> bool:
-        """Whether it asks where the reserved part of shared memory lies, and so may use it."""
+        """Whether it may use the reserved part of shared memory: it reads the registers that locate it."""
         operands = (operand for step in self.steps for operand in step.instruction.operands)
         return any(isinstance(o, Register) and o.name.startswith("%reserved_smem") for o in operands)
 
@@ -264,7 +264,7 @@ class Program:
 
     @cached_property
     def ways_out(self) -> dict[int, tuple[dict[int, int], dict[int, int]]]:
-        """For each step where lanes leave for good what its ways tell: of barriers, of warp operations."""
+        """For each step where lanes leave for good, its edges: past barriers, and past warp operations."""
         block, warp = ways_out(
             self.steps,
             self.routines.values(),

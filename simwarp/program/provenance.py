@@ -12,7 +12,7 @@ This looks at each register once, whatever the path: a set of *origins* for all 
 ``"anything"``            a 64-bit value from memory or a call, or one that is put together
 ========================  ========================================================================
 
-Numbers that are no addresses have no origin, or that of a parameter that holds no address either.
+Numbers that are not addresses have no origin, or that of a parameter that is not an address either.
 """
 
 from __future__ import annotations
@@ -46,24 +46,12 @@ def lending_steps(program: Program, variables: Container[str]) -> frozenset[int]
     """The stores that may put an address in shared or local memory where other blocks or threads can load it.
 
     None, unless the address of a variable of a block or thread is stored at all.
-
-    Examples
-    --------
-    >>> from simwarp.program.link import link
-    >>> from simwarp.ptx.parse import parse
-    >>> text = '''.version 9.0 .target sm_90 .entry k(.param .u64 p) { .shared .b32 c; .reg .b64 %p, %c;
-    ... ld.param.u64 %p, [p]; mov.u64 %c, c; cvta.shared.u64 %c, %c; st.global.u64 [%p], VALUE; ret; }'''
-    >>> for value in ("%c", "%p"):
-    ...     module = parse(text.replace("VALUE", value))
-    ...     print(sorted(lending_steps(link(module, module.entries["k"]), ())))
-    [3]
-    []
     """
     return _known(program, variables)[1]
 
 
 def _known(program: Program, variables: Container[str]) -> tuple[dict[int, Origins], frozenset[int]]:
-    """What is known of a program's addresses and stores, found once."""
+    """Both results for a program, found once."""
     known = vars(program)
     if "_origins" not in known:
         origins = _Origins(program, variables)
@@ -72,13 +60,7 @@ def _known(program: Program, variables: Container[str]) -> tuple[dict[int, Origi
 
 
 def symbols_of(origins: Origins, kind: str = "symbol") -> list[str]:
-    """The variables of a block among origins; or of a thread, the ``kind`` "frame".
-
-    Examples
-    --------
-    >>> symbols_of(frozenset({"shared", "symbol tile", "parameter n"}))
-    ['tile']
-    """
+    """The variables of a block among origins; or of a thread, the ``kind`` "frame"."""
     return [name for what, _, name in (origin.partition(" ") for origin in origins) if what == kind]
 
 
@@ -89,14 +71,14 @@ class _Origins:
         self.program, self.variables = program, variables
         self.registers: dict[str, Origins] = {}
         self.function, self.beyond = "", NOTHING
-        """Whose registers are spoken of; what those of them are that no instruction writes."""
+        """The chosen function; the origins of its registers without a write."""
         self.local: Container[str] = ()
         """That function's local variables."""
         while sum(self.follow(step) for step in program.steps):
             pass
 
     def follow(self, step: Step) -> bool:
-        """Add what a step does; whether that was new."""
+        """Add the origins that a step gives to registers; whether they are new."""
         changed = False
         self.enter(step)
         for name, origins in self.given(step):
@@ -106,7 +88,7 @@ class _Origins:
         return changed
 
     def enter(self, step: Step) -> None:
-        """Speak of the registers of a step's function; what it is given, comes from its callers."""
+        """Choose the function of a step; other registers that it reads come from its callers."""
         routine = self.program.routine_at(step.number)
         self.function, self.local = f"{routine.name} ", routine.local_variables
         self.beyond = NOTHING if routine.name == self.program.name else ANYTHING
@@ -134,7 +116,7 @@ class _Origins:
         return frozenset(found if lends else ())
 
     def given(self, step: Step) -> list[tuple[str, Origins]]:
-        """The registers that a step writes, and the origins of what it writes."""
+        """The registers that a step writes, and the origins of their values."""
         operands = step.instruction.operands
         if step.kind == "call":
             return [(name, ANYTHING) for name in registers_in(operands)]

@@ -1,6 +1,6 @@
-"""What ptxas refuses in an instruction beyond its row: registers, numbers and variables that do not fit it.
+"""Operands that fit a row but that ptxas refuses: registers, numbers and variables.
 
-Each of these was asked of ptxas 13.0.
+All of these were tried with ptxas 13.0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INSTEAD = {
     **dict.fromkeys(("cp", "mbarrier"), _OLDER),
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
 }
-"""What to do without an instruction, where its source can do without it."""
+"""Advice for instructions that their source can do without."""
 _FLOATS = frozenset(("f16", "f32", "f64"))
 _INTEGERS = frozenset(sign + width for sign in "us" for width in ("8", "16", "32", "64"))
 _TYPED = ("pure", "load", "store", "atomic", "reduction", "warp")
@@ -32,15 +32,7 @@ _GENERIC = ("global", "shared", "local")
 
 
 def unsupported(instruction: Instruction, message: str) -> UnsupportedInstruction:
-    """The error of what this version cannot execute, with the line of CUDA C++ that it was compiled from.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.parse import parse
-    >>> k = parse(".version 9.0 .target sm_90 .address_size 64 .entry k() { bar.sync 0; ret; }").entries["k"]
-    >>> str(unsupported(k.instructions[0], "is not supported")).endswith("ret; }` is not supported")
-    True
-    """
+    """The error of an instruction that this version cannot execute, with its line of CUDA C++."""
     source, line, text = instruction.source, instruction.line, instruction.text
     where = f"line {line}: `{text}`"
     if source is not None:
@@ -49,28 +41,14 @@ def unsupported(instruction: Instruction, message: str) -> UnsupportedInstructio
 
 
 def with_source(error: UnsupportedInstruction, source: SourceLine | None) -> UnsupportedInstruction:
-    """The same error, its line of CUDA C++ filled in.
-
-    Examples
-    --------
-    >>> with_source(UnsupportedInstruction("..."), SourceLine("k.cu", 7)).source_line
-    7
-    """
+    """The same error, its line of CUDA C++ filled in."""
     if source is not None:
         error.source_file, error.source_line = source.file, source.line
     return error
 
 
 def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
-    """The error of an opcode without a row: what there is instead.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.parse import parse
-    >>> text = ".version 9.0 .target sm_90 .address_size 64 .entry k() { frob.u32 %r, 1; ret; }"
-    >>> str(without_a_row(parse(text).entries["k"].instructions[0])).splitlines()[1]
-    'of frob, this version runs no form of this instruction'
-    """
+    """The error of an opcode without a row: what there is instead."""
     base, relatives = instruction.opcode.split(".")[0], TABLE.relatives(instruction.opcode)
     if base in MAPS:
         try:
@@ -89,20 +67,7 @@ def misuse(instruction: Instruction, message: str, subject: str = "") -> PtxSynt
 
 
 def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: dict[str, str]) -> None:
-    """Refuse float registers where integers are computed with, and the other way round (PTX ISA 9.4.1).
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> def refusal(body):
-    ...     head = ".version 9.0 .target sm_90 .address_size 64 .entry k() {"
-    ...     try:
-    ...         simwarp.Device().load(f"{head} {body} ret; }}").kernel("k")
-    ...     except simwarp.faults.PtxSyntaxError as error:
-    ...         return str(error).splitlines()[-1]
-    >>> refusal(".reg .f32 %f; add.s32 %f, 1, 2;")
-    'declare it as a .b32, or move its bits to one that is'
-    """
+    """Refuse float registers where integers are computed with, and the other way round (PTX ISA 9.4.1)."""
     if not isinstance(operand, Register) or operand.name not in types or step.row.kind not in _TYPED:
         return
     kind = step.form.T if spec.kind == "B" else step.form.resolve(spec.kind)
@@ -120,20 +85,7 @@ def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: d
 
 
 def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
-    """Refuse numbers of barriers that there are not, and of threads that are not whole warps.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> def refusal(body):
-    ...     head = ".version 9.0 .target sm_90 .address_size 64 .entry k() {"
-    ...     try:
-    ...         simwarp.Device().load(f"{head} {body} ret; }}").kernel("k")
-    ...     except simwarp.faults.PtxSyntaxError as error:
-    ...         return str(error).splitlines()[-1]
-    >>> refusal("bar.sync 16;")
-    'a block has barriers 0 to 15'
-    """
+    """Refuse barriers past the last one, and numbers of threads that are not whole warps."""
     if step.row.kind != "barrier" or not isinstance(operand, Immediate):
         return
     value = operand.value
@@ -144,20 +96,7 @@ def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
 
 
 def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
-    """Refuse a variable of another state space than the instruction's; "generic" stands for none.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> def refusal(body):
-    ...     head = ".version 9.0 .target sm_90 .address_size 64 .entry k() {"
-    ...     try:
-    ...         simwarp.Device().load(f"{head} {body} ret; }}").kernel("k")
-    ...     except simwarp.faults.PtxSyntaxError as error:
-    ...         return str(error).splitlines()[-1]
-    >>> refusal(".shared .b32 x; .reg .b32 %r; ld.const.u32 %r, [x];")
-    'write .shared behind the opcode, or name a variable of that state space'
-    """
+    """Refuse a variable of another state space than the instruction's; "generic" stands for none."""
     base = operand.base if isinstance(operand, Address) else operand
     declared = spaces.get(base.name, "") if isinstance(base, Symbol) else ""
     if not isinstance(base, Symbol) or not declared:

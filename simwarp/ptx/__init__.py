@@ -1,12 +1,12 @@
-"""What PTX is: its text, and what each instruction means. Nothing here runs.
+"""PTX itself: its text, and the meaning of each instruction. Nothing here runs.
 
 ================  ==============================================================================
-the text          `parse` and `grammar`; `syntax` is what they make; `mangled_names`
-the instructions  `rows` (what a row is), `instructions` (all of them), `forms` (their spellings)
+the text          `parse` and `grammar`; `syntax` (their result); `mangled_names`
+the instructions  `rows` (the form of a row), `instructions` (all rows), `forms` (their spellings)
 registers         `special_registers` (names and types)
 memory            `spaces` (windows of generic addresses), `same_address` (lanes that take turns)
 ================  ==============================================================================
 
-`simwarp.fragments`, `simwarp.products` and `simwarp.floats` say what matrices and floats are,
-`simwarp.chips` what differs between chips. `simwarp.program` links a kernel, `simwarp.engine` runs it.
+`simwarp.fragments`, `simwarp.products` and `simwarp.floats` define matrices and floats, `simwarp.chips` the
+chips. `simwarp.program` links a kernel, `simwarp.engine` runs it.
 """

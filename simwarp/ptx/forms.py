@@ -27,18 +27,7 @@ class _Choice(NamedTuple):
 
 @cache
 def spellings(row: Row) -> tuple[str, ...]:
-    """Every opcode of a row that PTX allows.
-
-    Parameters
-    ----------
-    row : Row
-
-    Examples
-    --------
-    >>> from simwarp.ptx.instructions import ROWS
-    >>> spellings(ROWS["bfind"])[:3]
-    ('bfind.u32', 'bfind.u64', 'bfind.s32')
-    """
+    """Every opcode of a row that PTX allows."""
     return tuple(opcode for choice in _choices(row) for _, opcode in _typed(row, choice))
 
 
@@ -48,18 +37,6 @@ def forms(row: Row) -> tuple[str, ...]:
 
     All of them, where they are few. Else, for each type and state space, the plain spelling, and
     enough others that every modifier has been there with every type that it goes with.
-
-    Parameters
-    ----------
-    row : Row
-
-    Examples
-    --------
-    >>> from simwarp.ptx.instructions import ROWS
-    >>> forms(ROWS["popc"])
-    ('popc.b32', 'popc.b64')
-    >>> "ld.global.b64" in forms(ROWS["ld"]), "ld.global.v4.b64" in forms(ROWS["ld"])
-    (True, False)
     """
     choices = _choices(row)
     if len(choices) * len(_types(row)) <= _MODERATE:
@@ -78,7 +55,7 @@ def forms(row: Row) -> tuple[str, ...]:
 
 
 def _choices(row: Row) -> list[_Choice]:
-    """What PTX allows of the row's modifiers, whatever the types; impossible pairs end early."""
+    """The combinations of modifiers that PTX allows with some type; impossible pairs end early."""
     choices = [_Choice((), 0)]
     for optional, required, word in PARTS.findall(row.spelling):
         written = optional or required or word
@@ -108,7 +85,7 @@ def _typed(row: Row, choice: _Choice) -> list[tuple[tuple[str, str], str]]:
 
 
 def _facts(choice: _Choice) -> set[tuple[str, str]]:
-    """What a choice shows: each of its words, in its state space."""
+    """The words of a choice, each with the state space."""
     words = choice.words[1:]
     space = next((word for word in words if word.split("::")[0] in _SPACES), "")
     return {(space, word) for word in words} | {(space, "")}

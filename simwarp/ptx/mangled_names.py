@@ -1,4 +1,4 @@
-"""What a kernel is called in CUDA C++, and what it takes: nvcc's mangled names made readable.
+"""Names and parameter types of kernels in CUDA C++, from nvcc's mangled names.
 
 Source: Itanium C++ ABI, 5.1 (mangling), as far as kernels' names and template arguments need it.
 """
@@ -37,11 +37,6 @@ def readable(mangled: str) -> str:
     """A kernel's name as its source has it, with template arguments and without parameters.
 
     A name that is not mangled, or mangled in a way that this function does not know, is left as it is.
-
-    Examples
-    --------
-    >>> readable("_Z5saxpyifPfS_"), readable("_ZN4bits4packILi32EfEEvPT0_"), readable("saxpy")
-    ('saxpy', 'bits::pack<32, float>', 'saxpy')
     """
     try:
         return _Reader(mangled).name() if mangled.startswith("_Z") else mangled
@@ -50,13 +45,7 @@ def readable(mangled: str) -> str:
 
 
 def parameter_types(mangled: str) -> list[str]:
-    """The types of a kernel's parameters; none if its name does not tell them.
-
-    Examples
-    --------
-    >>> parameter_types("_Z5saxpyifPKfPf"), parameter_types("_Z4fillIdEvPT_S0_"), parameter_types("saxpy")
-    (['int', 'float', 'float const*', 'float*'], ['double*', 'double'], [])
-    """
+    """The types of a kernel's parameters; none if its name is not mangled."""
     try:
         return _Reader(mangled).parameters() if mangled.startswith("_Z") else []
     except (_NotUnderstood, IndexError):
@@ -64,13 +53,7 @@ def parameter_types(mangled: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """A readable name without namespaces and template arguments.
-
-    Examples
-    --------
-    >>> plain("bits::pack<32, ns::pair<int, float>>")
-    'pack'
-    """
+    """A readable name without namespaces and template arguments."""
     return name.partition("<")[0].rpartition("::")[2]
 
 
@@ -80,12 +63,6 @@ def choose(name: str, mangled: Iterable[str]) -> list[str]:
     The readings: the mangled name itself; the name in the source, with or without its parameters' types,
     spaces, suffixes and casts of numbers; that without its outer namespaces; that without namespaces and
     template arguments.
-
-    Examples
-    --------
-    >>> names = ["_Z4sortILj512EEvPi", "_ZN2my4sortEPf", "_ZN2my4sortEPi"]
-    >>> choose("sort<512>", names), choose("sort(int*)", names), choose("my::sort", names)
-    (['_Z4sortILj512EEvPi'], ['_ZN2my4sortEPi'], ['_ZN2my4sortEPf', '_ZN2my4sortEPi'])
     """
     mangled = list(mangled)
     if name in mangled:
@@ -101,13 +78,7 @@ def choose(name: str, mangled: Iterable[str]) -> list[str]:
 
 
 def listed(mangled: Iterable[str]) -> str:
-    """Mangled names as a message lists them: overloads with their parameters, and not too many.
-
-    Examples
-    --------
-    >>> listed(["_Z1fi", "_Z1gf", "_Z1fPf"])
-    'f(int), g, f(float*)'
-    """
+    """Mangled names as a message lists them: overloads with their parameters, and not too many."""
     mangled = list(mangled)
     short = [readable(one) for one in mangled]
     texts = [
@@ -119,7 +90,7 @@ def listed(mangled: Iterable[str]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A name without what does not tell it from another: spaces, casts and suffixes of numbers."""
+    """A name without spaces, casts and suffixes of numbers."""
     name = re.sub(r"\s+", "", name)
     return re.sub(r"([<,])(?:\([^()<>]*\))?(-?\d+)[uUlL]*(?=[>,])", r"\1\2", name)
 
@@ -135,12 +106,12 @@ class _Reader:
     text: str
     at: int = 2
     known: list[str] = field(default_factory=list[str])
-    """What ``S_``, ``S0_`` … stand for."""
+    """The meaning of ``S_``, ``S0_`` …"""
     template: list[str] = field(default_factory=list[str])
-    """What ``T_``, ``T0_`` … stand for."""
+    """The meaning of ``T_``, ``T0_`` …"""
 
     def parameters(self) -> list[str]:
-        """What follows an encoding's name; of a template the result comes first."""
+        """The types behind an encoding's name; of a template the result comes first."""
         if self.name().endswith(">"):
             self._type()
         found: list[str] = []
@@ -231,7 +202,7 @@ class _Reader:
         return found
 
     def _substitution(self) -> str:
-        """``S_`` is the first of what was met, ``S0_`` the second; ``St`` is std."""
+        """``S_`` is the first name so far, ``S0_`` the second; ``St`` is std."""
         self._expect("S")
         if self._take("t"):
             return f"std::{self._source_name()}"
@@ -250,7 +221,7 @@ class _Reader:
         if self.at > len(self.text):
             raise _NotUnderstood
         name = self.text[self.at - length : self.at]
-        if name.startswith("_INTERNAL_"):  # NVRTC's own, around what is static
+        if name.startswith("_INTERNAL_"):  # NVRTC's own, around static functions
             return ""
         return "(anonymous namespace)" if name.startswith("_GLOBAL__N_") else name
 

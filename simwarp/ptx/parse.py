@@ -1,11 +1,11 @@
 """PTX text → `simwarp.ptx.syntax`. Knows the grammar, and no instruction.
 
 This file reads a module's directives; `tokens`, `constants`, `initial`, `variables`, `signatures`,
-`scopes`, `operand_syntax`, `statements` and `locations` read the parts.
+`scopes`, `operands`, `statements` and `locations` read the parts.
 
 Source: PTX ISA 9.0, chapters 4 (syntax), 5 (state spaces), 7 (functions) and 11 (directives), as far as
-nvcc 13.0 emits them and kernels of today are written by hand; where the text leaves a question open,
-ptxas 13.0 was asked.
+nvcc 13.0 emits them and kernels of today are written by hand; where the text is silent, as ptxas 13.0
+does it.
 """
 
 from __future__ import annotations
@@ -36,29 +36,7 @@ _LINKAGE = frozenset([".visible", ".extern", ".weak", ".common"])
 
 
 def parse(text: str) -> Module:
-    """Read a PTX module.
-
-    Parameters
-    ----------
-    text : str
-        Of PTX ISA 6.0 to 9.0, for sm_50 or later, with 64-bit addresses.
-
-    Raises
-    ------
-    PtxSyntaxError
-        Names the line and what was expected there.
-
-    Examples
-    --------
-    >>> module = parse('''
-    ... .version 9.0
-    ... .target sm_90
-    ... .address_size 64
-    ... .visible .entry nothing(.param .u64 out) { .reg .b32 %r<2>; mov.u32 %r1, %tid.x; ret; }
-    ... ''')
-    >>> [i.opcode for i in module.entries["nothing"].instructions]
-    ['mov.u32', 'ret']
-    """
+    """Read a PTX module: PTX ISA 6.0 to 9.0, for sm_50 or later, with 64-bit addresses."""
     try:
         return _ModuleReader(Cursor(text)).module()
     except PtxSyntaxError as error:
@@ -79,7 +57,7 @@ class _ModuleReader:
         self.locations = Locations(cursor)
         self.variables: dict[str, Variable] = {}
         self.defined: dict[str, tuple[str, int]] = {}
-        """What each name is that has been defined, and in which line."""
+        """The kind of each defined name, and its line."""
         self.aliases: list[tuple[str, str, int]] = []
 
     def module(self) -> Module:
@@ -121,7 +99,7 @@ class _ModuleReader:
                 raise cursor.error("expected 64-bit addresses, .address_size 64")
             cursor.take()
 
-    # ---- what follows them -------------------------------------------------------------------------
+    # ---- declarations -------------------------------------------------------------------------------
 
     def _directive(self) -> None:
         cursor, at = self.cursor, self.cursor.at
@@ -143,7 +121,7 @@ class _ModuleReader:
             raise cursor.error("expected a directive such as .entry, .func or .global")
 
     def _skipped(self, word: str) -> bool:
-        """Step over a directive that declares nothing, or say that it is none of them."""
+        """Step over a directive that declares nothing; False for another one."""
         cursor = self.cursor
         if word == ".file":
             skip_file(cursor)
@@ -161,7 +139,7 @@ class _ModuleReader:
         return True
 
     def _skip_section(self) -> None:
-        """Debug sections say nothing that execution needs."""
+        """Execution does not need debug sections."""
         cursor, depth = self.cursor, 1
         while not cursor.accept("{"):
             cursor.take()

@@ -1,4 +1,4 @@
-"""The form of an instruction row: facts about an instruction, directly above what it computes.
+"""The form of an instruction row: facts about an instruction, directly above its function.
 
 A row is written once, in `simwarp.ptx.instructions`, in the file of its PTX ISA section::
 
@@ -8,7 +8,7 @@ A row is written once, in `simwarp.ptx.instructions`, in the file of its PTX ISA
 
 The first string spells the opcode: ``{.x|.y}`` may be there, ``<.x|.y>`` must, ``.T`` and ``.U``
 stand for a type of the list of that name. The second one gives the operands in the order of PTX:
-what is written, ``=``, what is read; each with its type:
+destinations, ``=``, sources; each with its type:
 
 =========  ======================================================================
 ``T U``    the opcode's types (signed and float operands arrive as such)
@@ -18,15 +18,15 @@ what is written, ``=``, what is read; each with its type:
 ``number`` a literal of 32 bits
 ``carry``  the condition code's carry flag, bool: not written in PTX, always there
 ``rank``   the block's rank in its cluster: not written in PTX either
-``fragment``  a warp's part of a matrix: a vector of as many registers as `simwarp.fragments` says
+``fragment``  a warp's part of a matrix: a vector of registers, by `simwarp.fragments`
 ``[a]``    an address
 =========  ======================================================================
 
 An operand with a ``?`` is there with the modifiers ``.and .or .xor`` only; one with a ``*`` may be left
 out.
 
-A ``bounded`` row says how far its result may lie from the exact one: ``bound="2 ulp"``, or in other
-words of the PTX ISA.
+A ``bounded`` row gives the largest distance of its result from the exact one: ``bound="2 ulp"``, or in
+other words of the PTX ISA.
 
 Parser, executor, documentation and tests derive from the rows; nothing else knows a mnemonic.
 """
@@ -71,13 +71,14 @@ TRAITS = {
     "generic": "makes a generic address, or one of a state space out of it",
     "move": "its result is its operand",
     "convert": "its result is its operand in another type",
+    "displace": "an integer addition, as of an offset to an address",
     "mask": "one of its operands may be a mask, which keeps or sets bits of the other",
     "insert": "puts bits of its first operand beside those of the second, where the others choose",
     "product": "a multiplication that ptxas may contract with an addition",
     "sum": "an addition or subtraction that ptxas may contract with a multiplication",
     "remainder": "a remainder instead of a quotient",
 }
-"""What a row may be to an analysis of programs, which asks for this instead of a mnemonic."""
+"""Properties of rows that analyses of programs ask for, instead of mnemonics."""
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "pred": np.dtype(np.bool_),
@@ -98,13 +99,7 @@ ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
 
 
 def storage(type_name: str) -> np.dtype[Any]:
-    """The unsigned word (bool for a predicate) that a register of this type is kept in.
-
-    Examples
-    --------
-    >>> storage("f32"), storage("pred")
-    (dtype('uint32'), dtype('bool'))
-    """
+    """The unsigned word (bool for a predicate) that a register of this type is kept in."""
     dtype = DTYPES[type_name]
     return dtype if dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
 
@@ -197,16 +192,16 @@ class Row:
     section : str
         Of the PTX ISA.
     types : tuple of str
-        What T may be.
+        The choices of T.
     kind : str
-        What the executor must do around the function.
+        The way in which the executor runs it.
     fidelity : str
         "exact": to the last bit; "bounded": within ``bound``; "open": the PTX ISA leaves the result
         free in named cases.
     minimum_sm : int
         The first compute capability, times ten, that has it.
     name : str
-        The spelling without choices and types, ``mul.wide``, unless the row says otherwise.
+        The spelling without choices and types, ``mul.wide``, unless the row gives another.
     bound : str
         Of a bounded row: the largest error that the PTX ISA allows.
     wider : bool
@@ -218,7 +213,7 @@ class Row:
     moves : bool
         Whether it moves values of its first operand between lanes, as they are.
     traits : frozenset of str
-        What analyses ask about it, as in `TRAITS`.
+        Names in `TRAITS`.
     operations : int
         The arithmetic operations of one lane.
     bitwise : int
@@ -227,14 +222,14 @@ class Row:
     amounts : str
         The names of operands that are shift amounts, positions or lengths in bits.
     ignores : callable, optional
-        Takes what the function takes; returns for each operand in which lanes the others alone make the
-        result, so that it does not matter whether that operand was ever given a value.
+        Takes the function's arguments; returns for each operand in which lanes the others alone make the
+        result, so that the operand may be uninitialised.
     unspecified : callable, optional
-        Takes what the function takes; returns in which lanes the PTX ISA leaves the result unspecified: it
+        Takes the function's arguments; returns in which lanes the PTX ISA leaves the result unspecified: it
         then counts as uninitialised.
     together : callable, optional
         Of an atomic operation: takes the form, the values in memory, the `Runs` of lanes that share an
-        address and their operands; returns what each lane finds there, and for which lanes it knows.
+        address and their operands; returns the value that each lane finds, and in which lanes that is exact.
     clash : callable, optional
         Takes the words of an opcode, or of its beginning; returns whether they exclude each other.
     lacks : callable, optional

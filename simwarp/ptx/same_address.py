@@ -1,7 +1,7 @@
 """Lanes that take turns at memory: in runs of those that share an address.
 
-What a lane finds there follows from the lanes before it. Where the operation is associative a scan gives it
-for all lanes at once; elsewhere the first lanes of all runs go, then the second ones, and so on.
+The value that a lane finds depends on the lanes before it. Where the operation is associative a scan gives
+it for all lanes at once; elsewhere the first lanes of all runs go, then the second ones, and so on.
 """
 
 from __future__ import annotations
@@ -15,13 +15,7 @@ import numpy.typing as npt
 
 
 def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
-    """Whether no address occurs twice.
-
-    Examples
-    --------
-    >>> all_differ(np.array([8, 4, 8], np.uint64)), all_differ(np.array([8, 4, 0], np.uint64))
-    (False, True)
-    """
+    """Whether no address occurs twice."""
     if (addresses[1:] > addresses[:-1]).all():
         return True
     ordered = np.sort(addresses)
@@ -30,12 +24,6 @@ def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
 
 class Runs:
     """Accesses in the order of their turns, those of one address next to each other.
-
-    Parameters
-    ----------
-    addresses : (n,) uint64
-    order : (n,) int, optional
-        Who goes first; without it, in the order of the array.
 
     Attributes
     ----------
@@ -49,12 +37,6 @@ class Runs:
         How many of its run stand before it.
     longest : int
         Accesses of the longest run.
-
-    Examples
-    --------
-    >>> runs = Runs(np.array([8, 4, 8, 8], np.uint64))
-    >>> runs.position.tolist(), runs.starts.tolist(), runs.rank.tolist(), runs.longest
-    ([1, 0, 2, 3], [0, 1], [0, 0, 1, 2], 3)
     """
 
     def __init__(self, addresses: npt.NDArray[np.uint64], order: Any = None) -> None:
@@ -76,12 +58,6 @@ class Runs:
         """At each place, ``values`` of its run up to there, combined from left to right.
 
         ``combine`` must be associative. After Hillis and Steele, "Data parallel algorithms" (1986).
-
-        Examples
-        --------
-        >>> runs = Runs(np.array([8, 4, 8, 8], np.uint64))
-        >>> runs.scan(np.add, np.array([5, 1, 2, 3])).tolist()
-        [5, 1, 3, 6]
         """
         result, distance = values.copy(), 1
         while distance < self.longest:

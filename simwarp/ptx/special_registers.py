@@ -1,4 +1,4 @@
-"""The special registers (PTX ISA chapter 10): their names and types. What they hold: `simwarp.engine`."""
+"""The special registers (PTX ISA chapter 10): their names and types; their values are in `simwarp.engine`."""
 
 from __future__ import annotations
 

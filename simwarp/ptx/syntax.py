@@ -1,4 +1,4 @@
-"""What PTX text consists of, as plain data: the output of `simwarp.ptx.parse`."""
+"""PTX text as plain data: the output of `simwarp.ptx.parse`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A label, a variable, a function or a parameter, and what is added to its address."""
+    """A label, a variable, a function or a parameter, and an offset to its address."""
 
     name: str
     offset: int = 0
@@ -57,7 +57,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Group:
-    """``(a, b, …)``: what a call passes or takes back."""
+    """``(a, b, …)``: the arguments or results of a call."""
 
     elements: tuple[Register | Immediate | Symbol, ...]
 
@@ -114,7 +114,7 @@ class Variable:
     alignment : int
         In bytes; 0 if nothing was written: then that of ``type``. A vector's is its whole size.
     initial : tuple of Immediate and Reference
-        The first elements' values; what follows them is 0. Empty if there is no initialiser.
+        The first elements' values; the others are 0. Empty without an initialiser.
     extern : bool
         Declared here, defined elsewhere (or, in ``.shared``, by the launch).
     """
@@ -140,7 +140,7 @@ class Function:
     parameters: list[Variable]
     line: int
     returns: list[Variable] = field(default_factory=list[Variable])
-    """What a device function gives back."""
+    """The results of a device function."""
     registers: dict[str, str] = field(default_factory=dict[str, str])
     """Type of each declared register, e.g. ``{"%r1": "b32"}``; also of ``.reg`` parameters."""
     variables: list[Variable] = field(default_factory=list[Variable])

@@ -5,8 +5,14 @@ import pytest
 
 import simwarp
 from simwarp.faults import Livelock, UnsupportedInstruction
+from simwarp.program.barrier_regions import meeting
 from simwarp.program.call_graph import CallGraph
+from simwarp.program.copies import Copies
+from simwarp.program.exits import ways_out
+from simwarp.program.frames import local_variables
 from simwarp.program.link import link
+from simwarp.program.liveness import live_registers
+from simwarp.program.provenance import known_origins, lending_steps
 from simwarp.ptx.parse import parse
 from support import small_kernels as small
 
@@ -164,3 +170,82 @@ def test_a_loop_that_calls_what_does_not_poll_does_not_poll():
     module = parse(text(body, before=functions))
     (branch,) = (s for s in link(module, module.entries["k"]).steps if s.kind == "branch")
     assert not branch.polls
+
+
+# ---- analyses of a program -------------------------------------------------------------------------------
+
+
+def program_of(body, parameters=""):
+    module = parse(f"{HEAD}.entry k({parameters}) {{ {body} ret; }}")
+    return link(module, module.entries["k"])
+
+
+def test_a_load_meets_the_stores_between_the_same_barriers():
+    program = program_of(
+        """.shared .b32 c; .reg .b32 %r; st.shared.u32 [c], 1; bar.sync 0; ld.shared.u32 %r, [c]; bar.sync 0;
+        st.shared.u32 [c], 2; ld.shared.u32 %r, [c];"""
+    )
+    assert meeting(program, {2, 5}, {0, 4}) == {5}
+
+
+def test_copies_of_structures_bit_fields_and_fills_are_found():
+    program = program_of(
+        """.local .align 8 .b8 s[8]; .reg .b64 %a; .reg .b32 %r<5>; ld.param.u64 %a, [to];
+        ld.local.u32 %r1, [s]; ld.local.u32 %r2, [s+4]; st.global.u32 [%a], %r1; st.global.u32 [%a+4], %r2;
+        and.b32 %r4, %r1, -8; or.b32 %r4, %r4, 5; st.global.u32 [%a], %r4;
+        or.b32 %r0, %r1, %r1; st.global.v2.u32 [%a], {%r0, %r3};""",
+        ".param .u64 to",
+    )
+    assert Copies.of(program) == (frozenset({3, 4}), frozenset({7}), frozenset({(9, 1)}))
+
+
+def test_ways_past_a_barrier_lead_to_the_end_or_to_a_store():
+    program = program_of(
+        """.reg .pred %p, %q; .reg .b64 %a; mov.b64 %a, 0; @%p bra END; @%q bra OTHER; bar.sync 0; bra END;
+        OTHER: st.global.u32 [%a], 1; END:"""
+    )
+    ways = ways_out(program.steps, program.routines.values(), lambda step: step.kind == "barrier")
+    assert ways == [{1: {6: 1}, 2: {5: 2}}]
+
+
+def test_local_variables_start_where_their_addresses_are_taken():
+    module = parse(
+        HEAD
+        + """.entry k() { .local .align 8 .b8 __local_depot0[24]; .reg .b64 %SPL, %a<3>;
+        mov.u64 %SPL, __local_depot0; add.u64 %a1, %SPL, 16; add.u64 %a2, %SPL, 0;
+        add.s64 %a2, %a2, 4; ret; }"""
+    )
+    assert local_variables(module.entries["k"], {"__local_depot0": 0}, {"__local_depot0": 24}) == {
+        "__local_depot0": (0, 24),
+        "__local_depot0+0": (0, 16),
+        "__local_depot0+16": (16, 24),
+    }
+
+
+def test_a_register_is_live_until_it_is_read():
+    program = program_of(".reg .b32 %a, %b; mov.b32 %a, 1; add.u32 %b, %a, 1; add.u32 %a, %b, %b;")
+    assert live_registers(program.steps, program.registers)[:4] == [0b00, 0b01, 0b10, 0b00]
+
+
+def test_addresses_come_from_parameters_and_memory():
+    program = program_of(
+        """.reg .b64 %r<4>; .reg .b32 %x; ld.param.u64 %r0, [a]; ld.param.u64 %r1, [n];
+        add.u64 %r2, %r0, %r1; ld.global.u64 %r3, [%r2]; ld.global.u32 %x, [%r3+4];""",
+        ".param .u64 a, .param .u64 n",
+    )
+    origins = known_origins(program, ())
+    assert {step: set(found) for step, found in origins.items()} == {
+        3: {"parameter a", "parameter n"},
+        4: {"anything"},
+    }
+    assert known_origins(program, ()) is origins
+
+
+@pytest.mark.parametrize(("value", "lending"), [("%c", {3}), ("%p", set())])
+def test_a_stored_address_of_a_shared_variable_is_lent(value, lending):
+    program = program_of(
+        f""".shared .b32 c; .reg .b64 %p, %c; ld.param.u64 %p, [p]; mov.u64 %c, c; cvta.shared.u64 %c, %c;
+        st.global.u64 [%p], {value};""",
+        ".param .u64 p",
+    )
+    assert lending_steps(program, ()) == lending

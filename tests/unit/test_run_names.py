@@ -5,6 +5,7 @@ import pytest
 
 from simwarp.cli import main
 from simwarp.faults import LaunchError
+from simwarp.ptx.mangled_names import choose, listed, parameter_types, plain, readable
 from simwarp.ptx.syntax import Function, Instruction, SourceLine, Variable
 from simwarp.run import Given, Out, load, run
 from simwarp.run.binding import bind
@@ -273,3 +274,14 @@ def test_names_on_the_command_line(write, capsys):
     ):
         assert ended(*args) == 2
         assert says in capsys.readouterr().err
+
+
+def test_mangled_names_are_read():
+    assert readable("_ZN4bits4packILi32EfEEvPT0_") == "bits::pack<32, float>"
+    assert parameter_types("_Z5saxpyifPKfPf") == ["int", "float", "float const*", "float*"]
+    assert parameter_types("_Z4fillIdEvPT_S0_") == ["double*", "double"]
+    assert plain("bits::pack<32, ns::pair<int, float>>") == "pack"
+    assert listed(["_Z1fi", "_Z1gf", "_Z1fPf"]) == "f(int), g, f(float*)"
+    names = ["_Z4sortILj512EEvPi", "_ZN2my4sortEPf", "_ZN2my4sortEPi"]
+    found = [choose(name, names) for name in ("sort<512>", "sort(int*)", "my::sort")]
+    assert found == [["_Z4sortILj512EEvPi"], ["_ZN2my4sortEPi"], ["_ZN2my4sortEPf", "_ZN2my4sortEPi"]]

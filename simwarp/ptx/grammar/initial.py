@@ -1,6 +1,6 @@
 """Initial values of variables: numbers, addresses, and lists of them in braces.
 
-Source: PTX ISA 9.0, section 5.4.4 (initializers). What it leaves open is as ptxas 13.0 has it.
+Source: PTX ISA 9.0, section 5.4.4 (initializers). Where it is silent, as ptxas 13.0 does it.
 """
 
 from __future__ import annotations
@@ -25,37 +25,7 @@ _MOST = 1 << 24
 
 
 def initial_values(cursor: Cursor, shape: Sequence[int], kind: str) -> tuple[tuple[Initial, ...], int]:
-    """Read what follows ``=``: one value, or braces as deep as the shape has dimensions.
-
-    Parameters
-    ----------
-    cursor : Cursor
-    shape : tuple of int
-        Of the array, () for a single value; a first 0 stands for any number.
-    kind : str
-        The type of an element.
-
-    Returns
-    -------
-    values : tuple of Immediate and Reference
-        In the order of memory; a list that is shorter than its dimension is filled with 0 where others
-        follow it.
-    items : int
-        How many there are in the outer braces: the first dimension, where that was left open.
-
-    Raises
-    ------
-    PtxSyntaxError
-        Values of another type, more than fit, or braces of another depth.
-
-    Examples
-    --------
-    >>> values, items = initial_values(Cursor("{{1, 2}, {3}}"), (0, 3), "u32")
-    >>> [value.value for value in values], items
-    ([1, 2, 0, 3], 2)
-    >>> initial_values(Cursor("generic(table)+8"), (), "u64")
-    ((Reference(name='table', offset=8, generic=True, mask=0),), 1)
-    """
+    """Read the values behind ``=``, and how many the outer braces hold; a first extent of 0 is any number."""
     if not shape:
         return (_value(cursor, kind),), 1
     if len(shape) > 8:

@@ -28,7 +28,7 @@ class Locations:
         self.inlined: dict[_Place, SourceLine | None] = {}
 
     def read(self) -> SourceLine | None:
-        """Read what follows ``.loc``; None for code that belongs to no line."""
+        """Read the place behind ``.loc``; None for code without a line."""
         cursor, place, caller = self.cursor, self._place(), None
         while cursor.accept(","):
             attribute = cursor.name()
@@ -55,15 +55,7 @@ class Locations:
 
 
 def skip_file(cursor: Cursor) -> None:
-    """Step over what follows ``.file``: it has been read before, since the files stand at the end.
-
-    Examples
-    --------
-    >>> cursor = Cursor('1 "sum.cu", 1700000000, 512 .loc')
-    >>> skip_file(cursor)
-    >>> cursor.text
-    '.loc'
-    """
+    """Step over a ``.file``, which `Locations` has read before: the files stand at the end of a module."""
     number(cursor)
     cursor.string()
     while cursor.accept(","):

@@ -10,37 +10,20 @@ import re
 from simwarp.ptx.grammar.constants import immediate, integer
 from simwarp.ptx.grammar.scopes import Names
 from simwarp.ptx.grammar.tokens import Cursor
-from simwarp.ptx.syntax import (
-    Address,
-    Group,
-    Immediate,
-    Operand,
-    Pair,
-    Register,
-    Symbol,
-    Vector,
-)
+from simwarp.ptx.syntax import Address, Group, Immediate, Operand, Pair, Register, Symbol, Vector
 
 _WORD = re.compile(r"[A-Za-z_$][\w$.:]*|%[\w$][\w$.:]*", re.ASCII)
 _ENDS = frozenset([",", ";", "]", "}", ")"])
 
 
 class OperandReader:
-    """Reads operands at a cursor; what names stand for is asked of ``names``.
+    """Reads operands at a cursor; ``names`` resolves their names.
 
     Attributes
     ----------
     has_free_name : bool
         Whether an operand read since it was last set to False names nothing that is declared so far:
         perhaps a label that comes later.
-
-    Examples
-    --------
-    >>> reader = OperandReader(Cursor("[%rd1+4], {%r1, _}, done;"), Names())
-    >>> reader.operands()  # doctest: +NORMALIZE_WHITESPACE
-    (Address(base=Register(name='%rd1', negated=False), offset=4, more=()),
-     Vector(elements=(Register(name='%r1', negated=False), Register(name='_', negated=False))),
-     Symbol(name='done', offset=0))
     """
 
     def __init__(self, cursor: Cursor, names: Names) -> None:
@@ -63,7 +46,7 @@ class OperandReader:
         return tuple(found)
 
     def call(self) -> tuple[Operand, ...]:
-        """``(returns), function, (arguments), prototype;``: all but the function may be absent."""
+        """``(returns), function, (arguments), prototype;``: only the function must be there."""
         cursor = self.cursor
         found: list[Operand] = []
         if cursor.text == "(":
@@ -129,7 +112,7 @@ class OperandReader:
         return value
 
     def _free_name(self, text: str) -> Register | Symbol:
-        """A name that nothing has declared so far: of a special register, a label or a function."""
+        """A name without a declaration so far: of a special register, a label or a function."""
         if text.partition(".")[0] in self.visible:
             raise self.cursor.error("expected a whole register: .x, .y … exist for special registers only")
         self.cursor.at += 1
@@ -175,22 +158,16 @@ class OperandReader:
         cursor = self.cursor
         cursor.expect("{")
         elements: list[Register | Immediate] = []
-        while True:
+        for _ in cursor.separated("}"):
             element = self._simple()
             if isinstance(element, Symbol):
                 raise cursor.error("expected registers or numbers before this")
             elements.append(element)
-            if cursor.accept("}"):
-                return Vector(tuple(elements))
-            if not cursor.accept(","):
-                raise cursor.error("expected ',' or '}'")
+        return Vector(tuple(elements))
 
     def _group(self) -> Group:
         cursor = self.cursor
         cursor.expect("(")
-        elements: list[Register | Immediate | Symbol] = []
-        while not cursor.accept(")"):
-            if elements and not cursor.accept(","):
-                raise cursor.error("expected ',' or ')'")
-            elements.append(self._simple())
-        return Group(tuple(elements))
+        if cursor.accept(")"):
+            return Group(())
+        return Group(tuple(self._simple() for _ in cursor.separated(")")))

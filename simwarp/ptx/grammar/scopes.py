@@ -1,6 +1,6 @@
-"""What the names of a function body stand for, while its ``{ }`` scopes open and close.
+"""The meaning of the names of a function body, while its ``{ }`` scopes open and close.
 
-A scope may declare a name again; then both must be told apart. The first declaration in a function
+A scope may declare a name again. The first declaration in a function
 keeps the name, the second becomes ``name@2``, the third ``name@3``: no name of PTX holds an ``@``.
 
 Source: PTX ISA 9.0, sections 4.4 (identifiers), 9.7.12.1 (``{}``).
@@ -16,7 +16,7 @@ from simwarp.ptx.syntax import Register, Symbol
 
 @dataclass
 class Scope:
-    """What one pair of braces declares.
+    """The declarations between one pair of braces.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Scope:
     )
 
     def label(self, name: str) -> str:
-        """The unique name of the label that a name stands for here; the name itself if there is none."""
+        """The unique name of a label that is visible here; the name itself if there is none."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.labels:
@@ -51,18 +51,10 @@ class Names:
     Attributes
     ----------
     visible : dict of str to Register or Symbol
-        What each register and variable is called that can be used right now. A label is not here: it
+        The unique name of each visible register and variable. Labels are not here: a label
         may be used before it is declared.
     has_renamed_labels : bool
         Whether some label's unique name is another than the written one.
-
-    Examples
-    --------
-    >>> names = Names()
-    >>> names.register("%p", 1), names.enter(), names.register("%p", 2), names.visible["%p"]
-    ('%p', None, '%p@2', Register(name='%p@2', negated=False))
-    >>> names.leave(), names.visible["%p"]
-    (None, Register(name='%p', negated=False))
     """
 
     def __init__(self) -> None:
@@ -76,7 +68,7 @@ class Names:
         self.scope = Scope(self.scope)
 
     def leave(self) -> None:
-        """A brace closes: what it declared is gone, what it hid is back."""
+        """A brace closes: its names are gone, the names that they hid are back."""
         for name, before in reversed(self.scope.hidden):
             if before is None:
                 del self.visible[name]

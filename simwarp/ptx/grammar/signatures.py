@@ -30,19 +30,7 @@ _NUMBERS = {
 
 
 def kernel(cursor: Cursor) -> Function:
-    """Read what follows ``.entry``, up to ``{`` or ``;``.
-
-    Raises
-    ------
-    PtxSyntaxError
-        A head that PTX does not have.
-
-    Examples
-    --------
-    >>> found = kernel(Cursor("k(.param .u64 a) .maxntid 32, 4 {"))
-    >>> found.name, [p.name for p in found.parameters], found.max_threads
-    ('k', ['a'], 128)
-    """
+    """Read the head of a kernel behind ``.entry``, up to ``{`` or ``;``."""
     function = Function("", [], cursor.line)
     function.name = cursor.name()
     function.parameters = _parameters(cursor, (".param",))
@@ -51,14 +39,7 @@ def kernel(cursor: Cursor) -> Function:
 
 
 def device_function(cursor: Cursor) -> Function:
-    """Read what follows ``.func``, up to ``{`` or ``;``.
-
-    Examples
-    --------
-    >>> found = device_function(Cursor("(.param .b32 r) vprintf (.param .b64 a, .param .b64 b);"))
-    >>> found.name, len(found.returns), len(found.parameters)
-    ('vprintf', 1, 2)
-    """
+    """Read the head of a device function behind ``.func``, up to ``{`` or ``;``."""
     while cursor.accept(".attribute"):
         skip_attribute(cursor)
     returns = _parameters(cursor, (".param", ".reg"))
@@ -70,14 +51,7 @@ def device_function(cursor: Cursor) -> Function:
 
 
 def prototype(cursor: Cursor) -> Function:
-    """Read what follows ``.callprototype``, with the semicolon.
-
-    Examples
-    --------
-    >>> found = prototype(Cursor("(.param .b32 _) _ (.param .b64 _, .param .align 8 .b8 _[16]);"))
-    >>> [(p.type, p.count) for p in (*found.returns, *found.parameters)]
-    [('b32', 1), ('b64', 1), ('b8', 16)]
-    """
+    """Read a signature behind ``.callprototype``, with the semicolon."""
     line = cursor.line
     returns = _parameters(cursor, (".param", ".reg"))
     cursor.expect("_")
@@ -92,28 +66,17 @@ def _parameters(cursor: Cursor, spaces: tuple[str, ...]) -> list[Variable]:
     found: list[Variable] = []
     if not cursor.accept("(") or cursor.accept(")"):
         return found
-    while True:
+    for _ in cursor.separated(")"):
         space = cursor.text
         if space not in spaces:
             raise cursor.error(f"expected {' or '.join(map(repr, spaces))}")
         cursor.at += 1
         found.append(parameter(cursor, space[1:]))
-        if cursor.accept(")"):
-            return found
-        if not cursor.accept(","):
-            raise cursor.error("expected ',' or ')'")
+    return found
 
 
 def directives(cursor: Cursor, function: Function) -> None:
-    """Read performance and cluster directives; those that only tune the compilation are stepped over.
-
-    Examples
-    --------
-    >>> function = Function("k", [], 1)
-    >>> directives(Cursor(".maxntid 32, 4 .maxnreg 64 .reqnctapercluster 2 {"), function)
-    >>> function.max_threads, function.cluster
-    (128, (2, 1, 1))
-    """
+    """Read performance and cluster directives; those that only tune the compilation are stepped over."""
     while word := cursor.directive():
         if word == ".pragma":
             skip_pragma(cursor)
@@ -130,15 +93,7 @@ def directives(cursor: Cursor, function: Function) -> None:
 
 
 def skip_pragma(cursor: Cursor) -> None:
-    """Step over the strings behind ``.pragma`` and the semicolon: hints for the compiler.
-
-    Examples
-    --------
-    >>> cursor = Cursor('"nounroll", "used_bytes_mask 15"; ret;')
-    >>> skip_pragma(cursor)
-    >>> cursor.text
-    'ret'
-    """
+    """Step over the strings behind ``.pragma`` and the semicolon: hints for the compiler."""
     cursor.string()
     while cursor.accept(","):
         cursor.string()

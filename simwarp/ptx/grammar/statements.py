@@ -32,23 +32,7 @@ _TABLES = (".branchtargets", ".calltargets", ".callprototype")
 
 
 class Body:
-    """Reads the body of one function into it.
-
-    Parameters
-    ----------
-    cursor : Cursor
-        Behind the opening brace.
-    locations : Locations
-    function : Function
-        Its head; registers, variables, instructions, labels, tables and prototypes are added.
-
-    Examples
-    --------
-    >>> cursor, function = Cursor("{ .reg .pred p; L: @p bra L; } ret; }"), Function("f", [], 1)
-    >>> Body(cursor, Locations(cursor), function).read()
-    >>> [i.opcode for i in function.instructions], function.labels, function.registers
-    (['bra', 'ret'], {'L': 0}, {'p': 'pred'})
-    """
+    """Reads the body of a function, from behind its opening brace, into ``function``."""
 
     def __init__(self, cursor: Cursor, locations: Locations, function: Function) -> None:
         self.cursor, self.locations, self.function = cursor, locations, function
@@ -62,13 +46,7 @@ class Body:
         """Tables, and the scope their labels are named in."""
 
     def read(self) -> None:
-        """Read the statements up to the closing brace, and that brace.
-
-        Raises
-        ------
-        PtxSyntaxError
-            Names the line and what was expected there.
-        """
+        """Read the statements up to the closing brace, and that brace."""
         cursor = self.cursor
         self._parameters()
         while True:
@@ -136,30 +114,24 @@ class Body:
             cursor.at = at
             vector = " (of vectors, declare each element)" if kind in ("v2", "v4") else ""
             raise cursor.error(f"expected the type of a register such as .b32{vector}")
-        while True:
-            line, name = cursor.line, cursor.name()
-            if cursor.accept("<"):
-                self._range(name, kind, line)
-            else:
-                self.function.registers[self.names.register(name, line)] = kind
-            if cursor.accept(";"):
-                return
-            if not cursor.accept(","):
-                raise cursor.error("expected ',' or ';'")
-
-    def _range(self, name: str, kind: str, line: int) -> None:
-        """``%r<100>``: the registers ``%r0`` to ``%r99``."""
         registers, declare = self.function.registers, self.names.register
-        for i in range(self._count()):
-            registers[declare(f"{name}{i}", line)] = kind
+        for _ in cursor.separated(";"):
+            line = cursor.line
+            for name in self._range():
+                registers[declare(name, line)] = kind
 
-    def _count(self) -> int:
-        count = number(self.cursor)
+    def _range(self) -> list[str]:
+        """``%p``, or ``%r<100>`` for ``%r0`` to ``%r99``."""
+        cursor = self.cursor
+        name = cursor.name()
+        if not cursor.accept("<"):
+            return [name]
+        count = number(cursor)
         if count > _MOST_REGISTERS:
-            self.cursor.at -= 1
-            raise self.cursor.error(f"expected at most {_MOST_REGISTERS} names")
-        self.cursor.expect(">")
-        return count
+            cursor.at -= 1
+            raise cursor.error(f"expected at most {_MOST_REGISTERS} names")
+        cursor.expect(">")
+        return [f"{name}{i}" for i in range(count)]
 
     # ---- labels ------------------------------------------------------------------------------------
 
@@ -176,21 +148,9 @@ class Body:
         if word == ".callprototype":
             function.prototypes[name] = prototype(cursor)
             return
-        function.tables[name] = self._list()
+        function.tables[name] = tuple(part for _ in cursor.separated(";") for part in self._range())
         if word == ".branchtargets":
             self.listed.append((name, self.names.scope))
-
-    def _list(self) -> tuple[str, ...]:
-        """The names behind ``.branchtargets``: ``A, B``, or ``L<2>`` for ``L0, L1``."""
-        cursor = self.cursor
-        found: list[str] = []
-        while True:
-            name = cursor.name()
-            found += [f"{name}{i}" for i in range(self._count())] if cursor.accept("<") else [name]
-            if cursor.accept(";"):
-                return tuple(found)
-            if not cursor.accept(","):
-                raise cursor.error("expected ',' or ';'")
 
     def _name_labels(self) -> None:
         """Put unique names where labels are used, now that all are known."""

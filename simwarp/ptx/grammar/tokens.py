@@ -1,7 +1,7 @@
 """PTX text as a row of tokens, and a cursor that walks along it.
 
-A token is a name, an opcode with all its modifiers, a directive, a number, a string or a mark. What
-it is shows in its first character, so that a token is nothing but its text.
+A token is a name, an opcode with all its modifiers, a directive, a number, a string or a mark. Its first
+character tells which, so a token is its text alone.
 
 Source: PTX ISA 9.0, sections 4.1 to 4.5.
 """
@@ -9,6 +9,7 @@ Source: PTX ISA 9.0, sections 4.1 to 4.5.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from simwarp.faults import PtxSyntaxError
 
@@ -35,18 +36,12 @@ _MARKS = frozenset("-+*/%@!~?&^|,;:(){}[]<>=")
 
 
 def is_name(text: str) -> bool:
-    """Whether a token can be the name of something.
-
-    Examples
-    --------
-    >>> [is_name(text) for text in ("%r1", "$L__BB0_1", "_", "%tid.x", ".reg", "4")]
-    [True, True, False, False, False, False]
-    """
+    """Whether a token can be the name of something."""
     return _NAME.fullmatch(text) is not None
 
 
 class Cursor:
-    """A place in PTX text, and what may be asked of the token there.
+    """A place in PTX text, and methods that read the tokens from there on.
 
     Attributes
     ----------
@@ -56,19 +51,6 @@ class Cursor:
         The line each stands in, from 1.
     at : int
         The token that comes next.
-
-    Raises
-    ------
-    PtxSyntaxError
-        Text that holds a character PTX does not have.
-
-    Examples
-    --------
-    >>> cursor = Cursor("add.u32 %r1, 0x1F; // what for")
-    >>> cursor.texts
-    ['add.u32', '%r1', ',', '0x1F', ';', '', '']
-    >>> cursor.take(), cursor.accept(";"), cursor.accept("%r1")
-    ('add.u32', False, True)
     """
 
     def __init__(self, text: str) -> None:
@@ -126,6 +108,15 @@ class Cursor:
             raise self.error(f"expected {text!r}")
         self.at += 1
 
+    def separated(self, end: str) -> Iterator[None]:
+        """Walk along a list with commas, up to and with its ``end``: yields in front of each item."""
+        while True:
+            yield
+            if self.accept(end):
+                return
+            if not self.accept(","):
+                raise self.error(f"expected ',' or {end!r}")
+
     def directive(self) -> str:
         """Step over a word such as ``.align`` and return it, or return "" if none comes next."""
         text = self.texts[self.at]
@@ -149,7 +140,7 @@ class Cursor:
         return self.take()[1:-1]
 
     def error(self, expected: str) -> PtxSyntaxError:
-        """What to raise: names the line, what was expected there, and what stands there instead."""
+        """The error that names the line, the expected token and the one found."""
         found = repr(self.text[:_LONGEST]) if self.text else "the end of the text"
         text = self.quote(max(self.at - _AROUND, 0), self.at + _AROUND, self.line)
         return PtxSyntaxError(f"line {self.line}: {expected}, found {found} in `{text}`")

@@ -26,28 +26,17 @@ _LARGEST = 1 << 40
 
 @dataclass
 class _Type:
-    """What a declaration says in front of the name."""
+    """The part of a declaration in front of the name."""
 
     name: str = ""
     vector: int = 1
     alignment: int = 0
     is_pointer: bool = False
-    """Behind ``.ptr``: an alignment is now that of what the parameter points to."""
+    """Behind ``.ptr``: an alignment is now that of the memory it points to."""
 
 
 def variables(cursor: Cursor, space: str, extern: bool = False) -> list[Variable]:
-    """Read the declaration behind a state space, up to its semicolon.
-
-    Raises
-    ------
-    PtxSyntaxError
-        A declaration that PTX does not have, or an initial value that does not fit it.
-
-    Examples
-    --------
-    >>> variables(Cursor(".align 8 .b16 a[2][3], b = 5;"), "global")  # doctest: +ELLIPSIS
-    [Variable(name='a', space='global', type='b16', count=6, alignment=8, ...), Variable(name='b', ...)]
-    """
+    """Read the declaration behind a state space, up to its semicolon."""
     kind = _type(cursor)
     found = [_declared(cursor, space, kind, extern)]
     while cursor.accept(","):
@@ -57,13 +46,7 @@ def variables(cursor: Cursor, space: str, extern: bool = False) -> list[Variable
 
 
 def parameter(cursor: Cursor, space: str) -> Variable:
-    """Read one parameter behind ``.param`` or ``.reg``: a variable without initial value.
-
-    Examples
-    --------
-    >>> parameter(Cursor(".u64 .ptr .global .align 16 rows"), "param")  # doctest: +ELLIPSIS
-    Variable(name='rows', space='param', type='u64', count=1, alignment=0, ...)
-    """
+    """Read one parameter behind ``.param`` or ``.reg``: a variable without initial value."""
     kind = _type(cursor, allowed=frozenset(["pred"]) if space == "reg" else frozenset())
     name = "_" if cursor.accept("_") else cursor.name()
     extents = _extents(cursor)
@@ -73,15 +56,7 @@ def parameter(cursor: Cursor, space: str) -> Variable:
 
 
 def skip_attribute(cursor: Cursor) -> None:
-    """Step over what follows ``.attribute``: managed or unified memory is memory like any other.
-
-    Examples
-    --------
-    >>> cursor = Cursor("(.unified(19, 95), .managed) .global .b32 total;")
-    >>> skip_attribute(cursor)
-    >>> cursor.text
-    '.global'
-    """
+    """Step over the parentheses behind ``.attribute``: managed and unified memory are global memory."""
     cursor.expect("(")
     depth = 1
     while depth:

@@ -1,4 +1,4 @@
-"""What the rows of all float formats share: their words, flushing, order, and the NaN a chip writes.
+"""Functions for the rows of all float formats: words, flushing, order, and the NaN a chip writes.
 
 Arithmetic is `simwarp.floats`; it leaves the bits of a NaN open. Here they become those of an NVIDIA
 H200: one canonical NaN in every format but f64, where the payload of an operand goes on.
@@ -28,7 +28,7 @@ ROUNDED = "{.rn|.rz|.rm|.rp}"
 class Format:
     """A float format by the words of its special numbers; ``nan`` is that of an invalid operation.
 
-    `numpy.where` costs as much as twenty other operations: what is rare is looked for first.
+    `numpy.where` costs as much as twenty other operations: rare cases are tested for first.
     """
 
     name: Any
@@ -42,7 +42,7 @@ class Format:
 
     @property
     def quiet(self) -> Any:
-        """The bit that tells a quiet NaN from a signalling one."""
+        """The bit that is 1 in a quiet NaN and 0 in a signalling one."""
         return self.word.type(1 << (self.fraction - 1))
 
     def signed(self, x: Any) -> Any:
@@ -83,7 +83,7 @@ class Format:
         return self.replaced(clamped, self.is_nan(x), self.word.type(0))
 
     def finish(self, form: Form, x: Any) -> Any:
-        """Words with what the modifiers ask for."""
+        """Words after ``.ftz``, ``.sat`` and ``.relu``, as written."""
         if form.has("ftz"):
             x = self.flush(x)
         if form.has("sat"):
@@ -92,7 +92,7 @@ class Format:
         return self.replaced(positive, self.is_nan(x), self.nan)
 
     def result(self, form: Form, compute: Any, *operands: Any) -> Any:
-        """The words of ``compute(*words)`` with what the modifiers ask for."""
+        """The words of ``compute(*words)``, with the modifiers applied to operands and result."""
         if not form.has("ftz"):
             return self.finish(form, compute(*operands))
         operands = tuple(self.flush(x) for x in operands)

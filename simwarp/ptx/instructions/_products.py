@@ -19,12 +19,12 @@ Types: TypeAlias = tuple[str, str, str, str]
 
 
 class Multiplication(NamedTuple):
-    """How one opcode multiplies.
+    """The layouts and the product of one opcode.
 
     Attributes
     ----------
     a, b, c, d : Layout
-        Who holds what; of bits, words of 32.
+        The layout of each matrix; of bits, words of 32.
     product : callable
         Takes a chip's compute capability and the three matrices' raw words; returns D's.
     """
@@ -37,57 +37,20 @@ class Multiplication(NamedTuple):
 
 
 def multiply(opcode: str, cc: Capability, a: Words, b: Words, c: Words) -> Words:
-    """D = A B + C, from registers to registers.
-
-    Parameters
-    ----------
-    opcode : str
-        Of ``mma.sync`` or ``wmma.mma``.
-    cc : (int, int)
-        The compute capability of the chip, whose rules floats follow.
-    a, b, c : uint32 (warps, 32, registers), or uint64 for f64
-
-    Returns
-    -------
-    uint32 (warps, 32, registers), or uint64
-
-    Examples
-    --------
-    A row of ones in A, all bits set in B: 256 of them meet in each column.
-
-    >>> opcode = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc"
-    >>> a, b, c = (np.zeros((1, 32, n), np.uint32) for n in (4, 2, 4))
-    >>> a[0, :4, 0] = a[0, :4, 2] = b[...] = 0xFFFFFFFF
-    >>> multiply(opcode, (9, 0), a, b, c)[0, :6].tolist()
-    [[256, 256, 0, 0], [256, 256, 0, 0], [256, 256, 0, 0], [256, 256, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
-    """
+    """D = A B + C on registers: uint32, or uint64 for f64, of shape (warps, 32, registers)."""
     plan = multiplication(opcode)
     return plan.d.pack(plan.product(cc, plan.a.unpack(a), plan.b.unpack(b), plan.c.unpack(c)))
 
 
 def transpose(opcode: str, a: Words) -> Words:
-    """What ``movmatrix`` does.
-
-    Examples
-    --------
-    >>> a = np.arange(32, dtype=np.uint32).reshape(1, 32, 1)  # element (row, 2 n) is 4 row + n, others are 0
-    >>> transpose("movmatrix.sync.aligned.m8n8.trans.b16", a)[0, :2, 0].tolist()
-    [262144, 786440]
-    """
+    """The transposed matrix of ``movmatrix``."""
     operands = fragments_of(opcode).operands
     return operands["d"].layout.pack(operands["a"].layout.unpack(a).swapaxes(-1, -2))
 
 
 @cache
 def multiplication(opcode: str) -> Multiplication:
-    """How an opcode multiplies.
-
-    Examples
-    --------
-    >>> plan = multiplication("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32")
-    >>> (plan.a.rows, plan.a.columns), (plan.b.rows, plan.b.columns)
-    ((16, 32), (32, 8))
-    """
+    """The layouts and the product of an opcode."""
     fragments = fragments_of(opcode)
     d, a, b, c = (fragments.operands[name] for name in "dabc")
     types, modifiers = (d.type, a.type, b.type, c.type), opcode.split(".")

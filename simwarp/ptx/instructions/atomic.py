@@ -26,7 +26,7 @@ _GLOBAL = f"{{.global}}{SCOPE}"
 _CHOICE = "the order of the lanes is free"
 _QUIET = np.uint64(1 << 51)
 _INVALID = np.uint64(0xFFF8 << 48).view(np.float64)
-"""What an H200 makes of infinity minus infinity in f64."""
+"""Infinity minus infinity in f64 on an H200."""
 _LONG = 16
 """Lanes that share an address, from which on their sum is worked out by itself."""
 _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "bf16": 0x7FFF}
@@ -101,11 +101,11 @@ def _both(
     return declare
 
 
-# ---- what lanes that share an address find there, without taking turns ---------------------------------
+# ---- values that lanes find at a shared address, without taking turns -----------------------------------
 
 
 def _after(found: Any, runs: Runs, start: Any) -> tuple[Any, Any]:
-    """What each lane leaves behind → what the next one finds; the first finds ``start``."""
+    """The value that each lane leaves → the one that the next lane finds; the first finds ``start``."""
     old = np.empty_like(found)
     old[1:] = found[:-1]
     old[runs.starts] = start

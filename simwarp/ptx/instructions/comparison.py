@@ -82,7 +82,7 @@ def set_pair(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def _truth(kind: str, holds: Any) -> Any:
-    """What ``set`` writes for a truth: a float's 1.0, else all ones."""
+    """The result of ``set`` for true: a float's 1.0, else all ones."""
     word = storage(kind).type
     return where(holds, FORMATS[kind].one if kind in FORMATS else np.invert(word(0)), word(0))
 
@@ -91,7 +91,7 @@ def _truth(kind: str, holds: Any) -> Any:
 
 
 def _decided(form: Form, a: Any, b: Any, c: Any = None) -> tuple[Any, Any, Any]:
-    """``.and`` with what is false, ``.or`` with what is true: the other side does not matter."""
+    """Beside false in ``.and``, or true in ``.or``, the other side does not matter."""
     if c is None or form.modifiers[1] == "xor":
         return False, False, False
     holds = _holds(form, form.T, a, b)
@@ -192,7 +192,7 @@ def slct(form: Form, a: Any, b: Any, c: Any) -> Any:
     return where(_number(form, form.U, c) >= 0, a, b)
 
 
-# -------------------------------------------------------------------------------------- what they share
+# -------------------------------------------------------------------------------------- shared functions
 
 
 def _combine(form: Form, holds: Any, c: Any) -> Any:

@@ -250,7 +250,7 @@ def cvt_wide_pair(form: Form, a: Any) -> Any:
     return _pair(form, *(widen(o.astype(np.uint8), form.U.removesuffix("x2")) for o in octets))
 
 
-# -------------------------------------------------------------------------------------- what they share
+# -------------------------------------------------------------------------------------- shared functions
 
 
 def _number(form: Form, a: Any) -> Any:

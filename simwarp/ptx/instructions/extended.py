@@ -1,8 +1,8 @@
 """PTX ISA 9.7.2: extended-precision integer arithmetic, in words of 32 or 64 bits joined by a carry.
 
-PTX text does not name the condition code's carry flag. Subtraction keeps in it what an H200 keeps there,
-the carry of ``a + ~b + 1``: 1 where nothing was borrowed. The PTX ISA writes the borrow itself. Inside
-chains of additions, or of subtractions, there is no difference.
+PTX text does not name the condition code's carry flag. Subtraction sets it as an H200 does, to the carry
+of ``a + ~b + 1``: 1 where nothing was borrowed. The PTX ISA writes the borrow itself. Inside
+chains of additions, or of subtractions, both give the same.
 """
 
 from __future__ import annotations

@@ -20,7 +20,14 @@ _PACKED = "d:b32 = a:b32, b:b32"
 _END = "or the end of the range that it passes"
 
 
-@row("add.T", "d:B = a:B, b:B", T=INTEGERS, section="9.7.1.1", summary="a + b, modulo 2^width")
+@row(
+    "add.T",
+    "d:B = a:B, b:B",
+    T=INTEGERS,
+    section="9.7.1.1",
+    traits="displace",
+    summary="a + b, modulo 2^width",
+)
 def add(form: Form, a: Any, b: Any) -> Any:
     return np.add(a, b)
 
@@ -344,32 +351,14 @@ def dp2a(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 def elements(word: Any, kind: str) -> list[Any]:
-    """The bytes or halves of a 32-bit word, lowest first, each as int32.
-
-    Parameters
-    ----------
-    word : uint32
-    kind : str
-        Their type, ``u8``, ``s8``, ``u16``, ``s16``; ``s32`` is the word itself.
-
-    Examples
-    --------
-    >>> [int(e) for e in elements(np.uint32(0x80FF0102), "s8")]
-    [2, 1, -1, -128]
-    """
+    """The bytes or halves of a 32-bit word, lowest first, each as int32."""
     dtype = DTYPES[kind]
     bits = dtype.itemsize * 8
     return [np.right_shift(word, bits * i).astype(dtype).astype(np.int32) for i in range(32 // bits)]
 
 
 def pack(values: list[Any]) -> Any:
-    """One 32-bit word of one, two or four values int32, the lowest first, each cut to its part's width.
-
-    Examples
-    --------
-    >>> hex(pack([np.int32(-1), np.int32(0x12345)]))
-    '0x2345ffff'
-    """
+    """One 32-bit word of one, two or four values int32, the lowest first, each cut to its part's width."""
     bits = 32 // len(values)
     word = np.uint32(0)
     for i, value in enumerate(values):
@@ -378,20 +367,14 @@ def pack(values: list[Any]) -> Any:
 
 
 def accumulate(c: Any, values: list[Any]) -> Any:
-    """The sum of c and of values int32, modulo 2^32.
-
-    Examples
-    --------
-    >>> int(accumulate(np.uint32(7), [np.int32(-4), np.int32(2)]))
-    5
-    """
+    """The sum of c and of values int32, modulo 2^32."""
     for value in values:
         c = np.add(c, value.view(np.uint32))
     return c
 
 
 def _pairs(form: Form, a: Any, b: Any) -> zip[tuple[Any, Any]]:
-    """What an instruction combines: the halves of a and b, or for s32 all of each."""
+    """The pairs that an instruction combines: the halves of a and b, or for s32 all of each."""
     kind = form.T.removesuffix("x2")
     return zip(elements(a, kind), elements(b, kind), strict=True)
 

@@ -14,7 +14,7 @@ _BITS = "pred b16 b32 b64"
 
 
 def _beside_zero(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
-    """Nothing changes what is cut away."""
+    """Where one operand is 0, the other does not matter."""
     return np.equal(b, 0), np.equal(a, 0)
 
 

@@ -1,7 +1,7 @@
 """PTX ISA 9.7.18.2: SIMD video instructions, on the two halves or four bytes of a word.
 
 Operands are written without selectors and masks, which stand for themselves by default: all of a, all
-of b, all of d. What is not added up to c does not look at it.
+of b, all of d. Only ``.add`` reads c.
 """
 
 from __future__ import annotations
@@ -48,17 +48,7 @@ _PARTS = {2: ("half", "9.7.18.2.1", "9.7.18.2.2"), 4: ("byte", "9.7.18.2.3", "9.
 
 
 def arithmetic(form: Form, a: Any, b: Any, c: Any) -> Any:
-    """``vadd2`` … ``vmax4``: combine each part of a with that of b; then add them to c, or pack them.
-
-    Examples
-    --------
-    >>> form = Form("vadd2.u32.u32.u32.sat", ("u32", "sat"), "u32", "u32")
-    >>> hex(arithmetic(form, np.uint32(0xFFFF0001), np.uint32(0x00020003), np.uint32(0)))
-    '0xffff0004'
-    >>> form = Form("vabsdiff4.u32.u32.u32.add", ("u32", "add"), "u32", "u32")
-    >>> int(arithmetic(form, np.uint32(0x01020304), np.uint32(0x04030201), np.uint32(100)))
-    108
-    """
+    """``vadd2`` … ``vmax4``: combine each part of a with that of b; then add them to c, or pack them."""
     operation, _ = _OPERATIONS[form.opcode.split(".")[0][:-1]]
     bits = _width(form)
     values = [operation(x, y) for x, y in _parts(form, a, b)]
@@ -71,14 +61,7 @@ def arithmetic(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 def comparison(form: Form, a: Any, b: Any, c: Any) -> Any:
-    """``vset2``, ``vset4``: 1 where a part of a compares so with that of b, else 0.
-
-    Examples
-    --------
-    >>> form = Form("vset4.u32.u32.gt", ("gt",), "u32", "u32")
-    >>> hex(comparison(form, np.uint32(0x01020304), np.uint32(0x04030201), np.uint32(0)))
-    '0x101'
-    """
+    """``vset2``, ``vset4``: 1 where a part of a compares so with that of b, else 0."""
     compare = _COMPARE[form.modifiers[0]]
     values = [compare(x, y).astype(np.int32) for x, y in _parts(form, a, b)]
     return accumulate(c, values) if form.has("add") else pack(values)
@@ -111,6 +94,6 @@ def _width(form: Form) -> int:
 
 
 def _parts(form: Form, a: Any, b: Any) -> zip[tuple[Any, Any]]:
-    """What an instruction combines: the parts of a and b, each read as its type says."""
+    """The pairs that an instruction combines: parts of a and b, each of its type."""
     bits = _width(form)
     return zip(elements(a, f"{form.T[0]}{bits}"), elements(b, f"{form.U[0]}{bits}"), strict=True)

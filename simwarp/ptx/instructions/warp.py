@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.13: what the lanes of a warp compute together."""
+"""PTX ISA 9.7.13: votes, matches and reductions of the lanes of a warp."""
 
 from __future__ import annotations
 
