@@ -147,7 +147,7 @@ def store(chunk: Chunk, step: Step) -> None:
 
 def _has_stride(step: Step) -> bool:
     """Whether a matrix lies in memory at one address and a stride, instead of one address for each row."""
-    return any(spec.name == "stride" for spec in step.row.sources)
+    return "stride:" in step.row.syntax
 
 
 def _operand(step: Step) -> Operand:

@@ -14,14 +14,14 @@ by summaries).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from simwarp.ptx.rows import ENDS_BLOCK, WRITES
 
 if TYPE_CHECKING:
-    from simwarp.program.program import Routine, Step
+    from simwarp.program.program import Program, Step
 
 RETURNS, LEAVES, WORKS = 1, 2, 3
 """The meaning of an edge for the lanes that take it: they return early; they leave to do other work; or they
@@ -36,12 +36,10 @@ _OF_OTHERS = ("global", "shared")
 _PARTS = ENDS_BLOCK - {"trap"}
 
 
-def ways_out(
-    steps: Sequence[Step], routines: Iterable[Routine], *meets: Callable[[Step], bool]
-) -> list[Edges]:
+def ways_out(program: Program, *meets: Callable[[Step], bool]) -> list[Edges]:
     """The edges by which lanes leave for good all steps from which a meeting can be reached."""
-    meetings = [{at for at, step in enumerate(steps) if one(step)} for one in meets]
-    graph = _Graph(steps, routines) if any(meetings) else None
+    meetings = [{at for at, step in enumerate(program.steps) if one(step)} for one in meets]
+    graph = _Graph(program) if any(meetings) else None
     return [_Ways(graph, some).edges() if graph is not None and some else {} for some in meetings]
 
 
@@ -58,16 +56,14 @@ class _Graph:
         The steps behind the calls of each function.
     """
 
-    def __init__(self, steps: Sequence[Step], routines: Iterable[Routine]) -> None:
-        self.steps = steps
-        ordered = sorted(routines, key=lambda routine: routine.first)
-        ends = [*(routine.first for routine in ordered[1:]), len(steps)]
-        self.first = {routine.name: routine.first for routine in ordered}
-        self.owner = [r.name for r, end in zip(ordered, ends, strict=True) for _ in range(r.first, end)]
+    def __init__(self, program: Program) -> None:
+        self.steps = program.steps
+        self.first = {name: routine.first for name, routine in program.routines.items()}
+        self.owner = [program.routine_at(at).name for at in range(len(self.steps))]
         self.callees: dict[int, list[str]] = {}
         self.sites: dict[str, list[int]] = {name: [] for name in self.first}
-        functions = [routine.name for routine in ordered[:-1]]  # the kernel stands behind them
-        for at, step in enumerate(steps):
+        functions = [name for name in self.first if name != program.name]
+        for at, step in enumerate(self.steps):
             if step.call is not None:
                 name, is_known = step.call.function, step.call.address is None
                 self.callees[at] = [name] * (name in self.first) if is_known else functions

@@ -266,8 +266,7 @@ class Program:
     def ways_out(self) -> dict[int, tuple[dict[int, int], dict[int, int]]]:
         """For each step where lanes leave for good, its edges: past barriers, and past warp operations."""
         block, warp = ways_out(
-            self.steps,
-            self.routines.values(),
+            self,
             lambda step: step.kind == "barrier" and not step.form.has("arrive"),
             lambda step: step.kind in ("warp", "warp barrier"),
         )

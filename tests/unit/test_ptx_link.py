@@ -204,7 +204,7 @@ def test_ways_past_a_barrier_lead_to_the_end_or_to_a_store():
         """.reg .pred %p, %q; .reg .b64 %a; mov.b64 %a, 0; @%p bra END; @%q bra OTHER; bar.sync 0; bra END;
         OTHER: st.global.u32 [%a], 1; END:"""
     )
-    ways = ways_out(program.steps, program.routines.values(), lambda step: step.kind == "barrier")
+    ways = ways_out(program, lambda step: step.kind == "barrier")
     assert ways == [{1: {6: 1}, 2: {5: 2}}]
 
 

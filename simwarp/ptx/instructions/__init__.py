@@ -25,26 +25,12 @@ from simwarp.ptx.instructions import (
 from simwarp.ptx.instructions._table import TABLE
 from simwarp.ptx.rows import Row
 
-__all__ = [
-    "ROWS",
-    "TABLE",
-    "approximate",
-    "atomic",
-    "comparison",
-    "control",
-    "conversion",
-    "extended",
-    "floating",
-    "half",
-    "integer",
-    "logic",
-    "matrix",
-    "memory",
-    "movement",
-    "synchronisation",
-    "video",
-    "warp",
-]
+_FILES = (
+    *(approximate, atomic, comparison, control, conversion, extended, floating, half),
+    *(integer, logic, matrix, memory, movement, synchronisation, video, warp),
+)
+"""Importing these declares the rows."""
+__all__ = ["ROWS", "TABLE"]
 
 
 def _section(row: Row) -> list[int]:

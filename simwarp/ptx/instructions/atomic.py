@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from simwarp import floats
+from simwarp.ptx.instructions._formats import FORMATS, keep_payload, pack, split, words
 from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.instructions.memory import ORDERS, SCOPE, SCOPES, SHARED
 from simwarp.ptx.rows import Form, Function
@@ -24,12 +25,8 @@ _SPACE = f"{{.global|{SHARED}}}{SCOPE}"
 _GLOBAL = f"{{.global}}{SCOPE}"
 """CUDA's headers also write the scope behind the state space, and the order behind the operation."""
 _CHOICE = "the order of the lanes is free"
-_QUIET = np.uint64(1 << 51)
-_INVALID = np.uint64(0xFFF8 << 48).view(np.float64)
-"""Infinity minus infinity in f64 on an H200."""
 _LONG = 16
 """Lanes that share an address, from which on their sum is worked out by itself."""
-_NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "bf16": 0x7FFF}
 
 
 def _increment(old: Any, b: Any) -> Any:
@@ -190,19 +187,16 @@ def atom(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
 )
 def atom_f32(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     total = np.add(old, b) if shared else floats.flush(np.add(floats.flush(old), floats.flush(b)))
-    return where(np.isnan(total), np.uint32(_NAN["f32"]).view(np.float32), total)
+    return where(np.isnan(total), FORMATS["f32"].nan.view(np.float32), total)
 
 
 @_both("<.add>", "add, f64", "add b to the value", T="f64", minimum_sm=60, together=_adding_floats)
 def atom_f64(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
-    first, second = (old, b) if shared else (b, old)
     total = np.add(old, b)
-    of_numbers = where(np.isnan(total), _INVALID, total)
-    kept = where(np.isnan(first), first, where(np.isnan(second), second, of_numbers))
-    if not shared:  # an H200 moves a NaN through as it is, there alone
-        return kept
-    bits = np.asarray(kept).view(np.uint64)
-    return where(np.isnan(kept), bits | _QUIET, bits).view(np.float64)
+    if shared:
+        return keep_payload(total, old, b)
+    of_numbers = where(np.isnan(total), FORMATS["f64"].nan.view(np.float64), total)
+    return where(np.isnan(b), b, where(np.isnan(old), old, of_numbers))  # on an H200 a NaN is not made quiet
 
 
 _of_halves = partial(_both, "<.add>", what="add b to the value, or to each half of it", kinds=".noftz.T")
@@ -218,30 +212,16 @@ _KEEP = "or keep the smaller or the larger one"
 )
 def atom_half(form: Form, old: Any, b: Any, *, shared: bool) -> Any:
     kind = form.T.removesuffix("x2")
-    one = _half_add if form.has("add") else _half_choice
+    format = FORMATS[kind]
+
+    def one(x: Any, y: Any) -> Any:
+        if form.has("add"):
+            return format.canonical(floats.half("add", x, y, format=format.name))
+        return format.minimum(form, x, y) if form.has("min") else format.maximum(form, x, y)
+
     if kind == form.T:
-        return one(form, kind, _bits(old), _bits(b)).view(form.dtype)
-    low, high = (one(form, kind, _bits(old, shift), _bits(b, shift)) for shift in (0, 16))
-    return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
-
-
-def _bits(word: Any, shift: int = 0) -> Any:
-    """A half out of a word, as 16 bits."""
-    bits = np.asarray(word).view(f"u{np.asarray(word).dtype.itemsize}")
-    return np.right_shift(bits, bits.dtype.type(shift)).astype(np.uint16)
-
-
-def _half_add(form: Form, kind: Any, old: Any, b: Any) -> Any:
-    total = floats.half("add", old, b, format=kind)
-    return where(np.isnan(floats.widen(total, kind)), np.uint16(_NAN[kind]), total)
-
-
-def _half_choice(form: Form, kind: Any, old: Any, b: Any) -> Any:
-    x, y = floats.widen(old, kind), floats.widen(b, kind)
-    smaller = (x < y) | ((x == y) & np.signbit(x))
-    first = where(smaller, old, b) if form.has("min") else where(smaller, b, old)
-    chosen = where(np.isnan(x), b, where(np.isnan(y), old, first))
-    return where(np.isnan(x) & np.isnan(y), np.uint16(_NAN[kind]), chosen)
+        return one(words(old), words(b)).view(form.dtype)
+    return pack(*(one(x, y) for x, y in zip(split(old), split(b), strict=True)))
 
 
 @_atomic(

@@ -12,7 +12,7 @@ from simwarp.ptx.instructions._formats import FORMATS, pack, split, widen, words
 from simwarp.ptx.instructions._table import row, where
 from simwarp.ptx.rows import Form, storage
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -203,12 +203,12 @@ def _holds(form: Form, kind: str, a: Any, b: Any) -> Any:
     """Whether two values of PTX type ``kind`` compare as the opcode says."""
     compare = form.modifiers[0]
     if kind not in FORMATS:
-        return _COMPARE[compare](a, b)
+        return COMPARE[compare](a, b)
     a, b = _number(form, kind, a), _number(form, kind, b)
     unordered = np.isnan(a) | np.isnan(b)
     if compare in ("num", "nan"):
         return unordered if compare == "nan" else ~unordered
-    holds = _COMPARE[compare[:2]](a, b)
+    holds = COMPARE[compare[:2]](a, b)
     # NumPy's "not equal" holds for a NaN; PTX's plain "ne" does not.
     return holds | unordered if compare.endswith("u") else holds & ~unordered
 

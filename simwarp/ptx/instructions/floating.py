@@ -18,6 +18,7 @@ from simwarp.ptx.instructions._formats import (
     DIRECTED,
     FORMATS,
     ROUNDED,
+    Format,
     arithmetic,
     keep_payload,
     words,
@@ -102,53 +103,42 @@ def div(form: Form, a: Any, b: Any) -> Any:
     return arithmetic(form, floats.div, a, b, first=(a, b))
 
 
-_KEPT = "a NaN keeps its sign on an H200"
+def _sign(name: str, section: str, summary: str, change: Function) -> None:
+    """The rows of ``abs`` or ``neg``."""
+
+    def function(form: Form, a: Any) -> Any:
+        d = change(FORMATS[form.T], form, words(a))
+        return keep_payload(d.view(np.float64), a) if form.T == "f64" else d
+
+    of_f64 = f"{summary}; a NaN keeps its sign on an H200"
+    _float(name, "{.ftz}", _ONE, section, f"{summary}; of NaN, NaN", of_f64, operations=0)(function)
 
 
-@_float("abs", "{.ftz}", _ONE, "9.7.3.9", "|a|; of NaN, NaN", f"|a|; {_KEPT}", operations=0)
-def abs_(form: Form, a: Any) -> Any:
-    d = FORMATS[form.T].absolute(form, words(a))
-    return keep_payload(d.view(np.float64), a) if form.T == "f64" else d
+_sign("abs", "9.7.3.9", "|a|", Format.absolute)
+_sign("neg", "9.7.3.10", "-a", Format.negative)
 
 
-@_float("neg", "{.ftz}", _ONE, "9.7.3.10", "-a; of NaN, NaN", f"-a; {_KEPT}", operations=0)
-def neg(form: Form, a: Any) -> Any:
-    d = FORMATS[form.T].negative(form, words(a))
-    return keep_payload(d.view(np.float64), a) if form.T == "f64" else d
-
-
-def _extreme(base: str, section: str, one: str) -> Callable[[Function], Function]:
+def _extreme(base: str, section: str, one: str, choose: Function) -> None:
     """The rows of ``min`` or ``max``, which gives the smaller or the larger ``one``."""
+
+    def function(form: Form, a: Any, b: Any) -> Any:
+        d = choose(FORMATS[form.T], form, words(a), words(b))
+        return keep_payload(d.view(np.float64), b, a) if form.T == "f64" else d
+
     either = f"{one} one; -0 is below +0; NaN only if both are"
     magnitude = f"{one} magnitude, the signs' exclusive-or"
-    forms = (
+    for modifiers, kind, suffix, minimum_sm, summary in (
         ("{.ftz}", "f32", "", 50, either),
         ("", "f64", "", 50, either),
         ("{.ftz}<.NaN>", "f32", ".NaN", 80, f"{one} one; -0 is below +0; NaN if either is"),
         ("{.ftz}{.NaN}<.xorsign.abs>", "f32", ".xorsign.abs", 86, magnitude),
-    )
-
-    def declare(function: Function) -> Function:
-        for modifiers, kind, suffix, minimum_sm, summary in forms:
-            of_base = partial(
-                row, T=kind, name=f"{base}{suffix}.{kind}", section=section, minimum_sm=minimum_sm
-            )
-            of_base(f"{base}{modifiers}.T", _TWO, summary=summary)(function)
-        return function
-
-    return declare
+    ):
+        of_kind = partial(row, T=kind, name=f"{base}{suffix}.{kind}", section=section, minimum_sm=minimum_sm)
+        of_kind(f"{base}{modifiers}.T", _TWO, summary=summary)(function)
 
 
-@_extreme("min", "9.7.3.11", "the smaller")
-def min_(form: Form, a: Any, b: Any) -> Any:
-    d = FORMATS[form.T].minimum(form, words(a), words(b))
-    return keep_payload(d.view(np.float64), b, a) if form.T == "f64" else d
-
-
-@_extreme("max", "9.7.3.12", "the larger")
-def max_(form: Form, a: Any, b: Any) -> Any:
-    d = FORMATS[form.T].maximum(form, words(a), words(b))
-    return keep_payload(d.view(np.float64), b, a) if form.T == "f64" else d
+_extreme("min", "9.7.3.11", "the smaller", Format.minimum)
+_extreme("max", "9.7.3.12", "the larger", Format.maximum)
 
 
 @_float("rcp", f"{DIRECTED}{{.ftz}}", _ONE, "9.7.3.13", "1 / a")

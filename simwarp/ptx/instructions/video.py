@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from simwarp.ptx.instructions._table import row
+from simwarp.ptx.instructions.comparison import COMPARE
 from simwarp.ptx.instructions.integer import accumulate, elements, pack
 from simwarp.ptx.rows import DTYPES, Form
 
@@ -36,14 +37,6 @@ _OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "vmin": (np.minimum, "the smaller one"),
     "vmax": (np.maximum, "the larger one"),
 }
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 _PARTS = {2: ("half", "9.7.18.2.1", "9.7.18.2.2"), 4: ("byte", "9.7.18.2.3", "9.7.18.2.4")}
 
 
@@ -62,7 +55,7 @@ def arithmetic(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 def comparison(form: Form, a: Any, b: Any, c: Any) -> Any:
     """``vset2``, ``vset4``: 1 where a part of a compares so with that of b, else 0."""
-    compare = _COMPARE[form.modifiers[0]]
+    compare = COMPARE[form.modifiers[0]]
     values = [compare(x, y).astype(np.int32) for x, y in _parts(form, a, b)]
     return accumulate(c, values) if form.has("add") else pack(values)
 
