@@ -1,16 +1,15 @@
 """IEEE 754 arithmetic on NumPy arrays: every operation correctly rounded, in every direction, on any CPU.
 
-Operands are arrays or NumPy scalars of shapes that broadcast. NaN results have any payload, unless a
-function says otherwise. Nothing here warns.
+Operands are arrays or NumPy scalars of shapes that broadcast. The payload of a NaN result
+is unspecified unless a function defines it. Nothing here warns.
 """
 
 from simwarp.floats.arithmetic import add, div, flush, mul, rcp, saturate, sqrt, sub
 from simwarp.floats.conversion import convert, from_integer, round_integral, to_integer
 from simwarp.floats.formats import FormatName
 from simwarp.floats.fused import fma
-from simwarp.floats.half_precision import half
 from simwarp.floats.rounding import NarrowRounding, Rounding
-from simwarp.floats.small_formats import narrow, widen
+from simwarp.floats.small_formats import half, narrow, widen
 
 __all__ = [
     "FormatName",

@@ -1,21 +1,20 @@
 """Addition, multiplication, division and square root, correctly rounded in every direction.
 
-To nearest they are NumPy's own. Otherwise a float32 result is found in float64, where products are exact,
-and a float64 result together with its error.
+To nearest they are NumPy's own. Otherwise a float32 result is computed in float64, where products are
+exact, and a float64 result together with its error.
 
 Source: PTX ISA 9.0, section 9.7.3 (add, sub, mul, div, rcp, sqrt, and the modifiers .ftz, .sat).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from simwarp.floats.elementwise import common_dtype, elementwise, redo
-from simwarp.floats.error_free import signed_zero, sum_to_odd, two_product, two_sum
+from simwarp.floats.error_free import signed_zero, sum_through_odd, two_product, two_sum
 from simwarp.floats.formats import FORMATS
 from simwarp.floats.fused import fused_by_parts
 from simwarp.floats.packing import exact, pack
@@ -24,7 +23,6 @@ from simwarp.floats.rounding import Floats, Rounding, check_rounding, directed, 
 _quiet = np.errstate(all="ignore")
 
 
-@_quiet
 def add(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     """The sum a + b (PTX ISA 9.7.3.3, ``add``).
 
@@ -67,7 +65,6 @@ def sub(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     return add(a, np.negative(b), rounding)
 
 
-@_quiet
 def mul(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     """The product a · b (PTX ISA 9.7.3.5, ``mul``).
 
@@ -85,7 +82,6 @@ def mul(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     return _rounded(np.multiply, _MUL, rounding, a, b)
 
 
-@_quiet
 def div(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     """The quotient a / b (PTX ISA 9.7.3.8, ``div``).
 
@@ -119,7 +115,6 @@ def rcp(a: Any, rounding: Rounding = "rn") -> Any:
     return div(common_dtype(a).type(1), a, rounding)
 
 
-@_quiet
 def sqrt(a: Any, rounding: Rounding = "rn") -> Any:
     """The square root of a; NaN for a < 0, -0 for -0 (PTX ISA 9.7.3.15, ``sqrt``).
 
@@ -170,13 +165,14 @@ def saturate(a: Any) -> Any:
     return elementwise(_saturate, a)
 
 
-def _rounded(nearest: np.ufunc, by_size: Mapping[int, Any], rounding: Rounding, *operands: Any) -> Any:
-    """NumPy's own result to nearest; else the function for the operands' size."""
+@_quiet
+def _rounded(nearest: np.ufunc, others: dict[int, Any], rounding: Rounding, *operands: Any) -> Any:
+    """NumPy's own result to nearest; in another rounding that of the function for the operands' width."""
     dtype = common_dtype(*operands)
     if rounding == "rn":
         return nearest(*operands)
     check_rounding(rounding)
-    return elementwise(partial(by_size[dtype.itemsize], rounding), *operands)
+    return elementwise(partial(others[dtype.itemsize], rounding), *operands)
 
 
 def _saturate(a: Floats) -> Floats:
@@ -186,8 +182,10 @@ def _saturate(a: Floats) -> Floats:
     return result
 
 
-def _add_32(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    return to_float32(sum_to_odd(a.astype(np.float64), b.astype(np.float64), rounding), rounding)
+def _in_float64(operation: np.ufunc, rounding: Rounding, *operands: Floats) -> Floats:
+    # The product of float32 is exact; a quotient of 24 bits by 24, or a root, that is not a float32 lies
+    # farther from all of them than float64 errs.
+    return to_float32(operation(*operands, dtype=np.float64), rounding)
 
 
 def _add_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
@@ -197,20 +195,11 @@ def _add_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
     return redo(result, hard, partial(fused_by_parts, rounding), a, np.ones_like(a), b)
 
 
-def _mul_32(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    return to_float32(np.multiply(a, b, dtype=np.float64), rounding)
-
-
 def _mul_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
     nearest, rest = two_product(a, b)
     hard = ~((np.abs(nearest) >= _EXACT_PRODUCT) & np.isfinite(rest))
     zero = np.copysign(0.0, a) * np.copysign(1.0, b)
     return redo(directed(nearest, rest, rounding), hard, partial(fused_by_parts, rounding), a, b, zero)
-
-
-def _div_32(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    # A quotient of 24 bits by 24 that is not a float32 lies farther from all of them than float64 errs.
-    return to_float32(np.divide(a, b, dtype=np.float64), rounding)
 
 
 def _div_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
@@ -220,7 +209,7 @@ def _div_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
 
 
 def _div_by_parts(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    """The same for operands and quotients of any exponent, zeros, infinities and NaN."""
+    """The quotient for operands and quotients of any exponent, zeros, infinities and NaN."""
     (a_part, a_exponent), (b_part, b_exponent) = np.frexp(a), np.frexp(b)
     nearest, rest = _quotient(a_part, b_part)
     exponent = a_exponent.astype(np.int64) - b_exponent
@@ -229,14 +218,10 @@ def _div_by_parts(rounding: Rounding, a: Floats, b: Floats) -> Floats:
 
 
 def _quotient(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The nearest float64, and the sign of the error: that of the remainder, by b's."""
+    """The nearest float64, and a number with the sign of its error: the remainder's times b's."""
     nearest = np.divide(a, b)
     product, error = two_product(nearest, b)
     return nearest, ((a - product) - error) * np.copysign(1.0, b)
-
-
-def _sqrt_32(rounding: Rounding, a: Floats) -> Floats:
-    return to_float32(np.sqrt(a, dtype=np.float64), rounding)  # as far from every float32 as a quotient
 
 
 def _sqrt_64(rounding: Rounding, a: Floats) -> Floats:
@@ -251,7 +236,7 @@ def _sqrt_64(rounding: Rounding, a: Floats) -> Floats:
 
 _EXACT_PRODUCT = 2.0**-960
 
-_ADD = {4: _add_32, 8: _add_64}
-_MUL = {4: _mul_32, 8: _mul_64}
-_DIV = {4: _div_32, 8: _div_64}
-_SQRT = {4: _sqrt_32, 8: _sqrt_64}
+_ADD = {4: sum_through_odd, 8: _add_64}
+_MUL = {4: partial(_in_float64, np.multiply), 8: _mul_64}
+_DIV = {4: partial(_in_float64, np.divide), 8: _div_64}
+_SQRT = {4: partial(_in_float64, np.sqrt), 8: _sqrt_64}

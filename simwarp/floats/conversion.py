@@ -14,15 +14,7 @@ import numpy.typing as npt
 from reference.errors import DtypeError
 from simwarp.floats.elementwise import common_dtype, elementwise
 from simwarp.floats.error_free import two_sum
-from simwarp.floats.rounding import (
-    Floats,
-    Rounding,
-    Words,
-    check_rounding,
-    directed,
-    to_float32,
-    to_odd,
-)
+from simwarp.floats.rounding import Floats, Rounding, Words, check_rounding, directed, to_float32, to_odd
 
 _quiet = np.errstate(all="ignore")
 
@@ -36,7 +28,7 @@ def convert(x: Any, dtype: npt.DTypeLike, rounding: Rounding = "rn") -> Any:
     x : float32 or float64
     dtype : float32 or float64
     rounding : "rn", "rz", "rm" or "rp"
-        Of a float64 to float32; all else is exact.
+        Of a float64 to float32; other conversions are exact.
 
     Raises
     ------
@@ -121,7 +113,7 @@ def _from_64_bits(single: bool, rounding: Rounding, i: Words) -> Floats:
 
 @_quiet
 def to_integer(a: Any, dtype: npt.DTypeLike, rounding: Rounding) -> Any:
-    """Floats as integers (PTX ISA 9.7.9.21, ``cvt``); out of range the nearer end, of NaN 0.
+    """Floats as integers (PTX ISA 9.7.9.21, ``cvt``); values out of range are clamped, NaN gives 0.
 
     Parameters
     ----------
@@ -156,9 +148,7 @@ def _to_integer(target: np.dtype[Any], rounding: Rounding, a: Floats) -> Words:
     if unordered.any():
         result[unordered] = 0
     if int(greatest) != ends.max:
-        above = integral > greatest
-        if above.any():
-            result[above] = ends.max
+        result[integral > greatest] = ends.max
     return result
 
 

@@ -1,4 +1,4 @@
-"""Functions of arrays of equal shape applied to operands that broadcast, block by block."""
+"""Functions of arrays of equal shape, applied to operands of any shape."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from simwarp.floats.rounding import Floats, Lanes
 
 BLOCK = 1 << 15
 """Bytes of an operand at a time. The temporaries then stay in cache, and in memory that the process keeps:
-to ask the system for new pages costs more than the arithmetic."""
+asking the system for new pages costs more than the arithmetic."""
 
 
 def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[Any] | None = None) -> Any:
-    """Apply a function of arrays of one shape and at least one axis; ``dtype`` if not the first operand's."""
+    """Apply a function of arrays of one shape to operands that broadcast, block by block.
+
+    The result has the first operand's type unless ``dtype`` is given.
+    """
     arrays: list[npt.NDArray[Any]] = [np.asarray(x) for x in operands]
     shape = arrays[0].shape
     if any(x.shape != shape for x in arrays):
@@ -29,22 +32,22 @@ def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[An
     if size <= BLOCK:
         return function(*arrays)
     result = np.empty(shape, arrays[0].dtype if dtype is None else dtype)
-    rows = max(1, BLOCK * shape[0] // size)
-    for start in range(0, shape[0], rows):
-        part = slice(start, start + rows)
+    step = max(1, BLOCK * shape[0] // size)
+    for start in range(0, shape[0], step):
+        part = slice(start, start + step)
         result[part] = function(*(x[part] for x in arrays))
     return result
 
 
 def redo(result: Floats, where: Lanes, function: Callable[..., Any], *operands: Any) -> Floats:
-    """Compute some elements of a result again with another function."""
+    """Recompute some elements of a result with a more careful function; all arrays have one shape."""
     if where.any():
         result[where] = function(*(x[where] for x in operands))
     return result
 
 
 def common_dtype(*operands: Any) -> np.dtype[Any]:
-    """The one type of all operands, float32 or float64."""
+    """The one type of all operands; DtypeError unless all are float32 or all float64."""
     dtypes: list[np.dtype[Any]] = [getattr(x, "dtype", _NO_ARRAY) for x in operands]
     dtype = dtypes[0]
     if dtype not in _FLOATS or any(other != dtype for other in dtypes):

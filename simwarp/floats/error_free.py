@@ -1,4 +1,4 @@
-"""Sums and products of floats together with their exact errors, and sums of two float64 rounded once.
+"""Sums and products of floats with their exact errors, and sums rounded once: to odd, or to float32.
 
 Source: Knuth, The Art of Computer Programming 2, section 4.2.2 (`two_sum`); Dekker, Numerische
 Mathematik 18, 1971 (`two_product`).
@@ -15,7 +15,10 @@ from simwarp.floats.rounding import Floats, Rounding, to_float32, to_odd
 
 
 def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The rounded sum and its error, ``a + b = sum + error`` exactly; not finite where a step overflows."""
+    """The rounded sum and its error: ``a + b = sum + error`` exactly.
+
+    The error is not finite where the sum, or an intermediate result, overflows.
+    """
     total = np.add(a, b)
     b_part = np.subtract(total, a)
     error = np.subtract(total, b_part)
@@ -26,10 +29,10 @@ def two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def two_product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The rounded product and its error: ``a * b = product + error`` exactly.
+    """The rounded product of float64 and its error: ``a * b = product + error`` exactly.
 
     This holds where the product is at least 2^-960 in magnitude; the error is not finite where the
-    product, or a step on the way to it, overflows.
+    product, or an intermediate result, overflows.
     """
     product = np.multiply(a, b)
     # Rounded to 26 bits, a signed rest of 26; cut to 26 bits, a rest of 27: all four products are exact.
@@ -67,13 +70,13 @@ def signed_zero(total: Floats, a: Floats, b: Floats, rounding: Rounding) -> Floa
 
 
 def sum_to_odd(a: Floats, b: Floats, rounding: Rounding = "rn") -> Floats:
-    """The sum a + b rounded to odd; ``rounding`` only signs the zeros."""
+    """The float64 sum a + b, far from overflow, rounded to odd; ``rounding`` only signs the zeros."""
     total, error = two_sum(a, b)
     return to_odd(signed_zero(total, a, b, rounding), error)
 
 
 def sum_to_float32(a: Floats, b: Floats, rounding: Rounding) -> Floats:
-    """The sum a + b as float32, rounded once.
+    """The float64 sum a + b as float32, rounded once; one operand may be float32.
 
     The sum is rounded to float64 first. That is one rounding too many only where it ends on a float32, or
     halfway between two of them: there, the sum is rounded to odd instead.
@@ -83,10 +86,11 @@ def sum_to_float32(a: Floats, b: Floats, rounding: Rounding) -> Floats:
     low = np.left_shift(total.view(np.uint64), 36)  # the last 28 bits, 0 in either case
     if low.min(initial=1) == 0:
         if rounding != "rn":
-            return _through_odd(rounding, a, b)
-        redo(result, (low == 0) & (result != total), partial(_through_odd, rounding), a, b)
+            return sum_through_odd(rounding, a, b)
+        redo(result, (low == 0) & (result != total), partial(sum_through_odd, rounding), a, b)
     return result
 
 
-def _through_odd(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+def sum_through_odd(rounding: Rounding, a: Floats, b: Floats) -> Floats:
+    """The sum a + b as float32, rounded to odd in float64 first."""
     return to_float32(sum_to_odd(a.astype(np.float64), b.astype(np.float64), rounding), rounding)

@@ -1,8 +1,8 @@
 """The floating-point formats of the PTX ISA, and their bits.
 
-A *word* is a value's bits in an unsigned integer; its *magnitude* is the word without the sign. As
-magnitudes grow so do the values, through subnormal numbers, binades and infinity alike: one more is the
-next value.
+A *word* is a value's bits in an unsigned integer; its *magnitude* is the word without the sign.
+Magnitudes grow with the values, through subnormal numbers, binades and infinity alike: adding one gives
+the next value.
 
 Source: PTX ISA 9.0, sections 5.2.1 and 5.2.3; e4m3 and e5m2 also OCP 8-bit Floating Point Specification.
 """
@@ -25,12 +25,12 @@ class Format:
     ----------
     name : str
     word : dtype
-        The unsigned integer that holds it.
+        The unsigned integer that holds the value.
     exponent_bits, fraction_bits : int
     padding : int
         Low bits of the word that are always 0.
     has_infinity : bool
-        If not, the last fraction of the last exponent is NaN, and all others are numbers.
+        If not, only the last fraction of the last exponent is NaN.
     """
 
     name: str
@@ -47,15 +47,12 @@ class Format:
 
     @property
     def nan(self) -> int:
-        """The canonical NaN: every bit but the sign."""
+        """The canonical NaN: every bit except the sign."""
         return self.sign - (1 << self.padding)
 
     @property
     def largest(self) -> int:
-        """The magnitude of the largest finite value, without padding.
-
-        One more is the result of an overflow: infinity, or NaN in a format without.
-        """
+        """The magnitude, without padding, of the largest finite value; one more is infinity or else NaN."""
         last = (1 << (self.exponent_bits + self.fraction_bits)) - 1
         return last - (1 << self.fraction_bits) if self.has_infinity else last - 1
 

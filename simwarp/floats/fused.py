@@ -1,9 +1,9 @@
 """The fused multiply-add: a · b + c with one rounding.
 
-NumPy has no fused multiply-add. A float32 product is exact in float64, and so is the error of
-the sum with c (Knuth's two-sum); in float64 the product's own error adds to that (Dekker's two-product). To
+NumPy has no fused multiply-add. A float32 product is exact in float64, and so is the error of the sum
+with c (Knuth's two-sum); in float64 the product's own error adds to that (Dekker's two-product). To
 nearest, both are rounded twice, which is wrong only where the first rounding ends exactly halfway between
-two results; these elements, and those near the ends of the exponent range, are done again with care.
+two results; these elements, and those near the ends of the exponent range, are recomputed with care.
 
 Source: PTX ISA 9.0, section 9.7.3.6 (fma); Boldo and Melquiond, IEEE Transactions on Computers 57(4),
 2008 (emulation of the fused multiply-add).
@@ -98,15 +98,15 @@ def _hard(result: Floats, product: Floats, total: Floats, a: Floats, b: Floats) 
 
 
 def _nearest_and_rest(total: Floats, error: Floats, more: Floats) -> tuple[Floats, Floats]:
-    """The float64 nearest to the sum of all three, and a number of the sign of the error."""
+    """The float64 nearest to the sum of all three, and a number with the sign of its error."""
     return two_sum(total, to_odd(*two_sum(error, more)))
 
 
 def fused_by_parts(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Floats:
     """The sum a · b + c of float64 of any exponent, also of zeros, infinities and NaN.
 
-    Significands and exponents are taken apart; of product and addend the smaller one is brought no
-    farther below the other than 2^-200, far below half a unit of the result.
+    Significands and exponents are taken apart; the smaller of product and addend is scaled to no less
+    than 2^-200 of the other, which no rounding can distinguish from its true size.
     """
     (a, a_exponent), (b, b_exponent), (c, c_exponent) = (np.frexp(x) for x in (a, b, c))
     product_exponent = np.where(a * b == 0, _OF_ZERO, a_exponent + b_exponent)
@@ -118,7 +118,7 @@ def fused_by_parts(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Float
     plain, plain_error = two_sum(product, c)
     nearest, rest = _nearest_and_rest(plain, plain_error, product_error)
     result = pack(exact(nearest, rest, exponent), FORMATS["f64"], rounding).view(np.float64)
-    # NumPy is right for results that are not finite, and for the sign of zeros to nearest.
+    # NumPy's own infinities, NaN and zeros, with the sign to nearest, are right.
     ready = ~np.isfinite(plain) | (nearest == 0)
     return np.where(ready, signed_zero(plain, product, c, rounding), result)
 

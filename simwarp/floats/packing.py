@@ -1,6 +1,6 @@
 """Exact values of any exponent, and their one rounding into the word of a format.
 
-The path for results that overflow or are subnormal, and for formats that NumPy lacks.
+For results that the fast paths do not cover: overflows, subnormal numbers, and formats that NumPy lacks.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simwarp.floats.formats import Format
 from simwarp.floats.rounding import Floats, Lanes, NarrowRounding, Words, drop
@@ -32,9 +31,10 @@ class Exact(NamedTuple):
 
 
 def exact(nearest: Floats, rest: Any = 0.0, exponent: Any = 0) -> Exact:
-    """The numbers ``(nearest + rest) · 2^exponent``; only the sign of ``rest`` counts.
+    """The numbers ``(nearest + rest) · 2^exponent``, of float64.
 
-    Of a NaN or an infinity the result means nothing; a subnormal counts as a value of its sign below 2^-1022.
+    Only the sign of ``rest`` counts; it is less than half a unit of ``nearest``. The result is meaningless
+    for NaN and infinity; a subnormal ``nearest`` counts as some value of its sign below 2^-1022.
     """
     bits = nearest.view(np.uint64)
     negative = np.signbit(nearest)
@@ -53,8 +53,8 @@ _LEAST = np.int64(-(10**5))
 def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = False) -> Words:
     """The words of numbers in a format, rounded once.
 
-    An overflow gives infinity (NaN in a format without) where the rounding goes away from zero, else, or with
-    ``saturate``, the largest finite value.
+    An overflow gives infinity (NaN in a format without) where the rounding goes away from zero and
+    ``saturate`` is not set, else the largest finite value.
     """
     fraction_bits, least = format.fraction_bits, format.least_exponent
     # A subnormal loses one more bit for each binade that it lies below the least normal one.
@@ -62,20 +62,14 @@ def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = Fa
     kept = drop(x.significand, np.minimum(61 - fraction_bits + below, 63), rounding, x.negative)
     binade = np.clip(x.exponent - least, 0, format.greatest_exponent - least + 1).astype(np.uint64)
     # The leading 1 of ``kept``, and a carry out of it, add to the exponent field.
-    magnitude = np.minimum(kept + (binade << fraction_bits), limit(format, rounding, x.negative, saturate))
+    magnitude = np.minimum(kept + (binade << fraction_bits), _limit(format, rounding, x.negative, saturate))
     return join(x.negative, magnitude, format)
 
 
-def limit(
-    format: Format, rounding: NarrowRounding, negative: Lanes, saturate: bool
-) -> npt.NDArray[np.uint64]:
+def _limit(format: Format, rounding: NarrowRounding, negative: Lanes, saturate: bool) -> Words:
     """The magnitude that an overflow gives."""
-    if saturate or rounding == "rz":
-        outward: Any = 0
-    elif rounding in ("rm", "rp"):
-        outward = negative if rounding == "rm" else ~negative
-    else:
-        outward = 1
+    toward: dict[str, Any] = {"rz": 0, "rm": negative, "rp": ~negative}
+    outward = 0 if saturate else toward.get(rounding, 1)
     return np.add(np.uint64(format.largest), outward, dtype=np.uint64)
 
 

@@ -1,6 +1,6 @@
-"""Every rounding from NumPy's own result and the sign of its error.
+"""Directed roundings from NumPy's own result and the sign of its error.
 
-The functions of this package find the exact result as ``nearest + rest``: a number that NumPy rounded to
+The functions of this package compute the exact result as ``nearest + rest``: a number that NumPy rounded to
 nearest, and an error term of which only the sign counts. From these two every rounding follows by one
 step of the number's bits.
 
@@ -31,17 +31,17 @@ Lanes: TypeAlias = npt.NDArray[np.bool_]
 
 
 def check_rounding(rounding: str, *also: str) -> None:
-    """Refuse a rounding that is none of rn, rz, rm, rp and ``also``."""
+    """Raise SchemeError unless the rounding is one of rn, rz, rm, rp or ``also``."""
     known = ("rn", "rz", "rm", "rp", *also)
     if rounding not in known:
         raise SchemeError(f"unknown rounding {rounding!r}\nchoose one of {', '.join(known)}")
 
 
 def directed(nearest: Floats, rest: Floats, rounding: Rounding) -> Floats:
-    """Round ``nearest + rest`` in place, where ``nearest`` is the float nearest to it.
+    """Round ``nearest + rest``, where ``nearest`` is the float nearest to it, and is overwritten.
 
-    Only the sign of ``rest`` counts; NaN stands for 0. An overflow is an infinity with a ``rest`` of the
-    other sign, an underflow a zero of the exact value's sign.
+    Only the sign of ``rest`` counts; NaN stands for 0. An overflow is an infinity in ``nearest``, with a
+    ``rest`` of the other sign; an underflow is a zero of the exact value's sign.
     """
     if rounding == "rn":
         return nearest
@@ -57,7 +57,7 @@ def directed(nearest: Floats, rest: Floats, rounding: Rounding) -> Floats:
 
 
 def to_odd(nearest: Floats, rest: Floats) -> Floats:
-    """Round ``nearest + rest`` to odd, in place: the last bit is 1 unless the float is exact."""
+    """Round ``nearest + rest`` (see `directed`) to odd: the last bit is 1 unless the sum is exact."""
     inexact = (rest < 0) | (rest > 0)
     if inexact.any():
         bits = _bits(nearest)
@@ -67,19 +67,16 @@ def to_odd(nearest: Floats, rest: Floats) -> Floats:
 
 
 def to_float32(x: Floats, rounding: Rounding) -> Floats:
-    """float64 arrays, of at least one axis, rounded to float32."""
+    """A float64 array, of at least one axis, rounded to float32."""
     nearest = x.astype(np.float32)
     return nearest if rounding == "rn" else directed(nearest, x - nearest, rounding)
 
 
-def to_odd_float32(x: Floats) -> Floats:
-    """float64 arrays, of at least one axis, rounded to odd."""
-    nearest = x.astype(np.float32)
-    return to_odd(nearest, x - nearest)
-
-
 def drop(significand: Words, count: Any, rounding: NarrowRounding, negative: Lanes) -> Words:
-    """Drop the low ``count`` ≥ 1 bits of magnitudes, rounded; their top bit must be free for a carry."""
+    """Drop the low ``count`` bits of magnitudes, at least 1 and less than the width, and round the rest.
+
+    A significand has room at the top for a carry; ``negative`` is the sign of the whole value.
+    """
     one = significand.dtype.type(1)
     count = np.asarray(count).astype(significand.dtype)
     ones = (one << count) - one

@@ -1,21 +1,24 @@
-"""Between float32 or float64 and the formats that NumPy lacks, or has for storage only.
+"""Formats that NumPy lacks, or has for storage only: conversions, and arithmetic on f16 and bf16.
 
-Source: PTX ISA 9.0, sections 5.2.3 and 9.7.9.21 (cvt).
+Source: PTX ISA 9.0, sections 5.2.3, 9.7.9.21 (cvt) and 9.7.4 (half precision add, sub, mul, fma).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from reference.errors import SchemeError
+from reference.errors import SchemeError, ShapeError
 from simwarp.floats.elementwise import common_dtype, elementwise
+from simwarp.floats.error_free import sum_to_odd
 from simwarp.floats.formats import FORMATS, Format, FormatName
 from simwarp.floats.packing import exact, join, pack
-from simwarp.floats.rounding import Floats, NarrowRounding, Words, check_rounding, drop, to_odd_float32
+from simwarp.floats.rounding import Floats, NarrowRounding, Rounding, Words, check_rounding, drop, to_odd
 
+HalfOperation: TypeAlias = Literal["add", "sub", "mul", "fma"]
+HalfFormat: TypeAlias = Literal["f16", "bf16"]
 _quiet = np.errstate(all="ignore")
 
 
@@ -57,7 +60,7 @@ def narrow(x: Any, format: FormatName, rounding: NarrowRounding = "rn", saturate
     """The words of values in a format, rounded once (PTX ISA 9.7.9.21, ``cvt``).
 
     An overflow gives infinity, in e4m3 NaN, unless the rounding goes toward zero; NaN gives the format's
-    canonical NaN, all bits but the sign.
+    canonical NaN, all bits except the sign.
 
     Parameters
     ----------
@@ -101,9 +104,10 @@ def _narrow_f16(x: Floats) -> Words:
 
 
 def _cut(format: Format, rounding: NarrowRounding, saturate: bool, x: Floats) -> Words:
-    """Formats with the exponents of float32: its words, short of some of their last bits."""
+    """Formats with the exponents of float32: its words without some of their last bits."""
     if x.dtype.itemsize == 8:
-        x = to_odd_float32(x)
+        nearest = x.astype(np.float32)
+        x = to_odd(nearest, x - nearest)
     source = FORMATS["f32"]
     words = x.view(np.uint32)
     negative = words >= source.sign
@@ -139,10 +143,61 @@ def _e4m3_values() -> Floats:
 
 
 _E4M3 = _e4m3_values()
-
-
 _NARROW = ("f16", "bf16", "tf32", "e4m3", "e5m2")
 
 
 def _no_format(name: str) -> SchemeError:
     return SchemeError(f"words of format {name!r}\nchoose one of {', '.join(_NARROW)}")
+
+
+_OPERANDS = {"add": 2, "sub": 2, "mul": 2, "fma": 3}
+
+
+@_quiet
+def half(operation: HalfOperation, *words: Any, format: HalfFormat, rounding: Rounding = "rn") -> Any:
+    """One of a + b, a - b, a · b, a · b + c, of f16 or bf16, rounded once (PTX ISA 9.7.4).
+
+    Parameters
+    ----------
+    operation : "add", "sub", "mul" or "fma"
+    words : uint16, two of them or three, of shapes that broadcast
+    format : "f16" or "bf16"
+    rounding : "rn", "rz", "rm" or "rp"
+
+    Returns
+    -------
+    uint16 array
+
+    Raises
+    ------
+    SchemeError
+        For another operation, format or rounding.
+    ShapeError
+        For another number of operands.
+
+    Examples
+    --------
+    >>> one = np.uint16(0x3C00)
+    >>> hex(half("add", one, one, format="f16"))
+    '0x4000'
+    """
+    check_rounding(rounding)
+    if operation not in _OPERANDS:
+        raise SchemeError(f"unknown half operation {operation!r}\nchoose one of {', '.join(_OPERANDS)}")
+    if format not in ("f16", "bf16"):
+        raise SchemeError(f"half arithmetic in format {format!r}\nchoose f16 or bf16")
+    if len(words) != _OPERANDS[operation]:
+        raise ShapeError(f"{operation} of {len(words)} operands\npass {_OPERANDS[operation]}")
+    return elementwise(partial(_half, operation, format, rounding), *words)
+
+
+def _half(operation: HalfOperation, format: HalfFormat, rounding: Rounding, *words: Words) -> Words:
+    """In float64 products of halves are exact, and sums can be rounded to odd."""
+    a, b, *c = (widen(x, format).astype(np.float64) for x in words)
+    if operation in ("mul", "fma"):
+        result = np.multiply(a, b)
+        if c:
+            result = sum_to_odd(result, c[0], rounding)
+    else:
+        result = sum_to_odd(a, b if operation == "add" else np.negative(b), rounding)
+    return narrow(result, format, rounding)
