@@ -140,7 +140,7 @@ def _facts_of(row: Row) -> list[FormFacts]:
         found = known.get(form)
         told = (found.golden, found.sets, found.largest_error) if found else (None, 0, None)
         about = row.name, row.section, row.fidelity, row.bound, row.minimum_sm
-        facts.append(FormFacts(form, *about, *told, form in emitted, plan.says if plan else ""))
+        facts.append(FormFacts(form, *about, *told, form in emitted, plan.rule if plan else ""))
     return facts
 
 

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import simwarp
+from reference.errors import SchemeError
+from simwarp.lab.evidence.bounds import Bound, measure, parse_bound, ulps, values
 from simwarp.lab.evidence.catalogue import operands_of, probe_of
 from simwarp.lab.evidence.forms import required
+from simwarp.lab.evidence.judge import comparable, judge
 from simwarp.lab.evidence.launch import ask, batches
 from simwarp.lab.subjects.form_answers import trapped
 from simwarp.ptx.instructions import ROWS
@@ -170,3 +173,49 @@ def test_rows_that_do_not_compute(simwarp_device, name):
             expected = expected if isinstance(expected, tuple) else (expected,)
             for column, wanted in zip(got.T, expected, strict=True):
                 assert column.tolist() == wanted.tolist(), probe.form
+
+
+# --------------------------------------------------------------------------------------- comparison
+
+
+def words(*values):
+    return np.array(values, np.uint64)
+
+
+def test_bounds_are_parsed():
+    assert parse_bound("2 ulp") == Bound("ulp", 2.0)
+    assert parse_bound("2^-3 of it") == Bound("relative", 0.125)
+    assert parse_bound("2^-3") == Bound("absolute", 0.125)
+    assert parse_bound("2^-20 within 2 pi of 0").domain == 2 * np.pi
+    assert parse_bound("2^-22, of it outside 0.5 to 2").relative_outside == (0.5, 2.0)
+    with pytest.raises(SchemeError, match='the bound "small"'):
+        parse_bound("small")
+
+
+def test_errors_are_measured_in_the_unit_of_the_bound():
+    one = words(0x3F800000)
+    error, allowed = measure(Bound("ulp", 2), "f32", one, one, one + np.uint64(2))
+    assert (error.tolist(), allowed.tolist()) == ([2.0], [True])
+    error, allowed = measure(Bound("relative", 2**-23), "f32", one, one, one + np.uint64(2))
+    assert (error.tolist(), allowed.tolist()) == ([2.0**-22], [False])
+    assert ulps("f32", words(1), words(0x80000001)).tolist() == [2.0]
+    assert values("bf16", words(0x3F80)).tolist() == [1.0]
+
+
+def test_the_first_wrong_answer_is_reported():
+    verdict = judge(probe_of("popc.b32"), words([7]), words([3]), words([2]))
+    assert str(verdict) == "popc.b32: 1 of 1 sets differ\na=0x7: expected d=0x3, got d=0x2"
+
+
+def test_answers_that_are_not_compared_are_zero():
+    operands = words([7, 0], [7, 1])
+    assert comparable(probe_of("div.u32"), operands, words([9], [7])).tolist() == [[0], [7]]
+
+
+def test_modules_hold_32_probes():
+    assert [len(batch) for batch in batches([probe_of("popc.b32")] * 100)] == [32, 32, 32, 4]
+
+
+def test_an_unknown_form_is_refused():
+    with pytest.raises(SchemeError, match=r"no row has the form 'pop\.b64'"):
+        probe_of("pop.b64")

@@ -1,4 +1,4 @@
-"""How far a result lies from the expected one, and whether a row's bound allows it."""
+"""Errors of results, and whether a row's bound allows them."""
 
 from __future__ import annotations
 
@@ -46,22 +46,7 @@ class Bound:
 
 
 def parse_bound(text: str) -> Bound:
-    """The bound that a row states in words.
-
-    Raises
-    ------
-    SchemeError
-        If it is not one of the forms below.
-
-    Examples
-    --------
-    >>> parse_bound("2 ulp").limit, parse_bound("2^-3 of it").unit, parse_bound("2^-3").limit
-    (2.0, 'relative', 0.125)
-    >>> parse_bound("2^-20 within 2 pi of 0").domain == 2 * math.pi
-    True
-    >>> parse_bound("2^-22, of it outside 0.5 to 2").relative_outside
-    (0.5, 2.0)
-    """
+    """The bound that a row states in words; SchemeError for unknown words."""
     found = _TEXT.fullmatch(text)
     if not found:
         raise SchemeError(
@@ -80,29 +65,10 @@ def parse_bound(text: str) -> Bound:
 def measure(
     bound: Bound, kind: str, operand: Words, expected: Words, got: Words
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Errors in the bound's unit, and which of them it allows.
+    """Errors in the bound's unit, and whether it allows them; of a packed pair the worse half counts.
 
-    Parameters
-    ----------
-    bound : Bound
-    kind : str
-        The PTX type of operand and results; of a packed pair the worse half counts.
-    operand, expected, got : uint64 (n,)
-        The expected result is the exact one, rounded; that much more is allowed.
-
-    Returns
-    -------
-    (float64 (n,), bool (n,))
-        Where one is NaN or infinite and the other is not, the error is infinite; where nothing is
-        bounded, it is 0.
-
-    Examples
-    --------
-    >>> one = np.array([0x3F800000], np.uint64)
-    >>> measure(Bound("ulp", 2), "f32", one, one, one + np.uint64(2))
-    (array([2.]), array([ True]))
-    >>> measure(Bound("relative", 2**-23), "f32", one, one, one + np.uint64(2))
-    (array([2.38418579e-07]), array([False]))
+    The expected result is the exact one, rounded, so the bound is wider by that rounding. If only one
+    result is NaN or infinite, the error is infinite; outside the bound's domain it is 0.
     """
     if kind in ("f16x2", "bf16x2"):
         mask = np.uint64(0xFFFF)
@@ -132,13 +98,7 @@ def measure(
 
 
 def ulps(kind: str, expected: Words, got: Words) -> Floats:
-    """How many representable numbers lie between two results; infinite where only one is NaN.
-
-    Examples
-    --------
-    >>> ulps("f32", np.array([1], np.uint64), np.array([0x80000001], np.uint64)).tolist()
-    [2.0]
-    """
+    """Distances of results in representable numbers; infinite where only one is NaN."""
     x, y = _ordered(kind, expected), _ordered(kind, got)
     nan = np.isnan(values(kind, expected)), np.isnan(values(kind, got))
     apart = np.abs(x.astype(np.float64) - y.astype(np.float64))  # x - y may overflow
@@ -147,13 +107,7 @@ def ulps(kind: str, expected: Words, got: Words) -> Floats:
 
 
 def values(kind: str, words: Words) -> Floats:
-    """The numbers that bit patterns of a floating type stand for.
-
-    Examples
-    --------
-    >>> values("bf16", np.array([0x3F80], np.uint64)).tolist()
-    [1.0]
-    """
+    """The values of bit patterns of a floating type."""
     if kind == "bf16":
         kind, words = "f32", words << np.uint64(16)
     kind = "f32" if kind == "tf32" else kind

@@ -1,21 +1,7 @@
-"""Probes written by hand: control flow, barriers, fences, and what else has no operands to cross.
+"""Probes written by hand: control flow, barriers, fences, and others without operands to cross.
 
-A row whose instruction computes nothing needs its own kernel: one whose results would be others if
+A row whose instruction computes nothing needs its own kernel: one whose results would differ if
 the instruction did something else, or nothing.
-
-Examples
---------
-Where the branch is taken, d stays a; where it is not, d is its complement:
-
->>> import simwarp
->>> from simwarp.lab.evidence.catalogue import operands_of, probe_of
->>> from simwarp.lab.evidence.launch import ask
->>> probe = probe_of("bra")
->>> (answer,) = ask(simwarp.Device(), [probe])
->>> a, taken = operands_of(probe).T
->>> d = answer[:, 0]
->>> bool((d[taken == 1] == a[taken == 1]).all()), bool((d[taken == 0] == a[taken == 0] ^ 0xFFFFFFFF).all())
-(True, True)
 """
 
 from __future__ import annotations
@@ -24,20 +10,20 @@ from collections.abc import Callable
 
 from simwarp.lab.evidence import addresses
 from simwarp.lab.evidence.probe import BLOCK, Probe, Writer
+from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import Form, Row
 
 Make = Callable[[Row, Form], Probe]
 
 
 def branch(row: Row, form: Form) -> Probe:
-    """Where the branch is taken, d stays a; a uniform one is taken by all."""
+    """Where the branch is taken, d stays a; all threads take a uniform one."""
     writer = Writer(form.opcode)
     a, taken = writer.take("a", "b32"), writer.take("taken", "pred")
     d = writer.register("d", "b32")
     guard = "" if form.has("uni") else f"@{taken} "
     writer.line(f"mov.b32 {d}, {a};", f"{guard}{form.opcode} OVER;", f"not.b32 {d}, {d};", "OVER:")
-    writer.give("d", "b32")
-    return writer.probe()
+    return writer.probe("d")
 
 
 def indexed_branch(row: Row, form: Form) -> Probe:
@@ -56,17 +42,16 @@ def indexed_branch(row: Row, form: Form) -> Probe:
         f"THIRD: xor.b32 {d}, {a}, 0x12345678;",
         "END:",
     )
-    writer.give("d", "b32")
-    return writer.probe()
+    return writer.probe("d")
 
 
-_TWICE = """.func (.param .b32 doubled) NAME_twice(.param .b32 number)
+_TWICE = """.func (.param .b32 doubled) twice(.param .b32 number)
 {
 	.reg .b32 %r; .reg .pred %large;
 	ld.param.b32 %r, [number];
 	st.param.b32 [doubled], %r;
 	setp.gt.u32 %large, %r, 0x7FFFFFFF;
-	RETURN
+	@%large ret;
 	add.u32 %r, %r, %r;
 	st.param.b32 [doubled], %r;
 	ret;
@@ -84,19 +69,17 @@ def call(row: Row, form: Form) -> Probe:
         writer.line("{", ".param .b32 given;", ".param .b32 taken;", f"st.param.b32 [given], {a};")
         writer.line(f"mov.u64 {address}, twice;", f"{form.opcode} (taken), {target};")
         writer.line(f"ld.param.b32 {result}, [taken];", "}")
-    writer.give("d", "b32")
-    writer.give("e", "b32")
-    return writer.probe(preamble=_function("@%large ret;"))
+    return writer.probe("d", "e", preamble=_TWICE)
 
 
 def leave(row: Row, form: Form) -> Probe:
-    """Lanes whose operand holds leave with d = a; a uniform instruction takes all of them out."""
+    """Lanes with a true operand leave with d = a; after a uniform instruction all have left."""
     writer = Writer(form.opcode)
     a, leaves = writer.take("a", "b32"), writer.take("leaves", "pred")
     d = writer.register("d", "b32")
     guard = "" if form.has("uni") else f"@{leaves} "
     writer.line(f"mov.b32 {d}, {a};")
-    writer.give("d", "b32")
+    writer.give("b32", "d")
     writer.line(f"{guard}{form.opcode};", f"not.b32 {d}, {d};", f"st.global.b32 [%out], {d};")
     return writer.probe()
 
@@ -106,23 +89,19 @@ def trap(row: Row, form: Form) -> Probe:
     writer = Writer(form.opcode)
     writer.take("a", "b32")
     writer.line(f"{form.opcode};")
-    writer.give("a", "b32")
-    return writer.probe(faults=True, count=BLOCK)
+    return writer.probe("a", faults=True, count=BLOCK)
 
 
 def meeting(row: Row, form: Form) -> Probe:
-    """Each thread reads what another one wrote before the barrier; odd threads come late."""
-    writer = Writer(form.opcode)
+    """Each thread reads another thread's word, written before the barrier; odd threads come late."""
     if row.kind == "warp barrier":
-        operand, other = " -1", "xor.b32 %at, %thread, 31;"
-    else:
-        operand, other = " 0", f"xor.b32 %at, %thread, {BLOCK - 1};"
-    _write_and_meet(writer, [f"{form.opcode}{operand};"], other)
-    return writer.probe()
+        return _write_and_meet(form, [f"{form.opcode} -1;"], WARP_SIZE)
+    return _write_and_meet(form, [f"{form.opcode} 0;"], BLOCK)
 
 
-def _write_and_meet(writer: Writer, wait: list[str], other: str) -> None:
-    """Write to shared memory, wait, read what thread ``%at`` wrote."""
+def _write_and_meet(form: Form, wait: list[str], threads: int) -> Probe:
+    """Write to shared memory, wait, read the word of the thread on the other side of warp or block."""
+    writer = Writer(form.opcode)
     a, d, at = writer.take("a", "b32"), writer.register("d", "b32"), writer.register("at", "b32")
     cell = writer.register("cell", "b64")
     writer.register("odd", "pred")
@@ -138,11 +117,11 @@ def _write_and_meet(writer: Writer, wait: list[str], other: str) -> None:
         "LATE:",
         f"st.shared.b32 [{cell}], {d};",
         *wait,
-        other,
+        f"xor.b32 {at}, %thread, {threads - 1};",
         *(line.replace("INDEX", "%at") for line in here),
         f"ld.shared.b32 {d}, [{cell}];",
     )
-    writer.give("d", "b32")
+    return writer.probe("d")
 
 
 def arrival(row: Row, form: Form) -> Probe:
@@ -168,12 +147,11 @@ def arrival(row: Row, form: Form) -> Probe:
         f"ld.shared.b32 {d}, [{cell}];",
         "END:",
     )
-    writer.give("d", "b32")
-    return writer.probe()
+    return writer.probe("d")
 
 
 def block_reduction(row: Row, form: Form) -> Probe:
-    """A predicate combined over the block: of no thread, one, all but one, or all of them, by turns."""
+    """A predicate combined over the block: of no thread, one, all except one, or all, by turns."""
     writer = Writer(form.opcode)
     writer.take("a", "b32")
     turn, p = writer.register("turn", "b32"), writer.register("p", "pred")
@@ -191,8 +169,7 @@ def block_reduction(row: Row, form: Form) -> Probe:
         f"{form.opcode} {d}, 0, {p};",
         f"{form.opcode} {e}, 1, {BLOCK}, !{p};",
     )
-    writer.give("d", kind)
-    writer.give("e", kind)
+    writer.give(kind, "d", "e")
     return writer.probe()
 
 
@@ -205,37 +182,27 @@ def barrier(row: Row, form: Form) -> Probe:
 
 def cluster_meeting(row: Row, form: Form) -> Probe:
     """The barrier of a cluster of one block: the form, and its other half."""
-    writer = Writer(form.opcode)
-    arrive, wait = "barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;"
-    aligned = "aligned" in form.opcode.split(".")
-    if not aligned:
-        arrive, wait = "barrier.cluster.arrive;", "barrier.cluster.wait;"
-    halves = [f"{form.opcode};", wait] if "arrive" in form.opcode else [arrive, f"{form.opcode};"]
-    _write_and_meet(writer, halves, f"xor.b32 %at, %thread, {BLOCK - 1};")
-    return writer.probe()
+    words = form.opcode.split(".")
+    aligned = ".aligned" if "aligned" in words else ""
+    if "arrive" in words:
+        halves = [f"{form.opcode};", f"barrier.cluster.wait{aligned};"]
+    else:
+        halves = [f"barrier.cluster.arrive{aligned};", f"{form.opcode};"]
+    return _write_and_meet(form, halves, BLOCK)
 
 
 def quiet(row: Row, form: Form) -> Probe:
-    """Between a store and a load of the same cell: nothing is seen of it."""
+    """Between a store and a load of the same cell: the instruction has no visible effect."""
     writer = Writer(form.opcode)
     a, d = writer.take("a", "b32"), writer.register("d", "b32")
-    written: list[str] = []
-    for spec in row.sources:
-        written.append("[%memory]" if spec.memory else _IMMEDIATES.get(row.base, "32"))
-    operands = f" {', '.join(written)}" if written else ""
-    writer.line(
-        f"st.global.b32 [%memory], {a};", f"{form.opcode}{operands};", f"ld.global.b32 {d}, [%memory];"
-    )
-    writer.give("d", "b32")
-    return writer.probe()
+    operands = ["[%memory]" if spec.memory else _IMMEDIATES.get(row.base, "32") for spec in row.sources]
+    instruction = f"{form.opcode} {', '.join(operands)}".rstrip()
+    writer.line(f"st.global.b32 [%memory], {a};", f"{instruction};", f"ld.global.b32 {d}, [%memory];")
+    return writer.probe("d")
 
 
 _IMMEDIATES = {"applypriority": "128", "pmevent": "3"}
-"""What an operand must be, where not anything goes."""
-
-
-def _function(ends: str) -> str:
-    return _TWICE.replace("NAME_", "").replace("RETURN", ends)
+"""Operands with few legal values."""
 
 
 BY_KIND: dict[str, Make] = {
@@ -257,4 +224,4 @@ BY_NAME: dict[str, Make] = {
     "isspacep": addresses.membership,
     **dict.fromkeys(("mapa", "getctarank"), addresses.cluster),
 }
-"""The probe of a row that its kind's does not fit."""
+"""The probes of rows that their kind's probe does not fit."""

@@ -2,22 +2,6 @@
 
 Each thread has 16-byte aligned memory of its own in the space. Without a space (generic addresses)
 even threads use global and odd ones shared memory.
-
-Examples
---------
-What lies in shared memory is read as two elements, then once more into wider registers:
-
->>> from simwarp.lab.evidence.catalogue import probe_of
->>> probe = probe_of("ld.shared.v2.b32")
->>> [column.name for column in probe.operands], [column.name for column in probe.results]
-(['a0', 'a1'], ['d0', 'd1', 'd0_wide', 'd1_wide'])
->>> [line.strip() for line in probe.entry.splitlines() if "v2" in line]
-['ld.shared.v2.b32 {%d0, %d1}, [%cell];', 'ld.shared.v2.b32 {%d0_wide, %d1_wide}, [%cell];']
-
-An atomic operation gives what it finds, and leaves something else:
-
->>> [column.name for column in probe_of("atom.shared.add.u32").results]
-['d0', 'new0']
 """
 
 from __future__ import annotations
@@ -33,52 +17,43 @@ from simwarp.ptx.rows import Form, Row
 from simwarp.verify.draw import Draw
 
 _AT_ONCE = 32
-"""Sets that a parameter holds."""
+"""Operand tuples in one parameter."""
 CONSTANTS = 1024
 """Words of 64 bits in the constant table."""
 
 
 def space(form: Form) -> str:
-    """The state space of a form, "" where it takes generic addresses.
-
-    Examples
-    --------
-    >>> space(Form("ld.shared::cta.b32", ("shared::cta",), "b32"))
-    'shared::cta'
-    """
+    """The state space of a form, "" where it takes generic addresses."""
     known = ("param", "const", "local", "global", "shared")
     return next((m for m in form.modifiers if m.split("::")[0] in known), "")
 
 
 def load(row: Row, form: Form) -> Probe:
-    """What a load brings from memory that holds the operands; integers once more into 64 bits."""
+    """A load from memory that holds the operands; integers once more into 64 bits."""
     if space(form).startswith("param"):
         return _load_parameters(form)
     writer, size = Writer(form.opcode), width(form.T) // 8
-    columns = [Column(f"a{i}", form.T) for i in range(form.vector)]
     if space(form) == "const":
         writer.line("mov.u64 %cell, constants;", f"mad.wide.u32 %cell, %i, {size * form.vector}, %cell;")
         writer.register("cell", "b64")
     else:
         _cell(writer, space(form), filled=True)
     for suffix in ("", "_wide") if integer(form.T) and row.base == "ld" else ("",):
-        registers = [f"d{i}{suffix}" for i in range(form.vector)]
-        kind = "b64" if suffix else form.T
-        writer.line(f"{form.opcode} {_braces(writer, registers, kind)}, [%cell];")
-        for name in registers:
-            writer.give(name, kind)
-    writer.operands = columns
+        names, kind = _names(form, "d", suffix), "b64" if suffix else form.T
+        writer.line(f"{form.opcode} {_vector(writer, names, kind)}, [%cell];")
+        writer.give(kind, *names)
+    writer.operands = [Column(name, form.T) for name in _names(form, "a")]
     if space(form) == "const":
         return writer.probe(preamble=constants()[0], packed=size, baked=True, count=256)
     return writer.probe(packed=size, count=256)
 
 
 def store(row: Row, form: Form) -> Probe:
-    """What a store leaves in memory; of integers once more from registers of 64 bits."""
+    """The memory behind a store; integers once more from registers of 64 bits."""
     if space(form).startswith("param"):
         return _store_arguments(form)
     writer, size, where = Writer(form.opcode), width(form.T) // 8, space(form)
-    names = [f"b{i}" for i in range(form.vector)]
+    names = _names(form, "b")
     for name in names:
         writer.take(name, "b64" if integer(form.T) else form.T)
     _cell(writer, where)
@@ -88,88 +63,98 @@ def store(row: Row, form: Form) -> Probe:
                 narrow = writer.register(name + suffix, form.T)
                 writer.line(f"cvt.u{max(16, width(form.T))}.u64 {narrow}, %{name};")
         writer.line(f"{form.opcode} [%cell], {_registers([name + suffix for name in names])};")
-        _back(writer, where, [f"a{i}{suffix}" for i in range(form.vector)], f"b{size * 8}")
+        _back(writer, where, _names(form, "a", suffix), f"b{size * 8}")
     return writer.probe(count=256)
 
 
 def atomic(row: Row, form: Form) -> Probe:
-    """Each thread has a cell of its own: what it finds there, and what it leaves."""
+    """The word before and the word after, in a cell of each thread's own."""
     writer, bits = Writer(form.opcode), f"b{width(form.T)}"
     # Vectors are for global memory alone, also where the address is generic.
     where = space(form) or ("global" if form.vector > 1 else "")
     size = width(form.T) // 8
-    old = [writer.take(f"old{i}", form.T) for i in range(form.vector)]
-    values = [spec.name for spec in row.sources if not spec.memory]
-    for name in values:
-        for i in range(form.vector):
-            writer.take(f"{name}{i}", form.T)
+    old = [writer.take(name, form.T) for name in _names(form, "old")]
+    values = [_names(form, spec.name) for spec in row.sources if not spec.memory]
+    for names in values:
+        for name in names:
+            writer.take(name, form.T)
     _cell(writer, where)
     for i, register in enumerate(old):
         writer.line(f"st{_dot(where)}.{bits} [%cell+{i * size}], {register};")
-    groups = [_braces(writer, [f"{name}{i}" for i in range(form.vector)], form.T) for name in values]
-    if row.destinations:
-        found = [f"d{i}" for i in range(form.vector)]
-        writer.line(f"{form.opcode} {', '.join([_braces(writer, found, form.T), '[%cell]', *groups])};")
-        for name in found:
-            writer.give(name, form.T)
-    else:
-        writer.line(f"{form.opcode} {', '.join(['[%cell]', *groups])};")
-    _back(writer, where, [f"new{i}" for i in range(form.vector)], form.T)
+    groups = ["[%cell]", *(_vector(writer, names, form.T) for names in values)]
+    found = _names(form, "d") if row.destinations else []
+    if found:
+        groups.insert(0, _vector(writer, found, form.T))
+    writer.line(f"{form.opcode} {', '.join(groups)};")
+    writer.give(form.T, *found)
+    _back(writer, where, _names(form, "new"), form.T)
     return writer.probe(count=512)
+
+
+def locate(writer: Writer, name: str, where: str, align: int = 16) -> str:
+    """``%name``: the address of the thread's memory in a space; without a space, in shared memory."""
+    cell, base = writer.register(name, "b64"), where.split("::")[0]
+    if base == "global":
+        writer.line(f"mov.b64 {cell}, %memory;")
+    elif base == "const":
+        writer.line(f"mov.u64 {cell}, constants;", f"mad.wide.u32 {cell}, %thread, 4, {cell};")
+    elif base == "param":
+        writer.line(f"mov.u64 {cell}, memory;")
+    elif base == "local":
+        writer.declarations.append(f".local .align {align} .b8 depot[{ROOM}];")
+        writer.line(f"mov.u64 {cell}, depot;")
+    else:
+        writer.declarations.append(f".shared .align {align} .b8 cells[{BLOCK * ROOM}];")
+        writer.line(f"mov.u64 {cell}, cells;", f"mad.wide.u32 {cell}, %thread, {ROOM}, {cell};")
+    return cell
+
+
+def fill(writer: Writer, target: str, cell: str) -> None:
+    """Copy all bytes of the thread's memory from global to another space."""
+    through = writer.register("through", "b64")
+    for at in range(0, ROOM, 8):
+        writer.line(f"ld.global.b64 {through}, [%memory+{at}];", f"st.{target}.b64 [{cell}+{at}], {through};")
+
+
+def choose(writer: Writer, cell: str, bit: int, one: str, zero: str) -> None:
+    """``cell`` becomes one of two addresses, by a bit of the thread's number."""
+    writer.register("odd", "pred")
+    writer.register("bit", "b32")
+    writer.line(
+        f"and.b32 %bit, %thread, {bit};",
+        "setp.ne.b32 %odd, %bit, 0;",
+        f"selp.b64 {cell}, {one}, {zero}, %odd;",
+    )
 
 
 def _cell(writer: Writer, where: str, filled: bool = False) -> None:
     """``%cell``: the address of the thread's memory in a space; ``filled``: with the operands."""
-    cell = writer.register("cell", "b64")
-    base = where.split("::")[0]
-    if base == "global":
-        writer.line(f"mov.b64 {cell}, %memory;")
-        return
-    if base == "local":
-        writer.declarations.append(f".local .align 16 .b8 depot[{ROOM}];")
-        writer.line(f"mov.u64 {cell}, depot;")
-    else:
-        writer.declarations.append(f".shared .align 16 .b8 cells[{BLOCK * ROOM}];")
-        writer.line(f"mov.u64 {cell}, cells;", f"mad.wide.u32 {cell}, %thread, {ROOM}, {cell};")
-    if filled:
-        through = writer.register("through", "b64")
-        writer.line(*_copy(base or "shared", cell, through))
+    cell, base = locate(writer, "cell", where), where.split("::")[0]
+    if filled and base != "global":
+        fill(writer, base or "shared", cell)
     if not base:
-        odd = writer.register("odd", "pred")
-        writer.register("bit", "b32")
-        writer.line(
-            f"cvta.shared.u64 {cell}, {cell};",
-            "and.b32 %bit, %thread, 1;",
-            f"setp.ne.b32 {odd}, %bit, 0;",
-            f"selp.b64 {cell}, {cell}, %memory, {odd};",
-        )
-
-
-def _copy(target: str, cell: str, through: str) -> list[str]:
-    """All bytes of the thread's memory from global to another space."""
-    lines: list[str] = []
-    for at in range(0, ROOM, 8):
-        lines += [
-            f"ld.global.b64 {through}, [%memory+{at}];",
-            f"st.{target}.b64 [{cell}+{at}], {through};",
-        ]
-    return lines
+        writer.line(f"cvta.shared.u64 {cell}, {cell};")
+        choose(writer, cell, 1, cell, "%memory")
 
 
 def _back(writer: Writer, where: str, names: list[str], kind: str) -> None:
-    """Give what lies in the thread's memory as results."""
+    """Give the thread's memory as results."""
     volatile = "" if where.startswith("local") else ".volatile"
     for i, name in enumerate(names):
         register = writer.register(name, kind)
         at = f"[%cell+{i * width(kind) // 8}]"
         writer.line(f"ld{volatile}{_dot(where)}.b{width(kind)} {register}, {at};")
-    for name in names:
-        writer.give(name, kind)
+    writer.give(kind, *names)
 
 
 def _dot(where: str) -> str:
-    """A space as the opcode of a plain load or store writes it."""
+    """A space in the opcode of a plain load or store."""
     return f".{where.split('::')[0]}" if where else ""
+
+
+def _names(form: Form, name: str, suffix: str = "") -> list[str]:
+    """A register for each element of a vector."""
+    return [f"{name}{i}{suffix}" for i in range(form.vector)]
 
 
 def _registers(names: list[str]) -> str:
@@ -177,7 +162,7 @@ def _registers(names: list[str]) -> str:
     return f"{{{written}}}" if len(names) > 1 else written
 
 
-def _braces(writer: Writer, names: list[str], kind: str) -> str:
+def _vector(writer: Writer, names: list[str], kind: str) -> str:
     for name in names:
         writer.register(name, kind)
     return _registers(names)
@@ -188,53 +173,43 @@ def _braces(writer: Writer, names: list[str], kind: str) -> str:
 
 @cache
 def constants() -> tuple[str, bytes]:
-    """A table in constant memory: its declaration, and its bytes.
-
-    Examples
-    --------
-    >>> text, table = constants()
-    >>> len(table) == 8 * CONSTANTS and text.startswith(".const")
-    True
-    """
+    """A table in constant memory: its declaration, and its bytes."""
     words = Draw(0, "the constant table", 0).words(CONSTANTS)
     values = ", ".join(f"{int(word):#x}" for word in words)
     return f".const .align 16 .b64 constants[{CONSTANTS}] = {{{values}}};\n", words.astype("<u8").tobytes()
 
 
 def _load_parameters(form: Form) -> Probe:
-    """Loads of a kernel's parameter: thread k loads set k."""
+    """Loads of a kernel's parameter: thread k loads operand tuple k."""
     writer, size = Writer(form.opcode), width(form.T) // 8
-    names = {suffix: [f"d{i}{suffix}" for i in range(form.vector)] for suffix in ("", "_wide")}
     kinds = {"": form.T, "_wide": "b64"} if integer(form.T) else {"": form.T}
     mine = writer.register("mine", "pred")
     for k in range(_AT_ONCE):
         writer.line(f"setp.eq.u32 {mine}, %thread, {k};")
         for suffix, kind in kinds.items():
-            registers = _braces(writer, names[suffix], kind)
+            registers = _vector(writer, _names(form, "d", suffix), kind)
             writer.line(f"@{mine} {form.opcode} {registers}, [in+{k * size * form.vector}];")
     for suffix, kind in kinds.items():
-        for name in names[suffix]:
-            writer.give(name, kind)
-    writer.operands = [Column(f"a{i}", form.T) for i in range(form.vector)]
+        writer.give(kind, *_names(form, "d", suffix))
+    writer.operands = [Column(name, form.T) for name in _names(form, "a")]
     return writer.probe(packed=size, at_once=_AT_ONCE, count=256)
 
 
 def _store_arguments(form: Form) -> Probe:
-    """Stores of an argument of a call: a function gives back the bytes that it is passed."""
+    """Stores of an argument of a call: the function returns the bytes of its argument."""
     writer, size = Writer(form.opcode), width(form.T) // 8
-    names = [f"b{i}" for i in range(form.vector)]
+    names = _names(form, "b")
     for name in names:
         writer.take(name, form.T)
     bits = f"b{size * 8}"
-    kept = [writer.register(f"a{i}", bits) for i in range(form.vector)]
+    kept = [writer.register(name, bits) for name in _names(form, "a")]
     writer.line("{", f".param .align 16 .b8 given[{ROOM}];", f".param .align 16 .b8 taken[{ROOM}];")
-    # What the instruction leaves out is passed too, and must have been written.
+    # The bytes that the instruction leaves out are passed too, and must have been written.
     writer.line(*(f"st.param.b64 [given+{at}], 0;" for at in range(0, ROOM, 8)))
     writer.line(f"{form.opcode} [given], {_registers(names)};", "call.uni (taken), echo, (given);")
     writer.line(*(f"ld.param.{bits} {register}, [taken+{i * size}];" for i, register in enumerate(kept)))
     writer.line("}")
-    for i in range(form.vector):
-        writer.give(f"a{i}", bits)
+    writer.give(bits, *_names(form, "a"))
     return writer.probe(preamble=_echo(), count=256)
 
 
@@ -249,28 +224,14 @@ def _echo() -> str:
 
 
 def baked(probe: Probe) -> Words:
-    """The operands that stand in a probe's own text: what lies in the constant table.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.rows import Form
-    >>> probe = Probe("", "", (Column("a0", "b8"),), (), packed=1, count=2)
-    >>> baked(probe)[:, 0].tolist() == list(constants()[1][:2])
-    True
-    """
+    """The operands in a probe's own text: the words of the constant table."""
     count = len(probe.operands)
     bytes_ = np.frombuffer(constants()[1], np.uint8)[: probe.count * probe.packed * count]
     return bytes_.view(f"<u{probe.packed}").astype(np.uint64).reshape(probe.count, count)
 
 
 def meeting_values(form: Form, drawn: Words) -> Words:
-    """Of a compare-and-swap, every other set finds what it compares with.
-
-    Examples
-    --------
-    >>> meeting_values(Form("", ("cas",)), np.array([[5, 6, 7]], np.uint64)).tolist()
-    [[5, 5, 7]]
-    """
+    """Operand tuples of which every other compare-and-swap succeeds."""
     if form.has("cas"):
         drawn = drawn.copy()
         drawn[::2, 1] = drawn[::2, 0]

@@ -1,8 +1,7 @@
 """Operands that find mistakes: the edges of each PTX type crossed with each other, then random ones.
 
-A set of operands is one row of a ``uint64`` array, the bit pattern of each operand in a column;
-predicates are 0 and 1. Everything is made from the form's name alone, so that a golden needs to
-store no operands.
+An operand tuple is one row of a ``uint64`` array, the bit pattern of each operand in a column;
+predicates are 0 and 1. The form's name alone determines all operands, so a golden stores none.
 """
 
 from __future__ import annotations
@@ -16,47 +15,21 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.floats.formats import FORMATS
 from simwarp.ptx.rows import DTYPES
 from simwarp.verify.draw import Draw
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
-AMOUNTS = (
-    0,
-    1,
-    2,
-    4,
-    15,
-    16,
-    17,
-    31,
-    32,
-    33,
-    63,
-    64,
-    65,
-    127,
-    128,
-    255,
-    256,
-    257,
-    288,
-    1 << 31,
-    (1 << 32) - 1,
-)
-"""Shift amounts, positions and lengths: at and past each width, and past the bits that are looked at."""
-FLOATS = {"f16": (5, 10, 0), "bf16": (8, 7, 0), "tf32": (8, 10, 13), "f32": (8, 23, 0), "f64": (11, 52, 0)}
+_WIDTHS = [width + near for width in (16, 32, 64) for near in (-1, 0, 1)]
+AMOUNTS = (0, 1, 2, 4, *_WIDTHS, 127, 128, 255, 256, 257, 288, 1 << 31, (1 << 32) - 1)
+"""Shift amounts, positions and lengths: at and past each width, and past the bits that are read."""
+FLOATS = {name: (f.exponent_bits, f.fraction_bits, f.padding) for name, f in FORMATS.items()}
 """Of each floating type: the bits of its exponent, of its fraction, and unused ones below."""
 
 
 class Column(NamedTuple):
-    """One operand, or one result: its name and its PTX type; ``amount``: it counts bits.
-
-    Attributes
-    ----------
-    name, type : str
-    amount : bool
-    """
+    """One operand, or one result: its name and its PTX type; ``amount``: it counts bits."""
 
     name: str
     type: str
@@ -64,36 +37,15 @@ class Column(NamedTuple):
 
 
 def width(kind: str) -> int:
-    """The bits of a PTX type.
-
-    Examples
-    --------
-    >>> width("f16x2"), width("pred")
-    (32, 1)
-    """
+    """The bits of a PTX type."""
     return 1 if kind == "pred" else DTYPES[kind].itemsize * 8
 
 
-def sets(columns: Sequence[Column], name: str, count: int) -> Words:
-    """``count`` sets of operands: three quarters edges crossed, the others random.
+def tuples(columns: Sequence[Column], name: str, count: int) -> Words:
+    """``count`` operand tuples: at most three quarters crossed edges, the others random.
 
-    Where the crossed edges are fewer, all of them are there; where they are more, some are drawn.
-
-    Parameters
-    ----------
-    columns : sequence of Column
-    name : str
-        What the random words depend on: the form.
-    count : int
-
-    Returns
-    -------
-    uint64 (count, len(columns))
-
-    Examples
-    --------
-    >>> sets([Column("a", "b32"), Column("b", "u32", True)], "shl.b32", 1024)[:2].tolist()
-    [[0, 0], [0, 1]]
+    If the crossed edges are fewer, all of them are included; if they are more, some are drawn. The
+    random words depend on ``name``, the form.
     """
     draw = Draw(0, f"operands of {name}", 0)
     choices = [np.array(edges(c.type, c.amount), np.uint64) for c in columns]
@@ -107,27 +59,13 @@ def sets(columns: Sequence[Column], name: str, count: int) -> Words:
 
 
 def pick(draw: Draw, choices: Words, count: int) -> Words:
-    """``count`` of the choices, each as likely.
-
-    Examples
-    --------
-    >>> set(pick(Draw(0, "x", 0), np.array([3, 4], np.uint64), 50).tolist()) == {3, 4}
-    True
-    """
+    """``count`` of the choices, each as likely."""
     return choices[(draw.words(count) % np.uint64(len(choices))).astype(np.intp)]
 
 
 @cache
 def edges(kind: str, amount: bool = False) -> tuple[int, ...]:
-    """The values of one operand that are crossed with those of the others.
-
-    Examples
-    --------
-    >>> [hex(word) for word in edges("u16")[:8]]
-    ['0x0', '0xffff', '0xfffe', '0x8000', '0x7fff', '0x8001', '0x5555', '0xaaaa']
-    >>> [hex(word) for word in edges("f16") if word & 0x7C00 == 0x7C00 and not word >> 15]
-    ['0x7c00', '0x7c01', '0x7e00', '0x7e05', '0x7fff']
-    """
+    """The values of one operand that are crossed with those of the others."""
     if amount:
         return AMOUNTS
     if kind == "pred":
@@ -171,25 +109,23 @@ def _float_edges(exponent: int, fraction: int, unused: int) -> tuple[int, ...]:
 
 
 def _random(draw: Draw, column: Column, count: int) -> Words:
-    """Any bits; of amounts mostly small ones, of floats as many with an exponent near 0."""
+    """Any bits; amounts are mostly small, and half of the floats have an exponent near 0."""
     words, kind = draw.words(count), column.type
     turn = np.arange(count)
     if column.amount:
         small = words % np.uint64(80)
         return np.where(turn % 4 < 3, small, words & np.uint64(0xFFFFFFFF))
-    mask = np.uint64((1 << width(kind)) - 1)
-    parts = {"f16x2": "f16", "bf16x2": "bf16"}
-    halves = [0, 16] if kind in parts else [0]
-    for shift in halves:
-        for_type = FLOATS.get(parts.get(kind, kind))
-        if for_type:
-            near = _near_one(words, draw.words(count), shift, *for_type)
+    packed = kind in ("f16x2", "bf16x2")
+    element = kind.removesuffix("x2") if packed else kind
+    for shift in (0, 16) if packed else (0,):
+        if element in FLOATS:
+            near = _near_one(words, draw.words(count), shift, *FLOATS[element])
             words = np.where(turn % 2 == 0, words, near)
-    return words & mask
+    return words & np.uint64((1 << width(kind)) - 1)
 
 
 def _near_one(words: Words, more: Words, shift: int, exponent: int, fraction: int, unused: int) -> Words:
-    """The same numbers with exponents from -12 to 11, so that sums and quotients meet roundings."""
+    """The same numbers with exponents from -12 to 11, so that sums and quotients are rounded."""
     bias = (1 << (exponent - 1)) - 1
     chosen = np.uint64(bias - 12) + more % np.uint64(24)
     at = np.uint64(shift + unused + fraction)

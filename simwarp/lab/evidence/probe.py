@@ -1,8 +1,8 @@
-"""A probe: a small kernel that asks a device what one form of an instruction does.
+"""A probe: a small kernel that executes one form of an instruction on many operand tuples.
 
-Its text depends on the form alone, so that the same text runs on any device, simulated or not. Thread
-i of the grid takes set i of operands, executes the instruction, and writes set i of results. Operands
-and results are cells of 8 bytes; what a kernel keeps in memory lies in 32 bytes for each thread.
+Its text depends on the form alone, so the same text runs on any device, simulated or not. Thread
+i of the grid takes operand tuple i, executes the instruction, and writes tuple i of results. Operands
+and results are cells of 8 bytes; each thread has 32 bytes of memory besides.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from simwarp.lab.evidence.operands import Column, width
 
 BLOCK = 128
-"""Threads of a block; the number of sets is a multiple of it."""
+"""Threads of a block; the number of operand tuples is a multiple of it."""
 ROOM = 32
 """Bytes of memory of each thread."""
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
@@ -29,19 +30,18 @@ class Probe:
     form : str
         The opcode.
     entry : str
-        The text of the kernel, which is called NAME; parameters are the addresses of operands,
-        results and memory.
+        The text of the kernel, named NAME; parameters are the addresses of operands, results and memory.
     operands, results : tuple of Column
     preamble : str
-        What stands before the kernels of its module.
+        Declarations before the kernels of its module.
     packed : int
-        If not 0: operands lie in the threads' memory, next to each other, each of so many bytes.
+        If not 0: operands lie in the threads' memory, next to each other, each of this many bytes.
     at_once : int
-        If not 0: operands are passed by value, so many sets at a launch.
+        If not 0: operands are passed by value, this many tuples per launch.
     baked : bool
         Whether the operands stand in the text itself.
     count : int
-        The number of sets.
+        The number of operand tuples.
     faults : bool
         Whether the kernel ends with a fault, which on hardware ends the process's context.
     """
@@ -68,38 +68,13 @@ class Probe:
 
 
 def module(probes: Sequence[Probe]) -> str:
-    """A PTX text with one kernel, ``k0``, ``k1`` …, for each probe.
-
-    Examples
-    --------
-    >>> from simwarp.lab.evidence.catalogue import probe_of
-    >>> text = module([probe_of("popc.b32"), probe_of("popc.b64")])
-    >>> [line for line in text.splitlines() if "entry" in line]
-    ['.visible .entry k0(', '.visible .entry k1(']
-    """
+    """A PTX text with one kernel, ``k0``, ``k1`` …, for each probe."""
     preambles = dict.fromkeys(probe.preamble for probe in probes)
     return HEAD + "".join([*preambles, *(probe.named(f"k{i}") for i, probe in enumerate(probes))])
 
 
 class Writer:
-    """Writes a kernel: registers as they are named, lines as they come.
-
-    Parameters
-    ----------
-    form : str
-    least : int
-        The bits of the narrowest registers.
-
-    Examples
-    --------
-    >>> writer = Writer("popc.b32")
-    >>> writer.take("a", "b32")
-    '%a'
-    >>> writer.line("popc.b32 %d, %a;")
-    >>> writer.give("d", "u32")
-    >>> writer.lines
-    ['ld.global.b32 %a, [%in+0];', 'popc.b32 %d, %a;', 'st.global.b32 [%out+0], %d;']
-    """
+    """Writes a kernel: registers, of at least ``least`` bits, as they are named, and lines as they come."""
 
     def __init__(self, form: str, least: int = 16) -> None:
         self.form, self.least = form, least
@@ -130,28 +105,21 @@ class Writer:
             self.line(f"ld.global.{self.registers[target]} {target}, {at};")
         return target
 
-    def give(self, name: str, kind: str) -> None:
-        """Store ``%name``, a register as wide as ``kind``, as the next result."""
-        source = self.register(name, kind)
-        at = f"[%out+{8 * len(self.results)}]"
-        self.results.append(Column(name, kind))
-        if kind == "pred":
-            self.register("word", "b32")
-            self.line(f"selp.b32 %word, 1, 0, {source};", f"st.global.b32 {at}, %word;")
-        else:
-            self.line(f"st.global.{self.registers[source]} {at}, {source};")
+    def give(self, kind: str, *names: str) -> None:
+        """Store registers ``%name``, as wide as ``kind``, as the next results."""
+        for name in names:
+            source = self.register(name, kind)
+            at = f"[%out+{8 * len(self.results)}]"
+            self.results.append(Column(name, kind))
+            if kind == "pred":
+                self.register("word", "b32")
+                self.line(f"selp.b32 %word, 1, 0, {source};", f"st.global.b32 {at}, %word;")
+            else:
+                self.line(f"st.global.{self.registers[source]} {at}, {source};")
 
-    def probe(
-        self,
-        *,
-        preamble: str = "",
-        packed: int = 0,
-        at_once: int = 0,
-        baked: bool = False,
-        count: int = 1024,
-        faults: bool = False,
-    ) -> Probe:
-        """The finished probe."""
+    def probe(self, *results: str, packed: int = 0, at_once: int = 0, **facts: Any) -> Probe:
+        """The finished probe: ``results`` of 32 bits are given last; ``facts`` are fields of `Probe`."""
+        self.give("b32", *results)
         operands = 0 if packed or at_once else len(self.operands)
         first = "\t.param .align 16 .b8 in[1024]" if at_once else "\t.param .u64 in"
         registers = {"%i": "b32", "%thread": "b32", "%in": "b64", "%out": "b64", "%memory": "b64"}
@@ -174,5 +142,5 @@ class Writer:
         entry = (
             f".visible .entry NAME(\n{first},\n\t.param .u64 out,\n\t.param .u64 memory\n)\n{{\n{text}}}\n"
         )
-        given = tuple(self.operands), tuple(self.results)
-        return Probe(self.form, entry, *given, preamble, packed, at_once, baked, count, faults)
+        columns = tuple(self.operands), tuple(self.results)
+        return Probe(self.form, entry, *columns, packed=packed, at_once=at_once, **facts)

@@ -12,62 +12,47 @@ LOP3_TABLES = range(256)
 def pure(row: Row, form: Form) -> Probe:
     """Operands, the instruction, results; of ``cvt`` once more with registers of 64 bits.
 
-    The carry flag has no name in PTX: it is set by an addition before, and read by one behind.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.instructions import ROWS, TABLE
-    >>> probe = pure(*TABLE.find("addc.cc.u32"))
-    >>> [column.name for column in probe.operands], [column.name for column in probe.results]
-    (['a', 'b', 'carry'], ['d', 'carry_out'])
+    The carry flag has no name in PTX: an addition before sets it, and an addition behind reads it.
     """
     # Between bytes and bf16 a register must be as wide as its type; elsewhere it may be wider.
     writer = Writer(form.opcode, least=8 if "convert" in row.traits and "bf16" in (form.T, form.U) else 16)
-    numbers = [spec for spec in row.sources if spec.kind == "number"]
     sources = _sources(writer, row, form)
-    if numbers:
+    kinds = {spec.kind for spec in row.sources}
+    if "number" in kinds:
         return _tables(writer, row, form)
-    carry = any(spec.kind == "carry" for spec in row.sources)
-    if carry:
+    if "carry" in kinds:
         writer.take("carry", "pred")
         writer.register("set", "b32")
         writer.line("selp.b32 %set, 1, 0, %carry;", "add.cc.u32 %set, %set, 0xFFFFFFFF;")
-    wanted = [spec for spec in row.destinations if spec.kind != "carry"]
-    targets = [writer.register(spec.name, form.resolve(spec.kind)) for spec in wanted]
+    results = [(spec.name, form.resolve(spec.kind)) for spec in row.destinations if spec.kind != "carry"]
+    targets = [writer.register(*result) for result in results]
     writer.line(f"{form.opcode} {', '.join(['|'.join(targets), *sources])};")
-    if len(wanted) < len(row.destinations):
-        writer.register("carry_out", "u32")
+    if len(results) < len(row.destinations):
         writer.line("addc.u32 %carry_out, 0, 0;")
-    for spec in wanted:
-        writer.give(spec.name, form.resolve(spec.kind))
-    if len(wanted) < len(row.destinations):
-        writer.give("carry_out", "u32")
+        results.append(("carry_out", "u32"))
+    for name, kind in results:
+        writer.give(kind, name)
     if "convert" in row.traits and integer(form.T) and form.U != "bf16":
         _converted_wide(writer, form)
     return writer.probe()
 
 
 def integer(kind: str) -> bool:
-    """Whether a type's values may be kept in a wider register: any of bits and integers.
-
-    Examples
-    --------
-    >>> integer("s8"), integer("f32"), integer("s16x2")
-    (True, False, False)
-    """
+    """Whether a wider register may hold a type's values: bits and integers."""
     return kind[0] in "bus" and kind[1:].isdigit()
 
 
 def _present(row: Row, form: Form) -> list[OperandSpec]:
-    """The sources that are written, without immediates."""
-    written = [spec for spec in row.sources if spec.kind not in ("carry", "number", "rank")]
-    return [spec for spec in written if form.combines or not spec.optional]
+    """The sources without those that the form omits."""
+    return [spec for spec in row.sources if form.combines or not spec.optional]
 
 
 def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
+    """Take the register operands."""
     return [
         writer.take(spec.name, form.resolve(spec.kind), amount=spec.name in row.amounts)
         for spec in _present(row, form)
+        if spec.kind not in ("carry", "number", "rank")
     ]
 
 
@@ -78,15 +63,11 @@ def _tables(writer: Writer, row: Row, form: Form) -> Probe:
     for table in tables:
         targets = [(f"{spec.name}{table}", form.resolve(spec.kind)) for spec in row.destinations]
         names += targets
-        sources = [
-            str(table) if spec.kind == "number" else f"%{spec.name}"
-            for spec in row.sources
-            if form.combines or not spec.optional
-        ]
+        sources = [str(table) if spec.kind == "number" else f"%{spec.name}" for spec in _present(row, form)]
         registers = "|".join(writer.register(*target) for target in targets)
         writer.line(f"{form.opcode} {registers}, {', '.join(sources)};")
     for name, kind in names:
-        writer.give(name, kind)
+        writer.give(kind, name)
     return writer.probe(count=256)
 
 
@@ -95,20 +76,12 @@ def _converted_wide(writer: Writer, form: Form) -> None:
     if integer(form.U):
         source = writer.register("a_wide", "b64")
         writer.line(f"ld.global.b64 {source}, [%in];")
-    writer.register("d_wide", "b64")
     writer.line(f"{form.opcode} %d_wide, {source};")
-    writer.give("d_wide", "b64")
+    writer.give("b64", "d_wide")
 
 
 def warp(row: Row, form: Form) -> Probe:
-    """The lanes whose operand ``active`` holds execute the instruction; the others have gone.
-
-    Examples
-    --------
-    >>> from simwarp.ptx.instructions import TABLE
-    >>> [column.name for column in warp(*TABLE.find("vote.sync.any.pred")).operands]
-    ['a', 'm', 'active']
-    """
+    """The lanes with a true operand ``active`` execute the instruction; the others have exited."""
     writer = Writer(form.opcode)
     sources = _sources(writer, row, form)
     writer.take("active", "pred")
@@ -117,6 +90,6 @@ def warp(row: Row, form: Form) -> Probe:
     targets = "|".join(writer.register(*target) for target in wanted)
     writer.line(f"{form.opcode} {', '.join([part for part in [targets, *sources] if part])};")
     for name, kind in wanted:
-        writer.give(name, kind)
+        writer.give(kind, name)
     writer.line("DONE:")
     return writer.probe(count=2048)

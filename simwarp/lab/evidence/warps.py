@@ -17,26 +17,9 @@ _TEAMS = (_ALL, 1, 1 << 31, 0xFFFF, 0xAAAAAAAA)
 
 
 def operands(probe: Probe, form: Form) -> Words:
-    """Sets for whole warps: everybody, one team while the others have gone, or two teams side by side.
+    """Operand tuples for whole warps: all lanes, one team after the others have exited, or two teams.
 
-    Parameters
-    ----------
-    probe : Probe
-        With the operand ``active`` last; ``m`` is the member mask.
-    form : Form
-
-    Returns
-    -------
-    uint64 (probe.count, operands)
-        32 rows for each warp. No lane asks for what the PTX ISA leaves undefined.
-
-    Examples
-    --------
-    >>> from simwarp.lab.evidence.catalogue import probe_of
-    >>> probe = probe_of("vote.sync.any.pred")
-    >>> a, members, active = operands(probe, Form(probe.form))[:WARP_SIZE].T
-    >>> bool((members[active == 1] >> np.flatnonzero(active).astype(np.uint64) & 1 == 1).all())
-    True
+    ``m`` is the member mask, ``active`` the last operand. No lane's operands are undefined in the PTX ISA.
     """
     draw = Draw(0, f"warps of {probe.form}", 0)
     warps = [_warp(draw, probe, form, k) for k in range(probe.count // WARP_SIZE)]
@@ -72,7 +55,7 @@ def _operand(draw: Draw, column: Column, form: Form, masks: list[int], active: l
 
 
 def _few_values(draw: Draw, column: Column) -> list[int]:
-    """32 values, few of them different, so that ``match`` and ``vote`` meet equal ones."""
+    """32 values, few of them different, so that ``match`` and ``vote`` have equal ones."""
     if column.type == "pred":
         return draw.choice(([0] * WARP_SIZE, [1] * WARP_SIZE, [int(w) & 1 for w in draw.words(WARP_SIZE)]))
     ones = (1 << width(column.type)) - 1
@@ -86,7 +69,7 @@ def _together(masks: list[int], active: list[bool]) -> bool:
 
 
 def _sources(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> list[int]:
-    """Lanes that take part: of the own team only, unless everybody is in it."""
+    """Source lanes: of the own team only, unless all lanes are in it."""
     if _together(masks, active):
         return [draw.choice((draw.integer(0, 31), int(draw.words(1)[0]) & _ALL)) for _ in masks]
     if form.has("idx"):
