@@ -48,15 +48,13 @@ def redo(result: Floats, where: Lanes, function: Callable[..., Any], *operands: 
 
 def common_dtype(*operands: Any) -> np.dtype[Any]:
     """The one type of all operands; DtypeError unless all are float32 or all float64."""
-    dtypes: list[np.dtype[Any]] = [getattr(x, "dtype", _NO_ARRAY) for x in operands]
-    dtype = dtypes[0]
-    if dtype not in _FLOATS or any(other != dtype for other in dtypes):
+    dtypes: set[Any] = {getattr(x, "dtype", None) for x in operands}
+    if len(dtypes) > 1 or not dtypes <= _FLOATS:
         given = ", ".join(str(getattr(x, "dtype", type(x).__name__)) for x in operands)
         raise DtypeError(
             f"floating-point operands of types {given}\npass NumPy values, all float32 or all float64"
         )
-    return dtype
+    return dtypes.pop()
 
 
-_NO_ARRAY = np.dtype(np.void)
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_FLOATS = {np.dtype(np.float32), np.dtype(np.float64)}

@@ -190,7 +190,6 @@ def load(name: str) -> ModuleType:
     "simwarp.testing.strategies",
     "simwarp.testing.geometries",
     "simwarp.lab.fuzz.workers",
-    "simwarp.lab.probe.bmma",
     "simwarp.verify.cases.mttkrp",
 )
 @pytest.mark.parametrize("path", [p for p in sources() if ">>>" in p.read_text()], ids=module_name)

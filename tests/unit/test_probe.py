@@ -232,7 +232,7 @@ def test_swapped_halves_of_k_are_reported_of_both_operands_that_have_k():
     finding = probe(wrong, SyntheticChip(fragments_of(wrong.opcode)))
     assert [difference.operand for difference in finding.differences] == ["a", "b"]
     assert str(finding.differences[1]) == (
-        "operand b, lane 0, register 1, bit 0: found row 16, column 0, simwarp.fragments says row 4, column 0"
+        "operand b, lane 0, register 1, bit 0: found row 16, column 0, simwarp.fragments has row 4, column 0"
     )
 
 
@@ -240,7 +240,7 @@ def test_a_scrambled_map_is_reported_alone():
     wrong = planted(MMA, b="slot 2:r8  lane 4:r1 2:r4 4:c1  register 2:c4")
     finding = probe(wrong, SyntheticChip(fragments_of(MMA)))
     assert [str(difference) for difference in finding.differences] == [
-        "operand b, lane 0, register 0, bit 16: found row 1, column 0, simwarp.fragments says row 8, column 0"
+        "operand b, lane 0, register 0, bit 16: found row 1, column 0, simwarp.fragments has row 8, column 0"
     ]
 
 
@@ -288,7 +288,7 @@ def test_a_sum_that_is_neither_0_nor_1():
     finding = probe(opcode, SyntheticChip(fragments_of(opcode), damage))
     (difference,) = finding.differences
     assert (difference.operand, difference.lane, difference.register) == ("d", 1, 0)
-    assert difference.found == "bits that are no single element times A's row 0, column 6"
+    assert difference.found == "bits that are not one element times A's row 0, column 6"
     assert difference.expected == "B's row 6, column 2 times A's row 0, column 6"
 
 
@@ -429,7 +429,7 @@ def test_the_command_where_a_map_differs(capsys, monkeypatch):
     said = capsys.readouterr().out
     assert f"{MMA}: differs" in said
     assert (
-        "differs: operand b, lane 1, register 0, bit 0: found row 2, column 0, simwarp.fragments says" in said
+        "differs: operand b, lane 1, register 0, bit 0: found row 2, column 0, simwarp.fragments has" in said
     )
     assert "1 differ" in said
 

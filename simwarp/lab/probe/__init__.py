@@ -1,15 +1,14 @@
-"""Fragment maps by experiment, on any device, simulated or real: which lane and register hold what.
+"""Fragment maps by experiment, on any device, simulated or real: the lane and register of each element.
 
-`probe` asks a device about one form of an instruction, and holds the maps that it finds against
+`probe` runs one form of an instruction on a device, and compares the maps that it finds with
 `simwarp.fragments`. Three methods share the passes of `simwarp.lab.probe.passes`: `simwarp.lab.probe.moves`
 for loads, stores and transposes, `simwarp.lab.probe.products` for mma and wmma.mma,
-`simwarp.lab.probe.warpgroups` for wgmma. Moves and wgmma find maps outright; a product tells only what is
-multiplied with what, see `simwarp.lab.probe.relation`. `simwarp.lab.probe.bmma` shows section 4 of the paper
-on bit tensor cores.
+`simwarp.lab.probe.warpgroups` for wgmma. Moves and wgmma determine maps completely; a product shows only the
+factors of each sum, see `simwarp.lab.probe.relation`. `simwarp.lab.probe.bmma` repeats section 4 of the
+paper on bit tensor cores.
 """
 
 from simwarp.lab.probe.finding import Difference, Finding, FoundOperand
-from simwarp.lab.probe.forms import forms_named
-from simwarp.lab.probe.probing import probe
+from simwarp.lab.probe.probing import forms_named, probe
 
 __all__ = ["Difference", "Finding", "FoundOperand", "forms_named", "probe"]

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from simwarp.fragments import fragments_of
 from simwarp.lab.probe.finding import Finding
-from simwarp.lab.probe.forms import BMMA
 from simwarp.lab.probe.passes import NOWHERE, Numbers
-from simwarp.lab.probe.probing import probe
+from simwarp.lab.probe.probing import BMMA, probe
 from simwarp.lab.probe.products import measure
 from simwarp.lab.probe.relation import Relation
 
@@ -28,7 +27,7 @@ _WORD, _WORDS, _SIDE, _K = 32, 4, 8, 128
 
 @dataclass(frozen=True)
 class BmmaMaps:
-    """What a device told about ``m8n8k128``; -1 where it is not as simple as that.
+    """The maps of ``m8n8k128``; -1 where a map has another form.
 
     Attributes
     ----------
@@ -50,33 +49,16 @@ class BmmaMaps:
 
     def to_json(self) -> dict[str, Any]:
         """The maps as nested lists."""
+        tables = {"c": self.c, "d": self.d, "factors": self.factors}
         return {
             "a": self.a.tolist(),
             "b": self.b.tolist(),
-            **{
-                name: {key: lanes.tolist() for key, lanes in maps.items()}
-                for name, maps in (("c", self.c), ("d", self.d), ("factors", self.factors))
-            },
+            **{name: {key: x.tolist() for key, x in maps.items()} for name, maps in tables.items()},
         }
 
 
 def bmma_maps(device: Any) -> BmmaMaps:
-    """Probe the 1-bit ``wmma`` instructions.
-
-    Raises
-    ------
-    NotExecutedError
-        If the device does not have them.
-
-    Examples
-    --------
-    Four lanes hold a row of A, and a lane two neighbours of a row of D:
-
-    >>> import simwarp
-    >>> maps = bmma_maps(simwarp.Device())
-    >>> maps.a[1].tolist(), maps.d["row"][1, :3].tolist(), maps.factors["xor"][1, 2].tolist()
-    ([4, 5, 6, 7], [[4, 0], [4, 1], [5, 0]], [[4, 8], [5, 9], [6, 10], [7, 11]])
-    """
+    """Probe the 1-bit ``wmma`` instructions; NotExecutedError if the device does not have them."""
     accumulators = {
         name: {layout: _holders_of(probe(form, device)) for layout, form in forms.items()}
         for name, forms in (
@@ -94,17 +76,7 @@ def bmma_maps(device: Any) -> BmmaMaps:
 
 
 def bmma_text(maps: BmmaMaps) -> str:
-    r"""The findings in the order of the paper, as text.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> print("\n".join(bmma_text(bmma_maps(simwarp.Device())).splitlines()[:4]))
-    Load (4.1): the lane that holds each 32-bit word; bit 0 is its first element
-    A, word      0   1   2   3     B, word      0   1   2   3
-    row 0        0   1   2   3     column 0     0   1   2   3
-    row 1        4   5   6   7     column 1     4   5   6   7
-    """
+    """The findings in the order of the paper, as text."""
     lines = [
         "Load (4.1): the lane that holds each 32-bit word; bit 0 is its first element",
         *_load_table(maps),
@@ -114,11 +86,8 @@ def bmma_text(maps: BmmaMaps) -> str:
         load = "as wmma.load.c fills them" if same else "wmma.load.c fills others"
         lines += ["", f"Store (4.2): lane.register of E0 to E63, a tile in {order} ({load})"]
         lines += _accumulator_table(maps, layout)
-    names = (
-        "xor and and alike"
-        if np.array_equal(maps.factors["xor"], maps.factors["and"])
-        else "xor; and differs"
-    )
+    same = np.array_equal(maps.factors["xor"], maps.factors["and"])
+    names = "xor and and alike" if same else "xor; and differs"
     lines += [
         "",
         "Computation (4.3): lane.register of D's elements, and the lanes that hold the words of A's",
@@ -149,7 +118,7 @@ def _holders_of(finding: Finding) -> Lanes:
 
 
 def _factors(relation: Relation, a: Lanes, d: Lanes) -> Lanes:
-    """Which lanes' words of A and B meet, for each element of D and each word of A's row."""
+    """The lanes of the words of A and B that are multiplied, by element of D and word of A's row."""
     met = relation.met.reshape(32, _WORD, 64)  # A's lane, A's bit, D's holder
     pairs = np.full((_SIDE, _SIDE, _WORDS, 2), NOWHERE, np.int64)
     for i, j in np.ndindex(_SIDE, _SIDE):

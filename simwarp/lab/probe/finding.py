@@ -1,4 +1,4 @@
-"""What a probe found, as plain data, and how it differs from `simwarp.fragments`."""
+"""The maps that a probe found, as plain data, and their differences from `simwarp.fragments`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from simwarp.fragments import Layout, Operand
 from simwarp.lab.probe.passes import NOWHERE, UNCLEAR, Numbers
 
-_WORDS = {NOWHERE: "nothing", UNCLEAR: "bits that are no single element"}
+_WORDS = {NOWHERE: "nothing", UNCLEAR: "bits that are not one element"}
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class Difference:
     def __str__(self) -> str:
         return (
             f"operand {self.operand}, lane {self.lane}, register {self.register}, bit {self.bit}: "
-            f"found {self.found}, simwarp.fragments says {self.expected}"
+            f"found {self.found}, simwarp.fragments has {self.expected}"
         )
 
 
 @dataclass(frozen=True)
 class FoundOperand:
-    """What was found out about an operand.
+    """The map of an operand.
 
     Attributes
     ----------
     operand, type : str
     layout : Layout
-        The map that `simwarp.fragments` has.
+        The map of `simwarp.fragments`.
     found : int32 (lanes, registers, slots)
         The number of the element that each slot holds, (matrix · rows + row) · columns + column; negative
         where none is held (see `simwarp.lab.probe.passes`).
@@ -68,7 +68,7 @@ class FoundOperand:
         return self.difference is None
 
     def to_json(self) -> dict[str, Any]:
-        """The map as a line of digits if it is the expected one, else element by element."""
+        """The map, as a line of digits if it is the expected one, else element by element."""
         return {
             "operand": self.operand,
             "type": self.type,
@@ -80,7 +80,7 @@ class FoundOperand:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found out about one form of an instruction.
+    """The maps of one form of an instruction.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Finding:
         As `simwarp.fragments.all_opcodes` spells it.
     operands : tuple of FoundOperand
     digest : str
-        SHA-256 of everything that the chip told; "" where it does not execute the form.
+        SHA-256 of the chip's answers; "" where it does not execute the form.
     refusal : str
         Why the device does not execute the form, or "".
     """
@@ -126,28 +126,14 @@ class Finding:
 
 
 def expected_numbers(layout: Layout) -> Numbers:
-    """The number of each slot's element, as `simwarp.fragments` has it: (lanes, registers, slots).
-
-    Examples
-    --------
-    >>> from simwarp.fragments import Layout
-    >>> expected_numbers(Layout.of("slot 2:c1  lane 4:c2 8:r1", bits=16))[:5, 0].tolist()
-    [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
-    """
+    """The number of each slot's element in `simwarp.fragments`: (lanes, registers, slots)."""
     place = np.ix_(np.arange(layout.lanes), np.arange(layout.registers), np.arange(layout.slots))
     row, column, matrix = layout.element(place[0], place[1], place[2] * layout.bits)
     return ((matrix * layout.rows + row) * layout.columns + column).astype(np.int32)
 
 
 def first_copies(layout: Layout) -> Numbers:
-    """`expected_numbers` without the further copies of an element: those are `NOWHERE`.
-
-    Examples
-    --------
-    >>> from simwarp.fragments import Layout
-    >>> first_copies(Layout.of("lane 4:c1 8:r1  register 2:copy1", bits=32))[:2].tolist()
-    [[[0], [-1]], [[1], [-1]]]
-    """
+    """`expected_numbers` without the further copies of an element: those are `NOWHERE`."""
     number = expected_numbers(layout)
     matrix, row, column = np.ix_(*(range(n) for n in (layout.matrices, layout.rows, layout.columns)))
     held = layout.holder(row, column, matrix)
@@ -158,18 +144,7 @@ def first_copies(layout: Layout) -> Numbers:
 
 
 def compare(operand: Operand, found: Numbers, expected: Numbers | None = None) -> FoundOperand:
-    """Hold a found map against that of `simwarp.fragments`, or against other expected numbers.
-
-    Examples
-    --------
-    >>> from simwarp.fragments import fragments_of
-    >>> operand = fragments_of("movmatrix.sync.aligned.m8n8.trans.b16").operands["a"]
-    >>> found = expected_numbers(operand.layout)
-    >>> found[5, 0] = found[5, 0, ::-1]
-    >>> difference = compare(operand, found).difference
-    >>> difference.lane, difference.register, difference.bit, difference.found
-    (5, 0, 0, 'row 1, column 3')
-    """
+    """Compare a found map with that of `simwarp.fragments`, or with other expected numbers."""
     layout = operand.layout
     if expected is None:
         expected = expected_numbers(layout)
@@ -177,22 +152,13 @@ def compare(operand: Operand, found: Numbers, expected: Numbers | None = None) -
     difference = None
     if wrong.size:
         lane, register, slot = (int(i) for i in wrong[0])
-        told, wanted = int(found[lane, register, slot]), int(expected[lane, register, slot])
-        words = describe(told, layout), describe(wanted, layout)
+        words = (describe(int(numbers[lane, register, slot]), layout) for numbers in (found, expected))
         difference = Difference(operand.name, lane, register, slot * layout.bits, *words)
     return FoundOperand(operand.name, operand.type, layout, found, difference)
 
 
 def describe(number: int, layout: Layout) -> str:
-    """An element in words.
-
-    Examples
-    --------
-    >>> from simwarp.fragments import Layout
-    >>> a = Layout.of("slot 2:c1  lane 4:c2 8:r1", bits=16)
-    >>> describe(10, a), describe(-1, a), describe(64, a)
-    ('row 1, column 2', 'nothing', 'row 0, column 0, matrix 1')
-    """
+    """An element in words."""
     if number < 0:
         return _WORDS[number]
     matrix, place = divmod(number, layout.rows * layout.columns)
@@ -202,13 +168,7 @@ def describe(number: int, layout: Layout) -> str:
 
 
 def digest(*found: Numbers) -> str:
-    """The SHA-256 of what was found.
-
-    Examples
-    --------
-    >>> digest(np.arange(3, dtype=np.int32))[:16]
-    'f3439e0d4241da2d'
-    """
+    """The SHA-256 of found numbers."""
     total = hashlib.sha256()
     for array in found:
         total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, "<i4").tobytes())

@@ -1,8 +1,8 @@
 """Probes of instructions that move matrices: wmma.load, wmma.store, ldmatrix, stmatrix, movmatrix.
 
-Every bit of the source is numbered (`simwarp.lab.probe.passes`), so the probe works for every type: of each
-bit of a register, a load tells the bit of memory that it came from, and a store of each bit of memory the bit
-of a register. Rows and columns are named by the memory, so these maps are found outright.
+Every bit of the source is numbered (`simwarp.lab.probe.passes`), so the probe works for every type: after a
+load each bit of a register spells its bit of memory, and after a store each bit of memory its bit of a
+register. Memory names rows and columns, so these maps are determined completely.
 """
 
 from __future__ import annotations
@@ -18,59 +18,37 @@ from simwarp.lab.probe.ptx import declare, load, module, move, vector
 from simwarp.lanes import WARP_SIZE
 
 _ROWS, _ROW_BYTES = WARP_SIZE, 16
-"""ldmatrix and stmatrix: every lane has a row of its own, even those whose addresses are not asked for."""
+"""ldmatrix and stmatrix: every lane has a row of its own, even one whose address is not read."""
 
 
 def probe_moves(device: Any, fragments: Fragments) -> Finding:
-    """Find the maps of a form that moves a matrix.
-
-    Parameters
-    ----------
-    device
-        A `simwarp.Device` or a `gpu.CudaDevice`.
-    fragments : Fragments
-        Says how many registers the form has, and what to compare with.
-
-    Raises
-    ------
-    NotExecutedError
-        If the device does not have the instruction.
-
-    Examples
-    --------
-    Lane 5 is given columns 2 and 3 of row 1, of an 8 x 8 matrix:
-
-    >>> import simwarp
-    >>> from simwarp.fragments import fragments_of
-    >>> finding = probe_moves(simwarp.Device(), fragments_of("ldmatrix.sync.aligned.m8n8.x1.b16"))
-    >>> finding.agreed, finding.operands[0].found[5].tolist()
-    (True, [[10, 11]])
-    """
+    """Find the maps of a form that moves a matrix."""
     opcode = fragments.opcode
     if opcode.startswith("movmatrix"):
         return _probe_movmatrix(device, fragments)
     (operand,) = fragments.operands.values()
-    matrix = opcode.startswith(("ldmatrix", "stmatrix"))
-    bits = (
-        _ROWS * _ROW_BYTES * 8
-        if matrix
-        else operand.layout.rows * operand.layout.columns * operand.layout.bits
-    )
-    text = _matrix_text(opcode, operand) if matrix else _wmma_text(opcode, operand, bits)
+    layout = operand.layout
+    if opcode.startswith("wmma"):
+        bits = layout.rows * layout.columns * layout.bits
+        text = _wmma_text(opcode, operand, bits)
+    else:
+        bits, text = _ROWS * _ROW_BYTES * 8, _matrix_text(opcode, operand)
     kernel = load(device, module(opcode, device.compute_capability, "source target", text))
     if opcode.startswith(("wmma.store", "stmatrix")):
         came = _moved(device, kernel, _register_bits(operand), bits)
-        places = _inverse(came, _register_bits(operand))
+        places = np.full(_register_bits(operand), NOWHERE, np.int32)
+        places[came[came >= 0]] = np.flatnonzero(came >= 0)
     else:
         places = came = _moved(device, kernel, bits, _register_bits(operand))
     found = _elements(places, operand)
-    if operand.memory == "col":
-        found = _by_rows(found, operand)
+    if operand.memory == "col":  # counted along columns in memory
+        by_rows = found % layout.rows * layout.columns + found // layout.rows
+        found = np.where(found < 0, found, by_rows).astype(np.int32)
     return Finding(opcode, (compare(operand, found),), digest(came))
 
 
 def _moved(device: Any, kernel: Any, sent: int, arriving: int) -> Numbers:
-    """For each of the arriving bits, the number of the sent bit that it is."""
+    """The number of the sent bit, for each of the arriving bits."""
     pattern = passes(sent)
     source = device.upload(np.packbits(pattern, axis=1, bitorder="little"))
     target = device.upload(np.zeros((len(pattern), arriving // 8), np.uint8))
@@ -81,14 +59,6 @@ def _moved(device: Any, kernel: Any, sent: int, arriving: int) -> Numbers:
 def _register_bits(operand: Operand) -> int:
     layout = operand.layout
     return layout.lanes * layout.registers * layout.register_bits
-
-
-def _inverse(came: Numbers, sent: int) -> Numbers:
-    """For each sent bit, the place where it arrives."""
-    went = np.full(sent, NOWHERE, np.int32)
-    arrived = np.flatnonzero(came >= 0)
-    went[came[arrived]] = arrived
-    return went
 
 
 def _elements(places: Numbers, operand: Operand) -> Numbers:
@@ -102,25 +72,18 @@ def _elements(places: Numbers, operand: Operand) -> Numbers:
     return np.where(nothing, NOWHERE, element).astype(np.int32)
 
 
-def _by_rows(found: Numbers, operand: Operand) -> Numbers:
-    """Elements counted along columns, as they lie in memory, counted along rows."""
-    rows, columns = operand.layout.rows, operand.layout.columns
-    return np.where(found < 0, found, found % rows * columns + found // rows).astype(np.int32)
-
-
 def _wmma_text(opcode: str, operand: Operand, bits: int) -> str:
     """A tile of memory, one behind the other, and the registers."""
     layout = operand.layout
     stride = layout.rows if operand.memory == "col" else layout.columns
     tile = f"mad.wide.u32 %at, %pass, {bits // 8},"
+    head = f"{declare(operand)} .reg .b32 %stride;\nmov.u32 %stride, {stride};"
     if opcode.startswith("wmma.store"):
-        return f"""{declare(operand)} .reg .b32 %stride;
-mov.u32 %stride, {stride};
+        return f"""{head}
 {move("ld", operand, "%source")}
 {tile} %target;
 {opcode} [%at], {vector(operand)}, %stride;"""
-    return f"""{declare(operand)} .reg .b32 %stride;
-mov.u32 %stride, {stride};
+    return f"""{head}
 {tile} %source;
 {opcode} {vector(operand)}, [%at], %stride;
 {move("st", operand, "%target")}"""
@@ -152,7 +115,7 @@ bar.sync 0;
 
 
 def _probe_movmatrix(device: Any, fragments: Fragments) -> Finding:
-    """The transpose, with the rows and columns that a has; the element of d is the one that a's map names."""
+    """The transpose of a: the map of a names the elements of d."""
     a, d = fragments.operands["a"], fragments.operands["d"]
     text = f"""{declare(a)} {declare(d)}
 {move("ld", a, "%source")}

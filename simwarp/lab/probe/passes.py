@@ -1,7 +1,7 @@
-"""Numbering places with one bit for each: so a chip that only moves bits tells where each came from.
+"""Places numbered with one bit per pass, and registers whose elements are those bits.
 
-In the first pass every place holds 0, in the second 1, and in pass 2 + p bit p of its own number. What
-arrives somewhere, pass by pass, spells the number of the place that it came from.
+In the first pass every place holds 0, in the second 1, and in pass 2 + p bit p of its own number. The bits
+that arrive somewhere, pass by pass, spell the number of the place that they came from.
 """
 
 from __future__ import annotations
@@ -11,56 +11,68 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.fragments import Layout
+
 Bits: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.int32]
 
 NOWHERE = -1
-"""In place of a number: what arrives is the same in every pass."""
+"""In place of a number: the same arrives in every pass."""
 UNCLEAR = -2
-"""In place of a number: what arrives depends on the pass, but is no number."""
+"""In place of a number: the bits that arrive depend on the pass, but spell no number."""
+ONE = {
+    **dict.fromkeys(("b1", "s4", "u4", "s8", "u8", "s32"), 1),
+    "e4m3": 0x38,
+    "e5m2": 0x3C,
+    "f16": 0x3C00,
+    "bf16": 0x3F80,
+    "tf32": 0x3F800000,
+    "f32": 0x3F800000,
+    "f64": 0x3FF0000000000000,
+}
+"""The bits of 1 in each type."""
 
 
 def passes(count: int) -> Bits:
-    """What the places 0 … ``count`` - 1 hold in each pass.
-
-    Returns
-    -------
-    bool, (2 + bits of count - 1, count)
-
-    Examples
-    --------
-    >>> passes(4).astype(int).tolist()
-    [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1], [0, 0, 1, 1]]
-    """
+    """The bits of the places 0 … ``count`` - 1 in each pass: (2 + bits of count - 1, count)."""
     number = np.arange(count)
     digits = [number >> p & 1 for p in range(int(count - 1).bit_length())]
     return np.stack([0 * number, 0 * number + 1, *digits]).astype(np.bool_)
 
 
 def numbers(arrived: npt.NDArray[Any]) -> Numbers:
-    """Which place each bit came from.
-
-    Parameters
-    ----------
-    arrived : bool, (passes, …)
-        What was found in each pass of `passes`.
-
-    Returns
-    -------
-    int32, (…)
-        A number, `NOWHERE` or `UNCLEAR`.
-
-    Examples
-    --------
-    Of four places, the last comes first; then a bit that is always 1.
-
-    >>> sent = passes(4)
-    >>> numbers(np.stack([sent[:, 3], sent[:, 0], sent[:, 0] | True], axis=1)).tolist()
-    [3, 0, -1]
-    """
+    """The place that each bit of (passes, …) came from, `NOWHERE` or `UNCLEAR`."""
     first, second, digits = arrived[0], arrived[1], arrived[2:]
     spelled = np.zeros(first.shape, np.int32)
     for p, digit in enumerate(digits):
         spelled |= digit.astype(np.int32) << np.int32(p)
     constant = (arrived == first).all(axis=0)
     return np.where(constant, NOWHERE, np.where(~first & second, spelled, UNCLEAR)).astype(np.int32)
+
+
+def spelled(elements: npt.NDArray[Any], one: int, *zeros: int) -> Numbers:
+    """`numbers` of elements (passes, …) that are zero or one in each pass; others are `UNCLEAR`."""
+    ones = elements == one
+    known = (ones | np.isin(elements, np.array(zeros, elements.dtype))).all(axis=0)
+    return np.where(known, numbers(ones), UNCLEAR).astype(np.int32)
+
+
+def holders(layout: Layout) -> int:
+    """The number of elements, copies included, in the registers of all lanes."""
+    return layout.lanes * layout.registers * layout.slots
+
+
+def fill(layout: Layout, element_type: str, ones: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    """Registers whose elements are 1 or 0: (…, holders) to words (…, lanes, registers)."""
+    word = np.dtype(f"u{layout.register_bits // 8}").type
+    slots = ones.reshape(*ones.shape[:-1], layout.lanes, layout.registers, layout.slots).astype(word)
+    shifts = np.arange(layout.slots, dtype=word) * word(layout.bits)
+    return np.bitwise_or.reduce(slots * word(ONE[element_type]) << shifts, axis=-1)
+
+
+def read(layout: Layout, registers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The elements in the slots of registers: words (…, lanes, registers) to words (…, holders)."""
+    word = registers.dtype.type
+    shifts = np.arange(layout.slots, dtype=word) * word(layout.bits)
+    mask = word(2**layout.bits - 1)
+    return (registers[..., None] >> shifts & mask).reshape(*registers.shape[:-2], -1)

@@ -1,15 +1,55 @@
-"""From a form to what a device says about it."""
+"""The probe of each form, and the forms that words name."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from simwarp.fragments import Fragments, fragments_of
+from simwarp.fragments import Fragments, all_opcodes, fragments_of
 from simwarp.lab.probe.finding import Finding
 from simwarp.lab.probe.moves import probe_moves
 from simwarp.lab.probe.products import probe_product
 from simwarp.lab.probe.ptx import NotExecutedError
 from simwarp.lab.probe.warpgroups import probe_warpgroup
+
+BMMA = (
+    "wmma.load.a.sync.aligned.row.m8n8k128.b1",
+    "wmma.load.b.sync.aligned.col.m8n8k128.b1",
+    "wmma.load.c.sync.aligned.row.m8n8k128.s32",
+    "wmma.load.c.sync.aligned.col.m8n8k128.s32",
+    "wmma.store.d.sync.aligned.row.m8n8k128.s32",
+    "wmma.store.d.sync.aligned.col.m8n8k128.s32",
+    "wmma.mma.xor.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32",
+    "wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32",
+)
+"""The forms of section 4 of the paper on bit tensor cores."""
+
+
+def forms_named(words: list[str]) -> list[str]:
+    """The forms that some words name; all without words.
+
+    Parameters
+    ----------
+    words : list of str
+        Each an opcode in PTX's spelling, or the beginning of one ("wmma.load", "mma.sync"), or "bmma", the
+        forms of section 4 of the paper.
+
+    Raises
+    ------
+    FragmentError
+        For a word that names none.
+
+    Examples
+    --------
+    >>> forms_named(["movmatrix", "ldmatrix.sync.aligned.m8n8.x1"])[:2]
+    ['movmatrix.sync.aligned.m8n8.trans.b16', 'ldmatrix.sync.aligned.m8n8.x1.b16']
+    """
+    if not words:
+        return list(all_opcodes())
+    named: list[str] = []
+    for word in words:
+        begun = [opcode for opcode in all_opcodes() if f"{opcode}.".startswith(f"{word}.")]
+        named += BMMA if word == "bmma" else begun or [fragments_of(word).opcode]
+    return list(dict.fromkeys(named))
 
 
 def probe(form: str | Fragments, device: Any) -> Finding:
@@ -18,15 +58,14 @@ def probe(form: str | Fragments, device: Any) -> Finding:
     Parameters
     ----------
     form : str or Fragments
-        An opcode as PTX spells it; or fragments of it, to compare with others than `simwarp.fragments` has.
+        An opcode in PTX's spelling, or fragments to compare with instead of those of `simwarp.fragments`.
     device
         A `simwarp.Device` or a `gpu.CudaDevice`.
 
     Returns
     -------
     Finding
-        Of each operand, the map that was found and where it differs; or why the device does not execute the
-        instruction.
+        Each operand's map with its first difference; or the reason why the device refuses the instruction.
 
     Raises
     ------

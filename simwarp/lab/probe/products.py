@@ -1,21 +1,8 @@
-"""Probes of products, mma and wmma.mma: what is multiplied with what, and into what.
+"""Probes of products, mma and wmma.mma: the factors of each product, and the sum that it is added to.
 
 One element of A is 1, in one holder after the other; the elements of B hold a bit of their own holders'
-numbers, pass by pass (`simwarp.lab.probe.passes`), and C is zero. The elements of D that are not zero then
-spell, each of them, the holder of the element of B that met A's one. C is numbered likewise, with A and B
-zero.
-
-Examples
---------
-Lane 4 holds row 1, column 0 of A; B's row 0 is held by lanes 0, 4, 8 …; D's row 1 by lanes 4, 5 …:
-
->>> import simwarp
->>> from simwarp.fragments import fragments_of
->>> mma = fragments_of("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
->>> measure(simwarp.Device(), mma).met[4, 8:12].tolist()
-[0, 4, 8, 12]
->>> probe_product(simwarp.Device(), mma).agreed
-True
+numbers, pass by pass (`simwarp.lab.probe.passes`), and C is zero. Each nonzero element of D then spells
+the holder of the element of B that was multiplied with A's one. C is numbered likewise, with A and B zero.
 """
 
 from __future__ import annotations
@@ -26,30 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.fragments import Fragments, Layout, Operand
+from simwarp.fragments import Fragments, Operand
 from simwarp.lab.probe.finding import Finding
-from simwarp.lab.probe.passes import UNCLEAR, Numbers, numbers, passes
-from simwarp.lab.probe.ptx import declare, load, module, move, vector
-from simwarp.lab.probe.registers import ONE, fill, holders, read
+from simwarp.lab.probe.passes import ONE, Bits, fill, holders, passes, spelled
+from simwarp.lab.probe.ptx import declare, load, module, move, run, vector
 from simwarp.lab.probe.relation import Relation, judge
-from simwarp.lanes import WARP_SIZE
 
 
 def probe_product(device: Any, fragments: Fragments) -> Finding:
-    """Find the relation between the registers of a product, and compare it.
-
-    Parameters
-    ----------
-    device
-        A `simwarp.Device` or a `gpu.CudaDevice`.
-    fragments : Fragments
-        Says how many registers the form has, and what to compare with.
-
-    Raises
-    ------
-    NotExecutedError
-        If the device does not have the instruction.
-    """
+    """Find the relation between the registers of a product, and compare it."""
     return judge(measure(device, fragments), fragments)
 
 
@@ -59,52 +31,25 @@ def measure(device: Any, fragments: Fragments) -> Relation:
     a, b, c, d = (operands[name] for name in "abcd")
     text = module(opcode, device.compute_capability, "factors addends sums first", _text(opcode, a, b, c, d))
     kernel = load(device, text)
+
+    def launch(factors: Bits, addends: Bits, count: int, first: int) -> npt.NDArray[Any]:
+        """D's elements, (passes, count, holders of D), A's one in the holders from ``first`` on."""
+        rounds = max(len(factors), len(addends))
+        tables = [
+            fill(x.layout, x.type, np.broadcast_to(ones, (rounds, ones.shape[1])))
+            for x, ones in ((b, factors), (c, addends))
+        ]
+        return run(device, kernel, (rounds, count), d.layout, tables, np.uint64(first))
+
     nobody = holders(a.layout)
     factors, addends = passes(holders(b.layout)), passes(holders(c.layout))
-    products = _launch(
-        device, kernel, operands, factors, np.zeros((1, holders(c.layout)), bool), nobody + 1, 0
-    )
-    sums = _launch(device, kernel, operands, np.zeros((1, holders(b.layout)), bool), addends, 1, nobody)
+    products = launch(factors, np.zeros_like(addends[:1]), nobody + 1, 0)
+    sums = launch(np.zeros_like(factors[:1]), addends, 1, nobody)
     if "xor" in opcode:  # popc(a ^ b) - popc(b) is -1 where both are 1, and 1 where a alone is
-        products = products - products[:, -1:]
-        one, nothing = 0xFFFFFFFF, np.array([0, 1], np.uint32)
+        met = spelled((products - products[:, -1:])[:, :-1], 0xFFFFFFFF, 0, 1)
     else:
-        one, nothing = ONE[d.type], np.array([0], products.dtype)
-    met = _numbers(products[:, :-1], one, nothing)
-    return Relation(met, _numbers(sums[:, 0], ONE[d.type], np.array([0], sums.dtype)))
-
-
-def _launch(
-    device: Any,
-    kernel: Any,
-    operands: Any,
-    factors: npt.NDArray[np.bool_],
-    addends: npt.NDArray[np.bool_],
-    count: int,
-    first: int,
-) -> npt.NDArray[Any]:
-    """D's elements, (passes, ``count``, holders of D), A's one in the holders from ``first`` on."""
-    b, c, d = (operands[name] for name in "bcd")
-    rounds = max(len(factors), len(addends))
-    tables = [
-        device.upload(fill(x.layout, x.type, np.broadcast_to(ones, (rounds, ones.shape[1]))))
-        for x, ones in ((b, factors), (c, addends))
-    ]
-    layout: Layout = d.layout
-    shape = rounds, count, layout.lanes, layout.registers
-    sums = device.allocate(shape, np.dtype(f"u{layout.register_bits // 8}"))
-    kernel((count, rounds, 1), (WARP_SIZE, 1, 1), *tables, sums, np.uint64(first))
-    answer = sums.download()
-    for array in (*tables, sums):
-        array.free()
-    return read(layout, answer)
-
-
-def _numbers(elements: npt.NDArray[Any], one: Any, nothing: npt.NDArray[Any]) -> Numbers:
-    """Numbers, from elements that are 0 or 1 in each pass; others are `UNCLEAR`."""
-    ones = elements == one
-    known = (ones | np.isin(elements, nothing)).all(axis=0)
-    return np.where(known, numbers(ones), UNCLEAR).astype(np.int32)
+        met = spelled(products[:, :-1], ONE[d.type], 0)
+    return Relation(met, spelled(sums[:, 0], ONE[d.type], 0))
 
 
 def _text(opcode: str, a: Operand, b: Operand, c: Operand, d: Operand) -> str:

@@ -1,65 +1,31 @@
-"""PTX text for probes: what the kernels of all of them have in common.
+"""The common PTX text of all probes, and their launch.
 
-Each kernel is named ``probe`` and lives in a module of its own, so that a chip that lacks its instruction
+Each kernel is named ``probe`` and has a module of its own, so that a chip without its instruction
 refuses no other.
-
-Examples
---------
->>> from simwarp.fragments import fragments_of
->>> b = fragments_of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").operands["b"]
->>> declare(b), vector(b)
-('.reg .b32 %b<2>;', '{%b0, %b1}')
->>> print(move("ld", b, "%factors"))
-mad.wide.u32 %at, %pass, 256, %factors;
-mad.wide.u32 %at, %lane, 8, %at;
-ld.global.b32 %b0, [%at+0];
-ld.global.b32 %b1, [%at+4];
->>> import simwarp
->>> load(simwarp.Device(), module("wgmma", (9, 0), "out", "wgmma.fence.sync.aligned;"))
-Traceback (most recent call last):
-    ...
-simwarp.lab.probe.ptx.NotExecutedError: line 8: `wgmma.fence.sync.aligned;` is not supported
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from simwarp.faults import UnsupportedInstruction
-from simwarp.fragments import Operand
+from simwarp.fragments import Layout, Operand
+from simwarp.lab.probe.passes import read
 
 
 class NotExecutedError(Exception):
-    """The device does not have the instruction; says why."""
+    """The device does not have the instruction; the message is the reason."""
 
 
 def module(opcode: str, compute_capability: tuple[int, int], parameters: str, body: str) -> str:
-    """The text of a module with one kernel.
+    """The text of a module with one kernel, for the PTX version and target that the opcode needs.
 
-    Parameters
-    ----------
-    opcode : str
-        Decides the version of PTX and the target.
-    compute_capability : (int, int)
-    parameters : str
-        Names of 64-bit parameters, with spaces between; each is loaded into the register of its name.
-    body : str
-        ``%lane`` and ``%pass`` hold the number of the thread and of the block.
-
-    Examples
-    --------
-    >>> print(module("movmatrix", (7, 5), "out", "st.global.b32 [%out], %lane;"))
-    .version 8.0
-    .target sm_75
-    .address_size 64
-    .visible .entry probe(.param .u64 out) {
-    .reg .b32 %lane, %pass; .reg .b64 %out, %at;
-    mov.u32 %lane, %tid.x; mov.u32 %pass, %ctaid.x;
-    ld.param.u64 %out, [out];
-    st.global.b32 [%out], %lane;
-    ret;
-    }
-    <BLANKLINE>
+    Each 64-bit parameter, named in ``parameters`` with spaces between, is loaded into the register of its
+    name; ``%lane`` and ``%pass`` hold the numbers of the thread and of the block.
     """
     names = parameters.split()
     late = "wgmma" in opcode or ".e4m3" in opcode or ".e5m2" in opcode
@@ -82,13 +48,7 @@ def module(opcode: str, compute_capability: tuple[int, int], parameters: str, bo
 
 
 def load(device: Any, text: str) -> Any:
-    """The kernel of a module.
-
-    Raises
-    ------
-    NotExecutedError
-        If the device refuses the text.
-    """
+    """The kernel of a module; NotExecutedError if the device refuses the text."""
     try:
         return device.load(text).kernel("probe")
     except UnsupportedInstruction as error:
@@ -99,16 +59,21 @@ def load(device: Any, text: str) -> Any:
         raise
 
 
-def register_type(operand: Operand) -> str:
-    """The type that PTX wants of an operand's registers.
+def run(
+    device: Any, kernel: Any, blocks: tuple[int, ...], d: Layout, tables: Sequence[Any], *scalars: Any
+) -> npt.NDArray[Any]:
+    """The elements of D (…blocks, holders) that a kernel stores, with ``tables`` in global memory."""
+    arrays = [device.upload(table) for table in tables]
+    sums = device.allocate((*blocks, d.lanes, d.registers), np.dtype(f"u{d.register_bits // 8}"))
+    kernel((*blocks[::-1], 1, 1)[:3], (d.lanes, 1, 1), *arrays, sums, *scalars)
+    answer = sums.download()
+    for array in (*arrays, sums):
+        array.free()
+    return read(d, answer)
 
-    Examples
-    --------
-    >>> from simwarp.fragments import fragments_of
-    >>> fragments = fragments_of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    >>> register_type(fragments.operands["a"]), register_type(fragments.operands["d"])
-    ('b32', 'f32')
-    """
+
+def register_type(operand: Operand) -> str:
+    """The PTX type of an operand's registers."""
     return operand.type if operand.type in ("f32", "f64") else "b32"
 
 
@@ -118,20 +83,14 @@ def declare(operand: Operand) -> str:
 
 
 def vector(operand: Operand) -> str:
-    """The operand as a matrix instruction takes it: ``{%a0, %a1}``."""
+    """The operand in a matrix instruction: ``{%a0, %a1}``."""
     return f"{{{', '.join(f'%{operand.name}{i}' for i in range(operand.layout.registers))}}}"
 
 
 def move(operation: str, operand: Operand, table: str, row: str = "%pass") -> str:
-    """Load or store an operand's registers: row ``row`` of a table (…, lanes, registers) of words.
+    """Load ("ld") or store ("st") an operand's registers: one row of a table (…, lanes, registers).
 
-    Parameters
-    ----------
-    operation : str
-        "ld" or "st".
-    operand : Operand
-    table, row : str
-        Registers: the address of the table, and the number of the row.
+    ``table`` and ``row`` are registers with the table's address and the row's number.
     """
     layout = operand.layout
     size = layout.register_bits // 8

@@ -1,28 +1,9 @@
-"""What a product tells of its registers, and what that says about the maps of its operands.
+"""The relation between the registers of a product, and the maps of its operands that it allows.
 
 The relation determines the maps up to a common renaming of rows, columns and k. So the map of an operand is
-named by the maps that `simwarp.fragments` has of the *others*: those of the PTX ISA for mma, those of loads
+named by the maps of the *others* in `simwarp.fragments`: those of the PTX ISA for mma, those of loads
 and stores for wmma. Where another map of one operand alone explains the relation, that operand is reported;
 where either of two would (rows, columns or k renamed throughout), both are.
-
-Examples
---------
-A chip that holds two elements of B in each other's lanes; only another map of B explains its products:
-
->>> from simwarp.fragments import fragments_of
->>> mma = fragments_of("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
->>> layouts = {name: mma.operands[name].layout for name in "dabc"}
->>> maps = {name: first_copies(layout) for name, layout in layouts.items()}
->>> exchanged = maps["b"].copy()
->>> exchanged[[0, 5]] = exchanged[[5, 0]]
->>> chip = implied({**maps, "b": exchanged}, layouts)
->>> [operand.operand for operand in judge(chip, mma).operands if not operand.agreed]
-['b']
->>> bool((found_maps(chip, layouts)["b"] == exchanged).all())
-True
->>> blamed = blamed_maps(chip, maps, layouts)
->>> [name for name in "dabc" if (blamed[name] != maps[name]).any()]
-['b']
 """
 
 from __future__ import annotations
@@ -42,8 +23,7 @@ from simwarp.lab.probe.finding import (
     expected_numbers,
     first_copies,
 )
-from simwarp.lab.probe.passes import NOWHERE, Numbers
-from simwarp.lab.probe.registers import holders
+from simwarp.lab.probe.passes import NOWHERE, Numbers, holders
 
 Layouts: TypeAlias = dict[str, Layout]
 Maps: TypeAlias = dict[str, Numbers]
@@ -52,7 +32,7 @@ Maps: TypeAlias = dict[str, Numbers]
 
 @dataclass(frozen=True)
 class Relation:
-    """What a product does with its registers.
+    """The registers that a product multiplies and adds.
 
     Attributes
     ----------
@@ -82,20 +62,7 @@ def judge(relation: Relation, fragments: Fragments) -> Finding:
 
 
 def implied(maps: Maps, layouts: Layouts) -> Relation:
-    """The relation that belongs to some maps; of an element that is held more than once, any holder.
-
-    Examples
-    --------
-    In ``m8n8k4``, row 1, column 1 of A lies in lane 5, and row 1, column 1 of B in lane 5 too; lane 4 holds
-    row 1, column 1 of D in its second register.
-
-    >>> from simwarp.fragments import fragments_of
-    >>> operands = fragments_of("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64").operands
-    >>> layouts = {name: operands[name].layout for name in "dabc"}
-    >>> maps = {name: first_copies(layout) for name, layout in layouts.items()}
-    >>> int(implied(maps, layouts).met[5, 4 * 2 + 1])
-    5
-    """
+    """The relation of some maps; any holder of an element with several."""
     a, d = (_elements(maps[name], layouts[name]) for name in "ad")
     held_b, held_c = (_holders(maps[name], layouts[name]) for name in "bc")
     row, k, matrix = a.row[:, None], a.column[:, None], a.matrix[:, None]
@@ -106,7 +73,7 @@ def implied(maps: Maps, layouts: Layouts) -> Relation:
 
 
 def blamed_maps(relation: Relation, wanted: Maps, layouts: Layouts) -> Maps:
-    """The maps that explain a relation, with as few as possible that are not the wanted ones."""
+    """The maps that explain a relation, as few as possible of them other than the wanted ones."""
     found = found_maps(relation, layouts)
     alone = [
         name
@@ -118,10 +85,7 @@ def blamed_maps(relation: Relation, wanted: Maps, layouts: Layouts) -> Maps:
 
 
 def found_maps(relation: Relation, layouts: Layouts) -> Maps:
-    """The maps of D, A and B, each named by what `simwarp.fragments` has of the others.
-
-    Of the many products that an element takes part in, the majority names it.
-    """
+    """The maps of D, A and B, each named by the majority of its products with the others' known maps."""
     element = {name: _elements(expected_numbers(layouts[name]), layouts[name]) for name in "dab"}
     a, d = np.nonzero(relation.met >= 0)
     b = relation.met[a, d]
@@ -136,7 +100,7 @@ def found_maps(relation: Relation, layouts: Layouts) -> Maps:
 
 
 def _named(layout: Layout, holder: Any, row: Any, column: Any, matrix: Any) -> Numbers:
-    """A map, from the elements that each of some holders seems to hold."""
+    """A map, from the candidate elements of each holder."""
     known = (holder >= 0) & (row >= 0) & (column >= 0)
     row, column, matrix = (
         _majority(holder[known], values[known], holders(layout)) for values in (row, column, matrix)
@@ -146,7 +110,7 @@ def _named(layout: Layout, holder: Any, row: Any, column: Any, matrix: Any) -> N
 
 
 def _elements(numbers: Numbers, layout: Layout) -> Element:
-    """Rows, columns and matrices of numbered elements, flat; -1 where there is none."""
+    """Rows, columns and matrices of numbered elements, flat; -1 for none."""
     number = numbers.ravel().astype(np.int64)
     matrix, place = np.divmod(number, layout.rows * layout.columns)
     row, column = np.divmod(place, layout.columns)
@@ -162,13 +126,7 @@ def _holders(numbers: Numbers, layout: Layout) -> Numbers:
 
 
 def _majority(group: Any, value: Any, groups: int) -> Any:
-    """The value that most of each group's have, or `NOWHERE` for a group without any.
-
-    A value that more than half of them have is their median.
-
-    >>> _majority(np.array([1, 1, 1, 0]), np.array([5, 7, 5, 3]), 3).tolist()
-    [3, 5, -1]
-    """
+    """The majority value of each group, which is its median; `NOWHERE` for an empty group."""
     order = np.lexsort((value, group))
     sizes = np.bincount(group, minlength=groups)
     middle = np.cumsum(sizes) - sizes + sizes // 2
@@ -177,7 +135,7 @@ def _majority(group: Any, value: Any, groups: int) -> Any:
 
 
 def _stray(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference | None:
-    """The first sum that is wrong though all maps are right."""
+    """The first wrong sum although all maps are right."""
     products = np.argwhere(relation.met != wanted.met)
     sums = np.flatnonzero(relation.added != wanted.added)
     if products.size:
@@ -197,7 +155,7 @@ def _stray(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference
 
 
 def _term(name: str, holder: int, layouts: Layouts) -> str:
-    """What a holder holds, in words."""
+    """The element of a holder, in words."""
     if holder < 0:
         return describe(int(holder), layouts[name])
     number = int(expected_numbers(layouts[name]).ravel()[holder])

@@ -2,21 +2,11 @@
 
 B, and for the first probe A, lie in shared memory, in the canonical layout without swizzle (PTX ISA 9.0,
 section 9.7.15.5.1): core matrices of 8 rows of 16 bytes, the two of 32 bytes of k behind one another. Memory
-names rows, columns and k, so these maps are found outright:
+names rows, columns and k, so these maps are determined completely:
 
 - D: A holds 1 in column 0, or a bit of the row's number; B holds 1 in row 0, or a bit of the column's number.
 - A: its elements hold a bit of their own holders' numbers (`simwarp.lab.probe.passes`), and B picks a k for
   each column of D.
-
-Examples
---------
->>> import simwarp
->>> from simwarp.fragments import fragments_of
->>> form = fragments_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16")
->>> probe_warpgroup(simwarp.Device(cc=(8, 0)), form)
-Traceback (most recent call last):
-    ...
-simwarp.lab.probe.ptx.NotExecutedError: wgmma needs sm_90a
 """
 
 from __future__ import annotations
@@ -29,9 +19,8 @@ import numpy.typing as npt
 from simwarp.chips.chips import chip_name
 from simwarp.fragments import TYPE_BITS, Fragments
 from simwarp.lab.probe.finding import Finding, compare, digest
-from simwarp.lab.probe.passes import NOWHERE, UNCLEAR, Numbers, numbers, passes
-from simwarp.lab.probe.ptx import NotExecutedError, declare, load, module, move, register_type, vector
-from simwarp.lab.probe.registers import ONE, fill, holders, read
+from simwarp.lab.probe.passes import NOWHERE, ONE, Numbers, fill, holders, passes, spelled
+from simwarp.lab.probe.ptx import NotExecutedError, declare, load, module, move, register_type, run, vector
 
 _LANES, _ROWS, _K_BYTES = 128, 64, 32
 _CORE_ROWS, _CORE_BYTES = 8, 16
@@ -40,20 +29,7 @@ _ALONG_K, _ALONG_ROWS = _CORE_ROWS * _CORE_BYTES, _CORE_ROWS * _K_BYTES
 
 
 def probe_warpgroup(device: Any, fragments: Fragments) -> Finding:
-    """Find the maps of the register operands of a form of wgmma.
-
-    Parameters
-    ----------
-    device
-        A `gpu.CudaDevice`, or another of the same protocol.
-    fragments : Fragments
-        Says how many registers the form has, and what to compare with.
-
-    Raises
-    ------
-    NotExecutedError
-        If the device does not have the instruction.
-    """
+    """Find the maps of the register operands of a form of wgmma."""
     if f"{chip_name(device.compute_capability)}a" != fragments.target:
         raise NotExecutedError(f"wgmma needs {fragments.target}")
     d = _find_d(device, fragments)
@@ -93,21 +69,13 @@ def _find_a(device: Any, fragments: Fragments, found_d: Numbers) -> Numbers:
     found = np.full(holders(layout), NOWHERE, np.int32)
     place = np.broadcast_to(found_d.ravel(), came.shape)
     picked = place % n + together * np.arange(rounds)[:, None]
-    told = (came >= 0) & (place >= 0) & (place % n < together) & (picked < k)
-    found[came[told]] = (place // n * k + picked)[told]
+    known = (came >= 0) & (place >= 0) & (place % n < together) & (picked < k)
+    found[came[known]] = (place // n * k + picked)[known]
     return found.reshape(layout.lanes, layout.registers, layout.slots)
 
 
 def tiles(elements: npt.NDArray[np.bool_], element_type: str) -> npt.NDArray[np.uint8]:
-    """Matrices of ones and zeros as shared memory holds them: (…, rows, k) to bytes (…, rows · 32).
-
-    Examples
-    --------
-    Row 1 lies 16 bytes behind row 0, and byte 16 of a row 128 bytes behind byte 0:
-
-    >>> np.flatnonzero(tiles(np.eye(64, 32, dtype=bool), "s8"))[[1, 8, 16]].tolist()
-    [17, 264, 640]
-    """
+    """Matrices of ones and zeros in the layout of shared memory: (…, rows, k) to bytes (…, rows · 32)."""
     bits = TYPE_BITS[element_type]
     if bits == 1:
         octets = np.packbits(elements, axis=-1, bitorder="little")
@@ -123,29 +91,20 @@ def _launch(
     device: Any, fragments: Fragments, a: npt.NDArray[Any], b: npt.NDArray[np.bool_]
 ) -> npt.NDArray[Any]:
     """D's elements (passes, holders of D); A as bytes for shared memory, or as registers."""
-    operands, opcode = fragments.operands, fragments.opcode
-    layout = operands["d"].layout
     text = _text(fragments, in_registers=a.ndim == 3)
-    kernel = load(device, module(opcode, device.compute_capability, "left right sums", text))
-    arrays = device.upload(a), device.upload(tiles(b, _type_of_b(fragments)))
-    sums = device.allocate((len(b), layout.lanes, layout.registers), np.dtype(np.uint32))
-    kernel((len(b), 1, 1), (_LANES, 1, 1), *arrays, sums)
-    answer = sums.download()
-    for array in (*arrays, sums):
-        array.free()
-    return read(layout, answer)
+    kernel = load(device, module(fragments.opcode, device.compute_capability, "left right sums", text))
+    tables = a, tiles(b, _type_of_b(fragments))
+    return run(device, kernel, (len(b),), fragments.operands["d"].layout, tables)
 
 
 def _type_of_b(fragments: Fragments) -> str:
-    """The type that the opcode names behind A's."""
+    """The type after A's in the opcode."""
     words = fragments.opcode.split(".")
     return words[words.index(fragments.operands["d"].type) + 2]
 
 
 def _numbers(held: npt.NDArray[Any], fragments: Fragments) -> Numbers:
-    ones = held == ONE[fragments.operands["d"].type]
-    known = (ones | (held == 0)).all(axis=0)
-    return np.where(known, numbers(ones), UNCLEAR).astype(np.int32)
+    return spelled(held, ONE[fragments.operands["d"].type], 0)
 
 
 def _text(fragments: Fragments, in_registers: bool) -> str:
@@ -159,11 +118,8 @@ def _text(fragments: Fragments, in_registers: bool) -> str:
         f".shared .align 128 .b8 tiles[{left + right}];",
         "mov.u64 %tiles, tiles;",
     ]
-    if in_registers:
-        lines.append(move("ld", a, "%left"))
-    else:
-        lines.append(_copy("left", left, 0))
     lines += [
+        move("ld", a, "%left") if in_registers else _copy("left", left, 0),
         _copy("right", right, left),
         "fence.proxy.async; bar.sync 0;",
         _descriptor("%a", 0),
@@ -183,7 +139,7 @@ def _text(fragments: Fragments, in_registers: bool) -> str:
 
 
 def _immediates(element_type: str, in_registers: bool) -> tuple[str, ...]:
-    """No sign is changed, and nothing transposed."""
+    """The immediates for unchanged signs and no transpose."""
     if element_type in ("b1", "s8", "u8"):
         return ()
     if element_type in ("f16", "bf16"):
@@ -203,7 +159,7 @@ copied_{name}:"""
 
 
 def _descriptor(register: str, offset: int) -> str:
-    """The descriptor of a tile that lies ``offset`` bytes into the tiles: no swizzle."""
+    """The descriptor, without swizzle, of the tile at ``offset`` bytes."""
     constant = (_ALONG_K >> 4) << 16 | (_ALONG_ROWS >> 4) << 32
     return (
         f"add.u64 {register}, %tiles, {offset}; and.b64 {register}, {register}, 0x3ffff; "
