@@ -303,7 +303,7 @@ REFUSED = [
     (["run", "two.cu", "--kernel", "x", "--grid", "1", "--block", "1"], ["no kernel 'x'", "fill, last"]),
     (saxpy("--kernel", "sax"), ["no kernel 'sax'"]),
     (saxpy("--device", "tpu"), ["--device tpu", "sim, cuda"]),
-    (saxpy("--checks", "race=off"), ["no kind 'race'"]),
+    (saxpy("--checks", "race=off"), ["'race' is not a kind"]),
     (saxpy("--checks", "rise"), ["'rise' is not an action"]),
     (saxpy("--checks", "report,races=off"), ["checks: report,races=off"]),
     (saxpy("--observe", "bank"), ["nothing called 'bank'", "choose among them, or --observe all"]),
