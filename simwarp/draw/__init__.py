@@ -1,4 +1,4 @@
-"""Pictures of words, tiles, fragments and lane operations, as text and as SVG: computed, not drawn."""
+"""Diagrams of words, tiles, fragments and lane operations, computed from definitions, as text and SVG."""
 
 from simwarp.draw.bstc import operation, tile
 from simwarp.draw.exclude import exclude_picture

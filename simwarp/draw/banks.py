@@ -1,4 +1,4 @@
-"""The banks of shared memory that the lanes of a warp use, as a picture: why an access conflicts."""
+"""Diagrams of bank conflicts: the shared-memory banks that each lane of a warp accesses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BANKS, BANK_BYTES, LANES = 32, 4, 32
 
 
 def banks(addresses: Sequence[int | None], width: int = 4, *, svg: bool = False) -> str:
-    """Draw one access of a warp to shared memory: a row for each wavefront, in it the lane of each bank.
+    """Draw one access of a warp to shared memory: one row per wavefront, one column per bank.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def banks(addresses: Sequence[int | None], width: int = 4, *, svg: bool = False)
     Raises
     ------
     ShapeError
-        If there are not 32 addresses, or one is no multiple of the width.
+        If there are not 32 addresses, or one is not a multiple of the width.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def banks(addresses: Sequence[int | None], width: int = 4, *, svg: bool = False)
 
 
 def banks_picture(addresses: Sequence[int | None], width: int = 4) -> Picture:
-    """What `banks` draws, as plain data."""
+    """The picture behind `banks`, as plain data."""
     _check(addresses, width)
     phases = max(width // BANK_BYTES, 1)
     used: list[tuple[int, dict[int, str]]] = []
@@ -78,7 +78,7 @@ def _check(addresses: Sequence[int | None], width: int) -> None:
 
 
 def _wavefronts(addresses: dict[int, int], width: int) -> list[dict[int, str]]:
-    """For each wavefront of a phase, the label of each bank that it uses."""
+    """The lane label of each bank, for each wavefront of a phase."""
     unit = max(width, BANK_BYTES)
     lanes_of: dict[int, list[int]] = {}
     for lane, address in addresses.items():

@@ -1,4 +1,4 @@
-"""The binarized soft tensor core and its eight operations: BSTC's figures 1 and 2.
+"""Diagrams of the binarized soft tensor core and its eight operations: figures 1 and 2 of the BSTC paper.
 
 Pictures show 32 lanes from top to bottom and the bits of each lane's word from right to left, as the
 paper does. What an operation does to them is computed by `simwarp.lanes`.
@@ -37,7 +37,7 @@ _LANE, _BIT = 14, 10  # the bit-row and the bit-column that are marked
 
 
 def tile(word: Word = 32, *, svg: bool = False) -> str:
-    r"""Draw a soft tensor core: 32 lanes of ``word`` bits, one bit-row and one bit-column in them.
+    r"""Draw a soft tensor core: 32 lanes of ``word`` bits, with one bit-row and one bit-column highlighted.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def tile(word: Word = 32, *, svg: bool = False) -> str:
 
 
 def operation(name: str, *, svg: bool = False) -> str:
-    r"""Draw what one of the operations A to H does to the bits of a warp.
+    r"""Draw the effect of one of the operations A to H on the bits of a warp.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def operation(name: str, *, svg: bool = False) -> str:
 
 
 def tile_picture(word: Word = 32) -> Picture:
-    """What `tile` draws, as plain data."""
+    """The picture behind `tile`, as plain data."""
     if word not in (32, 64):
         raise SchemeError(f"there is no word={word!r}: choose 32 or 64")
     dtype = np.uint32 if word == 32 else np.uint64
@@ -118,7 +118,7 @@ def tile_picture(word: Word = 32) -> Picture:
 
 
 def operation_picture(name: str) -> Picture:
-    """What `operation` draws, as plain data."""
+    """The picture behind `operation`, as plain data."""
     if name not in _OPERATIONS:
         raise SchemeError(f"there is no operation {name!r}: choose a letter from A to H")
     title, *notes = _TEXTS.strip().split("\n\n")[ord(name) - ord("A")].splitlines()
@@ -126,7 +126,7 @@ def operation_picture(name: str) -> Picture:
 
 
 def _turned(vote: Vote, first: int, step: int) -> Callable[[Words], Words]:
-    """All bit-columns turned into bit-rows: lane i keeps the vote on bit ``first + i * step``."""
+    """The transposed tile: lane i keeps the ballot on bit ``first + i * step``."""
     return lambda words: np.array(
         [vote(_bit_column(words, first + i * step)).value[0] for i in range(lanes.WARP_SIZE)], np.uint32
     )
@@ -139,7 +139,7 @@ def _bit_column(words: Words, bit: int) -> Words:
 
 
 def _grid(title: str, words: Words, marks: Words, labels: str = "lane ", **more: Any) -> Grid:
-    """The bits of words; rows are labelled only where they are the first of a line."""
+    """A grid of the words' bits, with every eighth column and row labelled."""
     width = words.dtype.itemsize * 8
     return Grid(
         bit_cells(words, marks),
@@ -157,7 +157,7 @@ _COLUMN = np.full(lanes.WARP_SIZE, 1 << _BIT, np.uint32)
 
 
 def _steps(marks: Words, *steps: tuple[str, Callable[[Words], Words]]) -> Lines:
-    """The probe, and what becomes of it; the marks go the way of the bits."""
+    """The grids of an operation from its input to its result; marks follow the bits."""
     size = 9 if len(steps) == 1 else 6
     grids = [_grid("before", PROBE, marks, size=size)]
     for i, (title, step) in enumerate(steps, 1):
@@ -184,7 +184,7 @@ def _count() -> Lines:
 
 def _votes() -> Lines:
     def row(label: str, vote: Vote) -> tuple[Grid]:
-        """The outcomes of a vote on each bit-column, as the bits of one word."""
+        """The ballot on each bit-column, as the bits of one word."""
         words, marks = (
             lanes.mask_word(np.array([vote(_bit_column(columns, bit)).value[0] for bit in range(32)]))
             for columns in (PROBE, _COLUMN)

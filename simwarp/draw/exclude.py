@@ -1,4 +1,4 @@
-"""The window of an output pixel over the image: which taps are outside, and what that does to the sum."""
+"""Diagrams of a convolution's padding: the taps outside the image, and their effect on the dot product."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def exclude_picture(
 
 
 class _Axis(NamedTuple):
-    """What happens along rows, or along columns."""
+    """The geometry of a convolution along one axis."""
 
     size: int
     filter: int
@@ -125,32 +125,32 @@ class _Axis(NamedTuple):
     pixel: int
 
     def taps(self, pixel: int) -> range:
-        """Where the taps of an output row, or column, are on the image."""
+        """The image coordinates of the taps of one output row or column."""
         first = pixel * self.stride - self.pad
         return range(first, first + self.filter * self.dilation, self.dilation)
 
     def inside(self, pixel: int) -> int:
-        """How many of them are on the image."""
+        """The number of taps inside the image."""
         return sum(0 <= tap < self.size for tap in self.taps(pixel))
 
     def place(self, pixel: str, tap: str) -> str:
-        """Where a tap is, as a formula."""
+        """The formula of a tap's image coordinate."""
         stride = pixel if self.stride == 1 else f"{self.stride}{pixel}"
         dilation = tap if self.dilation == 1 else f"{self.dilation}{tap}"
         return f"{stride}{f' - {self.pad}' if self.pad else ''} + {dilation}"
 
     def shown(self) -> list[int | None]:
-        """The rows of the image and its padding that are drawn; None for those left out between."""
+        """The rows of the image and its padding to draw, with None for each gap."""
         last = max(self.size - 1, self.taps(self.out - 1)[-1])
         return _some(range(min(0, -self.pad), last + 1), [0, self.size - 1, *self.taps(self.pixel)])
 
     def shown_pixels(self) -> list[int | None]:
-        """The same of the output."""
+        """The rows of the output to draw, with None for each gap."""
         return _some(range(self.out), [self.pixel])
 
 
 def _window(down: _Axis, across: _Axis) -> Grid:
-    """The image and the padding that windows reach, with the taps of one window."""
+    """A grid of the image and the padding that windows reach, with the taps of one window."""
     rows, columns = down.taps(down.pixel), across.taps(across.pixel)
 
     def cell(row: int, column: int) -> Cell:
@@ -165,7 +165,7 @@ def _window(down: _Axis, across: _Axis) -> Grid:
 
 
 def _counts(down: _Axis, across: _Axis) -> Grid:
-    """How many taps are outside, for every output pixel."""
+    """A grid of the number of taps outside the image, for every output pixel."""
 
     def cell(p: int, q: int) -> Cell:
         outside = str(down.filter * across.filter - down.inside(p) * across.inside(q))
@@ -176,7 +176,7 @@ def _counts(down: _Axis, across: _Axis) -> Grid:
 
 
 def _some(whole: range, about: list[int]) -> list[int | None]:
-    """All of a few, or both ends and what is next to something, with None for those left out between."""
+    """All indices if few; else those at both ends and around a chosen one, with None for each gap."""
     near = {i + d for i in (whole[0], whole[-1], *about) for d in (-1, 0, 1)}
     return list(whole) if len(whole) <= _MOST else with_gaps(sorted(i for i in near if i in whole))
 

@@ -1,4 +1,4 @@
-"""Which word holds which element: BSTC's figure 4, for any size.
+"""Diagrams of packed bit matrices: the word that holds each element (figure 4 of the BSTC paper, any size).
 
 The pictures ask `place`, the index formula of `reference.types.PackedBits`, where elements are.
 """
@@ -76,7 +76,7 @@ def layout(
 def place(
     row: Any, column: Any, *, layout: Layout, word: Word, rows: int, columns: int, first: First
 ) -> tuple[Any, Any]:
-    """Element (row, column): its word's number in memory, and its bit from the least significant."""
+    """The word index and the bit (0 the least significant) of element (row, column)."""
     line, along, lines = (row, column, rows) if layout == "column" else (column, row, columns)
     i = along % word
     return along // word * lines + line, word - 1 - i if first == "msb" else i
@@ -85,7 +85,7 @@ def place(
 def layout_picture(
     layout: Layout, *, word: Word = 32, rows: int, columns: int, first: First = "msb"
 ) -> Picture:
-    """What `layout` draws, as plain data."""
+    """The picture behind `layout`, as plain data."""
     _check(layout, word, rows, columns, first)
     by_column = layout == "column"
     length, lines = (columns, rows) if by_column else (rows, columns)
@@ -155,7 +155,7 @@ def _check(layout: object, word: object, rows: object, columns: object, first: o
 
 
 def _around(word: int, words: Collection[dict[int, int]]) -> list[int | None]:
-    """The bits at both ends, and where a word's elements end; None for those left out between."""
+    """The bits at both ends of a word and where its elements end, with None for each gap."""
     edges = {edge for elements in words for edge in (min(elements), max(elements))}
     keep = {*range(3), *range(word - 3, word), *(edge + d for edge in edges for d in (-1, 0, 1))}
     return with_gaps([b for b in range(word - 1, -1, -1) if b in keep or {b - 1, b + 1} <= keep])

@@ -1,4 +1,4 @@
-"""Which lane and register hold each element of a matrix: grids coloured by lane.
+"""Diagrams of fragments: the lane and register of each matrix element, coloured by lane.
 
 A cell is a run of neighbours in one register, so that 32 bits of b1 take no more room than one float. Its
 label is ``lane:register``; ``lane:register.bit`` where the cell is less than a register, and registers
@@ -27,7 +27,7 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Held:
-    """The matrices of an operand, and who holds them.
+    """The matrices of an operand, and the lane and register of each element.
 
     Attributes
     ----------
@@ -52,14 +52,14 @@ class Held:
 
     @property
     def run(self) -> tuple[int, int]:
-        """How many rows and columns of neighbours share a register: a cell."""
+        """The rows and columns of adjacent elements that share a register, drawn as one cell."""
         words = self.lane[0] << 16 | self.register[0]
         across = _run(words)
         return (1, across) if across > 1 else (_run(words.swapaxes(-1, -2)), 1)
 
 
 def holders(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
-    r"""Draw the holders of an operand's elements.
+    r"""Draw the lane and register of each element of an operand.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def holders(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
 def product(
     title: str, a: Held | None, b: Held | None, d: Held, *, most: Most = WHOLE, svg: bool = False
 ) -> str:
-    """Draw the operands of a product as one does by hand: A to the left of D, B above it.
+    """Draw the operands of a product as on paper: A to the left of D, B above it.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def product(
 
 
 def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
-    r"""Draw the registers of all lanes, and the elements that each of them holds.
+    r"""Draw the registers of all lanes with the elements that each holds.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
 
 
 def holders_picture(held: Held, most: Most = WHOLE) -> Picture:
-    """What `holders` draws, as plain data."""
+    """The picture behind `holders`, as plain data."""
     matrices, rows, columns = held.lane.shape[1:]
     many = f"{matrices} matrices of " if matrices > 1 else ""
     grids = tuple(
@@ -167,7 +167,7 @@ def holders_picture(held: Held, most: Most = WHOLE) -> Picture:
 
 
 def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: Most = WHOLE) -> Picture:
-    """What `product` draws, as plain data."""
+    """The picture behind `product`, as plain data."""
     _check_product(a, b, d)
     height = min(held.run[0] for held in (a, d) if held is not None)
     width = min(held.run[1] for held in (b, d) if held is not None)
@@ -186,7 +186,7 @@ def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: M
 
 
 def registers_picture(held: Held, most: Most = WHOLE) -> Picture:
-    """What `registers` draws, as plain data."""
+    """The picture behind `registers`, as plain data."""
     spans = _spans(held)
     lanes, count = spans.shape
     grid = boxes(
@@ -213,7 +213,7 @@ def _grid(
     most: Most,
     cell: tuple[int, int] | None = None,
 ) -> Grid:
-    """The cells of one matrix; ``axes`` name its rows and its columns."""
+    """A grid of one matrix; ``axes`` names its rows and its columns."""
     height, width = cell or held.run
     part = height * width * held.bits < held.register_bits
 
@@ -236,7 +236,7 @@ def _grid(
 
 
 def _label(lanes: Numbers, registers: Numbers, bits: Numbers | None) -> str:
-    """The holders of a cell: one for each copy, those of one lane together."""
+    """The label of a cell: each (lane, register) that holds a copy, grouped by lane."""
     held: dict[int, list[str]] = {}
     for copy, (lane, register) in enumerate(zip(lanes.tolist(), registers.tolist(), strict=True)):
         held.setdefault(lane, []).append(f"{register}" + (f".{bits[copy]}" if bits is not None else ""))
@@ -244,7 +244,7 @@ def _label(lanes: Numbers, registers: Numbers, bits: Numbers | None) -> str:
 
 
 def _spans(held: Held) -> Numbers:
-    """What each register holds, in words: an array (lanes, registers) of str."""
+    """The elements of each register as text: an array (lanes, registers) of str."""
     matrices = held.lane.shape[1]
     spans = np.full((int(held.lane.max()) + 1, int(held.register.max()) + 1), "", object)
     within: dict[tuple[int, int], list[list[int]]] = {}
@@ -261,7 +261,7 @@ def _spans(held: Held) -> Numbers:
 
 
 def _notes(held: Sequence[Held], grids: Iterable[Grid]) -> tuple[str, ...]:
-    """What one must know to read the cells."""
+    """Notes on how to read the cells."""
     notes = ["lane:register of each element, coloured by lane."]
     labels = [cell.label for grid in grids for row in grid.cells for cell in row]
     if any("." in label for label in labels):
@@ -288,7 +288,7 @@ def _check_product(a: Held | None, b: Held | None, d: Held) -> None:
 
 
 def _run(words: Numbers) -> int:
-    """How many neighbours along the last axis are in one word, everywhere."""
+    """The number of neighbours along the last axis that always share a word."""
     extent = words.shape[-1]
     for run in range(extent, 1, -1):
         if extent % run == 0:
@@ -299,7 +299,7 @@ def _run(words: Numbers) -> int:
 
 
 def _of_one_width(*grids: Grid) -> list[Grid]:
-    """Grids with cells and margins of the same width, so that columns stand below columns."""
+    """Grids with equal cell and margin widths, so that their columns align."""
     labels = [cell.label for grid in grids for row in grid.cells for cell in row]
     labels += [label for grid in grids for label in grid.column_labels]
     margin = max(len(label) for grid in grids for label in (grid.corner, *grid.row_labels))
@@ -307,6 +307,6 @@ def _of_one_width(*grids: Grid) -> list[Grid]:
 
 
 def _room_of(grid: Grid) -> Grid:
-    """The room that a grid takes, and nothing in it."""
+    """A blank grid of the same width."""
     widest = tuple(max(column, key=lambda cell: len(cell.label)) for column in zip(*grid.cells, strict=True))
     return replace(grid, cells=(widest,), row_labels=(max(grid.row_labels, key=len),), style="blank")

@@ -1,4 +1,4 @@
-"""Fixed-stride bits: a bit matrix stored tile by tile, BTC's figure 14, for any size.
+"""Diagrams of the fixed-stride-bit format, a bit matrix stored by tiles (figure 14 of the BTC paper).
 
 The pictures ask `fsb_place`, the index formula, where elements are.
 """
@@ -28,7 +28,7 @@ def fsb(
     word: int = 32,
     svg: bool = False,
 ) -> str:
-    """Draw where the words of a bit matrix are in memory: one line after the other, and in FSB tiles.
+    """Draw the words of a bit matrix in memory order, row by row and in FSB tiles.
 
     A cell is a word; its label is the word's number in memory. Cells of one tile have one colour.
 
@@ -77,7 +77,7 @@ def fsb(
 
 
 def fsb_place(row: Any, column: Any, *, rows: int, columns: int, tile: tuple[int, int], order: Order) -> Any:
-    """The place of element (row, column) in a matrix in FSB format, in elements; ints or arrays."""
+    """The offset of element (row, column) in a matrix in FSB format, in elements; ints or arrays."""
     if order == "column":  # the same for the transposed matrix
         return fsb_place(column, row, rows=columns, columns=rows, tile=(tile[1], tile[0]), order="row")
     height, width = tile
@@ -88,7 +88,7 @@ def fsb_place(row: Any, column: Any, *, rows: int, columns: int, tile: tuple[int
 def fsb_picture(
     rows: int, columns: int, *, tile: tuple[int, int] = (8, 128), order: Order = "row", word: int = 32
 ) -> Picture:
-    """What `fsb` draws, as plain data."""
+    """The picture behind `fsb`, as plain data."""
     _check(rows, columns, tile, order, word)
     by_row = order == "row"
     height, width = (1, word) if by_row else (word, 1)
@@ -151,7 +151,7 @@ def _check(rows: object, columns: object, tile: tuple[int, int], order: str, wor
 
 
 def _notes(rows: int, columns: int, tile: tuple[int, int], order: Order, word: int) -> list[str]:
-    """What one must know to read the cells, and the formula of `fsb_place`."""
+    """Notes on how to read the cells, and the formula of `fsb_place`."""
     (height, width), size = tile, tile[0] * tile[1]
     if order == "row":
         number = f"(r // {height}) * {-(-columns // width)} + c // {width}"

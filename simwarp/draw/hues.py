@@ -1,4 +1,4 @@
-"""32 tints, one for each lane of a warp, on light and on dark pages.
+"""Colours of the 32 lanes of a warp, for light and dark pages.
 
 Four neighbouring lanes, which share a row of most fragments, have four tints of one hue. Seven hues are those
 of Okabe and Ito, "Color Universal Design" (2008), made for readers who see red and green alike; olive, from
@@ -19,7 +19,7 @@ _PAPER = (0x1E / 255, 0x21 / 255, 0x29 / 255)
 
 
 def tint(lane: int, *, dark: bool = False) -> str:
-    """The colour of a lane, as ``#rrggbb``; lanes of further warps take turns with those of the first.
+    """The colour of lane ``lane`` modulo 32, as ``#rrggbb``.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def luminance(colour: str) -> float:
 
 
 def rules(lanes: Iterable[int]) -> str:
-    """The style sheet's rules for the tints of some lanes: class ``hue5`` is that of lane 5.
+    """The CSS rules of some lanes' colours; class ``hue5`` is lane 5.
 
     Examples
     --------

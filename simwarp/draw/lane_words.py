@@ -1,4 +1,4 @@
-"""The words of lanes as bits, and where they are not the expected ones."""
+"""Diagrams of the lanes' words as bits, with differences from the expected words marked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_DIFFERENCES = 8
 
 
 def words(words: npt.ArrayLike, expected: npt.ArrayLike | None = None, *, svg: bool = False) -> str:
-    """Draw words as bits, the most significant on the left; with ``expected``, those that differ.
+    """Draw words as bits, the most significant on the left; mark bits that differ from ``expected``.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def words(words: npt.ArrayLike, expected: npt.ArrayLike | None = None, *, svg: b
 
 
 def words_picture(words: npt.ArrayLike, expected: npt.ArrayLike | None = None) -> Picture:
-    """What `words` draws, as plain data."""
+    """The picture behind `words`, as plain data."""
     got = _checked(words, "words")
     names = _names(got.shape)
     if expected is None:
@@ -108,7 +108,7 @@ def _checked(words: npt.ArrayLike, name: str) -> Words:
 
 
 def _names(shape: tuple[int, ...]) -> list[str]:
-    """What to call each word."""
+    """A label for each word."""
     if len(shape) == 1:
         return [f"lane {i}" for i in range(shape[0])]
     return ["[" + ", ".join(map(str, index)) + "]" for index in np.ndindex(shape)]

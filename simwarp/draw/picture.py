@@ -1,4 +1,4 @@
-"""What a picture is, before it is text or SVG: grids of cells, in lines from top to bottom."""
+"""Pictures before rendering as text or SVG: grids of cells, arranged in lines from top to bottom."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Cell:
     label : str
         What is written into it.
     shade : str
-        ``zero`` and ``one`` are bits; ``plain`` and ``tint`` two colours that say nothing but
-        "together"; ``padding`` is no element; ``gap`` stands for cells that are left out.
+        ``zero`` and ``one`` are bits; ``plain`` and ``tint`` two colours that mean only
+        "together"; ``padding`` is not an element; ``gap`` stands for omitted cells.
     mark : bool
         Whether the picture is about this bit; boxes take no marks.
     padding : float
@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells in rows, with what is written around them.
+    """Rows of cells, with a title, labels and notes around them.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ def boxes(
     prefix: str = "",
     **more: Any,
 ) -> Grid:
-    """A grid of the rows and columns that are shown, with a gap for each None; ``prefix`` names the first."""
+    """A grid of the chosen rows and columns, a gap for each None; ``prefix`` starts the first row label."""
 
     def made(row: int | None, column: int | None) -> Cell:
         if row is None or column is None:
@@ -120,12 +120,12 @@ def boxes(
 
 
 def ends(count: int, most: int, last: int = 3) -> list[int | None]:
-    """All of a few; of more than ``most`` the first and the ``last`` ones, with None for those between."""
+    """All indices; or, if more than ``most``, the first and the ``last`` ones with a None between them."""
     return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - last, count)]
 
 
 def with_gaps(numbers: Sequence[int]) -> list[int | None]:
-    """Numbers in rising or falling order, with a None where some are missing."""
+    """Sorted numbers with a None where some are missing."""
     shown: list[int | None] = []
     for before, number in zip([numbers[0], *numbers], numbers, strict=False):
         shown += [number] if abs(number - before) <= 1 else [None, number]
@@ -133,7 +133,7 @@ def with_gaps(numbers: Sequence[int]) -> list[int | None]:
 
 
 def span(start: int, count: int) -> str:
-    """The numbers of ``count`` neighbours: ``0–31``."""
+    """The range label of ``count`` consecutive numbers: ``0–31``."""
     return f"{start}" if count == 1 else f"{start}–{start + count - 1}"
 
 
@@ -153,7 +153,7 @@ def bit_cells(words: npt.NDArray[Any], marks: npt.NDArray[Any], labelled: bool =
 
 
 def sparse_labels(count: int, prefix: str = "") -> tuple[str, ...]:
-    """Numbers for a row of ``count`` cells, written at every eighth and at the last."""
+    """Column labels of ``count`` cells: every eighth number, and the last."""
     return tuple(
         (prefix if i == 0 else "") + str(i) if i % 8 == 0 or i == count - 1 else "" for i in range(count)
     )

@@ -1,4 +1,4 @@
-"""A run's report as tables: takes the plain data that ``device.report.to_json()`` gives."""
+"""A device's report as text tables, from the plain data of ``device.report.to_json()``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TITLES = {
 
 
 def to_text(report: Data) -> str:
-    """What was counted, as text: a table for each observer, a line for fidelity.
+    """The report as text: one table per observer, one line for fidelity.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def to_text(report: Data) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Columns in characters: text on the left, numbers on the right, lines end without spaces.
+    """A text table: text left-aligned, numbers right-aligned, without trailing spaces.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def _body(name: str, data: Data) -> str:
 
 
 def _by_line(data: Data) -> str:
-    """Tables by line and by whatever else there are numbers of, the total below the lines."""
+    """Tables by line and by any other key, each with its total as the last row."""
     if not data["lines"]:
         return "none"
     parts = [_numbers("line", {**data["lines"], "total": data["total"]})]

@@ -1,4 +1,4 @@
-"""A roofline as SVG: what a chip allows at each intensity, and where a run stands.
+"""Roofline plots as SVG: a chip's bound at each arithmetic intensity, with a run's position.
 
 Source: Williams, Waterman and Patterson, "Roofline" (CACM 2009), figure 1.
 """
@@ -36,7 +36,7 @@ _PREFIXES = {15: "P", 12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ",
 
 
 def to_svg(data: Mapping[str, Any]) -> str:
-    """A roofline as one ``<svg>`` element that needs nothing else.
+    """A roofline as one self-contained ``<svg>`` element.
 
     The full point stands at the intensity of the compulsory bytes, the hollow one at that of the bytes
     that lanes asked for; both on the roof, at the most that the chip allows there.
@@ -79,7 +79,7 @@ def to_svg(data: Mapping[str, Any]) -> str:
 
 
 class _Axes:
-    """The plane of intensity and operations per second, both logarithmic."""
+    """The coordinates of the plot: intensity and operations per second, both logarithmic."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
@@ -98,11 +98,11 @@ class _Axes:
         return _HEIGHT - _BOTTOM - (math.log10(rate) - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM)
 
     def roof(self, intensity: float) -> float:
-        """The most operations per second at an intensity."""
+        """The attainable operations per second at an intensity."""
         return min(self.data["peak"], intensity * self.data["bandwidth"])
 
     def draw(self) -> Iterator[str]:
-        """Mesh, roof and points."""
+        """Draw the grid lines, the roof and the points."""
         yield from self._mesh()
         ends = [10.0 ** self.x_range[0], self.data["ridge"], 10.0 ** self.x_range[1]]
         corners = " ".join(f"{self.x(end):.1f},{self.y(self.roof(end)):.1f}" for end in ends)
@@ -128,7 +128,7 @@ class _Axes:
 
 
 def _si(value: float, unit: str) -> str:
-    """A number with a prefix: ``2 µs``."""
+    """A number with an SI prefix: ``2 µs``."""
     power = 0 if not value else min(15, max(-9, 3 * math.floor(math.log10(value) / 3 + 1e-9)))
     return f"{value / 10.0**power:.3g} {_PREFIXES[power]}{unit}"
 

@@ -1,4 +1,4 @@
-"""A picture as SVG: one element that needs nothing else, in a light and a dark dress."""
+"""Pictures as one self-contained SVG element each, with light and dark colours."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ANCHORS = {"start": "", "middle": ' text-anchor="middle"', "end": ' text-anchor
 
 
 def to_svg(picture: Picture) -> str:
-    """A picture as one ``<svg>`` element, for a file or for a page.
+    """A picture as one self-contained ``<svg>`` element, for a file or a page.
 
     It names no font, fetches nothing, follows the reader's preference for light or dark, and
     carries the title and the notes as ``<title>`` and ``<desc>``. The same picture gives the same
@@ -73,7 +73,7 @@ def to_svg(picture: Picture) -> str:
 def element(
     name: str, title: str, notes: Iterable[str], style: str, size: tuple[str, str], body: Iterable[str]
 ) -> str:
-    """The ``<svg>`` element of a class, with its title, description, style sheet and paper."""
+    """The ``<svg>`` element of a class, with its title, description, style sheet and background."""
     width, height = size
     return "\n".join(
         [
@@ -95,13 +95,13 @@ def drawn(picture: Picture, svg: bool) -> str:
 
 
 def _style(picture: Picture) -> str:
-    """The style sheet, with the colours that the picture uses."""
+    """The style sheet, with only the colours that the picture uses."""
     cells = (cell for line in picture.lines for grid in line for row in grid.cells for cell in row)
     return f"{_STYLE}\n{rules(cell.hue for cell in cells if cell.hue is not None)}".rstrip()
 
 
 class _Frame:
-    """Where the parts of a grid are, in SVG units."""
+    """The position and size of a grid's parts, in SVG units."""
 
     def __init__(self, grid: Grid, left: float, top: float) -> None:
         self.grid = grid
@@ -141,7 +141,7 @@ class _Frame:
         return [26.0 if all(cell.shade == "gap" for cell in row) else full for row in grid.cells]
 
     def draw(self) -> Iterator[str]:
-        """The elements of the grid."""
+        """The SVG elements of the grid."""
         grid = self.grid
         if grid.style == "blank":
             return
@@ -160,7 +160,7 @@ class _Frame:
         yield from self._bits() if grid.style == "bits" else self._boxes()
 
     def _bits(self) -> Iterator[str]:
-        """A path for each kind of cell: a thousand squares would be a thousand elements."""
+        """One path per kind of cell, as one element per cell would be too many."""
         grid = self.grid
         for name in ("zero", "one", "marked-zero", "marked-one"):
             bars = "".join(
@@ -182,7 +182,7 @@ class _Frame:
                     yield _text(cell.label, x + grid.size / 2, y + grid.size / 2 + 4, name, "middle")
 
     def _runs(self, row: tuple[Cell, ...], name: str) -> Iterator[tuple[int, int]]:
-        """Where neighbours of one kind begin, and how long they are; a space between groups ends a run."""
+        """The start and length of each run of cells of one kind; a space between groups ends a run."""
         size, group = self.grid.size, self.grid.group or len(row)
         for start in range(0, len(row), group):
             members = range(start, min(start + group, len(row)))
@@ -197,7 +197,7 @@ class _Frame:
                 yield from self._box(cell, x + 1.5, y + 1.5, width - 3, height - 3)
 
     def _box(self, cell: Cell, x: float, y: float, width: float, height: float) -> Iterator[str]:
-        """A cell and its padding; the label is in the larger of the two."""
+        """A cell and its padding as rectangles; the larger one holds the label."""
         if cell.shade != "gap":
             part = 1 - cell.padding
             if self.grid.tall:

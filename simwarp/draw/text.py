@@ -1,4 +1,4 @@
-"""A picture as text."""
+"""Pictures as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BIT = {("zero", False): ".", ("one", False): "#", ("zero", True): "0", ("one", 
 
 
 def to_text(picture: Picture) -> str:
-    """A picture in characters, without colours; lines end without spaces.
+    """A picture as monochrome text, without trailing spaces.
 
     Boxes are drawn with bars, ``░`` is padding. Bits without a label are ``#`` for 1 and ``.`` for 0,
     or the digits where they are marked; under labelled cells, marks are ``^``.
@@ -40,7 +40,7 @@ def _is_glyph(cell: Cell) -> bool:
 
 
 def _beside(line: tuple[Grid, ...]) -> list[str]:
-    """The grids of a line, next to each other, each led by its sign."""
+    """The grids of a line side by side, each after its operator sign."""
     joined: list[str] = []
     for grid in line:
         block = _bits(grid) if grid.style == "bits" else _boxes(grid)
@@ -56,13 +56,13 @@ def _beside(line: tuple[Grid, ...]) -> list[str]:
 
 
 def _margin(grid: Grid) -> int:
-    """The characters before the cells."""
+    """The row labels before the cells."""
     label = max((len(text) for text in (grid.corner, *grid.row_labels)), default=0)
     return label + 1 if label else 0
 
 
 def _row_texts(grid: Grid) -> list[tuple[str, str]]:
-    """What stands before and after each row."""
+    """The text before and after each row."""
     count = len(grid.cells)
     labels, notes = grid.row_labels or ("",) * count, grid.row_notes or ("",) * count
     margin = _margin(grid)
