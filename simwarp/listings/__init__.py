@@ -1,4 +1,4 @@
-"""The papers' listings as warp kernels in Python, one to one, and corrected where they had to be.
+"""The papers' listings as warp kernels in Python, one to one, with their errata corrected.
 
 ======================================== ====================================================
 ``pack32_column``, ``pack32_row``        listings 1 and 2

@@ -1,4 +1,4 @@
-"""Listing 3 and the four approaches: rows or columns of A's bit tile with rows or columns of B's.
+"""Listing 3 and the four approaches: bit-rows or bit-columns of A times bit-rows or bit-columns of B.
 
 Row by row needs no vote (`simwarp.listings.bmm.BMM32_Arow_Brow`). Where a column is to be multiplied,
 it is first cropped from the tile, one bit per lane, and rotated into a word by op (H).
@@ -95,7 +95,7 @@ def BMM32_Acol_Brow(
     n: int,
     _: Fused | None = None,
 ) -> None:
-    """BMM by multiplying each A column with each B row: listing 3 with the two in each other's place.
+    """BMM by multiplying each A column with each B row: listing 3 with A and B exchanged.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def BMM32_Acol_Bcol(
     n: int,
     _: Fused | None = None,
 ) -> None:
-    """BMM by multiplying each A column with each B column: A's tile is rotated whole, then listing 3.
+    """BMM by multiplying each A column with each B column: transpose A's tile, then listing 3.
 
     Parameters
     ----------
@@ -177,14 +177,14 @@ def BMM32_Acol_Bcol(
 
 
 def crop(warp: Warp, r: npt.NDArray[np.uint32], j: int) -> npt.NDArray[np.uint32]:
-    """Bit-column j of a tile, from the most significant bit on, as a word, lane 0's bit first: op (H)."""
+    """Operation (H): bit-column j of a tile, from the most significant bit, as a word; lane 0's bit first."""
     return brev(warp.ballot(((r >> (WARP_SIZE - 1 - j)) & 1) != 0))
 
 
 def _fetch(
     warp: Warp, array: GlobalArray, start: int, position: npt.NDArray[np.uint32], extent: int
 ) -> npt.NDArray[np.uint32]:
-    """Each lane's word of a line, 0 past its end."""
+    """Load each lane's word of a line; 0 past its end."""
     with warp.where(position < extent):
         return warp.select(warp.load(array, start + position), np.uint32(0))
 
@@ -199,7 +199,7 @@ KERNELS = {
 
 
 def product_of(approach: Approach, layout_a: Layout, layout_b: Layout) -> tuple[bool, bool]:
-    """Whether an approach on these layouts multiplies Aᵀ instead of A, and Bᵀ instead of B.
+    """Whether an approach on these layouts multiplies Aᵀ in place of A, and Bᵀ in place of B.
 
     A lane's word is part of a row of the matrix in column-major format, of a column in row-major
     format. So a row of A's tile is a row of A where A is column-major, and a column of the tile where
@@ -325,7 +325,7 @@ def bmm(
 
 
 def _serving(approach: Approach, asked: tuple[bool, bool]) -> tuple[Layout, Layout]:
-    """The layouts on which an approach computes the product that is asked for."""
+    """The layouts on which an approach computes the requested product."""
     pairs = itertools.product(get_args(Layout), repeat=2)
     return next((a, b) for a, b in pairs if product_of(approach, a, b) == asked)
 

@@ -1,4 +1,4 @@
-"""Listing 6: a convolution of +1 and -1, in which the taps outside the image do not count (BConv-32, -64).
+"""Listing 6: ±1 convolution that excludes the taps outside the image (BConv-32, BConv-64).
 
 A warp makes one pixel of the output. Its lanes binarize 32 channels of a pixel of the image into a word
 that all of them get; then each lane takes that word against the filters of its own output channels.
@@ -42,7 +42,7 @@ def Conv2d_32bit(
     p: ConvLayerParam,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 6, direct convolution with exclusion on the fly; with bits in and out BConv-32B.
+    """Listing 6, direct convolution with exclusion on the fly; with binary input and output, BConv-32B.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def Conv2d_64bit(
     p: ConvLayerParam,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 6 with 64 channels to a step of c; with bits in and out BConv-64B.
+    """Listing 6 with 64 channels per step of c; with binary input and output, BConv-64B.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def Conv2d_64bit(
 
 
 def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
-    """``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: output channels, one to an active lane."""
+    """``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: one output channel per active lane."""
     for step in range(0, out_channels, WARP_SIZE):
         i = step + warp.lane
         with warp.where(i < out_channels):
@@ -182,7 +182,7 @@ def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
 def signs(
     warp: Warp, input: GlobalArray, pixel: int, channel: int, in_channels: int
 ) -> npt.NDArray[np.uint32]:
-    """Vote on the signs of a pixel's 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
+    """Ballot of the signs of a pixel's 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
     c = channel + warp.lane
     with warp.where(c < in_channels):
         f0 = warp.load(input, pixel * in_channels + c)
@@ -191,14 +191,14 @@ def signs(
 
 
 def dot(warp: Warp, Csub: Array, i: npt.NDArray[np.uint32], n: int) -> npt.NDArray[np.int32]:
-    """Equation 2, ``n - 2 * popc(a ^ b)``: each active lane's ±1 product of n terms."""
+    """Equation 2, ``n - 2 * popc(a ^ b)``: each active lane's ±1 dot product of n terms."""
     return np.int32(n) - 2 * warp.load(Csub, i).astype(np.int32)
 
 
 def thresholded(
     warp: Warp, Csub: Array, channel: int, n: int, out_channels: int, fused: Fused
 ) -> npt.NDArray[np.uint32]:
-    """Vote on the output bits of 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
+    """Ballot of the output bits of 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
     i = channel + warp.lane
     with warp.where(i < out_channels):
         bit = warp.select(fused.bit(warp, dot(warp, Csub, i, n), i), False)
@@ -206,7 +206,7 @@ def thresholded(
 
 
 class ConvOptions(TypedDict, total=False):
-    """The keyword arguments of all convolutions: see `simwarp.listings.bconv32`."""
+    """Keyword arguments of all convolutions: see `simwarp.listings.bconv32`."""
 
     stride: Pair
     padding: Padding
@@ -306,7 +306,7 @@ def _run(
     flip: npt.ArrayLike | None = None,
     **window: Any,
 ) -> Any:
-    """Launch a convolution with a warp per pixel of the output, and download sums or images of bits."""
+    """Launch a convolution with a warp per output pixel, and download int32 sums or packed images."""
     input, bitfilter, p = conv_operands(x, w, **window, word=word)
     fused = fuse(thresholds, flip, p.out_channels)
     pixels, words = (p.batch, p.out_height, p.out_width), -(-p.out_channels // word)

@@ -1,4 +1,4 @@
-"""Listings 4 and 5: the product of two matrices of +1 and -1, each row of A with each row of B.
+"""Listings 4 and 5: ±1 matrix product, each row of A with each row of B.
 
 A lane holds a row of a 32 × 32 bit tile of A; the rows of B's tile come to it one after another, by
 shuffle, and each is one exclusive or and one population count away from 32 terms of the product (BMM-32).
@@ -53,7 +53,7 @@ def BMM32_Arow_Brow(
     n: int,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 4, BMM by multiplying each A row with each B row; with listing 7's amendment BMM-32B.
+    """Listing 4, BMM by multiplying each A row with each B row; with the thresholds of listing 7, BMM-32B.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def BMM32_Arow_Brow(
     ``Asub[i*A_height+laneid]`` and ``Bsub[i*B_width+laneid]``, products where the text we have shows
     sums; the loop runs while ``j < WARP_SIZE``, not ``j = WARP_SIZE``; ``__shfl`` takes a member mask
     today (``__shfl_sync``). The listing ends with the counts of differing bits: equation 2,
-    ``n - 2 * popc(a ^ b)``, its parameter n, and the store are added. For sides that are no multiples
-    of 32 loads and stores are guarded; along K both operands are padded with equal bits, and n is the
+    ``n - 2 * popc(a ^ b)``, its parameter n, and the store are added. For sides not divisible
+    by 32 loads and stores are guarded; along K both operands are padded with equal bits, and n is the
     true length. Nor does print say what a NaN is: `pack32_column` and `pack32_row` refuse it.
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
@@ -115,7 +115,7 @@ def BMM64_Arow_Brow(
     n: int,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 5, 64-bit BMM with register packing; with listing 7's amendment BMM-64B.
+    """Listing 5, 64-bit BMM with register packing; with the thresholds of listing 7, BMM-64B.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the listings take: real numbers whose signs are packed, and packed bits; checked.
+"""Checks of the listings' operands: real arrays, whose signs are packed, and packed bits.
 
 Source: BSTC (SC'19), sections 5.1 and 5.2.
 """
@@ -23,7 +23,7 @@ _REAL = (np.float64, np.float32, np.float16, np.int8)
 
 
 class _Format(NamedTuple):
-    """The axes of a layout, and which of them the bits of a word run along, here and in the words."""
+    """The axes of a layout, and the axis along which bits are packed, in the array and in its words."""
 
     axes: str
     axis: int
@@ -66,7 +66,7 @@ def real(x: npt.ArrayLike, name: str, layout: str = "row") -> Array:
 def check_packed(
     packed: PackedBits | PackedTensor, name: str, layout: str, word: Word, *, to_multiply: bool = True
 ) -> None:
-    """Raise unless packed bits have this format, and words that fit it; 0 past the edge ``to_multiply``."""
+    """Raise unless packed bits have this format and words that fit it, 0 past the edge ``to_multiply``."""
     form, shape = FORMATS[layout], tuple(packed.shape)
     scheme = f"{form.scheme}-{word}" if to_multiply else "this"
     if (packed.layout, packed.word) != (layout, word) or packed.first not in ("msb", "lsb"):
@@ -106,7 +106,7 @@ def check_choice(option: str, given: object, known: tuple[object, ...]) -> None:
 
 
 def check_alike(names: str, first: str, of_other: str) -> None:
-    """Raise unless both operands of a product begin at the same end of a word."""
+    """Raise unless both operands of a product are packed from the same end of a word."""
     if first != of_other:
         raise FormatError(
             f"{names[0]} has first={first!r} and {names[1]} has first={of_other!r}\n"
@@ -116,7 +116,7 @@ def check_alike(names: str, first: str, of_other: str) -> None:
 
 
 def check_size(name: str, shape: tuple[int, ...]) -> None:
-    """Raise for more elements than an index reaches."""
+    """Raise for arrays larger than a 32-bit index can address."""
     elements = math.prod(shape)
     if elements > MAX_ELEMENTS:
         raise ShapeError(

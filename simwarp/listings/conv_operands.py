@@ -1,4 +1,4 @@
-"""The operands of bit convolutions: images and filters, checked, packed and uploaded, and their sizes.
+"""Operands of bit convolutions: images and filters, checked, packed and uploaded, with their sizes.
 
 The filter is binarized ahead of the convolution, tap by tap by listing 2; the image is binarized in it.
 
@@ -29,7 +29,7 @@ Sides: TypeAlias = Literal["SAME", "VALID"] | tuple[tuple[int, int], tuple[int, 
 
 
 class ConvLayerParam(NamedTuple):
-    """The integers of a convolution, as the paper names them; listing 8 packs them like this."""
+    """The sizes of a convolution under the paper's names, packed into a struct as in listing 8."""
 
     batch: int
     in_height: int
@@ -51,7 +51,7 @@ class ConvLayerParam(NamedTuple):
 
 
 class ConvOperands(NamedTuple):
-    """Image and filter in global memory, and their sizes.
+    """Image and filter in global memory, with their sizes.
 
     ``input`` holds real numbers, NHWC, or words, (batch, in_height, in_width, ceil(in_channels / word));
     ``bitfilter`` words, (filter_height, filter_width, ceil(in_channels / word), out_channels).
@@ -70,7 +70,7 @@ def conv_operands(
     dilation: Pair = 1,
     word: Word = 32,
 ) -> ConvOperands:
-    """Check image and filter, pack the filter where it is real, and upload both."""
+    """Check image and filter, pack a real filter, and upload both."""
     image, taps = _checked(x, "x", "NHWC", word), _checked(w, "w", "HWIO", word)
     p = layer(image.shape, taps.shape, stride, padding, dilation)
     bitfilter = taps if isinstance(taps, PackedTensor) else pack_filter(taps, word)
@@ -119,7 +119,7 @@ def layer(
 
 
 def _output(size: int, taps: int, stride: int, dilation: int, padding: Sides, axis: int) -> tuple[int, int]:
-    """Along axis 0, vertical, or 1, horizontal: the size of the output, and the padding before the image."""
+    """The output size and the leading padding along axis 0 (vertical) or 1 (horizontal)."""
     window = (taps - 1) * dilation + 1
     before, after = (0, 0) if isinstance(padding, str) else padding[axis]
     if padding == "SAME":

@@ -1,4 +1,4 @@
-"""The fine-grained products: the loop over the rows of a tile is spread over 32 warps (BMMS-32, BMMS-64).
+"""Fine-grained products: 32 warps share the loop over the rows of a tile (BMMS-32, BMMS-64).
 
 Each warp multiplies one row of A's tile (two, 32 apart, with 64-bit words) with all of B's. What the
 loop broadcast by shuffle is now fetched by each warp, and a lane counts in one register (four).
@@ -44,7 +44,7 @@ def BMMS32_Arow_Brow(
     n: int,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 4 with its loop of lines 7-8 spread over the warps of a block (BMMS-32, BMMS-32B).
+    """Listing 4 with the loop of lines 7-8 distributed over the warps of a block (BMMS-32, BMMS-32B).
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def BMMS64_Arow_Brow(
     n: int,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 5 with its loop spread over the warps of a block (BMMS-64, BMMS-64B).
+    """Listing 5 with its loop distributed over the warps of a block (BMMS-64, BMMS-64B).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Listing 7: the dot products of a layer leave the kernel as bits, compared with a threshold per column.
+"""Listing 7: fused binarization, which compares the dot products of a layer with a threshold per column.
 
 Source: BSTC (SC'19), section 6.2, listing 7; equations 4 and 5.
 
@@ -31,7 +31,7 @@ from simwarp.warp import Extent, GlobalArray, Warp, launch
 
 
 class Fused(NamedTuple):
-    """The thresholds (int32) and flips (bool) of the N columns of a product, in global memory.
+    """Thresholds (int32) and flips (bool) of the N columns of a product, in global memory.
 
     Notes
     -----
@@ -47,11 +47,11 @@ class Fused(NamedTuple):
     flip: GlobalArray
 
     def bit(self, warp: Warp, dot: Any, column: Any) -> npt.NDArray[np.bool_]:
-        """Whether each lane's dot product in this column gives a 1: batch normalisation and Bin."""
+        """Batch normalisation and Bin: whether each lane's dot product in this column gives a 1."""
         return (dot >= warp.load(self.thresholds, column)) ^ warp.load(self.flip, column)
 
     def vote(self, warp: Warp, dots: Any, column: Any) -> npt.NDArray[np.uint32]:
-        """The bits of the lanes' columns as a word whose bit i is lane i's; 0 past the last column."""
+        """The ballot of the lanes' columns, in which bit i is lane i's; 0 past the last column."""
         with warp.where(column < self.thresholds.size):
             positive = warp.select(self.bit(warp, dots, column), False)
         return warp.ballot(positive)
@@ -59,7 +59,7 @@ class Fused(NamedTuple):
     def concatenate(
         self, warp: Warp, dots: Sequence[Any], first: int, columns: int, c: npt.NDArray[Any]
     ) -> npt.NDArray[Any]:
-        """Lines 3 to 7: each lane's bits of the columns from ``first`` on, shifted into ``c``.
+        """Lines 3 to 7: shift each lane's bits of the columns from ``first`` on into ``c``.
 
         The first column ends up in the most significant bit; past the last of ``columns`` bits are 0.
         """
@@ -71,7 +71,7 @@ class Fused(NamedTuple):
 
 
 def fuse(thresholds: npt.ArrayLike | None, flip: npt.ArrayLike | None, columns: int) -> Fused | None:
-    """Check and upload the thresholds and flips of as many columns; None where dot products are wanted."""
+    """Check and upload the thresholds and flips of ``columns`` columns; None without thresholds."""
     if thresholds is None:
         if flip is not None:
             raise SchemeError("flip is given without thresholds, which it reverses: give both, or neither")
@@ -103,7 +103,7 @@ def fuse(thresholds: npt.ArrayLike | None, flip: npt.ArrayLike | None, columns: 
 
 
 class ProductOptions(TypedDict, total=False):
-    """The keyword arguments of all row-by-row products: see `simwarp.listings.bmm32`."""
+    """Keyword arguments of all row-by-row products: see `simwarp.listings.bmm32`."""
 
     transpose_a: bool
     transpose_b: bool
@@ -141,7 +141,7 @@ def launched(
     thresholds: npt.ArrayLike | None = None,
     flip: npt.ArrayLike | None = None,
 ) -> Any:
-    """Launch a block per tile of ``word`` × ``word`` of C, and download sums or, with thresholds, bits."""
+    """Launch a block per ``word`` × ``word`` tile of C, and download sums or, with thresholds, bits."""
     _, _, m, k, n, _ = ready
     fused = fuse(thresholds, flip, n)
     words = -(-n // word)

@@ -1,4 +1,4 @@
-"""What the products take: matrices or packed bits, checked, packed and uploaded.
+"""Operands of the matrix products: matrices or packed bits, checked, packed and uploaded.
 
 Source: BSTC (SC'19), section 5.1.
 """
@@ -33,7 +33,7 @@ class Operands(NamedTuple):
 
 
 def row_by_row(a: Operand, b: Operand, transpose_a: bool, transpose_b: bool, word: Word) -> Operands:
-    """The operands of a row-by-row product, whose words run along K on both sides."""
+    """The operands of a row-by-row product, both packed along K."""
     layouts: tuple[Layout, Layout] = "row" if transpose_a else "column", "column" if transpose_b else "row"
     return operands(a, b, layouts, (transpose_a, transpose_b), word)
 
@@ -41,7 +41,7 @@ def row_by_row(a: Operand, b: Operand, transpose_a: bool, transpose_b: bool, wor
 def operands(
     a: Operand, b: Operand, layouts: tuple[Layout, Layout], transposes: tuple[bool, bool], word: Word
 ) -> Operands:
-    """Check both operands, pack what is a matrix, and upload the words."""
+    """Check both operands, pack real matrices, and upload the words."""
     a, b = _checked(a, "a", layouts[0], word), _checked(b, "b", layouts[1], word)
     (m, k), (k_of_b, n) = (x.shape[:: -1 if t else 1] for x, t in zip((a, b), transposes, strict=True))
     if k != k_of_b:

@@ -98,7 +98,7 @@ def PackTo32Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_wid
 
 
 def mov_b64(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """``mov.b64 d, {low, high}``: two 32-bit words as one of 64 bits (section 4's embedded PTX)."""
+    """``mov.b64 d, {low, high}``: one 64-bit word from two 32-bit words (section 4's inline PTX)."""
     return np.bitwise_or(low, np.left_shift(high, 32, dtype=np.uint64))
 
 
@@ -249,7 +249,7 @@ _KERNELS = {
 
 
 def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
-    """Launch the kernel of a format on a matrix that `real` let through."""
+    """Launch the kernel of a format on a matrix checked by `real`."""
     kernel, down, across = _KERNELS[layout, word]
     height, width = matrix.shape
     shape = (-(-width // word), height) if layout == "column" else (-(-height // word), width)
@@ -265,7 +265,7 @@ def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
 def UnpackFrom32(
     warp: Warp, B: GlobalArray, C: GlobalArray, lines: int, length: int, line_stride: int, stride: int
 ) -> None:
-    """Unpack 32 words of 32 bits: a word is broadcast, and lane i takes its bit i from the top.
+    """Unpack 32 words of 32 bits: broadcast each word; lane i takes bit i from the top.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def UnpackFrom64(
 
 
 def unpack32(packed: PackedBits) -> npt.NDArray[np.int32]:
-    """The matrix of -1 and +1 that 32-bit words hold, by section 4's bit-unpacking; for debugging.
+    """The ±1 matrix of 32-bit words, by section 4's bit-unpacking; for debugging.
 
     Element (r, c) is ``2 * ((words[c // 32, r] >> (31 - c % 32)) & 1) - 1`` in column-major format,
     and ``2 * ((words[r // 32, c] >> (31 - r % 32)) & 1) - 1`` in row-major format. Bits past the edge
@@ -362,7 +362,7 @@ def unpack32(packed: PackedBits) -> npt.NDArray[np.int32]:
 
 
 def unpack64(packed: PackedBits) -> npt.NDArray[np.int32]:
-    """The matrix of -1 and +1 that 64-bit words hold; for debugging.
+    """The ±1 matrix of 64-bit words; for debugging.
 
     As `unpack32`, with 64 and 63 in the place of 32 and 31.
 

@@ -1,4 +1,4 @@
-"""Listing 6: a convolution of ±1 on the bit tensor core, in which taps outside the image do not count.
+"""Listing 6: ±1 convolution on the bit tensor core that excludes the taps outside the image.
 
 At one pixel of the output and one tap, 8 images by 8 filters are a product of bit matrices, (N, C) · (C, O):
 the image is turned to HWNC, the filter to KKOC, and a warp accumulates its tile over the taps in the
@@ -37,7 +37,7 @@ from simwarp.warp import GlobalArray, Warp, launch
 
 
 class Padded(NamedTuple):
-    """The sizes that are whole tiles in memory."""
+    """Sizes rounded up to whole tiles."""
 
     batch: int
     """A multiple of 8."""
@@ -118,7 +118,7 @@ def BTC_Conv2d(
 
 
 class TensorCoreConvOptions(ConvOptions, total=False):
-    """The keyword arguments of both designs: see `simwarp.listings.btc_bconv1`."""
+    """Keyword arguments of both designs: see `simwarp.listings.btc_bconv1`."""
 
     operation: Operation
     first: First
@@ -218,7 +218,7 @@ def _run(
     dilation: Pair = 1,
     **more: Any,
 ) -> Any:
-    """Turn to HWNC and KKOC, pad, launch a block for each pixel and tile, download, crop and turn back."""
+    """Convert to HWNC and KKOC, pad, launch a block per pixel and tile, download, crop and convert back."""
     x, w = most_significant_first(x), most_significant_first(w)
     ready = conv_operands(x, w, stride, padding, dilation, WARP_SIZE)
     p, images = ready.p, ready.input.numpy()
@@ -244,7 +244,7 @@ def _run(
 
 
 def _packed_channels(images: npt.NDArray[Any]) -> Words:
-    """The signs along the last axis, 32 to a word, the first in the most significant bit."""
+    """The signs along the last axis packed 32 to a word, the first in the most significant bit."""
     channels = images.shape[-1]
     octets = np.packbits(images >= 0, axis=-1)
     whole = np.pad(octets, [(0, 0)] * (images.ndim - 1) + [(0, -(-channels // 32) * 4 - octets.shape[-1])])

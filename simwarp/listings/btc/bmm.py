@@ -1,4 +1,4 @@
-"""Listings 3, 4 and 5: the three designs of a bit matrix product on the bit tensor core.
+"""Listings 3, 4 and 5: the three designs of bit matrix product on the bit tensor core.
 
 Each warp multiplies 8 rows of A with 8 columns of B, 128 bits in a step. Design 1 loads its tiles from
 the matrices in global memory; in design 2 one warp of 16 fetches them into shared memory; design 3 has
@@ -177,20 +177,20 @@ def BMMb(
 
 
 def _indices(warp: Warp) -> tuple[int, int, int]:
-    """ThreadIdx of the warp's first thread: y and z are those of all."""
+    """ThreadIdx of the warp's first thread; y and z are uniform across the warp."""
     x, y, z = (int(axis[0]) for axis in warp.thread)
     return x, y, z
 
 
 class TensorCoreOptions(ProductOptions, total=False):
-    """The keyword arguments of the designs: see `simwarp.listings.btc_bmm1`."""
+    """Keyword arguments of the designs: see `simwarp.listings.btc_bmm1`."""
 
     operation: Operation
     first: First
 
 
 class _Design(NamedTuple):
-    """A kernel, the tiles of C in a block, down and across, and the block's threads."""
+    """A kernel, the tiles of C per block (rows, columns), and the threads of a block."""
 
     kernel: Callable[..., object]
     down: int
@@ -307,7 +307,7 @@ def _run(
     transpose_b: bool = False,
     **more: Any,
 ) -> Any:
-    """Pad, launch a block for each group of tiles of C, download, and crop."""
+    """Pad, launch a block per group of tiles of C, download, and crop."""
     ready = row_by_row(most_significant_first(a), most_significant_first(b), transpose_a, transpose_b, 32)
     options = Options.of(ready.n, **more)
     warps = math.prod(design.block) // WARP_SIZE

@@ -56,7 +56,7 @@ _LEADING_BITS = 128
 
 
 def fill_fragment(value: int) -> Fragment:
-    """Sums that are all ``value``: int32 (2, 32)."""
+    """An accumulator filled with ``value``: int32 (2, 32)."""
     return np.full((_C.registers, _C.lanes), value, np.int32)
 
 
@@ -80,7 +80,7 @@ def load_matrix_sync(warp: Warp, use: Use, array: Array, mptr: int, ldm: int) ->
 def bmma_sync(
     warp: Warp, a_frag: Fragment, b_frag: Fragment, c_frag: Fragment, operation: Operation = "xor"
 ) -> Fragment:
-    """Add to each sum, int32 (2, 32), how many bits of a row of A xor (and) a column of B are set.
+    """Add the popcount of A's row xor (or and) B's column to each accumulator element, int32 (2, 32).
 
     Hopper's tensor cores lack ``bmmaBitOpXOR``, Turing's ``bmmaBitOpAND``. Registers 0 and 1
     hold columns ``2 * (lane % 4)`` and the next of row ``lane // 4``.
@@ -93,7 +93,7 @@ def bmma_sync(
 
 
 def store_matrix_sync(warp: Warp, array: Array, mptr: int, c_frag: Fragment, ldm: int) -> None:
-    """Store 8 × 8 sums from element ``mptr`` on to rows ``ldm`` apart, a multiple of 4: ``mem_row_major``.
+    """Store 8 × 8 sums at ``mptr``, row major, with a row stride of ``ldm`` elements, a multiple of 4.
 
     Source: BTC (TPDS), section 4.2; PTX ISA 9.0, section 9.7.14.4.4.
     """
@@ -106,7 +106,7 @@ def store_matrix_sync(warp: Warp, array: Array, mptr: int, c_frag: Fragment, ldm
 
 @cache
 def _words(use: Use, ldm: int) -> npt.NDArray[np.int64]:
-    """The word that each lane loads, from the start of the tile."""
+    """The address of the word that each lane loads, in words from the start of the tile."""
     operand = _LOADS[use]
     return operand.addresses(ldm)[:, 0, 0] // operand.layout.slots
 
@@ -132,7 +132,7 @@ def _together(warp: Warp, name: str) -> None:
 
 
 class Tile:
-    """A warp's accumulator, by either operation."""
+    """A warp's accumulator of a tile, for xor or and."""
 
     def __init__(self, warp: Warp, operation: Operation = "xor") -> None:
         self.warp = warp
@@ -141,18 +141,18 @@ class Tile:
         self._of_a = self._of_b = np.zeros(32, np.int32)
 
     def bmma(self, a_frag: Fragment, b_frag: Fragment) -> None:
-        """Accumulate a step of 128 bits."""
+        """Accumulate one step of 128 bits."""
         self.c_frag = bmma_sync(self.warp, a_frag, b_frag, self.c_frag, self.operation)
         if self.operation == "and":
             self._of_a = self._of_a + popc(a_frag[0]).astype(np.int32)
             self._of_b = self._of_b + popc(b_frag[0]).astype(np.int32)
 
     def dots(self, n: int) -> Fragment:
-        """The products of vectors of n elements, int32 (2, 32): ``n - 2 * popc(a ^ b)``."""
+        """The ±1 dot products of vectors of n elements, int32 (2, 32): ``n - 2 * popc(a ^ b)``."""
         return np.int32(n) - 2 * self._differing()
 
     def _differing(self) -> Fragment:
-        """How many bits differ.
+        """The number of differing bits.
 
         The four lanes that hold a row of A, or a column of B, are neighbours. The sum over A's is that of
         the lane's own row; those over B's come from the lanes of the lane's two columns.

@@ -1,4 +1,4 @@
-"""The fixed-stride-bit format: a bit matrix in tiles, whose rows always lie the same stride apart.
+"""The fixed-stride-bit format: a bit matrix in tiles with one row stride for every matrix size.
 
 A tile is BH rows of BW bits, 8 × 128 for the bit tensor core: whatever the matrix, its fragments are
 loaded with ``ldm = 128``. Figure 14 of the paper has 4 × 8 bits in tiles of 2 × 4; by the number that each
@@ -51,7 +51,7 @@ WORD = 32
 def fsb_address(
     row: Whole, column: Whole, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
 ) -> Whole:
-    """Where element (row, column) is, in bits from the start.
+    """The address of element (row, column), in bits from the start.
 
     With tiles of (BH, BW), ``tiles_down = ceil(H / BH)`` and ``tiles_across = ceil(W / BW)``:
 
@@ -122,7 +122,7 @@ def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "r
     Raises
     ------
     ShapeError, DtypeError, SchemeError
-        For what is no bit matrix, a tile with a side below 1, or another order.
+        If ``bits`` is not a bit matrix, a tile side is below 1, or the order is unknown.
 
     Notes
     -----
@@ -152,7 +152,7 @@ def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "r
 def from_fsb(
     words: Words, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
 ) -> Bits:
-    """The bit matrix that words in FSB format hold: the inverse of `to_fsb`.
+    """The bit matrix of words in FSB format: the inverse of `to_fsb`.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def from_fsb(
 
 
 def rows_to_fsb(rows: Words) -> Words:
-    """Packed rows, tile by tile: `to_fsb` of many matrices, whose bits are in words already.
+    """Rearrange packed rows tile by tile: `to_fsb` for a batch of packed matrices.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def rows_to_fsb(rows: Words) -> Words:
 
 
 def fsb_words(shape: tuple[int, int], tile: tuple[int, int] = TILE) -> int:
-    """How many 32-bit words a matrix of this shape takes, padding included.
+    """The number of 32-bit words of a matrix of this shape in FSB format, with padding.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def fsb_words(shape: tuple[int, int], tile: tuple[int, int] = TILE) -> int:
 
 
 def _address(major: Whole, minor: Whole, tile_major: int, tile_minor: int, tiles_along: int) -> Whole:
-    """In a format whose runs are along ``minor``; ``tiles_along`` of them side by side."""
+    """The address in a format whose runs lie along ``minor``, with ``tiles_along`` tiles side by side."""
     number = major // tile_major * tiles_along + minor // tile_minor
     return number * (tile_major * tile_minor) + major % tile_major * tile_minor + minor % tile_minor
 

@@ -1,4 +1,4 @@
-"""Operands of the bit tensor core, padded to tiles; and its tiles of C, as sums or as bits (listing 5).
+"""Operands of the bit tensor core padded to tiles, and output tiles of C as sums or bits (listing 5).
 
 Source: BTC (TPDS), section 5.1 (padding), 5.2, listing 5, and 6.2 (8 rows, 128 bits).
 """
@@ -29,7 +29,7 @@ TILE_SIZE = TILE_SIDE * TILE_SIDE
 
 
 class Options(NamedTuple):
-    """What the kernels take beyond the listings.
+    """The parameters of the kernels beyond those of the listings.
 
     Attributes
     ----------
@@ -46,11 +46,11 @@ class Options(NamedTuple):
     first: First = "lsb"
 
     def shared(self, warps: int) -> dict[str, tuple[Any, int]]:
-        """The shared memory that `store_tile` needs."""
+        """The shared memory of `store_tile`."""
         return {"Cs": (np.int32, TILE_SIZE * warps)} if self.fused else {}
 
     def output(self, name: str, shape: tuple[int, ...]) -> GlobalArray:
-        """As many int32, or for bits a 32nd of them, uint32."""
+        """The output array: int32, or uint32 with 32 bits per word."""
         if self.fused:
             return GlobalArray(name, (*shape[:-1], shape[-1] // 32), np.uint32)
         return GlobalArray(name, shape, np.int32)
@@ -65,7 +65,7 @@ class Options(NamedTuple):
         operation: Operation = "xor",
         first: First = "lsb",
     ) -> Options:
-        """The options of a product of so many columns, checked."""
+        """The checked options of a product with ``columns`` columns."""
         check_choice("operation", operation, get_args(Operation))
         check_choice("first", first, get_args(First))
         return cls(operation, fuse(thresholds, flip, columns), first)
@@ -74,7 +74,7 @@ class Options(NamedTuple):
 def store_tile(
     warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, options: Options
 ) -> None:
-    """Store a tile of products, or its bits, to rows ``row`` … of C, columns ``8 * by`` ….
+    """Store a tile of products, or its bits, at rows ``row`` … of C, columns ``8 * by`` ….
 
     C is (rows, width), int32; for bits (rows, width / 32), uint32, and ``Cs`` of the block's shared
     memory has 64 of int32 for each warp. The width is a multiple of 4, and of 32 for bits.
@@ -86,7 +86,7 @@ def store_tile(
 
 
 def FLIPBITS(n: Any, b: int) -> Any:
-    """Flip the last b bits of n: the index of a byte, counted from the other end of a word.
+    """Flip the last b bits of n: a byte's index counted from the other end of its word.
 
     Other than in print: ``(1u<<(b))-1``; with ``1u<<(b)-1`` one bit alone would be flipped.
 
@@ -101,7 +101,7 @@ def FLIPBITS(n: Any, b: int) -> Any:
 def _store_bits(
     warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, fused: Fused, first: First
 ) -> None:
-    """Listing 5, lines 16 to 22.
+    """Store a tile's bits: listing 5, lines 16 to 22.
 
     The four bytes of a vote are four rows of the tile, row 0 in the lowest byte, column 0 in its lowest
     bit. ``first="lsb"`` takes them as they are. ``first="msb"``, the listing's, reverses the vote: then
@@ -122,12 +122,12 @@ def _store_bits(
 
 
 def _byte(word: npt.NDArray[np.uint32], element: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
-    """``p.elements[element]`` of the listing's union; some lanes ask for what no word has, and drop it."""
+    """``p.elements[element]`` of the listing's union; lanes whose element is out of range discard it."""
     return (word >> (8 * (element % 4)) & 0xFF).astype(np.uint8)
 
 
 def most_significant_first(x: T) -> T:
-    """Packed 32-bit words that begin at the least significant bit, reversed; all else as it is."""
+    """Bit-reverse 32-bit words packed from the least significant bit; return other arrays unchanged."""
     if not isinstance(x, PackedBits | PackedTensor) or x.first != "lsb":
         return x
     on_host = isinstance(x.words, np.ndarray)
@@ -138,7 +138,7 @@ def most_significant_first(x: T) -> T:
 
 
 def padded(rows: Words, multiple: int) -> Words:
-    """Rows of words, (…, rows, words), with zeros up to a multiple of rows, and of 128 bits."""
+    """Rows of words, (…, rows, words), zero-padded to a multiple of ``multiple`` rows and of 128 bits."""
     height, words = rows.shape[-2:]
     around = [(0, 0)] * (rows.ndim - 2) + [(0, -height % multiple), (0, -words % 4)]
     return np.pad(rows, around)

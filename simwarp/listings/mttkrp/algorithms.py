@@ -1,4 +1,4 @@
-"""Algorithms 2, 6, 7 and 8: the product of a mode by the level that it has in a tree.
+"""Algorithms 2, 6, 7 and 8: MTTKRP for the mode at the root, in the middle or at the leaf of a tree.
 
 Two fibers, 0 and 1, each of one nonzero, in slice 0; the product of the slices' mode twice, then of the
 fibers' mode, and of the nonzeros':
@@ -53,7 +53,7 @@ def slice_alg(
     A: GlobalArray,
     R: int,
 ) -> None:
-    """Algorithm 2, slice-alg of B-CSF: a block for each slice, its warps take the fibers by turns.
+    """Algorithm 2, slice-alg of B-CSF: a block per slice, whose warps share its fibers.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def opt_slice_alg(
     R: int,
     fibersGrp: int,
 ) -> None:
-    """Algorithm 6, opt-slice-alg of MM-CSF: a block for ``fibersGrp`` fibers, wherever slices begin.
+    """Algorithm 6, opt-slice-alg of MM-CSF: a block per ``fibersGrp`` fibers, regardless of slice bounds.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def fiber_alg(
     B: GlobalArray,
     R: int,
 ) -> None:
-    """Algorithm 7, fiber-alg: a block for each fiber, which adds to the row of the fiber's own index.
+    """Algorithm 7, fiber-alg: a block per fiber, which adds to the row of the fiber's own index.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def nonzero_alg(
     C: GlobalArray,
     R: int,
 ) -> None:
-    """Algorithm 8, nonzero-alg: a block for each fiber, whose nonzeros add to a row each.
+    """Algorithm 8, nonzero-alg: a block per fiber, each of whose nonzeros adds to a row of its own.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ Row = list[Register]
 
 
 def columns(warp: Warp, R: int) -> Iterator[tuple[int, Register]]:
-    """``for r = 0 to R``: each step, and the lanes' r in it; lanes past R do not take part."""
+    """``for r = 0 to R``: each step with the lanes' r; lanes with r ≥ R are inactive."""
     for step in range(-(-R // WARP_SIZE)):
         r = step * WARP_SIZE + warp.lane
         with warp.where(r < R):
@@ -229,17 +229,17 @@ def columns(warp: Warp, R: int) -> Iterator[tuple[int, Register]]:
 
 
 def zeros(dtype: npt.DTypeLike, R: int) -> Row:
-    """Registers for a row of R sums."""
+    """Registers of a row of R sums, all 0."""
     return [np.zeros(WARP_SIZE, dtype) for _ in range(-(-R // WARP_SIZE))]
 
 
 def ones(dtype: npt.DTypeLike, R: int) -> Row:
-    """Registers for a row of R products."""
+    """Registers of a row of R products, all 1."""
     return [register + 1 for register in zeros(dtype, R)]
 
 
 def index(warp: Warp, array: GlobalArray, position: int) -> int:
-    """One index, the same for all lanes."""
+    """Load one index, uniform across the warp."""
     return int(warp.load(array, position)[0])
 
 
@@ -252,7 +252,7 @@ def add_nonzero(warp: Warp, tmp: Row, value: Register, C: GlobalArray, k: int, R
 def times_rows(
     warp: Warp, row: Row, inds: Sequence[GlobalArray], matrices: Sequence[GlobalArray], fiber: int, R: int
 ) -> Row:
-    """``row[r] * B[j][r]``, for every matrix B and its index j of the fiber."""
+    """``row[r] * B[j][r]``, for every factor B and its index j of the fiber."""
     row = list(row)
     for indices, B in zip(inds, matrices, strict=True):
         j = index(warp, indices, fiber)

@@ -1,4 +1,4 @@
-"""Which algorithm each part of a tensor needs for a mode, launched over its arrays."""
+"""MTTKRP by the paper's algorithms: the algorithm of each part of a tensor, and its launch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIBERS_IN_A_GROUP = 4
 def mttkrp(
     tensor: MmCsf | Fibers | BCsf | PerMode, factors: Sequence[npt.NDArray[Any]], mode: int
 ) -> npt.NDArray[Any]:
-    """The matricized tensor times the Khatri-Rao product, by the paper's algorithms.
+    """The matricized tensor times Khatri-Rao product, by the paper's algorithms.
 
     Answers the same question as `reference.mttkrp`.
 
@@ -76,7 +76,7 @@ def mttkrp(
 
 
 def _check(tensor: Any, factors: Sequence[npt.NDArray[Any]], mode: Any) -> None:
-    """Refuse other tensors and factors; indices and pointers that lead astray are faults of the kernels."""
+    """Refuse unsupported tensors and factors; bad indices and pointers become faults of the kernels."""
     if isinstance(tensor, MmCsf | PerMode):
         check_fields(tensor)
     for part in getattr(tensor, "parts", ()) or (tensor,):
@@ -94,7 +94,7 @@ def _check(tensor: Any, factors: Sequence[npt.NDArray[Any]], mode: Any) -> None:
 
 
 def _check_axes(tensor: Any) -> None:
-    """Refuse arrays of other axes than the format has."""
+    """Refuse arrays whose axes differ from the format's."""
     is_fibers = isinstance(tensor, Fibers)
     upper = len(tensor.shape) - (1 if is_fibers else 2)
     flat = ("pointers",) if is_fibers else ("slices", "slice_pointers", "fiber_pointers", "order")
