@@ -1,4 +1,4 @@
-"""Observers of a simulated launch: one stream of events, free when nobody listens."""
+"""Observers of a simulated launch, fed by one stream of events; events cost nothing without observers."""
 
 from simwarp.engine.events import AccessEvent, Observer, WriteEvent
 from simwarp.observe.line_counts import LineCounts, ReportError

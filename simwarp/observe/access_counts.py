@@ -1,4 +1,4 @@
-"""Observers of memory accesses: their numbers by line, by opcode and by kind of access."""
+"""Base of the observers of memory accesses: counters by source line, opcode and kind of access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ C = TypeVar("C", bound=Counts)
 
 
 class AccessCounts(Observer, Generic[C]):
-    """Counts the accesses to one state space; ``column`` is the field given by ``counts["bmm.cu:42"]``.
+    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is the value of the field ``column``.
 
     The counts by opcode and by kind of access are in ``opcodes`` and ``kinds``.
     """
@@ -26,11 +26,11 @@ class AccessCounts(Observer, Generic[C]):
         self.kinds: dict[str, C] = {}
 
     def count(self, event: AccessEvent) -> C:
-        """The numbers of one access."""
+        """The counters of one access."""
         raise NotImplementedError
 
     def on_access(self, event: AccessEvent) -> None:
-        """Count an access, if it is one to this space."""
+        """Count an access to this state space; ignore others."""
         if event.space != self.space or event.lanes.size == 0:
             return
         counts, instruction = self.count(event), event.step.instruction
@@ -39,7 +39,7 @@ class AccessCounts(Observer, Generic[C]):
             table[key] = table.get(key, self._kind()) + counts
 
     def clear(self) -> None:
-        """Discard all numbers."""
+        """Discard all counters."""
         for table in (self._table, self.opcodes, self.kinds):
             table.clear()
 
@@ -50,15 +50,15 @@ class AccessCounts(Observer, Generic[C]):
         return iter(self._lines)
 
     def counts(self, line: str) -> C:
-        """All numbers of a line."""
+        """The counters of a line."""
         return self._table[line]
 
     @property
     def total(self) -> int:
-        """The number over all lines."""
+        """The total over all lines."""
         return self._lines.total
 
     def to_json(self) -> dict[str, Any]:
-        """A table by line, the total, and a table by opcode, as plain data."""
+        """Tables by line and by opcode, with the total, as plain data."""
         opcodes = {opcode: asdict(counts) for opcode, counts in sorted(self.opcodes.items())}
         return {**self._table.to_json(), "opcodes": opcodes}

@@ -1,4 +1,4 @@
-"""Bank conflicts: how many wavefronts each warp-wide access to shared memory takes, and how many too many.
+"""Bank conflicts: wavefronts of each warp-wide shared-memory access, and the excess over the minimum.
 
 Shared memory has 32 banks of 4 bytes; a *wavefront* takes one word from each. An access of up to 4 bytes
 per lane has one phase, all 32 lanes; one of 8 bytes has two, a half warp each; one of 16 bytes four. The
@@ -33,7 +33,7 @@ BANKS, BANK_BYTES = 32, 4
 
 @dataclass(frozen=True)
 class BankCounts(Counts):
-    """What accesses cost.
+    """The cost of shared-memory accesses: wavefronts and conflicts.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ _ELEMENT = (1 << _ELEMENT_BITS) - 1
 def count_banks(
     lanes: npt.NDArray[np.int64], addresses: npt.NDArray[np.uint64], width: int, kind: str = "load"
 ) -> BankCounts:
-    """What one access of some warps costs.
+    """The cost of one access by some warps.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def count_banks(
 def _phases(
     warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any], width: int, kind: str
 ) -> npt.NDArray[Any]:
-    """The phase that serves each lane, numbered through all warps."""
+    """The phase that serves each lane, numbered across all warps."""
     count = max(width // BANK_BYTES, 1)
     phase = lane * count // WARP_SIZE
     if kind == "load" and count > 1:
@@ -114,7 +114,7 @@ def _phases(
 def _pairs_agree(
     warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any]
 ) -> npt.NDArray[np.bool_]:
-    """Of each warp, whether phases merge."""
+    """Whether the phases of each warp merge."""
     shape = (int(warp.max()) + 1, WARP_SIZE)
     active, at = np.zeros(shape, np.bool_), np.zeros(shape, addresses.dtype)
     active[warp, lane], at[warp, lane] = True, addresses
@@ -129,14 +129,14 @@ def _pairs_agree(
 def _distinct(
     phase: npt.NDArray[Any], element: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Each element once for each phase."""
+    """The distinct elements of each phase."""
     keys = np.sort(phase << _ELEMENT_BITS | element & _ELEMENT)  # faster than np.unique
     keys = keys[np.diff(keys, prepend=-1) != 0]
     return keys >> _ELEMENT_BITS, keys & _ELEMENT
 
 
 def _only_counts(program: Program, step: Step) -> bool:
-    """Whether a step adds the constant 1 to words of shared memory, and nothing reads what was there."""
+    """Whether a step is an atomic increment of shared words by the constant 1 whose result is unused."""
     form, operands = step.form, step.instruction.operands
     if step.space != "shared" or not form.has("add") or form.T not in ("u32", "s32"):
         return False
@@ -185,6 +185,6 @@ class BankConflicts(AccessCounts[BankCounts]):
         super().__init__("shared", BankCounts, "conflicts")
 
     def count(self, event: AccessEvent) -> BankCounts:
-        """What one access to shared memory costs."""
+        """The cost of one access to shared memory."""
         kind = "count" if _only_counts(event.chunk.program, event.step) else event.kind
         return count_banks(event.lanes, event.addresses, event.width, kind)

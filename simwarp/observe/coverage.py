@@ -1,4 +1,4 @@
-"""Which instructions a run executed, in which spellings, and which classes of operands they met."""
+"""Instruction coverage: the rows and forms that a run executed, and the classes of their operands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNWRITTEN = ("carry", "rank")
 
 
 class Coverage(Observer):
-    """Counts executed rows and forms, and notes the classes of their operands.
+    """Counts executed rows and forms, and records the classes of their operands.
 
     Attributes
     ----------
@@ -62,11 +62,11 @@ class Coverage(Observer):
         self._overwritten: Overwritten | None = None
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the registers that instructions read and overwrite."""
+        """Find the registers that instructions both read and overwrite."""
         self._overwritten = Overwritten(launch.program)
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count a step, and look at its operands."""
+        """Count a step, and classify its operands."""
         count = int(np.count_nonzero(mask))
         if count:
             self.rows[step.row.name] += count
@@ -78,7 +78,7 @@ class Coverage(Observer):
             self._overwritten.note(chunk, step, mask)
 
     def _look(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Note the classes of the operands, as they were before the step."""
+        """Record the classes of the operand values before the step."""
         registers = chunk.registers if self._overwritten is None else self._overwritten.before(chunk, step)
         if registers is None:
             return
@@ -94,13 +94,13 @@ class Coverage(Observer):
                     _note(met, _kind(step, spec), element, mask)
 
     def clear(self) -> None:
-        """Forget what was met."""
+        """Discard all counts and classes."""
         self.rows.clear()
         self.forms.clear()
         self.operands.clear()
 
     def to_json(self) -> dict[str, Any]:
-        """By row: its section and fidelity, its forms with their counts, and its operands' classes."""
+        """By row: section, fidelity, forms with their counts, and operand classes."""
         return {
             "rows": {
                 name: {
@@ -120,7 +120,7 @@ class Coverage(Observer):
 
 
 def _note(met: set[str], kind: str, value: Any, mask: Mask) -> None:
-    """Add the classes of the lanes' values to those that were met."""
+    """Add the classes of the lanes' values to the recorded ones."""
     word, half = storage(kind), _HALVES.get(kind)
     value = np.asarray(value)
     if value.dtype != word:
@@ -132,7 +132,7 @@ def _note(met: set[str], kind: str, value: Any, mask: Mask) -> None:
 
 
 def _kind(step: Step, spec: OperandSpec) -> str:
-    """The type of an operand; of one without a sign (``add.s32``) that of the instruction."""
+    """The type of an operand; of one without a signedness (``.b32``), that of the instruction."""
     kind = step.form.resolve(spec.kind)
     same_width = spec.kind == "B" and step.form.T != "pred"
     return step.form.T if same_width else kind

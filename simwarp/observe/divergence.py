@@ -1,4 +1,4 @@
-"""How many lanes of a warp worked, and where branches took them apart.
+"""Divergence: active lanes per warp-instruction, and the branches that diverge.
 
 The unit is the warp-instruction: lanes of one warp that executed one instruction together, be it one
 lane or all 32. The simulator lets the lanes at the lowest step go first; hardware may bring lanes back
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaneUse(Counts):
-    """How a line, or a whole kernel, used its lanes.
+    """The lane use of a line or of a whole kernel.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class LaneUse(Counts):
 
     @property
     def active_lanes(self) -> float:
-        """Lanes per warp-instruction, predicated off or not: 32 if no lane was ever missing."""
+        """Mean active lanes per warp-instruction, predicated off or not: 32 without divergence."""
         return (self.thread_instructions + self.predicated_off) / max(self.warp_instructions, 1)
 
 
@@ -104,15 +104,15 @@ class Divergence(Observer):
 
     @property
     def total(self) -> LaneUse:
-        """Over all lines."""
+        """The total over all lines."""
         return self._table.total
 
     def clear(self) -> None:
-        """Discard all numbers."""
+        """Discard all counters."""
         self._table.clear()
 
     def to_json(self) -> dict[str, Any]:
-        """A table by line, and the total, each with its ``active_lanes``."""
+        """A table by line and the total, each with its ``active_lanes``."""
         table = self._table.to_json()
         for numbers in (*table["lines"].values(), table["total"]):
             numbers["active_lanes"] = round(LaneUse(**numbers).active_lanes, 2)
@@ -120,7 +120,7 @@ class Divergence(Observer):
 
 
 def _ways(chunk: Chunk, step: Step, mask: Mask, present: Mask) -> Any:
-    """How many ways the lanes of each warp take at a branch; None for what always goes on one way."""
+    """The number of distinct targets that each warp takes at a branch; None for unconditional ones."""
     on = (present & ~mask).any(axis=1)
     if step.kind == "branch" and step.guard is not None:
         return mask.any(axis=1) + on.astype(int)

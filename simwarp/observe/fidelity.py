@@ -1,4 +1,4 @@
-"""How much of a run is the same to the last bit on hardware, in one line; and what its matrix products cost.
+"""Fidelity: the share of a run that is bit-exact with hardware, and the cost of its matrix products.
 
 exact         the PTX ISA fixes every bit of the result
 bounded       it gives a bound, in units of the last place or of the result
@@ -36,7 +36,7 @@ _NAMED = 8
 
 
 class Fidelity(Observer):
-    """Counts thread-instructions by what is known of their results.
+    """Counts thread-instructions by the fidelity of their results.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Fidelity(Observer):
         self._cc = (0, 0)
 
     def on_launch(self, launch: Launch) -> None:
-        """Find what may be fused in the kernel."""
+        """Find the steps that ptxas may fuse."""
         self._contractable, self._cc = contractable(launch.program), launch.cc
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
@@ -93,7 +93,7 @@ class Fidelity(Observer):
             self.matrix.add(step.instruction.opcode, self._cc, count // WARP_SIZE, line_of(step.instruction))
 
     def clear(self) -> None:
-        """Forget all numbers."""
+        """Discard all counters."""
         self.counts.update({kind: -count for kind, count in self.counts.items()})
         self.bounds.clear()
         self.matrix.clear()
@@ -101,7 +101,7 @@ class Fidelity(Observer):
             lines.clear()
 
     def to_json(self) -> dict[str, Any]:
-        """The counts, the bounds, the lines of each kind, matrix instructions, and the text for people."""
+        """Counts, error bounds, lines by fidelity, matrix instructions, and a readable summary."""
         return {
             "text": str(self),
             "counts": dict(self.counts),
@@ -131,7 +131,7 @@ def _listed(remarks: list[str]) -> str:
 
 
 def contractable(program: Program) -> frozenset[int]:
-    """The steps that ``ptxas`` may fuse: multiplications, and additions and subtractions they feed.
+    """The steps that ``ptxas`` may fuse into FMAs: multiplications, and the additions of their products.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def _may_be_fused(step: Step, trait: str) -> bool:
 
 
 def _fed(steps: list[Step], product: Step) -> set[int]:
-    """The additions and subtractions that the product reaches."""
+    """The additions and subtractions that use the product."""
     name, fed, seen = _written(product), set[int](), set[int]()
     ahead = product.following
     while ahead:

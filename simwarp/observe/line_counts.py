@@ -1,4 +1,4 @@
-"""Numbers per line of CUDA C++, for assertions about a kernel's costs.
+"""Counters per CUDA C++ line, for assertions about a kernel's cost.
 
 >>> from simwarp.ptx.syntax import SourceLine
 >>> line_of(Instruction("ret", (), None, 17, "ret", SourceLine("bmm/bmm.cu", 42)))
@@ -24,7 +24,7 @@ _NAMED = 12
 
 
 class ReportError(SimwarpError, LookupError):
-    """A number that was not observed; the message names the option, or the lines, to ask for."""
+    """A requested number was not observed; the message names the option or the lines to use."""
 
 
 def line_of(instruction: Instruction) -> str:
@@ -34,7 +34,7 @@ def line_of(instruction: Instruction) -> str:
 
 
 def find_line(line: str, known: Collection[str], what: str) -> str:
-    """The known line that a key means, which may lack folders; a ReportError about ``what`` if none does."""
+    """The known line that a key matches, with or without folders; else raise ReportError about ``what``."""
     if line in known:
         return line
     found = [key for key in known if key.endswith(f"/{line}")]
@@ -51,7 +51,7 @@ def find_line(line: str, known: Collection[str], what: str) -> str:
 
 
 class LineCounts:
-    """A number for each line; a line that had none of what is counted has no number, not even 0.
+    """A number for each line; lines without a counted event are absent, not 0.
 
     Lines without line information are those of the PTX text; if kernels of several texts ran, one such
     number may stand for a line of each.
@@ -79,7 +79,7 @@ class LineCounts:
         self._counts: dict[str, int] = {}
 
     def add(self, line: str, count: int = 1) -> None:
-        """Add to the number of a line; a ``count`` of 0 notes that something happened there."""
+        """Add to a line's number; a ``count`` of 0 makes the line present."""
         self._counts[line] = self._counts.get(line, 0) + int(count)
 
     def __getitem__(self, line: str) -> int:
@@ -104,7 +104,7 @@ class LineCounts:
         return sum(self._counts.values())
 
     def clear(self) -> None:
-        """Forget all numbers."""
+        """Discard all numbers."""
         self._counts.clear()
 
     def to_json(self) -> dict[str, int]:
@@ -117,7 +117,7 @@ class LineCounts:
 
 @dataclass(frozen=True)
 class Counts:
-    """Integers that are added field by field; the base of such dataclasses."""
+    """Base of dataclasses of integer counters, added field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*map(add, vars(self).values(), vars(other).values()))
@@ -127,7 +127,7 @@ T = TypeVar("T", bound=Counts)
 
 
 class LineTable(Generic[T]):
-    """Several numbers for each line: one for each field of a dataclass.
+    """Several counters per line: one for each field of a dataclass.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class LineTable(Generic[T]):
         return self.kind(**{name: counts.total for name, counts in self.columns.items()})
 
     def clear(self) -> None:
-        """Discard all numbers."""
+        """Discard all counters."""
         for counts in self.columns.values():
             counts.clear()
 
@@ -167,7 +167,7 @@ class LineTable(Generic[T]):
 
 
 def sorted_lines(lines: Iterable[str]) -> list[str]:
-    """Keys by file, then by number."""
+    """Keys sorted by file, then by line number."""
 
     def order(line: str) -> tuple[str, int]:
         file, _, number = line.rpartition(":")

@@ -1,4 +1,4 @@
-"""Classes of operands: the values at which instructions go wrong, each by its name.
+"""Classes of operand values: the edge cases of each PTX type, by name.
 
 The same names for all types, as far as they have such values: ``zero``, ``one``, ``minus one``, ``smallest``,
 ``largest``; floats have ``negative zero``, ``subnormal``, ``infinity`` and ``NaN`` too, words without a sign
@@ -24,7 +24,7 @@ _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 
 
 def classes(kind: str) -> Mapping[str, Test]:
-    """The classes of a type; each says whether words, which hold such values, are in it.
+    """The classes of a type: name to a predicate on arrays of words.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _float_classes(kind: str) -> Mapping[str, Test]:
 
 @cache
 def _integer_classes(sort: str, bits: int) -> Mapping[str, Test]:
-    """Of unsigned ("u") and signed ("s") numbers, and of bits ("b")."""
+    """The classes of unsigned ("u") and signed ("s") integers, and of bits ("b")."""
     ones, sign = (1 << bits) - 1, 1 << (bits - 1)
     found: dict[str, Test] = {"zero": lambda w: w == 0, "one": lambda w: w == 1}
     signed: dict[str, Test] = {

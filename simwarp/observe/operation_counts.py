@@ -1,4 +1,4 @@
-"""How many arithmetic operations an instruction is, and of which type.
+"""Arithmetic operations per instruction, by type.
 
 A fused multiply-add is two, a pair of halves counts both, a dot product of four bytes is four
 multiplications and four additions. Moves, conversions, comparisons and selections are none; nor are the
@@ -14,7 +14,7 @@ from simwarp.ptx.rows import DTYPES, Row
 
 
 class Operations(NamedTuple):
-    """What one lane computes: so many operations of a type.
+    """The operations of one lane: a count and a type.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ _INTEGER, _FLOAT, _VIDEO = ("9.7.1.", "9.7.2.", "9.7.8."), ("9.7.3.", "9.7.4."),
 
 @cache
 def operations(row: Row, type_name: str) -> Operations | None:
-    """The operations that one lane computes with an instruction; None if it is no arithmetic.
+    """The operations of an instruction per lane; None unless it is arithmetic.
 
     Parameters
     ----------

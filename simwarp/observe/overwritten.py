@@ -1,4 +1,4 @@
-"""What registers held before the instruction that overwrote them: ``add.u32 %r1, %r1, 1``.
+"""Source values of instructions that overwrite their own sources: ``add.u32 %r1, %r1, 1``.
 
 Observers hear of a step when its results are there. Of registers that some instruction both reads and
 writes, the value before is therefore kept. Calls and returns may change registers after they are heard
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Overwritten:
-    """The registers of a program's chunk that instructions read and overwrite, as they were before.
+    """The previous values of registers that an instruction both reads and overwrites, for a program's chunk.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Overwritten:
         self._chunk: Chunk | None = None
 
     def before(self, chunk: Chunk, step: Step) -> list[Any] | None:
-        """The chunk's registers, those that the step overwrote as they were before it; None if not known."""
+        """The chunk's registers with the overwritten ones as before the step; None if unknown."""
         slots = self.slots.get(step.number, [])
         if not slots:
             return chunk.registers
@@ -67,7 +67,7 @@ class Overwritten:
         return registers
 
     def note(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """A step was executed: keep what the registers hold now."""
+        """Save the registers after a step."""
         if step.kind in ("call", "return"):
             self._chunk, self._values = None, {}
             return
@@ -80,7 +80,7 @@ class Overwritten:
                 self._put(slot, chunk, mask)
 
     def _put(self, slot: int, part: Chunk, mask: Mask) -> None:
-        """What lanes of a part wrote, into the values of the whole chunk."""
+        """Scatter the values written by some lanes into those of the whole chunk."""
         if self._chunk is None:
             return
         value, old = part.registers[slot], self._values.get(slot)
@@ -97,5 +97,5 @@ def _written(step: Step) -> set[str]:
 
 
 def _names(operands: tuple[Operand, ...]) -> set[str]:
-    """The registers among operands; those of addresses are not values."""
+    """The registers among operands, except those of addresses."""
     return set(registers_in(operand for operand in operands if not isinstance(operand, Address)))

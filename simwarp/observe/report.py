@@ -1,4 +1,4 @@
-"""What `Device(observe=…)` counted: numbers to assert, plain data, and tables."""
+"""The report of `Device(observe=…)`: numbers to assert, plain data, and tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Counting(Protocol):
 
 
 class Report:
-    """The observers of a device, by name, over all its launches since `clear`.
+    """The observers of a device by name, over all its launches since `clear`.
 
     Parameters
     ----------
@@ -86,11 +86,11 @@ class Report:
 
     @property
     def observers(self) -> list[Observer]:
-        """What a launch tells of its events."""
+        """The observers that receive a launch's events."""
         return list(self._by_name.values())
 
     def clear(self) -> None:
-        """Forget all numbers; what comes next is counted from 0."""
+        """Reset all counters."""
         for observer in self._counting():
             observer.clear()
 
@@ -107,36 +107,36 @@ class Report:
 
     @property
     def coverage(self) -> Coverage:
-        """The instructions that were executed, and the classes of their operands."""
+        """The executed instructions, and the classes of their operands."""
         return self._find("coverage", "coverage")
 
     @property
     def fidelity(self) -> Fidelity:
-        """How much of what was executed is exact."""
+        """The share of executed instructions that is bit-exact."""
         return self._find("fidelity", "fidelity")
 
     @property
     def bank_conflicts(self) -> BankConflicts:
-        """Accesses to shared memory that took more turns than they need."""
+        """Excess wavefronts of accesses to shared memory."""
         return self._find("banks", "bank_conflicts")
 
     @property
     def sectors(self) -> Sectors:
-        """The 32-byte pieces of global memory that accesses touched."""
+        """The 32-byte sectors of global memory that accesses touched."""
         return self._find("sectors", "sectors")
 
     @property
     def divergence(self) -> Divergence:
-        """How many lanes of a warp worked, and which branches took them apart."""
+        """Active lanes per warp-instruction, and diverging branches."""
         return self._find("divergence", "divergence")
 
     @property
     def traffic(self) -> Traffic:
-        """Bytes that were moved, operations that were computed."""
+        """Bytes moved and operations computed."""
         return self._find("traffic", "traffic")
 
     def roofline(self, chip: str | Chip) -> Roofline:
-        """The least time that a chip needs for the traffic.
+        """The minimum time of the traffic on a chip.
 
         Parameters
         ----------
@@ -148,19 +148,19 @@ class Report:
         return roofline(self._find("traffic", "roofline"), chip)
 
     def to_json(self) -> dict[str, Any]:
-        """What every observer counted, by name, as plain data."""
+        """The results of every observer by name, as plain data."""
         counting = zip(self.names, self._counting(), strict=True)
         return {name: observer.to_json() for name, observer in counting}
 
     def to_text(self) -> str:
-        """The same as tables."""
+        """The report as text tables."""
         from simwarp.draw.report import to_text
 
         return to_text(self.to_json())
 
 
 def _classes() -> dict[str, type[Observer]]:
-    """The class of each observer; imported when the first one is asked for, as most devices have none."""
+    """The class of each observer, imported on first use, as most devices have none."""
     from simwarp.observe.banks import BankConflicts
     from simwarp.observe.coverage import Coverage
     from simwarp.observe.divergence import Divergence

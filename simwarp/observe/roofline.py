@@ -1,4 +1,4 @@
-"""The least time that a chip needs for what a run moved and computed, and which of the two binds.
+"""The roofline bound: the minimum time of a run's memory traffic and arithmetic, and which one binds.
 
 Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for multicore
 architectures" (CACM 2009). Operations of different types overlap here, as they do in different pipes.
@@ -63,16 +63,16 @@ class Roofline:
 
     @property
     def intensity_requested(self) -> float:
-        """Operations per byte that lanes asked for: what it would be without caches."""
+        """Operations per requested byte: the intensity without caches."""
         return _per(self.operations, self.bytes_requested)
 
     @property
     def ridge(self) -> float:
-        """The intensity at which memory and pipe take the same time."""
+        """The intensity at which memory and compute take the same time."""
         return _per(self.peak, self.bandwidth)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain data; an infinite intensity is None."""
+        """The fields as plain data; an infinite intensity is None."""
         derived = {
             "intensity": self.intensity,
             "intensity_requested": self.intensity_requested,
@@ -83,7 +83,7 @@ class Roofline:
 
 
 def roofline(traffic: Traffic, name: str | Chip) -> Roofline:
-    """The bounds of what was observed, on a chip.
+    """The bounds of the observed traffic on a chip.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Sectors: how many pieces of 32 bytes each warp-wide access to global memory moves, and what it uses.
+"""Sectors: 32-byte pieces that each warp-wide access to global memory moves, and the bytes used of them.
 
 The lanes of a warp that touch one sector share it, whatever each of them takes: a warp that reads 32
 neighbouring floats moves 4 sectors, one that reads every eighth float 32. Lanes of an atomic operation that
@@ -23,7 +23,7 @@ SECTOR_BYTES, LINE_BYTES = 32, 128
 
 @dataclass(frozen=True)
 class SectorCounts(Counts):
-    """What accesses move.
+    """The sectors and bytes of global-memory accesses.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class SectorCounts(Counts):
 
     @property
     def efficiency(self) -> float:
-        """The part of the bytes moved that was asked for; 1.0 if nothing moved.
+        """Requested bytes over moved bytes; 1.0 if nothing moved.
 
         Examples
         --------
@@ -58,7 +58,7 @@ _ADDRESS_BITS = 48
 def count_sectors(
     lanes: npt.NDArray[np.int64], addresses: npt.NDArray[np.uint64], width: int, kind: str = "load"
 ) -> SectorCounts:
-    """What one access of some warps moves.
+    """The sectors and bytes of one access by some warps.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def count_sectors(
 
 
 def _firsts(ordered: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Where a new number begins."""
+    """The index at which each run of equal numbers starts."""
     return np.flatnonzero(np.diff(ordered, prepend=-1))
 
 
@@ -138,5 +138,5 @@ class Sectors(AccessCounts[SectorCounts]):
         super().__init__("global", SectorCounts, "sectors")
 
     def count(self, event: AccessEvent) -> SectorCounts:
-        """What one access to global memory moves."""
+        """The sectors and bytes of one access to global memory."""
         return count_sectors(event.lanes, event.addresses, event.width, event.kind)

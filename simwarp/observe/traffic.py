@@ -1,4 +1,4 @@
-"""Bytes that were moved and operations that were computed: what a roofline is drawn from."""
+"""Memory traffic and arithmetic of a run: the input of a roofline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Addresses = npt.NDArray[np.uint64]
 
 
 class Traffic(Observer):
-    """Counts bytes per state space, atomic operations, and arithmetic by type.
+    """Counts bytes per state space, atomic operations, and arithmetic operations by type.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Traffic(Observer):
         self._touched: dict[int, _Touched] = {}
 
     def on_launch(self, launch: Launch) -> None:
-        """Count distinct bytes anew."""
+        """Start new counts of distinct bytes."""
         self._earlier = self._distinct()
         self._touched.clear()
 
@@ -99,32 +99,32 @@ class Traffic(Observer):
                     touched.write(addresses, event.width)
 
     def _distinct(self) -> npt.NDArray[np.int64]:
-        """Distinct bytes read and written, up to now."""
+        """Distinct bytes read and written so far."""
         here = [touched.counts() for touched in self._touched.values()]
         return self._earlier + np.array(here, np.int64).reshape(-1, 2).sum(axis=0)
 
     @property
     def compulsory_read(self) -> int:
-        """Distinct bytes of global memory that were read before they were written."""
+        """Distinct bytes of global memory read before they were written."""
         return int(self._distinct()[0])
 
     @property
     def compulsory_written(self) -> int:
-        """Distinct bytes of global memory that were written."""
+        """Distinct bytes of global memory written."""
         return int(self._distinct()[1])
 
     @property
     def compulsory(self) -> int:
-        """Bytes that device memory must move, however good the caches are."""
+        """The minimum bytes that device memory must move, whatever the caches."""
         return int(self._distinct().sum())
 
     @property
     def requested(self) -> int:
-        """Bytes of global memory that lanes asked for; an atomic operation reads and writes."""
+        """Requested bytes of global memory; an atomic operation both reads and writes."""
         return self.loaded["global"] + self.stored["global"] + 2 * self.atomic_bytes["global"]
 
     def clear(self) -> None:
-        """Forget all numbers."""
+        """Discard all counters."""
         for counter in (self.loaded, self.stored, self.atomics, self.atomic_bytes, self.operations):
             counter.clear()
         self._earlier = np.zeros(2, np.int64)
@@ -154,26 +154,26 @@ _READ, _WRITTEN = 1, 2
 
 
 class _Touched:
-    """What became of each byte of an allocation: read before it was written, written, or both."""
+    """The state of each byte of an allocation: read before it was written, written, or both."""
 
     def __init__(self, allocation: Allocation) -> None:
         self.base = allocation.base
         self.state = np.zeros(-(-allocation.size // 16) * 16, np.uint8)
 
     def read(self, addresses: Addresses, width: int) -> None:
-        """Note reads; what this launch wrote itself need not come from memory."""
+        """Record reads; bytes that this launch wrote need not come from memory."""
         state, index, unit = self._units(addresses, width)
         found = state[index]
         fresh = ~(found >> state.dtype.type(1)) & unit  # in each byte 1, unless it was written
         state[index] = found | fresh
 
     def write(self, addresses: Addresses, width: int) -> None:
-        """Note writes."""
+        """Record writes."""
         state, index, unit = self._units(addresses, width)
         state[index] |= unit * state.dtype.type(_WRITTEN)
 
     def _units(self, addresses: Addresses, width: int) -> tuple[Any, Any, Any]:
-        """The bytes as words of the access's width, which words are meant, and a word of ones."""
+        """The state as words of the access's width, the indices of its words, and a word of ones."""
         word = min(width, 8)
         index = ((addresses - np.uint64(self.base)) // np.uint64(word)).astype(np.int64)
         if width > word:
@@ -187,7 +187,7 @@ class _Touched:
 
 
 def _by_allocation(event: AccessEvent) -> list[tuple[Allocation, Addresses]]:
-    """The accesses of each allocation; those outside of all were faults, and moved nothing."""
+    """Accesses grouped by allocation; those outside every allocation faulted, and moved nothing."""
     rest, found = event.addresses, list[tuple["Allocation", Addresses]]()
     while rest.size:
         allocation = event.chunk.launch.memory.find(int(rest[0]))

@@ -1,4 +1,4 @@
-"""Who wrote this element? The bridge from a wrong element back to the lane that made it."""
+"""Writes to chosen elements of an array: the lane, line and register behind a wrong value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simwarp.faults import Place
 
 @dataclass(frozen=True)
 class Write:
-    """One write: where in the launch, from which register, and the bits.
+    """One write: its coordinates in the launch, its source register, and the bits.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Write:
 
 
 class WriteObserver(Observer):
-    """Remembers every write that touches some bytes of an array, the last one last.
+    """Records every write that overlaps some bytes of an array, the latest last.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class WriteObserver(Observer):
         self.writes: list[Write] = []
 
     def on_write(self, event: WriteEvent) -> None:
-        """Keep the writes that touch the bytes of interest."""
+        """Record the writes that overlap the watched bytes."""
         allocations = event.chunk.launch.memory.allocations
         allocation = next((a for a in allocations if a.name == self.array), None)
         if allocation is None:

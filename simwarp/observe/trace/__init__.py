@@ -1,4 +1,4 @@
-"""Traces of launches: what every warp executed, wrote and accessed; to be read, stored and compared.
+"""Traces of launches: every warp's steps, written values and accesses; to read, store and compare.
 
 ===============  ==================================================================================
 `Trace`          the observer that records, all events or a selection

@@ -1,4 +1,4 @@
-"""The rows of two traces that are compared with each other.
+"""Alignment of the rows of two traces.
 
 With the same PTX, the n-th row of a warp matches the n-th. With other PTX of the same source, the n-th row of
 a source line and kind matches the n-th one of that line and kind.
@@ -28,7 +28,7 @@ _BARRIER, _FAULT = KINDS.index("barrier"), KINDS.index("fault")
 
 
 def identities(a: Recording, b: Recording, by: By) -> tuple[Integers, Integers]:
-    """A number for each row of two recordings: equal for one kind of row and instruction, or source line.
+    """An identity for each row of two recordings: equal for the same kind and instruction, or source line.
 
     The same instruction has the same number in its kernel and the same opcode. Folders of source files are
     ignored, as is a name if it is the only one that the other recording lacks. Of a source line that became
@@ -61,7 +61,7 @@ def _numbers(recording: Recording, by: By, keys: _Keys, known: dict[object, int]
 
 
 def _source_keys(a: Recording, b: Recording) -> list[list[list[object]]]:
-    """The source line of each instruction; for an edited line ("writes", line) or None."""
+    """The source line of each instruction; ("writes", line) for an edited line, or None."""
     renamed = _renamed(a, b)
 
     def line(it: TracedInstruction) -> tuple[str, int]:
@@ -97,14 +97,14 @@ def _writes_memory(opcode: str) -> bool:
 
 
 def _renamed(a: Recording, b: Recording) -> dict[str, str]:
-    """The file of the second recording that has another name in the first one."""
+    """A renamed file of the second recording: its name in the first one."""
     files = [{it.file for code in r.codes for it in code if it.source_file} for r in (a, b)]
     here, there = files[0] - files[1], files[1] - files[0]
     return {there.pop(): here.pop()} if len(here) == len(there) == 1 else {}
 
 
 def align(by: By, a: Integers, b: Integers) -> tuple[Integers, Integers, int | None, int | None]:
-    """Match the rows of one warp, given their identities, up to the first one of ``a`` without a match.
+    """Match the rows of one warp by identity, up to the first row of ``a`` without a match.
 
     Returns the matched rows of ``a``, in order, and of ``b``; then the first row of each without a match.
     """
@@ -122,6 +122,6 @@ def align(by: By, a: Integers, b: Integers) -> tuple[Integers, Integers, int | N
 
 
 def _visits(rows: Integers) -> Integers:
-    """A number for each row: its identity, and how many rows before it have the same."""
+    """A number for each row: its identity combined with its earlier occurrences."""
     counts: defaultdict[int, Iterator[int]] = defaultdict(count)
     return np.array([identity << 32 | next(counts[identity]) for identity in rows.tolist()], np.int64)

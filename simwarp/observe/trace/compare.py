@@ -180,7 +180,7 @@ class _Comparison:
             yield self.of_launch(count)
 
     def of_launch(self, number: int) -> Difference:
-        """The difference of two launches, or of one that a recording lacks."""
+        """The difference of two launches; also of a launch missing from one recording."""
         texts, places = list[str](), list[Place]()
         for launches in (self.a.launches, self.b.launches):
             launch = launches[number] if number < len(launches) else None
@@ -206,7 +206,7 @@ class _Comparison:
         return min((one for one in every if one is not None), key=lambda one: one.number, default=None)
 
     def of_rows(self, key: Key, a: Integers, b: Integers, lane: int | None = None) -> Difference | None:
-        """The first difference of some rows of a warp; of one lane, if it is given."""
+        """The first difference of a warp's rows; of one lane, if given."""
         first, second, rest, other_rest = align(self.by, self.identity_a[a], self.identity_b[b])
         first, second = a[first], b[second]
         at = self.first_unlike(first, second, lane)
@@ -218,7 +218,7 @@ class _Comparison:
         return None if rest is None else self.between(key, int(a[rest]), None, lane)
 
     def first_unlike(self, first: Integers, second: Integers, lane: int | None) -> int:
-        """The index of the first pair of rows that differs; the number of pairs if none does."""
+        """The index of the first differing pair of rows; the number of pairs if all are equal."""
         a, b = self.a.rows[first], self.b.rows[second]
         unlike = self.identity_a[first] != self.identity_b[second]
         for name in (*_LAYOUT, *(["mask"] if lane is None else [])):
@@ -231,7 +231,7 @@ class _Comparison:
         return count
 
     def between(self, key: Key, i: int | None, k: int | None, lane: int | None) -> Difference:
-        """The difference of two matched rows, or of a row without a match."""
+        """The difference of two matched rows, or of an unmatched row."""
         a, b = self.a, self.b
         number = b.steps_before(key, k or 0) if i is None else a.steps_before(key, i)
         whole = Difference("path", key[0], number, _place(a, key, i, lane), _place(b, key, k, lane))
@@ -264,24 +264,24 @@ class _Comparison:
         raise ValueError("the rows are alike")
 
     def same_event(self, i: int, k: int) -> bool:
-        """Whether two rows are the same instruction or access, so that their data can be compared."""
+        """Whether two rows are the same instruction or access, so that their data is comparable."""
         same = all(self.a.rows[name][i] == self.b.rows[name][k] for name in _LAYOUT)
         return same and bool(self.identity_a[i] == self.identity_b[k])
 
     def other_by(self, same_code: bool) -> str:
-        """Advice to compare by something else, where paths differ."""
+        """Advice to compare by another key where paths differ."""
         if self.by == "ptx" and same_code:
             return "compare lanes that run in another order, or apart, with by='lane'"
         return "" if self.by == "source" or same_code else "compare kernels from other PTX with by='source'"
 
 
 def _with_lane(recording: Recording, rows: Integers, lane: int) -> Integers:
-    """The rows with a lane in their mask."""
+    """The rows whose mask contains a lane."""
     return rows[recording.rows["mask"][rows] >> np.uint32(lane) & np.uint32(1) == 1]
 
 
 def _place(recording: Recording, key: Key, i: int | None, lane: int | None) -> Place:
-    """The place of a warp's row; of the warp, if no row is given."""
+    """The coordinates of a warp's row, or of the warp without a row."""
     launch, block, warp = key
     place = Place(recording.launches[launch].kernel, recording.block_of(launch, block), warp, lane)
     it = None if i is None else recording.instruction(i)
@@ -292,21 +292,21 @@ def _place(recording: Recording, key: Key, i: int | None, lane: int | None) -> P
 
 
 def _at_lanes(whole: Difference, what: What, lanes: list[int], first: int, second: int) -> Difference:
-    """A difference of values in some lanes, placed in the first of them."""
+    """A difference of values in some lanes, located at the first of them."""
     place, other = (replace(one, lane=lanes[0]) for one in (whole.place, whole.other))
     mask = sum(1 << lane for lane in lanes)
     return replace(whole, what=what, place=place, other=other, first=first, second=second, lanes=mask)
 
 
 def _values(recording: Recording, i: int, instruction: TracedInstruction | None) -> list[Written]:
-    """The data of a row: registers with the layout of an instruction, or addresses."""
+    """The data of a row: registers in an instruction's layout, or addresses."""
     if recording.kind(i) == "step" and instruction is not None:
         return recording.written(i, instruction)
     return [Written("", "b64", recording.row_data(i).view("<u8"))]
 
 
 def _event(recording: Recording, i: int | None) -> str:
-    """A row in words."""
+    """A row as text."""
     if i is None:
         return "nothing more"
     it, kind = recording.instruction(i), recording.kind(i)

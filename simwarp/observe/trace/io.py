@@ -1,4 +1,4 @@
-"""Recordings in files: an .npz with one array for each column of the rows, their data, and a JSON header.
+"""Recordings as .npz files: one array per column of the rows, their data, and a JSON header.
 
 A file may come from a stranger: nothing in it is executed, and every length and index is checked.
 """
@@ -36,7 +36,7 @@ class _FormatError(ValueError):
 
 
 def save(recording: Recording, path: Path | str) -> None:
-    """Write a recording whole or not at all; equal recordings make equal files.
+    """Write a recording atomically; equal recordings make equal files.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def load(path: Path | str, *, largest: int = _LARGEST) -> Recording:
 
 
 def _read_arrays(path: Path | str, largest: int) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an .npz, each with its dtype and length, the columns equally long."""
+    """The arrays of an .npz, checked for dtype, length and equally long columns."""
     with zipfile.ZipFile(path) as file:
         members = file.infolist()
         if sorted(member.filename for member in members) != sorted(f"{name}.npy" for name in _ARRAYS):
@@ -164,7 +164,7 @@ def _model(kind: Any, given: Any) -> Any:
 
 
 def _printable(text: str) -> str:
-    """Text without control characters, which could steer a terminal."""
+    """Text without control characters, which could drive a terminal."""
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
@@ -182,7 +182,7 @@ def _check_header(recording: Recording) -> None:
 
 
 def _check_rows(recording: Recording) -> None:
-    """Check every index in the rows, their order, and the size of their data."""
+    """Check the row indices, the row order, and the data size."""
     rows, launches, codes = recording.rows, recording.launches, recording.codes
     for name, count in (("kind", len(KINDS)), ("space", len(SPACES)), ("launch", len(launches))):
         _check_below(rows[name], count, name)

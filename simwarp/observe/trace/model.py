@@ -1,4 +1,4 @@
-"""A trace in memory: rows in NumPy arrays, and the records that they are read as.
+"""Traces in memory: rows in NumPy arrays, and record views of them.
 
 A row is one event of one warp. The rows of a recording are ordered by launch, block and warp, so that a
 recording does not depend on the order in which the executor ran the warps.
@@ -77,17 +77,17 @@ class TracedInstruction:
 
     @property
     def source(self) -> str:
-        """The source line, "mm.cu:42"; "" if it is not known."""
+        """The source line, "mm.cu:42"; "" if unknown."""
         return f"{self.file}:{self.source_line}" if self.source_file else ""
 
     @property
     def layout(self) -> np.dtype[Any]:
-        """The data of one lane: a structure with one word for each register, without gaps."""
+        """The data layout of one lane: a packed structure with one word per register."""
         widths = [storage(kind).itemsize for _, kind in self.registers]
         return np.dtype([(f"word{i}", f"<u{width}") for i, width in enumerate(widths)])
 
     def stands_at(self, line: str | int) -> bool:
-        """Whether a line is this one: "mm.cu:42" or "src/mm.cu:42" of the source; 17, "ptx:17" of the PTX."""
+        """Whether a key is this line: "mm.cu:42" or "src/mm.cu:42" of the source, 17 or "ptx:17" of PTX."""
         file, _, number = str(line).rpartition(":")
         if file in ("", "ptx"):
             return number == str(self.line)
@@ -111,7 +111,7 @@ class TracedLaunch:
 
 @dataclass(frozen=True)
 class Written:
-    """A register after a step; of a store or reduction, a register that it stored.
+    """A register after a step; of a store or reduction, a stored register.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Record:
-    """One step of a warp, or a barrier that it passed, or a fault found in it.
+    """One step of a warp, a barrier it passed, or a fault.
 
     Attributes
     ----------
@@ -319,7 +319,7 @@ class Recording:
 
     @cached_property
     def warps(self) -> dict[Key, slice]:
-        """The rows of each warp."""
+        """The row indices of each warp."""
         names = ["launch", "block", "warp"]
         changed = np.any([np.diff(self.rows[name]) != 0 for name in names], axis=0)
         first = np.flatnonzero(np.append(True, changed)[: self.rows.size])
@@ -327,17 +327,17 @@ class Recording:
         return dict(zip(self.rows[names][first].tolist(), map(slice, first.tolist(), ends), strict=True))
 
     def by_launch(self) -> list[slice]:
-        """The rows of each launch."""
+        """The row indices of each launch."""
         ends = np.searchsorted(self.rows["launch"], np.arange(len(self.launches) + 1)).tolist()
         return list(map(slice, ends[:-1], ends[1:]))
 
     def rows_of(self, key: Key) -> Integers:
-        """The indices of a warp's rows; none if nothing was recorded of it."""
+        """The indices of a warp's rows; empty for an unrecorded warp."""
         place = self.warps.get(key, slice(0, 0))
         return np.arange(place.start, place.stop, dtype=np.int64)
 
     def steps_before(self, key: Key, i: int) -> int:
-        """How many steps a warp executed before one of its rows."""
+        """The steps that a warp executed before one of its rows."""
         return int(np.count_nonzero(self.rows["kind"][self.warps[key].start : i] == KINDS.index("step")))
 
     def block_of(self, launch: int, number: int) -> tuple[int, int, int]:
@@ -381,7 +381,7 @@ class Recording:
 
     @cached_property
     def starts(self) -> Integers:
-        """(rows + 1,): where the data of each row starts."""
+        """Data offsets of the rows, (rows + 1,)."""
         return np.append(0, np.cumsum(lengths(self.rows)))
 
     def row_data(self, i: int) -> Bytes:
@@ -411,7 +411,7 @@ class Recording:
         return [Written(name, kind, words[field]) for (name, kind), field in fields]
 
     def words(self, rows: Integers, lane: int | None = None) -> Bytes:
-        """The data of rows, joined; of one lane if it is given, which must be in every mask."""
+        """The concatenated data of rows; of one lane if given, which must be in every mask."""
         begins, sizes = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         if lane is not None:
             sizes = self.rows["item"][rows].astype(np.int64)
@@ -433,12 +433,12 @@ def block_number(block: Block | list[int], grid: tuple[int, int, int]) -> int:
 
 
 def lengths(rows: Rows) -> Integers:
-    """The bytes of data of each row."""
+    """The data size of each row, in bytes."""
     return np.bitwise_count(rows["mask"]).astype(np.int64) * rows["item"]
 
 
 def gather(data: Bytes, begins: Integers, sizes: Integers) -> Bytes:
-    """Pieces of the data, joined."""
+    """Concatenate slices of the data."""
     if not sizes.size:
         return data[:0]
     if (begins[1:] == begins[:-1] + sizes[:-1]).all():

@@ -40,7 +40,7 @@ _MOST = {"lanes": WARP_SIZE, "warps": 32}
 
 
 class Trace(Observer):
-    """Records what every warp executed: steps, lanes, values written, memory accessed, barriers, faults.
+    """Records every warp's steps: lanes, written values, memory accesses, barriers and faults.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Trace(Observer):
     # ---- events --------------------------------------------------------------------------------------
 
     def on_launch(self, launch: Launch) -> None:
-        """Prepare to record a chosen kernel."""
+        """Prepare to record a selected kernel."""
         self._launch = self._chunk = None
         program, chosen = launch.program, self.selection
         if chosen["kernels"] is not None and not any(part in program.name for part in chosen["kernels"]):
@@ -135,7 +135,7 @@ class Trace(Observer):
         self._recording = None
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Record the lanes of a step, and the registers that it wrote."""
+        """Record the lanes of a step and the registers that it wrote."""
         if self._launch is None or not self._chosen_steps[step.number]:
             return
         rows, mask = self._chosen(chunk, mask)
@@ -181,7 +181,7 @@ class Trace(Observer):
         self._launch = self._chunk = None
 
     def _chosen(self, chunk: Chunk, mask: Mask) -> tuple[npt.NDArray[np.intp], Mask]:
-        """The chosen warps with a lane in the mask, and their lanes: (rows, 32)."""
+        """The selected warps with a lane in the mask, and their lanes: (rows, 32)."""
         if self._chunk is None or self._chunk() is not chunk:
             self._chunk = weakref.ref(chunk)
             self._chunk_mask = self._chosen_warps(chunk.block, chunk.warp_in_block) & self._lanes
@@ -226,7 +226,7 @@ class Trace(Observer):
     # ---- the recording -------------------------------------------------------------------------------
 
     def recording(self) -> Recording:
-        """Everything so far, in an order that does not depend on the schedule of the warps."""
+        """All records so far, in an order independent of warp scheduling."""
         if self._recording is None:
             rows = np.frombuffer(bytes(self._rows), ROW)  # copies: a viewed bytearray cannot grow
             data = np.frombuffer(bytes(self._data), np.uint8)
@@ -248,12 +248,12 @@ class Trace(Observer):
         return self.recording().to_text(block, warp, launch, **options)
 
     def save(self, path: Path | str) -> None:
-        """Write everything so far to a file: see `simwarp.observe.trace.save`."""
+        """Write all records so far to a file: see `simwarp.observe.trace.save`."""
         save(self.recording(), path)
 
 
 def _checked(name: str, given: Iterable[Any] | None) -> list[Any] | None:
-    """An argument of `Trace` as a list of plain data, each element once."""
+    """An argument of `Trace` as a list of plain data without duplicates."""
     if given is None:
         return None
     if isinstance(given, str | int):
@@ -272,7 +272,7 @@ def _checked(name: str, given: Iterable[Any] | None) -> list[Any] | None:
 
 
 def _plain(one: Any) -> Any:
-    """A string as it is; other values as plain integers, which JSON can hold."""
+    """Strings unchanged, other values as plain integers for JSON."""
     if isinstance(one, str):
         return one
     return list(map(int, cast("Sequence[Any]", one))) if isinstance(one, Sequence) else int(one)

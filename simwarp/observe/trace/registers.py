@@ -30,7 +30,7 @@ _SHOWS_SOURCES = ("store", "matrix store", "reduction")
 
 
 class StepReader:
-    """Reads the registers, in ``slots``, that ``instruction`` wrote."""
+    """Reads the registers in ``slots``, which ``instruction`` wrote."""
 
     def __init__(self, it: Instruction, registers: Sequence[tuple[str, str]], slots: Sequence[int]) -> None:
         file, line = (it.source.file, it.source.line) if it.source else ("", 0)
@@ -51,7 +51,7 @@ class StepReader:
         return layout.itemsize, words[mask].tobytes()
 
     def _declared(self, values: list[Any]) -> np.dtype[Any]:
-        """Change the types to the registers' declared ones, which may be wider (PTX ISA 9.4.1)."""
+        """Replace the types by the registers' declared ones, which may be wider (PTX ISA 9.4.1)."""
         pairs = zip(self.instruction.registers, values, strict=True)
         registers = tuple((name, _widened(kind, value.dtype)) for (name, kind), value in pairs)
         self.instruction = replace(self.instruction, registers=registers)
@@ -80,7 +80,7 @@ def readers(program: Program) -> list[StepReader]:
 
 
 def _registers(program: Program, step: Step) -> Iterator[tuple[str, str]]:
-    """The registers that a step is traced with, and the type of each operand."""
+    """The traced registers of a step, and the type of each operand."""
     operands, form = step.instruction.operands, step.form
     if step.call is not None:
         host_call = step.call.function and step.call.function not in program.routines
@@ -100,7 +100,7 @@ def _registers(program: Program, step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _named(operand: Operand | None, kinds: Sequence[str], whole: bool) -> Iterator[tuple[str, str]]:
-    """The registers of an operand; elements of a vector share the word unless each is a ``whole`` one."""
+    """The registers of an operand; vector elements share the word unless each is a ``whole`` one."""
     kind = kinds[0]
     if isinstance(operand, Register):
         yield operand.name, kind

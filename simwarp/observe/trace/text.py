@@ -1,4 +1,4 @@
-"""A warp's records as a table, and the bits of a register as the number that they are.
+"""A warp's records as a text table, and register bits as numbers.
 
 >>> with_bits(0x3F800000, "f32"), with_bits(7, "u16"), with_bits(1, "pred")
 ('0x3f800000 (1.0)', '0x0007 (7)', 'true')
@@ -32,7 +32,7 @@ _VERBS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": 
 
 
 def table(title: str, records: Iterable[Record], lanes: Sequence[int], lines: Sequence[str | int]) -> str:
-    """Records as a table, one line for each and one for each access to memory.
+    """Records as a table: one line each, and one for each memory access.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def _rows(record: Record, lanes: Sequence[int]) -> Iterator[tuple[str, ...]]:
 
 
 def _in_lanes(texts: Sequence[str], mask: int, lanes: Sequence[int]) -> str:
-    """The values of chosen lanes; else one if all lanes agree, else the first few."""
+    """The values of the chosen lanes; else one if all lanes agree, else the first few."""
     if lanes:
         held = dict(zip((lane for lane in range(WARP_SIZE) if mask >> lane & 1), texts, strict=True))
         return ", ".join(held.get(lane, "-") for lane in lanes)
@@ -85,7 +85,7 @@ def _in_lanes(texts: Sequence[str], mask: int, lanes: Sequence[int]) -> str:
 
 
 def with_bits(bits: int, kind: str) -> str:
-    """The bits in hex, and the number; for untyped words also the number as a float."""
+    """The bits in hex with the number; for untyped words also as a float."""
     number = _number(bits, kind)
     if kind in ("b32", "b64"):
         number += f"; as f{kind[1:]} {_number(bits, f'f{kind[1:]}')}"
@@ -93,14 +93,14 @@ def with_bits(bits: int, kind: str) -> str:
 
 
 def short(bits: int, kind: str) -> str:
-    """The number; or hex for untyped words, and for large integers, which are addresses."""
+    """The number; hex for untyped words, and for large integers, which are addresses."""
     number = _number(bits, kind)
     is_large = DTYPES[kind].kind in "iu" and kind[1:] == "64" and abs(int(number)) >= 1 << 32
     return in_hex(bits, kind) if is_large or kind in ("b8", "b16", "b32", "b64") else number
 
 
 def in_hex(bits: int, kind: str) -> str:
-    """The bits in hex, with the digits of the type's width."""
+    """The bits in hex, zero-padded to the type's width."""
     return f"0x{bits:0{2 * DTYPES[kind].itemsize}x}"
 
 
