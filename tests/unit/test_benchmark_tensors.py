@@ -47,7 +47,7 @@ def drawn():
     )
 
 
-def test_numpy_draws_what_it_drew():
+def test_numpy_draws_the_pinned_random_numbers():
     assert drawn() == DRAWN, (
         f"NumPy {np.__version__} draws other random numbers than 2.4: it promises no stream across versions\n"
         "so these are no longer the tensors of the published figures\n"
@@ -56,7 +56,7 @@ def test_numpy_draws_what_it_drew():
 
 
 @pytest.mark.parametrize(("name", "scale"), PINNED)
-def test_tensors_are_the_pinned_ones(name, scale):
+def test_tensors_equal_the_pinned_tensors(name, scale):
     tensor = make(name, scale)
     assert (tensor.coords.dtype, tensor.values.dtype) == (np.uint32, np.float32)
     same = (tensor.shape, tensor.values.size, digest(tensor.coords), digest(tensor.values)) == PINNED[
@@ -66,7 +66,7 @@ def test_tensors_are_the_pinned_ones(name, scale):
 
 
 @pytest.mark.parametrize("name", tensors["TENSORS"])
-def test_places_are_different_and_in_order(name):
+def test_coordinates_are_distinct_and_sorted(name):
     coords = make(name, 0.0005, seed=4).coords.astype(np.int64)
     first = np.argmax(coords[:, 1:] != coords[:, :-1], axis=0)
     assert (np.take_along_axis(np.diff(coords), first[None], axis=0) > 0).all()
@@ -83,7 +83,7 @@ def test_the_command_writes_the_tensor(suffix, read, tmp_path, monkeypatch, caps
     assert (again.values == made.values).all()
 
 
-def test_another_suffix(tmp_path, monkeypatch, capsys):
+def test_an_unknown_suffix_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["tensors.py", "small4", str(tmp_path / "small4.csv")])
     with pytest.raises(SystemExit) as caught:
         tensors["main"]()
@@ -135,6 +135,6 @@ def test_the_page_has_the_measured_fibers(label):
 
 
 @pytest.mark.parametrize("case", [case for case, row in ROWS.items() if row["target"]])
-def test_storage_is_what_another_program_computed(case):
+def test_storage_equals_that_of_an_independent_program(case):
     """To the digit that it printed."""
     assert f"{ROWS[case]['ours']:.1f}" == f"{ROWS[case]['target']:.1f}"

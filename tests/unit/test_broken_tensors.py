@@ -35,7 +35,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "field", "value"), BROKEN, ids=lambda x: str(x))
-def test_every_tier_refuses_other_fields(name, field, value):
+def test_every_tier_refuses_broken_fields(name, field, value):
     broken = replace(FORMATS[name], **{field: value})
     with pytest.raises(SimwarpError):
         reference.mttkrp(broken, FACTORS, 0)
@@ -46,7 +46,7 @@ def test_every_tier_refuses_other_fields(name, field, value):
 
 
 @pytest.mark.parametrize("name", ["fibers", "b-csf", "mm-csf", "per mode"])
-def test_whole_ones_are_taken(name):
+def test_intact_tensors_are_accepted(name):
     expected = reference.mttkrp(COO, FACTORS, 0)
     np.testing.assert_array_equal(listings.mttkrp(FORMATS[name], FACTORS, 0), expected)
     upload(FORMATS[name], simwarp.Device())
@@ -67,20 +67,20 @@ def test_whole_ones_are_taken(name):
         ({"coords": [[0], [0, 1]]}, ShapeError, "coords is not an array: "),
     ],
 )
-def test_what_is_no_coo(given, error, says):
+def test_broken_coo_arguments_are_refused(given, error, says):
     right = {"coords": [[0, 1], [0, 1]], "values": [1.0, 2.0], "shape": (2, 2)}
     with pytest.raises(error) as caught:
         Coo(**(right | given))
     assert str(caught.value).startswith(says)
 
 
-def test_whole_numbers_of_any_type_are_dimensions():
+def test_integers_of_any_type_are_accepted_as_dimensions():
     assert Coo([[0], [0]], [1.0], (np.int64(2), 3.0)).shape == (2, 3)
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">f8", "<f4", "<f8"])
 @pytest.mark.parametrize("index", [">i8", ">u4", "<u2"])
-def test_a_coo_of_any_byte_order_is_taken_alike(dtype, index):
+def test_a_coo_may_have_any_byte_order(dtype, index):
     given = Coo(COO.coords.astype(index), COO.values.astype(dtype), COO.shape)
     assert given.coords.dtype.isnative
     assert given.values.dtype == np.dtype(dtype).newbyteorder("=")
@@ -109,7 +109,7 @@ RAGGED = [[1.0], [2.0, 3.0]]
         ([None] * 3, 0, "factors[0] has shape ()"),
     ],
 )
-def test_arguments_of_the_reference(factors, mode, says):
+def test_the_reference_refuses_wrong_arguments(factors, mode, says):
     with pytest.raises(ShapeError) as caught:
         reference.mttkrp(COO, factors, mode)
     assert str(caught.value).startswith(says)
@@ -118,13 +118,13 @@ def test_arguments_of_the_reference(factors, mode, says):
 @pytest.mark.parametrize(
     "factors", [None, 5, "abc", [None] * 3, [RAGGED, *FACTORS[1:]], [], FACTORS[:2]], ids=str
 )
-def test_factors_of_the_device(factors):
+def test_the_device_refuses_wrong_factors(factors):
     with pytest.raises(ShapeError) as caught:
         gpu_mttkrp(COO, factors, 0, device=simwarp.Device())
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_a_mode_that_is_a_bool_is_none_anywhere():
+def test_every_tier_refuses_a_bool_as_mode():
     for mttkrp, given in ((gpu_mttkrp, {"device": simwarp.Device()}), (listings.mttkrp, {})):
         with pytest.raises(ShapeError, match="True"):
             mttkrp(FORMATS["mm-csf"], FACTORS, True, **given)
@@ -141,14 +141,14 @@ def test_a_mode_that_is_a_bool_is_none_anywhere():
     ],
     ids=str,
 )
-def test_arguments_of_a_decomposition(given, error):
+def test_decompositions_refuse_wrong_arguments(given, error):
     for cpd_als, device in ((reference.cpd_als, {}), (gpu_cpd_als, {"device": simwarp.Device()})):
         with pytest.raises(error):
             cpd_als(COO, **({"rank": 2} | given | device))
 
 
 @pytest.mark.parametrize("rank", [200_000_000, 10**21])
-def test_ranks_that_no_machine_holds_are_refused_at_once(rank):
+def test_ranks_beyond_memory_are_refused_at_once(rank):
     """Before anything of their size is allocated."""
     with pytest.raises(
         ShapeError, match=rf"^rank is {rank}: .* GiB\nthis machine has .* GiB\ngive a smaller"
@@ -156,7 +156,7 @@ def test_ranks_that_no_machine_holds_are_refused_at_once(rank):
         reference.cpd_als(COO, rank)
 
 
-def test_dimensions_that_no_machine_holds_are_refused_at_once():
+def test_dimensions_beyond_memory_are_refused_at_once():
     wide = Coo([[0], [1]], [1.0], (2, 2**32))
     with pytest.raises(ShapeError, match=r"^rank is 9999: .* GiB\nthis machine has "):
         reference.cpd_als(wide, 9999)

@@ -107,7 +107,7 @@ def is_as_expected(name, fault):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_found_and_named(name):
+def test_the_bug_is_found_and_named(name):
     is_as_expected(name, fault_of(name))
 
 
@@ -121,7 +121,7 @@ def test_the_corrected_twin_is_clean_and_right(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_device_that_reports_goes_on(name):
+def test_a_reporting_device_continues_the_launch(name):
     bug, found, device = BUGS[name], FOUND[name], simwarp.Device(checks="report")
     outputs = bug.run(device)
     is_as_expected(name, device.faults[0])
@@ -132,7 +132,7 @@ def test_a_device_that_reports_goes_on(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_device_that_does_not_look_finds_nothing(name):
+def test_a_device_without_checks_finds_nothing(name):
     device = simwarp.Device(checks={check(name): "off"})
     outputs = BUGS[name].run(device)
     assert device.faults == []
@@ -145,21 +145,21 @@ def wrong(bug, outputs):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_own_check_is_enough(name):
+def test_the_bug_is_found_with_only_its_own_check(name):
     others = dict.fromkeys(simwarp.checks.KINDS, "off") | {check(name): "raise"}
     is_as_expected(name, fault_of(name, checks=others))
 
 
 @pytest.mark.parametrize("lanes", [32, 256])
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_found_whichever_blocks_run_together(name, lanes):
+def test_the_bug_is_found_for_any_number_of_concurrent_blocks(name, lanes):
     is_as_expected(name, fault_of(name, chunk_lanes=lanes))
 
 
 @pytest.mark.slow_cases("livelock-random-*")
 @pytest.mark.parametrize(("schedule", "seed"), [("stack", 0), ("random", 0), ("random", 1)])
 @pytest.mark.parametrize("name", NAMES)
-def test_in_another_order_the_same_lines_are_named_and_twins_are_clean(name, schedule, seed):
+def test_another_schedule_names_the_same_lines_and_clean_twins(name, schedule, seed):
     bug = BUGS[name]
     assert bug.is_right(bug.run(simwarp.Device(schedule=schedule, seed=seed), fixed=True))
     fault = fault_of(name, schedule=schedule, seed=seed, instruction_budget=10**6)
@@ -184,13 +184,13 @@ def test_a_race_names_both_accesses(name):
     ("name", "other"),
     [("missing_barrier", (0, 1, 0)), ("missing_syncwarp", (0, 0, 1)), ("race_between_blocks", (0, 0, 0))],
 )
-def test_a_read_that_comes_too_early(name, other):
+def test_an_early_read_is_reported(name, other):
     fault = fault_of(name)
     assert (fault.earlier, fault.later) == ("write", "read")
     assert where(fault.other) == other
 
 
-def test_additions_that_are_lost():
+def test_lost_additions_are_reported():
     fault, x = fault_of("lost_atomic"), BUGS["lost_atomic"].arguments["x"]
     block, warp, lane = where(fault.other)
     assert (fault.earlier, fault.later) == ("read", "write")
@@ -212,12 +212,12 @@ def test_additions_that_are_lost():
         ("race_between_blocks", 4, 0),
     ],
 )
-def test_the_bytes_it_is_about(name, width, offset):
+def test_the_fault_names_the_bytes(name, width, offset):
     fault = fault_of(name)
     assert (fault.width, fault.offset) == (width, offset)
 
 
-def test_a_deadlock_says_who_waits_where():
+def test_a_deadlock_names_its_waiting_warps():
     bug, fault = BUGS["divergent_barrier"], fault_of("divergent_barrier")
     assert isinstance(fault, Deadlock)
     assert [place.source_line for place in fault.waiting] == [bug.line, bug.other_line]
@@ -225,7 +225,7 @@ def test_a_deadlock_says_who_waits_where():
     assert "528 lanes wait" in fault.values  # of 11 blocks with 3 warps each, one half
 
 
-def test_what_was_never_written_is_recognised():
+def test_uninitialised_memory_reads_as_poison():
     device = simwarp.Device(checks="off")
     x = BUGS["uninitialised_shared"].arguments["x"].tolist()
     got = BUGS["uninitialised_shared"].run(device)["y"].tolist()
@@ -236,11 +236,11 @@ def test_what_was_never_written_is_recognised():
 # ---- the folder ----------------------------------------------------------------------------------------
 
 
-def test_five_of_them_come_out_right():
+def test_five_bugs_give_right_results():
     assert sum(found.wrong == 0 for found in FOUND.values()) == 5
 
 
-def test_there_are_twelve_and_each_has_its_file():
+def test_each_of_the_twelve_bugs_has_a_file():
     assert len(NAMES) == len(FOUND) == 12
     assert {path.stem for path in FOLDER.glob("*.cu")} == set(NAMES)
     assert len({bug.title for bug in BUGS.values()}) == 12
@@ -269,7 +269,7 @@ def run_script(monkeypatch, *arguments):
     return stopped.value.code
 
 
-def test_the_script_shows_what_is_found(monkeypatch, capsys):
+def test_the_script_prints_each_fault(monkeypatch, capsys):
     assert run_script(monkeypatch, "off_by_one", "stale_shuffle") == 0
     printed = capsys.readouterr().out
     assert "off_by_one: OutOfBounds\n" in printed
@@ -277,7 +277,7 @@ def test_the_script_shows_what_is_found(monkeypatch, capsys):
     assert printed.count("corrected: right") == 2
 
 
-def test_the_script_notices_what_is_not_found(monkeypatch, capsys):
+def test_the_script_fails_if_a_bug_is_missed(monkeypatch, capsys):
     class Blind(simwarp.Device):
         def __init__(self):
             super().__init__(checks="off")
@@ -287,7 +287,7 @@ def test_the_script_notices_what_is_not_found(monkeypatch, capsys):
     assert "off_by_one: nothing found\n" in capsys.readouterr().out
 
 
-def test_the_script_refuses_a_name_it_does_not_know(monkeypatch, capsys):
+def test_the_script_refuses_an_unknown_name(monkeypatch, capsys):
     assert run_script(monkeypatch, "of_by_one") == 2
     assert "no bug 'of_by_one'" in capsys.readouterr().err
 
@@ -315,7 +315,7 @@ right
 CLEAN = "========= COMPUTE-SANITIZER\nright\n========= ERROR SUMMARY: 0 errors\n"
 
 
-def test_what_a_tool_prints_is_understood():
+def test_output_of_the_sanitizer_is_parsed():
     assert recorder.findings(OUT_OF_BOUNDS, "off_by_one") == {
         "found": True,
         "message": "Invalid __global__ read of size 4 bytes",
@@ -334,14 +334,14 @@ def test_what_a_tool_prints_is_understood():
     ]
 
 
-def test_a_program_that_never_ends_is_stopped_with_all_it_started():
+def test_a_hanging_program_is_stopped_with_its_children():
     began = time.perf_counter()
     output = recorder.limited(["sh", "-c", "echo begun; sleep 60 & sleep 60"], seconds=2)
     assert output.split() == ["begun", "never"]
     assert time.perf_counter() - began < 50  # the rest of both minutes is not waited for
 
 
-def test_a_program_holds_the_launch_and_the_right_answer():
+def test_a_program_contains_the_launch_and_the_expected_result():
     bug = BUGS["livelock"]
     text = recorder.program(bug)
     assert '#include "livelock.cu"' in text
@@ -357,7 +357,7 @@ def test_a_program_compiles(name, variant, tmp_path):
     assert recorder.build(BUGS[name], variant, tmp_path).stat().st_mode & 0o100
 
 
-def test_the_page_says_what_was_recorded():
+def test_the_page_matches_the_recording():
     page = (ROOT / "docs" / "bugs.md").read_text()
     (written,) = recorder.TABLE.findall(page)
     right = recorder.table(recorded("sanitizer").meta)
@@ -368,7 +368,7 @@ def result(found, *lines, ends="right"):
     return {"ends": ends, "found": found, "message": "", "lines": list(lines)}
 
 
-def test_the_table_says_found_line_and_never():
+def test_the_table_shows_found_bugs_their_lines_and_hangs():
     bug = BUGS["missing_barrier"]
     cells = [
         recorder.cell(bug, result(True, bug.other_line)),
@@ -398,7 +398,7 @@ def recording():
     return recorded("sanitizer").meta
 
 
-def test_the_recording_is_of_the_programs_as_they_are(recording):
+def test_the_recording_is_of_the_current_programs(recording):
     meta = recording
     assert meta["gpu"]["name"].startswith("NVIDIA")
     assert all(meta[key] for key in ("driver", "sanitizer", "nvcc", "date", "command"))
@@ -409,7 +409,7 @@ def test_the_recording_is_of_the_programs_as_they_are(recording):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_silicon_finds_the_twin_right_and_the_tools_nothing(recording, name):
+def test_corrected_twins_are_right_on_silicon_and_clean_in_the_tools(recording, name):
     twin = recording["bugs"][name]["fixed"]
     assert twin["alone"]["ends"] == "right"
     assert {tool: twin[tool]["found"] for tool in TOOLS} == dict.fromkeys(TOOLS, False)
@@ -424,7 +424,7 @@ def test_silicon_finds_the_twin_right_and_the_tools_nothing(recording, name):
         ("missing_syncwarp", "racecheck"),
     ],
 )
-def test_a_tool_agrees_on_what_it_can_see(recording, name, tool):
+def test_a_tool_agrees_on_the_bugs_it_detects(recording, name, tool):
     bug, seen = BUGS[name], recording["bugs"][name]["buggy"][tool]
     assert seen["found"]
     assert {bug.line, bug.other_line} & set(seen["lines"])
@@ -436,7 +436,7 @@ class StandIn(simwarp.Device):
     name, uuid, driver_version = "NVIDIA Test", "0" * 32, "580.0"
 
 
-def test_what_a_recording_needs_is_named(tmp_path, monkeypatch):
+def test_a_missing_program_for_a_recording_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda program: None if program == "nvcc" else program)
     with pytest.raises(InputFileError, match=r"^sanitizer needs nvcc\nrecord it where "):
         record(recorder.SUBJECTS[0], Asking(StandIn), tmp_path)

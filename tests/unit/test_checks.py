@@ -95,7 +95,7 @@ def device(**options):
 
 @pytest.mark.slow_cases("runaway")
 @every_kind
-def test_raised_unless_said_otherwise(kind):
+def test_a_fault_is_raised_by_default(kind):
     fault_class, before, body, at, lanes, _ = CASES[kind]
     there = device(checks={kind: "raise"}) if kind in STRICT else device()
     fault = fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=there)
@@ -109,7 +109,7 @@ def test_raised_unless_said_otherwise(kind):
 
 @pytest.mark.slow_cases("runaway")
 @every_kind
-def test_reported_and_the_launch_goes_on(kind):
+def test_a_reported_fault_lets_the_launch_continue(kind):
     fault_class, before, body, _, lanes, left = CASES[kind]
     there = device(checks={kind: "report"})
     assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
@@ -127,7 +127,7 @@ def test_reported_and_the_launch_goes_on(kind):
 
 @pytest.mark.slow_cases("runaway")
 @every_kind
-def test_left_unseen(kind):
+def test_a_check_that_is_off_finds_nothing(kind):
     _, before, body, _, _, left = CASES[kind]
     there = device(checks={kind: "off"})
     assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
@@ -136,7 +136,7 @@ def test_left_unseen(kind):
 
 @pytest.mark.slow_cases("runaway")
 @every_kind
-def test_the_other_checks_stay(kind):
+def test_other_checks_stay_on(kind):
     fault_class, before, body, *_ = CASES[kind]
     others = {other: "off" for other in KINDS if other != kind} | {kind: "raise"}
     fault_of(fault_class, body + STORE, before=before, given=[7] * 32, device=device(checks=others))
@@ -144,7 +144,7 @@ def test_the_other_checks_stay(kind):
 
 @pytest.mark.parametrize("kind", STRICT)
 @pytest.mark.parametrize("checks", ["raise", "report", {"races": "report"}])
-def test_a_strict_kind_is_looked_for_only_by_its_name(kind, checks):
+def test_a_strict_check_is_enabled_only_by_its_name(kind, checks):
     _, before, body, _, _, left = CASES[kind]
     there = device(checks=checks)
     assert run(body + STORE, before=before, given=[7] * 32, device=there) == left
@@ -156,7 +156,7 @@ def test_every_kind_has_a_case_here():
 
 
 @pytest.mark.parametrize("action", ["report", "off"])
-def test_use_after_free(action):
+def test_use_after_free_is_reported(action):
     there = device(checks={"freed": action})
     data = there.upload(np.zeros(4, np.uint32), "data")
     kernel = there.load(small.text("ld.global.u32 %r2, [%in];" + STORE)).kernel("k")
@@ -184,7 +184,7 @@ def test_a_bad_lane_writes_nothing(access, left):
     assert [type(fault) for fault in there.faults] == [faults.Misaligned]
 
 
-def test_several_kinds_in_one_access_are_each_found():
+def test_one_access_may_have_faults_of_several_kinds():
     there = device(checks="report")
     body = """
         setp.eq.u32 %p1, %lane, 1; selp.b64 %rd1, 2, 0, %p1;
@@ -205,7 +205,7 @@ def test_a_kind_that_is_off_does_not_hide_another():
 
 
 @pytest.mark.parametrize("space", ["shared", "local"])
-def test_outside_a_window(space):
+def test_accesses_outside_a_window_are_reported(space):
     declared = f".{space} .align 16 .b32 cells[32];" if space == "shared" else ""
     local = "" if space == "shared" else ".local .align 16 .b32 cells[32];"
     body = (
@@ -220,7 +220,7 @@ def test_outside_a_window(space):
     assert [fault.space for fault in there.faults] == [space, space]
 
 
-def test_reports_of_workers_come_back():
+def test_reports_of_workers_are_merged():
     there = simwarp.Device(workers=2, chunk_lanes=32, checks="report")
     assert run(CASES["registers"][2] + STORE, grid=6, device=there) == [5] * 32 * 6
     (fault,) = there.faults
@@ -235,13 +235,13 @@ def test_a_launch_that_ends_early_leaves_the_device_usable():
 
 
 @pytest.mark.slow
-def test_a_loop_that_counts_is_not_without_an_end():
+def test_a_counting_loop_is_not_reported_as_endless():
     body = "mov.u32 %r2, 0; AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 200000; @%p1 bra AGAIN;"
     assert run(body + STORE, device=device()) == [200000] * 32
 
 
 @pytest.mark.slow
-def test_lanes_that_wait_long_are_not_taken_for_a_livelock():
+def test_a_long_wait_is_not_reported_as_a_livelock():
     """Lane 0 sets the flag after a long count; the others read it again and again, changing nothing."""
     body = """
         setp.eq.u32 %p1, %lane, 0; @%p1 bra COUNT;
@@ -262,14 +262,14 @@ def test_lanes_that_wait_long_are_not_taken_for_a_livelock():
         ("warn", "'warn' is not an action"),
     ],
 )
-def test_what_is_no_check(checks, words):
+def test_unknown_checks_are_refused(checks, words):
     with pytest.raises(SchemeError) as caught:
         simwarp.Device(checks=checks)
     assert words in str(caught.value)
     assert "choose among" in str(caught.value)
 
 
-def test_faults_are_told_apart_by_place_and_allocation():
+def test_faults_are_distinguished_by_place_and_allocation():
     checks = Checks("report")
     for line, allocation in ((1, "a"), (1, "b"), (2, "a"), (1, "a")):
         fault = faults.OutOfBounds("x", place=faults.Place(kernel="k", line=line))
@@ -280,20 +280,20 @@ def test_faults_are_told_apart_by_place_and_allocation():
     ]  # fmt: skip
 
 
-def test_what_no_check_looks_for_is_raised():
+def test_a_trap_is_raised_with_all_checks_off():
     fault_of(faults.Trap, "trap;" + STORE, device=device(checks="off"))
 
 
 # ------------------------------------------------------------------------------------- the new barriers
 
 
-def test_more_threads_than_a_barrier_counts():
+def test_a_barrier_with_too_many_threads_is_a_fault():
     body = "mov.u32 %r2, 1; barrier.sync 1, 32;"
     fault = fault_of(faults.BarrierFault, body + STORE, block=64, device=device(chunk_lanes=64))
     assert fault.values == "64 came, it takes 32"
 
 
-def test_a_cluster_is_waited_for_after_arriving():
+def test_a_cluster_wait_without_arrival_is_a_fault():
     body = "barrier.cluster.wait; mov.u32 %r2, 1;"
     fault = fault_of(faults.BarrierFault, body + STORE)
     assert "without an arrive" in fault.what
@@ -327,7 +327,7 @@ HALF = "setp.lt.u32 %p1, %lane, 16; @%p1 mov.u32 %r9, 7; @%p1 mov.pred %p5, %p1;
         "slct.u32.s32 %r2, 3, %r9, %lane;",
     ],
 )
-def test_a_value_that_nothing_gave_may_be_carried_along(body):
+def test_an_uninitialised_value_may_be_copied(body):
     run(HALF + body + STORE, before=CELLS, device=device())
 
 
@@ -349,7 +349,7 @@ def test_a_value_that_nothing_gave_may_be_carried_along(body):
         ("xor.b32 %r2, %r9, 1;", "%r9", 16, "st.global"),
     ],
 )  # fmt: skip
-def test_what_comes_of_it_must_not_count(body, register, lane, use):
+def test_using_an_uninitialised_value_is_a_fault(body, register, lane, use):
     there = device(checks={"uninitialised": "off", "races": "off"})
     fault = fault_of(faults.UninitialisedRegister, HALF + body + "\n" + STORE, given=[0] * 64, device=there)
     assert fault.register == register
@@ -357,7 +357,7 @@ def test_what_comes_of_it_must_not_count(body, register, lane, use):
     assert use in fault.use.text
 
 
-def test_a_value_that_nothing_gave_meets_others_in_a_loop():
+def test_uninitialised_values_are_tracked_through_loops():
     """Lane n is given its value in round n; until then it is carried along."""
     body = """mov.u32 %r3, 0;
 AGAIN: setp.eq.u32 %p2, %r3, %lane; selp.b32 %r9, %r3, %r9, %p2;
@@ -389,7 +389,7 @@ def test_lanes_that_spin_do_not_starve_the_one_they_wait_for(period):
     assert run(LISTENERS.format(period=period) + STORE, block=512, device=there) == [1] * 512
 
 
-def test_faults_in_shared_memory_speak_of_the_block():
+def test_faults_in_shared_memory_name_the_block():
     body = """mov.u32 %r3, cells; mad.lo.u32 %r3, %lane, 4, %r3; setp.ne.u32 %p1, %i, 127;
         @%p1 st.shared.u32 [%r3], 3; ld.shared.u32 %r2, [%r3];"""
     fault = fault_of(faults.UninitialisedRead, body + STORE, grid=5, before=CELLS, device=device())
@@ -424,7 +424,7 @@ AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r3; @%p2 bra AGAIN;
 
 
 @pytest.mark.parametrize("budget", [50_000, 100_000])
-def test_collected_a_fault_leaves_a_part_of_the_budget(budget):
+def test_a_collected_fault_leaves_part_of_the_budget(budget):
     there = simwarp.Device(checks="report", instruction_budget=budget)
     run(POISONED_BOUND + STORE, given=[40] * 32, device=there)
     first, last = there.faults

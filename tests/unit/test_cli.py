@@ -69,7 +69,7 @@ def refused(capsys, arguments, *parts, code=2):
 # verify
 
 
-def test_verify_as_a_person_sees_it(capsys):
+def test_verify_prints_a_table(capsys):
     assert main(["verify", "--case", "pack-lsb", "--inputs", "12", "--budget", "600"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["case", "tier", "inputs", "shapes", "mismatches", "time"]
@@ -78,7 +78,7 @@ def test_verify_as_a_person_sees_it(capsys):
 
 
 @pytest.mark.slow
-def test_verify_as_json(capsys):
+def test_verify_prints_json(capsys):
     assert main(["verify", "--case", "pack-lsb", "--inputs", "20", "--seed", "3", "-j", "1", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     seconds = report.pop("seconds")
@@ -98,14 +98,14 @@ def test_verify_as_json(capsys):
     assert sum(r["seconds"] for r in rows) <= seconds
 
 
-def test_verify_of_several_cases(capsys):
+def test_verify_runs_several_cases(capsys):
     main(["verify", "--case", "pack-row", "--case", "bmm", "--inputs", "1", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert [row["case"] for row in report["rows"]] == ["pack-row"] * 3 + ["bmm"] * 3
 
 
 @pytest.mark.slow
-def test_verify_with_any_number_of_jobs(capsys):
+def test_verify_gives_the_same_report_for_any_number_of_jobs(capsys):
     reports = []
     for jobs in ("1", "3", "0"):
         assert main(["verify", "--case", "pack-lsb", "--inputs", "9", "-j", jobs, "--json"]) == 0
@@ -119,7 +119,7 @@ def test_verify_with_any_number_of_jobs(capsys):
     assert said[-1] == "all tiers agree on the 3 inputs asked for; 100 shapes verify a case"
 
 
-def test_one_process_has_the_gpu(monkeypatch, capsys):
+def test_only_one_process_uses_the_gpu(monkeypatch, capsys):
     monkeypatch.setattr("gpu.cuda.default_device", simwarp.Device)
     refused(
         capsys,
@@ -130,7 +130,7 @@ def test_one_process_has_the_gpu(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_small_budget_is_kept_and_is_too_little():
+def test_a_small_budget_is_kept_and_reported_as_too_small():
     start = cpu_seconds_of_children()
     done = command("verify", "--budget", "0.1")
     assert done.returncode == 1
@@ -145,7 +145,7 @@ def cpu_seconds_of_children():
     return usage.ru_utime + usage.ru_stime
 
 
-def test_one_input_again(capsys):
+def test_a_single_input_is_verified_again(capsys):
     assert main(["verify", "--case", "bmm", "--input", "7", "--seed", "2"]) == 0
     said = capsys.readouterr().out
     assert said.count("gpu on simwarp.Device") == 1
@@ -166,7 +166,7 @@ def lie(monkeypatch):
 
 
 @pytest.mark.usefixtures("lie")
-def test_a_lie_is_told(capsys):
+def test_verify_reports_a_wrong_tier(capsys):
     assert main(["verify", "--case", "bmm", "--input", "2"]) == 1
     said = capsys.readouterr().out
     assert "simulator differs from reference in 1 of" in said
@@ -176,7 +176,7 @@ def test_a_lie_is_told(capsys):
 
 
 @pytest.mark.usefixtures("lie")
-def test_a_lie_is_told_as_json(capsys):
+def test_verify_reports_a_wrong_tier_as_json(capsys):
     assert main(["verify", "--case", "bmm", "--input", "2", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     (mismatch,) = report["mismatches"]
@@ -202,13 +202,13 @@ def test_a_lie_is_told_as_json(capsys):
         (["argument"], ["argument"]),
     ],
 )
-def test_verify_of_what_makes_no_sense(capsys, arguments, parts):
+def test_verify_refuses_wrong_options(capsys, arguments, parts):
     refused(capsys, ["verify", *arguments], *parts)
 
 
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.parametrize("device", ["cuda", "both"])
-def test_verify_without_a_gpu(capsys, device):
+def test_verify_reports_a_missing_gpu(capsys, device):
     refused(capsys, ["verify", "--device", device, "--budget", "1"], "no CUDA device", "--device sim")
 
 
@@ -256,7 +256,7 @@ def folder(tmp_path):
         ("a-transposed", "b-transposed", ["--transpose-a", "--transpose-b"]),
     ],
 )
-def test_the_product_of_two_files(capsys, folder, a, b, options):
+def test_two_files_are_multiplied(capsys, folder, a, b, options):
     out = folder / "c.npy"
     assert (
         main(["run", "bmm", str(folder / f"{a}.npy"), str(folder / f"{b}.npy"), "-o", str(out), *options])
@@ -272,7 +272,7 @@ def test_the_product_of_two_files(capsys, folder, a, b, options):
     assert "simulator (sm_90)" in said.err
 
 
-def test_the_product_as_json(capsys, folder):
+def test_the_product_is_described_as_json(capsys, folder):
     out = folder / "c.npy"
     assert (
         main(["run", "bmm", str(folder / "a.npy"), str(folder / "b.npy"), "--output", str(out), "--json"])
@@ -288,7 +288,7 @@ def test_the_product_as_json(capsys, folder):
 
 
 @pytest.mark.slow
-def test_the_real_command(folder):
+def test_the_installed_command_multiplies(folder):
     done = command("run", "bmm", "a.npy", "b.npy", "-o", "c.npy", folder=folder)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "wrote c.npy: 33 x 9 int32, on simwarp simulator (sm_90)\n"
@@ -320,7 +320,7 @@ BAD = [
 
 @pytest.mark.parametrize(("b", "parts"), BAD, ids=[name for name, _ in BAD])
 @pytest.mark.parametrize("existing", [False, True])
-def test_operands_that_are_refused(capsys, folder, b, parts, existing):
+def test_unsuitable_operands_are_refused(capsys, folder, b, parts, existing):
     out = folder / "c.npy"
     if existing:
         out.write_bytes(b"precious")
@@ -331,32 +331,32 @@ def test_operands_that_are_refused(capsys, folder, b, parts, existing):
 
 
 @pytest.mark.parametrize("option", [["--device", "tpu"], ["--device", "both"], ["--transpose-c"]])
-def test_options_that_are_refused(capsys, folder, option):
+def test_unsuitable_options_are_refused(capsys, folder, option):
     arguments = ["run", "bmm", folder / "a.npy", folder / "b.npy", "-o", folder / "c.npy", *option]
     refused(capsys, arguments, option[-1].strip("-"))
     assert not (folder / "c.npy").exists()
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_a_product_without_a_gpu(capsys, folder):
+def test_a_product_on_a_missing_gpu_is_refused(capsys, folder):
     arguments = ["run", "bmm", folder / "a.npy", folder / "b.npy", "-o", folder / "c.npy", "--device", "cuda"]
     refused(capsys, arguments, "no CUDA device", "--device sim")
     assert not (folder / "c.npy").exists()
 
 
 @pytest.mark.parametrize("out", ["missing/c.npy", "folder.npy", "a.npy/c.npy"])
-def test_an_output_that_cannot_be_written(capsys, folder, out):
+def test_an_unwritable_output_is_reported(capsys, folder, out):
     before = sorted(folder.rglob("*"))
     refused(capsys, ["run", "bmm", folder / "a.npy", folder / "b.npy", "-o", folder / out], out, "-o")
     assert sorted(folder.rglob("*")) == before
 
 
-def test_no_output_named(capsys, folder):
+def test_a_missing_output_option_is_reported(capsys, folder):
     refused(capsys, ["run", "bmm", folder / "a.npy", folder / "b.npy"], "--output")
 
 
 @pytest.mark.slow
-def test_bad_input_to_the_real_command(folder):
+def test_the_installed_command_refuses_bad_input(folder):
     done = command("run", "bmm", "a.npy", "text.npy", "-o", "c.npy", folder=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -365,7 +365,7 @@ def test_bad_input_to_the_real_command(folder):
     )
 
 
-def test_a_kernel_fault_is_no_usage_error(capsys, folder, monkeypatch):
+def test_a_kernel_fault_is_not_a_usage_error(capsys, folder, monkeypatch):
     def fall(*args, **kwargs):
         raise OutOfBounds("write of 4 bytes", "address 4", "check the index", Place(kernel="bmm32", lane=3))
 
@@ -378,7 +378,7 @@ def test_a_kernel_fault_is_no_usage_error(capsys, folder, monkeypatch):
 # info, record, help
 
 
-def test_info(capsys):
+def test_info_lists_versions_extras_and_kernels(capsys):
     assert main(["info"]) == 0
     said = capsys.readouterr().out
     (bmm64,) = (line for line in said.splitlines() if line.startswith("schemes: bmm64 "))
@@ -388,7 +388,7 @@ def test_info(capsys):
         assert part in said
 
 
-def test_info_as_json(capsys):
+def test_info_prints_json(capsys):
     assert main(["info", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert set(facts) == {
@@ -438,7 +438,7 @@ def test_goldens_are_recorded(capsys, tmp_path):
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_goldens_that_cannot_be_recorded(capsys, tmp_path):
+def test_impossible_recordings_are_refused(capsys, tmp_path):
     refused(capsys, ["record", "unknown", "--out", tmp_path], "unknown", "bmm, bmm-btc")
     refused(capsys, ["record", "--out", tmp_path], "simwarp record --list")
     (tmp_path / "file").write_text("in the way")
@@ -447,11 +447,11 @@ def test_goldens_that_cannot_be_recorded(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("option", [["--device", "sim"], ["--small"]])
-def test_a_trial_is_not_put_among_the_goldens(capsys, option):
+def test_a_trial_is_not_written_to_the_goldens(capsys, option):
     refused(capsys, ["record", "silicon", *option], option[0], "not evidence", "--out")
 
 
-def test_subjects_are_listed(capsys):
+def test_record_lists_its_subjects(capsys):
     assert main(["record", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert main(["record", "--list", "--json"]) == 0
@@ -493,7 +493,7 @@ def test_an_interrupted_recording_is_resumed(capsys, tmp_path, monkeypatch):
         (["row", "--cols", "-1"], "--cols -1: give a matrix at least one row"),
     ],
 )
-def test_layout_speaks_the_words_of_the_shell(capsys, options, said):
+def test_layout_errors_name_command_line_options(capsys, options, said):
     refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], said)
 
 
@@ -508,13 +508,13 @@ def test_layout_speaks_the_words_of_the_shell(capsys, options, said):
         (b"", "x.npy does not hold an array: "),
     ],
 )
-def test_a_text_is_no_array(capsys, tmp_path, content, said):
+def test_a_text_file_is_refused_as_an_array(capsys, tmp_path, content, said):
     (tmp_path / "x.npy").write_bytes(content)
     arguments = ["run", "bmm", tmp_path / "x.npy", tmp_path / "x.npy", "-o", tmp_path / "c.npy"]
     assert "pickle" not in refused(capsys, arguments, said)
 
 
-def test_the_docs_have_every_scheme_and_option():
+def test_the_docs_name_every_scheme_and_option():
     docs = Path(simwarp.__file__).parents[1] / "docs"
     of_gpu = (docs / "gpu.md").read_text()
     assert all(f'`"{name}"`' in of_gpu for name in SCHEMES | TENSOR_CORE_SCHEMES)
@@ -541,18 +541,18 @@ def test_a_command_without_a_command_shows_help(capsys, arguments):
         (["record", "--help"], ["--out", "--missing"]),
     ],
 )
-def test_help(capsys, arguments, parts):
+def test_help_names_options_and_examples(capsys, arguments, parts):
     assert main(arguments) == 0
     said = capsys.readouterr().out
     assert all(part in said for part in parts)
 
 
-def test_an_unknown_command(capsys):
+def test_an_unknown_command_is_refused(capsys):
     refused(capsys, ["fly"], "fly", "simwarp --help")
 
 
 @pytest.mark.slow
-def test_what_the_process_returns():
+def test_the_exit_code_is_0_or_2():
     assert command("--help").returncode == 0
     done = command("verify", "--case", "unknown")
     assert (done.returncode, done.stdout) == (2, "")
@@ -560,7 +560,7 @@ def test_what_the_process_returns():
 
 
 @pytest.mark.parametrize("package", ["typer", "rich", "click"])
-def test_without_the_extra(package):
+def test_a_missing_extra_is_named(package):
     program = (
         f"import sys; sys.modules[{package!r}] = None; sys.argv = ['simwarp', 'info'];"
         "from simwarp.cli import main; sys.exit(main())"
@@ -576,7 +576,7 @@ def test_without_the_extra(package):
     assert advice == "pip install 'simwarp[cli]'"
 
 
-def test_another_missing_module_is_no_missing_extra(monkeypatch):
+def test_another_missing_module_is_not_reported_as_a_missing_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "simwarp.verify", None)
     for name in ("commands", "verify"):
         monkeypatch.delitem(sys.modules, f"simwarp.cli.{name}", raising=False)
@@ -632,7 +632,7 @@ def large(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("after", [0.02, 0.1, 0.25, 0.5, 1.0])
-def test_a_product_that_is_stopped_leaves_no_half_file(large, tmp_path, number, after):
+def test_a_stopped_product_leaves_no_partial_file(large, tmp_path, number, after):
     folder, expected = large
     out = tmp_path / "c.npy"
     process = start("run", "bmm", "a.npy", "b.npy", "-o", str(out), folder=folder)
@@ -664,7 +664,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_write_that_is_stopped_leaves_what_was_there(tmp_path, number):
+def test_a_stopped_write_keeps_the_old_file(tmp_path, number):
     (tmp_path / "c.npy").write_bytes(b"precious")
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", WRITING],
@@ -686,7 +686,7 @@ def test_a_write_that_is_stopped_leaves_what_was_there(tmp_path, number):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_verify_that_is_stopped(tmp_path, options):
+def test_a_stopped_verify_reports_partial_results(tmp_path, options):
     process = start("verify", "--budget", "60", *options, folder=tmp_path)
     code, out, err = stop(process, signal.SIGINT, 0.6)
     assert code == 130
@@ -698,7 +698,7 @@ def test_verify_that_is_stopped(tmp_path, options):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_lists_what_users_need_first(capsys):
+def test_help_lists_common_commands_first(capsys):
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
     names = re.findall(r"^\W*(\w+)  +[A-Z]", said, re.MULTILINE)
@@ -710,7 +710,7 @@ def test_help_lists_what_users_need_first(capsys):
     assert titles == sorted(titles)
 
 
-def test_help_of_run_is_that_of_a_kernel(capsys):
+def test_help_of_run_describes_running_a_kernel(capsys):
     for arguments, code in ((["run"], 2), (["run", "--help"], 0)):
         assert main(arguments) == code
         said = capsys.readouterr().out

@@ -31,14 +31,14 @@ def kept():
     return {path.stem for path in cache_folder().iterdir()}
 
 
-def test_entries_come_back_whole():
+def test_entries_are_read_back_unchanged():
     entry = Entry("ret;\n", "a warning\n\n", ("vector", "nvtx3/nvtx3.hpp"))
     write(KEYS[0], entry)
     assert read(KEYS[0]) == entry
     assert read(KEYS[1]) is None
 
 
-def test_past_the_limit_what_was_not_used_for_longest_goes(monkeypatch):
+def test_the_least_recently_used_entry_is_evicted(monkeypatch):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
     for key in KEYS[:3]:
         write(key, Entry(TEXT))
@@ -50,7 +50,7 @@ def test_past_the_limit_what_was_not_used_for_longest_goes(monkeypatch):
     assert usage()[1] <= 2**20
 
 
-def test_a_smaller_limit_holds_from_the_next_entry_on(monkeypatch):
+def test_a_smaller_limit_applies_from_the_next_entry(monkeypatch):
     for key in KEYS:
         write(key, Entry(TEXT))
     age(*KEYS)
@@ -69,13 +69,13 @@ def test_the_folder_is_read_only_when_the_limit_may_be_passed(monkeypatch):
     assert usage()[1] <= 2**20
 
 
-def test_nothing_is_kept_where_the_limit_is_0(monkeypatch, cache):
+def test_a_limit_of_0_keeps_nothing(monkeypatch, cache):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", "0")
     write(KEYS[0], Entry("ret;"))
     assert kept() == set()
 
 
-def test_files_of_other_names_are_nobodys_business(monkeypatch, cache):
+def test_files_of_other_names_are_left_alone(monkeypatch, cache):
     cache.mkdir()
     for name in ("notes.txt", "0.ptx", ".hidden"):
         (cache / name).write_bytes(b"x" * 2**21)
@@ -87,7 +87,7 @@ def test_files_of_other_names_are_nobodys_business(monkeypatch, cache):
 
 
 @pytest.mark.parametrize("limit", ["-1", "1.5", "many", "٣"])
-def test_a_limit_that_is_no_number(monkeypatch, capsys, limit):
+def test_a_limit_that_is_not_a_number_is_refused(monkeypatch, capsys, limit):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", limit)
     with pytest.raises(SchemeError, match=r"SIMWARP_CACHE_MIB is .* not a number of mebibytes\ngive 0"):
         write(KEYS[0], Entry("ret;"))
@@ -95,14 +95,14 @@ def test_a_limit_that_is_no_number(monkeypatch, capsys, limit):
     assert "SIMWARP_CACHE_MIB" in capsys.readouterr().err
 
 
-def test_what_a_killed_writer_left_is_counted_and_cleared(cache):
+def test_leftovers_of_a_killed_writer_are_counted_and_cleared(cache):
     write(KEYS[0], Entry("ret;"))
     (cache / f".{KEYS[1]}.ptx.0123456789abcdef.tmp").write_bytes(b"half of it")
     assert usage()[0] == gpu.compiler.cache.clear()[0] == 2
     assert kept() == set()
 
 
-def test_info_and_clear(capsys, cache):
+def test_info_counts_and_clear_removes_entries(capsys, cache):
     for key in KEYS[:3]:
         write(key, Entry("ret;"))
     (cache / f"{KEYS[4]}.ptx").mkdir()
@@ -126,7 +126,7 @@ def test_info_and_clear(capsys, cache):
     assert capsys.readouterr().out == f"removed 0 entries, 0.0 MiB, from {cache}\n"
 
 
-def test_an_entry_that_cannot_be_removed_is_told(capsys, monkeypatch, cache):
+def test_an_entry_that_cannot_be_removed_is_reported(capsys, monkeypatch, cache):
     write(KEYS[0], Entry("ret;"))
     monkeypatch.setattr("gpu.compiler.cache._remove", lambda path: False)
     assert main(["cache", "clear"]) == 1
@@ -134,7 +134,7 @@ def test_an_entry_that_cannot_be_removed_is_told(capsys, monkeypatch, cache):
     assert "1 cannot be removed" in said
 
 
-def test_a_cache_that_is_not_there_yet(capsys):
+def test_a_missing_cache_is_empty(capsys):
     assert main(["cache", "info", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["entries"] == 0
     assert main(["cache", "clear"]) == 0

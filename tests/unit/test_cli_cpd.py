@@ -61,13 +61,13 @@ def assert_holds(file, model):
 
 @pytest.mark.parametrize("file", ["x.tns", "x.tns.gz", "x.npz"])
 @pytest.mark.usefixtures("folder")
-def test_a_file_of_any_kind(file):
+def test_every_file_format_is_decomposed(file):
     assert cpd(file=file) == 0
     assert_holds("factors.npz", cpd_als(tensor(), 3))
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_a_person_sees(capsys):
+def test_terminal_output_names_fit_and_iterations(capsys):
     assert cpd("--iterations", 4, "--tolerance", 0, "-o", "out.npz") == 0
     said = capsys.readouterr()
     fits = cpd_als(tensor(), 3, iterations=4, tolerance=0).fits
@@ -108,21 +108,21 @@ def test_the_options_reach_the_decomposition(capsys):
 
 @pytest.mark.parametrize("file", ["x.tns", "x.npz"])
 @pytest.mark.usefixtures("folder")
-def test_values_of_another_type(file, capsys):
+def test_dtype_converts_the_values(file, capsys):
     assert cpd("--dtype", "float32", "--json", file=file) == 0
     assert json.loads(capsys.readouterr().out)["dtype"] == "float32"
     assert_holds("factors.npz", cpd_als(tensor(np.float32), 3))
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_file_of_float32_stays_so(capsys):
+def test_a_float32_file_is_decomposed_in_float32(capsys):
     write_tensor(Path("single.npz"), tensor(np.float32))
     assert cpd("--json", file="single.npz") == 0
     assert json.loads(capsys.readouterr().out)["dtype"] == "float32"
 
 
 @pytest.mark.usefixtures("folder")
-def test_repeated_places_are_added_up():
+def test_duplicate_coordinates_are_summed():
     lines = Path("x.tns").read_text().splitlines()
     place, value = lines[-1].rsplit(maxsplit=1)
     halves = [f"{place} {float(value) / 2!r}"] * 2
@@ -140,7 +140,7 @@ def test_repeated_places_are_added_up():
 @pytest.mark.slow_cases("None", "coo")
 @pytest.mark.parametrize("format", [None, "coo"])
 @pytest.mark.usefixtures("folder")
-def test_the_simulator_finds_the_same(format, capsys):
+def test_the_simulator_gives_the_same_factors(format, capsys):
     options = ["--device", "sim", "--iterations", 2, "--deterministic", "--json"]
     assert cpd(*options, *(["--format", format] if format else [])) == 0
     report = json.loads(capsys.readouterr().out)
@@ -170,7 +170,7 @@ def test_the_format_and_the_options_reach_the_device(monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_no_gpu_is_said_before_the_file_is_read(monkeypatch, capsys):
+def test_a_missing_gpu_is_reported_before_the_file_is_read(monkeypatch, capsys):
     def none():
         raise NoGpuError("there is no CUDA device here\nuse simwarp.Device()")
 
@@ -208,7 +208,7 @@ def test_no_gpu_is_said_before_the_file_is_read(monkeypatch, capsys):
     ],
     ids=str,
 )
-def test_requests_that_cannot_be_met(folder, capsys, options, file, complaint):
+def test_impossible_requests_are_refused(folder, capsys, options, file, complaint):
     (folder / "bad.tns").write_text("1 1 2.0\n1 x 3.0\n")
     (folder / "zero.tns").write_text("1 1 0\n1 2 0\n")
     (folder / "taken.npz").mkdir()
@@ -226,7 +226,7 @@ def test_requests_that_cannot_be_met(folder, capsys, options, file, complaint):
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_was_there_stays_if_nothing_new_is_found(monkeypatch, capsys):
+def test_a_stopped_decomposition_keeps_the_old_output(monkeypatch, capsys):
     def stopped(*_, progress, **__):
         progress(1, 0.5)
         raise KeyboardInterrupt
@@ -241,7 +241,7 @@ def test_what_was_there_stays_if_nothing_new_is_found(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_it(folder):
+def test_ctrl_c_stops_the_command(folder):
     before = sorted(path.name for path in folder.iterdir())
     request = ["cpd", "x.tns", "--rank", "3", "--iterations", "100000000", "--tolerance", "0"]
     process = subprocess.Popen(
@@ -267,7 +267,7 @@ def test_ctrl_c_stops_it(folder):
 
 @pytest.mark.parametrize("rank", [200_000_000, 10**21])
 @pytest.mark.usefixtures("folder")
-def test_a_rank_that_no_machine_holds(rank, capsys):
+def test_a_rank_beyond_memory_is_refused(rank, capsys):
     assert cpd(rank=rank) == 2
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith(f"rank is {rank}: ")
@@ -275,7 +275,7 @@ def test_a_rank_that_no_machine_holds(rank, capsys):
 
 
 @pytest.mark.parametrize("name", ["f.txt", "f", "f.npz.gz"])
-def test_an_output_of_another_kind(folder, name, capsys):
+def test_an_output_suffix_other_than_npz_is_refused(folder, name, capsys):
     before = sorted(folder.iterdir())
     assert cpd("-o", name) == 2
     said = capsys.readouterr().err.splitlines()
@@ -284,7 +284,7 @@ def test_an_output_of_another_kind(folder, name, capsys):
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_value_that_is_not_finite_has_no_option(folder, capsys):
+def test_nonfinite_values_are_refused(folder, capsys):
     (folder / "x.tns").write_text("1 1 nan\n2 2 1\n")
     assert cpd() == 2
     said = capsys.readouterr().err

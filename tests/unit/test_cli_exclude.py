@@ -14,7 +14,7 @@ def exclude(*arguments):
     return run(["exclude", *arguments])
 
 
-def test_the_picture(capsys):
+def test_the_picture_counts_excluded_taps(capsys):
     assert exclude("--image", "5x5", "--filter", "3x3", "--stride", "2", "--pixel", "0,2") == 0
     text = capsys.readouterr().out
     assert text.startswith("3 × 3 filter over 5 × 5 pixels: output pixel (0, 2)\n")
@@ -26,7 +26,7 @@ def test_the_picture(capsys):
     ("padding", "resolved"),
     [("SAME", "SAME"), ("valid", "VALID"), ("1,0,2,3", ((1, 0), (2, 3)))],
 )
-def test_the_numbers_are_those_of_the_reference(capsys, padding, resolved):
+def test_the_numbers_equal_the_reference(capsys, padding, resolved):
     options = ("--stride", "2,1", "--dilation", "1,2", "--padding", padding, "--json")
     assert exclude("--image", "6x5", "--filter", "2x3", *options) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -45,12 +45,12 @@ def test_the_numbers_are_those_of_the_reference(capsys, padding, resolved):
     assert facts["picture"]["title"] == "2 × 3 filter over 6 × 5 pixels: output pixel (0, 0)"
 
 
-def test_channels_tell_how_many_products_remain(capsys):
+def test_channels_determine_how_many_products_remain(capsys):
     assert exclude("--image", "4x4", "--filter", "3x3", "--channels", "64") == 0
     assert "correction: (9 - 5) taps x 64 channels = 256 products" in capsys.readouterr().out
 
 
-def test_svg(tmp_path, capsys):
+def test_svg_is_written_to_the_named_file(tmp_path, capsys):
     path = tmp_path / "window.svg"
     assert exclude("--image", "5x5", "--filter", "3x3", "--svg", str(path)) == 0
     assert capsys.readouterr() == ("", f"wrote {path}\n")
@@ -85,7 +85,7 @@ SAME = ("--image", "5x5", "--filter", "3x3")
         (("--image", "2000x2000", "--filter", "1x1", "--json"), "at most 1000000 of them"),
     ],
 )
-def test_bad_requests(arguments, said, capsys):
+def test_bad_requests_are_refused(arguments, said, capsys):
     assert exclude(*arguments) == 2
     error = capsys.readouterr().err
     assert said in error
@@ -97,7 +97,7 @@ def test_a_million_pixels_are_drawn_in_part(capsys):
     assert "[5]" in capsys.readouterr().out
 
 
-def test_the_text_is_the_picture(capsys):
+def test_the_text_equals_the_library_picture(capsys):
     from simwarp.draw import exclude_picture
 
     assert exclude("--image", "3x3", "--filter", "3x3") == 0

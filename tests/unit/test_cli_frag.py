@@ -32,7 +32,7 @@ def reported(capsys, *arguments):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_facts_of_an_instruction(capsys):
+def test_the_facts_of_an_instruction_are_printed(capsys):
     lines = told(capsys, HALF).splitlines()
     assert lines[0] == f"{HALF}: from sm_80 on"
     assert lines[1] == "D = A B + C; A is 16 × 16, B 16 × 8, C and D 16 × 8"
@@ -45,7 +45,7 @@ def test_the_facts_of_an_instruction(capsys):
     assert lines[7] == "sm_80 to sm_90: 1 HMMA.16816.F32"
 
 
-def test_what_the_chips_make_of_it(capsys):
+def test_native_instructions_of_each_chip_are_listed(capsys):
     lines = told(capsys, XOR).splitlines()
     assert "sm_80 to sm_89: 1 BMMA.168256.XOR.POPC" in lines
     assert any(line.startswith("sm_90: 2 BMMA.168256.AND.POPC, 6 LOP3, 4 IADD3 (two AND") for line in lines)
@@ -63,11 +63,11 @@ def test_what_the_chips_make_of_it(capsys):
         ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "sm_90a"),
     ],
 )
-def test_the_first_chip(opcode, first, capsys):
+def test_the_first_chip_is_named(opcode, first, capsys):
     assert reported(capsys, opcode)["first"] == first
 
 
-def test_the_picture_is_that_of_the_library(capsys):
+def test_the_picture_equals_the_library_picture(capsys):
     assert told(capsys, HALF).endswith(to_text(picture_of(HALF)) + "\n")
     assert told(capsys, HALF, "--operand", "B").endswith(to_text(picture_of(HALF, "b")) + "\n")
     whole = told(capsys, HALF, "--operand", "b", "--registers")
@@ -75,7 +75,7 @@ def test_the_picture_is_that_of_the_library(capsys):
     assert ["lane", "0", "|", "0–1,0", "|", "8–9,0", "|"] in [line.split() for line in whole.splitlines()]
 
 
-def test_instructions_that_only_move_matrices(capsys):
+def test_instructions_that_move_matrices_show_no_product(capsys):
     shown = told(capsys, "ldmatrix.sync.aligned.m8n8.x2.shared.b16")
     assert "D = A B" not in shown
     assert "matrix 1" in shown
@@ -87,14 +87,14 @@ def test_instructions_that_only_move_matrices(capsys):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_who_holds_an_element_and_back(capsys):
+def test_holder_and_element_lookups_are_inverse(capsys):
     assert told(capsys, HALF, "--element", "a:9,3", "--holder", "a:5,1,16").splitlines() == [
         "a: row 9, column 3 is held by lane 5, register 1, bits 16–31",
         "a: lane 5, register 1, bit 16 holds row 9, column 3",
     ]
 
 
-def test_a_bit_and_a_register_without_one(capsys):
+def test_a_bit_is_found_and_an_empty_register_is_named(capsys):
     assert told(capsys, XOR, "--element", "A:9, 200", "--holder", "b:31,1").splitlines() == [
         "a: row 9, column 200 is held by lane 6, register 3, bit 8",
         "b: lane 31, register 1, bit 0 holds row 224, column 7",
@@ -116,7 +116,7 @@ def test_the_matrix_is_named_where_there_are_several(capsys):
     ]
 
 
-def test_places_as_data(capsys):
+def test_places_are_printed_as_json(capsys):
     report = reported(capsys, HALF, "--element", "a:9,3", "--holder", "d:14,1")
     numbers = [[a[key] for key in ("row", "column", "lane", "register", "bit")] for a in report["answers"]]
     assert numbers == [[9, 3, 5, 1, 16], [3, 5, 14, 1, 0]]
@@ -145,7 +145,7 @@ def test_the_tables_are_inverse_to_each_other(opcode, capsys):
         assert counted == [len(elements), len(elements[0]), len(elements[0][0])]
 
 
-def test_the_svg_file(capsys, tmp_path):
+def test_the_svg_is_written_to_the_named_file(capsys, tmp_path):
     file = tmp_path / "mma.svg"
     assert told(capsys, HALF, "--svg", str(file)) == ""
     assert file.read_text(encoding="utf-8") == to_svg(picture_of(HALF))
@@ -156,7 +156,7 @@ def test_the_svg_file(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_list(capsys):
+def test_all_instructions_are_listed(capsys):
     rows = reported(capsys, "--list")["rows"]
     assert {row["instruction"] for row in rows} == set(all_opcodes())
     assert len(rows) == sum(len(fragments_of(opcode).operands) for opcode in all_opcodes())

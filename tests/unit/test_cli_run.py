@@ -74,7 +74,7 @@ def one(file, *options, block="32", x="x=zeros:int32:1"):
 # What it does
 
 
-def test_a_kernel_as_a_person_runs_it(folder, capsys):
+def test_a_kernel_runs_on_files_and_numbers(folder, capsys):
     assert main(saxpy("--output", "out")) == 0
     np.testing.assert_array_equal(np.load("out/y.npy"), np.arange(100) * np.float32(2.5) + 1)
     assert [path.name for path in (folder / "out").iterdir()] == ["y.npy"]
@@ -95,20 +95,20 @@ def test_the_options_may_come_first():
 
 
 @pytest.mark.usefixtures("folder")
-def test_inout_without_a_folder_is_in_place():
+def test_inout_without_a_folder_overwrites_the_file():
     assert main(saxpy()) == 0
     np.testing.assert_array_equal(np.load("y.npy"), np.arange(100) * np.float32(2.5) + 1)
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_input_stays_as_it_is(capsys):
+def test_an_input_file_is_unchanged(capsys):
     assert main(saxpy(y="y.npy")) == 0
     assert (np.load("y.npy") == 1).all()
     assert "the kernel changed y; to write it, give its file as FILE.npy:inout" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")
-def test_arrays_that_are_made(capsys):
+def test_arrays_are_created_from_a_description(capsys):
     arguments = ["--arg", "n=6", "--arg", "x=out:int32:2x3"]
     assert main(["run", "two.cu", "--kernel", "fill", "--grid", "1", "--block", "32", *arguments]) == 0
     assert np.load("x.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -116,7 +116,7 @@ def test_arrays_that_are_made(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_as_json(capsys):
+def test_a_run_is_described_as_json(capsys):
     assert main(saxpy("--json", "--observe", "sectors", "-o", "out")) == 0
     said = capsys.readouterr()
     report = json.loads(said.out)
@@ -142,7 +142,7 @@ def test_as_json(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_reports_are_tables(capsys):
+def test_reports_are_printed_as_tables(capsys):
     assert main(saxpy("--observe", "sectors,divergence")) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("100 elements\nSectors: ")
@@ -156,7 +156,7 @@ def test_reports_are_tables(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_fault(capsys):
+def test_a_fault_is_printed_and_nothing_is_written(capsys):
     assert main(saxpy("-o", "out", n=101)) == 1
     said = capsys.readouterr()
     first, values, _ = said.err.splitlines()[:3]
@@ -169,7 +169,7 @@ def test_a_fault(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_fault_as_json(capsys):
+def test_a_fault_is_described_as_json(capsys):
     assert main(saxpy("--json", n=101)) == 1
     report = json.loads(capsys.readouterr().out)
     (fault,) = report["faults"]
@@ -182,7 +182,7 @@ def test_a_fault_as_json(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_faults_that_are_collected(capsys):
+def test_collected_faults_are_all_printed(capsys):
     assert main(saxpy("--checks", "bounds=report", "-o", "out", n=101)) == 1
     said = capsys.readouterr().err
     assert said.count("outside every allocation") == 3
@@ -191,13 +191,13 @@ def test_faults_that_are_collected(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_race(capsys):
+def test_a_race_names_its_line(capsys):
     assert main(one("race")) == 1
     assert "race.cu:1" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_result_that_depends_on_scheduling(capsys):
+def test_a_result_that_depends_on_scheduling_is_reported(capsys):
     assert main(one("last")) == 0
     assert main(one("last", "--schedules", "5")) == 1
     assert "x[0] depends on scheduling" in capsys.readouterr().out
@@ -208,7 +208,7 @@ def test_a_result_that_depends_on_scheduling(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_result_that_does_not(capsys):
+def test_a_result_independent_of_scheduling_passes(capsys):
     assert main(saxpy("--schedules", "3")) == 0
     said = capsys.readouterr().out
     assert said == "100 elements\ncompared: lowest pc; stack; random, seed 0\nno result differs\n"
@@ -223,7 +223,7 @@ def test_a_fault_of_another_schedule_counts():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_a_kernel_that_does_not_end(capsys):
+def test_an_endless_kernel_is_stopped(capsys):
     assert main(one("endless", "--budget", "2000")) == 1
     assert "more than 2000 instructions executed: kernel _Z7endlessPj" in capsys.readouterr().err
 
@@ -235,7 +235,7 @@ def unwritten(*options, shape="2x3"):
 
 
 @pytest.mark.usefixtures("folder")
-def test_elements_that_were_never_written(capsys):
+def test_unwritten_elements_are_reported(capsys):
     assert main(unwritten()) == 1
     said = capsys.readouterr().err.splitlines()
     assert said[:3] == [
@@ -251,7 +251,7 @@ def test_elements_that_were_never_written(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_elements_that_may_stay_unwritten(capsys):
+def test_unwritten_elements_are_allowed_by_option(capsys):
     assert main(unwritten("--partial")) == 0
     said = capsys.readouterr().err
     assert "incomplete\nx: 1 of 6 elements was never written, the first is x[1, 2]\nfill on" in said
@@ -260,7 +260,7 @@ def test_elements_that_may_stay_unwritten(capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_race_under_several_schedules_is_said_once(capsys):
+def test_a_race_under_several_schedules_is_reported_once(capsys):
     (Path() / "shared.cu").write_text(
         "__global__ void k(int* y) { __shared__ int t[128]; int i = threadIdx.x; t[i] = i; y[i] = t[127-i]; }"
     )
@@ -285,7 +285,7 @@ def test_a_race_under_several_schedules_is_said_once(capsys):
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--json",), ("--schedules", "2")], ids=" ".join)
-def test_a_fault_ends_with_1(folder, capsys, body, options):
+def test_a_fault_exits_with_1(folder, capsys, body, options):
     (folder / "k.cu").write_text(f"#include <assert.h>\n__global__ void k(int* x) {{ {body} }}")
     assert main(["run", "k.cu", "--grid=1", "--block=32", "--arg=zeros:int32:1", *options]) == 1
     capsys.readouterr()
@@ -347,7 +347,7 @@ def contents():
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("arguments", "parts"), REFUSED, ids=[parts[0] for _, parts in REFUSED])
-def test_what_is_refused(capsys, arguments, parts):
+def test_unsuitable_arguments_are_refused(capsys, arguments, parts):
     before = contents()
     assert main(arguments) == 2
     said = capsys.readouterr()
@@ -358,7 +358,7 @@ def test_what_is_refused(capsys, arguments, parts):
     assert contents() == before
 
 
-def test_host_code_and_errors(folder, capsys):
+def test_host_code_and_compile_errors_are_reported(folder, capsys):
     (folder / "host.cu").write_text(SAXPY + "int main() { saxpy<<<1, 1>>>(0, 0, 0, 0); }\n")
     assert main(["run", "host.cu", "--grid", "1", "--block", "1"]) == 2
     said = capsys.readouterr().err.splitlines()
@@ -370,7 +370,7 @@ def test_host_code_and_errors(folder, capsys):
     assert 'wrong.cu(5): error: identifier "b" is undefined' in capsys.readouterr().err
 
 
-def test_an_instruction_that_is_not_supported(folder, capsys):
+def test_an_unsupported_instruction_is_reported(folder, capsys):
     (folder / "copy.cu").write_text(
         "#include <cuda_pipeline.h>\n__global__ void k(const int* x, int* y) {\n"
         " __shared__ int t[32]; int i = threadIdx.x;\n __pipeline_memcpy_async(&t[i], &x[i], 4);\n"
@@ -392,7 +392,7 @@ def test_an_instruction_that_is_not_supported(folder, capsys):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_gpu_that_is_not_there(capsys, monkeypatch):
+def test_a_missing_gpu_is_reported(capsys, monkeypatch):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
@@ -407,7 +407,7 @@ def test_a_gpu_that_is_not_there(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_write_that_fails_leaves_nothing(capsys, monkeypatch):
+def test_a_failed_write_leaves_no_file(capsys, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -420,7 +420,7 @@ def test_a_write_that_fails_leaves_nothing(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-def test_ctrl_c(monkeypatch, capsys):
+def test_ctrl_c_exits_with_130_and_keeps_the_input(monkeypatch, capsys):
     def stop(*_):
         raise KeyboardInterrupt
 
@@ -447,7 +447,7 @@ def cpu_seconds(process):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads CPU times as Linux gives them")
-def test_ctrl_c_to_the_real_command(folder):
+def test_ctrl_c_stops_the_installed_command(folder):
     arguments = one("endless", "--budget", str(10**12), "--checks", "off")
     before = sorted(path.name for path in folder.iterdir())
     process = subprocess.Popen(
@@ -473,7 +473,7 @@ def test_ctrl_c_to_the_real_command(folder):
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_the_product_of_two_matrices_is_still_there(folder, capsys):
+def test_run_bmm_still_multiplies_matrices(folder, capsys):
     np.save(folder / "a.npy", np.ones((3, 40)))
     assert main(["run", "bmm", "a.npy", "a.npy", "--transpose-b", "-o", "c.npy"]) == 0
     assert np.load("c.npy").tolist() == [[40] * 3] * 3

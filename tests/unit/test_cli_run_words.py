@@ -12,12 +12,12 @@ from simwarp.cli.run_words import name_all, read_argument, read_extent
     ("text", "name", "value"),
     [("7", "", 7), ("n=0x10", "n", 16), ("-3", "", -3), ("a=1e3", "a", 1000.0), ("a=-inf", "a", -np.inf)],
 )
-def test_numbers(text, name, value):
+def test_numeric_arguments_are_parsed(text, name, value):
     word = read_argument(text)
     assert (word.name, word.value, type(word.value), word.written) == (name, value, type(value), False)
 
 
-def test_files(tmp_path, monkeypatch):
+def test_file_arguments_are_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.zeros(2))
     np.save("a=b.npy", np.zeros(2))
@@ -32,23 +32,23 @@ def test_files(tmp_path, monkeypatch):
         assert isinstance(word.value, np.ndarray)
 
 
-def test_names_are_each_their_own():
+def test_duplicate_names_are_numbered():
     words = [read_argument(text) for text in ("out:int8:1", "1", "out:int8:2", "out2=3", "4")]
     assert list(name_all(words)) == ["out", "arg1", "out2", "out23", "arg4"]
 
 
 @pytest.mark.parametrize(("text", "dims"), [("4", (4, 1, 1)), ("4,2", (4, 2, 1)), ("4x2x3", (4, 2, 3))])
-def test_extents(text, dims):
+def test_extents_are_parsed(text, dims):
     assert read_extent("--grid", text) == dims
 
 
 @pytest.mark.parametrize("text", ["", ",", "4,", "4,,2", "-1", "1.5", "1,2,3,4", "4 2"])
-def test_extents_that_are_none(text):
+def test_bad_extents_are_refused(text):
     with pytest.raises(SchemeError, match="up to three numbers"):
         read_extent("--grid", text)
 
 
-def test_checks():
+def test_check_options_are_parsed():
     assert read_checks(["off"]) == "off"
     assert read_checks(["races=off", "bounds=report,freed=off"]) == {
         "races": "off",

@@ -67,7 +67,7 @@ def same(first, second):
 
 
 @pytest.mark.parametrize("form", ["text", "binary"])
-def test_what_a_file_holds(capsys, request, tensor, form):
+def test_info_reports_shape_values_and_storage(capsys, request, tensor, form):
     report = reported(capsys, "info", request.getfixturevalue(form))
     facts = {name: report[name] for name in ("shape", "order", "nonzeros", "duplicates", "indices", "values")}
     assert facts == {
@@ -94,7 +94,7 @@ def test_what_a_file_holds(capsys, request, tensor, form):
     ]
 
 
-def test_large_tensors_take_the_compiled_builders(capsys, monkeypatch, binary):
+def test_large_tensors_use_the_compiled_builders(capsys, monkeypatch, binary):
     expected = reported(capsys, "info", binary)
     used = []
     noted = {name: lambda coo, name=name: used.append(name) or FORMATS[name](coo) for name in FORMATS}
@@ -104,7 +104,7 @@ def test_large_tensors_take_the_compiled_builders(capsys, monkeypatch, binary):
     assert used == list(FORMATS)
 
 
-def test_what_a_file_holds_in_words(capsys, text):
+def test_info_prints_shape_values_and_storage(capsys, text):
     assert command("info", text) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{text}: 6 × 9 × 13, 97 nonzeros"
@@ -115,7 +115,7 @@ def test_what_a_file_holds_in_words(capsys, text):
     assert lines[7].split() == ["coo", "1164", "1164", "12"]
 
 
-def test_places_that_occur_again_are_counted_and_summed(capsys, tmp_path):
+def test_duplicate_coordinates_are_counted_and_summed(capsys, tmp_path):
     (tmp_path / "x.tns").write_text("2 2 1\n1 1 2\n1 1 3\n1 2 4\n1 1 5\n")
     report = reported(capsys, "info", tmp_path / "x.tns")
     assert (report["nonzeros"], report["duplicates"], report["density"]) == (5, 2, 0.75)
@@ -125,7 +125,7 @@ def test_places_that_occur_again_are_counted_and_summed(capsys, tmp_path):
     assert "2 times coordinates occur again; the storage is that of the sums" in capsys.readouterr().out
 
 
-def test_a_density_beyond_64_bits(capsys, tmp_path):
+def test_a_density_beyond_64_bits_is_printed(capsys, tmp_path):
     big = 2**63 - 1
     (tmp_path / "x.tns").write_text(
         f"8\n{' '.join([str(big)] * 8)}\n{' '.join(['1'] * 8)} 1\n{' '.join(['7'] * 8)} 1\n"
@@ -149,7 +149,7 @@ def test_a_density_beyond_64_bits(capsys, tmp_path):
 
 @pytest.mark.parametrize("name", ["y.tns", "y.tns.gz", "y.npz"])
 @pytest.mark.parametrize("form", ["text", "binary"])
-def test_every_form_becomes_every_other(capsys, request, tmp_path, tensor, form, name):
+def test_every_format_converts_to_every_other(capsys, request, tmp_path, tensor, form, name):
     source, target = request.getfixturevalue(form), tmp_path / name
     assert command("convert", source, target, "--to-header") == 0
     told = capsys.readouterr()
@@ -160,7 +160,7 @@ def test_every_form_becomes_every_other(capsys, request, tmp_path, tensor, form,
     assert target.read_bytes().startswith(b"\x1f\x8b") == (name == "y.tns.gz")
 
 
-def test_the_report_of_a_conversion(capsys, text, tmp_path):
+def test_a_conversion_is_reported(capsys, text, tmp_path):
     report = reported(capsys, "convert", text, tmp_path / "y.npz", "--dtype", "float32")
     assert report == {
         "output": str(tmp_path / "y.npz"),
@@ -181,7 +181,7 @@ def test_a_text_without_its_shape_is_pointed_out(capsys, binary, tmp_path):
     assert read_tns(tmp_path / "y.tns").shape == (5, 7, 11)
 
 
-def test_the_options_of_texts(tmp_path):
+def test_options_for_text_files_reach_the_reader(tmp_path):
     (tmp_path / "x.tns").write_text("2 2 1\n1 2 3\n")
     command("convert", tmp_path / "x.tns", tmp_path / "y.tns", "--base", "0", "--to-base", "0", "--to-header")
     assert (tmp_path / "y.tns").read_text() == "2\n3 3\n2 2 1.0\n1 2 3.0\n"
@@ -201,7 +201,7 @@ def test_the_type_of_a_binary_file_changes(binary, tensor, tmp_path):
         command("convert", binary, tmp_path / "z.npz", "--dtype", "float32")
 
 
-def test_nonfinite_values_only_if_meant(tmp_path):
+def test_nonfinite_values_need_an_option(tmp_path):
     (tmp_path / "x.tns").write_text("1 1 nan\n")
     with pytest.raises(InputFileError, match="line 1: the value is nan as float64\npass --nonfinite if"):
         command("convert", tmp_path / "x.tns", tmp_path / "y.npz")
@@ -210,7 +210,7 @@ def test_nonfinite_values_only_if_meant(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["tns", "npz"])
-def test_duplicates(tmp_path, form):
+def test_duplicates_are_summed_or_kept(tmp_path, form):
     repeated = Coo([[1, 0, 1], [1, 0, 1]], [1.0, 2.0, 3.0], (2, 2))
     source, target = tmp_path / f"x.{form}", tmp_path / "y.npz"
     (write_tns if form == "tns" else write_tensor)(source, repeated)
@@ -224,12 +224,12 @@ def test_duplicates(tmp_path, form):
     same(read_tensor(target), repeated)
 
 
-def test_a_file_becomes_itself(binary, tensor):
+def test_a_file_converts_to_itself(binary, tensor):
     assert command("convert", binary, binary) == 0
     same(read_tensor(binary), tensor)
 
 
-def test_what_is_refused_leaves_what_was_there(binary, tmp_path):
+def test_a_refused_conversion_keeps_the_old_file(binary, tmp_path):
     target = tmp_path / "y.npz"
     target.write_bytes(b"precious")
     (tmp_path / "bad.tns").write_text("1 1 x\n")
@@ -302,7 +302,7 @@ def test_the_former_binary_form_is_refused_with_advice(tmp_path):
         command("info", tmp_path / "x.swt")
 
 
-def test_places_that_occur_again_are_said_in_the_words_of_the_shell(tmp_path):
+def test_duplicate_coordinates_are_reported_with_the_option(tmp_path):
     (tmp_path / "x.tns").write_text("1 1 1\n1 1 2\n")
     with pytest.raises(InputFileError, match="\n--duplicates sum adds the values"):
         command("convert", tmp_path / "x.tns", tmp_path / "y.npz")

@@ -76,7 +76,7 @@ def test_a_warp_is_shown_as_a_table(files, capsys, block):
     assert len(shown) == 3
 
 
-def test_a_warp_as_plain_data(files, capsys):
+def test_a_warp_is_printed_as_json(files, capsys):
     assert command("show", files[0], "--warp", 1, "--line", 14, "--json") == 0
     (step,) = json.loads(capsys.readouterr().out)["steps"]
     assert (step["number"], step["source"], step["mask"]) == (5, "k.cu:6", 0xFF)
@@ -84,7 +84,7 @@ def test_a_warp_as_plain_data(files, capsys):
     assert np.diff(step["accesses"][0]["addresses"]).tolist() == [4] * 7
 
 
-def test_equal_traces(files, capsys):
+def test_equal_traces_exit_with_0(files, capsys):
     assert command("diff", files[0], files[0]) == 0
     assert capsys.readouterr().out == "the traces are equal\n"
     assert command("diff", files[0], files[0], "--json") == 0
@@ -92,7 +92,7 @@ def test_equal_traces(files, capsys):
 
 
 @pytest.mark.parametrize("by", ["ptx", "source", "lane"])
-def test_traces_that_differ(files, capsys, by):
+def test_different_traces_exit_with_1(files, capsys, by):
     assert command("diff", *files, "--by", by) == 1
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == (
@@ -103,7 +103,7 @@ def test_traces_that_differ(files, capsys, by):
     assert shown[-1] == "3 more warps differ: --all shows them"
 
 
-def test_all_differences_as_plain_data(files, capsys):
+def test_all_differences_are_printed_as_json(files, capsys):
     assert command("diff", *files, "--all", "--json") == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["equal"], report["warps"]) == (False, 4)
@@ -113,7 +113,7 @@ def test_all_differences_as_plain_data(files, capsys):
     assert [d["first"] for d in report["differences"]] == [4, 97, 4, 97]
 
 
-def test_requests_that_do_not_fit(files, tmp_path):
+def test_unsuitable_requests_are_refused(files, tmp_path):
     with pytest.raises(TraceError, match=r"launch 0, block 7, warp 0"):
         command("show", files[0], "--block", 7)
     with pytest.raises(TraceError, match=r"--block 1,2 is not a block"):
@@ -122,7 +122,7 @@ def test_requests_that_do_not_fit(files, tmp_path):
         command("diff", files[0], tmp_path / "none.npz")
 
 
-def test_faults_are_listed_with_how_often_they_came(tmp_path, capsys):
+def test_faults_are_listed_with_their_counts(tmp_path, capsys):
     trace = Trace()
     device = simwarp.Device(observers=[trace], checks="report")
     kernel = device.load(PTX.replace("FACTOR", "3")).kernel("k")
@@ -136,7 +136,7 @@ def test_faults_are_listed_with_how_often_they_came(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_line_where_nothing_stands(files, options):
+def test_a_line_without_a_step_is_refused(files, options):
     where = ("--block", "0", "--warp", "0")
     with pytest.raises(
         TraceError, match=r"--line foo:3: no step of this warp stands there\nits steps stand at k\.cu:4"

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What is compiled
 
 
-def test_what_ptx_says_of_itself():
+def test_ptx_carries_name_architecture_and_compiler():
     ptx = answer(arch=(8, 0))
     assert (ptx.name, ptx.arch, ptx.compiler) == ("answer.cu -DANSWER=42", (8, 0), "NVRTC 13.0")
     assert ".target sm_80" in ptx.text
@@ -34,7 +34,7 @@ def test_what_ptx_says_of_itself():
     assert not any(line.startswith("//") for line in ptx.text.splitlines())
 
 
-def test_a_define_without_a_value():
+def test_a_define_may_have_no_value():
     source = "#ifdef YES\n" + ANSWER.replace("ANSWER", "1") + "#endif\n"
     ptx = compile(source, "answer.cu", {"YES": ""})
     assert ptx.name == "answer.cu -DYES"
@@ -53,7 +53,7 @@ def test_architectures_compile_and_run(ptx_cache, arch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", [(7, 5), (8, 0), (9, 0)])
-def test_the_products_kernels_run_for_every_architecture(arch):
+def test_product_kernels_run_for_every_architecture(arch):
     a, b = np.random.default_rng(0).standard_normal((2, 37, 37))
     dots, device = reference.bmm(a, b), simwarp.Device(cc=arch)
     for name, scheme in SCHEMES.items():
@@ -94,7 +94,7 @@ def test_headers_of_cuda_are_found():
     assert ".entry answer" in compile(source, "answer.cu", {"ANSWER": 1}).text
 
 
-def test_no_fused_multiply_add_that_was_not_asked_for():
+def test_multiply_and_add_are_not_fused():
     source = (
         'extern "C" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3]; x[4] = fmaf(x[1], x[2], x[3]); }'
     )
@@ -124,13 +124,13 @@ def test_an_error_in_a_header_names_the_header(monkeypatch, tmp_path, ptx_cache)
         compile('#include "bad.cuh"\n', "answer.cu")
 
 
-def test_a_header_that_is_not_there():
+def test_a_missing_header_is_reported():
     with pytest.raises(CompileError, match=r"answer\.cu\(1\).*nowhere\.cuh"):
         compile('#include "nowhere.cuh"\n', "answer.cu")
 
 
 @pytest.mark.parametrize("arch", [(1, 0), (99, 9)])
-def test_an_architecture_that_does_not_exist(arch):
+def test_an_unknown_architecture_is_refused(arch):
     with pytest.raises(CompileError, match=f"compute_{arch[0]}{arch[1]}|gpu-architecture"):
         answer(arch=arch)
 
@@ -200,7 +200,7 @@ def test_line_ends_do_not_matter():
     assert normalise("\n\n.version 9.0  \r\n\tret;\r\n\n") == ".version 9.0\n\tret;\n"
 
 
-def test_no_machine_path_in_real_ptx():
+def test_compiled_ptx_has_no_machine_path():
     source = "#include <cuda/std/bit>\n" + ANSWER.replace("ANSWER *", "cuda::std::popcount(threadIdx.x) *")
     texts = [
         compile(source, "answer.cu").text,
@@ -214,7 +214,7 @@ def test_no_machine_path_in_real_ptx():
     assert any("include/" in line for line in texts[0].splitlines() if ".file" in line)
 
 
-def test_the_working_directory_and_the_cache_do_not_show(tmp_path):
+def test_ptx_does_not_depend_on_working_directory_or_cache(tmp_path):
     program = (
         "from gpu.bmm.schemes import SCHEMES, product_ptx; from gpu.bmm.packing import packing_ptx;"
         "print(product_ptx(SCHEMES['bmm32'], 'bits', 'msb', (9, 0)).sha256,"

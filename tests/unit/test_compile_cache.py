@@ -14,7 +14,7 @@ from gpu.compiler.cache import cache_folder
 from support.compiled_answers import ANSWER, answer
 
 
-def test_the_second_time_nothing_is_compiled(ptx_cache, compilations):
+def test_a_second_compilation_uses_the_cache(ptx_cache, compilations):
     first, second = answer(), answer()
     assert first == second
     assert len(compilations) == 1
@@ -48,7 +48,7 @@ def test_a_source_without_warnings_has_an_empty_log(ptx_cache):
     assert answer().log == answer().log == ""
 
 
-def test_a_log_may_quote_bytes_that_are_no_text(ptx_cache, tmp_path):
+def test_a_log_may_contain_bytes_that_are_not_text(ptx_cache, tmp_path):
     (tmp_path / "latin.h").write_bytes(b"#warning \xe9t\xe9\n")
     compiled, stored = (
         compile('#include "latin.h"\n' + ANSWER, "k.cu", {"ANSWER": 1}, folder=tmp_path) for _ in "12"
@@ -90,7 +90,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_an_entry_that_is_not_what_was_written_is_made_anew(ptx_cache, compilations, damage):
+def test_a_damaged_entry_is_compiled_again(ptx_cache, compilations, damage):
     first = answer()
     (path,) = ptx_cache.iterdir()
     content = path.read_bytes()
@@ -107,13 +107,13 @@ def test_an_entry_that_is_not_what_was_written_is_made_anew(ptx_cache, compilati
     assert len(compilations) == 1
 
 
-def test_simwarp_cache_is_where_it_is_kept(ptx_cache):
+def test_simwarp_cache_sets_the_folder(ptx_cache):
     assert cache_folder() == ptx_cache
     answer()
     assert [path.suffix for path in ptx_cache.iterdir()] == [".ptx"]
 
 
-def test_without_simwarp_cache_it_is_the_users_cache(monkeypatch, tmp_path):
+def test_the_default_folder_is_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.delenv("SIMWARP_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder() == tmp_path / "simwarp" / "ptx"
@@ -130,7 +130,7 @@ def test_without_simwarp_cache_it_is_the_users_cache(monkeypatch, tmp_path):
     ],
     ids=["source", "name", "value", "defines", "arch"],
 )
-def test_whatever_changes_the_ptx_changes_the_key(ptx_cache, compilations, change):
+def test_sources_defines_and_architectures_change_the_key(ptx_cache, compilations, change):
     answer()
     answer(**change)
     assert len(compilations) == len(list(ptx_cache.iterdir())) == 2
@@ -151,7 +151,7 @@ def test_the_compilers_version_changes_the_key(ptx_cache, compilations, monkeypa
     assert len(compilations) == 2
 
 
-def test_a_source_with_a_folder_is_called_by_its_name(tmp_path):
+def test_a_source_in_a_folder_is_named_by_its_file_name(tmp_path):
     source = ANSWER.replace("ANSWER *", "(int)sizeof(__FILE__) *")
     with_folder, without = (compile(source, "answer.cu", folder=folder) for folder in (tmp_path, None))
     assert with_folder.text == without.text
@@ -162,7 +162,7 @@ def test_a_source_with_a_folder_is_called_by_its_name(tmp_path):
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_options_take_precedence(ptx_cache, compilations):
+def test_user_options_override_defaults(ptx_cache, compilations):
     source = 'extern "C" __global__ void f(float* x) { x[0] = x[1] * x[2] + x[3]; }'
     assert "fma.rn.f32" in compile(source, "f.cu", options=["-fmad=true"]).text
     assert "fma.rn.f32" not in compile(source, "f.cu").text
@@ -171,14 +171,14 @@ def test_options_take_precedence(ptx_cache, compilations):
     assert "-lineinfo" in compilations[0][3]
 
 
-def test_options_that_are_given_twice_are_no_warning(ptx_cache, compilations):
+def test_repeated_options_give_no_warning(ptx_cache, compilations):
     ptx = answer(options=["-fmad=true", "--fmad=false", "-std=c++20", "-maxrregcount=32", "-maxrregcount=64"])
     assert ptx.log == ""
     assert [option for option in compilations[0][3] if "fmad" in option] == ["--fmad=false"]
     assert [option for option in compilations[0][3] if "std" in option] == ["-std=c++20"]
 
 
-def test_a_working_directory_that_is_gone(ptx_cache, tmp_path, monkeypatch):
+def test_a_deleted_working_directory_does_not_stop_compilation(ptx_cache, tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -186,7 +186,7 @@ def test_a_working_directory_that_is_gone(ptx_cache, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_file_of_the_package_is_its_source(ptx_cache, compilations):
+def test_files_of_the_package_compile_by_their_path(ptx_cache, compilations):
     source = (importlib.resources.files("gpu") / "bmm/pack.cu").read_text()
     defines = {"ELEMENT_INT8": "", "WORD_64": "", "FIRST_LSB": ""}
     one, other = compile_file("bmm/pack.cu", defines), compile(source, "bmm/pack.cu", defines)
@@ -203,7 +203,7 @@ def test_headers_of_the_products_are_part_of_the_key(ptx_cache, compilations):
 
 @pytest.mark.parametrize("stop", [OSError("disk full"), KeyboardInterrupt(), MemoryError()])
 @pytest.mark.parametrize("moment", ["write", "rename"])
-def test_a_write_that_fails_leaves_nothing(ptx_cache, monkeypatch, stop, moment):
+def test_a_failed_write_leaves_no_file(ptx_cache, monkeypatch, stop, moment):
     def fail(*args, **kwargs):
         raise stop
 
@@ -220,7 +220,7 @@ def test_a_write_that_fails_leaves_nothing(ptx_cache, monkeypatch, stop, moment)
 
 
 @pytest.mark.parametrize("parent", ["a file", "/proc"])
-def test_a_cache_folder_that_cannot_be_made_is_no_error(monkeypatch, tmp_path, compilations, parent):
+def test_an_unwritable_cache_folder_is_not_an_error(monkeypatch, tmp_path, compilations, parent):
     if parent == "a file":
         parent = tmp_path / "file"
         parent.write_text("in the way")

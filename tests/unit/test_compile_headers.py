@@ -54,7 +54,7 @@ def test_headers_beside_the_source_change_the_key(ptx_cache, compilations, tmp_p
     assert len(compilations) == 2
 
 
-def test_folders_to_include_from(ptx_cache, compilations, tmp_path):
+def test_include_folders_are_searched_in_order(ptx_cache, compilations, tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for value, folder in enumerate((one, two)):
         folder.mkdir()
@@ -202,7 +202,7 @@ def test_headers_in_the_working_directory_are_never_missed(ptx_cache, compilatio
     assert len(compilations) == 4
 
 
-def test_headers_that_are_not_utf8_are_never_taken_for_one_another(ptx_cache, compilations, tmp_path):
+def test_different_headers_in_other_encodings_have_different_keys(ptx_cache, compilations, tmp_path):
     source = '#include "s.h"\nextern "C" __device__ char s[] = S;\n' + ANSWER
     texts = []
     for letter in (b"\xe9", b"\xe8", b"\xe8"):
@@ -212,7 +212,7 @@ def test_headers_that_are_not_utf8_are_never_taken_for_one_another(ptx_cache, co
     assert len(compilations) == 2
 
 
-def test_a_file_of_the_callers_that_cudas_headers_include_is_never_missed(ptx_cache, compilations, tmp_path):
+def test_a_user_file_included_by_cuda_headers_is_never_missed(ptx_cache, compilations, tmp_path):
     (tmp_path / "mine").mkdir()
     source = "#include <cuda_fp16.h>\n#ifndef ANSWER\n#define ANSWER 9\n#endif\n" + ANSWER
     texts = [compile(source, "answer.cu", include=[tmp_path]).text for _ in range(2)]
@@ -246,7 +246,7 @@ def test_a_header_that_changes_while_it_is_compiled_is_not_cached(
 
 
 @pytest.mark.parametrize("option", ["-I{}", "--include-path={}", "-I {}"])
-def test_what_options_include_is_never_missed(ptx_cache, compilations, tmp_path, option):
+def test_files_included_by_options_are_never_missed(ptx_cache, compilations, tmp_path, option):
     texts = []
     for value in (1, 2, 2):
         (tmp_path / "v.h").write_text(f"#define ANSWER {value}\n")
@@ -269,7 +269,7 @@ def test_another_release_of_cudas_headers_changes_the_key(ptx_cache, compilation
     assert len(compilations) == 3
 
 
-def test_the_release_of_cudas_headers_is_that_of_its_packages(tmp_path):
+def test_the_release_of_cudas_headers_equals_their_packages_version(tmp_path):
     (library,) = {folder for folder in cuda_folders() if folder.name == "cccl"}
     assert "nvidia_cuda_cccl-13.0" in release(library)
     mine = tmp_path / "include"
@@ -289,7 +289,7 @@ def test_the_release_of_cudas_headers_is_that_of_its_packages(tmp_path):
         '#include "null"',
     ],
 )
-def test_what_is_included_and_is_no_file_is_refused(ptx_cache, compilations, tmp_path, spelling):
+def test_an_included_pipe_is_refused(ptx_cache, compilations, tmp_path, spelling):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "null").symlink_to("/dev/null")
     with pytest.raises(InputFileError, match=r"(pipe|null) is included, but is not a file[\s\S]*regular"):
@@ -298,7 +298,7 @@ def test_what_is_included_and_is_no_file_is_refused(ptx_cache, compilations, tmp
     assert compile(ANSWER, "answer.cu", {"ANSWER": 1}, folder=tmp_path).text
 
 
-def test_options_and_directives_are_read():
+def test_include_options_and_directives_are_parsed():
     found = read_options(["-DN=4", "--pre-include=first.h", "-G", "-D", "FILE=first.h", "-UDEBUG"])
     assert (found.text, found.known) == (["#define N 4", '#include "first.h"', "#define FILE first.h"], True)
     assert not read_options(["--use-pch=all.pch"]).known

@@ -87,7 +87,7 @@ def without_popc(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_popc")
-def test_a_form_without_a_recording_is_unwitnessed(capsys):
+def test_a_form_without_a_recording_has_no_evidence(capsys):
     assert unwitnessed() == ["popc.b32"]
     code, said = report(capsys)
     assert (code, said["unwitnessed"]) == (0, ["popc.b32"])
@@ -101,13 +101,13 @@ def test_a_form_without_a_recording_is_unwitnessed(capsys):
 
 
 @pytest.mark.usefixtures("without_popc")
-def test_the_release_gate_refuses_it(capsys):
+def test_the_release_gate_refuses_an_unrecorded_form(capsys):
     assert main(["coverage", "--strict"]) == 1
     gate = (ROOT / "Makefile").read_text().partition("\ngate:")[2].partition("\n\n")[0]
     assert "simwarp coverage --strict" in gate
 
 
-def test_the_release_gate_passes_what_is_recorded(capsys):
+def test_the_release_gate_passes_recorded_forms(capsys):
     assert unwitnessed() == []
     assert main(["coverage", "--strict"]) == 0
 
@@ -127,13 +127,13 @@ def test_forms_are_listed(capsys):
     assert {"popc.b32", "mad.lo.s32", "ld.global.nc.f32"} <= set(listed)
 
 
-def test_a_file_that_runs(capsys, written):
+def test_a_supported_file_is_reported_as_runnable(capsys, written):
     code, said = report(capsys, written(RUNS))
     assert code == 0
     assert said["kernels"] == [{"name": "runs", "runs": True, "lacks": [], "error": ""}]
 
 
-def test_a_file_that_lacks_something(capsys, written):
+def test_unsupported_instructions_are_listed(capsys, written):
     code, said = report(capsys, written(LACKS))
     assert code == 1
     fine, lacking = said["kernels"]
@@ -145,14 +145,14 @@ def test_a_file_that_lacks_something(capsys, written):
     ]
 
 
-def test_a_file_that_lacks_something_in_words(capsys, written):
+def test_unsupported_instructions_are_printed(capsys, written):
     assert main(["coverage", written(LACKS)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["fine: runs", "lacking: does not run", "  line 15: frobnicate.u32, and 1 more"]
     assert lines[-1] == "1 of 2 kernels run"
 
 
-def test_what_does_not_link_is_said(capsys, written):
+def test_a_link_error_is_reported(capsys, written):
     code, said = report(capsys, written(HEAD + ".entry k() {\n\tmov.u32 %r1, 1;\n\tret;\n}\n"))
     assert code == 1
     (kernel,) = said["kernels"]
@@ -164,7 +164,7 @@ def test_what_does_not_link_is_said(capsys, written):
     ("content", "message"),
     [(".version nonsense", "line 1"), (None, "No such file"), (b"\xff\xfe", "which is ASCII text")],
 )
-def test_what_is_no_ptx_is_a_usage_error(capsys, tmp_path, content, message):
+def test_a_file_that_is_not_ptx_is_a_usage_error(capsys, tmp_path, content, message):
     path = tmp_path / "kernels.ptx"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -172,14 +172,14 @@ def test_what_is_no_ptx_is_a_usage_error(capsys, tmp_path, content, message):
     assert message in capsys.readouterr().err
 
 
-def test_the_kernels_of_the_tests_run(capsys, written):
+def test_kernels_of_the_tests_are_supported(capsys, written):
     text = kernels.module([kernels.probe_of("shfl.sync.up.b32"), kernels.probe_of("call.uni")])
     code, said = report(capsys, written(text))
     assert (code, [kernel["runs"] for kernel in said["kernels"]]) == (0, [True, True])
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
-def test_what_nvcc_writes_runs(capsys, tmp_path):
+def test_ptx_from_nvcc_is_supported(capsys, tmp_path):
     source = tmp_path / "saxpy.cu"
     source.write_text(
         "__global__ void saxpy(int n, float a, const float* x, float* y) {\n"

@@ -79,7 +79,7 @@ def message(error):
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.float32, np.uint64, np.complex128])
 @pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 0, 3), (5, 7), (2, 3, 4)], ids=str)
-def test_what_was_uploaded_is_downloaded(device, shape, dtype):
+def test_a_download_equals_the_upload(device, shape, dtype):
     host = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
     array = device.upload(host)
     assert (array.shape, array.dtype, array.nbytes) == (shape, np.dtype(dtype), host.nbytes)
@@ -110,7 +110,7 @@ def test_an_upload_has_the_shape_and_dtype_of_the_array(device, host):
     assert "convert or reshape" in message(error)
 
 
-def test_a_negative_dimension(device):
+def test_a_negative_dimension_is_refused(device):
     with pytest.raises(ShapeError):
         device.allocate((-1,), np.int32)
 
@@ -195,7 +195,7 @@ def test_devices_do_not_stay_for_their_arrays(device):
     assert memory() is None
 
 
-def test_elements_that_nothing_wrote(device):
+def test_unwritten_elements_are_marked(device):
     struct = np.dtype([("a", "i1"), ("b", "f4"), ("c", "i2", (3,))], align=True)
     pair = device.allocate((2,), struct, "pair")
     assert pair.unwritten().tolist() == [True, True]
@@ -245,13 +245,13 @@ def test_results_do_not_depend_on_how_many_lanes_are_in_flight():
         np.testing.assert_array_equal(out.download(), host + 1)
 
 
-def test_reading_what_nothing_wrote_is_a_fault(device, kernel):
+def test_reading_unwritten_memory_is_a_fault(device, kernel):
     source, out = device.allocate((32,), np.uint32, "source"), device.allocate((32,), np.uint32)
     with pytest.raises(UninitialisedRead, match="source"):
         kernel("add")(ONE, (32, 1, 1), out, source, np.uint32(0))
 
 
-def test_a_module_knows_its_kernels(device):
+def test_a_module_lists_its_kernels(device):
     module = device.load(HEADER + LOOP)
     assert module.kernels == ["forever", "nothing"]
     assert module.kernel("nothing").name == "nothing"
@@ -287,7 +287,7 @@ def test_a_kernel_may_ask_for_smaller_blocks(kernel):
         kernel("small")(ONE, (65, 1, 1))
 
 
-def test_the_number_of_arguments(device, kernel):
+def test_a_wrong_number_of_arguments_is_refused(device, kernel):
     for arguments in ((), (np.uint32(1),), (np.uint64(0),) * 2 + (np.uint32(0),) * 2):
         with pytest.raises(LaunchError, match=f"takes 3 arguments, {len(arguments)} given"):
             kernel("add")(ONE, ONE, *arguments)
@@ -314,7 +314,7 @@ def test_an_argument_fits_its_parameter(device, kernel, bad, says):
     assert f"kernel add(u64, u64, u32): {says}" in str(error.value)
 
 
-def test_an_array_is_no_32_bit_argument(device, kernel):
+def test_an_array_is_refused_as_a_32_bit_argument(device, kernel):
     array = device.allocate((32,), np.uint32)
     with pytest.raises(LaunchError, match="argument 2"):
         kernel("add")(ONE, (32, 1, 1), array, array, array)
@@ -323,19 +323,19 @@ def test_an_array_is_no_32_bit_argument(device, kernel):
 # ---------------------------------------------------------------------------------- shared memory
 
 
-def test_shared_memory_that_the_kernel_declares(kernel):
+def test_a_kernel_uses_its_declared_shared_memory(kernel):
     kernel("static")((3, 1, 1), (32, 1, 1))
 
 
 @pytest.mark.parametrize("size", [4, 64, 1000, 227 * 1024])
-def test_dynamic_shared_memory_is_as_large_as_the_launch_says(kernel, size):
+def test_dynamic_shared_memory_has_the_size_of_the_launch(kernel, size):
     kernel("dynamic_at")((2, 1, 1), ONE, np.uint32(size // 4 * 4 - 4), shared=size)
     with pytest.raises(OutOfBounds, match="shared=") as error:
         kernel("dynamic_at")((2, 1, 1), ONE, np.uint32(size // 4 * 4), shared=size)
     assert (error.value.space, error.value.offset) == ("shared", size)
 
 
-def test_no_dynamic_shared_memory_unless_the_launch_says(kernel):
+def test_dynamic_shared_memory_is_0_by_default(kernel):
     with pytest.raises(OutOfBounds, match="shared="):
         kernel("dynamic_at")(ONE, ONE, np.uint32(0))
 
@@ -374,7 +374,7 @@ def test_a_turing_chip_refuses_200_kib_of_shared_memory():
 # ----------------------------------------------------------------------------- streams and events
 
 
-def test_streams_and_events(device, kernel):
+def test_streams_run_and_events_measure_seconds(device, kernel):
     stream, before, after = device.stream(), device.event(), device.event()
     out = device.allocate((32,), np.uint32)
     before.record(stream)
@@ -432,7 +432,7 @@ def test_a_budget_is_for_each_launch():
         kernel(ONE, ONE)
 
 
-def test_a_device_says_what_it_is():
+def test_a_device_has_a_name_and_a_repr():
     device = simwarp.Device((8, 6), multiprocessors=84)
     assert (device.compute_capability, device.multiprocessors) == ((8, 6), 84)
     assert "sm_86" in device.name

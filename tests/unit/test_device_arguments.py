@@ -68,13 +68,13 @@ def kernel(device):
     ],
     ids=str,
 )
-def test_what_a_device_cannot_be(bad):
+def test_wrong_device_arguments_are_refused(bad):
     with pytest.raises(SchemeError, match=r"^Device: .*\n") as error:
         simwarp.Device(**bad)
     assert repr(next(iter(bad.values()))) in str(error.value)
 
 
-def test_numpy_counts_too():
+def test_numpy_integers_are_accepted():
     device = simwarp.Device([np.int64(8), 0], workers=np.uint8(1), seed=np.int64(3), instruction_budget=None)
     assert (device.compute_capability, device.workers, device.seed) == ((8, 0), 1, 3)
     assert device.name == "simwarp simulator (sm_80)"
@@ -93,12 +93,12 @@ def test_numpy_counts_too():
         (3, "float33", DtypeError, "no element type 'float33'"),
     ],
 )
-def test_arrays_that_cannot_be(device, shape, dtype, error, says):
+def test_impossible_arrays_are_refused(device, shape, dtype, error, says):
     with pytest.raises(error, match=says):
         device.allocate(shape, dtype)
 
 
-def test_a_number_is_a_shape(device):
+def test_a_number_is_accepted_as_a_shape(device):
     assert device.allocate(5, "u4").shape == (5,)
 
 
@@ -107,7 +107,7 @@ def test_a_number_is_a_shape(device):
     [[1, 2, 3], 5, None, np.ma.masked_array([1, 2], mask=[False, True])],
     ids=lambda host: type(host).__name__,
 )
-def test_what_is_not_uploaded(device, host):
+def test_unsuitable_uploads_are_refused(device, host):
     says = "has a mask" if isinstance(host, np.ma.MaskedArray) else f"is a {type(host).__name__}\nconvert it"
     for upload in (device.upload, device.allocate(3, "i8").upload):
         with pytest.raises(DtypeError, match=says):
@@ -131,7 +131,7 @@ def test_arrays_of_other_libraries_are_uploaded(device):
     )
 
 
-def test_a_mask_that_hides_nothing(device):
+def test_a_mask_without_masked_elements_is_ignored(device):
     np.testing.assert_array_equal(device.upload(np.ma.masked_array([1, 2])).download(), [1, 2])
 
 
@@ -150,13 +150,13 @@ def test_a_mask_that_hides_nothing(device):
         (f"{HEADER} // __global__\n.entry", PtxSyntaxError, "expected a name"),
     ],
 )
-def test_what_is_not_loaded(device, ptx, error, says):
+def test_unsuitable_ptx_is_refused(device, ptx, error, says):
     with pytest.raises(error) as caught:
         device.load(ptx)
     assert re.search(says.replace("C++", r"C\+\+"), str(caught.value))
 
 
-def test_what_a_compiler_returned_is_loaded(device):
+def test_compiled_ptx_is_loaded(device):
     compiled = Ptx(HEADER + LOOP, "loop.cu", (9, 0), "NVRTC 13.0")
     assert device.load(compiled).kernels == ["forever", "nothing"]
 
@@ -171,7 +171,7 @@ def test_a_very_long_line_is_quoted_in_part(device):
         assert len(str(caught.value)) < 2000
 
 
-def test_numpy_sees_the_elements(device):
+def test_numpy_converts_a_device_array(device):
     host = np.arange(6, dtype=np.float32).reshape(2, 3)
     array = device.upload(host)
     np.testing.assert_array_equal(np.asarray(array), host)
@@ -181,7 +181,7 @@ def test_numpy_sees_the_elements(device):
     assert (array == array) is True
 
 
-def test_an_upload_of_the_right_bytes_says_how(device):
+def test_an_upload_of_a_wrong_dtype_advises_a_view(device):
     array = device.allocate((16,), np.uint8, "variable c")
     host = np.arange(4, dtype=np.float32)
     with pytest.raises(ShapeError, match=r"\.view\(\(4,\), 'float32'\)\.upload"):
@@ -203,12 +203,12 @@ def test_an_upload_of_the_right_bytes_says_how(device):
         (1, 1, "64"),
     ],
 )
-def test_launches_that_cannot_be(kernel, grid, block, shared):
+def test_impossible_launches_are_refused(kernel, grid, block, shared):
     with pytest.raises(LaunchError, match="kernel nothing"):
         kernel("nothing")(grid, block, shared=shared)
 
 
-def test_a_launch_with_plain_numbers(device, kernel):
+def test_plain_numbers_are_accepted_in_a_launch(device, kernel):
     source, out = device.upload(np.arange(64, dtype=np.uint32)), device.allocate(64, np.uint32)
     for grid, block, more in (
         (2, 32, 100),
@@ -221,7 +221,7 @@ def test_a_launch_with_plain_numbers(device, kernel):
         assert out.download()[:32].tolist() == list(range(100, 132))
 
 
-def test_its_own_shared_memory_is_too_large(device):
+def test_a_kernel_with_too_much_shared_memory_is_refused(device):
     big = f"{HEADER}.entry k() {{ .shared .b8 s[300000]; .reg .b64 %d; mov.u64 %d, s; ret; }}"
     with pytest.raises((LaunchError, PtxSyntaxError)) as error:
         device.load(big).kernel("k")(1, 1)
@@ -245,11 +245,11 @@ NAMES = (
         ("_Z1ff", "_Z1ff"),
     ],
 )
-def test_a_kernel_by_its_name_in_the_source(device, name, found):
+def test_a_kernel_is_found_by_its_source_name(device, name, found):
     assert device.load(HEADER + NAMES).kernel(name).name == found
 
 
-def test_names_that_mean_no_kernel_or_two(device):
+def test_unknown_and_ambiguous_kernel_names_are_refused(device):
     module = device.load(HEADER + NAMES)
     for name, says in (
         ("f", r"2 kernels of this module are called 'f'\nchoose among f\(int\), f\(float\)"),

@@ -56,7 +56,7 @@ def marks_of(grid):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_ragged_column_major_layout_as_text():
+def test_a_ragged_column_major_layout_is_drawn_as_text():
     assert draw.layout("column", rows=9, columns=70).splitlines() == [
         "column-major-32: 9 × 70 elements",
         "",
@@ -85,7 +85,7 @@ def test_a_ragged_column_major_layout_as_text():
     ]
 
 
-def test_a_row_major_layout_as_text():
+def test_a_row_major_layout_is_drawn_as_text():
     assert draw.layout("row", word=64, rows=66, columns=2, first="lsb").splitlines() == [
         "row-major-64: 66 × 2 elements",
         "",
@@ -112,14 +112,14 @@ def test_a_row_major_layout_as_text():
     ]
 
 
-def test_a_layout_of_one_element():
+def test_a_layout_of_one_element_shows_its_padding():
     text = draw.layout("row", rows=1, columns=1)
     assert "the word, bit by bit" in text
     assert "rows 0 | D0 ░" not in text  # a word that runs down has its padding below
     assert "rows 0 | D0 |\n       |░░░░|" in text
 
 
-def test_one_operation_as_text():
+def test_an_operation_is_drawn_as_text():
     lines = draw.operation("B").splitlines()
     assert lines[:3] == [
         "B: popc counts the ones of each bit-row",
@@ -132,7 +132,7 @@ def test_one_operation_as_text():
     assert lines[-1] == "# is 1, . is 0; the bits in question are written as digits"
 
 
-def test_a_tile_as_text():
+def test_a_tile_is_drawn_as_text():
     lines = draw.tile(64).splitlines()
     assert lines[:4] == [
         "BSTC-64: 32 lanes × 64 bits",
@@ -144,7 +144,7 @@ def test_a_tile_as_text():
     assert lines[34].startswith("    31 ")
 
 
-def test_words_as_text():
+def test_words_are_drawn_as_text():
     assert draw.words(u32(0xF0000001, 2)).splitlines() == [
         "2 words of 32 bits",
         "",
@@ -154,7 +154,7 @@ def test_words_as_text():
     ]
 
 
-def test_words_that_differ_as_text():
+def test_different_words_are_marked_in_text():
     got, expected = np.arange(32, dtype=np.uint32), np.arange(32, dtype=np.uint32)
     got[5] ^= 0x80000003
     got[31] = 0
@@ -182,12 +182,12 @@ def test_words_are_drawn_in_part_where_they_are_many():
     assert different[-1] == "… and 88 more"
 
 
-def test_words_that_are_equal_say_so():
+def test_equal_words_are_reported_as_equal():
     assert draw.words(u32(1, 2), u32(1, 2)) == "2 words, all as expected"
     assert ET.fromstring(draw.words(u32(1, 2), u32(1, 2), svg=True)).tag == f"{SVG}svg"
 
 
-def test_words_of_no_lane_or_another_type_are_refused():
+def test_empty_words_and_other_types_are_refused():
     with pytest.raises(DtypeError, match=r"words are int64: give uint32 or uint64"):
         draw.words([1, 2])
     with pytest.raises(DtypeError, match=r"words are uint32, expected are uint64"):
@@ -235,7 +235,7 @@ def strings(picture):
 
 
 @every_picture
-def test_the_twins_carry_the_same_words(picture):
+def test_text_and_svg_show_the_same_words(picture):
     image, text = ET.fromstring(to_svg(picture)), to_text(picture)
     assert sorted(element.text for element in image.iter(f"{SVG}text")) == strings(picture)
     grids = [grid for line in picture.lines for grid in line if grid.style == "boxes"]
@@ -246,7 +246,7 @@ def test_the_twins_carry_the_same_words(picture):
 
 
 @every_picture
-def test_the_twins_carry_the_same_bits(picture):
+def test_text_and_svg_show_the_same_bits(picture):
     """The squares of the SVG, the characters of the text and the cells are one picture."""
     paths = [
         (path.get("class"), run)
@@ -277,7 +277,7 @@ def test_the_twins_carry_the_same_bits(picture):
 
 
 @every_picture
-def test_svg_needs_nothing_else(picture):
+def test_svg_has_no_external_reference(picture):
     svg = to_svg(picture)
     image = ET.fromstring(svg)
     assert [child.tag for child in image][:3] == [f"{SVG}title", f"{SVG}desc", f"{SVG}style"]
@@ -293,7 +293,7 @@ def test_svg_needs_nothing_else(picture):
 
 
 @every_picture
-def test_nothing_overlaps_and_all_is_inside(picture):
+def test_cells_do_not_overlap_and_stay_inside(picture):
     image = ET.fromstring(to_svg(picture))
     width, height = (float(image.get(side)) for side in ("width", "height"))
     sizes = {"title": 15.0, "grid-title": 13.0, "lead": 20.0}
@@ -485,7 +485,7 @@ def test_counts_are_written_beside_their_lanes():
     assert [note for note in after.row_notes if note] == [f"= {twins.popc(w)}" for w in PROBE.tolist()[::4]]
 
 
-def test_ballots_turn_the_picture():
+def test_ballots_rotate_the_picture():
     """Clockwise, as section 3.1 of the paper says, and anticlockwise with brev."""
     picture = np.array([[word >> bit & 1 for bit in range(31, -1, -1)] for word in PROBE.tolist()])
     for name, quarters in (("G", -1), ("H", 1)):
@@ -508,11 +508,11 @@ def _command():
 
 @pytest.mark.usefixtures("_command")
 class TestCommand:
-    def test_prints_the_text(self, capsys):
+    def test_the_command_prints_the_text(self, capsys):
         assert main([*LAYOUT, "--first", "lsb"]) == 0
         assert capsys.readouterr().out == draw.layout("column", rows=40, columns=70, first="lsb") + "\n"
 
-    def test_writes_the_svg(self, capsys, tmp_path):
+    def test_the_command_writes_the_svg(self, capsys, tmp_path):
         file = tmp_path / "layout.svg"
         assert main([*LAYOUT, "--svg", str(file)]) == 0
         assert file.read_text(encoding="utf-8") == draw.layout("column", rows=40, columns=70, svg=True)
@@ -521,7 +521,7 @@ class TestCommand:
         assert printed.err == f"wrote {file}\n"
         assert list(tmp_path.iterdir()) == [file]
 
-    def test_prints_the_data(self, capsys):
+    def test_the_command_prints_json(self, capsys):
         assert main([*LAYOUT, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert [found[key] for key in ("layout", "rows", "columns", "word", "first")] == [
@@ -570,7 +570,7 @@ def test_the_pages_take_their_pictures_from_the_code(page, least):
         ET.fromstring(picture)
 
 
-def test_a_marker_becomes_both_twins():
+def test_a_marker_is_replaced_by_svg_and_text():
     rendered = hooks().on_page_markdown("<!-- draw layout row --word 64 --rows 3 --cols 5 --first lsb -->")
     form = {"word": 64, "rows": 3, "columns": 5, "first": "lsb"}
     assert draw.layout("row", **form, svg=True) in rendered

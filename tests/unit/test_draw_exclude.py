@@ -53,7 +53,7 @@ GEOMETRIES = [
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_every_window_of_a_geometry(geometry):
+def test_every_window_shows_its_excluded_taps(geometry):
     rows, columns = geometry["image"]
     taps = list(itertools.product(*map(range, geometry["filter"])))
     _, excluded = drawn(**geometry)
@@ -83,7 +83,7 @@ def test_taps_are_named_where_they_are():
     )
 
 
-def test_what_the_sum_comes_from():
+def test_notes_explain_the_sum():
     picture, _ = drawn((3, 3), (3, 3), channels=70, popc=13)
     assert picture.notes[1:] == (
         "5 of 9 taps are outside and contribute nothing.",
@@ -137,7 +137,7 @@ def test_text_and_svg_show_the_same():
     ],
     ids=str,
 )
-def test_bad_numbers(change, message):
+def test_bad_numbers_are_refused(change, message):
     with pytest.raises(ShapeError, match=message) as caught:
         exclude_picture((3, 3), (3, 3), (3, 3), **{"pad": (1, 1), **change})
     assert len(str(caught.value).splitlines()) == 3
@@ -146,6 +146,6 @@ def test_bad_numbers(change, message):
 @pytest.mark.parametrize(
     "sizes", [((0, 3), (3, 3), (3, 3)), ((3, 3), (3, 0), (3, 3)), ((3, 3), (3, 3), (0, 1))]
 )
-def test_sizes_of_nothing(sizes):
+def test_empty_sizes_are_refused(sizes):
     with pytest.raises(ShapeError, match="at least 1"):
         exclude_picture(*sizes)

@@ -114,14 +114,14 @@ def test_a_register_of_bits_is_one_cell():
     assert grid.cells[9][5].label == "5:3"
 
 
-def test_an_element_that_is_held_again_names_all_its_registers():
+def test_an_element_held_more_than_once_names_all_its_registers():
     ((grid,),) = picture_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", "a").lines
     assert grid.cells[0][0].label == "0:0,4"
     notes = picture_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", "a").notes
     assert any("several registers" in note for note in notes)
 
 
-def test_as_text():
+def test_an_operand_is_drawn_as_text():
     lines = to_text(picture_of(HALF, "b")).splitlines()
     assert lines[:5] == [
         "B: 16 × 8 elements of f16",
@@ -207,12 +207,12 @@ def test_the_cells_of_a_product_are_those_of_the_operands():
         assert grid.cells == alone.cells
 
 
-def test_a_product_without_b_in_registers():
+def test_a_product_is_drawn_without_b_in_registers():
     ((a, d),) = picture_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16").lines
     assert (a.title, d.title) == ("A, f16", "D, f32")
 
 
-def test_where_c_is_held_like_d():
+def test_c_is_not_drawn_where_it_is_held_like_d():
     assert picture_of(HALF).lines[1][1].title == "C and D, f32"
     unlike = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"
     assert picture_of(unlike).lines[1][1].title == "D, f32"
@@ -228,13 +228,13 @@ def some(rows, columns, name="A"):
     ("a", "b", "d"),
     [((2, 3), (3, 4), (3, 4)), ((2, 3), (3, 4), (2, 3)), ((2, 3), (2, 4), (2, 4)), (None, (3, 4), (2, 3))],
 )
-def test_what_makes_no_product(a, b, d):
+def test_shapes_that_do_not_multiply_are_refused(a, b, d):
     operands = [None if shape is None else some(*shape) for shape in (a, b, d)]
     with pytest.raises(ShapeError, match=r"no product: .*\nA is m × k, B k × n and D m × n\n"):
         product_picture("none", *operands)
 
 
-def test_the_doors_draw_the_pictures():
+def test_holders_and_product_draw_text_or_svg():
     held = held_of(fragments_of(HALF).operands["a"])
     assert holders(held) == to_text(holders_picture(held))
     assert registers(held, svg=True) == to_svg(registers_picture(held))
@@ -302,7 +302,7 @@ def test_only_pictures_with_lanes_carry_their_colours():
 
 
 @pytest.mark.parametrize("opcode", [*PRODUCTS, "ldmatrix.sync.aligned.m8n8.x4.trans.b16"])
-def test_a_picture_is_one_element_and_always_the_same(opcode):
+def test_svg_is_deterministic_and_one_element(opcode):
     svg = to_svg(picture_of(opcode))
     assert ET.fromstring(svg).tag == f"{SVG}svg"
     assert svg == to_svg(picture_of(opcode))

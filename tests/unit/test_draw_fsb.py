@@ -18,7 +18,7 @@ def labels(rows: int, columns: int, **format: object) -> list[list[str]]:
     return [[cell.label for cell in row] for row in fsb_picture(rows, columns, **format).lines[0][1].cells]
 
 
-def test_figure_14() -> None:
+def test_tiles_equal_figure_14_of_the_paper() -> None:
     """8 × 4 bits in tiles of 4 × 2: H = 4, W = 8, BH = 2, BW = 4."""
     assert labels(4, 8, tile=(2, 4), word=1) == [
         ["0", "1", "2", "3", "8", "9", "10", "11"],

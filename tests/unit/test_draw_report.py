@@ -26,7 +26,7 @@ REPORT = json.loads("""{
 }""")
 
 
-def test_every_section_is_there():
+def test_a_report_has_every_section():
     expected = """
 Fidelity
 
@@ -79,11 +79,11 @@ add                    7  add.s32 add.u32  a: one, zero
     assert to_text(REPORT) == expected.strip()
 
 
-def test_nothing_observed():
+def test_a_report_without_observations_advises_observe():
     assert to_text({}) == 'nothing was observed: simwarp.Device(observe="all") counts everything'
 
 
-def test_a_number_that_is_not_there():
+def test_a_missing_number_is_drawn_as_a_dash():
     assert table(["a", "b"], [["x", None], ["y", 1.5]]) == "a     b\nx     -\ny  1.50"
     assert table(["a", "b"], []) == "a  b"
 
@@ -126,12 +126,12 @@ def test_wide_elements_take_several_banks():
     assert [cell.label for cell in cells[1][:5]] == ["8", "8", "8", "8", "9"]
 
 
-def test_no_lane_at_all():
+def test_an_access_without_lanes_has_0_wavefronts():
     assert banks_picture([None] * 32).title == "0 wavefronts: lanes by bank"
     assert "0 wavefronts" in banks([None] * 32)
 
 
-def test_text_and_svg():
+def test_text_and_svg_name_the_same_wavefronts():
     addresses = [16 * lane for lane in range(32)]
     assert banks(addresses).splitlines()[0] == "4 wavefronts where 1 would do: lanes by bank"
     root = ElementTree.fromstring(banks(addresses, svg=True))
@@ -148,6 +148,6 @@ def test_text_and_svg():
         ([-4, *[0] * 31], 4, "lane 0 at offset -4"),
     ],
 )
-def test_what_is_no_access(addresses, width, message):
+def test_unsuitable_addresses_are_refused(addresses, width, message):
     with pytest.raises(ShapeError, match=message):
         banks(addresses, width)

@@ -47,7 +47,7 @@ def test_the_reference_has_the_same_edges(edges: ModuleType) -> None:
     assert np.array_equal(reference.bconv2d(edges.x, edges.w), edges.convolve(border=0))
 
 
-def test_zeros_taken_for_bits_change_the_border_only(edges: ModuleType) -> None:
+def test_zero_padding_as_bits_changes_only_the_border(edges: ModuleType) -> None:
     right, wrong = (np.abs(edges.convolve(border)[0]).max(axis=2) for border in (0, -1))
     inside = np.s_[1:-2, 1:-2]
     assert np.array_equal(right[inside], wrong[inside])
@@ -56,7 +56,7 @@ def test_zeros_taken_for_bits_change_the_border_only(edges: ModuleType) -> None:
     assert (wrong[sky] == 4 * 24).all()
 
 
-def test_the_picture_shows_all_three(edges: ModuleType) -> None:
+def test_the_picture_shows_photograph_right_and_wrong_edges(edges: ModuleType) -> None:
     shades = np.asarray(edges.picture(edges.convolve(border=0)))
     assert shades.shape == (85, 3 * 128)
     photograph, right, wrong = np.hsplit(shades, 3)
@@ -69,7 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     runpy.run_path(str(EXAMPLE), run_name="__main__")
 
 
-def test_it_saves_what_a_device_answers(
+def test_the_script_saves_the_edges_of_a_device(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], edges: ModuleType
 ) -> None:
     run(monkeypatch, "--device", "sim", "--save", str(tmp_path / "edges.png"))
@@ -78,7 +78,7 @@ def test_it_saves_what_a_device_answers(
     assert (tmp_path / "edges.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
 
 
-def test_it_notices_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges: ModuleType) -> None:
+def test_the_script_notices_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges: ModuleType) -> None:
     def lying(*operands: Any, **options: Any) -> Any:
         response = edges.convolve(border=0)
         response[0, 7, 9, 2] += 2
@@ -89,14 +89,14 @@ def test_it_notices_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges: ModuleT
         run(monkeypatch)
 
 
-def test_the_page_shows_what_the_simulator_answers() -> None:
+def test_the_page_shows_the_edges_of_the_simulator() -> None:
     hooks = load(ROOT / "docs" / "hooks.py")
     page = hooks.on_page_markdown(f"# Edges\n\n{hooks.EDGES_MARKER}\n")
     assert '<img alt="A photograph' in page
     assert 'src="data:image/png;base64,iVBOR' in page
 
 
-def test_the_page_shows_where_windows_are() -> None:
+def test_the_page_shows_window_positions() -> None:
     tensorflow, pytorch = load(ROOT / "docs" / "hooks.py").same_of(8, 3, 2).split("PyTorch")
     assert "0 before, 1 after" in tensorflow
     assert "padding=1: 1 before, 1 after" in pytorch

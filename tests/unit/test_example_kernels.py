@@ -99,7 +99,7 @@ def test_fma_rounds_once():
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_transpose(simwarp_device, shape):
+def test_transpose_equals_numpy(simwarp_device, shape):
     matrix = reals(*shape)
     got = example("transpose").transpose(simwarp_device, matrix)
     assert_same_bits(np.ascontiguousarray(matrix.T), got)
@@ -114,14 +114,14 @@ def reduced(x, blocks):
 
 
 @pytest.mark.parametrize("n", [*SIZES, 5003])
-def test_reduce(simwarp_device, n):
+def test_reduce_equals_its_model(simwarp_device, n):
     x = reals(n)
     right = reduced(reduced(x, min(-(-n // 256), 16)), 1)
     assert_same_bits(right, example("reduce").reduce(simwarp_device, x))
 
 
 @pytest.mark.parametrize("n", [*SIZES, 512, 513, 5003])
-def test_scan(simwarp_device, n):
+def test_scan_equals_cumsum(simwarp_device, n):
     x = whole(n)
     assert_same_bits(np.cumsum(x, dtype=np.uint32), example("scan").scan(simwarp_device, x))
 
@@ -134,13 +134,13 @@ def test_scan_looks_back_at_blocks_that_have_ended():
 
 
 @pytest.mark.parametrize("n", [*SIZES, 5003])
-def test_histogram(simwarp_device, n):
+def test_histogram_equals_bincount(simwarp_device, n):
     x = whole(n, 256).astype(np.uint8)
     right = np.bincount(x, minlength=256).astype(np.uint32)
     assert_same_bits(right, example("histogram").histogram(simwarp_device, x))
 
 
-def test_histogram_of_one_value(simwarp_device):
+def test_histogram_counts_a_single_value(simwarp_device):
     counts = example("histogram").histogram(simwarp_device, np.full(1009, 255, np.uint8))
     assert counts[255] == counts.sum() == 1009
 
@@ -148,7 +148,7 @@ def test_histogram_of_one_value(simwarp_device):
 @pytest.mark.parametrize(
     ("m", "n", "k"), [(1, 1, 1), (1, 1, 31), (31, 33, 1), (16, 16, 16), (33, 31, 17), (17, 37, 53)]
 )
-def test_gemm(simwarp_device, m, n, k):
+def test_gemm_equals_sums_in_order(simwarp_device, m, n, k):
     a, b = reals(m, k), reals(k, n, k=1)
     right = add_up_products(a.T[:, :, None], b[:, None, :])
     assert_same_bits(right, example("gemm").gemm(simwarp_device, a, b))
@@ -183,13 +183,13 @@ def add_up_in_tensor_core(a, b):
 
 
 @pytest.mark.parametrize(("m", "n", "k"), TENSOR_SHAPES)
-def test_gemm_f16(simwarp_device, m, n, k):
+def test_gemm_f16_equals_the_tensor_core_model(simwarp_device, m, n, k):
     a, b = reals(m, k).astype(np.float16), reals(k, n, k=1).astype(np.float16)
     right = add_up_in_tensor_core(a, b)
     assert_same_bits(right, example("gemm_f16").gemm_f16(simwarp_device, a, b))
 
 
-def test_truncation_in_tensor_cores_shows():
+def test_truncation_in_tensor_cores_loses_digits_within_its_bound():
     """The bound of gemm_f16.py holds what is lost, and something is: sums are not rounded to nearest."""
     for seed in range(3):
         a, b = (matrix.astype(np.float64) for matrix in example("gemm_f16").draw(seed))
@@ -200,7 +200,7 @@ def test_truncation_in_tensor_cores_shows():
 
 
 @pytest.mark.parametrize("name", ["gemm_f16", "gemm_b1"])
-def test_no_two_lanes_meet_in_a_bank(name):
+def test_shared_memory_accesses_have_no_bank_conflict(name):
     device = simwarp.Device(observe="banks")
     example(name).run(device)
     assert device.report.bank_conflicts.opcodes
@@ -208,14 +208,14 @@ def test_no_two_lanes_meet_in_a_bank(name):
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [*TENSOR_SHAPES, (3, 5, 2049)])
-def test_gemm_b1(simwarp_device, m, n, k):
+def test_gemm_b1_equals_numpy(simwarp_device, m, n, k):
     a, b = reals(m, k), reals(k, n, k=1)
     right = np.where(a >= 0, 1, -1).astype(np.int32) @ np.where(b >= 0, 1, -1).astype(np.int32)
     assert_same_bits(right, example("gemm_b1").gemm_b1(simwarp_device, a, b))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [*TENSOR_SHAPES, (48, 80, 32), (17, 24, 40)])
-def test_gemm_s8(simwarp_device, m, n, k):
+def test_gemm_s8_equals_numpy(simwarp_device, m, n, k):
     a, b = (
         whole(rows * columns, 256).astype(np.uint8).view(np.int8).reshape(rows, columns)
         for rows, columns in ((m, k), (k, n))
@@ -250,12 +250,12 @@ def softmax(x):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("scale", [1, 64])
-def test_softmax(simwarp_device, shape, scale):
+def test_softmax_equals_its_model(simwarp_device, shape, scale):
     x = np.float32(scale) * reals(*shape)
     assert_same_bits(softmax(x), example("softmax").softmax(simwarp_device, x))
 
 
-def test_softmax_of_what_is_masked(simwarp_device):
+def test_softmax_of_masked_values_is_0(simwarp_device):
     x = np.full((2, 37), -np.inf, np.float32)
     x[0, 36] = x[1, 3:5] = 1
     got = example("softmax").softmax(simwarp_device, x)
@@ -273,7 +273,7 @@ def layer_norm(x, scale, shift, epsilon):
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, (3, 521)])
-def test_layer_norm(simwarp_device, shape):
+def test_layer_norm_equals_its_model(simwarp_device, shape):
     x, scale, shift = reals(*shape), reals(shape[1], k=1), reals(shape[1], k=2)
     epsilon = np.float32(1e-5)
     got = example("layer_norm").layer_norm(simwarp_device, x, scale, shift, epsilon)
@@ -288,13 +288,13 @@ def spmv(row_starts, columns, values, x):
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 131), (33, 31), (31, 1), (13, 521)])
-def test_spmv(simwarp_device, rows, columns):
+def test_spmv_equals_its_model(simwarp_device, rows, columns):
     operands = example("spmv").draw(3, rows, columns)
     assert_same_bits(spmv(*operands), example("spmv").spmv(simwarp_device, *operands))
 
 
 @pytest.mark.parametrize("n", [*SIZES, 512, 513, 3001])
-def test_bitonic_sort(simwarp_device, n):
+def test_bitonic_sort_equals_numpy(simwarp_device, n):
     keys = whole(n)
     keys[n // 2 :: 3] = keys[0]
     keys[n // 3 :: 5] = 0xFFFFFFFF
@@ -318,7 +318,7 @@ def jacobi(plate, sweeps):
 @pytest.mark.parametrize(
     ("shape", "sweeps"), [((1, 1), 1), ((2, 5), 3), ((3, 3), 0), ((3, 3), 2), ((31, 33), 3), ((17, 37), 4)]
 )
-def test_jacobi(simwarp_device, shape, sweeps):
+def test_jacobi_equals_its_model(simwarp_device, shape, sweeps):
     got = example("jacobi").jacobi(simwarp_device, reals(*shape), sweeps)
     for right, output in zip(jacobi(reals(*shape), sweeps), got, strict=True):
         assert_same_bits(right, output)
@@ -336,7 +336,7 @@ def test_every_kernel_has_a_script_and_a_test():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_ptx_leaves_no_rounding_open(name):
+def test_ptx_specifies_every_rounding(name):
     text = common.ptx(name, (9, 0)).text
     assert re.findall(r"\S*(?:\.approx|\.ftz|\.full)\S*", text) == []
     assert re.findall(r"(?:atom|red)\.\S*\.f\d+", text) == []
@@ -345,7 +345,7 @@ def test_ptx_leaves_no_rounding_open(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_bits_do_not_depend_on_which_blocks_run_together(name):
+def test_bits_do_not_depend_on_concurrent_blocks(name):
     together, apart = (example(name).run(simwarp.Device(chunk_lanes=lanes)) for lanes in (32768, 256))
     for key, output in together.items():
         assert_same_bits(output, apart[key])
@@ -390,7 +390,7 @@ def test_a_script_notices_a_wrong_result(monkeypatch, capsys):
     assert "WRONG" in capsys.readouterr().out
 
 
-def test_right_is_the_shape_the_names_and_every_element():
+def test_a_result_is_compared_by_names_shape_and_elements():
     right = {"x": (np.zeros(3), 0.5)}
     assert common.is_right({"x": np.array([0, 0.5, -0.5])}, right)
     assert not common.is_right({"x": np.array([0, 0.5, -0.6])}, right)
@@ -399,7 +399,7 @@ def test_right_is_the_shape_the_names_and_every_element():
     assert not common.is_right({"x": np.zeros(3), "y": np.zeros(1)}, right)
 
 
-def test_other_seeds_are_other_inputs():
+def test_another_seed_gives_other_inputs():
     for name in NAMES:
         first, second = (np.concatenate([*map(np.ravel, drawn(name, seed))]) for seed in (0, 1))
         assert first.shape != second.shape or (first != second).any()
@@ -420,7 +420,7 @@ def golden():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_simulator_answers_as_silicon_did(golden, name):
+def test_the_simulator_reproduces_silicon_outputs(golden, name):
     expected = {key: output for key, output in golden.arrays.items() if key.split(".")[0] == name}
     got = {}
     for seed in golden.meta["seeds"]:
@@ -430,7 +430,7 @@ def test_the_simulator_answers_as_silicon_did(golden, name):
         assert_same_bits(output, got[key])
 
 
-def test_the_golden_is_of_the_kernels_as_they_are(golden):
+def test_the_golden_is_of_the_current_kernels(golden):
     meta = golden.meta
     assert meta["gpu"]["name"].startswith("NVIDIA")
     assert all(meta[key] for key in ("driver", "nvrtc", "date", "command"))

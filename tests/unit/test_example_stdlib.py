@@ -69,12 +69,12 @@ def components(printed: str) -> list[tuple[set[str], set[str], set[str]]]:
     return list(zip(words[::3], words[1::3], words[2::3], strict=True))
 
 
-def test_names_are_counted_and_nothing_else(library: Path) -> None:
+def test_only_names_are_counted(library: Path) -> None:
     assert load().names(library / "ast.py") == NAMES
 
 
 @pytest.mark.usefixtures("library")
-def test_the_tensor_counts_what_follows_what() -> None:
+def test_the_tensor_counts_consecutive_names() -> None:
     tensor, (modules, names, followers) = load().count("html ast absent")
     assert modules == ["ast", "html", "html.tool"]
     assert names == followers
@@ -91,7 +91,7 @@ def test_the_tensor_counts_what_follows_what() -> None:
     assert len(ours) == 7
 
 
-def test_components_of_real_modules_make_sense(
+def test_components_of_real_modules_group_related_names(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.rmtree(library)
@@ -119,7 +119,7 @@ def test_components_of_real_modules_make_sense(
 
 @pytest.mark.parametrize("device", ["sim", "cuda"])
 @pytest.mark.usefixtures("library")
-def test_the_kernels_are_asked(
+def test_the_script_runs_the_kernels(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], device: str
 ) -> None:
     chosen = {"sim": simwarp.Device(), "cuda": object()}

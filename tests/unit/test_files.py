@@ -65,7 +65,7 @@ def full(_):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("ends", ["well", "with an error"])
-def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path, ends):
+def test_an_interrupt_at_any_moment_leaves_no_partial_file(tmp_path, ends):
     path, at, reached, raised = tmp_path / "x", 0, True, []
     path.write_bytes(OLD)
     content = lambda file: file.write(NEW)  # noqa: E731
@@ -83,7 +83,7 @@ def test_an_interrupt_at_any_moment_leaves_nothing(tmp_path, ends):
 
 
 @pytest.mark.parametrize("error", [OSError("full"), KeyboardInterrupt(), MemoryError()])
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, error):
+def test_a_failed_write_keeps_the_old_file(tmp_path, error):
     (tmp_path / "x").write_bytes(OLD)
 
     def half(file):
@@ -115,7 +115,7 @@ def leave(folder, name="x", age=3600.0):
     return left
 
 
-def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
+def test_the_next_writer_removes_leftovers_of_a_killed_writer(tmp_path):
     left, other = leave(tmp_path), leave(tmp_path, "y")
     write(tmp_path / "x")
     assert names(tmp_path) == {"x", "y", other.name}
@@ -123,7 +123,7 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
 
 
 @pytest.mark.parametrize("alive", ["locked", "young"])
-def test_what_somebody_may_be_writing_stays(tmp_path, alive):
+def test_a_file_in_use_by_another_writer_stays(tmp_path, alive):
     left = leave(tmp_path, age=3600 if alive == "locked" else 0)
     with left.open("rb") as file:
         if alive == "locked":
@@ -132,7 +132,7 @@ def test_what_somebody_may_be_writing_stays(tmp_path, alive):
         assert left.exists()
 
 
-def test_a_writer_locks_what_it_writes(tmp_path):
+def test_a_writer_locks_its_file(tmp_path):
     def look(file):
         (temporary,) = tmp_path.iterdir()
         with temporary.open("rb") as other, pytest.raises(BlockingIOError):
@@ -161,7 +161,7 @@ def test_files_of_other_names_stay(tmp_path, name):
 # What may stand in the place of the file
 
 
-def test_a_link_stays_and_what_it_points_to_is_written(tmp_path):
+def test_writing_to_a_link_writes_its_target(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "target").write_bytes(OLD)
     (tmp_path / "link").symlink_to("sub/target")
@@ -174,7 +174,7 @@ def test_a_link_stays_and_what_it_points_to_is_written(tmp_path):
     assert names(tmp_path / "sub") == {"target", "not-yet"}
 
 
-def test_links_in_a_circle(tmp_path):
+def test_cyclic_links_are_refused(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(OSError, match="symbolic links"):
@@ -183,7 +183,7 @@ def test_links_in_a_circle(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "link to a device", "socket"])
-def test_what_cannot_be_replaced_is_refused(tmp_path, kind):
+def test_sockets_and_pipes_are_refused(tmp_path, kind):
     path = tmp_path / "x"
     with socket.socket(socket.AF_UNIX) as server:
         if kind == "FIFO":
@@ -208,7 +208,7 @@ def test_a_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("letter", ["n", "é", "名"])
-def test_a_name_as_long_as_names_can_be(tmp_path, letter):
+def test_a_name_of_maximal_length_is_written(tmp_path, letter):
     name = letter * (255 // len(letter.encode()))
     for content in (OLD, NEW):
         write(tmp_path / name, content)
@@ -227,7 +227,7 @@ def leave_long(folder, name):
     return found[0]
 
 
-def test_the_rights_are_those_of_any_new_file(tmp_path):
+def test_permissions_equal_those_of_any_new_file(tmp_path):
     before = os.umask(0o027)
     try:
         write(tmp_path / "x")

@@ -80,7 +80,7 @@ def test_the_twins_agree_with_python_in_float64():
         assert twins.sqrt("f64", a & (2**63 - 1)) == root
 
 
-def test_the_twins_bracket_and_saturate():
+def test_the_twins_round_in_every_direction_and_saturate():
     third = Fraction(1, 3)
     words = [twins.round_to("f16", third, rounding) for rounding in ("rm", "rz", "rn", "rna", "rp")]
     assert words == [0x3555, 0x3555, 0x3555, 0x3555, 0x3556]
@@ -159,7 +159,7 @@ def test_underflow_goes_where_the_rounding_goes(number):
 
 
 @both
-def test_the_sign_of_a_zero_sum(number):
+def test_the_sign_of_a_zero_sum_follows_the_rounding(number):
     one, plus, minus = number(1), number(0), number(-0.0)
     differ = ["0x0.0p+0", "0x0.0p+0", "-0x0.0p+0", "0x0.0p+0"]
     for a, b in ((one, -one), (plus, minus), (minus, plus)):
@@ -174,7 +174,7 @@ def test_the_sign_of_a_zero_sum(number):
 
 @both
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_what_is_not_a_number_and_what_only_seems_not(number, rounding):
+def test_invalid_operations_give_nan_and_infinities_stay(number, rounding):
     inf, nan, zero, one, largest = (number(x) for x in (np.inf, np.nan, 0, 1, np.finfo(number).max))
     for a, b, c in ((inf, zero, one), (zero, inf, nan), (inf, one, -inf), (one, nan, one), (one, one, nan)):
         assert np.isnan(floats.fma(a, b, c, rounding))
@@ -190,7 +190,7 @@ def test_what_is_not_a_number_and_what_only_seems_not(number, rounding):
     assert floats.sqrt(inf, rounding) == inf
 
 
-def test_saturate_and_flush():
+def test_saturate_clamps_and_flush_zeroes_subnormals():
     x = np.float32([np.nan, -np.inf, -0.0, 1e-40, 0.25, 1.0, 1.5, np.inf])
     assert hexes(floats.saturate(x)) == hexes([0, 0, 0, x[3], 0.25, 1, 1, 1])
     subnormal, least = np.float32(-(2.0**-127)), np.finfo(np.float32).tiny
@@ -221,7 +221,7 @@ def test_from_integer_rounds_64_bits():
     assert float(floats.from_integer(np.int64(-(2**24) - 1), np.float32, "rm")) == -(2**24) - 2
 
 
-def test_small_formats():
+def test_small_formats_saturate_or_overflow():
     assert hex(floats.narrow(np.float32(65520), "f16")) == "0x7c00"
     assert hex(floats.narrow(np.float32(65520), "f16", "rz")) == "0x7bff"
     assert hex(floats.narrow(np.float32(-1e6), "f16", "rn", saturate_finite=True)) == "0xfbff"
@@ -262,7 +262,7 @@ def test_half_fma_rounds_once():
 
 @both
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_many_elements_are_computed_as_each_one_is(number, rounding):
+def test_arrays_equal_their_elements_one_by_one(number, rounding):
     """Several blocks, with hard elements here and there: the same words as one by one."""
     rng = np.random.default_rng(5)
     a, b, c = (rng.standard_normal((700, 32)).astype(number) for _ in range(3))
@@ -341,7 +341,7 @@ def test_every_shape_is_kept(shape):
     assert np.shape(floats.saturate(x)) == shape
 
 
-def test_nothing_warns():
+def test_extreme_operands_give_no_warning():
     extreme = np.array([0, 1e-45, 3e38, np.inf, -np.inf, np.nan, -1, 1e-300, 1e300])
     single = np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FA00000, 0xBF800000], np.uint32)
     single = single.view(np.float32)  # the sixth is a signalling NaN

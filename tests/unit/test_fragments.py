@@ -106,7 +106,7 @@ def test_a_wrong_map_is_noticed(digits):
     assert why_no_bijection(Layout(tuple(Digit(*digit) for digit in digits), bits=16))
 
 
-def test_swapped_digits_are_still_a_bijection_but_not_the_same():
+def test_swapped_digits_give_another_bijection():
     """What no proof of bijection can see, the formulas below and the probe do."""
     swapped = Layout.of("slot 2:c1  lane 4:c2 8:r1  register 2:c8 2:r8", bits=16)
     assert why_no_bijection(swapped) == ""
@@ -182,7 +182,7 @@ FORMULAS = {
 
 @pytest.mark.parametrize("opcode", FORMULAS)
 @pytest.mark.parametrize("operand", ["a", "b", "c", "d"])
-def test_formulas_of_the_ptx_isa(opcode, operand):
+def test_layouts_equal_the_formulas_of_the_ptx_isa(opcode, operand):
     layout = of(opcode, operand)
     formula = FORMULAS[opcode]["c" if operand == "d" else operand]
     for lane in range(32):
@@ -205,7 +205,7 @@ def of_quad_pair(lane, operand, i):
 
 
 @pytest.mark.parametrize("layouts", ["row.row", "row.col", "col.row", "col.col"])
-def test_quad_pairs(layouts):
+def test_m8n8k4_layouts_are_spread_over_quad_pairs(layouts):
     found = fragments_of(f"mma.sync.aligned.m8n8k4.{layouts}.f32.f16.f16.f16").operands
     a, b = layouts.split(".")
     for name, key in {"a": f"a {a}", "b": f"b {b}", "c": "f16", "d": "f32"}.items():
@@ -262,7 +262,7 @@ def test_each_warp_of_a_wgmma_is_an_m16n8_mma_for_every_eight_columns(n):
     assert np.array_equal(found.column, small.column + register // 4 * 8)
 
 
-def test_wgmma_n_that_exist():
+def test_wgmma_has_exactly_the_sizes_n_of_the_isa():
     shapes = {}
     for opcode in all_opcodes():
         if opcode.startswith("wgmma"):
@@ -296,7 +296,7 @@ WMMA_REGISTERS = {
 
 
 @pytest.mark.parametrize("case", WMMA_REGISTERS, ids=".".join)
-def test_registers_of_wmma(case):
+def test_wmma_fragments_have_the_documented_register_counts(case):
     shape, type_name = case
     a, b, accumulators = WMMA_REGISTERS[case]
     assert of(f"wmma.load.a.sync.aligned.row.{shape}.{type_name}", "a").registers == a
@@ -337,7 +337,7 @@ def test_wmma_on_the_chip_is_made_of_mma():
 
 
 @pytest.mark.parametrize(("shape", "a", "b"), [("m16n16k16", 2, 2), ("m8n32k16", 4, 1), ("m32n8k16", 1, 4)])
-def test_copies_of_wmma_f16(shape, a, b):
+def test_wmma_f16_operands_are_held_twice(shape, a, b):
     found = fragments_of(f"wmma.mma.sync.aligned.row.col.{shape}.f32.f32").operands
     assert (found["a"].layout.copies, found["b"].layout.copies) == (a, b)
     layout = found["a"].layout
@@ -380,7 +380,7 @@ def test_any_bit_of_an_element_finds_it():
         (lambda a: a.holder(0, 0, 0, 1), "there is no copy 1\n"),
     ],
 )
-def test_places_outside(wrong, message):
+def test_places_outside_a_layout_are_refused(wrong, message):
     with pytest.raises(FragmentError, match=re.escape(message)) as error:
         wrong(Layout.of(A, bits=16))
     assert str(error.value).count("\n") == 2
@@ -389,7 +389,7 @@ def test_places_outside(wrong, message):
 
 
 @pytest.mark.parametrize("number", [1.0, "1", True, np.array([0.5])])
-def test_numbers_that_are_no_integers(number):
+def test_numbers_that_are_not_integers_are_refused(number):
     with pytest.raises(DtypeError, match="are integers"):
         Layout.of(A, bits=16).element(number, 0)
 
@@ -413,7 +413,7 @@ def random_registers(layout, *warps, seed=0):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUTS.values())
-def test_unpack_and_pack(layout):
+def test_packing_inverts_unpacking(layout):
     """Every element is where `holder` says, and packing is the inverse."""
     registers = random_registers(layout, 2)
     elements = layout.unpack(registers)
@@ -437,7 +437,7 @@ def test_unpack_and_pack(layout):
     )
 
 
-def test_no_warps():
+def test_zero_warps_give_empty_arrays():
     for layout in LAYOUTS:
         elements = layout.unpack(
             np.zeros((0, layout.lanes, layout.registers), f"u{layout.register_bits // 8}")
@@ -446,7 +446,7 @@ def test_no_warps():
         assert layout.pack(elements).shape == (0, layout.lanes, layout.registers)
 
 
-def test_registers_in_any_memory_order():
+def test_registers_may_have_any_memory_order():
     layout = Layout.of(A, bits=16)
     registers = random_registers(layout, 3)
     assert np.array_equal(layout.unpack(np.asfortranarray(registers)), layout.unpack(registers))
@@ -464,7 +464,7 @@ def test_signed_and_float_arrays_are_the_words_they_are_made_of():
 
 
 @pytest.mark.parametrize("opcode", ["m8n8k128", "m16n8k128", "m16n8k256"])
-def test_words_of_bits(opcode):
+def test_words_hold_32_neighbours_along_k(opcode):
     """A word holds 32 neighbours along k, the first in its lowest bit."""
     found = fragments_of(f"mma.sync.aligned.{opcode}.row.col.s32.b1.b1.s32.and.popc").operands
     a, b = found["a"].layout, found["b"].layout
@@ -477,7 +477,7 @@ def test_words_of_bits(opcode):
     assert (a.words().bits, a.words().slots) == (32, 1)
 
 
-def test_words_of_what_does_not_run_along_a_line():
+def test_layouts_without_whole_words_are_refused():
     scattered = Layout.of("slot 2:c2 2:r1  lane 2:c1 16:r2", bits=8)
     with pytest.raises(FragmentError, match="lie in different places"):
         scattered.words()
@@ -509,7 +509,7 @@ def test_words_of_what_does_not_run_along_a_line():
         ),
     ],
 )
-def test_arrays_that_do_not_fit(wrong, error, message):
+def test_arrays_of_other_shapes_are_refused(wrong, error, message):
     with pytest.raises(error, match=message):
         wrong(Layout.of(A, bits=16))
 
@@ -535,7 +535,7 @@ def test_a_layout_prints_as_it_is_written():
         ("slot 4:c1  lane 4:c4", "4 elements of 16 bits do not fill a register of 32 bits"),
     ],
 )
-def test_lines_that_are_no_map(line, message):
+def test_malformed_maps_are_refused(line, message):
     with pytest.raises(FragmentError, match=re.escape(message)) as error:
         Layout.of(line, bits=16)
     assert str(error.value).count("\n") == 2
@@ -546,7 +546,7 @@ def test_lines_that_are_no_map(line, message):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_every_form_once():
+def test_every_form_is_listed_once():
     counts = {}
     for opcode in all_opcodes():
         name = ".".join(opcode.split(".")[: 2 if opcode.startswith("wmma") else 1])
@@ -564,7 +564,7 @@ def test_every_form_once():
     }
 
 
-def test_operands_in_the_order_of_the_instruction():
+def test_operands_are_in_the_order_of_the_instruction():
     assert list(fragments_of("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32").operands) == list("dabc")
     assert list(fragments_of("wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32").operands) == list("da")
     found = fragments_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16").operands
@@ -599,7 +599,7 @@ def test_operands_in_the_order_of_the_instruction():
         ),
     ],
 )
-def test_other_spellings(spelled, canonical):
+def test_other_spellings_give_the_same_fragments(spelled, canonical):
     assert fragments_of(spelled) is fragments_of(canonical)
     assert fragments_of(spelled).opcode == canonical
 
@@ -674,7 +674,7 @@ def test_other_spellings(spelled, canonical):
         ),
     ],
 )
-def test_instructions_that_do_not_exist(opcode, exists, meant):
+def test_unknown_forms_are_refused(opcode, exists, meant):
     with pytest.raises(FragmentError) as error:
         fragments_of(opcode)
     first, second, third = str(error.value).splitlines()
@@ -685,7 +685,7 @@ def test_instructions_that_do_not_exist(opcode, exists, meant):
 
 
 @pytest.mark.parametrize("opcode", ["", "mad.lo.s32", "wmma", "wmma.load", "wmma.load.x.sync", "mma2.sync"])
-def test_what_is_no_matrix_instruction(opcode):
+def test_other_instructions_have_no_fragments(opcode):
     with pytest.raises(FragmentError, match="there is no matrix instruction") as error:
         fragments_of(opcode)
     assert "there are mma, wmma.load, wmma.store, wmma.mma, ldmatrix" in str(error.value)
@@ -696,7 +696,7 @@ def test_what_is_no_matrix_instruction(opcode):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_sources():
+def test_every_layout_names_its_source():
     for opcode in all_opcodes():
         for operand in fragments_of(opcode).operands.values():
             observed = opcode.startswith("wmma")
@@ -708,7 +708,7 @@ def test_sources():
     )
 
 
-def test_confirmations_are_those_on_record():
+def test_confirmations_are_as_recorded():
     record = confirmations()
     assert bool(record) == RECORD.exists()
     assert set(record) <= set(all_opcodes())
@@ -717,7 +717,7 @@ def test_confirmations_are_those_on_record():
             assert operand.provenance.confirmed == record.get(opcode, ())
 
 
-def test_reading_a_record(tmp_path):
+def test_a_record_is_read_or_empty_if_missing(tmp_path):
     path = tmp_path / "observed.json"
     assert confirmations(path) == {}
     other = tmp_path / "other.json"
@@ -725,7 +725,7 @@ def test_reading_a_record(tmp_path):
     assert confirmations(other) == {"mma.x": ("sm_80", "sm_90")}
 
 
-def test_provenance_in_words():
+def test_provenance_is_printed_in_words():
     found = fragments_of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32").operands["a"].provenance
     specified, confirmed = (dataclasses.replace(found, confirmed=chips) for chips in ((), ("sm_80", "sm_90")))
     assert str(specified) == "PTX ISA 9.7.14.5.8, specified"
@@ -745,7 +745,7 @@ def moved(opcode) -> Operand:
 
 
 @pytest.mark.parametrize("opcode", MOVED)
-def test_addresses(opcode):
+def test_memory_offsets_follow_the_layout(opcode):
     operand = moved(opcode)
     layout, in_rows = operand.layout, ".row." in opcode
     assert operand.memory == ("row" if in_rows else "col")
@@ -789,7 +789,7 @@ def test_alignment_is_the_size_of_the_fragment(opcode, alignment):
     assert required_alignment(moved(opcode)) == alignment
 
 
-def test_operands_that_are_not_in_memory():
+def test_operands_in_registers_have_no_addresses():
     operand = fragments_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32").operands["a"]
     assert operand.memory == ""
     for use in (lambda: operand.addresses(16), lambda: operand.run, lambda: operand.default_stride):
@@ -797,6 +797,6 @@ def test_operands_that_are_not_in_memory():
             use()
 
 
-def test_shapes_as_they_are_spelled():
+def test_shapes_are_written_as_in_the_opcode():
     assert str(fragments_of("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc").shape) == "m16n8k256"
     assert fragments_of("movmatrix.sync.aligned.m8n8.trans.b16").shape == Shape(8, 8, 0)

@@ -88,7 +88,7 @@ def first(program):
 # What is generated
 
 
-def test_every_row_is_touched(programs):
+def test_every_row_is_generated(programs):
     counts = fuzz.coverage(programs)
     untouched = [name for name, count in counts.items() if not count and name not in TILES]
     assert list(counts) == list(ROWS)
@@ -105,14 +105,14 @@ def test_the_vocabulary_leaves_few_rows_out():
             assert {TABLE.find(opcode)[0].name for opcode in opcodes} == {name}
 
 
-def test_rows_that_are_not_exact_are_guarded_or_not_used():
+def test_inexact_rows_are_guarded_or_not_used():
     for row in ROWS.values():
         used = any(row.name in all_rows().get(kind, {}) for kind in ("compute", "warp"))
         if used and row.fidelity != "exact":
             assert row.base in (*GUARDS[row.fidelity], *WITNESSES), row.name
 
 
-def test_more_than_half_are_divergent_and_work_across_lanes(programs):
+def test_most_programs_diverge_and_exchange_between_lanes(programs):
     assert sum(map(fuzz.is_divergent, programs)) > len(programs) / 2
 
 
@@ -142,7 +142,7 @@ class Reversal(Instruction):
         return cls("brev.b64", maker.vector("b64", 1), maker.vector("b64", 1))
 
 
-def test_a_new_kind_of_statement_is_one_class(monkeypatch):
+def test_a_new_kind_of_statement_needs_one_class(monkeypatch):
     for name in ("generate", "mutate"):
         module = import_module(f"simwarp.lab.fuzz.{name}")
         monkeypatch.setattr(module, "KINDS", (*KINDS, Reversal))
@@ -169,7 +169,7 @@ def test_a_program_depends_on_seed_number_and_vocabulary_alone(programs):
     assert "add.u32" in text
 
 
-def test_the_text_is_of_registers_that_are_declared(programs):
+def test_every_register_is_declared(programs):
     for program in programs[:50]:
         text = fuzz.module_text([program])
         declared = set(re.findall(r"\.reg \.\w+ (%\w+);", text))
@@ -179,7 +179,7 @@ def test_the_text_is_of_registers_that_are_declared(programs):
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
-def test_ptxas_takes_every_text(programs, tmp_path):
+def test_ptxas_accepts_every_program(programs, tmp_path):
     (tmp_path / "fuzz.ptx").write_text(fuzz.module_text(programs[:48]))
     command = ["ptxas", "-arch=sm_90", str(tmp_path / "fuzz.ptx"), "-o", str(tmp_path / "fuzz.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -190,7 +190,7 @@ def test_ptxas_takes_every_text(programs, tmp_path):
 
 
 @pytest.mark.slow
-def test_no_program_is_faulty_and_its_scheduling_does_not_matter(programs):
+def test_programs_have_no_faults_and_do_not_depend_on_scheduling(programs):
     some = programs[:60]
     together, apart = simwarp.Device(), simwarp.Device(chunk_lanes=32)
     digests = [fuzz.digest(answer) for answer in fuzz.answers(together, some)]
@@ -199,7 +199,7 @@ def test_no_program_is_faulty_and_its_scheduling_does_not_matter(programs):
     assert len(set(digests)) == len(digests)
 
 
-def test_inputs_become_outputs():
+def test_an_empty_program_copies_inputs_to_outputs():
     program = Program(3, 1, (), blocks=2, block=32)
     start, end = first(program), outputs(program)
     width = {"d": 64, "r": 32, "h": 16, "p": 1}
@@ -236,7 +236,7 @@ def test_a_veil_hides_every_result_and_changes_none(programs):
     assert len(veiled.splitlines()) > 1.1 * len(open_text.splitlines())
 
 
-def test_a_loop_goes_round_as_often_as_each_lane_says():
+def test_a_loop_runs_the_trip_count_of_each_lane():
     body = (Compute("add.u32", ("%r0",), ("%r0", 1)), Warp("vote.sync.ballot.b32", ("%r2",), ("%p0",)))
     for peeled in (0, 1, 3):
         program = Program(3, 1, (Loop("%r1", body, peeled),))
@@ -270,7 +270,7 @@ def test_threads_exchange_through_shared_memory():
         np.testing.assert_array_equal(outputs(program)["%r1"], start["%r0"][other] & np.uint64(0xFFFFFFFF))
 
 
-def test_a_tally_is_the_same_whoever_comes_first():
+def test_a_tally_does_not_depend_on_order():
     update = Atomic("atom.shared.max.u32", ("_",), ("%r0",), Address("tally", 0, "%r1"))
     body = If(Condition("data", "%p0"), (update,))
     program = Program(3, 1, (Tally("atom.shared.max.u32", 5, ("%r2",), (body,)),), blocks=1, block=64)
@@ -293,7 +293,7 @@ def test_tallies_of_all_blocks_add_up():
         assert int(memory[cell]) & 0xFFFFFFFF == (int(before[cell]) + int(added)) & 0xFFFFFFFF
 
 
-def test_own_memory_is_the_threads_own():
+def test_local_memory_is_private_to_each_thread():
     store = Store("st.global.b32", (), ("%r0",), Address("global", 4))
     load = Load("ld.global.u8", ("%r1",), (), Address("global", 5))
     program = Program(3, 1, (store, load), block=32)
@@ -303,13 +303,13 @@ def test_own_memory_is_the_threads_own():
     assert own_at(1) - own_at(0) == 32
 
 
-def test_what_depends_on_order_is_no_tally():
+def test_order_dependent_atomics_are_not_tallies():
     for opcode in ("atom.global.exch.b32", "atom.global.inc.u32", "atom.global.add.f32", "atom.cas.b32"):
         assert tally_of(opcode) == ""
     assert tally_of("atom.shared.add.relaxed.cta.u64") == "add.b64"
 
 
-def test_operands_that_the_isa_leaves_open_are_changed():
+def test_operands_with_undefined_results_are_replaced():
     divide = Compute("div.u32", ("%r0",), ("%r1", 4))
     program = Program(3, 1, (divide, Compute("rem.u32", ("%r2",), ("%r1", "%r3"))))
     start, end = first(program), outputs(program)
@@ -388,7 +388,7 @@ FAULTS = {
 
 @pytest.mark.slow_cases(but=("the carry is lost",))
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_a_planted_fault_is_found_and_made_small(fault):
+def test_a_planted_fault_is_found_and_shrunk(fault):
     name, wrong = FAULTS[fault]
     witnesses = [
         fuzz.Witness("right", simwarp.Device()),
@@ -417,7 +417,7 @@ def test_mutants_find_a_fault_without_a_second_device():
     assert fuzz.digest(found.words[0]) != fuzz.digest(found.words[1])
 
 
-def test_a_fault_is_a_counterexample_even_if_all_witnesses_share_it():
+def test_a_fault_on_all_devices_is_a_counterexample():
     class Broken(simwarp.Device):
         def load(self, ptx):
             return super().load(ptx.replace("popc.b32", "popc.b33"))
@@ -482,7 +482,7 @@ def record(device, folder, seed, count, **options):
 
 
 @pytest.mark.slow
-def test_a_recording_says_where_it_comes_from(recorded):
+def test_a_recording_names_its_origin(recorded):
     meta = json.loads(recorded.read_text())
     assert meta.pop("date").count("-") == 2
     assert len(meta.pop("ptx")["programs"]) == 64
@@ -515,7 +515,7 @@ def test_a_recording_is_replayed_in_full_or_in_part(recorded):
     assert replay(recording, wrong, [0, 1, 2]) == [0, 1, 2]
 
 
-def test_what_the_hardware_did_not_settle_is_left_out(tmp_path, monkeypatch):
+def test_programs_with_unsettled_results_are_left_out(tmp_path, monkeypatch):
     class Unsettled(StandIn):
         """Its compiler lets mutants, whose registers have other names, end too early."""
 
@@ -625,7 +625,7 @@ def test_the_simulator_agrees_with_a_recording(file):
 
 
 @pytest.mark.parametrize("ptx", sorted(GOLDEN.glob("sm_*/counterexamples/*.ptx")), ids=lambda ptx: ptx.stem)
-def test_the_simulator_is_right_about_old_counterexamples(ptx):
+def test_the_simulator_passes_old_counterexamples(ptx):
     assert still_right(ptx, simwarp.Device())
 
 
@@ -664,7 +664,7 @@ def test_a_crash_or_a_hang_costs_one_program(fragile):
 
 
 @pytest.mark.slow
-def test_programs_without_an_answer_are_not_counterexamples(fragile, tmp_path):
+def test_programs_without_a_result_are_not_counterexamples(fragile, tmp_path):
     programs = [
         Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(("not.b32", "popc.b32"))
     ]
@@ -757,7 +757,7 @@ def test_the_command_replays_a_recording(capsys, monkeypatch, tmp_path):
     assert run(capsys, "--replay", file, "--programs", 1, "--device", "cuda").out
 
 
-def test_hardware_and_simulator_are_asked_together(capsys, monkeypatch):
+def test_hardware_and_simulator_are_compared(capsys, monkeypatch):
     monkeypatch.setattr("gpu.cuda.default_device", StandIn)
     monkeypatch.setattr("simwarp.lab.fuzz.Workers", Here)
     report = json.loads(run(capsys, "--device", "both", "--programs", 2, "--json").out)
@@ -776,7 +776,7 @@ def test_hardware_and_simulator_are_asked_together(capsys, monkeypatch):
         (["--device", "cuda"], "give --device sim"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused(capsys, monkeypatch, arguments, message):
+def test_an_impossible_request_is_refused(capsys, monkeypatch, arguments, message):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 
@@ -786,7 +786,7 @@ def test_a_request_that_cannot_be_met_is_refused(capsys, monkeypatch, arguments,
     assert printed.out == ""
 
 
-def test_an_interruption_ends_with_what_was_done(capsys, monkeypatch):
+def test_an_interruption_reports_partial_results(capsys, monkeypatch):
     def hunt(witnesses, programs, progress):
         progress(8)
         raise KeyboardInterrupt

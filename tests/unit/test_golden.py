@@ -44,7 +44,7 @@ def golden(tmp_path, recorded):
     return load(tmp_path / "bmm.json")
 
 
-def test_two_files_are_written(tmp_path):
+def test_a_recording_writes_two_files(tmp_path):
     folder = tmp_path / "new" / "folder"
     written = record(BMM, StandIn(cc=(8, 0)), folder, inputs=3, seed=3)
     assert written == [folder / "bmm.npz", folder / "bmm.json"]
@@ -123,7 +123,7 @@ def test_large_outputs_are_kept_as_digests(tmp_path):
 # Replay
 
 
-def test_every_tier_is_held_against_it(golden):
+def test_every_tier_is_compared_with_the_golden(golden):
     assert replay(golden, BMM, BMM.answers["reference"]) == []
     assert replay(golden, BMM, BMM.answers["listing"]) == []
     assert replay(golden, BMM, lambda item: BMM.answers["gpu"](item, simwarp.Device())) == []
@@ -157,7 +157,7 @@ def flip(answer):
     ],
     ids=["a bit", "int64", "unsigned", "a row less", "another shape"],
 )
-def test_a_changed_answer_is_noticed(golden, at, change):
+def test_a_changed_output_is_noticed(golden, at, change):
     assert replay(golden, BMM, changed(change, at)) == [at]
 
 
@@ -184,7 +184,7 @@ def test_the_simulator_is_not_evidence_about_itself(tmp_path):
 
 
 @pytest.mark.slow
-def test_outputs_of_several_types(tmp_path):
+def test_outputs_may_have_several_types(tmp_path):
     """Words of 32 and of 64 bits take turns; a product is int32 or packed."""
     for case, inputs in ((PACK, range(4, 6)), (BMM, (2, 82, 87, 9 * 5 + 2))):
         drawn = {k: case.draw(Draw(0, case.name, number)) for k, number in enumerate(inputs)}
@@ -201,7 +201,7 @@ def test_outputs_of_several_types(tmp_path):
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), Deadlock("stuck"), OSError("gone")])
-def test_a_recording_that_stops_midway_leaves_what_was_there(tmp_path, stop):
+def test_a_stopped_recording_keeps_the_old_files(tmp_path, stop):
     record(BMM, StandIn(), tmp_path, inputs=2, seed=0)
     before = files(tmp_path)
     answer = BMM.answers["gpu"]
@@ -219,7 +219,7 @@ def test_a_recording_that_stops_midway_leaves_what_was_there(tmp_path, stop):
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), OSError(28, "No space left on device")])
-def test_a_write_that_fails_leaves_no_half_file(tmp_path, monkeypatch, stop):
+def test_a_failed_write_leaves_no_partial_file(tmp_path, monkeypatch, stop):
     def fail(file, **outputs):
         file.write(b"half of it")
         raise stop
@@ -233,7 +233,7 @@ def test_a_write_that_fails_leaves_no_half_file(tmp_path, monkeypatch, stop):
         assert "--out" in str(caught.value)
 
 
-def test_meta_data_that_cannot_be_written_is_found_before_anything_is(tmp_path):
+def test_unwritable_metadata_is_refused_before_any_file_is_written(tmp_path):
     device = StandIn()
     device.uuid = b"bytes"
     with pytest.raises(TypeError):
@@ -241,7 +241,7 @@ def test_meta_data_that_cannot_be_written_is_found_before_anything_is(tmp_path):
     assert files(tmp_path) == {}
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_an_unwritable_folder_is_reported(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputFileError) as caught:
         record(PACK, StandIn(), tmp_path / "file", inputs=1, seed=0)
@@ -264,7 +264,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         ("bmm.npz", "objects"),
     ],
 )
-def test_files_that_are_missing_or_damaged(tmp_path, name, data):
+def test_missing_and_damaged_files_are_refused(tmp_path, name, data):
     record(BMM, StandIn(), tmp_path, inputs=2, seed=0)
     path = tmp_path / name
     if data is None:
@@ -298,7 +298,7 @@ def test_a_golden_with_a_flipped_byte_is_damaged(tmp_path):
 @pytest.mark.parametrize(
     "kept", [[], [0], [0, 1, 2], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 7]], ids=str
 )
-def test_a_golden_that_lacks_answers(tmp_path, golden, kept):
+def test_a_golden_with_missing_outputs_is_refused(tmp_path, golden, kept):
     """It would replay as if nothing were wrong."""
     write_arrays(tmp_path, golden, {str(k): golden.outputs[min(k, 4)] for k in kept})
     with pytest.raises(
@@ -307,7 +307,7 @@ def test_a_golden_that_lacks_answers(tmp_path, golden, kept):
         load(tmp_path / "bmm.json")
 
 
-def test_answers_of_other_names(tmp_path, golden):
+def test_outputs_of_other_names_are_refused(tmp_path, golden):
     write_arrays(tmp_path, golden, {f"first{k}": answer for k, answer in golden.outputs.items()})
     with pytest.raises(InputFileError, match=r"bmm\.npz has no answer to input 0: 5 answers\n"):
         load(tmp_path / "bmm.json")
@@ -320,7 +320,7 @@ def write_arrays(folder, golden, answers):
     (folder / "bmm.json").write_text(json.dumps({**golden.meta, "sha256": digest}))
 
 
-def test_files_of_two_recordings_do_not_belong_together(tmp_path, golden):
+def test_files_of_two_recordings_are_not_mixed(tmp_path, golden):
     """As a recording leaves them that is killed between the two."""
     answers = {str(k): answer ^ 1 for k, answer in golden.outputs.items()}
     np.savez_compressed(tmp_path / "bmm.npz", **answers)
@@ -364,7 +364,7 @@ def test_a_trial_is_not_evidence(tmp_path, golden):
 
 
 @pytest.mark.parametrize("data", [b"[]", b"3", b"null", b'"x"', b"{}", b"[" * 100_000])
-def test_records_that_are_none(tmp_path, golden, data):
+def test_malformed_records_are_refused(tmp_path, golden, data):
     (tmp_path / "bmm.json").write_bytes(data)
     with pytest.raises(InputFileError, match="simwarp record bmm"):
         load(tmp_path / "bmm.json")
@@ -378,7 +378,7 @@ def test_records_that_are_none(tmp_path, golden, data):
     ],
 )
 @pytest.mark.parametrize("value", ["missing", None, 1.5, True])
-def test_records_with_other_fields(tmp_path, golden, name, value):
+def test_records_with_wrong_fields_are_refused(tmp_path, golden, name, value):
     meta = {**golden.meta, name: 1 if name == "trial" and value is True else value}
     if value == "missing":
         del meta[name]
@@ -388,19 +388,19 @@ def test_records_with_other_fields(tmp_path, golden, name, value):
 
 
 @pytest.mark.parametrize("inputs", [None, 0, "5", -1])
-def test_records_that_say_no_number_of_inputs(tmp_path, golden, inputs):
+def test_records_without_a_number_of_inputs_are_refused(tmp_path, golden, inputs):
     (tmp_path / "bmm.json").write_text(json.dumps({**golden.meta, "inputs": inputs}))
     with pytest.raises(InputFileError, match="lacks the number of inputs"):
         load(tmp_path / "bmm.json")
 
 
-def test_a_replay_of_nothing_or_of_another_case(golden):
+def test_an_empty_replay_or_another_case_is_refused(golden):
     for wrong in (Golden(golden.meta, {}), Golden({**golden.meta, "case": "pack-row"}, golden.outputs)):
         with pytest.raises(InputFileError, match=r"^nothing to replay: "):
             replay(wrong, BMM, BMM.answers["reference"])
 
 
-def test_the_goldens_of_the_project_are_whole():
+def test_the_goldens_of_the_project_are_complete():
     folder = Path(__file__).parents[1] / "golden" / "sm_90"
     for name in ("bmm", "bmm-btc", "bconv2d", "pack-row", "pack-column", "pack-lsb"):
         assert len(load(folder / f"{name}.json").outputs) >= 200
