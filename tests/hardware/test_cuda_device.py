@@ -53,7 +53,7 @@ def _assert_bits(packed, dots, thresholds, flip, word, first="msb"):
 @pytest.mark.parametrize("sizes", LARGE)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
-def test_large(device, sizes, transpose_a, transpose_b):
+def test_large_products_equal_the_reference(device, sizes, transpose_a, transpose_b):
     m, n, k = sizes
     a = _matrix(*((k, m) if transpose_a else (m, k)))
     b = _matrix(*((n, k) if transpose_b else (k, n)), seed=1)
@@ -70,7 +70,7 @@ def test_large(device, sizes, transpose_a, transpose_b):
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("k", range(2**16 - 3, 2**16 + 3))
-def test_k_about_what_16_bits_count(device, k, scheme, first):
+def test_k_beyond_16_bits_gives_exact_products(device, k, scheme, first):
     word = SCHEMES[scheme].word
     a, b = _matrix(67, k, np.float16), _matrix(k, 131, np.float16, 1)
     a[[0, 33]], b[:, [0, 64]], b[:, [1, 32, 130]] = 1, -1, 1  # differ everywhere, and nowhere
@@ -85,7 +85,7 @@ def test_k_about_what_16_bits_count(device, k, scheme, first):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_thresholds_and_flips_on_the_device(device, scheme):
+def test_thresholds_and_flips_are_applied_on_the_device(device, scheme):
     a, b = _matrix(257, 1000), _matrix(1000, 301, seed=1)
     dots = reference.bmm(a, b)
     thresholds, flip = _rule(dots)
@@ -97,7 +97,7 @@ def test_thresholds_and_flips_on_the_device(device, scheme):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_layers_into_memory_that_was_used(device, scheme):
+def test_layers_overwrite_memory_in_use_before(device, scheme):
     """Each output stands where another stood: nothing of that may be left."""
     word = SCHEMES[scheme].word
     x, weights = _matrix(515, 1000), [_matrix(1000, 777, seed=1), _matrix(777, 333, seed=2)]
@@ -125,7 +125,7 @@ PACKED_SHAPES = [
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int8"])
 @pytest.mark.parametrize("shape", PACKED_SHAPES)
-def test_packing(device, dtype, shape):
+def test_packing_equals_the_reference(device, dtype, shape):
     rng = np.random.default_rng(2)
     x = rng.integers(-3, 3, shape, np.int8).astype(dtype)
     source = device.upload(x)
@@ -141,7 +141,7 @@ def test_packing(device, dtype, shape):
 @pytest.mark.parametrize("columns", [2**16 + 16, 2**16 + 1], ids=["vector", "scalar"])
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("word", [32, 64])
-def test_packing_of_more_than_4294967296_elements(device, layout, word, columns):
+def test_more_than_4294967296_elements_are_packed(device, layout, word, columns):
     """Indices past 32 bits. The rows repeat each other, so that the answer is known without packing all."""
     rows, period = 2**16 + 64, 64
     few = np.random.default_rng(3).integers(-3, 3, (period, columns), np.int8)
@@ -156,7 +156,7 @@ def test_packing_of_more_than_4294967296_elements(device, layout, word, columns)
     np.testing.assert_array_equal(words, repeated)
 
 
-def test_a_product_with_more_than_4294967296_bits_of_output(device):
+def test_a_product_may_exceed_4294967296_output_bits(device):
     m, n, k = 2**16 + 33, 2**16 + 65, 33
     a, b = np.tile(_matrix(47, k, np.float16), (m // 47 + 1, 1))[:m], _matrix(k, n, np.float16, 1)
     few = reference.bmm(a[:47], b)
@@ -169,14 +169,14 @@ def test_a_product_with_more_than_4294967296_bits_of_output(device):
         np.testing.assert_array_equal(words, repeated)
 
 
-def test_device_arrays_in_device_array_out(device):
+def test_device_operands_give_a_device_array(device):
     a, b = _matrix(65, 130, np.float16), _matrix(130, 31, np.float16, 1)
     c = gpu.bmm(device.upload(a), device.upload(b))
     assert isinstance(c, type(device.upload(a)))
     np.testing.assert_array_equal(c.download(), reference.bmm(a, b))
 
 
-def test_packed_on_the_device(device):
+def test_operands_packed_on_the_device_are_multiplied(device):
     a, b = _matrix(65, 130), _matrix(130, 31, seed=1)
     packed = gpu.pack(device.upload(a), layout="column")
     expected = reference.pack(a, layout="column")
@@ -184,7 +184,7 @@ def test_packed_on_the_device(device):
     np.testing.assert_array_equal(gpu.bmm(packed, gpu.pack(device.upload(b))).download(), reference.bmm(a, b))
 
 
-def test_nan_of_a_device_array_is_told_at_the_next_synchronisation(device):
+def test_nan_of_a_device_array_is_reported_at_the_next_synchronisation(device):
     bad = _matrix(40, 40)
     bad[7, 9] = np.nan
     x = device.upload(bad)
@@ -196,14 +196,14 @@ def test_nan_of_a_device_array_is_told_at_the_next_synchronisation(device):
     assert packed.shape == (40, 40)
 
 
-def test_nan_of_a_host_array_is_told_with_its_index(device):
+def test_nan_of_a_host_array_is_reported_with_its_index(device):
     bad = _matrix(40, 50)
     bad[7, 9] = np.nan
     with pytest.raises(NotANumberError, match=r"b\[7, 9\]"):
         gpu.bmm(_matrix(3, 40), bad, device=device)
 
 
-def test_torch_and_cupy_arrays_without_a_copy(device):
+def test_torch_and_cupy_arrays_are_used_without_a_copy(device):
     torch = pytest.importorskip("torch")
     a, b = _matrix(37, 61), _matrix(61, 45, seed=1)
     expected = reference.bmm(a, b)
@@ -225,7 +225,7 @@ def test_torch_and_cupy_arrays_without_a_copy(device):
     np.testing.assert_array_equal(c.download(), expected)
 
 
-def test_a_wrong_dtype_on_the_device(device):
+def test_a_wrong_dtype_on_the_device_is_refused(device):
     with pytest.raises(DtypeError, match="int32"):
         gpu.pack(device.upload(np.zeros((3, 3), np.int32)))
 
@@ -241,7 +241,7 @@ extern "C" __global__ void shift(unsigned* words, unsigned n) {
 """
 
 
-def test_cooperative_launch(device):
+def test_a_cooperative_launch_synchronises_the_grid(device):
     n = 64 * 128
     words = device.upload(np.arange(n, dtype=np.uint32))
     kernel = device.load(compile(SHIFT, "shift.cu", arch=device.compute_capability).text).kernel("shift")
@@ -249,7 +249,7 @@ def test_cooperative_launch(device):
     np.testing.assert_array_equal(words.download(), np.roll(np.arange(n, dtype=np.uint32), 1))
 
 
-def test_streams_and_events(device):
+def test_streams_and_events_order_copies(device):
     stream, start, end = device.stream(), device.event(), device.event()
     host = np.arange(1 << 20, dtype=np.uint32)
     start.record(stream)
@@ -264,7 +264,7 @@ def test_streams_and_events(device):
         array.view((1 << 21,))
 
 
-def test_calls_under_way_keep_their_operands(device):
+def test_pending_calls_keep_their_operands_alive(device):
     """Calls of one plan with different arrays, none of which is waited for."""
     rng = np.random.default_rng(4)
     signs = [rng.choice(np.array([-1, 1], np.int8), (512, 512)) for _ in range(12)]

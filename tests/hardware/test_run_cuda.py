@@ -42,7 +42,7 @@ def arguments():
     }  # fmt: skip
 
 
-def test_both_devices_answer_alike(file):
+def test_both_devices_give_equal_outputs(file):
     from gpu import CudaDevice
 
     source, cuda = load(file), CudaDevice()
@@ -54,7 +54,7 @@ def test_both_devices_answer_alike(file):
     assert int(there.outputs["sums"][0]) == 1001 * 1000 // 2
 
 
-def test_the_command(file):
+def test_the_command_gives_equal_outputs_on_both_devices(file):
     np.save(file.with_name("x.npy"), arguments()["x"])
     command = [
         sys.executable, "-m", "simwarp", "run", str(file), "--grid", "16", "--block", "64", "--arg", "1001",

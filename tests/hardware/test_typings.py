@@ -48,7 +48,7 @@ def found(module, name):
 
 
 @pytest.mark.parametrize(("module", "name", "node"), DECLARED, ids=[f"{m}.{n}" for m, n, _ in DECLARED])
-def test_it_exists(module, name, node):
+def test_every_stubbed_name_exists_with_its_value(module, name, node):
     if name.endswith("__init__") or _is_set_in_init(module, name, node):
         return
     value = found(module, name)
@@ -88,6 +88,6 @@ def _check_parameters(value, node):
     assert not missing, f"{node.name}{inspect.signature(value)} has no {', '.join(missing)}"
 
 
-def test_every_stub_of_ours_is_read():
+def test_every_stub_file_is_checked():
     assert {"pycuda.driver", "cuda.bindings.nvrtc", "cuda.bindings.driver", "cuda.core.utils"} <= set(FILES)
     assert len(DECLARED) > 80

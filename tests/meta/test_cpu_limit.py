@@ -66,7 +66,7 @@ def test_an_unmarked_test_past_the_limit_fails(pytester):
         assert re.fullmatch(r"\d\.\d CPU seconds, .* have 0\.03\n.*@pytest\.mark\.slow", text)
 
 
-def test_no_limit(pytester):
+def test_a_limit_of_0_disables_the_check(pytester):
     _, failed, costs = outcomes(pytester, TESTS, "--cpu-limit=0")
     assert not failed
     assert [test.split("_")[-1] for _, slow, test in costs if slow] == ["marked"]
@@ -75,13 +75,13 @@ def test_no_limit(pytester):
     ]  # fmt: skip
 
 
-def test_what_fails_anyhow_keeps_its_reason(pytester):
+def test_a_failing_test_keeps_its_own_reason(pytester):
     _, failed, _ = outcomes(pytester, "\n    def test_it(): work(); assert 1 == 2\n", LIMIT)
     assert "assert 1 == 2" in failed["it"]
     assert "CPU seconds" not in failed["it"]
 
 
-def test_what_is_done_once_does_not_count(pytester, monkeypatch):
+def test_one_time_compilation_is_not_counted(pytester, monkeypatch):
     monkeypatch.setenv("SIMWARP_CACHE", str(pytester.path / "cache"))
     tests = """
     from numba.core import event

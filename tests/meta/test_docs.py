@@ -193,7 +193,7 @@ def load(name: str) -> ModuleType:
     "simwarp.verify.cases.mttkrp",
 )
 @pytest.mark.parametrize("path", [p for p in sources() if ">>>" in p.read_text()], ids=module_name)
-def test_docstring_examples(path: Path) -> None:
+def test_docstring_examples_run(path: Path) -> None:
     module = load(module_name(path))
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     report: list[str] = []
@@ -220,7 +220,7 @@ RUN = re.compile(r"^<!-- run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTA
 
 @pytest.mark.slow_cases("testing", "mttkrp")
 @pytest.mark.parametrize("page", [p for p in PAGES if RUN.search(p.read_text())], ids=lambda p: p.stem)
-def test_page_examples(page: Path) -> None:
+def test_page_examples_run(page: Path) -> None:
     for package in PACKAGES:
         load(package)
     text = page.read_text()
@@ -253,7 +253,7 @@ def test_the_readme_names_the_two_commands() -> None:
         assert re.search(rf"^{command}:", makefile, re.MULTILINE)
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
+def test_links_of_the_readme_resolve() -> None:
     links = re.findall(r"\]\(([^):#]+)\)", (ROOT / "README.md").read_text())
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
@@ -284,11 +284,11 @@ def test_the_ptx_page_lists_every_row() -> None:
     assert all(f"\n| `{name}` |" in rendered for name in ROWS)
 
 
-def test_other_pages_stay_as_they_are() -> None:
+def test_pages_without_markers_are_unchanged() -> None:
     assert hooks().on_page_markdown("# Other\n", page=None, config=None, files=None) == "# Other\n"
 
 
-def test_the_page_of_mttkrp_has_the_figures_of_its_benchmark() -> None:
+def test_the_mttkrp_page_has_the_figures_of_its_benchmark() -> None:
     page = (ROOT / "docs" / "mttkrp.md").read_text()
     assert page.count(hooks().MTTKRP_MARKER) == 1
     rendered = hooks().on_page_markdown(page, page=None, config=None, files=None)

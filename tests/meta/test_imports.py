@@ -149,12 +149,12 @@ def module_name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", files(), ids=module_name)
-def test_every_arrow_is_in_the_rule(path: Path) -> None:
+def test_every_import_is_allowed_by_the_rule(path: Path) -> None:
     found = violations(path.read_text(), module_name(path), path.name == "__init__.py")
     assert not found, "\n".join([*found, "see docs/architecture.md, who may import whom"])
 
 
-def test_the_files_were_seen() -> None:
+def test_imports_of_every_package_are_found() -> None:
     seen = {module_name(path): imports_of(path.read_text(), module_name(path)) for path in files()}
     for package in PACKAGES:
         assert sum(within(name, (package,)) for name in seen) >= 4, package
@@ -236,7 +236,7 @@ def test_a_planted_violation_is_found(planted: str) -> None:
         ("import collections.abc, importlib.resources", "gpu.compile"),
     ],
 )
-def test_what_is_allowed_is_not_reported(source: str, module: str) -> None:
+def test_allowed_imports_are_not_reported(source: str, module: str) -> None:
     assert imports_of(source, module)
     assert violations(source, module) == []
 
@@ -296,16 +296,16 @@ def misplaced(source: str, target: str) -> str | None:
     return None
 
 
-def test_there_is_no_circle_between_packages() -> None:
+def test_packages_do_not_import_in_a_cycle() -> None:
     assert circles(arrows()) == []
 
 
-def test_no_arrow_goes_up() -> None:
+def test_every_import_points_to_a_lower_layer() -> None:
     wrong = {arrow: why for arrow in arrows() if (why := misplaced(*arrow))}
     assert not wrong
 
 
-def test_a_planted_circle_is_found() -> None:
+def test_a_planted_import_cycle_is_found() -> None:
     planted = {**arrows(), ("simwarp.engine.launch", "simwarp.races.detector"): []}
     assert {"simwarp.engine", "simwarp.races"} <= set(circles(planted))
 
@@ -321,7 +321,7 @@ def test_a_planted_circle_is_found() -> None:
         ("simwarp.verify.runner", "simwarp.lab"),
     ],
 )
-def test_a_planted_arrow_up_is_found(source: str, target: str) -> None:
+def test_a_planted_upward_import_is_found(source: str, target: str) -> None:
     assert misplaced(source, target)
     assert misplaced(target, source) is None
 
@@ -334,7 +334,7 @@ def _python(program: str) -> str:
     return done.stdout
 
 
-def test_the_tiers_import_without_what_they_may_not_need() -> None:
+def test_the_tiers_import_without_optional_packages() -> None:
     loaded = "{name.partition('.')[0] for name in sys.modules}"
     extras = set(LAZY_IN_THE_COMMAND_LINE)
     printed = _python(f"import sys, reference, simwarp, gpu; print(*sorted({loaded} & {extras}))")

@@ -89,7 +89,7 @@ def modules():
 
 
 @pytest.mark.parametrize("module", [name for name in modules() if not name.startswith(tuple(BELOW))])
-def test_no_mnemonic_outside_the_rows(module):
+def test_mnemonics_occur_only_in_the_rows(module):
     found = violations((ROOT / module).read_text())
     assert found == [], "give the row a kind or a trait (simwarp/ptx/rows.py), and ask for that"
 
@@ -125,7 +125,7 @@ def test_kinds_traits_and_modifiers_are_not_mnemonics(allowed):
     assert not violations(allowed)
 
 
-def test_the_exempt_folders_know_mnemonics():
+def test_the_exempt_folders_contain_mnemonics():
     for folder in BELOW:
         assert any(violations(path.read_text()) for path in (ROOT / folder).rglob("*.py")) or folder.endswith(
             "instructions"

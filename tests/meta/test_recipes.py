@@ -76,7 +76,7 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def test_an_instruction_is_a_row_and_a_twin(tree: Tree) -> None:
+def test_a_new_instruction_needs_a_row_and_a_twin(tree: Tree) -> None:
     tree.append(
         "simwarp/ptx/instructions/integer.py",
         '\n\n@row("zeros.T", "d:u32 = a:T", T="b32 b64", section="9.7.1.99", summary="how many bits are 0")\n'
@@ -97,7 +97,7 @@ def test_an_instruction_is_a_row_and_a_twin(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
-def test_a_command_is_a_file_and_two_lines(tree: Tree) -> None:
+def test_a_new_command_needs_a_file_and_two_lines(tree: Tree) -> None:
     tree.write(
         "simwarp/cli/warps.py",
         '"""How many warps a number of threads fills."""\n\n'
@@ -119,7 +119,7 @@ def test_a_command_is_a_file_and_two_lines(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
-def test_a_chip_is_one_entry(tree: Tree) -> None:
+def test_a_new_chip_needs_one_entry(tree: Tree) -> None:
     entry = "Chip((10, 3), 64 * KIB, 40 * KIB, warps=32, blocks=16, sums=Sums(25, 32, 13)),"
     tree.insert("simwarp/chips/chips.py", "        Chip((12, 0),", f"        {entry}\n")
     code = (
@@ -139,7 +139,7 @@ def test_a_chip_is_one_entry(tree: Tree) -> None:
     assert len(tree.touched) == 1
 
 
-def test_a_check_is_an_exception_a_kind_and_a_place(tree: Tree) -> None:
+def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
     tree.append(
         "simwarp/faults.py",
         "\n\nclass PartialWarp(KernelFault):\n"
@@ -170,7 +170,7 @@ def test_a_check_is_an_exception_a_kind_and_a_place(tree: Tree) -> None:
     assert len(tree.touched) == 3
 
 
-def test_a_scheme_is_an_entry_and_a_listing(tree: Tree) -> None:
+def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     """Its kernel is `bmm.cu` with fewer rows for a warp."""
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'
     tree.insert("gpu/bmm/schemes.py", '        Scheme("bmm64", 64,', f"        {entry}\n")
@@ -187,7 +187,7 @@ def test_a_scheme_is_an_entry_and_a_listing(tree: Tree) -> None:
     assert len(tree.touched) == 2
 
 
-def test_a_sparse_format_is_a_type_and_a_module_and_an_entry_for_each_tier(tree: Tree) -> None:
+def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: Tree) -> None:
     """Coordinates with the last one first; they take the kernel of `Coo`."""
     tree.append(
         "reference/types/sparse.py",

@@ -39,7 +39,7 @@ def test_every_row_has_a_twin_and_every_twin_a_row():
 
 
 @pytest.mark.parametrize("name", list(ROWS))
-def test_facts(name):
+def test_every_row_has_a_name_section_and_architecture(name):
     row = ROWS[name]
     assert row.name == name
     assert re.fullmatch(r"9\.7(\.\d+){2,3}", row.section)
@@ -53,7 +53,7 @@ def test_facts(name):
 
 
 @pytest.mark.parametrize("name", list(ROWS))
-def test_forms(name):
+def test_forms_cover_every_type_and_modifier_of_the_row(name):
     """All are spellings of the row, found by the table, with every type and every modifier among them."""
     row = ROWS[name]
     chosen = forms(row)
@@ -74,7 +74,7 @@ def test_forms(name):
     assert {row.match(opcode).T for opcode in chosen} >= set(row.types)
 
 
-def test_few_forms_are_all_spellings_and_many_are_fewer():
+def test_rows_with_few_spellings_test_all_of_them():
     assert forms(ROWS["popc"]) == spellings(ROWS["popc"])
     assert len(forms(ROWS["ld"])) < len(spellings(ROWS["ld"])) / 2
 
@@ -93,7 +93,7 @@ def test_every_form_has_a_kernel_and_operands(name):
 @pytest.mark.slow_cases("9.7.9.8", "9.7.9.11", "9.7.9.21", "9.7.13.?", "9.7.7.1", "9.7.14.4.3", "9.7.6.1")
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
 @pytest.mark.parametrize("section", sorted({row.section for row in ROWS.values()}))
-def test_ptxas_takes_every_kernel(section, tmp_path):
+def test_ptxas_accepts_every_kernel(section, tmp_path):
     """One call for many: most of a small one is its start."""
     opcodes = [opcode for row in ROWS.values() if row.section == section for opcode in required(row)]
     for k, batch in enumerate(batches([probe_of(opcode) for opcode in opcodes])):
@@ -120,7 +120,7 @@ def test_no_opcode_belongs_to_two_rows():
 
 
 @pytest.mark.parametrize("name", list(ROWS))
-def test_evidence_is_of_enough_operands_and_in_a_recording(name):
+def test_evidence_has_enough_operands_and_a_recording(name):
     """A form that has none is which `make gate` refuses."""
     for opcode in required(ROWS[name]):
         if (found := evidence().get(opcode)) is None:
@@ -130,7 +130,7 @@ def test_evidence_is_of_enough_operands_and_in_a_recording(name):
         assert (found.largest_error is not None) == (name in BOUNDED)
 
 
-def test_all_evidence_is_of_forms_that_are_there():
+def test_all_evidence_is_for_existing_forms():
     assert [opcode for opcode in evidence() if TABLE.find(opcode) is None] == []
     assert witness()["gpu"]["name"].startswith("NVIDIA"), RECORD
 
@@ -146,7 +146,7 @@ def listed():
     return forms, mark
 
 
-def test_the_census_is_what_it_says():
+def test_the_census_matches_its_counts():
     forms, mark = listed()
     assert (len(forms), len(set(forms)), mark) == (712, 712, 592)
     outside = re.compile(r"(tex|sust|cp)\b")
@@ -173,7 +173,7 @@ def test_the_documentation_has_a_line_for_each_row():
         assert row.summary.replace("|", "\\|") in line
 
 
-def test_the_documentation_says_what_is_outside():
+def test_the_documentation_lists_unsupported_instructions():
     text = hooks["outside"]()
     for line in CENSUS.read_text().splitlines():
         if line and not line.startswith("#") and TABLE.find(line) is None:

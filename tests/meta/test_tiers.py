@@ -39,7 +39,7 @@ def names(pytester, *options):
     return [report.nodeid.partition("::test_")[2] for report in passed]
 
 
-def test_marks_choose_cases(pytester):
+def test_slow_marks_select_cases(pytester):
     quick = names(pytester, "-m", "not slow")
     assert [name for name in quick if "pairs" not in name] == [
         "named[a-1]", "named[a-2]", "named[c-1]", "all_but[a-1]", "all_but[c-1]", "all_but[c-2]", "plain"
@@ -50,7 +50,7 @@ def test_marks_choose_cases(pytester):
     assert {*quick, *slow} == {*names(pytester)}
 
 
-def test_a_pattern_of_no_case_is_refused(pytester):
+def test_a_pattern_without_a_matching_case_is_refused(pytester):
     """In a whole run only: a part of it may lack the case."""
     pytester.makeini("[pytest]\naddopts = --strict-markers\ntestpaths = .\nmarkers = slow: long\n")
     path = pytester.makepyfile(
@@ -68,7 +68,7 @@ def test_a_pattern_of_no_case_is_refused(pytester):
 
 
 @pytest.mark.parametrize("sizes", [(2, 2, 2), (4, 2, 3), (3, 3, 3, 3), (5, 4), (16, 4, 2), (3,)])
-def test_all_pairs_meet_in_few_cases(sizes):
+def test_few_cases_cover_all_pairs(sizes):
     cases = [tuple(enumerate(values)) for values in product(*map(range, sizes))]
     chosen = [cases[i] for i in tiers.pairwise(cases)]
     assert {p for case in chosen for p in combinations(case, 2)} == {

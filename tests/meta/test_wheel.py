@@ -81,15 +81,15 @@ def python(*arguments, folder, installed, safe=True):
     )
 
 
-def test_its_name(wheel):
+def test_the_file_name_has_version_and_tags(wheel):
     assert wheel.name == f"simwarp-{__version__}-py3-none-any.whl"
 
 
-def test_nothing_else_at_the_top(names):
+def test_the_top_level_holds_only_packages_and_metadata(names):
     assert {name.split("/")[0] for name in names} == {*PACKAGES, f"simwarp-{__version__}.dist-info"}
 
 
-def test_everything_of_the_packages_and_nothing_else(names):
+def test_the_wheel_holds_exactly_the_files_of_the_packages(names):
     sources = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
@@ -99,14 +99,14 @@ def test_everything_of_the_packages_and_nothing_else(names):
     assert {name for name in names if ".dist-info/" not in name} == sources
 
 
-def test_what_must_not_be_forgotten(names):
+def test_the_wheel_holds_kernels_and_no_tests(names):
     assert {f"gpu/bmm/{name}" for name in ("bmm.cu", "pack.cu", "warp.cuh", "output.cuh")} <= set(names)
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert not any("test" in name.split("/")[:1] or name.endswith((".pyc", ".npz", ".md")) for name in names)
 
 
-def test_what_it_says_of_itself(installed):
+def test_the_metadata_has_requirements_and_the_entry_point(installed):
     (info,) = installed.glob("*.dist-info")
     metadata = (info / "METADATA").read_text()
     head = metadata.partition("\n\n")[0]
@@ -127,7 +127,7 @@ def test_what_it_says_of_itself(installed):
     assert "simwarp = simwarp.cli:main" in (info / "entry_points.txt").read_text()
 
 
-def test_the_packages_are_those_of_the_wheel(foreign, installed):
+def test_installed_packages_equal_the_listed_packages(foreign, installed):
     program = "import reference, simwarp, gpu; print(*(p.__file__ for p in (reference, simwarp, gpu)))"
     done = python("-c", program, folder=foreign, installed=installed)
     assert done.stderr == ""
@@ -135,13 +135,13 @@ def test_the_packages_are_those_of_the_wheel(foreign, installed):
 
 
 @pytest.mark.slow
-def test_the_product_in_one_line(foreign, installed):
+def test_the_one_line_product_runs_from_the_wheel(foreign, installed):
     done = python("-c", ONE_LINE, folder=foreign, installed=installed)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.slow
-def test_the_command(foreign, installed):
+def test_the_info_command_runs_from_the_wheel(foreign, installed):
     done = python("-m", "simwarp", "info", "--json", folder=foreign, installed=installed)
     assert (done.returncode, done.stderr) == (0, "")
     facts = json.loads(done.stdout)
@@ -149,7 +149,7 @@ def test_the_command(foreign, installed):
 
 
 @pytest.mark.slow
-def test_the_command_verifies(foreign, installed):
+def test_the_verify_command_runs_from_the_wheel(foreign, installed):
     done = python(
         "-m", "simwarp", "verify", "--case", "bmm", "--input", "2", folder=foreign, installed=installed
     )

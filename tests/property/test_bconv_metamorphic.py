@@ -72,7 +72,7 @@ def agree(geometry, expected, got):
 
 
 @relation
-def test_a_convolution_without_padding_is_a_crop_of_one_with(bconv2d, geometry, x, w):
+def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, x, w):
     """Pad, then exclude: the pixels whose windows are inside are those of VALID, to the last one."""
     if any(span > size for span, size in zip(geometry.spans, geometry.images[1:3], strict=True)):
         return
@@ -90,7 +90,7 @@ def test_a_convolution_without_padding_is_a_crop_of_one_with(bconv2d, geometry, 
 
 
 @relation
-def test_a_tap_that_is_cut_off_is_one_outside(bconv2d, geometry, x, w):
+def test_a_removed_tap_equals_a_tap_outside_the_image(bconv2d, geometry, x, w):
     """An image without its last row is that image with one more row of padding below."""
     if geometry.images[1] < 2:
         return
@@ -105,7 +105,7 @@ def test_a_tap_that_is_cut_off_is_one_outside(bconv2d, geometry, x, w):
 
 
 @relation
-def test_translation(bconv2d, geometry, x, w):
+def test_padding_translates_the_output(bconv2d, geometry, x, w):
     """A row of padding more above, of one stride, moves the output by one row and changes none of it."""
     (top, bottom), (left, right) = geometry.pads
     (down, across), (rows, columns) = geometry.stride, geometry.out
@@ -116,7 +116,7 @@ def test_translation(bconv2d, geometry, x, w):
 
 
 @relation
-def test_the_complement_of_both_operands(bconv2d, geometry, x, w):
+def test_complementing_both_operands_changes_nothing(bconv2d, geometry, x, w):
     """(-a)(-b) = ab, and what is excluded has no sign; the complement of one turns every sum over."""
     answer = bconv2d(x, w, **geometry.options)
     agree(geometry, answer, bconv2d(-x, -w, **geometry.options))
@@ -124,7 +124,7 @@ def test_the_complement_of_both_operands(bconv2d, geometry, x, w):
 
 
 @relation
-def test_permuted_channels(bconv2d, geometry, x, w):
+def test_permuted_filters_permute_output_channels(bconv2d, geometry, x, w):
     """The order of the input channels does not matter, and that of the output follows the filters'."""
     channels = np.argsort(Draw(0, "channels", geometry.images[3]).words(geometry.images[3]))
     filters = np.argsort(Draw(0, "filters", geometry.filters[3]).words(geometry.filters[3]))
@@ -134,7 +134,7 @@ def test_permuted_channels(bconv2d, geometry, x, w):
 
 
 @relation
-def test_split_k(bconv2d, geometry, x, w):
+def test_sums_over_parts_of_the_channels_add_up(bconv2d, geometry, x, w):
     """Sums over parts of the channels add up: nothing is counted per word, or once per convolution."""
     channels = geometry.images[3]
     if channels < 2:
@@ -146,7 +146,7 @@ def test_split_k(bconv2d, geometry, x, w):
 
 
 @relation
-def test_split_taps(bconv2d, geometry, x, w):
+def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
     """Sums over the rows of a filter add up, each a filter of its own with its own padding."""
     rows = geometry.filters[0]
     (top, bottom), sides = geometry.pads
@@ -163,7 +163,7 @@ def test_split_taps(bconv2d, geometry, x, w):
 
 
 @relation
-def test_batch_concatenation(bconv2d, geometry, x, w):
+def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
     """Images do not see each other: not in a tile of eight, and not at its end."""
     one = bconv2d(x[:1], w, **geometry.options)
     both = bconv2d(np.concatenate([x, x[:1]]), w, **geometry.options)
@@ -172,7 +172,7 @@ def test_batch_concatenation(bconv2d, geometry, x, w):
 
 
 @relation
-def test_mirrored_images(bconv2d, geometry, x, w):
+def test_mirrored_operands_mirror_the_output(bconv2d, geometry, x, w):
     """Everything upside down: what is padding above and below changes sides, and nothing else."""
     (top, bottom), (left, right) = geometry.pads
     # Rows and columns that no window reaches are cut off, so that windows end where they began.

@@ -37,7 +37,7 @@ def by_torch(geometry, x, w):
 
 
 @given(geometry=conv_geometries(), seed=st.integers(0, 2**32 - 1))
-def test_the_reference(geometry, seed):
+def test_the_reference_agrees_with_torch(geometry, seed):
     x, w = drawn_signs(geometry.images, seed, "x"), drawn_signs(geometry.filters, seed, "w")
     expected = by_torch(geometry, x, w)
     assert_same_convolution(geometry, expected, reference.bconv2d(x, w, **geometry.options))
@@ -46,7 +46,7 @@ def test_the_reference(geometry, seed):
 @pytest.mark.parametrize("scheme", SCHEMES)
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(geometry=conv_geometries(), seed=st.integers(0, 2**32 - 1))
-def test_the_kernels(scheme, geometry, seed):
+def test_the_kernels_agree_with_torch(scheme, geometry, seed):
     x, w = drawn_signs(geometry.images, seed, "x"), drawn_signs(geometry.filters, seed, "w")
     got = gpu.bconv2d(x, w, **geometry.options, scheme=scheme, device=simulator())
     assert_same_convolution(geometry, by_torch(geometry, x, w), got)
@@ -55,7 +55,7 @@ def test_the_kernels(scheme, geometry, seed):
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @settings(max_examples=40)
 @given(geometry=conv_geometries("no border", "1x1", "interior"), seed=st.integers(0, 2**32 - 1))
-def test_same_of_torch_where_it_has_it(geometry, seed):
+def test_same_padding_equals_torch_same_padding(geometry, seed):
     """Torch's own ``padding="same"``: stride 1 only, and then TensorFlow's rule."""
     x, w = drawn_signs(geometry.images, seed, "x"), drawn_signs(geometry.filters, seed, "w")
     images = torch.from_numpy(np.moveaxis(x, 3, 1).astype(np.float64))

@@ -117,7 +117,7 @@ def test_any_operands_agree(format, data, rounding):
 @pytest.mark.slow
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
-def test_fma_whose_addend_meets_the_product_agrees(format, data, rounding):
+def test_fma_agrees_where_addend_and_product_cancel(format, data, rounding):
     """The addend is -a·b, or a few units from it, or only meets its last bits."""
     fraction_bits = twins.FORMATS[format][2]
     operands = data.draw(st.lists(st.tuples(words(format), words(format)), min_size=1, max_size=8))

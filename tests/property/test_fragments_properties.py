@@ -63,7 +63,7 @@ def test_packing_is_the_inverse_of_unpacking(opcode, warps, seed):
 
 
 @given(st.sampled_from(OPCODES), st.data())
-def test_arrays_are_as_many_ints(opcode, data):
+def test_arrays_equal_their_ints_one_by_one(opcode, data):
     operand = data.draw(st.sampled_from(list(fragments_of(opcode).operands.values())))
     layout = operand.layout
     counts = (layout.lanes, layout.registers, layout.register_bits)
@@ -75,7 +75,7 @@ def test_arrays_are_as_many_ints(opcode, data):
 
 
 @given(st.sampled_from(OPCODES), st.randoms(use_true_random=False))
-def test_modifiers_in_any_order(opcode, random):
+def test_modifiers_are_accepted_in_any_order(opcode, random):
     """Types and layouts keep their own order; the rest may stand anywhere behind the instruction's name."""
     name, *words = opcode.split(".")
     layouts = [word for word in words if word in ("row", "col")]
@@ -92,7 +92,7 @@ def test_modifiers_in_any_order(opcode, random):
 
 
 @given(st.sampled_from(OPCODES), st.data())
-def test_a_word_too_few_is_an_error_with_three_lines(opcode, data):
+def test_a_missing_modifier_gives_an_error_of_three_lines(opcode, data):
     words = opcode.split(".")
     removed = data.draw(st.integers(0, len(words) - 1))
     rest = ".".join(words[:removed] + words[removed + 1 :])

@@ -26,14 +26,14 @@ def answer(device, program):
 @pytest.mark.slow
 @given(programs, st.integers(0, 2**32))
 @settings(max_examples=15)
-def test_a_mutant_leaves_behind_what_the_program_does(program, seed):
+def test_a_mutant_has_the_outputs_of_its_program(program, seed):
     assert answer(APART, fuzz.mutate(program, seed)) == answer(TOGETHER, program)
 
 
 @pytest.mark.slow
 @given(programs, st.integers(0, 2**32))
 @settings(max_examples=8)
-def test_whatever_the_shrinker_tries_is_legal(program, salt):
+def test_every_shrinking_attempt_is_a_legal_program(program, salt):
     """Of what it tries, about half is taken for smaller."""
 
     def differs(candidate):
@@ -46,7 +46,7 @@ def test_whatever_the_shrinker_tries_is_legal(program, salt):
 
 @given(programs)
 @settings(max_examples=60)
-def test_all_opcodes_are_of_rows(program):
+def test_every_generated_opcode_has_a_row(program):
     (entry,) = parse(fuzz.module_text([program])).entries.values()
     assert entry.instructions
     for instruction in entry.instructions:
@@ -55,12 +55,12 @@ def test_all_opcodes_are_of_rows(program):
 
 @given(programs)
 @settings(max_examples=60)
-def test_nobody_waits_for_the_whole_block_where_lanes_may_part(program):
+def test_divergent_code_has_no_block_barrier(program):
     assert not any(needs_block([statement]) for statement, together in walk(program.body) if not together)
 
 
 @given(programs)
 @settings(max_examples=60)
-def test_a_body_put_back_is_the_program(program):
+def test_replacing_a_body_with_itself_keeps_the_program(program):
     for body, put in bodies(program):
         assert put(body) == program

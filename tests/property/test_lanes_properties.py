@@ -150,7 +150,7 @@ def test_any_operands_agree_with_the_twin(form, data):
 
 
 @given(a=words(32), b=words(32), c=words(32), table=st.integers(0, 255))
-def test_lop3_of_every_table(a, b, c, table):
+def test_lop3_agrees_for_every_table(a, b, c, table):
     got = lanes.lop3(np.uint32(a), np.uint32(b), np.uint32(c), table)
     assert int(got) == twins.lop3(a, b, c, table)
 
@@ -395,7 +395,7 @@ def expect_shuffle(value, b, c, mode):
 
 
 @pytest.mark.parametrize("mode", SHUFFLES)
-def test_shuffles_of_every_width_and_distance(mode):
+def test_shuffles_agree_for_every_width_and_distance(mode):
     value = lanes.LANE * np.uint32(0x01010101)
     for width in range(1, 33):
         c = lanes.shuffle_c(width, mode)
@@ -411,7 +411,7 @@ def test_shuffles_of_every_width_and_distance(mode):
     b=st.lists(amounts, min_size=32, max_size=32),
     c=st.lists(amounts | st.integers(0, 0x1F1F), min_size=1, max_size=32),
 )
-def test_shuffles_of_any_operands(mode, b, c):  # fmt: skip
+def test_shuffles_agree_for_any_operands(mode, b, c):  # fmt: skip
     b, c = np.array(b, np.uint32), np.array((c * 32)[:32], np.uint32)
     expect_shuffle(lanes.LANE + np.uint32(100), b, c, mode)
     expect_shuffle(lanes.LANE + np.uint32(100), int(b[0]), int(c[0]), mode)

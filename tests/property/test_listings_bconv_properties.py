@@ -47,14 +47,14 @@ def convolutions(draw, paddings=("SAME", "VALID", "explicit")):
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(convolutions(), SCHEMES)
-def test_the_convolution_is_the_references(case, scheme):
+def test_the_convolution_equals_the_reference(case, scheme):
     x, w, options = case
     np.testing.assert_array_equal(scheme[0](x, w, **options), reference.bconv2d(x, w, **options), strict=True)
 
 
 @settings(max_examples=60)
 @given(convolutions(), st.data())
-def test_the_sizes_are_the_references(case, data):
+def test_the_sizes_equal_the_reference(case, data):
     x, w, options = case
     larger = data.draw(st.integers(1, 1000)), data.draw(st.integers(1, 1000))
     shape = (x.shape[0], x.shape[1] + larger[0], x.shape[2] + larger[1], x.shape[3])
@@ -65,7 +65,7 @@ def test_the_sizes_are_the_references(case, data):
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(convolutions(), SCHEMES, st.sampled_from(("msb", "lsb")))
-def test_bits_in_are_the_same_as_numbers(case, scheme, first):
+def test_packed_input_gives_the_same_output_as_numbers(case, scheme, first):
     x, w, options = case
     bconv, word = scheme
     packed_x = reference.pack_tensor(x, layout="NHWC", word=word, first=first)
@@ -76,7 +76,7 @@ def test_bits_in_are_the_same_as_numbers(case, scheme, first):
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(convolutions(), SCHEMES, st.data())
-def test_bits_out_are_the_thresholded_sums(case, scheme, data):
+def test_output_bits_are_the_thresholded_sums(case, scheme, data):
     x, w, options = case
     filters, seed = w.shape[3], data.draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
@@ -101,7 +101,7 @@ def test_more_padding_only_adds_pixels(case, scheme, rows, columns):
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(convolutions(), SCHEMES)
-def test_complements_of_both_leave_it_and_of_one_negate_it(case, scheme):
+def test_complementing_one_operand_negates_and_both_changes_nothing(case, scheme):
     x, w, options = case
     bconv, _ = scheme
     y = bconv(x, w, **options)

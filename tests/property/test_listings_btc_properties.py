@@ -25,7 +25,7 @@ def signs(seed, shape):
 
 
 @given(st.tuples(SIDE, SIDE), TILE, ORDER, SEED)
-def test_fsb_round_trip(shape, tile, order, seed):
+def test_fsb_unpacking_inverts_packing(shape, tile, order, seed):
     bits = (signs(seed, shape) > 0).astype(np.uint8)
     words = to_fsb(bits, tile, order)
     np.testing.assert_array_equal(from_fsb(words, shape, tile, order), bits, strict=True)
@@ -33,7 +33,7 @@ def test_fsb_round_trip(shape, tile, order, seed):
 
 
 @given(st.tuples(SIDE, SIDE), TILE, ORDER)
-def test_every_element_has_a_place_of_its_own(shape, tile, order):
+def test_elements_have_distinct_places(shape, tile, order):
     addresses = fsb_address(*np.indices(shape), shape, tile, order).ravel()
     assert len(np.unique(addresses)) == addresses.size
     assert addresses.max() < fsb_words(shape, tile) * 32
@@ -42,7 +42,7 @@ def test_every_element_has_a_place_of_its_own(shape, tile, order):
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(st.tuples(SIDE, SIDE, SIDE), SEED, st.sampled_from((btc_bmm1, btc_bmm2, btc_bmm3)), st.data())
-def test_products_are_the_references(sizes, seed, design, data):
+def test_products_equal_the_reference(sizes, seed, design, data):
     m, k, n = sizes
     a, b = signs(seed, (m % 40 + 1, k)), signs(seed + 1, (k, n % 40 + 1))
     options = {name: data.draw(choices, name) for name, choices in OPTIONS.items()}
@@ -59,7 +59,7 @@ def test_products_are_the_references(sizes, seed, design, data):
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(conv_geometries(), SEED, st.sampled_from((btc_bconv1, btc_bconv2)), st.data())
-def test_convolutions_are_the_references(geometry, seed, bconv, data):
+def test_convolutions_equal_the_reference(geometry, seed, bconv, data):
     x, w = signs(seed, geometry.images), signs(seed + 1, geometry.filters)
     options = {name: data.draw(choices, name) for name, choices in OPTIONS.items()}
     dots = reference.bconv2d(x, w, **geometry.options)

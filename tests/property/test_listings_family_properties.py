@@ -50,7 +50,7 @@ def operands(draw):
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(matrices(), st.sampled_from(tuple(PACK)))
-def test_packing_is_the_references_and_unpacking_undoes_it(x, form):
+def test_packing_equals_the_reference_and_unpacking_inverts_it(x, form):
     layout, word = form
     packed = PACK[form](x)
     expected = reference.pack(x, layout=layout, word=word).words
@@ -61,7 +61,7 @@ def test_packing_is_the_references_and_unpacking_undoes_it(x, form):
 @pytest.mark.slow
 @settings(max_examples=60)
 @given(operands(), APPROACH, LAYOUT, LAYOUT)
-def test_every_combination_is_the_references_product(pair, approach, layout_a, layout_b):
+def test_every_combination_equals_the_reference_product(pair, approach, layout_a, layout_b):
     transpose_a, transpose_b = product_of(approach, layout_a, layout_b)
     a, b = pair[0].T if transpose_a else pair[0], pair[1].T if transpose_b else pair[1]
     packed = reference.pack(a, layout=layout_a), reference.pack(b, layout=layout_b)
@@ -73,7 +73,7 @@ def test_every_combination_is_the_references_product(pair, approach, layout_a, l
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(operands(), SCHEME, st.booleans(), st.booleans())
-def test_every_scheme_is_the_references_product(pair, scheme, transpose_a, transpose_b):
+def test_every_scheme_equals_the_reference_product(pair, scheme, transpose_a, transpose_b):
     product, word = scheme
     a, b = pair[0].T if transpose_a else pair[0], pair[1].T if transpose_b else pair[1]
     packed_a = reference.pack(a, layout="row" if transpose_a else "column", word=word)
@@ -86,7 +86,7 @@ def test_every_scheme_is_the_references_product(pair, scheme, transpose_a, trans
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(operands(), SCHEME, st.data())
-def test_every_scheme_s_bits_are_the_references_threshold(pair, scheme, data):
+def test_every_scheme_thresholds_like_the_reference(pair, scheme, data):
     """Thresholds lie on a dot product of the column, or one beside it."""
     product, word = scheme
     dots = reference.bmm(*pair)

@@ -42,7 +42,7 @@ def one_warp(kernel):
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(matrices())
-def test_packing_is_the_references(x):
+def test_packing_equals_the_reference(x):
     column, row = pack32_column(x), pack32_row(x)
     np.testing.assert_array_equal(column.words, reference.pack(x, layout="column").words, strict=True)
     np.testing.assert_array_equal(row.words, reference.pack(x, layout="row").words, strict=True)
@@ -57,7 +57,7 @@ def test_packing_the_transpose_in_the_other_layout_gives_the_same_words(x):
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(operands())
-def test_the_product_is_the_references(case):
+def test_the_product_equals_the_reference(case):
     a, b, transpose_a, transpose_b = case
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     np.testing.assert_array_equal(bmm32(a, b, **options), reference.bmm(a, b, **options), strict=True)
@@ -66,7 +66,7 @@ def test_the_product_is_the_references(case):
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(operands())
-def test_the_product_of_packed_operands_is_the_same(case):
+def test_packed_operands_give_the_same_product(case):
     a, b, transpose_a, transpose_b = case
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     packed_a = pack32_row(a) if transpose_a else pack32_column(a)
@@ -75,7 +75,7 @@ def test_the_product_of_packed_operands_is_the_same(case):
 
 
 @given(st.lists(PREDICATES, max_size=4))
-def test_nested_branches_are_the_conjunction(predicates):
+def test_nested_branches_intersect_their_masks(predicates):
     def kernel(warp, depth=0):
         if depth == len(predicates):
             return warp.active
@@ -86,7 +86,7 @@ def test_nested_branches_are_the_conjunction(predicates):
 
 
 @given(PREDICATES, PREDICATES)
-def test_votes_ask_the_active_lanes(active, predicate):
+def test_votes_count_only_active_lanes(active, predicate):
     mask = sum(1 << lane for lane in range(32) if active[lane])
     votes = [bool(predicate[lane]) for lane in range(32) if active[lane]]
 

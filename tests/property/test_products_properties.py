@@ -238,7 +238,7 @@ def cancel(a, b, c, types, rng):
 
 @every_form
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_floats_are_the_model_s(cc, types, shape, kind):
+def test_float_products_equal_the_model(cc, types, shape, kind):
     rng = np.random.default_rng(len(str((cc, types, shape, kind.__name__))))
     rule = rule_of(cc, types, shape)
     a, b, c = draw(types, shape, kind, rng, 4)
@@ -255,7 +255,7 @@ def compare(types, rule, a, b, c):
 
 
 @given(st.sampled_from(FORMS), st.sampled_from(KINDS), st.integers(0, 2**32))
-def test_floats_of_any_tile(form, kind, seed):
+def test_float_tiles_of_any_class_equal_the_model(form, kind, seed):
     cc, types, shape = form
     rule = rule_of(cc, types, shape)
     compare(types, rule, *draw(types, shape, kind, np.random.default_rng(seed), 1))
@@ -266,7 +266,7 @@ CUT = [form for form in FORMS if rule_of(*form).fraction_bits]
 
 @pytest.mark.parametrize(("cc", "types", "shape"), CUT, ids=lambda x: ".".join(map(str, x)))
 @pytest.mark.parametrize("cut", ["rn", "rm"])
-def test_a_model_that_cuts_its_addends_otherwise_differs(cc, types, shape, cut):
+def test_a_model_with_other_truncation_differs(cc, types, shape, cut):
     rng, rule = np.random.default_rng(7), rule_of(cc, types, shape)
     zero = np.zeros((M, N), WORD[types[3]])
 
@@ -280,7 +280,7 @@ def test_a_model_that_cuts_its_addends_otherwise_differs(cc, types, shape, cut):
 
 @given(st.integers(1, 40), st.integers(0, 2**32))
 @pytest.mark.slow
-def test_one_warp_gets_what_many_get(warps, seed):
+def test_one_warp_gives_the_result_of_many(warps, seed):
     rng = np.random.default_rng(seed)
     cc, types, shape = FORMS[seed % len(FORMS)]
     rule = rule_of(cc, types, shape)
@@ -292,7 +292,7 @@ def test_one_warp_gets_what_many_get(warps, seed):
 
 @pytest.mark.slow
 @given(st.integers(1, 9), st.sampled_from(["and", "xor"]), st.integers(0, 2**32))
-def test_bits_are_counted(words, operation, seed):
+def test_bit_products_count_matching_bits(words, operation, seed):
     rng = np.random.default_rng(seed)
     a, b = (rng.integers(0, 2**32, size, dtype=np.uint32) for size in ((2, M, words), (2, words, N)))
     c = rng.integers(-(2**31), 2**31, (2, M, N)).astype(np.int32)
@@ -335,7 +335,7 @@ def ends(dtype):
 @given(
     st.sampled_from(["rn", "rz", "rm", "rp"]), st.sampled_from([4, 8]), st.booleans(), st.integers(0, 2**32)
 )
-def test_doubles_are_chains_of_fma(rounding, k, special, seed):
+def test_double_products_are_chains_of_fma(rounding, k, special, seed):
     rng = np.random.default_rng(seed)
     a, b, c = (
         rng.standard_normal(size) * 2.0 ** rng.integers(-30, 30, size) for size in ((M, k), (k, N), (M, N))

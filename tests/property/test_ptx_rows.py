@@ -36,7 +36,7 @@ def block(sets):
 @pytest.mark.parametrize("name", computed("pure", "store"))
 @settings(max_examples=20)
 @given(data=st.data())
-def test_rows_of_one_lane(simwarp_device, name, data):
+def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
     probe = rows.probe_of(data.draw(st.sampled_from(required(ROWS[name]))))
     case = st.tuples(*map(words, probe.operands))
     if ROWS[name].base in ("div", "rem") and ROWS[name].fidelity == "open":
@@ -50,7 +50,7 @@ def test_rows_of_one_lane(simwarp_device, name, data):
 @pytest.mark.parametrize("name", computed("warp"))
 @settings(max_examples=20)
 @given(data=st.data())
-def test_warp_rows(simwarp_device, name, data):
+def test_warp_rows_equal_their_twins(simwarp_device, name, data):
     """Two teams of lanes, each named by its mask, or one team while the others have left."""
     probe = rows.probe_of(data.draw(st.sampled_from(required(ROWS[name]))))
     team = data.draw(st.integers(1, 0xFFFFFFFF))
@@ -101,7 +101,7 @@ def registers(probe, column):
 @pytest.mark.parametrize("name", computed(*MATRIX))
 @settings(max_examples=8)
 @given(data=st.data())
-def test_matrix_rows(simwarp_device, name, data):
+def test_matrix_rows_equal_their_twins(simwarp_device, name, data):
     """Four warps that are given the same."""
     probe = rows.probe_of(data.draw(st.sampled_from(required(ROWS[name]))))
     columns = [data.draw(registers(probe, column)) for column in probe.operands]

@@ -542,7 +542,7 @@ def check_that_nothing_is_missed(recorder):
 @pytest.mark.slow
 @given(kernels(), DEVICES)
 @settings(max_examples=150)
-def test_with_whole_barriers_only_races_are_found_exactly(kernel, device):
+def test_programs_of_whole_barriers_have_exactly_the_reported_races(kernel, device):
     recorder = record(kernel, **device)
     check_that_nothing_is_invented(recorder)
     check_that_nothing_is_missed(recorder)
@@ -551,7 +551,7 @@ def test_with_whole_barriers_only_races_are_found_exactly(kernel, device):
 @pytest.mark.slow
 @given(kernels(counted=True))
 @settings(max_examples=150)
-def test_with_all_barriers_races_are_found_exactly_if_warps_come_whole(kernel):
+def test_programs_of_any_barrier_and_whole_warps_have_exactly_the_reported_races(kernel):
     recorder = record(kernel, schedule="lowest pc")
     check_that_nothing_is_invented(recorder)
     check_that_nothing_is_missed(recorder)
@@ -560,12 +560,12 @@ def test_with_all_barriers_races_are_found_exactly_if_warps_come_whole(kernel):
 @pytest.mark.slow
 @given(kernels(counted=True, strong=True))
 @settings(max_examples=150)
-def test_with_strong_accesses_and_fences_no_race_is_invented(kernel):
+def test_strong_accesses_and_fences_give_no_false_race(kernel):
     check_that_nothing_is_invented(record(kernel, schedule="lowest pc"))
 
 
 @pytest.mark.slow
 @given(kernels(counted=True, strong=True, alone=True), DEVICES)
 @settings(max_examples=150)
-def test_with_strong_accesses_and_fences_no_race_is_invented_in_any_order(kernel, device):
+def test_strong_accesses_and_fences_give_no_false_race_in_any_order(kernel, device):
     check_that_nothing_is_invented(record(kernel, **device))

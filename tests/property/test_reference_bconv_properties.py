@@ -108,7 +108,7 @@ def test_unpack_inverts_pack_and_padding_is_0(example):
 
 
 @given(packed(("HWNC", "HWNC-FSB")))
-def test_images_have_the_words_of_filters_with_a_filter_for_each_image(example):
+def test_images_pack_like_filters_with_one_filter_per_image(example):
     """(N, H, W, C) as HWNC has the words of (H, W, C, N) as HWOI: both run along C."""
     x, form = example
     twin = form | {"layout": form["layout"].replace("HWNC", "HWOI")}
@@ -123,7 +123,7 @@ def test_the_format_of_an_operand_does_not_matter(problem, images, filters):
 
 
 @given(packed(("NHWC",)), st.permutations(("NHWC", "HWNC", "NCHW")))
-def test_ways_through_layouts_commute(example, orders):
+def test_layout_conversions_commute(example, orders):
     first, second, third = orders
     step = to_layout(to_layout(example[0], first, second), second, third)
     np.testing.assert_array_equal(step, to_layout(example[0], first, third), strict=True)
@@ -184,7 +184,7 @@ def test_more_padding_behind_adds_outputs(problem):
 
 
 @given(problems())
-def test_a_sum_has_the_parity_of_its_terms_and_their_bound(problem):
+def test_a_sum_is_bounded_by_its_terms_and_has_their_parity(problem):
     y, g = problem.solve(), problem.geometry
     terms = (g.channels * (g.filter_height * g.filter_width - excluded_taps(g)))[..., None]
     assert (abs(y) <= terms).all()
@@ -204,7 +204,7 @@ def test_ones_attain_the_bound(problem):
 
 
 @given(problems())
-def test_the_complement_of_both_changes_nothing_and_of_one_negates(problem):
+def test_complementing_one_operand_negates_and_both_changes_nothing(problem):
     x, w, y = problem.x, problem.w, problem.solve()
     np.testing.assert_array_equal(problem.solve(x=-x, w=-w), y)
     np.testing.assert_array_equal(problem.solve(x=-x), -y)
@@ -212,7 +212,7 @@ def test_the_complement_of_both_changes_nothing_and_of_one_negates(problem):
 
 
 @given(problems(), st.randoms(use_true_random=False))
-def test_permuted_channels_change_nothing(problem, random):
+def test_permuting_channels_changes_nothing(problem, random):
     order = list(range(problem.x.shape[3]))
     random.shuffle(order)
     permuted = problem.solve(x=problem.x[..., order], w=problem.w[:, :, order])
@@ -220,7 +220,7 @@ def test_permuted_channels_change_nothing(problem, random):
 
 
 @given(problems(), st.data())
-def test_splitting_the_channels_adds(problem, data):
+def test_sums_over_parts_of_the_channels_add_up(problem, data):
     x, w = problem.x, problem.w
     if x.shape[3] > 1:
         at = data.draw(st.integers(1, x.shape[3] - 1))
@@ -229,7 +229,7 @@ def test_splitting_the_channels_adds(problem, data):
 
 
 @given(problems(), st.data())
-def test_batches_and_filters_stand_side_by_side(problem, data):
+def test_batches_and_filters_are_independent(problem, data):
     x, w, y = problem.x, problem.w, problem.solve()
     images = data.draw(st.lists(st.integers(0, x.shape[0] - 1), min_size=1, max_size=4))
     filters = data.draw(st.lists(st.integers(0, w.shape[3] - 1), min_size=1, max_size=4))
@@ -237,7 +237,7 @@ def test_batches_and_filters_stand_side_by_side(problem, data):
 
 
 @given(problems(), st.data())
-def test_taps_add(problem, data):
+def test_sums_over_filter_rows_add_up(problem, data):
     """A filter in two parts, upper and lower rows: the lower one looks further down."""
     w, columns, dilation = problem.w, problem.padding[1], problem.dilation[0]
     at = data.draw(st.integers(0, len(w) - 1)) + 1
@@ -251,7 +251,7 @@ def test_taps_add(problem, data):
 
 
 @given(problems())
-def test_a_stride_leaves_out_pixels(problem):
+def test_a_stride_skips_output_pixels(problem):
     every = problem.solve(stride=(1, 1))
     np.testing.assert_array_equal(
         every[:, :: problem.stride[0], :: problem.stride[1]], problem.solve(), strict=True
@@ -259,7 +259,7 @@ def test_a_stride_leaves_out_pixels(problem):
 
 
 @given(problems())
-def test_rows_and_columns_may_be_swapped(problem):
+def test_transposed_operands_transpose_the_output(problem):
     swapped = problem.solve(
         x=problem.x.swapaxes(1, 2),
         w=problem.w.swapaxes(0, 1),
@@ -271,7 +271,7 @@ def test_rows_and_columns_may_be_swapped(problem):
 
 
 @given(problems(stride=(1, 1)))
-def test_upside_down(problem):
+def test_mirrored_operands_mirror_the_output(problem):
     """Mirrored images, filters and padding mirror the output: which side is padded matters."""
     padding = tuple(side[::-1] for side in problem.padding)
     mirrored = problem.solve(x=problem.x[:, ::-1, ::-1], w=problem.w[::-1, ::-1], padding=padding)

@@ -98,7 +98,7 @@ def test_complementing_an_operand_negates(pair):
 
 @pytest.mark.slow
 @given(operands(), st.data())
-def test_splitting_k_adds(pair, data):
+def test_products_over_parts_of_k_add_up(pair, data):
     a, b = pair
     if a.shape[1] > 1:
         at = data.draw(st.integers(1, a.shape[1] - 1))
@@ -106,7 +106,7 @@ def test_splitting_k_adds(pair, data):
 
 
 @given(operands())
-def test_a_product_has_the_parity_of_k_and_its_bound(pair):
+def test_a_product_is_bounded_by_k_and_has_its_parity(pair):
     a, b = pair
     k = a.shape[1]
     c = bmm(a, b)

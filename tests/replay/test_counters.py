@@ -45,7 +45,7 @@ def without_atomics_of_global_memory(numbers):
     return others, [sum(numbers[f"{kind} {what}"] for kind in ATOMIC) for what in ("requests", "sectors")]
 
 
-def test_the_counters_belong_to_these_kernels():
+def test_the_counters_are_of_the_current_kernels():
     assert GOLDEN["ptx"] == recorder.ptx_digests((9, 0)), "record again: simwarp record counters"
     assert set(GOLDEN["cases"]) == set(counters.CASES)
     assert GOLDEN["metrics"] == recorder.METRICS
@@ -53,7 +53,7 @@ def test_the_counters_belong_to_these_kernels():
 
 
 @pytest.mark.parametrize("name", counters.CASES)
-def test_the_simulator_counts_alike(device, name):
+def test_the_simulator_counts_as_recorded(device, name):
     golden = GOLDEN["cases"][name]
     numbers, output = counted(device, name)
     assert output == golden["output"]
@@ -65,7 +65,7 @@ def test_the_simulator_counts_alike(device, name):
     assert sectors + MORE_SECTORS.get(name, 0) == sectors_there
 
 
-def test_the_counters_tell_the_ways_apart():
+def test_the_counters_differ_between_variants():
     def wavefronts(name):
         return GOLDEN["cases"][name]["counters"]["shared load wavefronts"]
 
@@ -74,7 +74,7 @@ def test_the_counters_tell_the_ways_apart():
     assert wavefronts("shared/gather_16/one for each pair") * 2 == wavefronts("shared/take_16/stride 1")
 
 
-def test_conflicts_are_found_on_their_line(device):
+def test_bank_conflicts_are_found_on_their_line(device):
     device.report.clear()
     counters.CASES["transpose/plain"](device)
     source = (examples("counters") / "transpose.cu").read_text().splitlines()
@@ -86,6 +86,6 @@ def test_conflicts_are_found_on_their_line(device):
     assert conflicts.total == GOLDEN["cases"]["transpose/plain"]["counters"]["shared load conflicts"]
 
 
-def test_the_transpose_is_one(device):
+def test_the_kernel_transposes(device):
     transposed = counters.CASES["transpose/swizzled"](device)
     assert transposed[3, 5] == 5 * counters.SIDE + 3

@@ -35,18 +35,18 @@ def part(request, golden):
     return replace(golden, outputs={k: golden.outputs[k] for k in sorted(golden.outputs)[some]})
 
 
-def test_the_simulator_answers_as_the_hardware_did(case, part):
+def test_the_simulator_reproduces_hardware_outputs(case, part):
     assert replay(part, case, lambda item: case.answers["gpu"](item, simwarp.Device())) == []
 
 
 @pytest.mark.parametrize("tier", ["reference", "listing"])
-def test_the_other_tiers_answer_so_too(case, part, tier):
+def test_the_other_tiers_reproduce_hardware_outputs(case, part, tier):
     if tier not in case.answers:
         pytest.skip(f"{case.name} has no {tier}")
     assert replay(part, case, case.answers[tier]) == []
 
 
-def test_a_wrong_answer_is_noticed(case, golden):
+def test_a_wrong_output_is_noticed(case, golden):
     def wrong(item):
         answer = case.answers["reference"](item).copy()
         answer.flat[-1] ^= 1
@@ -55,7 +55,7 @@ def test_a_wrong_answer_is_noticed(case, golden):
     assert replay(golden, case, wrong) == sorted(golden.outputs)
 
 
-def test_a_golden_is_of_the_kernels_as_they_are(case, golden):
+def test_a_golden_is_of_the_current_kernels(case, golden):
     recorded = golden.meta["ptx"]
     assert recorded == case.kernels(tuple(golden.meta["arch"])), (
         f"the PTX of {case.name} is not what the golden was recorded from: record it again on a GPU with\n"
@@ -63,7 +63,7 @@ def test_a_golden_is_of_the_kernels_as_they_are(case, golden):
     )
 
 
-def test_a_golden_says_where_it_comes_from(golden):
+def test_a_golden_names_its_origin(golden):
     meta = golden.meta
     assert meta["gpu"]["name"].startswith("NVIDIA")
     assert len(meta["gpu"]["uuid"]) == 32
@@ -71,7 +71,7 @@ def test_a_golden_says_where_it_comes_from(golden):
     assert all(len(digest) == 64 for digest in meta["ptx"].values())
 
 
-def test_a_golden_is_worth_its_place(golden):
+def test_a_golden_covers_enough_inputs(golden):
     assert len(golden.outputs) >= 50
     whole = [output for output in golden.outputs.values() if output.dtype != np.uint8]
     assert len(whole) >= 30

@@ -18,12 +18,12 @@ SAME_FIT = 1e-4
 GOLDEN = recorded("mttkrp-tensors").meta
 
 
-def test_no_tensor_was_wrong():
+def test_every_recorded_tensor_was_right():
     assert GOLDEN["mismatches"] == 0
     assert 0 < GOLDEN["worst"] <= 1
 
 
-def test_there_were_enough_of_them():
+def test_enough_tensors_were_recorded():
     assert GOLDEN["tensors"] >= 2_000
     assert GOLDEN["large"] >= 14
     assert GOLDEN["nonzeros"] > 10_000_000
@@ -44,18 +44,18 @@ def test_there_were_enough_of_them():
         ("deterministic", (False, True)),
     ],
 )
-def test_all_sorts_of_them(by, values):
+def test_every_sort_of_tensor_was_recorded(by, values):
     counts = GOLDEN[f"by_{by}"]
     assert set(counts) == {str(value) for value in values}
     assert min(counts.values()) >= 150
     assert sum(counts.values()) == GOLDEN["tensors"]
 
 
-def test_they_were_asked_of_these_kernels():
+def test_the_recording_is_of_the_current_kernels():
     assert GOLDEN["ptx"] == CASE.kernels(tuple(GOLDEN["arch"])), AGAIN
 
 
-def test_they_say_where_they_come_from():
+def test_the_recording_names_its_origin():
     assert GOLDEN["gpu"]["name"].startswith("NVIDIA")
     assert len(GOLDEN["gpu"]["uuid"]) == 32
     assert all(GOLDEN[key] for key in ("driver", "nvrtc", "date", "command", "arch", "seed"))
@@ -64,7 +64,7 @@ def test_they_say_where_they_come_from():
 
 
 @pytest.mark.parametrize("k", range(recorder.FIRST))
-def test_the_simulator_answers_the_same_bits(k):
+def test_the_simulator_gives_the_recorded_bits(k):
     device = simwarp.Device(cc=tuple(GOLDEN["arch"]))
     answer = CASE.answers["gpu"](recorder.first_input(k), device)
     assert sha256(answer) == GOLDEN["first"][k]
@@ -72,7 +72,7 @@ def test_the_simulator_answers_the_same_bits(k):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", recorder.PLANTED, ids=str)
-def test_the_simulator_decomposes_to_the_same_bits(planted):
+def test_the_simulator_decomposes_to_the_recorded_bits(planted):
     chip = GOLDEN["cpd"][str(planted)]
     row = recorder.cpd_row(recorder.decomposed(planted, simwarp.Device(cc=tuple(GOLDEN["arch"]))))
     assert row["sha256"] == chip["sha256"]
@@ -80,7 +80,7 @@ def test_the_simulator_decomposes_to_the_same_bits(planted):
 
 
 @pytest.mark.parametrize("planted", recorder.PLANTED, ids=str)
-def test_the_reference_finds_the_same_fits(planted):
+def test_the_reference_reaches_the_recorded_fits(planted):
     chip = GOLDEN["cpd"][str(planted)]
     cpd = reference.cpd_als(
         planted.tensor, planted.rank, seed=recorder.SEED, iterations=planted.iterations, tolerance=0.0

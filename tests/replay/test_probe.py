@@ -24,12 +24,12 @@ def family(opcode):
 REPRESENTATIVES = list({family(opcode): opcode for opcode in FORMS}.values())
 
 
-def test_the_golden_is_of_hardware_and_whole():
+def test_the_golden_is_complete_and_from_hardware():
     assert "NVIDIA" in GOLDEN["gpu"]["name"]
     assert set(GOLDEN["forms"]) == set(all_opcodes())
 
 
-def test_who_confirms_the_maps():
+def test_a_chip_confirms_exactly_the_maps_it_agreed_with():
     """`simwarp.fragments` names a chip as witness of exactly the maps that it agreed with."""
     agreed = {opcode for opcode, told in GOLDEN["forms"].items() if told["agreed"]}
     assert {opcode for opcode, chips in confirmations().items() if "sm_90" in chips} == agreed
@@ -37,7 +37,7 @@ def test_who_confirms_the_maps():
 
 @pytest.mark.slow_cases("mma.sync.aligned.m16n8k256.*", "mma.sync.aligned.m16n8k32.*satfinite.s32.u8*")
 @pytest.mark.parametrize("opcode", REPRESENTATIVES)
-def test_the_simulator_tells_the_same(opcode):
+def test_the_simulator_agrees_with_the_recorded_probe(opcode):
     finding = probe(opcode, simwarp.Device())
     assert finding.digest == FORMS[opcode]["digest"]
     assert finding.agreed == FORMS[opcode]["agreed"], finding.differences

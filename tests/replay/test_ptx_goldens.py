@@ -38,7 +38,7 @@ def arrays_of(name):
     [first_of_rows, pytest.param(of_family, marks=pytest.mark.slow)],
     ids=["a form of each row", "all"],
 )
-def test_the_simulator_answers_as_the_hardware_did(choose, name):
+def test_the_simulator_reproduces_hardware_outputs(choose, name):
     asked = choose(name)
     verdicts = list(replay(arrays_of(name), asked, simwarp.Device()))
     assert [str(verdict) for verdict in verdicts if verdict.wrong] == []
@@ -70,7 +70,7 @@ def known():
     return probe, answer, got
 
 
-def test_a_wrong_answer_is_noticed_in_every_set(known):
+def test_a_wrong_output_is_noticed_in_every_set(known):
     probe, answer, got = known
     for k in range(0, len(got), 37):
         wrong = got.copy()
@@ -137,7 +137,7 @@ def recorded_on(make, folder, rows):
     return outcome, recorded("ptx-some", folder)
 
 
-def test_what_is_recorded_is_replayed(tmp_path):
+def test_a_recording_is_replayed(tmp_path):
     outcome, recording = recorded_on(Witness, tmp_path, SOME)
     assert outcome.differences == []
     assert {path.name for path in tmp_path.rglob("*.*")} == {"ptx-some.json", "ptx-some.npz", "evidence.json"}
@@ -168,7 +168,7 @@ def test_a_simulator_is_not_evidence(tmp_path):
         recorded_on(simwarp.Device, tmp_path, [ROWS["popc"]])
 
 
-def test_what_the_simulator_faults_on_is_not_run_on_hardware():
+def test_forms_that_fault_in_the_simulator_are_not_run_on_hardware():
     probe = probe_of("st.shared.b32")
     outside = probe.entry.replace("st.shared.b32 [%cell]", "st.shared.b32 [%cell+99999]")
     spoilt = type(probe)(probe.form, outside, probe.operands, probe.results, count=probe.count)
@@ -188,7 +188,7 @@ def test_what_the_simulator_faults_on_is_not_run_on_hardware():
         ("elect.sync", lambda words: words ^ np.uint64(1), False),
     ],
 )
-def test_what_the_judge_allows(form, changed, allowed):
+def test_the_judge_allows_only_the_stated_errors(form, changed, allowed):
     probe = probe_of(form)
     operands = operands_of(probe)
     (answer,) = ask(simwarp.Device(), [probe])

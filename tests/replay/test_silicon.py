@@ -9,12 +9,12 @@ from simwarp.lab.subjects import silicon
 GOLDEN = recorded("silicon").meta
 
 
-def test_the_answers_belong_to_these_kernels():
+def test_the_recording_is_of_the_current_kernels():
     assert GOLDEN["ptx"]["kernels"] == silicon.digest(), "record again: simwarp record silicon"
     assert set(GOLDEN["answers"]) == set(silicon.CASES)
     assert "NVIDIA" in GOLDEN["gpu"]["name"]
 
 
 @pytest.mark.parametrize("name", silicon.CASES)
-def test_the_simulator_answers_alike(name):
+def test_the_simulator_gives_the_recorded_outputs(name):
     assert silicon.answer(simwarp.Device(), name) == GOLDEN["answers"][name]
