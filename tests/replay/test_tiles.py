@@ -27,17 +27,17 @@ def raw():
     return recorded("tiles").arrays
 
 
-def test_the_answers_belong_to_these_forms(raw):
+def test_the_recording_is_of_the_current_forms(raw):
     assert sorted(GOLDEN["forms"]) == sorted(tiles.OPCODES) == sorted(raw), AGAIN
     assert GOLDEN["seed"] == tiles.SEED
     assert GOLDEN["gpu"]["name"] == "NVIDIA H200"
 
 
-def test_no_tile_differed():
+def test_every_recorded_tile_agreed():
     assert GOLDEN["mismatches"] == sum(row["mismatches"] for row in GOLDEN["forms"].values()) == 0
 
 
-def test_there_were_enough_of_them():
+def test_enough_tiles_were_recorded():
     counts = {opcode: row["tiles"] for opcode, row in GOLDEN["forms"].items()}
     assert sum(n for opcode, n in counts.items() if tiles.kind_of(opcode) == "integers") >= 1_000_000
     assert min(n for opcode, n in counts.items() if tiles.kind_of(opcode) == "floats, 16 x 8") >= 100_000
@@ -45,7 +45,7 @@ def test_there_were_enough_of_them():
 
 
 @pytest.mark.parametrize("opcode", tiles.OPCODES)
-def test_the_simulator_answers_alike(device, raw, opcode):
+def test_the_simulator_gives_the_recorded_tiles(device, raw, opcode):
     row = GOLDEN["forms"][opcode]
     assert GOLDEN["ptx"][opcode] == tiles.question(opcode), AGAIN
     made = tiles.by_hand.tiles(opcode)
@@ -87,7 +87,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_tiles_made_by_hand_tell_rules_apart(raw, change):
+def test_handmade_tiles_distinguish_rounding_rules(raw, change):
     opcode, types = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", ("f32", "bf16", "bf16", "f32")
     layout, made = fragments_of(opcode).operands["d"].layout, tiles.by_hand.tiles(opcode)
     rule = rule_of((9, 0), types, (16, 8, 16))
@@ -102,7 +102,7 @@ FUSED = [o for o in tiles.OPCODES if "m16n8k16" in o and "f64" not in o]  # chai
 
 
 @pytest.mark.parametrize("opcode", FUSED)
-def test_every_class_of_tiles_has_many_answers(device, opcode):
+def test_every_class_of_tiles_has_many_results(device, opcode):
     registers = tiles.answers(device, opcode, tiles.drawn(opcode, 0))
     classes = len(tiles.by_chance.classes_of(opcode))
     assert min(len(np.unique(registers[i::classes])) for i in range(classes)) > 20

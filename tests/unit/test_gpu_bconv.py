@@ -139,7 +139,7 @@ GEOMETRIES = {
 )
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", GEOMETRIES)
-def test_geometries(device, name, scheme):
+def test_every_geometry_equals_the_reference(device, name, scheme):
     n, size, c, window, o, options = GEOMETRIES[name]
     assert_all_outputs(*operands(n, size, c, window, o), scheme, device, **options)
 
@@ -147,13 +147,13 @@ def test_geometries(device, name, scheme):
 @pytest.mark.slow_cases("65-bconv32", "127-bconv32")
 @pytest.mark.parametrize("scheme", BSTC)
 @pytest.mark.parametrize("c", [1, 2, 31, 32, 33, 64, 65, 96, 127, 128, 129, 160, 257])
-def test_channels(device, c, scheme):
+def test_every_number_of_channels_equals_the_reference(device, c, scheme):
     assert_all_outputs(*operands(1, (3, 2), c, (2, 2), 3), scheme, device)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("o", [1, 31, 32, 33, 63, 64, 65, 97])
-def test_filters(device, o, scheme):
+def test_every_number_of_filters_equals_the_reference(device, o, scheme):
     assert_all_outputs(*operands(1, (2, 3), 5, (2, 2), o), scheme, device)
 
 
@@ -175,7 +175,7 @@ def test_tiles_of_every_height(device, monkeypatch, scheme, filters, enough):
 @pytest.mark.slow_cases("bconv32-4", "btc1-0", "btc2-0")
 @pytest.mark.parametrize("k", range(6))
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_any_geometry(device, scheme, k):
+def test_random_geometries_equal_the_reference(device, scheme, k):
     draw = Draw(0, "any geometry", k)
     size, window = [(draw.integer(1, 6), draw.integer(1, 7)) for _ in range(2)]
     steps, gaps = [(draw.integer(1, 3), draw.integer(1, 3)) for _ in range(2)]
@@ -203,7 +203,7 @@ def test_the_kernel_is_the_scheme_that_was_asked_for(device, monkeypatch, scheme
     assert names == ["pack_images", "pack_filters", scheme]
 
 
-def test_same_is_that_of_tensorflow():
+def test_same_padding_equals_tensorflow():
     # (size, filter, stride): (outputs, padding before); filter // 2 would be 3, 5 and 1
     for (size, window, stride), expected in {
         (224, 7, 4): (56, 1),
@@ -231,12 +231,12 @@ def test_strides_and_dilations_that_multiply_nothing_may_be_anything(device, hug
 
 
 @pytest.mark.parametrize("dtypes", list(itertools.product(DTYPES, repeat=2)))
-def test_element_types(device, dtypes):
+def test_every_element_type_equals_the_reference(device, dtypes):
     x, w = operands(1, (3, 3), 35, (2, 2), 3, dtypes)
     assert_dots(gpu.bconv2d(x, w, scheme="bconv32", device=device), reference.bconv2d(x, w))
 
 
-def test_arrays_of_any_order(device):
+def test_arrays_may_have_any_order(device):
     x, w = operands(2, (3, 4), 5, (2, 2), 3)
     expected = reference.bconv2d(x, w)
     for given in (x.tolist(), np.asfortranarray(x), x.astype(">f4"), np.repeat(x, 2, 1)[:, ::2]):
@@ -246,7 +246,7 @@ def test_arrays_of_any_order(device):
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("scheme", [*SCHEMES, "auto"])
 @pytest.mark.parametrize("packed", ["x", "w", "xw"])
-def test_packed_operands(device, packed, scheme, word):
+def test_packed_operands_equal_the_reference(device, packed, scheme, word):
     x, w = operands(2, (3, 3), 70, (2, 2), 35)
     p = reference.pack_tensor(x, layout="NHWC", word=word) if "x" in packed else x
     q = reference.pack_tensor(w, layout="HWOI", word=word) if "w" in packed else w
@@ -255,14 +255,14 @@ def test_packed_operands(device, packed, scheme, word):
 
 @pytest.mark.parametrize("layouts", [("HWNC-FSB", "HWOI-FSB"), ("HWNC-FSB", "HWOI"), ("NHWC", "HWOI-FSB")])
 @pytest.mark.parametrize("scheme", ["btc2", "auto"])
-def test_tiles(device, scheme, layouts):
+def test_tiled_operands_equal_the_reference(device, scheme, layouts):
     x, w = operands(3, (3, 3), 70, (2, 2), 35)
     p, q = (reference.pack_tensor(t, layout=layout) for t, layout in zip((x, w), layouts, strict=True))
     assert_dots(gpu.bconv2d(p, q, scheme=scheme, device=device), reference.bconv2d(x, w))
 
 
 @pytest.mark.parametrize("kinds", list(itertools.product(["real", "packed", "host"], repeat=2))[:-1])
-def test_device_arrays_in_device_array_out(device, kinds):
+def test_device_operands_give_a_device_array(device, kinds):
     x, w = operands(1, (3, 3), 70, (2, 2), 35)
 
     def put(given, kind, layout):
@@ -290,7 +290,7 @@ def test_words_on_the_device_are_regrouped_in_place(device, channels, word):
     np.testing.assert_array_equal(gpu.bconv2d(packed, w, scheme=other).download(), reference.bconv2d(x, w))
 
 
-def test_words_on_the_device_that_cannot_be_regrouped(device):
+def test_unsuitable_words_on_the_device_are_refused(device):
     packed = gpu.pack_tensor(device.upload(values(1, 2, 2, 65)), layout="NHWC")
     with pytest.raises(FormatError) as caught:
         gpu.bconv2d(packed, values(2, 2, 65, 3), scheme="bconv64")
@@ -299,7 +299,7 @@ def test_words_on_the_device_that_cannot_be_regrouped(device):
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize(("one", "other"), [("bconv32", "bconv64"), ("bconv64", "bconv32")])
-def test_two_layers(device, one, other, pool):
+def test_two_layers_equal_the_reference(device, one, other, pool):
     x, w = operands(1, (6, 5), 37, (3, 3), 60)
     v = values(2, 2, 60, 33, k=2)
     dots = reference.bconv2d(x, w)
@@ -327,12 +327,12 @@ class Used(simwarp.Device):
 
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_nothing_depends_on_what_was_in_memory(scheme, fill):
+def test_results_do_not_depend_on_old_memory(scheme, fill):
     assert_all_outputs(*operands(1, (5, 5), 35, (3, 3), 33), scheme, Used(fill))
 
 
 @pytest.mark.parametrize("scheme", BSTC)
-def test_a_second_launch_into_the_same_memory(device, monkeypatch, scheme):
+def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):
     """The output array of every convolution but the first is one that another has written."""
     outputs = {}
     allocate = device.allocate
@@ -354,7 +354,7 @@ def test_a_second_launch_into_the_same_memory(device, monkeypatch, scheme):
 
 
 @pytest.mark.parametrize("scheme", BSTC)
-def test_thresholds_on_the_edge_and_at_the_ends_of_int32(device, scheme):
+def test_thresholds_at_the_edge_and_ends_of_int32_are_exact(device, scheme):
     x, w = np.ones((1, 2, 2, 5), np.int8), np.ones((2, 2, 5, 8), np.int8)
     w[..., 4:] = -1
     thresholds = [INT32.min, 10, 11, INT32.max, INT32.min, -10, -9, INT32.max]
@@ -363,7 +363,7 @@ def test_thresholds_on_the_edge_and_at_the_ends_of_int32(device, scheme):
     assert at_the_right.tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
 
 
-def test_thresholds_on_the_device_choose_it(device):
+def test_thresholds_on_the_device_select_the_device(device):
     x, w = operands(1, (2, 2), 3, (1, 1), 2)
     thresholds, flip = device.upload(np.zeros(2, np.int32)), device.upload(np.array([0, 1], np.uint8))
     packed = gpu.bconv2d(x, w, thresholds=thresholds, flip=flip)
@@ -376,7 +376,7 @@ def test_thresholds_on_the_device_choose_it(device):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("layout", ["NHWC", "HWOI"])
-def test_packing(device, layout, word, dtype):
+def test_packing_equals_the_reference(device, layout, word, dtype):
     for shape in [(1, 1, 1, 1), (2, 3, 33, 5), (3, 1, 5, 64), (1, 2, 65, 130)]:
         x = values(*shape, dtype=dtype)
         assert_bits(
@@ -387,7 +387,7 @@ def test_packing(device, layout, word, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("layout", ["NHWC", "HWOI"])
-def test_a_nan_anywhere_is_told(device, layout, dtype):
+def test_a_nan_anywhere_is_reported(device, layout, dtype):
     for nan, at in itertools.product((np.nan, -np.nan), [(0, 0, 0, 0), (1, 1, 34, 2), (1, 0, 31, 1)]):
         x = np.full((2, 2, 35, 3), -np.inf, dtype)
         x[at] = nan
@@ -405,7 +405,7 @@ def test_nan_in_a_host_array_is_named(device):
                 gpu.bconv2d(**given, scheme="bconv32", device=device)
 
 
-def test_nan_in_a_device_array_is_told_at_the_next_synchronisation(device):
+def test_nan_in_a_device_array_is_reported_at_the_next_synchronisation(device):
     x = device.upload(np.full((1, 2, 2, 3), np.nan))
     y = gpu.bconv2d(x, np.ones((1, 2, 3, 2)), scheme="bconv32")
     with pytest.raises(NotANumberError):
@@ -416,7 +416,7 @@ def test_nan_in_a_device_array_is_told_at_the_next_synchronisation(device):
 # The plan
 
 
-def test_the_plan_says_why():
+def test_the_plan_gives_a_reason():
     shapes = (1, 8, 8, 128), (3, 3, 128, 128)
     assert "sm_90 has bit tensor cores" in gpu.bconv.plan(*shapes).reason
     assert gpu.bconv.plan(*shapes).scheme.name in ("btc1", "btc2")
@@ -466,20 +466,20 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input(device, name):
+def test_bad_input_is_refused(device, name):
     error, change, parts = BAD[name]
     with pytest.raises(error) as caught:
         gpu.bconv2d(**{"x": X, "w": W, **change}, device=device)
     explains(caught, *parts)
 
 
-def test_flips_without_thresholds_and_thresholds_of_another_size(device):
+def test_flips_alone_and_thresholds_of_another_size_are_refused(device):
     for change in ({"flip": [True, False]}, {"thresholds": [1, 2, 3]}, {"thresholds": [0.5, 1.0]}):
         with pytest.raises((SchemeError, ShapeError, DtypeError)):
             gpu.bconv2d(X, W, **change, device=device)
 
 
-def test_more_elements_than_kernels_count():
+def test_too_many_elements_are_refused():
     for shapes in (
         ((2**10, 2**10, 2**10, 2), (1, 1, 2, 1)),
         ((1, 1, 1, 2), (2**10, 2**10, 2, 2**10)),
@@ -519,7 +519,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize("name", MISFITS)
-def test_packed_operands_that_do_not_fit(device, name):
+def test_unsuitable_packed_operands_are_refused(device, name):
     change, error, parts = MISFITS[name]
     with pytest.raises(error) as caught:
         gpu.bconv2d(replace(PACKED, **change), W, scheme="bconv32", device=device)
@@ -543,7 +543,7 @@ def test_every_bit_past_the_edge_is_refused(device, layout, first, channels):
             gpu.bconv2d(np.ones((1, 1, 1, channels)), replace(packed, words=spoilt), device=device)
 
 
-def test_words_on_the_device_that_do_not_start_at_16_bytes(device):
+def test_misaligned_words_on_the_device_are_copied(device):
     class Shifted(DeviceArray):
         @property
         def pointer(self):
@@ -557,13 +557,13 @@ def test_words_on_the_device_that_do_not_start_at_16_bytes(device):
 
 
 @pytest.mark.parametrize("change", [{"layout": "HWNC"}, {"word": 48}, {"first": "msb"}])
-def test_formats_that_are_not_packed_on_a_device(device, change):
+def test_formats_not_packed_on_a_device_are_refused(device, change):
     with pytest.raises(SchemeError) as caught:
         gpu.pack_tensor(X, **{"layout": "NHWC", **change}, device=device)
     explains(caught, *change, "reference.pack_tensor")
 
 
-def test_operands_of_another_device(device):
+def test_operands_of_another_device_are_refused(device):
     other = simwarp.Device(cc=(8, 0))
     with pytest.raises(DtypeError, match="sm_80"):
         gpu.bconv2d(other.upload(X), W, device=device)

@@ -55,7 +55,7 @@ def rule(filters, dot_length):
 @pytest.mark.slow_cases("btc1-cc0-interior")
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)
-def test_dot_products(geometry, scheme, cc):
+def test_dot_products_equal_the_reference(geometry, scheme, cc):
     x, w, options = operands(geometry)
     y = bconv2d(x, w, **options, scheme=scheme, device=simwarp.Device(cc))
     np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options))
@@ -65,7 +65,7 @@ def test_dot_products(geometry, scheme, cc):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize(("scheme", "cc"), EVERYWHERE)
-def test_bits_and_pooled_bits(geometry, scheme, cc):
+def test_bits_and_pooled_bits_equal_the_reference(geometry, scheme, cc):
     x, w, options = operands(geometry)
     dots = reference.bconv2d(x, w, **options)
     thresholds, flip = rule(w.shape[3], w[..., 0].size)
@@ -104,7 +104,7 @@ def test_tiles_of_every_size_with_ragged_edges(monkeypatch, tile, scheme, filter
 
 
 @pytest.mark.parametrize("k", range(24))
-def test_random_geometries(k):
+def test_random_geometries_equal_the_reference(k):
     random = np.random.default_rng(k)
     while True:
         batch, height, width, window_height, window_width = map(int, random.integers(1, 7, 5))
@@ -161,7 +161,7 @@ def test_packed_operands_in_tiles_and_in_words(layouts):
 
 
 @pytest.mark.parametrize(("scheme", "layout"), [("btc1", "NHWC"), ("btc2", "HWNC-FSB")])
-def test_words_that_begin_anywhere(scheme, layout):
+def test_words_may_have_any_alignment(scheme, layout):
     """Words of 16 aligned bytes are taken as they are; others are copied first."""
     x, w, device = signs((2, 3, 4, 128)), signs((3, 3, 128, 8), 1), simwarp.Device()
     packed = reference.pack_tensor(x, layout=layout)

@@ -96,7 +96,7 @@ def explains(caught, *parts):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
-def test_sizes_and_transposes(device, sizes, transpose_a, transpose_b):
+def test_every_size_and_transpose_equals_the_reference(device, sizes, transpose_a, transpose_b):
     a, b = operands(*sizes, transpose_a, transpose_b)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     assert_product(gpu.bmm(a, b, **options, device=device), a, b, **options)
@@ -105,7 +105,7 @@ def test_sizes_and_transposes(device, sizes, transpose_a, transpose_b):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtypes", list(itertools.product(DTYPES, repeat=2)))
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
-def test_element_types(device, dtypes, transpose_a, transpose_b):
+def test_every_element_type_equals_the_reference(device, dtypes, transpose_a, transpose_b):
     a, b = operands(34, 37, 67, transpose_a, transpose_b, dtypes)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     assert_product(gpu.bmm(a, b, **options, device=device), a, b, **options)
@@ -113,7 +113,7 @@ def test_element_types(device, dtypes, transpose_a, transpose_b):
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 @pytest.mark.parametrize(("packed", "first"), [("a", "msb"), ("b", "msb"), ("ab", "msb"), ("ab", "lsb")])
-def test_packed_operands(device, transpose_a, transpose_b, packed, first):
+def test_packed_operands_equal_the_reference(device, transpose_a, transpose_b, packed, first):
     a, b = operands(33, 35, 70, transpose_a, transpose_b)
     p = reference.pack(a, layout="row" if transpose_a else "column", first=first)
     q = reference.pack(b, layout="column" if transpose_b else "row", first=first)
@@ -122,7 +122,7 @@ def test_packed_operands(device, transpose_a, transpose_b, packed, first):
     assert_product(c, a, b, **options)
 
 
-def test_packed_words_in_fortran_order(device):
+def test_packed_words_may_have_fortran_order(device):
     a, b = values(40, 90), values(90, 40, k=1)
     packed = reference.pack(a, layout="column")
     assert_product(gpu.bmm(replace(packed, words=np.asfortranarray(packed.words)), b, device=device), a, b)
@@ -132,7 +132,7 @@ KINDS = list(itertools.product(["real", "packed", "host"], repeat=2))[:-1]
 
 
 @pytest.mark.parametrize("kinds", KINDS)
-def test_device_arrays_in_device_array_out(device, kinds):
+def test_device_operands_give_a_device_array(device, kinds):
     a, b = values(33, 70), values(70, 35, "int8", 1)
 
     def put(x, kind, layout):
@@ -154,7 +154,7 @@ def test_a_device_array_is_multiplied_again_as_it_is(device):
     np.testing.assert_array_equal(a.download(), values(33, 33))
 
 
-def test_views_of_device_arrays(device):
+def test_views_of_device_arrays_are_multiplied(device):
     x = values(30, 40)
     view = device.upload(x).view((40, 30))
     np.testing.assert_array_equal(
@@ -193,7 +193,9 @@ def assert_bits(packed, dots, thresholds, flip=None, *, word, first="msb"):
 @pytest.mark.parametrize("output", ["int", "bits"])
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_family(device, scheme, transpose_a, transpose_b, output, given):
+def test_every_scheme_and_bit_order_equals_the_reference(
+    device, scheme, transpose_a, transpose_b, output, given
+):
     word, first = SCHEMES[scheme].word, "msb" if given == "real" else given
     for m, n, k in FAMILY:
         a, b = operands(m, n, k, transpose_a, transpose_b, ("float16", "int8"))
@@ -236,7 +238,7 @@ def extremes(k, word):
 @pytest.mark.parametrize(
     ("k", "output"), [(LIMIT - 1, "bits"), (LIMIT, "int"), (LIMIT + 1, "int"), (LIMIT + 2, "bits")]
 )
-def test_bmm64_about_the_bound_of_its_counters(device, monkeypatch, k, output):
+def test_bmm64_is_right_around_its_counter_bound(device, monkeypatch, k, output):
     a, b, packed_a, packed_b = extremes(k, 64)
     dots = reference.bmm(a, b)
     assert {-k, k} <= set(dots.ravel().tolist())
@@ -260,13 +262,13 @@ def test_past_its_bound_bmm64_would_be_wrong(device, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms32"])
-def test_the_other_schemes_know_no_bound(device, scheme):
+def test_the_other_schemes_have_unbounded_k(device, scheme):
     a, b, packed_a, packed_b = extremes(LIMIT + 1, SCHEMES[scheme].word)
     assert_product(gpu.bmm(packed_a, packed_b, scheme=scheme, device=device), a, b)
     assert choose_scheme(scheme, 2**31 - 1) is SCHEMES[scheme]
 
 
-def test_what_takes_over_has_words_of_the_same_size_and_can():
+def test_fallback_schemes_have_the_same_word_and_unbounded_k():
     for scheme in SCHEMES.values():
         if scheme.largest_k is not None:
             other = SCHEMES[scheme.fallback]
@@ -280,7 +282,7 @@ def test_what_takes_over_has_words_of_the_same_size_and_can():
 @pytest.mark.slow_cases("bmm64-None")
 @pytest.mark.parametrize("flip", [None, [False] * 4, [True] * 4, [False, True, False, True]])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_thresholds_on_the_edge(device, scheme, flip):
+def test_thresholds_on_the_edge_are_exact(device, scheme, flip):
     a, b = values(35, 70), values(70, 4, k=1)
     dots = reference.bmm(a, b)
     for offset in (-2, -1, 0, 1, 2):  # dots have the parity of K
@@ -304,7 +306,7 @@ def test_thresholds_at_the_ends_of_what_dots_and_int32_reach(device, scheme, k):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint64", ">i4", "int32"])
-def test_thresholds_of_any_integers(device, dtype):
+def test_thresholds_may_be_any_integers(device, dtype):
     a, b = values(3, 20), values(20, 5, k=1)
     thresholds = np.array([0, 4, 7, 1, 0], dtype)
     for given in (thresholds, thresholds.tolist(), np.repeat(thresholds, 3)[::3]):
@@ -312,14 +314,14 @@ def test_thresholds_of_any_integers(device, dtype):
 
 
 @pytest.mark.parametrize("flip", [[True, False, True], [1, 0, 1], np.array([1, 0, 1], np.uint8)])
-def test_flips_of_any_kind(device, flip):
+def test_flips_may_have_any_type(device, flip):
     a, b = values(3, 20), values(20, 3, k=1)
     packed = gpu.bmm(a, b, thresholds=[0, 0, 0], flip=flip, device=device)
     assert_bits(packed, reference.bmm(a, b), [0, 0, 0], [True, False, True], word=32)
 
 
 @pytest.mark.parametrize("where", list(itertools.product(["host", "device"], repeat=3)))
-def test_thresholds_and_flips_on_the_device(device, where):
+def test_thresholds_and_flips_are_applied_on_the_device(device, where):
     a, b = values(33, 70), values(70, 35, k=1)
     thresholds, flip = rule(35, 70)
     x = device.upload(a) if where[0] == "device" else a
@@ -330,7 +332,7 @@ def test_thresholds_and_flips_on_the_device(device, where):
     assert_bits(packed, reference.bmm(a, b), thresholds, flip, word=64)
 
 
-def test_thresholds_on_the_device_choose_it(device):
+def test_thresholds_on_the_device_select_the_device(device):
     packed = gpu.bmm([[1.0]], [[1.0]], thresholds=device.upload(np.ones(1, np.int32)))
     assert packed.words.tolist() == [[1 << 31]]
 
@@ -352,7 +354,7 @@ def test_the_thresholds_of_a_batch_normalisation(device):
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("at", ["host", "device"])
 @pytest.mark.parametrize(("one", "other"), [("bmm32", "bmms32"), ("bmm64", "bmms64"), ("bmms64", "bmm64")])
-def test_two_layers(device, one, other, at, first):
+def test_two_layers_equal_the_reference(device, one, other, at, first):
     word = SCHEMES[one].word
     x, w, v = values(37, 100), values(100, 75, k=1), values(75, 29, k=2)
     thresholds, flip = rule(75, 100)
@@ -390,7 +392,7 @@ class Used(simwarp.Device):
 @pytest.mark.slow_cases("bmm64-0")
 @pytest.mark.parametrize("fill", [0x00, 0xFF, 0xA5])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_nothing_depends_on_what_was_in_memory(scheme, fill):
+def test_results_do_not_depend_on_old_memory(scheme, fill):
     a, b = values(37, 67), values(67, 41, k=1)
     thresholds, flip = rule(41, 67)
     word = SCHEMES[scheme].word
@@ -408,7 +410,7 @@ def test_nothing_depends_on_what_was_in_memory(scheme, fill):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_second_launch_into_the_same_memory(device, monkeypatch, scheme):
+def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):
     """The output array of every product but the first is one that another product has written."""
     outputs = {}
     allocate = device.allocate
@@ -467,14 +469,14 @@ def test_nan_in_a_product_to_bits(device):
         ({"thresholds": [0, 0], "flip": [0.0, 1.0]}, DtypeError, ["flip is float64", "bool"]),
     ],
 )
-def test_thresholds_and_flips_that_are_refused(device, options, error, parts):
+def test_bad_thresholds_and_flips_are_refused(device, options, error, parts):
     with pytest.raises(error) as caught:
         gpu.bmm(values(3, 5), values(5, 2), **options, device=device)
     explains(caught, *parts)
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_one_number_is_no_vector_of_one(device, n):
+def test_a_number_is_refused_as_a_vector(device, n):
     for options in ({"thresholds": 0}, {"thresholds": [0] * n, "flip": False}):
         with pytest.raises(ShapeError):
             gpu.bmm(values(3, 5), values(5, n), **options, device=device)
@@ -495,14 +497,14 @@ def test_one_number_is_no_vector_of_one(device, n):
         ({"thresholds": np.zeros(2, np.int32), "flip": np.zeros(1, np.uint8)}, ShapeError, ["flip", "(1,)"]),
     ],
 )
-def test_thresholds_and_flips_on_the_device_that_are_refused(device, options, error, parts):
+def test_bad_thresholds_and_flips_on_the_device_are_refused(device, options, error, parts):
     given = {name: device.upload(array) for name, array in options.items()}
     with pytest.raises(error) as caught:
         gpu.bmm(values(3, 5), values(5, 2), **given)
     explains(caught, *parts)
 
 
-def test_thresholds_of_another_device(device):
+def test_thresholds_of_another_device_are_refused(device):
     thresholds = simwarp.Device(cc=(8, 0)).upload(np.zeros(2, np.int32))
     with pytest.raises(DtypeError, match="sm_80"):
         gpu.bmm(values(3, 5), values(5, 2), thresholds=thresholds, device=device)
@@ -524,7 +526,7 @@ def test_thresholds_of_another_device(device):
         *[(1, 16), (33, 80), (65, 144), (40, 528)],  # for those that load vectors
     ],
 )
-def test_packing(eager, dtype, layout, first, shape, word):
+def test_packing_equals_the_reference(eager, dtype, layout, first, shape, word):
     device, x = eager, values(*shape, dtype)
     expected = reference.pack(x, layout=layout, word=word, first=first)
     on_host = first == "msb"
@@ -606,13 +608,13 @@ def test_a_misaligned_matrix_takes_the_scalar_kernel(eager, monkeypatch, dtype, 
         ("row", 64, 65, ("pack_row", 4 * 3)),
     ],
 )
-def test_the_plan_of_a_packing(device, layout, word, columns, expected):
+def test_packing_plans_choose_vector_or_scalar_kernels(device, layout, word, columns, expected):
     x = device.upload(np.ones((70, columns), np.float32))
     assert packing_plan(x, layout, word, 0) == expected
 
 
 @pytest.mark.parametrize(("layout", "warps"), [("column", 16), ("row", 16)])
-def test_vectors_are_loaded_where_there_is_work_enough(device, layout, warps):
+def test_vectors_are_loaded_only_for_enough_work(device, layout, warps):
     x = device.upload(np.ones((33, 1024), np.float32))
     for multiprocessors, name in ((2, f"pack_{layout}_vector"), (3, f"pack_{layout}")):
         plan = packing_plan(x, layout, 32, multiprocessors)
@@ -623,7 +625,7 @@ def test_vectors_are_loaded_where_there_is_work_enough(device, layout, warps):
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("columns", [47, 48])
-def test_a_nan_anywhere_is_told(eager, dtype, layout, word, columns):
+def test_a_nan_anywhere_is_reported(eager, dtype, layout, word, columns):
     for at in [(0, 0), (0, columns - 1), (31, 17), (32, 31), (32, columns - 1)]:
         for nan in (np.nan, -np.nan):
             x = np.ones((33, columns), dtype)
@@ -634,7 +636,7 @@ def test_a_nan_anywhere_is_told(eager, dtype, layout, word, columns):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_signs_of_special_values(device, dtype):
+def test_special_values_have_their_ieee_signs(device, dtype):
     tiny = np.finfo(dtype).smallest_subnormal
     x = np.array([[0.0, -0.0, np.inf, -np.inf, tiny, -tiny, 1, -1]], dtype)
     words = gpu.pack(x, layout="column", device=device).words
@@ -665,14 +667,14 @@ def test_signs_of_special_values(device, dtype):
     ],
 )
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_however_it_lies_in_memory(device, arrange, dtype):
+def test_operands_may_have_any_memory_order(device, arrange, dtype):
     x = arrange(values(35, 65, dtype))
     plain = np.array(x, dtype, order="C", subok=False)
     np.testing.assert_array_equal(gpu.pack(x, device=device).words, reference.pack(plain).words)
     assert_product(gpu.bmm(x, x, transpose_b=True, device=device), plain, plain, transpose_b=True)
 
 
-def test_lists_are_float64(device):
+def test_lists_are_read_as_float64(device):
     assert gpu.bmm([[1.0, -2.0, -0.0]], [[1.0], [-1.0], [5e-324]], device=device).tolist() == [[3]]
     assert gpu.pack([[-5e-324, 5e-324]], layout="column", device=device).words.tolist() == [[1 << 30]]
 
@@ -707,7 +709,7 @@ def test_nan_in_a_host_array_to_pack(device):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_nan_in_a_device_array_is_told_at_the_next_synchronisation_once(device, dtype):
+def test_nan_in_a_device_array_is_reported_once_at_synchronisation(device, dtype):
     bad = values(40, 40, dtype).copy()
     bad[-1, -1] = np.nan
     x = device.upload(bad)
@@ -726,7 +728,7 @@ def test_nan_in_a_device_array_is_told_at_the_next_synchronisation_once(device, 
         device.synchronize()
 
 
-def test_nan_in_a_device_array_is_told_at_a_download_of_what_came_of_it(device):
+def test_nan_in_a_device_array_is_reported_at_download_of_the_product(device):
     c = gpu.bmm(device.upload(np.full((2, 2), np.nan)), np.ones((2, 2)))
     with pytest.raises(NotANumberError):
         c.download()
@@ -754,7 +756,7 @@ def test_nan_of_an_earlier_device_array_does_not_blame_the_operands(device, ask)
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
-def test_shapes_that_do_not_fit(device, transpose_a, transpose_b):
+def test_unsuitable_shapes_are_refused(device, transpose_a, transpose_b):
     a, b = operands(3, 4, 5, transpose_a, transpose_b)
     b = b[:, :-1] if transpose_b else b[:-1]
     with pytest.raises(ShapeError) as caught:
@@ -763,7 +765,7 @@ def test_shapes_that_do_not_fit(device, transpose_a, transpose_b):
     assert str(caught.value).count("transposed") == transpose_a + transpose_b
 
 
-def test_packed_shapes_that_do_not_fit_within_one_word(device):
+def test_mismatched_k_within_one_word_is_refused(device):
     a, b = reference.pack(values(3, 5), layout="column"), reference.pack(values(6, 3))
     with pytest.raises(ShapeError) as caught:
         gpu.bmm(a, b, device=device)
@@ -774,7 +776,7 @@ NO_MATRICES = [(0, 3), (3, 0), (0, 0), (), (3,), (2, 2, 2), (1, 1, 1, 1)]
 
 
 @pytest.mark.parametrize("shape", NO_MATRICES)
-def test_shapes_that_are_no_matrix(device, shape):
+def test_operands_that_are_not_matrices_are_refused(device, shape):
     bad, good = np.ones(shape), np.ones((3, 3))
     for ask, name in [
         (lambda: gpu.bmm(bad, good, device=device), "a"),
@@ -787,7 +789,7 @@ def test_shapes_that_are_no_matrix(device, shape):
         explains(caught, f"{name} has shape {shape}")
 
 
-def test_rows_of_different_lengths(device):
+def test_ragged_rows_are_refused(device):
     with pytest.raises(ShapeError) as caught:
         gpu.bmm([[1.0], [1.0, 2.0]], [[1.0]], device=device)
     explains(caught, "a is not an array", "a matrix (rows, columns) is needed")
@@ -819,7 +821,7 @@ def test_a_dimension_past_what_kernels_count_is_refused_before_it_is_copied(devi
         "longdouble",
     ],
 )
-def test_element_types_that_are_not_packed(device, dtype):
+def test_unsupported_element_types_are_refused(device, dtype):
     bad, good = np.ones((3, 3)).astype(dtype), np.ones((3, 3))
     for ask, name in [
         (lambda: gpu.bmm(bad, good, device=device), "a"),
@@ -831,14 +833,14 @@ def test_element_types_that_are_not_packed(device, dtype):
         explains(caught, f"{name} has elements of {bad.dtype}", "astype")
 
 
-def test_an_element_type_that_is_not_packed_on_the_device(device):
+def test_an_unsupported_element_type_on_the_device_is_refused(device):
     with pytest.raises(DtypeError) as caught:
         gpu.pack(device.upload(np.ones((3, 3), np.int32)))
     explains(caught, "int32")
 
 
 @pytest.mark.parametrize("x", [None, "matrix", {}, [[1, 2]], 5, reference.pack([[1.0]])])
-def test_no_matrix_at_all(device, x):
+def test_objects_are_refused_as_matrices(device, x):
     with pytest.raises(DtypeError) as caught:
         gpu.pack(x, device=device)
     explains(caught, "x has elements of")
@@ -848,7 +850,7 @@ def test_no_matrix_at_all(device, x):
 
 
 @pytest.mark.parametrize("scheme", ["bmm128", "", None, "BMM32", ["bmm32"]])
-def test_an_unknown_scheme(device, scheme):
+def test_an_unknown_scheme_is_refused(device, scheme):
     with pytest.raises(SchemeError) as caught:
         gpu.bmm([[1.0]], [[1.0]], scheme=scheme, device=device)
     explains(caught, repr(scheme), "choose one of bmm32, bmm64, bmms32, bmms64")
@@ -865,7 +867,7 @@ def test_an_unknown_scheme(device, scheme):
         ({"word": None}, "32 or 64"),
     ],
 )
-def test_an_unknown_format(device, option, known):
+def test_an_unknown_format_is_refused(device, option, known):
     with pytest.raises(SchemeError) as caught:
         gpu.pack([[1.0]], **option, device=device)
     ((name, value),) = option.items()
@@ -906,7 +908,7 @@ def packed(**changes):
         (packed(layout="diagonal"), SchemeError, ["layout='diagonal'"]),
     ],
 )
-def test_packed_operands_of_other_formats(device, operand, error, parts):
+def test_packed_operands_of_other_formats_are_refused(device, operand, error, parts):
     with pytest.raises(error) as caught:
         gpu.bmm(operand, values(70, 35), device=device)
     explains(caught, *parts)
@@ -919,7 +921,7 @@ def test_a_packed_right_operand_whose_words_do_not_run_along_k(device):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_words_of_the_other_size(device, scheme):
+def test_words_of_the_other_size_are_refused(device, scheme):
     word = 96 - SCHEMES[scheme].word
     a, b = values(33, 70), values(70, 35)
     for x, y, name in [
@@ -987,19 +989,19 @@ def no_gpu(monkeypatch):
 
 @pytest.mark.usefixtures("no_gpu")
 @pytest.mark.parametrize("ask", [lambda: gpu.bmm([[1.0]], [[1.0]]), lambda: gpu.pack([[1.0]])])
-def test_no_gpu(ask):
+def test_a_missing_gpu_is_reported(ask):
     with pytest.raises(NoGpuError) as caught:
         ask()
     explains(caught, "device=simwarp.Device()")
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_bad_operands_are_told_before_a_missing_gpu():
+def test_bad_operands_are_reported_before_a_missing_gpu():
     with pytest.raises(ShapeError):
         gpu.bmm([[1.0]], [[1.0], [2.0]])
 
 
-def test_operands_of_another_device(device):
+def test_operands_of_another_device_are_refused(device):
     x = simwarp.Device(cc=(8, 0)).upload(np.ones((3, 3)))
     for ask in (
         lambda: gpu.bmm(x, np.ones((3, 3)), device=device),
@@ -1021,7 +1023,7 @@ class Foreign:
         self.shape = shape
 
 
-def test_other_libraries_device_arrays_do_not_fit_the_simulator(device):
+def test_the_simulator_refuses_device_arrays_of_other_libraries(device):
     with pytest.raises(DtypeError) as caught:
         gpu.bmm(Foreign((2, 2)), np.ones((2, 2)), device=device)
     explains(caught, "Foreign", "copy it to the host")
@@ -1030,7 +1032,7 @@ def test_other_libraries_device_arrays_do_not_fit_the_simulator(device):
 
 
 @pytest.mark.slow
-def test_devices_and_their_memory_go_when_nobody_holds_them():
+def test_unreferenced_devices_are_freed():
     device = simwarp.Device()
     gone = weakref.ref(device)
     gpu.bmm(device.upload(np.ones((3, 3))), np.ones((3, 3)))  # with a check still pending

@@ -66,7 +66,7 @@ def assert_bits(packed, dots, thresholds, flip=None):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
 @pytest.mark.parametrize("sizes", SIZES)
-def test_every_size_on_every_architecture(arch, scheme, sizes):
+def test_every_size_and_architecture_equals_the_reference(arch, scheme, sizes):
     m, n, k = sizes
     a, b, device = values(m, k), values(k, n, 1), simwarp.Device(cc=arch)
     dots = reference.bmm(a, b)
@@ -96,7 +96,7 @@ def test_transposes_of_real_and_packed_operands(scheme, transpose_a, transpose_b
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
-def test_extremes(arch, scheme):
+def test_extreme_dot_products_are_exact(arch, scheme):
     k = 1000
     a = np.repeat([[1], [-1]], k, 1).astype(np.int8)
     c = gpu.bmm(a, a, transpose_b=True, scheme=scheme, device=simwarp.Device(cc=arch))
@@ -127,7 +127,7 @@ def test_bits_are_the_next_products_left_operand(scheme):
 
 @pytest.mark.parametrize("output", ["int", "bits"])
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES.values(), ids=TENSOR_CORE_SCHEMES)
-def test_what_the_products_count_is_what_the_chip_has(scheme, output):
+def test_products_use_the_instructions_of_the_chip(scheme, output):
     for arch, operation in {
         (7, 5): "m8n8k128.row.col.s32.b1.b1.s32.xor.popc",
         (8, 0): "m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
@@ -168,7 +168,7 @@ def tiles_of(bits, order):
 @pytest.mark.parametrize(
     "shape", [(1, 1), (8, 128), (7, 127), (9, 129), (33, 200), (130, 3), (3, 1100), (1100, 65)]
 )
-def test_tiles_and_back(shape, order):
+def test_tiling_is_reversible(shape, order):
     x, device = values(*shape), simwarp.Device()
     bits = reference.binarize(x)
     packed = pack_fsb(x, order=order, device=device)
@@ -209,7 +209,7 @@ def test_both_formats_have_the_same_kernels():
 
 
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
-def test_operands_of_other_formats(scheme):
+def test_operands_of_other_formats_are_refused(scheme):
     a, b, device = values(9, 70), values(70, 5, 1), simwarp.Device()
     for operand, words in [
         (reference.pack(a, layout="column"), ["first='msb'", scheme, "first='lsb'"]),
@@ -227,7 +227,7 @@ def test_operands_of_other_formats(scheme):
         gpu.bmm(dirty, b, scheme=scheme, device=device)
 
 
-def test_nan_and_unknown_names():
+def test_nan_and_unknown_names_are_refused():
     device, x = simwarp.Device(), np.ones((3, 3))
     bad = np.where(np.eye(3) > 0, np.nan, 1)
     with pytest.raises(NotANumberError, match=r"a\[0, 0\] is NaN"):

@@ -80,7 +80,7 @@ def assert_same(ours, expected, what=""):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_names():
+def test_builders_have_the_names_of_the_reference():
     assert [*build.FORMATS] == [*reference.sparse.FORMATS]
     for name, make in build.FORMATS.items():
         assert make.__name__ == reference.sparse.FORMATS[name].__name__
@@ -91,7 +91,7 @@ def test_names():
 @pytest.mark.parametrize("threads", [1, 2])
 @settings(max_examples=20)
 @given(tensor=tensors())
-def test_every_format(threads, tensor):
+def test_every_format_equals_the_reference(threads, tensor):
     """For places in any order: a format does not depend on it."""
     with parts(threads):
         for name, make in build.FORMATS.items():
@@ -101,7 +101,7 @@ def test_every_format(threads, tensor):
 @pytest.mark.slow
 @settings(max_examples=25)
 @given(tensor=tensors(), data=st.data(), threads=st.integers(1, 5))
-def test_settings(tensor, data, threads):
+def test_settings_equal_those_of_the_reference(tensor, data, threads):
     modes = data.draw(st.permutations(range(len(tensor.shape))))
     split, share = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
     block, partition = data.draw(st.sampled_from([2, 8, 256])), data.draw(st.sampled_from([32, 96]))
@@ -133,7 +133,7 @@ def test_settings(tensor, data, threads):
     ],
     ids=str,
 )
-def test_long_fibers_and_slices(shape, nonzeros, flat, threads):
+def test_long_fibers_and_slices_equal_the_reference(shape, nonzeros, flat, threads):
     """Fibers of more than 128 nonzeros, slices of more than 512, with the sizes that are the default."""
     tensor = chance(shape, nonzeros, seed=len(shape), flat=flat)
     with parts(threads):
@@ -150,7 +150,7 @@ def test_the_tensors_above_have_long_fibers_and_slices():
 
 
 @pytest.mark.slow
-def test_as_many_threads_as_numba_is_set_to():
+def test_builders_use_numbas_number_of_threads():
     """On a tensor that is large enough for all of them."""
     tensor = chance((300, 5000, 700), 200_000, seed=9)
     before, made = numba.get_num_threads(), []
@@ -167,7 +167,7 @@ def test_as_many_threads_as_numba_is_set_to():
 @pytest.mark.slow
 @settings(max_examples=15)
 @given(tensor=tensors(), threads=st.integers(1, 3))
-def test_round_trips(tensor, threads):
+def test_to_coo_inverts_every_builder(tensor, threads):
     expected = reference.sparse.to_coo(tensor)
     with parts(threads):
         for name, make in build.FORMATS.items():
@@ -179,7 +179,7 @@ def test_round_trips(tensor, threads):
 @pytest.mark.slow
 @settings(max_examples=50)
 @given(tensor=tensors(most_order=3), data=st.data(), threads=st.integers(1, 3))
-def test_sums_in_the_order_of_occurrence(tensor, data, threads):
+def test_duplicates_are_summed_in_order_of_occurrence(tensor, data, threads):
     drawn = data.draw(st.lists(st.integers(0, tensor.values.size - 1), min_size=1, max_size=60))
     values = np.resize(np.array([1.0e8, 1.0, -1.0e8, -0.0, 0.1], tensor.values.dtype), len(drawn))
     repeated = Coo(tensor.coords[:, drawn], values, tensor.shape)
@@ -189,7 +189,7 @@ def test_sums_in_the_order_of_occurrence(tensor, data, threads):
 
 
 @pytest.mark.parametrize("name", build.FORMATS)
-def test_values_that_are_no_numbers(name):
+def test_nan_values_are_sorted_unchanged(name):
     values = np.array([np.nan, np.inf, -np.inf, 1.0])
     tensor = Coo([[0, 1, 1, 2], [3, 0, 2, 1]], values, (3, 4), nonfinite=True)
     assert_same(build.FORMATS[name](tensor), reference.sparse.FORMATS[name](tensor))
@@ -283,7 +283,7 @@ BUILDERS = {
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_a_place_that_occurs_twice(name):
+def test_duplicate_coordinates_are_refused(name):
     twice = Coo([[1, 0, 1], [2, 0, 2]], [5.0, 6.0, 0.0], (2, 3))
     with pytest.raises(FormatError) as caught:
         BUILDERS[name](twice)
@@ -294,7 +294,7 @@ def test_a_place_that_occurs_twice(name):
 @settings(max_examples=50)
 @given(tensor=tensors(), data=st.data(), threads=st.integers(1, 3))
 @pytest.mark.slow
-def test_every_place_that_occurs_twice_is_found(tensor, data, threads):
+def test_every_duplicate_coordinate_is_found(tensor, data, threads):
     again = data.draw(st.integers(0, tensor.values.size - 1))
     where = data.draw(st.integers(0, tensor.values.size))
     coords = np.insert(tensor.coords, where, tensor.coords[:, again], axis=1)
@@ -341,14 +341,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_arguments(name):
+def test_bad_arguments_are_refused(name):
     error, call, parts = BAD[name]
     with pytest.raises(error) as caught:
         call()
     explains(caught, *parts)
 
 
-def test_arrays_of_a_device():
+def test_arrays_of_a_device_are_refused():
     class Array:
         pointer = 16
 
@@ -357,7 +357,7 @@ def test_arrays_of_a_device():
     explains(caught, "device", "download")
 
 
-def test_a_sum_that_overflows():
+def test_an_overflowing_sum_is_reported():
     values = np.array([3.0e38, 3.0e38], np.float32)
     with pytest.raises(NotANumberError, match=r"at \(0, 1\), is inf"):
         build.coalesce(Coo([[0, 0], [1, 1]], values, (1, 2)))

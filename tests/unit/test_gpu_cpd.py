@@ -62,7 +62,7 @@ def assert_unit_columns(result, tolerance):
 
 @pytest.mark.slow_cases("size11-float64", "size12-float32", "size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
-def test_a_step_against_numpy(size, dtype):
+def test_a_step_equals_numpy(size, dtype):
     """From Gram matrices that are known to the inverse, the norms, the factor and its Gram matrix."""
     rows, rank = size
     others = (rank + 3, 2 * rank + 1)
@@ -117,7 +117,7 @@ def test_a_step_against_numpy(size, dtype):
         ((2,) * 8, 3, "csf-all"),
     ],
 )
-def test_the_residual_against_fractions(shape, rank, format_name, dtype):
+def test_the_residual_equals_exact_fractions(shape, rank, format_name, dtype):
     """A model and, for its tensor, itself with an element in eight left out or rounded."""
     model = Model(shape, rank, np.dtype(dtype), simwarp.Device())
     factors = [(random(n, rank, seed=k) - 0.5).astype(dtype) for k, n in enumerate(shape)]
@@ -139,7 +139,7 @@ def test_the_residual_against_fractions(shape, rank, format_name, dtype):
 
 
 @pytest.mark.slow
-def test_blocks_share_the_nonzeros():
+def test_a_small_grid_covers_all_nonzeros():
     """More nonzeros and rows than the blocks of a small grid take at once: the same sum."""
     shape, rank = (700, 6), 20
     model = Model(shape, rank, np.dtype(np.float64), simwarp.Device())
@@ -154,7 +154,7 @@ def test_blocks_share_the_nonzeros():
 
 
 @pytest.mark.slow
-def test_blocks_share_the_rows():
+def test_a_small_grid_covers_all_rows():
     """More rows than the blocks of a small grid take at once: every block has several tiles."""
     rank, rows = 33, 700
     model = Model((rows, rank), rank, np.dtype(np.float32), simwarp.Device())
@@ -207,7 +207,7 @@ def singular_matrices():
 )
 @pytest.mark.parametrize("name", [name for name, _ in singular_matrices()])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_pseudo_inverse(name, dtype):
+def test_singular_matrices_use_the_pseudo_inverse(name, dtype):
     v = dict(singular_matrices())[name]
     rank = len(v)
     model = Model((3, 4), rank, np.dtype(dtype), simwarp.Device())
@@ -272,7 +272,7 @@ def tensors(dtype):
 @pytest.mark.slow_cases("float32-order 3", "*-order 4", "float64-order 3")
 @pytest.mark.parametrize("name", ["order 2", "order 3", "order 4"])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_orders_against_the_reference(name, dtype):
+def test_every_order_equals_the_reference(name, dtype):
     coo, rank = tensors(dtype)[name]
     expected = reference_cpd_als(coo, rank, iterations=2, tolerance=0, seed=3)
     result = cpd_als(coo, rank, iterations=2, tolerance=0, seed=3, device=simwarp.Device())
@@ -281,7 +281,7 @@ def test_orders_against_the_reference(name, dtype):
 
 @pytest.mark.slow_cases("f-coo", "hicoo")
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_formats_against_the_reference(format_name):
+def test_every_format_equals_the_reference(format_name):
     coo, rank = tensors(np.float64)["order 3"]
     expected = reference_cpd_als(coo, rank, iterations=1)
     tensor = FORMATS[format_name](FORMATS["coo"](coo))
@@ -290,7 +290,7 @@ def test_formats_against_the_reference(format_name):
 
 
 @pytest.mark.parametrize("format_name", ["csf-one", "f-coo", "mm-csf"])
-def test_tensors_of_the_device(format_name):
+def test_tensors_on_the_device_are_decomposed(format_name):
     coo, rank = tensors(np.float64)["order 3"]
     expected = reference_cpd_als(coo, rank, iterations=1)
     tensor = upload(FORMATS[format_name](FORMATS["coo"](coo)), simwarp.Device())
@@ -316,7 +316,7 @@ def assert_close(result, expected, dtype):
 @pytest.mark.slow_cases("float32-0.1", "float64-0.0", "float64-0.1", "float32-0.0")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_planted_factors(noise, dtype):
+def test_planted_factors_are_recovered(noise, dtype):
     shape, rank = (7, 9, 6), 3
     coo, factors = planted(shape, rank, noise, dtype)
     start = [factor + 0.05 * other for factor, other in zip(factors, given_start(shape, rank), strict=True)]
@@ -331,7 +331,7 @@ def test_planted_factors(noise, dtype):
 
 
 @pytest.mark.slow
-def test_a_rank_above_a_dimension():
+def test_a_rank_above_a_dimension_equals_the_reference():
     coo = sparse((3, 11, 10), 90)
     expected = reference_cpd_als(coo, 5, iterations=3, tolerance=0)
     result = cpd_als(coo, 5, iterations=3, tolerance=0, device=simwarp.Device())
@@ -402,7 +402,7 @@ def test_deterministic_runs_give_the_same_bits(format_name):
 # The iteration
 
 
-def test_progress_and_convergence():
+def test_progress_is_reported_until_convergence():
     coo, _ = planted((5, 4), 1, 0.1)
     told = []
     result = cpd_als(coo, 1, tolerance=1e-4, progress=lambda *now: told.append(now), device=simwarp.Device())
@@ -470,7 +470,7 @@ def test_an_interrupted_run_leaves_the_device_usable():
 
 
 @pytest.mark.parametrize("seed", [0, 5, 2**64 - 1])
-def test_the_seeded_start(seed):
+def test_the_start_is_drawn_from_the_seed(seed):
     coo = FORMATS["coo"](sparse((5, 6), 20))
     keys = [np.array([seed, n], np.uint64) for n in range(2)]
     words = [
@@ -530,7 +530,7 @@ NOT_FINITE = np.ones((4, 1)) * np.nan
         ({"tensor": lambda: FORMATS["f-coo"](GOOD).tensors[1]}, FormatError, "mode 1, not for mode 0"),
     ],
 )
-def test_errors(options, error, says):
+def test_bad_arguments_are_refused(options, error, says):
     arguments = {"tensor": GOOD, "rank": 1} | options
     if callable(arguments["tensor"]):  # what takes long is not made when tests are collected
         arguments["tensor"] = arguments["tensor"]()

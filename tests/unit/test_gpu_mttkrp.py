@@ -88,7 +88,7 @@ def bits(x):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_numbers_tell_rows_and_columns_apart():
+def test_values_distinguish_rows_and_columns():
     """With constant factors a wrong index would not be seen."""
     x = numbers(7, 5, k=2)
     assert np.unique(x).size == x.size
@@ -97,7 +97,7 @@ def test_the_numbers_tell_rows_and_columns_apart():
 
 @pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("name", FLAT)
-def test_ranks(name, rank):
+def test_every_rank_equals_the_reference(name, rank):
     k = RANKS.index(rank) + list(FLAT).index(name)
     coo = scattered((9, 5, 14), 100, DTYPES[k % 2])
     assert_right(FLAT[name](coo), coo, rank, deterministic=k // 2 % 2 == 0, modes=[k % 3])
@@ -106,7 +106,7 @@ def test_ranks(name, rank):
 @pytest.mark.slow_cases(but=("coo-shape0", "hicoo-shape0", "f-coo-shape1"))
 @pytest.mark.parametrize("shape", [(40, 3), (2, 9, 4, 5), (3, 2, 5, 3, 4)])
 @pytest.mark.parametrize("name", FLAT)
-def test_orders(name, shape):
+def test_every_order_equals_the_reference(name, shape):
     for mode in range(len(shape)):
         coo = scattered(shape, 80, DTYPES[mode // 2 % 2])
         assert_right(FLAT[name](coo), coo, 8, deterministic=mode % 2 == 1, modes=[mode])
@@ -114,7 +114,7 @@ def test_orders(name, shape):
 
 @pytest.mark.slow_cases("hicoo")
 @pytest.mark.parametrize("name", FLAT)
-def test_the_highest_order(name):
+def test_the_highest_order_equals_the_reference(name):
     coo = scattered((2, 3, 1, 2, 4, 2, 3, 2), 50)
     assert_right(FLAT[name](coo), coo, 4, modes=[1])
     assert_right(FLAT[name](coo), coo, 4, deterministic=True, modes=[7])
@@ -122,7 +122,7 @@ def test_the_highest_order(name):
 
 @pytest.mark.slow_cases("f-coo")
 @pytest.mark.parametrize("name", FORMATS)
-def test_formats_of_the_builders(name):
+def test_formats_of_the_builders_equal_the_reference(name):
     coo = to_coo(scattered((9, 5, 14), 80))
     tensor = FORMATS[name](coo)
     for mode in range(3):
@@ -132,18 +132,18 @@ def test_formats_of_the_builders(name):
 @pytest.mark.slow_cases("f-coo-cc1")
 @pytest.mark.parametrize("cc", [(7, 5), (8, 0)])
 @pytest.mark.parametrize("name", FLAT)
-def test_older_chips(name, cc):
+def test_older_chips_equal_the_reference(name, cc):
     coo = scattered((9, 5, 14), 80)
     assert_right(FLAT[name](coo), coo, 16, device=simwarp.Device(cc), modes=[1])
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", ">i4"])
-def test_coordinates_of_any_integer_type(dtype):
+def test_coordinates_may_have_any_integer_type(dtype):
     coo = scattered((9, 5, 14), 60)
     assert_right(Coo(coo.coords.astype(dtype), coo.values, coo.shape), coo, 4, modes=[2])
 
 
-def test_factors_in_foreign_byte_order():
+def test_factors_may_have_foreign_byte_order():
     coo = scattered((9, 5, 14), 60, "float64")
     factors = [x.astype(">f8") for x in clean_factors(coo, 4)]
     assert_within(mttkrp(coo, factors, 1, device=simwarp.Device()), coo, 4, 1)
@@ -151,7 +151,7 @@ def test_factors_in_foreign_byte_order():
 
 @pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_places_that_occur_several_times(deterministic):
+def test_duplicate_coordinates_add_up(deterministic):
     once = scattered((6, 4, 5), 50, "float64")
     thrice = Coo(np.tile(once.coords, 3), np.tile(once.values, 3), once.shape)
     assert_right(thrice, thrice, 6, deterministic=deterministic, modes=[1])
@@ -164,13 +164,13 @@ def test_places_that_occur_several_times(deterministic):
 
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("lengths", [[1], [31, 2, 30, 33], [32, 64, 1], [30, 130, 5], [7] * 20])
-def test_segments_meet_partitions_anywhere(lengths, deterministic):
+def test_segments_may_cross_partitions_anywhere(lengths, deterministic):
     coo = of_rows(lengths)
     assert_right(f_coo(coo, 0, partition=32), coo, 8, deterministic=deterministic, modes=[0])
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_runs_meet_chunks_anywhere(deterministic):
+def test_runs_may_cross_chunks_anywhere(deterministic):
     coo = of_rows([31, 2, 30, 33, 64, 1])
     for tensor in (coo, hi_coo(coo, block=2)):
         assert_right(tensor, coo, 8, deterministic=deterministic, modes=[0])
@@ -183,19 +183,19 @@ def test_runs_meet_chunks_anywhere(deterministic):
     deterministic=st.booleans(),
 )
 @settings(max_examples=8)
-def test_any_segments(lengths, partition, deterministic):
+def test_random_segments_equal_the_reference(lengths, partition, deterministic):
     coo = of_rows(lengths)
     assert_right(f_coo(coo, 0, partition=partition), coo, 4, deterministic=deterministic, modes=[0])
 
 
 @pytest.mark.parametrize("nonzeros", [1, 2, 3, 5, 8])
-def test_lists_at_any_alignment(nonzeros):
+def test_lists_may_have_any_alignment(nonzeros):
     """The rows of `products` begin at multiples of four bytes only."""
     coo = Coo(np.arange(nonzeros) % np.array([[7], [3], [4]]), numbers(nonzeros), (7, 3, 4))
     assert_right(f_coo_all(to_coo(coo)), coo, 4, modes=[1])
 
 
-def test_slots_of_runs():
+def test_runs_get_a_slot_per_chunk():
     rows = np.repeat([4, 9, 4, 2], [CHUNK - 1, 2, CHUNK, 1])
     slot_rows, first_slots = runs_of(rows)
     assert slot_rows.tolist() == [4, 9, 9, 4, 4, 2]
@@ -203,7 +203,7 @@ def test_slots_of_runs():
 
 
 @pytest.mark.slow
-def test_long_lists_of_slots():
+def test_long_lists_of_slots_add_up():
     """Rows by turns, so that every nonzero has a slot: some rows have more than one group adds up."""
     nonzeros = 5 * SHORT + 3
     coords = np.stack([np.arange(nonzeros) % 2, np.arange(nonzeros) % 5, np.arange(nonzeros) // 5])
@@ -327,7 +327,7 @@ class Shifted:
         return self.whole.download()[1:].reshape(self.shape)
 
 
-def test_factors_at_any_address():
+def test_factors_may_have_any_alignment():
     coo, device = scattered((9, 5, 14), 80), simwarp.Device()
     factors = [Shifted(device, x) for x in clean_factors(coo, 8)]
     assert factors[0].pointer % 16 == 4
@@ -340,7 +340,7 @@ def test_factors_at_any_address():
     assert_within(out.download(), coo, 8, 1)
 
 
-def test_trees_become_fibers():
+def test_trees_convert_to_fibers():
     long = of_rows([400, 3, 130], "float64")
     for coo, modes in (
         (long, (0, 1, 2)),
@@ -366,7 +366,7 @@ ONES = [np.ones((n, 2)) for n in COO.shape]
 
 
 @pytest.mark.parametrize("mode", [-1, 3, 1.5, None])
-def test_modes_that_are_none(mode):
+def test_invalid_modes_are_refused(mode):
     with pytest.raises(ShapeError, match=r"mode=.*\nmodes count from 0 to 2\n"):
         mttkrp(COO, ONES, mode, device=simwarp.Device())
 
@@ -386,7 +386,7 @@ def test_modes_that_are_none(mode):
         ([[[1.0], [2.0, 3.0]], *ONES[1:]], ShapeError, r"factors\[0\] is not a matrix"),
     ],
 )
-def test_factors_that_do_not_fit(factors, error, match):
+def test_unsuitable_factors_are_refused(factors, error, match):
     with pytest.raises(error, match=match) as caught:
         mttkrp(COO, factors, 0, device=simwarp.Device())
     assert str(caught.value).count("\n") == 2
@@ -414,14 +414,14 @@ def test_plans_refuse_other_arrays():
         plan(COO, 0, 2, np.float32, device)
 
 
-def test_formats_made_for_another_mode():
+def test_formats_made_for_another_mode_are_refused():
     for tensor in (f_coo(COO, 1), b_csf(COO, (1, 0, 2))):
         with pytest.raises(FormatError, match=r"was made for mode 1, not for mode 0\n.*\n.*PerMode"):
             mttkrp(tensor, ONES, 0, device=simwarp.Device())
         mttkrp(tensor, ONES, 1, device=simwarp.Device())
 
 
-def test_two_devices():
+def test_operands_of_two_devices_are_refused():
     with pytest.raises(DtypeError, match="another device"):
         mttkrp(upload(COO, simwarp.Device()), ONES, 0, device=simwarp.Device())
 
@@ -507,7 +507,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("tensor", "match"), BROKEN)
-def test_tensors_with_wrong_arrays(tensor, match):
+def test_tensors_with_wrong_arrays_are_refused(tensor, match):
     device = simwarp.Device()
     with pytest.raises(FormatError, match=match) as caught:
         upload(tensor, device)
@@ -517,7 +517,7 @@ def test_tensors_with_wrong_arrays(tensor, match):
     assert device.launches == 0
 
 
-def test_whole_tensors_are_not_refused():
+def test_intact_tensors_are_accepted():
     for tensor in (COO, FCOO, HICOO, CSF, FIBERS, BCSF, mm_csf(COO), f_coo_all(COO), csf_all(COO)):
         assert_within(mttkrp(tensor, clean_factors(COO, 2), 0, device=simwarp.Device()), COO, 2, 0)
     assert set(formats.FORMATS) == set(FORMATS)

@@ -67,7 +67,7 @@ def long_runs(monkeypatch):
 @pytest.mark.slow_cases("1-float32")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [1, 7, 16, 32, 33, 48, 64, 100])
-def test_ranks(rank, dtype, long_runs):
+def test_every_rank_equals_the_reference(rank, dtype, long_runs):
     coo = scattered((7, 11, 13), 120, dtype)
     deterministic = (rank % 2 == 0) == (dtype == "float32")
     assert_right(fibers(coo, (1, 0, 2), split=3), coo, rank, deterministic)
@@ -76,7 +76,7 @@ def test_ranks(rank, dtype, long_runs):
 
 @pytest.mark.slow_cases("5", "6", "7", "8")
 @pytest.mark.parametrize("order", [2, 3, 4, 5, 6, 7, 8])
-def test_orders(order, long_runs):
+def test_every_order_equals_the_reference(order, long_runs):
     """The result's mode is that of the slices, of the fibers, of the leaves."""
     coo = scattered((9, 5, 6, 4, 3, 4, 2, 3)[:order], 80, DTYPES[order % 2])
     modes = (*range(1, order), 0)
@@ -109,7 +109,7 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize("name", LENGTHS)
-def test_lengths(name):
+def test_every_fiber_length_equals_the_reference(name):
     coo = of_lengths(LENGTHS[name])
     assert_right(fibers(coo, (0, 1, 2)), coo, 32)
     assert_right(b_csf(coo, (0, 1, 2), share=64), coo, 32, modes=[0])
@@ -117,7 +117,7 @@ def test_lengths(name):
 
 @pytest.mark.parametrize("run", [1, 3])
 @pytest.mark.parametrize("groups", [4, 32])
-def test_ends_of_groups_warps_and_blocks(groups, run, monkeypatch):
+def test_ends_of_groups_warps_and_blocks_equal_the_reference(groups, run, monkeypatch):
     """Rank 32 has 4 groups to a warp and 32 to a block: fibers that fill them, one less and one more."""
     monkeypatch.setattr(OF_FIBERS, "run_of_group", lambda count, nonzeros: run)
     for more in (-1, 0, 1):
@@ -132,7 +132,7 @@ def test_ends_of_groups_warps_and_blocks(groups, run, monkeypatch):
 
 @pytest.mark.parametrize("short", [0, 1000])
 @pytest.mark.parametrize("slices", [1, 4, 5, 31, 32, 33])
-def test_ends_of_bins(slices, short, monkeypatch):
+def test_ends_of_bins_equal_the_reference(slices, short, monkeypatch):
     """Slices of a warp or a group each, alone or behind others that get 2, 4 and 8 warps."""
     monkeypatch.setattr(OF_B_CSF, "SHORT", short)
     for others in ([], [[1] * 12, [2, 2], [3] * 4, [1] * 3]):
@@ -182,7 +182,7 @@ def test_sums_in_any_order_are_right(name, seed, long_runs):
     assert_right(b_csf_all(coo, split=4, share=6), coo, 32, device=device)
 
 
-def test_arrays_that_start_anywhere(monkeypatch):
+def test_arrays_may_have_any_alignment(monkeypatch):
     for module in (OF_FIBERS, OF_B_CSF):
         monkeypatch.setattr(module, "aligned", lambda tensor: {})
     coo = of_lengths(LENGTHS["every start and length"])
@@ -193,7 +193,7 @@ def test_arrays_that_start_anywhere(monkeypatch):
 @pytest.mark.parametrize(
     ("leaves", "values", "is_aligned"), [(32, 48, True), (36, 48, False), (32, 56, False)]
 )
-def test_aligned(leaves, values, is_aligned):
+def test_alignment_is_detected_from_pointers(leaves, values, is_aligned):
     tensor = SimpleNamespace(leaves=SimpleNamespace(pointer=leaves), values=SimpleNamespace(pointer=values))
     assert bool(aligned(tensor)) == is_aligned
 
@@ -226,7 +226,7 @@ def test_runs_are_chosen_from_the_sizes():
     st.integers(1, 4),
     st.booleans(),
 )
-def test_any_lengths(slices, split, share, run, deterministic):
+def test_random_lengths_equal_the_reference(slices, split, share, run, deterministic):
     coo = of_lengths(slices)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OF_FIBERS, "run_of_group", lambda count, nonzeros: run)

@@ -191,7 +191,7 @@ def test_plans_do_not_keep_their_device():
     assert gone() is None
 
 
-def test_plans_are_bounded():
+def test_plans_are_evicted_at_their_limit():
     device = simwarp.Device()
     for number in range(MOST_PLANS + 1):
         assert planned(device, number, lambda number=number: number) == number
@@ -262,7 +262,7 @@ def test_a_call_is_not_played_for_another_kind(device):
 @pytest.mark.slow_cases("sizes0-bmm64")
 @pytest.mark.parametrize("scheme", PRODUCTS)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 129, 3), (31, 64, 67), (130, 257, 33)])
-def test_prepared_matrices(device, scheme, sizes):
+def test_prepared_matrices_give_the_same_product(device, scheme, sizes):
     m, k, n = sizes
     a, b = signs(m, k), signs(k, n, seed=1)
     expected = reference.bmm(a, b)
@@ -287,7 +287,7 @@ def test_a_prepared_operand_fits_schemes_of_the_same_form(device):
     np.testing.assert_array_equal(gpu.bmm(left, b, scheme="bmm64").download(), reference.bmm(a, b))
 
 
-def test_prepared_from_packed_words(device):
+def test_packed_words_can_be_prepared(device):
     a, b = signs(7, 70), signs(70, 3, seed=1)
     left = gpu.prepare(reference.pack(a, layout="column", first="lsb"), "a", scheme="btc2", device=device)
     np.testing.assert_array_equal(gpu.bmm(left, b).download(), reference.bmm(a, b))
@@ -309,7 +309,7 @@ def test_tiles_are_taken_as_they_are(device, transposed):
 @pytest.mark.slow_cases("1-bconv32", "1-btc2")
 @pytest.mark.parametrize("scheme", CONVOLUTIONS)
 @pytest.mark.parametrize("channels", [1, 37, 128])
-def test_prepared_tensors(device, scheme, channels):
+def test_prepared_tensors_give_the_same_convolution(device, scheme, channels):
     w = signs(3, 2, channels, 5, seed=1)
     filters = gpu.prepare(w, "w", scheme=scheme, device=device)
     for batch, side, options in ((1, 4, {}), (3, 4, {}), (1, 5, {"stride": 2, "padding": "VALID"})):
@@ -338,7 +338,7 @@ def test_addends_are_made_once_for_a_geometry(device):
 @pytest.mark.slow_cases("False-hicoo")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_prepared_sparse_tensors(device, name, deterministic):
+def test_prepared_sparse_tensors_give_the_same_mttkrp(device, name, deterministic):
     coo = tensor()
     prepared = gpu.prepare(coo, scheme=name, device=device)
     for mode, rank in itertools.product(range(3), (1, 4)):
@@ -369,7 +369,7 @@ def refused(call, error, *parts):
     assert len(str(caught.value).splitlines()) >= 2
 
 
-def test_wrong_roles(device):
+def test_wrong_roles_are_refused(device):
     a = gpu.prepare(signs(5, 5), "a", device=device)
     x = gpu.prepare(signs(1, 3, 3, 5), "x", device=device)
     sparse = gpu.prepare(tensor(), device=device)
@@ -383,7 +383,7 @@ def test_wrong_roles(device):
     refused(lambda: gpu.prepare(tensor(), transpose=True, device=device), SchemeError, "transpose")
 
 
-def test_wrong_schemes(device):
+def test_wrong_schemes_are_refused(device):
     a = gpu.prepare(signs(5, 40), "a", scheme="btc3", device=device)
     b = gpu.prepare(signs(40, 5), "b", scheme="bmm32", device=device)
     w = gpu.prepare(signs(2, 2, 40, 5), "w", scheme="btc1", device=device)
@@ -399,7 +399,7 @@ def test_wrong_schemes(device):
     refused(lambda: gpu.prepare(signs(1, 3, 3, 40), "x", device=old), SchemeError, "bconv64")
 
 
-def test_wrong_devices(device):
+def test_wrong_devices_are_refused(device):
     other = simwarp.Device()
     a = gpu.prepare(signs(5, 5), "a", device=device)
     w = gpu.prepare(signs(2, 2, 5, 5), "w", device=device)
@@ -411,7 +411,7 @@ def test_wrong_devices(device):
     refused(lambda: gpu.mttkrp(sparse, factors(), 0, device=other), DtypeError, "another device")
 
 
-def test_wrong_shapes(device):
+def test_wrong_shapes_are_refused(device):
     a = gpu.prepare(signs(5, 40), "a", device=device)
     w = gpu.prepare(signs(2, 2, 40, 5), "w", device=device)
     sparse = gpu.prepare(tensor(), device=device)
@@ -425,7 +425,7 @@ def test_wrong_shapes(device):
     refused(lambda: gpu.mttkrp(sparse, doubles, 0), DtypeError, "float64")
 
 
-def test_nans(device):
+def test_nan_is_reported(device):
     bad = np.ones((5, 5))
     bad[2, 3] = np.nan
     refused(lambda: gpu.prepare(bad, "b", device=device), NotANumberError, "b[2, 3]")
@@ -496,7 +496,7 @@ def test_without_types_numbers_are_words():
     refused(lambda: _Packing(unknown, (1, 2.0)), DtypeError, "argument 1 is 2.0")
 
 
-def test_arguments_of_the_wrong_number_or_size():
+def test_arguments_of_the_wrong_number_or_size_are_refused():
     right = arguments()
     for wrong, part in (
         (right[:-1], "takes 5 arguments"),

@@ -57,7 +57,7 @@ SIZES = (1, 255, 1500)
 
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
-def test_cub_reduce(how, n):
+def test_cub_reduce_equals_numpy(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(-99, 99, n)
     total = k.zeros(1)
     k("reduce", 3, 64, k.upload(x), total, np.int32(n))
@@ -66,7 +66,7 @@ def test_cub_reduce(how, n):
 
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
-def test_cub_scan(how, n):
+def test_cub_scan_equals_numpy(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(-99, 99, n)
     out = k.empty(n)
     count, tiles = k.tiles(n, "init")
@@ -76,7 +76,7 @@ def test_cub_scan(how, n):
 
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
-def test_cub_select(how, n):
+def test_cub_select_equals_numpy(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(0, 99, n)
     out, chosen = k.empty(n), k.empty(1)
     count, tiles = k.tiles(n, "init")
@@ -88,7 +88,7 @@ def test_cub_select(how, n):
 
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
-def test_cub_run_lengths(how, n):
+def test_cub_run_lengths_equal_numpy(how, n):
     k, x = cub(how), np.random.default_rng(n).integers(0, 2, n).repeat(1 + n // 100)[:n]
     offsets, lengths, found = k.empty(n), k.empty(n), k.empty(1)
     count, tiles = k.tiles(n, "init_runs")
@@ -103,7 +103,7 @@ def test_cub_run_lengths(how, n):
 
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", SIZES)
-def test_cub_histogram(how, n):
+def test_cub_histogram_equals_numpy(how, n):
     k, x, bins = cub(how), np.random.default_rng(n).integers(0, 50, n), 50
     out = k.zeros(bins)
     k("histogram", 3, 64, k.upload(x), out, np.int32(bins), np.int32(n), np.int32(-(-n // TILE)), k.zeros(2))
@@ -113,7 +113,7 @@ def test_cub_histogram(how, n):
 @pytest.mark.slow_cases("2500-O3")
 @pytest.mark.parametrize("how", LARGE)
 @pytest.mark.parametrize("n", [1, 300, 2500])
-def test_cub_radix_sort(how, n):
+def test_cub_radix_sort_equals_numpy(how, n):
     k, keys = cub(how), np.random.default_rng(n).integers(0, 2**32, n, dtype=np.uint32)
     tile, digits = 1024, 256
     count = -(-n // tile)
@@ -152,7 +152,7 @@ def test_cub_radix_sort(how, n):
 
 @pytest.mark.parametrize("how", COMPILED)
 @pytest.mark.parametrize("size", [8, 32, 64, pytest.param(512, marks=pytest.mark.slow)])
-def test_tiles_of_a_block(how, size):
+def test_tiles_of_a_block_sum_separately(how, size):
     threads = max(size, 64)
     k, x = Kernels("groups.cu", how), np.arange(2 * threads) ** 2 % 101
     out = k.empty(x.size)
@@ -170,7 +170,7 @@ def test_the_scratch_of_a_tile_of_warps_lies_apart_from_shared_variables(how):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_coalesced_threads(how):
+def test_coalesced_threads_compact_an_array(how):
     k, n = Kernels("groups.cu", how), 300
     x = np.random.default_rng(3).integers(0, 99, n)
     out, count = k.empty(n), k.zeros(1)
@@ -181,7 +181,7 @@ def test_coalesced_threads(how):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_binary_and_labelled_partitions(how):
+def test_binary_and_labelled_partitions_sum_separately(how):
     k, x = Kernels("groups.cu", how), np.random.default_rng(4).integers(0, 9, 128)
     out = k.empty(128)
     k("partition", 2, 64, k.upload(x), out)
@@ -193,7 +193,7 @@ def test_binary_and_labelled_partitions(how):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_a_scan_of_a_warp(how):
+def test_a_warp_scan_equals_numpy(how):
     k, x = Kernels("groups.cu", how), np.arange(64) ** 2 % 101
     out = k.empty(64)
     k("scan_of_warp", 1, 64, k.upload(x), out)
@@ -201,7 +201,7 @@ def test_a_scan_of_a_warp(how):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_the_grid_meets(how):
+def test_the_grid_synchronises(how):
     k, n = Kernels("groups.cu", how), 192
     a, b = k.empty(n), k.empty(n)
     k("rotate_grid", 3, 64, a, b, cooperative=True)
@@ -216,7 +216,7 @@ SCHEDULES = ("lowest pc", "random")
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
-def test_decoupled_look_back(how, schedule):
+def test_decoupled_look_back_equals_cumsum(how, schedule):
     k, n = Kernels("lock_free.cu", how, schedule=schedule), 700
     x = np.random.default_rng(5).integers(0, 99, n)
     out = k.empty(n)
@@ -226,7 +226,7 @@ def test_decoupled_look_back(how, schedule):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
-def test_a_bounded_queue(how, schedule):
+def test_a_bounded_queue_delivers_each_item_once(how, schedule):
     k, size, pairs = Kernels("lock_free.cu", how, schedule=schedule), 3, 8
     taken = k.empty(pairs, np.uint32)
     k("queue", 4, 128, k.zeros(2 * size, np.uint32), k.zeros(2, np.uint32), taken, np.uint32(size))
@@ -244,7 +244,7 @@ def test_the_last_block_adds_up(how, schedule):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
-def test_a_spin_lock(how, schedule):
+def test_a_spin_lock_excludes_other_threads(how, schedule):
     k = Kernels("lock_free.cu", how, schedule=schedule)
     count = k.zeros(1)
     k("locked", 3, 96, k.zeros(1), count)
@@ -252,7 +252,7 @@ def test_a_spin_lock(how, schedule):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_warp_aggregated_atomics(how):
+def test_warp_aggregated_atomics_keep_every_element(how):
     k, n = Kernels("lock_free.cu", how), 333
     x = np.random.default_rng(6).integers(-9, 9, n)
     out, count = k.empty(n), k.zeros(1)

@@ -87,7 +87,7 @@ def test_recordings_of_two_architectures_lie_side_by_side(tmp_path):
     assert table["meta"].keys() == {"sm_75", "sm_90"}
 
 
-def test_the_tables_of_the_package_are_those_that_are_read():
+def test_the_package_ships_the_tables_it_reads():
     from simwarp.fragments import opcodes
     from simwarp.lab.evidence import forms as evidence
 
@@ -95,7 +95,7 @@ def test_the_tables_of_the_package_are_those_that_are_read():
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), RuntimeError("lost")])
-def test_a_subject_that_stops_leaves_what_was_there(tmp_path, stop):
+def test_a_stopped_subject_keeps_the_old_recording(tmp_path, stop):
     record(SUM, Asking(Turing), tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
 
@@ -118,7 +118,7 @@ def test_differences_are_written_beside_the_recording(tmp_path):
 
 
 @pytest.mark.slow
-def test_several_processes_answer_as_one_does():
+def test_several_processes_give_the_results_of_one():
     tasks = [(opcode, True) for opcode in tiles.OPCODES[:3]]
     one, two = (list(small(processes=n).map(tiles.compare, tasks)) for n in (1, 2))
     assert [row for row, *_ in one] == [row for row, *_ in two]

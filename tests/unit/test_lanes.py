@@ -45,7 +45,7 @@ def test_every_public_function_has_a_twin():
     assert [name for name in public if not callable(getattr(twins, name, None))] == []
 
 
-def test_constants():
+def test_constants_have_their_values_and_types():
     assert WARP_SIZE == 32
     assert ALL_LANES == 0xFFFFFFFF
     assert LANE.tolist() == list(range(32))
@@ -102,7 +102,7 @@ LOW, HIGH = 0x89ABCDEF, 0x01234567
 
 
 @pytest.mark.parametrize("mode", ["wrap", "clamp"])
-def test_funnel_shift_by_nothing(mode):
+def test_funnel_shift_by_0_keeps_the_word(mode):
     """``32 - n`` must not become a shift by 32."""
     assert lanes.shf(u32(LOW), u32(HIGH), u32(0), "l", mode).tolist() == [HIGH]
     assert lanes.shf(u32(LOW), u32(HIGH), u32(0), "r", mode).tolist() == [LOW]
@@ -130,7 +130,7 @@ def test_funnel_shift_wraps_or_clamps(direction, mode, amount, result):
     assert hexes(lanes.shf(u32(LOW), u32(HIGH), u32(amount), direction, mode)) == [hex(result)]
 
 
-def test_lop3_tables():
+def test_lop3_computes_the_examples_of_the_isa():
     """The examples of the ISA: the table is the function of 0xF0, 0xCC and 0xAA."""
     a, b, c = u32(0xDEADBEEF), u32(0x0F0F1234), u32(0x33AAFF00)
     for table, expected in (
@@ -165,12 +165,12 @@ def test_counts_are_32_bits_wide_whatever_they_count():
     assert lanes.popc(u64(0, 2**64 - 1, 1 << 63, 0xFF << 28)).tolist() == [0, 64, 1, 8]
 
 
-def test_clz_of_nothing_is_the_width():
+def test_clz_of_zero_is_the_width():
     assert lanes.clz(u32(0, 1, 2, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)).tolist() == [32, 31, 30, 1, 0, 0]
     assert lanes.clz(u64(0, 1, 1 << 31, 1 << 32, 1 << 63)).tolist() == [64, 63, 32, 31, 0]
 
 
-def test_brev_of_both_widths():
+def test_brev_reverses_32_and_64_bits():
     assert hexes(lanes.brev(u32(0, 1, 0xF, 0x12345678, 0xFFFFFFFE))) == [
         "0x0", "0x80000000", "0xf0000000", "0x1e6a2c48", "0x7fffffff",
     ]  # fmt: skip
@@ -203,7 +203,7 @@ def test_brev_of_both_widths():
         (0x80000000, 255, 255, 0, 0xFFFFFFFF),
     ],
 )
-def test_bfe(a, position, length, unsigned, signed):
+def test_bfe_extracts_fields(a, position, length, unsigned, signed):
     operands = u32(position), u32(length)
     assert hexes(lanes.bfe(u32(a), *operands)) == [hex(unsigned)]
     got = lanes.bfe(u32(a).view(np.int32), *operands)
@@ -223,7 +223,7 @@ def test_bfe(a, position, length, unsigned, signed):
         (0, 0, 0, 0),
     ],
 )
-def test_bfe_of_64_bits(position, length, unsigned, signed):
+def test_bfe_extracts_fields_of_64_bits(position, length, unsigned, signed):
     a = u64(0x8000000000000001)
     assert hexes(lanes.bfe(a, u32(position), u32(length))) == [hex(unsigned)]
     assert hexes(lanes.bfe(a.view(np.int64), u32(position), u32(length)).view(np.uint64)) == [hex(signed)]
@@ -245,11 +245,11 @@ def test_bfe_of_64_bits(position, length, unsigned, signed):
         (0x1, 0x0, 31, 1, 0x80000000),
     ],
 )
-def test_bfi(a, b, position, length, result):
+def test_bfi_inserts_fields(a, b, position, length, result):
     assert hexes(lanes.bfi(u32(a), u32(b), u32(position), u32(length))) == [hex(result)]
 
 
-def test_bfi_of_64_bits():
+def test_bfi_inserts_fields_of_64_bits():
     got = lanes.bfi(u64(0xFF), u64(0), u32(32, 60, 63, 64), u32(8, 8, 64, 64))
     assert hexes(got) == ["0xff00000000", "0xf000000000000000", "0x8000000000000000", "0x0"]
 
@@ -273,7 +273,7 @@ A, B = 0x83028100, 0x87068504  # byte n is n, its sign bit set where n is odd
         (0xFFFF3210, A),  # bits past the sixteenth are not read
     ],
 )
-def test_prmt(selector, result):
+def test_prmt_selects_bytes(selector, result):
     assert hexes(lanes.prmt(u32(A), u32(B), u32(selector))) == [hex(result)]
 
 
@@ -304,7 +304,7 @@ def test_prmt_modes_read_two_bits_and_extend_no_sign(mode, results):
     ("predicate", "any_", "all_", "uni"),
     [(NONE, False, False, True), (~NONE, True, True, True), (ODD, True, False, False)],
 )
-def test_votes_of_a_whole_warp(predicate, any_, all_, uni):
+def test_votes_combine_the_whole_warp(predicate, any_, all_, uni):
     for vote, expected in ((lanes.vote_any, any_), (lanes.vote_all, all_), (lanes.vote_uni, uni)):
         value, defined = vote(predicate)
         assert every_lane(value) == [expected] * 32
@@ -363,7 +363,7 @@ def test_a_mask_counts_modulo_32_bits(minus_one):
         assert every_lane(result.defined) == [True] * 32
 
 
-def test_two_halves_vote_apart():
+def test_two_halves_vote_separately():
     halves = np.where(LANE < 16, np.uint32(0xFFFF), np.uint32(0xFFFF0000))
     predicate = LANE == 3
     assert every_lane(lanes.ballot(predicate, halves).value) == [8] * 16 + [0] * 16
@@ -511,7 +511,7 @@ def test_redux_orders_by_the_type(operation, unsigned, signed):
     ]
 
 
-def test_redux_of_bits():
+def test_redux_combines_bits():
     value = LANE | np.uint32(0x100)
     assert hexes(lanes.redux("and", value).value) == ["0x100"]
     assert hexes(lanes.redux("or", value).value) == ["0x11f"]

@@ -48,7 +48,7 @@ def line_of(kernel, text):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_packing_by_hand(shape):
+def test_packing_equals_a_loop_over_bits(shape):
     x = reals(*shape)
     for layout, lines in (("column", x), ("row", x.T)):
         packed = PACKERS[layout](x)
@@ -60,14 +60,14 @@ def test_packing_by_hand(shape):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("layout", PACKERS)
-def test_packing_and_the_reference(shape, layout):
+def test_packing_equals_the_reference(shape, layout):
     x = reals(*shape)
     np.testing.assert_array_equal(
         PACKERS[layout](x).words, reference.pack(x, layout=layout).words, strict=True
     )
 
 
-def test_figure_4():
+def test_words_equal_figure_4_of_the_paper():
     """D0, D1, D2, D128, D129, D511 of a 128 × 128 block, each word the 32 elements that are drawn there."""
     x = reals(128, 128)
     column, row = (pack(x).words.reshape(-1) for pack in (pack32_column, pack32_row))
@@ -101,7 +101,7 @@ def test_nothing_is_cast_before_the_comparison():
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i1", ">f8", ">f2"])
-def test_element_types(dtype):
+def test_every_element_type_equals_the_reference(dtype):
     x = (reals(40, 37) * 50).astype(dtype)
     for layout, pack in PACKERS.items():
         for matrix in (x, x.T, x[::-1, ::2], np.asfortranarray(x)):
@@ -110,7 +110,7 @@ def test_element_types(dtype):
 
 
 @pytest.mark.parametrize("pack", PACKERS.values())
-def test_packing_refuses(pack):
+def test_packing_refuses_bad_matrices(pack):
     x = np.ones((3, 4), np.float32)
     x[1, 2] = np.nan
     with pytest.raises(NotANumberError, match=r"matrix\[1, 2\]"):
@@ -149,7 +149,7 @@ def operands(m, k, n, transpose_a, transpose_b):
 
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSITIONS)
-def test_products_by_hand(sizes, transpose_a, transpose_b):
+def test_products_equal_a_loop_over_elements(sizes, transpose_a, transpose_b):
     a, b, expected = operands(*sizes, transpose_a, transpose_b)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     c = bmm32(a, b, **options)
@@ -159,7 +159,7 @@ def test_products_by_hand(sizes, transpose_a, transpose_b):
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSITIONS)
-def test_the_four_optimal_layouts(transpose_a, transpose_b):
+def test_only_the_optimal_layouts_are_accepted(transpose_a, transpose_b):
     """Packed in the layout of the paper's table an operand is taken, in the other one it is not."""
     a, b, expected = operands(7, 70, 5, transpose_a, transpose_b)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
@@ -198,14 +198,14 @@ def test_the_printed_loop_bound_counts_words():
     assert caught.value.place.line == line_of(BMM32_Arow_Brow, "warp.load(A")
 
 
-def test_extremes():
+def test_extreme_dot_products_are_exact():
     ones = np.ones((3, 100), np.int8)
     assert (bmm32(ones, ones, transpose_b=True) == 100).all()
     assert (bmm32(ones, -ones, transpose_b=True) == -100).all()
     assert bmm32(np.float16([[-0.0]]), np.array([[-1.0]])).tolist() == [[-1]]
 
 
-def test_shapes_that_do_not_fit():
+def test_unsuitable_shapes_are_refused():
     a, b = reals(3, 5), reals(4, 2)
     with pytest.raises(ShapeError, match=r"a \(3, 5\) and b \(4, 2\) .*K is 5 in a and 4 in b"):
         bmm32(a, b)
@@ -218,7 +218,7 @@ def test_shapes_that_do_not_fit():
         bmm32(PackedBits(np.zeros((1, 0), np.uint32), (0, 4), "column"), b)
 
 
-def test_elements_that_have_no_sign():
+def test_elements_without_a_sign_are_refused():
     a, b = reals(3, 5), reals(5, 2)
     b[4, 1] = np.nan
     with pytest.raises(NotANumberError, match=r"b\[4, 1\] is NaN"):
@@ -227,7 +227,7 @@ def test_elements_that_have_no_sign():
         bmm32(np.ones((3, 5), np.int64), b)
 
 
-def test_packed_operands_that_do_not_fit():
+def test_unsuitable_packed_operands_are_refused():
     a, b = pack32_column(reals(3, 40)), pack32_row(reals(40, 2))
     for bad, message in (
         (reference.pack(reals(3, 40), layout="column", word=64), "word=64"),

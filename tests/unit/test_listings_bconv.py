@@ -103,7 +103,7 @@ def line_of(kernel, text):
 
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("bconv", SCHEMES)
-def test_convolutions_by_hand(bconv, name):
+def test_convolutions_equal_a_loop_over_taps(bconv, name):
     x, w, options = operands(name)
     expected, _ = convolution_by_hand(x, w, **options)
     y = bconv(x, w, **options)
@@ -128,7 +128,7 @@ def test_the_geometries_are_what_they_are_called():
 
 @pytest.mark.parametrize("bconv", SCHEMES)
 @pytest.mark.parametrize("channels", [1, 31, 32, 33, 63, 64, 65, 97])
-def test_any_number_of_channels(bconv, channels):
+def test_any_number_of_channels_is_convolved(bconv, channels):
     """In channels and out channels both end before, at and after a word; a tap outside is one of four."""
     x, w = reals((1, 2, 1, channels), 1), reals((2, 1, channels, channels), 2)
     options = {"padding": ((1, 1), (0, 0))}
@@ -178,7 +178,7 @@ def test_the_filter_is_not_turned_round():
         (1, 9, 1, 1, 4),
     ],
 )
-def test_same_is_tensorflows(size, taps, stride, out, before):
+def test_same_padding_equals_tensorflow(size, taps, stride, out, before):
     """The first three are layers in which filter / 2 is another convolution; the fourth has an odd total."""
     p = layer((1, size, 9, 1), (taps, 1, 1, 1), (stride, 1), "SAME", 1)
     assert (p.out_height, p.pad_h) == (out, before)
@@ -198,7 +198,7 @@ def test_same_and_valid_of_every_small_size():
             assert (p.out_height, p.pad_h) == expected
 
 
-def test_element_types():
+def test_every_element_type_is_convolved_by_sign():
     x, w = (reals((1, 3, 3, 4), 1) * 50), (reals((2, 2, 4, 2), 2) * 50)
     for dtype in ("f8", "f4", "f2", "i1", ">f8", ">f2"):
         a, b = x.astype(dtype), w.astype(dtype)
@@ -217,7 +217,7 @@ def test_element_types():
 
 @pytest.mark.parametrize(("bconv", "word"), SCHEMES.items())
 @pytest.mark.parametrize("name", GEOMETRIES)
-def test_bits_in(bconv, word, name):
+def test_packed_operands_give_the_same_convolution(bconv, word, name):
     x, w, options = operands(name)
     expected = convolution_by_hand(x, w, **options)[0]
     msb, lsb = (
@@ -233,7 +233,7 @@ def test_bits_in(bconv, word, name):
 
 @pytest.mark.parametrize(("bconv", "word"), SCHEMES.items())
 @pytest.mark.parametrize("filters", [1, 31, 32, 33, 64, 65, 97])
-def test_bits_out(bconv, word, filters):
+def test_thresholds_give_packed_bits(bconv, word, filters):
     x, w = reals((2, 2, 3, 5), 1), reals((2, 2, 5, filters), 2)
     rng = np.random.default_rng(filters)
     limits, flip = rng.integers(-6, 7, filters), rng.integers(0, 2, filters) > 0
@@ -368,14 +368,14 @@ def three_lines(caught):
     ],
     ids=str,
 )
-def test_options_that_make_no_convolution(bconv, options, error, message):
+def test_bad_options_are_refused(bconv, options, error, message):
     with pytest.raises(error, match=message) as caught:
         bconv(X, W, **options)
     assert three_lines(caught)
 
 
 @pytest.mark.parametrize("bconv", SCHEMES)
-def test_operands_that_make_no_convolution(bconv):
+def test_bad_operands_are_refused(bconv):
     nan = W.copy()
     nan[1, 0, 2, 1] = np.nan
     wide = np.broadcast_to(np.int8(1), (2**16, 2**15, 1, 1))
@@ -400,7 +400,7 @@ def test_operands_that_make_no_convolution(bconv):
 
 
 @pytest.mark.parametrize("bconv", SCHEMES)
-def test_thresholds_that_fit_no_channels(bconv):
+def test_unsuitable_thresholds_are_refused(bconv):
     for options, error, message in (
         ({"thresholds": [0]}, ShapeError, "thresholds has shape"),
         ({"thresholds": [0, 0], "flip": [True]}, ShapeError, "flip has shape"),
@@ -414,7 +414,7 @@ def test_thresholds_that_fit_no_channels(bconv):
 
 
 @pytest.mark.parametrize(("bconv", "word"), SCHEMES.items())
-def test_packed_operands_that_do_not_fit(bconv, word):
+def test_unsuitable_packed_operands_are_refused(bconv, word):
     x = reference.pack_tensor(X, layout="NHWC", word=word, first="msb")
     w = reference.pack_tensor(W, layout="HWIO", word=word, first="msb")
     lsb = reference.pack_tensor(W, layout="HWIO", word=word, first="lsb")

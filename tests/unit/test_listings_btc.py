@@ -69,7 +69,7 @@ FIGURE_14 = {
 
 
 @pytest.mark.parametrize("order", FIGURE_14)
-def test_figure_14(order):
+def test_addresses_equal_figure_14_of_the_paper(order):
     for place, number in enumerate(FIGURE_14[order]):
         row, column = divmod(number, 8) if order == "row" else divmod(number, 4)[::-1]
         assert fsb_address(row, column, (4, 8), (2, 4), order) == place
@@ -120,7 +120,7 @@ def test_a_tile_is_loaded_with_ldm_128(use):
         assert (from_rows == from_tiles).all()
 
 
-def test_what_fsb_refuses():
+def test_fsb_refuses_bad_places_and_shapes():
     with pytest.raises(ShapeError, match="outside of a matrix"):
         fsb_address(8, 0, (8, 128))
     with pytest.raises(ShapeError, match="sides of at least 1"):
@@ -160,7 +160,7 @@ def test_a_lane_stores_two_neighbours_of_a_row():
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_bmma_counts_bits(operation):
+def test_bmma_counts_matching_bits(operation):
     a, b = (rng(4, i).integers(0, 2**32, (8, 4), np.uint32) for i in range(2))
     arrays = GlobalArray.of("a", a), GlobalArray.of("b", b)
     out = GlobalArray("out", (8, 8), np.int32)
@@ -184,7 +184,7 @@ def test_bmma_counts_bits(operation):
     assert out.numpy().tolist() == expected
 
 
-def test_what_fragments_refuse():
+def test_fragments_refuse_bad_operands():
     words = GlobalArray.of("words", np.zeros(32, np.uint32))
     sums = GlobalArray("sums", 64, np.int32)
     with pytest.raises(FragmentError, match="pad the rows to 256"):
@@ -219,7 +219,7 @@ def test_fragments_need_all_lanes():
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
-def test_the_product_by_hand(sizes, design, operation):
+def test_the_product_equals_a_loop_over_elements(sizes, design, operation):
     m, k, n = sizes
     a, b = reals(m, k), reals(k, n, seed=1)
     c = design(a, b, operation=operation)
@@ -229,7 +229,7 @@ def test_the_product_by_hand(sizes, design, operation):
 
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("transposed", list(itertools.product((False, True), repeat=2)))
-def test_transposed_real_and_packed_operands(design, transposed):
+def test_transposed_and_packed_operands_give_the_same_product(design, transposed):
     a, b = reals(5, 130), reals(130, 9, seed=1)
     x, y = (m.T if t else m for m, t in zip((a, b), transposed, strict=True))
     options = dict(zip(("transpose_a", "transpose_b"), transposed, strict=True))
@@ -245,7 +245,7 @@ def test_transposed_real_and_packed_operands(design, transposed):
 @pytest.mark.parametrize("first", FIRSTS)
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
-def test_bits_by_hand(sizes, design, first):
+def test_bits_equal_a_loop_over_elements(sizes, design, first):
     m, k, n = sizes
     a, b = reals(m, k), reals(k, n, seed=1)
     thresholds, flip = rng(k).integers(-9, 9, n), rng(n).random(n) < 0.5
@@ -316,7 +316,7 @@ def test_blocks_without_whole_tiles_are_caught():
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_what_products_refuse(design):
+def test_products_refuse_bad_operands(design):
     a, b = np.ones((3, 5)), np.ones((5, 4))
     with pytest.raises(ShapeError, match="K is 5 in a and 6 in b"):
         design(a, np.ones((6, 4)))
@@ -378,7 +378,7 @@ GEOMETRIES = [
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("bconv", BCONVS)
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-def test_the_convolution_by_hand(geometry, bconv, operation):
+def test_the_convolution_equals_a_loop_over_taps(geometry, bconv, operation):
     images, filters, options, by_hand = geometry
     x, w = reals(*images), reals(*filters, seed=1)
     y = bconv(x, w, operation=operation, **options)
@@ -389,7 +389,7 @@ def test_the_convolution_by_hand(geometry, bconv, operation):
 @pytest.mark.parametrize("first", FIRSTS)
 @pytest.mark.parametrize("bconv", BCONVS)
 @pytest.mark.parametrize("filters", [1, 9, 33])
-def test_bits_of_a_convolution(bconv, first, filters):
+def test_bits_of_a_convolution_are_thresholded_sums(bconv, first, filters):
     x, w = reals(9, 3, 2, 5), reals(3, 3, 5, filters, seed=1)
     thresholds, flip = rng(5).integers(-5, 5, filters), rng(6).random(filters) < 0.5
     packed = bconv(x, w, thresholds=thresholds, flip=flip, first=first)
@@ -430,7 +430,7 @@ def test_one_tap_on_one_pixel_is_the_product():
 
 
 @pytest.mark.parametrize("bconv", BCONVS)
-def test_what_convolutions_refuse(bconv):
+def test_convolutions_refuse_bad_operands(bconv):
     x, w = np.ones((1, 3, 3, 5)), np.ones((3, 3, 5, 2))
     with pytest.raises(ShapeError, match="channels"):
         bconv(x, np.ones((3, 3, 4, 2)))

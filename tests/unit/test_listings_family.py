@@ -103,7 +103,7 @@ def line_of(kernel, text):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_packing_64_by_hand(shape):
+def test_packing_64_equals_a_loop_over_bits(shape):
     x = reals(*shape)
     for layout, lines in (("column", x), ("row", x.T)):
         packed = PACK64[layout](x)
@@ -126,7 +126,7 @@ def test_one_positive_element_is_one_bit_of_64():
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i1", ">f4"])
-def test_element_types(dtype):
+def test_every_element_type_equals_the_reference(dtype):
     x = (reals(40, 67) * 50).astype(dtype)
     for layout, pack in PACK64.items():
         for matrix in (x.T, x[::-1, ::2]):
@@ -135,7 +135,7 @@ def test_element_types(dtype):
 
 
 @pytest.mark.parametrize("pack", PACK64.values())
-def test_packing_64_refuses(pack):
+def test_packing_64_refuses_bad_matrices(pack):
     x = np.ones((3, 4))
     x[2, 3] = np.nan
     with pytest.raises(NotANumberError, match=r"matrix\[2, 3\]"):
@@ -156,7 +156,7 @@ def test_an_unguarded_size_is_seen():
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("layout", "word"), PACK)
-def test_unpacking(shape, layout, word):
+def test_unpacking_gives_the_signs(shape, layout, word):
     x = reals(*shape)
     unpacked = (unpack32 if word == 32 else unpack64)(PACK[layout, word](x))
     assert unpacked.tolist() == [[1 if v >= 0 else -1 for v in row] for row in x.tolist()]
@@ -170,7 +170,7 @@ def test_unpacking_does_not_look_past_the_edge():
         assert (unpack(dirty) == -1).all()
 
 
-def test_unpacking_refuses():
+def test_unpacking_refuses_other_formats():
     packed = pack32_column(reals(3, 5))
     for bad, message in (
         (pack64_column(reals(3, 5)), "word=64"),
@@ -210,7 +210,7 @@ def test_the_docstring_has_the_table():
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c[:3])))
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)], ids=str)
-def test_the_sixteen_combinations(combination, sizes):
+def test_the_sixteen_combinations_give_the_product(combination, sizes):
     """From matrices in the asked layouts, and from packed bits that say theirs."""
     approach, layout_a, layout_b, transpose_a, transpose_b = combination
     a, b, expected = operands(*sizes, transpose_a, transpose_b)
@@ -244,7 +244,7 @@ def test_another_product_is_refused_with_the_layouts_that_serve(combination):
     ("approach", "votes", "shuffles"),
     [("row-by-row", 0, 32), ("row-by-column", 32, 0), ("column-by-row", 32, 0), ("column-by-column", 64, 0)],
 )
-def test_votes_and_shuffles_of_a_step(approach, votes, shuffles, monkeypatch):
+def test_a_step_has_the_stated_votes_and_shuffles(approach, votes, shuffles, monkeypatch):
     """The paper's explanation of its 20K, 28K, 28K and 56K cycles: only row by row takes no vote."""
     x = reals(32, 32)
     serving = next(row[1:3] for row in COMBINATIONS if row[0] == approach and not any(row[3:]))
@@ -259,7 +259,7 @@ def test_votes_and_shuffles_of_a_step(approach, votes, shuffles, monkeypatch):
     assert (called.count("ballot"), called.count("shfl")) == (votes, shuffles)
 
 
-def test_bmm_refuses():
+def test_bmm_refuses_bad_options():
     a, b = reals(3, 5), reals(5, 2)
     for options, message in (
         ({"approach": "row-by-diagonal"}, "no approach='row-by-diagonal': choose one of 'row-by-row'"),
@@ -289,7 +289,7 @@ def test_bmm_refuses():
 
 @pytest.mark.parametrize("scheme", [bmm64, bmms32, bmms64], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
-def test_products_by_hand(scheme, sizes):
+def test_products_equal_a_loop_over_elements(scheme, sizes):
     for transpose_a, transpose_b in TRANSPOSITIONS:
         a, b, expected = operands(*sizes, transpose_a, transpose_b)
         options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
@@ -335,7 +335,7 @@ def long(k, disagreeing):
 
 
 @pytest.mark.slow
-def test_the_bound_of_bmm64():
+def test_bmm64_is_right_up_to_its_bound():
     """Up to it every count is right, past what a signed short holds too; one above it is refused."""
     assert BMM64_LARGEST_K == 65535
     counts = [*range(33), 32767, 32768, 65535]  # row 0 with row 32, 1 with 33 …: both halves of a register
@@ -380,7 +380,7 @@ def test_the_printed_loop_bound_counts_words():
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
-def test_bits_by_hand(scheme, sizes):
+def test_bits_equal_a_loop_over_elements(scheme, sizes):
     """Thresholds on the edge: half of them are a dot product of their column."""
     m, _, n = sizes
     a, b, dots = operands(*sizes)
@@ -408,7 +408,7 @@ def test_bits_by_hand(scheme, sizes):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda f: f.__name__)
-def test_two_layers(scheme):
+def test_two_layers_equal_the_reference(scheme):
     """Bits out are bits in: two layers with batch normalisation of either sign of gamma, with ReLU."""
     generator = np.random.default_rng(21)
     x, first, second = (reals(*shape) for shape in ((3, 40), (40, 35), (35, 4)))
@@ -426,7 +426,7 @@ def test_the_comparison_is_signed():
         assert reference.unpack(bits).tolist() == [[0, 1]]
 
 
-def test_the_ends_of_int32():
+def test_thresholds_at_the_ends_of_int32_are_exact():
     limits = [-(2**31), 2**31 - 1]
     for scheme in SCHEMES:
         assert reference.unpack(scheme([[1.0]], [[1.0, 1.0]], thresholds=limits)).tolist() == [[1, 0]]
@@ -452,7 +452,7 @@ def test_a_word_of_bits_is_stored_once_and_by_its_own_lane():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda f: f.__name__)
-def test_thresholds_refused(scheme):
+def test_bad_thresholds_are_refused(scheme):
     a, b = reals(2, 3), reals(3, 2)
     with pytest.raises(DtypeError, match=r"thresholds .*float64.*integer_thresholds"):
         scheme(a, b, thresholds=[0.5, 0.5])

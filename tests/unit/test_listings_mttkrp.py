@@ -47,7 +47,7 @@ def by_hand(coo, factors, mode):
 @pytest.mark.parametrize("rank", [1, 7, 32, 33, 64])
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("order", SHAPES)
-def test_every_mode(order, name, rank):
+def test_every_mode_equals_a_loop_over_nonzeros(order, name, rank):
     coo = tensor(order, seed=rank)
     factors = matrices(coo.shape, rank)
     held = FORMATS[name](coo)
@@ -56,7 +56,7 @@ def test_every_mode(order, name, rank):
 
 
 @pytest.mark.parametrize("modes", list(itertools.permutations(range(3))))
-def test_every_orientation_and_level(modes):
+def test_every_orientation_and_level_equals_a_loop(modes):
     coo = tensor(3, seed=5)
     factors = matrices(coo.shape, 5)
     held = sparse.fibers(coo, modes, split=2)  # most fibers are cut
@@ -103,7 +103,7 @@ def test_columns_past_the_first_32_are_their_own():
     assert listings.mttkrp(sparse.mm_csf(coo), factors, 0).tolist() == factors[1].tolist()
 
 
-def test_nothing_is_left_from_one_call_to_the_next():
+def test_calls_are_independent():
     coo = tensor(3)
     factors, held = matrices(coo.shape, 2), sparse.mm_csf(coo)
     assert listings.mttkrp(held, factors, 2).tolist() == listings.mttkrp(held, factors, 2).tolist()
@@ -122,7 +122,7 @@ def test_nothing_is_left_from_one_call_to_the_next():
         ({"tensor": sparse.b_csf(tensor(3), (0, 1, 2))}, FormatError, "has mode 0 at its root"),
     ],
 )
-def test_what_is_refused(change, error, words):
+def test_bad_arguments_are_refused(change, error, words):
     given = {"tensor": sparse.mm_csf(tensor(3)), "factors": matrices(SHAPES[3], 2), "mode": 1, **change}
     with pytest.raises(error, match=words):
         listings.mttkrp(**given)

@@ -69,7 +69,7 @@ def fields(fault):
 
 
 @every_width
-def test_what_was_stored_is_loaded(memory, width):
+def test_a_load_returns_the_stored_values(memory, width):
     dtype = np.dtype(f"u{width}")
     a = memory.allocate(8 * width, "a")
     addresses = a.base + np.arange(8, dtype=np.uint64) * np.uint64(width)
@@ -116,7 +116,7 @@ def test_a_loaded_value_does_not_change_with_the_memory(memory):
 
 
 @every_width
-def test_no_lanes_no_access(memory, width):
+def test_an_access_without_lanes_does_nothing(memory, width):
     assert memory.load(at(), f"u{width}").shape == (0,)
     memory.store(at(), np.zeros(0, f"u{width}"))
     a = memory.allocate(16, "a", read_only=True)
@@ -231,7 +231,7 @@ def test_out_of_bounds_names_the_nearest_allocation(memory, access, width):
         assert fault.what == f"{verb} of {in_bytes(width)} outside every allocation"
 
 
-def test_bounds_say_how_far(memory):
+def test_out_of_bounds_names_the_distance(memory):
     a = filled(memory, 32, "a")
     base = f"a (32 bytes at {a.base:#x})"
     fault = fault_of(OutOfBounds, access_memory, memory, "load", at(a.base + 36), 4)
@@ -240,7 +240,7 @@ def test_bounds_say_how_far(memory):
     assert fault.values.endswith(f": 4 bytes before {base}")
 
 
-def test_an_access_that_straddles_the_end_says_so_without_negative_numbers(memory):
+def test_an_access_across_the_end_is_described_without_negative_numbers(memory):
     memory.allocate(64, "before")
     a = filled(memory, 10, "a")
     fault = fault_of(OutOfBounds, access_memory, memory, "load", at(a.base, a.base + 8), 4)
@@ -250,7 +250,7 @@ def test_an_access_that_straddles_the_end_says_so_without_negative_numbers(memor
     assert fault.values.endswith(f": bytes 9 to 10 of a (10 bytes at {a.base:#x}): 1 byte past its end")
 
 
-def test_a_space_without_allocations():
+def test_a_space_without_allocations_is_named():
     fault = fault_of(OutOfBounds, access_memory, Memory("shared", 0), "load", at(0), 4)
     assert fields(fault) == ("", 0, 0)
     assert (fault.space, fault.values) == ("shared", "address 0x0: there is no shared allocation")
@@ -335,7 +335,7 @@ def test_vectors_of_16_bytes_are_checked_as_a_whole(memory):
 
 
 @STORE_AND_LOAD
-def test_use_after_free(memory, access):
+def test_use_after_free_names_the_freed_allocation(memory, access):
     a = filled(memory, 1024, "a")
     memory.free(a)
     for offset in (0, 512, 1020):
@@ -367,7 +367,7 @@ def test_bounds_beside_a_freed_allocation_name_the_live_one(memory):
 
 
 @STORE_AND_LOAD
-def test_use_after_free_says_which_byte(memory, access):
+def test_use_after_free_names_the_byte(memory, access):
     a = filled(memory, 1024, "a")
     memory.free(a)
     where = f"a (1024 bytes at {a.base:#x}), which was freed"
@@ -408,7 +408,7 @@ def test_release_is_a_free_that_may_come_late_or_twice(memory):
 
 
 @pytest.mark.parametrize("give_back", ["free", "release"])
-def test_freed_memory_does_not_pile_up(memory, give_back):
+def test_freed_memory_is_released(memory, give_back):
     first = memory.allocate(1 << 20, "first")
     memory.free(first)
     for _ in range(1000):  # 1 GiB in all, far more than faults remember
@@ -427,7 +427,7 @@ def test_freed_memory_does_not_pile_up(memory, give_back):
 
 
 @every_width
-def test_a_read_of_what_nothing_wrote(memory, width):
+def test_reading_unwritten_memory_is_a_fault(memory, width):
     a = memory.allocate(64, "a")
     memory.store(at(a.base, a.base + 2 * width), np.zeros(2, f"u{width}"))
     good = at(a.base, a.base + 2 * width)
@@ -461,7 +461,7 @@ def test_a_wide_store_writes_each_of_its_bytes(memory):
         fault_of(UninitialisedRead, memory.load, at(a.base + 8 - width), f"u{width}")
 
 
-def test_settling_changes_no_answer(memory):
+def test_settling_keeps_loaded_values(memory):
     a, b = memory.allocate(10, "a"), memory.allocate(10, "b")
     memory.store(a.base + np.arange(10, dtype=np.uint64), np.zeros(10, np.uint8))
     memory.store(b.base + np.arange(9, dtype=np.uint64), np.zeros(9, np.uint8))

@@ -323,7 +323,7 @@ def expected_survivors(parts):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: "-".join(map(str, kernel[1:])))
-def test_every_mutant_is_noticed(kernel):
+def test_every_mutant_is_detected(kernel):
     make, *parts = kernel
     _, mutants, survivors = survivors_of(*make(*parts))
     expected = expected_survivors(parts)

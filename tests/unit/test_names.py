@@ -112,7 +112,7 @@ def test_a_package_that_is_called_is_its_function(name):
         assert same is package
 
 
-def test_packages_are_called(tmp_path):
+def test_packages_are_callable(tmp_path):
     a, b = np.ones((2, 3)), -np.ones((3, 2))
     np.testing.assert_array_equal(gpu.bmm(a, b, device=simwarp.Device()), np.full((2, 2), -3))
     with pytest.raises(TypeError, match="missing 2 required positional arguments"):
@@ -140,7 +140,7 @@ def test_packages_are_called(tmp_path):
         "from simwarp import gpu, reference, run; run.load",
     ],
 )
-def test_imports_that_users_write(statement):
+def test_documented_imports_work(statement):
     exec(statement, {})
 
 
@@ -159,7 +159,7 @@ def test_a_module_is_found_under_its_old_name(old):
     assert new.__spec__ is spec
 
 
-def test_what_lies_below_a_moved_folder_is_loaded_once():
+def test_modules_below_a_moved_folder_are_loaded_once():
     program = (
         "import simwarp.probe.passes, simwarp.lab.probe.passes, gpu.mttkrp.build.sort as old\n"
         "from simwarp.testing import fuzz\n"

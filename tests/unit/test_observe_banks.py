@@ -48,7 +48,7 @@ PLACES = st.one_of(
 
 
 @given(st.lists(PLACES, min_size=1, max_size=3), WIDTHS, KINDS)
-def test_each_warp_costs_what_its_lanes_say(warps, width, kind):
+def test_each_warp_costs_the_wavefronts_of_its_lanes(warps, width, kind):
     rows = [3 * row for row in range(len(warps))]  # warps between them do not take part
     lanes = [32 * row + lane for row, warp in zip(rows, warps, strict=True) for lane in sorted(warp)]
     places = [warp[lane] for warp in warps for lane in sorted(warp)]
@@ -70,7 +70,7 @@ WAVEFRONTS = {
 
 
 @pytest.mark.parametrize(("width", "strides"), WAVEFRONTS.items())
-def test_strides(width, strides):
+def test_strides_have_known_wavefronts(width, strides):
     counts = {stride: count_banks(LANES, LANES * stride * width, width) for stride in strides}
     assert {stride: found.wavefronts for stride, found in counts.items()} == strides
 
@@ -87,7 +87,7 @@ def test_phases_of_a_load_merge_where_all_pairs_agree():
     assert count_banks(odd, 16 * odd, 16) == BankCounts(1, 4, 2)
 
 
-def test_an_address_that_is_none_is_counted_somehow():
+def test_an_invalid_address_is_counted():
     wild = np.full(32, 2**64 - 16, np.uint64)
     assert count_banks(LANES, wild, 16) == BankCounts(1, 2, 0)
     assert count_banks(LANES[:0], wild[:0], 4) == BankCounts()
@@ -118,7 +118,7 @@ def observed(threads, blocks=1, **options):
     return device, kernel
 
 
-def test_a_kernel_of_one_warp():
+def test_a_kernel_of_one_warp_is_counted_by_line_and_kind():
     banks = observed(32)[0].report.bank_conflicts
     assert banks.counts("ptx:5") == BankCounts(2, 4, 2)  # two stores on this line
     assert banks.counts("ptx:8") == BankCounts(1, 2, 1)  # merges: half of the lanes do not take part
@@ -158,7 +158,7 @@ def test_a_line_without_accesses_is_an_error():
         banks["ptx:6"]
 
 
-def test_plain_data():
+def test_json_has_lines_and_opcodes():
     report = observed(32)[0].report
     data = report.to_json()["banks"]
     assert data["lines"]["ptx:8"] == {"requests": 1, "wavefronts": 2, "conflicts": 1}

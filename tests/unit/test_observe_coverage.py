@@ -60,7 +60,7 @@ def test_every_half_is_of_the_class_that_numpy_gives():
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_floats(kind):
+def test_floats_have_the_class_that_numpy_gives(kind):
     dtype, word = DTYPES[kind], np.dtype(f"u{DTYPES[kind].itemsize}")
     info = np.finfo(dtype)
     values = [0.0, -0.0, 1, -1, 2, -3.5, np.inf, -np.inf, np.nan, info.max, info.tiny, -info.tiny, 1e-310]
@@ -85,7 +85,7 @@ def test_floats(kind):
         ("tf32", 1, "one"),
     ],
 )
-def test_classes_of_words(kind, word, expected):
+def test_words_have_their_class(kind, word, expected):
     assert of(kind, word) == [expected]
 
 
@@ -98,7 +98,7 @@ def test_each_byte_has_one_class(kind):
 # ---- rows, forms, operands ---------------------------------------------------------------------------
 
 
-def test_counts_of_rows_and_forms():
+def test_rows_and_forms_are_counted():
     body = "setp.lt.u32 %p1, %lane, 5; @%p1 add.u32 %r3, %lane, 1; add.s32 %r4, %lane, 1; "
     found = observed(body, block=40)
     assert (found.forms["add.u32"], found.forms["add.s32"]) == (10, 40)
@@ -144,7 +144,7 @@ def test_loop_counters_in_parts_are_those_before():
     assert found.operands["setp (signed)", "a"] == {"zero", "one", "positive"}
 
 
-def test_what_parts_left_behind_is_known_afterwards():
+def test_registers_keep_their_class_across_parts():
     loop = (
         "mov.u32 %r5, 7; L: sub.s32 %r3, %r3, 1; shl.b32 %r5, %r5, 1; setp.gt.s32 %p1, %r3, 0; @%p1 bra L; "
     )
@@ -157,7 +157,7 @@ def test_what_parts_left_behind_is_known_afterwards():
     )
 
 
-def test_several_launches():
+def test_several_launches_add_up():
     rounds = sum(map(loops.rounds, range(loops.BLOCK * loops.GRID)))
     found = loops.run("coverage", launches=2).report.coverage
     assert found.forms["setp.ne.u32"] == 2 * rounds
@@ -178,7 +178,7 @@ def test_pairs_have_the_classes_of_both_halves():
     assert found.operands["add.f16", "a"] == {"infinity", "negative zero"}
 
 
-def test_vectors_literals_and_special_registers():
+def test_vectors_literals_and_special_registers_are_classified():
     body = ".shared .align 8 .b8 s[16]; shl.b32 %r3, %lane, 3; mov.u32 %r4, -1; cvt.u64.u32 %rd1, %laneid; "
     found = observed(body + "st.shared.v2.b32 [%r3], {%lane, %r4}; ", block=2)
     assert found.operands["st", "b"] == {"zero", "one", "all ones"}
@@ -188,7 +188,7 @@ def test_vectors_literals_and_special_registers():
     assert wide.operands["mov", "a"] >= {"zero", "other"}
 
 
-def test_warp_operations_atomics_and_the_carry():
+def test_warp_operations_atomics_and_the_carry_are_classified():
     body = """shfl.sync.idx.b32 %r3|%p1, %lane, 0, 31, -1; vote.sync.any.pred %p2, %p1, -1;
 atom.global.add.u32 %r4, [%in], 1; add.cc.u32 %r5, %lane, -1; addc.cc.u32 %r5, %r5, 0;"""
     found = observed(body)
@@ -211,7 +211,7 @@ mov.b32 %back, %r3; add.s32 %r3, %r3, 5; add.s32 %back, %r3, 5; ret; }
     assert found.operands["add", "a"] == {"other", "negative", "zero"}  # the frame's address, -5, 0
 
 
-def test_what_a_call_has_just_passed_is_not_mistaken_for_the_result():
+def test_call_arguments_are_not_mistaken_for_results():
     before = ".func f(.reg .b32 %r3) { neg.s32 %r3, %r3; not.b32 %r3, %r3; ret; }\n"
     device = simwarp.Device(observe="coverage")
     body = "mov.s32 %r3, -5; call f, (%r3); mov.u32 %r2, 1; " + small.STORE
@@ -220,7 +220,7 @@ def test_what_a_call_has_just_passed_is_not_mistaken_for_the_result():
     assert device.report.coverage.operands["not", "a"] == {"other"}
 
 
-def test_plain_data_and_what_was_not_met():
+def test_json_lists_covered_and_missing_classes():
     data = observed("rcp.approx.ftz.f32 %f1, 0f00000000; ").to_json()
     row = data["rows"]["rcp.approx.f32"]
     assert row == {

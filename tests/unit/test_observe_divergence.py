@@ -39,7 +39,7 @@ def expected_loop():
 
 
 @pytest.mark.parametrize("launches", [1, 2])
-def test_a_loop_that_lanes_leave_one_by_one(launches):
+def test_a_loop_left_lane_by_lane_is_counted(launches):
     found = loops.run("divergence", launches=launches).report.divergence
     warps, threads, odd, divergent = (launches * number for number in expected_loop())
     assert found["loops.cu:1"] == LaneUse(warps, threads)
@@ -96,18 +96,18 @@ def test_an_unconditional_branch_cannot_diverge():
     ("index", "divergent"),
     [("mov.u32 %r3, 1;", 0), ("and.b32 %r3, %lane, 1;", 2), ("shr.u32 %r3, %i, 5;", 0)],
 )
-def test_indexed_branches(index, divergent):
+def test_indexed_branches_diverge_by_target(index, divergent):
     body = f"T: .branchtargets A, B, A;\n{index}\nbrx.idx %r3, T;\nA: mov.u32 %r2, 1;\nB: mov.u32 %r2, 2;"
     found = observed(body + small.STORE, block=64)[line("brx.idx", body)]
     assert (found.branches, found.divergent_branches) == (2, divergent)
 
 
-def test_labels_that_lead_to_one_place_are_one_way():
+def test_labels_of_one_place_do_not_diverge():
     body = "T: .branchtargets A, A;\nand.b32 %r3, %lane, 1;\nbrx.idx %r3, T;\nA: mov.u32 %r2, 1;"
     assert observed(body + small.STORE)[line("brx.idx", body)].divergent_branches == 0
 
 
-def test_a_shuffle_that_half_of_a_warp_executes():
+def test_a_shuffle_by_half_of_a_warp_is_counted():
     body = """setp.lt.u32 %p1, %lane, 16;
 @!%p1 bra A;
 shfl.sync.idx.b32 %r3, %lane, 0, 31, 0xFFFF;
@@ -115,7 +115,7 @@ A: mov.u32 %r2, 1; """
     assert observed(body + small.STORE)[line("shfl", body)] == LaneUse(1, 16)
 
 
-def test_plain_data():
+def test_json_has_totals_and_lines():
     data = observed("mov.u32 %r2, 1; " + small.STORE, block=40).to_json()
     assert data["total"]["active_lanes"] == 20
     assert {"warp_instructions", "divergent_branches"} <= next(iter(data["lines"].values())).keys()

@@ -31,7 +31,7 @@ def observed(body, block=32, **options):
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16"])
 @pytest.mark.parametrize("sum_", ["add", "sub"])
-def test_a_product_that_a_sum_takes(kind, sum_):
+def test_a_product_used_by_a_sum_is_contractable(kind, sum_):
     r = {"f32": "%f", "f64": "%d"}.get(kind, "%h")
     opcodes = [f"mul.{kind}", f"{sum_}.{kind}"]
     assert fused(f"mul.{kind} {r}1, {r}2, {r}3; {sum_}.{kind} {r}4, {r}1, {r}5;") == opcodes
@@ -53,7 +53,7 @@ def test_a_product_that_a_sum_takes(kind, sum_):
         "mul.f32 %f1, %f2, %f3; bra E; add.f32 %f4, %f1, %f5; E:",
     ],
 )
-def test_what_cannot_be_fused(body):
+def test_unfusable_products_are_not_counted(body):
     assert fused(body) == []
 
 
@@ -67,11 +67,11 @@ def test_what_cannot_be_fused(body):
         "mul.f32 %f1, %f2, %f3; @%p ret; add.f32 %f1, %f1, %f1;",
     ],
 )
-def test_what_can_be_fused_on_some_path(body):
+def test_products_fusable_on_some_path_are_counted(body):
     assert len(fused(body)) == 2
 
 
-def test_all_sums_of_a_product_and_all_products_of_a_sum():
+def test_every_pair_of_product_and_sum_is_counted():
     body = "mul.f32 %f1, %f2, %f3; mul.f32 %f2, %f2, %f3; add.f32 %f4, %f1, %f2; sub.f32 %f5, %f1, %f4;"
     assert fused(body) == ["mul.f32", "mul.f32", "add.f32", "sub.f32"]
 
@@ -93,7 +93,7 @@ setp.lt.u32 %p1, %lane, 3;
 mov.u32 %r2, 1; """
 
 
-def test_kinds_bounds_and_lines():
+def test_kinds_bounds_and_lines_are_reported():
     device, found = observed(BODY, block=40)
     assert found.counts["contractable"] == 40 + 7 + 7  # both warps have a lane 0 to 6
     assert found.counts["bounded"] == 80
@@ -106,7 +106,7 @@ def test_kinds_bounds_and_lines():
     assert found.lines["open"][at["atom"]] == 6
 
 
-def test_one_line_at_the_end_of_a_run():
+def test_a_run_ends_with_one_line_of_fidelity():
     _, found = observed(BODY, block=40)
     mul, add = (small.line_of(part, BODY + small.STORE) for part in ("mul.f32", "add.f32"))
     assert str(found) == (
@@ -123,7 +123,7 @@ def test_many_lines_are_not_all_named():
     assert len(found.lines["contractable"]) == 13
 
 
-def test_several_chunks_parts_and_launches():
+def test_chunks_parts_and_launches_add_up():
     device = loops.run("fidelity", launches=2)
     found = device.report.fidelity
     # rem may be open: a division by zero is
@@ -131,7 +131,7 @@ def test_several_chunks_parts_and_launches():
     assert found.counts.total() == device.executed
 
 
-def test_cleared():
+def test_clearing_resets_the_counts():
     device, found = observed(BODY)
     device.report.clear()
     assert str(found) == "0 thread-instructions: 0 exact, 0 bounded, 0 open, 0 contractable"

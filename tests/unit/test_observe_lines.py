@@ -40,7 +40,7 @@ def test_a_file_may_be_any_suffix_of_its_path(counts):
 
 
 @pytest.mark.parametrize("part", ["u:7", ".cu:7", "cu:7", "x.cu:70", "x.cu:", ""])
-def test_a_part_of_a_name_is_no_suffix(counts, part):
+def test_a_part_of_a_name_is_not_a_suffix(counts, part):
     assert part not in counts
     with pytest.raises(ReportError, match=f"no accesses at {part}\n"):
         counts[part]
@@ -52,7 +52,7 @@ def test_a_line_that_two_files_have_is_not_guessed(counts):
         counts["x.cu:10"]
 
 
-def test_an_error_names_the_lines_and_is_one_of_ours(counts):
+def test_an_error_is_typed_and_names_the_lines(counts):
     with pytest.raises(SimwarpError) as caught:
         counts["x.cu:1"]
     assert str(caught.value).splitlines() == [
@@ -69,7 +69,7 @@ def test_an_error_names_the_lines_and_is_one_of_ours(counts):
         LineCounts()["m.cu:40"]
 
 
-def test_totals_order_and_clearing(counts):
+def test_totals_add_up_and_lines_are_sorted(counts):
     counts.add("a/x.cu:10", 4)
     assert (counts.total, len(counts), counts["a/x.cu:10"]) == (15, 5, 7)
     assert list(counts) == ["a/x.cu:9", "a/x.cu:10", "b/x.cu:7", "b/x.cu:10", "ptx:3"]
@@ -95,5 +95,5 @@ def test_a_table_has_every_line_of_every_column():
     assert table.total == BankCounts()
 
 
-def test_colons_in_a_path():
+def test_paths_may_contain_colons():
     assert sorted_lines(["C:/x.cu:10", "C:/x.cu:2"]) == ["C:/x.cu:2", "C:/x.cu:10"]

@@ -177,7 +177,7 @@ def seen():
 
 
 @pytest.mark.parametrize(("opcode", "cc", "counts"), list(seen()))
-def test_the_table_says_what_was_seen(opcode, cc, counts):
+def test_the_table_equals_the_recording(opcode, cc, counts):
     if counts is None:
         with pytest.raises(SchemeError, match=f"unknown lowering of .* on sm_{cc[0]}{cc[1]}\n"):
             lowering(opcode, cc)
@@ -205,13 +205,13 @@ def test_hopper_has_every_product(opcode):
     assert found.native or found.note
 
 
-def test_what_hopper_emulates():
+def test_hopper_emulates_exactly_these_families():
     found = {lowering(opcode, (9, 0)).family for opcode in products() if not lowering(opcode, (9, 0)).native}
     assert found == {"b1 xor", "s4 and u4", "e4m3 and e5m2", "m8n8k4 f16"}
     assert all(lowering(opcode, (7, 5)).native for opcode in (XOR, "movmatrix.sync.aligned.m8n8.trans.b16"))
 
 
-def test_other_spellings_of_an_instruction():
+def test_other_spellings_have_the_same_lowering():
     assert lowering("mma.m8n8k128.sync.aligned.row.col.s32.b1.b1.s32.popc.xor", (9, 0)) == lowering(
         XOR, (9, 0)
     )
@@ -223,7 +223,7 @@ def test_other_chips_are_not_guessed(cc):
         lowering(AND, cc)
 
 
-def test_what_is_no_product():
+def test_instructions_without_a_product_are_refused():
     for opcode in ("ldmatrix.sync.aligned.m8n8.x4.b16", "wmma.load.a.sync.aligned.row.m8n8k128.b1"):
         with pytest.raises(SchemeError, match=r"ask for mma, wmma\.mma or movmatrix"):
             lowering(opcode, (9, 0))
@@ -288,7 +288,7 @@ def counted(listing):
     not shutil.which("ptxas") or not shutil.which("cuobjdump"), reason="needs ptxas and cuobjdump 13.0"
 )
 @pytest.mark.parametrize("cc", CHIPS)
-def test_the_table_says_what_ptxas_does(cc, tmp_path):
+def test_the_table_equals_the_output_of_ptxas(cc, tmp_path):
     chip = f"sm_{cc[0]}{cc[1]}"
     known = [opcode for opcode in products() if "movmatrix" not in opcode and has(opcode, cc)]
     kernels = [
@@ -320,7 +320,7 @@ def has(opcode, cc):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_warps_lines_and_families():
+def test_warps_are_counted_by_line_and_family():
     found = MatrixInstructions()
     for warps, line in ((1000, "bmm.cu:42"), (24, "bmm.cu:43")):
         found.add(XOR, (9, 0), warps, line)
@@ -341,7 +341,7 @@ def test_warps_lines_and_families():
     assert (str(found), found.to_json()) == ("", [])
 
 
-def test_one_product_and_many_lines():
+def test_many_lines_are_abbreviated():
     found = MatrixInstructions()
     found.add(XOR, (9, 0), 1, "ptx:7")
     assert str(found).startswith("1 b1 xor product on sm_90 (ptx:7): ")
@@ -350,7 +350,7 @@ def test_one_product_and_many_lines():
     assert "(ptx:7, ptx:8, ptx:9, ptx:10, and 3 more): " in str(found)
 
 
-def test_a_chip_that_is_not_known():
+def test_an_unknown_chip_is_not_guessed():
     found = MatrixInstructions()
     found.add(XOR, (12, 0), 3, "ptx:7")
     assert str(found) == ""

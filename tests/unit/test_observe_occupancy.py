@@ -51,14 +51,14 @@ CALCULATED = [
 
 
 @pytest.mark.parametrize(("name", "threads", "registers", "shared", "blocks", "limits"), CALCULATED)
-def test_the_calculator_says_the_same(name, threads, registers, shared, blocks, limits):
+def test_occupancy_equals_the_calculator(name, threads, registers, shared, blocks, limits):
     found = occupancy(name, threads, registers, shared)
     warps = blocks * -(-threads // 32)
     assert (found.blocks, ", ".join(found.limits), found.warps) == (blocks, limits, warps)
     assert found.fraction == warps / CHIPS[found.chip].warps
 
 
-def test_what_each_limit_allows():
+def test_each_limit_allows_its_own_number_of_blocks():
     found = occupancy("H200", threads=128, registers=64, shared=20_000)
     assert found.blocks_by == {"warps": 16, "blocks": 32, "registers": 8, "shared memory": 11}
     assert found.to_json()["limits"] == ["registers"]
@@ -74,18 +74,18 @@ def test_what_each_limit_allows():
         (32, 32, 227 * 1024 + 1, "bytes of shared memory per block"),
     ],
 )
-def test_a_block_that_fits_nowhere(threads, registers, shared, message):
+def test_a_block_beyond_the_limits_is_refused(threads, registers, shared, message):
     with pytest.raises(LaunchError, match=message):
         occupancy("H200", threads, registers, shared)
 
 
-def test_the_largest_blocks_that_fit():
+def test_the_largest_blocks_fit_once():
     assert occupancy("H200", 1024, 64, 227 * 1024).blocks == 1
     assert occupancy("A100", 1024, 64, 163 * 1024).blocks == 1
     assert occupancy("H200", 32, 255, 0).blocks == 8
 
 
-def test_an_unknown_chip():
+def test_an_unknown_chip_is_refused():
     with pytest.raises(SchemeError, match="unknown chip 'K20'"):
         occupancy("K20", 32, 32)
 
@@ -120,11 +120,11 @@ TID = "mov.u32 %r0, %tid.x; mov.u32 %r1, %tid.y; "
         ("mov.u16 %h0, %tid.x; mov.u32 %r0, %tid.x; st.shared.u16 [%r0], %h0; ret;", 2),
     ],
 )
-def test_registers_that_are_live_together(body, live):
+def test_only_registers_live_together_are_counted(body, live):
     assert registers(body) == live
 
 
-def test_parameters_and_literals_take_none():
+def test_parameters_and_literals_take_0_registers():
     body = "ld.param.u64 %d0, [x]; cvta.to.global.u64 %d1, %d0; mov.u32 %r0, 7; mov.u32 %r1, %r0; "
     assert registers(body + "st.global.u32 [%d1], %r1; ret;") == 0
     assert registers(body + "add.u64 %d2, %d1, 8; st.global.u32 [%d2], %r1; ret;") == 2

@@ -28,7 +28,7 @@ def test_the_names_are_those_of_the_interface():
 
 
 @pytest.mark.parametrize(("name", "attribute"), ASKED.items())
-def test_only_what_is_asked_for_is_there(name, attribute):
+def test_a_report_has_only_the_requested_sections(name, attribute):
     device = simwarp.Device(observe=name)
     small.run(BODY, device=device)
     assert list(device.report.to_json()) == [name]
@@ -39,7 +39,7 @@ def test_only_what_is_asked_for_is_there(name, attribute):
                 getattr(device.report, asked)
 
 
-def test_an_error_says_what_was_observed():
+def test_an_error_names_the_observed_sections():
     report = Report(("fidelity", "traffic"))
     with pytest.raises(SimwarpError) as caught:
         _ = report.bank_conflicts
@@ -54,7 +54,7 @@ def test_an_error_says_what_was_observed():
         Report("fidelity").roofline("H200")
 
 
-def test_a_name_that_does_not_exist():
+def test_an_unknown_name_is_refused():
     with pytest.raises(SchemeError, match=r"nothing called 'bank'\nthere are coverage"):
         simwarp.Device(observe=("bank",))
 
@@ -64,13 +64,13 @@ def test_names_given_twice_are_observed_once():
     assert Report("all").names == OBSERVERS
 
 
-def test_no_report_costs_nothing():
+def test_a_device_without_observe_has_an_empty_report():
     assert simwarp.Device().observers == []
     assert simwarp.Device().report.to_json() == {}
     assert "observe=" in simwarp.Device().report.to_text()
 
 
-def test_other_observers_are_told_too():
+def test_other_observers_are_called_too():
     class Steps(Observer):
         steps = 0
 
@@ -118,7 +118,7 @@ def test_plain_data_is_plain():
     assert all(title in text for title in ("Bank conflicts", "Sectors", "Divergence", "Coverage", "Traffic"))
 
 
-def test_lines_by_source_file():
+def test_lines_are_found_by_source_file():
     device = simwarp.Device(observe=("banks", "sectors"))
     body = ".shared .b32 s[64]; .loc 1 42 1\nshl.b32 %r3, %lane, 3; st.shared.u32 [%r3], %lane;\n"
     body += ".loc 1 43 1\nmov.u32 %r2, 1; " + small.STORE

@@ -62,7 +62,7 @@ def test_an_approximate_operation_is_one():
     assert SIMPLE.peak("approximate") == 4 * 10 * 1e9
 
 
-def test_chips_by_name():
+def test_a_chip_is_found_by_its_name():
     assert chip("h200") is CHIPS["H200"]
     assert chip("rtx") is CHIPS["RTX 4090"]
     assert chip(SIMPLE) is SIMPLE
@@ -71,7 +71,7 @@ def test_chips_by_name():
             chip(name)
 
 
-def test_memory_binds():
+def test_memory_bound_kernels_are_recognised():
     found = roofline(Made(1000, 4000, f32=800), SIMPLE)
     assert (found.binds, found.pipe) == ("memory", "f32")
     assert found.memory_seconds == found.seconds == pytest.approx(1e-8)
@@ -93,7 +93,7 @@ def test_integers_of_all_widths_share_a_pipe():
     assert found.operation_seconds["integer"] == pytest.approx(350 / 320e9)
 
 
-def test_a_copy_takes_longer_than_the_data_sheet_says():
+def test_a_copy_takes_longer_than_the_peak_bandwidth():
     found = roofline(Made(4_200_000, 1), "H200")
     assert found.copy_seconds == pytest.approx(1e-6)
     assert found.memory_seconds == pytest.approx(4.2e6 / 4.8e12)
@@ -102,7 +102,7 @@ def test_a_copy_takes_longer_than_the_data_sheet_says():
 @pytest.mark.parametrize(
     ("traffic", "binds", "intensity"), [(Made(0, 0), "memory", 0), (Made(0, 0, f32=5), "f32", math.inf)]
 )
-def test_nothing_moved_or_computed(traffic, binds, intensity):
+def test_kernels_without_bytes_or_operations_are_handled(traffic, binds, intensity):
     found = roofline(traffic, SIMPLE)
     assert (found.binds, found.intensity) == (binds, intensity)
     assert json.loads(json.dumps(found.to_json()))["intensity"] == (None if intensity else 0)

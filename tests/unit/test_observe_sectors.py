@@ -38,7 +38,7 @@ def by_lanes(addresses, width, kind):
     st.sampled_from([1, 2, 4, 8, 16]),
     st.sampled_from(["load", "store", "atomic", "reduction"]),
 )
-def test_each_warp_moves_what_its_lanes_say(warps, width, kind):
+def test_each_warp_moves_the_sectors_of_its_lanes(warps, width, kind):
     rows = [3 * row for row in range(len(warps))]  # warps between them do not take part
     lanes = [32 * row + lane for row, warp in zip(rows, warps, strict=True) for lane in sorted(warp)]
     at = [BASE + warp[lane] * width for warp in warps for lane in sorted(warp)]
@@ -66,20 +66,20 @@ MOVED = {
 
 
 @pytest.mark.parametrize("how", MOVED)
-def test_strides(how):
+def test_strides_have_known_sectors_and_lines(how):
     width, stride, offset = how
     counts = count_sectors(LANES, BASE + (LANES * stride + offset) * width, width)
     assert (counts.sectors, counts.lines) == MOVED[how]
     assert counts.bytes == (32 if stride else 1) * width
 
 
-def test_efficiency():
+def test_efficiency_is_requested_over_moved_bytes():
     assert count_sectors(LANES, BASE + 4 * LANES, 4).efficiency == 1
     assert count_sectors(LANES, BASE + 32 * LANES, 4).efficiency == 0.125
     assert SectorCounts().efficiency == 1
 
 
-def test_an_address_that_is_none_is_counted_somehow():
+def test_an_invalid_address_is_counted():
     wild = np.full(32, 2**64 - 16, np.uint64)
     assert count_sectors(LANES, wild, 16) == SectorCounts(1, 1, 1, 16)
     assert count_sectors(LANES[:0], wild[:0], 4) == SectorCounts()
@@ -106,7 +106,7 @@ def observed(threads, blocks=1, **options):
     return device, kernel, array
 
 
-def test_a_kernel_of_one_warp():
+def test_a_kernel_of_one_warp_is_counted_by_line_and_kind():
     sectors = observed(32)[0].report.sectors
     assert sectors.counts("ptx:5") == SectorCounts(1, 4, 1, 128)
     assert sectors.counts("ptx:7") == SectorCounts(1, 2, 1, 32)
@@ -139,7 +139,7 @@ def test_a_line_without_accesses_is_an_error():
         sectors["ptx:9"]
 
 
-def test_plain_data():
+def test_json_has_lines_and_opcodes():
     report = observed(32)[0].report
     data = report.to_json()["sectors"]
     assert data["lines"]["ptx:7"] == {"requests": 1, "sectors": 2, "lines": 1, "bytes": 32}

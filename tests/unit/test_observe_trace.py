@@ -120,7 +120,7 @@ def test_predicated_steps_have_the_lanes_whose_guard_held():
     assert [(r.mask, words(r, "%r2")) for r in moves] == [(7, [4] * 3), (0xFFFFFFF8, [6] * 29)]
 
 
-def test_vectors_pairs_halves_and_carries():
+def test_vectors_pairs_halves_and_carries_are_recorded():
     body = """ld.global.v2.u32 {%r2, %r3}, [%in]; mov.b64 %rd1, {%r2, %r3}; mov.b64 {%r4, _}, %rd1;
 mov.b32 {%rs1, %rs2}, %r3; setp.lt.s32 %p2|%p3, %r2, %r3;
 add.cc.u32 %r6, %r2, %r3; addc.u32 %r7, %r2, 0; ld.global.u8 %r8, [%in+3]; ld.global.s8 %rs3, [%in];
@@ -246,7 +246,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_chunks_do_not_show(name, tmp_path):
+def test_chunks_do_not_change_the_trace(name, tmp_path):
     body, options = KERNELS[name]
     traces = [traced(body + STORE, device={"chunk_lanes": n}, **options)[0] for n in (32, 128, 32768)]
     for other in traces[1:]:
@@ -256,7 +256,7 @@ def test_chunks_do_not_show(name, tmp_path):
     assert len({(tmp_path / f"{i}.npz").read_bytes() for i in range(3)}) == 1
 
 
-def test_compact_copies_of_few_warps_do_not_show(monkeypatch):
+def test_compact_copies_do_not_change_the_trace(monkeypatch):
     body, options = KERNELS["long loops"]
     made, part = [], simwarp.engine.chunk.Chunk.part
     monkeypatch.setattr(
@@ -292,7 +292,7 @@ def test_lanes_by_themselves_are_the_same_in_any_order(name):
         assert any(compare(lowest, other) is not None for other in apart)
 
 
-def test_workers_do_not_show():
+def test_workers_do_not_change_the_trace():
     body, options = KERNELS["shared memory"]
     one_process, _ = traced(body + STORE, **options)
     two, _ = traced(body + STORE, device={"workers": 2, "chunk_lanes": 64}, **options)
@@ -408,7 +408,7 @@ def test_wrong_arguments_are_refused(chosen, message):
 # ---- comparing -----------------------------------------------------------------------------------
 
 
-def test_a_register_that_differs():
+def test_a_different_register_is_found():
     first, second = (
         traced(f"mul.lo.u32 %r2, %i, 3;\nadd.u32 %r2, %r2, {n};\n" + STORE, block=40) for n in ("7", "%r1")
     )
@@ -444,7 +444,7 @@ def test_the_second_register_of_an_instruction_can_be_the_one():
     assert "first true, second false; in 1 of 32 lanes" in str(found)
 
 
-def test_a_predicate_that_differs():
+def test_a_different_predicate_is_found():
     body = "ld.global.u32 %r3, [%in]; setp.eq.u32 %p1|%p2, %lane, %r3; mov.u32 %r2, 0; "
     lines = [line_of("setp", body)]
     first, second = (traced(body + STORE, given=[n], chosen={"lines": lines})[0] for n in (40, 5))
@@ -453,7 +453,7 @@ def test_a_predicate_that_differs():
     assert "first false, second true; in 1 of 32 lanes" in str(found)
 
 
-def test_an_address_that_differs():
+def test_a_different_address_is_found():
     body = """mov.u32 %r4, cell; mov.u32 %r2, 0; st.shared.u32 [%r4], %r2; st.shared.u32 [%r4+4], %r2;
 add.u32 %r4, %r4, {}; ld.shared.u32 %r2, [%r4];
 """
@@ -491,7 +491,7 @@ def test_other_lanes_and_another_path_come_before_values():
     )
 
 
-def test_a_warp_that_goes_on_and_one_that_ends():
+def test_a_warp_that_ends_early_is_a_difference():
     body = "mov.u32 %r2, 1; ld.global.u32 %r3, [%in]; setp.eq.u32 %p1, %r3, 1; @%p1 exit;\n" + STORE
     first, second = (traced(body, given=[n], chosen={"registers": False})[0] for n in (0, 1))
     found = compare(first, second)
@@ -501,7 +501,7 @@ def test_a_warp_that_goes_on_and_one_that_ends():
     assert compare(second, first).place.text == "@%p1 exit;"
 
 
-def test_other_launches_warps_and_selections():
+def test_different_launches_warps_and_selections_are_found():
     first, second = traced(COLLATZ + STORE, block=32)[0], traced(COLLATZ + STORE, block=64)[0]
     found = compare(first, second)
     assert (found.what, str(found).splitlines()[0]) == ("launch", "the launch differs: kernel k")
@@ -601,7 +601,7 @@ def test_by_source_what_an_edited_line_writes_to_memory_counts():
     assert (found.what, found.place.text) == ("register", "st.global.u32 [%at], %r2;")
 
 
-def test_by_source_a_line_that_is_passed_more_often():
+def test_by_source_a_different_number_of_passes_is_found():
     loop = [
         (4, "mov.u32 %r3, 0; mov.u32 %r2, 0;"),
         (5, "L: add.u32 %r3, %r3, 1;"),
@@ -652,7 +652,7 @@ def test_a_stored_trace_is_the_same(stored):
     assert [p.name for p in path.parent.iterdir()] == ["trace.npz"]  # nothing is left of the temporary name
 
 
-def test_a_trace_that_cannot_be_written(tmp_path):
+def test_an_unwritable_trace_is_reported(tmp_path):
     with pytest.raises(InputFileError, match=r"cannot be written"):
         Trace().save(tmp_path / "no" / "folder.npz")
 
@@ -783,7 +783,7 @@ def test_compressions_that_unpack_without_a_bound_are_refused(stored, tmp_path, 
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a trace at all" * 20, b"\x93NUMPY\x01\x00"])
-def test_files_of_other_kinds(tmp_path, content):
+def test_files_of_other_kinds_are_refused(tmp_path, content):
     (tmp_path / "other").write_bytes(content)
     with pytest.raises(InputFileError, match="holds no trace"):
         load(tmp_path / "other")
@@ -825,7 +825,7 @@ def test_pickles_are_not_loaded(stored):
 # ---- the table -----------------------------------------------------------------------------------
 
 
-def test_the_table_of_a_warp():
+def test_a_warp_is_printed_as_a_table():
     body = "setp.lt.u32 %p1, %lane, 2; @%p1 bra L; mov.u32 %r2, 4; bra.uni END; L: mul.lo.u32 %r2, %lane, 5; "
     body += "END: "
     trace, _ = traced(body + "bar.sync 0;\n" + STORE)

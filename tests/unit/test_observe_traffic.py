@@ -25,7 +25,7 @@ def observed(body, block=32, grid=1, given=(0,), **options):
 
 
 @pytest.mark.parametrize("launches", [1, 3])
-def test_a_loop_that_lanes_leave_one_by_one(launches):
+def test_a_loop_left_lane_by_lane_is_counted(launches):
     found = loops.run("traffic", launches=launches).report.traffic
     threads = loops.BLOCK * loops.GRID
     rounds = sum(map(loops.rounds, range(threads)))
@@ -39,7 +39,7 @@ def test_a_loop_that_lanes_leave_one_by_one(launches):
     assert found.operations["i64"] == threads * launches
 
 
-def test_each_state_space_by_itself():
+def test_state_spaces_are_counted_separately():
     body = """.shared .align 16 .b8 s[640]; .local .align 16 .b8 l[16];
 mov.u32 %r3, s; mad.lo.u32 %r3, %r1, 16, %r3; mov.u32 %r2, 5;
 st.shared.v4.u32 [%r3], {%r2, %r2, %r2, %r2}; ld.shared.v2.u32 {%r4, %r5}, [%r3];
@@ -70,7 +70,7 @@ def test_atomic_operations_read_and_write():
     assert found.requested == 160 + 2 * 320
 
 
-def test_what_a_launch_wrote_it_need_not_read():
+def test_bytes_written_first_are_not_compulsory_reads():
     found = observed("mov.u32 %r2, 1; st.global.u32 [%at], %r2; ld.global.u32 %r3, [%at]; " + small.STORE)
     assert (found.loaded["global"], found.stored["global"]) == (128, 256)
     assert (found.compulsory_read, found.compulsory_written) == (0, 128)
@@ -82,7 +82,7 @@ def event(memory, kind, addresses, width):
     return AccessEvent(chunk, None, kind, "global", np.arange(at.size), at, width)
 
 
-def test_distinct_bytes_of_all_widths():
+def test_distinct_bytes_are_counted_for_all_widths():
     """Random accesses of two arrays, byte by byte in plain Python."""
     random = np.random.default_rng(3)
     memory = Memory()
@@ -148,7 +148,7 @@ def test_accesses_outside_of_everything_move_nothing():
         ("shfl.sync.idx.b32", None),
     ],
 )
-def test_operations_of_an_instruction(opcode, expected):
+def test_instructions_have_known_operation_counts(opcode, expected):
     row, form = TABLE.find(opcode)
     assert operations(row, form.T) == expected
 

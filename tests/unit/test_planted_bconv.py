@@ -171,7 +171,7 @@ def has_bits(k):
     "ragged channels counted as real, tensor cores-btc1",
 )
 @pytest.mark.parametrize(("name", "scheme"), EACH)
-def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name, scheme):
+def test_the_harness_finds_only_the_planted_fault(plant, name, scheme):
     fault = FAULTS[name]
     plant(fault.path, fault.old, fault.new)
     inputs = [k for k in range(CASE.covering) if not fault.bits or has_bits(k)]  # every run tries these
@@ -234,7 +234,7 @@ def test_a_forgotten_exclude_is_right_where_nothing_is_outside(plant):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_two_launches_into_one_buffer(scheme):
+def test_a_second_launch_gives_the_same_result(scheme):
     """Idempotent: what the first launch left does not matter to the second."""
     device = simulator()
     draw = Draw(0, "two launches", 0)

@@ -178,7 +178,7 @@ def words_of(bits, word):
 
 
 @pytest.mark.slow
-def test_shuffle_from_the_wrong_lane(plant_fault):
+def test_a_shuffle_from_the_wrong_lane_is_found(plant_fault):
     item = product_input(70, 100, 45)
     right = reference.bmm(item.a, item.b)
     rows = np.minimum(np.arange(70) ^ 1, 69)  # what the neighbour holds, past the edge the last row
@@ -192,7 +192,7 @@ def test_shuffle_from_the_wrong_lane(plant_fault):
 
 
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
-def test_k_padding_not_corrected(plant_fault, scheme):
+def test_uncorrected_k_padding_is_found(plant_fault, scheme):
     item = product_input(33, 65, 37, scheme)
     right = reference.bmm(item.a, item.b)
     plant_fault("K padding not corrected")
@@ -204,7 +204,7 @@ def test_k_padding_not_corrected(plant_fault, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64", "bmms32"])
-def test_write_past_c(plant_fault, scheme):
+def test_a_write_past_c_is_found(plant_fault, scheme):
     plant_fault("write past C")
     (found,) = ask("bmm", product_input(70, 100, 45, scheme))
     # Row 70, which does not exist, belongs to the last row of tiles; its first lane is the first.
@@ -227,7 +227,7 @@ def test_write_past_c_as_an_exception(plant_fault):
 
 
 @pytest.mark.slow
-def test_signed_16_bit_counter(plant_fault):
+def test_a_signed_16_bit_counter_is_found(plant_fault):
     k = 2**15 + 100
     a, b = np.ones((3, k), np.int8), np.ones((k, 70), np.int8)
     b[:, 3] = -1  # 32,868 bits differ, which signed 16 bits hold as 32,868 - 65,536
@@ -278,7 +278,7 @@ def ask_for_bits(item, wrong):
 
 @pytest.mark.slow_cases("bmm64")
 @pytest.mark.parametrize("scheme", TILES)
-def test_unsigned_compare_in_the_threshold(plant_fault, scheme):
+def test_an_unsigned_threshold_compare_is_found(plant_fault, scheme):
     item = rule_input(70, 101, 45, scheme)
     dots = reference.bmm(item.a, item.b)
     wrong = (dots.astype(np.uint32) >= item.thresholds.astype(np.uint32)) != item.flip
@@ -297,7 +297,7 @@ def test_sign_of_gamma_is_wrong(plant_fault, scheme, fault, taken):
 
 
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
-def test_output_words_reversed(plant_fault, scheme):
+def test_reversed_output_words_are_found(plant_fault, scheme):
     item = rule_input(70, 101, 45, scheme)
     word = TILES[scheme][1]
     bits = (reference.bmm(item.a, item.b) >= item.thresholds) != item.flip
@@ -373,7 +373,7 @@ def test_stale_output_reads_what_nothing_wrote(plant_fault):
 
 @pytest.mark.slow_cases("32")
 @pytest.mark.parametrize("word", [32, 64])
-def test_brev_left_out(plant_fault, word):
+def test_a_missing_brev_is_found(plant_fault, word):
     x = Draw(5, "planted", 1).matrix(70, 101, "float32")
     right = reference.pack(x, layout="column", word=word).words
     pieces = np.array([[f"{w:0{word}b}" for w in row] for row in right.tolist()])
@@ -402,7 +402,7 @@ def correct(path, case, k):
 
 @pytest.mark.slow_cases("signed 16-bit counter", "brev left out")
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name):
+def test_the_harness_finds_only_the_planted_fault(plant, name):
     fault = FAULTS[name]
     plant(fault.path, fault.old, fault.new)
     inputs = range(fault.first, LEAST_SHAPES)  # every run tries at least these
@@ -423,7 +423,7 @@ def test_the_twin_of_stale_output_is_silent(plant, scheme):
         np.testing.assert_array_equal(got, expected)
 
 
-def test_the_report_reads_as_three_lines(plant_fault):
+def test_the_report_has_three_lines(plant_fault):
     plant_fault("shuffle from the wrong lane")
     (found,) = ask("bmm", product_input(70, 100, 45))
     first, second, third = str(found).splitlines()

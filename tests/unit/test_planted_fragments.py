@@ -223,7 +223,7 @@ def assert_found(found, operand, lane, register, bit, element):
 # ---- the faults ------------------------------------------------------------------------------------
 
 
-def test_k_halves_of_a_are_exchanged(plant_fault):
+def test_exchanged_k_halves_of_a_are_found(plant_fault):
     plant_fault("k halves of A exchanged")
     gemm = GemmF16()
     found = found_by(gemm)
@@ -355,7 +355,7 @@ def test_truncation_is_replaced_by_rounding(round_to_nearest):
     assert found.pattern.endswith("each is one unit in the last place further from zero: another rounding")
 
 
-def test_truncation_is_silent():
+def test_truncation_is_not_reported():
     a, b, quarters = sums_about_one()
     first_product(a, b).check("d", (1 + 2.0**-23 * (quarters // 4)).astype(np.float32))
 
@@ -383,7 +383,7 @@ def test_silicon_does_not_round(silicon, round_to_nearest):
     assert wrong > 32 * 32 / 2  # of six sums that follow one another, most are not exact
 
 
-def test_silicon_is_silent_about_the_correct_twin(silicon):
+def test_silicon_agrees_with_the_correct_twin(silicon):
     for execution, row, column in last_products(example("gemm_f16").draw(0)):
         execution.check("d", silicon[row : row + 16, column : column + 8])
 
@@ -393,7 +393,7 @@ def test_silicon_is_silent_about_the_correct_twin(silicon):
 
 @pytest.mark.slow_cases("leading dimension too small")
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_correct_twin_is_silent(plant, name):
+def test_the_correct_twin_is_not_reported(plant, name):
     plant(FAULTS[name], FAULTS[name].old)
     GEMMS[FAULTS[name].kernel]().check()
 

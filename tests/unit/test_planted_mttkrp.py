@@ -224,7 +224,7 @@ def correct(function, k):
 
 @pytest.mark.slow_cases("columns past*", "rows without*", "half of*-coo", "last nonzero of a whole piece*")
 @pytest.mark.parametrize(("name", "of"), EACH)
-def test_the_harness_finds_it_and_the_correct_twin_is_silent(plant, name, of):
+def test_the_harness_finds_only_the_planted_fault(plant, name, of):
     fault = FAULTS[name]
     plant(fault, fault.new)
     last, (found,) = next((k, wrong) for k, wrong in wrong_inputs(tried(fault, of)) if wrong)
@@ -269,7 +269,7 @@ def test_constant_factors_hide_an_exchange_of_factors(plant):
 
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("of", FORMATS)
-def test_two_calls_into_one_result(of, deterministic):
+def test_a_second_call_gives_the_same_result(of, deterministic):
     """Idempotent: what the first call left does not matter to the second."""
     first, second = (replace(small_input(of, 5, k), deterministic=deterministic) for k in (0, 1))
     assert not_within(first, second) == []

@@ -67,7 +67,7 @@ def test_nothing_is_attached_where_nothing_was_found(project, body, outcome):
     result.stdout.no_fnmatch_line("*- simwarp -*")
 
 
-def test_what_was_found_is_not_attached_to_a_test_that_passes(project):
+def test_reports_are_not_attached_to_a_passing_test(project):
     result = ran(project, "fill(simwarp_device, 30)", "--simwarp-checks=bounds=report", "-rA")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*outside every allocation*")
@@ -108,7 +108,7 @@ def test_each_test_has_a_section_of_its_own(project):
         ("--simwarp-observe=bank", "*--simwarp-observe: there is nothing called 'bank'*"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_a_usage_error(project, option, says):
+def test_a_bad_option_is_a_usage_error(project, option, says):
     result = ran(project, "assert 1", option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([says])

@@ -169,7 +169,7 @@ def test_passes_spell_numbers():
         assert (numbers(sent) == (np.arange(count) if count > 1 else 0)).all()
 
 
-def test_what_is_no_number():
+def test_undecodable_passes_are_marked():
     sent = passes(8)
     backwards, stuck = ~sent[:, 3], np.ones(len(sent), bool)
     assert numbers(np.stack([backwards, stuck, ~stuck], axis=1)).tolist() == [UNCLEAR, NOWHERE, NOWHERE]
@@ -317,21 +317,21 @@ def test_the_simulator_and_a_planted_map(opcode, lines, operand, register):
     assert probe(opcode, simwarp.Device()).agreed
 
 
-def test_what_the_simulator_does_not_execute():
+def test_unsupported_forms_are_reported_as_not_executed():
     finding = probe("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", simwarp.Device(cc=(8, 0)))
     assert not finding.executed
     assert not finding.agreed
     assert finding.refusal.startswith("not executed by this device: ")
 
 
-def test_a_device_that_breaks_is_no_refusal():
+def test_a_broken_device_is_not_a_refusal():
     chip = SyntheticChip(fragments_of(MMA))
     chip.load = lambda text: 1 / 0
     with pytest.raises(ZeroDivisionError):
         probe(MMA, chip)
 
 
-def test_names_of_forms():
+def test_forms_are_found_by_part_of_their_name():
     assert forms_named([]) == list(all_opcodes())
     assert len(forms_named(["bmma"])) == 8
     assert forms_named(["wmma.load.a.sync.aligned.m8n8k128.row.global.b1"]) == [
@@ -343,7 +343,7 @@ def test_names_of_forms():
         forms_named(["wmma.lo"])
 
 
-def test_section_4_of_the_paper():
+def test_maps_equal_section_4_of_the_paper():
     """Four lanes hold a row, 32 bits each; a lane holds two neighbours of a row of D, rows in order."""
     maps = bmma_maps(simwarp.Device())
     lanes = np.arange(32).reshape(8, 4)
@@ -414,7 +414,7 @@ def test_the_command_on_many_forms(capsys):
     assert said[1].split() == ["wmma.load.a", "31", "31", "0", "0"]
 
 
-def test_the_command_as_json(capsys):
+def test_the_command_prints_json(capsys):
     assert probe_command(["bmma"], as_json=True) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["agreed"], report["differ"], report["not_executed"]) == (8, 0, 0)
@@ -441,7 +441,7 @@ def test_the_command_lists(capsys):
     assert {row["operand"] for row in listed["rows"]} == {"a", "d"}
 
 
-def test_the_command_stopped(capsys, monkeypatch):
+def test_a_stopped_command_prints_nothing(capsys, monkeypatch):
     def stop(form, device):
         raise KeyboardInterrupt
 
@@ -451,7 +451,7 @@ def test_the_command_stopped(capsys, monkeypatch):
     assert capsys.readouterr().out == ""
 
 
-def test_the_command_without_a_gpu(monkeypatch):
+def test_the_command_reports_a_missing_gpu(monkeypatch):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 

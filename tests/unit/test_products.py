@@ -82,7 +82,7 @@ def test_xor_is_not_and():
     assert (bits(a, b, zero, "and").item(), bits(a, b, zero, "xor").item()) == (1, 2)
 
 
-def test_an_unknown_operation_on_bits():
+def test_an_unknown_operation_on_bits_is_refused():
     word = np.zeros((1, 1), np.uint32)
     with pytest.raises(SchemeError, match="by 'or'\nchoose one of and, xor"):
         bits(word, word, word.view(np.int32), "or")
@@ -232,7 +232,7 @@ NAN = 0x7FFFFFFF
     ],
 )
 @pytest.mark.parametrize("types", [F16, BF16, TF32], ids=lambda types: types[1])
-def test_infinities_and_nan(types, pairs, c, expected):
+def test_infinities_and_nan_follow_ieee(types, pairs, c, expected):
     assert dot(types, pairs, c) == expected
 
 
@@ -314,7 +314,7 @@ def test_a_product_of_doubles_is_not_rounded():
         (HOPPER, FP8, (64, 128, 32), 13, 1),
     ],
 )
-def test_rules_of_the_architectures(cc, types, shape, bits_kept, groups):
+def test_rules_have_the_bits_and_groups_of_the_architecture(cc, types, shape, bits_kept, groups):
     rule = rule_of(cc, types, shape)
     assert (rule.fraction_bits, len(rule.groups)) == (bits_kept, groups)
     assert sorted(k for group in rule.groups for k in group) == list(range(shape[2]))
@@ -328,7 +328,7 @@ def test_only_hopper_is_confirmed():
         assert not any(rule_of(cc, F16, shape).confirmed for cc in chips)
 
 
-def test_a_chip_without_tensor_cores():
+def test_a_chip_without_tensor_cores_is_refused():
     with pytest.raises(SchemeError, match=r"capability 6\.1 has no tensor cores"):
         rule_of((6, 1), F16, (16, 8, 16))
 
@@ -336,7 +336,7 @@ def test_a_chip_without_tensor_cores():
 @pytest.mark.parametrize(
     "types", [("f16", "bf16", "bf16", "f32"), ("f32", "f16", "bf16", "f32"), ("f32", "e4m3", "f16", "f32")]
 )
-def test_types_without_a_form(types):
+def test_types_without_a_form_are_refused(types):
     with pytest.raises(SchemeError, match="no product of floats has d"):
         rule_of(HOPPER, types, (16, 8, 16))
 
@@ -377,7 +377,7 @@ def test_leading_axes_broadcast():
     assert (d.view(np.float32) == 16).all()
 
 
-def test_no_warps_at_all():
+def test_zero_warps_give_an_empty_array():
     a, b, c = (
         np.zeros((0, 16, 16), np.uint16),
         np.zeros((0, 16, 8), np.uint16),
@@ -387,7 +387,7 @@ def test_no_warps_at_all():
 
 
 @pytest.mark.parametrize("shape", [(15, 8), (16, 9), (2, 15, 8), (8,)])
-def test_tiles_that_do_not_fit(shape):
+def test_tiles_of_wrong_shapes_are_refused(shape):
     with pytest.raises(ShapeError, match=r"do not multiply\npass a \(…, m, k\)"):
         floats(
             np.zeros((16, 16), np.uint16), np.zeros(shape, np.uint16), np.zeros((16, 8), np.uint32), F16, RULE
@@ -398,7 +398,7 @@ def test_tiles_that_do_not_fit(shape):
         integers(np.zeros((16, 16), np.int8), np.zeros(shape, np.int8), np.zeros((16, 8), np.int32))
 
 
-def test_elements_of_another_type():
+def test_elements_of_another_type_are_refused():
     zero = np.zeros((16, 16))
     with pytest.raises(DtypeError, match="a has elements of type float64\nthis product takes int8 or uint8"):
         integers(zero, zero, zero)

@@ -200,7 +200,7 @@ def test_the_place_and_where_they_left(option):
     assert "warp 1, lanes 8-31 went another way at lane 8" in fault.values
 
 
-def test_a_mask_that_differs_is_told():
+def test_a_different_mask_is_reported():
     fault = outcome(MISSED, "masks_differ", "-O3")
     assert "they passed it with the mask 0x0000ffff" in fault.values
     assert fault.lanes == 0x0000FFFF
@@ -248,7 +248,7 @@ END: """
     assert type(fault) is SkippedBarrier
 
 
-def test_a_barrier_under_a_predicate():
+def test_a_barrier_skipped_by_a_predicate_is_reported():
     body = "setp.lt.u32 %p1, %i, 40; mov.u32 %r2, 1;\n@%p1 bar.sync 0;\n"
     fault = fault_of(SkippedBarrier, body + STORE, block=64)
     assert fault.left.line == fault.place.line == line_of("@%p1 bar.sync 0;", body)
@@ -313,7 +313,7 @@ def test_faults_of_chunks_that_run_on_other_processes():
     assert fault.left.lane == 16
 
 
-def test_a_lane_that_reads_one_that_left_is_told_that_first():
+def test_reading_a_lane_that_left_is_reported_first():
     body = """setp.ge.u32 %p1, %lane, 16; mov.u32 %r2, 1; @%p1 bra END;
 shfl.sync.idx.b32 %r2, %i, 20, 31, 0xFFFFFFFF;
 END: """
@@ -348,7 +348,7 @@ def agrees(words, present):
     )
 
 
-def test_partitions_of_a_warp():
+def test_mask_agreement_equals_its_definition():
     random, seen = np.random.default_rng(5), []
     for k in range(400):
         present = random.random(32) < (1 if k % 3 else 0.4)

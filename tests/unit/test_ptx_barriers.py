@@ -18,7 +18,7 @@ CELLS = ".shared .align 4 .u32 cells[64];"
 
 @pytest.mark.parametrize("number", [0, 1, 7, 15])
 @pytest.mark.parametrize("bar", ["bar.sync", "barrier.sync", "barrier.cta.sync.aligned"])
-def test_each_of_the_sixteen_barriers(number, bar):
+def test_each_of_the_sixteen_barriers_synchronises(number, bar):
     body = f"""setp.eq.u32 %p1, %i, 40; @%p1 st.shared.u32 [cells], %i; {bar} {number};
 ld.shared.u32 %r2, [cells];
 """
@@ -58,7 +58,7 @@ END: """
 
 
 @pytest.mark.parametrize("chunk", [64, 32768])
-def test_a_producer_and_a_consumer(chunk):
+def test_a_producer_and_a_consumer_alternate(chunk):
     """`bar.arrive` says that a buffer is empty or full, `bar.sync` waits for it, five times."""
 
     def consumed(lane):
@@ -107,7 +107,7 @@ END: """
 
 @pytest.mark.parametrize("bar", ["bar.red", "barrier.cta.red", "barrier.red.aligned"])
 @pytest.mark.parametrize(("block", "some"), [(64, 40), (70, 0), (70, 70), (33, 33), (96, 95)])
-def test_reductions(bar, block, some):
+def test_barrier_reductions_count_and_combine(bar, block, some):
     body = f"""setp.lt.u32 %p1, %i, {some};
 {bar}.popc.u32 %r3, 0, %p1; {bar}.and.pred %p2, 1, %p1; {bar}.or.pred %p3, 2, !%p1;
 selp.u32 %r4, 1000, 0, %p2; selp.u32 %r5, 2000, 0, %p3; add.u32 %r2, %r3, %r4; add.u32 %r2, %r2, %r5;
@@ -145,7 +145,7 @@ END: selp.u32 %r2, 1, 0, %p3;
     assert got == [1] * 32 + [NOTHING] * 32 + [0] * 32 + [NOTHING] * 32
 
 
-def test_a_reduction_under_a_guard():
+def test_a_guarded_reduction_skips_other_warps():
     body = """setp.lt.u32 %p1, %i, 32; setp.lt.u32 %p2, %i, 5; mov.u32 %r2, 77;
 @%p1 bar.red.popc.u32 %r2, 3, 32, %p2;
 """
@@ -155,7 +155,7 @@ def test_a_reduction_under_a_guard():
 # ----------------------------------------------------------------------- where and when threads come
 
 
-def test_a_barrier_at_two_instructions():
+def test_a_barrier_may_be_reached_at_two_instructions():
     body = """shr.u32 %r3, %i, 5; and.b32 %r3, %r3, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra ODD;
 setp.eq.u32 %p2, %i, 64; @%p2 st.shared.u32 [cells], %i; bar.sync 0; mov.u32 %r2, 1; bra END;
 ODD: bar.sync 0; ld.shared.u32 %r2, [cells];
@@ -163,7 +163,7 @@ END: """
     assert run(body + STORE, block=128, before=CELLS) == ([1] * 32 + [64] * 32) * 2
 
 
-def test_reductions_at_two_instructions():
+def test_a_reduction_may_be_reached_at_two_instructions():
     body = """setp.lt.u32 %p1, %i, 32; and.b32 %r3, %i, 1; setp.eq.u32 %p2, %r3, 0; setp.lt.u32 %p3, %i, 35;
 @%p1 bra LOW; barrier.red.popc.u32 %r2, 0, %p3; bra END;
 LOW: barrier.red.popc.u32 %r4, 0, %p2; add.u32 %r2, %r4, 100;
@@ -234,7 +234,7 @@ def test_a_thread_count_that_is_not_of_whole_warps(instruction):
     assert "33 threads" in fault.values
 
 
-def test_counts_that_differ():
+def test_different_thread_counts_are_a_fault():
     body = """setp.lt.u32 %p1, %i, 32; @%p1 bra WAIT;
 bar.arrive 1, 96; bra END;
 WAIT: bar.sync 1, 64;
@@ -340,7 +340,7 @@ END: """.replace("redux.sync.add.u32 %r3, 1,", "mov.u32 %r4, 1; redux.sync.add.u
     assert run(body + STORE, block=64) == [37] * 32 + [second + 5] * 8 + [second] * 24
 
 
-def test_bar_warp_sync_of_halves():
+def test_halves_of_a_warp_synchronise_separately():
     body = """setp.lt.u32 %p1, %lane, 16; selp.b32 %r3, 0xFFFF, 0xFFFF0000, %p1; shl.b32 %r4, %lane, 2;
 mov.u32 %r5, cells; add.u32 %r4, %r4, %r5; st.shared.u32 [%r4], %i; bar.warp.sync %r3;
 xor.b32 %r6, %lane, 15; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r5; ld.shared.u32 %r2, [%r6];
@@ -375,7 +375,7 @@ def test_a_block_reads_its_neighbours_shared_memory(chunk, generic):
     assert got == [b // 4 * 4 + (b + 1) % 4 for b in range(12) for _ in range(40)]
 
 
-def test_mapa_of_a_generic_address():
+def test_mapa_accepts_a_generic_address():
     body = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r8, %ctaid.x; @%p1 st.shared.u32 [cells+4], %r8;
 mov.u64 %rd1, cells; cvta.shared.u64 %rd1, %rd1; mapa.u64 %rd2, %rd1, 1;
 """
@@ -397,7 +397,7 @@ def test_writes_and_atomics_in_another_block():
     assert got == [(b // 3 * 3 + (b + 2) % 3) * 1000 + 190 for b in range(6) for _ in range(20)]
 
 
-def test_getctarank():
+def test_getctarank_gives_the_rank_of_an_address():
     body = NEIGHBOUR + "getctarank.shared::cluster.u32 %r2, %r7;\n" + STORE
     assert run(body, block=2, grid=6, **in_clusters(3)) == [(b + 1) % 3 for b in range(6) for _ in range(2)]
 
@@ -494,7 +494,7 @@ def test_grids_that_are_no_multiple_of_the_cluster():
         run("ret;", grid=(32, 1, 1), **in_clusters(32))
 
 
-def test_work_between_arrive_and_wait():
+def test_writes_before_arrive_are_visible_after_wait():
     """The second block writes before it arrives; the first one reads after its wait, not before."""
     body = """mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 0; mov.u32 %r4, 0; @!%p1 bra SECOND;
 barrier.cluster.arrive.release; mov.u32 %r2, 5; barrier.cluster.wait.acquire;
