@@ -254,7 +254,7 @@ def test_the_address_of_a_function_in_a_register():
     assert run(body, before=TABLE) == [3 * i if i < 4 else i << 4 for i in range(32)]
 
 
-def test_an_indirect_call_of_what_is_no_function():
+def test_an_indirect_call_of_another_address_is_a_fault():
     body = INDIRECT.replace("rem.u32 %r3, %lane, 3", "rem.u32 %r3, %lane, 4")
     fault = fault_of(KernelFault, body + STORE, before=TABLE)
     assert (fault.place.lane, fault.place.line) == (3, line_of("call (b), %rd3", body, TABLE))

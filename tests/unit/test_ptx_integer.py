@@ -271,7 +271,7 @@ A, B = b"\x01\x7f\x80\xff", b"\xff\x80\x7f\x02"
 
 @pytest.mark.parametrize("kind_a", ["u32", "s32"])
 @pytest.mark.parametrize("kind_b", ["u32", "s32"])
-def test_dot_products_read_each_operand_as_its_type_says(kind_a, kind_b):
+def test_dot_products_read_each_operand_by_its_type(kind_a, kind_b):
     cases = [(A, B, 0), (B, A, 1), (b"\x80" * 4, b"\x80" * 4, ONES), (b"\xff" * 4, b"\xff" * 4, LOWEST)]
     code_a, code_b = ("b" if kind[0] == "s" else "B" for kind in (kind_a, kind_b))
     words = [(*struct.unpack("<2I", a + b), c) for a, b, c in cases]

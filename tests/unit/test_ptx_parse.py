@@ -600,7 +600,7 @@ def test_a_header_of_the_kernel_s_own_keeps_its_lines():
     assert sources(body, files) == [SourceLine("bmm/output.cuh", 52)]
 
 
-def test_line_0_is_no_line():
+def test_line_0_is_not_a_line():
     assert sources(".loc 1 10 5\n.loc 1 0 0\nret;") == [None]
 
 

@@ -220,7 +220,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_what_is_in_order_is_no_race(name):
+def test_ordered_accesses_are_not_a_race(name):
     assert kinds_of(ORDERS[name][0], **LAUNCHES.get(name, {})) == []
 
 
@@ -243,7 +243,7 @@ def test_a_fence_for_the_block_does_not_reach_other_blocks():
     assert kinds_of(within.replace('cell = 7; FENCE("cta")', "cell = 7; NOTHING")) == [("write", "read")]
 
 
-def test_a_fence_before_a_barrier_tells_nothing_of_what_other_warps_did():
+def test_a_fence_before_a_barrier_does_not_order_other_warps():
     """What the other warps wrote is only known behind the barrier: the fence must come after it."""
     body = """if (b == 0) {
         if (t == 40) cell = 7;
@@ -434,7 +434,7 @@ def test_all_clear_and_one_stores_is_a_race_whoever_stores(clear, store, writers
         assert faults_of(f"{clear} __syncthreads(); {store % 0}", schedule=schedule, **launch) == []
 
 
-def test_writes_of_the_same_bits_are_no_race():
+def test_writes_of_the_same_bits_are_not_a_race():
     assert kinds_of("out[0] = 7; NOTHING; out[0] = 7;", grid=3) == []
     assert kinds_of("if (t < 40) s[0] = 7; NOTHING; if (t > 20) s[0] = 7;", grid=3) == []
 

@@ -410,7 +410,7 @@ def test_the_last_iteration_may_be_the_one_that_converges():
     assert cpd_als(tensor, 2, iterations=2, tolerance=10).converged
 
 
-def test_progress_is_told_and_may_stop():
+def test_progress_is_reported_and_may_stop():
     tensor, told = sparse((6, 7, 5)), []
 
     def progress(iteration, fit):
@@ -470,7 +470,7 @@ def test_seeds_out_of_range(seed):
         cpd_als(sparse((6, 7, 5)), 2, seed=seed)
 
 
-def test_a_tolerance_that_is_no_number():
+def test_a_tolerance_that_is_not_a_number_is_refused():
     with pytest.raises(NotANumberError, match=r"^tolerance is NaN\n"):
         cpd_als(sparse((6, 7, 5)), 2, tolerance=float("nan"))
 

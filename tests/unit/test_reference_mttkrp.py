@@ -73,7 +73,7 @@ def path(request, monkeypatch):
 
 @pytest.mark.parametrize(("shape", "mode"), MODES, ids=str)
 @pytest.mark.usefixtures("path")
-def test_dense_tensors_say_the_same(shape, mode):
+def test_dense_tensors_give_the_same_result(shape, mode):
     tensor, factors = sparse(shape), factors_of(shape)
     y = mttkrp(tensor, factors, mode)
     assert y.dtype == np.float64
@@ -116,7 +116,7 @@ def test_repeated_places_add_up():
         assert_within(mttkrp(twice, factors, mode), by_einsum(twice, factors, mode), bound)
 
 
-def test_every_format_says_the_same():
+def test_every_format_gives_the_same_result():
     tensor, factors = sparse((6, 4, 5)), factors_of((6, 4, 5))
     for built, mode in itertools.product((csf(tensor), mm_csf(tensor)), range(3)):
         expected = mttkrp(tensor, factors, mode)
@@ -203,7 +203,7 @@ def test_what_is_not_finite_follows_ieee():
     np.testing.assert_array_equal(mttkrp(values, [np.ones((2, 1))] * 2, 0), [[np.inf], [1]])
 
 
-def test_a_library_says_the_same():
+def test_a_library_gives_the_same_result():
     pyttb = pytest.importorskip("pyttb")
     for shape in [(3, 5), (7, 11, 13), (5, 6, 4, 3), (2, 3, 4, 3, 2)]:
         tensor, factors = sparse(shape), factors_of(shape, 6)

@@ -386,7 +386,7 @@ def test_the_product_of_the_shape_is_never_formed(name):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_values_that_are_no_numbers_come_back(name):
+def test_nonfinite_values_are_kept(name):
     values = np.array([np.nan, np.inf, -np.inf, 1.0])
     again = to_coo(FORMATS[name](Coo([[0, 1, 1, 2], [3, 0, 2, 1]], values, (3, 4), nonfinite=True)))
     assert again.nonfinite
@@ -760,7 +760,7 @@ def test_settings_may_be_numbers_of_numpy():
 
 
 @pytest.mark.parametrize("tensor", [None, [[1.0]], "coo", np.ones(3)], ids=["None", "list", "str", "array"])
-def test_what_is_no_format(tensor):
+def test_unknown_formats_are_refused(tensor):
     with pytest.raises(DtypeError, match="the formats are Coo, Csf"):
         to_coo(tensor)
 

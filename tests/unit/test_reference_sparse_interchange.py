@@ -78,7 +78,7 @@ def test_any_format_goes_there(pair):
         same(back(there(build(coo))), coo)
 
 
-def test_the_result_is_no_view(pair):
+def test_the_result_is_not_a_view(pair):
     there, back = pair
     coo = coalesce(random_coo((5, 4), np.float64))
     other = there(coo)
@@ -91,7 +91,7 @@ def test_the_result_is_no_view(pair):
     assert coo.values.tobytes() == before.tobytes()
 
 
-def test_values_that_are_no_numbers_have_to_be_meant(pair):
+def test_nonfinite_values_need_an_option(pair):
     there, back = pair
     other = there(Coo([[0, 1], [1, 2]], [np.nan, 1.0], (2, 3), nonfinite=True))
     with pytest.raises(NotANumberError, match=r"at \(0, 1\)"):

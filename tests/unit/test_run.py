@@ -325,7 +325,7 @@ def test_macros_folders_and_options(write, tmp_path):
     assert run(path, defines={"MORE": 4}, **call).outputs[0].tolist() == [54]
 
 
-def test_the_working_directory_is_no_place_to_include_from(write, tmp_path, monkeypatch):
+def test_the_working_directory_is_not_an_include_folder(write, tmp_path, monkeypatch):
     write("elsewhere/size.h", "#define SIZE 1\n")
     path = write("here/k.cu", '#include "size.h"\n__global__ void k(int* x) { *x = SIZE; }')
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -397,13 +397,13 @@ def test_a_header_that_is_not_there(write, header):
 
 
 @pytest.mark.parametrize("name", ["k.c", "k", "nothing.cu", "nothing.ptx", "folder.cu"])
-def test_what_is_no_source(tmp_path, name):
+def test_unsuitable_sources_are_refused(tmp_path, name):
     (tmp_path / "folder.cu").mkdir()
     with pytest.raises(InputFileError, match=r"give a \.cu or \.ptx file"):
         load(tmp_path / name)
 
 
-def test_ptx_that_is_none(write):
+def test_malformed_ptx_is_refused(write):
     with pytest.raises(PtxSyntaxError, match="line 1"):
         load(write("k.ptx", "hello"))
 
@@ -705,7 +705,7 @@ def test_an_out_of_no_elements(dtype):
 
 
 @pytest.mark.parametrize("dims", [{"grid": ()}, {"grid": "1"}, {"block": (1, 2, 3, 4)}, {"block": 1.5}])
-def test_dimensions_that_are_none(saxpy, dims):
+def test_bad_dimensions_are_refused(saxpy, dims):
     with pytest.raises(LaunchError, match="give one number, or up to three"):
         run(saxpy, **{"grid": 1, "block": 1, "args": (0, 0, 0, 0), **dims})
 

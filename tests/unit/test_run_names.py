@@ -54,7 +54,7 @@ def write(tmp_path, monkeypatch):
         ("void ns::g(int \\\n n)", "ns::g", ("n",)),
     ],
 )
-def test_what_a_head_says(head, name, names):
+def test_kernel_heads_are_parsed(head, name, names):
     assert [(d.name, d.parameters) for d in definitions(f"__global__ {head} {{}}")] == [(name, names)]
 
 
@@ -74,7 +74,7 @@ def test_what_a_head_says(head, name, names):
         "__global__",
     ],
 )
-def test_what_is_no_head_that_can_be_read(text):
+def test_unreadable_kernel_heads_are_refused(text):
     assert not [found for found in definitions(text) if found.parameters]
 
 

@@ -135,7 +135,7 @@ def test_the_last_writer_is_named_under_both_schedules():
     assert caught.value.place == difference.other.write.place
 
 
-def test_a_schedule_that_declines_is_no_difference():
+def test_a_schedule_that_declines_is_not_a_difference():
     """Of lanes that wait for one another, the stack runs one side only."""
 
     def run(device):
@@ -243,7 +243,7 @@ def test_other_names_each_time_are_refused():
         compare_schedules(lambda device: {"b" if device.schedule == "stack" else "a": np.zeros(1)})
 
 
-def test_results_that_are_no_numbers_are_refused():
+def test_results_that_are_not_numbers_are_refused():
     with pytest.raises(DtypeError, match="result result has elements of type object"):
         compare_schedules(lambda device: np.array([None]))
 

@@ -88,7 +88,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("packed", [False, True], ids=["text", "gzip"])
-def test_every_spelling_says_the_same(way, file, spelling, packed):
+def test_every_spelling_gives_the_same_tensor(way, file, spelling, packed):
     text = SPELLINGS[spelling].encode()
     tensor = read_tns(file(gzip.compress(text) if packed else text))
     same(tensor, Coo(np.array(THREE_COORDS), np.array([2.5, -1e-3, 7.0]), (2, 3, 4)))

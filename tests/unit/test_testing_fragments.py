@@ -252,13 +252,13 @@ def test_patterns(wrong, says):
     assert pattern(RIGHT, wrong, k="columns").endswith(says)
 
 
-def test_one_element_is_no_pattern():
+def test_one_element_is_not_a_pattern():
     wrong = RIGHT.copy()
     wrong[3, 5] = RIGHT[7, 1] ^ 1
     assert pattern(RIGHT, wrong) == "all in rows 3, columns 5"
 
 
-def test_a_few_bits_are_no_pattern():
+def test_a_few_bits_are_not_a_pattern():
     """Of ten wrong bits, some rule says by chance where they come from; 256 are no chance."""
     bits = RIGHT % 2
     few = bits.copy()
@@ -287,7 +287,7 @@ def test_numbers_a_little_off(kind, units, says):
     assert pattern(expected, got, kind) == "; ".join(filter(None, ["all in columns 0-2", says]))
 
 
-def test_other_signs_and_nan_are_no_rounding():
+def test_other_signs_and_nan_are_not_rounding():
     one = np.array([[1.0, 2.0]], np.float32)
     assert pattern(one.view(np.uint32), (-one).view(np.uint32), "f32") == "in all rows and columns"
     largest = np.array([[0x7F800000, 0x7F800000]], np.uint32)

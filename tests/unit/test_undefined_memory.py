@@ -170,7 +170,7 @@ def test_a_bit_field_in_fresh_global_memory_is_set_beside_others(update, counts)
         kernel((1, 1, 1), (4, 1, 1), out, fresh)
 
 
-def test_an_array_of_which_nothing_was_written_is_no_padding():
+def test_an_unwritten_array_is_not_padding():
     loads = "".join(f"ld.local.u32 %r{4 + i}, [mine+{4 * i}];\n" for i in range(4))
     stores = "".join(f"st.global.u32 [%in+{4 * i}], %r{4 + i};\n" for i in range(4))
     fault = fault_of(faults.UninitialisedRead, WORD + loads + stores + STORE, given=[1] * 4, block=1)

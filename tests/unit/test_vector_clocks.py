@@ -216,13 +216,13 @@ def test_a_release_pattern_synchronises_with_an_acquire_pattern(release, acquire
 
 @pytest.mark.parametrize("release", [store("relaxed"), update(2, "relaxed"), update(2, "acquire")])
 @pytest.mark.parametrize("acquire", ACQUIRES)
-def test_without_a_release_there_is_no_order(release, acquire):
+def test_accesses_without_a_release_are_unordered(release, acquire):
     assert pass_message(release, acquire) == [(1, 9)]
 
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("acquire", [load("relaxed"), update(8, "relaxed"), update(8, "release")])
-def test_without_an_acquire_there_is_no_order(release, acquire):
+def test_accesses_without_an_acquire_are_unordered(release, acquire):
     assert pass_message(release, acquire) == [(1, 9)]
 
 

@@ -537,7 +537,7 @@ def test_a_mismatch_is_plain_data():
     assert json.loads(json.dumps(asdict(found)))["place"]["lane"] == 0
 
 
-def test_floats_are_wrong_where_the_case_says_so():
+def test_floats_are_compared_by_the_rule_of_the_case():
     def differs(item, expected, got):
         return ~(abs(got - expected) <= 0.25)
 
@@ -665,7 +665,7 @@ def test_only_some_tiers():
 
 
 @pytest.mark.parametrize(("shapes", "agreed"), [(LEAST_SHAPES - 1, False), (LEAST_SHAPES, True)])
-def test_too_few_shapes_are_no_agreement(shapes, agreed):
+def test_too_few_shapes_are_not_agreement(shapes, agreed):
     cases = [replace(Counted(name).case, shape=lambda item: (item % shapes,)) for name in ("one", "other")]
     outcome = verify(cases, SIMULATORS, inputs=LEAST_SHAPES + 10)
     assert outcome.agreed is agreed
@@ -780,7 +780,7 @@ def test_a_process_that_is_gone_is_named():
         verify([case], {}, inputs=9, processes=2)
 
 
-def test_progress_is_told_after_every_input():
+def test_progress_is_reported_after_every_input():
     told = []
     verify(
         [Counted().case], SIMULATORS, inputs=3, progress=lambda outcome: told.append(outcome.rows[0].inputs)

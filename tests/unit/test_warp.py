@@ -111,7 +111,7 @@ def test_geometry_that_cuda_refuses(grid, block, named):
         launch(lambda warp: None, grid, block)
 
 
-def test_a_numpy_array_is_no_argument():
+def test_a_numpy_array_is_refused_as_an_argument():
     with pytest.raises(faults.LaunchError, match=r"argument 1 .*GlobalArray\.of"):
         launch(lambda warp, n, x: None, 1, 32, 5, np.zeros(3))
 
@@ -570,7 +570,7 @@ def test_a_shuffle_with_a_source_per_lane():
     assert lanes_of(lambda warp: warp.shfl(warp.lane, 31 - warp.lane)).tolist() == list(range(31, -1, -1))
 
 
-def test_a_width_that_is_no_power_of_two():
+def test_a_width_that_is_not_a_power_of_two_is_refused():
     with pytest.raises(SchemeError, match="width=12"):
         lanes_of(lambda warp: warp.shfl_down(warp.lane, 1, width=12))
 
