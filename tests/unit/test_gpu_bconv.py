@@ -543,7 +543,7 @@ def test_every_bit_past_the_edge_is_refused(device, layout, first, channels):
             gpu.bconv2d(np.ones((1, 1, 1, channels)), replace(packed, words=spoilt), device=device)
 
 
-def test_misaligned_words_on_the_device_are_copied(device):
+def test_misaligned_words_on_the_device_are_refused(device):
     class Shifted(DeviceArray):
         @property
         def pointer(self):
