@@ -42,11 +42,12 @@ def serve(name: str) -> None:
 
 def compared(name: str, other: Path, pairs: int) -> Row:
     """One case on both trees."""
-    command = [str(Path(__file__).resolve()), ".", "--serve", name]
+    script, *command = str(Path(__file__).resolve()), ".", "--serve", name
+    their_script = other / "benchmarks" / "against.py"  # each side names modules as its tree does
     with ExitStack() as stack:
         cache = Path(stack.enter_context(TemporaryDirectory()))  # of the other tree: its entries may differ
-        theirs = stack.enter_context(Side(command, other, cache))
-        ours = stack.enter_context(Side(command, ROOT))
+        theirs = stack.enter_context(Side([str(their_script), *command], other, cache))
+        ours = stack.enter_context(Side([script, *command], ROOT))
         samples = [(theirs.sample(), ours.sample()) for _ in range(pairs)]
     ratios = [a / b for a, b in samples]
     lower, _, upper = quantiles(ratios, n=4)
