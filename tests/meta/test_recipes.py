@@ -112,8 +112,10 @@ def test_a_new_command_needs_a_file_and_two_lines(tree: Tree) -> None:
         '    typer.echo(json.dumps({"warps": warps}) if as_json else f"{warps} warps")\n',
     )
     commands = "simwarp/cli/commands.py"
-    tree.insert(commands, "from simwarp.cli.trace import", "from simwarp.cli.warps import warps_command\n")
-    tree.insert(commands, 'app.command("exclude")', 'app.command("warps")(warps_command)\n')
+    tree.insert(
+        commands, "from simwarp.faults import KernelFault\n", "from simwarp.cli.warps import warps_command\n"
+    )
+    tree.insert(commands, '        "layout": layout_command,\n', '        "warps": warps_command,\n')
     assert tree.python("-m", "simwarp", "warps", "65", "--json") == '{"warps": 3}\n'
     assert "warps" in tree.python("-m", "simwarp", "--help")
     assert len(tree.touched) == 2
@@ -146,7 +148,7 @@ def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
         '    """A block whose last warp is not full."""\n\n    check = "partial"\n',
     )
     tree.insert("simwarp/checks.py", '    "unreachable",\n    "exits",\n)', '    "partial",\n')
-    place = "        executed = 0\n        if self.in_one_process"
+    place = "        executed = 0\n"
     found = 'self.found(PartialWarp("the last warp is not full", f"{self.threads} threads"))'
     engine = "simwarp/engine/launch.py"
     tree.insert(engine, place, f"        if self.threads % WARP_SIZE:\n            {found}\n")
@@ -175,6 +177,7 @@ def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'
     tree.insert("gpu/bmm/schemes.py", '        Scheme("bmm64", 64,', f"        {entry}\n")
     tree.append("simwarp/listings/__init__.py", '\nbmmq32 = bmms32\n__all__ += ["bmmq32"]\n')
+    tree.insert("simwarp/verify/cases/bmm.py", '    "bmm64": listings', '    "bmmq32": listings.bmmq32,\n')
     code = (
         "import numpy as np, gpu, simwarp, reference\n"
         "a, b = np.random.default_rng(1).normal(size=(2, 70, 70))\n"
@@ -184,7 +187,7 @@ def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
     assert tree.python("-c", code) == "True\n"
     report = tree.python("-m", "simwarp", "verify", "--case", "bmm", "--inputs", "10", "--json")
     assert '"mismatches": 0' in report
-    assert len(tree.touched) == 2
+    assert len(tree.touched) == 3
 
 
 def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: Tree) -> None:

@@ -763,7 +763,7 @@ def test_launch_errors():
     device = simwarp.Device()
     kernel = device.load(text("ret;")).kernel("k")
     out = device.allocate((1,), np.uint32)
-    for arguments in ((out,), (out, out, out), (out, 3.0), (out, np.uint32(3))):
+    for arguments in ((out,), (out, out, out), (out, 3.0), (out, np.float32(3))):
         with pytest.raises(LaunchError):
             kernel((1, 1, 1), (1, 1, 1), *arguments)
     with pytest.raises(LaunchError, match="no kernel"):
