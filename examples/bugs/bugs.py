@@ -120,7 +120,7 @@ def stale_shuffle(n=301, threads=96, blocks=4):
 
 
 def livelock(n=301, blocks=10):
-    # All differ, and the first block has the largest: another one is no better, whoever is first.
+    # All differ, and the first block has the largest: no other one is better, whichever is first.
     x = np.argsort(whole("livelock", n, 2**32), kind="stable").astype(np.uint32) + 1
     x[[5, x.argmax()]] = x[[x.argmax(), 5]]
     given = {"x": x, "lock": np.zeros(1, np.uint32), "best": np.zeros(2, np.uint32), "n": np.uint32(n)}

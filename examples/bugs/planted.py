@@ -1,4 +1,4 @@
-"""What the planted bugs share: what they are given, what is right, and how a device runs them.
+"""Shared by the planted bugs: their inputs, the right answers, and how a device runs them.
 
 Each ``<name>.cu`` of this folder holds a kernel with one bug and, where ``FIXED`` is defined, its correction.
 The comment ``// BUG`` marks the guilty line, ``// BUG: …`` the other line that it takes.

@@ -78,7 +78,7 @@ def cpd_als(
     ------
     ShapeError, DtypeError, FormatError, SchemeError, NoGpuError
     NotANumberError
-        For what is no finite number in the tensor, the start or the tolerance; for values whose squares
+        For a NaN or infinity in the tensor, the start or the tolerance; for values whose squares
         have no sum in float64; and if numbers become too large for the tensor's type on the way.
 
     Notes

@@ -93,7 +93,7 @@ def _argument_reader(
         data = read(address, size)
         memory, at = _memory_at(chunk, lane, address)
         if memory is chunk.local and ("local", at % chunk.local_stride) in chunk.carried:
-            check_given(chunk, lane, memory, at, size)  # stored, of a value that nothing gave
+            check_given(chunk, lane, memory, at, size)  # stored, of an uninitialised value
         elif memory.unwritten_bits(np.array([at], np.uint64), size).any():
             fault = UninitialisedRead(
                 f"printf takes argument {taken}, which nothing wrote",

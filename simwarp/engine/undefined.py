@@ -234,7 +234,7 @@ class Stored(NamedTuple):
 
 
 class _Filled:
-    """A chunk as its steps read it, with zeros or ones in place of the bits that nothing gave."""
+    """A chunk as its steps read it, with zeros or ones in place of the uninitialised bits."""
 
     def __init__(self, chunk: Chunk, ones: bool) -> None:
         self._chunk, self._ones = chunk, ones

@@ -50,8 +50,8 @@ def PackTo32Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_wid
     Notes
     -----
     Other than in print: ``__ballot`` takes a member mask today (``__ballot_sync``), and loads and the
-    store are guarded, so that the sides need not be multiples of 32; bits past the edge are 0. There
-    is no rule for a NaN, which would become 0: `pack32_column` refuses it.
+    store are guarded, so that the sides need not be multiples of 32; bits past the edge are 0. A NaN
+    would become 0: `pack32_column` refuses it.
 
     Grid: (ceil(A_height / 32), ceil(A_width / 32)), blocks of one warp.
     """

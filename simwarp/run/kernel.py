@@ -169,7 +169,7 @@ class Work:
         """What need not be wrong: ``__constant__`` variables that the kernel names and that have no value."""
         given = settings(self.source.module, self.variables)
         return tuple(
-            f"{name} is zero: the kernel names this __constant__ variable, and nothing gave it another value"
+            f"{name} is zero: the kernel reads this __constant__ variable, and nobody has set it"
             for name in unset(self.source.module, self.kernel, given)
         )
 

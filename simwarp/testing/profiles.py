@@ -17,7 +17,7 @@ def register() -> None:
     """Make the profiles known to Hypothesis; none is chosen yet.
 
     ========= ========================================================================================
-    profile   what it is for
+    profile   purpose
     ========= ========================================================================================
     `ci`      The same examples in every run: derandomized, no deadline, no database; a failure prints
               the blob that reproduces it.

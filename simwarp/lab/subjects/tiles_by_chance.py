@@ -260,7 +260,7 @@ def numbers(form: Operands, made: Words, name: str) -> Array:
 
 
 def powers(draw: Draw, form: Operands) -> Words:
-    """Powers of two and zeros: sums that end halfway between two numbers, but for little."""
+    """Powers of two and zeros: sums that end nearly halfway between two numbers."""
     made = anywhere(draw, form)
     for name, elements in made.items():
         format = form.format(name)
