@@ -1,4 +1,4 @@
-"""Zeros where ``clear.cu`` has to write them before sums are added."""
+"""Zero fill of result rows before sums are added, by ``clear.cu``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpu.mttkrp.kernels import THREADS, Launch, Setting, Work
 
 
 def clearing(works: Sequence[Work], dimension: int, setting: Setting) -> tuple[Launch, ...]:
-    """The launches that make the result 0 where it is not stored later: all of it, or less than half.
+    """The launches that zero the rows not stored later: all rows, or fewer than half.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The kernels of MTTKRP: how they are compiled and launched (their twin is rows.cuh).
+"""Compilation and launch of the MTTKRP kernels (rows.cuh is the device side).
 
 A format's module turns a tensor on the device into `Work`: launches that want only the factors and the
 result, and, for the deterministic variant, the row of every slot.
@@ -34,7 +34,7 @@ _C_TYPES = {"float32": "float", "float64": "double"}
 
 @dataclass(frozen=True)
 class Setting:
-    """What the kernels of one plan have in common.
+    """The configuration shared by the kernels of a plan.
 
     Attributes
     ----------
@@ -64,18 +64,18 @@ class Setting:
 
     @property
     def vec(self) -> int:
-        """Columns of a lane."""
+        """Columns per lane."""
         whole = 16 // self.dtype.itemsize
         return whole if self.vector and self.rank % whole == 0 else 1
 
     @property
     def lanes(self) -> int:
-        """Lanes of a group: as few as have all columns, at most a warp."""
+        """Lanes per group: enough for all columns, at most a warp."""
         return min(WARP, 1 << (self.rank // self.vec - 1).bit_length())
 
     @property
     def passes(self) -> int:
-        """How often a group's columns go into the rank."""
+        """Passes of a group over the rank."""
         return -(-self.rank // (self.vec * self.lanes))
 
     @property
@@ -86,7 +86,7 @@ class Setting:
         return macros | ({"DETERMINISTIC": ""} if self.deterministic else {})
 
     def grid(self, groups: int) -> Dim:
-        """The grid for so many groups, in blocks of `THREADS`."""
+        """The grid for ``groups`` groups, in blocks of `THREADS`."""
         return (-(-groups // (THREADS // self.lanes)), self.passes, 1)
 
     def kernel(self, source: str, name: str, **defines: str | int) -> Any:
@@ -98,7 +98,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch that wants only the factors and where sums go.
+    """A launch, complete except for the factors and the result.
 
     The kernel's first parameters are ``Factors``, unless it takes none, and ``Sink`` by value, then what
     `arguments` holds.
@@ -122,7 +122,7 @@ class Launch:
     keep: tuple[Any, ...] = ()
 
     def __call__(self, addresses: Sequence[int], sink: tuple[int, int, int], stream: Any = None) -> None:
-        """Launch, with the addresses of all modes' factors and a `sink_of`."""
+        """Launch with the addresses of all factors and a `sink_of`."""
         self.fixed(self.first(addresses, sink), stream)
 
     def first(self, addresses: Sequence[int], sink: tuple[int, int, int]) -> bytes:
@@ -143,7 +143,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Work:
-    """The launches of one tensor, or of one part of it, for one mode.
+    """The launches for one mode of a tensor or of a part of it.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Work:
 
 
 def pointers(*arrays: Any) -> np.void:
-    """A structure of pointers, as a by-value argument of a kernel.
+    """A struct of pointers, as a by-value kernel argument.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def sink_of(out: Array, partial: int, rank: int) -> tuple[int, int, int]:
 
 
 def rows_of(matrix: Array) -> list[int]:
-    """The addresses of a device array's rows.
+    """The address of each row of a device array.
 
     Examples
     --------

@@ -93,7 +93,7 @@ def mttkrp(
 
 
 def _on_its_device(tensor: PreparedSparse, factors: Sequence[Any], mode: int, deterministic: bool) -> Any:
-    """The product where all that it needs lies on the tensor's device and fits; else None."""
+    """The product if all operands are on the tensor's device and fit; else None."""
     shape, device = tensor.shape, tensor.device
     mode = check_mode(mode, len(shape))
     if len(factors) != len(shape) or not is_array(factors[0]) or len(factors[0].shape) != 2:

@@ -1,4 +1,4 @@
-"""MTTKRP of one tensor and mode, prepared once and launched as often as wanted."""
+"""MTTKRP of one tensor and mode, prepared once for repeated launches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reference.types.arguments import check_mode
 def plan(
     tensor: Any, mode: int, rank: int, dtype: npt.DTypeLike, device: Device, deterministic: bool = False
 ) -> Plan:
-    """Everything about an MTTKRP that does not depend on the numbers in its factors.
+    """Prepare an MTTKRP: everything independent of the factors' values.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Plan:
         self._launches = (*self._clearing, *of_works, *self._reduction)
 
     def __call__(self, factors: Sequence[Array], out: Array, stream: Any = None) -> None:
-        """Launch; nothing is compiled, allocated or copied, so the launches can be captured in a graph.
+        """Launch without compiling, allocating or copying, so that CUDA graphs can capture it.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Plan:
         self.launch([0 if n == self.mode else x.pointer for n, x in enumerate(factors)], out, stream)
 
     def launch(self, addresses: Sequence[int], out: Array, stream: Any = None) -> None:
-        """Launch, with the addresses of factors that are known to fit."""
+        """Launch with the addresses of checked factors."""
         if stream is None:
             self._chain((*addresses, out.pointer), lambda: self._firsts(addresses, out))
             return
@@ -150,7 +150,7 @@ class Plan:
         return [launch.first(addresses, sink) for launch, sink in zip(self._launches, sinks, strict=True)]
 
     def _sinks(self, out: Array) -> list[tuple[int, int, int]]:
-        """Where the sums of each launch go."""
+        """The sink of each launch."""
         rank = self.setting.rank
         if not self._reduction:
             return [sink_of(out, 0, rank)] * len(self._launches)
@@ -186,7 +186,7 @@ class Plan:
 
 
 def _parts(tensor: Any, mode: int) -> Sequence[Any]:
-    """Tensors that have kernels, checked; the sum of their results is the tensor's."""
+    """The checked tensors that have kernels; their results sum to the tensor's."""
     if isinstance(tensor, PerMode):
         return _parts(tensor.tensors[mode], mode)
     entry = OF_TYPE[type(tensor)]
@@ -201,7 +201,7 @@ def _parts(tensor: Any, mode: int) -> Sequence[Any]:
 
 
 def for_kernels(tensor: Any) -> Any:
-    """The tensor, or what its format turns it into on the host, because it has no kernel.
+    """The tensor, or its host conversion to a format that has a kernel.
 
     >>> from gpu.mttkrp.formats import csf
     >>> from reference.types import Coo

@@ -1,4 +1,4 @@
-"""Sparse tensors made ready: checked and uploaded once, with a plan for each mode and rank."""
+"""Sparse tensors checked and uploaded once, with a plan per mode and rank."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def prepare_sparse(tensor: Any, *, scheme: str = "auto", device: Device | None =
 
 
 def _in_format(tensor: Any, name: str) -> Any:
-    """The format of a name, built from coordinates of the host."""
+    """Build the named format from host coordinates."""
     if not isinstance(name, str) or name not in FORMATS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SchemeError(
             f"scheme={name!r} is not a format of sparse tensors\n{', '.join(FORMATS)} are known\n"

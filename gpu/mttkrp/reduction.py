@@ -1,4 +1,4 @@
-"""The fixed order in which ``reduce.cu`` adds up slots."""
+"""Deterministic reduction of partial sums by ``reduce.cu``, in a fixed order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORT = 64
 
 
 def reduction(slot_rows: npt.NDArray[np.int64], setting: Setting) -> tuple[Launch, ...]:
-    """The launches that write the sum of each row's slots, added up in ascending order or as a fixed tree.
+    """The launches that reduce each row's slots, in ascending order or as a fixed tree.
 
     Parameters
     ----------
@@ -56,6 +56,6 @@ def reduction(slot_rows: npt.NDArray[np.int64], setting: Setting) -> tuple[Launc
 def _lists(
     rows: npt.NDArray[Any], lengths: npt.NDArray[Any], slots: npt.NDArray[Any], setting: Setting
 ) -> tuple[Array, ...]:
-    """Rows, the bounds of each one's slots, and the slots, on the device."""
+    """Rows, the bounds of each row's slots, and the slots, on the device."""
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     return tuple(setting.device.upload(x.astype(np.uint32)) for x in (rows, bounds, slots))

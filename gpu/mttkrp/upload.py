@@ -1,4 +1,4 @@
-"""Sparse tensors on devices."""
+"""Transfer of sparse tensors to and from devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = TypeVar("Tensor")
 
 
 def upload(tensor: Tensor, device: Device) -> Tensor:
-    """A sparse tensor on a device, checked before.
+    """Check a sparse tensor and upload it.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def upload(tensor: Tensor, device: Device) -> Tensor:
 
 
 def on_device(tensor: Tensor, device: Device) -> Tensor:
-    """A sparse tensor on a device, unchecked.
+    """Upload a sparse tensor without checks.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def on_device(tensor: Tensor, device: Device) -> Tensor:
 
 
 def download(tensor: Tensor) -> Tensor:
-    """A sparse tensor on the host.
+    """Download a sparse tensor to the host.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def download(tensor: Tensor) -> Tensor:
 
 
 def arrays_of(tensor: Any) -> Iterator[Any]:
-    """Every array of a sparse tensor, wherever it lies.
+    """Every array of a sparse tensor, on host or device.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def _is_data(x: Any) -> bool:
 
 
 def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
-    """The same structure with every array changed."""
+    """The same structure with a function applied to every array."""
     if _is_data(x):
         return change(x)
     if isinstance(x, tuple):

@@ -1,4 +1,4 @@
-"""Sparse tensors in every format of the MM-CSF paper, built and read the plain way.
+"""Sparse tensors in every format of the MM-CSF paper: direct builders and readers.
 
 The formats are the dataclasses of `reference.types`. The functions here define them: slow, on the host, for
 orders 2 to 8. ``gpu.mttkrp.formats`` has functions of the same names that give the same arrays.

@@ -1,4 +1,4 @@
-"""The order of nonzeros, and where the prefixes of sorted indices begin.
+"""Sorting of nonzeros, and the starts of equal index prefixes.
 
 >>> indices, _ = sort_nonzeros(Coo([[1, 0, 0], [0, 2, 1]], [5.0, 6.0, 7.0], (2, 3)), (0, 1))
 >>> indices.tolist(), [starts.tolist() for starts in prefix_starts(indices)]
@@ -46,7 +46,7 @@ def sort_distinct(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
 
 
 def prefix_starts(indices: Indices) -> list[npt.NDArray[np.int64]]:
-    """Where each new prefix of sorted indices begins: the nodes of a tree, level by level."""
+    """The start of each new prefix of sorted indices, level by level: the nodes of a tree."""
     starts: list[npt.NDArray[np.int64]] = []
     begins = np.zeros(indices.shape[1], bool)
     begins[0] = True

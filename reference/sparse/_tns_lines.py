@@ -32,7 +32,7 @@ _ALIKE = bytes(b" "[0] if n in _BLANKS else n if n == 10 or 32 < n < 127 else b"
 
 
 class LineError(ValueError):
-    """A line that is not a nonzero, and how many lines of its text come before it."""
+    """A line that is not a nonzero, with the number of lines before it."""
 
     def __init__(self, what: str, advice: str, line: int = 0) -> None:
         super().__init__(f"{what}\n{advice}")
@@ -104,7 +104,7 @@ def parse_lines(text: bytes, order: int) -> Lines:
 
 
 def _skipped(text: bytes, nonzeros: int) -> npt.NDArray[np.int64]:
-    """How many nonzeros precede each blank or comment line."""
+    """The number of nonzeros before each blank or comment line."""
     if text.count(b"\n") == nonzeros:
         return np.empty(0, np.int64)
     data = np.frombuffer(text, np.uint8)
@@ -124,7 +124,7 @@ def _shown(field: bytes) -> str:
 
 
 def parse_plain(text: bytes, order: int) -> Lines:
-    """As `parse_lines`, by `parse_line` alone."""
+    """`parse_lines` by `parse_line` alone, without the fast path."""
     rows: list[list[int]] = []
     values: list[float] = []
     skipped: list[int] = []

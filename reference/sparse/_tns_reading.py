@@ -1,4 +1,4 @@
-r"""The nonzeros of a ``.tns`` file, taken part by part, and the lines of the wrong ones.
+r"""Incremental reading of ``.tns`` files, with the line numbers of invalid nonzeros.
 
 >>> reading = Reading("small.tns", "auto", np.dtype(np.float64))
 >>> reading.take([b"2\n2 3\n1 1 2.5\n", b"2 3 -4\n"])
@@ -114,7 +114,7 @@ class Reading:
     # ---- the tensor ------------------------------------------------------------------------------
 
     def tensor(self, base: Literal["auto", 0, 1], shape: Sequence[int] | None, nonfinite: bool) -> Coo:
-        """The tensor, in the order of the file, once; raise InputFileError or ShapeError if it is wrong."""
+        """The tensor, in the order of the file; call once. Raise InputFileError or ShapeError if invalid."""
         if not self._nonzeros:
             raise InputFileError(
                 f"{self._path} has no nonzeros\n"
@@ -167,7 +167,7 @@ class Reading:
             )
 
     def _first(self, wrong: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> tuple[int, Any, Any] | None:
-        """The first wrong nonzero: its number in the file, its indices and its value."""
+        """The first invalid nonzero: its number in the file, its indices and its value."""
         before = 0
         for indices, values in self._parts:
             at = int(np.argmax(found := wrong(indices, values)))
@@ -214,7 +214,7 @@ def _announced_order(fields: list[bytes]) -> int:
 
 
 def _texts(file: BufferedReader, progress: Callable[[int, int], object] | None) -> Iterator[bytes]:
-    """The text in parts of whole lines, each of which ends with a newline."""
+    """The text in chunks of whole lines, each of which ends with a newline."""
     size, seekable = os.fstat(file.fileno()).st_size, file.seekable()
     packed = file.peek(len(_GZIP)).startswith(_GZIP)
     source: Any = gzip.GzipFile(fileobj=file) if packed else file

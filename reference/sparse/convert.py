@@ -1,4 +1,4 @@
-"""Every format back to coordinates, once its arrays are known to fit one another."""
+"""Conversion of every format to coordinates, after its arrays are checked for consistency."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def check_kind(tensor: object) -> None:
 
 
 def _the_one(copies: list[Coo]) -> Coo:
-    """The tensor that all the copies hold, compared bit by bit: NaNs and the sign of 0 count."""
+    """The tensor that all copies hold, compared bit by bit, including NaNs and the sign of 0."""
     first, *others = copies
     for mode, other in enumerate(others, start=1):
         if not np.array_equal(first.coords, other.coords) or first.values.tobytes() != other.values.tobytes():

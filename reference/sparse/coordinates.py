@@ -1,4 +1,4 @@
-"""Coordinates as numbers: how many are distinct, and which repeat. Dimensions may be of any size.
+"""Coordinates as integer keys, to count distinct ones and find duplicates. Dimensions may be of any size.
 
 >>> coords = np.array([[1, 0, 1], [2, 3, 2]])
 >>> coordinate_keys(coords, (2, 5)).tolist(), count_distinct(coords, (2, 5)), first_repeated(coords, (2, 5))

@@ -1,4 +1,4 @@
-"""Sparse tensors as ``.npz`` files, and how files of tensors are opened and written.
+"""Sparse tensors as ``.npz`` files, and opening and atomic writing of tensor files.
 
 A ``.npz`` file holds the arrays ``coords`` (order, M), ``values`` (M,) and ``shape`` (order,), and the flag
 ``nonfinite``, true if NaN and infinite values are meant.
@@ -33,7 +33,7 @@ _DAMAGED = (
 
 
 def write_tensor(path: Path | str, coo: Coo) -> None:
-    """Write a ``.npz`` file, whole or not at all; equal tensors make equal files.
+    """Write a ``.npz`` file atomically; equal tensors make equal files.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def write_tensor(path: Path | str, coo: Coo) -> None:
 
 
 def read_tensor(path: Path | str) -> Coo:
-    """Read a ``.npz`` file; everything in it is checked, for it may come from a stranger.
+    """Read a ``.npz`` file and check everything in it, as the file is untrusted.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def open_input(path: Path | str, advice: str) -> BufferedReader:
 
 
 def write_output(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file, whole or not at all, or raise InputFileError.
+    """Write a file atomically, or raise InputFileError.
 
     >>> write_output("no-such-folder/x.tns", lambda file: file.write(b"1 1 1.0"))
     Traceback (most recent call last):

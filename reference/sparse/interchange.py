@@ -1,4 +1,4 @@
-"""Sparse tensors of SciPy, pydata/sparse and PyTorch.
+"""Conversion to and from the sparse tensors of SciPy, pydata/sparse and PyTorch.
 
 The packages are imported when a function needs them; none is a dependency. All of them hold coordinates
 and values, so that nothing is rounded, dropped or added up, unless a function says so.

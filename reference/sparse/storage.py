@@ -1,4 +1,4 @@
-"""The bytes of a sparse tensor's indices."""
+"""Index storage of a sparse tensor, in bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ By: TypeAlias = Literal["paper", "held"]
 
 
 def index_bytes(tensor: SparseTensor, by: By = "paper") -> int:
-    """The bytes of everything except the values.
+    """The bytes of all arrays except the values.
 
     By the paper's formulas, for an order-d tensor of M nonzeros, with N(l) the different prefixes of
     l + 1 indices: N(0) slices, N(1), …, and F = N(d - 2) fibers, split ones counted as several.
@@ -89,5 +89,5 @@ def index_bytes(tensor: SparseTensor, by: By = "paper") -> int:
 
 
 def _bytes(*held: Any) -> int:
-    """The bytes of the arrays among what a field holds."""
+    """The bytes of the arrays in a field's value."""
     return sum(getattr(array, "nbytes", 0) for array in held)

@@ -48,7 +48,7 @@ def read_tns(
     nonfinite: bool = False,
     progress: Progress | None = None,
 ) -> Coo:
-    r"""Read a ``.tns`` file, packed with gzip or not.
+    r"""Read a ``.tns`` file, optionally gzipped.
 
     Only a part of the text is in memory at a time.
 
@@ -120,7 +120,7 @@ def write_tns(
     header: bool = False,
     progress: Progress | None = None,
 ) -> None:
-    """Write a ``.tns`` file, packed with gzip if its name ends with ``.gz``; whole or not at all.
+    """Write a ``.tns`` file atomically, gzipped if its name ends with ``.gz``.
 
     `read_tns` gives the same nonzeros, with the same bits. (Of a NaN, only that it is one.)
 
@@ -211,7 +211,7 @@ def _write_text(file: Any, coo: Coo, base: int, header: bool, progress: Progress
 
 
 def _value_texts(values: npt.NDArray[Any]) -> list[str]:
-    """Each value in the fewest digits that `read_tns` turns into the same bits."""
+    """The shortest decimal text of each value that `read_tns` reads back bit for bit."""
     if values.dtype == np.float64:
         return [repr(value) for value in values.tolist()]
     texts = values.astype("U32")

@@ -43,7 +43,7 @@ def leaf_last(shape: tuple[int, ...], leaf: int) -> tuple[int, ...]:
 
 
 def check_host(coo: object) -> None:
-    """Raise DtypeError or FormatError unless it is a Coo on the host."""
+    """Raise DtypeError or FormatError unless ``tensor`` is a Coo on the host."""
     if not isinstance(coo, Coo):
         raise DtypeError(
             f"coo is a {type(coo).__name__}\na Coo is expected\n"
@@ -54,7 +54,7 @@ def check_host(coo: object) -> None:
 
 
 def check_coo(coo: Any) -> None:
-    """Raise unless it is a Coo on the host whose indices fit into uint32."""
+    """Raise unless ``tensor`` is a Coo on the host whose indices fit into uint32."""
     check_host(coo)
     for mode, dimension in enumerate(coo.shape):
         if dimension > LARGEST_DIMENSION:
@@ -97,7 +97,7 @@ def check_number(name: str, number: object, multiple: int = 1) -> int:
 
 
 def check_block(block: object) -> int:
-    """The side of a HiCoo's blocks as a Python int; raise ShapeError for another number."""
+    """The block side of a HiCoo as a Python int; raise ShapeError for unsupported sides."""
     if not is_integer(block) or block not in BLOCKS:
         raise ShapeError(
             f"block={block!r}\nthe side of a block is a power of two, 2 to 256\ngive one of {BLOCKS}"
@@ -108,7 +108,7 @@ def check_block(block: object) -> int:
 def check_directions(
     directions: Iterable[Any] | None, shape: tuple[int, ...], lengths: object
 ) -> tuple[int, ...]:
-    """The leaf modes that nonzeros of MM-CSF choose from, all if not given; raise for other ``lengths``."""
+    """The leaf modes that MM-CSF chooses from, all by default; raise for invalid ``lengths``."""
     if lengths not in LENGTHS:
         raise SchemeError(
             f"lengths={lengths!r}\n{' and '.join(map(repr, LENGTHS))} are known\nchoose one of them"
@@ -124,7 +124,7 @@ def check_directions(
 
 
 def as_sequence(given: Any, name: str) -> Sequence[Any]:
-    """What can be matrices; raise ShapeError for what is not a sequence."""
+    """A sequence of candidate matrices; raise ShapeError for anything else."""
     if isinstance(given, list | tuple):
         return cast("Sequence[Any]", given)
     try:
@@ -136,7 +136,7 @@ def as_sequence(given: Any, name: str) -> Sequence[Any]:
 
 
 def as_matrix(given: Any, name: str) -> npt.NDArray[Any]:
-    """An array of the host of any shape and type; raise ShapeError for rows of several lengths."""
+    """A host array of any shape and dtype; raise ShapeError for ragged rows."""
     try:
         return np.asarray(given)
     except ValueError as error:
@@ -146,7 +146,7 @@ def as_matrix(given: Any, name: str) -> npt.NDArray[Any]:
 
 
 def check_factors(factors: Sequence[Any], shape: Sequence[int], name: str = "factors", rank: int = 0) -> int:
-    """The rank of host or device arrays, a matrix for each dimension; raise ShapeError for others."""
+    """The rank of factors, one (dimension, rank) matrix per mode; raise ShapeError for others."""
     if len(factors) != len(shape):
         raise ShapeError(
             f"{name} has {len(factors)} matrices\nthe tensor has {len(shape)} modes\n{_MATRICES}"
@@ -164,7 +164,7 @@ def check_factors(factors: Sequence[Any], shape: Sequence[int], name: str = "fac
 
 
 def check_alike(factors: Sequence[Any]) -> None:
-    """Raise DtypeError for factors of several types."""
+    """Raise DtypeError for factors of different dtypes."""
     for n, factor in enumerate(factors):
         if factor.dtype != factors[0].dtype:
             raise DtypeError(
@@ -173,7 +173,7 @@ def check_alike(factors: Sequence[Any]) -> None:
 
 
 def check_start(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> None:
-    """Raise for matrices of the host that cannot be the first factors of a decomposition."""
+    """Refuse invalid initial factors of a decomposition."""
     check_factors(start, shape, "start", rank)
     for n, array in enumerate(start):
         if array.dtype.kind not in "fiu":
@@ -186,7 +186,7 @@ def check_start(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> None
 
 
 def check_iterations(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
-    """Raise for numbers with which a decomposition cannot be asked for."""
+    """Refuse invalid ranks, iteration limits, seeds and tolerances."""
     for name, number in (("rank", rank), ("iterations", iterations)):
         if not is_integer(number) or number < 1:
             raise ShapeError(f"{name} is {number!r}\n1 and more are possible\ngive a larger one")

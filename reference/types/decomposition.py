@@ -1,4 +1,4 @@
-"""The decomposition of a tensor."""
+"""The CP decomposition of a tensor."""
 
 from __future__ import annotations
 

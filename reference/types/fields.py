@@ -1,4 +1,4 @@
-"""Checks of a sparse tensor's fields and arrays, which raise a FormatError that names the wrong one.
+"""Checks of a sparse tensor's fields and arrays; each raises a FormatError that names the invalid one.
 
 >>> from reference.types import PerMode
 >>> check_fields(PerMode(None, (2, 3)))
@@ -51,12 +51,12 @@ def check_fields(tensor: Any) -> None:
 
 
 def refuse(tensor: object, found: str, expected: str) -> NoReturn:
-    """Raise the FormatError about a field of a tensor."""
+    """Raise the FormatError of an invalid field."""
     raise FormatError(f"{type(tensor).__name__}: {found}\n{expected}\nbuild the format again from a Coo")
 
 
 def nonzeros(tensor: Any) -> int:
-    """The number of values, once they are known to be a vector on the host."""
+    """The number of values, after a check that they are a vector on the host."""
     values = tensor.values
     if not _is_on_host(values) or values.dtype not in (np.float32, np.float64):
         refuse(tensor, f"values is {_described(values)}", "a host array of float32 or float64 is needed")
@@ -68,27 +68,27 @@ def nonzeros(tensor: Any) -> int:
 def check_array(
     tensor: object, name: str, given: Any, shape: tuple[int, ...], dtype: Any = np.uint32
 ) -> None:
-    """Refuse what is not a host array of this shape and type."""
+    """Refuse anything but a host array of this shape and dtype."""
     if not _is_on_host(given) or given.shape != shape or given.dtype != dtype:
         needed = f"a host array {shape} of {np.dtype(dtype)} is needed"
         refuse(tensor, f"{name} is {_described(given)}", needed)
 
 
 def check_indices(tensor: Any, name: str, given: Any, count: int, mode: int) -> None:
-    """Refuse what is not a vector of so many indices in a mode."""
+    """Refuse anything but a vector of ``count`` indices in a mode."""
     check_array(tensor, name, given, (count,))
     check_below(tensor, name, int(given.max(initial=0)), mode)
 
 
 def check_levels(tensor: Any, name: str, given: Any, count: int, modes: tuple[int, ...]) -> None:
-    """Refuse what is not a matrix with a row of indices for each of several modes."""
+    """Refuse anything but a matrix with a row of indices per mode."""
     check_array(tensor, name, given, (len(modes), count))
     for level, mode in enumerate(modes):
         check_indices(tensor, f"{name}[{level}]", given[level], count, mode)
 
 
 def check_below(tensor: Any, name: str, largest: int, mode: int) -> None:
-    """Refuse an index that is not below its dimension."""
+    """Refuse indices that reach their dimension."""
     dimension = tensor.shape[mode]
     if largest >= dimension:
         expected = f"its dimension is {dimension}: indices count from 0 to {dimension - 1}"
@@ -98,7 +98,7 @@ def check_below(tensor: Any, name: str, largest: int, mode: int) -> None:
 def check_pointers(
     tensor: object, name: str, given: Any, parents: int, children: int, dtype: Any = np.uint32
 ) -> None:
-    """Refuse pointers that do not lead from 0 to the number of children, at least one for each parent."""
+    """Refuse pointers that do not ascend strictly from 0 to the number of children."""
     check_array(tensor, name, given, (max(parents, 0) + 1,), dtype)
     ends = [int(given[0]), int(given[-1])]
     if parents < 1 or ends != [0, children] or not (given[1:] > given[:-1]).all():
@@ -107,7 +107,7 @@ def check_pointers(
 
 
 def check_fibers(tensor: Any, name: str, given: Any, children: int) -> int:
-    """The number of fibers, once none has more than ``split`` nonzeros."""
+    """The number of fibers, after a check that none exceeds ``split`` nonzeros."""
     number = np.size(given) - 1
     check_pointers(tensor, name, given, number, children)
     check_count(tensor, "split", tensor.split)
@@ -118,13 +118,13 @@ def check_fibers(tensor: Any, name: str, given: Any, children: int) -> int:
 
 
 def check_count(tensor: object, name: str, number: int, multiple: int = 1) -> None:
-    """Refuse what is not a positive multiple."""
+    """Refuse anything but a positive multiple."""
     if number < 1 or number % multiple:
         refuse(tensor, f"{name} is {number}", f"it is a positive multiple of {multiple}")
 
 
 def is_integer(number: object) -> TypeGuard[int]:
-    """Whether it is an integer of Python or NumPy, and not a bool."""
+    """Whether the value is a Python or NumPy integer, and not a bool."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
@@ -141,7 +141,7 @@ def _is_on_host(value: object) -> bool:
 
 
 def _is_array(value: object) -> bool:
-    """On the host or on a device."""
+    """Whether the value is a host or device array."""
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type | np.generic)
 
 

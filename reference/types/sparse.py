@@ -1,4 +1,4 @@
-"""Sparse tensors in every format of the MM-CSF paper: which arrays, in which order.
+"""Sparse tensors in every format of the MM-CSF paper: their arrays and invariants.
 
 A tensor of order d has *modes* 0 … d - 1 and M nonzeros. A *fiber* is what remains when all indices but
 one are fixed, a *slice* when all but two are. Indices count from 0 and are uint32 in all formats but
@@ -47,7 +47,7 @@ class SparseFormat:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The tensors that this one consists of, each of a type in ``made_of``; () for most formats."""
+        """The constituent tensors, each of a type in ``made_of``; () for most formats."""
         return ()
 
     def check_parts(self) -> None:
@@ -59,7 +59,7 @@ class SparseFormat:
 
 @dataclass(frozen=True, eq=False)
 class Coo(SparseFormat):
-    """Coordinates and values; the format that every other is made from and turns back into.
+    """Coordinates and values, the interchange format of all others.
 
     Nonzero z has the index ``coords[n, z]`` in mode n and the value ``values[z]``. Order is free. Coordinates
     may occur several times: they then have the sum of the values. The constructor takes what NumPy can turn
@@ -132,7 +132,7 @@ def _dimensions(given: Any) -> tuple[int, ...]:
 
 
 def _native(array: Any) -> Any:
-    """In C order and the machine's byte order."""
+    """The array in C order and native byte order."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
@@ -235,7 +235,7 @@ class Csf(SparseFormat):
 
 @dataclass(frozen=True, eq=False)
 class Fibers(SparseFormat):
-    """Fibers along one mode, each with all its other indices: what a kernel starts from anywhere.
+    """Fibers along one mode, each with the indices of all other modes: kernels can start at any fiber.
 
     Fiber f has the index ``uppers[l, f]`` in mode ``modes[l]``, l < d - 1, and holds the nonzeros
     ``pointers[f]`` to ``pointers[f + 1] - 1``; nonzero z has the index ``leaves[z]`` in the last of
@@ -306,7 +306,7 @@ class MmCsf(SparseFormat):
 
 @dataclass(frozen=True, eq=False)
 class BCsf(SparseFormat):
-    """Balanced CSF: fibers cut into pieces of ``split``, slices in bins by how many warps they get.
+    """Balanced CSF: fibers cut into pieces of ``split``, slices binned by warps per slice.
 
     Slice s has the index ``slices[s]`` in mode ``modes[0]`` and the fibers ``slice_pointers[s]`` to
     ``slice_pointers[s + 1] - 1``; fiber f has the index ``uppers[l, f]`` in mode ``modes[1 + l]`` and the
@@ -365,7 +365,7 @@ class BCsf(SparseFormat):
 
 @dataclass(frozen=True, eq=False)
 class FCoo(SparseFormat):
-    """Flagged COO: sorted for one mode, with a bit where that mode's index changes, not the index.
+    """Flagged COO: sorted for one mode, whose indices are replaced by a bit flag at each change.
 
     Nonzero z has the index ``products[l, z]`` in mode ``modes[1 + l]``. Nonzeros are in lexicographic
     order by ``modes``. A *segment* is a run of nonzeros with the same index in ``modes[0]``: bit ``z % 32``
@@ -499,7 +499,7 @@ class PerMode(SparseFormat):
 
 
 def flag_bits(flags: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
-    """The bits of an FCoo's flags, one for each nonzero, then zeros.
+    """The flags of an FCoo as bits, one per nonzero, padded with zeros.
 
     >>> flag_bits(np.array([0b101], np.uint32))[:4]
     array([1, 0, 1, 0], dtype=uint8)

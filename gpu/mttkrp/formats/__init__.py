@@ -1,4 +1,4 @@
-"""The formats of sparse tensors: made on the host by Numba, alike for any number of threads; kernels."""
+"""Sparse formats on the device: host builders in Numba, deterministic for any thread count, and kernels."""
 
 from gpu.mttkrp.formats._registry import FORMATS, KERNELS, OF_TYPE
 from gpu.mttkrp.formats.b_csf import b_csf, b_csf_all

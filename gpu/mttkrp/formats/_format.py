@@ -58,7 +58,7 @@ class Format:
 
 
 def by_mode(levels: Sequence[npt.NDArray[np.uint32]], modes: tuple[int, ...]) -> npt.NDArray[np.uint32]:
-    """Indices of each level, brought into the order of the modes."""
+    """Indices by level, permuted to the order of the modes."""
     coords = np.empty((len(modes), levels[-1].size), np.uint32)
     for mode, column in zip(modes, levels, strict=True):
         coords[mode] = column

@@ -1,4 +1,4 @@
-"""Balanced CSF: long fibers cut into pieces, slices in bins by their nonzeros; multiplied by ``b_csf.cu``."""
+"""Balanced CSF: long fibers cut into pieces, slices binned by nonzero count; multiplied by ``b_csf.cu``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, sha
 
 
 def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
-    """A tensor as one balanced tree for each mode, which is that of the slices.
+    """A tensor as one balanced tree per mode, with that mode's slices.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _balanced(nonzeros: Nonzeros, split: int, share: int) -> BCsf:
 
 
 def _binned(lengths: Indices, share: int) -> tuple[Indices, tuple[int, ...]]:
-    """Slices by bin, and where each bin begins: bin b holds those of up to ``share * 2**b`` nonzeros."""
+    """Slices by bin, and the start of each bin: bin b holds slices of up to ``share * 2**b`` nonzeros."""
     most = [share]
     while most[-1] < int(lengths.max()):
         most.append(2 * most[-1])
@@ -164,7 +164,7 @@ def _work(tensor: BCsf, mode: int, setting: Setting) -> Work:
 
 
 def groups_of_short(tensor: BCsf, lanes: int) -> int:
-    """How many groups a slice of bin 0 gets: those of a warp, or one if these slices are very short.
+    """Groups per slice of bin 0: a full warp's groups, or one if these slices are very short.
 
     Their nonzeros are at most those that other bins' slices cannot have.
 
@@ -180,7 +180,7 @@ def groups_of_short(tensor: BCsf, lanes: int) -> int:
 
 
 def _warps(tensor: BCsf, setting: Setting) -> tuple[list[int], int]:
-    """The first warp of each bin, the last bin being the first, and the number of warps in all."""
+    """The first warp of each bin, with the last bin first, and the total number of warps."""
     counts = np.diff(tensor.bins)
     warps: list[int] = []
     total = 0
@@ -192,7 +192,7 @@ def _warps(tensor: BCsf, setting: Setting) -> tuple[list[int], int]:
 
 
 def _rows_of_bins(tensor: BCsf) -> list[npt.NDArray[np.uint32]]:
-    """The rows of each bin's slices."""
+    """The result rows of each bin's slices."""
     rows: npt.NDArray[np.uint32] = tensor.slices.download()[tensor.order.download()]
     return np.split(rows, tensor.bins[1:-1])
 

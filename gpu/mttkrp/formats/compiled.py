@@ -1,4 +1,4 @@
-"""Loops that Numba compiles when they are first called, and the threads they run on."""
+"""Loops compiled by Numba on first call, and the threads that run them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST = 1 << 16
 
 @cache
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """The loop as machine code, which runs without Python's lock.
+    """Compile the loop to machine code that runs without the GIL.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def in_parts(n: int, work: Callable[[int, int], Result]) -> list[Result]:
-    """Call ``work(begin, end)`` on consecutive parts of n elements, each on a thread.
+    """Call ``work(begin, end)`` on consecutive parts of n elements, one thread per part.
 
     There are as many parts as Numba is set to have threads (``numba.set_num_threads``), fewer for a small n.
 

@@ -80,7 +80,7 @@ def _add_runs(values: Any, starts: Any, sums: Any) -> None:
 
 
 def _work(tensor: Coo, mode: int, setting: Setting) -> Work:
-    """Atomic additions where the row changes; coordinates in any order, those that occur again added."""
+    """The COO kernel, with an atomic addition at each change of row; any order, duplicates are added."""
     nonzeros = tensor.values.shape[0]
     modes = others(mode, setting.order)
     slot_rows, first_slots = np.empty(0, np.int64), np.uint64(0)
@@ -113,7 +113,7 @@ def others(mode: int, order: int) -> tuple[int, ...]:
 
 
 def runs_of(rows: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
-    """The row of each run of nonzeros with one row in one chunk, and the first run of each chunk.
+    """The row of each run of equal rows within a chunk, and the first run of each chunk.
 
     >>> slot_rows, first_slots = runs_of(np.repeat([7, 5, 7], [30, 1, 40]))
     >>> slot_rows.tolist(), first_slots.tolist()

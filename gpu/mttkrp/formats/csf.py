@@ -54,7 +54,7 @@ def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
 
 
 def csf_all(coo: Coo) -> PerMode:
-    """A tensor as one tree for each mode, which is its root.
+    """A tensor as one tree per mode, with that mode at the root.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _columns(tensor: Csf) -> Columns:
 
 
 def fibers_of(tensor: Csf) -> Fibers:
-    """A tree on the host as fibers of at most 128 nonzeros, in the same order: what ``fibers.cu`` takes.
+    """A host tree as fibers of at most 128 nonzeros, in the same order: the input of ``fibers.cu``.
 
     >>> tree = csf(Coo([[0, 3, 3], [4, 4, 4], [5, 1, 2]], [1.0, 2.0, 3.0], (6, 5, 7)), (1, 0, 2))
     >>> fibers_of(tree).uppers.tolist(), fibers_of(tree).pointers.tolist()

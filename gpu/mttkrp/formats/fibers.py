@@ -82,7 +82,7 @@ def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:
 
 
 def columns(tensor: Fibers) -> Columns:
-    """Each fiber's indices, repeated for its nonzeros.
+    """The indices of each fiber, repeated for its nonzeros.
 
     >>> columns(fibers(Coo([[0, 0, 1], [1, 2, 0]], [5.0, 6.0, 7.0], (2, 3)), (0, 1)))[0].tolist()
     [[0, 0, 1], [1, 2, 0]]
@@ -93,7 +93,7 @@ def columns(tensor: Fibers) -> Columns:
 
 
 def _work(tensor: Fibers, mode: int, setting: Setting) -> Work:
-    """Algorithm 6, 7 or 8, by the level of the mode, for a whole tensor or a partition of MM-CSF."""
+    """Algorithm 6, 7 or 8, by the mode's level, for a whole tensor or an MM-CSF partition."""
     level, count = tensor.modes.index(mode), tensor.uppers.shape[1]
     to_leaf = level == setting.order - 1
     run = run_of_group(count, tensor.values.shape[0])
@@ -118,7 +118,7 @@ def _work(tensor: Fibers, mode: int, setting: Setting) -> Work:
 
 
 def run_of_group(fibers: int, nonzeros: int) -> int:
-    """How many fibers a group takes: fewer where they are long, or where there are few.
+    """Fibers per group: fewer for long fibers, or where fibers are few.
 
     It depends on the tensor alone, so that deterministic results are the same on every device.
 
@@ -129,7 +129,7 @@ def run_of_group(fibers: int, nonzeros: int) -> int:
 
 
 def aligned(tensor: Any) -> dict[str, str | int]:
-    """The macro for leaves and values that start at multiples of 16 bytes, if they do.
+    """The macro for 16-byte-aligned leaves and values, if both are.
 
     >>> import simwarp
     >>> from types import SimpleNamespace
@@ -141,7 +141,7 @@ def aligned(tensor: Any) -> dict[str, str | int]:
 
 
 def _emitted(rows: npt.NDArray[np.uint32], run: int) -> npt.NDArray[np.int64]:
-    """The row that is emitted at each fiber where it changes or a run ends; -1 at the others."""
+    """The row written at each fiber where it changes or a run ends; -1 at the others."""
     ends = np.append(rows[1:] != rows[:-1], True)
     ends[run - 1 :: run] = True
     return np.where(ends, rows.astype(np.int64), -1)

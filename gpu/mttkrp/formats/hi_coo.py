@@ -63,7 +63,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
 
 
 def _z_order(coords: Indices, within: int) -> list[tuple[int, int]]:
-    """The bits of the blocks' coordinates, interleaved."""
+    """The Morton code of the blocks' coordinates."""
     lengths = [int(indices.max()).bit_length() for indices in coords]
     return [
         (n, bit)
@@ -80,7 +80,7 @@ def _columns(tensor: HiCoo) -> Columns:
 
 
 def _work(tensor: HiCoo, mode: int, setting: Setting) -> Work:
-    """Atomic additions where the row changes."""
+    """The HiCOO kernel, with an atomic addition at each change of row."""
     device, nonzeros = setting.device, int(tensor.values.shape[0])
     modes = others(mode, setting.order)
     bounds: npt.NDArray[np.int64] = tensor.block_pointers.download().astype(np.int64)

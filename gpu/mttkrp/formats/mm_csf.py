@@ -81,7 +81,7 @@ def mm_csf(
 
 
 def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indices:
-    """The direction that each nonzero goes, as its leaf mode: (1, M), of nonzeros by mode 0, 1, ….
+    """The direction of each nonzero, as its leaf mode: (1, M), of nonzeros sorted by mode 0, 1, ….
 
     >>> coords = [[0, 1, 2, 2], [0, 0, 0, 1], [3, 3, 3, 1]]
     >>> homes_of(nonzeros_of(Coo(coords, [5.0, 6.0, 7.0, 8.0], (3, 2, 4))), (0, 2), dynamic=True)
@@ -104,7 +104,7 @@ def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indice
 
 
 def _share_out(numbers: Any, lengths: Any, preferred: Any, dynamic: bool, homes: Any) -> None:
-    """Algorithm 5, lines 2 to 13: one nonzero after another, for each depends on those before."""
+    """Algorithm 5, lines 2 to 13; sequential, as each nonzero depends on those before it."""
     for z in range(homes.size):
         home = preferred[0]
         most = lengths[home, numbers[home, z]]

@@ -1,4 +1,4 @@
-"""The nonzeros of a tensor, checked and in lexicographic order: what every builder starts from."""
+"""Checked nonzeros in lexicographic order: the input of every builder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Nonzeros:
 
 
 def nonzeros_of(coo: Coo) -> Nonzeros:
-    """The nonzeros by mode 0, 1, …, each place once.
+    """The nonzeros sorted by mode 0, 1, …; raise FormatError for duplicate coordinates.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
 
 
 def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
-    """The same nonzeros in the lexicographic order by other modes.
+    """The same nonzeros, sorted by another order of modes.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
 
 
 def _first_descent(coords: Indices) -> int:
-    """The first nonzero that does not come after the one before it; M if there is none."""
+    """The first nonzero that is not after its predecessor; M if there is none."""
     found = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
     return next((z for z in found if z), coords.shape[1])
 

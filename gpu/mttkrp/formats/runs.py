@@ -1,4 +1,4 @@
-"""Runs of nonzeros that share indices: where they begin, how long they are, which one is whose."""
+"""Runs of nonzeros with equal index prefixes: starts, lengths, and the run of each nonzero."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Depths: TypeAlias = npt.NDArray[np.uint8]
 
 
 def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
-    """The first level at which each nonzero differs from the one before; d where it does not differ.
+    """The first level at which each nonzero differs from its predecessor; d for duplicates.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
 
 
 def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
-    """Where runs of the same indices down to a level begin, cut into pieces of ``split``, and the end.
+    """The start of each run with equal indices down to a level, cut into pieces of ``split``, and the end.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
 
 
 def ranks_of(outer: Indices, inner: Indices) -> Indices:
-    """The number in ``inner`` of each of ``outer``, both ascending and the first among the second.
+    """The position in ``inner`` of each element of ``outer``, an ascending subset.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def ranks_of(outer: Indices, inner: Indices) -> Indices:
 
 
 def numbers_of(starts: Indices, order: Indices, numbers: Indices) -> None:
-    """Which run each nonzero belongs to, written to its place in the tensor, not in the order.
+    """The run of each nonzero, indexed by position in the tensor, not in the sorted order.
 
     Examples
     --------

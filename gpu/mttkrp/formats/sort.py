@@ -1,4 +1,4 @@
-"""Nonzeros in an order: a radix sort of a permutation by bits of the indices, never by their product."""
+"""Radix sort of nonzeros: a permutation sorted by bits of the indices, without linearised coordinates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDEST = 16
 
 
 def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices | None = None) -> Indices:
-    """The nonzeros sorted by a key of single bits; those with equal keys stay as they are.
+    """Sort nonzeros stably by a key of single bits.
 
     Least significant digit first: a stable distribution of the permutation for each digit.
 
@@ -49,7 +49,7 @@ def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices |
 
 
 def bits_of(coords: Indices, modes: Sequence[int]) -> list[tuple[int, int]]:
-    """The key of a lexicographic order by modes, without the bits that are 0 in every index.
+    """The key bits of a lexicographic order by modes, without bits that are 0 in every index.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def bits_of(coords: Indices, modes: Sequence[int]) -> list[tuple[int, int]]:
 def resorted(
     coords: Indices, modes: Sequence[int], have: Sequence[int], order: Indices | None = None
 ) -> Indices:
-    """The nonzeros in lexicographic order by ``modes``, from the one by ``have``.
+    """Nonzeros sorted by ``modes``, given their order by ``have``.
 
     The last modes need no sort if they follow one another in ``have``, too.
 
@@ -86,7 +86,7 @@ def resorted(
 
 
 def taken(array: npt.NDArray[Any], order: Indices) -> npt.NDArray[Any]:
-    """The elements of an array in an order.
+    """The elements of an array in a given order.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _take(array: Any, order: Any, begin: int, end: int, chosen: Any) -> None:
 
 
 def _fields(bits: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint32]:
-    """What a digit is made of, as lines of mode, shift, mask and place; neighbouring bits are one line."""
+    """The bit fields of a digit as rows of (mode, shift, mask, position), with adjacent bits merged."""
     fields: list[list[int]] = []
     for place, (mode, bit) in enumerate(reversed(bits)):
         if fields and fields[-1][0] == mode and fields[-1][1] + fields[-1][2].bit_length() == bit:
@@ -115,7 +115,7 @@ def _fields(bits: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint32]:
 
 
 def _distributed(coords: Indices, fields: npt.NDArray[np.uint32], lists: int, order: Indices) -> Indices:
-    """One pass: every part counts its digits, finds where its lists begin, and appends to them."""
+    """One radix pass: each part counts its digits, finds its offsets, and scatters."""
     digits = np.empty(order.size, np.uint16)
 
     def count(begin: int, end: int) -> tuple[int, int, npt.NDArray[np.int64]]:

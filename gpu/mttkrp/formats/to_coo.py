@@ -1,4 +1,4 @@
-"""Every format back to coordinates."""
+"""Conversion of every format to coordinates."""
 
 from __future__ import annotations
 

@@ -48,17 +48,17 @@ class Format:
 
 
 def for_every_mode(coo: Coo, build: Callable[[tuple[int, ...]], Any]) -> PerMode:
-    """What ``build`` makes of the modes with each one first."""
+    """Build the tensor once per mode, with that mode first."""
     check_coo(coo)
     every = range(len(coo.shape))
     return PerMode(tuple(build(root_first(coo.shape, mode)) for mode in every), coo.shape)
 
 
 def by_mode(levels: Sequence[Coordinates], modes: tuple[int, ...]) -> Coordinates:
-    """Indices of each level, brought into the order of the modes."""
+    """Indices by level, permuted to the order of the modes."""
     return np.stack([levels[modes.index(mode)] for mode in range(len(modes))])
 
 
 def nodes(uppers: Indices) -> list[int]:
-    """N(0), N(1), … of sorted fibers, and last the fibers themselves, split ones as several."""
+    """N(0), N(1), … of sorted fibers, then the number of fibers, with split ones counted per piece."""
     return [*(starts.size for starts in prefix_starts(uppers)[:-1]), uppers.shape[1]]

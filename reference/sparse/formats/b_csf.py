@@ -1,4 +1,4 @@
-"""Balanced CSF: fibers of bounded length, slices in bins by their nonzeros."""
+"""Balanced CSF: fibers of bounded length, and slices binned by nonzero count."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
 
 
 def _slice_bins(lengths: list[int], share: int) -> tuple[list[int], tuple[int, ...]]:
-    """The slices by bin, each bin ascending, and the bins' bounds; by the nonzeros of each slice."""
+    """The slices by bin, ascending within each bin, and the bins' bounds, from the nonzeros of each slice."""
     # The least b with 2**b >= ceil(length / share).
     bin_of = [(-(-length // share) - 1).bit_length() for length in lengths]
     order = sorted(range(len(lengths)), key=lambda at: bin_of[at])

@@ -11,7 +11,7 @@ from reference.types.arguments import check_coo
 
 
 def coalesce(coo: Coo) -> Coo:
-    """All coordinates once, in lexicographic order by mode 0, 1, …; their values are added.
+    """Sum the values of equal coordinates, and sort by mode 0, 1, ….
 
     They are added in the order in which they occur, in their own type. A value of 0 stays, whether it
     was given or is a sum.

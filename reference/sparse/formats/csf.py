@@ -97,7 +97,7 @@ def csf_all(coo: Coo) -> PerMode:
 
 
 def _coordinates(tree: Csf) -> tuple[Coordinates, Coordinates]:
-    """Each level's indices, repeated for all the leaves below."""
+    """The indices of each level, repeated for all leaves below."""
     levels = [tree.indices[-1]]
     leaves_below = np.ones(tree.values.size, np.int64)
     for indices, pointers in zip(reversed(tree.indices[:-1]), reversed(tree.pointers), strict=True):

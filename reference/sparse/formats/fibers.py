@@ -64,7 +64,7 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
 
 
 def split_starts(indices: Indices, split: int) -> npt.NDArray[np.int64]:
-    """The first of the sorted nonzeros of each fiber, where one of more than ``split`` counts as several.
+    """The start of each fiber in the sorted nonzeros; fibers of more than ``split`` nonzeros are cut.
 
     >>> split_starts(np.array([[0, 0, 0, 0, 0, 1], [0, 1, 2, 3, 4, 0]], np.uint32), 2)
     array([0, 2, 4, 5])
@@ -76,7 +76,7 @@ def split_starts(indices: Indices, split: int) -> npt.NDArray[np.int64]:
 
 
 def coordinates(part: Fibers) -> tuple[Coordinates, Coordinates]:
-    """Each fiber's indices, repeated for its nonzeros.
+    """The indices of each fiber, repeated for its nonzeros.
 
     >>> coordinates(fibers(Coo([[0, 0, 1], [1, 2, 0]], [5.0, 6.0, 7.0], (2, 3)), (0, 1)))[0].tolist()
     [[0, 0, 1], [1, 2, 0]]
