@@ -30,6 +30,9 @@ class Parameters(Protocol):
         ...
 
 
+_WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+
+
 def scalar(kernel: Parameters, position: int, value: Any) -> Any:
     """A number, or the bytes of a structure, as a NumPy scalar of its parameter's size."""
     parameter = kernel.parameters[position]
@@ -43,6 +46,9 @@ def scalar(kernel: Parameters, position: int, value: Any) -> Any:
     if parameter.type.startswith("b") and isinstance(value, np.generic) and given.nbytes == dtype.itemsize:
         return given  # the type of the bits is not in the PTX
     is_float = dtype.kind == "f"
+    exact = isinstance(value, np.generic) and given.nbytes == dtype.itemsize and given.dtype.kind in "fiu"
+    if exact and (given.dtype.kind == "f") == is_float:  # as most launches give them
+        return given if is_float else given.view(_WORDS[dtype.itemsize])
     try:
         return number(value, dtype.itemsize, is_float=is_float)
     except OverflowError:
