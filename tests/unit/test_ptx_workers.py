@@ -135,7 +135,7 @@ L: add.u32 %r3, %r3, 1; bra L;"""
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals to one thread")
 @pytest.mark.parametrize("count", [1, 2])
 def test_ctrl_c_stops_a_launch_and_the_device_stays_usable(count):
-    device = workers(count)
+    device = workers(count, instruction_budget=None)
     main = threading.main_thread().ident
     timer = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
     before = threading.active_count()
