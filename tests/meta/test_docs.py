@@ -190,7 +190,6 @@ def load(name: str) -> ModuleType:
     "simwarp.testing.strategies",
     "simwarp.testing.geometries",
     "simwarp.lab.fuzz.workers",
-    "simwarp.verify.cases.mttkrp",
 )
 @pytest.mark.parametrize("path", [p for p in sources() if ">>>" in p.read_text()], ids=module_name)
 def test_docstring_examples_run(path: Path) -> None:
