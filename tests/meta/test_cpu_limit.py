@@ -25,8 +25,10 @@ WORK = """
 
 
 @pytest.fixture(autouse=True)
-def no_garbage():
-    """A collection would cost some test more than these limits."""
+def undisturbed(monkeypatch, tmp_path):
+    """No garbage collection, which may cost more than these limits, and a cache of its own."""
+    monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
     gc.disable()
     yield
     gc.enable()
