@@ -31,24 +31,24 @@ st.param.b32 [x], %i; st.param.b32 [y], 3; call.uni (z), f, (x, y); ld.param.b32
 
 @pytest.mark.parametrize("function", [IN_REGISTERS, IN_MEMORY])
 @pytest.mark.parametrize("call", [FROM_REGISTERS, FROM_MEMORY])
-def test_arguments_and_results_in_registers_and_in_memory(function, call):
+def test_calls_pass_arguments_and_results_in_registers_or_memory(function, call):
     assert run(call + STORE, block=40, before=function) == [10 * i + 3 for i in range(40)]
 
 
 @pytest.mark.parametrize("function", [IN_REGISTERS, IN_MEMORY])
-def test_a_call_under_a_predicate(function):
+def test_a_predicated_call_runs_only_its_active_lanes(function):
     body = "setp.lt.u32 %p1, %lane, 5; mov.u32 %r2, 9;\n@%p1 " + FROM_REGISTERS + STORE
     assert run(body, before=function) == [10 * i + 3 if i < 5 else 9 for i in range(32)]
     body = f"setp.lt.u32 %p1, %lane, 5; mov.u32 %r2, 9; @!%p1 bra SKIP;\n{FROM_MEMORY}SKIP: " + STORE
     assert run(body, before=function) == [10 * i + 3 if i < 5 else 9 for i in range(32)]
 
 
-def test_a_result_that_is_left_in_memory():
+def test_a_call_stores_its_result_in_a_param_variable():
     body = "{ .param .b32 z; call (z), f, (%i, 4); ld.param.b32 %r2, [z]; }\n" + STORE
     assert run(body, before=IN_REGISTERS) == [10 * i + 4 for i in range(32)]
 
 
-def test_arguments_of_every_width():
+def test_calls_pass_arguments_of_every_width():
     function = """.func (.param .b64 r) f(.param .b8 a, .param .b16 b, .param .b32 c, .param .b64 d) {
 .reg .b16 s, t; .reg .b32 x, u; .reg .b64 y, z;
 ld.param.s8 s, [a]; ld.param.u16 t, [b]; ld.param.b32 u, [c]; ld.param.b64 y, [d];
@@ -72,7 +72,7 @@ add.u32 x, x, n1; add.u64 y, y, 5; add.u16 c, c, 1;
 st.param.u32 [r], x; st.param.u64 [r+8], y; st.param.u8 [r+16], c; ret; }"""
 
 
-def test_structs_by_value():
+def test_calls_pass_structs_by_value():
     body = (
         """{ .param .align 8 .b8 a[24]; .param .b32 n; .param .align 8 .b8 b[24]; .reg .b16 c;
 mov.u64 %rd1, 0x200000001; cvt.u16.u32 c, %lane;
@@ -87,7 +87,7 @@ mad.lo.u32 %r2, %r3, 100, %r4; mad.lo.u32 %r2, %r2, 10, %r5; mad.lo.u32 %r2, %r2
     assert run(body, before=STRUCT) == [(((i + 7) * 100 + 6) * 10 + 2) * 100 + i + 1 for i in range(32)]
 
 
-def test_a_function_without_arguments_and_results():
+def test_a_function_without_arguments_and_results_is_called():
     function = """.global .u32 count;
 .func f { .reg .b32 t; atom.global.add.u32 t, [count], 1; ret; }"""
     device = simwarp.Device()
@@ -97,7 +97,7 @@ def test_a_function_without_arguments_and_results():
     assert module.variable("count").view((1,), np.uint32).download().tolist() == [160]
 
 
-def test_what_a_call_costs():
+def test_a_call_counts_the_call_the_body_and_the_return():
     """Thread-instructions: the call, what is executed inside, and the return."""
     device = simwarp.Device()
     run("ret;", device=device)
@@ -125,7 +125,7 @@ def factorial(n):
 
 @pytest.mark.parametrize("function", [FACTORIAL, FACTORIAL_IN_REGISTERS])
 @pytest.mark.parametrize("chunk", [32, 32768])
-def test_recursion_of_another_depth_in_each_lane(function, chunk):
+def test_lanes_recurse_to_different_depths(function, chunk):
     body = (
         "mul.lo.u32 %r3, %i, 7; rem.u32 %r3, %r3, 13; "
         "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r3; call (b), f, (a); ld.param.b32 %r2, [b]; }\n"
@@ -153,7 +153,7 @@ def odd(n):
     return 7 if n == 0 else (even(n - 1) * 3 + n) % 2**32
 
 
-def test_mutual_recursion():
+def test_mutually_recursive_functions_run():
     assert run("call (%r2), even, (%lane);\n" + STORE, before=MUTUAL) == [even(i) for i in range(32)]
     body = """setp.lt.u32 %p1, %lane, 11; @%p1 bra LOW; call (%r2), even, (%lane); bra END;
 LOW: call (%r2), odd, (%lane);
@@ -168,7 +168,7 @@ st.local.b32 [kept], u; ld.local.b32 t, [kept+4]; sub.u32 t, t, 2; call (v), f, 
 ld.local.b32 u, [kept]; add.u32 r, u, v; ret; }"""
 
 
-def test_two_recursive_calls_with_local_memory_of_each_activation():
+def test_each_activation_has_its_own_local_memory():
     fibonacci = [0, 1]
     while len(fibonacci) < 9:
         fibonacci.append(fibonacci[-1] + fibonacci[-2])
@@ -184,7 +184,7 @@ call (t), f, (t);
 ld.local.b32 r, [kept]; add.u32 r, r, t; ret; }"""
 
 
-def test_the_stack_overflows_in_the_lane_that_went_too_deep():
+def test_a_stack_overflow_names_the_lane_that_recursed_too_deep():
     body = "setp.eq.u32 %p1, %lane, 9; selp.b32 %r3, 100, 3, %p1; call (%r2), f, (%r3);\n"
     fault = fault_of(OutOfBounds, body + STORE, before=DEEP, device=simwarp.Device(stack=4096))
     assert (fault.place.block, fault.place.warp, fault.place.lane) == ((0, 0, 0), 0, 9)
@@ -194,7 +194,7 @@ def test_the_stack_overflows_in_the_lane_that_went_too_deep():
     assert got == [5050 if i == 9 else 6 for i in range(32)]
 
 
-def test_the_depth_that_just_fits():
+def test_recursion_runs_until_the_stack_is_full():
     """Each activation takes the 256 bytes of ``kept``; the device gives as many as the stack holds."""
     body = "call (%r2), f, (%r3);\n" + STORE
     for depth in range(20):
@@ -231,12 +231,12 @@ def by_table(i):
     return [i + 100, 3 * i, i << 4][i % 32 % 3]
 
 
-def test_an_indirect_call_with_another_target_in_each_lane():
+def test_lanes_call_different_functions_indirectly():
     got = run(INDIRECT + STORE, block=70, before=TABLE)
     assert got == [by_table(i) for i in range(70)]
 
 
-def test_a_table_of_targets():
+def test_indirect_calls_accept_a_calltargets_table():
     body = INDIRECT.replace(
         "P: .callprototype (.param .b32 _) _ (.param .b32 _);", "T: .calltargets one, two, three;"
     )
@@ -244,7 +244,7 @@ def test_a_table_of_targets():
     assert got == [by_table(i) for i in range(70)]
 
 
-def test_the_address_of_a_function_in_a_register():
+def test_a_function_address_in_a_register_is_called():
     body = (
         """mov.u64 %rd3, three; setp.lt.u32 %p1, %lane, 4; @%p1 mov.u64 %rd3, two;
 """
@@ -254,7 +254,7 @@ def test_the_address_of_a_function_in_a_register():
     assert run(body, before=TABLE) == [3 * i if i < 4 else i << 4 for i in range(32)]
 
 
-def test_an_indirect_call_of_another_address_is_a_fault():
+def test_an_indirect_call_to_a_non_function_address_is_a_fault():
     body = INDIRECT.replace("rem.u32 %r3, %lane, 3", "rem.u32 %r3, %lane, 4")
     fault = fault_of(KernelFault, body + STORE, before=TABLE)
     assert (fault.place.lane, fault.place.line) == (3, line_of("call (b), %rd3", body, TABLE))
@@ -273,7 +273,7 @@ ret; }
 """
 
 
-def test_virtual_functions():
+def test_virtual_functions_dispatch_through_their_table():
     """Objects in local memory that point to a table of functions in global memory, as nvcc lays them out."""
     body = (
         """.local .align 8 .b8 object[16]; .reg .b64 self, v;
@@ -307,7 +307,7 @@ def nested(a):
     return inner(a + 5) + 7 if a % 2 else inner(a) * 2
 
 
-def test_functions_that_call_functions_in_divergent_code():
+def test_nested_calls_run_in_divergent_code():
     assert run("call (%r2), f, (%lane);\n" + STORE, before=NESTED) == [nested(i) for i in range(32)]
     body = """setp.lt.u32 %p1, %lane, 13; @%p1 bra LOW; call (%r2), f, (%lane); bra END;
 LOW: add.u32 %r3, %lane, 50; call (%r2), f, (%r3);
@@ -315,7 +315,7 @@ END: """
     assert run(body + STORE, before=NESTED) == [nested(i + 50 if i < 13 else i) for i in range(32)]
 
 
-def test_calls_in_a_loop_of_another_length_in_each_lane():
+def test_calls_in_a_loop_with_per_lane_trip_counts_run():
     body = """mov.u32 %r2, 0; mov.u32 %r3, 0; rem.u32 %r4, %i, 7;
 LOOP: setp.ge.u32 %p1, %r3, %r4; @%p1 bra END; add.u32 %r5, %r3, %lane;
 call (%r6), f, (%r5); add.u32 %r2, %r2, %r6; add.u32 %r3, %r3, 1; bra LOOP;
@@ -324,7 +324,7 @@ END: """
     assert got == [sum(nested(n + i % 32) for n in range(i % 7)) for i in range(64)]
 
 
-def test_a_function_with_a_loop_that_few_warps_stay_in():
+def test_a_long_loop_of_few_warps_in_a_function_runs():
     function = """.func (.reg .b32 r) f(.reg .b32 n) {
 .reg .pred p; .reg .b32 t; mov.u32 t, 0; mov.u32 r, 1;
 L: setp.ge.u32 p, t, n; @p ret; mad.lo.u32 r, r, 3, t; add.u32 t, t, 1; bra L; }"""
@@ -343,7 +343,7 @@ L: setp.ge.u32 p, t, n; @p ret; mad.lo.u32 r, r, 3, t; add.u32 t, t, 1; bra L; }
     assert got == [f((200 if i // 32 == 11 else 2) + i % 32) for i in range(512)]
 
 
-def test_warp_operations_and_barriers_inside_a_function():
+def test_warp_operations_and_barriers_work_inside_a_function():
     function = """.shared .u32 cell;
 .func (.reg .b32 r) f(.reg .b32 a) {
 .reg .pred p; .reg .b32 t; redux.sync.add.u32 t, a, 0xFFFFFFFF; setp.eq.u32 p, a, 33;
@@ -352,7 +352,7 @@ def test_warp_operations_and_barriers_inside_a_function():
     assert got == [sum(range(32, 64)) + i for i in range(64)]
 
 
-def test_exits_inside_a_function():
+def test_exit_inside_a_function_ends_the_thread():
     function = """.func (.reg .b32 r) f(.reg .b32 a) {
 .reg .pred p; setp.lt.u32 p, a, 6; @p exit; add.u32 r, a, 1; ret; }"""
     got = run("call (%r2), f, (%lane); call (%r2), f, (%r2);\n" + STORE, before=function)
@@ -385,7 +385,7 @@ MAYBE = """.func (.reg .b32 r) f(.reg .b32 a) {
 add.u32 r, a, t; ret; }"""
 
 
-def test_an_unwritten_register_of_a_function():
+def test_an_unwritten_register_of_a_function_is_reported():
     fault = fault_of(UninitialisedRegister, "call (%r2), f, (%lane);" + STORE, before=MAYBE)
     assert (fault.register, fault.place.lane) == ("t", 1)
 
@@ -398,12 +398,12 @@ def test_a_second_call_does_not_see_the_registers_of_the_first():
 # ------------------------------------------------------------------------------- what is refused when loaded
 
 
-def test_a_function_that_nothing_defines():
+def test_a_call_to_an_undefined_function_is_refused():
     with pytest.raises(UnsupportedInstruction, match="elsewhere"):
         run("call elsewhere, (%i); ret;", before=".extern .func elsewhere(.reg .b32 a);")
 
 
-def test_a_function_that_nothing_declares():
+def test_a_call_to_an_undeclared_function_is_a_syntax_error():
     body = "ret;\ncall elsewhere, (%i);"
     with pytest.raises(PtxSyntaxError, match=f"line {line_of('call', body)}"):
         run(body)
@@ -413,12 +413,12 @@ def test_a_function_that_nothing_declares():
     "call", ["call (%r2), f, (%i);", "call (%r2), f, (%i, 1, 2);", "call f, (%i, 1);", "call (%r2), f;"]
 )
 @pytest.mark.parametrize("function", [IN_REGISTERS, IN_MEMORY])
-def test_a_wrong_number_of_arguments_or_results(call, function):
+def test_a_wrong_number_of_arguments_or_results_is_a_syntax_error(call, function):
     with pytest.raises(PtxSyntaxError, match=f"line {line_of(call, call, function)}"):
         run(call, before=function)
 
 
-def test_variables_of_the_same_name_in_two_functions():
+def test_variables_of_the_same_name_in_two_functions_are_distinct():
     functions = """
 .func (.reg .b32 r) f(.reg .b32 a) {
 .shared .b32 cell[4]; .global .u32 g = 5; .reg .b32 t;

@@ -74,7 +74,7 @@ def launch(name, option, n, device=None):
         ("address", 2, 20, 2),
     ],
 )
-def test_a_result_that_counts(name, n, line, lane, option):
+def test_a_used_quotient_of_a_division_by_zero_is_reported(name, n, line, lane, option):
     with pytest.raises(DivisionByZero) as caught:
         launch(name, option, n)
     place, use = caught.value.place, caught.value.use
@@ -87,14 +87,14 @@ def test_a_result_that_counts(name, n, line, lane, option):
 
 @options
 @pytest.mark.parametrize(("name", "at_n"), [("checked", 7), ("dropped", 7), ("returned", 5)])
-def test_a_result_that_does_not(name, at_n, option):
+def test_an_unused_quotient_of_a_division_by_zero_is_not_reported(name, at_n, option):
     truncated = [int(100 / (t - 5)) if t != 5 else at_n for t in range(32)]
     if name == "dropped":
         truncated = [q + 100 - (t - 5) * q if t != 5 else at_n for t, q in enumerate(truncated)]
     assert launch(name, option, 5) == truncated
 
 
-def test_lanes_that_do_not_divide_may_hold_zeros():
+def test_inactive_lanes_may_hold_zero_divisors():
     body = """sub.u32 %r3, %lane, 4; setp.ne.u32 %p1, %r3, 0; mov.u32 %r2, 9; mov.u32 %r4, 60;
 @%p1 div.u32 %r2, %r4, %r3;
 shr.u32 %r2, %r2, 29;
@@ -102,7 +102,7 @@ shr.u32 %r2, %r2, 29;
     assert run(body + STORE) == [0] * 32
 
 
-def test_a_quotient_that_is_written_again_is_forgotten():
+def test_an_overwritten_quotient_is_not_reported():
     body = (
         "mov.u32 %r3, 0; div.s32 %r2, 5, %r3; setp.lt.u32 %p1, %lane, 8;\n@%p1 bra ON;\nmov.u32 %r2, 1;\nON: "
     )
@@ -110,7 +110,7 @@ def test_a_quotient_that_is_written_again_is_forgotten():
     assert run(body.replace("%lane, 8", "%lane, 0") + STORE) == [1] * 32
 
 
-def test_reported_it_goes_on_with_what_an_h200_gives():
+def test_a_reported_division_by_zero_gives_the_result_of_an_h200():
     device = simwarp.Device(checks="report")
     body = "sub.s32 %r3, %lane, 30; rem.s32 %r4, 7, %r3; add.u32 %r2, %r4, 1;\n"
     left = run(body + STORE, device=device)

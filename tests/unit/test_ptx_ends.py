@@ -55,7 +55,7 @@ __global__ void ends(int* y) {
     ("name", "wrong", "line", "function", "right", "left"),
     [("null", 0, 3, "null", 4, 1), ("called", 9, 7, "small", 2, 3)],
 )
-def test_an_end_that_its_compiler_holds_for_impossible(name, wrong, line, function, right, left):
+def test_reaching_code_the_compiler_assumed_unreachable_is_reported(name, wrong, line, function, right, left):
     text = compiled(IMPOSSIBLE)
     fault, words = outcome(text, name, wrong, block=1)
     assert (type(fault), fault.place.source_line, words) == (Unreachable, line, [wrong])
@@ -64,13 +64,13 @@ def test_an_end_that_its_compiler_holds_for_impossible(name, wrong, line, functi
 
 
 @pytest.mark.parametrize("option", ["-O3", "-G"])
-def test_compiled_ends_with_a_return_are_silent(option):
+def test_kernels_that_end_with_a_return_are_not_reported(option):
     text = compiled(IMPOSSIBLE, *(["-G"] if option == "-G" else []))
     for word, left in ((0, 0), (3, 7)):
         assert outcome(text, "ends", word, block=1) == (None, [left])
 
 
-def test_some_lanes_run_off_the_end():
+def test_running_off_the_end_of_a_compiled_kernel_is_reported():
     body = """setp.lt.u32 %p1, %lane, 5; mov.u32 %r2, 5;
 @%p1 bra $L__BB0_1;
 st.global.u32 [%at], %r2; ret;
@@ -121,7 +121,7 @@ COUNTDOWN = """.func (.reg .b32 r) f(.reg .b32 n) {
 sub.u32 t, n, 1; call (t), f, (t); add.u32 r, t, 2; ret; }"""
 
 
-def test_a_recursion_that_keeps_nothing_in_local_memory_has_an_end_too():
+def test_recursion_without_local_memory_overflows_the_stack():
     """Each call must know where it returns to: on a chip that takes a part of the stack, 16 bytes or more."""
     call = "setp.eq.u32 %p1, %lane, 3; selp.b32 %r3, {}, 5, %p1;\ncall (%r2), f, (%r3);\n" + small.STORE
     fault = fault_of(OutOfBounds, call.format(-1), before=COUNTDOWN)

@@ -75,11 +75,11 @@ END: add.u32 %r2, %r2, %lane;
 """
 
 
-def test_if_else():
+def test_if_else_runs_each_side_with_its_lanes():
     assert run(IF_ELSE + STORE) == [(100 if i < 7 else 200) + i for i in range(32)]
 
 
-def test_a_negated_guard():
+def test_a_negated_guard_inverts_the_lanes():
     body = IF_ELSE.replace("@%p1", "@!%p1")
     assert run(body + STORE) == [(200 if i < 7 else 100) + i for i in range(32)]
 
@@ -99,7 +99,7 @@ END: add.u32 %r2, %r2, 1000;
 
 
 @pytest.mark.parametrize("block", [1, 31, 32, 33, 128])
-def test_nested(block):
+def test_nested_branches_intersect_their_lanes(block):
     assert run(NESTED + STORE, block=block) == [1000 + i % 4 + (10 if i % 2 else 0) for i in range(block)]
 
 
@@ -126,7 +126,7 @@ def collatz(n):
 @pytest.mark.parametrize(
     ("block", "grid", "chunk"), [(32, 1, 32), (50, 7, 64), (128, 3, 256), (96, 5, 100_000)]
 )
-def test_trip_counts_per_lane_and_chunk_boundaries(block, grid, chunk):
+def test_per_lane_trip_counts_work_at_any_chunk_size(block, grid, chunk):
     got = run(COLLATZ + STORE, block=block, grid=grid, device=simwarp.Device(chunk_lanes=chunk))
     assert got == [collatz(i + 1) for i in range(block * grid)]
 
@@ -140,7 +140,7 @@ def test_thread_instructions_do_not_depend_on_the_chunk():
     assert len(counts) == 1
 
 
-def test_early_exits_of_three_kinds():
+def test_ret_exit_and_a_branch_to_the_end_end_lanes():
     body = """mov.u32 %r2, 1; st.global.u32 [%at], %r2;
 setp.lt.u32 %p1, %i, 5; @%p1 ret;
 mov.u32 %r2, 2; st.global.u32 [%at], %r2;
@@ -156,14 +156,14 @@ def test_falling_off_the_end_is_an_exit():
     assert run("mov.u32 %r2, 5; st.global.u32 [%at], %r2;") == [5] * 32
 
 
-def test_a_label_behind_the_last_instruction():
+def test_a_branch_to_a_label_after_the_last_instruction_exits():
     body = "setp.lt.u32 %p1, %i, 5; mov.u32 %r2, 5; @%p1 bra END; st.global.u32 [%at], %r2;\nEND:"
     assert run(body) == [0xFFFFFFFF] * 5 + [5] * 27
     body = "setp.lt.u32 %p1, %i, 5; mov.u32 %r2, 5; @%p1 bra END; st.global.u32 [%at], %r2; ret;\nEND:"
     assert run(body) == [0xFFFFFFFF] * 5 + [5] * 27
 
 
-def test_special_registers_of_three_dimensional_launches():
+def test_special_registers_are_right_in_three_dimensional_launches():
     names = [f"{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
     names += ["laneid", "warpid", "nwarpid"] + [f"lanemask_{r}" for r in ("eq", "le", "lt", "ge", "gt")]
     block, grid = (3, 5, 4), (2, 3, 2)
@@ -200,7 +200,7 @@ def test_predicated_instructions_leave_other_lanes_alone():
 # -------------------------------------------------------------------------------- registers
 
 
-def test_packing_and_unpacking_registers():
+def test_mov_packs_and_unpacks_registers():
     body = (
         """mov.u32 %r3, 7; mov.b64 %rd1, {%lane, %r3}; add.u64 %rd1, %rd1, 4294967296;
 mov.b64 {%r4, %r5}, %rd1;
@@ -211,7 +211,7 @@ mad.lo.u32 %r6, %r5, 1000, %r4; mov.b32 {%rs1, %rs2}, %r6; mov.b32 %r7, {%rs2, %
     assert run(body) == [8000 + i for i in range(32)]
 
 
-def test_literals_take_the_width_of_the_instruction():
+def test_literals_are_converted_to_the_width_of_the_instruction():
     body = "mov.f32 %f1, 0d3FF0000000000000; mov.b32 %r2, %f1;\n"
     assert run(body + STORE) == [0x3F800000] * 32
     body = "mov.f64 %rd1, 0f3F800000; mov.b64 {%r3, %r2}, %rd1;\n"
@@ -220,24 +220,24 @@ def test_literals_take_the_width_of_the_instruction():
 
 
 @pytest.mark.parametrize("vector", ["%rs1, %rs2, %rs3", "%r3, %r4"])
-def test_pieces_that_do_not_make_the_word_are_refused(vector):
+def test_vector_operands_that_do_not_fill_the_word_are_refused(vector):
     with pytest.raises(PtxSyntaxError, match=f"line {FIRST}"):
         simwarp.Device().load(text(f"mov.b32 {{{vector}}}, %lane;"))
     with pytest.raises(PtxSyntaxError, match=f"line {FIRST}"):
         simwarp.Device().load(text(f"mov.b32 %r2, {{{vector}}};"))
 
 
-def test_a_parameter_is_not_read_past_its_end():
+def test_ld_param_past_the_end_of_a_parameter_is_refused():
     with pytest.raises(PtxSyntaxError, match=f"line {FIRST}"):
         simwarp.Device().load(text("ld.param.u64 %rd1, [out+4];"))
 
 
-def test_a_vector_register_may_be_left_out():
+def test_a_vector_load_discards_elements_written_as_underscore():
     body = "ld.global.v2.u32 {_, %r2}, [%in];\n" + STORE
     assert run(body, given=(3, 4)) == [4] * 32
 
 
-def test_registers_of_inline_assembly():
+def test_registers_declared_in_inline_assembly_work():
     body = (
         "{ .reg .pred p; .reg .b32 t; add.u32 t, %lane, 1; setp.lt.u32 p, t, 4; selp.u32 %r2, t, 0, p; }\n"
         + STORE
@@ -245,12 +245,12 @@ def test_registers_of_inline_assembly():
     assert run(body) == [1, 2, 3] + [0] * 29
 
 
-def test_uninitialised_registers():
+def test_reading_an_uninitialised_register_is_a_fault():
     fault = fault_of(UninitialisedRegister, "add.u32 %r2, %r3, 1;\n" + STORE)
     assert (fault.register, fault.place.lane, fault.place.line) == ("%r3", 0, FIRST)
 
 
-def test_a_register_that_only_some_lanes_were_given():
+def test_a_register_written_by_some_lanes_is_uninitialised_in_the_others():
     body = """setp.ne.u32 %p1, %lane, 13;
 @%p1 mov.u32 %r2, 3;
 add.u32 %r2, %r2, 1;
@@ -261,12 +261,12 @@ add.u32 %r2, %r2, 1;
     assert run(body.replace("add.u32", "@%p1 add.u32") + "@%p1 " + STORE)[12:15] == [4, 0xFFFFFFFF, 4]
 
 
-def test_a_register_given_on_both_sides_of_a_branch_is_defined():
+def test_a_register_written_on_both_sides_of_a_branch_is_initialised():
     body = "setp.lt.u32 %p1, %lane, 9; @%p1 mov.u32 %r2, 1; @!%p1 mov.u32 %r2, 2;\n" + STORE
     assert run(body) == [1] * 9 + [2] * 23
 
 
-def test_a_register_left_undefined_by_lanes_that_have_ended_is_defined():
+def test_exited_lanes_need_not_initialise_a_register():
     body = (
         "setp.lt.u32 %p1, %lane, 9; @!%p1 mov.u32 %r2, 2; @%p1 bra END; add.u32 %r2, %r2, 1;\n"
         + STORE
@@ -275,7 +275,7 @@ def test_a_register_left_undefined_by_lanes_that_have_ended_is_defined():
     assert run(body) == [0xFFFFFFFF] * 9 + [3] * 23
 
 
-def test_an_undefined_predicate_as_a_guard():
+def test_an_uninitialised_guard_is_a_fault():
     assert fault_of(UninitialisedRegister, "@%p1 bra END; END: ret;").register == "%p1"
 
 
@@ -284,7 +284,7 @@ def test_an_undefined_predicate_as_a_guard():
 ALL = "0xFFFFFFFF"
 
 
-def test_ballot_waits_for_lanes_that_are_elsewhere():
+def test_ballot_waits_for_lanes_on_another_path():
     body = f"""setp.lt.u32 %p1, %lane, 7; setp.ne.u32 %p3, %lane, 40;
 @%p1 bra MEET;
 mov.u32 %r3, 5; mul.lo.u32 %r3, %r3, %r3;
@@ -294,7 +294,7 @@ MEET: vote.sync.ballot.b32 %r2, %p3, {ALL};
     assert run(body.replace("%p3, %lane, 40", "%p3, %lane, 3") + STORE) == [0xFFFFFFF7] * 32
 
 
-def test_a_loop_of_different_length_meets_at_the_ballot():
+def test_lanes_with_different_trip_counts_meet_at_a_ballot():
     body = f"""mov.u32 %r3, %lane;
 LOOP: setp.eq.u32 %p1, %r3, 0; @%p1 bra MEET; sub.u32 %r3, %r3, 1; bra LOOP;
 MEET: vote.sync.ballot.b32 %r2, %p1, {ALL};
@@ -302,7 +302,7 @@ MEET: vote.sync.ballot.b32 %r2, %p1, {ALL};
     assert run(body + STORE, block=64) == [0xFFFFFFFF] * 64
 
 
-def test_exited_lanes_do_not_block():
+def test_exited_lanes_do_not_block_a_ballot():
     body = "setp.lt.u32 %p1, %lane, 4; @%p1 exit; setp.ge.u32 %p2, %lane, 0;\n"
     body += f"vote.sync.ballot.b32 %r2, %p2, {ALL};\n"
     assert run(body + STORE) == [0xFFFFFFFF] * 4 + [0xFFFFFFF0] * 28
@@ -312,24 +312,24 @@ OUT: ret;"""
     assert run(late) == [0xFFFFFFFF] * 4 + [0xFFFFFFF0] * 28
 
 
-def test_teams_with_masks_of_their_own():
+def test_redux_under_disjoint_masks_sums_separately():
     body = """setp.lt.u32 %p1, %lane, 16; selp.b32 %r3, 0xFFFF, 0xFFFF0000, %p1;
 redux.sync.add.u32 %r2, %lane, %r3;
 """
     assert run(body + STORE) == [sum(range(16))] * 16 + [sum(range(16, 32))] * 16
 
 
-def test_partial_warps_need_only_the_lanes_there_are():
+def test_a_ballot_in_a_partial_warp_waits_only_for_its_lanes():
     body = f"setp.ge.u32 %p1, %lane, 0; vote.sync.ballot.b32 %r2, %p1, {ALL};\n"
     assert run(body + STORE, block=35) == [0xFFFFFFFF] * 32 + [7] * 3
 
 
-def test_a_predicated_sync_operation():
+def test_a_predicated_ballot_runs_only_its_active_lanes():
     body = "setp.lt.u32 %p1, %lane, 4; mov.u32 %r2, 9; @%p1 vote.sync.ballot.b32 %r2, %p1, 15;\n"
     assert run(body + STORE) == [15] * 4 + [9] * 28
 
 
-def test_a_lane_outside_its_own_member_mask():
+def test_a_lane_outside_its_own_member_mask_is_a_fault():
     body = "setp.lt.u32 %p1, %lane, 9;\nvote.sync.ballot.b32 %r2, %p1, 0xFFFFFDFF;\n"
     fault = fault_of(MemberMaskFault, body + STORE, block=64)
     assert (fault.place.block, fault.place.warp, fault.place.lane) == ((0, 0, 0), 0, 9)
@@ -337,7 +337,7 @@ def test_a_lane_outside_its_own_member_mask():
     assert "0xfffffdff" in fault.values
 
 
-def test_a_shuffle_from_an_inactive_lane():
+def test_a_shuffle_from_an_inactive_lane_is_a_fault():
     body = "setp.eq.u32 %p1, %lane, 3; @%p1 exit;\nshfl.sync.idx.b32 %r2, %lane, 3, 31, -1;\n"
     fault = fault_of(InactiveSource, body + STORE)
     assert (fault.place.lane, fault.place.line) == (0, line_of(body, "shfl"))
@@ -345,7 +345,7 @@ def test_a_shuffle_from_an_inactive_lane():
     assert fault_of(InactiveSource, body + "ret;").place.lane == 7
 
 
-def test_lanes_meet_at_different_instructions_of_one_operation():
+def test_lanes_synchronise_at_different_instructions_of_one_opcode():
     body = f"""setp.lt.u32 %p1, %lane, 4; @%p1 bra HERE;
 mov.u32 %r3, 100; vote.sync.ballot.b32 %r2, %p1, {ALL}; bra END;
 HERE: mov.u32 %r3, 7; vote.sync.ballot.b32 %r2, %p1, {ALL};
@@ -353,7 +353,7 @@ END: add.u32 %r2, %r2, %r3; """
     assert run(body + STORE) == [15 + 7] * 4 + [15 + 100] * 28
 
 
-def test_lanes_that_meet_bring_their_own_operands():
+def test_lanes_at_different_shuffles_exchange_their_own_operands():
     """As an H200 does (tests/golden): each side's value and lane number, exchanged across."""
     body = f"""setp.lt.u32 %p1, %lane, 16; @%p1 bra LOW;
 add.u32 %r3, %lane, 1000; shfl.sync.bfly.b32 %r2, %r3, 16, 31, {ALL}; bra END;
@@ -363,7 +363,7 @@ END: """
     assert run(body + STORE) == expected
 
 
-def test_lanes_meet_under_the_same_mask_only():
+def test_lanes_synchronise_only_under_the_same_mask():
     """Found by `simwarp fuzz` against an H200: a member that waits under another mask is not there yet."""
     body = f"""setp.lt.u32 %p1, %lane, 16; @%p1 bra LOW;
 vote.sync.ballot.b32 %r3, 1, 0xFFFF0000;
@@ -373,7 +373,7 @@ END: """
     assert run(body + STORE) == [0xFFFFFFFF] * 32
 
 
-def test_deadlock_of_lanes_that_wait_for_each_other():
+def test_lanes_waiting_at_different_votes_are_a_deadlock():
     body = f"""setp.lt.u32 %p1, %lane, 4; @%p1 bra HERE;
 vote.sync.ballot.b32 %r2, %p1, {ALL}; bra END;
 HERE: vote.sync.any.pred %p2, %p1, {ALL};
@@ -384,14 +384,14 @@ END: ret;"""
     assert fault.place.line == line_of(body, "vote")
 
 
-def test_an_aligned_barrier_takes_whole_warps():
+def test_an_aligned_barrier_in_a_divergent_warp_is_a_fault():
     body = "setp.lt.u32 %p1, %i, 4; @%p1 bra HERE;\nbar.sync 0; bra END;\nHERE: bar.sync 0;\nEND: ret;"
     fault = fault_of(BarrierFault, body, block=64)
     assert fault.place.line == line_of(body, "HERE:")
     assert fault.place.warp == 0
 
 
-def test_a_barrier_without_aligned_takes_lanes_from_everywhere():
+def test_an_unaligned_barrier_may_be_reached_at_two_instructions():
     body = "setp.lt.u32 %p1, %i, 4; mov.u32 %r2, 1; @%p1 bra HERE;"
     body += "barrier.sync 0; bra END; HERE: barrier.sync 0; END: "
     assert run(body + STORE, block=64) == [1] * 64
@@ -411,7 +411,7 @@ DYNAMIC = (".visible .entry", ".extern .shared .align 16 .b8 cells[];\n.visible 
 @pytest.mark.parametrize(
     ("block", "grid", "chunk"), [(32, 1, 32), (128, 6, 128), (128, 6, 32768), (70, 3, 256)]
 )
-def test_static_shared_memory_across_warps_and_blocks(block, grid, chunk):
+def test_static_shared_memory_is_shared_by_the_warps_of_a_block(block, grid, chunk):
     got = run(STATIC + REVERSE + STORE, block, grid, device=simwarp.Device(chunk_lanes=chunk))
     assert got == [3 * (b * block + block - 1 - t) for b in range(grid) for t in range(block)]
 
@@ -424,11 +424,11 @@ def dynamic(body, shared, block=64, grid=2):
     return out.download().tolist()
 
 
-def test_dynamic_shared_memory():
+def test_dynamic_shared_memory_is_shared_by_the_warps_of_a_block():
     assert dynamic(REVERSE + STORE, 256) == [3 * (b * 64 + 63 - t) for b in range(2) for t in range(64)]
 
 
-def test_dynamic_shared_memory_stands_behind_the_static():
+def test_dynamic_shared_memory_follows_static_shared_memory():
     body = (
         ".shared .align 4 .b8 other[20]; mov.u32 %r2, 1; st.shared.u32 [other+16], %r2;\n" + REVERSE + STORE
     )
@@ -437,7 +437,7 @@ def test_dynamic_shared_memory_stands_behind_the_static():
         dynamic(body, 252)
 
 
-def test_bounds_of_shared_memory():
+def test_shared_accesses_out_of_bounds_are_reported():
     with pytest.raises(OutOfBounds) as caught:
         dynamic(REVERSE + STORE, 252)
     fault = caught.value
@@ -449,14 +449,14 @@ def test_bounds_of_shared_memory():
     assert fault_of(OutOfBounds, below).place.lane == 0
 
 
-def test_alignment_and_poison_of_shared_memory():
+def test_misaligned_and_uninitialised_shared_accesses_are_reported():
     fault = fault_of(Misaligned, STATIC + "mov.u32 %r2, 1; st.shared.u32 [cells+2], %r2;")
     assert (fault.place.lane, fault.width, fault.space) == (0, 4, "shared")
     fault = fault_of(UninitialisedRead, STATIC + "ld.shared.u32 %r2, [cells+8];" + STORE)
     assert (fault.place.lane, fault.offset) == (0, 8)
 
 
-def test_shared_memory_of_the_next_block_starts_unwritten():
+def test_shared_memory_of_each_block_starts_uninitialised():
     body = (
         STATIC
         + """mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 0; @%p1 st.shared.u32 [cells], %r3; bar.sync 0;
@@ -467,7 +467,7 @@ ld.shared.u32 %r2, [cells];"""
         assert fault.place.block == (1, 0, 0)
 
 
-def test_barriers_in_a_loop_and_exited_threads():
+def test_barriers_in_a_loop_do_not_wait_for_exited_threads():
     """Each round the next warp adds to the cell; threads that have ended are not waited for."""
     body = (
         STATIC
@@ -483,7 +483,7 @@ ld.shared.u32 %r2, [cells];
     assert run(body + STORE, block=128) == [123] * 120 + [0xFFFFFFFF] * 8
 
 
-def test_blocks_that_meet_at_barriers_a_different_number_of_times():
+def test_blocks_may_execute_different_numbers_of_barriers():
     """Block b goes around b + 1 times; lane 0 of the other warp writes what warp 0 reads, each time."""
     body = (
         STATIC
@@ -499,7 +499,7 @@ add.u32 %r4, %r4, 1; setp.le.u32 %p2, %r4, %r3; @%p2 bra LOOP;
         assert run(body + STORE, block=64, grid=5, device=simwarp.Device(chunk_lanes=chunk)) == expected
 
 
-def test_a_barrier_inside_a_branch_that_whole_warps_skip_is_still_waited_for():
+def test_a_barrier_skipped_by_exited_warps_completes():
     body = """setp.lt.u32 %p1, %i, 32; mov.u32 %r2, 1; @!%p1 bra END;
 bar.sync 0; mov.u32 %r2, 2;
 END: st.global.u32 [%at], %r2; ret;"""
@@ -510,7 +510,7 @@ END: st.global.u32 [%at], %r2; ret;"""
 
 
 @pytest.mark.parametrize("chunk", [64, 32768])
-def test_contended_adds(chunk):
+def test_contended_atomic_adds_are_exact(chunk):
     """The sum is exact, and the old values are those of some order: a permutation of the partial sums."""
     body = "atom.global.add.u32 %r2, [%in], 1;\n" + STORE
     device = simwarp.Device(chunk_lanes=chunk)
@@ -521,7 +521,7 @@ def test_contended_adds(chunk):
     assert sorted(out.download().tolist()) == list(range(10, 1010))
 
 
-def test_contended_atomics_in_shared_memory():
+def test_contended_shared_atomics_are_exact():
     body = (
         STATIC
         + """mov.u32 %r3, 100; setp.eq.u32 %p1, %i, 0; @%p1 st.shared.u32 [cells], %r3; bar.sync 0;
@@ -531,7 +531,7 @@ mul.lo.u32 %r4, %lane, 3; atom.shared.min.u32 %r5, [cells], %r4; bar.sync 0; ld.
     assert run(body + STORE, block=64) == [0] * 64
 
 
-def test_exchanges_hand_the_values_on():
+def test_atomic_exchanges_keep_every_value():
     body = "atom.global.exch.b32 %r2, [%in], %i;\n" + STORE
     device = simwarp.Device()
     out, cell = device.upload(np.zeros(64, np.uint32)), device.upload(np.array([999], np.uint32))
@@ -539,7 +539,7 @@ def test_exchanges_hand_the_values_on():
     assert sorted([*out.download().tolist(), *cell.download().tolist()]) == [*range(64), 999]
 
 
-def test_an_atomic_whose_result_is_not_wanted_and_a_predicated_one():
+def test_a_predicated_atomic_without_a_result_adds_for_its_lanes():
     body = "setp.lt.u32 %p1, %lane, 5; @%p1 atom.global.add.u32 _, [%out], 2; ret;"
     assert run(body, words=1) == [(0xFFFFFFFF + 10) % 2**32]
 
@@ -550,7 +550,7 @@ def test_an_atomic_whose_result_is_not_wanted_and_a_predicated_one():
 @pytest.mark.parametrize(
     ("vector", "kind"), [("v2", "u32"), ("v4", "u32"), ("v2", "u64"), ("v4", "u8"), ("v4", "f32")]
 )
-def test_misaligned_vectors(vector, kind):
+def test_misaligned_vector_accesses_are_a_fault(vector, kind):
     size = int(vector[1]) * int(kind[1:]) // 8
     registers = ", ".join(
         f"%{'rd' if kind == 'u64' else 'f' if kind == 'f32' else 'r'}{i}"
@@ -563,7 +563,7 @@ def test_misaligned_vectors(vector, kind):
     assert (fault.width, fault.place.lane, fault.place.line) == (size, 0, FIRST + 1)
 
 
-def test_vectors_past_the_end():
+def test_vector_loads_past_the_end_are_a_fault():
     body = "ld.global.v4.u32 {%r3, %r4, %r5, %r6}, [%in+8];"
     assert fault_of(Misaligned, body, given=range(8)).place.lane == 0
     body = "shl.b32 %r3, %lane, 4; cvt.u64.u32 %rd1, %r3; add.u64 %rd1, %rd1, %in;\n"
@@ -571,7 +571,7 @@ def test_vectors_past_the_end():
     assert fault_of(OutOfBounds, body, given=range(100)).place.lane == 25
 
 
-def test_a_branch_to_a_guarded_exit_ends_only_whom_the_guard_means():
+def test_a_guarded_exit_ends_only_its_active_lanes():
     body = """mov.u32 %r2, 5; setp.lt.u32 %p1, %lane, 4; setp.lt.u32 %p2, %lane, 2;
 @%p1 bra LOW; st.global.u32 [%at], %r2; ret;
 LOW: @%p2 exit; st.global.u32 [%at], %r2; ret;"""
@@ -587,17 +587,17 @@ SET: mov.u32 %r2, 7; st.volatile.global.u32 [%in], %r2; st.global.u32 [%at], %r2
 
 
 @pytest.mark.parametrize("load", ["ld.volatile", "ld.acquire.gpu", "ld.relaxed.gpu"])
-def test_a_lane_may_poll_what_another_lane_sets(load):
+def test_lanes_poll_a_flag_that_another_lane_of_the_warp_sets(load):
     assert run(FLAG.format(load=load), device=simwarp.Device(instruction_budget=20_000)) == [7] * 32
 
 
-def test_a_lane_may_poll_with_an_atomic():
+def test_lanes_poll_a_flag_with_an_atomic():
     body = FLAG.replace("{load}.global.u32 %r2, [%in];", "atom.global.or.b32 %r2, [%in], 0;")
     assert run(body, device=simwarp.Device(instruction_budget=20_000)) == [7] * 32
 
 
 @pytest.mark.slow
-def test_a_lock_within_a_warp():
+def test_a_spin_lock_within_a_warp_makes_progress():
     """The textbook lock: whoever gets it adds one without an atomic, and lets it go."""
     body = """LOCK: atom.global.exch.b32 %r3, [%in], 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra LOCK;
 ld.volatile.global.u32 %r4, [%in+4]; add.u32 %r4, %r4, 1; st.volatile.global.u32 [%in+4], %r4;
@@ -608,7 +608,7 @@ atom.global.exch.b32 %r3, [%in], 0; ret;"""
     assert data.download().tolist() == [0, 40]
 
 
-def test_a_grid_barrier_of_a_cooperative_launch():
+def test_a_grid_barrier_completes_in_a_cooperative_launch():
     body = """mov.u32 %r5, %tid.x; setp.ne.u32 %p1, %r5, 0; mov.u32 %r6, %nctaid.x; @%p1 bra WAIT;
 atom.global.add.u32 %r3, [%in], 1;
 WAIT: ld.volatile.global.u32 %r2, [%in]; setp.ne.u32 %p2, %r2, %r6; @%p2 bra WAIT;
@@ -617,7 +617,7 @@ WAIT: ld.volatile.global.u32 %r2, [%in]; setp.ne.u32 %p2, %r2, %r6; @%p2 bra WAI
     assert run(body + STORE, block=64, grid=6, device=device, cooperative=True) == [6] * 384
 
 
-def test_an_endless_loop_ends_with_the_budget():
+def test_an_endless_loop_stops_at_the_instruction_budget():
     body = "LOOP: add.u32 %r3, %lane, 1;\nbra LOOP;"
     fault = fault_of(RunawayKernel, body, device=simwarp.Device(instruction_budget=1000))
     assert fault.place.line in (FIRST, FIRST + 1)
@@ -652,13 +652,13 @@ PRELUDE = 9
         ),
     ],
 )
-def test_thread_instructions_counted_by_hand(body, count):
+def test_executed_thread_instructions_equal_a_hand_count(body, count):
     device = simwarp.Device()
     run(body, device=device)
     assert device.executed == 32 * PRELUDE + count
 
 
-def test_the_place_of_a_fault():
+def test_a_fault_names_block_thread_and_source_line():
     body = """mov.u32 %r3, %ctaid.y; mov.u32 %r4, %tid.z; setp.eq.u32 %p1, %r3, 2;
 setp.eq.and.u32 %p1, %r4, 1, %p1;
 mov.u64 %rd1, 16;
@@ -693,7 +693,7 @@ ret;"""
     assert advice
 
 
-def test_the_place_of_a_fault_in_a_second_warp_with_some_lanes_off():
+def test_a_fault_in_a_partly_active_warp_names_warp_lane_and_thread():
     body = """setp.ge.u32 %p1, %i, 40; @!%p1 ret;
 shl.b32 %r3, %i, 2; cvt.u64.u32 %rd1, %r3; add.u64 %rd1, %rd1, %in;
 ld.global.u32 %r2, [%rd1];
@@ -707,14 +707,14 @@ ld.global.u32 %r2, [%rd1];
     assert (fault.place.warp, fault.place.lane) == (1, 8)
 
 
-def test_the_place_of_a_trap():
+def test_a_trap_names_block_warp_lane_and_line():
     body = "setp.eq.u32 %p1, %i, 37;\n@%p1 trap;\nret;"
     place = fault_of(Trap, body, block=64, grid=2).place
     assert (place.block, place.warp, place.lane, place.line) == ((0, 0, 0), 1, 5, FIRST + 1)
     assert run("setp.eq.u32 %p1, %i, 99; @%p1 trap; mov.u32 %r2, 1;" + STORE) == [1] * 32
 
 
-def test_an_unsupported_instruction_names_the_line_and_its_relatives():
+def test_an_unsupported_instruction_names_its_line_and_similar_forms():
     body = "ret;\nshfl.sync.rotate.b32 %r2, %r3, 1, 31, -1;"
     with pytest.raises(UnsupportedInstruction) as caught:
         simwarp.Device().load(text(body))
@@ -749,12 +749,12 @@ def test_an_unsupported_instruction_names_the_line_and_its_relatives():
         "ld.global.v4.u32 %r2, [%rd1];",
     ],
 )
-def test_operands_that_do_not_fit_are_refused_when_loaded(instruction):
+def test_wrong_operands_are_refused_at_load(instruction):
     with pytest.raises(PtxSyntaxError, match=f"line {FIRST + 1}"):
         simwarp.Device().load(text("mov.u32 %r3, 0;\n" + instruction))
 
 
-def test_launch_errors():
+def test_impossible_launches_are_refused():
     for options in ({"block": 1025}, {"block": (0, 1, 1), "words": 1}, {"grid": (1, 65536, 1), "words": 1}):
         with pytest.raises(LaunchError):
             run("ret;", **options)
@@ -805,7 +805,7 @@ def test_a_write_observer_sees_stores_that_reach_two_arrays():
     assert writes(body, 16, 4) == [(0, 4, "%i", 4)]
 
 
-def test_an_observer_of_fetches_sees_every_step_and_its_lanes():
+def test_a_step_observer_sees_every_instruction_and_its_active_lanes():
     class Fetches(Observer):
         def __init__(self):
             self.seen = []

@@ -149,7 +149,7 @@ def test_ftz_flushes_operands_and_results_to_zeros_of_their_sign():
     check("mul.ftz.f32", "f32", "f32 f32", {(LEAST, f32(-0.5)): MINUS_ZERO})
 
 
-def test_ftz_flushes_what_only_the_least_exponent_rounds_up_to_a_normal_number():
+def test_ftz_flushes_subnormals_before_they_round_up_to_normal():
     """2^-126 (1 - 2^-24): with exponents without end it would be a number of its own, below 2^-126."""
     below_one = ONE - 1
     check("mul.rn.f32", "f32", "f32 f32", {(LEAST, below_one): LEAST})
@@ -172,7 +172,7 @@ def test_sat_clamps_to_0_and_1():
     check("fma.rz.ftz.sat.f32", "f32", "f32 f32 f32", {(INF, ONE, ONE): ONE, (TINY, ONE, HALF): HALF})
 
 
-def test_nan_results_of_f32_are_all_the_same():
+def test_f32_nan_results_are_canonical():
     check("add.f32", "f32", "f32 f32", {(INF, MINUS_INF): CANONICAL, (SNAN, ONE): CANONICAL})
     check("sqrt.rn.f32", "f32", "f32", {MINUS_ONE: CANONICAL, MINUS_ZERO: MINUS_ZERO})
     check("abs.f32", "f32", "f32", {MINUS_NAN: CANONICAL, MINUS_ONE: ONE, 0x80000001: TINY})
@@ -180,7 +180,7 @@ def test_nan_results_of_f32_are_all_the_same():
     check("neg.ftz.f32", "f32", "f32", {TINY: MINUS_ZERO, ONE: MINUS_ONE})
 
 
-def test_nan_results_of_f64_take_an_operands_payload():
+def test_f64_nan_results_take_the_payload_of_an_operand():
     """Measured: the last operand's first, but in fma b, c, a and in a division the dividend's."""
     one, infinity, quiet = f64(1), 0x7FF0 << 48, 0x0008 << 48
     a, b, c = (0x7FF0 << 48 | n for n in (1, 2, 3))
@@ -234,14 +234,14 @@ def test_min_and_max_prefer_numbers_and_order_zeros():
         ("subnormal", (0, 0, 1, 0, 0)),
     ],
 )
-def test_testp(kind, holds):
+def test_testp_classifies_floats(kind, holds):
     words = (MINUS_ZERO, LEAST, LEAST - 1, MINUS_INF, SNAN)
     check(f"testp.{kind}.f32", "pred", "f32", dict(zip(words, holds, strict=True)))
     words = (0, 1 << 52, 1, 0x7FF0 << 48, 0x7FF0 << 48 | 1)
     check(f"testp.{kind}.f64", "pred", "f64", dict(zip(words, holds, strict=True)))
 
 
-def test_copysign_takes_the_sign_of_the_first_operand():
+def test_copysign_takes_its_sign_from_the_first_operand():
     check("copysign.f32", "f32", "f32 f32", {(MINUS_ZERO, ONE): MINUS_ONE, (0, MINUS_NAN): 0x7FC00000})
     check("copysign.f64", "f64", "f64 f64", {(f64(-1), 3): SIGN64 | 3})
 
@@ -263,7 +263,7 @@ def test_half_arithmetic_rounds_once():
     check("add.sat.f16", "f16", "f16 f16", {(0x3C00, 0x3C00): 0x3C00, (0x7E00, 0): 0, (0x8000, 0x8000): 0})
 
 
-def test_pairs_are_two_halves():
+def test_packed_f16x2_and_bf16x2_operate_on_each_half():
     check("add.f16x2", "f16x2", "f16x2 f16x2", {(0x3C00_4000, 0x3C00_C000): 0x4000_0000})
     check("sub.bf16x2", "bf16x2", "bf16x2 bf16x2", {(0x4000_3F80, 0x3F80_3F80): 0x3F80_0000})
     check(
@@ -299,7 +299,7 @@ COMPARISONS = {  # of 1 with 2, of equal numbers, of NaN with 1
 
 
 @pytest.mark.parametrize("compare", COMPARISONS)
-def test_comparisons_of_every_float_type(compare):
+def test_comparisons_of_every_float_type_handle_nan_and_zeros(compare):
     less, equal, unordered = COMPARISONS[compare]
     words = {"f16": (0x3C00, 0x4000, 0x7E01), "bf16": (0x3F80, 0x4000, 0xFFC1)}
     words |= {"f32": (ONE, f32(2), SNAN), "f64": (f64(1), f64(2), DEFAULT64)}
@@ -311,7 +311,7 @@ def test_comparisons_of_every_float_type(compare):
         check(f"set.{compare}.u32.{kind}", "u32", f"{kind} {kind}", ones)
 
 
-def test_setp_of_pairs_writes_the_low_half_first():
+def test_setp_on_f16x2_writes_the_low_half_to_the_first_predicate():
     types = "f16x2 f16x2"
     check("setp.lt.f16x2", "pred pred", types, {(0x3C00_3C00, 0x3C00_4000): (1, 0)})
     check("setp.lt.and.bf16x2", "pred pred", "bf16x2 bf16x2 pred", {(0, 0x3F80_3F80, 0): (0, 0)})
@@ -319,7 +319,7 @@ def test_setp_of_pairs_writes_the_low_half_first():
     check("setp.eq.ftz.f16x2", "pred pred", types, {(0x0001_0001, 0x8000_0000): (1, 1)})
 
 
-def test_set_writes_one_or_all_ones():
+def test_set_writes_1_for_float_and_all_ones_for_integer_results():
     check("set.gt.f16x2.f16x2", "f16x2", "f16x2 f16x2", {(0x4000_3C00, 0x3C00_3C00): 0x3C00_0000})
     check("set.gt.u32.f16x2", "u32", "f16x2 f16x2", {(0x4000_3C00, 0x3C00_3C00): 0xFFFF_0000})
     check("set.le.bf16x2.bf16x2", "bf16x2", "bf16x2 bf16x2", {(0x3F80_4000, 0x3F80_3F80): 0x3F80_0000})
@@ -331,7 +331,7 @@ def test_set_writes_one_or_all_ones():
     check("set.gtu.ftz.f32.f32", "f32", "f32 f32", {(TINY, 0): 0, (NAN, 0): ONE})
 
 
-def test_slct_looks_at_the_sign_of_a_number():
+def test_slct_selects_by_the_sign_of_c():
     check("slct.b64.s32", "b64", "b64 b64 s32", {(1, 2, 0): 1, (1, 2, 0xFFFFFFFF): 2})
     check(
         "slct.f32.f32",
@@ -349,7 +349,7 @@ def test_slct_looks_at_the_sign_of_a_number():
     ("mode", "results"),
     [("rni", (2, 2, -2, 0)), ("rzi", (1, 2, -1, 0)), ("rmi", (1, 2, -2, -1)), ("rpi", (2, 3, -1, 0))],
 )
-def test_floats_become_integers(mode, results):
+def test_cvt_rounds_floats_to_integers_in_every_mode(mode, results):
     numbers = (1.5, 2.5, -1.5, -0.25)
     words = [result & 0xFFFFFFFF for result in results]
     check(f"cvt.{mode}.s32.f32", "s32", "f32", dict(zip(map(f32, numbers), words, strict=True)))
@@ -361,7 +361,7 @@ def test_floats_become_integers(mode, results):
     check(f"cvt.{mode}.f32.f32", "f32", "f32", dict(zip(map(f32, numbers), whole, strict=True)))
 
 
-def test_integers_are_clamped_and_nan_has_a_value():
+def test_cvt_to_integer_clamps_and_converts_nan_as_an_h200():
     check("cvt.rzi.u8.f32", "u8", "f32", {f32(300): 255, MINUS_ONE: 0, NAN: 0})
     check("cvt.rzi.s32.f32", "s32", "f32", {INF: 0x7FFFFFFF, MINUS_INF: 0x80000000, MINUS_NAN: 0})
     check("cvt.rzi.s64.f32", "s64", "f32", {INF: (1 << 63) - 1, NAN: 1 << 63})
@@ -372,7 +372,7 @@ def test_integers_are_clamped_and_nan_has_a_value():
     check("cvt.sat.s16.u64", "s16", "u64", {1 << 63: 0x7FFF, 5: 5})
 
 
-def test_integers_become_floats():
+def test_cvt_rounds_integers_to_floats():
     check("cvt.rn.f32.s32", "f32", "s32", {0x7FFFFFFF: f32(2.0**31), 0xFFFFFFFF: MINUS_ONE})
     check("cvt.rz.f32.u64", "f32", "u64", {(1 << 64) - 1: 0x5F7FFFFF})
     check("cvt.rp.f64.s64", "f64", "s64", {(1 << 53) + 1: f64(2.0**53) + 1})
@@ -382,7 +382,7 @@ def test_integers_become_floats():
     check("cvt.rn.sat.f32.s32", "f32", "s32", {5: ONE, 0xFFFFFFFF: 0})
 
 
-def test_floats_are_narrowed():
+def test_cvt_narrows_floats():
     check(
         "cvt.rn.f16.f32",
         "f16",
@@ -399,7 +399,7 @@ def test_floats_are_narrowed():
     check("cvt.rn.f16.bf16", "f16", "bf16", {0x4780: 0x7C00, 0x3F81: 0x3C08})
 
 
-def test_floats_are_widened():
+def test_cvt_widens_floats():
     check("cvt.f32.f16", "f32", "f16", {0x0001: f32(2.0**-24), 0x7C01: CANONICAL})
     check("cvt.f32.bf16", "f32", "bf16", {0x0001: 0x00010000, 0x7F81: 0x7F810000})
     check("cvt.ftz.f32.bf16", "f32", "bf16", {0x0001: 0, 0x7F81: CANONICAL})
@@ -408,14 +408,14 @@ def test_floats_are_widened():
     check("cvt.f64.bf16", "f64", "bf16", {0xBF80: f64(-1)})
 
 
-def test_a_conversion_to_the_same_type_can_saturate():
+def test_cvt_to_the_same_type_saturates_and_flushes():
     check("cvt.sat.f32.f32", "f32", "f32", {f32(1.5): ONE, MINUS_ONE: 0, NAN: 0, HALF: HALF})
     check("cvt.f32.f32", "f32", "f32", {SNAN: SNAN, TINY: TINY})
     check("cvt.ftz.f32.f32", "f32", "f32", {SNAN: CANONICAL, 0x80000001: MINUS_ZERO})
     check("cvt.rmi.bf16.bf16", "bf16", "bf16", {0xBF00: 0xBF80, 0x3F00: 0})
 
 
-def test_packed_conversions_take_the_upper_half_first():
+def test_packed_cvt_puts_the_first_operand_in_the_upper_half():
     check("cvt.rn.f16x2.f32", "f16x2", "f32 f32", {(ONE, f32(2)): 0x3C00_4000})
     check("cvt.rn.relu.bf16x2.f32", "bf16x2", "f32 f32", {(MINUS_ONE, ONE): 0x0000_3F80})
     check("cvt.rz.satfinite.f16x2.f32", "f16x2", "f32 f32", {(INF, MINUS_INF): 0x7BFF_FBFF})
@@ -428,7 +428,7 @@ def test_packed_conversions_take_the_upper_half_first():
     check("cvt.rn.relu.f16x2.e5m2x2", "f16x2", "e5m2x2", {0xFC7C: 0x0000_7C00})
 
 
-def test_tf32():
+def test_cvt_to_tf32_rounds_as_an_h200():
     check("cvt.rna.tf32.f32", "tf32", "f32", {0x3F801000: 0x3F802000, 0x3F800FFF: ONE, LARGEST: INF})
     check("cvt.rn.tf32.f32", "tf32", "f32", {0x3F801000: ONE, 0x3F803000: 0x3F804000, NAN: 0x7FFFE000})
     check("cvt.rz.relu.tf32.f32", "tf32", "f32", {0x3F801FFF: ONE, MINUS_ONE: 0})
@@ -437,7 +437,7 @@ def test_tf32():
     check("cvt.rna.satfinite.tf32.f32", "tf32", "f32", {INF: 0x7F7FE000, NAN: 0x7FBFE000})
 
 
-def test_a_wider_register_is_filled_with_the_sign_or_with_zeros():
+def test_cvt_into_a_wider_register_extends_by_sign_or_zero():
     check("cvt.rzi.s8.f32", "s8", "f32", {MINUS_ONE: 0xFFFFFFFF}, wide="b32")
     check("cvt.rzi.u16.f32", "u16", "f32", {f32(65535): 65535}, wide="b64")
     check("cvt.rn.f16.f32", "f16", "f32", {MINUS_ONE: 0xBC00}, wide="b32")
@@ -463,11 +463,11 @@ def test_a_wider_register_is_filled_with_the_sign_or_with_zeros():
         ("tanh.approx.f32", {INF: ONE, MINUS_ZERO: MINUS_ZERO}),
     ],
 )
-def test_special_cases_of_approximations(opcode, examples):
+def test_approximations_handle_special_values(opcode, examples):
     check(opcode, "f32", "f32", examples)
 
 
-def test_approximate_division():
+def test_approximate_division_handles_special_and_huge_operands():
     huge = f32(2.0**127)
     examples = {(ONE, f32(4)): f32(0.25), (MINUS_ONE, 0): MINUS_INF, (0, 0): CANONICAL, (INF, INF): CANONICAL}
     check("div.full.f32", "f32", "f32 f32", examples | {(huge, huge): ONE})
@@ -475,7 +475,7 @@ def test_approximate_division():
     check("div.approx.ftz.f32", "f32", "f32 f32", {(TINY, f32(0.25)): 0})
 
 
-def test_approximations_of_the_upper_half_of_f64():
+def test_f64_approximations_read_the_upper_32_bits():
     infinity = 0x7FF0 << 48
     check(
         "rcp.approx.ftz.f64",
@@ -498,7 +498,7 @@ def test_approximations_of_the_upper_half_of_f64():
     check("rsqrt.approx.f64", "f64", "f64", {f64(0.25): f64(2), f64(-1): DEFAULT64})
 
 
-def test_approximations_of_halves():
+def test_approximations_of_f16_and_bf16_equal_an_h200():
     check("ex2.approx.f16", "f16", "f16", {0x3C00: 0x4000, 0xFC00: 0, 0x7C01: 0x7FFF})
     check("ex2.approx.f16x2", "f16x2", "f16x2", {0x4000_BC00: 0x4400_3800})
     check("ex2.approx.ftz.bf16", "bf16", "bf16", {0xC2FC: 0x0080, 0xC2FE: 0, 0xC300: 0, 0x0001: 0x3F80})

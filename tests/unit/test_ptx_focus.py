@@ -50,7 +50,7 @@ def trips(i):
     return n * 30 + 100 if i // 32 % 9 == 4 else n
 
 
-def test_loops_of_very_different_lengths(monkeypatch, parts):
+def test_loops_with_very_different_trip_counts_are_right(monkeypatch, parts):
     body = (
         TRIPS
         + """mov.u32 %r2, %i; mov.u32 %r6, 0;
@@ -70,7 +70,7 @@ END: """
     assert max(parts) <= 12
 
 
-def test_registers_that_are_uniform_by_warp_and_by_launch(monkeypatch, parts):
+def test_uniform_registers_survive_a_compact_copy(monkeypatch, parts):
     """Single numbers and columns are kept as such in the copy, and come back."""
     body = (
         TRIPS
@@ -91,7 +91,7 @@ mad.lo.u32 %r2, %r8, 31, %r10; add.u32 %r2, %r2, %r7; mad.lo.u32 %r2, %r2, 7, %r
     assert parts
 
 
-def test_registers_that_only_some_lanes_have(monkeypatch, parts):
+def test_partly_written_registers_survive_a_compact_copy(monkeypatch, parts):
     """Written before by some, inside by others, and only read where they were written."""
     body = (
         TRIPS
@@ -114,7 +114,7 @@ OUT: """
 
 
 @pytest.mark.parametrize("where", ["inside", "after"])
-def test_a_register_that_was_not_written_is_found(where, parts):
+def test_an_uninitialised_register_is_reported_in_and_after_a_compact_copy(where, parts):
     body = (
         TRIPS
         + """mov.u32 %r6, 0; setp.ne.u32 %p2, %i, 432; @%p2 mov.u32 %r7, 1; mov.u32 %r9, 0;
@@ -136,7 +136,7 @@ mov.u32 %r2, 1;
     assert parts
 
 
-def test_a_register_that_is_written_only_inside(monkeypatch, parts):
+def test_registers_first_written_in_a_compact_copy_come_back(monkeypatch, parts):
     """Warps that never went in do not have it afterwards; those that did have their own value."""
     body = (
         TRIPS
@@ -152,7 +152,7 @@ END: """
     assert (fault.register, fault.place.block, fault.place.warp, fault.place.lane) == ("%r8", (0, 0, 0), 0, 0)
 
 
-def test_votes_and_shuffles_inside(monkeypatch, parts):
+def test_votes_and_shuffles_work_in_a_compact_copy(monkeypatch, parts):
     """The lanes of a warp go around as often as the one that goes most often."""
     body = (
         TRIPS
@@ -173,7 +173,7 @@ add.u32 %r2, %r2, %r6;
     assert parts
 
 
-def test_barriers_behind_the_loop(monkeypatch, parts):
+def test_a_barrier_after_the_loop_waits_for_the_copied_warps(monkeypatch, parts):
     """The long warp of a block writes what the other one reads."""
     body = (
         TRIPS
@@ -187,7 +187,7 @@ L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r3; @%p1 bra L;
     assert parts
 
 
-def test_barriers_inside_the_loop(monkeypatch):
+def test_barriers_inside_the_loop_wait_for_all_warps(monkeypatch):
     body = """mov.u32 %r3, %ctaid.x; rem.u32 %r4, %r3, 5; setp.eq.u32 %p1, %r4, 2; selp.u32 %r3, 60, 3, %p1;
 mov.u32 %r6, 0;
 mov.u32 %r2, 0; setp.eq.u32 %p2, %r1, 63;
@@ -206,7 +206,7 @@ add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, %r3; @%p3 bra L;
     assert got == [expected(i // 64) for i in range(N)]
 
 
-def test_a_barrier_that_a_long_loop_meets_while_the_others_wait(monkeypatch, parts):
+def test_warps_wait_at_a_barrier_for_a_warp_in_a_long_loop(monkeypatch, parts):
     body = """shr.u32 %r4, %i, 5; setp.eq.u32 %p1, %r1, 5; setp.lt.u32 %p2, %r1, 32; mov.u32 %r6, 0;
 @%p2 bra L;
 bar.sync 0; ld.shared.u32 %r2, [cell]; bra END;
@@ -218,7 +218,7 @@ END: """
     assert parts
 
 
-def test_cluster_barriers_behind_the_loop(monkeypatch, parts):
+def test_cluster_barriers_after_the_loop_wait_for_the_copied_warps(monkeypatch, parts):
     body = (
         TRIPS
         + """mov.u32 %r6, 0; setp.eq.u32 %p2, %r1, 40;
@@ -234,7 +234,7 @@ ld.shared::cluster.u32 %r2, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;
     assert parts
 
 
-def test_exits_inside(monkeypatch, parts):
+def test_lanes_exit_inside_a_compact_copy(monkeypatch, parts):
     body = (
         TRIPS
         + """mov.u32 %r6, 0; setp.lt.u32 %p2, %lane, 9;
@@ -252,7 +252,7 @@ bar.red.popc.u32 %r2, 0, %p2;
     assert parts
 
 
-def test_nested_loops(monkeypatch, parts):
+def test_nested_loops_with_different_trip_counts_are_right(monkeypatch, parts):
     body = (
         TRIPS.replace("30, 100", "2, 20")
         + """mov.u32 %r2, 0; mov.u32 %r6, 0;
@@ -277,7 +277,7 @@ END: """
     assert parts
 
 
-def test_a_poll_that_another_warp_ends(parts):
+def test_a_polling_warp_sees_the_write_of_another_warp(parts):
     """Warp 0 waits in a loop of its own for what the last warp does only after a long computation."""
     body = """setp.ge.u32 %p1, %i, 32; mov.u32 %r6, 0; @%p1 bra WORK;
 POLL: ld.volatile.global.u32 %r2, [%in]; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL; bra END;
@@ -305,13 +305,13 @@ END: """
         "@%p3 add.u32 %r5, %r5, 1;",
     ],
 )
-def test_a_poll_whose_lanes_part_and_meet_in_each_round_lets_others_run(inside):
+def test_a_divergent_polling_loop_lets_other_lanes_run(inside):
     """What they wait for stands behind the loop: the scheduler must count rounds across splits and merges."""
     device = simwarp.Device(instruction_budget=20_000)
     assert run(POLLING.format(inside) + STORE, device=device) == [9] * 32
 
 
-def test_the_budget_ends_a_loop_that_one_warp_stays_in(parts):
+def test_the_instruction_budget_ends_a_loop_of_one_warp(parts):
     body = "setp.lt.u32 %p1, %i, 32; mov.u32 %r2, 1; @!%p1 bra END;\nL: add.u32 %r2, %r2, 1; bra L;\nEND: "
     device = simwarp.Device(instruction_budget=5000)
     fault = fault_of(RunawayKernel, body + STORE, block=512, device=device)
@@ -319,7 +319,7 @@ def test_the_budget_ends_a_loop_that_one_warp_stays_in(parts):
     assert parts
 
 
-def test_the_budget_counts_the_same(monkeypatch):
+def test_a_compact_copy_uses_the_same_instruction_budget(monkeypatch):
     class Fetches(Observer):
         def __init__(self):
             self.lanes = self.steps = 0
@@ -341,7 +341,7 @@ def test_the_budget_counts_the_same(monkeypatch):
     assert observer.lanes == other.lanes
 
 
-def test_observers_see_the_writes_of_a_copy_with_their_place(parts):
+def test_observers_see_block_and_lane_of_writes_in_a_compact_copy(parts):
     """The loop of warp 5 of block 1 writes to one word, from two lanes."""
     body = """mov.u32 %r4, %ctaid.x; mov.u32 %r6, 0; mov.u32 %r3, 2; shr.u32 %r5, %r1, 5;
 setp.eq.u32 %p1, %r5, 5;
@@ -360,7 +360,7 @@ setp.lt.u32 %p4, %r6, %r3; @%p4 bra L; ret;"""
 @pytest.mark.parametrize(
     ("instruction", "kind"), [("ld.global.u32 %r9, [%rd1];", OutOfBounds), ("trap;", Trap)]
 )
-def test_faults_inside_name_the_block_the_warp_and_the_lane(instruction, kind, parts):
+def test_faults_in_a_compact_copy_name_block_warp_and_lane(instruction, kind, parts):
     body = (
         TRIPS
         + f"""mov.u32 %r6, 0; setp.eq.u32 %p2, %i, 717; mov.u64 %rd1, 64;
@@ -375,7 +375,7 @@ setp.lt.u32 %p1, %r6, %r3; @%p1 bra L; ret;"""
     assert parts
 
 
-def test_shared_and_local_memory_inside(monkeypatch, parts):
+def test_a_compact_copy_uses_the_shared_and_local_memory_of_its_lanes(monkeypatch, parts):
     """A copy reaches the memory of its own blocks and lanes."""
     body = (
         TRIPS
@@ -401,7 +401,7 @@ ld.shared.u32 %r2, [%r4]; ld.local.u32 %r7, [a+8]; xor.b32 %r2, %r2, %r7;
     assert parts
 
 
-def test_a_deadlock_behind_the_loop(parts):
+def test_a_deadlock_after_a_compact_copy_is_reported(parts):
     """A copy that ends with all lanes waiting leaves the whole chunk deadlocked, and that is said."""
     body = """setp.lt.u32 %p1, %i, 32; mov.u32 %r3, 0; mov.u32 %r2, 1; @%p1 bra L;
 bar.sync 1, 640; bra END;

@@ -137,7 +137,7 @@ INF, NAN = math.inf, math.nan
         ("%d%%%d%%", (1, 2), "1%2%"),
     ],
 )  # fmt: skip
-def test_conversions_are_those_of_c(form, values, expected):
+def test_printf_conversions_equal_those_of_c(form, values, expected):
     assert printf(form, *values) == expected
 
 
@@ -156,14 +156,14 @@ def test_conversions_are_those_of_c(form, values, expected):
     ],
     ids=lambda x: str(x)[:20],
 )
-def test_fields_have_a_bounded_width(form, values):
+def test_printf_refuses_too_wide_fields(form, values):
     with pytest.raises(KernelFault, match=r"^printf with a width or a precision above 65535: ") as caught:
         printf(form, *values)
     assert caught.value.place.lane == 0
     assert max(map(len, str(caught.value).splitlines())) < 300
 
 
-def test_the_widest_field():
+def test_printf_prints_the_widest_field():
     assert printf("%65535d", 7) == "7".rjust(65535)
     assert printf("%.65535f", 0.5) == "0.5".ljust(65537, "0")
 
@@ -178,7 +178,7 @@ def test_the_widest_field():
         ("%c", (), 1, 1),
     ],
 )
-def test_arguments_that_are_missing_are_named(form, values, number, wanted):
+def test_printf_names_missing_arguments(form, values, number, wanted):
     with pytest.raises(
         UninitialisedRead, match=rf"^printf takes argument {number}, which nothing wrote"
     ) as caught:
@@ -187,7 +187,7 @@ def test_arguments_that_are_missing_are_named(form, values, number, wanted):
     assert caught.value.place.lane == 0
 
 
-def test_missing_arguments_may_be_reported_only():
+def test_missing_printf_arguments_are_reported_under_checks_report():
     stdout = io.StringIO()
     device = simwarp.Device(stdout=stdout, checks={"uninitialised": "report"})
     run(
@@ -201,13 +201,13 @@ def test_missing_arguments_may_be_reported_only():
     assert isinstance(fault, UninitialisedRead)
 
 
-def test_numbers_in_hexadecimal_read_back():
+def test_printf_hexadecimal_floats_are_exact():
     """``%a`` says a number exactly: read back, it is the same."""
     values = [1 / 3, math.pi, 2.0**-1060, 1e300, 6.02e23]
     assert [float.fromhex(printf("%a", v)) for v in values] == values
 
 
-def test_every_lane_prints_in_order_and_blocks_one_after_the_other():
+def test_printf_output_is_in_lane_and_block_order():
     body = "st.local.u32 [b], %i; setp.ne.u32 %p1, %lane, 3;\n" + FORMAT
     body += "@!%p1 bra END;\n" + PRINT + "END: ret;"
     before = string("format", "%d,")
@@ -215,12 +215,12 @@ def test_every_lane_prints_in_order_and_blocks_one_after_the_other():
     assert got == "".join(f"{i}," for i in range(102) if i % 34 % 32 != 3)
 
 
-def test_prints_of_two_instructions_are_in_the_order_in_which_they_ran():
+def test_two_printf_calls_print_in_execution_order():
     body = "st.local.u32 [b], %i;\n" + FORMAT + PRINT + "st.local.u32 [b], -1;\n" + PRINT + "ret;"
     assert printed(body, string("format", "%d;"), block=3) == "0;1;2;-1;-1;-1;"
 
 
-def test_a_string_in_local_memory_of_each_lane():
+def test_printf_reads_strings_in_local_memory():
     body = (
         """.local .align 1 .b8 word[4]; .reg .b64 w; .reg .b16 h; mov.u64 w, word; cvt.u16.u32 h, %lane;
 add.u16 h, h, 97;
@@ -233,7 +233,7 @@ st.local.u8 [w], h; st.local.u8 [w+1], 33; st.local.u8 [w+2], 0; cvta.local.u64 
     assert printed(body, string("format", "%s "), block=5) == "a! b! c! d! e! "
 
 
-def test_a_format_that_the_lanes_choose():
+def test_lanes_may_pass_different_printf_formats():
     body = "mov.u64 %rd1, format; mov.u64 %rd3, other; setp.lt.u32 %p1, %lane, 2;\n"
     body += "selp.b64 %rd1, %rd1, %rd3, %p1;\n"
     body += "st.local.u32 [b], %lane;\n" + PRINT + "ret;"
@@ -241,14 +241,14 @@ def test_a_format_that_the_lanes_choose():
     assert printed(body, before, block=3) == "low 0\nlow 1\nhigh 2\n"
 
 
-def test_printf_returns_how_many_arguments_it_took():
+def test_printf_returns_the_number_of_arguments():
     body = BUFFER + "st.local.v2.u32 [b], {1, 2};\n" + FORMAT + PRINT + STORE
     device = simwarp.Device(stdout=io.StringIO())
     before = EXTERN + string("format", "%d%% of %d")
     assert run(body, block=2, before=before, device=device) == [2, 2]
 
 
-def test_what_was_printed_before_a_fault_is_there():
+def test_output_printed_before_a_fault_is_kept():
     stdout = io.StringIO()
     body = BUFFER + FORMAT + PRINT + "ld.global.u32 %r2, [%in+400]; ret;"
     before = EXTERN + string("format", "here")
@@ -256,7 +256,7 @@ def test_what_was_printed_before_a_fault_is_there():
     assert stdout.getvalue() == "here"
 
 
-def test_a_string_that_cannot_be_read():
+def test_an_unreadable_printf_string_is_a_fault():
     body = BUFFER + "setp.eq.u32 %p1, %lane, 4; @!%p1 ret; mov.u64 %rd3, 4096; st.local.u64 [b], %rd3;\n"
     body += FORMAT + PRINT + "ret;"
     before = EXTERN + string("format", "%s")
@@ -265,7 +265,7 @@ def test_a_string_that_cannot_be_read():
     assert "0x1000" in str(fault)
 
 
-def test_printf_in_a_loop_of_another_length_in_each_lane():
+def test_printf_works_in_a_loop_with_per_lane_trip_counts():
     body = "mov.u32 %r5, 0;\nL: st.local.v2.u32 [b], {%lane, %r5};\n" + FORMAT + PRINT
     body += "add.u32 %r5, %r5, 1; setp.le.u32 %p1, %r5, %lane; @%p1 bra L; ret;"
     got = printed(body, string("format", "%d.%d "), block=4)
@@ -283,7 +283,7 @@ call.uni __assertfail, (a, b, c, d, e); }
 WORDS = EXTERN + string("what", "n > 0") + string("file", "demo.cu") + string("function", "void k(int)")
 
 
-def test_an_assertion_that_fails():
+def test_a_failed_assertion_is_a_fault():
     body = "setp.eq.u32 %p1, %i, 41; mov.u32 %r2, 1; @!%p1 bra END;\n" + ASSERT + "END: " + STORE
     fault = fault_of(AssertionFailed, body, block=64, grid=2, before=WORDS)
     assert (fault.place.kernel, fault.place.block, fault.place.warp, fault.place.lane) == (
@@ -303,7 +303,7 @@ def test_an_assertion_that_fails():
     assert advice
 
 
-def test_an_assertion_that_holds():
+def test_a_true_assertion_has_no_effect():
     body = "setp.eq.u32 %p1, %i, 999; mov.u32 %r2, 1; @!%p1 bra END;\n" + ASSERT + "END: " + STORE
     assert run(body, before=WORDS) == [1] * 32
 
@@ -316,7 +316,7 @@ ld.param.b64 %rd2, [b]; }
 FREE = "{ .param .b64 a; st.param.b64 [a], %rd2; call.uni free, (a); }\n"
 
 
-def test_each_lane_has_memory_of_its_own():
+def test_malloc_gives_each_lane_its_own_memory():
     body = (
         "mov.u64 %rd1, 16;\n"
         + MALLOC
@@ -330,7 +330,7 @@ def test_each_lane_has_memory_of_its_own():
     assert device.heap.used == 0
 
 
-def test_memory_from_malloc_is_undefined_and_bounded():
+def test_malloc_memory_is_uninitialised_and_bounded():
     body = "mov.u64 %rd1, 16;\n" + MALLOC
     fault = fault_of(MemoryFault, body + "ld.u32 %r2, [%rd2];" + STORE, before=EXTERN)
     assert "nothing wrote" in str(fault)
@@ -338,7 +338,7 @@ def test_memory_from_malloc_is_undefined_and_bounded():
     assert (fault.allocation, fault.offset, fault.place.lane) == ("malloc(16)", 16, 0)
 
 
-def test_a_heap_that_is_full_gives_null():
+def test_malloc_returns_null_when_the_heap_is_full():
     body = "mov.u64 %rd1, 100;\n" + MALLOC + "setp.ne.u64 %p1, %rd2, 0; selp.u32 %r2, 1, 0, %p1;\n" + STORE
     got = run(body, before=EXTERN, device=simwarp.Device(heap=1050))
     assert got == [1] * 10 + [0] * 22
@@ -348,7 +348,7 @@ def test_a_heap_that_is_full_gives_null():
         assert run(body, before=EXTERN, device=device) == [1] * 10 + [0] * 22
 
 
-def test_memory_lives_from_one_launch_to_the_next():
+def test_malloc_memory_survives_the_launch():
     device = simwarp.Device()
     out = device.upload(np.zeros(4, np.uint64))
     first = (
@@ -365,7 +365,7 @@ def test_memory_lives_from_one_launch_to_the_next():
     assert caught.value.allocation == "malloc(8) (freed)"
 
 
-def test_a_second_free_and_a_free_of_other_memory():
+def test_double_free_and_free_of_foreign_memory_are_faults():
     body = (
         "mov.u64 %rd1, 24;\n"
         + MALLOC
@@ -385,7 +385,7 @@ def test_a_second_free_and_a_free_of_other_memory():
     assert fault.place.lane == 0
 
 
-def test_a_second_free_may_be_reported_only():
+def test_an_invalid_free_is_reported_under_checks_report():
     device = simwarp.Device(checks={"freed": "report"})
     run("mov.u64 %rd2, %out; mov.u32 %r2, 4;\n" + FREE + STORE, before=EXTERN, device=device)
     (fault,) = device.faults
@@ -396,7 +396,7 @@ def test_a_free_of_null_does_nothing():
     assert run("mov.u64 %rd2, 0; mov.u32 %r2, 3;\n" + FREE + STORE, before=EXTERN) == [3] * 32
 
 
-def test_use_after_free():
+def test_use_after_free_of_heap_memory_is_a_fault():
     body = (
         "mov.u64 %rd1, 40;\n" + MALLOC + "st.u32 [%rd2+8], %i;\n" + FREE + "ld.u32 %r2, [%rd2+8];\n" + STORE
     )
@@ -405,7 +405,7 @@ def test_use_after_free():
     assert fault.place.line == line_of("ld.u32 %r2", body, EXTERN)
 
 
-def test_a_module_may_define_a_function_of_that_name():
+def test_a_module_may_define_its_own_malloc():
     """``malloc`` with a body is that function, not the simulator's."""
     function = ".func (.reg .b32 r) malloc(.reg .b32 a) { add.u32 r, a, 1; ret; }"
     assert run("call (%r2), malloc, (%i);" + STORE, before=function) == [i + 1 for i in range(32)]

@@ -108,7 +108,7 @@ def long_inputs(pairs, bits, count):
 @pytest.mark.parametrize("total", [128, 256])
 @pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
 @pytest.mark.parametrize("operation", ["add", "sub"])
-def test_long_addition_and_subtraction(operation, kind, total):
+def test_carry_chains_add_and_subtract_long_integers(operation, kind, total):
     bits = int(kind[1:])
     count, pairs = total // bits, long_numbers(total, operation)
     opcodes = [f"{operation}.cc", *[f"{operation}c.cc"] * (count - 2), f"{operation}c"]
@@ -120,7 +120,7 @@ def test_long_addition_and_subtraction(operation, kind, total):
 
 
 @pytest.mark.parametrize("bits", [32, 64])
-def test_long_multiplication(bits):
+def test_carry_chains_multiply_long_integers(bits):
     """128 x 128 bits: for each word of a, a row of low halves and a row of high halves is added."""
     count, pairs = 128 // bits, long_numbers(128, "mul")
     lines = [f"mov.b{bits} %d{k}, 0;" for k in range(2 * count)]
@@ -137,7 +137,7 @@ def test_long_multiplication(bits):
     assert joined(results, names, bits) == [a * b for a, b in pairs]
 
 
-def test_the_product_of_the_isas_example():
+def test_the_isa_example_of_madc_gives_the_product():
     """PTX ISA 9.7.2.6: [r3, r2, r1, r0] = [r5, r4] * [r7, r6]."""
     body = """mul.lo.u32 %d0, %a0, %b0; mul.hi.u32 %d1, %a0, %b0;
     mad.lo.cc.u32 %d1, %a1, %b0, %d1; madc.hi.u32 %d2, %a1, %b0, 0;
@@ -148,33 +148,33 @@ def test_the_product_of_the_isas_example():
     assert joined(results, names, 32) == [a * b for a, b in pairs]
 
 
-def test_a_signed_high_half_is_added_as_a_word():
+def test_mad_hi_cc_adds_a_signed_high_half_as_a_word():
     inputs = {"%a": ("b32", [word(-1), word(-1), 5]), "%c": ("b32", [0, 1, 7])}
     body = "mad.hi.cc.s32 %d, %a, 1, %c; addc.u32 %e, 0, 0;"
     results = execute(body, {"%d": "b32", "%e": "b32"}, inputs)
     assert results == {"%d": [ONES, 0, 7], "%e": [0, 1, 0]}
 
 
-def test_both_additions_of_a_carry_can_overflow():
+def test_addc_carries_out_of_either_addition():
     inputs = {"%a": ("b32", [ONES, ONES, ONES, 0]), "%b": ("b32", [ONES, 0, 1, 0])}
     body = "add.cc.u32 %d, -1, 1; addc.cc.u32 %d, %a, %b; addc.u32 %e, 0, 0;"
     assert execute(body, {"%d": "b32", "%e": "b32"}, inputs) == {"%d": [ONES, 0, 1, 1], "%e": [1, 1, 1, 0]}
 
 
-def test_what_carries_over_from_subtraction_to_addition_as_on_an_h200():
+def test_a_borrow_is_an_inverted_carry_as_on_an_h200():
     """The PTX ISA's borrow would be 1 where this is 0."""
     inputs = {"%a": ("b32", [5, 3, 4]), "%b": ("b32", [3, 5, 4])}
     body = "sub.cc.u32 %d, %a, %b; addc.u32 %d, 0, 0; add.cc.u32 %e, %a, -4; subc.u32 %e, 100, 10;"
     assert execute(body, {"%d": "b32", "%e": "b32"}, inputs) == {"%d": [1, 0, 1], "%e": [90, 89, 90]}
 
 
-def test_a_predicated_instruction_leaves_the_carry_of_the_other_lanes():
+def test_a_predicated_instruction_keeps_the_carry_of_inactive_lanes():
     body = """add.cc.u32 %d, -1, 1; and.b32 %r1, %i, 1; setp.eq.u32 %q1, %r1, 0;
     @%q1 add.cc.u32 %d, 1, 1; addc.u32 %d, 0, 0;"""
     assert execute(body, {"%d": "b32"})["%d"] == [0, 1] * 16
 
 
-def test_a_carry_that_nothing_wrote_is_a_fault():
+def test_an_uninitialised_carry_is_a_fault():
     with pytest.raises(UninitialisedRegister, match="carry"):
         execute("addc.u32 %d, 1, 2;", {"%d": "b32"})
 
@@ -238,7 +238,7 @@ HIGHEST, LOWEST = 0x7FFFFFFF, 0x80000000
         "cnot.b32": [(0, 1), (1, 0), (LOWEST, 0)],
     }.items(),
 )
-def test_32_bit_examples(opcode, cases):
+def test_b32_instructions_equal_worked_examples(opcode, cases):
     kinds = " ".join(["b32"] * len(cases[0]))
     assert answers(opcode, kinds, [case[:-1] for case in cases]) == [case[-1] for case in cases]
 
@@ -262,7 +262,7 @@ def test_32_bit_examples(opcode, cases):
         ("rem.s16", "b16 b16 b16", [(0x8000, 3, 0xFFFE), (3, 0, 0xFFFF)]),
     ],
 )
-def test_examples_of_other_widths(opcode, kinds, cases):
+def test_instructions_of_other_widths_equal_worked_examples(opcode, kinds, cases):
     assert answers(opcode, kinds, [case[:-1] for case in cases]) == [case[-1] for case in cases]
 
 
@@ -271,7 +271,7 @@ A, B = b"\x01\x7f\x80\xff", b"\xff\x80\x7f\x02"
 
 @pytest.mark.parametrize("kind_a", ["u32", "s32"])
 @pytest.mark.parametrize("kind_b", ["u32", "s32"])
-def test_dot_products_read_each_operand_by_its_type(kind_a, kind_b):
+def test_dp4a_and_dp2a_read_each_operand_by_its_type(kind_a, kind_b):
     cases = [(A, B, 0), (B, A, 1), (b"\x80" * 4, b"\x80" * 4, ONES), (b"\xff" * 4, b"\xff" * 4, LOWEST)]
     code_a, code_b = ("b" if kind[0] == "s" else "B" for kind in (kind_a, kind_b))
     words = [(*struct.unpack("<2I", a + b), c) for a, b, c in cases]
@@ -290,7 +290,7 @@ def test_dot_products_read_each_operand_by_its_type(kind_a, kind_b):
     assert answers(f"dp2a.hi.{kind_a}.{kind_b}", kinds, words) == list(dots(halves=True, start=2))
 
 
-def test_dp4a_by_hand():
+def test_dp4a_equals_a_hand_computed_dot_product():
     a, b = struct.unpack("<2I", bytes([1, 2, 3, 255]) + bytes([10, 20, 30, 2]))
     assert answers("dp4a.u32.u32", "b32 b32 b32 b32", [(a, b, 1)]) == [10 + 40 + 90 + 510 + 1]
     assert answers("dp4a.s32.u32", "b32 b32 b32 b32", [(a, b, 1)]) == [10 + 40 + 90 - 2 + 1]
@@ -322,7 +322,7 @@ def test_dp4a_by_hand():
         (1, 0, -1, 0),
     ],
 )
-def test_fns(mask, base, offset, position):
+def test_fns_finds_the_nth_set_bit(mask, base, offset, position):
     assert answers("fns.b32", "b32 b32 b32 b32", [(mask, base, word(offset))]) == [position]
 
 
@@ -359,7 +359,7 @@ def test_fns(mask, base, offset, position):
         "szext.wrap.s32": [(0x80, 8, word(-128)), (0x80, 40, word(-128)), (ONES, 64, 0)],
     }.items(),
 )
-def test_masks_and_extensions_at_the_ends(opcode, cases):
+def test_bmsk_and_szext_clamp_or_wrap_at_the_ends(opcode, cases):
     assert answers(opcode, "b32 b32 b32", [case[:2] for case in cases]) == [case[2] for case in cases]
 
 
@@ -371,7 +371,7 @@ def test_masks_and_extensions_at_the_ends(opcode, cases):
         ("lop3.or.b32", "!%q", [1, 0, 1, 1]),
     ],
 )
-def test_the_predicate_of_lop3(opcode, q, expected):
+def test_lop3_combines_its_result_with_a_predicate(opcode, q, expected):
     """Table 0x80 is a & b & c; d is 0, 0, 4, 4."""
     inputs = {"%a": ("b32", [3, 3, 6, 6]), "%q": ("pred", [0, 1, 0, 1])}
     body = f"{opcode} %d|%p, %a, 12, 5, 0x80, {q}; {opcode} _|%e, %a, 12, 5, 0x80, {q};"
@@ -403,7 +403,7 @@ def test_the_predicate_of_lop3(opcode, q, expected):
         "vset2.s32.u32.lt.add": [(0xFFFF0007, 0x00000007, 100, 101)],
     }.items(),
 )
-def test_video_examples(opcode, cases):
+def test_video_instructions_equal_worked_examples(opcode, cases):
     assert answers(opcode, "b32 b32 b32 b32", [case[:3] for case in cases]) == [case[3] for case in cases]
 
 
@@ -411,7 +411,7 @@ def test_video_examples(opcode, cases):
 
 
 @pytest.mark.parametrize("spelling", ["vote.sync.{}.pred", "vote.{}.sync.pred"])
-def test_votes_in_both_spellings(spelling):
+def test_vote_accepts_both_spellings(spelling):
     lines = [f"{spelling.format(mode)} %{mode}, %q1, -1;" for mode in ("all", "any", "uni")]
     body = "setp.lt.u32 %q1, %i, {};" + " ".join(lines)
     outputs = dict.fromkeys(["%all", "%any", "%uni"], "pred")
@@ -421,7 +421,7 @@ def test_votes_in_both_spellings(spelling):
 
 
 @pytest.mark.parametrize("opcode", ["vote.sync.ballot.b32", "vote.ballot.sync.b32"])
-def test_ballot_in_both_spellings(opcode):
+def test_ballot_accepts_both_spellings(opcode):
     body = f"setp.lt.u32 %q1, %i, 4; {opcode} %d, %q1, -1; {opcode} %e, !%q1, -1;"
     assert execute(body, {"%d": "b32", "%e": "b32"}) == {"%d": [0xF] * 32, "%e": [0xFFFFFFF0] * 32}
 
@@ -435,7 +435,7 @@ def test_elect_names_one_member():
     assert results["%e"] == [1] + [0] * 31
 
 
-def test_elect_passes_over_lanes_that_are_gone():
+def test_elect_skips_exited_lanes():
     body = "setp.lt.u32 %q1, %i, 5; @%q1 exit; elect.sync %d|%p, -1;"
     results = execute(body, {"%d": "b32", "%p": "pred"})
     assert results["%d"] == [0] * 5 + [5] * 27
@@ -450,7 +450,7 @@ def test_elect_outside_its_mask_is_a_fault():
 # ------------------------------------------------------------------------------------------- movement
 
 
-def test_moves_of_every_kind():
+def test_mov_copies_every_type():
     body = """mov.u16 %a, 65535; mov.b16 %b, %a; mov.s32 %c, -2; mov.f32 %d, 0f3F800000; mov.pred %p, -1;
     mov.u16 %w, %tid.x; mov.u32 %x, WARP_SZ; cvt.u64.u32 %y, %laneid; mov.f64 %z, 0d3FF0000000000000;"""
     outputs = {"%a": "b16", "%b": "b16", "%c": "b32", "%d": "b32", "%p": "pred"}
@@ -459,7 +459,7 @@ def test_moves_of_every_kind():
     assert [words[3] for words in execute(body, outputs).values()] == expected
 
 
-def test_moves_pack_and_unpack():
+def test_mov_packs_and_unpacks_vectors():
     body = """.reg .b8 %low, %high; mov.b64 {%r1, %r2}, %a; mov.b32 {%h1, _}, %r1; mov.b16 {%low, %high}, %h1;
     mov.b64 {_, %d}, %a; mov.b64 %e, {%r2, %r1}; mov.b32 %f, {%h1, %h1}; mov.b64 %g, {%h1, %h1, %h1, %h1};
     mov.b16 %s, {%high, %low}; mov.b32 %t, {%low, %low, %high, %high};"""
@@ -504,11 +504,11 @@ def test_forms_that_compilers_and_headers_write_have_a_row(opcode):
 
 
 @pytest.mark.parametrize("opcode", REFUSED.split())
-def test_forms_that_ptx_refuses_have_none(opcode):
+def test_forms_that_ptx_refuses_have_no_row(opcode):
     assert TABLE.find(opcode) is None
 
 
-def test_what_the_isa_leaves_open_says_so():
+def test_rows_the_isa_leaves_open_are_marked_open():
     names = {
         "div",
         "rem",

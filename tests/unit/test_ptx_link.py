@@ -24,7 +24,7 @@ UNSUPPORTED = ".visible .entry other() {\ntex.2d.v4.f32.f32; ret; }\n"
 # ---- one kernel at a time --------------------------------------------------------------------------------
 
 
-def test_a_kernel_that_is_not_supported_leaves_the_others_alone():
+def test_a_kernel_loads_beside_an_unsupported_one():
     device = simwarp.Device()
     module = device.load(text("mov.u32 %r2, 7;" + STORE, before=UNSUPPORTED))
     assert module.kernels == ["other", "k"]
@@ -35,12 +35,12 @@ def test_a_kernel_that_is_not_supported_leaves_the_others_alone():
         module.kernel("other")
 
 
-def test_an_only_kernel_that_is_not_supported_is_refused_when_it_is_loaded():
+def test_an_unsupported_only_kernel_is_refused_at_load():
     with pytest.raises(UnsupportedInstruction, match=r"tex\.2d"):
         simwarp.Device().load(HEAD + UNSUPPORTED)
 
 
-def test_what_depends_on_the_text_alone_is_made_once(monkeypatch):
+def test_a_ptx_text_is_parsed_and_linked_once(monkeypatch):
     made = []
     for name in ("parse", "CallGraph", "link"):
         original = getattr(simwarp.device.module, name)
@@ -68,12 +68,12 @@ def chain(n):
         )
 
 
-def test_a_chain_of_fifteen_hundred_functions():
+def test_a_call_chain_of_1500_functions_is_linked():
     body = "call (%r2), f1499, (%i);" + STORE
     assert run(body, before="\n".join(chain(1500)), block=2) == [1500, 1501]
 
 
-def test_functions_that_share_what_they_call():
+def test_a_call_graph_with_exponentially_many_paths_is_linked():
     """On each of 60 levels two functions call both functions of the level below: 2**60 paths."""
     frame = ".local .b8 frame[16];"
     levels = [f".func a0() {{ {frame} ret; }} .func b0() {{ {frame} ret; }}"]
@@ -95,7 +95,7 @@ CYCLE = """.func a(); .func b(); .func c();
 """
 
 
-def test_functions_that_call_one_another():
+def test_recursive_functions_and_cycles_are_found():
     module = parse(text("call self; ret;", before=CYCLE))
     graph = CallGraph(module)
     assert graph.recursive == {"a", "b", "c", "self"}
@@ -105,7 +105,7 @@ def test_functions_that_call_one_another():
     assert {r.name for r in program.routines.values() if r.recursive} == graph.recursive
 
 
-def test_cycles_come_behind_what_they_call():
+def test_callees_precede_their_callers():
     """Random graphs against reachability."""
     rng = np.random.default_rng(3)
     for _ in range(40):
@@ -148,21 +148,21 @@ PROTOTYPE = "P: .callprototype (.reg .b32 _) _ (.reg .b64 _);"
     ],
     ids=["a call", "a call of a call", "an indirect call"],
 )
-def test_a_loop_that_polls_through_a_call_soon_gives_way(functions, call, before):
+def test_a_loop_polling_through_a_call_lets_other_lanes_run(functions, call, before):
     """Lanes 1 to 31 wait for what lane 0, further below in the text, writes."""
     device = simwarp.Device(instruction_budget=5000)
     body = before + POLL.format(call=call) + STORE
     assert run(body, before=functions, device=device) == [1] + [5] * 31
 
 
-def test_a_loop_that_polls_in_vain_through_a_call_is_a_livelock():
+def test_a_loop_polling_an_unwritten_flag_through_a_call_is_a_livelock():
     body = POLL.format(call="call (%r2), look, (%in);").replace("[%in], %r3", "[%in+4], %r3")
     fault_of(
         Livelock, body + STORE, before=LOAD, given=(0, 0), device=simwarp.Device(instruction_budget=50_000)
     )
 
 
-def test_a_loop_that_calls_what_does_not_poll_does_not_poll():
+def test_a_loop_with_a_non_polling_call_is_not_a_polling_loop():
     functions = ".func (.reg .b32 r) f(.reg .b64 a) { ld.global.u32 r, [a]; ret; }" + LOAD
     body = (
         "AGAIN: call (%r2), f, (%in); setp.eq.u32 %p1, %r2, 0; @%p1 bra AGAIN; call (%r2), look, (%in); ret;"
@@ -180,7 +180,7 @@ def program_of(body, parameters=""):
     return link(module, module.entries["k"])
 
 
-def test_a_load_meets_the_stores_between_the_same_barriers():
+def test_a_load_may_race_with_stores_between_the_same_barriers():
     program = program_of(
         """.shared .b32 c; .reg .b32 %r; st.shared.u32 [c], 1; bar.sync 0; ld.shared.u32 %r, [c]; bar.sync 0;
         st.shared.u32 [c], 2; ld.shared.u32 %r, [c];"""
@@ -199,7 +199,7 @@ def test_copies_of_structures_bit_fields_and_fills_are_found():
     assert Copies.of(program) == (frozenset({3, 4}), frozenset({7}), frozenset({(9, 1)}))
 
 
-def test_ways_past_a_barrier_lead_to_the_end_or_to_a_store():
+def test_paths_around_a_barrier_end_at_an_exit_or_a_store():
     program = program_of(
         """.reg .pred %p, %q; .reg .b64 %a; mov.b64 %a, 0; @%p bra END; @%q bra OTHER; bar.sync 0; bra END;
         OTHER: st.global.u32 [%a], 1; END:"""
@@ -242,7 +242,7 @@ def test_addresses_come_from_parameters_and_memory():
 
 
 @pytest.mark.parametrize(("value", "lending"), [("%c", {3}), ("%p", set())])
-def test_a_stored_address_of_a_shared_variable_is_lent(value, lending):
+def test_storing_the_address_of_a_shared_variable_lends_it(value, lending):
     program = program_of(
         f""".shared .b32 c; .reg .b64 %p, %c; ld.param.u64 %p, [p]; mov.u64 %c, c; cvta.shared.u64 %c, %c;
         st.global.u64 [%p], {value};""",

@@ -36,31 +36,31 @@ def test_a_predicated_write_keeps_the_old_value():
     assert live("mov.u32 %a, 1; add.u32 %b, %a, %a; ret;")[0] == set()
 
 
-def test_what_the_next_round_of_a_loop_reads():
+def test_registers_read_in_the_next_iteration_are_live():
     body = "mov.u32 %a, 9; L: add.u32 %b, %a, %c; add.u32 %a, %a, -1; setp.ne.u32 %p, %a, 0; @%p bra L; ret;"
     assert live(body)[1:5] == [{"%a", "%c"}, {"%a", "%c"}, {"%a", "%c"}, {"%a", "%c", "%p"}]
 
 
-def test_each_way_that_a_branch_can_take():
+def test_registers_read_on_either_side_of_a_branch_are_live():
     body = "@%p bra L; add.u32 %c, %a, 1; bra E; L: add.u32 %c, %b, 1; E: mov.u32 %v0, %c; ret;"
     assert live(body)[0] == {"%p", "%a", "%b"}
     table = "T: .branchtargets L, M; brx.idx %a, T; L: mov.u32 %v0, %b; ret; M: mov.u32 %v1, %c; ret;"
     assert live(table)[0] == {"%a", "%b", "%c"}
 
 
-def test_addresses_vectors_and_the_carry_are_read():
+def test_addresses_vector_elements_and_the_carry_are_live():
     assert live("st.global.v2.u32 [%x+8], {%a, %b}; ret;")[0] == {"%x", "%a", "%b"}
     assert live("ld.global.v2.u32 {%a, %b}, [%x]; add.u32 %c, %a, %b; ret;")[:2] == [{"%x"}, {"%a", "%b"}]
     assert "%carry" in live("add.cc.u32 %a, %b, %c; addc.u32 %a, %a, 0; ret;")[1]
 
 
-def test_with_functions_everything_lives():
+def test_every_register_is_live_in_a_kernel_with_calls():
     before = ".func f() { ret; }\n"
     module = parse(f"{HEAD}{before}.entry k() {{ {DECLARED} call f; ret; }}")
     assert set(link(module, module.entries["k"]).live) == {EVERY_REGISTER}
 
 
-def test_lanes_that_wait_keep_what_they_will_read():
+def test_waiting_lanes_keep_their_registers():
     """Odd lanes leave the loop at once; what they hold must outlive the even lanes' writes."""
     body = """mov.u32 %r2, %lane; and.b32 %r3, %lane, 1; setp.ne.u32 %p1, %r3, 0; mov.u32 %r4, 0;
 @%p1 bra END;
@@ -70,7 +70,7 @@ END: """
 
 
 @pytest.mark.parametrize("lanes", ["lt.u32 %p1, %lane, 3", "ge.u32 %p1, %lane, 3"])
-def test_a_register_that_only_some_lanes_wrote_is_still_noticed(lanes):
+def test_a_register_uninitialised_in_some_lanes_is_reported(lanes):
     body = (
         f"setp.{lanes}; @%p1 bra SKIP;\nmov.u32 %r2, 5; add.u32 %r3, %r2, 1;\nSKIP: add.u32 %r4, %lane, 1;\n"
     )

@@ -34,12 +34,12 @@ LDMATRIX = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r9];\n"
 # ------------------------------------------------------------------------------------- who executes
 
 
-def test_a_product():
+def test_mma_computes_a_product():
     assert run(ONES + MMA + STORE) == [21] * 32
     assert run(ONES + MMA + "mov.b32 %r2, %r3;" + STORE, block=96, grid=3) == [22] * 288
 
 
-def test_some_warps_only():
+def test_mma_runs_in_some_warps_only():
     """A branch that whole warps take; and a predicate that holds for whole warps."""
     body = ONES + "mov.b32 %r2, 1; and.b32 %r10, %i, 32; setp.eq.u32 %p1, %r10, 0;\n"
     expected = ([1] * 32 + [21] * 32) * 2
@@ -48,7 +48,7 @@ def test_some_warps_only():
 
 
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])
-def test_lanes_that_come_later_are_waited_for(schedule):
+def test_mma_waits_for_all_lanes_of_the_warp(schedule):
     body = f"""{ONES} setp.lt.u32 %p1, %lane, 7; @%p1 bra FEW; mov.b32 %r6, 9; bra TOGETHER;
 FEW: mov.b32 %r6, 5;
 TOGETHER: {MMA}"""
@@ -56,7 +56,7 @@ TOGETHER: {MMA}"""
     assert run(body + STORE, block=64, device=device) == ([21] * 7 + [25] * 25) * 2
 
 
-def test_a_predicate_that_holds_for_a_part_of_a_warp():
+def test_mma_predicated_for_a_part_of_a_warp_is_a_fault():
     body = ONES + "setp.lt.u32 %p1, %lane, 30;\n@%p1 " + MMA
     fault = fault_of(DivergentMatrix, body + STORE, block=64)
     assert (fault.place.warp, fault.place.lane, fault.check) == (0, 0, "barriers")
@@ -65,7 +65,7 @@ def test_a_predicate_that_holds_for_a_part_of_a_warp():
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_lanes_that_have_exited(late):
+def test_mma_with_exited_lanes_is_a_fault(late):
     leave = "setp.eq.u32 %p1, %i, 40;\n@%p1 bra LEAVE;\n"
     body = leave + ONES + MMA + STORE + "\nLEAVE: ret;" if late else leave + "bra GO; LEAVE: ret; GO: "
     fault = fault_of(DivergentMatrix, body if late else body + ONES + MMA + STORE, block=64)
@@ -73,12 +73,12 @@ def test_lanes_that_have_exited(late):
     assert "1 lanes, the first of them lane 8, have exited or do not exist" in fault.values
 
 
-def test_lanes_that_never_existed():
+def test_mma_in_a_partial_warp_is_a_fault():
     fault = fault_of(DivergentMatrix, ONES + MMA + STORE, block=48)
     assert (fault.place.warp, "16 lanes" in fault.values) == (1, True)
 
 
-def test_a_divergent_product_that_is_only_reported_goes_on():
+def test_a_reported_divergent_mma_still_computes():
     device = simwarp.Device(checks="report")
     assert run(ONES + MMA + STORE, block=40, device=device) == [21] * 40
     (fault,) = device.faults
@@ -88,17 +88,17 @@ def test_a_divergent_product_that_is_only_reported_goes_on():
 # ---------------------------------------------------------------------------------------- registers
 
 
-def test_an_operand_that_nothing_wrote():
+def test_mma_with_an_uninitialised_operand_is_a_fault():
     fault = fault_of(UninitialisedRegister, "mov.b32 %r4, 1; mov.b32 %r6, 1; mov.b32 %r7, 1;" + MMA + STORE)
     assert fault.register == "%r5"
 
 
-def test_the_accumulator_may_be_overwritten():
+def test_mma_may_overwrite_its_accumulator():
     again = MMA.replace("{%r2,%r3}", "{%r6,%r7}")
     assert run(ONES + again * 3 + "mov.b32 %r2, %r6;" + STORE) == [5 + 48] * 32
 
 
-def test_a_result_that_is_not_wanted_and_literals():
+def test_mma_accepts_discarded_results_and_literals():
     body = ONES + MMA.replace("{%r2,%r3}", "{%r2,_}").replace("{%r6,%r7}", "{7,8}")
     assert run(body + STORE) == [23] * 32
 
@@ -106,7 +106,7 @@ def test_a_result_that_is_not_wanted_and_literals():
 @pytest.mark.parametrize(
     ("given", "operand"), [("{%r4,%r5}, {%r5}", "a"), ("{%r4}, {%r5,%r6,%r7}", "b"), ("{%r4}, %r5", "")]
 )
-def test_the_number_of_registers(given, operand):
+def test_mma_refuses_a_wrong_number_of_registers(given, operand):
     body = ONES + MMA.replace("{%r4}, {%r5}", given)
     if not operand:  # one register may stand alone
         assert run(body + STORE) == [21] * 32
@@ -116,7 +116,7 @@ def test_the_number_of_registers(given, operand):
     assert "has 1 in each lane" in str(caught.value)
 
 
-def test_registers_of_another_width():
+def test_mma_refuses_registers_of_another_width():
     with pytest.raises(PtxSyntaxError, match=r"%rd1 .* is a \.b64; the operand takes 32 bits"):
         run(ONES + MMA.replace("{%r4}", "{%rd1}") + STORE)
 
@@ -129,7 +129,7 @@ def test_ldmatrix_reads_rows_by_the_first_lanes_addresses():
     assert words == [lane // 4 for lane in range(32)]
 
 
-def test_other_lanes_need_no_address():
+def test_ldmatrix_ignores_the_addresses_of_other_lanes():
     body = FILLED + "bar.sync 0; setp.lt.u32 %p1, %lane, 8; @%p1 mov.b32 %r11, %r9;\n"
     words = run(body + LDMATRIX.replace("%r9", "%r11") + STORE, before=TILE)
     assert words == [lane // 4 for lane in range(32)]
@@ -138,13 +138,13 @@ def test_other_lanes_need_no_address():
     assert (fault.register, fault.place.lane) == ("%r11", 7)
 
 
-def test_a_row_that_is_not_aligned():
+def test_ldmatrix_of_a_misaligned_row_is_a_fault():
     body = FILLED + "bar.sync 0; add.u32 %r9, %r9, 8;\n" + LDMATRIX
     fault = fault_of(Misaligned, body + STORE, before=TILE)
     assert (fault.width, fault.place.lane) == (16, 0)
 
 
-def test_a_row_outside_and_a_row_that_nothing_wrote():
+def test_ldmatrix_of_an_outside_or_uninitialised_row_is_a_fault():
     body = FILLED + "bar.sync 0; setp.eq.u32 %p1, %lane, 5; @%p1 add.u32 %r9, %r9, FAR;\n" + LDMATRIX + STORE
     assert fault_of(OutOfBounds, body.replace("FAR", "1024"), before=TILE).place.lane == 5
     assert fault_of(UninitialisedRead, body.replace("FAR", "512"), before=TILE).place.lane == 5
@@ -186,7 +186,7 @@ def test_wmma_load_takes_one_address_and_one_stride():
     assert run(default + STORE, given=given) == list(range(32))
 
 
-def test_lanes_that_disagree():
+def test_wmma_load_with_different_addresses_is_a_fault():
     body = "mov.u32 %r3, 32; cvt.u64.u32 %rd1, %lane; shl.b64 %rd1, %rd1, 2; add.u64 %in, %in, %rd1;\n"
     fault = fault_of(DivergentMatrix, body + WMMA + STORE, given=range(64))
     assert (fault.place.lane, "address" in fault.what) == (1, True)
@@ -194,7 +194,7 @@ def test_lanes_that_disagree():
     assert (fault.place.lane, "stride" in fault.what) == (1, True)
 
 
-def test_wrong_strides_and_pointers():
+def test_wmma_load_with_a_wrong_stride_or_pointer_is_a_fault():
     fault = fault_of(WrongStride, "mov.u32 %r3, 36;" + WMMA + STORE, given=range(64))
     assert (fault.width, "0x24" in fault.values) == (4, True)
     assert "9.7.14.4.2" in fault.advice
@@ -203,7 +203,7 @@ def test_wrong_strides_and_pointers():
 
 
 @pytest.mark.parametrize("space", ["shared", "generic"])
-def test_shared_memory_is_loaded_by_rows_of_16_bytes(space):
+def test_wmma_loads_from_shared_memory_need_rows_aligned_to_16_bytes(space):
     """As on an H200, where rows that start elsewhere are a fault."""
     body = FILLED + "bar.sync 0; mov.u32 %r3, STRIDE; mov.u64 %rd1, tile; add.u64 %rd1, %rd1, OFFSET;\n"
     body += "" if space == "shared" else "cvta.shared.u64 %rd1, %rd1;\n"
@@ -219,7 +219,7 @@ def test_shared_memory_is_loaded_by_rows_of_16_bytes(space):
     assert fault_of(Misaligned, with_(32, 8), before=TILE).width == 16
 
 
-def test_a_stride_of_16_bytes_is_enough():
+def test_wmma_accepts_a_stride_of_16_bytes():
     """The PTX ISA asks for 32 where a lane holds 32 bytes, the CUDA C++ Programming Guide for 16."""
     registers = "{%r2,%r11,%r12,%r13,%r14,%r15,%r16,%r17}"
     load = f"wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {registers}, [%in], %r3;\n"
@@ -237,7 +237,7 @@ class Written(Observer):
 
 
 @pytest.mark.parametrize("layout", ["row", "col"])
-def test_wmma_store(layout):
+def test_wmma_store_writes_each_element_to_its_row_and_column(layout):
     """Columns of D are 2 t and 2 t + 1, where t is the lane's place in its quad."""
     store = f"wmma.store.d.sync.aligned.{layout}.m8n8k128.global.s32 [%out], {{%r2,%r3}}, 8; ret;"
     observer = Written()
@@ -269,7 +269,7 @@ def test_wmma_store(layout):
         ("sm_80", "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r9], {%r2};", 90),
     ],
 )
-def test_what_a_chip_lacks(target, instruction, needs):
+def test_matrix_instructions_of_a_newer_chip_are_refused(target, instruction, needs):
     with pytest.raises(
         UnsupportedInstruction, match=rf"needs sm_{needs}; this module is for {target}"
     ) as caught:
@@ -285,14 +285,14 @@ def test_what_a_chip_lacks(target, instruction, needs):
         ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f32 {%r2,%r3}, {%r4}, {%r5}, {%r6};", "PTX ISA 9.0"),
     ],
 )
-def test_instructions_that_do_not_exist(instruction, rule):
+def test_nonexistent_matrix_instructions_are_refused(instruction, rule):
     with pytest.raises(UnsupportedInstruction) as caught:
         simwarp.Device().load(text(instruction + "ret;"))
     assert rule in str(caught.value)
     assert "section 9.7.14" in str(caught.value)
 
 
-def test_the_rule_is_that_of_the_device():
+def test_mma_sums_by_the_rule_of_the_device():
     """2^12 - 2^12 + 2^-13 + 2^-13: 25 fraction bits below 2^12 keep 2^-13, 24 do not."""
     first, second = 0xEC006C00, 0x08000800
     body = f"""mov.b32 %r4, 0; mov.b32 %r5, 0; mov.b32 %r8, 0x3c003c00; and.b32 %r9, %lane, 3;

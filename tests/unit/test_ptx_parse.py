@@ -55,31 +55,31 @@ def error_of(text):
 # -------------------------------------------------------------------------------------------- modules
 
 
-def test_module_directives():
+def test_module_directives_are_parsed():
     module = parse(".version 8.7\n.target sm_90a, texmode_independent, debug\n.address_size 64\n")
     assert (module.version, module.target, module.entries, module.variables) == ("8.7", "sm_90a", {}, [])
     assert parse(".version 6.0\n.target sm_50\n").target == "sm_50"
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_88", "sm_90a", "sm_100", "sm_100a", "sm_103f", "sm_121f"])
-def test_targets(target):
+def test_targets_are_parsed(target):
     assert parse(f".version 9.0 .target {target}").target == target
 
 
-def test_comments_are_blank():
+def test_comments_are_skipped():
     text = "add.u32 %r1, /* a, b; */ %r2, // %r3; é\n /* two\nlines */ 3; ret; // the end"
     first, second = entry(text).instructions
     assert first.operands == (Register("%r1"), Register("%r2"), Immediate(3))
     assert (first.line, second.line) == (5, 7)
 
 
-def test_lines_and_texts():
+def test_instructions_keep_their_line_and_text():
     first, second = entry("  mov.u32 %r1, 0;\n\n\tret;").instructions
     assert (first.line, first.text) == (5, "mov.u32 %r1, 0;")
     assert (second.line, second.text) == (7, "ret;")
 
 
-def test_words_may_touch_and_opcodes_may_hold_blanks():
+def test_tokens_may_touch_and_opcodes_may_contain_spaces():
     """As in ``.reg.pred p``, which inline assembly likes to write."""
     found = parse(
         HEAD + ".visible.entry k(.param.u64 a){.reg.pred p;.reg.b32 t;add .u32 t,t,1;ret;}"
@@ -88,7 +88,7 @@ def test_words_may_touch_and_opcodes_may_hold_blanks():
     assert [i.opcode for i in found.instructions] == ["add.u32", "ret"]
 
 
-def test_several_entries_and_pragmas():
+def test_several_entries_and_pragmas_are_parsed():
     module = parse(
         HEAD + '.pragma "a";\n.visible .entry a() { { mov.u32 %r1, 0; } ret; }\n'
         '.weak .entry b() .pragma "b"; { .pragma "nounroll", "used_bytes_mask 15"; ret; }'
@@ -103,7 +103,7 @@ def test_several_entries_and_pragmas():
     ("text", "guard"),
     [("@%p1 bra A;", Register("%p1")), ("@!%p2 bra A;", Register("%p2", negated=True)), ("bra A;", None)],
 )
-def test_guards(text, guard):
+def test_guards_are_parsed(text, guard):
     found = instruction(text)
     assert (found.guard, found.opcode, found.operands) == (guard, "bra", (Symbol("A"),))
 
@@ -178,16 +178,16 @@ def double(value):
         ("_|%p1", Pair(None, Register("%p1"))),
     ],
 )
-def test_operands(text, operand):
+def test_operands_are_parsed(text, operand):
     assert operands(text) == (operand,)
 
 
-def test_several_operands():
+def test_operand_lists_are_parsed():
     assert operands("%r1, [%rd1], 3") == (Register("%r1"), Address(Register("%rd1")), Immediate(3))
     assert operands("") == ()
 
 
-def test_opcodes_of_many_words():
+def test_long_opcodes_are_parsed():
     text = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     found = instruction(f"{text} [%r9], [%rd1, {{%r19, %r20}}], [%r9];")
     assert found.opcode == text
@@ -221,7 +221,7 @@ def test_opcodes_of_many_words():
         ),
     ],
 )
-def test_calls(text, found):
+def test_calls_are_parsed(text, found):
     assert operands(text, "call") == found
     assert operands(text, "call.uni") == found
 
@@ -266,7 +266,7 @@ def test_calls(text, found):
         ("(1 < 2U) - 2 < 0", 1),
     ],
 )
-def test_constant_expressions(text, value):
+def test_constant_expressions_are_evaluated(text, value):
     (found,) = operands(text)
     assert (found.value - value) % 2**64 == 0
     assert found.float_bits == 0
@@ -281,7 +281,7 @@ def test_constant_expressions(text, value):
     ),
     max_leaves=8,
 ))  # fmt: skip
-def test_integer_arithmetic_is_that_of_64_bit_words(text):
+def test_constant_integer_arithmetic_wraps_to_64_bits(text):
     """Python has the same precedences for these; signs do not matter modulo 2^64."""
     (found,) = operands(text)
     assert (found.value - eval(text)) % 2**64 == 0
@@ -291,7 +291,7 @@ def test_integer_arithmetic_is_that_of_64_bit_words(text):
 # ------------------------------------------------------------------------------------------ variables
 
 
-def test_variables():
+def test_variables_are_parsed():
     text = (
         HEAD + ".extern .shared .align 16 .b8 dynamic[];\n.shared .align 4 .f32 tile[32][33];\n"
         ".visible .const .b64 a, b[WARP_SZ];\n.weak .global .v4 .f32 v[2];\n.global .texref t;\n"
@@ -313,7 +313,7 @@ def test_variables():
     assert found == [("one", "shared", 1, 0), ("depot", "local", 80, 16)]
 
 
-def test_a_definition_takes_the_place_of_extern_declarations():
+def test_a_definition_replaces_extern_declarations():
     found = variable(".extern .global .b32 x;\n.visible .global .b32 x = 3;\n.extern .global .b32 x;")
     assert (found.extern, found.initial) == (False, (Immediate(3),))
 
@@ -350,12 +350,12 @@ def single(value):
          [Reference("y", mask=0xFF), Reference("y", 8, mask=0xFF00), Reference("y", 4, True, 0xFF0000)]),
     ],
 )  # fmt: skip
-def test_initial_values(text, count, initial):
+def test_initial_values_are_parsed(text, count, initial):
     found = variable(f".global .align 8 {text};")
     assert (found.count, list(found.initial)) == (count, initial)
 
 
-def test_registers():
+def test_register_declarations_are_parsed():
     found = entry(".reg .pred %p<3>;\n.reg .b32 %r<2>, %x;\n.reg .f64 %fd1, %fd2; .reg .f16 h; ret;")
     assert found.registers == {
         **{f"%p{i}": "pred" for i in range(3)},
@@ -371,7 +371,7 @@ def test_registers():
 # ------------------------------------------------------------------------------------------ functions
 
 
-def test_parameters():
+def test_parameters_are_parsed():
     """What a pointer points to may be aligned more strictly than the pointer itself."""
     parameters = (
         ".param .u64 a, .param .u64 .ptr .global .align 16 b,\n.param .align 8 .b8 c[24], .param .v4 .f32 d, "
@@ -401,12 +401,12 @@ def test_parameters():
         (".explicitcluster .maxclusterrank 8", None, None),
     ],
 )
-def test_performance_directives(directives, threads, cluster):
+def test_performance_directives_are_parsed(directives, threads, cluster):
     found = entry("ret;", directives=directives)
     assert (found.max_threads, found.cluster) == (threads, cluster)
 
 
-def test_device_functions():
+def test_device_functions_are_parsed():
     module = parse(
         HEAD + ".func (.reg .b32 q) square(.reg .b32 a, .reg .pred w) { mul.lo.s32 q, a, a; ret; }\n"
         ".weak .func (.param .align 8 .b8 r[32]) many(.param .b32 a, .param .align 4 .b8 rest[]) { ret; }\n"
@@ -425,7 +425,7 @@ def test_device_functions():
     assert module.entries == {}
 
 
-def test_declared_functions():
+def test_function_declarations_are_parsed():
     """``later`` is defined behind its declaration, ``vprintf`` never."""
     module = parse(
         HEAD + ".extern .func (.param .b32 r) vprintf\n(\n.param .b64 a,\n.param .b64 b\n)\n;\n"
@@ -441,7 +441,7 @@ def test_declared_functions():
     assert [(name, e.extern) for name, e in module.entries.items()] == [("k", False)]
 
 
-def test_prototypes():
+def test_call_prototypes_are_parsed():
     found = entry(
         "P : .callprototype (.param .b32 _) _ (.param .b64 _, .param .align 8 .b8 _[16]) ;\n"
         "Q: .callprototype _ () .noreturn; call (r), %rd1, (a, b), P;"
@@ -454,7 +454,7 @@ def test_prototypes():
     assert found.labels == {}
 
 
-def test_tables():
+def test_branch_and_call_target_tables_are_parsed():
     found = entry(
         "ts: .branchtargets A, B, N<2>;\nbrx.idx %r1, ts;\nA: B: N0: N1: ret;\nfs: .calltargets f, g;\n"
         "call (r), %rd1, (), fs;"
@@ -467,19 +467,19 @@ def test_tables():
 # --------------------------------------------------------------------------------------------- scopes
 
 
-def test_labels():
+def test_labels_are_parsed():
     found = entry("A: mov.u32 %r1, 0;\n$L__BB0_2:\nB:\nret;\nEND:")
     assert found.labels == {"A": 0, "$L__BB0_2": 1, "B": 1, "END": 2}
 
 
-def test_registers_without_a_percent_sign():
+def test_registers_need_no_percent_sign():
     """As inline assembly declares them: ``{ .reg .pred p; … @p bra; }``."""
     found = entry("{ .reg .pred p; .reg .u32 t; setp.ne.u32 p, t, 0; @p bra A; @!p bra A; }\nA: ret;")
     assert found.instructions[0].operands == (Register("p"), Register("t"), Immediate(0))
     assert [i.guard for i in found.instructions[1:3]] == [Register("p"), Register("p", negated=True)]
 
 
-def test_a_register_declared_again_is_another_one():
+def test_a_register_redeclared_in_an_inner_scope_is_distinct():
     found = entry(
         ".reg .b32 %r<2>;\nmov.b32 %r1, 0;\n"
         "{ .reg .b64 %r1; mov.b64 %r1, 1; { .reg .b16 %r1, t; mov.b16 %r1, t; } mov.b64 %r1, 2; }\n"
@@ -493,7 +493,7 @@ def test_a_register_declared_again_is_another_one():
     assert [i.operands[1] for i in found.instructions][2::2] == [Register("t"), Register("t@2")]
 
 
-def test_a_name_means_the_outer_one_until_it_is_declared_again():
+def test_a_name_refers_to_the_outer_register_until_redeclared():
     found = entry(".reg .b32 t; { mov.b32 t, 1; .reg .b32 t; mov.b32 t, 2; }")
     assert [i.operands[0].name for i in found.instructions] == ["t", "t@2"]
 
@@ -510,7 +510,7 @@ DONE:
 """
 
 
-def test_inline_assembly_written_twice_has_its_own_labels():
+def test_repeated_inline_assembly_has_its_own_labels():
     found = entry(LOOP + LOOP + "LOOP: bra LOOP; bra DONE;")
     assert found.labels == {"LOOP": 1, "DONE": 4, "LOOP@2": 5, "DONE@2": 8, "LOOP@3": 8}
     targets = [i.operands[0].name for i in found.instructions if i.opcode == "bra"]
@@ -518,12 +518,12 @@ def test_inline_assembly_written_twice_has_its_own_labels():
     assert [i.guard.name for i in found.instructions if i.guard] == ["p", "p@2"]
 
 
-def test_a_label_of_the_scope_hides_the_outer_one_even_before_it():
+def test_an_inner_label_hides_the_outer_one_in_its_whole_scope():
     found = entry("A: { bra A; { bra A; } A: } { bra A; }")
     assert [i.operands[0].name for i in found.instructions] == ["A@2", "A@2", "A"]
 
 
-def test_tables_and_prototypes_of_scopes():
+def test_tables_and_prototypes_belong_to_their_scope():
     body = "{ ts: .branchtargets A, B; brx.idx %r1, ts; A: P: .callprototype _ (); call %rd1, P; }\n"
     found = entry(body + body + "B: ret;")
     assert found.tables == {"ts": ("A", "B"), "ts@2": ("A@2", "B")}
@@ -531,7 +531,7 @@ def test_tables_and_prototypes_of_scopes():
     assert [i.operands[1].name for i in found.instructions[:-1]] == ["ts", "P", "ts@2", "P@2"]
 
 
-def test_parameters_of_call_sequences():
+def test_param_variables_of_call_sequences_are_parsed():
     sequence = """{ // callseq 0, 0
     .reg .b32 temp_param_reg;
     .param .b64 param0;
@@ -550,12 +550,12 @@ def test_parameters_of_call_sequences():
     assert list(found.registers) == ["temp_param_reg", "temp_param_reg@2"]
 
 
-def test_initial_values_name_variables_of_the_scope():
+def test_initial_values_refer_to_variables_of_their_scope():
     found = entry("{ .global .u32 x; } { .global .u32 x; .global .u64 at[2] = {x+4, 1}; }")
     assert found.variables[2].initial == (Reference("x@2", 4), Immediate(1))
 
 
-def test_functions_do_not_see_each_other_s_names():
+def test_functions_have_separate_names():
     module = parse(
         HEAD + ".func f() { .reg .b32 t; L: bra L; }\n.entry k() { .reg .b32 t; mov.b32 t, L; L: }"
     )
@@ -571,12 +571,12 @@ def sources(body, files='.file 1 "k.cu"\n.file 2 "include/shuffle.h", 123, 456\n
     return [i.source for i in parse(text).entries["k"].instructions]
 
 
-def test_locations_hold_until_the_next_one():
+def test_a_loc_directive_holds_until_the_next():
     body = "mov.u32 %r1, 0;\n.loc 1 10 5\nmov.u32 %r1, 1; mov.u32 %r1, 2;\n.loc\t1 12 0\nret;"
     assert sources(body) == [None, *[SourceLine("k.cu", 10)] * 2, SourceLine("k.cu", 12)]
 
 
-def test_inlined_code_counts_as_the_line_of_the_kernel():
+def test_inlined_code_has_the_line_of_its_call():
     body = ".loc 2 200 3, function_name $L__info_string0, inlined_at 1 21 9\nmov.u32 %r1, 0;\n"
     body += ".loc 2 200 3, function_name $L__info_string0+17, inlined_at 1 22 9\nret;"
     assert sources(body) == [SourceLine("k.cu", 21), SourceLine("k.cu", 22)]
@@ -584,7 +584,7 @@ def test_inlined_code_counts_as_the_line_of_the_kernel():
     assert sources(own) == [SourceLine("k.cu", 7)]
 
 
-def test_code_inlined_through_several_headers_counts_as_the_line_of_the_kernel():
+def test_code_inlined_through_several_headers_has_the_line_in_the_kernel():
     body = (
         ".loc 2 261 5, function_name $L__a, inlined_at 1 30 2\n"
         ".loc 3 92 9, function_name $L__b, inlined_at 2 261 5\n"
@@ -594,17 +594,17 @@ def test_code_inlined_through_several_headers_counts_as_the_line_of_the_kernel()
     assert sources(body, files) == [SourceLine("k.cu", 30), SourceLine("include/groups.h", 7)]
 
 
-def test_a_header_of_the_kernel_s_own_keeps_its_lines():
+def test_code_inlined_from_a_project_header_keeps_its_line():
     body = ".loc 2 52 9, function_name $L__info_string0, inlined_at 1 21 9\nret;"
     files = '.file 1 "bmm/bmm.cu"\n.file 2 "bmm/output.cuh"\n'
     assert sources(body, files) == [SourceLine("bmm/output.cuh", 52)]
 
 
-def test_line_0_is_not_a_line():
+def test_loc_line_0_means_no_source_line():
     assert sources(".loc 1 10 5\n.loc 1 0 0\nret;") == [None]
 
 
-def test_locations_of_one_entry_do_not_reach_into_the_next():
+def test_loc_directives_end_with_their_entry():
     text = HEAD + '.entry a() { .loc 1 3 1\n ret; }\n.entry b() { ret; }\n.file 1 "k.cu"'
     entries = parse(text).entries
     assert entries["a"].instructions[0].source == SourceLine("k.cu", 3)
@@ -673,7 +673,7 @@ PRINTF = """
 """
 
 
-def test_printf_and_assert():
+def test_compiled_printf_and_assert_are_parsed():
     module = parse(HEAD + PRINTF)
     (text,) = module.variables
     assert (text.name, text.count, [v.value for v in text.initial]) == ("$str", 4, [37, 100, 10])
@@ -743,7 +743,7 @@ VIRTUAL = """
 """
 
 
-def test_virtual_functions():
+def test_compiled_virtual_function_tables_are_parsed():
     module = parse(HEAD + VIRTUAL)
     (table,) = module.variables
     assert table.initial == (Immediate(0), Immediate(0), Reference("_ZN2D11fEi"), Reference("_ZN2D1D0Ev"))
@@ -792,7 +792,7 @@ $L__func_end0:
 """
 
 
-def test_recursion_and_structures():
+def test_compiled_recursion_and_structures_are_parsed():
     found = parse(HEAD + RECURSION).functions["many"]
     end = len(found.instructions)
     assert found.labels == {"$L__func_begin0": 0, "$L__tmp1": end, "$L__func_end0": end}
@@ -817,7 +817,7 @@ DATA = """
 """
 
 
-def test_initialised_data():
+def test_compiled_initialised_data_is_parsed():
     found = {v.name: v for v in parse(HEAD + DATA).variables}
     assert (found["coef"].space, found["coef"].count, len(found["coef"].initial)) == ("const", 20, 8)
     assert found["ptr"].initial == (Reference("arr", 12, generic=True),)
@@ -862,7 +862,7 @@ DYNAMIC_PARALLELISM = """
 """
 
 
-def test_kernels_that_name_kernels_and_dynamic_shared_memory():
+def test_compiled_dynamic_parallelism_is_parsed():
     module = parse(HEAD + DYNAMIC_PARALLELISM)
     assert list(module.entries) == ["child", "parent"]
     assert (module.variables[0].count, module.variables[0].extern) == (0, True)
@@ -893,7 +893,7 @@ ASSEMBLY = """
 """
 
 
-def test_inline_assembly_barriers_and_matrices():
+def test_compiled_inline_assembly_is_parsed():
     found = entry(ASSEMBLY)
     assert found.labels == {"WAIT": 2, "DONE": 5, "WAIT@2": 5, "DONE@2": 8}
     assert found.registers == {"%tmp": "b64", "P1": "pred", "P1@2": "pred", "h": "f16"}
@@ -1049,7 +1049,7 @@ def in_body(text):
         (in_body('.pragma "nounroll"\n'), 7, "';'"),
     ],
 )
-def test_errors_name_the_line(text, line, says):
+def test_syntax_errors_name_their_line(text, line, says):
     error = error_of(text)
     assert re.match(rf"line {line}:", error), error
     assert says in error
@@ -1073,7 +1073,7 @@ def test_errors_name_the_line(text, line, says):
         (HEAD + ".global .b32 f;\n.func f() { ret; }", 4, 5, "f"),
     ],
 )
-def test_a_second_declaration_names_both_lines(text, first, second, name):
+def test_a_duplicate_declaration_names_both_lines(text, first, second, name):
     error = error_of(text)
     assert re.match(rf"line {second}: {re.escape(name)} is .* line {first}:", error), error
 
@@ -1136,7 +1136,7 @@ def is_module_or_syntax_error(tokens):
 
 
 @pytest.mark.slow
-def test_text_broken_at_any_token_is_a_syntax_error_or_fine():
+def test_text_broken_at_any_token_parses_or_is_a_syntax_error():
     """Cut off behind each token, and with each token left out or written twice: never another exception."""
     assert parse(WHOLE).entries["k"].max_threads == 128
     for i in range(len(TOKENS)):
@@ -1157,7 +1157,7 @@ def test_text_broken_at_any_token_is_a_syntax_error_or_fine():
     min_size=1,
     max_size=6,
 ))  # fmt: skip
-def test_text_broken_in_many_ways_is_a_syntax_error_or_fine(edits):
+def test_randomly_edited_text_parses_or_is_a_syntax_error(edits):
     tokens = list(TOKENS)
     for edit, i, j, other in edits:
         i, j = i % len(tokens), j % len(tokens)
@@ -1173,5 +1173,5 @@ def test_text_broken_in_many_ways_is_a_syntax_error_or_fine(edits):
 
 
 @given(st.text(st.characters(max_codepoint=0x2FF), max_size=40), st.integers(0, len(WHOLE)))
-def test_any_characters_are_a_syntax_error_or_fine(characters, at):
+def test_inserted_characters_parse_or_are_a_syntax_error(characters, at):
     assert is_module_or_syntax_error([WHOLE[:at] + characters + WHOLE[at:]])

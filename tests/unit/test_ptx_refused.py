@@ -32,7 +32,7 @@ def refused(*args, **options):
 # ---- sizes -----------------------------------------------------------------------------------------------
 
 
-def test_static_shared_memory():
+def test_too_much_static_shared_memory_is_refused():
     load(".shared .b8 a[49152];")
     load(".shared .b8 a[40000];", before=".shared .b8 b[40000];")  # which the kernel does not name
     assert "line 6: the static shared memory of kernel k has 49153 bytes, 49152 at most" in refused(
@@ -48,7 +48,7 @@ def test_static_shared_memory():
     refused("call f; st.shared.u32 [s], 1;", before=function)
 
 
-def test_constant_memory():
+def test_too_much_constant_memory_is_refused():
     load(before=".const .b8 a[65532];")
     assert "has 65537 bytes, 65536 at most" in refused(before=".const .b8 a[65533];")
     assert "has 2147483652 bytes" in refused(before=f".const .b8 a[{1 << 31}];")
@@ -58,7 +58,7 @@ def test_constant_memory():
     ("version", "target", "most"),
     [("8.0", "sm_90", 4352), ("8.1", "sm_90", 32764), ("9.0", "sm_75", 32764), ("9.0", "sm_61", 4352)],
 )
-def test_parameters(version, target, most):
+def test_too_long_parameter_lists_are_refused(version, target, most):
     load(parameters=f".param .b8 a[{most}]", version=version, target=target)
     message = refused(parameters=f".param .b8 a[{most + 1}]", version=version, target=target)
     assert f"line 6: the parameter list of kernel k has {most + 1} bytes, {most} at most" in message
@@ -73,7 +73,7 @@ DYNAMIC = """.version 8.0 .target sm_{target} .address_size 64 .extern .shared .
     [((7, 0), 96), ((7, 5), 64), ((8, 0), 163), ((8, 6), 99), ((8, 7), 163), ((8, 9), 99), ((9, 0), 227)],
 )
 @pytest.mark.parametrize("own", [16, 1024])
-def test_dynamic_shared_memory_by_chip(cc, most, own):
+def test_dynamic_shared_memory_is_limited_by_the_chip(cc, most, own):
     kernel = simwarp.Device(cc).load(DYNAMIC.format(target=70, own=own)).kernel("k")
     kernel((1, 1, 1), (1, 1, 1), shared=most * 1024 - own)
     with pytest.raises(LaunchError, match=f"it takes 0 to {most * 1024 - own}"):
@@ -160,16 +160,16 @@ FUNCTION = ".func f(.param .b32 x) { .reg .b32 %r; ld.param.b32 %r, [x]; ret; }"
 
 
 @pytest.mark.parametrize("instruction", TAKEN.strip().splitlines())
-def test_taken(instruction):
+def test_instructions_that_ptxas_accepts_are_loaded(instruction):
     load("\n" + instruction, before=FUNCTION)
 
 
 @pytest.mark.parametrize("instruction", REFUSED.strip().splitlines())
-def test_refused(instruction):
+def test_instructions_that_ptxas_refuses_are_refused(instruction):
     assert refused("\n" + instruction, before=FUNCTION).startswith("line 10: ")
 
 
-def test_a_parameter_in_a_function_is_a_parameter():
+def test_function_parameters_are_accessed_in_param_space_only():
     function = ".func f(.param .b32 x) {{ .reg .b32 %r; ld{}.b32 %r, [x]; ret; }}"
     load("call f, (1);".replace("(1)", "(%r1)"), before=function.format(".param"))
     for space in ("", ".local", ".shared"):
@@ -177,7 +177,7 @@ def test_a_parameter_in_a_function_is_a_parameter():
 
 
 @pytest.mark.parametrize("space", [".param", ".reg"])
-def test_pointers_of_parameters_point_to_memory(space):
+def test_ptr_parameters_refuse_param_and_reg_spaces(space):
     load(parameters=".param .u64 .ptr .shared .align 4 p")
     refused(parameters=f".param .u64 .ptr {space} p")
 
@@ -189,26 +189,26 @@ def no_memory(*args, **options):
     raise MemoryError
 
 
-def test_a_variable_that_this_machine_does_not_hold(monkeypatch):
+def test_a_variable_larger_than_host_memory_is_refused(monkeypatch):
     monkeypatch.setattr("simwarp.memory.Allocation", no_memory)
     with pytest.raises(LaunchError, match="variable g has 4 bytes, more than this machine has left"):
         load()
 
 
-def test_local_memory_that_no_chip_has():
+def test_too_much_local_memory_is_refused():
     kernel = load(f".local .b8 big[{1 << 31}];", parameters="")
     with pytest.raises(LaunchError, match="bytes of local memory in each thread, 524288 at most"):
         kernel((1, 1, 1), (1, 1, 1))
 
 
-def test_blocks_in_flight_that_this_machine_does_not_hold(monkeypatch):
+def test_more_blocks_in_flight_than_host_memory_holds_are_refused(monkeypatch):
     kernel = load(parameters="")
     monkeypatch.setattr("simwarp.engine.launch.Chunk", no_memory)
     with pytest.raises(LaunchError, match="all blocks are in flight at once"):
         kernel((7, 1, 1), (1024, 1, 1), cooperative=True)
 
 
-def test_a_grid_takes_no_memory_before_it_runs():
+def test_a_huge_grid_takes_no_memory_before_it_runs():
     """The largest grid there is; its kernel ends at its budget."""
     kernel = load("trap;", parameters="")
     with pytest.raises(simwarp.faults.Trap):
@@ -217,7 +217,7 @@ def test_a_grid_takes_no_memory_before_it_runs():
     assert (len(chunks), chunks[2**21 - 1].tolist()[-1]) == (2**21, 2**31 - 2)
 
 
-def test_chunks_hold_clusters_whole():
+def test_a_chunk_holds_whole_clusters():
     rng = np.random.default_rng(2)
     for _ in range(30):
         cluster = tuple(rng.integers(1, 4, 3).tolist())
@@ -236,7 +236,7 @@ def test_chunks_hold_clusters_whole():
 # ---- messages --------------------------------------------------------------------------------------------
 
 
-def test_a_very_long_line_is_not_quoted_whole():
+def test_errors_quote_a_very_long_line_in_part():
     padding = "add.u32 %r1, %r2, %r3; " * 700
     for wrong in ("add.u32 %r1, %r2;", "ld.shared.u32 %r1, [g];", "add.u32 %r1 %r2;", "tex.2d.v4.f32.f32;"):
         with pytest.raises((PtxSyntaxError, UnsupportedInstruction)) as caught:
@@ -258,7 +258,7 @@ ret; }}
 """
 
 
-def test_what_is_not_supported_names_its_line_of_cuda():
+def test_an_unsupported_instruction_names_its_cuda_line():
     with pytest.raises(UnsupportedInstruction) as caught:
         simwarp.Device().load(SOURCE.format(".loc 1 42 7"))
     assert (caught.value.source_file, caught.value.source_line) == ("folder/some.cu", 42)
@@ -267,7 +267,7 @@ def test_what_is_not_supported_names_its_line_of_cuda():
     assert (caught.value.source_file, caught.value.source_line) == (None, None)
 
 
-def test_a_call_of_what_nothing_defines_names_its_line_of_cuda():
+def test_a_call_to_an_undefined_function_names_its_cuda_line():
     call = ".loc 1 7 3\ncall elsewhere;"
     text = SOURCE.format(call).replace(".visible .entry", ".extern .func elsewhere();\n.visible .entry")
     with pytest.raises(UnsupportedInstruction, match="calls elsewhere") as caught:

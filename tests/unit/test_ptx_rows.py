@@ -65,7 +65,7 @@ COMPUTING = [name for name in ROWS if name in rows.TWINS or name in rows.BOUNDED
     "*-set.bf16 (float)",
 )
 @pytest.mark.parametrize("name", COMPUTING)
-def test_rows_that_compute(simwarp_device, name):
+def test_computing_rows_equal_their_twins(simwarp_device, name):
     if name in rows.ADDRESSES and not isinstance(simwarp_device, simwarp.Device):
         pytest.skip("a chip has its own addresses")
     for batch in batches([rows.probe_of(opcode) for opcode in required(ROWS[name])]):
@@ -159,7 +159,7 @@ BARRIERS = {"sync": met, "arrive": arrived, "red": reduced}
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in COMPUTING])
-def test_rows_that_do_not_compute(simwarp_device, name):
+def test_other_rows_equal_their_twins_or_fault(simwarp_device, name):
     row = ROWS[name]
     for batch in batches([probe_of(opcode) for opcode in required(row)]):
         if batch[0].faults:
@@ -192,7 +192,7 @@ def test_bounds_are_parsed():
         parse_bound("small")
 
 
-def test_errors_are_measured_in_the_unit_of_the_bound():
+def test_an_error_is_measured_in_the_unit_of_its_bound():
     one = words(0x3F800000)
     error, allowed = measure(Bound("ulp", 2), "f32", one, one, one + np.uint64(2))
     assert (error.tolist(), allowed.tolist()) == ([2.0], [True])
@@ -207,12 +207,12 @@ def test_the_first_wrong_answer_is_reported():
     assert str(verdict) == "popc.b32: 1 of 1 sets differ\na=0x7: expected d=0x3, got d=0x2"
 
 
-def test_answers_that_are_not_compared_are_zero():
+def test_uncompared_results_are_zeroed():
     operands = words([7, 0], [7, 1])
     assert comparable(probe_of("div.u32"), operands, words([9], [7])).tolist() == [[0], [7]]
 
 
-def test_modules_hold_32_probes():
+def test_a_module_holds_at_most_32_probes():
     assert [len(batch) for batch in batches([probe_of("popc.b32")] * 100)] == [32, 32, 32, 4]
 
 

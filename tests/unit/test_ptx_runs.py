@@ -48,7 +48,7 @@ def same_bits(a, b):
 
 
 @pytest.mark.parametrize("opcode", OPCODES)
-def test_all_at_once_is_as_one_after_the_other(opcode):
+def test_combined_atomics_equal_one_lane_at_a_time(opcode):
     row, form = TABLE.find(opcode)
     step = SimpleNamespace(row=row, form=form, function=partial(row.function, form))
     dtype, rng = DTYPES[form.T], np.random.default_rng(len(opcode))
@@ -74,7 +74,7 @@ def test_all_at_once_is_as_one_after_the_other(opcode):
         assert same_bits(allocation.view(dtype)[:count], expected[2])
 
 
-def test_every_operation_on_integers_is_worked_out_at_once():
+def test_integer_atomics_on_one_address_are_combined():
     """But for counting and comparing with several values, no lane takes a turn by itself."""
     rng = np.random.default_rng(1)
     for opcode in OPCODES:
@@ -96,7 +96,7 @@ atom.global.add.f32 %f, [%a+20], %f; red.global.dec.u32 [%a+24], 4; ret; }"""
 
 
 @pytest.mark.parametrize("schedule", ["lowest pc", "random"])
-def test_a_hundred_thousand_lanes_on_one_address(schedule, monkeypatch):
+def test_atomics_of_100000_lanes_on_one_address_are_combined(schedule, monkeypatch):
     turns = []
     original = Runs.turns
     monkeypatch.setattr(
@@ -112,6 +112,6 @@ def test_a_hundred_thousand_lanes_on_one_address(schedule, monkeypatch):
     assert got[6] == (5 - 100_000 % 5) % 5
 
 
-def test_runs_of_no_accesses_and_of_one():
+def test_runs_handle_single_accesses_and_distinct_values():
     assert next(iter(Runs(np.zeros(1, np.uint64)).turns())).tolist() == [0]
     assert Runs(np.zeros(3, np.uint64)).scan(np.minimum, np.array([2, 1, 3])).tolist() == [2, 1, 1]

@@ -157,11 +157,11 @@ def ptx(*parts):
         ),
     ],
 )  # fmt: skip
-def test_where_sides_meet(parts, expected):
+def test_reconvergence_points_are_immediate_post_dominators(parts, expected):
     assert meetings(ptx(*parts)) == expected
 
 
-def test_where_sides_meet_within_a_function():
+def test_reconvergence_points_within_a_function_are_found():
     function = ".func f() { .reg .pred %p; .reg .b32 %r; @%p bra A; mov.u32 %r, 40; ret;\n A: mov.u32 %r, 50;"
     module = parse(text("call f;\n" + STORE, function + "\n @%p ret;\n mov.u32 %r, 60; ret; }"))
     steps = link(module, module.entries["k"]).steps
@@ -172,7 +172,7 @@ def test_where_sides_meet_within_a_function():
     assert meets == {branch: len(steps), guarded: len(steps), call: call + 1}
 
 
-def test_who_returns_has_not_left():
+def test_reconvergence_of_an_exiting_side_is_the_return():
     function = (
         ".func f() { .reg .pred %p; .reg .b32 %r; @%p bra A; mov.u32 %r, 4; mov.u32 %r, 5; exit; A: ret; }"
     )
@@ -183,7 +183,7 @@ def test_who_returns_has_not_left():
 
 
 @pytest.mark.parametrize("n", [1, 500])
-def test_dominators_of_a_chain(n):
+def test_dominators_of_a_straight_chain_are_its_predecessors(n):
     chain = [[i + 1] for i in range(n - 1)] + [[]]
     assert immediate_dominators(chain, 0) == {i: max(i - 1, 0) for i in range(n)}
 
@@ -194,7 +194,7 @@ def test_dominators_of_a_chain(n):
 @pytest.mark.slow_cases("random-jacobi", "random-bitonic_sort", "random-gemm*")
 @pytest.mark.parametrize("name", kernels.names())
 @pytest.mark.parametrize("schedule", ["stack", "random"])
-def test_examples_compute_the_same(name, schedule):
+def test_example_kernels_give_the_same_bits_under_every_schedule(name, schedule):
     expected = example("kernels", name).run(device("lowest pc"), 0)
     for key, right in expected.items():
         assert_same_bits(right, example("kernels", name).run(device(schedule), 0)[key])
@@ -203,7 +203,7 @@ def test_examples_compute_the_same(name, schedule):
 @pytest.mark.slow_cases("random-bmm64", "stack-bmm64")
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("schedule", ["stack", "random"])
-def test_bmm_computes_the_same(scheme, schedule):
+def test_bmm_gives_the_same_bits_under_every_schedule(scheme, schedule):
     draw = Draw(3, "schedules", 0)
     a, b = draw.matrix(67, 70, "float32"), draw.matrix(70, 33, "float32")
     right = gpu.bmm(a, b, scheme=scheme, device=device("lowest pc"))
@@ -217,7 +217,7 @@ mov.b32 product, 1; ret;
 MORE: sub.u32 %r, n, 1; call (%r), factorial, (%r); mul.lo.u32 product, %r, n; ret; }"""
 
 
-def test_recursion_of_another_depth_in_each_lane_and_warp():
+def test_lanes_and_warps_recurse_to_different_depths():
     body = """shr.u32 %r3, %i, 5; add.u32 %r3, %r3, %lane; rem.u32 %r3, %r3, 7;
 call (%r2), factorial, (%r3); bar.sync 0;
 """
@@ -226,7 +226,7 @@ call (%r2), factorial, (%r3); bar.sync 0;
     assert run(body + STORE, block=128, before=FACTORIAL) == expected
 
 
-def test_lanes_that_return_one_by_one_meet_behind_the_call():
+def test_lanes_that_return_separately_reconverge_after_the_call():
     function = """.func (.reg .b32 r) f(.reg .b32 lane) {
 .reg .pred %p, %q; .reg .b32 %t;
 mov.u32 r, 100; setp.lt.u32 %p, lane, 5; @%p ret;
@@ -238,7 +238,7 @@ REST: mov.u32 r, 300; ret; }"""
     assert run(body + STORE, before=function) == expected
 
 
-def test_an_indirect_call_of_several_functions_meets_behind_it():
+def test_lanes_reconverge_after_a_divergent_indirect_call():
     functions = "\n".join(
         f".func (.reg .b32 r) f{k}(.reg .b32 n) {{ add.u32 r, n, {k}00; ret; }}" for k in (1, 2)
     )
@@ -256,7 +256,7 @@ CELLS = ".shared .align 4 .b32 cells[64];"
 ZERO = "mov.u32 %r9, 0; mov.u32 %r10, cells; st.shared.u32 [%r10], %r9; bar.warp.sync 0xFFFFFFFF;\n"
 
 
-def test_the_side_at_the_highest_step_goes_first():
+def test_the_stack_runs_the_higher_side_of_a_branch_first():
     body = f"""{ZERO}setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW;
 {TICKETS} bra END;
 LOW: {TICKETS}
@@ -282,7 +282,7 @@ def steps_of(body, **options):
     return observer.seen
 
 
-def test_lanes_meet_where_their_sides_meet_each_warp_for_itself():
+def test_each_warp_reconverges_at_its_own_post_dominator():
     """Warp 0 parts, warp 1 does not: it goes on as a whole, and together with the other where it can."""
     body = """setp.lt.u32 %p1, %i, 8; @%p1 bra LOW;
 not.b32 %r2, %i; bra.uni END;
@@ -295,7 +295,7 @@ END: """
     assert seen[-2:] == [("st.global.u32", [32, 32]), ("ret", [32, 32])]
 
 
-def test_lanes_that_leave_a_loop_wait_for_the_others():
+def test_lanes_that_leave_a_loop_reconverge_after_it():
     body = """mov.u32 %r2, 0;
 LOOP: add.u32 %r2, %r2, 1; setp.le.u32 %p1, %r2, %lane; @%p1 bra LOOP;
 xor.b32 %r2, %r2, 64;
@@ -305,7 +305,7 @@ xor.b32 %r2, %r2, 64;
     assert run(body + STORE) == [64 ^ (i + 1) for i in range(32)]
 
 
-def test_exits_within_a_divergent_side():
+def test_lanes_may_exit_on_one_side_of_a_branch():
     """Of the lanes below 16 every third one leaves; the others meet those above, for one ballot."""
     body = """setp.ge.u32 %p1, %lane, 16; rem.u32 %r3, %lane, 3; setp.ne.u32 %p2, %r3, 0; mov.u32 %r5, 1;
 @%p1 bra JOIN; @%p2 bra ON;
@@ -319,7 +319,7 @@ JOIN: activemask.b32 %r6; vote.sync.ballot.b32 %r2, 1, 0xFFFFFFFF; setp.ne.u32 %
     assert run(body + STORE, checks={"members": "off"}) == expected
 
 
-def test_a_barrier_behind_an_early_exit():
+def test_a_barrier_after_an_early_exit_completes():
     """No lane stays behind that the barrier would wait for."""
     body = """setp.ge.u32 %p1, %lane, 20; @%p1 bra GONE;
 bar.sync 0; mov.u32 %r2, 4;
@@ -328,7 +328,7 @@ GONE: mov.u32 %r2, 5; st.global.u32 [%at], %r2; ret;"""
     assert run(body, block=64, checks={"barriers": "off"}) == ([4] * 20 + [5] * 12) * 2
 
 
-def test_warps_wait_for_one_another_at_barriers_in_different_branches():
+def test_warps_synchronise_at_barriers_in_different_branches():
     body = """setp.lt.u32 %p1, %i, 32; @%p1 bra FIRST;
 barrier.sync 0; ld.shared.u32 %r2, [cells]; bra END;
 FIRST: mov.u32 %r2, 9; st.shared.u32 [cells], %r2; barrier.sync 0;
@@ -336,7 +336,7 @@ END: """
     assert run(body + STORE, block=96, before=CELLS) == [9] * 96
 
 
-def test_a_warp_waits_for_another_warp_in_a_spin_loop():
+def test_a_warp_spins_until_another_warp_writes():
     body = f"""{ZERO}bar.sync 0; setp.lt.u32 %p1, %i, 32; @%p1 bra WAIT;
 mov.u32 %r2, 3; st.volatile.shared.u32 [cells], %r2; bra END;
 WAIT: ld.volatile.shared.u32 %r2, [cells]; setp.eq.u32 %p2, %r2, 0; @%p2 bra WAIT;
@@ -362,7 +362,7 @@ def assert_told(fault, body, waiting, awaited):
 @pytest.mark.parametrize(
     "operation", ["bar.warp.sync 0xFFFFFFFF", "redux.sync.add.u32 %r2, %i, 0xFFFFFFFF", "barrier.sync 0"]
 )
-def test_it_declines_lanes_that_wait_for_the_other_side(operation):
+def test_the_stack_declines_lanes_that_wait_for_the_other_side(operation):
     body = (
         f"""mov.u32 %r2, 1; setp.lt.u32 %p1, %lane, 8; @%p1 bra LOW;
 {operation}; bra END;
@@ -377,7 +377,7 @@ END: """
     assert run(body, schedule="lowest pc")
 
 
-def test_it_declines_at_once_although_another_warp_spins():
+def test_the_stack_declines_although_another_warp_spins():
     """Warp 1 waits, and counts, for warp 0, whose lanes wait for each other in vain."""
     body = (
         """mov.u32 %r3, 0; setp.ge.u32 %p1, %i, 32; @%p1 bra SPIN; setp.lt.u32 %p2, %i, 8; @%p2 bra LOW;
@@ -402,19 +402,19 @@ membar.gl; atom.global.exch.b32 %r3, [%in], 0;
 
 
 @pytest.mark.slow
-def test_it_declines_a_lock_that_lanes_of_a_warp_take():
+def test_the_stack_declines_a_lock_contended_within_a_warp():
     fault = declined(LOCK + STORE, given=(0, 0), checks=WITHOUT_RACES)
     assert_told(fault, LOCK + STORE, [(1, "atom.global.cas")], [(0, "ld.volatile")])
     assert sorted(run(LOCK + STORE, "lowest pc", given=(0, 0), checks=WITHOUT_RACES)) == [*range(32)]
 
 
-def test_a_lock_that_whole_warps_take_is_no_reason():
+def test_the_stack_runs_a_lock_contended_between_warps():
     body = "setp.ne.u32 %p2, %lane, 0; @%p2 exit; mov.u32 %r2, 0;\n" + LOCK
     tickets = run(body + STORE, given=(0, 0), checks=WITHOUT_RACES, block=256)
     assert sorted(tickets[::32]) == [*range(8)]
 
 
-def test_a_counted_barrier_may_be_complete_without_the_other_side():
+def test_a_counted_barrier_completes_without_the_other_side():
     """8 lanes of warp 0, 24 of warp 1 and, later, warp 2 make 64; the others never come."""
     body = """setp.ge.u32 %p3, %i, 64; mov.u32 %r2, 3; @%p3 bra LATE;
 setp.lt.u32 %p1, %i, 8; setp.ge.u32 %p2, %i, 40; or.pred %p1, %p1, %p2;
@@ -425,7 +425,7 @@ END: """
     assert run(body + STORE, block=96) == [3] * 8 + [4] * 32 + [3] * 24 + [5] * 32
 
 
-def test_a_warp_waits_if_one_of_its_lanes_does():
+def test_the_stack_declines_a_warp_with_one_waiting_lane():
     """Lanes 0 to 3 wait, 4 to 7 only arrive; the other side would make the barrier complete."""
     body = (
         """setp.lt.u32 %p1, %lane, 8; setp.lt.u32 %p2, %lane, 4; mov.u32 %r2, 3; @%p1 bra LOW;
@@ -439,7 +439,7 @@ END: """
     assert run(body, "lowest pc") == [3] * 32
 
 
-def test_it_declines_a_counted_barrier_only_when_nothing_else_can_complete_it():
+def test_the_stack_declines_a_counted_barrier_no_other_warp_can_complete():
     """Two of warps 0 to 2 complete it; warp 0 parts before, and only one side of it comes."""
     body = (
         """setp.lt.u32 %p1, %i, 8; mov.u32 %r2, 3; @%p1 bra LOW; setp.lt.u32 %p1, %i, 32; @%p1 bra END;
@@ -458,7 +458,7 @@ BOTH = pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])
 
 
 @BOTH
-def test_a_deadlock_is_one(schedule):
+def test_a_deadlock_is_reported_under_both_schedules(schedule):
     """Warp 0 waits at barrier 1, warp 1 at barrier 2."""
     body = (
         """setp.lt.u32 %p1, %i, 32; @%p1 bra LOW;
@@ -476,7 +476,7 @@ END: """
 
 @pytest.mark.slow_cases("random")
 @BOTH
-def test_a_livelock_is_one(schedule):
+def test_a_livelock_is_reported_under_both_schedules(schedule):
     """All lanes wait for what nobody ever writes."""
     body = "SPIN: ld.volatile.global.u32 %r2, [%in]; setp.eq.u32 %p1, %r2, 0; @%p1 bra SPIN;\n"
     with pytest.raises(Livelock) as caught:
@@ -485,7 +485,7 @@ def test_a_livelock_is_one(schedule):
 
 
 @BOTH
-def test_a_loop_that_counts_for_ever_is_a_runaway(schedule):
+def test_an_endless_counting_loop_is_a_runaway_kernel(schedule):
     body = "mov.u32 %r2, 0; LOOP: add.u32 %r2, %r2, 1; bra LOOP;\n"
     with pytest.raises(RunawayKernel):
         small.run(body, device=simwarp.Device(schedule=schedule, instruction_budget=10_000))
@@ -500,7 +500,7 @@ def test_a_loop_that_counts_for_ever_is_a_runaway(schedule):
         (InactiveSource, "setp.ge.u32 %p1, %lane, 1; @%p1 shfl.sync.idx.b32 %r2, %i, 0, 31, 0xFFFFFFFE;"),
     ],
 )
-def test_what_a_kernel_does_wrong_is_found(schedule, kind, body):
+def test_faults_are_raised_under_both_schedules(schedule, kind, body):
     with pytest.raises(kind) as caught:
         run(body + STORE, schedule)
     assert caught.value.place.line == line_of(body, body + STORE)
@@ -545,19 +545,19 @@ END: """,
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
-def test_what_depends_on_scheduling_shows(name):
+def test_order_dependent_kernels_differ_between_seeds(name):
     body, options = DEPENDENT[name]
     assert len(set(results(body + STORE, **options))) >= 2
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
-def test_the_same_seed_gives_the_same(name):
+def test_one_seed_gives_one_result(name):
     body, options = DEPENDENT[name]
     first, second = (results(body + STORE, seeds=5, **options) for _ in range(2))
     assert first == second
 
 
-def test_launches_of_a_device_have_orders_of_their_own():
+def test_each_launch_of_a_device_has_its_own_random_order():
     made, seen = device("random", checks=WITHOUT_RACES), []
     for _ in range(10):
         seen.append(tuple(small.run("atom.global.add.u32 %r2, [%in], 1;\n" + STORE, device=made)))
@@ -595,7 +595,7 @@ ld.global.u32 %r2, [%in]; ld.global.u32 %r3, [%in+4]; mad.lo.u32 %r2, %r3, 10000
 
 @pytest.mark.slow_cases("a lock")
 @pytest.mark.parametrize("name", INDEPENDENT)
-def test_what_does_not_depend_on_scheduling_stays(name):
+def test_order_independent_kernels_agree_under_50_seeds(name):
     body, expected = INDEPENDENT[name]
     found = results(body + STORE, seeds=50, block=len(expected), given=(0, 0), before=CELLS)
     assert set(found) == {tuple(expected)}
@@ -603,7 +603,7 @@ def test_what_does_not_depend_on_scheduling_stays(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
-def test_generated_programs_stay_the_same_under_fifty_seeds(number):
+def test_generated_programs_agree_under_50_seeds(number):
     program = fuzz.generate(5, number)
     (right,) = fuzz.outputs(simwarp.Device(), [program])
     found = {fuzz.outputs(device("random", seed=seed), [program])[0] for seed in range(50)}
@@ -611,7 +611,7 @@ def test_generated_programs_stay_the_same_under_fifty_seeds(number):
 
 
 @pytest.mark.slow
-def test_nobody_looks_for_a_livelock_as_long_as_the_order_is_random(monkeypatch):
+def test_livelocks_are_not_searched_while_the_order_is_random(monkeypatch):
     """A state that comes back proves something only if the same follows from it."""
     seen = []
     monkeypatch.setattr(Progress, "look", lambda self, scheduler: seen.append(scheduler.chunk.order is None))
@@ -627,7 +627,7 @@ END: """
     assert all(seen)
 
 
-def test_blocks_in_flight_one_by_one_come_in_any_order():
+def test_blocks_run_in_a_random_order():
     def blocks(seed):
         body = "atom.global.add.u32 %r2, [%in], 1;\n" + STORE
         tickets = run(body, "random", seed, WITHOUT_RACES, block=1, grid=6, chunk_lanes=32)
@@ -639,12 +639,12 @@ def test_blocks_in_flight_one_by_one_come_in_any_order():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 2**200 + 7, 0])
-def test_any_whole_number_is_a_seed(seed):
+def test_any_integer_is_a_seed(seed):
     body = "atom.global.add.u32 %r2, [%in], 1;\n" + STORE
     assert sorted(run(body, "random", seed, WITHOUT_RACES)) == [*range(32)]
 
 
-def test_turns_have_thirty_steps_on_average():
+def test_random_turns_have_30_steps_on_average():
     dice = Dice(0, 0)
     lengths = np.array([dice.length() for _ in range(20_000)])
     assert lengths.min() == 1
@@ -652,7 +652,7 @@ def test_turns_have_thirty_steps_on_average():
     assert abs((lengths > 30).mean() - (29 / 30) ** 30) < 0.015
 
 
-def test_dice_are_fair_and_always_choose_somebody():
+def test_random_choices_are_uniform_and_never_empty():
     dice = Dice(1, 2)
     chosen = np.array([dice.some(3) for _ in range(3000)])
     assert chosen.any(axis=1).all()
@@ -665,7 +665,7 @@ def test_dice_are_fair_and_always_choose_somebody():
     assert (abs(counts - 1000) < 150).all()
 
 
-def test_chunks_are_shuffled_by_seed_and_launch():
+def test_the_order_of_chunks_depends_on_seed_and_launch():
     launch = partial(SimpleNamespace, number=1)
     orders = [list(shuffled(launch(seed=seed), range(8))) for seed in range(6)]
     assert all(sorted(order) == [*range(8)] for order in orders)
@@ -673,7 +673,7 @@ def test_chunks_are_shuffled_by_seed_and_launch():
     assert list(shuffled(SimpleNamespace(seed=0, number=2), range(8))) != orders[0]
 
 
-def test_the_entries_of_a_stack_are_pushed_and_popped_by_warp():
+def test_stack_entries_are_pushed_and_popped_per_warp():
     both = np.ones((2, 32), np.bool_)
     stacks = Stacks(both, nowhere=100)
     stacks.push(np.array([True, False]), both & (np.arange(32) < 8), np.array([17, 17]), np.array([-1, -1]))

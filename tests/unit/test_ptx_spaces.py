@@ -32,7 +32,7 @@ selp.b64 %rd1, l, %rd1, %p2;
 # ----------------------------------------------------------------------------------- generic addresses
 
 
-def test_loads_and_stores_of_lanes_in_different_spaces():
+def test_one_generic_access_reaches_different_spaces():
     body = PICK + "add.u32 %r3, %i, 7; st.u32 [%rd1], %r3; ld.u32 %r2, [%rd1]; bar.sync 0;\n"
     assert run(body + STORE, block=64, before=SPACES) == [i + 7 for i in range(64)]
     own = "setp.eq.u32 %p3, t, 2; @%p1 ld.shared.u32 %r2, [cells+12]; @%p3 ld.global.u32 %r2, [words+8];\n"
@@ -40,7 +40,7 @@ def test_loads_and_stores_of_lanes_in_different_spaces():
     assert got == [(3 + 7, i + 7, 2 + 7)[i % 3] for i in range(32)]
 
 
-def test_vectors_of_lanes_in_different_spaces():
+def test_one_generic_vector_access_reaches_different_spaces():
     before = SPACES.replace("[64]", "[256]")
     body = PICK.replace("%r1, 4", "%r1, 16") + "mov.u32 %r3, 5; mov.u32 %r4, 6; mov.u32 %r5, 8;\n"
     body += "st.v4.u32 [%rd1], {%r3, %r4, %i, %r5}; ld.v2.u32 {%r6, %r7}, [%rd1+8]; "
@@ -49,7 +49,7 @@ def test_vectors_of_lanes_in_different_spaces():
     assert run(body + STORE, block=64, before=before) == [1000 * i + 856 for i in range(64)]
 
 
-def test_atomics_of_lanes_in_different_spaces():
+def test_one_generic_atomic_reaches_different_spaces():
     body = """.reg .b64 s, g; .reg .b32 t; mov.u64 s, cells; mov.u64 g, words; cvta.shared.u64 s, s;
 cvta.global.u64 g, g;
 setp.eq.u32 %p1, %r1, 0; mov.u32 %r3, 100; @%p1 st.shared.u32 [cells], %r3; bar.sync 0;
@@ -61,7 +61,7 @@ atom.add.u32 %r4, [%rd1], %r1; bar.sync 0; ld.shared.u32 %r5, [cells]; ld.volati
     assert run(body + STORE, block=40, before=SPACES) == [odd if i % 2 else even for i in range(40)]
 
 
-def test_addresses_there_and_back():
+def test_cvta_and_cvta_to_are_inverse():
     body = """.local .b32 mine[8]; .reg .b64 a, b, c;
 mov.u64 a, mine; add.u64 a, a, 12; cvta.local.u64 b, a; cvta.to.local.u64 c, b; sub.u64 c, c, a;
 mov.b64 {%r3, %r4}, c;
@@ -73,7 +73,7 @@ or.b32 %r2, %r3, %r4; or.b32 %r2, %r2, %r5; or.b32 %r2, %r2, %r6; or.b32 %r2, %r
     assert run(body + STORE, before=SPACES) == [0] * 32
 
 
-def test_isspacep():
+def test_isspacep_tells_the_space_of_an_address():
     body = """.local .b32 mine[8]; .reg .b64 s, l;
 mov.u64 s, cells; cvta.shared.u64 s, s; mov.u64 l, mine; cvta.local.u64 l, l;
 setp.eq.u32 %p4, %lane, 0; setp.eq.u32 %p5, %lane, 1; selp.b64 %rd1, s, %out, %p4;
@@ -85,7 +85,7 @@ or.b32 %r2, %r2, %r3; or.b32 %r2, %r2, %r4; or.b32 %r2, %r2, %r5;
     assert run(body + STORE, block=4, before=SPACES) == [1, 2, 4, 4]
 
 
-def test_isspacep_of_a_constant():
+def test_isspacep_recognises_constant_memory():
     body = """mov.u64 %rd1, table; cvta.const.u64 %rd1, %rd1; isspacep.const %p1, %rd1;
 isspacep.global %p2, %rd1;
 selp.u32 %r2, 1, 0, %p1; @%p2 add.u32 %r2, %r2, 2;
@@ -93,7 +93,7 @@ selp.u32 %r2, 1, 0, %p1; @%p2 add.u32 %r2, %r2, 2;
     assert run(body + STORE, block=2, before=".const .u32 table[2] = {7, 8};") == [1, 1]
 
 
-def test_isspacep_of_shared_memory_of_another_block():
+def test_isspacep_recognises_shared_memory_of_another_block():
     body = """mov.u32 %r3, cells; mapa.shared::cluster.u32 %r4, %r3, 1; cvt.u64.u32 %rd1, %r4;
 cvta.shared::cluster.u64 %rd1, %rd1; isspacep.shared::cta %p1, %rd1; isspacep.shared::cluster %p2, %rd1;
 selp.u32 %r2, 1, 0, %p1; @%p2 add.u32 %r2, %r2, 2;
@@ -120,7 +120,7 @@ bar.sync 0; ld.shared.u32 %r2, [%r4+12];
 # ----------------------------------------------------------------------------------------- local memory
 
 
-def test_a_local_array_indexed_by_what_is_computed():
+def test_a_local_array_is_indexed_by_a_computed_value():
     body = """.local .align 4 .b32 mine[8]; .reg .b64 a; mov.u64 a, mine; mov.u32 %r3, 0;
 FILL: mul.wide.u32 %rd1, %r3, 4; add.u64 %rd1, a, %rd1; mad.lo.u32 %r4, %r3, 100, %i;
 st.local.u32 [%rd1], %r4;
@@ -132,13 +132,13 @@ and.b32 %r3, %i, 7; mul.wide.u32 %rd1, %r3, 4; add.u64 %rd1, a, %rd1; ld.local.u
         assert got == [i % 8 * 100 + i for i in range(120)]
 
 
-def test_each_thread_has_its_own():
+def test_each_thread_has_its_own_local_memory():
     body = ".local .b32 mine; .reg .b64 a; mov.u64 a, mine; cvta.local.u64 a, a; st.u32 [a], %i; "
     body += "bar.sync 0; ld.u32 %r2, [a];\n"
     assert run(body + STORE, block=96, grid=2) == list(range(192))
 
 
-def test_a_local_array_by_bytes():
+def test_a_local_array_is_read_and_written_by_bytes():
     body = """.local .align 8 .b8 mine[16]; mov.u32 %r3, 0x01020304; st.local.u32 [mine+4], %r3;
 ld.local.u8 %r4, [mine+5]; ld.local.s8 %r5, [mine+7]; mov.u32 %r3, 0x0000FF00; st.local.u32 [mine+4], %r3;
 ld.local.s8 %r6, [mine+5]; add.u32 %r2, %r4, %r5; mad.lo.u32 %r2, %r2, 100, %r6;
@@ -146,7 +146,7 @@ ld.local.s8 %r6, [mine+5]; add.u32 %r2, %r4, %r5; mad.lo.u32 %r2, %r2, 100, %r6;
     assert run(body + STORE, block=3) == [399] * 3
 
 
-def test_local_faults():
+def test_bad_local_accesses_are_reported():
     before = {"block": 64}
     body = """.local .align 16 .b32 mine[4]; .reg .b64 a; mov.u64 a, mine; setp.eq.u32 %p1, %i, 45;
 selp.u32 %r3, {bad}, 0, %p1; cvt.u64.u32 %rd1, %r3; add.u64 %rd1, %rd1, a;
@@ -180,7 +180,7 @@ CONSTANTS = """.const .align 4 .u32 four[4] = {10, 20, 30, 40};
 """
 
 
-def test_constants_with_initial_values():
+def test_constants_have_their_initial_values():
     body = """and.b32 %r3, %lane, 3; mul.wide.u32 %rd1, %r3, 4; mov.u64 %rd2, four; add.u64 %rd1, %rd1, %rd2;
 ld.const.u32 %r2, [%rd1]; ld.const.u32 %r4, [four+12]; add.u32 %r2, %r2, %r4;
 """
@@ -189,13 +189,13 @@ ld.const.u32 %r2, [%rd1]; ld.const.u32 %r4, [four+12]; add.u32 %r2, %r2, %r4;
     assert run(body + STORE, before=CONSTANTS, block=2) == [0x3FE00000] * 2
 
 
-def test_a_constant_at_a_generic_address():
+def test_a_constant_is_loaded_through_a_generic_address():
     body = "mov.u64 %rd1, four; cvta.const.u64 %rd1, %rd1; ld.v2.u32 {%r3, %r4}, [%rd1+8]; "
     body += "mad.lo.u32 %r2, %r3, 100, %r4;\n"
     assert run(body + STORE, block=2, before=CONSTANTS) == [3040, 3040]
 
 
-def test_pointers_to_other_variables():
+def test_initial_values_may_be_pointers_to_other_variables():
     body = """ld.global.u64 %rd1, [pointer]; ld.u32 %r3, [%rd1]; ld.const.u64 %rd2, [behind];
 ld.const.u32 %r4, [%rd2];
 ld.const.u64 %rd3, [behind+8]; sub.u64 %rd3, %rd3, %rd1; mov.b64 {%r5, %r6}, %rd3;
@@ -205,7 +205,7 @@ add.u32 %r2, %r2, %r5;
     assert run(body + STORE, block=2, before=CONSTANTS) == [305, 305]
 
 
-def test_an_address_byte_by_byte():
+def test_initial_bytes_may_spell_an_address():
     body = """mov.u64 %rd1, 0; mov.u32 %r3, 7; mov.u64 %rd2, spelt; add.u64 %rd2, %rd2, 7;
 NEXT: ld.global.u8 %rd3, [%rd2]; shl.b64 %rd1, %rd1, 8; or.b64 %rd1, %rd1, %rd3; add.u64 %rd2, %rd2, -1;
 sub.u32 %r3, %r3, 1; setp.ne.u32 %p1, %r3, -1; @%p1 bra NEXT; ld.global.u32 %r2, [%rd1];
@@ -213,7 +213,7 @@ sub.u32 %r3, %r3, 1; setp.ne.u32 %p1, %r3, -1; @%p1 bra NEXT; ld.global.u32 %r2,
     assert run(body + STORE, block=2, before=CONSTANTS) == [5, 5]
 
 
-def test_variables_as_arrays_of_the_host():
+def test_the_host_reads_and_writes_module_variables():
     device = simwarp.Device()
     module = device.load(
         text("ld.global.u32 %r3, [cell]; add.u32 %r3, %r3, 1; st.global.u32 [cell], %r3; ret;", CONSTANTS)
@@ -242,7 +242,7 @@ def test_each_loaded_module_has_its_own_variables():
     assert [c.download().tolist() for c in cells] == [[9], [5]]
 
 
-def test_variables_are_bounded_each_by_itself():
+def test_each_variable_has_its_own_bounds():
     body = "ld.global.u32 %r3, [cell];\nld.global.u32 %r2, [cell+4]; ret;"
     fault = fault_of(OutOfBounds, body, before=CONSTANTS)
     assert (fault.allocation, fault.offset) == ("variable cell", 4)
@@ -270,13 +270,13 @@ def parameters(body, block=8):
     return out.download().tolist()
 
 
-def test_parameters_at_a_computed_address():
+def test_parameters_are_read_at_a_computed_address():
     body = """mov.u64 %rd3, table; mul.wide.u32 %rd4, %t, 4; add.u64 %rd3, %rd3, %rd4;
 ld.param.u32 %r1, [%rd3]; cvt.u64.u32 %rd5, %r1; st.global.u64 [%rd1], %rd5; ret;"""
     assert parameters(body) == list(range(100, 108))
 
 
-def test_parameters_in_parts():
+def test_parameters_are_read_in_parts():
     body = """ld.param.v4.u32 {%r1, %r2, %r3, %r4}, [table+16]; ld.param.s16 %r5, [small];
 ld.param.u8 %r6, [table+8];
 ld.param.b64 %rd6, [last]; add.u32 %r1, %r1, %r4; add.u32 %r1, %r1, %r5; mad.lo.u32 %r1, %r1, 1000, %r6;
@@ -285,7 +285,7 @@ st.global.u64 [%rd1], %rd5; ret;"""
     assert parameters(body, 2) == [((104 + 107 - 1) * 1000 + 102) << 32 | 0x40040000] * 2
 
 
-def test_a_parameter_is_misaligned():
+def test_misaligned_parameter_reads_are_reported():
     body = "mov.u64 %rd3, table; ld.param.u32 %r1, [%rd3+2]; ret;"
     with pytest.raises(Misaligned):
         parameters(body)
@@ -301,7 +301,7 @@ SHARED = """.shared .align 8 .b8 first[6]; .shared .align 16 .b32 second[4];
 """
 
 
-def test_static_and_dynamic_shared_memory():
+def test_dynamic_shared_arrays_start_after_the_static_ones():
     """All dynamic arrays start at one place, behind the static ones, which do not overlap."""
     body = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r3, dynamic; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;
 mov.u32 %r5, 11; mov.u16 %rs1, 3; @%p1 st.shared.u16 [first+4], %rs1; @%p1 st.shared.u32 [second+12], %r5;
@@ -322,7 +322,7 @@ mad.lo.u32 %r2, %r2, 100, %r7; add.u32 %r2, %r2, %r8;
         assert got == [(i // 40 * 40 + (i % 40 ^ 1)) * 100 + 14 for i in range(80)]
 
 
-def test_shared_faults():
+def test_bad_shared_accesses_are_reported():
     body = "mov.u32 %r3, dynamic; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;\nst.shared.u32 [%r3], %i; ret;"
     fault = fault_of(OutOfBounds, body, block=64, grid=2, before=SHARED, shared=160)
     assert (fault.place.block, fault.place.warp, fault.place.lane) == ((0, 0, 0), 1, 8)
@@ -338,7 +338,7 @@ def test_shared_faults():
 
 
 @pytest.mark.parametrize("space", ["shared", "global", "local", "param"])
-def test_generic_addresses_outside_of_a_space(space):
+def test_a_generic_address_outside_its_space_is_a_fault(space):
     """One lane of the second warp goes wrong, the others are fine in global memory."""
     body = """.local .align 4 .b32 mine[4]; .reg .b64 w; mov.u64 w, {name}; cvta.{space}.u64 w, w;
 add.u64 w, w, 65536;
@@ -353,7 +353,7 @@ ret;"""
         assert (fault.space, fault.place.line) == (space, line_of(access, whole, SPACES))
 
 
-def test_vectors_in_each_space():
+def test_vectors_are_loaded_and_stored_in_every_space():
     body = """.local .align 16 .b32 mine[4]; mov.u32 %r3, 5; mov.u32 %r4, 6; mov.u32 %r5, 7;
 setp.eq.u32 %p1, %r1, 0;
 st.local.v4.u32 [mine], {%r3, %i, %r4, %r5}; ld.local.v2.u32 {%r6, %r7}, [mine];
@@ -375,12 +375,12 @@ mad.lo.u32 %r2, %r10, 10, %r11; mad.lo.u32 %r2, %r2, 10, %r12; mad.lo.u32 %r2, %
     assert fault_of((OutOfBounds, Misaligned), body).space == "local"
 
 
-def test_a_write_to_a_parameter():
+def test_a_write_to_a_parameter_is_a_fault():
     body = "mov.u64 %rd1, in; cvta.param.u64 %rd1, %rd1; st.u32 [%rd1], %i;"
     assert fault_of(ReadOnlyWrite, body).space == "param"
 
 
-def test_a_null_pointer():
+def test_an_access_through_a_null_pointer_is_a_fault():
     fault = fault_of(
         MemoryFault, "setp.eq.u32 %p1, %lane, 30; selp.b64 %rd1, 0, %at, %p1; st.u32 [%rd1], %i;"
     )
@@ -413,13 +413,13 @@ def test_a_null_pointer():
         "vote.sync.any.pred %r2, %p1, -1;",
     ],
 )
-def test_registers_of_the_wrong_width(instruction):
+def test_registers_of_the_wrong_width_are_refused(instruction):
     body = "mov.u32 %r3, 0;\n" + instruction
     with pytest.raises(PtxSyntaxError, match=f"line {line_of(instruction, body)}"):
         simwarp.Device().load(text(body))
 
 
-def test_registers_that_may_be_wider():
+def test_loads_extend_into_wider_registers_and_stores_truncate():
     """A load fills a wider register up, with zeros or with its sign; a store takes the low bits."""
     body = """mov.u32 %r3, 0x1234FF80; st.global.u8 [%at], %r3; st.global.u16 [%at+2], %r3;
 ld.global.s8 %r4, [%at];

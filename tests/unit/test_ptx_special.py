@@ -86,7 +86,7 @@ def expected(grid, block, cluster, shared, multiprocessors):
         ((5, 1, 1), (1, 1, 45), (5, 1, 1), 8),
     ],
 )
-def test_every_register_that_does_not_count(grid, block, cluster, shared):
+def test_special_registers_have_the_values_of_the_launch(grid, block, cluster, shared):
     names = [n for n in TYPES if n not in COUNTERS]
     body = "".join(read(name, i) for i, name in enumerate(names)) + "ret;"
     directives = (
@@ -100,13 +100,13 @@ def test_every_register_that_does_not_count(grid, block, cluster, shared):
             assert found == [wanted[name[1:]] for name in names]
 
 
-def test_a_launch_has_the_next_number():
+def test_gridid_counts_the_launches():
     device = simwarp.Device()
     body = read("%gridid", 0)
     assert [int(launch(body, (1, 1, 1), (1, 1, 1), 1, device)[0, 0, 0]) for _ in range(3)] == [1, 2, 3]
 
 
-def test_every_name_has_a_value():
+def test_every_special_register_has_a_value():
     assert {name.partition(".")[0] for name in TYPES} == {*(f"%{name}" for name in FIXED), *COUNTERS}
 
 
@@ -114,7 +114,7 @@ CLOCKS = ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", 
 COUNTED = "".join(read(name, i) for i, name in enumerate(CLOCKS))
 
 
-def test_counters_have_rows_for_all_names():
+def test_every_performance_counter_is_readable():
     names = list(COUNTERS)
     got = launch("".join(read(n, i) for i, n in enumerate(names)), (1, 1, 1), (1, 1, 1), len(names))
     values = dict(zip(names, got[0, 0].tolist(), strict=True))
@@ -130,7 +130,7 @@ def test_clocks_never_run_backwards():
     assert got.min() > 0
 
 
-def test_clocks_are_the_same_on_each_run_and_go_on_with_the_next_launch():
+def test_clocks_are_deterministic_and_continue_across_launches():
     runs = []
     for _ in range(2):
         device = simwarp.Device(chunk_lanes=64)
@@ -142,7 +142,7 @@ def test_clocks_are_the_same_on_each_run_and_go_on_with_the_next_launch():
     assert (second[..., 0] < second[..., 2]).all()
 
 
-def test_a_special_register_that_is_converted():
+def test_cvt_reads_a_special_register():
     body = "cvt.u64.u32 %rd2, %tid.x; cvt.u64.u32 %rd3, %ctaid.x; mad.lo.u64 %rd2, %rd3, 1000, %rd2;\n"
     got = launch(body + "st.global.u64 [%at], %rd2; ret;", (2, 1, 1), (40, 1, 1), 1)
     assert got[..., 0].tolist() == [[b * 1000 + t for t in range(40)] for b in range(2)]
@@ -173,7 +173,7 @@ bfi.b64 %rd4, %rd3, %rd2, 32, 32; setp.ne.s64 %p1, %rd4, 0; @!%p1 trap; mov.u32 
     ("grid", "block"), [((7, 1, 1), (33, 1, 1)), ((3, 2, 2), (4, 3, 2)), ((100, 1, 1), (32, 1, 1))]
 )
 @pytest.mark.parametrize("chunk", [32, 32768])
-def test_a_grid_synchronises_with_cooperative_groups(grid, block, chunk):
+def test_grid_sync_of_cooperative_groups_synchronises_the_grid(grid, block, chunk):
     """Three times each thread adds what the thread across the whole grid wrote the round before."""
     n = int(np.prod(grid) * np.prod(block))
     body = GRID + f"sub.u32 %r11, {n - 1}, %r1; mul.wide.u32 %rd6, %r11, 16; add.u64 %rd6, %rd6, %out;\n"
@@ -192,13 +192,13 @@ def test_a_grid_synchronises_with_cooperative_groups(grid, block, chunk):
     assert np.array_equal(got, np.stack(rounds, axis=-1))
 
 
-def test_a_second_cooperative_launch_starts_afresh():
+def test_each_cooperative_launch_has_a_fresh_workspace():
     device = simwarp.Device()
     body = GRID + SYNC.format(n=0) + "mov.u32 %r2, 5; st.global.u32 [%at], %r2; ret;"
     for grid in ((4, 1, 1), (9, 1, 1)):
         assert (launch(body, grid, (64, 1, 1), 1, device, dtype=np.uint32, cooperative=True) == 5).all()
 
 
-def test_a_launch_that_is_not_cooperative_has_no_workspace():
+def test_grid_sync_in_an_ordinary_launch_is_a_fault():
     with pytest.raises(simwarp.faults.NotCooperative):
         launch(GRID, (2, 1, 1), (32, 1, 1), 1)

@@ -66,11 +66,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("instruction", TAKEN)
-def test_taken(instruction):
+def test_register_widths_that_ptxas_accepts_are_linked(instruction):
     simwarp.Device().load(f"{HEAD}{instruction} ret; }}")
 
 
 @pytest.mark.parametrize("instruction", REFUSED)
-def test_refused(instruction):
+def test_register_widths_that_ptxas_refuses_are_refused(instruction):
     with pytest.raises(PtxSyntaxError, match="line 7"):
         simwarp.Device().load(f"{HEAD}{instruction} ret; }}")

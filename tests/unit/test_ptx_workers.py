@@ -31,14 +31,14 @@ END: """
 
 @pytest.mark.slow_cases("2", "64", "3")
 @pytest.mark.parametrize("count", [2, 3, 64])
-def test_equal_results_and_equal_counts(count):
+def test_any_number_of_workers_gives_equal_results_and_counts(count):
     alone, together = workers(1), workers(count)
     options = {"block": 50, "grid": 40}
     assert run(COLLATZ + STORE, device=together, **options) == run(COLLATZ + STORE, device=alone, **options)
     assert together.executed == alone.executed
 
 
-def test_shared_and_local_memory_of_blocks_that_run_side_by_side():
+def test_parallel_blocks_have_their_own_shared_and_local_memory():
     body = """.local .b32 mine[2]; st.local.u32 [mine+4], %i; setp.eq.u32 %p1, %r1, 63;
 @%p1 st.shared.u32 [cell], %i; bar.sync 0;
 ld.shared.u32 %r2, [cell]; ld.local.u32 %r3, [mine+4]; sub.u32 %r2, %r2, %r3;
@@ -47,7 +47,7 @@ ld.shared.u32 %r2, [cell]; ld.local.u32 %r3, [mine+4]; sub.u32 %r2, %r2, %r3;
     assert got == [63 - t for _ in range(30) for t in range(64)]
 
 
-def test_clusters_stay_together():
+def test_a_cluster_runs_on_one_worker():
     body = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r3, %ctaid.x; @%p1 st.shared.u32 [cell], %r3;
 barrier.cluster.arrive; barrier.cluster.wait;
 mov.u32 %r4, %cluster_ctarank; xor.b32 %r4, %r4, 3; mov.u32 %r5, cell; mapa.shared::cluster.u32 %r5, %r5, %r4;
@@ -59,7 +59,7 @@ ld.shared::cluster.u32 %r2, [%r5]; barrier.cluster.arrive; barrier.cluster.wait;
 
 
 @pytest.mark.slow
-def test_atomics_of_all_blocks_count():
+def test_atomics_of_all_workers_add_up():
     body = """mov.u32 %r5, 0;
 L: atom.global.add.u32 %r2, [%in], 1; red.global.max.u32 [%in+4], %i;
 atom.global.cas.b32 %r6, [%in+8], %r5, %r5;
@@ -87,13 +87,13 @@ add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 3; @%p1 bra AGAIN;
 """
 
 
-def test_malloc_and_free_are_not_shared_by_processes():
+def test_kernels_with_malloc_run_on_one_worker():
     device = workers(4, chunk=32)
     assert run(MALLOC + STORE, block=8, grid=60, device=device, before=HEAP) == [3] * 480
     assert device.heap.used == 0
 
 
-def test_faults_come_from_the_lowest_block():
+def test_the_fault_of_the_lowest_block_is_raised():
     """Every block from the third on faults; block 2 does so last, after a long loop."""
     body = """mov.u32 %r3, %ctaid.x; setp.lt.u32 %p1, %r3, 2; mov.u32 %r2, 1; @%p1 bra END;
 setp.ne.u32 %p1, %r3, 2; mov.u32 %r4, 0;
@@ -106,7 +106,7 @@ END: """
         assert (fault.place.block, fault.place.lane) == ((2, 0, 0), 0)
 
 
-def test_the_first_blocks_fault_stops_the_others():
+def test_a_fault_of_the_first_block_stops_the_others():
     """Only block 0 traps; the others would go on for ever."""
     body = """mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 0; @%p1 trap;
 L: add.u32 %r3, %r3, 1; bra L;"""
@@ -114,13 +114,13 @@ L: add.u32 %r3, %r3, 1; bra L;"""
     assert fault.place.block == (0, 0, 0)
 
 
-def test_the_device_goes_on_after_a_fault():
+def test_the_device_is_usable_after_a_fault():
     device = workers()
     fault_of(Trap, "trap;", block=64, grid=9, device=device)
     assert run(COLLATZ + STORE, block=64, grid=9, device=device) == run(COLLATZ + STORE, block=64, grid=9)
 
 
-def test_faults_of_the_heap_are_faults_of_the_kernel():
+def test_heap_faults_are_reported_with_workers():
     body = MALLOC.replace(
         "add.u32 %r2, %r2, 1;", "{ .param .b64 a; st.param.b64 [a], %rd2; call.uni free, (a); }"
     )
@@ -152,7 +152,7 @@ def test_ctrl_c_stops_a_launch_and_the_device_stays_usable(count):
     assert run(COLLATZ + STORE, block=64, grid=9, device=device) == run(COLLATZ + STORE, block=64, grid=9)
 
 
-def test_cooperative_launches_have_one_worker():
+def test_cooperative_launches_run_on_one_worker():
     """All blocks wait for each other: they would never end if they were not all in flight."""
     body = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r6, %nctaid.x; @%p1 bra WAIT;
 atom.global.add.u32 %r3, [%in], 1;
@@ -161,19 +161,19 @@ WAIT: ld.volatile.global.u32 %r2, [%in]; setp.ne.u32 %p2, %r2, %r6; @%p2 bra WAI
     assert run(body + STORE, block=64, grid=20, device=workers(), cooperative=True) == [20] * 1280
 
 
-def test_a_budget_counts_over_all_blocks():
+def test_the_instruction_budget_covers_all_workers():
     device = workers(instruction_budget=2000)
     fault = fault_of(RunawayKernel, COLLATZ + STORE, block=64, grid=40, device=device)
     assert "2000" in str(fault)
 
 
-def test_clocks_do_not_depend_on_the_workers():
+def test_clocks_do_not_depend_on_the_number_of_workers():
     body = "mov.u32 %r2, %clock;\n"
     counts = [run(body + STORE, block=64, grid=20, device=workers(n)) for n in (1, 2, 5)]
     assert counts[0] == counts[1] == counts[2]
 
 
-def test_what_kernels_print_comes_in_the_order_of_the_blocks():
+def test_printf_output_is_in_block_order_with_workers():
     before = """.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);
 .global .align 1 .b8 format[4] = {37, 117, 10, 0};"""
     body = """.local .align 4 .b32 number; st.local.u32 [number], %i; mov.u64 %rd1, format;
@@ -189,7 +189,7 @@ call.uni (r), vprintf, (f, a); ld.param.b32 %r2, [r]; }
     assert printed.getvalue().split() == [str(i) for i in range(40)]
 
 
-def test_a_worker_that_dies_is_noticed(monkeypatch):
+def test_a_dead_worker_process_is_reported(monkeypatch):
     monkeypatch.setattr(Launch, "run_chunk", lambda launch, blocks: os._exit(3))
     with pytest.raises(KernelFault, match="worker process ended"):
         run(COLLATZ + STORE, grid=40, device=workers())

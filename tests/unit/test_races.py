@@ -225,14 +225,14 @@ def test_ordered_accesses_are_not_a_race(name):
 
 
 @pytest.mark.parametrize("name", [name for name, case in ORDERS.items() if case[1]])
-def test_the_same_without_order_is_a_race(name):
+def test_unordered_accesses_are_a_race(name):
     body, part, expected = ORDERS[name]
     assert part in body
     broken = body.replace(part, REPLACED.get(part, "NOTHING"))
     assert set(expected) <= set(kinds_of(broken, **LAUNCHES.get(name, {})))
 
 
-def test_a_fence_for_the_block_does_not_reach_other_blocks():
+def test_a_cta_fence_does_not_order_other_blocks():
     good = flag(before='FENCE("gpu")')('FENCE("gpu")')
     assert kinds_of(good, grid=2) == []
     for broken in (flag(before='FENCE("cta")')('FENCE("gpu")'), flag(before='FENCE("gpu")')('FENCE("cta")')):
@@ -257,7 +257,7 @@ def test_a_fence_before_a_barrier_does_not_order_other_warps():
     assert kinds_of(only_one % "NOTHING", grid=2) == [("write", "read")]
 
 
-def test_atomic_operations_of_a_block_race_with_those_of_another():
+def test_block_scoped_atomics_of_two_blocks_race():
     body = "atomicAdd%s(&cell, 1);"
     assert kinds_of(body % "", grid=2) == kinds_of(body % "_block", grid=1) == []
     (fault,) = faults_of(body % "_block", grid=2)
@@ -268,7 +268,7 @@ def test_atomic_operations_of_a_block_race_with_those_of_another():
 WAITS = "else if (t == 0) { %s; out[0] = %s; }"
 
 
-def test_a_strong_write_that_was_seen_comes_before_what_its_reader_does():
+def test_an_observed_strong_write_orders_its_reader():
     """The flag itself needs no fence: who saw it strongly may read it weakly, and nobody else may."""
     raises = "if (b == 0) { if (t == 0) { cell = 1; store_relaxed(&flag, 5); } } "
     sees = "while (load_relaxed(&flag) == 0)"
@@ -277,14 +277,14 @@ def test_a_strong_write_that_was_seen_comes_before_what_its_reader_does():
     assert kinds_of(raises + WAITS % (sees, "cell"), grid=2) == [("write", "read")]
 
 
-def test_a_strong_write_carries_along_what_was_released_before_it():
+def test_a_relaxed_write_after_a_release_continues_the_release_pattern():
     raises = "if (b == 0) { if (t == 0) { cell = 1; store_release(&flag, 1); store_relaxed(&flag, 2); } } "
     sees = "while (load_acquire(&flag) != 2)"
     assert kinds_of(raises + WAITS % (sees, "cell"), grid=2) == []
     assert kinds_of((raises + WAITS % (sees, "cell")).replace("release", "relaxed"), grid=2) != []
 
 
-def test_an_acquire_takes_in_what_was_read_there_before():
+def test_an_acquire_load_covers_earlier_relaxed_reads_of_its_location():
     raises = "if (b == 0) { if (t == 0) { cell = 1; store_release(&flag, 1); } } "
     sees = "while (load_relaxed(&flag) == 0); load_acquire(&%s)"
     assert kinds_of(raises + WAITS % (sees % "flag", "cell"), grid=2) == []
@@ -316,13 +316,13 @@ def cluster_races(**parts):
     return [(fault.earlier, fault.later) for fault in device.faults]
 
 
-def test_the_barrier_of_a_cluster():
+def test_a_cluster_barrier_orders_accesses():
     assert cluster_races() == []
     assert cluster_races(ARRIVE="bar.sync 0;") == [("write", "read")]
     assert cluster_races(LAST="st.shared.u32 [%r3], 1;") == [("read", "write")]
 
 
-def test_what_follows_the_arrival_is_not_ordered_by_the_wait():
+def test_a_write_after_a_cluster_arrive_is_not_ordered_by_the_wait():
     parts = {
         "ARRIVE": "barrier.cluster.arrive; setp.lt.u32 %p1, %r1, 32; @%p1 st.shared.u32 [%r3], 5;",
         "WAIT": "barrier.cluster.wait;",
@@ -330,13 +330,13 @@ def test_what_follows_the_arrival_is_not_ordered_by_the_wait():
     assert cluster_races(**parts) == [("write", "read")]
 
 
-def test_a_producer_that_writes_after_it_announced():
+def test_a_producer_write_after_bar_arrive_races_with_the_consumer():
     good = "if (t < 32) { s[t] = 1; ARRIVE(1, 64); %s } else { BARRIER(1, 64); out[t] = s[63 - t]; }"
     assert kinds_of(good % "s[t + 64] = 2;") == []
     assert kinds_of(good % "s[t] = 2;") in ([("write", "read")], [("read", "write")])
 
 
-def test_what_follows_an_arrival_at_a_barrier_is_not_ordered_by_it():
+def test_a_vector_clock_does_not_cover_writes_after_an_arrival():
     """The producer changes what it announced; the wait of the consumer knows of the announcement only."""
     launch, chunk = launch_of("st.shared.u32 [cell], %r0; ld.shared.u32 %r0, [cell];", block=64)
     races, store, load = launch.races, *launch.program.steps[:2]
@@ -358,13 +358,13 @@ def test_what_follows_an_arrival_at_a_barrier_is_not_ordered_by_it():
 # --------------------------------------------------------------------------------- which bytes, which values
 
 
-def test_neighbours_do_not_race():
+def test_accesses_to_neighbouring_bytes_do_not_race():
     body = "unsigned char* c = (unsigned char*)s; c[t] = t; __syncthreads(); c[t] = c[t] + 1; out[t] = c[t];"
     assert kinds_of(body, block=96) == []
     assert kinds_of(body.replace("= c[t] + 1", "= c[t ^ 1] + 1"), block=96) != []
 
 
-def test_accesses_of_several_widths():
+def test_accesses_of_different_widths_race_where_they_overlap():
     good = """uint4* wide = (uint4*)s; unsigned short* half = (unsigned short*)s;
     wide[t] = make_uint4(t, t, t, t); __syncwarp(); half[8 * t + 3] = 1; ((unsigned char*)s)[16 * t + 8] = 2;
     out[t] = s[4 * t];"""
@@ -397,14 +397,14 @@ def test_accesses_of_several_widths():
         ("if (t == 0) *(volatile u32*)out = 5; else in[t] = *out;", [("read", "write")]),
     ],
 )
-def test_which_accesses_race(body, expected):
+def test_two_accesses_race_if_they_overlap_and_one_writes(body, expected):
     zero = "if (t < 2) s[t] = 0; __syncthreads(); "
     assert kinds_of(zero + body) == expected
 
 
 @pytest.mark.parametrize("writer", [0, 31, 32, 63])
 @pytest.mark.parametrize("wait", ["if (t == %d) %s", "if (t != %d) return; %s"])
-def test_one_of_many_readers_writes(writer, wait):
+def test_a_write_races_with_every_earlier_reader(writer, wait):
     """Whichever lane read last, the others are not forgotten."""
     body = "if (t == 0) s[0] = 1; __syncthreads(); u32 x = s[0]; out[t] = x; BETWEEN "
     body += wait % (writer, "s[0] = x + 1;")
@@ -425,7 +425,7 @@ def test_one_of_many_readers_writes(writer, wait):
         ("if (t == 0) out[0] = 0;", "if (t == 0 && b == %d) out[0] = in[7];", (0, 1, 3), {"grid": 4}),
     ],
 )
-def test_all_clear_and_one_stores_is_a_race_whoever_stores(clear, store, writers, launch, schedule):
+def test_a_store_races_with_equal_writes_of_other_lanes(clear, store, writers, launch, schedule):
     """Writes of the same bits do not race; the store that changes them races with all others."""
     for writer in writers:
         faults = faults_of(f"{clear} NOTHING; {store % writer}", schedule=schedule, **launch)
@@ -434,12 +434,12 @@ def test_all_clear_and_one_stores_is_a_race_whoever_stores(clear, store, writers
         assert faults_of(f"{clear} __syncthreads(); {store % 0}", schedule=schedule, **launch) == []
 
 
-def test_writes_of_the_same_bits_are_not_a_race():
+def test_writes_of_equal_bits_are_not_a_race():
     assert kinds_of("out[0] = 7; NOTHING; out[0] = 7;", grid=3) == []
     assert kinds_of("if (t < 40) s[0] = 7; NOTHING; if (t > 20) s[0] = 7;", grid=3) == []
 
 
-def test_a_reader_that_waited_is_not_remembered_for_one_that_did_not():
+def test_an_ordered_reader_does_not_hide_an_unordered_one():
     """Warp 0 reads and meets the writer, warp 1 reads and does not."""
     body = """if (t == 64) s[0] = 1; __syncthreads();
     if (t < 32) { out[t] = s[0]; BARRIER(1, 64); }
@@ -454,13 +454,13 @@ def test_a_reader_that_waited_is_not_remembered_for_one_that_did_not():
 # ------------------------------------------------------------------------- launches, chunks and parts of them
 
 
-def test_a_launch_comes_after_the_one_before():
+def test_launches_are_ordered():
     assert kinds_of("out[i] = in[i]; in[i] = b;", grid=2, launches=3) == []
     assert kinds_of("if (i == 5) out[7] = 1; if (i == 9) in[3] = out[7];", launches=1) != []
 
 
 @pytest.mark.parametrize("chunk_lanes", [64, 128, 32768])
-def test_blocks_race_wherever_they_run(chunk_lanes):
+def test_blocks_of_any_chunk_race(chunk_lanes):
     (fault,) = faults_of("out[t] = b;", grid=4, chunk_lanes=chunk_lanes)
     assert (fault.earlier, fault.later, fault.space, fault.allocation) == ("write", "write", "global", "out")
     assert fault.place.block != fault.other.block
@@ -468,7 +468,7 @@ def test_blocks_race_wherever_they_run(chunk_lanes):
     assert kinds_of("out[i] = b;", grid=4, chunk_lanes=chunk_lanes) == []
 
 
-def test_few_warps_that_run_by_themselves(monkeypatch):
+def test_races_are_found_in_a_compact_copy(monkeypatch):
     """One warp of sixteen goes on with a loop, on a compact copy."""
     parts, part = [], Chunk.part
     monkeypatch.setattr(Chunk, "part", lambda chunk, rows: parts.append(rows.tolist()) or part(chunk, rows))
@@ -487,7 +487,7 @@ def test_few_warps_that_run_by_themselves(monkeypatch):
 
 
 @pytest.mark.parametrize("schedule", ["lowest pc", "stack", "random"])
-def test_every_schedule_shows_the_race(schedule):
+def test_a_race_is_found_under_every_schedule(schedule):
     options = {"block": 64, "grid": 2, "schedule": schedule}
     assert kinds_of("s[t] = in[i]; __syncthreads(); out[i] = s[63 - t];", **options) == []
     assert kinds_of("s[t] = in[i]; out[i] = s[63 - t];", **options) != []
@@ -519,20 +519,20 @@ def test_a_race_names_both_places():
     assert advice.startswith("put __syncthreads() between")
 
 
-def test_the_offset_is_that_in_the_window_of_the_block():
+def test_a_shared_race_names_the_offset_within_its_block():
     faults = faults_of("if (b == 3) s[8] = t;", grid=5)
     assert [fault.offset for fault in faults] == [32]
     assert str(faults[0]).splitlines()[2].startswith("let one lane write")
 
 
-def test_checks_decide_what_becomes_of_a_race():
+def test_the_races_check_can_be_switched_off():
     with pytest.raises(Race):
         small.run("st.global.u32 [%out], %i; ret;")
     device = simwarp.Device(checks={"races": "off"})
     assert small.run("st.global.u32 [%out], %i; ret;", device=device)[0] == 31
 
 
-def test_a_bad_access_is_not_taken_for_a_race():
+def test_a_misaligned_access_is_not_reported_as_a_race():
     """A vector store to an odd address touches the neighbour's bytes, but that is not what is wrong."""
     body = "add.u64 %at, %at, 2; st.global.u32 [%at], %i; ret;"
     assert small.fault_of(simwarp.faults.Misaligned, body).check == "alignment"
@@ -576,7 +576,7 @@ def arrays(*sizes, numbers=0):
     return make
 
 
-def test_the_kernels_of_the_benchmarks_watch_no_load():
+def test_benchmark_kernels_have_no_watched_loads():
     gemm = compile((ROOT / "examples/kernels/gemm.cu").read_text(), "gemm.cu").text
     watched, loads = watched_of(gemm, "gemm", arrays(256, 256, 256, numbers=3))
     assert (watched, loads) == ([], 32)
@@ -627,7 +627,7 @@ mul.wide.u32 %rd1, %r1, 4; add.u64 %rd2, %a, %rd1; add.u64 %rd3, %b, %rd1; mov.u
         "AGAIN: ld.shared.u32 %r2, [cell]; bar.sync 0; st.shared.u32 [cell], 1; bar.sync 1; bra AGAIN;",
     ],
 )
-def test_which_loads_are_watched(body):
+def test_loads_that_may_race_are_watched(body):
     """Those with a mark. `pair` holds a number, and a pointer into the array that `from` points to."""
 
     def arguments(device):
@@ -640,7 +640,7 @@ def test_which_loads_are_watched(body):
     assert watched_of(COPY + lines.replace("!", "") + "}", "k", arguments)[0] == expected
 
 
-def test_a_barrier_at_two_instructions_ends_the_trust_in_barriers():
+def test_barriers_at_two_instructions_do_not_excuse_loads_from_watching():
     """Warps that come to the barrier from different places meet in the steps behind it."""
     body = """s[t] = in[t]; u32 x;
     if (t < 32) { BARRIER0; x = s[t ^ 1]; BARRIER0; s[t] = 5; BARRIER0; }
@@ -675,7 +675,7 @@ def launch_of(body, block=64):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_meetings_of_lanes_against_a_table(seed):
+def test_warp_synchronisation_equals_a_table_of_clocks(seed):
     """The same as a table of who knows what of whom, kept by loops."""
     random = np.random.default_rng(seed)
     order, warps = WarpOrder(3), 3
@@ -707,7 +707,7 @@ def test_meetings_of_lanes_against_a_table(seed):
             assert (got == expected)[different].all()
 
 
-def test_long_chains_of_knowledge():
+def test_long_chains_of_joined_vector_clocks_are_right():
     node, expected = VectorClock(5), np.zeros(5, np.int64)
     random = np.random.default_rng(1)
     nodes = [(node, expected)]
@@ -722,7 +722,7 @@ def test_long_chains_of_knowledge():
         assert node.times.tolist() == times.tolist()
 
 
-def test_many_lanes_that_raise_flags_at_once():
+def test_many_simultaneous_flag_releases_are_ordered():
     """More than are looked at one by one: each warp's flags are raised behind its fence."""
     body = """cells[i] = in[i]; __threadfence(); atomicExch(out + i, 1);
     while (atomicAdd(out + (i + 32) % (n * gridDim.x), 0) == 0); FENCE("gpu");
@@ -787,7 +787,7 @@ def first_race(seed):
     return None, set()
 
 
-def test_random_accesses_and_meetings():
+def test_random_accesses_and_synchronisations_report_only_real_races():
     """What is found is a race. An earlier write is never missed; one of many reads or updates seldom is."""
     missed, runs = 0, 60
     for seed in range(runs):

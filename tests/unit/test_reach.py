@@ -51,7 +51,7 @@ ACCESSES = {
 
 
 @pytest.mark.parametrize("verb", ACCESSES)
-def test_what_lands_in_another_array_is_named_by_its_own(verb):
+def test_an_access_landing_in_another_array_names_its_own_array(verb):
     arrays = Arrays()
     arrays.run(FAR + ACCESSES[verb])
     fault = arrays.fault(FAR + ACCESSES[verb], n=arrays.y_from_x - 64)
@@ -95,11 +95,11 @@ def test_only_the_lanes_that_leave_their_array_are_bad():
         "mov.b64 %a1, {%r2, %r3}; add.u64 %a1, %a1, %i; ld.global.u32 %r2, [%a1];",
     ],
 )
-def test_pointers_computed_in_other_ways_are_silent(body):
+def test_pointers_computed_in_valid_ways_are_not_reported(body):
     Arrays(checks={"races": "off"}).run(body)
 
 
-def test_pointers_that_the_host_computed_are_silent():
+def test_pointers_computed_by_the_host_are_not_reported():
     arrays = Arrays()
     backwards = "sub.u64 %a1, %x, %i; ld.global.u32 %r2, [%a1-4];"
     arrays.run(backwards, x=np.uint64(arrays.x.pointer + SIZE))  # behind its last element
@@ -107,7 +107,7 @@ def test_pointers_that_the_host_computed_are_silent():
     arrays.run("sub.u64 %a1, %x, %i; ld.global.u32 %r2, [%a1];", x=np.uint64(arrays.x.pointer + SIZE - 4))
 
 
-def test_an_address_of_two_arrays_may_lie_in_either_but_in_no_third():
+def test_an_address_from_two_arrays_may_reach_either_and_no_third():
     arrays = Arrays()
     body = "selp.u64 %a1, %x, %y, %p0; add.u64 %a1, %a1, %n; ld.global.u32 %r2, [%a1];"
     arrays.run(body)
@@ -115,7 +115,7 @@ def test_an_address_of_two_arrays_may_lie_in_either_but_in_no_third():
     assert (fault.what, fault.place.lane, fault.count) == ("read of 4 bytes outside y, in z", 16, 16)
 
 
-def test_a_variable_of_the_module_is_an_array_too():
+def test_an_access_outside_a_module_variable_is_reported():
     arrays = Arrays()
     fault = arrays.fault("mov.u64 %a1, table; add.u64 %a1, %a1, %i; ld.global.u32 %r2, [%a1];")
     assert (fault.allocation, fault.offset, fault.place.lane) == ("variable table", 64, 16)
@@ -126,7 +126,7 @@ def test_a_variable_of_the_module_is_an_array_too():
     ("body", "lane"),
     [("add.u64 %a1, %x, %i;", 0), ("selp.u64 %a1, %y, %x, %p0; add.u64 %a1, %a1, %i;", 16)],
 )
-def test_a_null_pointer_is_named(body, lane):
+def test_an_access_through_a_null_pointer_is_named_as_such(body, lane):
     arrays = Arrays()
     arrays.run(body + ACCESSES["write"])
     fault = arrays.fault(body + ACCESSES["write"], x=np.uint64(0))
@@ -135,7 +135,7 @@ def test_a_null_pointer_is_named(body, lane):
     assert "test the pointer" in str(fault)
 
 
-def test_what_malloc_gave_is_known_by_its_address():
+def test_a_malloc_pointer_is_judged_by_its_address():
     arrays = Arrays()
     body = """{ .param .b64 a; .param .b64 b; mov.u64 %a2, 64; st.param.b64 [a], %a2;
         call (b), malloc, (a); ld.param.b64 %a1, [b]; }"""
@@ -159,7 +159,7 @@ CALLS = """{ .param .b64 p; .param .b64 n; .param .b64 at; st.param.b64 [p], %x;
 """
 
 
-def test_a_kernel_that_calls_functions_is_judged_where_pointers_are_its_own():
+def test_pointers_passed_to_functions_are_not_judged():
     """Registers of one name in several functions are not one."""
     arrays = Arrays()
 
@@ -176,5 +176,5 @@ def test_a_kernel_that_calls_functions_is_judged_where_pointers_are_its_own():
     assert caught.value.what == "write of 4 bytes outside x, in y"
 
 
-def test_a_mangled_variable_has_its_name_in_cuda():
+def test_a_mangled_variable_is_shown_with_its_cuda_name():
     assert (plain("_ZZ4tilePfE5cells"), plain("cells")) == ("cells", "cells")

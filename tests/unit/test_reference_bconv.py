@@ -99,7 +99,7 @@ def path(request, monkeypatch):
 
 @pytest.mark.parametrize(("x", "w", "stride", "padding", "dilation"), GEOMETRIES)
 @pytest.mark.usefixtures("path")
-def test_by_hand(x, w, stride, padding, dilation):
+def test_convolutions_equal_a_loop_over_taps(x, w, stride, padding, dilation):
     images, filters = reals(x, 0), reals(w, 1)
     expected, outside = by_hand(images, filters, stride, padding, dilation)
     y = bconv2d(images, filters, stride=stride, padding=padding, dilation=dilation)
@@ -128,7 +128,7 @@ def test_a_pixel_with_all_taps_outside_is_0():
     assert y[0, :, :, 0].tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [3, 0, 0, 0], [0, 0, 0, 0]]
 
 
-def test_both_paths_agree_where_sums_are_long():
+def test_both_paths_agree_on_long_sums():
     """More channels than a byte or 16 bits count, in one product and across taps."""
     module = importlib.import_module("reference.bconv")
     for channels in (255, 65_537, 70_001):
@@ -144,7 +144,7 @@ def test_both_paths_agree_where_sums_are_long():
         assert extreme[0, :, :, 0].tolist() == [[-4 * channels, -2 * channels], [-2 * channels, -channels]]
 
 
-def test_every_count_of_bits_in_a_word():
+def test_every_popcount_of_a_word_is_right():
     module = importlib.import_module("reference.bconv")
     ladder = np.array([(1 << ones) - 1 for ones in range(65)], np.uint64).reshape(1, 5, 13, 1)
     geometry = conv_geometry((1, 5, 13, 64), (1, 1, 64, 1))
@@ -156,7 +156,7 @@ def test_every_count_of_bits_in_a_word():
     ("limit", "value"),
     [("_LARGE_SUM", 4 * 4 * 9 * 8 * 2), ("_LARGE_TENSORS", 16 * 8 + 9 * 8 * 2 + 16 * 2), ("_MANY_TAPS", 9)],
 )
-def test_size_chooses_the_path(monkeypatch, limit, value):
+def test_the_size_selects_the_numpy_or_numba_path(monkeypatch, limit, value):
     module = importlib.import_module("reference.bconv")
     taken = []
     for path in ("_tap_by_tap", "_word_by_word"):
@@ -170,12 +170,12 @@ def test_size_chooses_the_path(monkeypatch, limit, value):
 
 @pytest.mark.parametrize("dtype_x", ["<f8", ">f8", "<f4", "<f2", ">f2", "i1"])
 @pytest.mark.parametrize("dtype_w", [">f8", "<f4", "<f2", "i1"])
-def test_element_types_mix(dtype_x, dtype_w):
+def test_operands_may_have_different_element_types(dtype_x, dtype_w):
     x, w = (8 * reals((1, 3, 4, 5), 0)).astype(dtype_x), (8 * reals((2, 3, 5, 2), 1)).astype(dtype_w)
     assert bconv2d(x, w).tolist() == by_hand(x, w, 1, "SAME", 1)[0].tolist()
 
 
-def test_zeros_subnormals_and_infinities():
+def test_zeros_subnormals_and_infinities_have_their_sign():
     x = np.array([0.0, -0.0, 5e-324, -5e-324, np.inf, -np.inf]).reshape(1, 1, 1, 6)
     assert bconv2d(x, np.ones((1, 1, 6, 1))).tolist() == [[[[2]]]]
 
@@ -186,14 +186,14 @@ def test_memory_order_does_not_matter():
     np.testing.assert_array_equal(y, bconv2d(x, w), strict=True)
 
 
-def test_lists_are_tensors():
+def test_nested_lists_are_accepted_as_tensors():
     assert bconv2d([[[[1.0, -1.0]]]], [[[[-1.0], [1.0]]]]).tolist() == [[[[-2]]]]
 
 
 @pytest.mark.parametrize("first", ["lsb", "msb"])
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.usefixtures("path")
-def test_packed_operands_of_every_format(word, first):
+def test_packed_operands_of_every_format_give_the_same_result(word, first):
     x, w = reals((9, 3, 4, 35), 0), reals((2, 3, 35, 10), 1)
     expected = bconv2d(x, w)
     for images, filters in itertools.product((*IMAGE_LAYOUTS, None), (*FILTER_LAYOUTS, None)):
@@ -225,14 +225,14 @@ def test_packed_operands_of_every_format(word, first):
         (7, 3, 9, 1, 0),
     ],
 )
-def test_same_is_that_of_tensorflow(size, taps, stride, out, pad):
+def test_same_padding_equals_tensorflow(size, taps, stride, out, pad):
     g = conv_geometry((1, size, 3, 1), (taps, 1, 1, 1), stride=(stride, 1))
     assert (g.out_height, g.pad_top) == (out, pad)
     g = conv_geometry((1, 3, size, 1), (1, taps, 1, 1), stride=(1, stride))
     assert (g.out_width, g.pad_left) == (out, pad)
 
 
-def test_every_small_geometry_by_rule():
+def test_small_geometries_follow_the_rules_of_tensorflow():
     """All sizes to 7, filters to 4, strides to 4 and dilations to 3, for both rules of TensorFlow."""
     ranges = (range(1, 8), range(1, 5), range(1, 5), range(1, 4), ("SAME", "VALID"))
     for size, taps, stride, dilation, padding in itertools.product(*ranges):
@@ -248,7 +248,7 @@ def test_every_small_geometry_by_rule():
             ]
 
 
-def test_the_fields_are_the_operands_and_options():
+def test_conv_geometry_holds_sizes_and_options():
     g = conv_geometry((2, 9, 8, 5), (3, 4, 5, 6), stride=(2, 3), padding=((4, 1), (2, 0)), dilation=(1, 2))
     assert g == ConvGeometry(
         *(2, 9, 8, 5),
@@ -260,7 +260,7 @@ def test_the_fields_are_the_operands_and_options():
     )
 
 
-def test_numpy_ints_and_lists_are_options():
+def test_options_may_be_numpy_integers_and_lists():
     x, w = np.ones((1, 5, 5, 1)), np.ones((2, 2, 1, 1))
     expected = bconv2d(x, w, stride=(2, 1), padding=((1, 0), (2, 3)), dilation=(3, 3))
     y = bconv2d(x, w, stride=np.array([2, 1]), padding=[[1, 0], [2, 3]], dilation=np.int8(3))
@@ -268,7 +268,7 @@ def test_numpy_ints_and_lists_are_options():
 
 
 @pytest.mark.usefixtures("path")
-def test_a_step_that_is_never_taken_may_be_of_any_length():
+def test_an_unused_stride_or_dilation_may_be_any_number():
     x, w = reals((1, 3, 4, 5), 0), reals((3, 4, 5, 2), 1)
     y = bconv2d(x, w, stride=10**30, padding="VALID")
     np.testing.assert_array_equal(y, bconv2d(x, w, padding="VALID"), strict=True)
@@ -283,7 +283,7 @@ def test_a_step_that_is_never_taken_may_be_of_any_length():
 
 @pytest.mark.parametrize(("x", "w", "stride", "padding", "dilation"), GEOMETRIES)
 @pytest.mark.usefixtures("path")
-def test_torch(x, w, stride, padding, dilation):
+def test_convolutions_equal_torch(x, w, stride, padding, dilation):
     torch = pytest.importorskip("torch")
     images, filters = reals(x, 2), reals(w, 3)
     y = bconv2d(images, filters, stride=stride, padding=padding, dilation=dilation)
@@ -300,7 +300,7 @@ def test_torch(x, w, stride, padding, dilation):
 @pytest.mark.parametrize("taps", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("dilation", [1, 2, 3])
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
-def test_torch_has_the_same_same_at_stride_1(taps, dilation):
+def test_same_padding_equals_torch_at_stride_1(taps, dilation):
     torch = pytest.importorskip("torch")
     x, w = reals((2, 5, 6, 3), 4), reals((taps, 3, 3, 2), 5)
     nhwc, hwio = (torch.from_numpy(np.where(a >= 0, 1.0, -1.0)) for a in (x, w))
@@ -314,7 +314,7 @@ def test_torch_has_the_same_same_at_stride_1(taps, dilation):
 @pytest.mark.parametrize(("mode", "padding"), [("valid", "VALID"), ("full", None)])
 @pytest.mark.parametrize(("image", "window"), [((5, 6), (3, 3)), ((4, 4), (2, 4)), ((3, 7), (1, 1))])
 @pytest.mark.usefixtures("path")
-def test_scipy(mode, padding, image, window):
+def test_convolutions_equal_scipy(mode, padding, image, window):
     signal = pytest.importorskip("scipy.signal")
     x, w = reals((2, *image, 3), 6), reals((*window, 3, 2), 7)
     pads = padding or tuple((size - 1, size - 1) for size in window)
@@ -425,13 +425,13 @@ def spread(*shape):
         (SchemeError, (PackedTensor(np.zeros(1), (1, 1, 1, 1), "NCHW"), W), {}, "no layout='NCHW'"),
     ],
 )
-def test_bad_input(error, operands, options, message):
+def test_unsuitable_operands_and_options_are_refused(error, operands, options, message):
     with pytest.raises(error, match=message) as caught:
         bconv2d(*operands, **options)
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_a_sum_counts_to_the_edge_of_int32():
+def test_sums_beyond_int32_are_refused():
     """The geometry alone: no such tensor is needed."""
     assert conv_geometry((1, 1, 1, 2**31 - 1), (1, 1, 2**31 - 1, 1)).channels == 2**31 - 1
     with pytest.raises(ShapeError, match=r"x would have 2147483648 elements"):

@@ -49,7 +49,7 @@ def words_by_hand(x, layout, word, first):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_every_edge_of_a_float_has_the_sign_of_the_number(dtype, order):
+def test_extreme_floats_have_the_bit_of_their_sign(dtype, order):
     info = np.finfo(dtype)
     x = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, info.max, info.min, info.tiny, -info.tiny]
     x += [info.smallest_subnormal, -info.smallest_subnormal]
@@ -58,7 +58,7 @@ def test_every_edge_of_a_float_has_the_sign_of_the_number(dtype, order):
     assert bits.tolist() == [1, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0]
 
 
-def test_all_float16_but_nan():
+def test_every_float16_except_nan_is_binarized():
     words = np.arange(2**16, dtype=np.uint16)
     magnitude, negative = words & 0x7FFF, words >> 15 == 1
     number = magnitude <= 0x7C00
@@ -66,11 +66,11 @@ def test_all_float16_but_nan():
     np.testing.assert_array_equal(binarize(words[number].view(np.float16)), expected)
 
 
-def test_all_int8():
+def test_every_int8_is_binarized():
     assert binarize(np.arange(-128, 128, dtype=np.int8)).tolist() == [0] * 128 + [1] * 128
 
 
-def test_no_cast_before_the_comparison():
+def test_values_are_not_cast_before_the_comparison():
     tiny = np.array([-5e-324, -1e-60])  # float32 and float16 would make it -0.0
     assert binarize(tiny).tolist() == [0, 0]
 
@@ -87,7 +87,7 @@ def test_binarize_takes_nested_lists_of_floats():
     assert binarize([[1.0, -2.0], [-0.0, -4.0]]).tolist() == [[1, 0], [1, 0]]
 
 
-def test_views_of_any_stride():
+def test_views_of_any_stride_are_binarized():
     x = signs(12, 14)
     for view in (x[::2, ::-3], x.T, np.asfortranarray(x), np.broadcast_to(x[:1], (5, 14))):
         bits = binarize(view)
@@ -106,12 +106,12 @@ def test_nan_is_named_by_its_first_index(dtype, order):
 
 
 @pytest.mark.parametrize("word", [0x7C01, 0x7E00, 0xFC01, 0xFFFF])
-def test_signalling_and_negative_nans(word):
+def test_signalling_and_negative_nans_are_refused(word):
     with pytest.raises(NotANumberError, match=r"x\[0\]"):
         binarize(np.array([word], np.uint16).view(np.float16))
 
 
-def test_nan_scalar():
+def test_a_nan_scalar_is_refused():
     with pytest.raises(NotANumberError, match=r"x\[\(\)\]"):
         binarize(float("nan"))
 
@@ -131,7 +131,7 @@ def test_longdouble_is_refused():
         binarize(np.ones(1, np.longdouble))
 
 
-def test_the_advice_for_zeros_and_ones_keeps_them_apart():
+def test_the_advice_for_zeros_and_ones_maps_them_to_both_signs():
     x = np.array([0, 1], np.uint8)
     with pytest.raises(DtypeError, match=r"2 \* x\.astype\(np\.int8\) - 1"):
         binarize(x)
@@ -149,7 +149,7 @@ def test_ragged_rows_are_refused():
 
 
 @pytest.mark.parametrize(("layout", "word", "first"), FORMATS)
-def test_words_by_hand(layout, word, first):
+def test_packed_words_equal_a_loop_over_bits(layout, word, first):
     for rows, columns in [(1, 1), (2, 3), (3, 65), (65, 3), *zip(EDGES, reversed(EDGES), strict=True)]:
         x = signs(rows, columns, seed=rows)
         packed = pack(x, layout=layout, word=word, first=first)
@@ -212,7 +212,7 @@ def test_unknown_formats_are_refused(option, message):
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (0, 3), (3, 0), (0, 0)])
-def test_only_matrices_are_packed(shape):
+def test_operands_that_are_not_matrices_are_refused(shape):
     with pytest.raises(ShapeError, match="has shape"):
         pack(np.ones(shape))
     with pytest.raises(ShapeError, match="has shape"):
@@ -242,11 +242,11 @@ def test_words_that_do_not_fit_are_refused(words):
         unpack(PackedBits(words, (3, 5), "row"))
 
 
-def test_words_elsewhere_are_refused():
+def test_words_outside_a_numpy_array_are_refused():
     with pytest.raises(FormatError, match="list, not a NumPy array"):
         unpack(PackedBits([[0, 0, 0]], (3, 3), "row"))
 
 
-def test_unpack_takes_nothing_but_packed_bits():
+def test_unpack_refuses_other_types():
     with pytest.raises(DtypeError, match="got ndarray"):
         unpack(np.ones((2, 2)))

@@ -52,7 +52,7 @@ def path(request, monkeypatch):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.usefixtures("path")
-def test_by_hand(shape):
+def test_products_equal_three_plain_loops(shape):
     m, k, n = shape
     a, b = reals(m, k, 0), reals(k, n, 1)
     c = bmm(a, b)
@@ -73,7 +73,7 @@ def test_numpy_and_numba_agree():
         assert c.flags.c_contiguous
 
 
-def test_every_count_of_bits_in_a_word():
+def test_every_popcount_of_a_word_is_right():
     """Words 0, 1, 3, 7 … against zeros: all 65 values of popc."""
     ladder = np.array([[(1 << ones) - 1 for ones in range(65)]], np.uint64)
     c = _product_numba(ladder, np.zeros((1, 1), np.uint64), 64)
@@ -81,7 +81,7 @@ def test_every_count_of_bits_in_a_word():
 
 
 @pytest.mark.parametrize("limit", ["_LARGE_PRODUCT", "_LARGE_OPERANDS"])
-def test_size_chooses_the_path(monkeypatch, limit):
+def test_the_size_selects_the_numpy_or_numba_path(monkeypatch, limit):
     module = importlib.import_module("reference.bmm")
     taken = []
     for path in ("_product_numpy", "_product_numba"):
@@ -95,7 +95,7 @@ def test_size_chooses_the_path(monkeypatch, limit):
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [*itertools.product((False, True), repeat=2)])
 @pytest.mark.usefixtures("path")
-def test_transposes(transpose_a, transpose_b):
+def test_transposed_operands_give_the_same_product(transpose_a, transpose_b):
     a, b = reals(5, 33, 0), reals(33, 4, 1)
     given_a, given_b = a.T.copy() if transpose_a else a, b.T.copy() if transpose_b else b
     expected = product_by_hand(a.tolist(), b.tolist())
@@ -105,7 +105,7 @@ def test_transposes(transpose_a, transpose_b):
 
 
 @pytest.mark.parametrize("format_a", FORMATS, ids=str)
-def test_packed_operands_of_every_format(format_a):
+def test_packed_operands_of_every_format_give_the_same_product(format_a):
     a, b = reals(6, 67, 0), reals(67, 9, 1)
     expected = bmm(a, b)
     packed_a = pack(a, **dict(zip(("layout", "word", "first"), format_a, strict=True)))
@@ -117,7 +117,7 @@ def test_packed_operands_of_every_format(format_a):
 
 @pytest.mark.parametrize("dtype_a", ["<f8", ">f8", "<f4", ">f4", "<f2", ">f2", "i1"])
 @pytest.mark.parametrize("dtype_b", [">f8", "<f4", "<f2", "i1"])
-def test_element_types_mix(dtype_a, dtype_b):
+def test_operands_may_have_different_element_types(dtype_a, dtype_b):
     a, b = (8 * reals(3, 35, 0)).astype(dtype_a), (8 * reals(35, 2, 1)).astype(dtype_b)
     assert bmm(a, b).tolist() == product_by_hand(a.tolist(), b.tolist())
 
@@ -130,13 +130,13 @@ def test_memory_order_does_not_matter():
     assert c.flags.c_contiguous
 
 
-def test_zeros_subnormals_and_infinities():
+def test_zeros_subnormals_and_infinities_have_their_sign():
     a = np.array([[0.0, -0.0, 5e-324, -5e-324, np.inf, -np.inf]])
     assert bmm(a, np.ones((6, 1))).tolist() == [[2]]
     assert bmm(a, a, transpose_b=True).tolist() == [[6]]
 
 
-def test_lists_are_matrices():
+def test_nested_lists_are_accepted_as_matrices():
     assert bmm([[1.0, -1.0]], [[-1.0], [1.0]]).tolist() == [[-2]]
 
 
@@ -156,7 +156,7 @@ def test_complementing_an_operand_negates():
     np.testing.assert_array_equal(bmm(-a, -b), bmm(a, b))
 
 
-def test_splitting_k_adds():
+def test_products_over_parts_of_k_add_up():
     a, b = reals(10, 130, 0), reals(130, 12, 1)
     for at in (1, 31, 64, 65, 129):
         np.testing.assert_array_equal(bmm(a[:, :at], b[:at]) + bmm(a[:, at:], b[at:]), bmm(a, b))
@@ -176,7 +176,7 @@ def test_splitting_k_adds():
         ((2, 3), (3, 5), (True, True), r"rows of a \(2\).*columns of b \(5\)"),
     ],
 )
-def test_shapes_that_do_not_fit(shape_a, shape_b, transposes, sides):
+def test_mismatched_shapes_are_refused(shape_a, shape_b, transposes, sides):
     transpose_a, transpose_b = transposes
     a, b = np.ones(shape_a), np.ones(shape_b)
     for left, right in itertools.product((a, pack(a)), (b, pack(b))):
@@ -190,12 +190,12 @@ def test_shapes_that_do_not_fit(shape_a, shape_b, transposes, sides):
     ("shape_a", "shape_b"),
     [((0, 3), (3, 2)), ((2, 0), (0, 2)), ((2, 3), (3, 0)), ((3,), (3, 2)), ((1, 2, 3), (3, 2))],
 )
-def test_only_matrices(shape_a, shape_b):
+def test_operands_that_are_not_matrices_are_refused(shape_a, shape_b):
     with pytest.raises(ShapeError, match="two dimensions of a matrix"):
         bmm(np.ones(shape_a), np.ones(shape_b))
 
 
-def test_k_that_int32_cannot_hold():
+def test_a_k_beyond_int32_is_refused():
     row = np.broadcast_to(np.int8(1), (1, 2**31))  # one byte, seen often: nothing of that size is made
     with pytest.raises(ShapeError, match="2147483648 exceeds 2147483647"):
         bmm(row, row, transpose_b=True)
@@ -213,7 +213,7 @@ def test_bad_elements_name_the_operand():
         bmm(good, [[1.0, 1.0], [np.nan, 1.0]])
 
 
-def test_bad_packed_operands():
+def test_malformed_packed_operands_are_refused():
     packed = pack(np.ones((2, 2)))
     with pytest.raises(FormatError, match="the words of the packed matrix are"):
         bmm(packed, replace(packed, words=np.zeros((2, 2), np.uint32)))

@@ -93,14 +93,14 @@ def fit(model):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_noise_is_left_over(shape):
+def test_a_noisy_tensor_is_fitted_up_to_its_noise(shape):
     tensor, planted_fit = planted(shape, 2, noise=0.1)
     model = max((cpd_als(tensor, 2, seed=s, iterations=300, tolerance=1e-9) for s in range(3)), key=fit)
     assert planted_fit - 1e-6 <= fit(model) <= planted_fit + 0.05
     assert planted_fit == pytest.approx(0.9, abs=0.01)
 
 
-def test_one_component_of_a_matrix_is_its_first_singular_vectors():
+def test_a_rank_1_model_of_a_matrix_is_its_first_singular_vectors():
     tensor = sparse((9, 7))
     model = cpd_als(tensor, 1, iterations=500, tolerance=0)
     left, values, right = np.linalg.svd(dense(tensor))
@@ -112,7 +112,7 @@ def test_one_component_of_a_matrix_is_its_first_singular_vectors():
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("iterations", [1, 2, 7])
-def test_the_fit_is_that_of_the_dense_model(shape, iterations):
+def test_the_fit_equals_that_of_the_dense_model(shape, iterations):
     tensor = sparse(shape)
     model = cpd_als(tensor, 3, iterations=iterations, tolerance=0)
     residual = np.linalg.norm(dense(tensor) - full(model)) / np.linalg.norm(tensor.values)
@@ -131,7 +131,7 @@ def test_the_fit_is_that_of_the_dense_model(shape, iterations):
     ],
     ids=str,
 )
-def test_the_fit_has_no_cancellation(shape, nonzeros, rank, draws):
+def test_the_fit_is_exact_under_cancellation(shape, nonzeros, rank, draws):
     """Against fractions: where almost nothing is left of the tensor, where weights cancel, and elsewhere."""
     for seed in range(draws):
         generator = np.random.default_rng([*shape, seed])
@@ -149,7 +149,7 @@ def assert_exact(model, tensor):
 
 @pytest.mark.parametrize("shape", [(60, 40, 50), (2000, 3)], ids=str)
 @pytest.mark.parametrize("noise", [1e-13, 1e-10, 1e-7])
-def test_the_residual_of_a_model_that_is_almost_right(shape, noise):
+def test_the_residual_of_a_nearly_exact_model_is_accurate(shape, noise):
     """More rows than one product of slices takes, and more nonzeros than a chunk: what was added is found."""
     generator = np.random.default_rng(list(shape))
     factors = [np.abs(generator.standard_normal((size, 3))) for size in shape]
@@ -167,7 +167,7 @@ def test_the_residual_of_a_model_that_is_almost_right(shape, noise):
 
 
 @pytest.mark.parametrize(("apart", "precision"), [(1, 1e-9), (1e-5, 1e-4)])
-def test_an_iteration_by_hand(apart, precision):
+def test_an_iteration_equals_explicit_least_squares(apart, precision):
     """Equation 2 with everything formed: matricization, Khatri-Rao product, least squares."""
     shape, rank = (4, 5, 3), 2
     tensor, factors = sparse(shape, filled=0.6), start_of(shape, rank)
@@ -192,7 +192,7 @@ def test_the_fit_never_falls():
         assert min(np.diff(fits)) > -1e-9
 
 
-def test_it_ends_where_no_factor_can_be_bettered():
+def test_the_gradient_is_zero_at_convergence():
     """The gradient of every mode is 0: MTTKRP equals the factor times V."""
     tensor, _ = planted((6, 7, 5), 2, noise=0.1)
     model = cpd_als(tensor, 2, seed=1, iterations=400, tolerance=0)
@@ -208,7 +208,7 @@ def test_it_ends_where_no_factor_can_be_bettered():
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (2, 3, 2), (1, 4, 1), (2, 2, 1, 3)], ids=str)
-def test_more_components_than_rows(shape):
+def test_more_components_than_rows_fit_exactly(shape):
     tensor = sparse(shape, filled=0.7)
     model = cpd_als(tensor, 9, tolerance=0)
     assert_sound(model, shape, 9)
@@ -258,7 +258,7 @@ def test_slices_of_zeros_have_rows_of_zeros():
         assert not factor[unused].any()
 
 
-def test_one_nonzero():
+def test_a_tensor_of_one_nonzero_is_fitted_exactly():
     model = cpd_als(Coo([[1], [0], [2]], [-3.0], (2, 2, 4)), 2)
     assert_sound(model, (2, 2, 4), 2)
     assert fit(model) == pytest.approx(1)
@@ -291,7 +291,7 @@ def test_scaling_columns_of_the_start_changes_nothing(scale):
     np.testing.assert_allclose(scaled.weights, model.weights, rtol=1e-6)
 
 
-def test_permuting_components_permutes_components():
+def test_permuting_the_start_permutes_the_components():
     tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 3)
     model = cpd_als(tensor, 3, start=start, iterations=5)
     for order in itertools.permutations(range(3)):
@@ -324,7 +324,7 @@ def test_permuting_modes_permutes_a_converged_model():
             np.testing.assert_allclose(np.abs(factor), np.abs(model.factors[n]), atol=1e-6)
 
 
-def test_repeated_places_are_summed():
+def test_duplicate_coordinates_are_summed():
     tensor = sparse((6, 7, 5))
     halves = Coo(np.hstack([tensor.coords] * 2), np.tile(tensor.values / 2, 2), tensor.shape)
     once, twice = (cpd_als(given, 2, iterations=5) for given in (tensor, halves))
@@ -354,14 +354,14 @@ def test_float32_values_are_decomposed_in_float64():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_seeded_start_is_the_documented_one():
+def test_the_seeded_start_equals_its_documentation():
     tensor, rank = sparse((6, 7, 5)), 3
     words = [np.random.Philox(key=[11, n]).random_raw(size * rank) for n, size in enumerate((6, 7, 5))]
     start = [np.array([int(w) >> 11 for w in ws]).reshape(-1, rank) / 2.0**53 for ws in words]
     assert cpd_als(tensor, rank, seed=11).fits == cpd_als(tensor, rank, start=start).fits
 
 
-def test_a_seed_is_reproducible_and_others_differ():
+def test_a_seed_is_reproducible_and_seeds_differ():
     tensor = sparse((6, 7, 5))
     first, again, other = (cpd_als(tensor, 3, seed=seed, iterations=3) for seed in (5, 5, 2**64 - 1))
     assert first.fits == again.fits
@@ -369,7 +369,7 @@ def test_a_seed_is_reproducible_and_others_differ():
     assert first.fits != other.fits
 
 
-def test_the_start_is_only_read():
+def test_the_start_is_not_modified():
     tensor, start = sparse((6, 7, 5)), start_of((6, 7, 5), 2)
     copies = [factor.copy() for factor in start]
     cpd_als(tensor, 2, start=start, iterations=2)
@@ -377,7 +377,7 @@ def test_the_start_is_only_read():
         np.testing.assert_array_equal(factor, copy)
 
 
-def test_going_on_from_a_model():
+def test_a_decomposition_continues_from_a_model():
     tensor = sparse((6, 7, 5))
     through = cpd_als(tensor, 2, iterations=8, tolerance=0)
     half = cpd_als(tensor, 2, iterations=4, tolerance=0)
@@ -385,13 +385,13 @@ def test_going_on_from_a_model():
     np.testing.assert_allclose(half.fits + rest.fits, through.fits, atol=1e-12)
 
 
-def test_a_start_of_integers_and_lists():
+def test_a_start_may_be_lists_of_integers():
     tensor = Coo([[0, 1], [0, 1]], [1.0, 2.0], (2, 2))
     model = cpd_als(tensor, 1, start=[[[0], [0]], [[1], [1]]], iterations=2)
     assert fit(model) == cpd_als(tensor, 1, start=[np.zeros((2, 1)), np.ones((2, 1))], iterations=2).fits[-1]
 
 
-def test_it_ends_when_the_fit_stands_still():
+def test_iterations_end_when_the_fit_stops_changing():
     tensor = sparse((6, 7, 5))
     everything = cpd_als(tensor, 2, iterations=40, tolerance=0)
     assert not everything.converged
@@ -404,13 +404,13 @@ def test_it_ends_when_the_fit_stands_still():
     assert model.fits == everything.fits[:last]
 
 
-def test_the_last_iteration_may_be_the_one_that_converges():
+def test_the_last_iteration_may_converge():
     tensor = sparse((6, 7, 5))
     assert not cpd_als(tensor, 2, iterations=1, tolerance=10).converged
     assert cpd_als(tensor, 2, iterations=2, tolerance=10).converged
 
 
-def test_progress_is_reported_and_may_stop():
+def test_progress_is_reported_and_an_exception_stops_the_run():
     tensor, told = sparse((6, 7, 5)), []
 
     def progress(iteration, fit):
@@ -435,7 +435,7 @@ def test_progress_is_reported_and_may_stop():
     ("shape", "rank"),
     [((9, 7), 2), ((8, 9, 7), 3), ((20, 30, 11), 5), ((5, 6, 4, 7), 4), ((3, 4, 3, 2, 5), 2)],
 )
-def test_a_library_has_the_same_fits(shape, rank):
+def test_fits_equal_those_of_pyttb(shape, rank):
     pyttb = pytest.importorskip("pyttb")
     tensor, start = sparse(shape), start_of(shape, rank)
     other = pyttb.sptensor(tensor.coords.T.copy(), tensor.values[:, None], shape)
@@ -459,13 +459,13 @@ def test_a_library_has_the_same_fits(shape, rank):
 
 @pytest.mark.parametrize("name", ["rank", "iterations"])
 @pytest.mark.parametrize("number", [0, -1])
-def test_numbers_that_are_too_small(name, number):
+def test_a_rank_or_iteration_count_below_1_is_refused(name, number):
     with pytest.raises(ShapeError, match=rf"^{name} is {number}\n1 and more are possible\n"):
         cpd_als(sparse((6, 7, 5)), **{"rank": 2, name: number})
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
-def test_seeds_out_of_range(seed):
+def test_seeds_out_of_range_are_refused(seed):
     with pytest.raises(SchemeError, match=rf"^seed is {seed}\n0 to 2\*\*64 - 1 are possible\n"):
         cpd_als(sparse((6, 7, 5)), 2, seed=seed)
 
@@ -485,12 +485,12 @@ def test_a_tolerance_that_is_not_a_number_is_refused():
     ],
     ids=str,
 )
-def test_starts_that_do_not_fit(shapes, complaint):
+def test_starts_of_wrong_shapes_are_refused(shapes, complaint):
     with pytest.raises(ShapeError, match=complaint):
         cpd_als(sparse((6, 7, 5)), 2, start=[np.ones(shape) for shape in shapes])
 
 
-def test_starts_of_other_elements():
+def test_starts_with_unsuitable_elements_are_refused():
     start = start_of((6, 7, 5), 2)
     with pytest.raises(DtypeError, match=r"^start\[1\] is complex128\n"):
         cpd_als(sparse((6, 7, 5)), 2, start=[start[0], start[1] + 0j, start[2]])
@@ -500,13 +500,13 @@ def test_starts_of_other_elements():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite(value):
+def test_nonfinite_values_are_refused(value):
     tensor = Coo([[1, 0], [0, 2]], [value, 1.0], (2, 3), nonfinite=True)
     with pytest.raises(NotANumberError, match=rf"^the value at \(1, 0\) is {value}\n"):
         cpd_als(tensor, 1)
 
 
 @pytest.mark.parametrize("values", [[0.0, -0.0], [2.0, -2.0]])
-def test_nothing_to_decompose(values):
+def test_a_tensor_of_zeros_is_refused(values):
     with pytest.raises(ShapeError, match=r"values of the tensor are 0: there is nothing to decompose\n"):
         cpd_als(Coo([[1, 1], [0, 0]], values, (2, 3)), 1)
