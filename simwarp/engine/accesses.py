@@ -1,4 +1,4 @@
-"""Memory accesses of all executing lanes: which memory, which addresses, what goes in and out."""
+"""Loads, stores and atomics of the executing lanes: state spaces, addresses, checks and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from simwarp.engine.foreign_pointers import Cells
 from simwarp.engine.reach import FRAME, leave_out, outside
 from simwarp.engine.undefined import Missing, Stored, all_undefined, of_load
 from simwarp.faults import MemoryFault, UninitialisedRead
-from simwarp.lanes import WARP_SIZE
 from simwarp.memory import POISON, Allocation, Memory
 from simwarp.ptx.rows import DTYPES
 from simwarp.ptx.same_address import Runs, all_differ
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
 
 _SPARSE = 4
-"""Few lanes are less than one in so many."""
+"""The executing lanes are few if they are fewer than one lane in this many."""
 _RACING = ("global", "shared")
-"""The spaces in which lanes can meet."""
+"""The state spaces that several threads can access."""
 
 
 def load(chunk: Chunk, step: Step) -> None:
-    """Read memory, a parameter, or each element of a vector."""
+    """Execute a load of one value, or of each element of a vector, from memory or a parameter."""
     dtype, write, count = DTYPES[step.form.T], step.destinations[0], step.form.vector
     if step.symbol:
         data = chunk.launch.parameters[step.symbol]
@@ -45,12 +44,12 @@ def load(chunk: Chunk, step: Step) -> None:
 
 
 def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, address: Any = None) -> list[Any]:
-    """Read ``count`` elements at each executing lane's address, or at that of the step's operand.
+    """Read ``count`` elements per executing lane, at ``address`` or else at the step's address operand.
 
-    Each element of the result broadcasts to (warps, 32).
+    Each array of the result broadcasts to (warps, 32).
     """
     mask, values = chunk.mask, list[Any]()
-    if step.space == "global" and step.base is not None:  # the usual case, with nothing to sort out
+    if step.space == "global" and step.base is not None:  # the usual case: one state space
         address = step.base(chunk) if address is None else address
         memory = chunk.launch.reach[step.number]
         return _gather(chunk, step, Place("global", memory, address, address), dtype, count)
@@ -65,7 +64,7 @@ def read_memory(chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int, addr
 
 
 def store(chunk: Chunk, step: Step) -> None:
-    """Write memory, lane by lane in order."""
+    """Execute a store; of lanes that share an address, the last one's value stays."""
     dtype, count = DTYPES[step.form.T], step.form.vector
     unit = _vector(dtype, count)
     value = step.sources[0](chunk)
@@ -91,7 +90,7 @@ def store(chunk: Chunk, step: Step) -> None:
 def _lend(
     chunk: Chunk, place: Place, at: Any, elements: list[Any], lenders: tuple[Any, Any], turn: Any
 ) -> None:
-    """Remember which of the words that lanes stored are addresses in shared or local memory."""
+    """Record the stored words that are addresses in shared or local memory."""
     lanes = _lanes(chunk, turn)
     threads, steps = (numbers.reshape(-1)[lanes] for numbers in lenders)
     for i, element in enumerate(elements):
@@ -102,7 +101,7 @@ def _lend(
 def write_memory(
     chunk: Chunk, step: Step, values: npt.NDArray[Any], address: Any = None, register: str = ""
 ) -> None:
-    """Let each executing lane write one of ``values`` (warps, 32), which observers find in ``register``."""
+    """Write one of ``values`` (warps, 32) per executing lane; observers see it as held in ``register``."""
     for place in _places(chunk, step, values.itemsize, address):
         at, data, turn = _put(chunk, step, place, _executing(chunk, values))
         if place.space == "global":
@@ -111,7 +110,7 @@ def write_memory(
 
 
 def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, Any]:
-    """Store the executing lanes' data, after the checks; returns addresses, data and lanes in their turn."""
+    """Check the addresses, then store the data; returns both as stored, and the order of the lanes."""
     at, memory, races, lent = (
         _executing(chunk, place.address),
         place.memory,
@@ -136,7 +135,7 @@ def _put(chunk: Chunk, step: Step, place: Place, data: Any) -> tuple[Any, Any, A
 
 
 def _notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: Any, turn: Any = None) -> None:
-    """Notify the observers of a write of the operand's element ``part``."""
+    """Notify the observers that element ``part`` of a step's last operand was written to memory."""
     operand = step.instruction.operands[-1]
     operand = operand.elements[part] if isinstance(operand, Vector) else operand
     register = operand.name if isinstance(operand, Register) else ""
@@ -146,7 +145,7 @@ def _notify_write(chunk: Chunk, step: Step, part: int, addresses: Any, values: A
 
 
 def atomic(chunk: Chunk, step: Step) -> None:
-    """Update memory lane by lane, in order; a vector of operands is as many atomic operations."""
+    """Execute an atomic operation lane by lane; each element of a vector is one operation."""
     count, dtype = step.form.vector, DTYPES[step.form.T]
     sources = [read(chunk) for read in step.sources]
     results = _all_poison(chunk.mask, dtype, count)
@@ -170,7 +169,7 @@ def atomic(chunk: Chunk, step: Step) -> None:
 
 
 def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int) -> npt.NDArray[Any]:
-    """One atomic operation of each executing lane; returns the old values."""
+    """Execute one atomic operation per executing lane; returns the old values."""
     dtype, shape, memory = DTYPES[step.form.T], chunk.mask.shape, place.memory
     address = place.address + np.uint64(part * dtype.itemsize) if part else place.address
     at = np.broadcast_to(address, shape)[chunk.mask]
@@ -197,9 +196,9 @@ def _update(chunk: Chunk, step: Step, place: Place, values: list[Any], part: int
 def _take_turns(
     step: Step, target: Memory | Allocation, at: Any, operands: list[Any], order: Any, in_shared: bool
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Let accesses that share an address update it one after the other; returns old and new values.
+    """Update memory, lanes with the same address one after another; returns the old and new values.
 
-    Whole runs computed at once give the same values as turns.
+    A row's ``together`` computes all lanes of an address at once, with the same values.
     """
     dtype = DTYPES[step.form.T]
     if all_differ(at):
@@ -235,7 +234,7 @@ def _take_turns(
 def _examine(
     chunk: Chunk, memory: Memory, at: Any, width: int, lanes: Any, *verbs: str, follows: bool = False
 ) -> None:
-    """Find the faults of accesses, except, if undefined values are ``follow``ed, of uninitialised reads."""
+    """Report the faults of accesses; if undefined values are followed, an uninitialised read is none."""
     for fault in memory.examine(at, width, *verbs):
         if follows and isinstance(fault, UninitialisedRead):
             continue
@@ -253,18 +252,19 @@ def _notify_access(chunk: Chunk, step: Step, place: Place, width: int) -> None:
 
 
 def _lanes(chunk: Chunk, order: Any = None) -> npt.NDArray[np.int64]:
-    """The executing lanes, numbered through the chunk; in an order of their own, if one is given."""
+    """The numbers of the executing lanes in the chunk: ascending, or permuted by ``order``."""
     lanes = np.flatnonzero(chunk.mask)
     return lanes if order is None else lanes[order]
 
 
 def _executing(chunk: Chunk, value: Any) -> npt.NDArray[Any]:
-    """The executing lanes' values."""
+    """(n,): the elements of a (warps, 32) value that belong to the n executing lanes."""
     value = np.broadcast_to(value, chunk.mask.shape)
     return value.reshape(-1) if chunk.active is None else value[chunk.mask]
 
 
 def _all_poison(mask: Mask, dtype: np.dtype[Any], count: int) -> list[Any]:
+    """``count`` arrays (warps, 32) filled with the byte of uninitialised memory."""
     poison = np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype)[0]
     return [np.full(mask.shape, poison) for _ in range(count)]
 
@@ -273,7 +273,7 @@ def _all_poison(mask: Mask, dtype: np.dtype[Any], count: int) -> list[Any]:
 
 
 class Place(NamedTuple):
-    """The executing lanes' addresses in a space's memory, and ``within`` the block's or lane's window."""
+    """The executing lanes' addresses in a state space: in its memory, and ``within`` the lane's window."""
 
     space: str
     memory: Memory
@@ -282,9 +282,10 @@ class Place(NamedTuple):
 
 
 def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterator[Place]:
-    """The memories of ``address``, or else of the step's operand; the chunk's mask holds the lanes of each.
+    """Yield each memory that lanes address, while the chunk's mask holds only these lanes.
 
-    Lanes whose address lies outside their window are left out, if checks do not raise.
+    ``address`` defaults to the step's address operand. Lanes whose address lies outside their window are left
+    out, if checks do not raise.
     """
     if address is None:
         if step.base is None:
@@ -304,7 +305,7 @@ def _places(chunk: Chunk, step: Step, width: int, address: Any = None) -> Iterat
 
 
 def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any]]:
-    """State spaces, which may differ by lane (PTX ISA 5.7), and the addresses there; likewise masked."""
+    """Yield each state space that lanes address (PTX ISA 5.7) and their addresses in it, masked likewise."""
     if step.space != "generic":
         yield step.space, address
         return
@@ -320,13 +321,13 @@ def _by_space(chunk: Chunk, step: Step, address: Any) -> Iterator[tuple[str, Any
             chunk.enter(mask & (number == which), alone=False)
         space = NAMES.get(which, "global")
         if step.number in chunk.attendance.ways and space != "local":
-            # Lanes that seemed to return early write to what is not theirs alone.
+            # Lanes that seemed to return early write to memory that others can read.
             chunk.attendance.part(chunk, step.number, {step.number + 1: chunk.mask})
         yield space, address - np.uint64(WINDOWS.get(space, 0))
 
 
 def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
-    """The reserved part of shared memory, for the lanes that address it; the others stay in the mask."""
+    """Yield the reserved part of shared memory for lanes that address it; leave the others in the mask."""
     mask, offset = chunk.mask, np.subtract(address, np.uint64(RESERVED_AT))
     here = mask & (offset <= np.uint64(RESERVED - width))
     if here.any():
@@ -337,7 +338,7 @@ def _reserved(chunk: Chunk, address: Any, width: int) -> Iterator[Place]:
 
 
 def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> Place:
-    """The memory that holds a state space, and where the lanes' addresses lie in it."""
+    """The memory of a state space, and the lanes' addresses in that memory."""
     launch = chunk.launch
     if launch.lent.followed and space in ("shared", "local"):
         launch.lent.check(chunk, step, space, address, width)
@@ -353,9 +354,7 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
         if (bad := outside(chunk, address, width, start, chunk.frame + np.uint64(last))) is not None:
             window = "local memory", launch.local_size
             leave_out(chunk, address, width, bad, window, name, "index within the array")
-        lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
-        there = np.add(address, (lane * chunk.local_stride).astype(np.uint64))
-        return Place(space, chunk.local, there, address)
+        return Place(space, chunk.local, np.add(address, chunk.local_start), address)
     first, end, names = launch.windows[step.number]
     usual = launch.blocks_per_cluster == 1 and int(np.max(address)) + width <= end
     if usual and (not first or int(np.min(address)) >= first):
@@ -363,7 +362,9 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
     block = chunk.block_in_chunk
     if launch.blocks_per_cluster > 1 or int(np.max(address)) >> BLOCK_BITS:
         rank = np.right_shift(address, np.uint64(BLOCK_BITS)).astype(np.int64)
-        named = (rank > 0) & (rank <= launch.blocks_per_cluster)  # another number is out of bounds below
+        named = (rank > 0) & (
+            rank <= launch.blocks_per_cluster
+        )  # another rank is reported as out of bounds below
         cluster = block // launch.blocks_per_cluster * launch.blocks_per_cluster
         block = np.where(named, cluster + rank - 1, block)
         within: Any = np.bitwise_and(address, np.uint64((1 << BLOCK_BITS) - 1))
@@ -376,10 +377,10 @@ def _resolve(chunk: Chunk, step: Step, space: str, address: Any, width: int) -> 
 
 
 def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count: int) -> list[Any]:
-    """The values at the executing lanes' addresses, one array for each element of a vector.
+    """The values at the executing lanes' addresses, one array per element of a vector.
 
-    Unless they are few, the other lanes read, too: at their registers' addresses, or else at one that is read
-    anyway.
+    Unless few lanes execute, the idle ones read as well, which is faster than a mask: at the address in their
+    register or, where that is not valid, at the address of an executing lane.
     """
     unit, memory, address = _vector(dtype, count), place.memory, place.address
     shape = np.shape(address)
@@ -412,7 +413,7 @@ def _gather(chunk: Chunk, step: Step, place: Place, dtype: np.dtype[Any], count:
 
 
 def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
-    """Follow the loaded words that are addresses in another block's shared or thread's local memory."""
+    """Mark the loaded words that are addresses in another block's shared or another thread's local memory."""
     at = _executing(chunk, place.address)
     for i, value in enumerate(values):
         given = _executing(chunk, value)
@@ -425,19 +426,19 @@ def _borrow(chunk: Chunk, step: Step, place: Place, values: list[Any]) -> None:
 
 
 def _without_others(chunk: Chunk, address: Any) -> Any:
-    """The executing lanes' addresses; for the other lanes that of the first one of these."""
+    """The addresses (warps, 32), those of idle lanes replaced by that of the first executing lane."""
     address = np.broadcast_to(address, chunk.mask.shape)
     first = np.reshape(address, -1)[chunk.mask.argmax()]
     return np.asarray(np.where(chunk.mask, address, first), np.uint64)
 
 
 def _vector(dtype: np.dtype[Any], count: int) -> np.dtype[Any]:
-    """A vector's bytes as one element, which is aligned and checked as a whole."""
+    """The dtype of a whole vector access, whose alignment and bounds are checked as those of one element."""
     return dtype if count == 1 else np.dtype(f"V{dtype.itemsize * count}")
 
 
 def _spread(values: npt.NDArray[Any], mask: Mask) -> npt.NDArray[Any]:
-    """One value for each lane of the mask → an array of all lanes."""
+    """Scatter the values of a mask's lanes into an array (warps, 32) that is 0 elsewhere."""
     result = np.zeros(mask.shape, values.dtype)
     result[mask] = values
     return result
@@ -449,4 +450,4 @@ DATA: dict[str, Callable[[Chunk, Step], None]] = {
     "atomic": atomic,
     "reduction": atomic,
 }
-"""By the kinds of row that access memory."""
+"""The function that executes each kind of row that accesses memory."""

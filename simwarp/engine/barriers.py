@@ -1,8 +1,8 @@
 """Barriers of a block and of a cluster (PTX ISA 9.7.13.1 and 9.7.13.4): arrivals and completion.
 
-A block has sixteen barriers. Threads that wait stand at any instruction of the same barrier;
-``arrive`` counts without waiting. A barrier with a count is complete when that many threads came, one
-without when all threads of the block did that have not exited.
+A block has sixteen barriers. Threads may wait for the same barrier at different instructions; ``arrive``
+counts a thread without making it wait. A barrier with a thread count is complete when that many threads have
+arrived, one without a count when all live threads of the block have.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _Counts = npt.NDArray[np.int64]
 
 
 class Opening(NamedTuple):
-    """Barriers of one number that are complete, at most one of each block.
+    """The complete barriers of one number, at most one per block.
 
     Attributes
     ----------
     waiting, arrived : (warps, 32) bool
-        The lanes that pass now, and those that came without waiting.
+        The lanes that pass now, and those that arrived without waiting.
     whole : bool
         Whether every live thread of these blocks waits there.
     """
@@ -62,7 +62,7 @@ class Barriers:
         self._opened = self.waits_at
 
     def come(self, step: Step, mask: Mask) -> None:
-        """Lanes execute a barrier instruction: note it."""
+        """Record that the lanes of ``mask`` execute a barrier instruction."""
         number, count = self._operands(step)
         if step.form.has("arrive"):
             for which in np.unique(number[mask]).tolist():
@@ -75,7 +75,7 @@ class Barriers:
         self.expects = np.where(mask, count, self.expects)
 
     def complete(self) -> list[Opening]:
-        """The barriers that are complete; their lanes do not wait any more."""
+        """Return the barriers that are complete and mark their lanes as no longer waiting."""
         chunk = self.chunk
         free, opened = np.zeros(chunk.mask.shape, np.bool_), list[Opening]()
         for which in {*np.unique(self.waits_at[self.waits_at != _NONE]).tolist(), *self.arrived}:
@@ -101,7 +101,7 @@ class Barriers:
         return opened
 
     def _check_count(self, which: int, there: Mask, expected: _Counts, counted: _Counts) -> None:
-        """Find a barrier at which more threads arrived than its count."""
+        """Report a barrier at which more threads arrived than its thread count."""
         over = there & self._everywhere((expected > 0) & (counted > expected))
         if over.any():
             block = int(over.any(axis=1).argmax()) // self.chunk.warps_per_block
@@ -113,11 +113,11 @@ class Barriers:
             self.chunk.found(fault, int(over.argmax()))
 
     def _everywhere(self, of_block: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """(blocks,) → (warps, 1)."""
+        """Repeat a value per block, (blocks,), for each of its warps: (warps, 1)."""
         return np.repeat(of_block, self.chunk.warps_per_block).reshape(-1, 1)
 
     def reduce(self, operation: str, predicate: Any, lanes: Mask) -> Any:
-        """``bar.red``: the reduction of the predicates of the lanes that pass a barrier together."""
+        """``bar.red``: reduce the predicates of the lanes that pass a barrier together."""
         holds = np.broadcast_to(predicate, lanes.shape) & lanes
         result = np.zeros(lanes.shape, np.uint32 if operation == "popc" else np.bool_)
         for which in np.unique(self._opened[lanes]).tolist():
@@ -131,7 +131,7 @@ class Barriers:
         return result
 
     def _operands(self, step: Step) -> tuple[_Counts, _Counts]:
-        """The barrier's number and thread count for each lane, checked."""
+        """Read and check the barrier number and thread count of each lane."""
         chunk, shape = self.chunk, self.chunk.mask.shape
         values = [np.broadcast_to(read(chunk), shape) for read in step.sources]
         words = [v.astype(np.int64) for v in values if v.dtype != np.bool_]
@@ -149,7 +149,7 @@ class Barriers:
         return number % BARRIERS, -(-count // WARP_SIZE) * WARP_SIZE
 
     def _expect(self, which: int, mask: Mask, count: _Counts) -> None:
-        """Find threads that arrive with another count than those that wait there."""
+        """Report threads that arrive with a thread count other than that of the waiting threads."""
         expected = self._by_block(np.where(mask, count, 0), np.maximum.reduce)
         everywhere = self._everywhere(expected)
         waiting = (self.waits_at == which) & (self.expects > 0)
@@ -164,7 +164,7 @@ class Barriers:
             self.chunk.found(fault, lane)
 
     def _threads(self, came: _Counts) -> _Counts:
-        """How often each lane counts: one that is not live, as often as all others of its warp."""
+        """Arrivals per lane; an exited lane has at least as many as every live lane of its warp."""
         live = self.chunk.live
         least: Any = np.where(live, came, np.iinfo(np.int64).max).min(axis=1, keepdims=True)
         most: Any = came.max(axis=1, keepdims=True)
@@ -172,11 +172,12 @@ class Barriers:
         return np.where(live, came, np.maximum(came, whole))
 
     def _by_block(self, values: _Counts, combine: Any = np.add.reduce) -> _Counts:
+        """Combine the values of all lanes of each block: (warps, 32) to (blocks,)."""
         return combine(values.reshape(self.chunk.blocks, -1), axis=1)
 
 
 class ClusterBarrier:
-    """``barrier.cluster``: each thread of a cluster arrives, and later waits for the others' arrival."""
+    """``barrier.cluster``: each thread of a cluster arrives, and later waits until all have arrived."""
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
@@ -186,12 +187,12 @@ class ClusterBarrier:
 
     @property
     def arrived(self) -> Mask:
-        """The lanes that arrived at a barrier that is not complete, now that some may have exited."""
+        """The lanes that arrived at a barrier that is still incomplete, exited lanes not counted."""
         self.settle()
         return self._arrived
 
     def arrive(self, mask: Mask) -> None:
-        """Lanes arrive; the lanes of a cluster that is complete may pass their wait."""
+        """Record arrivals; the lanes of a complete cluster may then pass their wait."""
         twice = "barrier.cluster.arrive twice without a wait between"
         self._find(self._waits & mask, twice, "let each arrive be followed by a wait")
         self._arrived, self._waits = self.arrived | mask, self._waits | mask
@@ -200,7 +201,7 @@ class ClusterBarrier:
         self.settle()
 
     def check_wait(self, mask: Mask) -> None:
-        """Find lanes that wait without having arrived."""
+        """Report lanes that wait without having arrived."""
         alone = "barrier.cluster.wait without an arrive before it"
         self._find(mask & ~self._waits, alone, "let each thread arrive before it waits")
 
@@ -209,7 +210,7 @@ class ClusterBarrier:
             self.chunk.found(BarrierFault(what, "", advice), int(lanes.argmax()))
 
     def pass_(self, mask: Mask) -> None:
-        """Lanes pass their wait."""
+        """Record that lanes pass their wait."""
         self._waits = self._waits & ~mask
         if self.chunk.launch.races is not None:
             self.chunk.launch.races.cluster_wait(self.chunk, mask)

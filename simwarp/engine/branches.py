@@ -1,7 +1,7 @@
-"""Branches, exits and calls.
+"""Branches, exits, calls, traps and fences.
 
-Each takes a scheduler, the number of the current step and the step, and returns the next step of the
-current group, or None if it split or is gone.
+Each function takes a scheduler, the number of the current step and the step. It returns the next step of the
+current group, or None if the group split or ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Go to a label, those lanes whose guard holds."""
+    """``bra``: send the lanes whose guard holds to the label."""
     chunk = scheduler.chunk
     if step.guard is None:
         scheduler.executed(step, chunk.mask)
@@ -42,7 +42,7 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         scheduler.leave(taken)
         scheduler.enter(rest)
         return pc + 1
-    scheduler.put(pc + 1, rest)  # these did not go around: they have given way no more often than before
+    scheduler.put(pc + 1, rest)  # before may_loop counts a turn: these did not go around
     backward = step.target <= pc
     if backward:
         scheduler.may_loop(step)
@@ -51,7 +51,7 @@ def branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``brx.idx``: go to the label that the index picks."""
+    """``brx.idx``: send each lane to the label that its index picks."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     scheduler.executed(step, taken)
@@ -67,16 +67,11 @@ def indexed_branch(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         target, lanes = step.table[int(which)], taken & (index == which)
         scheduler.part(pc, {target: lanes})
         scheduler.put(target, lanes, loops=target <= pc)
-    return _leave_at(scheduler, pc + 1, rest)
-
-
-def _leave_at(scheduler: Scheduler, pc: int, lanes: Mask) -> None:
-    if lanes.any():
-        scheduler.put(pc, lanes)
+    return scheduler.leave_at(pc + 1, rest)
 
 
 def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """End the kernel for the lanes whose guard holds."""
+    """``exit``, and ``ret`` in a kernel: end the lanes whose guard holds."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     scheduler.executed(step, taken)
@@ -85,14 +80,11 @@ def exit_(scheduler: Scheduler, pc: int, step: Step) -> int | None:
     rest = chunk.mask & ~taken
     scheduler.part(pc, {len(scheduler.steps): taken, pc + 1: rest})
     scheduler.leave(taken)
-    if not rest.any():
-        return None
-    scheduler.enter(rest)
-    return pc + 1
+    return scheduler.go_on(pc + 1, rest)
 
 
 def _find_impossible(scheduler: Scheduler, end: Step) -> None:
-    """Find lanes that came to an end without a return; the place is the step before it."""
+    """Report lanes that run off the end of a function, at the step before the end."""
     chunk, steps = scheduler.chunk, scheduler.steps
     before = [step for step in steps if end.number == step.target or end.number in step.table]
     last = steps[end.number - 1]
@@ -110,7 +102,7 @@ def _find_impossible(scheduler: Scheduler, end: Step) -> None:
 
 
 def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Stop the launch, if a lane's guard holds."""
+    """``trap``: stop the launch if a lane's guard holds."""
     taken = scheduler.taken(step)
     if not taken.any():
         return pc + 1
@@ -123,7 +115,7 @@ def trap(scheduler: Scheduler, pc: int, step: Step) -> int | None:
 
 
 def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Call a device or a host function, those lanes whose guard holds."""
+    """``call``: call a device or a host function with the lanes whose guard holds."""
     chunk, call = scheduler.chunk, step.call
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
@@ -141,11 +133,11 @@ def call(scheduler: Scheduler, pc: int, step: Step) -> int | None:
             scheduler.put(routine.first, mask)
     chunk.enter(whole, alone=False)
     scheduler.executed(step, taken)
-    return _leave_at(scheduler, pc + 1, rest)
+    return scheduler.leave_at(pc + 1, rest)
 
 
 def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, Mask]]:
-    """The functions that a call reaches, with the lanes of each."""
+    """The functions that a call's lanes call, with the lanes of each."""
     chunk, call = scheduler.chunk, step.call
     if call is None or not taken.any():
         return []
@@ -165,7 +157,7 @@ def _callees(scheduler: Scheduler, step: Step, taken: Mask) -> list[tuple[str, M
 
 
 def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``ret`` in a device function: each lane goes on behind the call that it came from."""
+    """``ret`` in a device function: each lane continues after the call that it came from."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     if step.runs_off:
@@ -176,11 +168,11 @@ def come_back(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         scheduler.part(pc, {following: mask})
         scheduler.put(following, mask)
     scheduler.executed(step, taken)
-    return _leave_at(scheduler, pc + 1, rest)
+    return scheduler.leave_at(pc + 1, rest)
 
 
 def fence(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Notify the race detector: memory is in order already, and hints change nothing."""
+    """A fence or a hint: neither changes memory here, and the race detector receives the fence."""
     taken, races = scheduler.taken(step), scheduler.launch.races
     scheduler.executed(step, taken)
     if races is not None and "fence" in step.row.traits:
@@ -192,5 +184,5 @@ _SCOPES = {"cta": "cta", "cluster": "cluster", "gl": "gpu", "gpu": "gpu", "sys":
 
 
 def _scope(step: Step) -> str:
-    """The scope of a fence; the proxy fences order accesses of one thread only."""
+    """The scope of a fence; "cta" for a proxy fence, which orders accesses of one thread only."""
     return next((_SCOPES[m] for m in step.form.modifiers if m in _SCOPES), "cta")

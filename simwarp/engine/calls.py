@@ -1,7 +1,7 @@
 """Calls of device functions: arguments, return addresses, and the registers that a recursive call saves.
 
-Each execution of a call makes one *activation* for all its lanes. A lane has a current activation, which
-holds the one that it was called from.
+Each execution of a call makes one *activation* for all its lanes. Each lane has a current activation, which
+links to that of its caller.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.faults import KernelFault, OutOfBounds
-from simwarp.lanes import WARP_SIZE
 from simwarp.memory import Allocation
 from simwarp.program.program import Argument, Formal, Routine, Step
 
@@ -33,15 +32,15 @@ class _Activation:
     Attributes
     ----------
     step, goes_on_at
-        The call, and the step behind it.
+        The call, and the number of the step after it.
     lanes : int
-        How many have not returned.
+        Number of lanes that have not returned.
     caller : (warps, 32) int
         The activation that each lane called from.
     frame
         The caller's frame.
     saved : dict
-        Registers of a recursive function before the call: value and defined lanes.
+        For each register of a recursive function its value and defined lanes before the call.
     """
 
     step: Step
@@ -64,7 +63,7 @@ class Activations:
 
 
 def enter(chunk: Chunk, pc: int, step: Step, routine: Routine, caller: Routine, mask: Mask) -> None:
-    """Call a device function: make its activation and frame, and pass the arguments."""
+    """Call a device function: make its activation and stack frame, and pass the arguments."""
     state = chunk.activations
     if state.current is None:
         state.current = np.full(chunk.mask.shape, -1, np.int64)
@@ -88,11 +87,11 @@ def enter(chunk: Chunk, pc: int, step: Step, routine: Routine, caller: Routine, 
 
 
 def leave(chunk: Chunk, mask: Mask) -> list[tuple[int, Mask]]:
-    """Return from the current functions; the steps behind their calls, with the lanes of each."""
+    """Return from the lanes' current functions: the steps after their calls, with the lanes of each."""
     state, back = chunk.activations, list[tuple[int, "Mask"]]()
     current = state.current
     if current is None:
-        raise TypeError("a return outside every call")
+        raise TypeError("return without a call")
     now = current
     for number in np.unique(current[mask]).tolist():
         activation = state.under_way[number]
@@ -117,7 +116,7 @@ def leave(chunk: Chunk, mask: Mask) -> list[tuple[int, Mask]]:
 
 
 def _values(chunk: Chunk, passes: Sequence[_Pass]) -> list[Any]:
-    """The values that come from a register or go to one; None for memory, which is copied as it is."""
+    """The values passed from or to a register; None for one copied from memory to memory."""
     values: list[Any] = [None] * len(passes)
     for i, (given, taken, size) in enumerate(passes):
         if given.read is not None:
@@ -130,7 +129,7 @@ def _values(chunk: Chunk, passes: Sequence[_Pass]) -> list[Any]:
 def _hand_over(
     chunk: Chunk, lanes: Mask, passes: Sequence[_Pass], values: list[Any], source: Any, destination: Any
 ) -> None:
-    """Write the values to registers and to the current frame; copy the rest from frame to frame."""
+    """Write the values to registers or the destination frame; copy the others between frames."""
     for (given, taken, size), value in zip(passes, values, strict=True):
         if taken.write is not None:
             taken.write(chunk, value)
@@ -138,24 +137,21 @@ def _hand_over(
             give(chunk, taken, _words(chunk, value), size)
         else:
             places = source + np.uint64(given.offset), destination + np.uint64(taken.offset)
-            copy(chunk, lanes, *places, size)
+            _copy(chunk, lanes, *places, size)
 
 
-def copy(chunk: Chunk, mask: Mask, source: Any, destination: Any, size: int) -> None:
+def _copy(chunk: Chunk, mask: Mask, source: Any, destination: Any, size: int) -> None:
     """Copy bytes within each lane's local memory, padding included."""
-    memory = chunk.local.find(0)
-    if memory is None or not size:
+    if not size:
         return
-    lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
-    base = (lane * chunk.local_stride)[mask].reshape(-1, 1)
-    each = np.arange(size)
-    at = base + source[mask].astype(np.int64).reshape(-1, 1) + each
-    to = base + destination[mask].astype(np.int64).reshape(-1, 1) + each
-    memory.bytes[to] = memory.bytes[at]
-    memory.written_bits[to] = memory.written_bits[at]
+    memory, source_at = _own_bytes(chunk, source, size)
+    _, at = _own_bytes(chunk, destination, size)
+    memory.bytes[at[mask]] = memory.bytes[source_at[mask]]
+    memory.written_bits[at[mask]] = memory.written_bits[source_at[mask]]
 
 
 def _check_stack(chunk: Chunk, frame: Any, routine: Routine, mask: Mask) -> None:
+    """Raise `OutOfBounds` if a called function's frame does not fit in local memory."""
     limit = chunk.launch.local_size
     bad = mask & (frame + np.uint64(routine.frame) > np.uint64(limit))
     if bad.any():
@@ -168,11 +164,12 @@ def _check_stack(chunk: Chunk, frame: Any, routine: Routine, mask: Mask) -> None
 
 
 def _words(chunk: Chunk, value: Any) -> npt.NDArray[np.uint64]:
+    """(warps, 32): a value as one 64-bit word per lane."""
     return np.broadcast_to(value, chunk.mask.shape).astype(np.uint64)
 
 
 def _forget(chunk: Chunk, routine: Routine, lanes: Mask) -> None:
-    """Undefine a function's registers, which an earlier call may have left."""
+    """Mark a function's registers as undefined: an earlier call may have left values."""
     for slot in routine.slots:
         chunk.bits.pop(slot, None)
         if chunk.alone:
@@ -183,6 +180,7 @@ def _forget(chunk: Chunk, routine: Routine, lanes: Mask) -> None:
 
 
 def _restore(chunk: Chunk, slot: int, value: Any, defined: Any, lanes: Mask) -> None:
+    """Give some lanes of a register back the value and definedness that they had before a call."""
     chunk.bits.pop(slot, None)
     now = chunk.registers[slot]
     if value is None:
@@ -201,31 +199,29 @@ def _restore(chunk: Chunk, slot: int, value: Any, defined: Any, lanes: Mask) -> 
 
 
 def passed(chunk: Chunk, argument: Argument | Formal, size: int) -> npt.NDArray[np.uint64]:
-    """(warps, 32): a number of ``size`` bytes for each lane, from a register or the current frame."""
+    """(warps, 32): the argument of ``size`` bytes of each lane, from a register or the current frame."""
     if argument.read is not None:
         return _words(chunk, argument.read(chunk))
-    memory, at = _own_bytes(chunk, argument.offset, size)
+    memory, at = _own_bytes(chunk, chunk.frame + np.uint64(argument.offset), size)
     words = np.zeros((*chunk.mask.shape, 8), np.uint8)
     words[chunk.mask, :size] = memory.bytes[at[chunk.mask]]
     return words.view(np.uint64)[..., 0]
 
 
 def give(chunk: Chunk, argument: Argument | Formal, values: npt.NDArray[np.uint64], size: int) -> None:
-    """Put a number of ``size`` bytes for each lane into a register or the current frame."""
+    """Write an argument or result of ``size`` bytes per lane to a register or the current frame."""
     if argument.write is not None:
         argument.write(chunk, values.astype(f"u{size}"))
         return
-    memory, at = _own_bytes(chunk, argument.offset, size)
+    memory, at = _own_bytes(chunk, chunk.frame + np.uint64(argument.offset), size)
     data = np.ascontiguousarray(values).view(np.uint8).reshape(*values.shape, 8)
     memory.bytes[at[chunk.mask]] = data[chunk.mask][:, :size]
     memory.written_bits[at[chunk.mask]] = 0xFF
 
 
-def _own_bytes(chunk: Chunk, offset: int, size: int) -> tuple[Allocation, npt.NDArray[np.int64]]:
-    """Local memory, and where each lane's bytes at an offset of the current frame lie in it."""
+def _own_bytes(chunk: Chunk, offset: Any, size: int) -> tuple[Allocation, npt.NDArray[np.int64]]:
+    """Local memory, and the positions in it of ``size`` bytes at an offset in each lane's window."""
     memory = chunk.local.find(0)
     if memory is None:
-        raise TypeError("a variable in local memory, which the kernel does not have")
-    lane = chunk.warp * WARP_SIZE + np.arange(WARP_SIZE)
-    frame = np.broadcast_to(chunk.frame, lane.shape).astype(np.int64)
-    return memory, (lane * chunk.local_stride + frame + offset)[..., None] + np.arange(size)
+        raise TypeError("access to local memory in a kernel without any")
+    return memory, (chunk.local_start + offset).astype(np.int64)[..., None] + np.arange(size)

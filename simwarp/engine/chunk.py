@@ -1,7 +1,7 @@
-"""The state of the warps that are in flight: all their registers and their lanes.
+"""The state of the warps in flight: their registers, and which of their lanes live and execute.
 
 A register is one value for all lanes of the chunk: an array of unsigned words (bool for a
-predicate) that broadcasts to (warps, 32). Where all lanes agree it may stay a single number, and
+predicate) that broadcasts to (warps, 32). Where all lanes agree it may be a single number, and
 where the lanes of each warp agree a column of shape (warps, 1): loop counters and pointers then
 cost next to nothing.
 """
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_]
 _where: Callable[..., Any] = np.where
-"""`numpy.where`, whose types do not survive operands of any type."""
+"""`numpy.where`, typed to accept operands of any type."""
 
 
 class Chunk:
-    """Some blocks of a launch, their warps in order; or a part of such a chunk, see `part`.
+    """The warps of some blocks of a launch, in order; or some of these warps, see `part`.
 
     Attributes
     ----------
@@ -43,30 +43,30 @@ class Chunk:
         The lanes that exist and have not exited.
     mask : (warps, 32) bool
         The lanes that execute the current step.
-    active : mask, or None if it holds everywhere
-        For operations that take all 32 lanes faster.
+    active : (warps, 32) bool or None
+        The same as ``mask``; None if all lanes execute, which is the faster path.
     alone : bool
-        Whether the current lanes are all that are live: their results may then replace whole registers.
+        Whether all live lanes execute: their results may then replace whole registers.
     needed : int
         The registers, one bit for each slot, that the other lanes may still read.
     executed : int
-        Thread-instructions so far.
+        Thread-instructions executed so far.
     warp : (warps, 1) int
-        The number of each warp in the whole chunk: where its blocks' memory lies.
+        The number of each warp in the whole chunk, of which this may be a part.
     block : (warps, 1) int
-        The number of its block in the grid.
+        The number of each warp's block in the grid.
     thread : (warps, 32) int
-        The number of each lane in the launch, warps counted whole.
+        The number of each thread in the launch, if every warp had 32 threads.
     frame : uint64, or (warps, 32) of it
-        Where the current function's variables start in local memory.
+        Start of the current function's stack frame in the thread's local memory.
     shared_start : (warps, 1) uint64
-        Where the block's window starts in shared memory.
+        Start of the block's window in the chunk's shared memory.
     reserved_start : int
-        Where the reserved part starts in that window.
+        Start of the reserved part in that window.
     order : callable, or None
         ``order(n)`` is the order in which n lanes of one instruction access memory; None: ascending.
     is_part : bool
-        Whether other warps of the same blocks may be elsewhere.
+        Whether this is some warps of a chunk, run by themselves.
     """
 
     order: Callable[[int], npt.NDArray[np.intp]] | None = None
@@ -85,19 +85,19 @@ class Chunk:
         self.thread = warp * WARP_SIZE + np.arange(WARP_SIZE)
         self.registers: list[Any] = [None] * len(self.program.registers)
         self.partial: dict[int, Mask] = {}
-        """The lanes for which a register is defined, for those not defined everywhere."""
+        """Register slot → the lanes where it is defined, for registers undefined in some lane."""
         self.defined_here: set[int] = set()
-        """Registers of these that are known to be defined for the executing lanes."""
+        """The slots of registers known to be defined in all executing lanes."""
         self.bits: dict[int, npt.NDArray[Any]] = {}
-        """For some of these, the undefined bits, by lane; all bits where that is 0."""
+        """Register slot → the undefined bits of each lane of ``partial``, if not all; 0 stands for all."""
         self.origins: dict[int, Origin] = {}
-        """For registers with undefined values: their origin."""
+        """Register slot → the origin of its undefined values."""
         self.carried: dict[tuple[str, int], Origin] = {}
-        """The same for memory that holds such values, by space and offset in the window."""
+        """Space and offset in the window → the origin of the undefined value stored there."""
         self.loaded: Missing | None = None
         """The undefined bits that the current step loaded."""
         self.undefined: Mask | None = None
-        """See `undefined_now`; valid while ``executed`` is ``undefined_at``."""
+        """The value of `undefined_now`, as long as ``executed`` equals ``undefined_at``."""
         self.undefined_at = -1
         self.special_values: dict[str, Any] = {}
         self.frame: Any = np.uint64(0)
@@ -107,14 +107,14 @@ class Chunk:
         self.step: Step = self.program.steps[self.program.start]
         self.undefined_from: Origin = Unwritten("", self.step)
         self.undefined_parts: list[npt.NDArray[Any]] | None = None
-        """The undefined bits of each result of a step with several, or of a load."""
+        """The undefined bits of each result of a load or of a step with several results."""
         self.part_written = 0
-        """Which of them is being written."""
+        """The index in ``undefined_parts`` of the result that is being written."""
         self._make_memory()
         self.enter(self.live, alone=True)
 
     def _make_memory(self) -> None:
-        """One window behind the other, for each block or lane; accesses are checked against their window."""
+        """Allocate shared and local memory: one window per block, or per lane, in order."""
         launch, name = self.launch, self.program.name
         self.reserved_start = -(-launch.shared_size // 16) * 16
         reserved = RESERVED if self.program.reserves_shared else 0
@@ -140,10 +140,15 @@ class Chunk:
         """(warps, 1): the number of each warp's block among those in flight."""
         return self.warp // self.warps_per_block
 
+    @property
+    def local_start(self) -> npt.NDArray[np.uint64]:
+        """(warps, 32): the start of each lane's window in the chunk's local memory."""
+        return ((self.warp * WARP_SIZE + np.arange(WARP_SIZE)) * self.local_stride).astype(np.uint64)
+
     # ---- a part of the warps -----------------------------------------------------------------------
 
     def part(self, warps: npt.NDArray[np.intp]) -> Chunk:
-        """Some of the warps as a chunk of their own, to run without the others."""
+        """Copy some of the warps into a chunk of their own, to run without the others."""
         other = object.__new__(Chunk)
         other.__dict__.update(self.__dict__)
         other.warps, other.is_part = warps.size, True
@@ -158,7 +163,7 @@ class Chunk:
         return other
 
     def absorb(self, part: Chunk, warps: npt.NDArray[np.intp], needed: int) -> None:
-        """Take the state of `part` back: of its registers those that its lanes may still read."""
+        """Copy the state of `part` back, with the registers whose bit is set in ``needed``."""
         self.live = self.live.copy()
         self.live[warps] = part.live
         self.executed = part.executed
@@ -172,6 +177,7 @@ class Chunk:
                     self.bits[slot] = bits
 
     def _put_back(self, slot: int, value: Any, defined: Mask | None, warps: npt.NDArray[np.intp]) -> None:
+        """Copy the value of a part's register, and the lanes where it is defined, to these warps."""
         old = self.registers[slot]
         if old is None:
             self.partial[slot] = np.zeros_like(self.live)
@@ -185,13 +191,14 @@ class Chunk:
         self.registers[slot] = new
 
     began_with: list[Any]
+    """The registers of a part when it was made."""
     attendance: Attendance
-    """That of its scheduler."""
+    """The missing lanes that the chunk's scheduler knows."""
 
     # ---- which lanes execute -----------------------------------------------------------------------
 
     def enter(self, mask: Mask, alone: bool, needed: int = EVERY_REGISTER) -> None:
-        """Let these lanes execute from now on."""
+        """Make these the executing lanes."""
         self.mask, self.alone, self.needed = mask, alone, 0 if alone else needed
         self.count = int(np.count_nonzero(mask))
         self.active = None if self.count == mask.size else mask
@@ -201,7 +208,7 @@ class Chunk:
     # ---- registers ---------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Any) -> None:
-        """Give the executing lanes of a register their value."""
+        """Write a register in the executing lanes."""
         undefined = self.undefined_now()
         if undefined is not None and isinstance(self.undefined_from, Foreign):
             undefined = self.undefined_from.kept(undefined, value)
@@ -232,7 +239,7 @@ class Chunk:
         self.registers[slot] = np.where(self.mask, value, old)
 
     def _keep_bits(self, slot: int, word: np.dtype[Any], undefined: Mask | None) -> Mask | None:
-        """Note the undefined bits that a register gets; the lanes of ``undefined`` that have any."""
+        """Record the undefined bits that a register receives; returns the lanes with any, or None."""
         bits: Any = None
         if undefined is not None and self.undefined_parts is not None:
             bits = self.undefined_parts[self.part_written]
@@ -266,20 +273,19 @@ class Chunk:
         return np.where(self.partial[slot], every & ~every, bits)
 
     def follow(self, slot: int, dtype: np.dtype[Any]) -> Any:
-        """A register's value, for a result that is undefined where the value is."""
+        """Read a register, and make the current step's result undefined where the register is."""
         missing = self._missing(slot)
         if missing is not None:
-            before = self.undefined_now()
-            self._lack(missing if before is None else before | missing, self._origin(slot))
+            self._lack(missing, self._origin(slot))
         return self._value(slot, dtype)
 
     def follow_load(self, loaded: Missing) -> None:
-        """Make the current step's results undefined where the loaded memory is."""
+        """Make the current step's results undefined where the loaded memory is undefined."""
         self._lack(loaded.lanes, loaded.origin)
         self.undefined_parts, self.loaded = loaded.bits, None
 
     def split_undefined(self, bits: int, count: int) -> None:
-        """Split the undefined bits of the current step's result into ``count`` pieces of so many bits."""
+        """Split the undefined bits of the current step's result into ``count`` results of ``bits`` bits."""
         undefined = self.undefined_now()
         whole = None if undefined is None else of_result(self, self.step)
         if whole is not None:
@@ -287,22 +293,24 @@ class Chunk:
             self.undefined_parts = [(whole >> word(i * bits)).astype(piece) for i in range(count)]
 
     def has_no_value(self, lanes: Any) -> None:
-        """Make the current step's result undefined in these lanes: they divide by zero."""
+        """Make the current step's result undefined in the lanes that divide by zero."""
         missing = self.mask & lanes
         if missing.any() and self.launch.checks.action("division") != "off":
-            before = self.undefined_now()
-            self._lack(missing if before is None else before | missing, DividedByZero(self.step))
+            self._lack(missing, DividedByZero(self.step))
 
     def _lack(self, lanes: Mask, origin: Origin) -> None:
-        """Make the current step's result undefined in these lanes, in part at least."""
-        self.undefined, self.undefined_at, self.undefined_from = lanes, self.executed, origin
+        """Make the current step's result at least partly undefined in these lanes, too."""
+        before = self.undefined_now()
+        self.undefined = lanes if before is None else before | lanes
+        self.undefined_at, self.undefined_from = self.executed, origin
         self.undefined_parts, self.part_written = None, 0
 
     def _origin(self, slot: int) -> Origin:
+        """The origin of a register's undefined values; `Unwritten` if nothing wrote it."""
         return self.origins.get(slot) or Unwritten(self.program.registers[slot], self.step)
 
     def check_defined(self, slot: int, dtype: np.dtype[Any]) -> Any:
-        """A register's value; a fault, if an executing lane has none."""
+        """Read a register; report a fault if it is undefined in an executing lane."""
         missing = self._missing(slot)
         if missing is not None:
             use(self, missing, self._origin(slot))
@@ -310,7 +318,7 @@ class Chunk:
         return self._value(slot, dtype)
 
     def _missing(self, slot: int) -> Mask | None:
-        """The executing lanes that have no value in a register; None if all do."""
+        """The executing lanes where a register is undefined; None if there are none."""
         if slot in self.defined_here:
             return None
         if slot in self.partial:
@@ -325,6 +333,7 @@ class Chunk:
         return None
 
     def _value(self, slot: int, dtype: np.dtype[Any]) -> Any:
+        """The value of a register; an unwritten one becomes 0, undefined in all lanes."""
         if self.registers[slot] is None:
             self.registers[slot] = dtype.type(0)
             self.partial[slot] = np.zeros_like(self.live)
@@ -333,19 +342,19 @@ class Chunk:
     # ---- places ------------------------------------------------------------------------------------
 
     def place(self, lane: int, step: Step | None = None) -> Place:
-        """The place of a lane, numbered through the whole chunk, at a step; by default the current one."""
+        """The place, for a fault, of a lane of the chunk at a step; by default the current step."""
         return self.place_of(int(self.thread.reshape(-1)[lane]), step or self.step)
 
     def place_of(self, thread: int, step: Step) -> Place:
-        """The place of a thread, numbered through the launch, at a step."""
+        """The place, for a fault, of a thread of the launch at a step."""
         block, within = divmod(thread, self.warps_per_block * WARP_SIZE)
         instruction = step.instruction
         return Place(
             kernel=self.program.name,
-            block=_index(block, self.launch.grid),
+            block=special_registers.index_3d(block, self.launch.grid),
             warp=within // WARP_SIZE,
             lane=within % WARP_SIZE,
-            thread=_index(within, self.launch.block),
+            thread=special_registers.index_3d(within, self.launch.block),
             line=instruction.line,
             source_file=instruction.source.file if instruction.source else None,
             source_line=instruction.source.line if instruction.source else None,
@@ -353,12 +362,12 @@ class Chunk:
         )
 
     def placed(self, fault: KernelFault, lanes: int | Mask) -> KernelFault:
-        """The fault with the place of a lane, or of the first of several."""
+        """Set the place of a fault to that of a lane, or of the first lane of a mask."""
         fault.place = self.place(lanes if isinstance(lanes, int) else int(lanes.argmax()))
         return fault
 
     def within(self, fault: MemoryFault, memory: Memory) -> None:
-        """Express a fault in shared or local memory by the offset in its block's or thread's window."""
+        """Turn a fault's address in shared or local memory into an offset in the window."""
         for mine, stride, size, what in (
             (self.shared, self.shared_stride, self.launch.shared_size, "the block's shared memory"),
             (self.local, self.local_stride, self.launch.local_size, "the thread's local memory"),
@@ -368,17 +377,12 @@ class Chunk:
                 fault.values = f"byte {fault.offset} of {what} ({size} bytes)"
 
     def found(self, fault: KernelFault, lanes: int | Mask) -> None:
-        """Raise, collect or ignore, depending on its check, a fault of one lane; or of several, counted."""
+        """Report a fault of a lane, or of all lanes of a mask; its check raises, collects or ignores it."""
         if not isinstance(lanes, int):
             fault.count = int(np.count_nonzero(lanes))
         self.launch.found(self.placed(fault, lanes))
 
 
 def _of_warps(value: Any, warps: npt.NDArray[np.intp]) -> Any:
-    """The part of a register's value that belongs to these warps."""
+    """The rows of a register's value that belong to these warps."""
     return value if value is None or np.ndim(value) < 2 or value.shape[0] == 1 else value[warps]
-
-
-def _index(linear: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
-    x, y, _ = size
-    return linear % x, linear // x % y, linear // (x * y)

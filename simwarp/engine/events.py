@@ -1,7 +1,6 @@
-"""The event stream of a simulated launch.
+"""The events of a simulated launch, and the interfaces of observers and of the race detector.
 
-An observer overrides events; the executor looks once per launch for the overridden ones, so that the others
-cost nothing.
+The executor looks once per launch for the events that an observer overrides, so that the others cost nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ class WriteEvent:
     Attributes
     ----------
     chunk : Chunk
-        The state at that moment; `Chunk.place` turns a lane into a place.
+        The state at that moment; `Chunk.place` gives the place of a lane.
     lanes : (n,) int
         The writing lanes, numbered through the chunk.
     addresses : (n,) uint64
     values : (n,) of the written type
     register : str
-        The register that held the values.
+        The register that holds the values.
     """
 
     chunk: Chunk
@@ -45,7 +44,7 @@ class WriteEvent:
 
 @dataclass(frozen=True)
 class AccessEvent:
-    """Lanes read or wrote memory.
+    """A memory access of some lanes, after it happened.
 
     Attributes
     ----------
@@ -54,13 +53,13 @@ class AccessEvent:
     kind : str
         "load", "store", "atomic" or "reduction".
     space : str
-        "global", "shared", "local", "const" or "param"; of a generic address the space that it lies in.
+        "global", "shared", "local", "const" or "param"; for a generic address the space that it points to.
     lanes : (n,) int
         The lanes, numbered through the chunk: 32 times the row, plus the lane; ascending.
     addresses : (n,) uint64
-        Of shared memory the offset in the block's window, of local memory that in the thread's.
+        In shared memory offsets in the block's window, in local memory offsets in the thread's.
     width : int
-        Bytes that each lane moves: those of a whole vector.
+        Bytes that each lane accesses, all elements of a vector together.
     """
 
     chunk: Chunk
@@ -73,7 +72,7 @@ class AccessEvent:
 
 
 class Observer:
-    """Base of all observers; every event does nothing here.
+    """Base class of observers; override the events to observe.
 
     Examples
     --------
@@ -89,7 +88,7 @@ class Observer:
         """A launch is about to begin."""
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """The lanes of ``mask``, those whose guard held, executed a step; its results are there."""
+        """The lanes of ``mask``, whose guard held, have executed a step; its results are written."""
 
     def on_access(self, event: AccessEvent) -> None:
         """Lanes read or wrote memory."""
@@ -101,10 +100,10 @@ class Observer:
         """The lanes of ``mask`` passed a barrier of their block."""
 
     def on_fault(self, fault: KernelFault) -> None:
-        """A fault was found; unless checks only collect it, it is raised next."""
+        """A fault was found; unless the checks only collect it, it is raised next."""
 
     def on_end(self, launch: Launch) -> None:
-        """A launch has ended, and nothing stopped it."""
+        """A launch has ended normally."""
 
     def wants(self, event: str) -> bool:
         """Whether this observer overrides an event."""
@@ -112,7 +111,7 @@ class Observer:
 
 
 class OrderedAccess(NamedTuple):
-    """Lanes have read global or shared memory, or are about to write or to update it.
+    """A read of global or shared memory that happened, or a write or atomic update about to happen.
 
     Attributes
     ----------
@@ -121,11 +120,11 @@ class OrderedAccess(NamedTuple):
     lanes : (n,) int64
         Numbered through the chunk.
     addresses : (n,) uint64
-        In ``memory``, or outside every allocation.
+        Addresses in ``memory``, perhaps outside every allocation.
     width : int
-        Bytes of each, 1 to 16.
+        Bytes per lane, 1 to 16.
     data : (n,) of that width, or None
-        The written values.
+        The values to write.
     """
 
     chunk: Chunk
@@ -139,34 +138,34 @@ class OrderedAccess(NamedTuple):
 
 
 class OrderListener(Protocol):
-    """Receives accesses to global and shared memory, and the events that order them, as `simwarp.races`.
+    """Receives accesses to global and shared memory and the events that order them; see `simwarp.races`.
 
     Lanes are numbered through the chunk; masks are (warps, 32) bool.
 
     Attributes
     ----------
     watched : set of int
-        The numbers of the loads that `access` wants; it may grow.
+        The step numbers of the loads passed to `access`; the set may grow during a launch.
     """
 
     watched: set[int]
 
     def enter(self, chunk: Chunk, /) -> None:
-        """A chunk begins; the one before it has ended."""
+        """A chunk begins; the previous one has ended."""
 
     def access(self, access: OrderedAccess, /) -> None:
-        """Lanes access memory."""
+        """Some lanes access memory."""
 
     def block_barrier(
         self, chunk: Chunk, mask: Mask, whole: bool, arrived: Mask | None, mixed: bool, /
     ) -> None:
-        """Lanes pass a barrier of their block; others may only have arrived at it."""
+        """Lanes pass a barrier of their block; the lanes of ``arrived`` arrived without waiting."""
 
     def block_arrive(self, chunk: Chunk, mask: Mask, /) -> None:
-        """Lanes arrive at a barrier that they do not wait at."""
+        """Lanes arrive at a barrier without waiting."""
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any, /) -> None:
-        """Lanes pass ``bar.warp.sync``, each with its own word of members."""
+        """Lanes pass ``bar.warp.sync``, each with its own member mask."""
 
     def fence(self, chunk: Chunk, mask: Mask, scope: str, /) -> None:
         """Lanes execute a fence of scope "cta", "cluster", "gpu" or "sys"."""

@@ -1,10 +1,10 @@
-"""Pointers to a block's shared or a thread's local memory that another block or thread loads.
+"""Foreign pointers: addresses in shared or local memory that another block or thread loads and uses.
 
-Such an address is the same number in every block, or thread: an access through another's reaches the own
-memory. So the launch remembers the threads that store such addresses where others can load them; a register
-that is loaded with another's is followed like an undefined one (`simwarp.engine.undefined`), while its value
-is an address there. Only an access through it is a fault: it may be compared, copied and returned. A kernel
-that stores no such address costs nothing.
+Windows have the same addresses in every block or thread, so an access through a foreign pointer silently
+reaches the thread's own memory. The launch therefore records which threads (the *lenders*) store such
+addresses where others can load them. A register loaded with a foreign pointer is followed like an undefined
+one (`simwarp.engine.undefined`), as long as its value is an address in such a window. Only an access through
+it is a fault: it may be compared, copied and returned. A kernel that stores no such address costs nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NOBODY = -1
 
 
 class Foreign(NamedTuple):
-    """Addresses in other blocks' or threads' memory, and the step that loaded them.
+    """Foreign pointers that threads loaded, and the step that loaded them.
 
     Attributes
     ----------
     threads, lenders : (n,) int64
-        The threads that loaded them, in order, and those that stored them, numbered through the launch.
+        The threads that loaded the pointers, ascending, and those that stored them, numbered in the launch.
     steps : (n,) int64
-        The step that stored each.
+        The number of the step that stored each pointer.
     """
 
     step: Step
@@ -48,12 +48,12 @@ class Foreign(NamedTuple):
     steps: _Threads
 
     def of(self, threads: _Threads) -> tuple[npt.NDArray[np.intp], Mask]:
-        """The position of each thread's load, and whether there is one."""
+        """For each thread the position of its load, and whether there is one."""
         return _find(self.threads, threads)
 
     @staticmethod
     def kept(lanes: Mask, value: Any) -> Mask | None:
-        """The lanes whose value still is an address there, after an instruction computed it."""
+        """The lanes whose computed value is still an address in shared or local memory; None if none is."""
         if value.dtype.itemsize != _CELL or value.dtype.kind != "u":
             return None
         lanes = lanes & _is_own(value)
@@ -61,7 +61,7 @@ class Foreign(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Words of one memory that hold addresses in shared or local memory, by their address."""
+    """Words of one memory that hold addresses in shared or local memory, sorted by their own address."""
 
     at: _Words
     values: _Words
@@ -69,7 +69,7 @@ class Cells(NamedTuple):
     steps: _Threads
 
     def find(self, at: _Words) -> tuple[npt.NDArray[np.intp], Mask]:
-        """The position of the word at each address, and whether there is one."""
+        """For each address the position of the word there, and whether there is one."""
         return _find(self.at, at)
 
     def some(self, which: npt.NDArray[Any]) -> Cells:
@@ -77,28 +77,28 @@ class Cells(NamedTuple):
         return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
 
     def and_then(self, later: Cells) -> Cells:
-        """These words, and behind them those of a later store."""
+        """These words followed by those of a later store."""
         pairs: Any = zip(self, later, strict=True)
         return Cells(*map(np.concatenate, pairs))
 
 
 def _find(held: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], Mask]:
-    """The positions of wanted values among ascending ones, and whether they are there."""
+    """For each wanted value its position in an ascending array, and whether it is there."""
     at = np.searchsorted(held, wanted).clip(max=held.size - 1)
     return at, held[at] == wanted
 
 
 class Lent:
-    """The pointers that the threads of a launch lend one another.
+    """The addresses in shared or local memory that threads of a launch stored for others to load.
 
     Attributes
     ----------
     steps : set of int
         The numbers of the stores that may store an address in shared or local memory.
     cells : dict
-        The words that hold one, by their memory.
+        Memory → the words in it that hold such an address.
     followed : bool
-        Whether a register may hold another's.
+        Whether a register may hold a foreign pointer.
     """
 
     def __init__(self, launch: Launch) -> None:
@@ -110,14 +110,14 @@ class Lent:
         self._slots: dict[int, int | None] = {}
 
     def enter(self, memory: Memory) -> None:
-        """Other blocks start: keep only the words in global ``memory``."""
+        """Keep only the words in global ``memory``, when a new chunk starts."""
         self.cells = {held: cells for held, cells in self.cells.items() if held is memory}
         self.followed = False
 
     # ---- words in memory ---------------------------------------------------------------------------
 
     def forget(self, memory: Memory, at: Any, width: int) -> None:
-        """Forget words that are overwritten."""
+        """Forget the recorded words that a store overwrites."""
         known = self.cells.get(memory.whole)
         if known is None:
             return
@@ -133,9 +133,9 @@ class Lent:
             self.cells.pop(memory, None)
 
     def lenders(self, chunk: Chunk) -> tuple[_Threads, _Threads]:
-        """(warps, 32) each: the threads that lend the addresses that lanes store, and their steps.
+        """(warps, 32) each: the thread and the step that each address to be stored came from.
 
-        Called after the operand was read.
+        Call it after the store's operand was read.
         """
         threads, lanes, foreign = chunk.thread, chunk.undefined_now(), chunk.undefined_from
         steps = np.full(threads.shape, chunk.step.number)
@@ -146,7 +146,7 @@ class Lent:
         return np.where(known, foreign.lenders[at], threads), np.where(known, foreign.steps[at], steps)
 
     def note(self, chunk: Chunk, memory: Memory, given: Cells, threads: _Threads) -> None:
-        """Remember the stored values that are addresses in a lender's memory."""
+        """Record the stored values that are addresses in a lender's memory."""
         memory, before, at = memory.whole, self.cells.get(memory.whole), given.at
         which = _is_own(given.values)
         if memory is chunk.local:
@@ -156,12 +156,14 @@ class Lent:
             return
         given = given.some(which)
         if before is not None:
-            stays = ~np.isin(before.at, at) | np.isin(before.at, given.at)  # earlier lenders count, too
+            stays = ~np.isin(before.at, at) | np.isin(
+                before.at, given.at
+            )  # an earlier lender of an overwritten word makes its owner ambiguous
             given = before.some(stays).and_then(given)
         self._keep(memory, _agreed(chunk, given))
 
     def loaded(self, chunk: Chunk, step: Step, memory: Memory, at: _Words, value: Any) -> Foreign | None:
-        """The values that the executing lanes load which are addresses in another's memory."""
+        """The foreign pointers among the values that the executing lanes load; None if there are none."""
         known = self.cells.get(memory.whole)
         if known is None:
             return None
@@ -182,7 +184,7 @@ class Lent:
     # ---- accesses ----------------------------------------------------------------------------------
 
     def check(self, chunk: Chunk, step: Step, space: str, address: Any, width: int) -> None:
-        """Find lanes that access a block's or thread's memory by an address of another's."""
+        """Report lanes that access shared or local memory through a foreign pointer."""
         if step.number not in self._slots:
             self._slots[step.number] = _base_slot(chunk, step)
         slot = self._slots[step.number]
@@ -217,7 +219,7 @@ class Lent:
 
 
 def _agreed(chunk: Chunk, given: Cells) -> Cells:
-    """The words after several stores, in order; those of several lenders have none."""
+    """Keep the last store to each word, sorted by address; a word with several owners gets no lender."""
     if not given.at.size:
         return given
     given = given.some(np.argsort(given.at, kind="stable"))
@@ -230,20 +232,20 @@ def _agreed(chunk: Chunk, given: Cells) -> Cells:
 
 
 def _is_own(value: Any) -> Any:
-    """Whether generic addresses lie in the executing block's shared, or thread's local memory."""
+    """Whether generic addresses lie in the window of the own block's shared or of local memory."""
     offset = value - np.uint64(WINDOWS["shared"])
     local = value - np.uint64(WINDOWS["local"]) < np.uint64(WINDOW)
     return local | (offset < np.uint64(1 << BLOCK_BITS))
 
 
 def _owner(chunk: Chunk, value: Any, threads: _Threads) -> npt.NDArray[np.int64]:
-    """The block, or else the thread, that owns the memory of a thread's address."""
+    """The owner of the memory at a thread's address: its block, or the thread for local memory."""
     block = threads // (chunk.warps_per_block * chunk.mask.shape[1])
     return np.where(value < np.uint64(WINDOWS["local"]), block, threads)
 
 
 def _base_slot(chunk: Chunk, step: Step) -> int | None:
-    """The register that a step's address is computed from."""
+    """The slot of the base register of a step's address operand; None without one."""
     address = next((o for o in step.instruction.operands if isinstance(o, Address)), None)
     if address is None or not isinstance(address.base, Register):
         return None

@@ -1,7 +1,7 @@
-"""The cause of a trap: grid sync of cooperative groups in a launch that is not cooperative.
+"""Recognise traps of cooperative groups' grid sync in a launch that is not cooperative.
 
 `grid_group::sync()` reads the address of its workspace from ``%envreg1`` and ``%envreg2``, and traps if it
-is null. In PTX with line numbers the header that a trap was compiled from shows this, in other PTX its
+is null. Such a trap is recognised by the header it was compiled from or, without line numbers, by its
 predicate.
 """
 
@@ -34,7 +34,7 @@ def needs_cooperation(chunk: Chunk, trap: Step, lane: int) -> bool:
 
 
 def _caller(chunk: Chunk, lane: int) -> list[Step]:
-    """The call of the function that a lane is in."""
+    """The call step of the function that a lane is in, as a list of one; empty in the kernel itself."""
     state = chunk.activations
     if state.current is None:
         return []
@@ -43,7 +43,7 @@ def _caller(chunk: Chunk, lane: int) -> list[Step]:
 
 
 def _decided_by(program: Program, step: Step) -> set[str]:
-    """The registers from which the predicates of a step, and of the branches to or past it, are computed."""
+    """Names of the registers that decide whether a step runs: its guard's and its branches', traced back."""
     before = program.steps[step.number - 1] if step.number else step
     to_it = [s for s in program.steps if s.kind == "branch" and s.target == step.number]
     wanted = [s.instruction.guard.name for s in (step, before, *to_it) if s.instruction.guard is not None]

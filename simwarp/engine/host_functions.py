@@ -1,7 +1,7 @@
-"""The functions that a kernel can call and no module defines: printf, assert, malloc and free.
+"""The functions that the device runtime provides to kernels: printf, assert, malloc and free.
 
 Source: CUDA C++ Programming Guide, "Formatted output", "Assertion", "Dynamic global memory allocation
-and operations"; their PTX names and signatures are those that nvcc writes.
+and operations"; the PTX names and signatures are those that nvcc emits.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Words = npt.NDArray[np.uint64]
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d*))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _BITS = {"hh": 8, "h": 16}
 _WIDEST, _DIGITS = 2**16 - 1, 20
-"""The widest field, and the digits of a number that are parsed."""
+"""Limits of a format: the largest width or precision, and the digits of a number that are parsed."""
 
 
 def call(chunk: Chunk, step: Step, name: str) -> None:
-    """Let the executing lanes call a host function."""
+    """Run a host function for the executing lanes."""
     function, call = HOST_FUNCTIONS[name], step.call
     if call is None:
         raise TypeError(f"{step.instruction.text} calls nothing")
@@ -46,16 +46,17 @@ def call(chunk: Chunk, step: Step, name: str) -> None:
 
 
 def _lanes(chunk: Chunk) -> list[tuple[int, ...]]:
-    """(warp, lane) of each executing lane."""
+    """The (warp, lane) indices of the executing lanes."""
     return [(warp, lane) for warp, lane in np.argwhere(chunk.mask).tolist()]
 
 
 def _number(lane: tuple[int, ...]) -> int:
+    """The number in the chunk of a lane given as (warp, lane)."""
     return lane[0] * WARP_SIZE + lane[1]
 
 
 def _byte_reader(chunk: Chunk, lane: tuple[int, ...]) -> Callable[[int, int], bytes]:
-    """A function that reads bytes at a generic address, as one lane sees them."""
+    """A function that reads ``size`` bytes at a generic address of one lane."""
 
     def read(address: int, size: int) -> bytes:
         memory, at = _memory_at(chunk, lane, address)
@@ -73,17 +74,16 @@ def _byte_reader(chunk: Chunk, lane: tuple[int, ...]) -> Callable[[int, int], by
 
 
 def _memory_at(chunk: Chunk, lane: tuple[int, ...], address: int) -> tuple[Memory, int]:
-    """The memory of a lane's generic address, and the address in it."""
+    """The memory that a lane's generic address lies in, and the address in that memory."""
     if address >> 40 != WINDOWS["local"] // WINDOW:
         return chunk.launch.memory, address
-    thread = int(chunk.warp[lane[0], 0]) * WARP_SIZE + lane[1]
-    return chunk.local, address - WINDOWS["local"] + thread * chunk.local_stride
+    return chunk.local, address - WINDOWS["local"] + int(chunk.local_start[lane])
 
 
 def _argument_reader(
     chunk: Chunk, lane: tuple[int, ...], read: Callable[[int, int], bytes], text: str
 ) -> Callable[[int, int], bytes]:
-    """Reads the arguments of a format one after the other, and finds uninitialised ones."""
+    """A function that reads the next argument of a format and reports an uninitialised one."""
     wanted = _arguments(text)
     taken = 0
 
@@ -93,7 +93,7 @@ def _argument_reader(
         data = read(address, size)
         memory, at = _memory_at(chunk, lane, address)
         if memory is chunk.local and ("local", at % chunk.local_stride) in chunk.carried:
-            check_given(chunk, lane, memory, at, size)  # stored, of an uninitialised value
+            check_given(chunk, lane, memory, at, size)  # a store wrote an undefined value there
         elif memory.unwritten_bits(np.array([at], np.uint64), size).any():
             fault = UninitialisedRead(
                 f"printf takes argument {taken}, which nothing wrote",
@@ -109,17 +109,18 @@ def _argument_reader(
 
 
 def _arguments(text: str) -> int:
-    """How many arguments a format takes."""
+    """The number of arguments that a format takes."""
     found = [match for match in _CONVERSION.finditer(text) if match[5] != "%"]
     return len(found) + sum((match[2] == "*") + (match[3] == "*") for match in found)
 
 
 def _short(text: str) -> str:
+    """A format for a message: quoted, and cut after 80 characters."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 def _text(read: Callable[[int, int], bytes], address: int) -> str:
-    """The characters up to the first zero byte."""
+    """The zero-terminated string at an address."""
     if address == 0:
         return "(null)"
     found = bytearray()
@@ -134,7 +135,7 @@ def format_text(
     at: int,
     argument: Callable[[int, int], bytes] | None = None,
 ) -> str:
-    """C's printf of a format and the arguments at an address, each aligned to its size of 4 or 8 bytes."""
+    """Format like C's printf; each argument lies behind ``at``, aligned to its size of 4 or 8 bytes."""
     shown = _short(text)
 
     def take(size: int) -> bytes:
@@ -191,7 +192,7 @@ def format_text(
 
 
 def _cut(value: int, bits: int | None, kind: str) -> int:
-    """The low bits of an integer that ``hh`` and ``h`` keep."""
+    """An integer truncated to the ``bits`` that ``hh`` or ``h`` keeps, sign-extended for %d and %i."""
     if bits is None:
         return value
     value &= (1 << bits) - 1
@@ -199,11 +200,12 @@ def _cut(value: int, bits: int | None, kind: str) -> int:
 
 
 def _plus(negative: bool, flags: str) -> str:
+    """The sign that a number is printed with, by the flags ``+`` and space."""
     return "-" if negative else "+" if "+" in flags else " " if " " in flags else ""
 
 
 def _integer(value: int, kind: str, flags: str, precision: int | None) -> tuple[str, str]:
-    """Sign or prefix, and digits, of an integer conversion."""
+    """The sign or prefix of an integer conversion, and its digits."""
     digits = format(abs(value), {"o": "o", "x": "x", "X": "X"}.get(kind, "d"))
     digits = "" if precision == 0 and value == 0 else digits.zfill(precision or 0)
     if kind in "di":
@@ -214,7 +216,7 @@ def _integer(value: int, kind: str, flags: str, precision: int | None) -> tuple[
 
 
 def _real(value: float, kind: str, flags: str, precision: int | None) -> tuple[str, str]:
-    """Sign, with the prefix of a hexadecimal one, and the rest of a floating-point conversion."""
+    """The sign (and ``0x``) of a floating-point conversion, and its digits."""
     sign = _plus(math.copysign(1, value) < 0, flags)
     value = abs(value)
     if kind in "aA" and math.isfinite(value):
@@ -228,7 +230,7 @@ def _real(value: float, kind: str, flags: str, precision: int | None) -> tuple[s
 
 
 def _hexadecimal(value: float, precision: int | None, point: bool) -> str:
-    """The digits of ``%a``: ``1.8p+0``."""
+    """The digits of ``%a`` behind ``0x``, such as ``1.8p+0``."""
     whole, _, exponent = value.hex()[2:].partition("p")
     lead, _, fraction = whole.partition(".")
     fraction = fraction.ljust(13, "0")
@@ -245,6 +247,7 @@ def _hexadecimal(value: float, precision: int | None, point: bool) -> str:
 
 
 def _vprintf(chunk: Chunk, arguments: list[Words]) -> Words:
+    """Print each lane's format and return its number of conversions."""
     formats, places = arguments
     result = np.zeros(chunk.mask.shape, np.uint64)
     for lane in _lanes(chunk):
@@ -263,6 +266,7 @@ def _vprintf(chunk: Chunk, arguments: list[Words]) -> Words:
 
 
 def _assertfail(chunk: Chunk, arguments: list[Words]) -> None:
+    """Raise `AssertionFailed` for the first executing lane."""
     lane = _lanes(chunk)[0]
     read = _byte_reader(chunk, lane)
     message, file, line, function, _ = (int(words[lane]) for words in arguments)
@@ -275,6 +279,7 @@ def _assertfail(chunk: Chunk, arguments: list[Words]) -> None:
 
 
 def _malloc(chunk: Chunk, arguments: list[Words]) -> Words:
+    """Allocate memory on the device heap for each lane, in lane order."""
     result = np.zeros(chunk.mask.shape, np.uint64)
     with chunk.launch.atomics:
         for lane in _lanes(chunk):
@@ -283,6 +288,7 @@ def _malloc(chunk: Chunk, arguments: list[Words]) -> Words:
 
 
 def _free(chunk: Chunk, arguments: list[Words]) -> None:
+    """Free each lane's allocation on the device heap; a null pointer is ignored."""
     for lane in _lanes(chunk):
         address = int(arguments[0][lane])
         if address:
@@ -294,32 +300,32 @@ def _free(chunk: Chunk, arguments: list[Words]) -> None:
 
 
 class Heap:
-    """Where device-side ``malloc`` takes memory from; it lives as long as its device.
+    """The heap of device-side ``malloc``, which lives as long as its device.
 
     Parameters
     ----------
     memory : Memory
         Global memory.
     limit : int
-        Bytes; a request beyond it gives a null pointer, as on a GPU.
+        Size in bytes; a request beyond it returns a null pointer, as on a GPU.
     """
 
     def __init__(self, memory: Any, limit: int) -> None:
         self.memory, self.limit, self.used = memory, limit, 0
 
     def allocate(self, size: int) -> int:
-        """The address of ``size`` new bytes, or 0 if the heap has no room."""
+        """Allocate ``size`` bytes; returns their address, or 0 if the heap is full."""
         if not 0 < size <= self.limit - self.used:
             return 0
         self.used += size
         return self.memory.allocate(size, f"malloc({size})").base
 
     def free(self, address: int) -> None:
-        """Free an allocation of `allocate`."""
+        """Free an allocation made by `allocate`."""
         found = self.memory.find(address)
         if found is None or found.base != address or not found.name.startswith("malloc("):
             raise DoubleFree(
-                "free of memory that malloc did not give, or that was freed",
+                "free of memory that malloc did not allocate, or that was freed before",
                 f"address {address:#x}",
                 "free each pointer from malloc once, in a kernel",
                 address=address,
@@ -335,4 +341,4 @@ _RUN: dict[str, Callable[[Chunk, list[Words]], Words | None]] = {
     "malloc": _malloc,
     "free": _free,
 }
-"""Each takes the arguments, and returns the results, of all lanes: (warps, 32) each."""
+"""Host function name → implementation, from arguments to results, (warps, 32) each."""

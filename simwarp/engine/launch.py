@@ -1,7 +1,7 @@
 """The executor: runs a `Program` over a grid, whole blocks at a time, all their warps at once.
 
-`Launch` holds grid, parameters and memory of one launch; `simwarp.engine.schedule` selects the lanes that
-execute each step, and `simwarp.engine.accesses` has their accesses to memory.
+`Launch` holds the grid, parameters and memory of one launch; `simwarp.engine.schedule` selects the lanes that
+execute each step, and `simwarp.engine.accesses` executes their memory accesses.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from simwarp.program.program import Program
 
 Dim = tuple[int, int, int]
 _LARGEST_REUSED = 30 << 20
+"""Bytes of the block that `keep_freed_pages` allocates and frees."""
 _PATIENCE = 50
-"""The part of the budget that is left once lanes go on with poison, perhaps as a number of iterations."""
+"""Once lanes go on with poison, which may be a loop count, the budget is divided by this."""
 _LOCAL_AT_ONCE = 1 << 28
-"""Bytes of local memory in flight, at most (one block aside)."""
+"""Most bytes of local memory in flight, unless one block needs more."""
 
 
 @dataclass
@@ -47,34 +48,34 @@ class Launch:
     Attributes
     ----------
     grid, block, cluster : (x, y, z)
-        Blocks, threads per block, blocks per cluster.
+        Number of blocks, of threads per block and of blocks per cluster.
     parameters : mapping of name to bytes
     symbols : mapping of name to int
         The addresses of the module's variables.
     memory, constants, heap
         Global memory, constant memory, and the heap of device-side ``malloc``.
     shared_size, dynamic_shared : int
-        Bytes per block: all of it, and the dynamic part.
+        Bytes of shared memory per block: in all, and the dynamic part.
     local_size : int
         Bytes of local memory per thread.
     workspace : int
-        Address of the grid barrier's words of a cooperative launch.
+        Address of the grid barrier's workspace in a cooperative launch, else 0.
     chunk_lanes : int
-        How many lanes are in flight at a time; registers of this size should fit a cache.
+        Number of lanes in flight at a time; registers of this size should fit the cache.
     workers : int
-        How many chunks run at a time, each on a process of its own.
+        Number of chunks that run at a time, each in a process of its own.
     instruction_budget : int or None
-        Steps that may be executed before `RunawayKernel` is found.
+        Most steps to execute; `RunawayKernel` after that.
     schedule, seed : str, int
-        The order of lanes, warps and blocks: see `simwarp.schedules`.
+        The order of lanes, warps and blocks; one of `SCHEDULERS`.
     cc : (int, int)
-        The compute capability, which decides how matrix instructions add floats.
+        The compute capability, which sets how matrix instructions add floats.
     number, clock : int
-        The launch's number on the device, and the start of its counters.
+        The launch's number on the device, and the start value of ``%clock``.
     print
-        Called with the kernel's output.
+        Called with each text that the kernel prints.
     find_races
-        Makes the listener for races, if the checks want them.
+        Makes the race detector, unless that check is off; None for none.
     """
 
     program: Program
@@ -111,7 +112,7 @@ class Launch:
         self.blocks_per_cluster = self.cluster[0] * self.cluster[1] * self.cluster[2]
         self.steps_left = math.inf if self.instruction_budget is None else self.instruction_budget
         self.units_left = math.inf
-        """The rest of the budget after a fault whose lanes go on with poison; see `Scheduler.spend`."""
+        """The budget left once lanes go on with poison after a fault; see `Scheduler.spend`."""
         self.on_step = [o.on_step for o in self.observers if o.wants("on_step")]
         self.on_access = [o.on_access for o in self.observers if o.wants("on_access")]
         self.on_write = [o.on_write for o in self.observers if o.wants("on_write")]
@@ -119,7 +120,7 @@ class Launch:
         self.ended = False
         """Whether a reported fault ended the launch."""
         self.journal: Journal | None = None
-        """The changes of memory, while a livelock is suspected."""
+        """Records changes of memory while a livelock is suspected."""
         self.races = None
         if self.find_races is not None and self.checks.action("races") != "off":
             self.races = self.find_races(self)
@@ -144,7 +145,7 @@ class Launch:
 
     @cached_property
     def parameter_memory(self) -> Memory:
-        """The kernel's parameters as memory, for accesses that compute their address."""
+        """The kernel's parameters as memory, for accesses with computed addresses."""
         memory, places = Memory("param", 0), self.program.parameter_offsets
         size = max((places[name] + len(data) for name, data in self.parameters.items()), default=0)
         allocation = memory.allocate(size, f"parameters of kernel {self.program.name}", read_only=True)
@@ -153,7 +154,7 @@ class Launch:
         return memory
 
     def run(self) -> int:
-        """Execute every block; return the number of thread-instructions."""
+        """Execute every block; returns the number of thread-instructions."""
         keep_freed_pages()
         chunks = self.chunks()
         ordered = shuffled(self, chunks) if self.schedule == "random" else chunks
@@ -173,7 +174,7 @@ class Launch:
         return executed
 
     def found(self, fault: KernelFault) -> None:
-        """Notify the observers of a fault, and raise or collect it; or ignore it, depending on its check."""
+        """Report a fault to the observers and raise or collect it; ignore it if its check is off."""
         if self.checks.action(fault.check) == "off":
             return
         for observer in self.observers:
@@ -183,7 +184,7 @@ class Launch:
             self.units_left = self.instruction_budget // _PATIENCE
 
     def chunks(self) -> Chunks:
-        """The blocks that are in flight together, clusters whole."""
+        """The blocks of each chunk, with whole clusters."""
         lanes_per_block = -(-self.threads // WARP_SIZE) * WARP_SIZE
         lanes = self.chunk_lanes
         if self.local_size:
@@ -194,7 +195,7 @@ class Launch:
         return Chunks(self.grid, self.cluster, at_once)
 
     def run_chunk(self, blocks: npt.NDArray[np.int64]) -> int:
-        """Execute some blocks together; return the number of thread-instructions."""
+        """Execute some blocks together; returns the number of thread-instructions."""
         with np.errstate(all="ignore"):
             self.journal, chunk = None, Chunk(self, blocks)
             self.lent.enter(self.memory)
@@ -208,7 +209,7 @@ class Launch:
 
 
 class Chunks(Sequence[npt.NDArray[np.int64]]):
-    """The blocks of a grid, ``at_once`` in each chunk; those of a cluster are neighbours, by rank."""
+    """The blocks of a grid, ``at_once`` per chunk; the blocks of a cluster follow one another by rank."""
 
     def __init__(self, grid: Dim, cluster: Dim, at_once: int) -> None:
         self.grid, self.cluster, self.at_once = grid, cluster, at_once
@@ -218,7 +219,7 @@ class Chunks(Sequence[npt.NDArray[np.int64]]):
         return -(-self.blocks // self.at_once)
 
     def __getitem__(self, number: Any) -> Any:
-        """The blocks of one chunk."""
+        """The linear indices of one chunk's blocks."""
         first = range(len(self))[int(number)] * self.at_once
         blocks = np.arange(first, min(first + self.at_once, self.blocks))
         size = math.prod(self.cluster)
@@ -236,14 +237,14 @@ SCHEDULERS: dict[str, type[Scheduler]] = {
     "stack": StackScheduler,
     "random": RandomScheduler,
 }
-"""By the name of the schedule."""
+"""Name of a schedule → its scheduler."""
 
 
 @cache
 def keep_freed_pages() -> None:
-    """Let the C library keep the memory of freed registers, once for the process.
+    """Make the C library keep the memory of freed registers, once per process.
 
-    By default glibc gives an array of 128 KiB and more back to the system as soon as it is freed, and the
-    page faults of the next one cost more than the arithmetic. Having freed a larger block, it keeps them.
+    By default glibc returns an array of 128 KiB or more to the system as soon as it is freed, and the page
+    faults of the next one cost more than the arithmetic. After a larger block was freed, glibc keeps them.
     """
     np.empty(_LARGEST_REUSED, np.uint8)

@@ -1,8 +1,8 @@
-"""Livelocks: a launch whose state comes back exactly as it was.
+"""Livelocks: a launch whose state repeats exactly.
 
-Spinning lanes are examined when they give way to others. The state is compared with one taken earlier
-(Brent, "An improved Monte Carlo factorization algorithm", 1980: earlier states are kept at powers of two),
-so that a cycle of any length is found in the end.
+When looping lanes yield to others, the state is compared with an earlier one. Earlier states are kept at
+powers of two (Brent, "An improved Monte Carlo factorization algorithm", 1980), so that a cycle of any length
+is found in the end.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from simwarp.engine.schedule import Scheduler
 
 _PATIENCE = 8
-"""Looks before the first state is kept."""
+"""Calls of `Progress.look` before the first state is kept."""
 _LONGEST_JOURNAL = 1 << 16
-"""Bytes that may change between two states that are compared."""
+"""Most bytes that may change between two states to compare."""
 
 
 _State = tuple[dict[int, tuple[int, bytes]], dict[int, bytes], list[Any]]
-"""Turns and lanes of each step's group, waiting lanes by step, and registers, never changed in place."""
+"""Step → turns and lanes of its group; step → waiting lanes; and the registers, never changed in place."""
 
 
 class Journal:
-    """The bytes of memory before their changes, since a certain moment."""
+    """The old values of all bytes of memory changed since the journal began."""
 
     def __init__(self) -> None:
         self.before: dict[tuple[int, int], int] = {}
@@ -37,7 +37,7 @@ class Journal:
         self.full = False
 
     def note(self, memory: Memory, addresses: npt.NDArray[np.uint64], width: int) -> None:
-        """Keep the bytes that are about to be overwritten."""
+        """Record the values of bytes about to be overwritten."""
         if self.full:
             return
         memory = memory.whole
@@ -48,21 +48,21 @@ class Journal:
         self.full = len(self.before) > _LONGEST_JOURNAL
 
     def is_as_before(self) -> bool:
-        """Whether all changed bytes have their old values again."""
+        """Whether all changed bytes have their old values again; False if too many changed."""
         if self.full:
             return False
         return all(_byte(self._memories[which], at) == old for (which, at), old in self.before.items())
 
 
 class Progress:
-    """Compares the state of a chunk's scheduler with earlier ones."""
+    """Compares the state of a chunk's scheduler with earlier states."""
 
     def __init__(self) -> None:
         self._looks = 0
         self._kept: _State | None = None
 
     def look(self, scheduler: Scheduler) -> None:
-        """Find a livelock; called when looping lanes have given way to others."""
+        """Report a livelock; called when looping lanes have yielded to others."""
         self._looks += 1
         if self._looks < _PATIENCE:
             return
@@ -75,6 +75,7 @@ class Progress:
 
 
 def _state(scheduler: Scheduler) -> _State:
+    """The current state of a scheduler's lanes and registers."""
     first = min(group.turns for group in scheduler.groups.values())
     groups = {pc: (group.turns - first, group.mask.tobytes()) for pc, group in scheduler.groups.items()}
     parked = {pc: mask.tobytes() for pc, mask in scheduler.parked.items()}
@@ -82,7 +83,7 @@ def _state(scheduler: Scheduler) -> _State:
 
 
 def _same(a: _State, b: _State, scheduler: Scheduler) -> bool:
-    """Whether two states differ in no value that lanes may still read."""
+    """Whether two states agree in every value that lanes may still read."""
     needed, live = scheduler.needed(), scheduler.chunk.live
     return a[:2] == b[:2] and all(
         _equal(x, y, live) for slot, (x, y) in enumerate(zip(a[2], b[2], strict=True)) if needed >> slot & 1

@@ -1,9 +1,9 @@
-"""Lanes that have exited when others open a barrier, or compute across a warp, that names them.
+"""Lanes that exited before a barrier or a warp operation that should include them.
 
-A barrier without a count names all threads of its block; an aligned one, with or without a count, whole
-warps; an operation of a warp the lanes of its member mask. Exited lanes cannot arrive, and hardware does not
+A barrier without a thread count includes all threads of its block; an aligned one, with or without a count,
+whole warps; a warp operation the lanes of its member mask. Exited lanes cannot arrive, and hardware does not
 wait for them. The branches a lane took (`simwarp.program.exits`) show whether it returned early, which is an
-idiom, or skipped the barrier, which is a bug: notes are made only where lanes part for good.
+idiom, or skipped the barrier, which is a bug. Only branches by which lanes leave for good are recorded.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _MEMBERS = "name the lanes that come, by __ballot_sync() before the branch, or l
 
 
 class _Gone:
-    """The lanes of a chunk that parted from the others for good."""
+    """The lanes of a chunk that left the others for good."""
 
     def __init__(self, chunk: Chunk, strict: bool) -> None:
         self._born, self._strict, self.shape = chunk.live, strict, chunk.live.shape
         self.settled: Mask | None = chunk.live
-        """The live lanes, if no other lane can be missing."""
+        """The live lanes when no other lane was missing."""
         self._reported, self._early = np.zeros_like(self._born), np.zeros_like(self._born)
         self._left_at = np.zeros(self.shape, np.int32)
-        """The number of the step where each lane parted from the others, plus 1; else 0."""
+        """1 + the number of the step where each lane left the others; 0 if it did not."""
 
     def note(self, warps: Any, at: int, lanes: Mask, what: int) -> None:
-        """Lanes took a way out."""
+        """Record that lanes took an edge out at step ``at``, with one of the meanings of `exits`."""
         left_at = self._left_at[warps]
         first = lanes & (left_at == 0)
         if what == RETURNS:
@@ -49,7 +49,7 @@ class _Gone:
             self._left_at[warps] = np.where(first, at + 1, left_at)
 
     def missing(self, chunk: Chunk, warps: Any) -> Mask | None:
-        """The exited lanes that are not reported yet; None if there are none."""
+        """The exited lanes that were not reported before; None if there are none."""
         gone = self._born[warps] & ~(chunk.live | self._reported[warps])
         if not self._strict:
             gone &= ~self._early[warps]
@@ -59,17 +59,17 @@ class _Gone:
         return None
 
     def report(self, warps: Any, lanes: Mask) -> Mask:
-        """Exclude lanes from later reports; those of them that returned early."""
+        """Exclude lanes from later reports; returns those of them that returned early."""
         self._reported[warps] |= lanes
         return lanes & self._early[warps]
 
     def left_at(self, warps: Any, warp: int, lane: int) -> int:
-        """The step where a lane parted from the others; -1 if it came to the end with them."""
+        """The number of the step where a lane left the others; -1 if it ran to the end with them."""
         return int(self._left_at[warps][warp, lane]) - 1
 
 
 class Attendance:
-    """The lanes that are missing at the barriers of a chunk's blocks and the operations of its warps."""
+    """Finds lanes missing at the barriers of a chunk's blocks and the operations of its warps."""
 
     def __init__(self, chunk: Chunk) -> None:
         checks = chunk.launch.checks
@@ -78,12 +78,12 @@ class Attendance:
         self.block = _Gone(chunk, strict)
         self.warp = _Gone(chunk, strict)
         self.agreed: tuple[Any, Any] = (None, None)
-        """Member masks that agree, and the live lanes at that time."""
+        """Member masks that agree across their lanes, and the live lanes at that time."""
         self._passed: dict[int, npt.NDArray[np.uint32]] = {}
-        """By operation, the mask with which each lane passed it, if others wait there with another mask."""
+        """Step → the member mask with which each lane passed it, where others wait with another mask."""
 
     def part(self, chunk: Chunk, at: int, ways: Mapping[int, Mask]) -> None:
-        """Lanes go different ways from a step, some of which lead out for good."""
+        """Record the lanes that leave for good at a branch, given the lanes of each target."""
         warps = _warps(chunk)
         for exits, gone in zip(self.ways[at], (self.block, self.warp), strict=True):
             for way, lanes in ways.items():
@@ -95,10 +95,10 @@ class Attendance:
     def at_barrier(
         self, chunk: Chunk, waiting: Mask, counted: Mask | None = None, aligned: Mask | None = None
     ) -> None:
-        """Find the lanes that are missing at a barrier which these lanes of a whole chunk pass.
+        """Report lanes missing at a barrier that the ``waiting`` lanes of a whole chunk pass.
 
-        ``counted`` lanes (None: none) are at a barrier with a count, ``aligned`` ones (None: all) at one that
-        takes their warp as a whole.
+        ``counted`` lanes (None: none) are at a barrier with a thread count, ``aligned`` lanes (None: all) at
+        an aligned barrier, which takes whole warps.
         """
         missing = self.block.missing(chunk, slice(None))
         if missing is None:
@@ -115,7 +115,7 @@ class Attendance:
     # ---- operations of a warp --------------------------------------------------------------------------
 
     def at_operation(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
-        """Find the lanes that are missing at an operation which these lanes execute."""
+        """Report members missing at a warp operation that ``lanes`` execute."""
         warps = _warps(chunk)
         missing = self.warp.missing(chunk, warps)
         if missing is None:
@@ -130,7 +130,7 @@ class Attendance:
         self._report(chunk, self.warp, missed, lanes, _of_warps, members)
 
     def passed(self, chunk: Chunk, lanes: Mask, members: Any) -> None:
-        """Lanes go on from an operation where others, with another mask, still wait for them."""
+        """Record the masks of lanes that pass a warp operation where lanes with another mask still wait."""
         masks = self._passed.setdefault(chunk.step.number, np.zeros(self.warp.shape, np.uint32))
         warps = _warps(chunk)
         masks[warps] = np.where(lanes, members, masks[warps])
@@ -140,6 +140,7 @@ class Attendance:
     def _report(
         self, chunk: Chunk, gone: _Gone, missed: Mask, waiting: Mask, group: Any, members: Any = None
     ) -> None:
+        """Report missed lanes, first those that skipped the meeting, then those that returned early."""
         if not missed.any():
             return
         early = gone.report(_warps(chunk), missed)
@@ -152,7 +153,7 @@ class Attendance:
     def _fault(
         self, chunk: Chunk, gone: _Gone, missed: Mask, waits: Mask, members: Any, returned: bool
     ) -> KernelFault:
-        """The fault of lanes that wait for some that never came."""
+        """The fault of lanes that wait for ``missed`` lanes, which never came."""
         waiting_warp, warps, step = int(waits.argmax()) // WARP_SIZE, _warps(chunk), chunk.step
         warp = waiting_warp if missed[waiting_warp].any() else int(missed.argmax()) // WARP_SIZE
         lane = int(missed[warp].argmax())
@@ -178,22 +179,23 @@ class Attendance:
 
 
 def _warps(chunk: Chunk) -> Any:
-    """The warps of a part, numbered through the whole chunk."""
+    """Index of a chunk's warps in the whole chunk that it may be a part of."""
     return chunk.warp[:, 0] if chunk.is_part else slice(None)
 
 
 def _of_blocks(chunk: Chunk, lanes: Mask) -> Mask:
-    """(warps, 1): the warps of the blocks that have one of these lanes."""
+    """(warps, 1): whether the warp's block has one of these lanes."""
     some = lanes.reshape(chunk.blocks, -1).any(axis=1)
     return np.repeat(some, chunk.warps_per_block).reshape(-1, 1)
 
 
 def _of_warps(_: Chunk, lanes: Mask) -> Mask:
+    """(warps, 1): whether the warp has one of these lanes."""
     return np.asarray(lanes.any(axis=1, keepdims=True))
 
 
 def _numbers(lanes: npt.NDArray[np.bool_]) -> str:
-    """The numbers of lanes: "1, 4-6, 31"."""
+    """Lane numbers for a message, such as "1, 4-6, 31"."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], lanes.astype(np.int8), [0]]))).tolist()
     runs = [(first, end - 1) for first, end in zip(edges[::2], edges[1::2], strict=True)]
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -1,10 +1,10 @@
-"""The allocations that each access of a launch may reach: those that its address was computed from.
+"""The allocations that each access of a launch may reach: those that its address is derived from.
 
-A pointer past the end of its array may well land in another one, at any distance. So the allocations of an
-access are those of the arguments and variables that flow into its address (`simwarp.program.provenance`); an
-address that was loaded from memory, or passed to a device function, may lie anywhere. In the same way a
-variable in shared memory ends where the next one starts, a local variable likewise, and a thread's local
-memory where the frame of the current function ends.
+A pointer past the end of its array may land in another allocation. So an access may reach only the
+allocations of the arguments and variables that flow into its address (`simwarp.program.provenance`); an
+address that was loaded from memory, or passed to a device function, may point anywhere. Likewise a variable
+in shared or local memory ends where the next one starts, and a thread's local memory where the current
+function's frame ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MALLOC = "malloc("
 
 
 class _ByStep(dict[int, T], Generic[T]):
-    """By the number of a step, made at its first access from the origins of its addresses."""
+    """Step number → the memory that it may access, computed from its address's origins on first use."""
 
     def __init__(self, launch: Launch) -> None:
         super().__init__()
@@ -46,12 +46,12 @@ class _ByStep(dict[int, T], Generic[T]):
         return self[number]
 
     def of(self, number: int, origins: Origins) -> T:
-        """The value for a step whose address has these origins."""
+        """Where a step may access memory if its address has these origins."""
         raise NotImplementedError
 
 
 class Window(NamedTuple):
-    """Bytes from ``first`` to before ``end``, and the names of the variables there; "" for all of them."""
+    """The bytes ``first <= i < end``, and the names of the variables there; "" for all variables."""
 
     first: int
     end: int
@@ -59,16 +59,16 @@ class Window(NamedTuple):
 
 
 def plain(name: str) -> str:
-    """The name of a variable as CUDA C++ has it."""
+    """The CUDA C++ name of a variable, given its PTX name."""
     found = re.search(r"E(\d+)(\w+)$", name) if name.startswith("_Z") else None
     return name if found is None else found[2][: int(found[1])]
 
 
 class Windows(_ByStep[Window]):
-    """The part of a block's shared memory that each step may access."""
+    """Step number → the window of the block's shared memory that it may access."""
 
     def of(self, number: int, origins: Origins) -> Window:
-        """From the first to the last of the variables that the address was computed from."""
+        """The window from the first to the last variable that the address is derived from."""
         names = [] if origins >= ANYTHING else symbols_of(origins)
         extents = [self.launch.program.shared_variables[name] for name in names]
         first, end = min((a for a, _ in extents), default=0), max((b for _, b in extents), default=WINDOW)
@@ -76,10 +76,10 @@ class Windows(_ByStep[Window]):
 
 
 class Frames(_ByStep[Window]):
-    """The part of its function's frame that each step may access; if all, also the callers' frames."""
+    """Step number → the part of its function's frame that it may access; if all, callers' frames as well."""
 
     def of(self, number: int, origins: Origins) -> Window:
-        """From the first to the last of the variables that the address was computed from."""
+        """The window from the first to the last variable that the address is derived from."""
         routine = self.launch.program.routine_at(number)
         names = [] if origins >= ANYTHING else sorted(symbols_of(origins, "frame"))
         if not names or any(map(is_whole, names)):
@@ -90,14 +90,14 @@ class Frames(_ByStep[Window]):
 
 
 class Reach(_ByStep["Memory"]):
-    """The global memory that each step may access."""
+    """Step number → the global memory that it may access."""
 
     def __init__(self, launch: Launch) -> None:
         super().__init__(launch)
         self._known: dict[Origins, Memory] = {}
 
     def of(self, number: int, origins: Origins) -> Memory:
-        """The allocations that the address was computed from."""
+        """The allocations that the address is derived from, or all of global memory."""
         if origins not in self._known:
             found = None if origins >= ANYTHING else self._allocations(origins)
             memory = self.launch.memory
@@ -105,13 +105,13 @@ class Reach(_ByStep["Memory"]):
         return self._known[origins]
 
     def _allocations(self, origins: Origins) -> list[Allocation] | None:
-        """Those that addresses of some origins lie in; None if they may lie in any."""
+        """The allocations that addresses of some origins point to; None if they may point to any."""
         launch, found = self.launch, set["Allocation"]()
         for origin in origins:
             for address in addresses_of(launch, origin):
                 beside = launch.memory.around(address)
                 if any(allocation.name.startswith(_MALLOC) for allocation in beside):
-                    return None  # the kernel itself may free it
+                    return None  # the kernel may free it and allocate it again
                 found |= set(beside)
         return sorted(found, key=lambda allocation: allocation.base)
 
@@ -120,7 +120,7 @@ class Reach(_ByStep["Memory"]):
 
 
 def outside(chunk: Chunk, address: Any, width: int, first: Any, end: Any) -> Mask | None:
-    """The executing lanes whose access does not lie from ``first`` on and before ``end``; None if all do."""
+    """The executing lanes whose access is not within ``first <= address < end``; None if there are none."""
     if np.ndim(end) or end < width:
         bad = (address > end) | (address + np.uint64(width) > end)
     else:
@@ -134,7 +134,7 @@ def outside(chunk: Chunk, address: Any, width: int, first: Any, end: Any) -> Mas
 def leave_out(
     chunk: Chunk, address: Any, width: int, bad: Mask, window: tuple[str, int], part: str, advice: str
 ) -> None:
-    """Find lanes that leave their part of a block's or thread's window; if checks do not raise, skip them."""
+    """Report lanes whose access leaves its part of a window; if checks do not raise, mask them out."""
     lane, (what, size) = int(bad.argmax()), window
     offset = int(np.broadcast_to(address, chunk.mask.shape).reshape(-1)[lane])
     if offset + width <= size and part:
@@ -147,7 +147,7 @@ def leave_out(
 
 
 def addresses_of(launch: Launch, origin: str) -> list[int]:
-    """The values of an origin that may be addresses in global memory."""
+    """The addresses in global memory that an origin, such as a parameter, may hold."""
     what, _, name = origin.partition(" ")
     if origin in GRID_BARRIER:
         return [launch.workspace]

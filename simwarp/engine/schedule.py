@@ -1,13 +1,12 @@
-"""The scheduler: the lanes that execute each step, and their order.
+"""The default scheduler: which lanes execute next.
 
-Lanes have their own program counters, held as *groups*: the lanes that stand at one step. The group
-at the lowest step runs; where it meets another group they merge, and a branch that lanes take
-differently splits it. Lanes that must wait for others (``.sync``, barriers) are *parked* until these
-arrive.
+Each lane has its own program counter. The lanes at one step form a *group*; the group at the lowest step
+runs. It merges with another group that it reaches, and a divergent branch splits it. Lanes that must wait for
+others (``.sync``, barriers) are *parked* until these arrive.
 
-Fairness: a group that goes around a loop without an end in sight gives way to the others, soon if
-it polls memory, late if it only computes, so that a lane can wait for another one. A loop that few
-warps are left in runs on a compact copy of these warps.
+Fairness: a looping group yields to the others after some rounds, soon if the loop polls memory, late if it
+only computes, so that a lane can wait for another one. A loop with few warps left in it runs on a compact
+copy of these warps.
 """
 
 from __future__ import annotations
@@ -32,16 +31,17 @@ if TYPE_CHECKING:
     from simwarp.engine.launch import Launch
 
 NO_OTHER = 1 << 62
+"""A step number beyond every program."""
 _TURN = 65536
 """Backward branches of one group before another gets its turn."""
 _POLLING_TURN = 64
-"""The same for a loop that reads what others write: volatile, relaxed, acquire, atomic."""
+"""The same for a polling loop: one with volatile, relaxed, acquire or atomic accesses."""
 _LANES_PER_UNIT = 2048
-"""Lanes that cost as much time as a step itself."""
+"""Number of lanes whose work takes as long as the overhead of a step."""
 _LOOK_AROUND = 4
-"""Backward branches of one group before its warps are counted."""
+"""Backward branches of one group between two checks whether it is sparse."""
 _FEW = 4
-"""A group is worth a compact copy if it has less than one of so many lanes, and of half as many warps."""
+"""A group is sparse if it has less than 1/4 of the lanes and at most 2/4 of the warps."""
 
 
 @dataclass
@@ -52,11 +52,11 @@ class Group:
     ----------
     mask : (warps, 32) bool
     turns : int
-        How often they gave way to others; the group with fewest runs first.
+        How often the group yielded to others; the group with fewest turns runs first.
     loops : bool
-        Whether they came around a loop.
+        Whether the group has taken a backward branch.
     rounds : int
-        Backward branches that they took.
+        Number of backward branches that it took.
     """
 
     mask: Mask
@@ -66,11 +66,11 @@ class Group:
 
 
 class LaunchEnded(Exception):  # noqa: N818 - control flow, not an error
-    """A reported fault, such as a deadlock, ended the launch."""
+    """Raised to end a launch after a reported fault, such as a deadlock."""
 
 
 class Scheduler:
-    """Takes the lanes of one chunk to the end of the kernel."""
+    """Runs the lanes of one chunk to the end of the kernel, the lowest step first."""
 
     def __init__(self, launch: Launch, chunk: Chunk, attendance: Attendance | None = None) -> None:
         self.launch, self.chunk = launch, chunk
@@ -83,14 +83,14 @@ class Scheduler:
         self.turns = self.loops = 0
         self.last_turn = NO_OTHER
         self.gave_way: Step | None = None
-        """The backward branch that last ended a turn, until `progress` examines it."""
+        """The backward branch at which a group last yielded, until `progress` examines it."""
         if not chunk.is_part:
             self.progress = Progress()
             self.barriers = Barriers(chunk)
             self.cluster_barrier = ClusterBarrier(chunk)
 
     def run(self) -> None:
-        """Execute until every lane has exited, or, of a part, until it needs the others."""
+        """Execute until every lane has exited; in a part, until its lanes must wait for the others."""
         while self.groups:
             if self.gave_way is not None and not self.chunk.is_part:
                 self.progress.look(self)
@@ -108,12 +108,12 @@ class Scheduler:
                 self.stop(self.deadlock())
 
     def choose(self) -> tuple[int, Group] | None:
-        """Take the group that runs next out of the others; None when a part has had its last turn."""
+        """Remove and return the group that runs next; None when a part has had its last turn."""
         turns, pc = min((group.turns, pc) for pc, group in self.groups.items())
         return None if turns > self.last_turn else (pc, self.groups.pop(pc))
 
     def advance(self, pc: int) -> None:
-        """Run the current group until it ends, splits, waits, or meets or passes another."""
+        """Run the current group until it ends, splits, waits, or reaches or passes another group."""
         chunk, steps, observed = self.chunk, self.steps, bool(self.launch.on_step)
         limit, first = self.limit(pc), pc
         while pc < limit:
@@ -152,23 +152,23 @@ class Scheduler:
     # ---- groups --------------------------------------------------------------------------------------
 
     def nobody_else(self) -> bool:
-        """Whether the current group is all that is live."""
+        """Whether the current group holds all live lanes."""
         return not self.groups and not self.parked
 
     def needed(self) -> int:
-        """The registers, one bit for each slot, that lanes of other groups may still read."""
+        """The registers that lanes of other groups may still read, as one bit per slot."""
         live, needed = self.chunk.program.live, 0
         for pc in (*self.groups, *self.parked):
             needed |= live[pc]
         return needed
 
     def enter(self, mask: Mask) -> None:
-        """Let the lanes of the current group execute."""
+        """Make the lanes of ``mask`` the current group and the executing lanes."""
         alone = self.nobody_else()
         self.chunk.enter(mask, alone, 0 if alone else self.needed())
 
     def limit(self, pc: int) -> int:
-        """The step before which the group at ``pc`` must stop, to merge or to give way."""
+        """The step before which the group at ``pc`` must stop, to merge or to yield."""
         if not self.groups:
             return NO_OTHER
         nearest = NO_OTHER
@@ -180,7 +180,7 @@ class Scheduler:
         return nearest
 
     def put(self, pc: int, mask: Mask, loops: bool = False) -> None:
-        """Leave lanes at a step; lanes that already stand there join them."""
+        """Put lanes into the group at a step."""
         there = self.groups.get(pc)
         if there is None:
             self.groups[pc] = Group(mask, self.turns, loops, self.loops)
@@ -190,12 +190,12 @@ class Scheduler:
             there.rounds = max(there.rounds, self.loops)
 
     def park(self, pc: int, mask: Mask) -> None:
-        """Let lanes wait at a step."""
+        """Make lanes wait at a step."""
         there = self.parked.get(pc)
         self.parked[pc] = mask if there is None else there | mask
 
     def unpark(self, pc: int, mask: Mask) -> Mask:
-        """Those of the lanes that wait at a step; they do not wait any more."""
+        """Release the lanes of ``mask`` that wait at a step; returns them."""
         found = self.parked[pc] & mask
         rest = self.parked[pc] & ~mask
         if rest.any():
@@ -205,7 +205,7 @@ class Scheduler:
         return found
 
     def may_loop(self, branch: Step) -> bool:
-        """Count a backward branch; False when it is time to let others run, or to look around."""
+        """Count a backward branch; False when the group should yield, or run by itself as it is sparse."""
         self.loops += 1
         if self.loops % _LOOK_AROUND == 0 and not branch.meets and self.is_sparse():
             return False
@@ -227,7 +227,7 @@ class Scheduler:
         return int(np.count_nonzero(chunk.mask.any(axis=1))) * _FEW <= 2 * chunk.warps
 
     def focus(self, pc: int, group: Group) -> bool:
-        """Run the warps of a looping group by themselves; False if they are too many for that."""
+        """Run the warps of a looping group on a compact copy; False if the group is not sparse."""
         if not self.is_sparse():
             return False
         chunk = self.chunk
@@ -264,7 +264,7 @@ class Scheduler:
     # ---- faults and observers --------------------------------------------------------------------------
 
     def deadlock(self) -> KernelFault:
-        """The fault of lanes that all wait."""
+        """The fault when all live lanes wait."""
         values, places = self.standing(self.parked, "lanes wait")
         advice = "let all lanes that the mask or barrier names reach it"
         return Deadlock(
@@ -272,7 +272,7 @@ class Scheduler:
         )
 
     def standing(self, lanes: Mapping[int, Mask], what: str = "lanes") -> tuple[str, tuple[Place, ...]]:
-        """The numbers of lanes by step, as text; and the place of the first lane of each step."""
+        """The number of lanes at each step, as text, and the place of the first lane of each step."""
         words, places = list[str](), list[Place]()
         for pc, mask in sorted(lanes.items()):
             if mask.any():
@@ -281,7 +281,7 @@ class Scheduler:
         return "; ".join(words), tuple(places)
 
     def livelock(self) -> KernelFault:
-        """The fault of lanes that loop while registers and memory return to an earlier state."""
+        """The fault when lanes loop while registers and memory return to an earlier state."""
         chunk, pc = self.chunk, self.polling_step()
         chunk.step = self.steps[pc]
         lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
@@ -295,7 +295,7 @@ class Scheduler:
         return chunk.placed(fault, mask)
 
     def spend(self, steps: int) -> None:
-        """Count steps against the launch's budget; after a fault, weighted by their lanes."""
+        """Subtract steps from the launch's budget; after a fault, weighted by their lanes."""
         launch = self.launch
         launch.steps_left -= steps
         if launch.units_left < NO_OTHER:
@@ -311,12 +311,12 @@ class Scheduler:
             self.stop(self.chunk.placed(fault, self.chunk.mask))
 
     def stop(self, fault: KernelFault) -> None:
-        """Find a fault that ends the launch, even if it is only reported."""
+        """Report a fault and end the launch, even if the checks do not raise."""
         self.launch.found(fault)
         raise LaunchEnded
 
     def polling_step(self) -> int:
-        """The first load or atomic operation of the loop that last gave way, or else its branch."""
+        """The first atomic operation or load of the loop that last yielded, or else its branch."""
         branch = self.gave_way
         if branch is None:
             return min(self.groups)
@@ -326,20 +326,20 @@ class Scheduler:
         return (reads or [branch.number])[0]
 
     def executed(self, step: Step, mask: Mask) -> None:
-        """Count a step that lanes executed, and notify the observers."""
+        """Count the lanes that executed a step, and notify the observers."""
         self.chunk.executed += int(np.count_nonzero(mask))
         if self.launch.on_step:
             self.notify(step, mask)
 
     def notify(self, step: Step, mask: Mask) -> None:
-        """Notify the observers of a step that lanes executed."""
+        """Notify the observers that lanes executed a step."""
         for observe in self.launch.on_step:
             observe(self.chunk, step, mask)
 
     # ---- data under a predicate ------------------------------------------------------------------------
 
     def guarded(self, step: Step, execute: Callable[[Chunk, Step], None]) -> None:
-        """Execute a predicated instruction for the lanes whose predicate holds."""
+        """Execute a predicated data instruction in the lanes whose guard holds."""
         chunk = self.chunk
         whole, alone, needed, all_lanes = chunk.mask, chunk.alone, chunk.needed, chunk.count
         taken = self.taken(step)
@@ -363,17 +363,29 @@ class Scheduler:
     # ---- lanes that end, or wait for one another ---------------------------------------------------------
 
     def part(self, pc: int, ways: Mapping[int, Mask]) -> None:
-        """Lanes go different ways from a step: note those that leave for good (`simwarp.program.exits`)."""
+        """Record lanes that leave for good at a branch, given the lanes of each target (see `exits`)."""
         if pc in self.ways_out:
             self.attendance.part(self.chunk, pc, ways)
 
+    def go_on(self, pc: int, mask: Mask) -> int | None:
+        """Continue the current group with these lanes at ``pc``, which is returned; None without lanes."""
+        if not mask.any():
+            return None
+        self.enter(mask)
+        return pc
+
+    def leave_at(self, pc: int, mask: Mask) -> None:
+        """Put lanes, if there are any, into the group at a step."""
+        if mask.any():
+            self.put(pc, mask)
+
     def leave(self, mask: Mask) -> None:
-        """End these lanes; those that waited for them may go on."""
+        """Mark lanes as exited; lanes that waited for them may continue."""
         self.chunk.live = self.chunk.live & ~mask
         self.settle()
 
     def settle(self) -> None:
-        """Check the waiting lanes again: lanes have exited, or came back from a part."""
+        """Check the waiting lanes again, after lanes exited or came back from a part."""
         if not self.parked:
             return
         for pc, mask in list(self.parked.items()):
@@ -388,18 +400,20 @@ class Scheduler:
 
 
 def _compute(chunk: Chunk, step: Step) -> None:
+    """Execute a step that computes registers from registers."""
     if step.compute is not None:
         step.compute(chunk)
 
 
 def _with(mask: Mask, warps: Any, part: Mask) -> Mask:
+    """A copy of a mask, with the lanes of some warps replaced."""
     mask = mask.copy()
     mask[warps] = part
     return mask
 
 
 TOGETHER = frozenset(("warp", "warp barrier", *tensor_core.EXECUTE))
-"""The kinds at which the lanes of one warp wait for each other."""
+"""Kinds of step at which the lanes of one warp wait for each other."""
 
 CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "warp": sync.warp,
@@ -415,4 +429,4 @@ CONTROL: dict[str, Callable[[Scheduler, int, Step], int | None]] = {
     "fence": branches.fence,
     **dict.fromkeys(tensor_core.EXECUTE, tensor_core.whole_warp),
 }
-"""By the other kinds: each returns the next step of the group, or None if it is gone."""
+"""Other kind of step → its function, which returns the group's next step, or None if the group is gone."""

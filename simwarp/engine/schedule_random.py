@@ -1,9 +1,9 @@
-"""A schedule drawn from a seed: any group of lanes may run next, for any number of steps.
+"""The random schedule: any group of lanes may run next, for any number of steps.
 
-The result of a kernel must not depend on the schedule beyond its barriers, fences and atomics. Every turn
-takes some of the warps at a step, which run for a random number of steps; the lanes of one instruction that
-write the same address do so in a random order, and the chunks of a launch run in one. A seed always gives the
-same schedule.
+A kernel's result must not depend on the schedule, except as its barriers, fences and atomics order it. Each
+turn picks some of the warps at a step and runs them for a random number of steps. The lanes of one
+instruction that write the same address do so in random order, and so do the chunks of a launch. A seed always
+gives the same schedule.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 _MEAN = 30
 """Steps of a turn, on average."""
 _PATIENCE = 256
-"""How often groups may come to the end of a long turn in a loop before the schedule stops being random."""
+"""Long turns in loops, in all, before the schedule stops being random."""
 
 
 def _lengths() -> list[int]:
-    """For k = 1, 2, …: how many of 2**64 equally likely words stand for turns of k steps or fewer."""
+    """For k = 1, 2, …: how many of the 2**64 random words mean a turn of at most k steps."""
     longer, found = 1 << 64, list[int]()
     while longer:
         longer = longer * (_MEAN - 1) // _MEAN
@@ -43,46 +43,46 @@ _LENGTHS = _lengths()
 
 
 class Dice:
-    """Random choices from the raw words of a Philox generator, which NumPy keeps stable, by two numbers."""
+    """Random choices from a Philox generator with a key of two numbers; NumPy keeps its raw words stable."""
 
     def __init__(self, *key: int) -> None:
         self._philox = np.random.Philox(key=np.array([number % 2**64 for number in key], np.uint64))
 
     def below(self, end: int) -> int:
-        """A whole number from 0 to ``end`` - 1."""
+        """A random integer from 0 to ``end`` - 1."""
         return int(self._philox.random_raw()) % end
 
     def length(self) -> int:
-        """A number of steps, from 1 on: geometric, so that a turn half over is like a new one."""
+        """A random number of steps, at least 1, with a geometric distribution, which has no memory."""
         return bisect_right(_LENGTHS, int(self._philox.random_raw())) + 1
 
     def order(self, n: int) -> npt.NDArray[np.intp]:
-        """(n,): the numbers from 0 to ``n`` - 1 in any order."""
+        """(n,): a random permutation of the integers from 0 to ``n`` - 1."""
         return np.argsort(self._philox.random_raw(n), kind="stable")
 
     def some(self, n: int) -> npt.NDArray[np.bool_]:
-        """(n,): each true or false, one at least true."""
+        """(n,): random bools, at least one of them true."""
         chosen = self._philox.random_raw(n) >> np.uint64(63) != 0
         chosen[self.below(n)] = True
         return chosen
 
 
 def shuffled(launch: Launch, chunks: Sequence[T]) -> Iterator[T]:
-    """The chunks of a launch in the order of its seed."""
+    """The chunks of a launch in an order drawn from its seed."""
     order = Dice(launch.seed, _chunk_key(launch, -1)).order(len(chunks))
     return (chunks[int(i)] for i in order)
 
 
 def _chunk_key(launch: Launch, first_block: int) -> int:
-    """A number for each chunk of each launch of a device; block -1 is the launch itself."""
+    """A random key for each chunk of each launch of a device; block -1 is for the launch itself."""
     return launch.number << 32 | first_block + 1
 
 
 class RandomScheduler(Scheduler):
-    """Takes the lanes of one chunk to the end of the kernel, in an order drawn from the launch's seed.
+    """Runs the lanes of one chunk to the end of the kernel, in an order drawn from the launch's seed.
 
-    Every group has its turn sooner or later, so that lanes may wait for others. After very long loops the
-    default schedule takes over, which finds out whether they end.
+    Every group gets a turn in the end, so that lanes may wait for others. After very long loops the default
+    schedule takes over, which detects livelocks.
     """
 
     def __init__(self, launch: Launch, chunk: Chunk) -> None:
@@ -96,7 +96,7 @@ class RandomScheduler(Scheduler):
         return self.chunk.order is not None
 
     def choose(self) -> tuple[int, Group] | None:
-        """Some of the warps at any of the steps where lanes stand."""
+        """Pick a random step where lanes are, and a random subset of the warps there."""
         if not self._random:
             return super().choose()
         steps = sorted(self.groups)
@@ -109,6 +109,7 @@ class RandomScheduler(Scheduler):
         return pc, Group(chosen, group.turns, group.loops, group.rounds)
 
     def _some_warps(self, mask: Mask) -> Mask:
+        """A mask with a random subset of its warps."""
         warps = np.flatnonzero(mask.any(axis=1))
         chosen = np.zeros_like(mask)
         warps = warps[self._dice.some(warps.size)]
@@ -116,7 +117,7 @@ class RandomScheduler(Scheduler):
         return chosen
 
     def limit(self, pc: int) -> int:
-        """The step before which the turn ends; drawn anew at every jump."""
+        """The step before which the turn ends, drawn again at every jump."""
         return pc + self._dice.length() if self._random else super().limit(pc)
 
     def may_loop(self, branch: Step) -> bool:
@@ -124,7 +125,7 @@ class RandomScheduler(Scheduler):
         goes_on = super().may_loop(branch)
         if not self._random:
             return goes_on
-        # That a state comes back proves nothing here: the next choice may be another.
+        # A repeated state does not prove a livelock here: the next choice may differ.
         self.gave_way = None
         if not goes_on:
             self._long_turns += 1 if branch.polls else _PATIENCE
@@ -133,5 +134,5 @@ class RandomScheduler(Scheduler):
         return True
 
     def is_sparse(self) -> bool:
-        """Whether few warps may run by themselves: no, they would run in order."""
+        """Never: the warps of a compact copy would run in order."""
         return False

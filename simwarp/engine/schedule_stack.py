@@ -1,12 +1,11 @@
-"""The schedule of GPUs whose warps have one program counter: a stack of reconvergence points per warp.
+"""The stack schedule, of GPUs before Volta: one program counter and a reconvergence stack per warp.
 
-At a branch that the lanes of a warp take differently, the warp executes one side up to the step where the
-sides meet (`simwarp.program.postdominators`), then the other, then goes on with both. Of the sides the one
-at the highest step goes first: the opposite of the default schedule. Warps do not wait for one another,
-except at barriers.
+At a divergent branch the warp executes one side up to the step where the sides reconverge
+(`simwarp.program.postdominators`), then the other, then continues with both. The side at the highest step
+goes first, unlike in the default schedule. Warps do not wait for one another, except at barriers.
 
-Lanes that wait for lanes of a side that is still to come would wait forever. Since Volta they may (PTX ISA
-9.0, section 3.1); here such a kernel is declined with `NeedsIndependentProgress`.
+Lanes that wait for lanes of a side that has not run would wait forever. Since Volta they may (PTX ISA 9.0,
+section 3.1); here such a kernel is rejected with `NeedsIndependentProgress`.
 
 Sources: Levinthal and Porter, "Chap: a SIMD graphics processor" (SIGGRAPH 1984); Fung, Sham, Yuan and
 Aamodt, "Dynamic warp formation and scheduling" (MICRO 2007), section 3.
@@ -30,11 +29,11 @@ _KERNEL = -1
 """The activation of the kernel itself, see `simwarp.engine.calls`."""
 
 Warps = npt.NDArray[np.bool_]
-"""(warps,): some of the warps."""
+"""(warps,) bool: a subset of the warps."""
 
 
 class Stacks:
-    """For each warp a stack of lanes, each entry with the step where they meet the lanes below.
+    """A reconvergence stack per warp; an entry has lanes and the step where they meet the entry below.
 
     The first entry, ``lanes`` (warps, 32), meets none: ``nowhere`` is a step that no lane reaches.
     """
@@ -48,28 +47,28 @@ class Stacks:
 
     @property
     def top(self) -> Mask:
-        """(warps, 32): the lanes of the uppermost entries, of which some may have exited."""
+        """(warps, 32): the lanes of the top entries; some of these lanes may have exited."""
         return self._lanes[self._height, self._warps]
 
     @property
     def meets_at(self) -> npt.NDArray[np.int64]:
-        """(warps,): where they meet the lanes below."""
+        """(warps,): the step where the top entry meets the one below."""
         return self._meets_at[self._height, self._warps]
 
     @property
     def meets_in(self) -> npt.NDArray[np.int64]:
-        """(warps,): in which activation of a device function that is; -1 for the kernel itself."""
+        """(warps,): the activation of a device function where they meet; -1 for the kernel itself."""
         return self._meets_in[self._height, self._warps]
 
     @property
     def used(self) -> Warps:
-        """(warps,): whether there is an entry."""
+        """(warps,): whether the warp's stack has an entry."""
         return self._height > 0
 
     def push(
         self, warps: Warps, lanes: Mask, meets_at: npt.NDArray[np.int64], meets_in: npt.NDArray[np.int64]
     ) -> None:
-        """Put lanes of some of the warps on top."""
+        """Push an entry with these lanes in some of the warps."""
         if int(self._height.max()) + 1 == len(self._lanes):
             self._lanes, self._meets_at, self._meets_in = (
                 np.concatenate([entries, np.zeros_like(entries)])
@@ -81,28 +80,28 @@ class Stacks:
         self._meets_in[at] = meets_in[warps]
 
     def pop(self, warps: Warps) -> None:
-        """Take the uppermost entry of some of the warps away."""
+        """Pop the top entry of some of the warps."""
         self._height = self._height - warps
 
 
 class StackScheduler(Scheduler):
-    """Takes the lanes of one chunk to the end of the kernel, each warp with one program counter."""
+    """Runs the lanes of one chunk to the end of the kernel, each warp with one program counter."""
 
     def __init__(self, launch: Launch, chunk: Chunk) -> None:
         super().__init__(launch, chunk)
         self.meets = chunk.program.reconvergence
         self.stacks = Stacks(chunk.live, nowhere=len(self.steps))
         self._inside = np.full(chunk.warps, _KERNEL)
-        """The activation that each warp's uppermost lanes were in when the turn began."""
+        """The activation that the lanes of each warp's top entry were in when the turn began."""
         self._stops: list[int] = []
-        """Where warps of the current group meet others of theirs."""
+        """The steps where warps of the current group reconverge."""
         self._others: dict[int, int] = {}
-        """The steps where other warps may go on, with their turns."""
+        """Step → turns of the groups that other warps can run."""
 
     # ---- the next group --------------------------------------------------------------------------------
 
     def choose(self) -> tuple[int, Group] | None:
-        """The warps that go on at the lowest step."""
+        """Of the warps that can run, those at the lowest step."""
         self._update()
         top = self.stacks.top & self.chunk.live
         self._decline_vain_waits(top)
@@ -118,12 +117,12 @@ class StackScheduler(Scheduler):
         self._others = {other: self.groups[other].turns for other in can_run}
         if (rest := group.mask & ~chosen).any():
             self.groups[pc] = Group(rest, turns, group.loops, group.rounds)
-        for other in self.groups.keys() - can_run.keys():  # groups that cannot run do not fall behind
+        for other in self.groups.keys() - can_run.keys():  # so that groups that cannot run gain no priority
             self.groups[other].turns = max(self.groups[other].turns, turns)
         return pc, Group(chosen, turns, group.loops, group.rounds)
 
     def limit(self, pc: int) -> int:
-        """The step before which the group at ``pc`` must stop: where lanes meet, or to give way."""
+        """The step before which the group at ``pc`` must stop, to reconverge or to yield."""
         nearest = min((stop for stop in self._stops if stop >= pc), default=NO_OTHER)
         for other, turns in self._others.items():
             if other == pc or (other < pc and turns <= self.turns):
@@ -133,11 +132,11 @@ class StackScheduler(Scheduler):
         return nearest
 
     def is_sparse(self) -> bool:
-        """Whether few warps may run by themselves: no, their stacks are here."""
+        """Never: a compact copy has no stacks."""
         return False
 
     def _waiting(self, lanes: Mask) -> Warps:
-        """The warps of which one of these lanes is parked."""
+        """The warps with one of these lanes parked."""
         waiting = np.zeros(len(lanes), np.bool_)
         for mask in self.parked.values():
             waiting |= (mask & lanes).any(axis=1)
@@ -146,7 +145,7 @@ class StackScheduler(Scheduler):
     # ---- the stacks ------------------------------------------------------------------------------------
 
     def _update(self) -> None:
-        """Update the stacks after the last group: sides part, or arrive where they meet, or end."""
+        """Update the stacks after a turn: lanes diverged, reached their reconvergence point, or exited."""
         while True:
             top = self.stacks.top & self.chunk.live
             sides = {pc: lanes for pc, group in self.groups.items() if (lanes := group.mask & top).any()}
@@ -165,9 +164,9 @@ class StackScheduler(Scheduler):
             self.stacks.pop(done)
 
     def _part(self, parted: Warps, sides: dict[int, Mask]) -> None:
-        """The current step took the uppermost lanes of some warps to different steps."""
+        """Push an entry per side, for the warps whose top lanes the current step sent to different steps."""
         meets_at, meets_in = self._meeting(parted)
-        # Lanes that have nothing left to do when their sides have met need no entry of their own.
+        # The top entry is dropped if it would end where its own sides meet.
         same = (self.stacks.meets_at == meets_at) & (self.stacks.meets_in == meets_in)
         self.stacks.pop(parted & same)
         for pc, lanes in sorted(sides.items()):
@@ -175,9 +174,9 @@ class StackScheduler(Scheduler):
             self.stacks.push(parted & lanes.any(axis=1) & ~there, lanes, meets_at, meets_in)
 
     def _meeting(self, parted: Warps) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """For each warp the step and the activation where lanes meet that the current step parted.
+        """For each warp the step and the activation where the sides of the current step meet.
 
-        Sides that return from a function one by one meet behind its call.
+        Sides that return from a function separately meet after its call.
         """
         nowhere, meets_in = len(self.steps), self._inside
         meets_at = np.full(meets_in.shape, self.meets[self.chunk.step.number])
@@ -191,7 +190,7 @@ class StackScheduler(Scheduler):
         return meets_at, meets_in
 
     def _activations(self, lanes: Mask) -> npt.NDArray[np.int64]:
-        """(warps,): in which activation of a device function the lanes are; those of a warp are in one."""
+        """(warps,): the activation that the given lanes are in; it is the same for all lanes of a warp."""
         current = self.chunk.activations.current
         if current is None:
             return np.full(len(lanes), _KERNEL)
@@ -200,7 +199,7 @@ class StackScheduler(Scheduler):
     # ---- waits without an end --------------------------------------------------------------------------
 
     def _decline_vain_waits(self, top: Mask) -> None:
-        """Refuse lanes that wait for lanes of their own warp that are not allowed to run."""
+        """Stop the launch if lanes wait for lanes of their own warp that cannot run before them."""
         if not self.parked:
             return
         moving = np.logical_or.reduce([np.zeros_like(top), *(group.mask for group in self.groups.values())])
@@ -214,7 +213,7 @@ class StackScheduler(Scheduler):
                 self.stop(self._needs_progress({pc: vain}, awaited))
 
     def stop(self, fault: KernelFault) -> None:
-        """Find a fault that ends the launch; another one if lanes below the top of a stack are its cause."""
+        """End the launch with a fault; `NeedsIndependentProgress` if lanes below a stack's top cause it."""
         if isinstance(fault, Deadlock | Livelock):
             top = self.stacks.top
             ready = top & ~self._waiting(top)[:, None]
@@ -229,7 +228,7 @@ class StackScheduler(Scheduler):
         super().stop(fault)
 
     def _needs_progress(self, waiting: dict[int, Mask], awaited: dict[int, Mask]) -> NeedsIndependentProgress:
-        """The fault of lanes that wait in vain."""
+        """The fault of lanes that wait for lanes which cannot run before them."""
         waiting_at, waiting_places = self.standing(waiting)
         awaited_at, awaited_places = self.standing(awaited)
         return NeedsIndependentProgress(

@@ -1,4 +1,4 @@
-"""The special registers (PTX ISA chapter 10): what each one holds, for all lanes of a chunk."""
+"""The values of the special registers (PTX ISA chapter 10) for all lanes of a chunk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED_UNIT = 128
 
 
 def value(chunk: Chunk, name: str) -> Any:
-    """The special register ``name``; counters are read anew each time, the others once.
+    """The value of the special register ``name``; counters are read each time, the others once per chunk.
 
     Counters (``%clock``, ``%globaltimer`` …) count the thread-instructions of the chunk: they never
     run backwards, and a launch gives the same numbers every time.
@@ -33,19 +33,20 @@ def value(chunk: Chunk, name: str) -> Any:
     return chunk.special_values[name]
 
 
-def _split(linear: Any, size: tuple[int, int, int], axis: int) -> Any:
+def index_3d(linear: Any, size: tuple[int, int, int]) -> tuple[Any, Any, Any]:
+    """The (x, y, z) index of a thread or block, from its linear index."""
     x, y, _ = size
-    index = linear % x if axis == 0 else linear // x % y if axis == 1 else linear // (x * y)
-    return np.asarray(index).astype(np.uint32)
+    return linear % x, linear // x % y, linear // (x * y)
 
 
 def _thread(chunk: Chunk, axis: int) -> Any:
     of_block = np.arange(chunk.warps_per_block * WARP_SIZE).reshape(-1, WARP_SIZE)
-    return _split(of_block, chunk.launch.block, axis)[chunk.warp_in_block[:, 0]]
+    index = index_3d(of_block, chunk.launch.block)[axis]
+    return index.astype(np.uint32)[chunk.warp_in_block[:, 0]]
 
 
 def _block(chunk: Chunk, axis: int) -> Any:
-    return _split(chunk.block, chunk.launch.grid, axis)
+    return index_3d(chunk.block, chunk.launch.grid)[axis].astype(np.uint32)
 
 
 def _in_cluster(chunk: Chunk, axis: int) -> Any:
@@ -117,7 +118,7 @@ FIXED: dict[str, Callable[[Chunk, int], Any]] = {
     "reserved_smem_offset_1": lambda chunk, _: np.uint32(RESERVED_AT),
     **{f"envreg{i}": _environment(i) for i in range(32)},
 }
-"""Constant while a block runs, by name without axis."""
+"""Name without axis → the value, for registers that are constant while a block runs."""
 
 COUNTERS: dict[str, Callable[[Chunk], Any]] = {
     "%clock": lambda chunk: np.uint32(chunk.executed & 0xFFFFFFFF),

@@ -1,8 +1,8 @@
-"""Warp-wide operations (``.sync``) and barriers: lanes that wait for one another.
+"""Warp operations (``.sync``) and barriers, at which lanes wait for one another.
 
-`warp`, `barrier` and `cluster` take a scheduler, the number of the current step and the step, and return
-the next step of the current group, or None if it waits. Lanes may meet at different instructions of
-the same operation, as they do on an H200.
+`warp`, `barrier` and `cluster` take a scheduler, the number of the current step and the step. They return the
+next step of the current group, or None if it waits. Lanes may meet at different instructions of the same
+operation, as on an H200.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Compute across lanes, once all members that have not exited are here or at the same operation."""
+    """Execute a warp operation, once all live lanes of the member mask are here or at the same operation."""
     chunk = scheduler.chunk
     if chunk.alone and step.guard is None and _agree(scheduler, step):  # all lanes are here
         _compute_warp(chunk, step)
@@ -55,15 +55,11 @@ def warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         if chunk.live is not scheduler.attendance.warp.settled:
             chunk.step = step
             scheduler.attendance.at_operation(chunk, ready, members)
-    passing = whole & ~late
-    if not passing.any():
-        return None
-    scheduler.enter(passing)
-    return pc + 1
+    return scheduler.go_on(pc + 1, whole & ~late)
 
 
 def _agree(scheduler: Scheduler, step: Step) -> bool:
-    """Whether all lanes name, of those that are here, only lanes with the same member mask."""
+    """Whether the executing lanes that each member mask names all have that same mask."""
     if not step.sources:
         return True
     chunk, attendance = scheduler.chunk, scheduler.attendance
@@ -79,18 +75,18 @@ def _agree(scheduler: Scheduler, step: Step) -> bool:
 
 
 def _is_partition(named: Any, present: Mask) -> bool:
-    """Whether each lane names itself and, of those present, the lanes with the same word as its own."""
+    """Whether each present lane names exactly the present lanes that have the same word."""
     first = named & (~named + np.uint32(1))
     leader = np.where(named == 0, 0, popc(first - np.uint32(1)))
     alike = (np.take_along_axis(named, leader, axis=1) == named) & (named & LANE_BIT != 0)
     if not (alike | ~present).all():
         return False
-    led = np.where(present & (first == LANE_BIT), popc(named), 0)  # each group once, by its first lane
+    led = np.where(present & (first == LANE_BIT), popc(named), 0)  # each set once, at its first lane
     return bool((led.sum(axis=1) == present.sum(axis=1)).all())
 
 
 def _alike(members: Any, present: Mask) -> Any:
-    """For each lane a word of the lanes that are present with the same member mask."""
+    """For each lane, as a word, the present lanes that have the same member mask."""
     members = np.broadcast_to(members, present.shape)
     named = members[present]
     if not (named != named[:1]).any():
@@ -101,7 +97,7 @@ def _alike(members: Any, present: Mask) -> Any:
 def _compute_together(
     scheduler: Scheduler, pc: int, step: Step, places: dict[int, Mask], ready: Mask
 ) -> None:
-    """Compute for all lanes that are complete, wherever they stand, and let those that waited go on."""
+    """Execute a warp operation for all ready lanes, wherever they are, and release the waiting ones."""
     chunk = scheduler.chunk
     here = ready & places[pc]
     if (ready & ~here).any():
@@ -117,6 +113,7 @@ def _compute_together(
 
 
 def _compute_at_several(scheduler: Scheduler, step: Step, places: dict[int, Mask], ready: Mask) -> None:
+    """Execute a warp operation whose lanes are at several instructions, each with registers of its own."""
     chunk = scheduler.chunk
     sources: list[Any] = []
     missing: Mask | None = None
@@ -135,7 +132,7 @@ def _compute_at_several(scheduler: Scheduler, step: Step, places: dict[int, Mask
 
 
 def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[Step], Any]) -> Any:
-    """An operand of lanes at several instructions, each read from its own registers."""
+    """Read an operand of lanes at several instructions, for each lane from its own instruction's register."""
     chunk, whole, step = scheduler.chunk, scheduler.chunk.mask, scheduler.chunk.step
     value: Any = None
     missing: list[Mask] = []
@@ -154,7 +151,7 @@ def _read_each(scheduler: Scheduler, places: dict[int, Mask], read: Callable[[St
 
 
 def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Wait for the threads of the block that the barrier names; or only arrive."""
+    """Execute a barrier of the block: wait for its threads, or only arrive."""
     chunk, arrives = scheduler.chunk, step.form.has("arrive")
     operand = step.instruction.operands[0]
     plain = isinstance(operand, Immediate) and operand.value < BARRIERS
@@ -173,13 +170,11 @@ def barrier(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         if not chunk.is_part:
             note_arrivals(scheduler)
             open_barriers(scheduler)
-    if rest.any():
-        scheduler.put(pc + 1, rest)
-    return None
+    return scheduler.leave_at(pc + 1, rest)
 
 
 def note_arrivals(scheduler: Scheduler) -> None:
-    """Count the lanes that stand at a barrier and are not counted yet."""
+    """Record the arrival of lanes that are parked at a barrier and not yet counted."""
     chunk, barriers = scheduler.chunk, scheduler.barriers
     for pc, mask in list(scheduler.parked.items()):
         step, new = scheduler.steps[pc], mask & (barriers.waits_at < 0)
@@ -196,24 +191,23 @@ def note_arrivals(scheduler: Scheduler) -> None:
 
 
 def open_barriers(scheduler: Scheduler) -> None:
-    """Let the lanes go on whose barrier is complete."""
+    """Release the lanes whose barrier is complete."""
     opened = scheduler.barriers.complete()
     if not opened:
         return
     chunk = scheduler.chunk
     free = np.logical_or.reduce([opening.waiting for opening in opened])
     standing = {
-        at: mask & free for at, mask in scheduler.parked.items() if scheduler.steps[at].kind == "barrier"
+        at: mask & free
+        for at, mask in scheduler.parked.items()
+        if scheduler.steps[at].kind == "barrier" and (mask & free).any()
     }
     _check_aligned(scheduler, standing)
     if chunk.live is not scheduler.attendance.block.settled:
         _check_attendance(scheduler, standing)
-    mixed = sum(bool(mask.any()) for mask in standing.values()) > 1
     for opening in opened:
-        _passed(scheduler, opening.waiting, opening.arrived, opening.whole, mixed)
-    reducing = {
-        at: mask for at, mask in standing.items() if mask.any() and scheduler.steps[at].form.has("red")
-    }
+        _passed(scheduler, opening.waiting, opening.arrived, opening.whole, mixed=len(standing) > 1)
+    reducing = {at: mask for at, mask in standing.items() if scheduler.steps[at].form.has("red")}
     if reducing:
         holds = _read_each(scheduler, reducing, lambda s: s.sources[-1](chunk))
         together = np.logical_or.reduce(list(reducing.values()))
@@ -223,16 +217,15 @@ def open_barriers(scheduler: Scheduler) -> None:
             result = scheduler.barriers.reduce(step.form.modifiers[-1], holds, together)
             _write_results(chunk, step, [result])
     for at, mask in standing.items():
-        if mask.any():
-            scheduler.put(at + 1, scheduler.unpark(at, mask))
+        scheduler.put(at + 1, scheduler.unpark(at, mask))
 
 
 def _passed(
     scheduler: Scheduler, mask: Mask, arrived: Mask | None = None, whole: bool = True, mixed: bool = False
 ) -> None:
-    """Lanes pass a barrier of their block that is complete."""
+    """Notify the race detector and the observers that lanes pass a barrier of their block."""
     chunk, launch = scheduler.chunk, scheduler.launch
-    chunk.shared.settle()  # reads need not ask any more whether it is written, if all of it is
+    chunk.shared.settle()  # if all of it is written, reads skip that check from now on
     if launch.races is not None:
         launch.races.block_barrier(chunk, mask, whole, arrived, mixed)
     for observe in launch.on_barrier:
@@ -240,24 +233,24 @@ def _passed(
 
 
 def _check_attendance(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
-    """Find the threads that a barrier names and that left before it."""
+    """Report threads that exited before a barrier that should include them."""
     chunk = scheduler.chunk
     counted = scheduler.barriers.expects > 0
     aligned = np.zeros(chunk.mask.shape, np.bool_)
     for at, mask in standing.items():
         aligned |= mask & _is_aligned(scheduler.steps[at])
     for at, mask in standing.items():
-        if mask.any():
-            chunk.step = scheduler.steps[at]
-            scheduler.attendance.at_barrier(chunk, mask, counted, aligned)
+        chunk.step = scheduler.steps[at]
+        scheduler.attendance.at_barrier(chunk, mask, counted, aligned)
 
 
 def _is_aligned(step: Step) -> bool:
+    """Whether a barrier instruction requires whole warps."""
     return step.row.aligned or step.form.has("aligned")
 
 
 def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
-    """Find an aligned barrier whose warps do not execute the same instruction (PTX ISA 9.7.13.1)."""
+    """Report an aligned barrier that a warp's lanes pass at different instructions (PTX ISA 9.7.13.1)."""
     seen: Mask = np.zeros((scheduler.chunk.warps, 1), np.bool_)
     for at, mask in standing.items():
         step, here = scheduler.steps[at], mask.any(axis=1, keepdims=True)
@@ -274,7 +267,7 @@ def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
 
 
 def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """``barrier.cluster.arrive`` and ``.wait``."""
+    """Execute ``barrier.cluster.arrive`` or ``.wait``."""
     chunk = scheduler.chunk
     taken = scheduler.taken(step)
     scheduler.executed(step, taken)
@@ -288,13 +281,11 @@ def cluster(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         else:
             scheduler.cluster_barrier.check_wait(taken)
         open_cluster_barrier(scheduler)
-    if rest.any():
-        scheduler.put(pc + 1, rest)
-    return None
+    return scheduler.leave_at(pc + 1, rest)
 
 
 def open_cluster_barrier(scheduler: Scheduler) -> None:
-    """Let lanes go on whose cluster is complete, after the arrivals that a part left."""
+    """Record the arrivals that a part left, then release the lanes whose cluster barrier is complete."""
     barrier = scheduler.cluster_barrier
     waiting = [pc for pc in scheduler.parked if scheduler.steps[pc].kind == "cluster barrier"]
     for pc in [pc for pc in waiting if scheduler.steps[pc].form.has("arrive")]:
@@ -310,6 +301,7 @@ def open_cluster_barrier(scheduler: Scheduler) -> None:
 
 
 def _compute_warp(chunk: Chunk, step: Step) -> None:
+    """Execute a warp operation for the executing lanes."""
     chunk.undefined = None
     sources = [read(chunk) for read in step.sources]
     missing = chunk.undefined_now()
@@ -320,7 +312,7 @@ def _compute_warp(chunk: Chunk, step: Step) -> None:
 
 
 def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask | None:
-    """The lanes that receive an undefined value: the function applied to the ``missing`` lanes."""
+    """The lanes that receive an undefined value from the ``missing`` lanes."""
     marks = missing.astype(sources[0].dtype)
     received = np.broadcast_to(step.function(chunk.active, marks, *sources[1:])[0], missing.shape)
     lanes = chunk.mask & (received != 0)
@@ -328,7 +320,7 @@ def _moved(chunk: Chunk, step: Step, sources: list[Any], missing: Mask) -> Mask 
 
 
 def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
-    """The results of a warp-wide operation; one that the PTX ISA leaves undefined is a fault."""
+    """Compute the results of a warp operation; report those that the PTX ISA leaves undefined."""
     if step.kind == "warp barrier":
         members = sources[-1]
         if np.ndim(members) or int(members) != ALL_LANES:
@@ -338,30 +330,28 @@ def _warp_results(chunk: Chunk, step: Step, sources: list[Any]) -> list[Any]:
     if step.kind != "warp":
         return []
     *results, defined = step.function(chunk.active, *sources)
-    if not np.all(defined):  # one row for all warps, as a rule: much less to look at than the lanes
+    if not np.all(defined):  # usually one row for all warps: cheap to test
         _find_undefined(chunk, chunk.mask & ~defined, sources[-1])
     return results
 
 
 def _write_results(chunk: Chunk, step: Step, results: list[Any]) -> None:
+    """Write the results of a warp operation or barrier to the destination registers."""
     for write, value in zip(step.destinations, results, strict=False):
         if write is not None:
             write(chunk, value)
-        chunk.undefined = None  # only values are moved: the other results have all their bits
+        chunk.undefined = None  # only the first result can be undefined
 
 
 def _find_undefined(chunk: Chunk, lanes: Mask, member_mask: Any) -> None:
-    """Find lanes whose warp-wide result the PTX ISA leaves undefined."""
+    """Report lanes for which the PTX ISA leaves the result of a warp operation undefined."""
     if not lanes.any():
         return
     lane = int(lanes.argmax())
     mask = int(np.broadcast_to(member_mask, chunk.mask.shape).reshape(-1)[lane])
     active = int((LANE_BIT * chunk.mask[lane // WARP_SIZE]).sum())
-    kind, what, advice = (
-        MemberMaskFault,
-        "lane outside its own member mask",
-        "name every executing lane in the mask",
-    )
+    kind, what = MemberMaskFault, "lane outside its own member mask"
+    advice = "name every executing lane in the mask"
     if mask >> lane % WARP_SIZE & 1:
         kind, what = InactiveSource, "read of a lane that does not take part"
         advice = "let the source lane execute the shuffle too, and name it in the mask"

@@ -1,4 +1,4 @@
-"""Matrix instructions: a warp executes them as a whole, on fragments in its registers."""
+"""Matrix instructions, which a whole warp executes on fragments in its registers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from simwarp.engine.schedule import Scheduler
 
 _STRIDE = 16
-"""Bytes of which strides are multiples, by the CUDA C++ Programming Guide."""
+"""Strides are multiples of this many bytes, by the CUDA C++ Programming Guide."""
 _ROW = np.dtype("V16")
 _ROW_BITS = 16
-"""A row of an 8 x 8 matrix, which one lane's address names, and the bits of its elements."""
+"""One row of an 8 x 8 matrix, 16 bytes at one lane's address; and the bits of its elements."""
 
 
 def whole_warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
-    """Execute once all 32 lanes of a warp are here; returns the next step, or None if they wait."""
+    """Execute a matrix instruction for each warp whose 32 lanes are all here; the other lanes wait."""
     chunk, execute = scheduler.chunk, EXECUTE[step.kind]
     if chunk.active is None and step.guard is None:  # every lane of every warp
         execute(chunk, step)
@@ -51,15 +51,11 @@ def whole_warp(scheduler: Scheduler, pc: int, step: Step) -> int | None:
         chunk.enter(ready, alone=False)
         execute(chunk, step)
         scheduler.executed(step, ready)
-    passing = whole & ~late
-    if not passing.any():
-        return None
-    scheduler.enter(passing)
-    return pc + 1
+    return scheduler.go_on(pc + 1, whole & ~late)
 
 
 def _find_missing(chunk: Chunk, lanes: Mask, never: Mask) -> None:
-    """Find a matrix instruction that other lanes of the warp never execute."""
+    """Report a matrix instruction that other lanes of the warp will never execute."""
     lane = int(lanes.argmax())
     missing = np.flatnonzero(never[lane // WARP_SIZE]).tolist()
     gone = np.flatnonzero(~chunk.live[lane // WARP_SIZE]).tolist()
@@ -76,7 +72,7 @@ def _find_missing(chunk: Chunk, lanes: Mask, never: Mask) -> None:
 
 
 def _registers(chunk: Chunk, parts: list[Any], warps: Any) -> npt.NDArray[Any]:
-    """A fragment's registers as one array (warps, 32, registers), of some of the warps."""
+    """A fragment's registers as one array (warps, 32, registers); ``warps`` selects some of the warps."""
     shape = chunk.mask.shape
     whole = np.empty((*shape, len(parts)), np.asarray(parts[0]).dtype)
     for i, part in enumerate(parts):
@@ -85,7 +81,7 @@ def _registers(chunk: Chunk, parts: list[Any], warps: Any) -> npt.NDArray[Any]:
 
 
 def _executing_warps(chunk: Chunk) -> npt.NDArray[np.intp] | None:
-    """The warps that execute; None if they all do."""
+    """The indices of the executing warps; None if all warps execute."""
     if chunk.active is None:
         return None
     warps = np.flatnonzero(chunk.mask.any(axis=1))
@@ -93,7 +89,7 @@ def _executing_warps(chunk: Chunk) -> npt.NDArray[np.intp] | None:
 
 
 def _write(chunk: Chunk, step: Step, fragment: npt.NDArray[Any], warps: Any) -> None:
-    """Give a fragment's registers their values."""
+    """Write a fragment to the destination registers."""
     write = step.destinations[0]
     if write is None:
         return
@@ -105,7 +101,7 @@ def _write(chunk: Chunk, step: Step, fragment: npt.NDArray[Any], warps: Any) -> 
 
 
 def compute(chunk: Chunk, step: Step) -> None:
-    """A product, or a transposition, from registers to registers."""
+    """Execute a matrix product or transposition, from registers to registers."""
     warps = _executing_warps(chunk)
     given = [_registers(chunk, read(chunk), warps) for read in step.sources]
     _write(chunk, step, step.function(chunk.launch.cc, *given), warps)
@@ -115,7 +111,7 @@ def compute(chunk: Chunk, step: Step) -> None:
 
 
 def load(chunk: Chunk, step: Step) -> None:
-    """``wmma.load`` and ``ldmatrix``."""
+    """Execute ``wmma.load`` or ``ldmatrix``."""
     operand = _operand(step)
     if not _has_stride(step):
         _write(chunk, step, _rows_at_addresses(chunk, step, operand), None)
@@ -133,7 +129,7 @@ def load(chunk: Chunk, step: Step) -> None:
 
 
 def store(chunk: Chunk, step: Step) -> None:
-    """``wmma.store`` and ``stmatrix``."""
+    """Execute ``wmma.store`` or ``stmatrix``."""
     operand = _operand(step)
     fragment = _registers(chunk, step.sources[0](chunk), None)
     names = _names(step.instruction.operands[1])
@@ -146,7 +142,7 @@ def store(chunk: Chunk, step: Step) -> None:
 
 
 def _has_stride(step: Step) -> bool:
-    """Whether a matrix lies in memory at one address and a stride, instead of one address for each row."""
+    """Whether an instruction has one address and a stride, instead of an address for each row."""
     return "stride:" in step.row.syntax
 
 
@@ -157,13 +153,13 @@ def _operand(step: Step) -> Operand:
 
 
 def _names(operand: WrittenOperand) -> list[str]:
-    """The registers of a fragment as they are written."""
+    """The register names of a fragment operand; "" for an element that is not a register."""
     elements = operand.elements if isinstance(operand, Vector) else (operand,)
     return [element.name if isinstance(element, Register) else "" for element in elements]
 
 
 class _Access(NamedTuple):
-    """One access of each lane: neighbouring elements of one register."""
+    """One memory access per lane, to neighbouring elements of one register."""
 
     register: int
     place: int
@@ -172,7 +168,7 @@ class _Access(NamedTuple):
 
 
 def _accesses(chunk: Chunk, step: Step, operand: Operand) -> Iterator[_Access]:
-    """The accesses of ``wmma.load`` and ``wmma.store``, register by register."""
+    """Yield the accesses of ``wmma.load`` or ``wmma.store``, register by register."""
     layout = operand.layout
     base, stride = _base(chunk, step), _stride(chunk, step, operand)
     _check_rows(chunk, step, operand, base, stride)
@@ -186,14 +182,14 @@ def _accesses(chunk: Chunk, step: Step, operand: Operand) -> Iterator[_Access]:
 
 
 def _base(chunk: Chunk, step: Step) -> Any:
-    """The address of the first element, one for each warp."""
+    """The address of the matrix's first element, one per warp."""
     if step.base is None:
         raise TypeError(f"{step.instruction.text} has no address")
     return _agreed(chunk, step.base(chunk), "address")
 
 
 def _stride(chunk: Chunk, step: Step, operand: Operand) -> Any:
-    """How many elements lie between the starts of two rows, or columns; one for each warp."""
+    """The stride: elements between the starts of two rows, or columns; one per warp."""
     strides = step.sources[1:] if step.row.kind == "matrix store" else step.sources
     if not strides:
         return operand.default_stride
@@ -201,7 +197,7 @@ def _stride(chunk: Chunk, step: Step, operand: Operand) -> Any:
 
 
 def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
-    """A value in which all lanes of a warp must agree, as (warps, 1) or a single number."""
+    """A value as (warps, 1), or one number; report warps whose lanes do not agree."""
     if np.ndim(value) < 2 or value.shape[1] == 1:
         return value
     first = np.take_along_axis(value, chunk.mask.argmax(axis=1)[:, None], axis=1)
@@ -220,11 +216,11 @@ def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
 
 
 def _check_rows(chunk: Chunk, step: Step, operand: Operand, base: Any, stride: Any) -> None:
-    """Find rows, or columns, that do not start where the instruction needs them (PTX ISA 9.7.14.4.2).
+    """Report rows, or columns, that do not start at the required alignment (PTX ISA 9.7.14.4.2).
 
-    The PTX ISA asks for strides of as many bytes as a lane holds, the CUDA C++ Programming Guide for 16; the
-    lesser is enough. From shared memory an H200 loads A and B by ``ldmatrix`` if it can, which needs rows
-    that start at multiples of 16 bytes.
+    The PTX ISA requires strides of a multiple of the bytes that a lane holds, the CUDA C++ Programming Guide
+    a multiple of 16 bytes; the lesser is enough. From shared memory an H200 loads A and B by ``ldmatrix``
+    where possible, which needs rows that start at multiples of 16 bytes.
     """
     held = required_alignment(operand)
     by_rows = operand.name in "ab" and _ldmatrix_loads(operand)
@@ -250,13 +246,13 @@ def _check_rows(chunk: Chunk, step: Step, operand: Operand, base: Any, stride: A
 
 
 def _ldmatrix_loads(operand: Operand) -> bool:
-    """Whether ``ldmatrix`` can: 16 bits in either layout, less where a register's slots are neighbours."""
+    """Whether ``ldmatrix`` can load an operand: 16-bit elements, or smaller ones that are neighbours."""
     layout = operand.layout
     return layout.bits == _ROW_BITS or (layout.bits < _ROW_BITS and operand.run == layout.slots)
 
 
 def _rows_at_addresses(chunk: Chunk, step: Step, operand: Operand) -> npt.NDArray[Any]:
-    """``ldmatrix``: each of the first 8, 16 or 32 lanes reads a row; the registers that they give."""
+    """``ldmatrix``: each of the first 8, 16 or 32 lanes reads a row; returns the fragment."""
     layout, mask = operand.layout, chunk.mask
     with_addresses = mask & (8 * layout.matrices > LANE)
     chunk.enter(with_addresses, chunk.alone, chunk.needed)
@@ -283,4 +279,4 @@ EXECUTE: dict[str, Callable[[Chunk, Step], None]] = {
     "matrix load": load,
     "matrix store": store,
 }
-"""By kind of matrix instruction."""
+"""Kind of matrix instruction → the function that executes it."""

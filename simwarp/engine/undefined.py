@@ -1,11 +1,11 @@
-"""Undefined values, bit by bit: their propagation through instructions, and their origins.
+"""Undefined values, bit by bit: their origins, and their propagation through instructions.
 
-Uninitialised registers and memory may be copied and computed with: compilers do so where the result does not
-count. They must not decide branches or addresses, nor reach global memory; except beside values there, as the
-padding of a structure that is copied, or the neighbours of a bit field.
+Uninitialised registers and memory may be copied and computed with: compilers do so where the result is not
+used. They must not decide branches or addresses, nor reach global memory, except as the padding of a copied
+structure or as the neighbours of a bit field.
 
-The undefined bits of the result of an instruction that combines bits are computed by the instruction itself:
-executed with zeros and with ones in place of the undefined bits, its results differ in them.
+The undefined bits of the result of a bitwise instruction are those in which its results differ when it is
+executed with zeros and with ones in place of its undefined input bits.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
 
 _PADDING = 15
-"""Bytes of padding that may lie behind a value: alignments go up to 16."""
+"""Most bytes of padding after a value: alignments go up to 16."""
 
 
 class Unwritten(NamedTuple):
-    """A register that nothing wrote, and the step that read it first."""
+    """Origin of undefined values: a register never written, and the step that read it first."""
 
     register: str
     step: Step
@@ -45,18 +45,18 @@ class Unwritten(NamedTuple):
 
 
 class UnwrittenMemory(NamedTuple):
-    """Memory that nothing wrote, and the step that read it.
+    """Origin of undefined values: memory never written, and the step that read it.
 
     Attributes
     ----------
     threads : (n,) int64
-        The threads that read it, numbered through the launch.
+        The threads that read it, numbered in the launch.
     addresses : (n,) uint64
-        In ``memory``.
+        The addresses in ``memory`` that they read.
     width : int
-        Bytes of each.
+        Bytes read at each address.
     whole : (n,) bool
-        Whether nothing wrote any bit of a value.
+        Whether a value was read of which no bit was written.
     """
 
     step: Step
@@ -67,7 +67,7 @@ class UnwrittenMemory(NamedTuple):
     whole: npt.NDArray[np.bool_]
 
     def of(self, threads: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """Which of the reads is each thread's, and whether there is one."""
+        """For each thread the index of its read, and whether there is one."""
         order = np.argsort(self.threads)
         at = order[np.searchsorted(self.threads, threads, sorter=order).clip(max=order.size - 1)]
         return at, self.threads[at] == threads
@@ -75,16 +75,16 @@ class UnwrittenMemory(NamedTuple):
     def is_part_of_value(
         self, memory: Memory | None, threads: npt.NDArray[np.int64], addresses: Addresses
     ) -> npt.NDArray[np.bool_]:
-        """Whether what threads store was given in part when they loaded it.
+        """Whether threads store a partly written value: some of its bits were written when they loaded it.
 
-        With ``memory``, it is also one if it goes back where it was.
+        With ``memory``, a value stored back to its own address counts, too.
         """
         at, known = self.of(threads)
         stays = (self.addresses[at] == addresses) & (memory is self.memory.whole)
         return known & (stays | ~self.whole[at])
 
     def is_padding(self, chunk: Chunk, threads: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether a value lies so near before what threads read that this may be padding behind it."""
+        """Whether the bytes that threads read may be padding: a written value lies close before them."""
         at, known = self.of(threads)
         stride = chunk.local_stride if self.memory is chunk.local else 0
         for i in np.flatnonzero(known).tolist():
@@ -107,7 +107,7 @@ class UnwrittenMemory(NamedTuple):
 
 
 class DividedByZero(NamedTuple):
-    """An integer division by zero."""
+    """Origin of undefined values: an integer division by zero."""
 
     step: Step
 
@@ -126,14 +126,14 @@ Origin: TypeAlias = Unwritten | UnwrittenMemory | DividedByZero | Foreign
 
 
 class Missing(NamedTuple):
-    """The undefined bits of loaded values.
+    """The undefined bits of the values that a step loaded.
 
     Attributes
     ----------
     lanes : (warps, 32) bool
-        The lanes with any.
+        The lanes with undefined bits.
     bits : list of (warps, 32)
-        The bits, as unsigned words: one array for each element that a lane loads.
+        The undefined bits as unsigned words, one array per loaded element.
     origin : Origin
     """
 
@@ -142,7 +142,7 @@ class Missing(NamedTuple):
     origin: Origin
 
     def also(self, other: Missing | None) -> Missing:
-        """Those and the ones that other lanes of the same step loaded."""
+        """Combine these with the undefined bits that other lanes of the same step loaded."""
         if other is None:
             return self
         bits = [a | b for a, b in zip(self.bits, other.bits, strict=True)]
@@ -177,7 +177,7 @@ class Stored(NamedTuple):
     Attributes
     ----------
     bits : list of (warps, 32)
-        As unsigned words, of each element.
+        The undefined bits as unsigned words, one array per stored element.
     origin : Origin
     """
 
@@ -186,15 +186,16 @@ class Stored(NamedTuple):
 
     @classmethod
     def of(cls, chunk: Chunk, step: Step, dtype: np.dtype[Any], count: int) -> Stored | None:
-        """Those of a store of ``count`` elements, after its operand was read; None if there are none."""
+        """The undefined bits that a store of ``count`` elements writes, once its operand is read, or None."""
         if chunk.undefined_now() is None or isinstance(chunk.undefined_from, Foreign):
             return None
         return cls(_of_operand(chunk, step.sources[0], count, dtype), chunk.undefined_from)
 
     def kept(self, chunk: Chunk, step: Step, place: Place) -> npt.NDArray[np.uint8] | None:
-        """(n, bytes): the undefined bits that the executing lanes leave in memory, byte by byte.
+        """(n, bytes): the undefined bits that the n executing lanes store, byte by byte; None without any.
 
-        Global memory is taken for a result: there they may only be padding or a bit field's neighbours.
+        Global memory counts as a result: undefined bits there may only be padding or neighbours of a bit
+        field.
         """
         bits = np.stack([element[chunk.mask] for element in self.bits], axis=-1)
         counts = self._counts(chunk, step, place, bits)
@@ -216,7 +217,7 @@ class Stored(NamedTuple):
     def _counts(
         self, chunk: Chunk, step: Step, place: Place, bits: npt.NDArray[Any]
     ) -> npt.NDArray[np.bool_]:
-        """(n, elements): which of them are more than padding that is copied, or a bit field's neighbours."""
+        """(n, elements): whether undefined bits are more than padding or neighbours of a bit field."""
         whole = bits == all_undefined(bits)
         some, copies = (bits != 0) & ~whole, Copies.of(chunk.program)
         if isinstance(self.origin, UnwrittenMemory):
@@ -234,7 +235,7 @@ class Stored(NamedTuple):
 
 
 class _Filled:
-    """A chunk as its steps read it, with zeros or ones in place of the uninitialised bits."""
+    """A view of a chunk's registers with zeros, or ones, in place of their undefined bits."""
 
     def __init__(self, chunk: Chunk, ones: bool) -> None:
         self._chunk, self._ones = chunk, ones
@@ -251,7 +252,7 @@ class _Filled:
 
 
 def of_result(chunk: Chunk, step: Step) -> npt.NDArray[Any] | None:
-    """The undefined bits of a step's only result, in the dtype of the result; None if they all are."""
+    """The undefined bits of a step's single result, in its dtype; None if all bits are undefined."""
     data = step.row.bitwise
     if not data or step.compute is None or step.form.has("sat"):
         return None
@@ -263,12 +264,12 @@ def of_result(chunk: Chunk, step: Step) -> npt.NDArray[Any] | None:
     for result in results[1:]:
         bits |= result.view(word) ^ results[0].view(word)
     for a, b in zip(low[data:], high[data:], strict=True):
-        bits = np.where(np.not_equal(a, b), _all_ones(word), bits)
+        bits = np.where(np.not_equal(a, b), ~word.type(0), bits)
     return bits.view(results[0].dtype)
 
 
 def _of_operand(chunk: Chunk, read: Any, count: int, dtype: np.dtype[Any]) -> list[npt.NDArray[Any]]:
-    """The undefined bits of an operand, as unsigned words: of each of ``count`` elements."""
+    """The undefined bits of an operand's ``count`` elements, as unsigned words."""
     low, high = ([value] if count == 1 else value for value in (read(filled) for filled in _both(chunk)))
     word, shape = np.dtype(f"u{dtype.itemsize}"), chunk.mask.shape
     pairs = [(np.broadcast_to(a, shape), np.broadcast_to(b, shape)) for a, b in zip(low, high, strict=True)]
@@ -276,22 +277,19 @@ def _of_operand(chunk: Chunk, read: Any, count: int, dtype: np.dtype[Any]) -> li
 
 
 def _both(chunk: Chunk) -> tuple[Any, Any]:
+    """The chunk with zeros, and with ones, in place of undefined bits."""
     return _Filled(chunk, False), _Filled(chunk, True)
 
 
-def _all_ones(word: np.dtype[Any]) -> Any:
-    return np.bool_(True) if word == np.bool_ else word.type((1 << 8 * word.itemsize) - 1)
-
-
 def all_undefined(value: Any) -> Any:
-    """A word like ``value``'s of which every bit counts."""
-    return _all_ones(value.dtype)
+    """A word of ``value``'s dtype, unsigned or bool, with every bit set."""
+    return ~value.dtype.type(0)
 
 
 def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
-    """Find that lanes use an undefined value in the current step."""
+    """Report that lanes use an undefined value in the current step."""
     if isinstance(origin, Foreign):
-        return  # it has a value, which only accesses must not use
+        return  # it has a value; only accesses through it are faults
     lane = int(lanes.argmax())
     fault, place = origin.fault(chunk, lane), chunk.place(lane)
     if origin.step is not chunk.step:
@@ -304,7 +302,7 @@ def use(chunk: Chunk, lanes: Mask, origin: Origin) -> None:
 
 
 def check_given(chunk: Chunk, lane: tuple[int, ...], memory: Memory, address: int, size: int) -> None:
-    """Find that the host takes undefined bytes of a lane's memory in the current step."""
+    """Report that a host function reads undefined bytes of a lane's memory in the current step."""
     at = np.array([address], np.uint64)
     if not memory.unwritten_bits(at, size).any() or chunk.launch.checks.action("uninitialised") == "off":
         return

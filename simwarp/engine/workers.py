@@ -1,8 +1,8 @@
-"""Several chunks of a launch side by side: each on a process of its own, all on the same global memory.
+"""Run chunks of a launch in parallel, in forked processes that share global memory.
 
-Threads would not do: most of a step is Python, which one thread at a time executes. The processes are
-forked, so that nothing has to be sent to them; what kernels write lies in memory that all of them share
-(`Memory` with ``shared=True``).
+Threads would not help: most of a step is Python code, which one thread at a time executes. Forked processes
+have the launch without a copy; kernels write to memory that all of them share (`Memory` with
+``shared=True``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from simwarp.faults import KernelFault
 
 _PATIENCE = 0.2
-"""Seconds between two checks that workers are alive."""
+"""Seconds between two checks that the workers are alive."""
 
 
 @dataclass
@@ -32,15 +32,17 @@ class _Result:
     Attributes
     ----------
     number : int
-        Of the chunk.
+        The chunk's number.
     executed : int
-        Thread-instructions.
+        Number of thread-instructions.
     fault : Exception or None
-        The one that ended it.
+        The exception that ended the chunk.
     ended : bool
         Whether a reported fault ended the launch.
     found : list of KernelFault
-        The collected ones.
+        The faults that the checks collected.
+    printed : list of str
+        The texts that the kernel printed.
     """
 
     number: int
@@ -52,7 +54,7 @@ class _Result:
 
 
 def run(launch: Any, chunks: Sequence[npt.NDArray[np.int64]]) -> int:
-    """Execute chunks side by side; of several faults, that of the first block counts."""
+    """Execute chunks in parallel; of several faults, that of the first chunk is raised."""
     context = multiprocessing.get_context("fork")
     launch.atomics = context.Lock()
     following, sending = context.Value("q", 0), context.Lock()
@@ -77,7 +79,7 @@ def run(launch: Any, chunks: Sequence[npt.NDArray[np.int64]]) -> int:
 
 @contextmanager
 def _started(workers: Sequence[ForkProcess]) -> Generator[None]:
-    """Workers that run, and are gone afterwards, whatever happens."""
+    """Start the workers, and terminate them at the end, whatever happens."""
     try:
         with warnings.catch_warnings():  # the children touch no lock that another thread may hold
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -92,7 +94,7 @@ def _started(workers: Sequence[ForkProcess]) -> Generator[None]:
 
 
 def _gather(launch: Any, count: int, receiver: Any, workers: Sequence[ForkProcess]) -> int:
-    """Take the results in the order of the chunks."""
+    """Collect the results in the order of the chunks; returns the number of thread-instructions."""
     results: dict[int, _Result] = {}
     executed = 0
     for number in range(count):
@@ -122,7 +124,7 @@ def _gather(launch: Any, count: int, receiver: Any, workers: Sequence[ForkProces
 def _work(
     launch: Any, chunks: Sequence[Any], take: Callable[[], int], send: Callable[[_Result], None]
 ) -> None:
-    """Execute one chunk after the other, until none is left or one fails."""
+    """Execute chunks in a worker process until none is left or one fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
     while (number := take()) < len(chunks):
         result = _Result(number)
