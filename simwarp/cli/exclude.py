@@ -20,7 +20,7 @@ import reference
 from reference.conv_geometry import ConvGeometry
 from reference.errors import ShapeError
 from simwarp.cli.output import Svg, print_picture
-from simwarp.cli.words import spoken
+from simwarp.cli.words import as_options
 from simwarp.draw import exclude_picture
 
 _MOST = 1_000_000
@@ -43,7 +43,7 @@ def exclude_command(
     """Draw which taps of a convolution fall outside the image, and count them for every output pixel."""
     (height, width), (rows, columns) = _size(image, "image", "5x5"), _size(filter, "filter", "3x3")
     p, q = _two(pixel, "pixel", "0,0")
-    with spoken(stride="--stride", padding="--padding", dilation="--dilation"):
+    with as_options(stride="--stride", padding="--padding", dilation="--dilation"):
         geometry = reference.conv_geometry(
             (1, height, width, channels or 1),
             (rows, columns, channels or 1, 1),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from simwarp.cli.output import Svg, print_picture
-from simwarp.cli.words import spoken
+from simwarp.cli.words import as_options
 from simwarp.draw.formats import layout_picture
 
 
@@ -23,7 +23,7 @@ def layout_command(
     """Draw which word of a packed bit matrix holds which elements."""
     options: Any = {"word": word, "first": first}  # an unknown format is an error of layout_picture
     given: Any = layout
-    with spoken(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
+    with as_options(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
         picture = layout_picture(given, rows=rows, columns=cols, **options)
     print_picture(picture, svg, as_json, layout=layout, rows=rows, columns=cols, **options)
     return 0

@@ -23,7 +23,7 @@ from simwarp.draw import to_svg, to_text
 from simwarp.draw.picture import Picture
 
 WIDE = 240
-"""Columns of a table that is not printed on a terminal: its lines are not broken."""
+"""Columns of a console that writes to a file or a pipe, so that no line of a table is broken."""
 
 STOPPED = 130
 """The exit code after Ctrl-C."""
@@ -32,8 +32,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable rep
 Svg = Annotated[Path | None, typer.Option(help="Write an SVG file instead.", metavar="FILE")]
 
 
+class OneDevice(StrEnum):
+    """Values of ``--device`` of a command that uses one device."""
+
+    sim = "sim"
+    cuda = "cuda"
+
+
 class Where(StrEnum):
-    """Devices."""
+    """Values of ``--device`` of a command that can compare two devices."""
 
     sim = "sim"
     cuda = "cuda"
@@ -41,7 +48,7 @@ class Where(StrEnum):
 
 
 def cuda_device(advice: str = "give --device sim to run on the simulator") -> Any:
-    """The first CUDA device; where there is none, an error with this advice."""
+    """The first CUDA device; raises NoGpuError with ``advice`` if there is none."""
     from gpu.cuda import default_device
 
     try:
@@ -51,12 +58,12 @@ def cuda_device(advice: str = "give --device sim to run on the simulator") -> An
 
 
 def print_json(value: Any, indent: int = 2) -> None:
-    """One JSON value on stdout."""
-    sys.stdout.write(json.dumps(value, indent=indent) + "\n")
+    """Print a value as JSON on stdout."""
+    sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
 
 
 def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **facts: Any) -> None:
-    """A picture as SVG in a file, as data with the facts about it, or as text."""
+    """Write a picture to an SVG file, print its data and ``facts`` as JSON, or print it as text."""
     if svg is not None:
         write_svg(svg, to_svg(picture))
         sys.stderr.write(f"wrote {svg}\n")
@@ -67,13 +74,13 @@ def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **f
 
 
 def wide_console(**options: Any) -> Console:
-    """The terminal; files and pipes get whole lines."""
+    """A console as wide as the terminal, or `WIDE` columns for a file or a pipe."""
     console = Console(**options)
     return console if console.is_terminal else Console(width=WIDE, **options)
 
 
 def table(*words: str, numbers: tuple[str, ...] = (), **options: Any) -> Table:
-    """A table without lines: columns of words, then columns of numbers."""
+    """A table without borders: left-aligned columns ``words``, then right-aligned columns ``numbers``."""
     made = Table(box=None, pad_edge=False, padding=(0, 2), **options)
     for name in words:
         made.add_column(name, no_wrap=True)
@@ -86,9 +93,18 @@ def table(*words: str, numbers: tuple[str, ...] = (), **options: Any) -> Table:
 def progress_bar(
     text: str, counts: ProgressColumn, total: int | None = None, *, quiet: bool = False
 ) -> Generator[Callable[..., None]]:
-    """A bar on the terminal; yields `rich.progress.Progress.update` of its task."""
+    """Show a progress bar on a terminal; yields `rich.progress.Progress.update` of its task."""
     console = Console(stderr=True, quiet=quiet)
     columns = TextColumn("{task.description}"), BarColumn(), counts, TimeRemainingColumn()
     hidden = quiet or not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         yield partial(bar.update, bar.add_task(text, total=total))
+
+
+@contextmanager
+def total_bar(
+    text: str, counts: ProgressColumn, *, quiet: bool = False
+) -> Generator[Callable[[int, int], None]]:
+    """Show a progress bar; yields a function that sets the units done and their total (0: unknown)."""
+    with progress_bar(text, counts, quiet=quiet) as update:
+        yield lambda done, total: update(completed=done, total=total or None)

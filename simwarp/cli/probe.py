@@ -1,4 +1,4 @@
-"""The command ``simwarp probe``: which lane and register hold what, asked of a device.
+"""The command ``simwarp probe``: measure the fragment maps of a device.
 
 >>> probe_command(["movmatrix"], list_forms=True)  # doctest: +ELLIPSIS
 movmatrix.sync.aligned.m8n8.trans.b16  (PTX ISA 9.7.14.5.17, ...)
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +16,15 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn
 from rich.text import Text
 
-from simwarp.cli.output import Json, cuda_device, print_json, progress_bar, table, wide_console
+from simwarp.cli.output import (
+    Json,
+    OneDevice,
+    cuda_device,
+    print_json,
+    progress_bar,
+    table,
+    wide_console,
+)
 from simwarp.device.device import Device
 from simwarp.fragments import fragments_of
 from simwarp.lab.probe import Finding, forms_named, probe
@@ -25,24 +32,17 @@ from simwarp.lab.probe.bmma import BmmaMaps, bmma_maps, bmma_text
 from simwarp.lab.probe.ptx import NotExecutedError
 
 _SINGLY = 24
-"""Up to so many forms are shown one by one."""
-
-
-class Probed(StrEnum):
-    """What is asked."""
-
-    sim = "sim"
-    cuda = "cuda"
+"""The most forms that are shown one by one; more are shown by family."""
 
 
 def probe_command(
     instructions: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Opcodes, or what they begin with (wmma.load, mma.sync); bmma: section 4 of the paper."
+            help="Opcodes or their first words (wmma.load, mma.sync); bmma: section 4 of the BTC paper."
         ),
     ] = None,
-    device: Annotated[Probed, typer.Option(help="The simulator, or this machine's GPU.")] = Probed.sim,
+    device: Annotated[OneDevice, typer.Option(help="The simulator, or this machine's GPU.")] = OneDevice.sim,
     as_json: Json = False,
     list_forms: Annotated[bool, typer.Option("--list", help="Only list the forms.")] = False,
 ) -> int:
@@ -52,7 +52,7 @@ def probe_command(
     if list_forms:
         _list(forms, as_json)
         return 0
-    target = Device() if device is Probed.sim else cuda_device("give --device sim to probe the simulator")
+    target = Device() if device is OneDevice.sim else cuda_device("give --device sim to probe the simulator")
     findings = _probe(forms, target, quiet=as_json)
     maps = _bmma(target) if "bmma" in words else None
     if as_json:
@@ -76,7 +76,7 @@ def _bmma(device: Any) -> BmmaMaps | None:
     try:
         return bmma_maps(device)
     except NotExecutedError:
-        return None  # the findings name each form
+        return None  # the findings list each form that was not executed
 
 
 def _report(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
@@ -133,7 +133,7 @@ def _show_families(console: Console, findings: list[Finding]) -> None:
 
 
 def _family(opcode: str) -> str:
-    """What stands before the modifiers."""
+    """The opcode's words before ``.sync``, without the operation of a bit product."""
     return ".".join(
         word for word in opcode.split(".sync")[0].split(".") if word not in ("and", "xor", "popc")
     )

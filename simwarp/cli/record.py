@@ -1,27 +1,27 @@
-"""The command ``simwarp record``: ask subjects on this machine's GPU and keep the answers.
+"""The command ``simwarp record``: record what this machine's GPU computes for each subject.
 
->>> record_command(["silicon"], device=Asked.sim)
+>>> record_command(["silicon"], device=OneDevice.sim)
 Traceback (most recent call last):
 ...
 reference.errors.SchemeError: --device sim makes trials, which are not evidence
-give --out another folder than tests/golden
+tests/golden holds evidence
+give another folder with --out
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn
 
 from gpu import cuda
-from reference.errors import NoGpuError, SchemeError
+from reference.errors import SchemeError
+from simwarp.cli.output import Json, OneDevice, cuda_device, print_json, total_bar
 from simwarp.device.device import Device
 from simwarp.verify.processes import cores
 
@@ -29,35 +29,30 @@ if TYPE_CHECKING:
     from simwarp.lab.recording import Subject
 
 _SHOWN = 5
-"""Differences of a subject that are printed; all are written."""
-
-
-class Asked(StrEnum):
-    """The device that answers."""
-
-    cuda = "cuda"
-    sim = "sim"
+"""The most differences of a subject that are printed; all are written."""
 
 
 def record_command(
     subjects: Annotated[
-        list[str] | None, typer.Argument(help="From --list; a name may have *, such as 'ptx-*'.")
+        list[str] | None, typer.Argument(help="Names from --list; * matches any text, as in 'ptx-*'.")
     ] = None,
     list_subjects: Annotated[bool, typer.Option("--list", help="Only list the subjects.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write; tests/golden by default.")] = None,
-    device: Annotated[Asked, typer.Option(help="This machine's GPU, or the simulator.")] = Asked.cuda,
+    device: Annotated[
+        OneDevice, typer.Option(help="This machine's GPU, or the simulator for a trial.")
+    ] = OneDevice.cuda,
     small: Annotated[
-        bool, typer.Option("--small", help="A few questions of each kind: a trial, not evidence.")
+        bool, typer.Option("--small", help="Ask a few questions of each kind: a trial, not evidence.")
     ] = False,
     missing: Annotated[
-        bool, typer.Option("--missing", help="Only subjects that this chip has no recording of: to resume.")
+        bool, typer.Option("--missing", help="Only subjects without a recording of this chip: to resume.")
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0: one on each core.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")] = False,
+    as_json: Json = False,
 ) -> int:
-    """Ask hardware, and keep its answers with their origin: GPU, driver, NVRTC, date, commit, PTX digests.
+    """Record what hardware computes, with its origin: GPU, driver, NVRTC, date, commit, PTX digests.
 
-    Each subject is written when all its questions are answered; Ctrl-C leaves what was there.
+    A subject's file is replaced once all its questions are answered; Ctrl-C keeps the old file.
     """
     from simwarp.lab.recording import GOLDEN, Asking, architecture, named, record
     from simwarp.lab.subjects import SUBJECTS
@@ -68,25 +63,21 @@ def record_command(
         raise SchemeError("name the subjects to record\nsimwarp record --list shows them; '*' is all")
     folder = out or GOLDEN
     chosen = named(subjects, SUBJECTS)
-    if (small or device is Asked.sim) and folder.resolve() == GOLDEN:
-        option = "--device sim" if device is Asked.sim else "--small"
+    if (small or device is OneDevice.sim) and folder.resolve() == GOLDEN:
+        option = "--device sim" if device is OneDevice.sim else "--small"
         raise SchemeError(
-            f"{option} makes trials, which are not evidence\ngive --out another folder than tests/golden"
+            f"{option} makes trials, which are not evidence\ntests/golden holds evidence\n"
+            "give another folder with --out"
         )
-    target = _device(device)
+    advice = "goldens are recorded on hardware: use a machine with an NVIDIA GPU"
+    target = Device() if device is OneDevice.sim else cuda_device(advice)
     if missing:
         home = folder / architecture(target)
         chosen = [one for one in chosen if not (home / f"{one.name}.json").exists()]
     console, outcomes = Console(stderr=True, quiet=as_json, soft_wrap=True), list[dict[str, Any]]()
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    make = Device if device is OneDevice.sim else cuda.default_device
     for subject in chosen:
-        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task(subject.name, total=None)
-
-            def progress(done: int, total: int, bar: Progress = bar, task: Any = task) -> None:
-                bar.update(task, completed=done, total=total)
-
-            make = Device if device is Asked.sim else cuda.default_device
+        with total_bar(subject.name, MofNCompleteColumn(), quiet=as_json) as progress:
             outcome = record(subject, Asking(make, small, jobs or cores(), progress), folder)
         outcomes.append(asdict(outcome))
         differ = len(outcome.differences)
@@ -94,31 +85,16 @@ def record_command(
         for text in outcome.differences[:_SHOWN]:
             console.print(text, markup=False, highlight=False)
     if as_json:
-        _print_json({"device": target.name, "recorded": outcomes})
+        print_json({"device": target.name, "recorded": outcomes})
     return 1 if any(outcome["differences"] for outcome in outcomes) else 0
 
 
 def _list(subjects: list[Subject], as_json: bool) -> int:
     if as_json:
         rows = [{"subject": one.name, "about": one.about, "needs": list(one.needs)} for one in subjects]
-        _print_json({"subjects": rows})
+        print_json({"subjects": rows})
         return 0
     for one in subjects:
         needs = f" (needs {', '.join(one.needs)})" if one.needs else ""
         sys.stdout.write(f"{one.name:<20} {one.about}{needs}\n")
     return 0
-
-
-def _device(device: Asked) -> Any:
-    if device is Asked.sim:
-        return Device()
-    try:
-        return cuda.default_device()
-    except NoGpuError as error:
-        reason = str(error).splitlines()[0]
-        advice = "goldens are what hardware answers: record them on a machine with an NVIDIA GPU"
-        raise NoGpuError(f"{reason}\n{advice}") from None
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")

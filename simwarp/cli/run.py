@@ -1,4 +1,4 @@
-"""The command ``simwarp run``: the user's own kernel, under all checks.
+"""The command ``simwarp run``: run the user's own kernel under all checks, or a production kernel.
 
 >>> run_command(Path("no-such-file.cu"), grid="1", block="1")
 Traceback (most recent call last):
@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
 from simwarp.cli.files import read_array, write_array
-from simwarp.cli.output import Json, Where, cuda_device, print_json
+from simwarp.cli.output import Json, OneDevice, cuda_device, print_json
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import (
     name_all,
@@ -32,7 +32,7 @@ from simwarp.cli.run_words import (
     read_macros,
     read_settings,
 )
-from simwarp.cli.words import spoken
+from simwarp.cli.words import as_options
 from simwarp.device.device import Device
 from simwarp.faults import KernelFault
 from simwarp.run.binding import Given
@@ -41,20 +41,20 @@ from simwarp.run.source import load
 from simwarp.schedules import Differences, Schedule, compare_schedules
 
 KERNEL = "FILE"
-"""The name of the command for the user's own kernels: it is left out in the shell, and not shown."""
+"""The name of the hidden subcommand that runs the user's own kernel; `RunGroup` inserts it."""
 
 
 class RunGroup(TyperGroup):
-    """``simwarp run bmm …`` is a command of its own; anything else is for `run_command`."""
+    """The subcommands of ``simwarp run``: ``bmm``, and a file name for `run_command`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command's name where it was left out."""
+        """Insert `KERNEL` before arguments that do not start with a subcommand."""
         if not args or args[0] not in self.commands:
             args = [KERNEL, *args]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Leave the name out of the usage line too."""
+        """Find the subcommand; `KERNEL` is left out of the usage line."""
         name, command, rest = super().resolve_command(ctx, args)
         return None if name == KERNEL else name, command, rest
 
@@ -63,17 +63,17 @@ run_app = typer.Typer(cls=RunGroup, help="Run your own kernel, or a production k
 
 
 @run_app.command(KERNEL, hidden=True, no_args_is_help=True)
-@spoken(observe="--observe", cc="--cc", shared="--shared", schedule="--schedules")
+@as_options(observe="--observe", cc="--cc", shared="--shared", schedule="--schedules")
 def run_command(
     file: Annotated[Path, typer.Argument(help="CUDA C++ without host code (.cu), or PTX (.ptx).")],
     grid: Annotated[str, typer.Option(help="Blocks: up to three numbers, 4,1,1.")],
     block: Annotated[str, typer.Option(help="Threads per block: up to three numbers.")],
-    kernel: Annotated[str | None, typer.Option(help="Its name, if the file has several.")] = None,
+    kernel: Annotated[str | None, typer.Option(help="The kernel's name, if the file has several.")] = None,
     arg: Annotated[
         list[str] | None,
         typer.Option(
             help="A.npy, A.npy:inout, out:float32:1024 (for the kernel to fill), zeros:int32:64x64, a number."
-            " By name, n=1000; by position, 0=1000; the others take, in order, what these leave."
+            " n=1000 sets a parameter by name, 0=1000 by position; the others are set in order."
         ),
     ] = None,
     set_: Annotated[
@@ -90,28 +90,33 @@ def run_command(
         typer.Option(help="raise, report or off: for all, or by kind, races=report,bounds=off."),
     ] = None,
     schedules: Annotated[
-        int | None, typer.Option(min=2, help="Compare the results of so many schedules.")
+        int | None, typer.Option(min=2, help="Compare the results of this many schedules.")
     ] = None,
-    device: Annotated[str, typer.Option(help="sim or cuda.")] = "sim",
+    device: Annotated[OneDevice, typer.Option(help="The simulator, or a GPU.")] = OneDevice.sim,
     cc: Annotated[str, typer.Option(help="The compute capability to compile for and to simulate.")] = "",
     budget: Annotated[
-        int, typer.Option(min=1, help="Steps before it is stopped: an instruction, of all lanes together.")
+        int, typer.Option(min=1, help="The most steps of a launch; a step is an instruction of some lanes.")
     ] = 10**8,
     define: Annotated[
         list[str] | None, typer.Option("-D", "--define", help="A macro: NAME or NAME=VALUE.")
     ] = None,
     include: Annotated[
-        list[Path] | None, typer.Option("-I", "--include", help="Where includes look.")
+        list[Path] | None, typer.Option("-I", "--include", help="A folder to search for headers.")
     ] = None,
     incomplete: Annotated[
-        bool, typer.Option("--partial", help="Elements of out: arrays may stay unwritten.")
+        bool, typer.Option("--partial", help="Allow elements of out: arrays to stay unwritten.")
     ] = False,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for arrays.")] = Path(),
+    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write arrays to.")] = Path(),
     as_json: Json = False,
 ) -> int:
-    """Run a kernel of your own, under all checks; `simwarp run bmm` runs the product of two bit matrices."""
+    """Run your own kernel under all checks; `simwarp run bmm` multiplies two bit matrices."""
     words = name_all([read_argument(text) for text in arg or []])
-    hardware = _hardware(device, [observe, *(checks or []), cc, schedules])
+    if device is OneDevice.cuda and any([observe, checks, cc, schedules]):
+        raise SchemeError(
+            "--device cuda with --observe, --checks, --schedules or --cc\n"
+            "these options are for the simulator\ngive --device sim, or leave them out"
+        )
+    hardware = cuda_device() if device is OneDevice.cuda else None
     capability = hardware.compute_capability if hardware else read_capability(cc)
     source = load(file, cc=capability or (9, 0), defines=read_macros(define or []), include=include or ())
     args = [Given(word.value, word.key, name) for name, word in words.items()]
@@ -142,7 +147,7 @@ def run_command(
 
 
 def _compare(simulator: partial[Device], work: Work, count: int) -> Differences:
-    """The results of so many schedules: the two without chance first."""
+    """Compare the results of ``count`` schedules: lowest PC, stack, then random ones."""
     random = (Schedule("random", seed) for seed in range(count))
     schedules = [Schedule("lowest pc"), Schedule("stack"), *random][:count]
     device: Any = partial(simulator, stdout=io.StringIO())
@@ -154,29 +159,18 @@ def _compare(simulator: partial[Device], work: Work, count: int) -> Differences:
 
 
 def _observed(text: str) -> str | list[str]:
+    """The observers of ``--observe``, and fidelity for the last line of the report."""
     names = [name for name in text.split(",") if name]
     return "all" if "all" in names else ["fidelity", *names]
 
 
-def _hardware(device: str, of_simulator: list[Any]) -> Any:
-    """The first CUDA device, if that is what is asked for."""
-    if device not in ("sim", "cuda"):
-        raise SchemeError(f"--device {device}: there is no such device\nchoose among sim, cuda")
-    if device == "sim":
-        return None
-    if any(of_simulator):
-        raise SchemeError(
-            "--observe, --checks, --schedules and --cc are for the simulator\ngive --device sim"
-        )
-    return cuda_device()
-
-
 def _make_folder(folder: Path) -> None:
+    """Create the output folder; raises InputFileError with advice if it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputFileError(
-            f"{folder} is not a folder: {error.strerror or error}\nchoose another output with -o"
+            f"{folder} cannot be created: {error.strerror or error}\nchoose another output with -o"
         ) from None
 
 
@@ -185,18 +179,16 @@ def run_bmm(
     a: Annotated[Path, typer.Argument(help="A .npy file: M x K, float64, float32, float16 or int8.")],
     b: Annotated[Path, typer.Argument(help="A .npy file: K x N.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The .npy file to write: M x N, int32.")],
-    device: Annotated[Where, typer.Option(help="sim or cuda.")] = Where.sim,
+    device: Annotated[OneDevice, typer.Option(help="The simulator, or a GPU.")] = OneDevice.sim,
     transpose_a: Annotated[bool, typer.Option("--transpose-a", help="The file holds A transposed.")] = False,
     transpose_b: Annotated[bool, typer.Option("--transpose-b", help="The file holds B transposed.")] = False,
     as_json: Json = False,
 ) -> int:
-    """The product of the signs of two matrices."""
+    """Multiply the signs of two matrices."""
     import gpu
 
-    if device is Where.both:
-        raise SchemeError("run does not take --device both\ngive --device sim or --device cuda")
     left, right = read_array(a), read_array(b)
-    target = Device() if device is Where.sim else cuda_device()
+    target = Device() if device is OneDevice.sim else cuda_device()
     console = Console(stderr=True, quiet=as_json)
     with console.status(f"{left.shape} by {right.shape} on {target.name}"):
         product = gpu.bmm(left, right, transpose_a=transpose_a, transpose_b=transpose_b, device=target)

@@ -24,27 +24,26 @@ from simwarp.schedules import Differences
 
 @dataclass
 class Outcome:
-    """What became of a launch.
+    """The result of a launch, or the fault that stopped it.
 
     Attributes
     ----------
     work : Work
-    device
-        Where it ran.
+    device : Device or CudaDevice
     printed : text stream
-        What the kernel printed.
+        The kernel's output.
     result : Result or None
-        None if a fault stopped it.
+        None if a fault stopped the launch.
     fault : KernelFault or None
-        What stopped it.
+        The fault that stopped the launch.
     differences : Differences or None
         Between schedules, if they were compared.
     files : dict of str to Path
-        What was written, by the argument's name.
+        The files written, by the argument's name.
     kept : list of str
-        Arrays that the kernel changed, and that were only to be read.
+        Read-only arguments that the kernel changed; they are not written.
     partial : bool
-        Whether the kernel may leave elements of arrays to be filled unwritten.
+        Whether elements of output arrays may stay unwritten.
     """
 
     work: Work
@@ -59,24 +58,24 @@ class Outcome:
 
     @property
     def faults(self) -> list[KernelFault]:
-        """All that were found, the one that stopped the kernel last."""
+        """The collected faults, then the fault that stopped the kernel."""
         collected: list[KernelFault] = list(getattr(self.device, "faults", []))
         return collected if self.fault is None else [*collected, self.fault]
 
     @property
     def clean(self) -> bool:
-        """Whether nothing was found, and nothing left unwritten that was to be filled."""
+        """Whether there are no faults, no differences and no elements left unwritten."""
         of_schedules = self.differences is not None and (self.differences or self.differences.faults)
         incomplete = self.unwritten and not self.partial
         return not self.faults and not of_schedules and not incomplete
 
     @property
     def unwritten(self) -> tuple[Unwritten, ...]:
-        """What the kernel never wrote of the arrays that it was to fill."""
+        """The unwritten elements of the output arrays."""
         return () if self.result is None else self.result.unwritten
 
     def write(self, folder: Path, words: Mapping[str, Word]) -> None:
-        """Write the arrays that are asked for."""
+        """Write the output arrays to files."""
         if self.result is None:
             return
         for name, array in self.result.outputs.items():
@@ -87,9 +86,9 @@ class Outcome:
                 self.kept.append(name)
 
     def show(self, console: Console) -> None:
-        """For people: what the kernel printed and the tables on stdout, the rest beside it."""
+        """Print the kernel's output and the tables on stdout, everything else on the console."""
         sys.stdout.write(self.printed.getvalue())
-        data = {name: table for name, table in self._report().items() if name != "fidelity"}
+        data = {name: table for name, table in self._report.items() if name != "fidelity"}
         if data:
             sys.stdout.write(f"{to_text(data)}\n")
         if self.differences is not None:
@@ -112,18 +111,19 @@ class Outcome:
             _print(console, f"note: {note}\nset it with --set {note.partition(' ')[0]}=FILE.npy")
         for name in self.kept:
             _print(console, f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
-        _print(console, f"{readable(self.work.kernel.name)} on {self.device.name}: {self._fidelity()}")
+        fidelity = self._report["fidelity"]["text"] if self._report else "the hardware's own results"
+        _print(console, f"{readable(self.work.kernel.name)} on {self.device.name}: {fidelity}")
 
     def print_json(self) -> None:
-        """For programs: one object on stdout."""
-        result = self.result
+        """Print one JSON object on stdout."""
+        result, report = self.result, self._report
         data: dict[str, Any] = {
             "kernel": readable(self.work.kernel.name),
             "grid": self.work.grid,
             "block": self.work.block,
             "device": self.device.name,
             "ended": result is not None,
-            "executed": result.executed if result else self._executed(),
+            "executed": result.executed if result else _executed(report),
             "outputs": {name: self._described(name) for name in self.files},
             "changed": result.changed if result else [],
             "unwritten": [asdict(left) for left in self.unwritten],
@@ -131,7 +131,7 @@ class Outcome:
             "warnings": self.work.source.log,
             "faults": [fault_to_json(fault) for fault in self.faults],
             "schedules": None if self.differences is None else self.differences.to_json(),
-            "report": self._report(),
+            "report": report,
             "stdout": self.printed.getvalue(),
         }
         print_json(data)
@@ -142,22 +142,19 @@ class Outcome:
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """The kernel's arrays after the launch, if it came to an end."""
+        """The kernel's arrays after the launch; empty if a fault stopped it."""
         return {} if self.result is None else self.result.outputs
 
+    @property
     def _report(self) -> dict[str, Any]:
+        """The simulator's report as plain data; empty for hardware."""
         report = getattr(self.device, "report", None)
         return {} if report is None else report.to_json()
 
-    def _executed(self) -> int | None:
-        """Thread-instructions until a fault, as far as they were counted."""
-        report = getattr(self.device, "report", None)
-        return None if report is None else sum(report.fidelity.counts.values())
 
-    def _fidelity(self) -> str:
-        """One line: how much of the run is the same to the last bit on hardware."""
-        report = getattr(self.device, "report", None)
-        return "this is what the hardware answered" if report is None else str(report.fidelity)
+def _executed(report: dict[str, Any]) -> int | None:
+    """The thread-instructions before a fault; None for hardware."""
+    return sum(report["fidelity"]["counts"].values()) if report else None
 
 
 def _print(console: Console, text: str) -> None:

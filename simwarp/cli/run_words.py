@@ -1,4 +1,4 @@
-"""The words of ``simwarp run``: arguments, dimensions and checks as a command line writes them."""
+"""Parse the option values of ``simwarp run``: arguments, dimensions, macros and variables."""
 
 from __future__ import annotations
 
@@ -18,25 +18,23 @@ from simwarp.run.arguments import Out
 
 _NAMED = re.compile(r"([A-Za-z_$%][\w$]*|[0-9]+)=(.*)", re.DOTALL)
 _MADE = re.compile(r"(out|zeros):([^:]+):([0-9x,]+)")
-_FORMS = (
-    "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; each may be for a named parameter: n=1000"
-)
+_FORMS = "A.npy, A.npy:inout, out:float32:1024, zeros:int32:64x64, 2.5; with a parameter's name: n=1000"
 
 
 @dataclass(frozen=True)
 class Word:
-    """One ``--arg``.
+    """The value of one ``--arg``.
 
     Attributes
     ----------
     name : str
-        What outputs and faults call it: as given, or the file's, or "out"; "" if there is none.
-    value
-        What `simwarp.run.run` takes.
+        The name in outputs and faults: as given, of the file, or "out"; "" for an unnamed number.
+    value : array, Out or number
+        An argument of `simwarp.run.run`.
     key : str, int or None
-        The parameter's name or position, if it was given.
+        The parameter's name or position, if given.
     written : bool
-        Whether the array is to be written to a file afterwards.
+        Whether to write the array to a file after the launch.
     """
 
     name: str
@@ -46,7 +44,7 @@ class Word:
 
 
 def read_argument(text: str) -> Word:
-    """One argument of the kernel."""
+    """The kernel argument of one ``--arg``."""
     named = _NAMED.fullmatch(text)
     given, value = (named[1], named[2]) if named else ("", text)
     numbered = given.isdecimal()
@@ -65,7 +63,7 @@ def read_argument(text: str) -> Word:
 
 
 def name_all(words: Sequence[Word]) -> dict[str, Word]:
-    """A name of its own for each: what has none, or one that came before, gets its position."""
+    """The arguments by unique name; one without a name, or with an earlier one's, gets its position added."""
     named: dict[str, Word] = {}
     for position, word in enumerate(words):
         taken = not word.name or word.name in named
@@ -74,34 +72,34 @@ def name_all(words: Sequence[Word]) -> dict[str, Word]:
 
 
 def read_extent(option: str, text: str) -> Dim:
-    """One to three numbers."""
+    """The x, y and z of ``--grid`` or ``--block``, from one to three numbers."""
     if not re.fullmatch(r"[1-9][0-9]*([x,][1-9][0-9]*){0,2}", text):
         raise SchemeError(
-            f"{option} {text}: up to three numbers from 1 on are needed\nfor example {option} 4,1,1"
+            f"{option} {text}: not one to three positive integers\ngive for example {option} 4,1,1"
         )
     return three(option, _numbers(text))
 
 
 def read_capability(text: str) -> tuple[int, int] | None:
-    """A compute capability; None if there is none."""
+    """The compute capability in ``--cc``; None for an empty text."""
     found = re.fullmatch(r"([0-9]+)\.([0-9])", text)
     if text and not found:
-        raise SchemeError(f"--cc {text}: not a compute capability\nfor example --cc 8.0")
+        raise SchemeError(f"--cc {text}: not a compute capability\ngive for example --cc 8.0")
     return (int(found[1]), int(found[2])) if found else None
 
 
 def read_macros(texts: Sequence[str]) -> dict[str, str | int]:
-    """Macros: ``NAME`` or ``NAME=VALUE``."""
+    """The macros of ``--define``: ``NAME`` or ``NAME=VALUE``."""
     return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Values of variables: ``NAME=FILE.npy`` or ``NAME=NUMBER``."""
+    """The device variables of ``--set``: ``NAME=FILE.npy`` or ``NAME=NUMBER``."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
-            raise SchemeError(f"--set {text}: a variable and its value are needed\nfor example --set c=c.npy")
+            raise SchemeError(f"--set {text}: not NAME=VALUE\ngive for example --set c=c.npy")
         if name in found:
             raise SchemeError(f"--set {text}: {name} is set twice\ngive it one value")
         found[name] = read_array(Path(value)) if value.endswith(".npy") else _number(f"--set {text}", value)
@@ -119,4 +117,4 @@ def _number(text: str, value: str) -> int | float:
                 return read()
         except ValueError:
             pass
-    raise SchemeError(f"{text}: this is not a file, number or array to be made\ngive one of {_FORMS}")
+    raise SchemeError(f"{text}: not a .npy file, a number, or an array to allocate\ngive one of {_FORMS}")

@@ -9,19 +9,16 @@ give a .tns file: a line of indices and a value for each nonzero
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import DownloadColumn
 from rich.text import Text
 
 import reference.sparse
@@ -33,18 +30,18 @@ from reference.sparse.files import ZIP, read_tensor, write_tensor
 from reference.sparse.tns import read_tns, write_tns
 from reference.types import Coo
 from simwarp.cli.files import Values, typed
-from simwarp.cli.words import spoken
+from simwarp.cli.output import Json, print_json, table, total_bar, wide_console
+from simwarp.cli.words import as_options
 
 tensor_app = typer.Typer(help="Look at files of sparse tensors, and convert them.", no_args_is_help=True)
 
-_WIDE = 240
 _SUFFIXES = (".tns", ".tns.gz", ".npz")
-# The compiled builders pay from here on; the reference's give the same arrays.
 _MANY_NONZEROS = 1 << 16
+"""Tensors with at least as many nonzeros use the compiled builders, which give the same arrays faster."""
 
 
 class Base(StrEnum):
-    """The number from which a text counts indices."""
+    """The index of a mode's first slice in a .tns file."""
 
     auto = "auto"
     zero = "0"
@@ -52,7 +49,7 @@ class Base(StrEnum):
 
 
 class Header(StrEnum):
-    """Whether a text begins with its order and dimensions."""
+    """Whether a .tns file begins with its order and dimensions."""
 
     auto = "auto"
     yes = "yes"
@@ -60,19 +57,18 @@ class Header(StrEnum):
 
 
 class Duplicates(StrEnum):
-    """The treatment of coordinates that occur again."""
+    """How to treat nonzeros with equal coordinates."""
 
     refuse = "refuse"
     sum = "sum"
     keep = "keep"
 
 
-FromBase = Annotated[Base, typer.Option("--base", help="The number from which a text counts indices.")]
+FromBase = Annotated[Base, typer.Option("--base", help="The lowest index in a .tns file.")]
 FromHeader = Annotated[
-    Header, typer.Option("--header", help="Whether a text begins with the order and the dimensions.")
+    Header, typer.Option("--header", help="Whether a .tns file begins with its order and dimensions.")
 ]
-Nonfinite = Annotated[bool, typer.Option("--nonfinite", help="NaN and infinite values of a text are meant.")]
-Json = Annotated[bool, typer.Option("--json", help="Print a machine-readable report.")]
+Nonfinite = Annotated[bool, typer.Option("--nonfinite", help="Accept NaN and infinities in a .tns file.")]
 
 
 @tensor_app.command("info")
@@ -89,7 +85,7 @@ def info_command(
         report: dict[str, Any] = {"file": str(file), **_size(tensor), "modes": _modes(tensor)}
         report["storage"] = _storage(tensor, report["duplicates"] > 0, status.update)
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
         _show(report)
     return 0
@@ -102,19 +98,19 @@ def convert_command(
     base: FromBase = Base.auto,
     header: FromHeader = Header.auto,
     duplicates: Annotated[
-        Duplicates, typer.Option(help="The treatment of coordinates that occur again.")
+        Duplicates, typer.Option(help="How to treat nonzeros with equal coordinates.")
     ] = Duplicates.refuse,
     dtype: Annotated[
-        Values | None, typer.Option(help="The type of values; else that of a .npz, float64 for a text.")
+        Values | None, typer.Option(help="Value type; default: a .npz file's own, float64 for .tns.")
     ] = None,
     nonfinite: Nonfinite = False,
-    to_base: Annotated[
-        int, typer.Option(min=0, max=1, help="The number from which a new text counts indices.")
-    ] = 1,
-    to_header: Annotated[bool, typer.Option("--to-header", help="Begin a new text with a header.")] = False,
+    to_base: Annotated[int, typer.Option(min=0, max=1, help="The lowest index in the new .tns file.")] = 1,
+    to_header: Annotated[
+        bool, typer.Option("--to-header", help="Begin the new .tns file with a header.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
-    """Write a sparse tensor as text, as packed text, or as NumPy arrays (.npz)."""
+    """Write a sparse tensor as text (.tns), as text in gzip (.tns.gz), or as NumPy arrays (.npz)."""
     if not target.name.endswith(_SUFFIXES):
         raise SchemeError(
             f"{target} has an unknown suffix\na sparse tensor is written as {', '.join(_SUFFIXES)}\n"
@@ -124,10 +120,10 @@ def convert_command(
     if target.name.endswith(".npz"):
         write_tensor(target, tensor)
     else:
-        with _progress("writing", quiet=as_json) as progress:
+        with total_bar("writing", DownloadColumn(), quiet=as_json) as progress:
             write_tns(target, tensor, base=1 if to_base else 0, header=to_header, progress=progress)
     if as_json:
-        _print_json({"output": str(target), "bytes": target.stat().st_size, **_size(tensor)})
+        print_json({"output": str(target), "bytes": target.stat().st_size, **_size(tensor)})
         return 0
     console = Console(stderr=True, soft_wrap=True)
     console.print(Text(f"wrote {target}: {_product(tensor.shape)}, {tensor.values.size} nonzeros"))
@@ -149,13 +145,15 @@ def _read(
     *,
     quiet: bool,
 ) -> Coo:
-    """The tensor in a .npz file or in a text."""
+    """The tensor in a .npz or .tns file."""
     if path.name.endswith((".npz", ".swt")) or _is_zip(path):
         if base is not Base.auto or header is not Header.auto:
-            raise SchemeError(f"{path} is not a text\n--base and --header are for texts\nleave them out")
+            raise SchemeError(
+                f"{path} is not a .tns file\n--base and --header are for .tns files\nleave them out"
+            )
         return _resolved(path, typed(read_tensor(path), dtype), duplicates)
-    words = spoken(nonfinite="--nonfinite", duplicates="--duplicates", base="--base")
-    with words, _progress("reading", quiet=quiet) as progress:
+    words = as_options(nonfinite="--nonfinite", duplicates="--duplicates", base="--base")
+    with words, total_bar("reading", DownloadColumn(), quiet=quiet) as progress:
         return read_tns(
             path,
             base="auto" if base is Base.auto else 1 if base is Base.one else 0,
@@ -168,7 +166,7 @@ def _read(
 
 
 def _is_zip(path: Path) -> bool:
-    if not path.is_file():  # a pipe is a text, and gives its first bytes only once
+    if not path.is_file():  # a pipe holds text, and its first bytes can be read only once
         return False
     with suppress(OSError), path.open("rb") as file:
         return file.read(len(ZIP)) == ZIP
@@ -176,6 +174,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _resolved(path: Path, tensor: Coo, duplicates: Duplicates) -> Coo:
+    """The tensor with its duplicates summed or kept; raises InputFileError if they are refused."""
     if duplicates is Duplicates.sum:
         return reference.sparse.coalesce(tensor)
     found = first_repeated(tensor.coords, tensor.shape) if duplicates is Duplicates.refuse else None
@@ -183,26 +182,17 @@ def _resolved(path: Path, tensor: Coo, duplicates: Duplicates) -> Coo:
         coordinates = tuple(int(index) for index in tensor.coords[:, found[1]])
         raise InputFileError(
             f"{path}: nonzeros {found[0]} and {found[1]} have the same coordinates, {coordinates}\n"
-            "--duplicates sum adds the values, keep keeps them all\nchoose one of them"
+            "by default, coordinates must be distinct\n"
+            "give --duplicates sum to add their values, or --duplicates keep to keep each"
         )
     return tensor
-
-
-@contextmanager
-def _progress(what: str, *, quiet: bool) -> Generator[Callable[[int, int], None]]:
-    """A bar on the terminal; yields the function that moves it."""
-    console = Console(stderr=True)
-    columns = TextColumn(what), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
 # ---- facts ---------------------------------------------------------------------------------------
 
 
 def _size(tensor: Coo) -> dict[str, Any]:
+    """Shape, nonzeros, duplicates, density and dtypes of a tensor."""
     nonzeros = tensor.values.size
     distinct = count_distinct(tensor.coords, tensor.shape)
     return {
@@ -210,14 +200,14 @@ def _size(tensor: Coo) -> dict[str, Any]:
         "order": len(tensor.shape),
         "nonzeros": nonzeros,
         "duplicates": nonzeros - distinct,
-        "density": distinct / math.prod(tensor.shape),  # Python's integers, of any size
+        "density": distinct / math.prod(tensor.shape),  # of Python integers, which do not overflow
         "indices": str(tensor.coords.dtype),
         "values": str(tensor.values.dtype),
     }
 
 
 def _modes(tensor: Coo) -> list[dict[str, int]]:
-    """Of each mode, how many slices and how many fibers along it have a nonzero."""
+    """For each mode, its dimension, its non-empty slices, and the non-empty fibers along it."""
     rows: list[dict[str, int]] = []
     for mode, dimension in enumerate(tensor.shape):
         others = [other for other in range(len(tensor.shape)) if other != mode]
@@ -227,12 +217,12 @@ def _modes(tensor: Coo) -> list[dict[str, int]]:
     return rows
 
 
-def _storage(tensor: Coo, repeated: bool, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The bytes of the indices in every format, values of equal coordinates summed."""
+def _storage(tensor: Coo, repeated: bool, report: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The bytes of the indices in every format, with duplicates summed first."""
     made_by = formats if tensor.values.size >= _MANY_NONZEROS else reference.sparse
     rows: list[dict[str, Any]] = []
     for name, make in made_by.FORMATS.items():
-        tell(f"building {name}")
+        report(f"building {name}")
         try:
             if repeated:
                 tensor, repeated = made_by.coalesce(tensor), False
@@ -245,6 +235,7 @@ def _storage(tensor: Coo, repeated: bool, tell: Callable[[str], None]) -> list[d
 
 
 def _is_larger_than_used(tensor: Coo) -> bool:
+    """Whether a dimension is larger than the largest index of its mode requires."""
     return tuple(int(most) + 1 for most in tensor.coords.max(axis=1)) != tensor.shape
 
 
@@ -252,50 +243,29 @@ def _is_larger_than_used(tensor: Coo) -> bool:
 
 
 def _show(report: dict[str, Any]) -> None:
-    console = Console(highlight=False)
-    console = console if console.is_terminal else Console(width=_WIDE, highlight=False)
+    """Print the facts, the table of modes and the table of formats."""
+    console = wide_console(highlight=False)
     again = report["duplicates"]
+    distinct = report["nonzeros"] - again
     console.print(
         f"{report['file']}: {_product(report['shape'])}, {report['nonzeros']} nonzeros", markup=False
     )
     console.print(f"density {report['density']:.3g}, {report['indices']} indices, {report['values']} values")
     if again:
-        console.print(f"{again} times coordinates occur again; the storage is that of the sums")
-    console.print(_mode_table(report))
-    console.print(_storage_table(report))
-
-
-def _mode_table(report: dict[str, Any]) -> Table:
-    table = _table("mode", "dimension", "slices", "fibers", "nonzeros of a fiber")
+        console.print(f"{again} duplicates; storage is that of their sums")
+    modes = table("mode", numbers=("dimension", "slices", "fibers", "nonzeros of a fiber"))
     for row in report["modes"]:
-        mean = f"{(report['nonzeros'] - report['duplicates']) / row['fibers']:.4g}"
-        table.add_row(*(str(row[name]) for name in ("mode", "dimension", "slices", "fibers")), mean)
-    return table
-
-
-def _storage_table(report: dict[str, Any]) -> Table:
-    table = _table("bytes of indices", "by the paper", "as held", "bytes per nonzero")
-    distinct = report["nonzeros"] - report["duplicates"]
+        modes.add_row(*map(str, row.values()), f"{distinct / row['fibers']:.4g}")
+    storage = table("bytes of indices", numbers=("by the paper", "as held", "bytes per nonzero"))
     for row in report["storage"]:
         if row["paper"] is None:
-            table.add_row(row["format"], "-", "-", row["why"])
+            storage.add_row(row["format"], "-", "-", row["why"])
         else:
-            table.add_row(
-                row["format"], str(row["paper"]), str(row["held"]), f"{row['paper'] / distinct:.4g}"
-            )
-    return table
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for at, name in enumerate(names):
-        table.add_column(name, justify="right" if at else "left", no_wrap=True)
-    return table
+            each = f"{row['paper'] / distinct:.4g}"
+            storage.add_row(row["format"], str(row["paper"]), str(row["held"]), each)
+    console.print(modes)
+    console.print(storage)
 
 
 def _product(shape: tuple[int, ...] | list[int]) -> str:
     return " × ".join(map(str, shape))
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2) + "\n")

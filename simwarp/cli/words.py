@@ -1,4 +1,4 @@
-"""Errors of the library in the words of the command line: ``--word 16`` in place of ``word=16``."""
+"""Translate the arguments in the library's error messages to options: ``word=16`` to ``--word 16``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _ARGUMENT = re.compile(r"\b(\w+)=(True\b|'[^']*'|\"[^\"]*\"|\((?:[^()]|\([^()]*\
 
 
 def in_words(text: str, options: dict[str, str]) -> str:
-    """A text with the named arguments as a person writes them in a shell."""
+    """A message with each argument of ``options`` replaced by its option."""
 
-    def spoken(found: re.Match[str]) -> str:
+    def option(found: re.Match[str]) -> str:
         name, value = found.groups()
         if name not in options:
             return found[0]
@@ -22,12 +22,12 @@ def in_words(text: str, options: dict[str, str]) -> str:
             return options[name]
         return f"{options[name]} {re.sub('[()]', '', value).replace(', ', ',').strip(chr(39) + chr(34))}"
 
-    return _ARGUMENT.sub(spoken, text)
+    return _ARGUMENT.sub(option, text)
 
 
 @contextmanager
-def spoken(**options: str) -> Generator[None]:
-    """Let the errors within speak of options, not of arguments."""
+def as_options(**options: str) -> Generator[None]:
+    """Replace arguments by options in the messages of errors raised in the block."""
     try:
         yield
     except SimwarpError as error:

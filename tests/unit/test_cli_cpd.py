@@ -188,10 +188,14 @@ def test_a_missing_gpu_is_reported_before_the_file_is_read(monkeypatch, capsys):
     [
         ([], "none.tns", "none.tns cannot be read: No such file"),
         ([], "none.npz", "none.npz cannot be read: No such file"),
-        ([], "x.csv", "x.csv does not say by its name what it holds\n.tns, .tns.gz and .npz are known\n"),
+        ([], "x.csv", "x.csv has an unknown suffix\na sparse tensor is read from .tns, .tns.gz or .npz\n"),
         ([], "bad.tns", "bad.tns, line 2"),
         ([], "zero.tns", "there is nothing to decompose\n"),
-        (["--format", "mm-csf"], "x.tns", "--format mm-csf is for kernels, and --device cpu runs none\n"),
+        (
+            ["--format", "mm-csf"],
+            "x.tns",
+            "--format mm-csf with --device cpu\nonly kernels read a format, and cpu runs none\n",
+        ),
         (["--device", "sim", "--format", "csr"], "x.tns", "there is no format 'csr'\nchoose among coo, "),
         (["-o", "no/factors.npz"], "x.tns", "no/factors.npz cannot be written: there is no such folder\n"),
         (
@@ -279,7 +283,7 @@ def test_an_output_suffix_other_than_npz_is_refused(folder, name, capsys):
     before = sorted(folder.iterdir())
     assert cpd("-o", name) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == f"{name} does not say by its name what it will hold"
+    assert said[0] == f"{name} has an unknown suffix"
     assert said[2] == "choose a name that ends in .npz with -o"
     assert sorted(folder.iterdir()) == before
 
@@ -288,4 +292,4 @@ def test_nonfinite_values_are_refused(folder, capsys):
     (folder / "x.tns").write_text("1 1 nan\n2 2 1\n")
     assert cpd() == 2
     said = capsys.readouterr().err
-    assert "x.tns, line 1: the value is nan as float64\nonly finite ones are possible\n" in said
+    assert "x.tns, line 1: the value is nan as float64\ncpd needs finite values\n" in said

@@ -302,7 +302,7 @@ REFUSED = [
     (["run", "two.cu", "--grid", "1", "--block", "1"], ["two.cu has 2 kernels", "fill, last"]),
     (["run", "two.cu", "--kernel", "x", "--grid", "1", "--block", "1"], ["no kernel 'x'", "fill, last"]),
     (saxpy("--kernel", "sax"), ["no kernel 'sax'"]),
-    (saxpy("--device", "tpu"), ["--device tpu", "sim, cuda"]),
+    (saxpy("--device", "tpu"), ["'--device'", "'sim', 'cuda'"]),
     (saxpy("--checks", "race=off"), ["'race' is not a kind"]),
     (saxpy("--checks", "rise"), ["'rise' is not an action"]),
     (saxpy("--checks", "report,races=off"), ["checks: report,races=off"]),
@@ -322,11 +322,11 @@ REFUSED = [
     (saxpy(n=2**40), ["argument 0 is 1099511627776"]),
     (saxpy("--grid", "1,1,1,1"), ["--grid 1,1,1,1"]),
     (saxpy("--grid", "a"), ["--grid a"]),
-    (saxpy("--grid", "0x2"), ["--grid 0x2: up to three numbers from 1 on"]),
-    (saxpy("--block", "\u0663\u0662"), ["up to three numbers from 1 on"]),
+    (saxpy("--grid", "0x2"), ["--grid 0x2: not one to three positive integers"]),
+    (saxpy("--block", "\u0663\u0662"), ["not one to three positive integers"]),
     (saxpy("--cc", "\u0669.0"), ["not a compute capability"]),
     (saxpy("--cc", "6.6"), ["gpu-architecture"]),
-    (saxpy(n="\u0663"), ["this is not a file, number or array"]),
+    (saxpy(n="\u0663"), ["not a .npy file, a number, or an array"]),
     (saxpy(y="out:int32:1099511627776"), ["out:int32:1099511627776 would take 4398046511104 bytes"]),
     (saxpy(y="zeros:int32:1099511627776"), ["more than this machine has\nmake it smaller"]),
     (saxpy(y="zeros:int32:3x99999999999999999999"), ["more than this machine has"]),
@@ -335,7 +335,7 @@ REFUSED = [
     (["run", "sparse.ptx", "--grid", "1", "--block", "1"], ["sparse.ptx has more than 256 MiB"]),
     (["coverage", "zero.ptx"], ["zero.ptx is not a file"]),
     (saxpy("--block", "2000"), ["2000 threads"]),
-    (saxpy("-o", "x.npy"), ["x.npy is not a folder", "-o"]),
+    (saxpy("-o", "x.npy"), ["x.npy cannot be created", "-o"]),
 ]
 
 
