@@ -6,15 +6,16 @@
 ``door/…`` is the time of one call through the public API until its result is there: the call, then a
 synchronisation. ``door-host/…`` is the time until the call returns. Operands lie on the device; ``packed``
 are bits as `gpu.pack` and `gpu.pack_tensor` give them, ``prepared`` what `gpu.prepare` makes, ``f32`` real
-numbers. One sample is one call on an idle device. Samples are taken in rounds with a pause between them,
-after warm-up, and the figure is the median of the rounds' medians: a neighbour that takes the host's caches
-for a moment counts in few of them. They are taken on one core, the one that is disturbed least at the start.
+numbers. One sample is one call on an idle device. Every row is measured once in each of several rounds over
+all rows, minutes apart, and its figure is the median of the rounds' medians: a neighbour that disturbs the
+host's caches for some seconds changes one round of a row. Each round runs on the core that is disturbed
+least at its start.
 
-``the kernels alone`` is the time on the device of the very launches of such a call: they are captured in a
-CUDA graph, in which they follow one another (see `hopper.py`); those of MTTKRP on the same arrays, since
-where a tensor lies in memory changes their time. Torch's calls are timed as ours are, in the
-same run. Every answer is compared: products and convolutions with torch's on integers, MTTKRP with
-`reference`.
+``the kernels alone`` is the time on the device of the very launches of such a call, measured in the same
+rounds: they are captured in a CUDA graph, in which they follow one another (see `hopper.py`); those of
+MTTKRP on the same arrays, since where a tensor lies in memory changes their time. Torch's calls are timed
+in the same rounds, as ours are. Every answer is compared: products and convolutions with torch's on
+integers, MTTKRP with `reference`.
 
 ``door/mttkrp/<tensor>/<format>`` is the mode that takes longest; ``door/cpd/<tensor>`` one iteration, from
 one fit to the next. ``door/simulator/bmm`` is the smallest `gpu.bmm`, 1 x 1 x 1, on `simwarp.Device()`:
@@ -55,9 +56,8 @@ HOST_TARGETS = {"bmm": 18.0, "bconv2d": 18.0, "mttkrp": 25.0}
 MORE = 20.0
 """Microseconds that a call may take beyond its kernels."""
 LARGE = 4096
-ROUNDS = 5
-PAUSE = 0.06
-"""Seconds between rounds."""
+ROUNDS = 7
+WARM_CALLS = 5
 SIMULATED = 400
 
 
@@ -100,8 +100,29 @@ class StreamedKernel:
         return lambda first, _: launch(first, self._device.queue)
 
 
+class Timing:
+    """One thing that every round measures: a tuple of times in microseconds."""
+
+    def __init__(self, measure: Callable[[], tuple[float, ...]]) -> None:
+        self._measure = measure
+        self._rounds: list[tuple[float, ...]] = []
+
+    def add_round(self) -> None:
+        """Measure once more."""
+        self._rounds.append(self._measure())
+
+    @property
+    def medians(self) -> tuple[float, ...]:
+        """The median over the rounds, of each of the times."""
+        return tuple(statistics.median(times) for times in zip(*self._rounds, strict=True))
+
+
+Finish = Callable[[], Row]
+"""Makes a row when all rounds are over."""
+
+
 class Bench:
-    """The device, the device that captures, and how calls are timed on them."""
+    """The device, the device that captures, and all that the rounds measure."""
 
     def __init__(self) -> None:
         import torch
@@ -109,41 +130,40 @@ class Bench:
 
         self.torch, self._seconds = torch, seconds
         self.device, self.streamed = gpu.CudaDevice(), Streamed()
-        self._core = _quietest_core()
+        self._timings: list[Timing] = []
 
-    def door(self, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> tuple[float, float]:
-        """Microseconds of a call with its result, and until it returns."""
-        wait = wait or self.device.synchronize
-        for _ in range(5):
-            call()
-        wait()
-        start = time.perf_counter()
-        call()
-        wait()
-        samples = max(20, min(60, int(0.05 / (time.perf_counter() - start))))
-        with _on_core(self._core):
-            rounds = [_round(call, wait, samples, pause=bool(n)) for n in range(ROUNDS)]
-        whole, host = (statistics.median(times) for times in zip(*rounds, strict=True))
-        return whole, host
+    def measure(self, rounds: int) -> None:
+        """Measure everything in each round, on the core that is disturbed least at its start."""
+        for _ in range(rounds):
+            with _on_core(_quietest_core()):
+                for timing in self._timings:
+                    timing.add_round()
 
-    def alone(self, call: Callable[[], Any]) -> float:
-        """Microseconds on the device of what a call on the device that captures launches."""
+    def door(self, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> Timing:
+        """Time a call with its result, and until it returns."""
+        return self._timing(lambda: _medians(call, wait or self.device.synchronize))
+
+    def alone(self, call: Callable[[], Any]) -> Timing:
+        """Time on the device what a call on the device that captures launches."""
 
         def launch(stream: Any) -> None:
             self.streamed.queue = stream
             call()
 
-        found = self.launches(launch)
-        self.streamed.queue = None
-        self.streamed.synchronize()
-        return found
+        def measure() -> tuple[float]:
+            found = self._on_device(launch)
+            self.streamed.queue = None
+            self.streamed.synchronize()
+            return (found,)
 
-    def launches(self, launch: Callable[[Any], None]) -> float:
-        """Microseconds on the device of launches in a stream."""
-        return 1e6 * self._seconds(self.streamed, launch, inner=10, samples=7)
+        return self._timing(measure)
 
-    def of_torch(self, call: Callable[[], Any]) -> tuple[float, float]:
-        """The same of torch's call."""
+    def launches(self, launch: Callable[[Any], None]) -> Timing:
+        """Time launches in a stream, on the device."""
+        return self._timing(lambda: (self._on_device(launch),))
+
+    def of_torch(self, call: Callable[[], Any]) -> Timing:
+        """Time torch's call as `door` does."""
         return self.door(call, self.torch.cuda.synchronize)
 
     def rows(
@@ -151,20 +171,36 @@ class Bench:
         what: str,
         params: dict[str, Any],
         call: Callable[[], Any],
-        alone: float,
+        alone: Timing,
         check: Callable[[Any], bool],
-        peers: dict[str, tuple[float, float]],
+        peers: dict[str, Timing],
         target: Callable[[float], float | None],
         host_target: float | None = None,
-    ) -> Iterator[Row]:
+    ) -> tuple[Finish, Finish]:
         """A call's rows: with its result, and until it returns."""
         if not check(call()):
             raise SystemExit(f"{what}: the answer is wrong")
-        whole, host = self.door(call)
-        beside = {ALONE: alone, **{name: times[0] for name, times in peers.items()}}
-        yield Row(f"door/{what}", params, "us", "lower", whole, beside, target=target(alone))
-        beside = {name: times[1] for name, times in peers.items()}
-        yield Row(f"door-host/{what}", params, "us", "lower", host, beside, target=host_target)
+        ours = self.door(call)
+
+        def whole() -> Row:
+            kernels = alone.medians[0]
+            beside = {ALONE: kernels, **{name: timing.medians[0] for name, timing in peers.items()}}
+            return Row(f"door/{what}", params, "us", "lower", ours.medians[0], beside, target=target(kernels))
+
+        def host() -> Row:
+            beside = {name: timing.medians[1] for name, timing in peers.items()}
+            return Row(
+                f"door-host/{what}", params, "us", "lower", ours.medians[1], beside, target=host_target
+            )
+
+        return whole, host
+
+    def _timing(self, measure: Callable[[], tuple[float, ...]]) -> Timing:
+        self._timings.append(Timing(measure))
+        return self._timings[-1]
+
+    def _on_device(self, launch: Callable[[Any], None]) -> float:
+        return 1e6 * self._seconds(self.streamed, launch, inner=10, samples=3)
 
 
 @contextmanager
@@ -198,14 +234,15 @@ def _after_a_wait() -> float:
     return time.perf_counter() - start
 
 
-def _round(
-    call: Callable[[], Any], wait: Callable[[], None], samples: int, pause: bool
-) -> tuple[float, float]:
+def _medians(call: Callable[[], Any], wait: Callable[[], None]) -> tuple[float, float]:
     """The medians of some calls with their results, and until they return, in microseconds."""
-    if pause:
-        time.sleep(PAUSE)
-        call()  # what slept comes back
-        wait()
+    for _ in range(WARM_CALLS):
+        call()
+    wait()
+    start = time.perf_counter()
+    call()
+    wait()
+    samples = max(20, min(60, int(0.05 / (time.perf_counter() - start))))
     whole: list[float] = []
     host: list[float] = []
     for _ in range(samples):
@@ -229,7 +266,7 @@ def target_of(kind: str, large: bool) -> Callable[[float], float | None]:
     return lambda alone: None
 
 
-def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
+def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Finish]:
     torch = bench.torch
     for n in sizes:
         real = [torch.randn(n, n, device="cuda") for _ in "ab"]
@@ -274,7 +311,7 @@ def bmm_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
                 )
 
 
-def bconv2d_rows(bench: Bench, channels: Sequence[int]) -> Iterator[Row]:
+def bconv2d_rows(bench: Bench, channels: Sequence[int]) -> Iterator[Finish]:
     torch = bench.torch
     torch.backends.cudnn.benchmark = True
     for c in channels:
@@ -318,7 +355,7 @@ def bconv2d_rows(bench: Bench, channels: Sequence[int]) -> Iterator[Row]:
             )
 
 
-def pack_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
+def pack_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Finish]:
     torch = bench.torch
     for n in sizes:
         x = torch.randn(n, n, device="cuda")
@@ -337,7 +374,7 @@ def pack_rows(bench: Bench, sizes: Sequence[int]) -> Iterator[Row]:
         yield from bench.rows(f"pack/{n}", params, made(bench.device), alone, right, peers, lambda _: None)
 
 
-def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> Iterator[Row]:
+def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> Iterator[Finish]:
     from tensors import make
 
     import reference
@@ -352,7 +389,7 @@ def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> I
         ]
         torches = [of_indices(bench, tensor, host, mode) for mode in range(len(host))]
         for of in formats:
-            found: list[tuple[Row, Row]] = []
+            found: list[tuple[Finish, Finish]] = []
             prepared = gpu.prepare(tensor, scheme=of, device=bench.device)
             factors = [bench.device.upload(factor) for factor in host]
             for mode, (expected, bound) in enumerate(answers):
@@ -363,30 +400,37 @@ def mttkrp_rows(bench: Bench, names: Sequence[str], formats: Sequence[str]) -> I
                 def right(out: Any, expected: Any = expected, bound: Any = bound) -> bool:
                     return bool((abs(out.download() - expected) <= bound).all())
 
-                whole, until = bench.rows(
-                    f"mttkrp/{name}/{of}",
-                    {"format": of, "rank": RANK, "dtype": "float32", "mode": mode},
-                    call,
-                    _kernels_of(bench, prepared, factors, mode),
-                    right,
-                    {"torch index_add_": torches[mode]},
-                    target_of("prepared", large=False),
-                    HOST_TARGETS["mttkrp"],
+                found.append(
+                    bench.rows(
+                        f"mttkrp/{name}/{of}",
+                        {"format": of, "rank": RANK, "dtype": "float32", "mode": mode},
+                        call,
+                        _kernels_of(bench, prepared, factors, mode),
+                        right,
+                        {"torch index_add_": torches[mode]},
+                        target_of("prepared", large=False),
+                        HOST_TARGETS["mttkrp"],
+                    )
                 )
-                found.append((whole, until))
-            yield max((whole for whole, _ in found), key=lambda row: row.ours)
-            yield max((until for _, until in found), key=lambda row: row.ours)
-        yield cpd_row(bench, name, tensor)
+            for modes in zip(*found, strict=True):
+                yield lambda modes=modes: _slowest(modes)
+        row = cpd_row(bench, name, tensor)
+        yield lambda row=row: row
 
 
-def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) -> float:
-    """Microseconds of an MTTKRP's launches, on the very arrays of the call: a copy elsewhere takes others."""
+def _slowest(modes: Sequence[Finish]) -> Row:
+    """The row of the mode that takes longest."""
+    return max((finish() for finish in modes), key=lambda row: row.ours)
+
+
+def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) -> Timing:
+    """The time of an MTTKRP's launches, on the very arrays of the call: a copy elsewhere takes another."""
     out = gpu.mttkrp(prepared, factors, mode)
     plan, addresses = prepared.plan(mode, RANK, out.dtype), [factor.pointer for factor in factors]
     return bench.launches(lambda stream: plan.launch(addresses, out, stream))
 
 
-def of_indices(bench: Bench, tensor: Any, host: Sequence[Any], mode: int) -> tuple[float, float]:
+def of_indices(bench: Bench, tensor: Any, host: Sequence[Any], mode: int) -> Timing:
     """MTTKRP as torch's users write it: rows gathered, multiplied, and added up by index."""
     torch = bench.torch
     coords = [torch.from_numpy(tensor.coords[n].astype(np.int64)).cuda() for n in range(len(host))]
@@ -437,7 +481,7 @@ def simulator_row() -> Row:
     return Row("door/simulator/bmm", params, "calls/s", "higher", 1 / statistics.median(times))
 
 
-def gpu_rows(bench: Bench, options: Any) -> Iterator[Row]:
+def gpu_rows(bench: Bench, options: Any) -> Iterator[Finish]:
     chosen = options.only.split(",")
     if "bmm" in chosen:
         yield from bmm_rows(bench, SIZES)
@@ -469,7 +513,9 @@ def main() -> None:
             cuda=bench.torch.version.cuda,
             nvrtc=compiler_version().removeprefix("NVRTC "),
         )
-        rows = list(gpu_rows(bench, options))
+        finishes = list(gpu_rows(bench, options))
+        bench.measure(ROUNDS)
+        rows = [finish() for finish in finishes]
     show(rows)
     if options.json:
         write(options.json, meta, rows)
