@@ -73,7 +73,7 @@ def path(request, monkeypatch):
 
 @pytest.mark.parametrize(("shape", "mode"), MODES, ids=str)
 @pytest.mark.usefixtures("path")
-def test_dense_tensors_give_the_same_result(shape, mode):
+def test_mttkrp_equals_the_dense_definition(shape, mode):
     tensor, factors = sparse(shape), factors_of(shape)
     y = mttkrp(tensor, factors, mode)
     assert y.dtype == np.float64
@@ -84,7 +84,7 @@ def test_dense_tensors_give_the_same_result(shape, mode):
 
 
 @pytest.mark.usefixtures("path")
-def test_by_hand():
+def test_mttkrp_equals_a_hand_computed_example():
     tensor = Coo([[0, 2, 2], [1, 0, 1], [0, 1, 0]], [2, 3, 5], (3, 2, 2))
     factors = [np.array([[1, 2], [4, 8], [16, 32]]), np.array([[3, 1], [5, 7]]), np.array([[1, 10], [2, 20]])]
     factors = [factor.astype(np.float64) for factor in factors]
@@ -95,7 +95,7 @@ def test_by_hand():
 
 @pytest.mark.parametrize("rank", [1, 2, 31, 33])
 @pytest.mark.usefixtures("path")
-def test_every_rank(rank):
+def test_each_column_equals_a_rank_1_mttkrp(rank):
     tensor, factors = sparse((5, 4, 3)), factors_of((5, 4, 3), rank)
     together = mttkrp(tensor, factors, 1)
     for r in range(rank):
@@ -104,7 +104,7 @@ def test_every_rank(rank):
 
 
 @pytest.mark.usefixtures("path")
-def test_repeated_places_add_up():
+def test_duplicate_coordinates_add_up():
     tensor = sparse((4, 5, 3))
     z = np.array([0, 3, 3, 7, 7, 7])
     twice = Coo(
@@ -126,7 +126,7 @@ def test_every_format_gives_the_same_result():
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_chunks_do_not_matter(monkeypatch, chunk):
+def test_results_do_not_depend_on_the_chunk_size(monkeypatch, chunk):
     tensor, factors = sparse((5, 7, 3)), factors_of((5, 7, 3))
     monkeypatch.setattr(MODULE, "_CHUNK", chunk)
     for mode in range(3):
@@ -152,7 +152,7 @@ def test_numpy_and_numba_agree(shape, rank, seed, single):
         assert_within(*results, mttkrp_bound(tensor, factors, mode, np.float64))
 
 
-def test_size_chooses_the_path(monkeypatch):
+def test_the_size_selects_the_numpy_or_numba_path(monkeypatch):
     taken = []
     for path in ("_add_terms_numpy", "_add_terms_numba"):
         monkeypatch.setattr(MODULE, path, lambda *_, path=path: taken.append(path))
@@ -165,7 +165,7 @@ def test_size_chooses_the_path(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["u1", ">u2", "u4", "<i8", ">i8", "u8"])
 @pytest.mark.usefixtures("path")
-def test_types_of_indices_and_memory_orders(dtype):
+def test_index_types_and_memory_orders_do_not_matter(dtype):
     tensor, factors = sparse((5, 4, 3)), factors_of((5, 4, 3))
     expected = [mttkrp(tensor, factors, mode) for mode in range(3)]
     other = Coo(tensor.coords.astype(dtype), tensor.values, tensor.shape)
@@ -184,7 +184,7 @@ def test_float32_is_computed_in_float64():
 
 
 @pytest.mark.usefixtures("path")
-def test_the_results_own_factor_is_not_read():
+def test_the_factor_of_the_mode_is_not_read():
     tensor, factors = sparse((5, 4, 3)), factors_of((5, 4, 3))
     for mode in range(3):
         poisoned = [np.full_like(f, np.nan) if n == mode else f for n, f in enumerate(factors)]
@@ -194,7 +194,7 @@ def test_the_results_own_factor_is_not_read():
 
 
 @pytest.mark.usefixtures("path")
-def test_what_is_not_finite_follows_ieee():
+def test_nonfinite_operands_follow_ieee():
     tensor = Coo([[0, 1, 2, 2], [0, 1, 0, 1]], [1, 1, 0, 1], (4, 2))
     factors = [np.ones((4, 2)), np.array([[np.inf, 1.0], [np.nan, -np.inf]])]
     y = mttkrp(tensor, factors, 0)
@@ -203,7 +203,7 @@ def test_what_is_not_finite_follows_ieee():
     np.testing.assert_array_equal(mttkrp(values, [np.ones((2, 1))] * 2, 0), [[np.inf], [1]])
 
 
-def test_a_library_gives_the_same_result():
+def test_results_equal_those_of_pyttb():
     pyttb = pytest.importorskip("pyttb")
     for shape in [(3, 5), (7, 11, 13), (5, 6, 4, 3), (2, 3, 4, 3, 2)]:
         tensor, factors = sparse(shape), factors_of(shape, 6)
@@ -218,7 +218,7 @@ def test_a_library_gives_the_same_result():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_permuting_modes_permutes_nothing_else():
+def test_permuting_the_modes_keeps_the_result():
     tensor, factors = sparse((5, 4, 3)), factors_of((5, 4, 3))
     for order in itertools.permutations(range(3)):
         permuted = Coo(tensor.coords[list(order)], tensor.values, tuple(tensor.shape[n] for n in order))
@@ -244,7 +244,7 @@ def test_scaling_by_powers_of_two_is_exact():
     np.testing.assert_array_equal(y, 4 * columns * mttkrp(tensor, factors, 0))
 
 
-def test_parts_add_up():
+def test_sums_over_parts_of_the_nonzeros_add_up():
     tensor, factors = sparse((5, 4, 3)), factors_of((5, 4, 3))
     parts = [Coo(tensor.coords[:, z], tensor.values[z], tensor.shape) for z in (np.s_[:9], np.s_[9:])]
     for mode in range(3):
@@ -253,7 +253,7 @@ def test_parts_add_up():
         assert_within(y, mttkrp(tensor, factors, mode), bound)
 
 
-def test_the_last_result_and_the_model():
+def test_every_mode_gives_the_same_inner_product_with_the_model():
     """The inner product of tensor and model is the same from every mode."""
     tensor, factors = sparse((5, 4, 3)), factors_of((5, 4, 3))
     products = [np.sum(mttkrp(tensor, factors, n) * factors[n]) for n in range(3)]
@@ -279,7 +279,7 @@ def in_order(tensor, factors, mode, sequence, dtype=np.float32):
 
 
 @pytest.mark.parametrize("shape", [(2, 300), (3, 20, 30), (2, 8, 9, 7)], ids=str)
-def test_every_order_of_a_float32_sum_stays_within(shape):
+def test_float32_sums_in_any_order_stay_within_the_bound(shape):
     tensor, factors = sparse(shape, dtype=np.float32), factors_of(shape, dtype=np.float32)
     bound = mttkrp_bound(tensor, factors, 0, np.float32)
     expected = mttkrp(tensor, factors, 0)
@@ -290,7 +290,7 @@ def test_every_order_of_a_float32_sum_stays_within(shape):
         assert (y != expected).any()
 
 
-def test_products_are_rounded_too():
+def test_rounded_products_stay_within_the_bound():
     """Of order 8, with one term in each row: up to seven roundings, none of a sum."""
     shape = (300, 1, 1, 1, 1, 1, 1, 1)
     tensor, factors = sparse(shape, filled=1, dtype=np.float32), factors_of(shape, dtype=np.float32)
@@ -300,7 +300,7 @@ def test_products_are_rounded_too():
     assert (error > 1.5 * 2.0**-24 * np.abs(expected)).any()
 
 
-def test_a_term_that_is_dropped_or_taken_twice_is_noticed():
+def test_a_dropped_or_doubled_term_exceeds_the_bound():
     tensor, factors = sparse((4, 9, 5), dtype=np.float32), factors_of((4, 9, 5), dtype=np.float32)
     tensor = Coo(tensor.coords, np.sign(tensor.values) * (1 + np.abs(tensor.values)), tensor.shape)
     factors = [np.sign(factor) * (1 + np.abs(factor)) for factor in factors]
@@ -314,7 +314,7 @@ def test_a_term_that_is_dropped_or_taken_twice_is_noticed():
             assert np.delete(wrong, tensor.coords[0, z], axis=0).sum() == 0
 
 
-def test_a_worst_case_comes_near_the_bound():
+def test_a_worst_case_error_is_close_to_the_bound():
     """2**k + 1, each 1 lost: all of γ but the multiplications' part, and the factor 2 of magnitudes."""
     terms = 1000
     tensor = Coo([[0] * terms, range(terms)], np.r_[2.0**24, np.ones(terms - 1)], (1, terms))
@@ -326,7 +326,7 @@ def test_a_worst_case_comes_near_the_bound():
     assert error <= bound < 1.1 * error
 
 
-def test_the_bound_of_float64_is_smaller_and_covers_both_sides():
+def test_the_float64_bound_is_smaller_and_holds():
     tensor, factors = sparse((3, 20, 30)), factors_of((3, 20, 30))
     single, double = (mttkrp_bound(tensor, factors, 0, dtype) for dtype in (np.float32, np.float64))
     np.testing.assert_allclose(double, single * 2.0**-28, rtol=1e-4)
@@ -346,7 +346,7 @@ def test_the_bound_covers_underflow():
     assert bound[2] == 0
 
 
-def test_a_row_that_is_too_long_has_no_bound(monkeypatch):
+def test_a_row_of_too_many_terms_has_an_infinite_bound(monkeypatch):
     tensor = Coo([[0, 0, 1], [0, 1, 0]], [1.0, 2.0, 0.0], (2, 2))
     factors = [np.ones((2, 1)), np.ones((2, 1))]
     monkeypatch.setattr(MODULE.np, "bincount", lambda *_, minlength: np.full(minlength, 2**24))
@@ -356,7 +356,7 @@ def test_a_row_that_is_too_long_has_no_bound(monkeypatch):
     assert np.isfinite(double).all()
 
 
-def test_terms_that_are_not_finite_have_no_bound():
+def test_nonfinite_terms_have_no_finite_bound():
     tensor = Coo([[0, 1, 2], [0, 0, 1]], [1.0, 2.0, 3.0], (3, 2))
     factors = [np.ones((3, 1)), np.array([[np.inf], [1.0]])]
     assert not np.isfinite(mttkrp_bound(tensor, factors, 0, np.float32)[:2]).any()
@@ -373,7 +373,7 @@ def call(request):
 
 
 @pytest.mark.parametrize("mode", [-1, 3, 1.0, "1", None])
-def test_modes_that_are_not_there(call, mode):
+def test_modes_out_of_range_are_refused(call, mode):
     with pytest.raises(ShapeError, match=r"^mode=.* of a tensor of order 3\nmodes count from 0 to 2"):
         call(sparse((5, 4, 3)), factors_of((5, 4, 3)), mode)
 
@@ -400,7 +400,7 @@ def test_modes_that_are_not_there(call, mode):
     ],
     ids=str,
 )
-def test_factors_that_do_not_fit(call, shapes, complaint):
+def test_factors_of_wrong_shapes_are_refused(call, shapes, complaint):
     for mode in range(3):
         with pytest.raises(ShapeError, match=complaint):
             call(sparse((5, 4, 3)), [np.ones(shape) for shape in shapes], mode)
@@ -417,7 +417,7 @@ def test_factors_that_do_not_fit(call, shapes, complaint):
     ],
     ids=str,
 )
-def test_factors_of_other_types(call, dtypes, complaint):
+def test_factors_of_other_types_are_refused(call, dtypes, complaint):
     factors = [
         f.astype(dtype) for f, dtype in zip(map(np.ones, [(5, 2), (4, 2), (3, 2)]), dtypes, strict=True)
     ]
@@ -425,6 +425,6 @@ def test_factors_of_other_types(call, dtypes, complaint):
         call(sparse((5, 4, 3)), factors, 0)
 
 
-def test_a_bound_for_another_type():
+def test_a_bound_of_an_unsupported_type_is_refused():
     with pytest.raises(DtypeError, match=r"^dtype is float16\n"):
         mttkrp_bound(sparse((5, 4, 3)), factors_of((5, 4, 3)), 0, np.float16)

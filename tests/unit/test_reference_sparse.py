@@ -279,12 +279,12 @@ def by_hand(name, shape, places):
             return mm_csf_by_hand(shape, places, 128, every, dynamic=True)
 
 
-def test_the_names_of_the_formats():
+def test_the_registry_lists_seven_formats():
     assert [*FORMATS] == ["coo", "csf-one", "csf-all", "b-csf", "f-coo", "hicoo", "mm-csf"]
 
 
 @given(tensor=tensors(), random=st.randoms(use_true_random=False), wide=st.booleans())
-def test_arrays_by_hand_from_any_order(tensor, random, wide):
+def test_arrays_equal_a_dictionary_model_for_any_nonzero_order(tensor, random, wide):
     """Equal to the dictionary's arrays: so canonical, whatever the order and the type of the indices."""
     shape, places = tensor
     order = random.sample(range(len(places)), len(places))
@@ -295,7 +295,7 @@ def test_arrays_by_hand_from_any_order(tensor, random, wide):
 
 
 @given(tensor=tensors(), data=st.data())
-def test_settings_by_hand(tensor, data):
+def test_builder_settings_equal_a_dictionary_model(tensor, data):
     shape, places = tensor
     coo = coo_of(shape, places)
     modes = tuple(data.draw(st.permutations(range(len(shape)))))
@@ -314,7 +314,7 @@ def test_settings_by_hand(tensor, data):
     assert plain(mixed) == plain(expected)
 
 
-def test_more_than_a_word_of_flags_and_a_partition():
+def test_flags_across_words_and_partitions_equal_the_model():
     shape, places = (7, 5, 11), {}
     for z, place in enumerate(itertools.islice(itertools.product(range(7), range(5), range(11)), 0, 385, 3)):
         places[place] = float(z)
@@ -348,7 +348,7 @@ def test_round_trips_are_exact(tensor, dtype):
 
 @pytest.mark.slow
 @given(tensor=tensors(), data=st.data())
-def test_round_trips_with_other_settings(tensor, data):
+def test_round_trips_with_any_settings_are_exact(tensor, data):
     shape, places = tensor
     coo = coo_of(shape, places)
     modes = tuple(data.draw(st.permutations(range(len(shape)))))
@@ -369,7 +369,7 @@ def test_round_trips_with_other_settings(tensor, data):
 @pytest.mark.parametrize(
     ("shape", "nonzeros"), [((101, 3), 150), ((13, 977, 31), 5000), ((40, 6, 50, 7, 9), 3000)], ids=str
 )
-def test_thousands_of_nonzeros(name, shape, nonzeros):
+def test_large_tensors_round_trip(name, shape, nonzeros):
     coo = random_coo(shape, nonzeros, dtype=np.float32)
     places = dict(zip(zip(*coo.coords.tolist(), strict=True), coo.values.tolist(), strict=True))
     again = to_coo(FORMATS[name](coo))
@@ -378,7 +378,7 @@ def test_thousands_of_nonzeros(name, shape, nonzeros):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_product_of_the_shape_is_never_formed(name):
+def test_shapes_whose_size_exceeds_64_bits_round_trip(name):
     shape = (2**32,) * 8
     last = 2**32 - 1
     places = {(last,) * 8: 1.0, (0,) * 8: 2.0, (*(last,) * 7, 0): 3.0, (2**31, *(5,) * 7): 4.0}
@@ -393,7 +393,7 @@ def test_nonfinite_values_are_kept(name):
     assert again.values.tobytes() == values.tobytes()
 
 
-def test_to_coo_keeps_what_occurs_twice():
+def test_to_coo_keeps_duplicate_coordinates_in_order():
     again = to_coo(Coo([[1, 0, 1, 1], [2, 0, 2, 0]], [5.0, 6.0, 7.0, 8.0], (2, 3)))
     assert again.coords.tolist() == [[0, 1, 1, 1], [0, 0, 2, 2]]
     assert again.values.tolist() == [6.0, 8.0, 5.0, 7.0]
@@ -405,7 +405,7 @@ def test_to_coo_keeps_what_occurs_twice():
 
 
 @given(tensor=tensors(most_order=3), data=st.data())
-def test_sums_in_the_order_of_occurrence(tensor, data):
+def test_coalesce_sums_in_order_of_occurrence(tensor, data):
     shape, places = tensor
     drawn = data.draw(st.lists(st.sampled_from(sorted(places)), min_size=1, max_size=60))
     values = data.draw(
@@ -418,7 +418,7 @@ def test_sums_in_the_order_of_occurrence(tensor, data):
     same_nonzeros(summed, sums, shape, np.float32)
 
 
-def test_a_sum_that_overflows():
+def test_coalesce_reports_an_overflowing_sum():
     coords, values = [[0, 0], [1, 1]], np.array([3.0e38, 3.0e38], np.float32)
     with pytest.raises(NotANumberError, match=r"at \(0, 1\), is inf"):
         coalesce(Coo(coords, values, (1, 2)))
@@ -435,7 +435,7 @@ BUILDERS = {
 
 
 @pytest.mark.parametrize("name", BUILDERS)
-def test_builders_refuse_a_place_that_occurs_twice(name):
+def test_builders_refuse_duplicate_coordinates(name):
     coo = Coo([[3, 1, 3, 3], [0, 2, 1, 0], [4, 4, 4, 4]], [1.0, 2.0, 3.0, 4.0], (5, 6, 7))
     with pytest.raises(FormatError, match=r"the coordinates \(3, 0, 4\) occur 2 times\n.*\n.*coalesce"):
         BUILDERS[name](coo)
@@ -456,7 +456,7 @@ def counted(keys, split=10**9):
 
 
 @given(tensor=tensors(), split=st.integers(1, 5), block=st.sampled_from([2, 64, 256]))
-def test_bytes_by_the_paper(tensor, split, block):
+def test_index_bytes_equal_the_formulas_of_the_paper(tensor, split, block):
     shape, places = tensor
     d, m = len(shape), len(places)
     coo, every = coo_of(shape, places), range(d)
@@ -482,7 +482,7 @@ def test_bytes_by_the_paper(tensor, split, block):
     assert index_bytes(mixed) == total
 
 
-def test_bytes_of_a_third_order_tensor():
+def test_index_bytes_of_a_third_order_tensor_equal_the_paper():
     """Sections 3.1 and 5.1 in letters: 12 M; 4 (2 S + 2 F + M); 4 (3 F + M)."""
     coo = random_coo((11, 29, 401), 700)
     keys = [*zip(*to_coo(coo).coords.tolist(), strict=True)]
@@ -496,7 +496,7 @@ def test_bytes_of_a_third_order_tensor():
 
 
 @given(tensor=tensors(most_order=5))
-def test_bytes_as_held(tensor):
+def test_held_bytes_count_every_index_array(tensor):
     """Everything that is an array, but the values."""
 
     def held(thing):
@@ -514,7 +514,7 @@ def test_bytes_as_held(tensor):
         assert isinstance(index_bytes(made), int)
 
 
-def test_other_ways_to_count():
+def test_index_bytes_refuses_other_arguments():
     with pytest.raises(SchemeError, match="by='values'"):
         index_bytes(random_coo((3, 4), 5), by="values")
     for by in ("paper", "held"):
@@ -527,7 +527,7 @@ def test_other_ways_to_count():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_figure_1():
+def test_mixed_storage_takes_the_words_of_figure_1():
     """One dense row and one dense column: 38 words as CSR or as CSC, 32 mixed.
 
     Section 1 counts row pointers, column indices and values: a word for each row that is not empty and
@@ -549,7 +549,7 @@ def test_figure_1():
             assert words(*parts) == 32
 
 
-def test_figure_2():
+def test_coo_csf_and_b_csf_arrays_are_those_of_figure_2():
     """COO, CSF and B-CSF of a third-order tensor. The picture is lost; these nonzeros are ours."""
     places = dict.fromkeys([(0, 0, 0), (0, 0, 3), (0, 2, 1), (2, 1, 0), (2, 1, 1), (2, 1, 2)], 1.0)
     coo = coo_of((3, 3, 4), places)
@@ -566,7 +566,7 @@ def test_figure_2():
     assert index_bytes(tree) == 4 * (2 * s + 2 * f + m)
 
 
-def test_figure_3():
+def test_csf_trees_are_those_of_figure_3():
     """A 3 by 5 by 6 tensor: CSF-0 is the one representation, I → J → K. These nonzeros are ours."""
     row = {(1, 2, k): 1.0 for k in range(4)}
     column = {(i, 4, 5): 1.0 for i in range(3)}
@@ -609,7 +609,7 @@ def mirrored(place):
 
 
 @pytest.mark.parametrize("directions", [(0, 2), None], ids=["the two drawn", "all"])
-def test_figure_4(directions):
+def test_mm_csf_partitions_are_those_of_figure_4(directions):
     coo = coo_of((6, 2, 6), {mirrored(place): 1.0 for place in FIGURE_4})
     static, dynamic = [0, 0, 0, 0, 0, 0, 1, 0], [0] * 8
     for lengths, partitions, number in (("static", static, 4), ("dynamic", dynamic, 3)):
@@ -618,7 +618,7 @@ def test_figure_4(directions):
         assert total == number
 
 
-def test_figure_4_depends_on_the_order():
+def test_the_fibers_of_figure_4_depend_on_the_nonzero_order():
     """With slice 0 first, its nonzero <0, 1, 2> chooses while <1, 2> still has three: one fiber more."""
     coo = coo_of((6, 2, 6), dict.fromkeys(FIGURE_4, 1.0))
     chosen, total = partitions_and_fibers(coo, directions=(0, 2))
@@ -630,7 +630,7 @@ def test_figure_4_depends_on_the_order():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_long_fibers_are_cut():
+def test_long_fibers_are_split():
     coo = Coo([[4] * 300 + [6], [*range(300), 0]], np.arange(1.0, 302.0), (7, 300))
     cut = fibers(coo, (0, 1))
     assert (cut.pointers.tolist(), cut.uppers.tolist()) == ([0, 128, 256, 300, 301], [[4, 4, 4, 6]])
@@ -640,7 +640,7 @@ def test_long_fibers_are_cut():
 
 
 @given(tensor=tensors(most_order=4))
-def test_a_mixed_tensor_is_a_partition_along_its_longest_fibers(tensor):
+def test_mm_csf_puts_each_nonzero_into_its_longest_fiber(tensor):
     """Static lengths: nobody has a longer fiber than the one it is in."""
     shape, places = tensor
     parts = mm_csf(coo_of(shape, places), lengths="static").partitions
@@ -655,7 +655,7 @@ def test_a_mixed_tensor_is_a_partition_along_its_longest_fibers(tensor):
             assert lengths[part.modes[-1]] == max(lengths)
 
 
-def test_ties_go_to_fewer_fibers_then_to_the_lower_mode():
+def test_equal_fibers_prefer_fewer_fibers_then_the_lower_mode():
     # Two fibers of three cross in (1, 1): along mode 0 there are two fibers in all, along mode 1 three.
     coo = Coo([[0, 1, 2, 1, 1], [1, 1, 1, 0, 2]], np.ones(5), (3, 3))
     assert [part.leaves.size for part in mm_csf(coo, lengths="static").partitions] == [3, 2]
@@ -679,7 +679,7 @@ def test_ties_go_to_fewer_fibers_then_to_the_lower_mode():
     ],
     ids=["list", "Csf", "dimension"],
 )
-def test_what_no_builder_takes(name, given_coo, error):
+def test_builders_refuse_unsuitable_tensors(name, given_coo, error):
     build = BUILDERS.get(name, coalesce)
     if name == "fibers":
         build = lambda coo: fibers(coo, (0, 1))  # noqa: E731
@@ -694,7 +694,7 @@ class OnDevice:
     pointer, shape, dtype, nbytes = 4096, (2, 1), np.dtype(np.uint32), 8
 
 
-def test_arrays_on_a_device():
+def test_arrays_on_a_device_are_refused():
     coo = Coo(OnDevice(), OnDevice(), (2, 2))
     for function in (coalesce, to_coo, csf):
         with pytest.raises(FormatError, match="on a device"):
@@ -736,18 +736,18 @@ BAD_SETTINGS = {
 
 
 @pytest.mark.parametrize("bad", BAD_SETTINGS)
-def test_settings_out_of_range(bad):
+def test_settings_out_of_range_are_refused(bad):
     with pytest.raises(ShapeError) as caught:
         BAD_SETTINGS[bad]()
     assert str(caught.value).count("\n") == 2
 
 
-def test_lengths_of_another_name():
+def test_an_unknown_lengths_option_is_refused():
     with pytest.raises(SchemeError, match="lengths='eager'"):
         mm_csf(COO, lengths="eager")
 
 
-def test_settings_may_be_numbers_of_numpy():
+def test_settings_may_be_numpy_integers():
     modes, two = np.array([2, 0, 1]), np.uint8(2)
     assert plain(csf(COO, modes)) == plain(csf(COO, (2, 0, 1)))
     assert plain(fibers(COO, modes, split=two)) == plain(fibers(COO, (2, 0, 1), split=2))
@@ -895,7 +895,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_arrays_that_do_not_fit(name):
+def test_inconsistent_arrays_are_refused(name):
     with pytest.raises(FormatError) as caught:
         to_coo(HOSTILE[name])
     assert str(caught.value).count("\n") == 2
@@ -916,19 +916,19 @@ def test_arrays_that_do_not_fit(name):
         ("all another tensor", r"PerMode: tensors\[2\] holds another tensor"),
     ],
 )
-def test_what_does_not_fit_is_named(name, message):
+def test_the_inconsistent_array_is_named(name, message):
     with pytest.raises(FormatError, match=message):
         to_coo(HOSTILE[name])
 
 
-def test_the_tensors_before_the_change_fit():
+def test_the_unmodified_tensors_are_accepted():
     for tensor in (TREE, PART, BALANCED, FLAGGED, BLOCKED, MIXED, ALL):
         assert plain(to_coo(tensor)) == plain(to_coo(COO))
 
 
 @pytest.mark.parametrize("tensor", [TREE, PART, BALANCED, FLAGGED, BLOCKED], ids=lambda t: type(t).__name__)
 @given(data=st.data())
-def test_any_change_of_one_number_is_read_or_refused(tensor, data):
+def test_a_tensor_with_one_changed_number_is_read_or_refused(tensor, data):
     held = {field.name: getattr(tensor, field.name) for field in fields(tensor)}
     names = [
         (name, None) for name, array in held.items() if isinstance(array, np.ndarray) and name != "values"

@@ -65,20 +65,20 @@ def same(left, right):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_there_and_back(pair, shape, dtype):
+def test_conversions_to_libraries_round_trip(pair, shape, dtype):
     there, back = pair
     coo = random_coo(shape, dtype)
     same(back(there(coo)), coo)
 
 
-def test_any_format_goes_there(pair):
+def test_every_sparse_format_is_converted(pair):
     there, back = pair
     coo = random_coo((5, 4, 9), np.float64)
     for build in FORMATS.values():
         same(back(there(build(coo))), coo)
 
 
-def test_the_result_is_not_a_view(pair):
+def test_the_result_shares_no_memory(pair):
     there, back = pair
     coo = coalesce(random_coo((5, 4), np.float64))
     other = there(coo)
@@ -99,7 +99,7 @@ def test_nonfinite_values_need_an_option(pair):
     assert np.isnan(back(other, nonfinite=True).values[0])
 
 
-def test_what_the_package_does_not_have(pair):
+def test_other_types_are_refused(pair):
     there, back = pair
     for thing in (MATRIX.tolist(), MATRIX, None):
         with pytest.raises(DtypeError, match=r"it is a \w+\n"):
@@ -134,13 +134,13 @@ def test_scipy_has_the_same_elements(shape, dtype):
 
 @pytest.mark.parametrize("name", ["bsr", "coo", "csc", "csr", "dia", "dok", "lil"])
 @pytest.mark.parametrize("kind", ["array", "matrix"])
-def test_scipy_formats(name, kind):
+def test_every_scipy_format_is_read(name, kind):
     scipy_sparse = pytest.importorskip("scipy.sparse")
     coo = from_scipy(getattr(scipy_sparse, f"{name}_{kind}")(MATRIX))
     np.testing.assert_array_equal(dense(coo), MATRIX, strict=True)
 
 
-def test_scipy_keeps_places_that_occur_twice():
+def test_scipy_keeps_duplicate_coordinates():
     pytest.importorskip("scipy.sparse")
     coo = Coo([[1, 1, 0], [2, 2, 0]], [5.0, 7.0, 1.0], (2, 3))
     assert to_scipy(coo).nnz == 3
@@ -150,7 +150,7 @@ def test_scipy_keeps_places_that_occur_twice():
 @pytest.mark.parametrize(
     "there_and_back", [("scipy.sparse", to_scipy, from_scipy), ("sparse", to_pydata, from_pydata)]
 )
-def test_a_shape_whose_product_is_huge(there_and_back):
+def test_shapes_whose_size_exceeds_64_bits_are_converted(there_and_back):
     package, there, back = there_and_back
     pytest.importorskip(package)
     largest = 2**32 - 1
@@ -159,7 +159,7 @@ def test_a_shape_whose_product_is_huge(there_and_back):
     same(back(there(coo)), coo)
 
 
-def test_scipy_integers_and_others():
+def test_scipy_integers_become_float64_and_complex_is_refused():
     scipy_sparse = pytest.importorskip("scipy.sparse")
     assert from_scipy(scipy_sparse.coo_array(MATRIX.astype(np.int8))).values.dtype == np.float64
     with pytest.raises(DtypeError, match="complex128"):
@@ -186,13 +186,13 @@ def test_pydata_has_the_same_elements(shape, dtype):
 
 
 @pytest.mark.parametrize("name", ["COO", "GCXS", "DOK"])
-def test_pydata_formats(name):
+def test_every_pydata_format_is_read(name):
     sparse = pytest.importorskip("sparse")
     coo = from_pydata(getattr(sparse, name)(sparse.COO(MATRIX)))
     np.testing.assert_array_equal(dense(coo), MATRIX, strict=True)
 
 
-def test_pydata_adds_what_occurs_twice():
+def test_pydata_sums_duplicate_coordinates():
     pytest.importorskip("sparse")
     array = to_pydata(Coo([[1, 1, 0], [2, 2, 0]], [5.0, 7.0, 1.0], (2, 3)))
     assert array.nnz == 2
@@ -200,7 +200,7 @@ def test_pydata_adds_what_occurs_twice():
 
 
 @pytest.mark.parametrize("fill", [1.0, np.nan])
-def test_pydata_fill_values(fill):
+def test_pydata_fill_values_other_than_0_are_refused(fill):
     sparse = pytest.importorskip("sparse")
     with pytest.raises(FormatError, match=f"fill value {fill}"):
         from_pydata(sparse.COO(MATRIX, fill_value=fill))
@@ -223,14 +223,14 @@ def test_torch_has_the_same_elements(shape, dtype):
 
 @pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR) tensor support is in beta")
 @pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr"])
-def test_torch_layouts(layout):
+def test_every_torch_layout_is_read(layout):
     torch = pytest.importorskip("torch")
     blocks = {"blocksize": (1, 1)} if layout == "sparse_bsr" else {}
     tensor = torch.from_numpy(MATRIX).to_sparse(layout=getattr(torch, layout), **blocks)
     np.testing.assert_array_equal(dense(from_torch(tensor)), MATRIX, strict=True)
 
 
-def test_torch_keeps_places_that_occur_twice():
+def test_torch_keeps_duplicate_coordinates():
     pytest.importorskip("torch")
     coo = Coo([[1, 1, 0], [2, 2, 0]], [5.0, 7.0, 1.0], (2, 3))
     tensor = to_torch(coo)
@@ -238,7 +238,7 @@ def test_torch_keeps_places_that_occur_twice():
     same(from_torch(tensor.coalesce()), coalesce(coo))
 
 
-def test_torch_gradients_and_types():
+def test_torch_tensors_with_gradients_or_integers_are_read():
     torch = pytest.importorskip("torch")
     matrix = torch.from_numpy(MATRIX)
     learned = matrix.clone().requires_grad_().to_sparse()
@@ -249,14 +249,14 @@ def test_torch_gradients_and_types():
             from_torch(matrix.to_sparse().to(dtype))
 
 
-def test_torch_dense_dimensions():
+def test_torch_dense_dimensions_are_refused():
     torch = pytest.importorskip("torch")
     for tensor in (torch.from_numpy(MATRIX), torch.from_numpy(MATRIX).to_sparse(1)):
         with pytest.raises(FormatError, match=r"[12] dense dimensions\n.*\n.*to_sparse"):
             from_torch(tensor)
 
 
-def test_torch_counts_elements_in_64_bits():
+def test_torch_tensors_beyond_64_bit_sizes_are_refused():
     pytest.importorskip("torch")
     coords = np.array([[5, 0], [2**31 - 2, 1]])
     same(

@@ -79,7 +79,7 @@ def shape_for(layout, shape):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("layout", "word", "first"), FORMATS)
-def test_words_by_hand(layout, word, first, shape):
+def test_packed_words_equal_a_loop_over_bits(layout, word, first, shape):
     x = reals(shape_for(layout, shape))
     packed = pack_tensor(x, layout=layout, word=word, first=first)
     expected = words_by_hand(x, layout, word, first)
@@ -119,7 +119,7 @@ def test_an_fsb_tile_is_128_consecutive_bytes():
     assert last[128:] == (b"\x01" + b"\0" * 15) * 8
 
 
-def test_figure_14_of_btc():
+def test_tiles_equal_figure_14_of_the_paper():
     """8×4 bits (H = 4, W = 8) in tiles of BH = 2 by BW = 4, tiles and their bits both by rows."""
     matrix = np.arange(32).reshape(4, 8)
     order = [
@@ -132,7 +132,7 @@ def test_figure_14_of_btc():
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 4), (3, 5), (2, 3, 7, 9)])
-def test_tiles_by_hand(shape):
+def test_tiles_equal_a_loop_over_elements(shape):
     matrices = np.arange(1, np.prod(shape) + 1).reshape(shape)
     tiles = to_tiles(matrices, 2, 4)
     assert tiles.sum() == matrices.sum()  # what is added is 0
@@ -167,7 +167,7 @@ def test_unknown_formats_are_refused(option, message):
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2, 2), (2, 2, 2, 2, 2), (0, 1, 1, 1), (1, 1, 1, 0)])
-def test_only_four_dimensions_are_packed(shape):
+def test_tensors_of_other_dimensions_are_refused(shape):
     with pytest.raises(ShapeError, match=r"x has shape .*\n.*images \(N, H, W, C\)"):
         pack_tensor(np.ones(shape), layout="HWNC")
     with pytest.raises(ShapeError, match=r"x has shape .*\n.*filters \(R, S, C, O\)"):
@@ -221,12 +221,12 @@ def test_an_empty_true_shape_is_refused(shape):
         unpack_tensor(PackedTensor(np.zeros((1, 1, 1, 1), np.uint32), shape, "NHWC"))
 
 
-def test_words_elsewhere_are_refused():
+def test_words_outside_a_numpy_array_are_refused():
     with pytest.raises(FormatError, match=r"list, not a NumPy array\n.*\ncopy them to the host"):
         unpack_tensor(PackedTensor([[[[0]]]], (1, 1, 1, 1), "NHWC"))
 
 
-def test_unpack_takes_nothing_but_packed_tensors():
+def test_unpack_refuses_other_types():
     with pytest.raises(DtypeError, match="expected a PackedTensor, got ndarray"):
         unpack_tensor(np.ones((1, 1, 1, 1)))
 
@@ -244,7 +244,7 @@ LETTERS = {"KKCO": "HWIO", "OCKK": "OIHW"}
     ("source", "target"),
     [*itertools.product(IMAGE_AXES, repeat=2), *itertools.product(FILTER_AXES, repeat=2)],
 )
-def test_every_element_is_where_its_letters_say(source, target):
+def test_to_layout_moves_each_element_to_its_named_axes(source, target):
     size = dict(zip("NHWCIO", (2, 3, 4, 5, 6, 7), strict=True))
     old, new = LETTERS.get(source, source), LETTERS.get(target, target)
     x = np.arange(np.prod([size[axis] for axis in old])).reshape([size[axis] for axis in old])
@@ -269,7 +269,7 @@ def test_unknown_orders_are_refused(source, target, message):
         to_layout(np.ones((1, 1, 1, 1)), source, target)
 
 
-def test_an_order_of_four_axes_needs_four():
+def test_to_layout_refuses_arrays_of_other_dimensions():
     with pytest.raises(ShapeError, match=r"array has shape \(2, 2\)\nNCHW names four axes"):
         to_layout(np.ones((2, 2)), "NCHW", "NHWC")
 
@@ -297,7 +297,7 @@ def pooled_by_hand(bits, pool):
 
 @pytest.mark.parametrize("pool", ["or", "and"])
 @pytest.mark.parametrize("shape", [(1, 2, 2, 1), (2, 4, 6, 3), (2, 5, 3, 2), (1, 3, 2, 1)])
-def test_pooling_by_hand(shape, pool):
+def test_pooling_equals_a_loop_over_windows(shape, pool):
     bits = binarize(reals(shape))
     pooled = pool_bits(bits, pool)
     np.testing.assert_array_equal(pooled, pooled_by_hand(bits, pool), strict=True)
@@ -305,7 +305,7 @@ def test_pooling_by_hand(shape, pool):
 
 
 @pytest.mark.parametrize("pool", ["or", "and"])
-def test_all_sixteen_windows(pool):
+def test_pooling_is_right_for_all_16_windows(pool):
     bits = np.array([*itertools.product((0, 1), repeat=4)], np.uint8).reshape(16, 2, 2, 1)
     ones = bits.sum(axis=(1, 2, 3))
     np.testing.assert_array_equal(pool_bits(bits, pool).ravel(), ones >= (1 if pool == "or" else 4))
@@ -313,7 +313,7 @@ def test_all_sixteen_windows(pool):
 
 @pytest.mark.parametrize("pool", [None, "or", "and"])
 @pytest.mark.parametrize(("layout", "word", "first"), [f for f in FORMATS if f[0] in IMAGE_LAYOUTS])
-def test_threshold_tensor_by_hand(layout, word, first, pool):
+def test_threshold_tensor_equals_a_loop_over_channels(layout, word, first, pool):
     generator = np.random.default_rng(1)
     dots = generator.integers(-9, 10, (3, 5, 4, 37), dtype=np.int32)
     thresholds, flip = generator.integers(-5, 6, 37), generator.integers(0, 2, 37).astype(bool)
@@ -353,11 +353,11 @@ DOTS = np.zeros((1, 2, 2, 3), np.int32)
         (SchemeError, (DOTS, [0, 0, 0]), {"first": "big"}, "no first='big'"),
     ],
 )
-def test_bad_input_of_threshold_tensor(error, arguments, options, message):
+def test_threshold_tensor_refuses_unsuitable_arguments(error, arguments, options, message):
     with pytest.raises(error, match=message):
         threshold_tensor(*arguments, **options)
 
 
-def test_pooling_needs_four_dimensions():
+def test_pooling_refuses_other_dimensions():
     with pytest.raises(ShapeError, match=r"bits has shape \(2, 2\)"):
         pool_bits(np.zeros((2, 2), np.uint8), "or")

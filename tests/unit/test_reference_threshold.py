@@ -89,13 +89,13 @@ VARIANCES = FLOATS.map(abs)
 @example((1e-300, 1.0, 0.0, 1.0), 0.0)
 @example((5e-324, -5e-324, 0.5, 1.0), 0.0)
 @example((-5e-324, 1.7e308, -1.7e308, 1.7e308), 1.7e308)
-def test_the_rule_is_the_real_number(channel, epsilon):
+def test_integer_thresholds_equal_exact_arithmetic(channel, epsilon):
     assume(channel[3] + Fraction(epsilon) > 0)
     check(channel, epsilon)
 
 
 @pytest.mark.slow
-def test_every_dot_of_a_range():
+def test_thresholds_decide_every_dot_product_of_a_range():
     generator = np.random.default_rng(3)
     for _ in range(300):
         channel = (*generator.normal(0, (1, 1, 8)).tolist(), float(generator.gamma(2.0, 9.0)))
@@ -115,7 +115,7 @@ def test_every_dot_of_a_range():
     st.integers(-1000, 1000),
     st.integers(1, 1000),
 )
-def test_a_threshold_that_is_an_integer(tau, gamma, c, root):
+def test_thresholds_at_and_beside_an_integer_are_exact(tau, gamma, c, root):
     """With beta = c * gamma and variance = root², τ = mean - c * root; a hair beside it, the next integer."""
     mean = float(tau + c * root)
     channel = (float(gamma), float(c * gamma), mean, float(root**2))
@@ -129,7 +129,7 @@ def test_a_threshold_that_is_an_integer(tau, gamma, c, root):
         check(each)
 
 
-def test_floats_would_decide_wrongly():
+def test_thresholds_are_exact_where_float64_rounds_wrongly():
     """Where float64 arithmetic of equation 4 rounds over an integer, the rule does not."""
     generator = np.random.default_rng(5)
     wrong = 0
@@ -176,12 +176,12 @@ def test_floats_would_decide_wrongly():
         ((-1.0, 0.0, 7.0, 1.0), True, (8, True)),
     ],
 )
-def test_edges(channel, relu, expected):
+def test_special_parameters_have_their_threshold(channel, relu, expected):
     assert rule(channel, relu=relu) == expected
     check(channel)
 
 
-def test_a_named_pair_for_many_channels():
+def test_thresholds_are_computed_per_channel():
     gamma, beta = np.float32([1.5, -1.5, 0]), np.float16([0.5, 0.5, -1])
     rules = integer_thresholds(gamma, beta, [3, 3, 3], np.array([4, 9, 1], np.int8), np.float32(0.25))
     for j in range(3):
@@ -189,7 +189,7 @@ def test_a_named_pair_for_many_channels():
         assert (rules.thresholds[j], rules.flip[j]) == rule(channel, 0.25)
 
 
-def test_what_floats_hold_is_what_counts():
+def test_parameters_count_at_their_own_precision():
     """The float32 next to 1/9 lies above it, the float64 below: so does 3 · sqrt(variance) of 1."""
     assert rule((1.0, -3.0, 0.0, float(np.float32(1 / 9)))) == (2, False)
     assert rule((1.0, -3.0, 0.0, 1 / 9)) == (1, False)
@@ -199,7 +199,7 @@ ONES = [1.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["gamma", "beta", "mean", "variance"])
-def test_parameters_refused(name):
+def test_unsuitable_parameters_are_refused(name):
     arguments = dict.fromkeys(("gamma", "beta", "mean", "variance"), ONES)
     for value in (math.nan, math.inf, -math.inf):
         with pytest.raises(NotANumberError, match=rf"{name}\[1\] is -?(nan|inf)"):
@@ -214,7 +214,7 @@ def test_parameters_refused(name):
         integer_thresholds(**{**arguments, name: np.ones(3)})
 
 
-def test_roots_refused():
+def test_a_variance_without_a_positive_root_is_refused():
     for variance, epsilon in ((-1.0, 0.0), (-1e-9, 1.0), (0.0, 0.0), (-0.0, -0.0)):
         with pytest.raises(NotANumberError, match=r"variance\[1\]"):
             integer_thresholds(ONES, ONES, ONES, [1.0, variance], epsilon)
@@ -234,7 +234,7 @@ def test_roots_refused():
 
 @pytest.mark.parametrize(("layout", "word", "first"), FORMATS)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 65), (40, 7), (33, 32)], ids=str)
-def test_threshold_by_hand(shape, layout, word, first):
+def test_threshold_equals_a_loop_over_elements(shape, layout, word, first):
     generator = np.random.default_rng(shape)
     dots = generator.integers(-5, 6, shape, dtype=np.int32)
     limits = generator.integers(-5, 6, shape[1], dtype=np.int32)
@@ -258,7 +258,7 @@ def test_the_defaults_feed_the_next_product():
     assert bmm(packed, [[1.0], [1.0]]).tolist() == [[0], [0]]
 
 
-def test_a_layer_of_a_network():
+def test_thresholds_give_the_bits_of_a_batch_normalised_layer():
     """Bits of a ±1 layer with batch normalisation and ReLU, float by float and by thresholds."""
     generator = np.random.default_rng(11)
     a, b = generator.normal(size=(9, 37)), generator.normal(size=(37, 21))
@@ -273,14 +273,14 @@ def test_a_layer_of_a_network():
         np.testing.assert_array_equal(unpack(packed), y >= 0)
 
 
-def test_the_ends_of_int32():
+def test_thresholds_at_the_ends_of_int32_are_exact():
     dots = np.array([[INT32_MIN], [-1], [INT32_MAX]], np.int32)
     for limit, bits in ((INT32_MIN, [1, 1, 1]), (INT32_MAX, [0, 0, 1]), (np.int64(0), [0, 0, 1])):
         assert unpack(threshold(dots, np.array([limit])))[:, 0].tolist() == bits
         assert unpack(threshold(dots, [limit], [True]))[:, 0].tolist() == [1 - bit for bit in bits]
 
 
-def test_threshold_refuses():
+def test_threshold_refuses_unsuitable_arguments():
     dots = np.zeros((3, 2), np.int32)
     for bad in (np.zeros(2), np.zeros(2, np.float32)):
         with pytest.raises(DtypeError, match=r"thresholds .*float.*integer_thresholds"):

@@ -68,7 +68,7 @@ def operands(n=100):
 # What comes out
 
 
-def test_four_lines(saxpy):
+def test_a_kernel_runs_from_a_file_on_numpy_arrays(saxpy):
     x, y = operands()
     result = run(saxpy, "saxpy", grid=4, block=32, args=(100, 2.0, x, y))
     np.testing.assert_array_equal(result.outputs[3], 2 * x + np.float32(0.5))
@@ -79,7 +79,7 @@ def test_four_lines(saxpy):
     assert result.executed > 100
 
 
-def test_outputs_by_name_and_position(saxpy):
+def test_outputs_are_found_by_name_and_position(saxpy):
     x, y = operands()
     args = {"n": 100, "a": 2, "x": x, "y": y}
     outputs = run(saxpy, grid=4, block=32, args=args).outputs
@@ -92,7 +92,7 @@ def test_outputs_by_name_and_position(saxpy):
     assert outputs.get("n") is None
 
 
-def test_an_array_to_be_filled(saxpy, write):
+def test_an_out_argument_creates_an_array(saxpy, write):
     fill = write(
         "fill.cu", "__global__ void fill(int* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 7; }"
     )
@@ -136,7 +136,7 @@ PAIR = np.dtype([("c", "i1"), ("i", "i4")], align=True)
         ),
     ],
 )
-def test_what_the_kernel_was_to_fill_and_did_not(write, body, out, left):
+def test_unwritten_elements_of_an_output_are_noted(write, body, out, left):
     path = write("k.cu", f"__global__ void k(int* x, int* again) {{ int i = threadIdx.x; {body} }}")
     result = run(path, grid=1, block=32, args=[out, out], checks="off" if "x[1]" in body else "raise")
     assert list(map(str, result.unwritten)) == left
@@ -158,14 +158,14 @@ def test_an_array_given_twice_is_one_array(saxpy):
     ],
     ids=["Fortran order", "strided", "backwards"],
 )
-def test_arrays_of_any_strides(saxpy, change):
+def test_arrays_of_any_strides_are_accepted(saxpy, change):
     x = change(operands()[0])
     result = run(saxpy, grid=4, block=32, args=(100, 1, x, np.zeros((10, 10), np.float32)))
     np.testing.assert_array_equal(result.outputs[3], x)
     assert result.changed == ("arg3",)
 
 
-def test_a_device_of_ones_own(saxpy):
+def test_a_users_device_is_used(saxpy):
     said = io.StringIO()
     device = simwarp.Device(stdout=said, checks="report", observe="fidelity")
     x, y = operands()
@@ -183,14 +183,14 @@ def test_a_device_of_ones_own(saxpy):
         run(saxpy, grid=4, block=32, args=(100, 2, x, y), device=device, checks="off")
 
 
-def test_reports(saxpy):
+def test_observed_reports_are_returned(saxpy):
     x, y = operands()
     result = run(saxpy, grid=4, block=32, args=(100, 2, x, y), observe=("sectors", "fidelity"))
     assert result.report.fidelity.counts["exact"] == result.executed
     assert result.report.sectors["saxpy.cu:5"] > 0
 
 
-def test_a_result_of_several_runs_of_one_source(write):
+def test_a_loaded_source_runs_several_kernels(write):
     source = load(write("templates.cu", TEMPLATES))
     for name, expected in (("bits::set", 1), ("set_c", 2)):
         result = run(source, name, grid=1, block=1, args=[Out("int32", 1)])
@@ -200,7 +200,7 @@ def test_a_result_of_several_runs_of_one_source(write):
 
 
 @pytest.mark.slow
-def test_shared_memory_and_a_cooperative_launch(write):
+def test_shared_memory_and_cooperative_launches_are_passed_on(write):
     path = write(
         "grid.cu",
         """
@@ -236,14 +236,14 @@ def test_a_fault_names_the_line_and_the_array(saxpy, capsys):
     capsys.readouterr()
 
 
-def test_what_was_printed_before_a_fault_is_not_lost(write, capsys):
+def test_output_printed_before_a_fault_is_shown(write, capsys):
     path = write("late.cu", '__global__ void k(int* x) { printf("here\\n"); __syncwarp(); x[1 << 20] = 1; }')
     with pytest.raises(OutOfBounds):
         run(path, grid=1, block=1, args=[np.zeros(1, np.int32)])
     assert capsys.readouterr().out == "here\n"
 
 
-def test_collected_faults(saxpy):
+def test_reported_faults_are_returned(saxpy):
     x, y = operands()
     args = {"n": 101, "a": 1, "x": x, "y": y}
     result = run(saxpy, grid=4, block=32, args=args, checks={"bounds": "report"})
@@ -258,7 +258,7 @@ def test_a_race_is_found(write):
     assert {type(fault) for fault in result.faults} == {Race}
 
 
-def test_a_fault_of_hardware_is_a_fault():
+def test_a_pycuda_error_becomes_a_kernel_fault():
     class LogicError(Exception):
         pass
 
@@ -277,7 +277,7 @@ def test_a_fault_of_hardware_is_a_fault():
 # What a file may be
 
 
-def test_ptx_from_nvcc(write):
+def test_ptx_from_nvcc_is_run(write):
     text = compile(SAXPY, "saxpy.cu", headers=HEADERS).text.replace('"saxpy.cu"', '"/home/me/saxpy.cu"')
     path = write("saxpy.ptx", f"// made elsewhere\n\n{text}")
     x, y = operands()
@@ -292,7 +292,7 @@ def test_ptx_from_nvcc(write):
         load(path, defines={"A": 1})
 
 
-def test_ptx_for_a_newer_chip_gets_such_a_device(write):
+def test_ptx_for_a_newer_chip_runs_on_a_device_of_that_chip(write):
     path = write("k.ptx", ".version 9.0 .target sm_100 .address_size 64 .entry k() { ret; }")
     assert load(path).target == (10, 0)
     assert run(path, grid=1, block=1).executed == 1
@@ -300,7 +300,7 @@ def test_ptx_for_a_newer_chip_gets_such_a_device(write):
         run(path, grid=1, block=1, cc=(9, 0))
 
 
-def test_the_compute_capability(write):
+def test_the_compute_capability_selects_the_architecture(write):
     path = write("arch.cu", "__global__ void k(int* x) { *x = __CUDA_ARCH__; }")
     for options in ({}, {"cc": (8, 0)}, {"device": simwarp.Device(cc=(7, 5))}):
         cc = options.get("cc") or getattr(options.get("device"), "compute_capability", (9, 0))
@@ -308,7 +308,7 @@ def test_the_compute_capability(write):
         assert result.outputs[0][0] == 100 * cc[0] + 10 * cc[1]
 
 
-def test_macros_folders_and_options(write, tmp_path):
+def test_macros_include_folders_and_options_reach_the_compiler(write, tmp_path):
     write("inside/sub/tile.cuh", '#include "size.cuh"\n')
     size = write("inside/sub/size.cuh", "#define TILE 3\n")
     write("lib/factor.h", "#define FACTOR 10\n")
@@ -360,7 +360,7 @@ def test_multiply_and_add_are_fused_as_nvcc_does(write):
         ("void f(int** x) { cudaMalloc(x, 4); }", "`cudaMalloc(` in line 1"),
     ],
 )
-def test_host_code_is_for_nvcc(write, source, shown):
+def test_host_code_is_refused_with_an_nvcc_command(write, source, shown):
     path = write("k.cu", source)
     with pytest.raises(HostCodeError) as caught:
         load(path, cc=(8, 0))
@@ -373,13 +373,13 @@ def test_host_code_is_for_nvcc(write, source, shown):
     assert "error" in caught.value.log
 
 
-def test_the_line_for_nvcc_can_be_pasted():
+def test_the_suggested_nvcc_command_is_quoted_for_a_shell():
     assert nvcc_line(Path("my kernels/a.cu")) == (
         "nvcc -ptx -arch=sm_90 -lineinfo -o 'my kernels/a.ptx' 'my kernels/a.cu'"
     )
 
 
-def test_words_of_host_code_in_comments_do_not_matter(write):
+def test_host_code_in_comments_is_ignored(write):
     path = write("k.cu", '// int main() { k<<<1, 1>>>(); }\n__global__ void k(int* x) { *x = y; "<<<"; }')
     with pytest.raises(CompileError, match=r'k\.cu\(2\): error: identifier "y" is undefined') as caught:
         load(path)
@@ -388,7 +388,7 @@ def test_words_of_host_code_in_comments_do_not_matter(write):
 
 
 @pytest.mark.parametrize("header", ["nowhere.h", "curand_kernel.h"])
-def test_a_header_that_is_not_there(write, header):
+def test_a_missing_header_is_named(write, header):
     path = write("k.cu", f"#include <{header}>\n__global__ void k(int* x) {{ *x = 1; }}")
     with pytest.raises(CompileError, match=f"includes {header}, which is not found") as caught:
         load(path)
@@ -419,7 +419,7 @@ def test_each_header_compiles_by_itself_and_twice(write, header):
 
 
 @pytest.mark.slow
-def test_all_headers_together_with_cudas(write):
+def test_all_headers_compile_together_with_those_of_cuda(write):
     cuda = ("cuda_runtime.h", "cuda.h", "cooperative_groups.h", "cuda_fp16.h", "mma.h", "cuda/barrier")
     for names in ((*HEADERS, *cuda), (*cuda, *HEADERS)):
         includes = "".join(f"#include <{name}>\n" for name in names)
@@ -433,13 +433,13 @@ def values_of(write, includes, *expressions):
     return run(path, grid=1, block=1, args=(Out("f8", len(expressions)), 3, 2.0)).outputs[0].tolist()
 
 
-def test_what_nvcc_includes_by_itself(write):
+def test_names_that_nvcc_predefines_are_available(write):
     assert values_of(write, "", "INT_MAX", "M_PI", "std::abs(-n)", "pow(f, 3.0)", "(uint)n", "INFINITY") == [
         *(2**31 - 1, np.pi, 3, 8, 3, np.inf),
     ]
 
 
-def test_names_of_c_and_of_std(write):
+def test_c_and_std_names_are_available(write):
     includes = "".join(
         f"#include <{name}>\n"
         for name in ("cfloat", "cstdint", "cmath", "algorithm", "limits", "type_traits", "cstddef", "cstring")
@@ -472,7 +472,7 @@ def test_names_of_c_and_of_std(write):
     ]
 
 
-def test_constants_of_math_can_initialise(write):
+def test_math_constants_may_initialise_variables(write):
     path = write(
         "k.cu",
         "#include <math.h>\n__constant__ float inf = INFINITY;\n__device__ double huge = HUGE_VAL;\n"
@@ -482,7 +482,7 @@ def test_constants_of_math_can_initialise(write):
     np.testing.assert_array_equal(result.outputs[0], [np.inf, np.inf, np.nan])
 
 
-def test_a_header_of_ones_own_comes_before_ours(write):
+def test_a_users_header_precedes_ours(write):
     write("float.h", "#define ANSWER 42\n")
     path = write("k.cu", '#include "float.h"\n__global__ void k(int* x) { *x = ANSWER; }')
     assert run(path, grid=1, block=1, args=[Out("int32", 1)]).outputs[0].tolist() == [42]
@@ -496,7 +496,7 @@ def templates(write):
     return load(write("templates.cu", TEMPLATES))
 
 
-def test_kernels_as_the_source_names_them(templates):
+def test_kernels_are_listed_by_their_source_names(templates):
     assert sorted(templates.kernels) == [
         "bits::scale<double, 2>",
         "bits::scale<float, 2>",
@@ -515,7 +515,7 @@ def test_kernels_as_the_source_names_them(templates):
         ("set_c", []),
     ],
 )
-def test_a_kernel_by_its_name(templates, name, types):
+def test_a_kernel_is_found_by_its_name(templates, name, types):
     kernel = templates.kernel(name)
     assert parameter_types(kernel.name) == types
     assert templates.kernel(kernel.name) is kernel
@@ -531,14 +531,14 @@ def test_a_kernel_by_its_name(templates, name, types):
         ("never", "never is a template: instantiate it, e.g. template __global__ void never<float>"),
     ],
 )
-def test_a_kernel_that_is_not_meant(templates, name, says):
+def test_an_unknown_or_ambiguous_kernel_is_refused(templates, name, says):
     with pytest.raises(LaunchError) as caught:
         templates.kernel(name)
     assert says in str(caught.value)
     assert ("is a template" in str(caught.value)) == (name == "never")
 
 
-def test_a_file_without_kernels(write):
+def test_a_file_without_kernels_is_refused(write):
     with pytest.raises(LaunchError, match=r"has no kernel\nwrite a __global__ function$"):
         load(write("none.cu", "__device__ int x;")).kernel()
     source = load(write("only.cu", "template <class T> __global__ void only(T* x) { *x = 1; }"))
@@ -570,7 +570,7 @@ def test_a_file_without_kernels(write):
         ("_Z1kDv4_f", "k", []),
     ],
 )
-def test_mangled_names(mangled, name, types):
+def test_mangled_names_are_demangled(mangled, name, types):
     assert readable(mangled) == name
     assert parameter_types(mangled) == types
     assert plain(name) == name.partition("<")[0].split("::")[-1]
@@ -608,12 +608,12 @@ def kernel_of(*types):
         ("u32", b"\1\0\0\0", np.uint32(1)),
     ],
 )
-def test_scalars(kind, value, expected):
+def test_scalars_are_converted_to_their_parameter_type(kind, value, expected):
     got = scalar(kernel_of(kind), 0, value)
     assert (got.dtype, got.tobytes()) == (expected.dtype, expected.tobytes())
 
 
-def test_nan_is_a_number_that_a_float_can_have():
+def test_nan_is_accepted_for_a_float_parameter():
     assert np.isnan(scalar(kernel_of("f32"), 0, float("nan")))
 
 
@@ -636,14 +636,14 @@ def test_nan_is_a_number_that_a_float_can_have():
         ("u32", b"abc", "3 bytes; the parameter takes 4 bytes"),
     ],
 )
-def test_scalars_that_do_not_fit(kind, value, says):
+def test_scalars_that_do_not_fit_their_type_are_refused(kind, value, says):
     with pytest.raises(LaunchError) as caught:
         scalar(kernel_of(kind), 0, value)
     assert says in str(caught.value)
     assert f"kernel k({kind.replace('b8*4', '4 bytes')}): argument 0 is " in str(caught.value)
 
 
-def test_a_structure_by_value(write):
+def test_structures_are_passed_by_value(write):
     path = write(
         "s.cu",
         "struct S { char c; double d; }; __global__ void k(S s, float2 v, double* x) "
@@ -678,7 +678,7 @@ def test_a_structure_by_value(write):
         ((1, 1, Out("i4", 3, "c"), 0), LaunchError, "argument 2 is c, elements of int32"),
     ],
 )
-def test_arguments_that_do_not_fit(saxpy, args, error, says):
+def test_unsuitable_arguments_are_refused(saxpy, args, error, says):
     with pytest.raises(error) as caught:
         run(saxpy, grid=1, block=1, args=args)
     assert says in str(caught.value)
@@ -686,20 +686,20 @@ def test_arguments_that_do_not_fit(saxpy, args, error, says):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint32"])
-def test_signed_or_not_does_not_matter(write, dtype):
+def test_pointers_accept_arrays_of_either_signedness(write, dtype):
     path = write("k.cu", "__global__ void k(const unsigned* __restrict__ x, int* y) { *y = *x; }")
     result = run(path, grid=1, block=1, args=(np.array([5], dtype), Out(dtype, 1)))
     assert result.outputs[1].tolist() == [5]
 
 
 @pytest.mark.parametrize("shape", [-1, (2, -1), "3", 2.5, (2, "x")])
-def test_an_out_without_a_shape(shape):
+def test_an_out_with_a_bad_shape_is_refused(shape):
     with pytest.raises(ShapeError, match=r"^Out: .* is not a shape"):
         Out("float32", shape)
 
 
 @pytest.mark.parametrize("dtype", ["float33", "object", "U3", ">f4", np.longdouble])
-def test_an_out_of_no_elements(dtype):
+def test_an_out_with_a_bad_dtype_is_refused(dtype):
     with pytest.raises(DtypeError):
         Out(dtype, 3)
 
@@ -734,20 +734,20 @@ class Tensor:
 
 
 @pytest.mark.parametrize("kind", [Interface, Tensor])
-def test_arrays_of_other_libraries(saxpy, kind):
+def test_arrays_of_other_libraries_are_accepted(saxpy, kind):
     x, y = operands()
     result = run(saxpy, grid=4, block=32, args=(100, kind(np.array(2.0)), kind(x), kind(y)))
     np.testing.assert_array_equal(result.outputs[3], 2 * x + np.float32(0.5))
     assert (y == 0.5).all()
 
 
-def test_a_tensor_that_cannot_be_read(saxpy):
+def test_a_tensor_that_requires_grad_is_refused(saxpy):
     x, y = operands()
     with pytest.raises(DtypeError, match=r"arg2 is a Tensor that NumPy cannot read: .*gradient.*\n.*detach"):
         run(saxpy, grid=4, block=32, args=(100, 2, Tensor(x, requires_grad=True), y))
 
 
-def test_torch_tensors(saxpy):
+def test_torch_tensors_are_accepted(saxpy):
     torch = pytest.importorskip("torch")
     x, y = operands()
     args = (100, torch.tensor(2.0), torch.from_numpy(x), torch.from_numpy(y))
@@ -755,7 +755,7 @@ def test_torch_tensors(saxpy):
     np.testing.assert_array_equal(result.outputs[3], 2 * x + np.float32(0.5))
 
 
-def test_a_tensor_on_a_gpu_is_not_for_the_simulator(saxpy):
+def test_the_simulator_refuses_a_tensor_on_a_gpu(saxpy):
     class OnGpu(Tensor):
         def __dlpack_device__(self):
             return (2, 0)
@@ -765,28 +765,28 @@ def test_a_tensor_on_a_gpu_is_not_for_the_simulator(saxpy):
         run(saxpy, grid=4, block=32, args=(100, 2, OnGpu(x), y))
 
 
-def test_empty_arrays(saxpy):
+def test_empty_arrays_are_accepted(saxpy):
     empty = np.zeros(0, np.float32)
     assert run(saxpy, grid=1, block=32, args=(0, 1, empty, empty.copy())).outputs[3].shape == (0,)
 
 
-def test_an_array_without_hidden_elements_may_have_a_mask(saxpy):
+def test_a_masked_array_without_masked_elements_is_accepted(saxpy):
     x, y = operands()
     result = run(saxpy, grid=4, block=32, args=(100, 1, np.ma.masked_array(x), y))
     np.testing.assert_array_equal(result.outputs[3], x + np.float32(0.5))
 
 
-def test_what_run_passes_on_is_what_a_device_takes():
+def test_run_accepts_every_option_of_a_device():
     taken = inspect.signature(simwarp.Device).parameters
     assert set(DeviceOptions.__annotations__) == set(taken)
 
 
-def test_a_result_without_observers_has_a_report():
+def test_an_unobserved_report_raises_a_typed_error():
     with pytest.raises(ReportError, match="was not observed"):
         Result("k", Outputs([], []), ()).report.fidelity.counts  # noqa: B018
 
 
-def test_the_door_imports_without_the_command_line():
+def test_simwarp_run_imports_without_the_command_line():
     program = (
         "import sys; sys.modules.update(typer=None, rich=None, pycuda=None)\n"
         "import simwarp.run; print(simwarp.run.Out('int8', 2).shape)"

@@ -78,7 +78,7 @@ def test_unreadable_kernel_heads_are_refused(text):
     assert not [found for found in definitions(text) if found.parameters]
 
 
-def test_scopes_and_lines():
+def test_kernel_definitions_have_scope_and_lines():
     text = """\
 namespace a::b { inline namespace c {
 struct S { int x; };
@@ -135,11 +135,11 @@ TWO = "__global__ void f(int a) {}\n__global__ void f(float b) {}\n__global__ vo
         ("__global__ void f(int a) {}\n__global__ void f(long b) {}", entry("f", 1), ()),
     ],
 )
-def test_which_definition_is_meant(text, kernel, names):
+def test_a_compiled_kernel_is_matched_with_its_definition(text, kernel, names):
     assert parameter_names(kernel, {"k.cu": text}) == names
 
 
-def test_names_of_what_is_compiled(write):
+def test_parameter_names_of_compiled_kernels_are_found(write):
     write(
         "in.cuh",
         "#pragma once\nnamespace in { __global__ void h(int* x, int h) {\n *x = h; } }\n",
@@ -181,7 +181,7 @@ KERNEL = Function("f", [Variable(name, "param", "u32") for name in "abcd"], 1)
         ((Given(1, "c"), 2, 3, Given(4, 0)), [4, 2, 1, 3]),
     ],
 )
-def test_what_is_bound(args, values):
+def test_named_arguments_are_bound_to_parameters(args, values):
     assert [given.value for given in bind(KERNEL, tuple("abcd"), args)] == values
 
 
@@ -213,13 +213,13 @@ def test_what_is_bound(args, values):
         ("", {-1: 1}, "has no parameter -1\ngive the arguments in order"),
     ],
 )
-def test_what_is_not(names, args, says):
+def test_wrong_argument_names_are_refused(names, args, says):
     with pytest.raises(LaunchError) as caught:
         bind(KERNEL, tuple(names), args)
     assert says in str(caught.value)
 
 
-def test_names_decide_not_their_order(write):
+def test_named_arguments_may_have_any_order(write):
     path = write("sub.cu", SUB)
     a, b = np.full(4, 5, np.float32), np.full(4, 3, np.float32)
     for args in (
@@ -232,7 +232,7 @@ def test_names_decide_not_their_order(write):
         assert result.changed == (next(iter(result.changed)),)
 
 
-def test_ptx_of_a_compiler_has_no_names_and_ptx_by_hand_has(write):
+def test_compiled_ptx_has_no_parameter_names_and_handwritten_ptx_has(write):
     made = load(write("sub.cu", SUB)).ptx
     a, b, c = np.full(4, 5, np.float32), np.full(4, 3, np.float32), Out("float32", 4)
     with pytest.raises(
@@ -248,7 +248,7 @@ def test_ptx_of_a_compiler_has_no_names_and_ptx_by_hand_has(write):
     assert run(path, grid=1, block=1, args={"x": Out("u4", 1), "n": 7}).outputs["x"].tolist() == [7]
 
 
-def test_names_on_the_command_line(write, capsys):
+def test_the_command_line_accepts_named_arguments(write, capsys):
     write("sub.cu", SUB)
     np.save("three.npy", np.full(4, 3, np.float32))
     np.save("five.npy", np.full(4, 5, np.float32))

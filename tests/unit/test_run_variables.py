@@ -38,14 +38,14 @@ def scale(source, **options):
     return run(source, "scale", grid=1, block=4, args=[Out("float64", 4, "y")], **options)
 
 
-def test_variables_that_are_set(source):
+def test_module_variables_are_set(source):
     result = scale(source, set={"c": C, "d": 1, "a::n": np.int32(10), "_ZN1b1nE": 0.5})
     assert result.outputs["y"].tolist() == (C + 14.5).tolist()
     assert result.notes == ()
     assert scale(source, set={"c": C.reshape(2, 2)[:, ::-1]}).outputs["y"].tolist() == [11, 10, 13, 12]
 
 
-def test_constants_that_nobody_set_are_notes(source):
+def test_unset_constants_are_noted(source):
     result = scale(source)
     assert result.outputs["y"].tolist() == [10] * 4
     assert [note.partition(" ")[0] for note in result.notes] == ["c", "a::n", "b::n"]
@@ -69,13 +69,13 @@ def test_constants_that_nobody_set_are_notes(source):
         ({"c": np.ma.masked_array(C, mask=[1, 0, 0, 0])}, DtypeError, "c has a mask"),
     ],
 )
-def test_what_is_not_set(source, values, error, says):
+def test_unsuitable_variables_are_refused(source, values, error, says):
     with pytest.raises(error) as caught:
         scale(source, set=values)
     assert says in str(caught.value)
 
 
-def test_a_device_without_variables(source):
+def test_a_device_without_module_variables_is_accepted(source):
     class Module:
         def __init__(self, module):
             self.kernel = module.kernel
@@ -90,7 +90,7 @@ def test_a_device_without_variables(source):
 
 
 @pytest.mark.usefixtures("source")
-def test_on_the_command_line(capsys):
+def test_the_command_line_sets_variables(capsys):
     np.save("c.npy", C)
     command = ["run", "scale.cu", "--kernel=scale", "--grid=1", "--block=4", "--arg", "y=out:float64:4"]
     assert main([*command, "--set", "c=c.npy", "--set", "a::n=10", "--set=d=1"]) == 0
@@ -112,7 +112,7 @@ def test_on_the_command_line(capsys):
         read_settings(["c=1", "c=2"])
 
 
-def test_what_the_compiler_warns_of(tmp_path, monkeypatch, capsys):
+def test_compiler_warnings_are_returned(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k.cu").write_text("__global__ void k(int* y) {\n int v;\n y[threadIdx.x] = v; }")
     for _ in range(2):  # compiled, and from the cache

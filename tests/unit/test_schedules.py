@@ -151,7 +151,7 @@ def test_a_schedule_that_declines_is_not_a_difference():
 
 
 @pytest.mark.slow
-def test_a_spin_lock_is_declined_by_the_stack_and_the_same_elsewhere():
+def test_the_stack_declines_a_spin_lock_that_other_schedules_run():
     run = runner("spin", np.zeros(1, np.int32), np.zeros(1, np.int32))
     differences = compare_schedules(run, checks={"races": "off"})
     assert list(differences.declined) == [Schedule("stack")]
@@ -222,7 +222,7 @@ def test_each_array_and_each_schedule_has_its_own_difference():
     assert found == [("a", (0, 2), 1, 2), ("b", (), 1, 1), ("a", (0, 1), 2, 4), ("b", (), 2, 1)]
 
 
-def test_plain_data():
+def test_differences_are_plain_json_data():
     differences = compare_schedules(runner("last_writer", np.zeros(4, np.int32), IN_32))
     data = json.loads(json.dumps(differences.to_json()))
     assert data["compared"] == [str(schedule) for schedule in SCHEDULES]
@@ -232,23 +232,23 @@ def test_plain_data():
     assert differences[0].first.bits in differences.to_text()
 
 
-def test_a_run_that_is_not_the_same_each_time_is_refused():
+def test_an_unrepeatable_run_is_refused():
     calls = iter(range(100))
     with pytest.raises(UnrepeatableRunError, match="seed its random inputs"):
         compare_schedules(lambda device: np.array([next(calls)]))
 
 
-def test_other_names_each_time_are_refused():
+def test_results_with_varying_names_are_refused():
     with pytest.raises(ShapeError, match="results a under lowest pc, but b under stack"):
         compare_schedules(lambda device: {"b" if device.schedule == "stack" else "a": np.zeros(1)})
 
 
-def test_results_that_are_not_numbers_are_refused():
+def test_nonnumeric_results_are_refused():
     with pytest.raises(DtypeError, match="result result has elements of type object"):
         compare_schedules(lambda device: np.array([None]))
 
 
-def test_the_device_can_be_of_ones_own_making():
+def test_a_users_device_factory_is_called():
     seen = []
 
     def run(device):

@@ -88,14 +88,14 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("packed", [False, True], ids=["text", "gzip"])
-def test_every_spelling_gives_the_same_tensor(way, file, spelling, packed):
+def test_every_variant_of_the_text_gives_the_same_tensor(way, file, spelling, packed):
     text = SPELLINGS[spelling].encode()
     tensor = read_tns(file(gzip.compress(text) if packed else text))
     same(tensor, Coo(np.array(THREE_COORDS), np.array([2.5, -1e-3, 7.0]), (2, 3, 4)))
     assert tensor.coords.dtype == np.uint32
 
 
-def test_the_base_is_seen_or_told(file):
+def test_the_index_base_is_detected_or_given(file):
     path = file("1 2 5\n3 1 6\n")
     assert read_tns(path).coords.tolist() == [[0, 2], [1, 0]]
     told = read_tns(path, base=0)
@@ -103,7 +103,7 @@ def test_the_base_is_seen_or_told(file):
     assert read_tns(path, base=1).shape == (3, 2)
 
 
-def test_the_header_is_told(file):
+def test_the_header_option_decides_the_first_lines(file):
     path = file("2\n9 9\n1 2 5\n")
     assert read_tns(path, header=True).shape == (9, 9)
     assert refusal(path, header=False).startswith(", line 1: 1 field\n")
@@ -111,7 +111,7 @@ def test_the_header_is_told(file):
     assert refusal(file(THREE), header=True).startswith(", line 1: 4 fields, expected 1\n")
 
 
-def test_the_shape_is_told(file):
+def test_the_shape_option_sets_the_dimensions(file):
     path = file(f"3\n2 3 4\n{THREE}")
     assert read_tns(path, shape=(5, 6, 7)).shape == (5, 6, 7)
     with pytest.raises(ShapeError, match="has 2 modes"):
@@ -128,14 +128,14 @@ def test_large_indices_are_int64(way, file):
 
 
 @pytest.mark.parametrize("order", [2, 3, 8])
-def test_orders(way, file, order):
+def test_tensors_of_every_order_are_read(way, file, order):
     lines = [[n + mode for mode in range(order)] for n in (1, 2, 3)]
     tensor = read_tns(file("".join(f"{' '.join(map(str, line))} {line[0]}.5\n" for line in lines)))
     assert tensor.coords.T.tolist() == [[index - 1 for index in line] for line in lines]
     assert tensor.shape == tuple(3 + mode for mode in range(order))
 
 
-def test_nonfinite_values_only_if_meant(way, file):
+def test_nonfinite_values_need_an_option(way, file):
     path = file("1 1 nan\n1 2 -inf\n1 3 Infinity\n2 1 1\n")
     values = read_tns(path, nonfinite=True).values
     assert np.isnan(values[0])
@@ -143,20 +143,20 @@ def test_nonfinite_values_only_if_meant(way, file):
     assert refusal(path).startswith(", line 1: the value is nan as float64\npass nonfinite=True")
 
 
-def test_what_is_too_large_for_a_type_is_infinite(way, file):
+def test_a_value_beyond_its_type_is_refused_as_infinite(way, file):
     path = file("# large\n1 1 1\n1 2 1e39\n")
     assert read_tns(path).values.tolist() == [1.0, 1e39]
     assert refusal(path, dtype=np.float32).startswith(", line 3: the value is inf as float32\n")
     assert refusal(file("1 1 1e999\n")).startswith(", line 1: the value is inf as float64\n")
 
 
-def test_a_number_is_rounded_to_float32_once_it_is_a_float64(file):
+def test_values_are_rounded_to_float64_and_then_to_float32(file):
     above = "1.0000000596046447753906250000010"  # above the middle of two floats; as a double, the middle
     assert float(above) == 1 + 2**-24
     assert read_tns(file(f"1 1 {above}\n"), dtype="float32").values.tolist() == [1.0]
 
 
-def test_progress_ends_with_the_whole_file(monkeypatch, file):
+def test_read_progress_ends_with_the_whole_file(monkeypatch, file):
     monkeypatch.setattr(_tns_reading, "_CHUNK", 16)
     for text in (THREE.encode(), gzip.compress(THREE.encode())):
         calls: list[tuple[int, int]] = []
@@ -192,7 +192,7 @@ def test_a_wrong_line_between_many_blank_ones_is_named(way, file):
     assert refusal(path, shape=(2, 2)).startswith(", line 9006: the index 9 in mode 1")
 
 
-def test_a_wrong_line_after_the_shortest_ones(way, file):
+def test_a_wrong_line_after_many_short_ones_is_named(way, file):
     assert refusal(file("1 1 1\n" * 1000 + "1\n")).startswith(", line 1001: 1 fields, expected 3\n")
 
 
@@ -262,7 +262,7 @@ def test_a_wrong_line_is_named_in_gzip_too(file, text):
     assert refusal(file(gzip.compress(text.encode()))).startswith(WRONG[text])
 
 
-def test_an_index_of_0_where_they_count_from_1(way, file):
+def test_an_index_of_0_in_a_1_based_file_is_refused(way, file):
     assert refusal(file("1 1 5\n\n2 0 5\n"), base=1).startswith(", line 3: the index 0\n")
 
 
@@ -271,7 +271,7 @@ def test_a_line_without_end_is_refused(monkeypatch, file):
     assert refusal(file("1 1 5\n" + "1 " * 200)).startswith(", line 2: it has more than 64 bytes\n")
 
 
-def test_damaged_gzip(file):
+def test_a_damaged_gzip_file_is_refused(file):
     whole = gzip.compress(os.urandom(0) + (THREE * 1).encode() + b"# " + os.urandom(300).hex().encode())
     assert "is damaged after line 0: Compressed file ended" in refusal(file(whole[: len(whole) // 2]))
     assert "is damaged after line 0: " in refusal(file(whole[:12] + b"\xff\xff\xff" + whole[15:]))
@@ -279,7 +279,7 @@ def test_damaged_gzip(file):
     assert "is damaged after line" in refusal(file(whole + b"more"))
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_unreadable_files_are_refused(tmp_path):
     assert refusal(tmp_path / "none.tns").startswith(" cannot be read: No such file or directory\n")
     assert refusal(tmp_path).startswith(" cannot be read: Is a directory\n")
 
@@ -296,7 +296,7 @@ def test_files_that_cannot_be_read(tmp_path):
         ({"shape": (2, 3, 0)}, InputFileError),
     ],
 )
-def test_options_that_do_not_exist(file, options, error):
+def test_unknown_options_are_refused(file, options, error):
     with pytest.raises(error):
         read_tns(file(THREE), **options)
 
@@ -306,7 +306,7 @@ def test_options_that_do_not_exist(file, options, error):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_duplicates_are_refused_by_line(way, file):
+def test_duplicate_coordinates_are_refused_with_both_lines(way, file):
     path = file("# so\n2 2 1\n1 1 2\n\n1 2 3\n# and\n1 1 4\n2 2 5\n")
     assert refusal(path).startswith(", line 7: line 3 has the same coordinates, (0, 0) from 0\n")
     assert read_tns(path, duplicates="keep").values.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
@@ -326,7 +326,7 @@ def test_duplicates_are_found_in_the_largest_shapes(file):
     st.lists(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=12),
     st.tuples(*[st.sampled_from([1, 2**21, 2**32, 2**62])] * 3),
 )
-def test_places_are_numbered_in_order(places, scale):
+def test_coordinate_keys_are_ordered_like_coordinates(places, scale):
     coords = (np.array(places, np.uint64).T * np.array([scale], np.uint64).T).copy()
     shape = tuple(4 * s for s in scale)
     keys = coordinate_keys(coords, shape).tolist()
@@ -369,7 +369,7 @@ def outcome(parse, text):
 
 @pytest.mark.slow
 @given(st.lists(LINES, max_size=8))
-def test_loadtxt_reads_lines_as_the_definition_does(lines):
+def test_the_loadtxt_parser_equals_the_plain_parser(lines):
     text = "".join(f"{line}\n" for line in lines).encode()
     plain, loaded = (outcome(parse, text) for parse in (parse_plain, parse_lines))
     if isinstance(plain, Lines):
@@ -384,21 +384,21 @@ def test_loadtxt_reads_lines_as_the_definition_does(lines):
 
 
 @given(st.lists(NUMBERS.filter(lambda number: number != "nan"), min_size=1, max_size=20))
-def test_values_are_what_float_reads(numbers):
+def test_parsed_values_equal_python_float(numbers):
     text = "".join(f"1 1 {number}\n" for number in numbers).encode()
     expected = np.array([float(number) for number in numbers])
     assert parse_lines(text, 2).values.tobytes() == expected.tobytes()
     assert parse_plain(text, 2).values.tobytes() == expected.tobytes()
 
 
-def test_values_of_any_length_are_what_float_reads():
+def test_parsed_values_of_any_length_equal_python_float():
     numbers = [f"-{'1' * a}.{'3' * b}e-5" for a in range(36) for b in range(1, 36)]
     text = "".join(f"1 1 {number}\n" for number in numbers).encode()
     expected = np.array([float(number) for number in numbers])
     assert parse_lines(text, 2).values.tobytes() == expected.tobytes()
 
 
-def test_a_long_file_is_left_to_loadtxt(monkeypatch, file):
+def test_a_long_file_is_parsed_by_loadtxt(monkeypatch, file):
     rng = np.random.default_rng(1)
     tensor = Coo(
         rng.permutation(120_000).reshape(1, -1) % [[1200], [100]] + 0, rng.random(120_000), (1200, 100)
@@ -430,7 +430,7 @@ def tensors(draw, largest=2**40):
 
 @pytest.mark.slow
 @given(tensors(), st.sampled_from([0, 1]), st.booleans(), st.sampled_from(["x.tns", "x.tns.gz"]))
-def test_text_there_and_back(tmp_path_factory, tensor, base, header, name):
+def test_text_files_round_trip(tmp_path_factory, tensor, base, header, name):
     path = tmp_path_factory.getbasetemp() / name
     write_tns(path, tensor, base=base, header=header)
     shape = None if header else tensor.shape
@@ -442,7 +442,7 @@ def test_text_there_and_back(tmp_path_factory, tensor, base, header, name):
 SINGLES = [363742205, 1, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0x80000000, 0x3F800001, 0x3DCCCCCD]
 
 
-def test_every_kind_of_float32_there_and_back(file):
+def test_every_kind_of_float32_round_trips(file):
     """The first is 7.038531e-26, which as a double is the middle of two floats."""
     rng = np.random.default_rng(2)
     bits = np.concatenate([SINGLES, rng.integers(0, 2**32, 20_000)]).astype(np.uint32)
@@ -455,7 +455,7 @@ def test_every_kind_of_float32_there_and_back(file):
     assert b"\n8 1 0.1\n" in path.read_bytes()
 
 
-def test_nonfinite_values_there_and_back(file):
+def test_nonfinite_values_round_trip(file):
     tensor = Coo([[0, 1, 2], [0, 0, 0]], np.array([np.nan, np.inf, -np.inf], np.float32), (3, 1), True)
     path = file(b"")
     write_tns(path, tensor)
@@ -475,7 +475,7 @@ def test_equal_tensors_make_equal_files(tmp_path):
         assert (tmp_path / name).read_bytes() == first
 
 
-def test_progress_of_writing_ends_with_the_whole_tensor(file):
+def test_write_progress_ends_with_the_whole_tensor(file):
     count = 150_000
     tensor = Coo(np.array([np.arange(count)] * 2, np.uint32), np.ones(count), (count, count))
     calls = []
@@ -486,7 +486,7 @@ def test_progress_of_writing_ends_with_the_whole_tensor(file):
 
 
 @pytest.mark.parametrize("write", [write_tns, write_tensor])
-def test_what_cannot_be_written(tmp_path, write):
+def test_unwritable_tensors_and_paths_are_refused(tmp_path, write):
     small = Coo([[0], [0]], [1.0], (1, 1))
     with pytest.raises(InputFileError, match="cannot be written: No such file"):
         write(tmp_path / "no" / "x", small)
@@ -502,7 +502,7 @@ def test_what_cannot_be_written(tmp_path, write):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_largest_dimensions_that_fit(tmp_path):
+def test_the_largest_dimensions_round_trip_and_larger_are_refused(tmp_path):
     for base in (0, 1):
         largest = Coo([[2**63 - 1 - base], [0]], [1.0], (2**63 - base, 1))
         write_tns(tmp_path / "x", largest, base=base)
@@ -522,7 +522,7 @@ def test_the_largest_dimensions_that_fit(tmp_path):
 
 @pytest.mark.slow
 @given(tensors())
-def test_arrays_there_and_back(tmp_path_factory, tensor):
+def test_npz_files_round_trip(tmp_path_factory, tensor):
     path = tmp_path_factory.getbasetemp() / "x.npz"
     write_tensor(path, tensor)
     back = read_tensor(path)
@@ -532,7 +532,7 @@ def test_arrays_there_and_back(tmp_path_factory, tensor):
     assert back.values.flags.writeable
 
 
-def test_the_arrays_are_as_described(file):
+def test_the_arrays_of_an_npz_file_are_as_documented(file):
     path = file(b"", "x.npz")
     write_tensor(path, Coo(np.array(THREE_COORDS, ">i2"), [2.5, -1e-3, 7], (2, 3, 4)))
     with np.load(path, allow_pickle=False) as held:
@@ -544,7 +544,7 @@ def test_the_arrays_are_as_described(file):
         }
 
 
-def test_a_tensor_outlives_its_file(tmp_path):
+def test_a_read_tensor_outlives_its_file(tmp_path):
     path = tmp_path / "x.npz"
     write_tensor(path, Coo(THREE_COORDS, [2.5, -1e-3, 7], (2, 3, 4)))
     tensor = read_tensor(path)
@@ -561,7 +561,7 @@ def npz(tmp_path_factory):
 
 
 @given(st.dictionaries(st.integers(0, 1068), st.integers(1, 255), min_size=1, max_size=6))
-def test_a_flipped_byte_is_noticed_or_changes_nothing(tmp_path_factory, flips):
+def test_a_flipped_byte_is_refused_or_harmless(tmp_path_factory, flips):
     """Each array has a CRC-32; what is left are times and other bytes of the archive that nothing reads."""
     path, tensor = npz(tmp_path_factory)
     data = bytearray(path.read_bytes())
@@ -608,7 +608,7 @@ WHOLE = {
     ],
     ids=str,
 )
-def test_arrays_that_are_not_a_tensor(file, arrays, message):
+def test_an_npz_file_without_a_tensor_is_refused(file, arrays, message):
     path = file(b"", "x.npz")
     held = {name: array for name, array in (WHOLE | arrays).items() if array is not None}
     np.savez(path, **held)
@@ -629,7 +629,7 @@ def test_an_array_of_impossible_size_is_refused(file):
         read_tensor(path)
 
 
-def test_other_files_are_not_tensors(tmp_path_factory, tmp_path):
+def test_damaged_and_foreign_files_are_refused(tmp_path_factory, tmp_path):
     path, _ = npz(tmp_path_factory)
     whole = path.read_bytes()
     for length in (0, 1, 127, 128, 150, 200, len(whole) - 1):
@@ -652,7 +652,7 @@ def test_the_former_binary_form_is_refused_with_advice(file):
     st.sampled_from([b"", b"\x1f\x8b", b"\x1f\x8b\x08\0", b"\x93SWT\r\n\x1a\n", b"PK\3\4", b"1 1 "]),
     st.binary(max_size=300),
 )
-def test_any_bytes_are_a_tensor_or_refused(tmp_path_factory, start, content):
+def test_arbitrary_bytes_are_a_tensor_or_refused(tmp_path_factory, start, content):
     path = tmp_path_factory.getbasetemp() / "any"
     path.write_bytes(start + content)
     for read in (read_tns, read_tensor):
@@ -678,7 +678,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_conversion_that_is_killed_leaves_what_was_there(tmp_path, number):
+def test_a_killed_conversion_keeps_the_old_file(tmp_path, number):
     count = 400_000
     indices = np.arange(count, dtype=np.uint32)
     write_tensor(tmp_path / "x.npz", Coo(np.array([indices] * 3), np.sqrt(indices), (count,) * 3))

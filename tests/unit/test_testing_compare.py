@@ -20,7 +20,7 @@ def complaint(expected, got):
     return str(caught.value)
 
 
-def test_a_lane():
+def test_a_difference_names_its_lane():
     expected = np.arange(32, dtype=np.uint32)
     got = expected.copy()
     got[[7, 9]] ^= np.array([0x80000001, 2], np.uint32)
@@ -32,7 +32,7 @@ def test_a_lane():
     assert "lane 9" in lines[9]
 
 
-def test_a_packed_matrix():
+def test_a_difference_in_a_packed_matrix_names_its_element():
     x = np.ones((40, 3), np.int8)
     expected = reference.pack(x, layout="row")
     x[33, 2] = -1
@@ -45,7 +45,7 @@ def test_a_packed_matrix():
 
 @pytest.mark.slow
 @given(expected=bit_matrices(), data=st.data())
-def test_the_named_element_of_a_packed_matrix_is_the_wrong_one(expected, data):
+def test_the_named_element_of_a_packed_matrix_is_the_changed_one(expected, data):
     bits = reference.unpack(expected)
     row, column = (data.draw(st.integers(0, n - 1)) for n in expected.shape)
     bits[row, column] ^= 1
@@ -54,7 +54,7 @@ def test_the_named_element_of_a_packed_matrix_is_the_wrong_one(expected, data):
     assert f"the first wrong matrix element is ({row}, {column})\n" in complaint(expected, got)
 
 
-def test_formats_that_differ():
+def test_different_formats_are_reported():
     x = np.ones((3, 3))
     message = complaint(reference.pack(x), reference.pack(x, layout="column"))
     assert message == (
@@ -64,7 +64,7 @@ def test_formats_that_differ():
     assert complaint(reference.pack(x), x).endswith("got an array")
 
 
-def test_shapes_and_types_that_differ():
+def test_different_shapes_and_types_are_reported():
     assert complaint(np.zeros(3, np.int32), np.zeros(3, np.uint32)) == (
         "expected int32 of shape (3,), got uint32 of shape (3,)"
     )
@@ -73,29 +73,29 @@ def test_shapes_and_types_that_differ():
     )
 
 
-def test_nothing_is_not_the_same_as_nothing():
+def test_comparing_empty_arrays_fails():
     assert complaint(np.zeros(0), np.zeros(0)) == "nothing was compared: both have shape (0,)"
 
 
-def test_what_has_no_bits():
+def test_values_without_bits_are_refused():
     with pytest.raises(DtypeError, match="no bits to compare"):
         assert_same_bits(["a"], ["a"])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "float64", "int64", ">u4"])
-def test_every_type(dtype):
+def test_every_type_is_compared(dtype):
     zeros, ones = np.zeros((2, 3), dtype), np.ones((2, 3), dtype)
     assert_same_bits(zeros, zeros.copy())
     assert "6 of 6 elements differ; the first is [0, 0]" in complaint(zeros, ones)
     assert_same_bits(zeros.T, zeros.T.copy())
 
 
-def test_numbers_alone():
+def test_scalars_are_compared():
     assert_same_bits(np.uint32(5), np.uint32(5))
     assert "the first is []" in complaint(np.uint32(5), np.uint32(4))
 
 
-def test_floats_are_words():
+def test_floats_are_compared_by_their_bits():
     nan = np.array([np.nan])
     assert_same_bits(nan, nan.copy())
     assert "expected 0.0 (0x0000000000000000), got -0.0 (0x8000000000000000): bit 63 differs" in complaint(
@@ -103,7 +103,7 @@ def test_floats_are_words():
     )
 
 
-def test_what_lies_on_a_device():
+def test_arrays_on_a_device_are_compared():
     host = np.arange(5, dtype=np.uint32)
     assert_same_bits(host, simwarp.Device().upload(host))
     x = reference.pack(np.ones((3, 3)))

@@ -45,7 +45,7 @@ EVERY = [(opcode, name) for opcode in all_opcodes()[::17] for name in fragments_
 
 
 @pytest.mark.parametrize(("opcode", "name"), EVERY)
-def test_one_bit_is_noticed_and_named(opcode, name):
+def test_one_flipped_bit_is_named(opcode, name):
     operand = fragments_of(opcode).operands[name]
     layout, source = operand.layout, draw(1)
     words = some_words(operand)
@@ -69,7 +69,7 @@ def test_one_bit_is_noticed_and_named(opcode, name):
 
 @pytest.mark.parametrize("lane", [0, 5, 31])
 @pytest.mark.parametrize("register", range(4))
-def test_elements_are_those_of_the_formulas(lane, register):
+def test_named_elements_follow_the_formulas_of_the_isa(lane, register):
     """PTX ISA 9.7.14.5.8: the rows and columns of A and of the accumulators, written out."""
     group, within = lane // 4, lane % 4
     at = {
@@ -85,7 +85,7 @@ def test_elements_are_those_of_the_formulas(lane, register):
         assert (found.row, found.column) == element
 
 
-def test_the_first_is_the_first_of_the_matrix():
+def test_the_reported_element_is_the_first_of_the_matrix():
     tile = np.zeros((16, 16), np.float16)
     registers = np.zeros((32, 4), np.uint32)
     registers[0, 1] = registers[4, 0] = 1  # rows 8 and 1
@@ -93,7 +93,7 @@ def test_the_first_is_the_first_of_the_matrix():
     assert (found.lane, found.register, found.row, found.wrong) == (4, 0, 1, 2)
 
 
-def test_each_copy_counts():
+def test_every_copy_of_an_element_is_checked():
     a = fragments_of(COPIES).operands["a"]
     words = some_words(a)
     registers = a.layout.pack(words)
@@ -103,7 +103,7 @@ def test_each_copy_counts():
     assert found.pattern == "none of them in its first copy"
 
 
-def test_one_of_several_matrices():
+def test_a_difference_names_its_matrix():
     r = fragments_of(LOAD).operands["r"]
     words = some_words(r)
     registers = r.layout.pack(words)
@@ -114,7 +114,7 @@ def test_one_of_several_matrices():
     assert "should hold element [0, 0] of matrix 2\n" in str(found)
 
 
-def test_one_of_several_warps():
+def test_a_difference_names_its_warp():
     b = fragments_of(S8).operands["b"]
     words = some_words(b, warps=(2, 3))
     registers = b.layout.pack(words)
@@ -130,7 +130,7 @@ def test_one_of_several_warps():
 # ---- numbers and words -----------------------------------------------------------------------------
 
 
-def test_numbers_are_as_good_as_words():
+def test_expected_values_may_be_numbers_or_words():
     half = np.arange(-128, 128, dtype=np.float64).reshape(16, 16) / 8
     registers = fragments_of(F16).operands["a"].layout.pack(half.astype(np.float16))
     for same in (half, half.astype(np.float32), half.astype(np.float16).view(np.uint16)):
@@ -163,7 +163,7 @@ def test_numbers_are_as_good_as_words():
         ("s32", 32, -2, 0xFFFFFFFE),
     ],
 )
-def test_words_of_numbers(kind, bits, number, word):
+def test_numbers_are_converted_to_words(kind, bits, number, word):
     assert int(words_of(number, kind, bits)) == word
 
 
@@ -180,14 +180,14 @@ def test_words_of_numbers(kind, bits, number, word):
         ("s8", 8, ["1"], "elements of <U1 for an operand of type s8\n"),
     ],
 )
-def test_numbers_that_the_type_does_not_have(kind, bits, numbers, says):
+def test_unrepresentable_numbers_are_refused(kind, bits, numbers, says):
     with pytest.raises(DtypeError) as caught:
         words_of(numbers, kind, bits)
     assert says in str(caught.value)
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_not_a_number_is_itself():
+def test_nan_payloads_are_compared():
     nan = np.full((16, 8), np.nan, np.float32)
     registers = fragments_of(F16).operands["d"].layout.pack(nan)
     check_fragment(F16, "d", registers, nan)
@@ -195,7 +195,7 @@ def test_not_a_number_is_itself():
     assert "expected 0x7fc00000 (nan), got 0x7fc00001 (nan)" in str(found)
 
 
-def test_what_is_no_such_operand_or_matrix():
+def test_unknown_operands_and_wrong_matrices_are_refused():
     registers = np.zeros((32, 4), np.uint32)
     with pytest.raises(FragmentError, match="has no operand 'e' in registers\nit has d, a, b, c\n"):
         check_fragment(F16, "e", registers, np.zeros((16, 16)))
@@ -209,7 +209,7 @@ def test_what_is_no_such_operand_or_matrix():
         check_fragment(F16, "a", registers.astype(np.float64), np.zeros((16, 16)))
 
 
-def test_the_message():
+def test_a_difference_has_the_documented_message():
     tile = np.zeros((16, 16), np.float16)
     registers = np.zeros((32, 4), np.uint32)
     registers[6, 3] = 0xC0000000
@@ -248,17 +248,17 @@ RIGHT = draw(2).words(256).astype(np.uint32).reshape(16, 16)
         (np.where(np.indices((16, 16))[1] % 3, RIGHT, 0), "all in columns 0, 3, 6, 9 …"),
     ],
 )  # fmt: skip
-def test_patterns(wrong, says):
+def test_patterns_of_wrong_elements_are_named(wrong, says):
     assert pattern(RIGHT, wrong, k="columns").endswith(says)
 
 
-def test_one_element_is_not_a_pattern():
+def test_one_wrong_element_has_no_pattern():
     wrong = RIGHT.copy()
     wrong[3, 5] = RIGHT[7, 1] ^ 1
     assert pattern(RIGHT, wrong) == "all in rows 3, columns 5"
 
 
-def test_a_few_bits_are_not_a_pattern():
+def test_a_few_wrong_bits_have_no_pattern():
     """Of ten wrong bits, some rule says by chance where they come from; 256 are no chance."""
     bits = RIGHT % 2
     few = bits.copy()
@@ -280,14 +280,14 @@ def test_a_few_bits_are_not_a_pattern():
         ("b16", [1, 1, 1], ""),
     ],
 )
-def test_numbers_a_little_off(kind, units, says):
+def test_small_errors_are_named_in_ulp(kind, units, says):
     expected = np.array([[1.5, -2.25, 100, 0.125]], np.float32).view(np.uint32)
     got = expected.copy()
     got[0, :3] += np.array(units, np.int32).view(np.uint32)
     assert pattern(expected, got, kind) == "; ".join(filter(None, ["all in columns 0-2", says]))
 
 
-def test_other_signs_and_nan_are_not_rounding():
+def test_wrong_signs_and_nan_are_not_named_rounding():
     one = np.array([[1.0, 2.0]], np.float32)
     assert pattern(one.view(np.uint32), (-one).view(np.uint32), "f32") == "in all rows and columns"
     largest = np.array([[0x7F800000, 0x7F800000]], np.uint32)
@@ -333,7 +333,7 @@ def launched(text, opcode="", line="", blocks=1, threads=32, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"chunk_lanes": 32}, {"schedule": "random"}])
-def test_each_warp_and_each_execution(options):
+def test_every_execution_of_every_warp_is_recorded(options):
     """Warp w goes through the loop w + 1 times: warps part, and accumulators are overwritten each time."""
     recorded = launched(ptx(ACCUMULATE), blocks=3, threads=96, **options)
     for block in range(3):
@@ -350,7 +350,7 @@ def test_each_warp_and_each_execution(options):
     assert recorded.executions((2, 0, 0), 2)[2].matrix("d").shape == (16, 8)
 
 
-def test_a_difference_names_the_place():
+def test_a_difference_names_kernel_warp_and_line():
     (execution,) = launched(ptx(ACCUMULATE)).executions()
     with pytest.raises(FragmentDifference) as caught:
         execution.check("d", np.full((16, 8), 17.0))
@@ -360,7 +360,7 @@ def test_a_difference_names_the_place():
     assert str(found).splitlines()[0].endswith(f"line {execution.place.line} `{execution.place.text}`")
 
 
-def test_what_loads_and_stores_hold():
+def test_fragments_of_loads_and_stores_are_recorded():
     row = "mov.u32 %r1, %laneid; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile; add.u32 %r2, %r2, %r3;"
     fill = "add.u32 %r4, %r1, 256; st.shared.v4.b32 [%r2], {%r4, %r4, %r4, %r4}; bar.warp.sync -1;"
     text = ptx(f"""{row} {fill}
@@ -382,7 +382,7 @@ def test_what_loads_and_stores_hold():
     result.check("d", np.stack([np.arange(32), np.zeros(32, int)], axis=1).reshape(8, 8))
 
 
-def test_only_what_is_chosen():
+def test_only_selected_instructions_are_recorded():
     text = ptx(f"mov.u32 %r1, tile; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%r2}}, [%r1];\n{ACCUMULATE}")
     text = text.replace(
         "ldmatrix", "st.shared.v4.b32 [%r1], {%r1, %r1, %r1, %r1}; bar.warp.sync -1; ldmatrix"
@@ -398,7 +398,7 @@ def test_only_what_is_chosen():
     assert [e.opcode for e in recorded.executions(line=line)] == [F16]
 
 
-def test_several_launches():
+def test_several_launches_are_recorded():
     device = simwarp.Device()
     kernel = device.load(ptx(ACCUMULATE)).kernel("k")
     with record_fragments(device) as recorded:
@@ -413,7 +413,7 @@ def test_several_launches():
         recorded.executions()
 
 
-def test_what_was_not_recorded():
+def test_unrecorded_executions_are_refused():
     recorded = launched(ptx(ACCUMULATE))
     with pytest.raises(ReportError) as caught:
         recorded.executions(warp=3, line="kernel.cu:7")
@@ -427,7 +427,7 @@ def test_what_was_not_recorded():
         execution.matrix("r")
 
 
-def test_directly_behind_a_call_the_overwritten_are_not_known():
+def test_overwritten_operands_after_a_call_are_unknown():
     text = ptx(ACCUMULATE.replace("loop:", "loop: call.uni nothing;"), ".func nothing() { ret; }")
     (execution,) = launched(text).executions()
     assert execution.registers.keys() == {"d", "a", "b"}

@@ -38,7 +38,7 @@ def drawn(count, seed=0):
 
 
 @given(geometry=conv_geometries())
-def test_the_numbers_are_those_of_the_reference(geometry):
+def test_geometries_resolve_as_in_the_reference(geometry):
     resolved = reference.conv_geometry(geometry.images, geometry.filters, **geometry.options)
     assert geometry.out == (resolved.out_height, resolved.out_width)
     assert (geometry.pads[0][0], geometry.pads[1][0]) == (resolved.pad_top, resolved.pad_left)
@@ -54,7 +54,7 @@ def test_geometries_are_small_enough_for_a_simulator(geometry):
     assert geometry.filters[3] <= 40
 
 
-def test_both_ways_of_drawing_are_the_same_recipes():
+def test_strategy_and_counter_draw_from_the_same_recipes():
     class Fixed:
         """Always the same turn of whatever is offered."""
 
@@ -82,7 +82,7 @@ def test_members_belong_to_their_class(name, data):
     assert name in classes_of(data.draw(conv_geometries(name)))
 
 
-def test_counters_draw_members_too_and_they_differ():
+def test_counter_draws_cover_every_class_and_differ():
     geometries = drawn(2200)
     for k, geometry in enumerate(geometries):
         assert CLASSES[k % len(CLASSES)] in classes_of(geometry)
@@ -91,13 +91,13 @@ def test_counters_draw_members_too_and_they_differ():
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_class_is_drawn_unasked(name):
+def test_every_class_is_drawn_without_being_named(name):
     happens(conv_geometries(), lambda geometry: name in classes_of(geometry))
     happens(conv_geometries(), lambda geometry: name not in classes_of(geometry))
 
 
 @pytest.mark.slow
-def test_every_geometry_is_in_a_class():
+def test_every_drawn_geometry_has_a_class():
     counts = Counter(name for geometry in drawn(1100) for name in classes_of(geometry))
     assert all(counts[name] >= 100 for name in CLASSES)
     assert all(classes_of(geometry) for geometry in drawn(1100))
@@ -122,11 +122,11 @@ def test_every_geometry_is_in_a_class():
     ],
     ids=lambda given: str(given) if isinstance(given, Geometry) else "",
 )
-def test_what_belongs_to_a_class(geometry, names):
+def test_geometries_have_the_stated_classes(geometry, names):
     assert set(classes_of(geometry)) == names
 
 
-def test_what_recipes_reach():
+def test_recipes_reach_batches_paddings_and_channels():
     geometries = drawn(2200)
     assert {geometry.images[0] for geometry in geometries} >= {1, 2, 3, 4, 5, 9}
     assert {type(geometry.padding) for geometry in geometries} == {str, tuple}
@@ -147,38 +147,38 @@ def test_what_recipes_reach():
 # ---------------------------------------------------------------------------------------------- shrinking
 
 
-def test_the_simplest_geometry():
+def test_geometries_shrink_to_one_pixel():
     assert smallest(conv_geometries()) == ONE
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_simplest_of_every_class_is_readable(name):
+def test_every_class_shrinks_to_a_small_geometry(name):
     geometry = smallest(conv_geometries(name))
     n, h, w, c = geometry.images
     assert (n, c, geometry.filters[3]) == (1, 1, 1)
     assert max(h, w, *geometry.filters[:2], *geometry.out, *geometry.pads[0], *geometry.pads[1]) <= 3
 
 
-def test_a_tap_outside_shrinks_to_a_picture_of_a_few_pixels():
+def test_an_excluded_tap_shrinks_to_a_few_pixels():
     geometry = smallest(conv_geometries(), lambda g: g.excluded.any() and not g.excluded.all())
     assert (geometry.images[0], geometry.images[3], geometry.filters[3]) == (1, 1, 1)
     assert max(*geometry.images[1:3], *geometry.filters[:2]) <= 3
 
 
-def test_classes_that_do_not_exist():
+def test_unknown_classes_are_refused():
     with pytest.raises(SchemeError, match="there is no class 'corner' of geometries") as caught:
         conv_geometries("1x1", "corner")
     assert len(str(caught.value).splitlines()) == 3
 
 
-def test_the_strategy_is_with_the_others():
+def test_conv_geometries_is_exported_with_the_strategies():
     assert strategies.conv_geometries is conv_geometries
 
 
 # ------------------------------------------------------------------------------------------- comparison
 
 
-def test_results_that_are_the_same():
+def test_equal_convolutions_pass():
     same = np.arange(8, dtype=np.int32).reshape(1, 2, 2, 2)
     assert assert_same_convolution(Geometry((1, 2, 2, 1), (1, 1, 1, 2)), same, same.copy()) is None
 
@@ -208,13 +208,13 @@ def test_results_of_other_shapes_have_no_picture():
     assert "taps outside" not in str(caught.value)
 
 
-def test_nothing_is_not_the_same_as_nothing():
+def test_comparing_empty_convolutions_fails():
     nothing = np.zeros((1, 0, 1, 1), np.int32)
     with pytest.raises(AssertionError, match="nothing was compared"):
         assert_same_convolution(ONE, nothing, nothing)
 
 
-def test_the_window_of_an_element():
+def test_the_window_picture_explains_the_sum():
     picture = window_picture(Geometry((1, 5, 5, 7), (3, 3, 7, 1), padding="SAME"), (0, 4, 4, 0), 8)
     assert picture.title.endswith("output pixel (4, 4)")
     assert picture.notes[-1] == "result: 28 - 2 x 10 = 8"

@@ -45,7 +45,7 @@ def a_driver(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_simulator_is_the_default_and_new_for_every_test(project):
+def test_every_test_gets_a_new_simulator_by_default(project):
     project.makepyfile(
         """
         import simwarp
@@ -63,7 +63,7 @@ def test_the_simulator_is_the_default_and_new_for_every_test(project):
 
 
 @pytest.mark.usefixtures("no_driver")
-def test_cuda_is_skipped_with_the_reason_where_there_is_none(project):
+def test_cuda_tests_without_a_gpu_are_skipped_with_the_reason(project):
     project.makepyfile(ONE_TEST)
     result = project.runpytest_inprocess("-rs", "--simwarp-device=cuda")
     result.assert_outcomes(skipped=1)
@@ -72,7 +72,7 @@ def test_cuda_is_skipped_with_the_reason_where_there_is_none(project):
 
 
 @pytest.mark.usefixtures("a_driver")
-def test_cuda_and_both_where_there_is_a_gpu(project):
+def test_cuda_and_both_select_the_gpu(project):
     project.makepyfile("def test_it(simwarp_device): print('on', type(simwarp_device).__name__)")
     result = project.runpytest_inprocess("-s", "--simwarp-device", "both")
     result.assert_outcomes(passed=2)
@@ -83,7 +83,7 @@ def test_cuda_and_both_where_there_is_a_gpu(project):
 
 
 @pytest.mark.usefixtures("a_driver")
-def test_examples_of_hypothesis_share_the_device_of_their_test(project):
+def test_hypothesis_examples_share_the_device_of_their_test(project):
     project.makepyfile(
         """
         from hypothesis import given
@@ -108,7 +108,7 @@ def test_an_unknown_device_or_profile_is_a_usage_error(project):
         result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}: invalid choice*"])
 
 
-def test_the_profile(project):
+def test_the_profile_option_loads_the_profile(project):
     project.makepyfile(
         "from hypothesis import settings\ndef test_it(): assert settings.default.max_examples == 30"
     )
@@ -117,7 +117,7 @@ def test_the_profile(project):
 
 
 @pytest.mark.slow
-def test_the_profile_needs_hypothesis(project):
+def test_the_profile_option_needs_hypothesis(project):
     (Path("installed") / "hypothesis.py").write_text("raise ImportError('there is none')\n")
     project.makepyfile("def test_it(): pass")
     result = project.runpytest_subprocess("--simwarp-profile=ci", "-p", "no:hypothesispytest")
@@ -126,14 +126,14 @@ def test_the_profile_needs_hypothesis(project):
 
 
 @pytest.mark.usefixtures("no_driver")
-def test_the_marker(project):
+def test_tests_marked_gpu_are_skipped_without_a_gpu(project):
     project.makepyfile("import pytest\n@pytest.mark.gpu\ndef test_it(): assert 0\ndef test_other(): pass")
     project.runpytest_inprocess().assert_outcomes(passed=1, skipped=1)
     project.runpytest_inprocess("-m", "not gpu").assert_outcomes(passed=1, deselected=1)
     project.runpytest_inprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.gpu: needs an NVIDIA GPU*"])
 
 
-def test_without_the_plugin(project):
+def test_tests_run_without_the_plugin(project):
     project.makepyfile("def test_it(): pass")
     project.runpytest_inprocess("-p", "no:simwarp").assert_outcomes(passed=1)
     refused = project.runpytest_inprocess("-p", "no:simwarp", "--simwarp-device=sim")
@@ -142,7 +142,7 @@ def test_without_the_plugin(project):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("installed", [True, False])
-def test_our_own_conftest_loads_it_once(project, installed, monkeypatch):
+def test_our_conftest_loads_the_plugin_once(project, installed, monkeypatch):
     paths = [ROOT, ROOT / "tests", *(["installed"] if installed else [])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(path).absolute()) for path in paths))
     project.makeconftest((ROOT / "tests" / "conftest.py").read_text())
@@ -151,7 +151,7 @@ def test_our_own_conftest_loads_it_once(project, installed, monkeypatch):
     project.runpytest_subprocess("-p", "no:simwarp").assert_outcomes(errors=1)
 
 
-def test_words_that_differ_are_drawn(project):
+def test_failed_word_comparisons_are_drawn(project):
     project.makepyfile(
         """
         import numpy as np
@@ -205,14 +205,14 @@ def test_the_kit_imports_without_hypothesis_and_pytest():
     assert printed.splitlines() == ["MissingExtraError pip install 'simwarp[test]'"] * 2
 
 
-def test_the_plugin_imports_little():
+def test_the_plugin_does_not_import_optional_packages():
     printed = python("import sys, simwarp.testing.plugin; print(*sys.modules)")
     loaded = set(printed.split())
     assert "simwarp.testing.plugin" in loaded
     assert loaded & {"hypothesis", "numba", "gpu", "simwarp.verify"} == set()
 
 
-def test_the_kit_has_what_it_names():
+def test_the_kit_exports_every_listed_name():
     import simwarp.testing as kit
 
     assert all(getattr(kit, name) for name in kit.__all__)

@@ -42,20 +42,20 @@ def happens(strategy, condition):
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.int32, np.int64, np.uint16, bool])
 @given(data=st.data())
-def test_lane_words(dtype, data):
+def test_lane_words_are_32_words_of_the_type(dtype, data):
     words = data.draw(lane_words(dtype))
     assert words.shape == (32,)
     assert words.dtype == np.dtype(dtype)
 
 
 @pytest.mark.slow
-def test_lane_words_shrink():
+def test_lane_words_shrink_to_zeros():
     assert smallest(lane_words()).tolist() == [0] * 32
     one_hot = smallest(lane_words(), lambda words: words[5] >= 100)
     assert one_hot.tolist() == [100 if lane == 5 else 0 for lane in range(32)]
 
 
-def test_lane_words_are_often_the_same_and_often_large():
+def test_lane_words_are_often_uniform_and_often_large():
     happens(lane_words(), lambda words: len(set(words.tolist())) == 2)
     happens(lane_words(), lambda words: len(set(words.tolist())) == 32)
     happens(lane_words(np.uint64), lambda words: words.max() >= 1 << 63)
@@ -63,7 +63,7 @@ def test_lane_words_are_often_the_same_and_often_large():
 
 
 @given(mask=masks(), active=active_lanes())
-def test_masks_name_a_lane(mask, active):
+def test_masks_have_at_least_one_lane(mask, active):
     assert 1 <= mask <= 0xFFFFFFFF
     assert active.shape == (32,)
     assert active.dtype == bool
@@ -80,7 +80,7 @@ def test_masks_shrink_to_all_lanes():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, "U3", object])
-def test_lane_words_of_other_types(dtype):
+def test_lane_words_refuse_other_types(dtype):
     with pytest.raises(DtypeError, match="choose one of"):
         lane_words(dtype)
 
@@ -89,7 +89,7 @@ def test_lane_words_of_other_types(dtype):
 
 
 @given(drawn=sizes(3))
-def test_sizes(drawn):
+def test_sizes_have_at_most_one_long_side(drawn):
     assert len(drawn) == 3
     assert all(1 <= n <= 1100 for n in drawn)
     long = [n for n in drawn if n > 150]
@@ -98,11 +98,11 @@ def test_sizes(drawn):
 
 @pytest.mark.parametrize("most", [1, 2, 7, 33, 500])
 @given(data=st.data())
-def test_sizes_stay_below(most, data):
+def test_sizes_stay_within_max_size(most, data):
     assert max(data.draw(sizes(2, max_size=most))) <= most
 
 
-def test_sizes_shrink():
+def test_sizes_shrink_to_1():
     assert smallest(sizes(3)) == (1, 1, 1)
     assert smallest(sizes(3), lambda drawn: drawn[0] > 32) == (33, 1, 1)
     assert smallest(sizes(3), lambda drawn: drawn[1] > 500) in ((1, 501, 1), (1, 511, 1))
@@ -121,7 +121,7 @@ def test_sizes_are_larger_on_hardware(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [{"count": 0}, {"max_size": 0}, {"max_size": 2.5}, {"count": True}])
-def test_sizes_of_nothing(arguments):
+def test_sizes_refuse_impossible_arguments(arguments):
     with pytest.raises(ShapeError, match="at least 1"):
         sizes(**arguments)
 
@@ -130,19 +130,19 @@ def test_sizes_of_nothing(arguments):
 
 
 @given(form=layouts())
-def test_layouts_are_arguments_of_pack(form):
+def test_layouts_are_valid_arguments_of_pack(form):
     packed = reference.pack([[1.0, -1.0]], **form)
     assert (packed.layout, packed.word, packed.first) == tuple(form.values())
 
 
-def test_layouts_reach_all_and_shrink_to_the_default():
+def test_layouts_reach_every_format_and_shrink_to_the_default():
     assert smallest(layouts()) == {"layout": "row", "word": 32, "first": "msb"}
     assert smallest(layouts(), lambda form: form["word"] == 64)["layout"] == "row"
     happens(layouts(), lambda form: tuple(form.values()) == ("column", 64, "lsb"))
 
 
 @given(x=real_matrices())
-def test_real_matrices(x):
+def test_real_matrices_are_valid_operands(x):
     assert x.ndim == 2
     assert min(x.shape) >= 1
     assert x.dtype.name in DTYPES
@@ -151,7 +151,7 @@ def test_real_matrices(x):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_real_matrices_shrink(dtype):
+def test_real_matrices_shrink_to_one_zero(dtype):
     assert smallest(real_matrices(dtypes=[dtype])).tolist() == [[0]]
     negative = smallest(real_matrices(dtypes=[dtype]), lambda x: (x < 0).any())
     assert negative.tolist() == [[-1]]
@@ -160,25 +160,25 @@ def test_real_matrices_shrink(dtype):
 
 @pytest.mark.slow_cases("float32")
 @pytest.mark.parametrize("dtype", DTYPES[:3])
-def test_real_matrices_hold_what_is_special(dtype):
+def test_real_matrices_contain_special_values(dtype):
     small = real_matrices(3, 5, dtypes=[dtype])
     happens(small, lambda x: np.isposinf(x).any() and np.isneginf(x).any())
     happens(small, lambda x: (np.signbit(x) & (x == 0)).any())
     happens(small, lambda x: ((x != 0) & (abs(x) < np.finfo(dtype).smallest_normal)).any())
 
 
-def test_real_matrices_hold_the_identity():
+def test_real_matrices_include_the_identity():
     happens(real_matrices(4, 4), lambda x: (x == 1 - 2 * np.eye(4)).all())
 
 
-def test_real_matrices_take_sizes():
+def test_real_matrices_have_the_requested_sizes():
     assert smallest(real_matrices(3, 4)).shape == (3, 4)
     assert smallest(real_matrices(3)).shape == (3, 1)
     assert smallest(real_matrices(columns=st.sampled_from([8, 9]))).shape == (1, 8)
 
 
 @given(packed=bit_matrices())
-def test_bit_matrices_are_legal(packed):
+def test_bit_matrices_are_valid_packed_operands(packed):
     bits = reference.unpack(packed)
     signs = 2 * bits.astype(np.int8) - 1
     again = reference.pack(signs, layout=packed.layout, word=packed.word, first=packed.first)
@@ -186,7 +186,7 @@ def test_bit_matrices_are_legal(packed):
     np.testing.assert_array_equal(packed.words, again.words)  # so bits past the edge are 0
 
 
-def test_bit_matrices_shrink():
+def test_bit_matrices_shrink_to_one_zero_bit():
     packed = smallest(bit_matrices())
     assert (packed.shape, packed.layout, packed.word, packed.first) == ((1, 1), "row", 32, "msb")
     assert packed.words.tolist() == [[0]]
@@ -194,7 +194,7 @@ def test_bit_matrices_shrink():
     assert smallest(bit_matrices(first="lsb"), lambda x: x.words.any()).words.tolist() == [[1]]
 
 
-def test_bit_matrices_in_one_format():
+def test_bit_matrices_have_the_requested_format():
     packed = smallest(bit_matrices(40, 7, layout="column", word=64, first="lsb"))
     assert (packed.shape, packed.layout, packed.word, packed.first) == ((40, 7), "column", 64, "lsb")
     assert packed.words.shape == (1, 40)
@@ -204,12 +204,12 @@ def test_bit_matrices_in_one_format():
 
 @pytest.mark.parametrize("make", [real_matrices, bit_matrices])
 @pytest.mark.parametrize("sides", [(0, 3), (3, -1), (2.5, 3), (True, 3)])
-def test_matrices_of_no_size(make, sides):
+def test_matrices_refuse_sizes_below_1(make, sides):
     with pytest.raises(ShapeError, match=r"=.*\ngive a whole number of at least 1"):
         make(*sides)
 
 
-def test_matrices_that_do_not_exist():
+def test_matrices_refuse_unknown_types_and_formats():
     with pytest.raises(DtypeError, match="choose among float64"):
         real_matrices(dtypes=[np.int32])
     with pytest.raises(DtypeError, match="empty"):
@@ -231,7 +231,7 @@ def product(x, bmm=reference.bmm, **options):
 
 @pytest.mark.slow
 @given(x=bmm_operands())
-def test_bmm_operands_fit(x):
+def test_bmm_operands_have_matching_shapes(x):
     m, n = x.a.shape[x.transpose_a], x.b.shape[not x.transpose_b]
     assert product(x).shape == (m, n)
 
@@ -239,12 +239,12 @@ def test_bmm_operands_fit(x):
 @pytest.mark.slow
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(x=bmm_operands(along_k=True, word=32, first="msb", max_size=40))
-def test_bmm_operands_along_k_are_what_kernels_take(x):
+def test_bmm_operands_packed_along_k_are_accepted_by_kernels(x):
     np.testing.assert_array_equal(product(x, gpu.bmm, device=simwarp.Device()), product(x))
 
 
 @pytest.mark.slow
-def test_bmm_operands_shrink():
+def test_bmm_operands_shrink_to_one_element():
     x = smallest(bmm_operands())
     assert (x.a.tolist(), x.b.tolist(), x.transpose_a, x.transpose_b) == ([[0.0]], [[0.0]], False, False)
     wrong = smallest(bmm_operands(), lambda x: product(x).min() < 0)  # a product that is not +1
@@ -255,7 +255,7 @@ def test_bmm_operands_shrink():
 
 
 @pytest.mark.slow
-def test_bmm_operands_are_mixed():
+def test_bmm_operands_mix_packed_and_real():
     def packed(x):
         return isinstance(x.a, PackedBits), isinstance(x.b, PackedBits)
 
@@ -277,7 +277,7 @@ def matrices_of_dots():
 
 @pytest.mark.slow
 @given(data=st.data())
-def test_thresholds_are_on_the_edge(data):
+def test_thresholds_lie_on_or_beside_a_dot_product(data):
     dots = data.draw(matrices_of_dots())
     drawn, flip = data.draw(thresholds(dots))
     assert (drawn.dtype, drawn.shape) == (np.int32, (3,))
@@ -288,7 +288,7 @@ def test_thresholds_are_on_the_edge(data):
 
 
 @pytest.mark.slow
-def test_thresholds_hit_every_edge_and_shrink_to_the_first_row():
+def test_thresholds_reach_every_edge_and_shrink_to_the_first_row():
     dots = np.array([[3, 50], [7, 90]], np.int32)
     drawn, flip = smallest(thresholds(dots))
     assert (drawn.tolist(), flip.tolist()) == ([3, 50], [False, False])
@@ -297,7 +297,7 @@ def test_thresholds_hit_every_edge_and_shrink_to_the_first_row():
     happens(thresholds(dots), lambda drawn: drawn[1].tolist() == [True, False])
 
 
-def test_thresholds_of_no_product():
+def test_thresholds_refuse_unsuitable_products():
     with pytest.raises(DtypeError, match="int32"):
         thresholds(np.zeros((2, 2)))
     for shape in ((3,), (0, 3)):

@@ -45,7 +45,7 @@ def device(**checks):
          "mov.b64 %rd2, {%r4, %r5}; mov.b64 {%r6, %r2}, %rd2;", 0x01020304),
     ],
 )  # fmt: skip
-def test_what_does_not_count_is_silent(body, left):
+def test_unused_uninitialised_values_are_not_reported(body, left):
     assert run(WORD + "setp.eq.u32 %p0, %r2, 7;" + body + STORE, device=device()) == [left] * 32
 
 
@@ -67,7 +67,7 @@ def test_what_does_not_count_is_silent(body, left):
         ("ld.local.s8 %r4, [mine];\nshr.s32 %r2, %r4, 31;\n", "st.global", 0),
     ],
 )  # fmt: skip
-def test_what_counts_names_the_load_and_the_use(body, use, offset):
+def test_a_used_uninitialised_value_names_its_load_and_its_use(body, use, offset):
     fault = fault_of(faults.UninitialisedRead, WORD + body + "\n" + STORE, given=[7] * 9, device=device())
     assert (fault.space, fault.offset, fault.place.lane, fault.count) == ("local", offset, 0, 32)
     assert fault.allocation == "local memory of kernel k"
@@ -78,7 +78,7 @@ def test_what_counts_names_the_load_and_the_use(body, use, offset):
     assert f"line {fault.use.line}" in fault.values
 
 
-def test_only_the_lanes_whose_value_counts_are_named():
+def test_only_lanes_that_use_the_value_are_reported():
     body = (
         SELECT
         + "@%p1 st.local.u32 [mine], %r3;\nld.local.u32 %r2, [mine];\nselp.u32 %r2, %r2, {other}, %p1;\n"
@@ -89,7 +89,7 @@ def test_only_the_lanes_whose_value_counts_are_named():
 
 
 @pytest.mark.parametrize("source", ["shared", "global"])
-def test_shared_and_global_memory_are_followed_too(source):
+def test_uninitialised_shared_and_global_values_are_tracked(source):
     there = device()
     fresh = there.allocate((32,), np.uint32, "fresh")
     address = {"shared": "mov.u64 %rd3, cells;", "global": "mov.u64 %rd3, %in;"}[source]
@@ -110,7 +110,7 @@ def test_shared_and_global_memory_are_followed_too(source):
 
 
 @pytest.mark.parametrize("value", ["%r9", "%r4"])
-def test_shared_memory_hands_it_on(value):
+def test_uninitialised_values_are_tracked_through_shared_memory(value):
     """Storing what nothing gave is no use; what another lane makes of it is."""
     body = WORD + "ld.local.u32 %r4, [mine];\nmov.u32 %r5, cells; mad.lo.u32 %r5, %lane, 4, %r5;\n"
     body += f"st.shared.u32 [%r5], {value};\nbar.sync 0; xor.b32 %r6, %lane, 1; mov.u32 %r5, cells;"
@@ -122,7 +122,7 @@ def test_shared_memory_hands_it_on(value):
     assert "st.global" in fault.use.text
 
 
-def test_a_register_that_nothing_wrote_is_known_behind_local_memory():
+def test_an_uninitialised_register_stored_to_local_memory_is_named():
     body = WORD + "st.local.u32 [mine], %r9;\nld.local.u32 %r2, [mine];\n"
     fault = fault_of(faults.UninitialisedRegister, body + STORE)
     assert (fault.register, fault.place.text.split()[0]) == ("%r9", "st.local.u32")
@@ -156,7 +156,7 @@ def test_padding_may_be_copied_but_not_used():
         ("shl.b32 %r4, %r4, 3;", True),
     ],
 )
-def test_a_bit_field_in_fresh_global_memory_is_set_beside_others(update, counts):
+def test_bit_fields_of_uninitialised_global_memory_may_be_set(update, counts):
     """An accumulation by ``|=`` is none: which bits it sets is no literal."""
     there = device()
     out, fresh = there.allocate((4,), np.uint32, "out"), there.allocate((4,), np.uint32, "fresh")
@@ -177,14 +177,14 @@ def test_an_unwritten_array_is_not_padding():
     assert (fault.offset, "st.global.u32 [%in+0]" in fault.use.text) == (0, True)
 
 
-def test_the_last_element_of_a_vector_that_no_instruction_gives_is_padding():
+def test_an_unwritten_last_vector_element_is_padding():
     body = "mov.u32 %r2, 3; st.global.v2.u32 [%in], {%r2, %r9};"
     assert run(body + STORE, given=[0, 0], block=1) == [3]
     partly = "setp.eq.u32 %p1, %lane, 0; @%p1 mov.u32 %r9, 1;\n"
     fault_of(faults.UninitialisedRegister, partly + body + STORE, given=[0, 0], block=2)
 
 
-def test_collected_it_runs_on_with_poison():
+def test_a_reported_uninitialised_read_returns_poison():
     body = "ld.local.u32 %r2, [mine];\n"
     there = simwarp.Device(checks="report")
     assert run(WORD + body + STORE, device=there) == [0xA5A5A5A5] * 32
@@ -194,7 +194,7 @@ def test_collected_it_runs_on_with_poison():
     assert run(WORD + body + STORE, device=there) == [0xA5A5A5A5] * 32
 
 
-def test_bits_follow_warps_that_run_by_themselves():
+def test_uninitialised_bits_are_tracked_in_a_compact_copy():
     """One warp of eight goes around a loop alone; its bit field is as it was, before and after."""
     body = """setp.ge.u32 %p2, %i, 32; ld.local.u32 %r4, [mine]; bfi.b32 %r4, %lane, %r4, 0, 6;
         mov.u32 %r5, 0; @%p2 bra END;
@@ -262,7 +262,7 @@ LEFT = {
     ("source", "options"),
     [(source, options) for source in LEFT for options in ([], ["-G"]) if options or source is not GROUPS],
 )
-def test_correct_kernels_are_silent(source, options):
+def test_correct_kernels_are_not_reported(source, options):
     there = simwarp.Device()
     out, data = there.allocate((32,), np.int32, "out"), there.allocate((32 * 288,), np.uint8, "data")
     if source is SPECULATED:
@@ -272,7 +272,7 @@ def test_correct_kernels_are_silent(source, options):
 
 
 @pytest.mark.parametrize("options", [[], ["-G"]], ids=["-O3", "-G"])
-def test_a_member_that_nobody_set_is_named(options):
+def test_use_of_an_unset_struct_member_is_reported(options):
     source = SPECULATED.replace("else out[threadIdx.x] = -1", "else out[threadIdx.x] = v.b")
     there = simwarp.Device()
     out, data = there.allocate((32,), np.int32, "out"), there.upload(np.arange(8, dtype=np.int32), "data")
@@ -284,7 +284,7 @@ def test_a_member_that_nobody_set_is_named(options):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_what_is_printed_must_have_a_value(given):
+def test_printing_an_uninitialised_value_is_reported(given):
     before = """.extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 arguments);
 .global .b8 text[] = {37, 100, 10, 0};"""
     body = WORD + "{} ld.local.u32 %r4, [mine+8];\nst.local.u32 [mine], %r4;\n".format(

@@ -15,7 +15,7 @@ def clocks():
     return vector_clocks.VectorClocks(BLOCKS)
 
 
-def test_its_example():
+def test_the_docstring_example_runs():
     example = doctest.DocTestParser().get_doctest(
         vector_clocks.__doc__, vars(vector_clocks).copy(), "vector_clocks", None, 0
     )
@@ -26,7 +26,7 @@ def test_its_example():
 # --------------------------------------------------------------------------------- accesses and values
 
 
-def test_writes_of_two_threads():
+def test_unordered_writes_of_two_threads_race():
     c = clocks()
     c.write("a", 1, {X: 1})
     c.write("b", 2, {X: 2})
@@ -34,7 +34,7 @@ def test_writes_of_two_threads():
 
 
 @pytest.mark.parametrize("first", ["read", "write"])
-def test_a_read_and_a_write_in_both_orders(first):
+def test_an_unordered_read_and_write_race_in_either_order(first):
     c = clocks()
     if first == "read":
         c.read("a", 1, [X])
@@ -45,7 +45,7 @@ def test_a_read_and_a_write_in_both_orders(first):
     assert c.lines() == {(1, 2): {X}}
 
 
-def test_reads_never_race_nor_does_a_thread_with_itself():
+def test_reads_and_accesses_of_one_thread_do_not_race():
     c = clocks()
     c.write("a", 1, {X: 1})
     c.read("a", 2, [X])
@@ -56,7 +56,7 @@ def test_reads_never_race_nor_does_a_thread_with_itself():
     assert c.lines() == {}
 
 
-def test_all_readers_are_kept():
+def test_a_write_races_with_every_earlier_reader():
     c = clocks()
     for line, thread in enumerate("ab", 1):
         c.read(thread, line, [X])
@@ -64,7 +64,7 @@ def test_all_readers_are_kept():
     assert c.lines() == {(1, 3): {X}, (2, 3): {X}}
 
 
-def test_equal_bits_excuse_a_write_after_a_write_but_not_after_a_read():
+def test_equal_bits_excuse_a_write_after_a_write_only():
     c = clocks()
     c.write("a", 1, {X: 7})
     c.write("b", 2, {X: 7})
@@ -75,7 +75,7 @@ def test_equal_bits_excuse_a_write_after_a_write_but_not_after_a_read():
     assert c.lines() == {(2, 3): {X}, (3, 4): {X}}
 
 
-def test_only_the_locations_that_two_accesses_share():
+def test_only_shared_locations_race():
     c = clocks()
     c.write("a", 1, {0: 1, 1: 1, 2: 1, 3: 1})
     c.write("b", 2, {3: 2, 4: 2})
@@ -95,7 +95,7 @@ def test_a_barrier_orders_its_threads_and_no_others():
     assert c.lines() == {(1, 3): {X}, (2, 3): {X}}
 
 
-def test_what_follows_a_barrier_is_not_ordered_by_it():
+def test_accesses_after_a_barrier_are_not_ordered_by_it():
     c = clocks()
     c.barrier(["a", "b"])
     c.write("a", 1, {X: 1})
@@ -112,7 +112,7 @@ def test_barriers_are_transitive():
     assert c.lines() == {}
 
 
-def test_an_arrival_gives_and_takes_nothing():
+def test_an_arrival_orders_only_earlier_accesses_before_the_waiter():
     c = clocks()
     c.write("a", 1, {X: 1})
     c.write("b", 2, {FLAG: 1})
@@ -140,7 +140,7 @@ def test_an_arrival_gives_and_takes_nothing():
     ],
 )
 @pytest.mark.parametrize("action", ["write", "atomic"])
-def test_strong_operations_whose_scopes_include_one_another(action, first, second, races):
+def test_strong_operations_race_unless_their_scopes_include_each_other(action, first, second, races):
     c = clocks()
     for line, (thread, order, scope) in enumerate((first, second), 1):
         if order == "weak" or action == "write":
@@ -234,12 +234,12 @@ def test_accesses_without_an_acquire_are_unordered(release, acquire):
         (fence_and_store("gpu"), update(8, "acq_rel", "cta")),
     ],
 )
-def test_scopes_that_are_too_narrow_order_nothing_across_blocks(release, acquire):
+def test_too_narrow_scopes_do_not_order_other_blocks(release, acquire):
     assert (1, 9) in pass_message(release, acquire, receiver="c")
     assert pass_message(release, acquire, receiver="b") == []
 
 
-def test_a_fence_releases_what_is_before_it_only():
+def test_a_fence_releases_only_earlier_accesses():
     c = clocks()
     c.fence("a")
     c.write("a", 1, {X: 1})
@@ -249,7 +249,7 @@ def test_a_fence_releases_what_is_before_it_only():
     assert c.lines() == {(1, 4): {X}}
 
 
-def test_who_does_not_see_the_write_does_not_synchronise():
+def test_an_acquire_that_misses_the_release_does_not_synchronise():
     """The flag is overwritten between release and acquire: by a store, which hides it, or an atomic."""
     for over, races in (("store", {(1, 5): {X}}), ("weak", {(1, 5): {X}, (3, 4): {FLAG}}), ("atomic", {})):
         c = clocks()
@@ -265,7 +265,7 @@ def test_who_does_not_see_the_write_does_not_synchronise():
         assert c.lines() == races
 
 
-def test_order_passes_through_a_third_thread():
+def test_order_is_transitive_through_a_third_thread():
     c = clocks()
     c.write("a", 1, {X: 1})
     c.barrier(["a", "b"])
@@ -275,7 +275,7 @@ def test_order_passes_through_a_third_thread():
     assert c.lines() == {}
 
 
-def test_a_write_that_was_observed_happens_before_what_the_reader_does_next():
+def test_an_observed_write_happens_before_later_accesses_of_the_reader():
     """The last of several blocks that count resets the counter by a plain store, without a fence."""
     c = clocks()
     c.write("a", 1, {X: 1})
@@ -290,7 +290,7 @@ def test_a_write_that_was_observed_happens_before_what_the_reader_does_next():
     assert c.lines()[5, 7] == {FLAG}
 
 
-def test_what_was_observed_is_handed_on_by_a_barrier():
+def test_a_barrier_passes_observed_writes_on():
     c = clocks()
     c.atomic("c", 1, {FLAG: 1})
     c.atomic("a", 2, {FLAG: 2})

@@ -33,18 +33,18 @@ BMM = CASES["bmm"]
 # Draw: the streams never change
 
 
-def test_the_words_are_those_of_ever():
+def test_drawn_words_are_pinned():
     assert [int(w) for w in Draw(0, "bmm", 0).words(2)] == [15323812720349140210, 10686883762761815577]
     assert [int(w) for w in Draw(7, "pack-row", 123).words(1)] == [16443474173237199263]
 
 
-def test_the_numbers_are_those_of_ever():
+def test_drawn_numbers_are_pinned():
     draw = Draw(3, "pinned", 11)
     assert [draw.integer(1, 100) for _ in range(6)] == [45, 77, 65, 81, 61, 75]
     assert draw.choice("abcdefgh") == "e"
 
 
-def test_the_sizes_are_those_of_ever():
+def test_drawn_sizes_are_pinned():
     assert [Draw(0, "bmm", k).sizes(3) for k in range(6)] == [
         (67, 101, 13),
         (32, 65, 31),
@@ -77,12 +77,12 @@ def test_the_sizes_are_those_of_ever():
         ("int8", "1c89b8807cecc580a7b37fffd6ab01"),
     ],
 )
-def test_the_matrices_are_those_of_ever(dtype, digest):
+def test_drawn_matrices_are_pinned(dtype, digest):
     x = Draw(0, "pinned", 5).matrix(3, 5, dtype)
     assert x.astype(x.dtype.newbyteorder("<")).tobytes().hex() == digest
 
 
-def test_the_packed_words_are_those_of_ever():
+def test_drawn_packed_words_are_pinned():
     assert Draw(0, "pinned", 5).bits(3, 40, 32, "msb").tolist() == [
         [3401091356, 835054716, 3089806247],
         [4227858432, 469762048, 469762048],
@@ -92,7 +92,7 @@ def test_the_packed_words_are_those_of_ever():
     ]
 
 
-def test_the_inputs_of_the_cases_are_those_of_ever():
+def test_inputs_of_every_case_are_pinned():
     drawn = [CASES[name].describe(CASES[name].draw(Draw(0, name, k))) for name in CASES for k in (0, 4)]
     assert drawn == [
         "float16 37 x 112, column-major-32, first msb",
@@ -114,7 +114,7 @@ def test_the_inputs_of_the_cases_are_those_of_ever():
     ]
 
 
-def test_what_makes_streams_differ():
+def test_seed_case_and_number_give_different_streams():
     words = [
         int(Draw(seed, case, k).words(1)[0])
         for seed, case, k in itertools.product((0, 1, 2**32), ("a", "b"), (0, 1, 2**63 - 1))
@@ -128,7 +128,7 @@ def test_inputs_of_a_case_do_not_overlap():
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 9), (-3, 3), (1001, 1600)])
-def test_whole_numbers_reach_both_ends(low, high):
+def test_drawn_integers_reach_both_ends(low, high):
     draw = Draw(0, "range", 0)
     drawn = {draw.integer(low, high) for _ in range(20 * (high - low + 1))}
     assert (min(drawn), max(drawn)) == (low, high)
@@ -139,7 +139,7 @@ def is_prime(n):
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_kinds_of_sizes(count):
+def test_drawn_sizes_cover_every_kind(count):
     drawn = [Draw(0, "bmm", k).sizes(count) for k in range(500)]
     assert all(min(sizes) >= 1 and len(sizes) == count for sizes in drawn)
     assert sum(max(sizes) > 1000 for sizes in drawn) == 100
@@ -153,13 +153,13 @@ def test_kinds_of_sizes(count):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_cases_try_enough_shapes_and_all_kinds(name):
+def test_every_case_draws_enough_shapes(name):
     case = CASES[name]
     items = [case.draw(Draw(0, name, k)) for k in range(150)]
     assert len({case.shape(item) for item in items}) >= LEAST_SHAPES
 
 
-def test_products_are_of_all_kinds():
+def test_products_cover_transposes_formats_and_outputs():
     items = [BMM.draw(Draw(0, "bmm", k)) for k in range(200)]
     assert {(item.transpose_a, item.transpose_b) for item in items} == set(
         itertools.product([False, True], repeat=2)
@@ -170,7 +170,7 @@ def test_products_are_of_all_kinds():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_elements_are_special_and_never_nan(dtype):
+def test_matrices_contain_special_values_and_no_nan(dtype):
     x = Draw(0, "specials", 0).matrix(200, 300, dtype)
     assert (x.shape, x.dtype, x.flags.c_contiguous) == ((200, 300), np.dtype(dtype), True)
     assert not np.isnan(x).any()
@@ -190,7 +190,7 @@ def test_elements_are_special_and_never_nan(dtype):
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 63, 64, 65])
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
-def test_packed_words_end_in_zeros(length, word, first):
+def test_padding_bits_of_packed_words_are_zero(length, word, first):
     words = -(-length // word)
     raw = Draw(0, "bits", length).bits(50, length, word, first)
     assert (raw.shape, raw.dtype) == ((words, 50), np.dtype(f"u{word // 8}"))
@@ -204,12 +204,12 @@ def combination(item):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_first_160_products_are_all_combinations_with_all_kinds_of_sizes(seed):
+def test_the_first_160_products_cover_all_combinations(seed):
     tried = {(*combination(BMM.draw(Draw(seed, "bmm", k))), k % 5) for k in range(160)}
     assert tried == set(itertools.product(SCHEMES, *[[False, True]] * 3, range(5)))
 
 
-def test_products_about_the_bound_of_16_bit_counters():
+def test_products_reach_the_bound_of_16_bit_counters():
     drawn = [BMM.draw(Draw(0, "bmm", k)) for k in range(9, 260 * 40, 260)]
     assert {item.sizes[2] for item in drawn} == set(range(2**16 - 3, 2**16 + 2))
     assert {combination(item) for item in drawn} == set(itertools.product(["bmm64"], *[[False, True]] * 3))
@@ -217,7 +217,7 @@ def test_products_about_the_bound_of_16_bit_counters():
     assert all(max(item.sizes[:2]) <= 3 for item in drawn)
 
 
-def test_packed_operands_and_rules_of_products():
+def test_packed_operands_and_thresholds_fit_the_product():
     seen = set()
     for k in range(400):
         item = BMM.draw(Draw(0, "bmm", k))
@@ -245,7 +245,7 @@ def test_packed_operands_and_rules_of_products():
     }
 
 
-def test_thresholds_of_products_are_often_on_the_edge():
+def test_thresholds_often_equal_a_dot_product():
     on_edge = total = 0
     for k in range(80, 160):
         item = BMM.draw(Draw(0, "bmm", k))
@@ -256,7 +256,7 @@ def test_thresholds_of_products_are_often_on_the_edge():
 
 
 @pytest.mark.parametrize("name", ["pack-column", "pack-row", "pack-lsb"])
-def test_packings_are_of_both_word_sizes_and_rows_of_all_lengths(name):
+def test_packing_inputs_cover_word_sizes_and_row_alignments(name):
     items = [CASES[name].draw(Draw(0, name, k)) for k in range(100)]
     aligned = {(item.word, str(item.x.dtype), item.x[0].nbytes % 16 == 0) for item in items}
     assert aligned >= {(word, dtype, True) for word in (32, 64) for dtype in DTYPES}
@@ -284,11 +284,11 @@ def test_packings_are_of_both_word_sizes_and_rows_of_all_lengths(name):
         (np.array([[0, 0, 0], [0, 0, 1]], np.int32), False),
     ],
 )
-def test_equal_is_in_shape_type_and_every_bit(got, equal):
+def test_equality_compares_shape_type_and_every_bit(got, equal):
     assert BMM.equal(None, np.zeros((2, 3), np.int32), got) is equal
 
 
-def test_every_case_is_complete():
+def test_every_case_has_tiers_outputs_and_kernels():
     for name, case in CASES.items():
         assert case.name == name
         assert {"reference", "gpu"} <= set(case.answers)
@@ -296,7 +296,7 @@ def test_every_case_is_complete():
         assert all(len(digest) == 64 for digest in case.kernels((9, 0)).values())
 
 
-def test_the_tiers_of_a_case():
+def test_tiers_depend_on_the_given_devices():
     assert tiers_of(BMM, SIMULATORS) == ["reference", "listing", "simulator"]
     assert tiers_of(BMM, {"simulator": None, "cuda": None})[-2:] == ["simulator", "cuda"]
     assert tiers_of(BMM, {}) == ["reference", "listing"]
@@ -342,7 +342,7 @@ def lie(case, answer="gpu", element=(0, 0), flip=1):
     return replace(case, answers={**case.answers, answer: wrong})
 
 
-def test_honest_tiers():
+def test_correct_tiers_agree():
     found = check(BMM, 0, 2, SIMULATORS)
     assert found.mismatches == []
     assert found.shape == BMM.draw(Draw(0, "bmm", 2)).sizes
@@ -350,12 +350,12 @@ def test_honest_tiers():
     assert all(seconds > 0 for seconds in found.seconds.values())
 
 
-def test_only_the_tiers_that_are_asked():
+def test_check_runs_only_the_selected_tiers():
     assert set(check(BMM, 0, 2, SIMULATORS, ["listing"]).seconds) == {"reference", "listing"}
 
 
 @pytest.mark.parametrize("answer", ["gpu", "listing"], ids=["kernel", "python"])
-def test_one_flipped_element(answer):
+def test_one_flipped_element_is_located(answer):
     seed, k = 4, 3
     item = BMM.draw(Draw(seed, "bmm", k))
     m, n, _ = item.sizes
@@ -385,21 +385,21 @@ def test_one_flipped_element(answer):
     assert third == f"replay: {found.command}"
 
 
-def test_a_sign_bit_of_a_negative_number():
+def test_a_flipped_sign_bit_is_reported():
     case = lie(Counted().case, flip=np.int32(-(2**31)))
     (found,) = check(case, 0, 0, SIMULATORS).mismatches
     assert (found.expected, found.got, found.bits) == (0, -(2**31), (31,))
     assert "which nothing wrote" in str(found)
 
 
-def test_many_bits_are_shortened():
+def test_a_long_list_of_bits_is_shortened():
     (found,) = check(lie(Counted().case, flip=-1), 0, 0, SIMULATORS).mismatches
     assert found.bits == tuple(range(32))
     assert "bits 0, 1, 2, 3, 4, 5, 6, 7 … (32 in all) differ" in str(found)
 
 
 @pytest.mark.parametrize("change", [lambda c: c[:1], lambda c: c.ravel(), lambda c: c.astype(np.int64)])
-def test_a_tier_that_answers_in_another_shape_or_type(change):
+def test_a_wrong_shape_or_type_is_a_mismatch(change):
     case = Counted().case
     right = case.answers["reference"](0)
     wrong = replace(case, answers={**case.answers, "gpu": lambda item, device: change(right)})
@@ -437,7 +437,7 @@ def test_a_fault_is_a_mismatch():
     ],
 )
 @pytest.mark.parametrize("answer", ["gpu", "listing"])
-def test_whatever_a_tier_raises_is_a_mismatch(error, text, answer):
+def test_any_exception_of_a_tier_is_a_mismatch(error, text, answer):
     def fail(*args):
         raise error
 
@@ -451,7 +451,7 @@ def test_whatever_a_tier_raises_is_a_mismatch(error, text, answer):
     json.dumps(asdict(mismatch))
 
 
-def test_an_oracle_that_raises_ends_the_run():
+def test_an_exception_of_the_reference_ends_the_run():
     def fail(item):
         raise ValueError("no answer")
 
@@ -474,7 +474,7 @@ def bits_of(word, first):
 @pytest.mark.parametrize("word", [32, 64])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("answer", ["gpu", "listing"])
-def test_one_flipped_bit_of_packed_output(word, first, answer):
+def test_one_flipped_bit_of_packed_output_is_located(word, first, answer):
     item, k = bits_of(word, first)
     m, n, _ = item.sizes
     for column in (0, n - 1, n):
@@ -496,7 +496,7 @@ def test_one_flipped_bit_of_packed_output(word, first, answer):
 
 @pytest.mark.parametrize("name", ["pack-column", "pack-row"])
 @pytest.mark.parametrize("column", [3, 35])
-def test_the_half_of_a_word_that_is_wrong_is_the_one_that_is_asked_about(name, column):
+def test_the_wrong_half_of_a_64_bit_word_is_located(name, column):
     """A packing kernel stores a word of 64 bits in two halves, by different lanes or at different times."""
     k = 67  # of word 64
     item = replace(
@@ -511,7 +511,7 @@ def test_the_half_of_a_word_that_is_wrong_is_the_one_that_is_asked_about(name, c
     assert (place.block[0] * 4 + place.warp, place.lane) == (warps[name][column], 1)
 
 
-def test_hardware_that_lies_is_replayed_on_hardware_and_placed_by_the_simulator():
+def test_a_hardware_mismatch_is_replayed_there_and_located_by_the_simulator():
     honest = BMM.answers["gpu"]
 
     class Broken(simwarp.Device):
@@ -532,7 +532,7 @@ def test_hardware_that_lies_is_replayed_on_hardware_and_placed_by_the_simulator(
     )
 
 
-def test_a_mismatch_is_plain_data():
+def test_a_mismatch_is_plain_json_data():
     (found,) = check(lie(BMM, "gpu", (0, 0), 4), 0, 2, SIMULATORS).mismatches
     assert json.loads(json.dumps(asdict(found)))["place"]["lane"] == 0
 
@@ -565,7 +565,7 @@ def product(m, n, k):
 
 
 @pytest.mark.parametrize("element", [(0, 0), (33, 64), (31, 95), (69, 99)])
-def test_the_lane_that_wrote_an_element_of_a_kernel(element):
+def test_the_lane_that_wrote_an_element_is_found(element):
     item = product(70, 100, 45)
     row, column = element
     tile = row // 32 * 4 + column // 32  # 100 columns make four tiles across, a block takes four warps
@@ -581,7 +581,7 @@ def test_the_lane_that_wrote_an_element_of_a_kernel(element):
 
 
 @pytest.mark.parametrize("element", [(0, 0), (33, 64), (31, 95), (69, 99)])
-def test_the_line_of_python_that_wrote_an_element_of_a_listing(element):
+def test_the_listing_line_that_wrote_an_element_is_found(element):
     item = product(70, 100, 45)
     place, register = last_write(BMM, "listing", item, element, np.zeros((70, 100), np.int32))
     source = inspect.getsourcefile(simwarp.listings.bmm32)
@@ -592,7 +592,7 @@ def test_the_line_of_python_that_wrote_an_element_of_a_listing(element):
     assert place.lane in (element[0] % 32, element[1] % 32)
 
 
-def test_nobody_wrote_it():
+def test_an_unwritten_element_has_no_place():
     case = Counted().case
     assert last_write(case, "gpu", 0, (0, 0), np.zeros((2, 3), np.int32)) == (None, "")
 
@@ -600,7 +600,7 @@ def test_nobody_wrote_it():
 # The runner
 
 
-def test_the_same_inputs_for_every_tier():
+def test_every_tier_gets_the_same_inputs():
     outcome = verify([BMM], SIMULATORS, inputs=4)
     assert [(r.tier, r.inputs, r.shapes, r.mismatches) for r in outcome.rows] == [
         ("reference", 4, 4, 0),
@@ -628,14 +628,14 @@ def test_the_budget_is_kept(clock):
     assert outcome.rows[0].inputs == 15
 
 
-def test_no_budget_no_input():
+def test_a_budget_of_0_runs_no_input():
     counted = Counted()
     outcome = verify([counted.case], SIMULATORS, budget=0)
     assert counted.asked == []
     assert not outcome.agreed
 
 
-def test_the_case_that_had_the_least_time_is_next(clock):
+def test_the_case_with_the_least_time_runs_next(clock):
     slow, quick = Counted("slow", wait=0.02, clock=clock), Counted("quick", wait=0.001, clock=clock)
     outcome = verify([slow.case, quick.case], SIMULATORS, budget=0.6)
     seconds = {name: sum(r.seconds for r in outcome.rows if r.case == name) for name in ("slow", "quick")}
@@ -644,13 +644,13 @@ def test_the_case_that_had_the_least_time_is_next(clock):
     assert 0.5 < seconds["slow"] / seconds["quick"] < 2
 
 
-def test_inputs_come_in_their_order():
+def test_inputs_run_in_order():
     counted = Counted()
     verify([counted.case], {}, inputs=5)
     assert counted.asked == [0, 1, 2, 3, 4]
 
 
-def test_only_one_input():
+def test_a_single_input_is_run():
     counted = Counted()
     outcome = verify([counted.case], {}, only_input=77, seed=5)
     assert counted.asked == [77]
@@ -658,14 +658,14 @@ def test_only_one_input():
     assert not verify([lie(counted.case)], SIMULATORS, only_input=77).agreed
 
 
-def test_only_some_tiers():
+def test_selected_tiers_are_run():
     outcome = verify([BMM], SIMULATORS, inputs=1, tiers=["simulator"])
     assert [row.tier for row in outcome.rows] == ["reference", "simulator"]
     assert [row.tier for row in verify([BMM], SIMULATORS, inputs=1, tiers=[]).rows] == ["reference"]
 
 
 @pytest.mark.parametrize(("shapes", "agreed"), [(LEAST_SHAPES - 1, False), (LEAST_SHAPES, True)])
-def test_too_few_shapes_are_not_agreement(shapes, agreed):
+def test_too_few_shapes_prevent_agreement(shapes, agreed):
     cases = [replace(Counted(name).case, shape=lambda item: (item % shapes,)) for name in ("one", "other")]
     outcome = verify(cases, SIMULATORS, inputs=LEAST_SHAPES + 10)
     assert outcome.agreed is agreed
@@ -673,7 +673,7 @@ def test_too_few_shapes_are_not_agreement(shapes, agreed):
     assert outcome.used_up
 
 
-def test_fewer_inputs_than_shapes_are_enough_if_they_were_asked_for(clock):
+def test_a_requested_number_of_inputs_suffices_for_agreement(clock):
     outcome = verify([Counted().case], SIMULATORS, inputs=3)
     assert (outcome.agreed, outcome.short, outcome.few, outcome.used_up) == (True, [], 3, True)
     outcome = verify([Counted(wait=0.02, clock=clock).case], SIMULATORS, inputs=50, budget=0.1)
@@ -688,7 +688,7 @@ def test_inputs_of_one_shape_count_once():
     assert not outcome.agreed
 
 
-def test_all_mismatches_are_counted_and_three_kept():
+def test_all_mismatches_are_counted_and_three_are_kept():
     outcome = verify([lie(Counted("liar").case), Counted("honest").case], SIMULATORS, inputs=LEAST_SHAPES)
     assert {(r.case, r.tier): r.mismatches for r in outcome.rows} == {
         ("liar", "reference"): 0,
@@ -701,7 +701,7 @@ def test_all_mismatches_are_counted_and_three_kept():
     assert outcome.short == []
 
 
-def test_an_interruption_keeps_what_was_done():
+def test_an_interruption_keeps_partial_results():
     def stop(item, device):
         if item == 3:
             raise KeyboardInterrupt
@@ -727,7 +727,7 @@ def found(outcome):
 
 
 @pytest.mark.parametrize("processes", [2, 5])
-def test_any_number_of_processes_finds_the_same(processes):
+def test_any_number_of_processes_gives_the_same_outcome(processes):
     def cases():
         slow_start = replace(
             Counted("slow").case, draw=lambda draw: time.sleep(0.2 * (draw.k == 0)) or draw.k
@@ -739,7 +739,7 @@ def test_any_number_of_processes_finds_the_same(processes):
     assert found(verify(cases(), SIMULATORS, inputs=LEAST_SHAPES, processes=processes)) == found(expected)
 
 
-def test_processes_work_side_by_side():
+def test_processes_run_inputs_in_parallel():
     both = multiprocessing.get_context("fork").Barrier(2)
     case = replace(Counted().case, shape=lambda item: (both.wait(60), item))  # no input goes on alone
     assert verify([case], {}, inputs=4, processes=2).rows[0].inputs == 4
@@ -765,14 +765,14 @@ def test_processes_end_with_an_interruption():
     assert multiprocessing.active_children() == []
 
 
-def test_an_error_in_a_process_is_raised():
+def test_an_error_in_a_worker_process_is_raised():
     case = replace(Counted().case, shape=lambda item: 1 // (item - 3))
     with pytest.raises(ZeroDivisionError):
         verify([case], {}, inputs=9, processes=2)
     assert multiprocessing.active_children() == []
 
 
-def test_a_process_that_is_gone_is_named():
+def test_a_dead_worker_process_is_reported():
     case = replace(Counted().case, shape=lambda item: (item,) if item != 3 else os._exit(9))
     with pytest.raises(
         SimwarpError, match=r"^a process ended while it tried input 3 .*\nits exit code is 9\n"
@@ -790,7 +790,7 @@ def test_progress_is_reported_after_every_input():
     assert told[-1] is True
 
 
-def test_the_outcome_as_json():
+def test_the_outcome_is_plain_json_data():
     outcome = verify([lie(BMM)], SIMULATORS, inputs=2, seed=6)
     plain = json.loads(json.dumps(outcome.to_json()))
     assert set(plain) == {"agreed", "seed", "seconds", "interrupted", "too_few_shapes", "rows", "mismatches"}
@@ -816,5 +816,5 @@ def test_the_outcome_as_json():
         ({"rows": [Row("c", "t", 200, 200), Row("c", "u", 200, 200)]}, True),
     ],
 )
-def test_what_agreement_takes(change, agreed):
+def test_agreement_needs_enough_inputs_and_no_mismatch(change, agreed):
     assert Outcome(0, **change).agreed is agreed

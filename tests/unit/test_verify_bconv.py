@@ -43,20 +43,20 @@ def kinds(item):
 # ------------------------------------------------------------------------------------------------ inputs
 
 
-def test_the_first_704_inputs_are_all_combinations(items):
+def test_the_first_704_inputs_cover_all_combinations(items):
     tried = {(item.scheme, CLASSES[k % 11], output(item), kinds(item)) for k, item in enumerate(items)}
     both = list(itertools.product(["real", "packed"], repeat=2))
     assert tried == set(itertools.product(SCHEMES, CLASSES, OUTPUTS, both))
     assert len(items) == len(tried)
 
 
-def test_every_input_is_of_its_class(items):
+def test_every_input_belongs_to_its_class(items):
     for k, item in enumerate(items):
         assert CLASSES[k % 11] in classes_of(item.geometry)
 
 
 @pytest.mark.slow
-def test_every_class_comes_20_times_under_every_scheme():
+def test_every_class_is_drawn_20_times_for_every_scheme():
     counts = Counter((drawn(k).scheme, CLASSES[k % 11]) for k in range(1200))
     assert min(counts[pair] for pair in itertools.product(SCHEMES, CLASSES)) >= 20
     assert min(Counter(drawn(k).scheme for k in range(1200)).values()) >= 300
@@ -79,7 +79,7 @@ def test_operands_have_the_shapes_of_the_geometry(items):
     assert any(np.signbit(x[x == 0]).any() for x in real if x.dtype.kind == "f")
 
 
-def test_packed_operands_are_what_the_reference_packs(items):
+def test_packed_operands_equal_those_of_the_reference(items):
     seen = set()
     for x in (x for item in items for x in (item.x, item.w) if isinstance(x, PackedTensor)):
         signs = 2 * reference.unpack_tensor(x).astype(np.int8) - 1
@@ -91,7 +91,7 @@ def test_packed_operands_are_what_the_reference_packs(items):
     assert seen == {*itertools.product(["NHWC", "HWOI"], [32, 64]), ("HWNC-FSB", 32), ("HWOI-FSB", 32)}
 
 
-def test_thresholds_are_often_on_the_edge(items):
+def test_thresholds_often_equal_a_dot_product(items):
     ruled = [item for item in items if item.thresholds is not None]
     assert any(item.thresholds.max() == 2**31 - 1 for item in ruled)
     assert any(item.thresholds.min() == -(2**31) for item in ruled)
@@ -99,7 +99,7 @@ def test_thresholds_are_often_on_the_edge(items):
     assert on_edge > 50
 
 
-def test_the_inputs_are_those_of_ever():
+def test_drawn_inputs_are_pinned():
     assert [CASE.describe(drawn(k)) for k in (0, 9, 30)] == PINNED
 
 
@@ -148,7 +148,7 @@ def first_with(condition):
     return next(k for k in itertools.count() if condition(drawn(k)))
 
 
-def test_a_wrong_integer_in_words():
+def test_a_wrong_integer_is_explained_in_words():
     k = first_with(lambda item: output(item) == "int32" and item.geometry.excluded.any())
     item = drawn(k)
     n, p, q, o = element = tuple(size - 1 for size in dots(item).shape)
@@ -167,7 +167,7 @@ def test_a_wrong_integer_in_words():
     assert found.command == f"simwarp verify --case bconv2d --seed 0 --input {k}"
 
 
-def test_a_wrong_listing_is_traced_too():
+def test_a_wrong_listing_is_located():
     k = first_with(lambda item: output(item) == "int32")
     (found,) = check(lie("listing", (0, 0, 0, 0)), 0, k, SIMULATORS, ["listing"]).mismatches
     assert found.tier == "listing"
@@ -175,7 +175,7 @@ def test_a_wrong_listing_is_traced_too():
 
 
 @pytest.mark.parametrize("pool", ["bits", "or", "and"])
-def test_a_wrong_bit_in_words(pool):
+def test_a_wrong_bit_is_explained_in_words(pool):
     k = first_with(lambda item: output(item) == pool and item.geometry.filters[3] > 5)
     item = drawn(k)
     element = tuple(size - 1 for size in CASE.answers["reference"](item)[..., :1].shape)
@@ -191,13 +191,13 @@ def test_a_wrong_bit_in_words(pool):
     assert ("pooled by" in found.meaning) == (pool != "bits")
 
 
-def test_a_bit_of_padding():
+def test_a_wrong_padding_bit_is_explained_in_words():
     k = first_with(lambda item: output(item) == "bits" and item.geometry.filters[3] < 20)
     (found,) = check(lie("gpu", (0, 0, 0, 0), 1 << 30), 0, k, SIMULATORS, ["simulator"]).mismatches
     assert found.meaning == "bit of channel 30 of output pixel (0, 0) of image 0, which is padding"
 
 
-def test_the_picture_of_an_element():
+def test_the_picture_shows_the_window_of_an_element():
     geometry = Geometry((1, 3, 3, 4), (3, 3, 4, 1), padding="SAME")
     x, w = np.ones(geometry.images, np.int8), np.ones(geometry.filters, np.int8)
     text = picture(Input(x, w, geometry), (0, 2, 0, 0), 0)
@@ -206,7 +206,7 @@ def test_the_picture_of_an_element():
     assert text.splitlines()[-1] == "result: 16 - 2 x 0 = 16"
 
 
-def test_the_words_of_an_input():
+def test_an_input_is_described_in_words():
     geometry = Geometry((1, 3, 3, 4), (3, 3, 4, 2), padding="SAME")
     x, w = np.ones(geometry.images, np.int8), np.ones(geometry.filters, np.float16)
     rule = np.zeros(2, np.int32), np.zeros(2, bool)
@@ -229,7 +229,7 @@ def test_kernels_of_every_scheme_and_output_are_named():
     assert all(len(digest) == 64 for digest in names.values())
 
 
-def test_a_gpu_was_asked_about_20_000_geometries():
+def test_the_recording_holds_20000_geometries_without_mismatch():
     """The first answers of ``simwarp record bconv2d-geometries`` are the reference's."""
     recorded = lab.recorded("bconv2d-geometries").meta
     assert recorded["geometries"] >= 20_000
@@ -245,7 +245,7 @@ def test_a_gpu_was_asked_about_20_000_geometries():
     assert digest.hexdigest() == recorded["digest_of_first"]
 
 
-def test_the_case_is_there():
+def test_the_case_is_registered_with_its_tiers():
     assert bconv2d.CASES == [CASE]
     assert set(CASE.answers) == {"reference", "listing", "gpu"}
     assert hasattr(gpu, "bconv2d")

@@ -41,13 +41,13 @@ def problem(item):
 
 
 @pytest.mark.slow
-def test_the_first_490_inputs_are_all_combinations(items):
+def test_the_first_490_inputs_cover_all_combinations(items):
     tried = [(item.format, problem(item), item.rank) for item in items]
     assert len(tried) == len(set(tried)) == 490
     assert set(tried) == set(itertools.product(FORMATS, PROBLEMS, RANKS))
 
 
-def test_types_and_atomics_are_spread_over_them(items):
+def test_types_and_atomics_are_spread_over_the_inputs(items):
     settings = list(itertools.product(DTYPES, [False, True]))
     for of in (lambda i: i.format, problem, lambda i: i.rank, lambda i: i.kind):
         counts = Counter((of(item), str(item.tensor.values.dtype), item.deterministic) for item in items)
@@ -59,14 +59,14 @@ def test_types_and_atomics_are_spread_over_them(items):
     assert min(first.values()) == 10
 
 
-def test_every_kind_comes_in_every_format_and_rank(items):
+def test_every_kind_is_drawn_in_every_format_and_rank(items):
     assert {(item.kind, item.format) for item in items} == set(itertools.product(KINDS, FORMATS))
     assert {(item.kind, item.rank) for item in items} == set(itertools.product(KINDS, RANKS))
     assert {(item.kind, problem(item)) for item in items} == set(itertools.product(KINDS, PROBLEMS))
 
 
 @pytest.mark.slow
-def test_every_input_is_of_its_kind(items):
+def test_every_input_belongs_to_its_kind(items):
     for item in items:
         assert item.kind in kinds_of(item.tensor)
 
@@ -77,7 +77,7 @@ def test_inputs_are_small(items):
         assert max(factor.size for factor in item.factors) <= FACTOR
 
 
-def test_only_coo_names_places_twice(items):
+def test_only_coo_has_duplicate_coordinates(items):
     twice = Counter()
     for item in items:
         places = np.unique(item.tensor.coords, axis=1).shape[1]
@@ -87,13 +87,13 @@ def test_only_coo_names_places_twice(items):
     assert twice.total() == twice["coo"]
 
 
-def test_nonzeros_come_in_no_order(items):
+def test_nonzeros_are_unsorted(items):
     orders = [np.lexsort(item.tensor.coords[::-1]) for item in items if item.tensor.values.size > 20]
     assert len(orders) > 300
     assert not any((order == np.arange(order.size)).all() for order in orders)
 
 
-def test_factors_fit_and_that_of_the_mode_is_not_to_be_read(items):
+def test_factors_fit_and_that_of_the_mode_is_nan(items):
     for item in items:
         for n, factor in enumerate(item.factors):
             assert factor.shape == (item.tensor.shape[n], item.rank)
@@ -115,7 +115,7 @@ def test_draws_are_reproducible():
     assert CASE.describe(drawn(0, seed=1)) != CASE.describe(drawn(0))
 
 
-def test_the_inputs_are_those_of_ever():
+def test_drawn_inputs_are_pinned():
     assert [CASE.describe(drawn(k)) for k in (0, 13, 123)] == PINNED
     item = drawn(13)
     assert item.tensor.values[:3].tolist() == VALUES
@@ -130,7 +130,7 @@ VALUES = [0.08052190393209457, 0.35222968459129333, 1.1719517707824707]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_values_have_both_signs_and_all_bits(dtype):
+def test_values_have_both_signs_and_full_mantissas(dtype):
     values = draw_values(Draw(0, "values", 0), 4000, dtype)
     assert values.dtype == dtype
     assert 0.4 < (values < 0).mean() < 0.6
@@ -142,14 +142,14 @@ def test_values_have_both_signs_and_all_bits(dtype):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kinds_of_higher_orders_and_more_nonzeros(kind):
+def test_kinds_hold_for_higher_orders_and_more_nonzeros(kind):
     for k, (order, rank) in enumerate([(6, 100), (7, 16), (8, 48), (3, 100)]):
         tensor = draw_tensor(Draw(0, kind, k), kind, order, "float32", rank=rank, most=3000)
         assert kind in kinds_of(tensor)
         assert max(tensor.shape) * rank <= FACTOR
 
 
-def test_other_tensors_are_of_no_kind():
+def test_other_tensors_have_no_kind():
     places = np.array([[0, 0, 1, 1, 2, 2], [0, 3, 4, 6, 1, 9]])
     assert kinds_of(Coo(places, np.ones(6), (4, 10))) == ()
 
@@ -173,14 +173,14 @@ def test_formats_have_one_name_in_all_tiers():
     assert set(FORMATS) == set(formats.FORMATS) == set(sparse.FORMATS)
 
 
-def test_coo_goes_in_as_it_was_drawn():
+def test_coo_inputs_are_passed_unchanged():
     item = drawn(7)
     assert item.format == "coo"
     assert in_format(item) is item.tensor
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_an_error_is_one_beyond_the_bound(dtype, items):
+def test_an_error_beyond_the_bound_is_a_mismatch(dtype, items):
     item = next(i for i in items if i.tensor.values.dtype == dtype and i.kind == "skewed")
     expected = CASE.answers["reference"](item)
     bound = reference.mttkrp_bound(item.tensor, item.factors, item.mode, dtype)
@@ -212,7 +212,7 @@ def a_sum(condition):
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_a_wrong_sum_in_words(deterministic):
+def test_a_wrong_sum_is_explained_in_words(deterministic):
     k, element = a_sum(lambda item: item.format == "f-coo" and item.deterministic == deterministic)
     item = drawn(k)
     (found,) = check(lie("gpu", element, 1e6), 0, k, SIMULATORS, ["simulator"]).mismatches
@@ -227,21 +227,21 @@ def test_a_wrong_sum_in_words(deterministic):
     assert found.command == f"simwarp verify --case mttkrp --seed 0 --input {k}"
 
 
-def test_a_wrong_listing_is_traced_too():
+def test_a_wrong_listing_is_located():
     k, element = a_sum(lambda item: item.format == "mm-csf")
     (found,) = check(lie("listing", element, 1e6), 0, k, SIMULATORS, ["listing"]).mismatches
     assert found.tier == "listing"
     assert "alg" in found.place.kernel
 
 
-def test_nan_is_wrong():
+def test_a_nan_result_is_a_mismatch():
     k, element = a_sum(lambda item: item.format == "coo")
     (found,) = check(lie("gpu", element, np.nan), 0, k, SIMULATORS, ["simulator"]).mismatches
     assert found.element == element
     assert "got nan" in str(found)
 
 
-def test_the_words_of_an_input():
+def test_an_input_is_described_in_words():
     tensor = Coo([[0, 1], [2, 0]], np.ones(2, np.float32), (2, 3))
     factors = draw_factors(Draw(0, "factors", 0), (2, 3), 1, 5, "float32")
     assert CASE.describe(Input(tensor, factors, 1, "hicoo", "tiny", deterministic=True)) == (
@@ -249,7 +249,7 @@ def test_the_words_of_an_input():
     )
 
 
-def test_the_kernels_are_those_that_plans_take(monkeypatch):
+def test_the_listed_kernels_are_those_of_the_plans(monkeypatch):
     """Nothing is compiled for this: only the names are compared."""
     taken = set()
 
@@ -275,7 +275,7 @@ def test_the_kernels_are_those_that_plans_take(monkeypatch):
     assert set(named) <= taken
 
 
-def test_kernels_have_digests():
+def test_every_kernel_has_a_digest():
     digests = CASE.kernels((9, 0))
     assert all(len(digest) == 64 for digest in digests.values())
     assert {name.split()[0] for name in digests} == {
@@ -284,7 +284,7 @@ def test_kernels_have_digests():
 
 
 @pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
-def test_groups_that_take_several_fibers_agree_too(monkeypatch, of):
+def test_groups_with_several_fibers_agree(monkeypatch, of):
     """Which they only do where there are many; here, as if a small chip were busy with a few."""
     monkeypatch.setattr(import_module("gpu.mttkrp.formats.fibers"), "ENOUGH_GROUPS", 5)
     inputs = [k for k in range(2 * CASE.covering) if FORMATS[k % 7] == of and KINDS[k % 11] == "skewed"]
@@ -293,6 +293,6 @@ def test_groups_that_take_several_fibers_agree_too(monkeypatch, of):
         assert [str(mismatch) for mismatch in found.mismatches] == []
 
 
-def test_the_case_is_there():
+def test_the_case_is_registered_with_its_tiers():
     assert mttkrp.CASES == [CASE]
     assert set(CASE.answers) == {"reference", "listing", "gpu"}

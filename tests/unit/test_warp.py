@@ -73,7 +73,7 @@ def test_threads_are_numbered_x_first():
     assert got[:48] == threads
 
 
-def test_blocks_run_in_the_order_of_their_numbers():
+def test_blocks_run_in_linear_order():
     kept = []
     launch(lambda warp: kept.append(tuple(warp.block)), (2, 2, 2), 1)
     assert kept == [(x, y, z) for z in range(2) for y in range(2) for x in range(2)]
@@ -86,7 +86,7 @@ def test_the_last_warp_may_be_partial():
     assert [int(alive.sum()) for _, alive in kept] == [32, 8]
 
 
-def test_registers_of_the_geometry_cannot_be_written():
+def test_index_registers_are_read_only():
     for register in (lambda w: w.lane, lambda w: w.thread.x, lambda w: w.active):
         array = lanes_of(register)
         with pytest.raises(ValueError, match="read-only"):
@@ -106,7 +106,7 @@ def test_registers_of_the_geometry_cannot_be_written():
         (1, (4, 0), "block"),
     ],
 )
-def test_geometry_that_cuda_refuses(grid, block, named):
+def test_launch_dimensions_that_cuda_refuses_are_refused(grid, block, named):
     with pytest.raises(faults.LaunchError, match=named):
         launch(lambda warp: None, grid, block)
 
@@ -116,7 +116,7 @@ def test_a_numpy_array_is_refused_as_an_argument():
         launch(lambda warp, n, x: None, 1, 32, 5, np.zeros(3))
 
 
-def test_numpy_integers_are_geometry():
+def test_launch_dimensions_may_be_numpy_integers():
     kept = []
     launch(lambda warp: kept.append(warp.grid), (np.int64(2), np.uint8(1)), np.int32(32))
     assert kept == [(2, 1, 1)] * 2
@@ -128,25 +128,25 @@ def test_numpy_integers_are_geometry():
 
 
 @pytest.mark.parametrize("dtype", [bool, "i1", "u2", "i4", "u8", "f2", "f4", "f8", ">f4", ">i8"])
-def test_arrays_come_back_as_they_went(dtype):
+def test_uploaded_arrays_are_downloaded_unchanged(dtype):
     values = np.arange(6).reshape(2, 3).astype(dtype)
     back = GlobalArray.of("x", values.T).numpy()
     np.testing.assert_array_equal(back, values.T)
     assert back.dtype == values.dtype.newbyteorder("=")
 
 
-def test_scalars_and_empty_arrays_come_back():
+def test_scalars_and_empty_arrays_are_downloaded_unchanged():
     assert GlobalArray.of("x", np.float32(3)).numpy() == np.float32(3)
     assert GlobalArray.of("x", np.zeros((0, 4))).numpy().shape == (0, 4)
 
 
 @pytest.mark.parametrize("dtype", ["c16", "U3", "O", "M8[s]", "g"])
-def test_element_types_that_a_kernel_does_not_have(dtype):
+def test_unsupported_element_types_are_refused(dtype):
     with pytest.raises(DtypeError, match="array x"):
         GlobalArray("x", 4, dtype)
 
 
-def test_what_nothing_wrote_cannot_be_downloaded():
+def test_downloading_unwritten_elements_is_a_fault():
     def kernel(warp, x):
         with warp.where(warp.lane != 3):
             warp.store(x, warp.lane, warp.lane)
@@ -157,20 +157,20 @@ def test_what_nothing_wrote_cannot_be_downloaded():
         x.numpy()
 
 
-def test_numbers_are_stored_in_every_lane():
+def test_a_scalar_is_stored_by_every_lane():
     x = GlobalArray("x", 32, np.float32)
     launch(lambda warp, x: warp.store(x, warp.lane, 2), 1, 32, x)
     assert x.numpy().tolist() == [2.0] * 32
 
 
 @pytest.mark.parametrize("values", [1.5, np.int64(1), LANE.astype(np.int64), np.ones(32)])
-def test_a_store_does_not_change_values(values):
+def test_a_store_of_another_type_is_refused(values):
     x = GlobalArray("x", 32, U32)
     with pytest.raises(DtypeError, match=r"to x, which holds uint32: .*\.astype\(np\.uint32\)"):
         launch(lambda warp, x: warp.store(x, warp.lane, values), 1, 32, x)
 
 
-def test_registers_have_32_lanes_and_indices_are_integers():
+def test_values_need_32_lanes_and_indices_must_be_integers():
     x = GlobalArray.of("x", np.zeros(64, U32))
     with pytest.raises(ShapeError, match=r"\(16,\)"):
         launch(lambda warp, x: warp.store(x, np.arange(16), 0), 1, 32, x)
@@ -193,7 +193,7 @@ def test_a_view_reads_the_same_bytes_as_another_type():
     assert out.numpy()[:2].tolist() == [(2 << 32) | 1, (4 << 32) | 3]
 
 
-def test_lanes_that_add_to_one_element_do_so_by_turns():
+def test_atomic_adds_to_one_element_accumulate():
     def kernel(warp, x):
         with warp.where(warp.lane != 3):
             warp.atomic_add(x, warp.lane % 3, warp.lane)
@@ -204,7 +204,7 @@ def test_lanes_that_add_to_one_element_do_so_by_turns():
     assert x.numpy().tolist() == [100 + turns[0], turns[1], turns[2], 7]
 
 
-def test_floats_are_added_in_the_order_of_the_lanes():
+def test_float_atomic_adds_run_in_lane_order():
     large = np.float32(2**24)  # to which 1 more is nothing
     values = np.array([1] * 16 + [large] + [1] * 15, np.float32)
     x = GlobalArray.of("x", np.zeros(1, np.float32))
@@ -215,7 +215,7 @@ def test_floats_are_added_in_the_order_of_the_lanes():
 @pytest.mark.parametrize(
     ("kind", "index"), [(faults.OutOfBounds, 10), (faults.ReadOnlyWrite, 0), (faults.UninitialisedRead, 0)]
 )
-def test_an_addition_that_may_not_be(kind, index):
+def test_a_bad_atomic_add_is_a_fault(kind, index):
     if kind is faults.UninitialisedRead:
         x = GlobalArray("x", 32, U32)
     else:
@@ -228,7 +228,7 @@ def test_an_addition_that_may_not_be(kind, index):
     assert fault.place.lane == (22 if index else 0)
 
 
-def test_an_addition_does_not_change_values():
+def test_an_atomic_add_of_another_type_is_refused():
     with pytest.raises(DtypeError, match="atomic_add of float64 to x, which holds uint32"):
         launch(
             lambda warp, x: warp.atomic_add(x, 0, np.full(32, 0.5)),
@@ -251,7 +251,7 @@ def read_at(warp, x, first):
     ("first", "lane", "offset"),
     [(41, 31, 288), (60, 12, 288), (72, 0, 288), (-3, 0, -12), (-1, 0, -4), (1 << 40, 0, 1 << 42)],
 )
-def test_an_index_out_of_bounds(first, lane, offset):
+def test_an_index_out_of_bounds_is_a_fault(first, lane, offset):
     x = GlobalArray.of("x", np.zeros(72, U32))
     fault = fault_of(faults.OutOfBounds, read_at, (1, 2), 32, x, np.int64(first))
     assert fault.place == faults.Place(
@@ -267,7 +267,7 @@ def test_an_index_out_of_bounds(first, lane, offset):
     assert f"index {first + lane} into x, size 72" in str(fault)
 
 
-def test_the_place_counts_warps_and_active_lanes():
+def test_a_fault_names_warp_and_active_lane():
     def kernel(warp, x):
         with warp.where(warp.lane >= 5), warp.where(warp.lane != 6):
             warp.store(x, warp.block.y * 64 + warp.thread.y * 8 + warp.thread.x, U32(0))
@@ -297,7 +297,7 @@ def test_inactive_lanes_may_hold_any_index():
     assert lanes_of(kernel).tolist() == [0, 1, 2, 3] + [POISON] * 28
 
 
-def test_a_read_of_poison():
+def test_a_read_of_unwritten_memory_is_a_fault():
     def kernel(warp, x):
         with warp.where(warp.lane < 8):
             warp.store(x, warp.lane, warp.lane)
@@ -307,7 +307,7 @@ def test_a_read_of_poison():
     assert (fault.place.lane, fault.place.line) == (8, line_of(kernel, "warp.load"))
 
 
-def test_a_misaligned_view():
+def test_a_misaligned_view_is_a_fault():
     def kernel(warp, x):
         warp.load(x, warp.lane)
 
@@ -316,7 +316,7 @@ def test_a_misaligned_view():
     assert (fault.place.lane, fault.offset, fault.width) == (0, 4, 8)
 
 
-def test_a_write_to_constant_memory():
+def test_a_write_to_read_only_memory_is_a_fault():
     x = GlobalArray.of("x", np.zeros(32, U32), read_only=True)
     fault = fault_of(faults.ReadOnlyWrite, lambda warp, x: warp.store(x, warp.lane, warp.lane), 1, 32, x)
     assert (fault.place.kernel, fault.place.lane) == ("<lambda>", 0)
@@ -326,7 +326,7 @@ def helper(warp, x):
     return warp.load(x, 99)
 
 
-def test_the_line_is_the_kernels_even_in_a_helper():
+def test_a_fault_in_a_helper_names_the_line_of_the_kernel():
     def kernel(warp, x):
         helper(warp, x)
 
@@ -348,7 +348,7 @@ def test_a_callable_without_source_has_no_line():
     assert (fault.place.kernel, fault.place.line, fault.place.lane) == ("partial", None, 0)
 
 
-def test_a_kernel_places_its_own_faults():
+def test_a_kernel_may_raise_a_fault_with_its_place():
     def kernel(warp):
         raise warp.place(faults.Trap("trap", "values", "advice"), lane=3)
 
@@ -384,7 +384,7 @@ def test_where_restores_after_an_exception():
     assert lanes_of(kernel).all()
 
 
-def test_a_branch_and_its_else():
+def test_where_runs_both_sides_of_a_branch():
     def kernel(warp):
         x = warp.lane * U32(0)
         with warp.where(warp.lane < 10):
@@ -398,7 +398,7 @@ def test_a_branch_and_its_else():
     assert x.tolist() == [1] * 10 + list(range(10, 32))
 
 
-def test_a_loop_of_different_lengths():
+def test_where_runs_a_loop_with_per_lane_trip_counts():
     """The Collatz steps of 1 … 32, each lane until its own end."""
 
     def kernel(warp):
@@ -415,7 +415,7 @@ def test_a_loop_of_different_lengths():
     assert lanes_of(kernel).tolist() == [collatz(n) for n in range(1, 33)]
 
 
-def test_nothing_happens_where_no_lane_is_active():
+def test_operations_without_active_lanes_have_no_effect():
     x = GlobalArray.of("x", np.zeros(1, U32))
 
     def kernel(warp):
@@ -493,7 +493,7 @@ def test_shared_memory_is_poison_in_every_block():
     assert fault.place.block == (1, 0, 0)
 
 
-def test_a_barrier_that_some_warps_never_reach():
+def test_a_barrier_that_some_warps_never_reach_is_a_fault():
     def kernel(warp):
         yield
         if warp.index in (1, 3):
@@ -506,7 +506,7 @@ def test_a_barrier_that_some_warps_never_reach():
     assert (place.line, place.text) == (line_of(kernel, "# only two"), "yield  # only two")
 
 
-def test_a_kernel_that_is_a_generator_in_some_warps_only():
+def test_a_barrier_in_some_warps_only_is_a_fault():
     def waiting():
         yield
 
@@ -514,7 +514,7 @@ def test_a_kernel_that_is_a_generator_in_some_warps_only():
     assert "waiting: warps [1]; ended: warps [0]" in str(fault)
 
 
-def test_a_barrier_in_divergent_code():
+def test_a_barrier_in_divergent_code_is_a_fault():
     def kernel(warp):
         with warp.where(warp.lane != 9):
             yield
@@ -524,7 +524,7 @@ def test_a_barrier_in_divergent_code():
     assert "waiting 0xfffffdff, not exited 0xffffffff" in str(fault)
 
 
-def test_a_barrier_that_all_lanes_left_reach():
+def test_a_barrier_reached_by_all_existing_lanes_completes():
     def kernel(warp):
         with warp.where(warp.thread.x < 40):
             yield
@@ -537,7 +537,7 @@ def test_a_barrier_that_all_lanes_left_reach():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_votes():
+def test_votes_combine_the_active_lanes():
     def kernel(warp):
         odd = warp.lane % 2 == 1
         assert warp.ballot(odd).tolist() == [0xAAAAAAAA] * 32
@@ -560,13 +560,13 @@ SHUFFLES = {
 
 @pytest.mark.parametrize("name", SHUFFLES)
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16, 32])
-def test_shuffles_have_cudas_width(name, width):
+def test_shuffles_take_a_width_as_in_cuda(name, width):
     for n in (0, 1, 3, 8, 17, 31):
         got = lanes_of(lambda warp: getattr(warp, name)(warp.lane * 1.5, n, width=width))  # noqa: B023
         assert got.tolist() == [1.5 * SHUFFLES[name](lane, n, width) for lane in range(32)], n
 
 
-def test_a_shuffle_with_a_source_per_lane():
+def test_shfl_reads_a_different_source_in_each_lane():
     assert lanes_of(lambda warp: warp.shfl(warp.lane, 31 - warp.lane)).tolist() == list(range(31, -1, -1))
 
 
@@ -575,7 +575,7 @@ def test_a_width_that_is_not_a_power_of_two_is_refused():
         lanes_of(lambda warp: warp.shfl_down(warp.lane, 1, width=12))
 
 
-def test_what_a_shuffle_returns_can_be_written():
+def test_the_result_of_a_shuffle_is_writable():
     def kernel(warp):
         x = warp.shfl(warp.lane, 5)
         x += U32(1)
@@ -596,7 +596,7 @@ def test_matches_compare_bits():
     assert all_zeros.tolist() == [0] * 32
 
 
-def test_reductions():
+def test_reduce_combines_the_lanes_by_the_operation():
     def kernel(warp):
         signed = warp.lane.astype(I32) - I32(9)
         return [
@@ -613,7 +613,7 @@ def test_reductions():
         lanes_of(lambda warp: warp.reduce("add", warp.lane * 1.0))
 
 
-def test_groups_with_masks_of_their_own():
+def test_reduce_under_disjoint_masks_sums_separately():
     """The sum over all lanes that hold the same key, each group by its own mask."""
 
     def kernel(warp):
@@ -623,7 +623,7 @@ def test_groups_with_masks_of_their_own():
     assert lanes_of(kernel).tolist() == [sum(range(lane % 3, 32, 3)) for lane in range(32)]
 
 
-def test_exited_lanes_count_as_arrived():
+def test_exited_lanes_do_not_block_warp_operations():
     def kernel(warp):
         return warp.ballot(True), warp.reduce("add", warp.lane), warp.shfl_xor(warp.lane, 1)
 
@@ -653,7 +653,7 @@ ACROSS = {
 
 
 @pytest.mark.parametrize("name", ACROSS)
-def test_a_lane_outside_its_mask(name):
+def test_a_lane_outside_its_mask_is_a_fault(name):
     def kernel(warp):
         if warp.index == 1:
             ACROSS[name](warp, 0xFFFFFFEF)
@@ -669,7 +669,7 @@ def test_a_lane_outside_its_mask(name):
 
 
 @pytest.mark.parametrize("name", ACROSS)
-def test_a_named_lane_that_does_not_come(name):
+def test_an_inactive_lane_in_the_mask_is_a_fault(name):
     def kernel(warp):
         with warp.where(warp.lane < 16):
             ACROSS[name](warp, ALL_LANES)
@@ -679,7 +679,7 @@ def test_a_named_lane_that_does_not_come(name):
     assert "mask 0xffffffff, executing 0x0000ffff" in str(fault)
 
 
-def test_masks_that_differ():
+def test_different_masks_in_one_group_are_a_fault():
     def kernel(warp):
         warp.ballot(True, np.where(warp.lane < 8, ALL_LANES, 0xFFFFFF00))
 
@@ -689,7 +689,7 @@ def test_masks_that_differ():
 
 
 @pytest.mark.parametrize("source", [20, np.where(LANE == 3, 20, 0)], ids=["one", "each"])
-def test_a_shuffle_from_an_inactive_lane(source):
+def test_a_shuffle_from_an_inactive_lane_is_a_fault(source):
     def kernel(warp):
         with warp.where(warp.lane < 16):
             warp.shfl(warp.lane, source, mask=0xFFFF)
@@ -704,7 +704,7 @@ def test_a_shuffle_from_an_inactive_lane(source):
     )
 
 
-def test_a_shuffle_from_a_lane_outside_the_mask():
+def test_a_shuffle_from_a_lane_outside_the_mask_is_a_fault():
     def kernel(warp):
         group = np.where(warp.lane < 16, U32(0xFFFF), U32(0xFFFF0000))
         warp.shfl_down(warp.lane, 1, mask=group)
@@ -714,7 +714,7 @@ def test_a_shuffle_from_a_lane_outside_the_mask():
     assert fault.place.lane == 15
 
 
-def test_a_shuffle_from_a_lane_that_has_exited():
+def test_a_shuffle_from_an_exited_lane_is_a_fault():
     def kernel(warp):
         warp.shfl_down(warp.lane, 1)
 

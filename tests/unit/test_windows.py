@@ -27,7 +27,7 @@ add.u32 %r6, %r3, %r5; add.u32 %r7, %r4, %r5; st.shared.u32 [%r6], 1; st.shared.
         ("mov.u32 %r8, more; ld.shared.u32 %r2, [%r8-4];", "more", 32),
     ],
 )
-def test_an_overflow_into_the_neighbour_is_named(body, variable, lanes):
+def test_an_overflow_into_the_next_shared_variable_is_reported(body, variable, lanes):
     if "v2" in body:
         body, whole = body.replace("124", "120"), body.replace("low+124", "low+128")
         assert run(FILL + body + STORE, before=TWO, shared=64) == [1] * 32
@@ -52,11 +52,11 @@ def test_an_overflow_into_the_neighbour_is_named(body, variable, lanes):
         ("add.u32 %r8, %r6, -128; add.u32 %r8, %r8, 128; ld.shared.u32 %r2, [%r8];", [1] * 32),
     ],
 )
-def test_what_stays_within_its_variables_is_silent(body, left):
+def test_accesses_within_their_variables_are_not_reported(body, left):
     assert run(FILL + body + STORE, before=TWO, shared=64) == left
 
 
-def test_collected_the_neighbour_keeps_its_value():
+def test_a_reported_overflow_leaves_the_next_variable_unchanged():
     there = simwarp.Device(checks="report")
     body = "st.shared.u32 [%r6+64], 9; bar.sync 0; ld.shared.u32 %r2, [%r7];"
     assert run(FILL + body + STORE, before=TWO, shared=64, device=there) == [2] * 32
@@ -77,7 +77,7 @@ extern "C" __global__ void k(int* out, int shift) {
 }"""
 
 
-def test_a_kernel_of_cuda_names_its_variable():
+def test_an_overflow_in_a_cuda_kernel_names_its_variable():
     there = simwarp.Device()
     out = there.upload(np.zeros(32, np.int32), "out")
     kernel = there.load(compile(SOURCE, "k.cu").text).kernel("k")
@@ -111,7 +111,7 @@ call (at), kept, (n); ld.param.b64 %rd1, [at]; }
 @pytest.mark.parametrize(
     "access", ["ld.u32 %r2, [%rd1+4];", "cvta.to.local.u64 %rd1, %rd1; ld.local.u32 %r2, [%rd1+4];"]
 )
-def test_a_local_variable_is_gone_when_its_function_returned(access):
+def test_access_to_a_returned_stack_frame_is_a_fault(access):
     fault = fault_of(OutOfBounds, CALL + access + STORE, before=RETURNED)
     assert (fault.space, fault.place.lane, fault.count) == ("local", 0, 32)
     assert "stack frame" in fault.what
@@ -125,7 +125,7 @@ def test_a_function_reaches_the_variables_of_its_callers():
     assert run(body + STORE, before=RETURNED) == list(range(32))
 
 
-def test_an_array_ends_with_the_frame_although_the_stack_goes_on():
+def test_a_local_array_is_bounded_by_its_stack_frame():
     body = ".local .align 4 .b32 words[4]; mov.u64 %rd1, words; mov.u32 %r2, 1;\n" + CALL.replace(
         "%rd1", "%rd2"
     )
@@ -153,7 +153,7 @@ HOW = [pytest.param([], id="O3"), pytest.param(["-G"], id="G")]
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_local_array_that_runs_into_the_next_variable_is_named(how):
+def test_an_overflow_into_the_next_local_variable_is_reported(how):
     there = simwarp.Device()
     x, out = (there.upload(np.zeros(32, np.int32), name) for name in ("x", "out"))
     kernel = there.load(compile(NEIGHBOURS, "k.cu", options=how).text).kernel("k")
@@ -206,7 +206,7 @@ extern "C" __global__ void k(const int* x, int* out, int n) {
 }"""
 
 
-def test_pointers_that_wander_within_their_local_variables_are_silent():
+def test_pointers_within_their_local_variables_are_not_reported():
     answers = set()
     for how in ([], ["-G"]):
         there = simwarp.Device()
@@ -223,7 +223,7 @@ def test_pointers_that_wander_within_their_local_variables_are_silent():
     assert len(answers) == 1
 
 
-def test_a_structure_is_one_local_variable():
+def test_members_of_a_structure_are_one_local_variable():
     source = """extern "C" __global__ void k(int* out, int n) {
         struct { int low[4]; int high[4]; } both; int more[4];
         for (int i = 0; i < 4; i++) { both.low[i] = 1; both.high[i] = 2; more[i] = 3; }
@@ -236,7 +236,7 @@ def test_a_structure_is_one_local_variable():
         kernel((1, 1, 1), (32, 1, 1), out, np.int32(8))
 
 
-def test_local_variables_with_names_are_named():
+def test_an_overflow_of_a_named_local_variable_names_it():
     body = ".local .align 4 .b32 low[4]; .local .align 4 .b32 high[4]; st.local.u32 [low+12], 7;"
     body += "mov.u64 %rd1, low; mad.wide.u32 %rd1, %lane, 0, %rd1; ld.local.u32 %r2, [%rd1+OFFSET];"
     assert run(body.replace("OFFSET", "12") + STORE) == [7] * 32
