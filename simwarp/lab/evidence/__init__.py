@@ -1,7 +1,6 @@
-"""The evidence for each form of each PTX row: a kernel, operands, what hardware answered, the comparison.
+"""Evidence for each form of each PTX row: a kernel, its operands, and comparison with hardware results.
 
-``simwarp record 'ptx-*'`` asks a GPU; `tests/replay` holds the simulator against
-what it said. The chain is
+``simwarp record 'ptx-*'`` records a GPU's results; `tests/replay` compares the simulator with them:
 
     form ──`probe_of`──> kernel ──`operands_of`──> operands ──`ask`──> results ──`judge`──> verdict
 """

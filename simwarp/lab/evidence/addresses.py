@@ -1,6 +1,6 @@
 """Probes of instructions on addresses: generic ones, state spaces, and the blocks of a cluster.
 
-Addresses depend on the device, so results are differences of addresses, and the words found there.
+Addresses depend on the device, so results are differences of addresses, and the words at them.
 """
 
 from __future__ import annotations
@@ -13,23 +13,18 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def conversion(row: Row, form: Form) -> Probe:
-    """To a generic address and back: the same address, and the same word behind both."""
+    """Convert an address to generic and back: both must be equal and address the same word."""
     writer, where = Writer(form.opcode), space(form)
     writer.take("a", "b32")
     _stored(writer, where, "cell")
     forth, back = form.opcode.replace("cvta.to.", "cvta."), form.opcode
     if not back.startswith("cvta.to."):
         back = back.replace("cvta.", "cvta.to.")
-    for name, kind in (("generic", "b64"), ("back", "b64"), ("d", "b32"), ("x", "b32")):
-        writer.register(name, kind)
+    writer.declare("b64 generic back, b32 d x")
     writer.line(
-        f"{forth} %generic, %cell;",
-        f"{back} %back, %generic;",
-        "sub.u64 %back, %back, %cell;",
-        f"ld.{where.split('::')[0]}.b32 %d, [%cell];",
-        "ld.b32 %x, [%generic];",
-        "xor.b32 %d, %d, %x;",
-        "xor.b32 %d, %d, %a;",
+        f"{forth} %generic, %cell; {back} %back, %generic; sub.u64 %back, %back, %cell;",
+        f"ld.{where.split('::')[0]}.b32 %d, [%cell]; ld.b32 %x, [%generic];",
+        "xor.b32 %d, %d, %x; xor.b32 %d, %d, %a;",
     )
     writer.give("b32", "d")
     writer.give("b64", "back")
@@ -37,20 +32,20 @@ def conversion(row: Row, form: Form) -> Probe:
 
 
 def membership(row: Row, form: Form) -> Probe:
-    """Whether a generic address of each state space lies in the form's space."""
+    """Query, for a generic address of each state space, whether it lies in the form's space."""
     writer = Writer(form.opcode)
     writer.take("a", "b32")
     for where in _SPACES:
         cell = f"in_{where}"
         _stored(writer, where, cell)
         writer.register(f"p_{where}", "pred")
-        writer.line(f"cvta.{where}.u64 %{cell}, %{cell};", f"{form.opcode} %p_{where}, %{cell};")
+        writer.line(f"cvta.{where}.u64 %{cell}, %{cell}; {form.opcode} %p_{where}, %{cell};")
     writer.give("pred", *(f"p_{where}" for where in _SPACES))
     return writer.probe(preamble=constants()[0])
 
 
 def cluster(row: Row, form: Form) -> Probe:
-    """In a cluster of one block: that block's rank, or the word at its mapped address."""
+    """In a cluster of one block, get the rank of the block, or load the word at a mapped address."""
     writer = Writer(form.opcode)
     writer.take("a", "b32")
     _stored(writer, "shared", "cell")
@@ -63,12 +58,12 @@ def cluster(row: Row, form: Form) -> Probe:
         writer.line(f"{form.opcode} {d}, {address};")
     else:
         load = "ld.b32" if generic else "ld.shared::cluster.b32"
-        writer.line(f"{form.opcode} {address}, {address}, 0;", f"{load} {d}, [{address}];")
+        writer.line(f"{form.opcode} {address}, {address}, 0; {load} {d}, [{address}];")
     return writer.probe("d")
 
 
 def _stored(writer: Writer, where: str, name: str) -> None:
-    """``%name``: an address in a state space, where ``%a`` was stored if the space is writable."""
+    """Set ``%name`` to an address in a state space, and store ``%a`` there if the space is writable."""
     cell, base = locate(writer, name, where), where.split("::")[0]
     if base not in ("const", "param"):
         writer.line(f"st.{base}.b32 [{cell}], %a;")

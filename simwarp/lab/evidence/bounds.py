@@ -1,21 +1,21 @@
-"""Errors of results, and whether a row's bound allows them."""
+"""Measures errors of approximate results, and checks them against the bound of the row."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import SchemeError
-from simwarp.lab.evidence.operands import FLOATS, Words, width
+from simwarp.floats.formats import FORMATS, FormatName
+from simwarp.floats.small_formats import widen
+from simwarp.lab.evidence.operands import Words
 
 Floats = npt.NDArray[np.float64]
-_SMALLEST = {kind: 2.0 ** (2 - (1 << exponent - 1)) for kind, (exponent, _, _) in FLOATS.items()}
-"""Of each type, the smallest normal number."""
 _POWER = r"2\^(?P<power>-[\d.]+)"
 _TEXT = re.compile(
     rf"(?P<ulp>\d+) ulp|{_POWER}(?P<relative> of it)?"
@@ -25,18 +25,18 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True)
 class Bound:
-    """The largest error that the PTX ISA allows.
+    """The largest error that the PTX ISA allows for the results of an instruction.
 
     Attributes
     ----------
     unit : str
         "ulp" (units in the last place), "relative" or "absolute".
     limit : float
-        In that unit.
+        The largest allowed error, in that unit.
     domain : float
-        Operands of a larger magnitude are not bounded.
+        The largest magnitude of operands for which the limit holds.
     relative_outside : (low, high), optional
-        For operands outside, an absolute limit is a relative one.
+        For operands outside this interval, an absolute limit is a relative one.
     """
 
     unit: str
@@ -46,11 +46,11 @@ class Bound:
 
 
 def parse_bound(text: str) -> Bound:
-    """The bound that a row states in words; SchemeError for unknown words."""
+    """Parse a row's bound, such as "2 ulp"; SchemeError if the text has another form."""
     found = _TEXT.fullmatch(text)
     if not found:
         raise SchemeError(
-            f'the bound "{text}" is not understood\n'
+            f'the bound "{text}" has an unknown form\n'
             'write "2 ulp", "2^-11" (absolute) or "2^-11 of it" (relative)'
         )
     if found["ulp"]:
@@ -65,9 +65,9 @@ def parse_bound(text: str) -> Bound:
 def measure(
     bound: Bound, kind: str, operand: Words, expected: Words, got: Words
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Errors in the bound's unit, and whether it allows them; of a packed pair the worse half counts.
+    """Errors in the bound's unit, and whether each is allowed; for a packed pair, those of the worse half.
 
-    The expected result is the exact one, rounded, so the bound is wider by that rounding. If only one
+    The expected result is the exact one, rounded, so that rounding is added to the bound. If only one
     result is NaN or infinite, the error is infinite; outside the bound's domain it is 0.
     """
     if kind in ("f16x2", "bf16x2"):
@@ -82,9 +82,9 @@ def measure(
         return error, error <= bound.limit
     x, y, a = (values(kind, words) for words in (expected, got, operand))
     with np.errstate(all="ignore"):
-        rounding = np.abs(values(kind, expected ^ np.uint64(1 << FLOATS[kind][2])) - x) / 2
-        # Of a subnormal result even one unit in the last place can be more than a relative bound.
-        rounding = np.where(np.abs(x) < _SMALLEST[kind], 2 * rounding, rounding)
+        rounding = np.abs(values(kind, expected ^ np.uint64(1 << FORMATS[kind].padding)) - x) / 2
+        # For a subnormal result, one unit in the last place can exceed a relative bound.
+        rounding = np.where(np.abs(x) < 2.0 ** FORMATS[kind].least_exponent, 2 * rounding, rounding)
         relative = np.full(len(x), bound.unit == "relative")
         if bound.relative_outside:
             low, high = bound.relative_outside
@@ -98,7 +98,7 @@ def measure(
 
 
 def ulps(kind: str, expected: Words, got: Words) -> Floats:
-    """Distances of results in representable numbers; infinite where only one is NaN."""
+    """Distances between results in units in the last place; infinite where only one is NaN."""
     x, y = _ordered(kind, expected), _ordered(kind, got)
     nan = np.isnan(values(kind, expected)), np.isnan(values(kind, got))
     apart = np.abs(x.astype(np.float64) - y.astype(np.float64))  # x - y may overflow
@@ -107,20 +107,16 @@ def ulps(kind: str, expected: Words, got: Words) -> Floats:
 
 
 def values(kind: str, words: Words) -> Floats:
-    """The values of bit patterns of a floating type."""
-    if kind == "bf16":
-        kind, words = "f32", words << np.uint64(16)
-    kind = "f32" if kind == "tf32" else kind
-    size = width(kind) // 8
+    """The values of a float type's bit patterns, as float64."""
+    typed = words.astype(FORMATS[kind].word)
+    native = kind in ("f32", "f64")
+    floats: Any = typed.view(f"f{typed.itemsize}") if native else widen(typed, cast("FormatName", kind))
     with np.errstate(all="ignore"):
-        floats: Any = words.astype(f"u{size}").view(f"f{size}")
         return floats.astype(np.float64)
 
 
 def _ordered(kind: str, words: Words) -> npt.NDArray[np.int64]:
-    """Bit patterns as integers in the order of the numbers; both zeros are 0."""
-    unused = np.uint64(FLOATS[kind][2])
-    sign = np.uint64(1 << (width(kind) - int(unused) - 1))
-    words = words >> unused
-    magnitude = (words & (sign - np.uint64(1))).astype(np.int64)
+    """Map a float type's bit patterns to integers in the order of their values; both zeros are 0."""
+    sign, padding = np.uint64(FORMATS[kind].sign), np.uint64(FORMATS[kind].padding)
+    magnitude = (words % sign >> padding).astype(np.int64)
     return np.where(words & sign != 0, -magnitude, magnitude)

@@ -1,4 +1,4 @@
-"""The probe of each form, and its operands."""
+"""Finds the probe of each instruction form, and the operands of each probe."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ AUTOMATIC: dict[str, Make] = {
     "matrix load": matrix.load,
     "matrix store": matrix.store,
 }
-"""The probe of each kind of row whose probes follow from the row's syntax."""
+"""By kind of row, the function that writes its probes from the row's syntax alone."""
 MATRIX = ("matrix", "matrix load", "matrix store")
-"""The kinds with fragments of matrices as operands."""
+"""The kinds of rows with matrix fragments as operands."""
 
 
 def probes(rows: Iterable[Row] = ROWS.values()) -> list[Probe]:
-    """The probes of all forms of these rows, in their order."""
+    """The probes of all forms of some rows, in order."""
     return [probe_of(opcode) for row in rows for opcode in required(row)]
 
 
 @cache
 def probe_of(opcode: str) -> Probe:
-    """The kernel that executes a form, of a full spelling."""
+    """The probe of an opcode, which must be spelled in full."""
     row, form = found(opcode)
     make = maker(row)
     if make is None:
@@ -50,7 +50,7 @@ def probe_of(opcode: str) -> Probe:
 
 
 def maker(row: Row) -> Make | None:
-    """The function that writes a row's probes: by its name, else by its kind; None without one."""
+    """The function that writes a row's probes, found by its name, else its kind; None without one."""
     return control.BY_NAME.get(row.name) or AUTOMATIC.get(row.kind) or control.BY_KIND.get(row.kind)
 
 

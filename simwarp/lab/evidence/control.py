@@ -14,32 +14,28 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.ptx.rows import Form, Row
 
 Make = Callable[[Row, Form], Probe]
+"""A function that writes the probe of one form of a row."""
 
 
 def branch(row: Row, form: Form) -> Probe:
-    """Where the branch is taken, d stays a; all threads take a uniform one."""
-    writer = Writer(form.opcode)
-    a, taken = writer.take("a", "b32"), writer.take("taken", "pred")
-    d = writer.register("d", "b32")
-    guard = "" if form.has("uni") else f"@{taken} "
-    writer.line(f"mov.b32 {d}, {a};", f"{guard}{form.opcode} OVER;", f"not.b32 {d}, {d};", "OVER:")
+    """Threads that take the branch keep d = a, the others invert d; all threads take a uniform branch."""
+    writer = _writer(form, "b32 d", takes="b32 a, pred taken")
+    guard = "" if form.has("uni") else "@%taken "
+    writer.line(f"mov.b32 %d, %a; {guard}{form.opcode} OVER; not.b32 %d, %d;", "OVER:")
     return writer.probe("d")
 
 
 def indexed_branch(row: Row, form: Form) -> Probe:
-    """The index, uniform in each block where it must be, chooses one of three labels."""
-    writer = Writer(form.opcode)
-    a, d, index = writer.take("a", "b32"), writer.register("d", "b32"), writer.register("index", "b32")
+    """An index chooses one of three labels; it is uniform in each block if the form requires that."""
+    writer = _writer(form, "b32 d index")
     writer.line(
-        f"mov.b32 {index}, %ctaid.x;" if form.has("uni") else f"mov.b32 {index}, {a};",
-        f"rem.u32 {index}, {index}, 3;",
+        "mov.b32 %index, %ctaid.x;" if form.has("uni") else "mov.b32 %index, %a;",
+        "rem.u32 %index, %index, 3;",
         "TARGETS: .branchtargets FIRST, SECOND, THIRD;",
-        f"{form.opcode} {index}, TARGETS;",
-        f"FIRST: not.b32 {d}, {a};",
-        "bra END;",
-        f"SECOND: add.u32 {d}, {a}, 7;",
-        "bra END;",
-        f"THIRD: xor.b32 {d}, {a}, 0x12345678;",
+        f"{form.opcode} %index, TARGETS;",
+        "FIRST: not.b32 %d, %a; bra END;",
+        "SECOND: add.u32 %d, %a, 7; bra END;",
+        "THIRD: xor.b32 %d, %a, 0x12345678;",
         "END:",
     )
     return writer.probe("d")
@@ -60,149 +56,128 @@ _TWICE = """.func (.param .b32 doubled) twice(.param .b32 number)
 
 
 def call(row: Row, form: Form) -> Probe:
-    """A function called by its name, and once more through its address."""
-    writer = Writer(form.opcode)
-    a, d, e = writer.take("a", "b32"), writer.register("d", "b32"), writer.register("e", "b32")
-    address = writer.register("function", "b64")
+    """Call a function by its name into d, and through its address into e."""
+    writer = _writer(form, "b32 d e, b64 function")
     writer.line("prototype: .callprototype (.param .b32 _) _ (.param .b32 _);")
-    for result, target in ((d, "twice, (given)"), (e, f"{address}, (given), prototype")):
-        writer.line("{", ".param .b32 given;", ".param .b32 taken;", f"st.param.b32 [given], {a};")
-        writer.line(f"mov.u64 {address}, twice;", f"{form.opcode} (taken), {target};")
+    for result, target in (("%d", "twice, (given)"), ("%e", "%function, (given), prototype")):
+        writer.line("{", ".param .b32 given; .param .b32 taken; st.param.b32 [given], %a;")
+        writer.line(f"mov.u64 %function, twice; {form.opcode} (taken), {target};")
         writer.line(f"ld.param.b32 {result}, [taken];", "}")
     return writer.probe("d", "e", preamble=_TWICE)
 
 
 def leave(row: Row, form: Form) -> Probe:
-    """Lanes with a true operand leave with d = a; after a uniform instruction all have left."""
-    writer = Writer(form.opcode)
-    a, leaves = writer.take("a", "b32"), writer.take("leaves", "pred")
-    d = writer.register("d", "b32")
-    guard = "" if form.has("uni") else f"@{leaves} "
-    writer.line(f"mov.b32 {d}, {a};")
+    """Lanes whose predicate holds leave with d = a; after a uniform instruction all lanes have left."""
+    writer = _writer(form, "b32 d", takes="b32 a, pred leaves")
+    guard = "" if form.has("uni") else "@%leaves "
+    writer.line("mov.b32 %d, %a;")
     writer.give("b32", "d")
-    writer.line(f"{guard}{form.opcode};", f"not.b32 {d}, {d};", f"st.global.b32 [%out], {d};")
+    writer.line(f"{guard}{form.opcode}; not.b32 %d, %d; st.global.b32 [%out], %d;")
     return writer.probe()
 
 
 def trap(row: Row, form: Form) -> Probe:
     """A kernel that ends with a fault."""
-    writer = Writer(form.opcode)
-    writer.take("a", "b32")
+    writer = _writer(form)
     writer.line(f"{form.opcode};")
     return writer.probe("a", faults=True, count=BLOCK)
 
 
 def meeting(row: Row, form: Form) -> Probe:
-    """Each thread reads another thread's word, written before the barrier; odd threads come late."""
+    """Each thread reads another thread's word, written before the barrier; odd threads arrive later."""
     if row.kind == "warp barrier":
-        return _write_and_meet(form, [f"{form.opcode} -1;"], WARP_SIZE)
-    return _write_and_meet(form, [f"{form.opcode} 0;"], BLOCK)
+        return _exchange(form, [f"{form.opcode} -1;"], WARP_SIZE)
+    return _exchange(form, [f"{form.opcode} 0;"], BLOCK)
 
 
-def _write_and_meet(form: Form, wait: list[str], threads: int) -> Probe:
-    """Write to shared memory, wait, read the word of the thread on the other side of warp or block."""
-    writer = Writer(form.opcode)
-    a, d, at = writer.take("a", "b32"), writer.register("d", "b32"), writer.register("at", "b32")
-    cell = writer.register("cell", "b64")
-    writer.register("odd", "pred")
+def _exchange(form: Form, barrier: list[str], threads: int) -> Probe:
+    """Store a word, wait at the barrier, and load the word of the thread at the other end of a group."""
+    writer = _writer(form, "b32 d at, b64 cell, pred odd")
     writer.declarations.append(f".shared .align 4 .b8 cells[{4 * BLOCK}];")
-    here = ["mov.u64 %cell, cells;", f"mad.wide.u32 {cell}, INDEX, 4, {cell};"]
+    address = "mov.u64 %cell, cells; mad.wide.u32 %cell, {}, 4, %cell;"
     writer.line(
-        *(line.replace("INDEX", "%thread") for line in here),
-        f"and.b32 {at}, %thread, 1;",
-        f"setp.eq.u32 %odd, {at}, 1;",
-        f"mov.b32 {d}, {a};",
-        "@%odd bra LATE;",
-        f"not.b32 {d}, {d};",
+        address.format("%thread"),
+        "and.b32 %at, %thread, 1; setp.eq.u32 %odd, %at, 1;",
+        "mov.b32 %d, %a; @%odd bra LATE; not.b32 %d, %d;",
         "LATE:",
-        f"st.shared.b32 [{cell}], {d};",
-        *wait,
-        f"xor.b32 {at}, %thread, {threads - 1};",
-        *(line.replace("INDEX", "%at") for line in here),
-        f"ld.shared.b32 {d}, [{cell}];",
+        "st.shared.b32 [%cell], %d;",
+        *barrier,
+        f"xor.b32 %at, %thread, {threads - 1};",
+        address.format("%at"),
+        "ld.shared.b32 %d, [%cell];",
     )
     return writer.probe("d")
 
 
 def arrival(row: Row, form: Form) -> Probe:
-    """The lower warps write and arrive; the upper ones wait for them and read."""
-    writer = Writer(form.opcode)
-    a, d, cell = writer.take("a", "b32"), writer.register("d", "b32"), writer.register("cell", "b64")
-    half = BLOCK // 2
-    writer.register("upper", "pred")
-    at = writer.register("at", "b32")
+    """The lower warps write and arrive; the upper warps wait for them and read."""
+    writer, half = _writer(form, "b32 d, b64 cell, pred upper, b32 at"), BLOCK // 2
     writer.declarations.append(f".shared .align 4 .b8 cells[{4 * half}];")
-    sync = form.opcode.replace("arrive", "sync")
     writer.line(
-        f"mov.b32 {d}, {a};",
-        f"and.b32 {at}, %thread, {half - 1};",
-        f"mov.u64 {cell}, cells;",
-        f"mad.wide.u32 {cell}, {at}, 4, {cell};",
-        f"setp.ge.u32 %upper, %thread, {half};",
-        "@%upper bra WAIT;",
-        f"st.shared.b32 [{cell}], {a};",
-        f"{form.opcode} 1, {BLOCK};",
-        "bra END;",
-        f"WAIT: {sync} 1, {BLOCK};",
-        f"ld.shared.b32 {d}, [{cell}];",
+        f"mov.b32 %d, %a; and.b32 %at, %thread, {half - 1};",
+        "mov.u64 %cell, cells; mad.wide.u32 %cell, %at, 4, %cell;",
+        f"setp.ge.u32 %upper, %thread, {half}; @%upper bra WAIT;",
+        f"st.shared.b32 [%cell], %a; {form.opcode} 1, {BLOCK}; bra END;",
+        f"WAIT: {form.opcode.replace('arrive', 'sync')} 1, {BLOCK};",
+        "ld.shared.b32 %d, [%cell];",
         "END:",
     )
     return writer.probe("d")
 
 
 def block_reduction(row: Row, form: Form) -> Probe:
-    """A predicate combined over the block: of no thread, one, all except one, or all, by turns."""
-    writer = Writer(form.opcode)
-    writer.take("a", "b32")
-    turn, p = writer.register("turn", "b32"), writer.register("p", "pred")
-    writer.register("thread_or_turn", "b32")
-    writer.register("everyone", "pred")
+    """Reduce a predicate that holds, depending on the block, for no thread, one, all except one, or all."""
     kind = form.resolve(row.destinations[0].kind)
-    d, e = writer.register("d", kind), writer.register("e", kind)
-    # In every other block the predicate holds of all threads, or, negated, of none.
+    writer = _writer(form, f"b32 turn, pred p, b32 thread_or_turn, pred everyone, {kind} d e")
+    # In every other block the predicate holds for all threads, or, negated, for none.
     writer.line(
-        f"mov.b32 {turn}, %ctaid.x;",
-        f"and.b32 %thread_or_turn, {turn}, 1;",
-        "setp.eq.u32 %everyone, %thread_or_turn, 1;",
-        f"selp.b32 %thread_or_turn, {turn}, %thread, %everyone;",
-        f"setp.eq.u32 {p}, %thread_or_turn, {turn};",
-        f"{form.opcode} {d}, 0, {p};",
-        f"{form.opcode} {e}, 1, {BLOCK}, !{p};",
+        "mov.b32 %turn, %ctaid.x;",
+        "and.b32 %thread_or_turn, %turn, 1; setp.eq.u32 %everyone, %thread_or_turn, 1;",
+        "selp.b32 %thread_or_turn, %turn, %thread, %everyone; setp.eq.u32 %p, %thread_or_turn, %turn;",
+        f"{form.opcode} %d, 0, %p; {form.opcode} %e, 1, {BLOCK}, !%p;",
     )
     writer.give(kind, "d", "e")
     return writer.probe()
 
 
 def barrier(row: Row, form: Form) -> Probe:
-    """The barrier of a block: waiting, arriving, or reducing."""
+    """Probe the barrier of a block: waiting, arriving, or reducing."""
     words = form.opcode.split(".")
     make = arrival if "arrive" in words else block_reduction if "red" in words else meeting
     return make(row, form)
 
 
 def cluster_meeting(row: Row, form: Form) -> Probe:
-    """The barrier of a cluster of one block: the form, and its other half."""
-    words = form.opcode.split(".")
-    aligned = ".aligned" if "aligned" in words else ""
-    if "arrive" in words:
+    """Meet at the barrier of a cluster of one block: the form, and its other half."""
+    aligned = ".aligned" * form.opcode.endswith(".aligned")
+    if "arrive" in form.opcode.split("."):
         halves = [f"{form.opcode};", f"barrier.cluster.wait{aligned};"]
     else:
         halves = [f"barrier.cluster.arrive{aligned};", f"{form.opcode};"]
-    return _write_and_meet(form, halves, BLOCK)
+    return _exchange(form, halves, BLOCK)
 
 
 def quiet(row: Row, form: Form) -> Probe:
-    """Between a store and a load of the same cell: the instruction has no visible effect."""
-    writer = Writer(form.opcode)
-    a, d = writer.take("a", "b32"), writer.register("d", "b32")
+    """An instruction without visible effect, between a store and a load of the same cell."""
+    writer = _writer(form, "b32 d")
     operands = ["[%memory]" if spec.memory else _IMMEDIATES.get(row.base, "32") for spec in row.sources]
     instruction = f"{form.opcode} {', '.join(operands)}".rstrip()
-    writer.line(f"st.global.b32 [%memory], {a};", f"{instruction};", f"ld.global.b32 {d}, [%memory];")
+    writer.line(f"st.global.b32 [%memory], %a; {instruction}; ld.global.b32 %d, [%memory];")
     return writer.probe("d")
 
 
 _IMMEDIATES = {"applypriority": "128", "pmevent": "3"}
-"""Operands with few legal values."""
+"""By base opcode, a legal immediate operand where few values are legal."""
+
+
+def _writer(form: Form, registers: str = "", takes: str = "b32 a") -> Writer:
+    """A writer that has taken its operands and declared its registers, both as in `Writer.declare`."""
+    writer = Writer(form.opcode)
+    for part in takes.split(", "):
+        kind, name = part.split()
+        writer.take(name, kind)
+    writer.declare(registers)
+    return writer
 
 
 BY_KIND: dict[str, Make] = {
@@ -224,4 +199,4 @@ BY_NAME: dict[str, Make] = {
     "isspacep": addresses.membership,
     **dict.fromkeys(("mapa", "getctarank"), addresses.cluster),
 }
-"""The probes of rows that their kind's probe does not fit."""
+"""By row name, the probe of a row that its kind's probe does not fit."""

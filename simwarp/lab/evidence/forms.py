@@ -1,8 +1,8 @@
-"""What is known of each form: what hardware it was held against, and whether nvcc is known to emit it.
+"""The hardware evidence of each instruction form, and the forms that nvcc emits.
 
-The facts are two files beside this module. ``evidence.json`` is written on hardware by
-``simwarp record 'ptx-*'``, chip by chip; ``census.txt`` holds the forms that nvcc 13.0 emits for
-99 of 100 public CUDA kernels, without textures, surfaces and asynchronous copies.
+Two files beside this module hold the facts. ``simwarp record 'ptx-*'`` writes ``evidence.json`` on hardware,
+chip by chip; ``census.txt`` lists the forms that nvcc 13.0 emits for 99 of 100 public CUDA kernels, without
+textures, surfaces and asynchronous copies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import Row
 
 CAPABILITY = RECORDED.sm
-"""The compute capability, times ten, of the hardware that answers."""
+"""The compute capability, times ten, of the recorded hardware."""
 RECORD = Path(__file__).with_name("evidence.json")
 """``{"meta": {chip: {gpu, driver, date, command}}, "forms": {form: {chip: {golden, sets, …}}}}``"""
 _CHIP = f"sm_{CAPABILITY}"
@@ -27,16 +27,16 @@ _CHIP = f"sm_{CAPABILITY}"
 
 @dataclass(frozen=True)
 class Evidence:
-    """How a form was held against hardware.
+    """The recorded hardware answers to one form.
 
     Attributes
     ----------
     golden : str
-        The golden that holds the answers.
+        The recording that holds the answers.
     sets : int
-        How many sets of operands were asked.
+        The number of operand tuples.
     largest_error : float or None
-        Of a bounded form, between hardware and simulator, in the unit of the row's bound.
+        For a bounded form, the largest error between hardware and simulator, in the unit of its bound.
     """
 
     golden: str
@@ -46,7 +46,7 @@ class Evidence:
 
 @cache
 def evidence() -> dict[str, Evidence]:
-    """The evidence of each recorded form: of the `CAPABILITY`, or of another chip that answered.
+    """The evidence of each recorded form, from the chip of `CAPABILITY` or else another recorded chip.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def evidence() -> dict[str, Evidence]:
 
 
 def unwitnessed() -> list[str]:
-    """The forms of rows that no recording of hardware has; a release is refused while there are any.
+    """The forms of rows without a hardware recording; a release must have none.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def unwitnessed() -> list[str]:
 
 
 def witness() -> dict[str, Any]:
-    """The device that answered: ``gpu`` (name, uuid), ``driver``, ``date``; empty before any recording.
+    """The recorded device: ``gpu`` (name, uuid), ``driver``, ``date``; empty before any recording.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def witness() -> dict[str, Any]:
 
 @cache
 def census() -> tuple[str, ...]:
-    """The forms that nvcc emits, those that most kernels need first.
+    """The forms that nvcc emits, most frequently needed first.
 
     Examples
     --------
@@ -97,9 +97,9 @@ def census() -> tuple[str, ...]:
 
 @cache
 def required(row: Row) -> tuple[str, ...]:
-    """The forms of a row that need evidence: none that the hardware lacks.
+    """The forms of a row that need evidence; none if the recorded hardware lacks the row.
 
-    Besides `simwarp.ptx.forms.forms`, every form of the census.
+    They are those of `simwarp.ptx.forms.forms` and those of the census.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def required(row: Row) -> tuple[str, ...]:
 
 @cache
 def _emitted() -> dict[str, list[str]]:
-    """The forms of the census by row."""
+    """The forms of the census by name of their row."""
     by_row: dict[str, list[str]] = {}
     for opcode in census():
         found = TABLE.find(opcode)

@@ -1,7 +1,7 @@
-"""Whether the hardware's answer allows a simulator's.
+"""Compares a simulator's answers with the hardware's.
 
-Exact forms must agree in every bit; bounded ones within their row's bound; for open ones a *strategy*
-selects the operand tuples to compare, or defines an invariant of every answer.
+Exact forms must agree in every bit, bounded forms within their row's bound. For forms with open results a
+*strategy* selects the operand tuples to compare, or defines an invariant of every answer.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Strategy(NamedTuple):
-    """The comparison of answers that the PTX ISA leaves open.
+    """How to compare answers that the PTX ISA leaves open.
 
     Attributes
     ----------
     rule : str
-        The comparison in words.
+        The comparison, in words.
     compared : callable, optional
-        (form, operands) → the operand tuples to compare; others are left out.
+        (form, operands) → which operand tuples to compare.
     holds : callable, optional
-        (operands, answer) → the tuples with an answer that is allowed on any device. Answers are then not
-        compared with each other.
+        (operands, answer) → which operand tuples have an allowed answer. If given, the answers of two
+        devices are not compared with each other.
     """
 
     rule: str
@@ -46,7 +46,7 @@ class Strategy(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a comparison.
+    """The outcome of comparing a form's answers on two devices.
 
     Attributes
     ----------
@@ -54,9 +54,9 @@ class Verdict:
     sets, wrong : int
         The numbers of operand tuples compared, and of answers that are not allowed.
     largest_error : float or None
-        Of a bounded form, in the unit of its bound.
+        For a bounded form, the largest error in the unit of its bound.
     example : str
-        The first wrong tuple: operands, expected and given answer.
+        The first operand tuple with a wrong answer: operands, expected and actual answer.
     """
 
     form: str
@@ -72,7 +72,7 @@ class Verdict:
 
 
 def found(opcode: str) -> tuple[Row, Form]:
-    """The row and form of an opcode; SchemeError without one."""
+    """The row and form of an opcode; SchemeError if no row has it."""
     pair = TABLE.find(opcode)
     if pair is None:
         raise SchemeError(f"no row has the form {opcode!r}\nsimwarp coverage --forms lists all forms")
@@ -80,12 +80,12 @@ def found(opcode: str) -> tuple[Row, Form]:
 
 
 def strategy(row: Row) -> Strategy | None:
-    """The strategy of an open row; None: compared like an exact one."""
+    """The comparison strategy of an open row; None for a row that is compared like an exact one."""
     return STRATEGIES.get(row.base) if row.fidelity == "open" else None
 
 
 def comparable(probe: Probe, operands: Words, answer: Words) -> Words:
-    """An answer with zeros for the operand tuples that are not compared."""
+    """A probe's answer, set to zero for the operand tuples that are not compared."""
     row, form = found(probe.form)
     plan = strategy(row)
     if plan is None or plan.compared is None:
@@ -94,7 +94,7 @@ def comparable(probe: Probe, operands: Words, answer: Words) -> Words:
 
 
 def judge(probe: Probe, operands: Words, expected: Words, got: Words) -> Verdict:
-    """Compare a simulator's answer, ``got`` (tuples, results), with the hardware's, ``expected``."""
+    """Compare a simulator's answer to a probe, ``got`` (tuples, results), with hardware's, ``expected``."""
     row, _ = found(probe.form)
     plan = strategy(row)
     if plan is not None and plan.holds is not None:
@@ -134,42 +134,36 @@ def _divisor(form: Form, operands: Words) -> Flags:
     return operands[:, 1] != 0
 
 
-def _amounts_of_8_bits(form: Form, operands: Words) -> Flags:
-    if not re.search(r"64\b", form.opcode):
-        return np.ones(len(operands), np.bool_)
-    return operands[:, -2:].max(axis=1) <= 255
-
-
 def _base_of_5_bits(form: Form, operands: Words) -> Flags:
     return operands[:, 1] <= 31
 
 
+def _amounts_of_8_bits(form: Form, operands: Words) -> Flags:
+    narrow = re.search(r"64\b", form.opcode) is None
+    return (operands[:, -2:].max(axis=1) <= 255) | narrow
+
+
 def _team_with_itself(operands: Words, answer: Words) -> Flags:
-    """A mask has the own lane's bit, and otherwise only executing lanes; ``active`` is the last operand."""
+    """Whether each mask has the own lane's bit, and bits of executing lanes only."""
     active = operands[:, -1].astype(np.bool_)
-    lane = np.arange(len(operands)) % WARP_SIZE
-    team = _words_of(active)
+    lane = (np.arange(len(operands)) % WARP_SIZE).astype(np.uint64)
     mask = answer[:, 0]
-    own = mask >> lane.astype(np.uint64) & np.uint64(1) == 1
-    legal: Flags = np.asarray(own & (mask & ~team == 0))
-    legal[~active] = mask[~active] == 0
-    return legal
+    own = mask >> lane & np.uint64(1) == 1
+    return np.asarray(np.where(active, own & (mask & ~_words_of(active) == 0), mask == 0), np.bool_)
 
 
 def _one_leader(operands: Words, answer: Words) -> Flags:
-    """All executing members have the same leader, one of them, which alone has the predicate."""
+    """Whether a team's executing lanes name one member as leader, and only that lane has the predicate."""
     active, members = operands[:, -1].astype(np.bool_), operands[:, 0]
     lane = (np.arange(len(operands)) % WARP_SIZE).astype(np.uint64)
     leader, chosen = answer[:, 0], answer[:, 1].astype(np.bool_)
     member = (leader < WARP_SIZE) & (members >> (leader % np.uint64(WARP_SIZE)) & np.uint64(1) == 1)
     alone = chosen == (leader == lane)
-    legal: Flags = np.asarray(member & alone & _same_in_team(members, active, leader))
-    legal[~active] = True
-    return legal
+    return (member & alone & _same_in_team(members, active, leader)) | ~active
 
 
 def _same_in_team(members: Words, active: Flags, values: Words) -> Flags:
-    """Whether each executing lane has its team's value."""
+    """Whether each executing lane has the same value as its team's other executing lanes."""
     m, a, v = (x.reshape(-1, WARP_SIZE) for x in (members, active, values))
     together = (m[:, :, None] == m[:, None, :]) & a[:, :, None] & a[:, None, :]
     other = together & (v[:, :, None] != v[:, None, :])
@@ -177,14 +171,17 @@ def _same_in_team(members: Words, active: Flags, values: Words) -> Flags:
 
 
 def _words_of(flags: Flags) -> Words:
-    """The word of its warp's flags, for each lane."""
+    """For each lane, a word with its warp's flags as bits."""
     bits = np.uint64(1) << np.arange(WARP_SIZE, dtype=np.uint64)
     words = (flags.reshape(-1, WARP_SIZE) * bits).sum(axis=1, dtype=np.uint64)
     return np.repeat(words, WARP_SIZE)
 
 
 STRATEGIES: dict[str, Strategy] = {
-    **dict.fromkeys(("div", "rem"), Strategy("sets that divide by zero are left out", _divisor)),
+    **dict.fromkeys(
+        ("div", "rem"),
+        Strategy("sets that divide by zero are left out", _divisor),
+    ),
     **dict.fromkeys(
         ("bfe", "bfi"),
         Strategy("in 64 bits, sets with a position or length past 255 are left out", _amounts_of_8_bits),
@@ -193,4 +190,4 @@ STRATEGIES: dict[str, Strategy] = {
     "activemask": Strategy("the mask names the own lane and only executing ones", holds=_team_with_itself),
     "elect": Strategy("all members have one leader, which is one of them", holds=_one_leader),
 }
-"""By base opcode; an open row without one is compared like an exact one, in cells that no thread shares."""
+"""By base opcode, the strategy of open rows; a row without one is compared like an exact one."""

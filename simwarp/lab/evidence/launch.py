@@ -1,4 +1,4 @@
-"""Many probes in one module, each launched with its operands."""
+"""Launches probes on a device, many in one module, each with its operands."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from simwarp.lab.evidence.operands import Words
 from simwarp.lab.evidence.probe import BLOCK, ROOM, Probe, module
 
 ENTRIES = 32
-"""Kernels of one module, at most."""
+"""The largest number of kernels in one module."""
 
 
 def batches(probes: Sequence[Probe]) -> Iterator[list[Probe]]:
-    """The probes of each module; a probe that faults has a module of its own."""
+    """Group probes into modules; a probe that faults has a module of its own."""
     for faults, group in groupby(probes, lambda probe: probe.faults):
         together, size = list(group), 1 if faults else ENTRIES
         yield from (together[i : i + size] for i in range(0, len(together), size))
 
 
 def ask(device: Any, probes: Sequence[Probe]) -> list[Words]:
-    """A device's answers to one batch of probes: for each uint64 (tuples, results)."""
-    loaded = device.load(module(probes))
-    return [
-        launch(device, loaded.kernel(f"k{i}"), probe, operands_of(probe)) for i, probe in enumerate(probes)
-    ]
+    """A device's answers to the probes of one module: for each probe, uint64 (tuples, results)."""
+    kernel = device.load(module(probes)).kernel
+    return [launch(device, kernel(f"k{i}"), probe, operands_of(probe)) for i, probe in enumerate(probes)]
 
 
 def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
-    """The results (tuples, results) of a probe's kernel for a multiple of `BLOCK` operand tuples."""
+    """Launch a probe's kernel on a multiple of `BLOCK` operand tuples; return (tuples, results)."""
     if probe.at_once:
         steps = range(0, len(operands), probe.at_once)
         return np.concatenate(
@@ -44,7 +42,7 @@ def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
     given = device.upload(np.zeros(1, np.uint64) if probe.packed or not operands.size else operands)
     memory = device.upload(_memory(probe, operands))
     results = device.upload(np.zeros((sets, len(probe.results)), np.uint64))
-    with getattr(device, "checks", Checks()).without("division"):  # a divisor of 0 counts too
+    with getattr(device, "checks", Checks()).without("division"):  # dividing by 0 is probed too
         kernel((sets // BLOCK, 1, 1), (BLOCK, 1, 1), given, results, memory)
     return np.asarray(results.download())
 
@@ -60,7 +58,7 @@ def _by_value(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
 
 
 def _memory(probe: Probe, operands: Words) -> npt.NDArray[np.uint8]:
-    """The threads' memory: zeros, or the operands next to each other."""
+    """The initial memory of a probe's threads: zeros, or the packed operands."""
     memory = np.zeros((len(operands), ROOM), np.uint8)
     if probe.packed and operands.size:
         data = _packed(operands, probe.packed)
@@ -69,6 +67,6 @@ def _memory(probe: Probe, operands: Words) -> npt.NDArray[np.uint8]:
 
 
 def _packed(operands: Words, size: int) -> npt.NDArray[np.uint8]:
-    """The low ``size`` bytes of each operand of a tuple, one behind the other."""
+    """The low ``size`` bytes of each operand, next to each other: uint8 (tuples, operands · size)."""
     data = np.ascontiguousarray(operands.astype("<u8")).view(np.uint8).reshape(*operands.shape, 8)
     return data[:, :, :size].reshape(len(operands), -1)

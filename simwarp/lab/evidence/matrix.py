@@ -1,8 +1,7 @@
 """Probes of matrix instructions, which a warp executes as a whole, and operands for whole warps.
 
-The operands and results of a product are cells like those of other instructions, one for each register of
-a fragment. A matrix in memory has the warp's part of the probes' memory: 32 bytes of each of its threads,
-one behind the other.
+Each register of a fragment is one operand or result of the probe, as in other probes. A matrix in memory
+occupies the cells of the warp's 32 threads, 32 bytes each, in order.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simwarp.fragments import Layout, Operand, fragments_of
-from simwarp.lab.evidence.memory import choose, fill, locate, space
+from simwarp.lab.evidence.memory import choose, dot, fill, locate, space
 from simwarp.lab.evidence.operands import Column, Words, width
 from simwarp.lab.evidence.probe import ROOM, Probe, Writer
 from simwarp.lab.evidence.styles import Style, styles_of
@@ -19,14 +18,14 @@ from simwarp.ptx.rows import Form, Row
 from simwarp.verify.draw import Draw
 
 TILE = WARP_SIZE * ROOM
-"""Bytes of memory of each warp."""
+"""Bytes of memory that a warp's threads have together."""
 ORDER = 0b10101
-"""Of the rows of 8 x 8 matrices, lane i names the one in the memory of lane ``i ^ ORDER``."""
+"""For 8 x 8 matrices, lane i gives the address of the row in the cell of lane ``i ^ ORDER``."""
 _CELLS = range(0, ROOM, 8)
 
 
 def product(row: Row, form: Form) -> Probe:
-    """Fragments in registers, the instruction, a fragment in registers."""
+    """Multiply or transpose fragments in registers."""
     writer, fragments = Writer(form.opcode), fragments_of(form.opcode).operands
     given = [_taken(writer, spec.name, fragments[spec.name].layout) for spec in row.sources]
     result = fragments["d"].layout
@@ -40,7 +39,7 @@ def product(row: Row, form: Form) -> Probe:
 
 
 def load(row: Row, form: Form) -> Probe:
-    """A fragment of the warp's memory; once more with a wide stride."""
+    """Load a fragment from the warp's memory; with a stride operand, also with a wide stride."""
     writer, layout = Writer(form.opcode), _in_memory(form)
     address = _address(writer, row, form, filled=True)
     for suffix, stride in _strides(writer, form):
@@ -53,23 +52,24 @@ def load(row: Row, form: Form) -> Probe:
 
 
 def store(row: Row, form: Form) -> Probe:
-    """The warp's memory after a fragment is stored where zeros were; once more with a wide stride."""
+    """Store a fragment over zeros and return the warp's memory; with a stride operand, also a wide one."""
     writer, layout = Writer(form.opcode), _in_memory(form)
     (name,) = (spec.name for spec in row.sources if spec.is_fragment)
     registers = _taken(writer, name, layout)
     address = _address(writer, row, form, filled=False)
     for suffix, stride in _strides(writer, form):
-        writer.line(*(f"st{_dot(form)}.b64 [%mine+{at}], 0;" for at in _CELLS))
+        where = dot(space(form))
+        writer.line(*(f"st{where}.b64 [%mine+{at}], 0;" for at in _CELLS))
         writer.line(_MEET, f"{form.opcode} [{address}], {registers}{stride};", _MEET)
         names = [f"memory{i}{suffix}" for i in range(len(_CELLS))]
         for name, at in zip(names, _CELLS, strict=True):
-            writer.line(f"ld.volatile{_dot(form)}.b64 {writer.register(name, 'b64')}, [%mine+{at}];")
+            writer.line(f"ld.volatile{where}.b64 {writer.register(name, 'b64')}, [%mine+{at}];")
         writer.give("b64", *names)
     return writer.probe(count=256)
 
 
 def stride(form: Form) -> int:
-    """The widest stride, in elements, with which a matrix fits: a multiple of the default; 0 without one."""
+    """The widest stride, in elements, with which a form's matrix fits its memory; 0 without a stride."""
     memory = next(iter(fragments_of(form.opcode).operands.values())).memory
     if not memory:
         return 0
@@ -83,13 +83,13 @@ _MEET = f"bar.warp.sync {(1 << WARP_SIZE) - 1:#x};"
 
 
 def _in_memory(form: Form) -> Layout:
-    """The fragment of a load or a store."""
+    """The fragment layout of a load or a store."""
     (operand,) = fragments_of(form.opcode).operands.values()
     return operand.layout
 
 
 def _taken(writer: Writer, name: str, layout: Layout) -> str:
-    """Take a fragment, in which copies of an element are the same register."""
+    """Take the registers of a fragment as operands; copies of an element share a register."""
     different = layout.registers // layout.copies
     taken = [writer.take(f"{name}{i}", f"b{layout.register_bits}") for i in range(different)]
     return _braces(taken * layout.copies)
@@ -99,13 +99,8 @@ def _braces(registers: list[str]) -> str:
     return f"{{{', '.join(registers)}}}"
 
 
-def _dot(form: Form) -> str:
-    """A form's space in the opcode of a plain load or store."""
-    return f".{space(form).split('::')[0]}" if space(form) else ""
-
-
 def _strides(writer: Writer, form: Form) -> list[tuple[str, str]]:
-    """Suffixes of the results' names, and the stride operand behind the address."""
+    """For each stride, the suffix of the results' names and the stride operand in PTX."""
     wide = stride(form)
     if not wide:
         return [("", "")]
@@ -114,10 +109,10 @@ def _strides(writer: Writer, form: Form) -> list[tuple[str, str]]:
 
 
 def _address(writer: Writer, row: Row, form: Form, *, filled: bool) -> str:
-    """The register with a lane's address operand; ``%mine``: the address of its own 32 bytes.
+    """The register with a lane's address operand; ``%mine`` gets the address of its own 32 bytes.
 
-    Without a space, even warps have their memory in shared and odd ones in global memory; 8 x 8 matrices
-    always lie in shared memory.
+    Without a space, even warps use shared and odd warps global memory; 8 x 8 matrices always lie in
+    shared memory.
     """
     where = space(form).split("::")[0]
     mine = locate(writer, "mine", where, align=128)
@@ -128,32 +123,21 @@ def _address(writer: Writer, row: Row, form: Form, *, filled: bool) -> str:
         writer.line(f"cvta.shared.u64 {mine}, {mine};")
         if row.base == "wmma":
             choose(writer, mine, WARP_SIZE, "%memory", mine)
-    return _row_of_matrix(writer) if row.base != "wmma" else _start_of_tile(writer)
-
-
-def _start_of_tile(writer: Writer) -> str:
-    writer.register("lane", "b32")
-    tile = writer.register("tile", "b64")
-    writer.line(
-        f"and.b32 %lane, %thread, {WARP_SIZE - 1};",
-        f"mul.wide.u32 {tile}, %lane, {ROOM};",
-        f"sub.u64 {tile}, %mine, {tile};",
-    )
-    return tile
-
-
-def _row_of_matrix(writer: Writer) -> str:
-    _start_of_tile(writer)
-    at = writer.register("row", "b64")
-    writer.line(f"xor.b32 %lane, %lane, {ORDER};", f"mad.wide.u32 {at}, %lane, {ROOM}, %tile;")
-    return at
+    writer.declare("b32 lane, b64 tile")
+    writer.line(f"and.b32 %lane, %thread, {WARP_SIZE - 1};")
+    writer.line(f"mul.wide.u32 %tile, %lane, {ROOM}; sub.u64 %tile, %mine, %tile;")
+    if row.base == "wmma":
+        return "%tile"
+    writer.declare("b64 row")
+    writer.line(f"xor.b32 %lane, %lane, {ORDER}; mad.wide.u32 %row, %lane, {ROOM}, %tile;")
+    return "%row"
 
 
 # ------------------------------------------------------------------------------------------- operands
 
 
 def operands(probe: Probe, form: Form) -> Words:
-    """Operand tuples for whole warps; those of a product are matrices of one style in each warp."""
+    """Operand tuples for whole warps; in each warp a product's matrices share one style of elements."""
     draw = Draw(0, f"matrices of {probe.form}", 0)
     fragments = fragments_of(form.opcode).operands
     if "b" not in fragments or "a" not in fragments:
@@ -168,7 +152,7 @@ def operands(probe: Probe, form: Form) -> Words:
 
 
 def _register(style: Style, draw: Draw, operand: Operand) -> Words:
-    """One register of each lane, filled with elements."""
+    """One fragment register of each lane, filled with elements of a style."""
     layout = operand.layout
     elements = style(draw, operand.name, operand.type, WARP_SIZE * layout.slots)
     shifts = np.arange(layout.slots, dtype=np.uint64) * np.uint64(layout.bits)

@@ -1,7 +1,7 @@
 """Probes of loads, stores, atomics and reductions, in each state space.
 
-Each thread has 16-byte aligned memory of its own in the space. Without a space (generic addresses)
-even threads use global and odd ones shared memory.
+Each thread has its own 16-byte aligned cell in the space. Without a space (generic addresses) even
+threads have theirs in global and odd threads in shared memory.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from simwarp.ptx.rows import Form, Row
 from simwarp.verify.draw import Draw
 
 _AT_ONCE = 32
-"""Operand tuples in one parameter."""
+"""Operand tuples that one kernel parameter holds."""
 CONSTANTS = 1024
-"""Words of 64 bits in the constant table."""
+"""The number of 64-bit words in the constant table."""
 
 
 def space(form: Form) -> str:
-    """The state space of a form, "" where it takes generic addresses."""
+    """The state space of a form; "" for generic addresses."""
     known = ("param", "const", "local", "global", "shared")
     return next((m for m in form.modifiers if m.split("::")[0] in known), "")
 
 
 def load(row: Row, form: Form) -> Probe:
-    """A load from memory that holds the operands; integers once more into 64 bits."""
+    """Load the operands from memory; integers also into 64-bit registers."""
     if space(form).startswith("param"):
         return _load_parameters(form)
     writer, size = Writer(form.opcode), width(form.T) // 8
     if space(form) == "const":
-        writer.line("mov.u64 %cell, constants;", f"mad.wide.u32 %cell, %i, {size * form.vector}, %cell;")
-        writer.register("cell", "b64")
+        writer.line(f"mov.u64 %cell, constants; mad.wide.u32 %cell, %i, {size * form.vector}, %cell;")
+        writer.declare("b64 cell")
     else:
         _cell(writer, space(form), filled=True)
     for suffix in ("", "_wide") if integer(form.T) and row.base == "ld" else ("",):
@@ -49,38 +49,33 @@ def load(row: Row, form: Form) -> Probe:
 
 
 def store(row: Row, form: Form) -> Probe:
-    """The memory behind a store; integers once more from registers of 64 bits."""
+    """Store operands and return the memory; integers also from 64-bit registers."""
     if space(form).startswith("param"):
         return _store_arguments(form)
-    writer, size, where = Writer(form.opcode), width(form.T) // 8, space(form)
+    writer, bits, where = Writer(form.opcode), width(form.T), space(form)
     names = _names(form, "b")
-    for name in names:
-        writer.take(name, "b64" if integer(form.T) else form.T)
+    _take(writer, names, "b64" if integer(form.T) else form.T)
     _cell(writer, where)
-    for suffix in ("", "_narrow") if integer(form.T) and width(form.T) < 64 else ("",):
-        if suffix:
-            for name in names:
-                narrow = writer.register(name + suffix, form.T)
-                writer.line(f"cvt.u{max(16, width(form.T))}.u64 {narrow}, %{name};")
+    for suffix in ("", "_narrow") if integer(form.T) and bits < 64 else ("",):
+        for name in names if suffix else ():
+            writer.line(f"cvt.u{max(16, bits)}.u64 {writer.register(name + suffix, form.T)}, %{name};")
         writer.line(f"{form.opcode} [%cell], {_registers([name + suffix for name in names])};")
-        _back(writer, where, _names(form, "a", suffix), f"b{size * 8}")
+        _back(writer, where, _names(form, "a", suffix), f"b{bits}")
     return writer.probe(count=256)
 
 
 def atomic(row: Row, form: Form) -> Probe:
-    """The word before and the word after, in a cell of each thread's own."""
-    writer, bits = Writer(form.opcode), f"b{width(form.T)}"
+    """Return the words before and after an atomic operation on the thread's own cell."""
+    writer, bits = Writer(form.opcode), width(form.T)
     # Vectors are for global memory alone, also where the address is generic.
     where = space(form) or ("global" if form.vector > 1 else "")
-    size = width(form.T) // 8
-    old = [writer.take(name, form.T) for name in _names(form, "old")]
+    old = _take(writer, _names(form, "old"), form.T)
     values = [_names(form, spec.name) for spec in row.sources if not spec.memory]
     for names in values:
-        for name in names:
-            writer.take(name, form.T)
+        _take(writer, names, form.T)
     _cell(writer, where)
     for i, register in enumerate(old):
-        writer.line(f"st{_dot(where)}.{bits} [%cell+{i * size}], {register};")
+        writer.line(f"st{dot(where)}.b{bits} [%cell+{i * bits // 8}], {register};")
     groups = ["[%cell]", *(_vector(writer, names, form.T) for names in values)]
     found = _names(form, "d") if row.destinations else []
     if found:
@@ -92,12 +87,12 @@ def atomic(row: Row, form: Form) -> Probe:
 
 
 def locate(writer: Writer, name: str, where: str, align: int = 16) -> str:
-    """``%name``: the address of the thread's memory in a space; without a space, in shared memory."""
+    """Set ``%name`` to the address of the thread's cell in a space; without a space, in shared memory."""
     cell, base = writer.register(name, "b64"), where.split("::")[0]
     if base == "global":
         writer.line(f"mov.b64 {cell}, %memory;")
     elif base == "const":
-        writer.line(f"mov.u64 {cell}, constants;", f"mad.wide.u32 {cell}, %thread, 4, {cell};")
+        writer.line(f"mov.u64 {cell}, constants; mad.wide.u32 {cell}, %thread, 4, {cell};")
     elif base == "param":
         writer.line(f"mov.u64 {cell}, memory;")
     elif base == "local":
@@ -105,30 +100,26 @@ def locate(writer: Writer, name: str, where: str, align: int = 16) -> str:
         writer.line(f"mov.u64 {cell}, depot;")
     else:
         writer.declarations.append(f".shared .align {align} .b8 cells[{BLOCK * ROOM}];")
-        writer.line(f"mov.u64 {cell}, cells;", f"mad.wide.u32 {cell}, %thread, {ROOM}, {cell};")
+        writer.line(f"mov.u64 {cell}, cells; mad.wide.u32 {cell}, %thread, {ROOM}, {cell};")
     return cell
 
 
 def fill(writer: Writer, target: str, cell: str) -> None:
-    """Copy all bytes of the thread's memory from global to another space."""
+    """Copy the thread's cell from global memory to another space."""
     through = writer.register("through", "b64")
     for at in range(0, ROOM, 8):
-        writer.line(f"ld.global.b64 {through}, [%memory+{at}];", f"st.{target}.b64 [{cell}+{at}], {through};")
+        writer.line(f"ld.global.b64 {through}, [%memory+{at}]; st.{target}.b64 [{cell}+{at}], {through};")
 
 
 def choose(writer: Writer, cell: str, bit: int, one: str, zero: str) -> None:
-    """``cell`` becomes one of two addresses, by a bit of the thread's number."""
-    writer.register("odd", "pred")
-    writer.register("bit", "b32")
-    writer.line(
-        f"and.b32 %bit, %thread, {bit};",
-        "setp.ne.b32 %odd, %bit, 0;",
-        f"selp.b64 {cell}, {one}, {zero}, %odd;",
-    )
+    """Set ``cell`` to the address ``one`` or ``zero``, by a bit of the thread's number."""
+    writer.declare("pred odd, b32 bit")
+    writer.line(f"and.b32 %bit, %thread, {bit}; setp.ne.b32 %odd, %bit, 0;")
+    writer.line(f"selp.b64 {cell}, {one}, {zero}, %odd;")
 
 
 def _cell(writer: Writer, where: str, filled: bool = False) -> None:
-    """``%cell``: the address of the thread's memory in a space; ``filled``: with the operands."""
+    """Set ``%cell`` to the address of the thread's cell in a space, perhaps filled with the operands."""
     cell, base = locate(writer, "cell", where), where.split("::")[0]
     if filled and base != "global":
         fill(writer, base or "shared", cell)
@@ -138,22 +129,22 @@ def _cell(writer: Writer, where: str, filled: bool = False) -> None:
 
 
 def _back(writer: Writer, where: str, names: list[str], kind: str) -> None:
-    """Give the thread's memory as results."""
+    """Store the contents of the thread's cell as results."""
     volatile = "" if where.startswith("local") else ".volatile"
     for i, name in enumerate(names):
         register = writer.register(name, kind)
         at = f"[%cell+{i * width(kind) // 8}]"
-        writer.line(f"ld{volatile}{_dot(where)}.b{width(kind)} {register}, {at};")
+        writer.line(f"ld{volatile}{dot(where)}.b{width(kind)} {register}, {at};")
     writer.give(kind, *names)
 
 
-def _dot(where: str) -> str:
-    """A space in the opcode of a plain load or store."""
+def dot(where: str) -> str:
+    """The modifier of a plain load or store in a state space; "" for generic addresses."""
     return f".{where.split('::')[0]}" if where else ""
 
 
 def _names(form: Form, name: str, suffix: str = "") -> list[str]:
-    """A register for each element of a vector."""
+    """Register names, one for each element of the form's vector."""
     return [f"{name}{i}{suffix}" for i in range(form.vector)]
 
 
@@ -163,9 +154,12 @@ def _registers(names: list[str]) -> str:
 
 
 def _vector(writer: Writer, names: list[str], kind: str) -> str:
-    for name in names:
-        writer.register(name, kind)
+    writer.declare(" ".join([kind, *names]))
     return _registers(names)
+
+
+def _take(writer: Writer, names: list[str], kind: str) -> list[str]:
+    return [writer.take(name, kind) for name in names]
 
 
 # ------------------------------------------------------------------------- constants and parameters
@@ -173,14 +167,14 @@ def _vector(writer: Writer, names: list[str], kind: str) -> str:
 
 @cache
 def constants() -> tuple[str, bytes]:
-    """A table in constant memory: its declaration, and its bytes."""
+    """The table in constant memory: its declaration in PTX, and its bytes."""
     words = Draw(0, "the constant table", 0).words(CONSTANTS)
     values = ", ".join(f"{int(word):#x}" for word in words)
     return f".const .align 16 .b64 constants[{CONSTANTS}] = {{{values}}};\n", words.astype("<u8").tobytes()
 
 
 def _load_parameters(form: Form) -> Probe:
-    """Loads of a kernel's parameter: thread k loads operand tuple k."""
+    """Load from a kernel parameter: thread k loads operand tuple k."""
     writer, size = Writer(form.opcode), width(form.T) // 8
     kinds = {"": form.T, "_wide": "b64"} if integer(form.T) else {"": form.T}
     mine = writer.register("mine", "pred")
@@ -196,15 +190,13 @@ def _load_parameters(form: Form) -> Probe:
 
 
 def _store_arguments(form: Form) -> Probe:
-    """Stores of an argument of a call: the function returns the bytes of its argument."""
+    """Store an argument of a call to a function that returns it unchanged."""
     writer, size = Writer(form.opcode), width(form.T) // 8
-    names = _names(form, "b")
-    for name in names:
-        writer.take(name, form.T)
-    bits = f"b{size * 8}"
+    names, bits = _names(form, "b"), f"b{size * 8}"
+    _take(writer, names, form.T)
     kept = [writer.register(name, bits) for name in _names(form, "a")]
     writer.line("{", f".param .align 16 .b8 given[{ROOM}];", f".param .align 16 .b8 taken[{ROOM}];")
-    # The bytes that the instruction leaves out are passed too, and must have been written.
+    # The call also passes the bytes that the instruction does not write; they must be initialised.
     writer.line(*(f"st.param.b64 [given+{at}], 0;" for at in range(0, ROOM, 8)))
     writer.line(f"{form.opcode} [given], {_registers(names)};", "call.uni (taken), echo, (given);")
     writer.line(*(f"ld.param.{bits} {register}, [taken+{i * size}];" for i, register in enumerate(kept)))
@@ -214,7 +206,7 @@ def _store_arguments(form: Form) -> Probe:
 
 
 def _echo() -> str:
-    """A device function that returns its argument."""
+    """The PTX of a device function that returns its argument."""
     lines = [f"\tld.param.b64 %b, [given+{at}]; st.param.b64 [taken+{at}], %b;\n" for at in range(0, ROOM, 8)]
     head = f".func (.param .align 16 .b8 taken[{ROOM}]) echo(.param .align 16 .b8 given[{ROOM}])\n"
     return f"{head}{{\n\t.reg .b64 %b;\n{''.join(lines)}\tret;\n}}\n"
@@ -224,14 +216,14 @@ def _echo() -> str:
 
 
 def baked(probe: Probe) -> Words:
-    """The operands in a probe's own text: the words of the constant table."""
+    """The operands of a probe that are constants in its text: words of the constant table."""
     count = len(probe.operands)
     bytes_ = np.frombuffer(constants()[1], np.uint8)[: probe.count * probe.packed * count]
     return bytes_.view(f"<u{probe.packed}").astype(np.uint64).reshape(probe.count, count)
 
 
 def meeting_values(form: Form, drawn: Words) -> Words:
-    """Operand tuples of which every other compare-and-swap succeeds."""
+    """Operand tuples of an atomic form, changed so that every other compare-and-swap succeeds."""
     if form.has("cas"):
         drawn = drawn.copy()
         drawn[::2, 1] = drawn[::2, 0]

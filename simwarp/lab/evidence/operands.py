@@ -1,7 +1,7 @@
 """Operands that find mistakes: the edges of each PTX type crossed with each other, then random ones.
 
-An operand tuple is one row of a ``uint64`` array, the bit pattern of each operand in a column;
-predicates are 0 and 1. The form's name alone determines all operands, so a golden stores none.
+An operand tuple is one row of a ``uint64`` array, which has the bit pattern of each operand in a column;
+predicates are 0 or 1. The opcode alone determines all operands, so a recording stores none.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 _WIDTHS = [width + near for width in (16, 32, 64) for near in (-1, 0, 1)]
 AMOUNTS = (0, 1, 2, 4, *_WIDTHS, 127, 128, 255, 256, 257, 288, 1 << 31, (1 << 32) - 1)
-"""Shift amounts, positions and lengths: at and past each width, and past the bits that are read."""
+"""Shift amounts, positions and lengths: small ones, around each word width, and beyond 8 bits."""
 FLOATS = {name: (f.exponent_bits, f.fraction_bits, f.padding) for name, f in FORMATS.items()}
-"""Of each floating type: the bits of its exponent, of its fraction, and unused ones below."""
+"""By float type: the number of exponent bits, of fraction bits, and of unused low bits."""
 
 
 class Column(NamedTuple):
-    """One operand, or one result: its name and its PTX type; ``amount``: it counts bits."""
+    """Name and PTX type of an operand or result of a probe; ``amount`` marks a number of bits."""
 
     name: str
     type: str
@@ -37,15 +37,15 @@ class Column(NamedTuple):
 
 
 def width(kind: str) -> int:
-    """The bits of a PTX type."""
+    """The width of a PTX type, in bits."""
     return 1 if kind == "pred" else DTYPES[kind].itemsize * 8
 
 
 def tuples(columns: Sequence[Column], name: str, count: int) -> Words:
-    """``count`` operand tuples: at most three quarters crossed edges, the others random.
+    """``count`` operand tuples: at most three quarters are combinations of edge values, the others random.
 
-    If the crossed edges are fewer, all of them are included; if they are more, some are drawn. The
-    random words depend on ``name``, the form.
+    If there are fewer combinations, all are included; if there are more, some are drawn. ``name``, the
+    opcode, seeds the random words.
     """
     draw = Draw(0, f"operands of {name}", 0)
     choices = [np.array(edges(c.type, c.amount), np.uint64) for c in columns]
@@ -59,13 +59,13 @@ def tuples(columns: Sequence[Column], name: str, count: int) -> Words:
 
 
 def pick(draw: Draw, choices: Words, count: int) -> Words:
-    """``count`` of the choices, each as likely."""
+    """Draw ``count`` of the choices, all equally likely."""
     return choices[(draw.words(count) % np.uint64(len(choices))).astype(np.intp)]
 
 
 @cache
 def edges(kind: str, amount: bool = False) -> tuple[int, ...]:
-    """The values of one operand that are crossed with those of the others."""
+    """The edge values of a PTX type; ``amount``: those of shift amounts and positions."""
     if amount:
         return AMOUNTS
     if kind == "pred":
@@ -82,7 +82,7 @@ def edges(kind: str, amount: bool = False) -> tuple[int, ...]:
 
 
 def _integer_edges(bits: int) -> tuple[int, ...]:
-    """Zero, ones, the ends of the sign, alternating bits and bytes, one bit in each eighth of the word."""
+    """Edge values of integers: 0, -1, around the sign bit, alternating bits and bytes, single bits."""
     ones, sign, half = (1 << bits) - 1, 1 << (bits - 1), bits // 2
     words = [0, ones, ones - 1, sign, sign - 1, sign + 1, ones // 3, ones // 3 * 2, (1 << half) - 1]
     words += [2, 3, ones // 255, ones // 255 * 128] + [1 << i for i in range(0, bits, bits // 8)]
@@ -90,7 +90,7 @@ def _integer_edges(bits: int) -> tuple[int, ...]:
 
 
 def _float_edges(exponent: int, fraction: int, unused: int) -> tuple[int, ...]:
-    """Zeros, subnormal and normal ends, about 1, ties, the ends of integer types, infinities and NaNs."""
+    """Edge values of floats: zeros, subnormals, around 1, ties, ends of integer types, infinities, NaNs."""
     infinity = ((1 << exponent) - 1) << fraction
     bias, top = (1 << (exponent - 1)) - 1, (1 << exponent) - 2
     one, half = bias << fraction, 1 << (fraction - 1)
@@ -109,7 +109,7 @@ def _float_edges(exponent: int, fraction: int, unused: int) -> tuple[int, ...]:
 
 
 def _random(draw: Draw, column: Column, count: int) -> Words:
-    """Any bits; amounts are mostly small, and half of the floats have an exponent near 0."""
+    """Random operands: any bits, except that amounts are mostly small and half of the floats are near 1."""
     words, kind = draw.words(count), column.type
     turn = np.arange(count)
     if column.amount:
@@ -125,7 +125,7 @@ def _random(draw: Draw, column: Column, count: int) -> Words:
 
 
 def _near_one(words: Words, more: Words, shift: int, exponent: int, fraction: int, unused: int) -> Words:
-    """The same numbers with exponents from -12 to 11, so that sums and quotients are rounded."""
+    """Give floats drawn exponents from -12 to 11, so that sums and quotients are rounded."""
     bias = (1 << (exponent - 1)) - 1
     chosen = np.uint64(bias - 12) + more % np.uint64(24)
     at = np.uint64(shift + unused + fraction)

@@ -1,8 +1,8 @@
 """A probe: a small kernel that executes one form of an instruction on many operand tuples.
 
 Its text depends on the form alone, so the same text runs on any device, simulated or not. Thread
-i of the grid takes operand tuple i, executes the instruction, and writes tuple i of results. Operands
-and results are cells of 8 bytes; each thread has 32 bytes of memory besides.
+i of the grid loads operand tuple i, executes the instruction, and stores result tuple i. Each operand
+and each result takes 8 bytes; each thread also has 32 bytes of memory.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from typing import Any
 from simwarp.lab.evidence.operands import Column, width
 
 BLOCK = 128
-"""Threads of a block; the number of operand tuples is a multiple of it."""
+"""Threads of a probe's block; the number of operand tuples is a multiple of it."""
 ROOM = 32
-"""Bytes of memory of each thread."""
+"""Bytes of global memory that each thread of a probe may use."""
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 
 
 @dataclass(frozen=True)
 class Probe:
-    """The kernel of one form.
+    """The kernel that executes one form of an instruction, and its operands and results.
 
     Attributes
     ----------
     form : str
         The opcode.
     entry : str
-        The text of the kernel, named NAME; parameters are the addresses of operands, results and memory.
+        The PTX text of the kernel NAME, whose parameters are the addresses of operands, results and memory.
     operands, results : tuple of Column
     preamble : str
-        Declarations before the kernels of its module.
+        Declarations that stand before the kernels of its module.
     packed : int
-        If not 0: operands lie in the threads' memory, next to each other, each of this many bytes.
+        If not 0: operands lie next to each other in the threads' memory, each of this many bytes.
     at_once : int
-        If not 0: operands are passed by value, this many tuples per launch.
+        If not 0: operands are passed by value, this many tuples in each launch.
     baked : bool
-        Whether the operands stand in the text itself.
+        Whether the operands are constants in the text itself.
     count : int
         The number of operand tuples.
     faults : bool
@@ -58,23 +58,23 @@ class Probe:
     faults: bool = False
 
     def named(self, name: str) -> str:
-        """The kernel's text under a name of its own."""
+        """The kernel's PTX text with NAME replaced."""
         return self.entry.replace("NAME", name)
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of the kernel's text."""
+        """The SHA-256 of the kernel's PTX text."""
         return hashlib.sha256((HEAD + self.preamble + self.entry).encode()).digest()
 
 
 def module(probes: Sequence[Probe]) -> str:
-    """A PTX text with one kernel, ``k0``, ``k1`` …, for each probe."""
+    """A PTX module with one kernel, ``k0``, ``k1`` …, for each probe."""
     preambles = dict.fromkeys(probe.preamble for probe in probes)
     return HEAD + "".join([*preambles, *(probe.named(f"k{i}") for i, probe in enumerate(probes))])
 
 
 class Writer:
-    """Writes a kernel: registers, of at least ``least`` bits, as they are named, and lines as they come."""
+    """Collects the registers and instructions of a probe's kernel; a register has at least ``least`` bits."""
 
     def __init__(self, form: str, least: int = 16) -> None:
         self.form, self.least = form, least
@@ -85,16 +85,23 @@ class Writer:
         self.declarations: list[str] = []
 
     def line(self, *lines: str) -> None:
-        """Append lines."""
-        self.lines += lines
+        """Append PTX to the kernel; after each "; " a new line begins."""
+        for line in lines:
+            self.lines += line.replace("; ", ";\n").splitlines()
+
+    def declare(self, registers: str) -> None:
+        """Declare registers such as "b32 d at, pred odd": each type with its names."""
+        for kind, *names in map(str.split, registers.split(", ") if registers else ()):
+            for name in names:
+                self.register(name, kind)
 
     def register(self, name: str, kind: str) -> str:
-        """Declare ``%name`` as wide as the type, or as registers must be; returns ``%name``."""
+        """Declare a register at least as wide as the type; return its name in PTX, ``%name``."""
         self.registers[f"%{name}"] = "pred" if kind == "pred" else f"b{max(self.least, width(kind))}"
         return f"%{name}"
 
     def take(self, name: str, kind: str, *, amount: bool = False) -> str:
-        """Load the next operand into ``%name``."""
+        """Load the next operand of the tuple into the register ``%name``, and return that."""
         at = f"[%in+{8 * len(self.operands)}]"
         self.operands.append(Column(name, kind, amount))
         target = self.register(name, kind)
@@ -106,7 +113,7 @@ class Writer:
         return target
 
     def give(self, kind: str, *names: str) -> None:
-        """Store registers ``%name``, as wide as ``kind``, as the next results."""
+        """Store registers of one type as the next results of the tuple."""
         for name in names:
             source = self.register(name, kind)
             at = f"[%out+{8 * len(self.results)}]"
@@ -118,7 +125,7 @@ class Writer:
                 self.line(f"st.global.{self.registers[source]} {at}, {source};")
 
     def probe(self, *results: str, packed: int = 0, at_once: int = 0, **facts: Any) -> Probe:
-        """The finished probe: ``results`` of 32 bits are given last; ``facts`` are fields of `Probe`."""
+        """The finished probe: 32-bit ``results`` are stored last; ``facts`` are other fields of `Probe`."""
         self.give("b32", *results)
         operands = 0 if packed or at_once else len(self.operands)
         first = "\t.param .align 16 .b8 in[1024]" if at_once else "\t.param .u64 in"

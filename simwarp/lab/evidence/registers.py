@@ -6,13 +6,13 @@ from simwarp.lab.evidence.probe import Probe, Writer
 from simwarp.ptx.rows import Form, OperandSpec, Row
 
 LOP3_TABLES = range(256)
-"""The immediate of ``lop3``: each of its values."""
+"""All values of the immediate of ``lop3``."""
 
 
 def pure(row: Row, form: Form) -> Probe:
-    """Operands, the instruction, results; of ``cvt`` once more with registers of 64 bits.
+    """Execute an instruction on registers; ``cvt`` also on 64-bit registers.
 
-    The carry flag has no name in PTX: an addition before sets it, and an addition behind reads it.
+    PTX does not name the carry flag: an addition before the instruction sets it, one after it reads it.
     """
     # Between bytes and bf16 a register must be as wide as its type; elsewhere it may be wider.
     writer = Writer(form.opcode, least=8 if "convert" in row.traits and "bf16" in (form.T, form.U) else 16)
@@ -22,8 +22,8 @@ def pure(row: Row, form: Form) -> Probe:
         return _tables(writer, row, form)
     if "carry" in kinds:
         writer.take("carry", "pred")
-        writer.register("set", "b32")
-        writer.line("selp.b32 %set, 1, 0, %carry;", "add.cc.u32 %set, %set, 0xFFFFFFFF;")
+        writer.declare("b32 set")
+        writer.line("selp.b32 %set, 1, 0, %carry; add.cc.u32 %set, %set, 0xFFFFFFFF;")
     results = [(spec.name, form.resolve(spec.kind)) for spec in row.destinations if spec.kind != "carry"]
     targets = [writer.register(*result) for result in results]
     writer.line(f"{form.opcode} {', '.join(['|'.join(targets), *sources])};")
@@ -33,22 +33,27 @@ def pure(row: Row, form: Form) -> Probe:
     for name, kind in results:
         writer.give(kind, name)
     if "convert" in row.traits and integer(form.T) and form.U != "bf16":
-        _converted_wide(writer, form)
+        source = "%a"
+        if integer(form.U):
+            source = writer.register("a_wide", "b64")
+            writer.line(f"ld.global.b64 {source}, [%in];")
+        writer.line(f"{form.opcode} %d_wide, {source};")
+        writer.give("b64", "d_wide")
     return writer.probe()
 
 
 def integer(kind: str) -> bool:
-    """Whether a wider register may hold a type's values: bits and integers."""
+    """Whether a type is of bits or integers, whose values may be held in wider registers."""
     return kind[0] in "bus" and kind[1:].isdigit()
 
 
 def _present(row: Row, form: Form) -> list[OperandSpec]:
-    """The sources without those that the form omits."""
+    """The source operands that a form of the row has."""
     return [spec for spec in row.sources if form.combines or not spec.optional]
 
 
 def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
-    """Take the register operands."""
+    """Take a form's register operands; return their registers."""
     return [
         writer.take(spec.name, form.resolve(spec.kind), amount=spec.name in row.amounts)
         for spec in _present(row, form)
@@ -57,7 +62,7 @@ def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
 
 
 def _tables(writer: Writer, row: Row, form: Form) -> Probe:
-    """One instruction for each value of an immediate operand."""
+    """Execute one instruction for each value of the immediate operand."""
     tables = LOP3_TABLES if len(row.destinations) == 1 else LOP3_TABLES[::5]
     names: list[tuple[str, str]] = []
     for table in tables:
@@ -71,17 +76,8 @@ def _tables(writer: Writer, row: Row, form: Form) -> Probe:
     return writer.probe(count=256)
 
 
-def _converted_wide(writer: Writer, form: Form) -> None:
-    source = "%a"
-    if integer(form.U):
-        source = writer.register("a_wide", "b64")
-        writer.line(f"ld.global.b64 {source}, [%in];")
-    writer.line(f"{form.opcode} %d_wide, {source};")
-    writer.give("b64", "d_wide")
-
-
 def warp(row: Row, form: Form) -> Probe:
-    """The lanes with a true operand ``active`` execute the instruction; the others have exited."""
+    """Execute a warp instruction in the lanes whose predicate ``active`` holds; the others have exited."""
     writer = Writer(form.opcode)
     sources = _sources(writer, row, form)
     writer.take("active", "pred")

@@ -1,7 +1,7 @@
-"""Elements of matrices that find mistakes in products: ends of types, sums that cancel, NaN among numbers.
+"""Matrix elements that expose mistakes in products: ends of types, sums that cancel, NaN among numbers.
 
-A *style* draws elements of one of the operands a, b and c of a product; the matrices of one product
-have one style, since its effect shows only in their product.
+A *style* draws elements of the operands a, b or c of a product. All matrices of one product share a style,
+since its effect shows only in the product.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from simwarp.lab.evidence.operands import FLOATS, Words, pick
 from simwarp.verify.draw import Draw
 
 Style: TypeAlias = Callable[[Draw, str, str, int], Words]
-"""(draw, the operand's name, its type, how many) → uint64 elements, each in its low bits."""
+"""(draw, name of the operand, its type, count) → uint64 elements, each in its low bits."""
 
 
 def styles_of(kind: str) -> tuple[Style, ...]:
-    """The styles of products of a type."""
+    """The styles for products of an element type."""
     return FLOATING if kind in FLOATS else WHOLE
 
 
 def anything(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Any bits."""
+    """Random bits."""
     return draw.words(count) & np.uint64((1 << _bits(kind)) - 1)
 
 
@@ -33,13 +33,13 @@ def _bits(kind: str) -> int:
 
 
 def _each(a: Style, b: Style, c: Style) -> Style:
-    """A style for each operand."""
+    """A style that uses one given style for each of the operands a, b and c."""
     by_name = {"a": a, "b": b, "c": c}
     return lambda draw, name, kind, count: by_name[name](draw, name, kind, count)
 
 
 def among(style: Style, special: Style, one_in: int) -> Style:
-    """A style with one in ``one_in`` elements of another style."""
+    """A style in which one in ``one_in`` elements has the style ``special``."""
 
     def mixed(draw: Draw, name: str, kind: str, count: int) -> Words:
         chosen = draw.words(count) % np.uint64(one_in) == 0
@@ -52,7 +52,7 @@ def among(style: Style, special: Style, one_in: int) -> Style:
 
 
 def ends(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """The ends of a type; c is near them, so that sums leave the type."""
+    """The least and largest integers of a type, with c near an end, so that sums overflow."""
     bits = _bits(kind)
     ones, sign, near = (1 << bits) - 1, 1 << (bits - 1), 1 << 12
     if name == "c":
@@ -68,14 +68,14 @@ def _one_end(draw: Draw, name: str, kind: str, count: int) -> Words:
 
 
 ALIKE = _each(_one_end, _one_end, ends)
-"""The largest products, all of one sign; c near an end."""
+"""The largest products, all of one sign, with c near an end of its type."""
 
 
 # ---------------------------------------------------------------------------------------------- floats
 
 
 def between(low: int | None, high: int | None) -> Style:
-    """Normal numbers with exponents from ``low`` to ``high``, within the type; None: the type's own end."""
+    """Normal numbers with exponents from ``low`` to ``high``, clipped to the type; None: no limit."""
 
     def style(draw: Draw, name: str, kind: str, count: int) -> Words:
         exponent = FLOATS[kind][0]
@@ -96,7 +96,7 @@ def _fractions(draw: Draw, kind: str, count: int) -> Words:
 
 
 def _float(draw: Draw, kind: str, field: Words | int, fraction: Words) -> Words:
-    """Floats of either sign."""
+    """Assemble floats with random signs from exponent fields and fractions."""
     exponent, bits, unused = FLOATS[kind]
     signs = draw.words(fraction.size) % np.uint64(2) << np.uint64(exponent)
     words = (signs | np.asarray(field, np.uint64)) << np.uint64(bits) | fraction
@@ -109,13 +109,13 @@ def zeros(draw: Draw, name: str, kind: str, count: int) -> Words:
 
 
 def subnormal(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Subnormal numbers, and zeros."""
+    """Subnormal numbers and zeros."""
     return _float(draw, kind, 0, _fractions(draw, kind, count))
 
 
 SMALL_TIMES_LARGE = _each(subnormal, between(-8, 15), between(-8, 15))
 _ROOT_OF_LEAST = {4: (-6, -4), 5: (-14, -10), 8: (-80, -68), 11: (-540, -532)}
-"""By the bits of the exponent: exponents of numbers with products near the least subnormal result."""
+"""By number of exponent bits: the exponents of numbers whose products are near the least subnormal."""
 
 
 def _tiny(draw: Draw, name: str, kind: str, count: int) -> Words:
@@ -123,11 +123,11 @@ def _tiny(draw: Draw, name: str, kind: str, count: int) -> Words:
 
 
 TINY = _each(_tiny, _tiny, zeros)
-"""Products about as small as the least result, or smaller; zeros in c."""
+"""Products near or below the least subnormal result, with zeros in c."""
 
 
 def _power(exponent: int) -> Style:
-    """A power of two of either sign, subnormal where it must be."""
+    """A power of two with random sign, subnormal where the exponent requires it."""
 
     def style(draw: Draw, name: str, kind: str, count: int) -> Words:
         bits, fraction, _ = FLOATS[kind]
@@ -144,30 +144,30 @@ def _one_magnitude(draw: Draw, name: str, kind: str, count: int) -> Words:
 
 
 CANCELLING = _each(_one_magnitude, _power(0), between(-24, -4))
-"""In a one magnitude of either sign, in b ones, in c small numbers: almost all products cancel."""
+"""One magnitude with random signs in a, ones in b, small numbers in c: almost all products cancel."""
 
 
 def _of_two_bits(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Fractions of two bits."""
+    """Numbers with two fraction bits."""
     _, fraction, unused = FLOATS[kind]
     below = (1 << unused + max(fraction - 2, 0)) - 1
     return between(-7, 3)(draw, name, kind, count) & ~np.uint64(below)
 
 
 TIES = _each(_of_two_bits, _of_two_bits, between(2, 6))
-"""Sums halfway between two numbers of c's type."""
+"""Products whose sums lie halfway between two numbers of c's type."""
 
 
 def _halves(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Halves, and few subnormal numbers."""
+    """Zeros, some halves, and a few subnormal numbers."""
     few = among(zeros, subnormal, 8)(draw, name, kind, count)
     return np.where(draw.words(count) % np.uint64(16) == 0, _power(-1)(draw, name, kind, count), few)
 
 
 STICKY = _each(_halves, _power(0), between(10, 10))
-"""Halves, and few subnormal numbers, times ones; in c odd multiples of 1 in f16.
+"""Halves and a few subnormal numbers, times ones; c has numbers whose last place is 1 in f16.
 
-A term far below a half decides its rounding, if the sum still has that term.
+A term far below a half decides the rounding, if it is still part of the sum.
 """
 _LOWEST = {
     "f16": (-12, -13, -24),
@@ -177,11 +177,11 @@ _LOWEST = {
     "e5m2": (-12, -13, -16),
     "f64": (-537, -538, -543),
 }
-"""Exponents of a and of b with a product about half of the least result, and of far smaller factors."""
+"""By type: exponents of a and b with a product of half the least result, and of far smaller factors."""
 
 
 def lowest(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Mostly zeros; few products near the least result, few far below it; zeros in c."""
+    """Mostly zeros, with a few products near the least result and a few far below it; zeros in c."""
     if name == "c":
         return zeros(draw, name, kind, count)
     in_a, in_b, small = _LOWEST[kind]
@@ -193,13 +193,13 @@ def lowest(draw: Draw, name: str, kind: str, count: int) -> Words:
 
 
 def infinite(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """Infinities of both signs; of e4m3, which lacks them, its largest numbers."""
+    """Infinities of both signs; for e4m3, which has none, its largest numbers."""
     last, fraction = (1 << FLOATS[kind][0]) - 1, 6 if kind == "e4m3" else 0
     return _float(draw, kind, last, np.full(count, fraction, np.uint64))
 
 
 def nan(draw: Draw, name: str, kind: str, count: int) -> Words:
-    """NaN of both signs with any payload."""
+    """NaN with random signs and payloads."""
     exponent, fraction, _ = FLOATS[kind]
     payloads = np.uint64(1) + draw.words(count) % np.uint64((1 << fraction) - 1)
     if kind == "e4m3":
@@ -217,7 +217,7 @@ def _nothing(draw: Draw, name: str, kind: str, count: int) -> Words:
 _NEAR, _WIDE, _LITTLE = between(-2, 2), between(None, None), between(-3, 3)
 
 WHOLE: tuple[Style, ...] = (anything, ends, among(_nothing, anything, 8), ALIKE)
-"""The styles of matrices of integers and bits, by turns."""
+"""The styles of integer and bit matrices; warp k uses style k modulo their number."""
 FLOATING: tuple[Style, ...] = (
     _NEAR,
     between(-8, 8),
@@ -239,4 +239,4 @@ FLOATING: tuple[Style, ...] = (
     among(among(_NEAR, infinite, 100), nan, 100),
     anything,
 )
-"""The styles of matrices of floats, by turns."""
+"""The styles of float matrices; warp k uses style k modulo their number."""

@@ -1,8 +1,6 @@
-"""Operands of instructions that the lanes of a warp execute together: teams, masks, legal shuffles."""
+"""Operands of warp instructions: member masks of one or two teams of lanes, legal shuffle sources."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -17,9 +15,9 @@ _TEAMS = (_ALL, 1, 1 << 31, 0xFFFF, 0xAAAAAAAA)
 
 
 def operands(probe: Probe, form: Form) -> Words:
-    """Operand tuples for whole warps: all lanes, one team after the others have exited, or two teams.
+    """Operand tuples for whole warps, in which all lanes execute, one team (the others have exited), or two.
 
-    ``m`` is the member mask, ``active`` the last operand. No lane's operands are undefined in the PTX ISA.
+    ``m`` is the member mask, ``active`` the last operand. The PTX ISA defines the result of every lane.
     """
     draw = Draw(0, f"warps of {probe.form}", 0)
     warps = [_warp(draw, probe, form, k) for k in range(probe.count // WARP_SIZE)]
@@ -36,7 +34,7 @@ def _warp(draw: Draw, probe: Probe, form: Form, k: int) -> Words:
 
 
 def _teams(draw: Draw, two: bool) -> tuple[list[int], list[bool]]:
-    """Each lane's member mask, and whether it executes."""
+    """Draw each lane's member mask, and whether the lane executes."""
     any_word = int(draw.words(1)[0]) & _ALL | 1 << draw.integer(0, 31)
     word = draw.choice((*_TEAMS, any_word, any_word))
     inside = [bool(word >> lane & 1) for lane in range(WARP_SIZE)]
@@ -48,14 +46,13 @@ def _teams(draw: Draw, two: bool) -> tuple[list[int], list[bool]]:
 def _operand(draw: Draw, column: Column, form: Form, masks: list[int], active: list[bool]) -> list[int]:
     if column.name == "m":
         return masks
-    special = _SHUFFLE.get(column.name) if form.opcode.startswith("shfl") else None
-    if special:
-        return special(draw, form, masks, active)
+    if form.opcode.startswith("shfl") and column.name in ("b", "c"):
+        return (_sources if column.name == "b" else _segments)(draw, form, masks, active)
     return _few_values(draw, column)
 
 
 def _few_values(draw: Draw, column: Column) -> list[int]:
-    """32 values, few of them different, so that ``match`` and ``vote`` have equal ones."""
+    """32 operands with few different values, so that ``match`` finds equal lanes."""
     if column.type == "pred":
         return draw.choice(([0] * WARP_SIZE, [1] * WARP_SIZE, [int(w) & 1 for w in draw.words(WARP_SIZE)]))
     ones = (1 << width(column.type)) - 1
@@ -69,7 +66,7 @@ def _together(masks: list[int], active: list[bool]) -> bool:
 
 
 def _sources(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> list[int]:
-    """Source lanes: of the own team only, unless all lanes are in it."""
+    """Operand b of a shuffle: source lanes, in the lane's own team unless that is the whole warp."""
     if _together(masks, active):
         return [draw.choice((draw.integer(0, 31), int(draw.words(1)[0]) & _ALL)) for _ in masks]
     if form.has("idx"):
@@ -78,14 +75,8 @@ def _sources(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> li
 
 
 def _segments(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> list[int]:
-    """The clamp and the segment's width."""
+    """Operand c of a shuffle: clamp value and segment mask."""
     segment = 1 << draw.integer(0, 5)
     if _together(masks, active):
         return [draw.choice((32 - segment << 8 | 31, draw.integer(0, (1 << 13) - 1)))] * WARP_SIZE
     return [0 if form.has("up") else 0x1F] * WARP_SIZE
-
-
-_SHUFFLE: dict[str, Callable[[Draw, Form, list[int], list[bool]], list[int]]] = {
-    "b": _sources,
-    "c": _segments,
-}

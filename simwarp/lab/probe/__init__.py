@@ -1,4 +1,4 @@
-"""Fragment maps by experiment, on any device, simulated or real: the lane and register of each element.
+"""Finds fragment maps (the lane and register of each element) by experiment, simulated or on hardware.
 
 `probe` runs one form of an instruction on a device, and compares the maps that it finds with
 `simwarp.fragments`. Three methods share the passes of `simwarp.lab.probe.passes`: `simwarp.lab.probe.moves`

@@ -1,8 +1,8 @@
-"""The bit tensor core's maps, found as section 4 of the paper on it (BTC, TPDS 2020) found them.
+"""The bit tensor core's fragment maps, found by the experiments of section 4 of its paper (BTC, TPDS 2020).
 
-The load (4.1): which lane holds which 32-bit word of the tiles of A and B. The store (4.2): which lane and
-register hold the elements E0 … E63 of D, for a tile in rows and one in columns. The computation (4.3): which
-words are multiplied with which, and into what. All of ``m8n8k128``, the only shape of 1-bit ``wmma``.
+The load (4.1): the lane of each 32-bit word of the tiles of A and B. The store (4.2): the lane and register
+of the elements E0 … E63 of D, for a row-major and a column-major tile. The computation (4.3): the words of A
+and B that are multiplied into each element of D. All are of ``m8n8k128``, the only shape of 1-bit ``wmma``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _WORD, _WORDS, _SIDE, _K = 32, 4, 8, 128
 
 @dataclass(frozen=True)
 class BmmaMaps:
-    """The maps of ``m8n8k128``; -1 where a map has another form.
+    """The fragment maps of ``m8n8k128``; -1 where the probe found no such map.
 
     Attributes
     ----------
     a, b : int (8, 4)
-        The lane that holds word w of row i of A; of column j of B.
+        The lane that holds word w of row i of A, or of column i of B.
     c, d : dict of str to int (8, 8, 2)
-        "row", "col": lane and register of element (i, j), as `wmma.load.c` fills them from a tile of that
-        layout, and `wmma.store.d` empties them.
+        "row", "col": lane and register of element (i, j), as `wmma.load.c` loads it from a tile of that
+        layout, and `wmma.store.d` stores it.
     factors : dict of str to int (8, 8, 4, 2)
-        "xor", "and": the lanes whose words of A and B are multiplied into element (i, j) of D, for each
-        of the four words of A's row in the order of k; bit with bit.
+        "xor", "and": the lanes of the words of A and B that are multiplied bit by bit into element (i, j)
+        of D, for the four words of A's row in the order of k.
     """
 
     a: Lanes
@@ -50,37 +50,27 @@ class BmmaMaps:
     def to_json(self) -> dict[str, Any]:
         """The maps as nested lists."""
         tables = {"c": self.c, "d": self.d, "factors": self.factors}
-        return {
-            "a": self.a.tolist(),
-            "b": self.b.tolist(),
-            **{name: {key: x.tolist() for key, x in maps.items()} for name, maps in tables.items()},
-        }
+        lists = {name: {key: x.tolist() for key, x in maps.items()} for name, maps in tables.items()}
+        return {"a": self.a.tolist(), "b": self.b.tolist(), **lists}
 
 
 def bmma_maps(device: Any) -> BmmaMaps:
-    """Probe the 1-bit ``wmma`` instructions; NotExecutedError if the device does not have them."""
-    accumulators = {
-        name: {layout: _holders_of(probe(form, device)) for layout, form in forms.items()}
-        for name, forms in (
-            ("c", {"row": _LOAD_ROWS, "col": _LOAD_COLUMNS}),
-            ("d", {"row": _STORE_ROWS, "col": _STORE_COLUMNS}),
-        )
-    }
+    """Probe the 1-bit ``wmma`` instructions; NotExecutedError if the device lacks them."""
+
+    def found(row: str, col: str) -> dict[str, Lanes]:
+        return {"row": _holders_of(probe(row, device)), "col": _holders_of(probe(col, device))}
+
+    c, d = found(_LOAD_ROWS, _LOAD_COLUMNS), found(_STORE_ROWS, _STORE_COLUMNS)
     a = _words_of(probe(_LOAD_A, device), along_rows=True)
     b = _words_of(probe(_LOAD_B, device), along_rows=False)
-    factors = {
-        name: _factors(measure(device, fragments_of(form)), a, accumulators["d"]["row"])
-        for name, form in (("xor", _XOR), ("and", _AND))
-    }
-    return BmmaMaps(a, b, accumulators["c"], accumulators["d"], factors)
+    met = {name: measure(device, fragments_of(form)) for name, form in (("xor", _XOR), ("and", _AND))}
+    return BmmaMaps(a, b, c, d, {name: _factors(relation, a, d["row"]) for name, relation in met.items()})
 
 
 def bmma_text(maps: BmmaMaps) -> str:
-    """The findings in the order of the paper, as text."""
-    lines = [
-        "Load (4.1): the lane that holds each 32-bit word; bit 0 is its first element",
-        *_load_table(maps),
-    ]
+    """The maps as text, in the order of the paper's section 4."""
+    lines = ["Load (4.1): the lane that holds each 32-bit word; bit 0 is its first element"]
+    lines += _load_table(maps)
     for layout, order in (("row", "rows"), ("col", "columns")):
         same = np.array_equal(maps.c[layout], maps.d[layout])
         load = "as wmma.load.c fills them" if same else "wmma.load.c fills others"
@@ -97,7 +87,7 @@ def bmma_text(maps: BmmaMaps) -> str:
 
 
 def _words_of(finding: Finding, *, along_rows: bool) -> Lanes:
-    """The lane of each word of each row (column), where a register holds 32 neighbours in order."""
+    """The lane of each 32-bit word of each row (or column), where a register holds the word in order."""
     (operand,) = finding.operands
     lanes = np.full((_SIDE, _WORDS), NOWHERE, np.int64)
     for lane, elements in enumerate(operand.found[:, 0]):
@@ -109,7 +99,7 @@ def _words_of(finding: Finding, *, along_rows: bool) -> Lanes:
 
 
 def _holders_of(finding: Finding) -> Lanes:
-    """Lane and register of each element of an accumulator."""
+    """The lane and register of each element of an accumulator."""
     (operand,) = finding.operands
     held = np.full((_SIDE * _SIDE, 2), NOWHERE, np.int64)
     lane, register, _ = np.nonzero(operand.found >= 0)
@@ -118,8 +108,8 @@ def _holders_of(finding: Finding) -> Lanes:
 
 
 def _factors(relation: Relation, a: Lanes, d: Lanes) -> Lanes:
-    """The lanes of the words of A and B that are multiplied, by element of D and word of A's row."""
-    met = relation.met.reshape(32, _WORD, 64)  # A's lane, A's bit, D's holder
+    """The lanes of the words of A and B that are multiplied: (rows, columns, words of A's row, 2)."""
+    met = relation.met.reshape(32, _WORD, 64)  # (lane of A, bit of A, holder of D)
     pairs = np.full((_SIDE, _SIDE, _WORDS, 2), NOWHERE, np.int64)
     for i, j in np.ndindex(_SIDE, _SIDE):
         holder = d[i, j, 0] * 2 + d[i, j, 1]
@@ -141,13 +131,11 @@ def _load_table(maps: BmmaMaps) -> list[str]:
 
 
 def _accumulator_table(maps: BmmaMaps, layout: str) -> list[str]:
-    """E0 … E63 in the order of memory."""
+    """Lines with the holders of E0 … E63, in the order of memory."""
     held = maps.d[layout] if layout == "row" else maps.d[layout].swapaxes(0, 1)
-    lines: list[str] = []
-    for i, line in enumerate(held):
-        cells = [f"E{_SIDE * i + j} {_held(lane, register)}" for j, (lane, register) in enumerate(line)]
-        lines.append("".join(f"{cell:<12}" for cell in cells).rstrip())
-    return lines
+    cells = [f"E{i} {_held(lane, register)}" for i, (lane, register) in enumerate(held.reshape(-1, 2))]
+    rows = (cells[i : i + _SIDE] for i in range(0, len(cells), _SIDE))
+    return ["".join(f"{cell:<12}" for cell in row).rstrip() for row in rows]
 
 
 def _factor_table(maps: BmmaMaps) -> list[str]:
@@ -161,10 +149,9 @@ def _factor_table(maps: BmmaMaps) -> list[str]:
 
 
 def _cell(maps: BmmaMaps, factors: Lanes, i: int, j: int) -> str:
-    """D's holder, if its factors are those of its row and its column."""
-    same = np.array_equal(factors[i, j, :, 0], factors[i, 0, :, 0])
-    same &= np.array_equal(factors[i, j, :, 1], factors[0, j, :, 1])
-    return _held(*maps.d["row"][i, j]) if same else "others"
+    """The holder of element (i, j) of D; "others" if its factors are not those of row i and column j."""
+    shared = np.stack([factors[i, 0, :, 0], factors[0, j, :, 1]], axis=1)
+    return _held(*maps.d["row"][i, j]) if np.array_equal(factors[i, j], shared) else "others"
 
 
 def _held(lane: Any, register: Any) -> str:

@@ -1,4 +1,4 @@
-"""The maps that a probe found, as plain data, and their differences from `simwarp.fragments`."""
+"""The fragment maps that a probe found, and their differences from those of `simwarp.fragments`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORDS = {NOWHERE: "nothing", UNCLEAR: "bits that are not one element"}
 
 @dataclass(frozen=True)
 class Difference:
-    """The first place where a chip and `simwarp.fragments` disagree.
+    """The first slot of an operand where a device and `simwarp.fragments` disagree.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Difference:
         "a", "b", "c", "d" or "r".
     lane, register, bit : int
     found, expected : str
-        The element that the chip holds there, and the one that `simwarp.fragments` names.
+        The element that the device holds there, and that of `simwarp.fragments`, in words.
     """
 
     operand: str
@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class FoundOperand:
-    """The map of an operand.
+    """The map of an operand that a probe found.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class FoundOperand:
         The map of `simwarp.fragments`.
     found : int32 (lanes, registers, slots)
         The number of the element that each slot holds, (matrix · rows + row) · columns + column; negative
-        where none is held (see `simwarp.lab.probe.passes`).
+        where no element is held (see `simwarp.lab.probe.passes`).
     difference : Difference or None
     """
 
@@ -64,11 +64,11 @@ class FoundOperand:
 
     @property
     def agreed(self) -> bool:
-        """Whether the chip has the map of `simwarp.fragments`."""
+        """Whether the found map is that of `simwarp.fragments`."""
         return self.difference is None
 
     def to_json(self) -> dict[str, Any]:
-        """The map, as a line of digits if it is the expected one, else element by element."""
+        """The map as JSON: in the notation of `Layout` if it is the expected one, else element by element."""
         return {
             "operand": self.operand,
             "type": self.type,
@@ -80,7 +80,7 @@ class FoundOperand:
 
 @dataclass(frozen=True)
 class Finding:
-    """The maps of one form of an instruction.
+    """The maps that a probe found for one form of an instruction.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Finding:
         As `simwarp.fragments.all_opcodes` spells it.
     operands : tuple of FoundOperand
     digest : str
-        SHA-256 of the chip's answers; "" where it does not execute the form.
+        SHA-256 of the device's answers; "" where it does not execute the form.
     refusal : str
         Why the device does not execute the form, or "".
     """
@@ -100,40 +100,34 @@ class Finding:
 
     @property
     def executed(self) -> bool:
-        """Whether the device has the instruction."""
+        """Whether the device executes the instruction."""
         return not self.refusal
 
     @property
     def agreed(self) -> bool:
-        """Whether the device has the instruction, with the maps of `simwarp.fragments`."""
+        """Whether the device executes the instruction with the maps of `simwarp.fragments`."""
         return self.executed and all(operand.agreed for operand in self.operands)
 
     @property
     def differences(self) -> list[Difference]:
-        """The first difference of each operand that differs."""
+        """For each operand whose map differs, its first difference."""
         return [operand.difference for operand in self.operands if operand.difference is not None]
 
     def to_json(self) -> dict[str, Any]:
-        """The finding as JSON has it."""
-        return {
-            "opcode": self.opcode,
-            "executed": self.executed,
-            "refusal": self.refusal,
-            "agreed": self.agreed,
-            "digest": self.digest,
-            "operands": [operand.to_json() for operand in self.operands],
-        }
+        """The finding as JSON data."""
+        facts = {name: getattr(self, name) for name in ("opcode", "executed", "refusal", "agreed", "digest")}
+        return facts | {"operands": [operand.to_json() for operand in self.operands]}
 
 
 def expected_numbers(layout: Layout) -> Numbers:
-    """The number of each slot's element in `simwarp.fragments`: (lanes, registers, slots)."""
+    """The number of the element in each slot of a layout: (lanes, registers, slots)."""
     place = np.ix_(np.arange(layout.lanes), np.arange(layout.registers), np.arange(layout.slots))
     row, column, matrix = layout.element(place[0], place[1], place[2] * layout.bits)
     return ((matrix * layout.rows + row) * layout.columns + column).astype(np.int32)
 
 
 def first_copies(layout: Layout) -> Numbers:
-    """`expected_numbers` without the further copies of an element: those are `NOWHERE`."""
+    """`expected_numbers`, with `NOWHERE` for all copies of an element except the first."""
     number = expected_numbers(layout)
     matrix, row, column = np.ix_(*(range(n) for n in (layout.matrices, layout.rows, layout.columns)))
     held = layout.holder(row, column, matrix)
@@ -144,12 +138,10 @@ def first_copies(layout: Layout) -> Numbers:
 
 
 def compare(operand: Operand, found: Numbers, expected: Numbers | None = None) -> FoundOperand:
-    """Compare a found map with that of `simwarp.fragments`, or with other expected numbers."""
-    layout = operand.layout
-    if expected is None:
-        expected = expected_numbers(layout)
+    """Compare an operand's found map with that of `simwarp.fragments`, or with other expected numbers."""
+    layout, difference = operand.layout, None
+    expected = expected_numbers(layout) if expected is None else expected
     wrong = np.argwhere(found != expected)
-    difference = None
     if wrong.size:
         lane, register, slot = (int(i) for i in wrong[0])
         words = (describe(int(numbers[lane, register, slot]), layout) for numbers in (found, expected))
@@ -158,7 +150,7 @@ def compare(operand: Operand, found: Numbers, expected: Numbers | None = None) -
 
 
 def describe(number: int, layout: Layout) -> str:
-    """An element in words."""
+    """The row, column and matrix of a numbered element, in words."""
     if number < 0:
         return _WORDS[number]
     matrix, place = divmod(number, layout.rows * layout.columns)
@@ -168,7 +160,7 @@ def describe(number: int, layout: Layout) -> str:
 
 
 def digest(*found: Numbers) -> str:
-    """The SHA-256 of found numbers."""
+    """The SHA-256 of the shapes and elements of found maps."""
     total = hashlib.sha256()
     for array in found:
         total.update(f"{array.shape}".encode() + np.ascontiguousarray(array, "<i4").tobytes())

@@ -1,8 +1,8 @@
 """Probes of instructions that move matrices: wmma.load, wmma.store, ldmatrix, stmatrix, movmatrix.
 
 Every bit of the source is numbered (`simwarp.lab.probe.passes`), so the probe works for every type: after a
-load each bit of a register spells its bit of memory, and after a store each bit of memory its bit of a
-register. Memory names rows and columns, so these maps are determined completely.
+load, the passes spell for each register bit the number of its memory bit; after a store, for each memory bit
+the number of its register bit. An element's place in memory is known, so the maps are determined completely.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from simwarp.lab.probe.ptx import declare, load, module, move, vector
 from simwarp.lanes import WARP_SIZE
 
 _ROWS, _ROW_BYTES = WARP_SIZE, 16
-"""ldmatrix and stmatrix: every lane has a row of its own, even one whose address is not read."""
+"""ldmatrix and stmatrix: every lane has its own row of shared memory, even if its address is not read."""
 
 
 def probe_moves(device: Any, fragments: Fragments) -> Finding:
-    """Find the maps of a form that moves a matrix."""
+    """Find the maps of an instruction that moves a matrix."""
     opcode = fragments.opcode
     if opcode.startswith("movmatrix"):
         return _probe_movmatrix(device, fragments)
@@ -41,14 +41,14 @@ def probe_moves(device: Any, fragments: Fragments) -> Finding:
     else:
         places = came = _moved(device, kernel, bits, _register_bits(operand))
     found = _elements(places, operand)
-    if operand.memory == "col":  # counted along columns in memory
+    if operand.memory == "col":  # numbered along columns in memory
         by_rows = found % layout.rows * layout.columns + found // layout.rows
         found = np.where(found < 0, found, by_rows).astype(np.int32)
     return Finding(opcode, (compare(operand, found),), digest(came))
 
 
 def _moved(device: Any, kernel: Any, sent: int, arriving: int) -> Numbers:
-    """The number of the sent bit, for each of the arriving bits."""
+    """Launch the kernel for all passes; return for each arriving bit the number of the sent bit."""
     pattern = passes(sent)
     source = device.upload(np.packbits(pattern, axis=1, bitorder="little"))
     target = device.upload(np.zeros((len(pattern), arriving // 8), np.uint8))
@@ -62,7 +62,7 @@ def _register_bits(operand: Operand) -> int:
 
 
 def _elements(places: Numbers, operand: Operand) -> Numbers:
-    """The element of memory of each slot, from the bit of memory of each bit of it."""
+    """The number of the memory element in each slot of an operand, from the number of each bit."""
     layout = operand.layout
     of_slot = places.reshape(layout.lanes, layout.registers, layout.slots, layout.bits)
     lowest = of_slot[..., :1]
@@ -73,54 +73,45 @@ def _elements(places: Numbers, operand: Operand) -> Numbers:
 
 
 def _wmma_text(opcode: str, operand: Operand, bits: int) -> str:
-    """A tile of memory, one behind the other, and the registers."""
+    """PTX that loads or stores a wmma fragment; the tile of each pass follows that of the pass before."""
     layout = operand.layout
     stride = layout.rows if operand.memory == "col" else layout.columns
     tile = f"mad.wide.u32 %at, %pass, {bits // 8},"
-    head = f"{declare(operand)} .reg .b32 %stride;\nmov.u32 %stride, {stride};"
+    head = f"{declare(operand)} .reg .b32 %stride; mov.u32 %stride, {stride};"
     if opcode.startswith("wmma.store"):
-        return f"""{head}
-{move("ld", operand, "%source")}
-{tile} %target;
-{opcode} [%at], {vector(operand)}, %stride;"""
-    return f"""{head}
-{tile} %source;
-{opcode} {vector(operand)}, [%at], %stride;
-{move("st", operand, "%target")}"""
+        lines = move("ld", operand, "%source"), f"{tile} %target; {opcode} [%at], {vector(operand)}, %stride;"
+    else:
+        lines = f"{tile} %source; {opcode} {vector(operand)}, [%at], %stride;", move("st", operand, "%target")
+    return "\n".join([head, *lines])
 
 
 def _matrix_text(opcode: str, operand: Operand) -> str:
-    """32 rows in shared memory, each with its own lane's address, and the registers."""
+    """PTX that loads or stores matrices whose rows are in shared memory, one for each lane."""
     rows = _ROWS * _ROW_BYTES
+    store = opcode.startswith("stmatrix")
     head = f"""{declare(operand)} .reg .b64 %row, %memory; .reg .b32 %word<4>;
 .shared .align 16 .b8 rows[{rows}];
-mov.u64 %row, rows; cvta.shared.u64 %row, %row; mad.wide.u32 %row, %lane, {_ROW_BYTES}, %row;"""
-    memory = f"mad.wide.u32 %memory, %pass, {rows}, {{}}; mad.wide.u32 %memory, %lane, {_ROW_BYTES}, %memory;"
+mov.u64 %row, rows; cvta.shared.u64 %row, %row; mad.wide.u32 %row, %lane, {_ROW_BYTES}, %row;
+mad.wide.u32 %memory, %pass, {rows}, {"%target" if store else "%source"};
+mad.wide.u32 %memory, %lane, {_ROW_BYTES}, %memory;"""
     words = "{%word0, %word1, %word2, %word3}"
-    if opcode.startswith("stmatrix"):
+    if store:
         return f"""{head}
 mov.u32 %word0, 0; st.v4.b32 [%row], {{%word0, %word0, %word0, %word0}};
 {move("ld", operand, "%source")}
-bar.sync 0;
-{opcode} [%row], {vector(operand)};
-bar.sync 0;
-{memory.format("%target")}
+bar.sync 0; {opcode} [%row], {vector(operand)}; bar.sync 0;
 ld.v4.b32 {words}, [%row]; st.global.v4.b32 [%memory], {words};"""
     return f"""{head}
-{memory.format("%source")}
 ld.global.v4.b32 {words}, [%memory]; st.v4.b32 [%row], {words};
-bar.sync 0;
-{opcode} {vector(operand)}, [%row];
+bar.sync 0; {opcode} {vector(operand)}, [%row];
 {move("st", operand, "%target")}"""
 
 
 def _probe_movmatrix(device: Any, fragments: Fragments) -> Finding:
-    """The transpose of a: the map of a names the elements of d."""
+    """Find the map of d, the transpose of a, from the known map of a."""
     a, d = fragments.operands["a"], fragments.operands["d"]
-    text = f"""{declare(a)} {declare(d)}
-{move("ld", a, "%source")}
-{fragments.opcode} %d0, %a0;
-{move("st", d, "%target")}"""
+    loaded, stored = move("ld", a, "%source"), move("st", d, "%target")
+    text = f"{declare(a)} {declare(d)}\n{loaded}\n{fragments.opcode} %d0, %a0;\n{stored}"
     kernel = load(device, module(fragments.opcode, device.compute_capability, "source target", text))
     came = _moved(device, kernel, _register_bits(a), _register_bits(d))
     slots = _elements(came, d)

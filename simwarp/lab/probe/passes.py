@@ -1,7 +1,7 @@
-"""Places numbered with one bit per pass, and registers whose elements are those bits.
+"""Numbers the sources of data with one bit per pass, so that arriving bits identify their source.
 
-In the first pass every place holds 0, in the second 1, and in pass 2 + p bit p of its own number. The bits
-that arrive somewhere, pass by pass, spell the number of the place that they came from.
+In pass 0 every source holds 0, in pass 1 it holds 1, and in pass 2 + p it holds bit p of its own number. The
+bits that arrive at a destination, pass by pass, spell the number of their source.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Bits: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.int32]
 
 NOWHERE = -1
-"""In place of a number: the same arrives in every pass."""
+"""Stands for a source's number where the same value arrives in every pass."""
 UNCLEAR = -2
-"""In place of a number: the bits that arrive depend on the pass, but spell no number."""
+"""Stands for a source's number where the arriving bits vary, but do not spell a number."""
 ONE = {
     **dict.fromkeys(("b1", "s4", "u4", "s8", "u8", "s32"), 1),
     "e4m3": 0x38,
@@ -30,40 +30,38 @@ ONE = {
     "f32": 0x3F800000,
     "f64": 0x3FF0000000000000,
 }
-"""The bits of 1 in each type."""
+"""The bit pattern of the number 1 in each element type."""
 
 
 def passes(count: int) -> Bits:
-    """The bits of the places 0 … ``count`` - 1 in each pass: (2 + bits of count - 1, count)."""
+    """The bit that each of ``count`` sources holds in each pass: (2 + bits of count - 1, count)."""
     number = np.arange(count)
     digits = [number >> p & 1 for p in range(int(count - 1).bit_length())]
     return np.stack([0 * number, 0 * number + 1, *digits]).astype(np.bool_)
 
 
 def numbers(arrived: npt.NDArray[Any]) -> Numbers:
-    """The place that each bit of (passes, …) came from, `NOWHERE` or `UNCLEAR`."""
-    first, second, digits = arrived[0], arrived[1], arrived[2:]
-    spelled = np.zeros(first.shape, np.int32)
-    for p, digit in enumerate(digits):
-        spelled |= digit.astype(np.int32) << np.int32(p)
+    """The number of the source of each arrived bit (passes, …), or `NOWHERE` or `UNCLEAR`."""
+    first, second, digits = arrived[0], arrived[1], arrived[2:].astype(np.int32)
+    spelled = np.tensordot(1 << np.arange(len(digits)), digits, 1)
     constant = (arrived == first).all(axis=0)
     return np.where(constant, NOWHERE, np.where(~first & second, spelled, UNCLEAR)).astype(np.int32)
 
 
 def spelled(elements: npt.NDArray[Any], one: int, *zeros: int) -> Numbers:
-    """`numbers` of elements (passes, …) that are zero or one in each pass; others are `UNCLEAR`."""
+    """`numbers` of arrived elements (passes, …): ``one`` is 1, ``zeros`` are 0, any other is `UNCLEAR`."""
     ones = elements == one
     known = (ones | np.isin(elements, np.array(zeros, elements.dtype))).all(axis=0)
     return np.where(known, numbers(ones), UNCLEAR).astype(np.int32)
 
 
 def holders(layout: Layout) -> int:
-    """The number of elements, copies included, in the registers of all lanes."""
+    """The number of slots of a layout: elements, copies included, in the registers of all lanes."""
     return layout.lanes * layout.registers * layout.slots
 
 
 def fill(layout: Layout, element_type: str, ones: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Registers whose elements are 1 or 0: (…, holders) to words (…, lanes, registers)."""
+    """Pack elements 1 or 0 into registers: bool (…, holders) to words (…, lanes, registers)."""
     word = np.dtype(f"u{layout.register_bits // 8}").type
     slots = ones.reshape(*ones.shape[:-1], layout.lanes, layout.registers, layout.slots).astype(word)
     shifts = np.arange(layout.slots, dtype=word) * word(layout.bits)
@@ -71,7 +69,7 @@ def fill(layout: Layout, element_type: str, ones: npt.NDArray[np.bool_]) -> npt.
 
 
 def read(layout: Layout, registers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The elements in the slots of registers: words (…, lanes, registers) to words (…, holders)."""
+    """Unpack the elements of registers: words (…, lanes, registers) to words (…, holders)."""
     word = registers.dtype.type
     shifts = np.arange(layout.slots, dtype=word) * word(layout.bits)
     mask = word(2**layout.bits - 1)

@@ -1,4 +1,4 @@
-"""The probe of each form, and the forms that words name."""
+"""Probes one instruction form, and finds the forms that command-line words name."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ BMMA = (
 
 
 def forms_named(words: list[str]) -> list[str]:
-    """The forms that some words name; all without words.
+    """The forms that some words name; without words, all forms.
 
     Parameters
     ----------
     words : list of str
-        Each an opcode in PTX's spelling, or the beginning of one ("wmma.load", "mma.sync"), or "bmma", the
-        forms of section 4 of the paper.
+        Each an opcode in PTX's spelling, or the beginning of one ("wmma.load", "mma.sync"), or "bmma" for the
+        forms of section 4 of the paper on bit tensor cores.
 
     Raises
     ------
     FragmentError
-        For a word that names none.
+        If a word names no form.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Probes of products, mma and wmma.mma: the factors of each product, and the sum that it is added to.
+"""Probes of mma and wmma.mma: the factors of each product, and the element of C that is added.
 
-One element of A is 1, in one holder after the other; the elements of B hold a bit of their own holders'
-numbers, pass by pass (`simwarp.lab.probe.passes`), and C is zero. Each nonzero element of D then spells
-the holder of the element of B that was multiplied with A's one. C is numbered likewise, with A and B zero.
+One element of A is 1, in each holder in turn; each element of B is one bit of its holder's number in each
+pass (`simwarp.lab.probe.passes`), and C is zero. Over the passes, each nonzero element of D spells the number
+of the element of B that was multiplied with A's one. C is numbered likewise, with A and B zero.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from simwarp.lab.probe.relation import Relation, judge
 
 
 def probe_product(device: Any, fragments: Fragments) -> Finding:
-    """Find the relation between the registers of a product, and compare it."""
+    """Find the relation between the registers of a product, and compare it with `simwarp.fragments`."""
     return judge(measure(device, fragments), fragments)
 
 
 def measure(device: Any, fragments: Fragments) -> Relation:
-    """The relation, from the device alone."""
+    """Find the relation between the registers of a product by launches on the device."""
     opcode, operands = fragments.opcode, fragments.operands
     a, b, c, d = (operands[name] for name in "abcd")
     text = module(opcode, device.compute_capability, "factors addends sums first", _text(opcode, a, b, c, d))
     kernel = load(device, text)
 
     def launch(factors: Bits, addends: Bits, count: int, first: int) -> npt.NDArray[Any]:
-        """D's elements, (passes, count, holders of D), A's one in the holders from ``first`` on."""
+        """D's elements, (passes, count, holders of D); A's one is in holder ``first``, ``first`` + 1, …."""
         rounds = max(len(factors), len(addends))
         tables = [
             fill(x.layout, x.type, np.broadcast_to(ones, (rounds, ones.shape[1])))
@@ -53,14 +53,13 @@ def measure(device: Any, fragments: Fragments) -> Relation:
 
 
 def _text(opcode: str, a: Operand, b: Operand, c: Operand, d: Operand) -> str:
-    """One block for each holder of A (x) and each pass (y)."""
-    layout = a.layout
-    width = layout.register_bits
+    """PTX with one block for each holder of A (grid x) and each pass (grid y)."""
+    layout, width = a.layout, a.layout.register_bits
     slot_bits, register_bits = int(log2(layout.slots)), int(log2(layout.registers))
     lines = [
         *(declare(operand) for operand in (a, b, c, d)),
         ".reg .b32 %holder, %first32, %owner, %register, %shift, %round, %width; .reg .pred %mine, %here;",
-        f".reg .b{width} %one, %word;",
+        f".reg .b{width} %one;",
         "cvt.u32.u64 %first32, %first; add.u32 %holder, %pass, %first32;",
         f"shr.u32 %owner, %holder, {slot_bits + register_bits}; setp.eq.u32 %mine, %owner, %lane;",
         f"shr.u32 %register, %holder, {slot_bits}; and.b32 %register, %register, {layout.registers - 1};",
@@ -68,9 +67,10 @@ def _text(opcode: str, a: Operand, b: Operand, c: Operand, d: Operand) -> str:
         f"mov.b{width} %one, {ONE[a.type]:#x}; shl.b{width} %one, %one, %shift;",
         "mov.u32 %round, %ctaid.y; mov.u32 %width, %nctaid.x;",
     ]
-    for i in range(layout.registers):
-        lines.append(f"setp.eq.and.u32 %here, %register, {i}, %mine; selp.b{width} %word, %one, 0, %here;")
-        lines.append(f"mov.b{width} %a{i}, %word;")
+    lines += [
+        f"setp.eq.and.u32 %here, %register, {i}, %mine; selp.b{width} %a{i}, %one, 0, %here;"
+        for i in range(layout.registers)
+    ]
     lines += [
         move("ld", b, "%factors", "%round"),
         move("ld", c, "%addends", "%round"),

@@ -1,7 +1,7 @@
-"""The common PTX text of all probes, and their launch.
+"""PTX text that all fragment probes share, and the launch of their kernels.
 
-Each kernel is named ``probe`` and has a module of its own, so that a chip without its instruction
-refuses no other.
+Each kernel is named ``probe`` and has its own module, so that a device without its instruction still
+loads the others.
 """
 
 from __future__ import annotations
@@ -12,43 +12,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.chips.chips import chip_name
 from simwarp.faults import UnsupportedInstruction
 from simwarp.fragments import Layout, Operand
 from simwarp.lab.probe.passes import read
 
 
 class NotExecutedError(Exception):
-    """The device does not have the instruction; the message is the reason."""
+    """The device does not execute the instruction; the message is the reason."""
 
 
 def module(opcode: str, compute_capability: tuple[int, int], parameters: str, body: str) -> str:
-    """The text of a module with one kernel, for the PTX version and target that the opcode needs.
+    """A PTX module with one kernel, for the PTX version and target that the opcode needs.
 
-    Each 64-bit parameter, named in ``parameters`` with spaces between, is loaded into the register of its
-    name; ``%lane`` and ``%pass`` hold the numbers of the thread and of the block.
+    ``parameters`` names 64-bit parameters, separated by spaces; each is loaded into the register of its
+    name. ``%lane`` and ``%pass`` hold the numbers of the thread and of the block.
     """
     names = parameters.split()
     late = "wgmma" in opcode or ".e4m3" in opcode or ".e5m2" in opcode
-    major, minor = compute_capability
-    return "\n".join(
-        (
-            f".version {'8.7' if late else '8.0'}",
-            f".target sm_{major}{minor}{'a' if opcode.startswith('wgmma') else ''}",
-            ".address_size 64",
-            f".visible .entry probe({', '.join(f'.param .u64 {name}' for name in names)}) {{",
-            f".reg .b32 %lane, %pass; .reg .b64 {', '.join(f'%{name}' for name in names)}, %at;",
-            "mov.u32 %lane, %tid.x; mov.u32 %pass, %ctaid.x;",
-            " ".join(f"ld.param.u64 %{name}, [{name}];" for name in names),
-            body,
-            "ret;",
-            "}",
-            "",
-        )
-    )
+    target = f"{chip_name(compute_capability)}{'a' * opcode.startswith('wgmma')}"
+    return f""".version {"8.7" if late else "8.0"}
+.target {target}
+.address_size 64
+.visible .entry probe({", ".join(f".param .u64 {name}" for name in names)}) {{
+.reg .b32 %lane, %pass; .reg .b64 {", ".join(f"%{name}" for name in names)}, %at;
+mov.u32 %lane, %tid.x; mov.u32 %pass, %ctaid.x;
+{" ".join(f"ld.param.u64 %{name}, [{name}];" for name in names)}
+{body}
+ret; }}
+"""
 
 
 def load(device: Any, text: str) -> Any:
-    """The kernel of a module; NotExecutedError if the device refuses the text."""
+    """Load a module and return its kernel; NotExecutedError if the device refuses the module."""
     try:
         return device.load(text).kernel("probe")
     except UnsupportedInstruction as error:
@@ -62,7 +58,7 @@ def load(device: Any, text: str) -> Any:
 def run(
     device: Any, kernel: Any, blocks: tuple[int, ...], d: Layout, tables: Sequence[Any], *scalars: Any
 ) -> npt.NDArray[Any]:
-    """The elements of D (…blocks, holders) that a kernel stores, with ``tables`` in global memory."""
+    """Launch a probe on tables in global memory; return the elements of D, (*blocks, holders)."""
     arrays = [device.upload(table) for table in tables]
     sums = device.allocate((*blocks, d.lanes, d.registers), np.dtype(f"u{d.register_bits // 8}"))
     kernel((*blocks[::-1], 1, 1)[:3], (d.lanes, 1, 1), *arrays, sums, *scalars)
@@ -73,24 +69,24 @@ def run(
 
 
 def register_type(operand: Operand) -> str:
-    """The PTX type of an operand's registers."""
+    """The PTX type of the registers of a matrix operand."""
     return operand.type if operand.type in ("f32", "f64") else "b32"
 
 
 def declare(operand: Operand) -> str:
-    """The declaration of an operand's registers: ``%a0``, ``%a1`` …."""
+    """The PTX declaration of an operand's registers, ``%a0``, ``%a1`` …."""
     return f".reg .{register_type(operand)} %{operand.name}<{operand.layout.registers}>;"
 
 
 def vector(operand: Operand) -> str:
-    """The operand in a matrix instruction: ``{%a0, %a1}``."""
+    """An operand as PTX writes it in a matrix instruction: ``{%a0, %a1}``."""
     return f"{{{', '.join(f'%{operand.name}{i}' for i in range(operand.layout.registers))}}}"
 
 
 def move(operation: str, operand: Operand, table: str, row: str = "%pass") -> str:
-    """Load ("ld") or store ("st") an operand's registers: one row of a table (…, lanes, registers).
+    """PTX that loads ("ld") or stores ("st") an operand's registers in a table (rows, lanes, registers).
 
-    ``table`` and ``row`` are registers with the table's address and the row's number.
+    ``table`` and ``row`` are registers that hold the table's address and the row's number.
     """
     layout = operand.layout
     size = layout.register_bits // 8

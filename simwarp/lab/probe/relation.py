@@ -1,9 +1,9 @@
-"""The relation between the registers of a product, and the maps of its operands that it allows.
+"""The registers that a product multiplies and adds, and the operand maps that follow from them.
 
-The relation determines the maps up to a common renaming of rows, columns and k. So the map of an operand is
-named by the maps of the *others* in `simwarp.fragments`: those of the PTX ISA for mma, those of loads
-and stores for wmma. Where another map of one operand alone explains the relation, that operand is reported;
-where either of two would (rows, columns or k renamed throughout), both are.
+A relation determines the maps up to a common permutation of rows, columns and k. So the map of an operand
+follows from the maps of the *other* operands in `simwarp.fragments`. If changing the map of one operand alone
+explains the relation, that operand is reported; if changing either of two would (rows, columns or k permuted
+throughout), both are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simwarp.lab.probe.passes import NOWHERE, Numbers, holders
 
 Layouts: TypeAlias = dict[str, Layout]
 Maps: TypeAlias = dict[str, Numbers]
-"""For each operand, the number of the element in each slot: (lanes, registers, slots)."""
+"""By operand name, the number of the element in each slot: (lanes, registers, slots)."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ class Relation:
     Attributes
     ----------
     met : int32 (holders of A, holders of D)
-        The holder of the element of B that is multiplied with A's, into D's; `NOWHERE` where none is.
+        For an element of A and one of D: the holder of the element of B that is multiplied with A's and
+        added to D's, or `NOWHERE`.
     added : int32 (holders of D,)
-        The holder of the element of C that is added.
+        The holder of the element of C that is added to D's.
 
-    Holders count slots: (lane · registers + register) · slots + slot.
+    A holder is the number of a slot: (lane · registers + register) · slots + slot.
     """
 
     met: Numbers
@@ -49,20 +50,20 @@ class Relation:
 
 
 def judge(relation: Relation, fragments: Fragments) -> Finding:
-    """Hold a relation against `simwarp.fragments`: which operands' maps differ, and where first."""
+    """Compare a relation with `simwarp.fragments`; report the operands whose maps differ."""
     operands = fragments.operands
     layouts = {name: operands[name].layout for name in "dabc"}
     wanted = {name: first_copies(layout) for name, layout in layouts.items()}
     found = blamed_maps(relation, wanted, layouts)
     compared = {name: compare(operands[name], found[name], wanted[name]) for name in layouts}
-    if all(operand.agreed for operand in compared.values()):  # then what else is wrong stands in D
+    if all(operand.agreed for operand in compared.values()):  # any other difference is reported for D
         difference = _stray(relation, implied(wanted, layouts), layouts)
         compared["d"] = replace(compared["d"], difference=difference)
     return Finding(fragments.opcode, tuple(compared.values()), digest(relation.met, relation.added))
 
 
 def implied(maps: Maps, layouts: Layouts) -> Relation:
-    """The relation of some maps; any holder of an element with several."""
+    """The relation that follows from maps; for an element with several holders, any of them."""
     a, d = (_elements(maps[name], layouts[name]) for name in "ad")
     held_b, held_c = (_holders(maps[name], layouts[name]) for name in "bc")
     row, k, matrix = a.row[:, None], a.column[:, None], a.matrix[:, None]
@@ -73,7 +74,7 @@ def implied(maps: Maps, layouts: Layouts) -> Relation:
 
 
 def blamed_maps(relation: Relation, wanted: Maps, layouts: Layouts) -> Maps:
-    """The maps that explain a relation, as few as possible of them other than the wanted ones."""
+    """Maps that explain a relation, with as few as possible different from the wanted ones."""
     found = found_maps(relation, layouts)
     alone = [
         name
@@ -85,7 +86,7 @@ def blamed_maps(relation: Relation, wanted: Maps, layouts: Layouts) -> Maps:
 
 
 def found_maps(relation: Relation, layouts: Layouts) -> Maps:
-    """The maps of D, A and B, each named by the majority of its products with the others' known maps."""
+    """The maps of D, A and B, each by majority over its products, given the expected maps of the others."""
     element = {name: _elements(expected_numbers(layouts[name]), layouts[name]) for name in "dab"}
     a, d = np.nonzero(relation.met >= 0)
     b = relation.met[a, d]
@@ -100,7 +101,7 @@ def found_maps(relation: Relation, layouts: Layouts) -> Maps:
 
 
 def _named(layout: Layout, holder: Any, row: Any, column: Any, matrix: Any) -> Numbers:
-    """A map, from the candidate elements of each holder."""
+    """An operand's map, by majority over the candidate elements of each holder."""
     known = (holder >= 0) & (row >= 0) & (column >= 0)
     row, column, matrix = (
         _majority(holder[known], values[known], holders(layout)) for values in (row, column, matrix)
@@ -110,7 +111,7 @@ def _named(layout: Layout, holder: Any, row: Any, column: Any, matrix: Any) -> N
 
 
 def _elements(numbers: Numbers, layout: Layout) -> Element:
-    """Rows, columns and matrices of numbered elements, flat; -1 for none."""
+    """The rows, columns and matrices of numbered elements, flat; -1 for slots without an element."""
     number = numbers.ravel().astype(np.int64)
     matrix, place = np.divmod(number, layout.rows * layout.columns)
     row, column = np.divmod(place, layout.columns)
@@ -118,7 +119,7 @@ def _elements(numbers: Numbers, layout: Layout) -> Element:
 
 
 def _holders(numbers: Numbers, layout: Layout) -> Numbers:
-    """A holder of each numbered element, and `NOWHERE` at the end, for none."""
+    """By element number, a holder of the element; `NOWHERE` at the end, so that index -1 gives it."""
     held = np.full(layout.matrices * layout.rows * layout.columns + 1, NOWHERE, np.int32)
     flat = numbers.ravel()
     held[flat[flat >= 0]] = np.flatnonzero(flat >= 0)
@@ -126,7 +127,7 @@ def _holders(numbers: Numbers, layout: Layout) -> Numbers:
 
 
 def _majority(group: Any, value: Any, groups: int) -> Any:
-    """The majority value of each group, which is its median; `NOWHERE` for an empty group."""
+    """The median value of each group, which equals a majority value; `NOWHERE` for an empty group."""
     order = np.lexsort((value, group))
     sizes = np.bincount(group, minlength=groups)
     middle = np.cumsum(sizes) - sizes + sizes // 2
@@ -135,7 +136,7 @@ def _majority(group: Any, value: Any, groups: int) -> Any:
 
 
 def _stray(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference | None:
-    """The first wrong sum although all maps are right."""
+    """The first wrong product or addend of a relation, where all maps are as expected."""
     products = np.argwhere(relation.met != wanted.met)
     sums = np.flatnonzero(relation.added != wanted.added)
     if products.size:
@@ -155,7 +156,7 @@ def _stray(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference
 
 
 def _term(name: str, holder: int, layouts: Layouts) -> str:
-    """The element of a holder, in words."""
+    """The operand and element that a holder has, in words."""
     if holder < 0:
         return describe(int(holder), layouts[name])
     number = int(expected_numbers(layouts[name]).ravel()[holder])

@@ -1,12 +1,12 @@
-"""Probes of wgmma: the accumulator's map, and that of A in registers.
+"""Probes of wgmma: the maps of the accumulator and of A in registers.
 
 B, and for the first probe A, lie in shared memory, in the canonical layout without swizzle (PTX ISA 9.0,
-section 9.7.15.5.1): core matrices of 8 rows of 16 bytes, the two of 32 bytes of k behind one another. Memory
-names rows, columns and k, so these maps are determined completely:
+section 9.7.15.5.1): core matrices of 8 rows of 16 bytes, with the two of each 32 bytes of k adjacent. An
+element's place in memory is known, so the maps are determined completely:
 
 - D: A holds 1 in column 0, or a bit of the row's number; B holds 1 in row 0, or a bit of the column's number.
-- A: its elements hold a bit of their own holders' numbers (`simwarp.lab.probe.passes`), and B picks a k for
-  each column of D.
+- A: its elements hold a bit of their own holders' numbers (`simwarp.lab.probe.passes`), and B selects a k
+  for each column of D.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from simwarp.lab.probe.ptx import NotExecutedError, declare, load, module, move,
 _LANES, _ROWS, _K_BYTES = 128, 64, 32
 _CORE_ROWS, _CORE_BYTES = 8, 16
 _ALONG_K, _ALONG_ROWS = _CORE_ROWS * _CORE_BYTES, _CORE_ROWS * _K_BYTES
-"""Bytes from one core matrix to the next."""
+"""Bytes from one core matrix to the next, along k and along rows."""
 
 
 def probe_warpgroup(device: Any, fragments: Fragments) -> Finding:
-    """Find the maps of the register operands of a form of wgmma."""
+    """Find the maps of the register operands of wgmma."""
     if f"{chip_name(device.compute_capability)}a" != fragments.target:
         raise NotExecutedError(f"wgmma needs {fragments.target}")
     d = _find_d(device, fragments)
@@ -39,7 +39,7 @@ def probe_warpgroup(device: Any, fragments: Fragments) -> Finding:
 
 
 def _find_d(device: Any, fragments: Fragments) -> Numbers:
-    """The element in each slot of D."""
+    """The number of the element in each slot of D."""
     _, n, k = fragments.shape
     rows, columns = passes(_ROWS), passes(n)
     a = np.zeros((len(rows) + len(columns), _ROWS, k), np.bool_)
@@ -54,7 +54,7 @@ def _find_d(device: Any, fragments: Fragments) -> Numbers:
 
 
 def _find_a(device: Any, fragments: Fragments, found_d: Numbers) -> Numbers:
-    """The element in each slot of A, where D's are known."""
+    """The number of the element in each slot of A, given those of D."""
     _, n, k = fragments.shape
     layout = fragments.operands["a"].layout
     sent = passes(holders(layout))
@@ -75,7 +75,7 @@ def _find_a(device: Any, fragments: Fragments, found_d: Numbers) -> Numbers:
 
 
 def tiles(elements: npt.NDArray[np.bool_], element_type: str) -> npt.NDArray[np.uint8]:
-    """Matrices of ones and zeros in the layout of shared memory: (…, rows, k) to bytes (…, rows · 32)."""
+    """Matrices of ones and zeros in wgmma's shared-memory layout: (…, rows, k) to bytes (…, rows · 32)."""
     bits = TYPE_BITS[element_type]
     if bits == 1:
         octets = np.packbits(elements, axis=-1, bitorder="little")
@@ -90,7 +90,7 @@ def tiles(elements: npt.NDArray[np.bool_], element_type: str) -> npt.NDArray[np.
 def _launch(
     device: Any, fragments: Fragments, a: npt.NDArray[Any], b: npt.NDArray[np.bool_]
 ) -> npt.NDArray[Any]:
-    """D's elements (passes, holders of D); A as bytes for shared memory, or as registers."""
+    """Launch wgmma with A as bytes of shared memory or in registers; return D's elements."""
     text = _text(fragments, in_registers=a.ndim == 3)
     kernel = load(device, module(fragments.opcode, device.compute_capability, "left right sums", text))
     tables = a, tiles(b, _type_of_b(fragments))
@@ -98,7 +98,7 @@ def _launch(
 
 
 def _type_of_b(fragments: Fragments) -> str:
-    """The type after A's in the opcode."""
+    """The type of B, which follows that of A in the opcode."""
     words = fragments.opcode.split(".")
     return words[words.index(fragments.operands["d"].type) + 2]
 
@@ -108,7 +108,7 @@ def _numbers(held: npt.NDArray[Any], fragments: Fragments) -> Numbers:
 
 
 def _text(fragments: Fragments, in_registers: bool) -> str:
-    """One warpgroup for each pass: tiles to shared memory, one product, D to global memory."""
+    """PTX with one warpgroup for each pass: tiles to shared memory, one product, D to global memory."""
     a, d, n = fragments.operands["a"], fragments.operands["d"], fragments.shape.n
     left, right = (0 if in_registers else _ROWS * _K_BYTES), n * _K_BYTES
     lines = [
@@ -139,16 +139,14 @@ def _text(fragments: Fragments, in_registers: bool) -> str:
 
 
 def _immediates(element_type: str, in_registers: bool) -> tuple[str, ...]:
-    """The immediates for unchanged signs and no transpose."""
-    if element_type in ("b1", "s8", "u8"):
-        return ()
-    if element_type in ("f16", "bf16"):
-        return ("1", "1", "0") if in_registers else ("1", "1", "0", "0")
-    return ("1", "1")
+    """The immediate operands of wgmma for unchanged signs and no transpose."""
+    signs = () if element_type in ("b1", "s8", "u8") else ("1", "1")
+    transposes = (1 if in_registers else 2) * (element_type in ("f16", "bf16"))
+    return (*signs, *("0",) * transposes)
 
 
 def _copy(name: str, size: int, offset: int) -> str:
-    """The pass's tile from global to shared memory, 4 bytes for each lane at a time."""
+    """PTX that copies the pass's tile from global to shared memory, 4 bytes per lane at a time."""
     return f"""shl.b32 %i, %lane, 2;
 copy_{name}:
 setp.ge.u32 %done, %i, {size}; @%done bra copied_{name};
@@ -159,7 +157,7 @@ copied_{name}:"""
 
 
 def _descriptor(register: str, offset: int) -> str:
-    """The descriptor, without swizzle, of the tile at ``offset`` bytes."""
+    """PTX that makes the matrix descriptor, without swizzle, of the tile at ``offset`` bytes."""
     constant = (_ALONG_K >> 4) << 16 | (_ALONG_ROWS >> 4) << 32
     return (
         f"add.u64 {register}, %tiles, {offset}; and.b64 {register}, {register}, 0x3ffff; "
