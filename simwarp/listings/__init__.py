@@ -2,7 +2,7 @@
 
 ======================================== ====================================================
 ``pack32_column``, ``pack32_row``        listings 1 and 2
-``pack64_column``, ``pack64_row``        the same with 64-bit words, section 4
+``pack64_column``, ``pack64_row``        listings 1 and 2 with 64-bit words, section 4
 ``unpack32``, ``unpack64``               bit-unpacking, section 4
 ``bmm``                                  listings 3 and 4: four approaches, either layout of A and B
 ``bmm32``, ``bmm64``                     listings 4 and 5; with ``thresholds=`` listing 7 (-32B, -64B)
@@ -13,9 +13,9 @@
 ``mttkrp``                               algorithms 2, 6, 7 and 8 of MM-CSF (`simwarp.listings.mttkrp`)
 ======================================== ====================================================
 
-These run the kernels on the host's arrays. The kernels (``PackTo32Col``, ``BMM32_Arow_Brow`` …) are
-there to be read; each one's docstring names what differs from print. `simwarp.warp` explains the
-language they are written in.
+These functions run the kernels on arrays of the host. Read the kernels (``PackTo32Col``, ``BMM32_Arow_Brow``
+…) beside the papers; the docstring of each names the differences from print. They are written for
+`simwarp.warp`.
 
 Source: BSTC (SC'19), sections 4, 5 and 6.2, listings 1 to 7, Table 2; BTC (TPDS),
 sections 4 and 5, listings 1 to 6; MM-CSF (SC'19), sections 3.1 and 5, algorithms 2 and 5 to 8.

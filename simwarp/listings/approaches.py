@@ -1,7 +1,7 @@
 """Listing 3 and the four approaches: bit-rows or bit-columns of A times bit-rows or bit-columns of B.
 
-Row by row needs no vote (`simwarp.listings.bmm.BMM32_Arow_Brow`). Where a column is to be multiplied,
-it is first cropped from the tile, one bit per lane, and rotated into a word by op (H).
+Row by row needs no vote (`simwarp.listings.bmm.BMM32_Arow_Brow`). A column must first be cropped from the
+tile, one bit per lane, and rotated into a word by op (H).
 
 >>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # column-major: one row, + - + -
 >>> B = GlobalArray.of("B", np.array([[1 << 31, 0, 0, 0]], np.uint32))  # and one column, + - - -
@@ -30,7 +30,7 @@ from reference.types import Layout, PackedBits
 from simwarp.lanes import WARP_SIZE, brev, popc, xor
 from simwarp.listings.bmm import BMM32_Arow_Brow
 from simwarp.listings.checks import check_choice
-from simwarp.listings.fused import Fused, launched
+from simwarp.listings.fused import launched
 from simwarp.listings.operands import Operand, operands
 from simwarp.warp import GlobalArray, Warp
 
@@ -46,16 +46,15 @@ def BMM32_Arow_Bcol(
     A_width: int,
     B_width: int,
     n: int,
-    _: Fused | None = None,
 ) -> None:
-    """Listing 3, BMM by multiplying each A row with each B column.
+    """Listing 3: multiply each row of A with each column of B.
 
     Parameters
     ----------
     A : (A_width, A_height), uint32
         Word i of every row of op(A).
     B : (ceil(B_width / 32), n), uint32
-        The words across: word ``by`` of every row of op(B).
+        Word ``by`` of every row of op(B).
     C : (A_height, B_width), int32
     A_width : int
         In words, ceil(n / 32).
@@ -65,8 +64,8 @@ def BMM32_Arow_Bcol(
     Notes
     -----
     The text of listing 3 that we have shows listing 4's body; line 10 is written from section 5.1's
-    "fetching a bit-column of BSTC in register B, rotating anticlockwise by 90° via op-(H)". The rest
-    as in `simwarp.listings.BMM32_Arow_Brow`.
+    "fetching a bit-column of BSTC in register B, rotating anticlockwise by 90° via op-(H)". The rest is as
+    in `simwarp.listings.BMM32_Arow_Brow`.
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
     """
@@ -93,14 +92,13 @@ def BMM32_Acol_Brow(
     A_width: int,
     B_width: int,
     n: int,
-    _: Fused | None = None,
 ) -> None:
-    """BMM by multiplying each A column with each B row: listing 3 with A and B exchanged.
+    """Multiply each column of A with each row of B: listing 3 with A and B exchanged.
 
     Parameters
     ----------
     A : (ceil(A_height / 32), n), uint32
-        The words across: word ``bx`` of every column of op(A).
+        Word ``bx`` of every column of op(A).
     B : (A_width, B_width), uint32
         Word i of every column of op(B).
     C, A_height, A_width, B_width, n
@@ -108,8 +106,8 @@ def BMM32_Acol_Brow(
 
     Notes
     -----
-    The paper names this approach and prints no listing. Each lane has a row of B's tile, so it stands
-    for a column of C, and stores are consecutive.
+    The paper names this approach and prints no listing. Each lane has a row of B's tile and computes a
+    column of C, so stores are consecutive.
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
     """
@@ -137,9 +135,8 @@ def BMM32_Acol_Bcol(
     A_width: int,
     B_width: int,
     n: int,
-    _: Fused | None = None,
 ) -> None:
-    """BMM by multiplying each A column with each B column: transpose A's tile, then listing 3.
+    """Multiply each column of A with each column of B: transpose A's tile, then listing 3.
 
     Parameters
     ----------
@@ -177,14 +174,14 @@ def BMM32_Acol_Bcol(
 
 
 def crop(warp: Warp, r: npt.NDArray[np.uint32], j: int) -> npt.NDArray[np.uint32]:
-    """Operation (H): bit-column j of a tile, from the most significant bit, as a word; lane 0's bit first."""
+    """Rotate bit-column j of a tile into a word (op H): j counts from the top bit, lane 0 has the top bit."""
     return brev(warp.ballot(((r >> (WARP_SIZE - 1 - j)) & 1) != 0))
 
 
 def _fetch(
     warp: Warp, array: GlobalArray, start: int, position: npt.NDArray[np.uint32], extent: int
 ) -> npt.NDArray[np.uint32]:
-    """Load each lane's word of a line; 0 past its end."""
+    """Load the word at each lane's position in a line; 0 past the end of the line."""
     with warp.where(position < extent):
         return warp.select(warp.load(array, start + position), np.uint32(0))
 
@@ -195,15 +192,15 @@ KERNELS = {
     "column-by-row": BMM32_Acol_Brow,
     "column-by-column": BMM32_Acol_Bcol,
 }
-"""The kernel of each approach."""
+"""From approach to kernel."""
 
 
 def product_of(approach: Approach, layout_a: Layout, layout_b: Layout) -> tuple[bool, bool]:
-    """Whether an approach on these layouts multiplies Aᵀ in place of A, and Bᵀ in place of B.
+    """Whether an approach on these layouts multiplies Aᵀ instead of A, and Bᵀ instead of B.
 
-    A lane's word is part of a row of the matrix in column-major format, of a column in row-major
-    format. So a row of A's tile is a row of A where A is column-major, and a column of the tile where
-    it is row-major; for B, whose columns are wanted, it is the other way round.
+    A lane's word is part of a row of the matrix in column-major format, and part of a column in row-major
+    format. So the rows of A's tile are rows of A if A is column-major; if it is row-major, the columns of
+    the tile are. For B, whose columns the product needs, it is the other way round.
 
     Parameters
     ----------
@@ -241,7 +238,7 @@ def bmm(
 ) -> npt.NDArray[np.int32]:
     """The ±1 product op(a) · op(b) by one of the four approaches, on 32-bit words of either layout.
 
-    Each approach on each pair of layouts computes one product of the matrices that were packed:
+    An approach on a pair of layouts computes one product of the packed matrices:
 
     ================ ======== ======== =========
     approach         layout_a layout_b product
@@ -264,17 +261,18 @@ def bmm(
     column-by-column column   row      Aᵀ · Bᵀ
     ================ ======== ======== =========
 
-    (*) the paper's optimal four: only row-by-row needs no vote.
+    (*) the paper's four optimal combinations: only row-by-row needs no vote.
 
     Parameters
     ----------
     a : array_like of float64, float32, float16 or int8, or PackedBits; (M, K), or (K, M) if transpose_a
-        PackedBits of 32-bit words, ``first="msb"``.
+        PackedBits have 32-bit words and ``first="msb"``.
     b : likewise, (K, N), or (N, K) if transpose_b
     approach : {"row-by-row", "row-by-column", "column-by-row", "column-by-column"}
-        What of A's bit tiles is multiplied with what of B's.
+        Which lines of A's bit tiles are multiplied with which lines of B's.
     layout_a, layout_b : {"column", "row"}, optional
-        How to pack; default: as `PackedBits` are packed, or else the one that serves.
+        How to pack; default: the layout of `PackedBits`, else the one with which the approach computes
+        op(a) · op(b).
     transpose_a, transpose_b : bool
 
     Returns
@@ -284,10 +282,10 @@ def bmm(
     Raises
     ------
     SchemeError
-        If the approach computes another product on these layouts, or there is no such option.
+        If the approach computes another product on these layouts, or for an unknown approach or layout.
     ShapeError, DtypeError, NotANumberError, FormatError
-        As `bmm32`; FormatError also for PackedBits in another layout than is asked for, or ``"lsb"``
-        (row by row takes it, if it is that of both).
+        As `bmm32`; FormatError also for PackedBits in another layout than the requested one, or with
+        ``first="lsb"`` (which row-by-row accepts if both operands have it).
 
     Notes
     -----
@@ -312,20 +310,21 @@ def bmm(
     if given != asked:
         raise SchemeError(
             f"{approach} with layout_a={layouts[0]!r}, layout_b={layouts[1]!r} computes {_formula(given)}, "
-            f"not {_formula(asked)}, which layout_a={serving[0]!r}, layout_b={serving[1]!r} serves: "
+            f"not {_formula(asked)}\n"
+            f"it computes {_formula(asked)} with layout_a={serving[0]!r}, layout_b={serving[1]!r}\n"
             "use these layouts, or another approach"
         )
     ready = operands(a, b, layouts, asked, 32)
     if ready.first != "msb" and approach != "row-by-row":
         raise FormatError(
-            f"a and b have first={ready.first!r}, but {approach} crops columns from the most significant "
-            "bit on: pack them with first='msb'"
+            f"a and b have first={ready.first!r}\n{approach} crops columns from the most significant bit on\n"
+            "pack them with first='msb'"
         )
     return launched(KERNELS[approach], WARP_SIZE, ready, 32)
 
 
 def _serving(approach: Approach, asked: tuple[bool, bool]) -> tuple[Layout, Layout]:
-    """The layouts on which an approach computes the requested product."""
+    """The layouts of A and B with which an approach computes the product with these transposes."""
     pairs = itertools.product(get_args(Layout), repeat=2)
     return next((a, b) for a, b in pairs if product_of(approach, a, b) == asked)
 

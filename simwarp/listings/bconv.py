@@ -1,7 +1,7 @@
 """Listing 6: ±1 convolution that excludes the taps outside the image (BConv-32, BConv-64).
 
-A warp makes one pixel of the output. Its lanes binarize 32 channels of a pixel of the image into a word
-that all of them get; then each lane takes that word against the filters of its own output channels.
+A warp computes one pixel of the output. Its lanes binarize 32 channels of a pixel of the image into one word,
+which all of them receive; each lane then multiplies that word with the filters of its own output channels.
 
 >>> input = GlobalArray.of("input", np.array([1.0, -1.0, 1.0, -1.0]))  # one pixel, + - + -
 >>> bitfilter = GlobalArray.of("bitfilter", np.array([0x80000000], np.uint32))  # one tap, + - - -
@@ -27,10 +27,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.types import PackedTensor, Word
-from simwarp.lanes import WARP_SIZE, brev, popc, xor
+from simwarp.lanes import WARP_SIZE, popc, xor
 from simwarp.listings.conv_operands import ConvLayerParam, ConvOperand, Padding, Pair, conv_operands
 from simwarp.listings.fused import Fused, fuse
-from simwarp.listings.packing import WORD, mov_b64
+from simwarp.listings.packing import bits_of, lines_of, rotated
 from simwarp.warp import Array, GlobalArray, Warp, launch
 
 
@@ -42,38 +42,39 @@ def Conv2d_32bit(
     p: ConvLayerParam,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 6, direct convolution with exclusion on the fly; with binary input and output, BConv-32B.
+    """Listing 6: direct convolution that excludes taps outside the image; of bits and to bits, BConv-32B.
 
     Parameters
     ----------
     input : (batch, in_height, in_width, in_channels), real; or of ceil(in_channels / 32) words, uint32
-        What is packed already is not binarized again.
+        A packed image is not binarized again.
     bitfilter : (filter_height, filter_width, ceil(in_channels / 32), out_channels), uint32
     output : (batch, out_height, out_width, out_channels), int32; if fused of ceil(out_channels / 32) words
     p : ConvLayerParam
         The sizes.
     fused : Fused, optional
-        What listing 7 adds to the product of matrices, here to the convolution.
+        The thresholds of listing 7, here of the output channels.
 
     Notes
     -----
-    Other than in print: the integers come in one object, as in listing 8. Of the window's loops the text
-    we have lost the heads over c and the test for the frame, which section 5.2 tells ("falls out of the
-    input image frame"); of the store the subscript, which is that of NHWC. Products are products
+    Other than in print: the integers are fields of one object, as in listing 8. The text we have lacks the
+    head of the loop over c, the test for the frame (section 5.2: "falls out of the input image frame") and
+    the subscript of the store; it is that of NHWC here. Products are products
     (``bx*stride_horizontal-pad_w``, ``c*32+laneid``, ``exclude*in_channels``, ``2*Csub[i]``), the loops
     over output channels run while ``i<out_channels`` with ``i+=WARP_SIZE``, and the counts are added
-    (``+=``), where it shows otherwise. ``__ballot`` takes a member mask today (``__ballot_sync``).
+    (``+=``), where the text shows otherwise. ``__ballot`` takes a member mask today (``__ballot_sync``).
 
-    ``ins`` is rounded up, and the load of f0 guarded: past in_channels both words have 0, and the true
-    in_channels is what is counted. ``Csub`` is ``unsigned``, with which the difference in print is never
-    negative: a count becomes an ``int`` before it is subtracted. Dilation is added, and so are words in
-    and bits out, which section 6.3 names (BConv-32B) and does not print. The section's formula,
-    ``x[m,n]·W[s-m,t-n]``, turns the filter round; the listing does not, nor does TensorFlow.
+    ``ins`` is rounded up, and the load of f0 guarded: past in_channels both words have 0, and n counts the
+    true in_channels. ``Csub`` is ``unsigned``, so the difference in print is never negative: here a count
+    becomes an ``int`` before it is subtracted. Dilation is added, and so are packed images and outputs, which
+    section 6.3 names (BConv-32B) and does not print. The section's formula, ``x[m,n]·W[s-m,t-n]``, flips
+    the filter; the listing does not, nor does TensorFlow.
 
     Grid: (out_width, out_height, batch), blocks of one warp; shared ``Csub``: out_channels of uint32.
     """
     laneid, (bx, by, bz), Csub = warp.lane, warp.block, warp.shared["Csub"]
-    ins = -(-p.in_channels // WARP_SIZE)  # steps in in_channels
+    word = bits_of(bitfilter)
+    ins, outs = -(-p.in_channels // word), -(-p.out_channels // word)  # steps in in_channels; words out
     ax0 = bx * p.stride_horizontal - p.pad_w  # from output image to input image
     ay0 = by * p.stride_vertical - p.pad_h
     exclude = 0  # filter entries that are masked off
@@ -87,34 +88,29 @@ def Conv2d_32bit(
                 continue
             pixel = (bz * p.in_height + ay) * p.in_width + ax
             for c in range(ins):
-                if input.dtype == np.uint32:
+                if input.dtype == bitfilter.dtype:
                     r0 = warp.load(input, pixel * ins + c)
                 else:
-                    r0 = brev(signs(warp, input, pixel, c * WARP_SIZE, p.in_channels))  # binarize
+                    steps = range(c * word, (c + 1) * word, WARP_SIZE)
+                    r0 = rotated([signs(warp, input, pixel, k, p.in_channels) for k in steps])  # binarize
                 for i in across(warp, p.out_channels):
                     r1 = warp.load(bitfilter, ((r * p.filter_width + s) * ins + c) * p.out_channels + i)
                     warp.store(Csub, i, warp.load(Csub, i) + popc(xor(r0, r1)))
     n = p.in_channels * p.filter_width * p.filter_height - exclude * p.in_channels
     pixel = (bz * p.out_height + by) * p.out_width + bx
-    if fused:
-        outs = -(-p.out_channels // WARP_SIZE)
-        for k in range(outs):
-            C = brev(thresholded(warp, Csub, k * WARP_SIZE, n, p.out_channels, fused))
-            with warp.where(laneid == 0):
-                warp.store(output, pixel * outs + k, C)
+    if not fused:
+        for i in across(warp, p.out_channels):
+            warp.store(output, pixel * p.out_channels + i, dot(warp, Csub, i, n))
         return
-    for i in across(warp, p.out_channels):
-        warp.store(output, pixel * p.out_channels + i, dot(warp, Csub, i, n))
+    for c in range(outs):
+        steps = range(c * word, (c + 1) * word, WARP_SIZE)
+        C = rotated([thresholded(warp, Csub, k, n, p.out_channels, fused) for k in steps])
+        with warp.where(laneid == 0):
+            warp.store(output, pixel * outs + c, C)
 
 
-def Conv2d_64bit(
-    warp: Warp,
-    input: GlobalArray,
-    bitfilter: GlobalArray,
-    output: GlobalArray,
-    p: ConvLayerParam,
-    fused: Fused | None = None,
-) -> None:
+@lines_of(Conv2d_32bit)
+def Conv2d_64bit(*arguments: Any) -> None:
     """Listing 6 with 64 channels per step of c; with binary input and output, BConv-64B.
 
     Parameters
@@ -122,57 +118,21 @@ def Conv2d_64bit(
     input : (batch, in_height, in_width, in_channels), real; or of ceil(in_channels / 64) words, uint64
     bitfilter : (filter_height, filter_width, ceil(in_channels / 64), out_channels), uint64
     output : (batch, out_height, out_width, out_channels), int32; if fused of ceil(out_channels / 64) words
-    p, fused
+    warp, p, fused
         As of `simwarp.listings.Conv2d_32bit`.
 
     Notes
     -----
-    Other than in print: as in `simwarp.listings.Conv2d_32bit`. The paper's two changes are the second
-    vote for a word and ``__popcll``; as the votes come, the first 32 channels are the "low" half, and
-    reversing the whole puts them on top. So do the two votes of an output word.
+    `simwarp.listings.Conv2d_32bit` with the paper's two changes, a second vote for each word and
+    ``__popcll``. The first 32 channels are the "low" half, and reversing the 64 bits puts them on top.
 
     Grid: (out_width, out_height, batch), blocks of one warp; shared ``Csub``: out_channels of uint32.
     """
-    laneid, (bx, by, bz), Csub = warp.lane, warp.block, warp.shared["Csub"]
-    ins = -(-p.in_channels // WORD)
-    ax0 = bx * p.stride_horizontal - p.pad_w
-    ay0 = by * p.stride_vertical - p.pad_h
-    exclude = 0
-    for i in across(warp, p.out_channels):
-        warp.store(Csub, i, np.uint32(0))
-    for r in range(p.filter_height):
-        for s in range(p.filter_width):
-            ay, ax = ay0 + r * p.dilation_vertical, ax0 + s * p.dilation_horizontal
-            if not (0 <= ay < p.in_height and 0 <= ax < p.in_width):
-                exclude += 1
-                continue
-            pixel = (bz * p.in_height + ay) * p.in_width + ax
-            for c in range(ins):
-                if input.dtype == np.uint64:
-                    r0 = warp.load(input, pixel * ins + c)
-                else:
-                    low = signs(warp, input, pixel, c * WORD, p.in_channels)
-                    high = signs(warp, input, pixel, c * WORD + WARP_SIZE, p.in_channels)
-                    r0 = brev(mov_b64(low, high))
-                for i in across(warp, p.out_channels):
-                    r1 = warp.load(bitfilter, ((r * p.filter_width + s) * ins + c) * p.out_channels + i)
-                    warp.store(Csub, i, warp.load(Csub, i) + popc(xor(r0, r1)))
-    n = p.in_channels * p.filter_width * p.filter_height - exclude * p.in_channels
-    pixel = (bz * p.out_height + by) * p.out_width + bx
-    if fused:
-        outs = -(-p.out_channels // WORD)
-        for k in range(outs):
-            low = thresholded(warp, Csub, k * WORD, n, p.out_channels, fused)
-            high = thresholded(warp, Csub, k * WORD + WARP_SIZE, n, p.out_channels, fused)
-            with warp.where(laneid == 0):
-                warp.store(output, pixel * outs + k, brev(mov_b64(low, high)))
-        return
-    for i in across(warp, p.out_channels):
-        warp.store(output, pixel * p.out_channels + i, dot(warp, Csub, i, n))
+    Conv2d_32bit(*arguments)
 
 
 def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
-    """``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: one output channel per active lane."""
+    """Loop ``for (int i=laneid; i<out_channels; i+=WARP_SIZE)``: yield each active lane's output channel."""
     for step in range(0, out_channels, WARP_SIZE):
         i = step + warp.lane
         with warp.where(i < out_channels):
@@ -182,7 +142,7 @@ def across(warp: Warp, out_channels: int) -> Iterator[npt.NDArray[np.uint32]]:
 def signs(
     warp: Warp, input: GlobalArray, pixel: int, channel: int, in_channels: int
 ) -> npt.NDArray[np.uint32]:
-    """Ballot of the signs of a pixel's 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
+    """Ballot of the signs of 32 channels of a pixel, the first in bit 0; 0 past the last channel."""
     c = channel + warp.lane
     with warp.where(c < in_channels):
         f0 = warp.load(input, pixel * in_channels + c)
@@ -191,14 +151,14 @@ def signs(
 
 
 def dot(warp: Warp, Csub: Array, i: npt.NDArray[np.uint32], n: int) -> npt.NDArray[np.int32]:
-    """Equation 2, ``n - 2 * popc(a ^ b)``: each active lane's ±1 dot product of n terms."""
+    """Each active lane's ±1 dot product of n terms, ``n - 2 * popc(a ^ b)`` (equation 2)."""
     return np.int32(n) - 2 * warp.load(Csub, i).astype(np.int32)
 
 
 def thresholded(
     warp: Warp, Csub: Array, channel: int, n: int, out_channels: int, fused: Fused
 ) -> npt.NDArray[np.uint32]:
-    """Ballot of the output bits of 32 channels from ``channel`` on; 0 past the last. Lane 0 is bit 0."""
+    """Ballot of the output bits of 32 channels, the first in bit 0; 0 past the last channel."""
     i = channel + warp.lane
     with warp.where(i < out_channels):
         bit = warp.select(fused.bit(warp, dot(warp, Csub, i, n), i), False)
@@ -206,7 +166,7 @@ def thresholded(
 
 
 class ConvOptions(TypedDict, total=False):
-    """Keyword arguments of all convolutions: see `simwarp.listings.bconv32`."""
+    """Keyword arguments of the convolutions of BSTC: see `simwarp.listings.bconv32`."""
 
     stride: Pair
     padding: Padding
@@ -232,35 +192,35 @@ def bconv32(x: ConvOperand, w: ConvOperand, **options: Unpack[ConvOptions]) -> A
         end of a word as in ``x``; real numbers are packed "msb".
     stride, dilation : int, or (vertical, horizontal), at least 1, default 1
     padding : "SAME", "VALID" or ((top, bottom), (left, right)), default "SAME"
-        By TensorFlow's rules, or so many rows and columns, at least 0. What is padded counts nothing.
+        By TensorFlow's rules, or rows and columns, at least 0. Padding contributes nothing to a sum.
     thresholds : integers in the range of int32, (O,), optional
-        Ask for bits (BConv-32B): bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
+        Return bits (BConv-32B): bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
     flip : bool, (O,), optional
-        The output channels whose bits are reversed.
+        The output channels whose bits are inverted.
 
     Returns
     -------
     array of int32, (N, P, Q, O)
-        With ``thresholds`` PackedTensor instead, ``layout="NHWC"``, ``word=32``, ``first="msb"``: the
-        ``x`` of a next convolution. P is ceil(H / stride) for "SAME", else what fits:
+        With ``thresholds`` a PackedTensor instead, ``layout="NHWC"``, ``word=32``, ``first="msb"``: the
+        ``x`` of the next convolution. P is ceil(H / stride) for "SAME", else
         (H + top + bottom - (R - 1) * dilation - 1) // stride + 1. Q likewise.
 
     Raises
     ------
     ShapeError
-        If an operand has not four axes or one of size 0, the channels differ, the output has a size of
-        0, anything has more than 2³¹ - 1 elements, a stride, dilation or padding is too small or not of
-        the right length, or there is not one threshold and flip per output channel.
+        If an operand does not have four axes, or has one of size 0; if the channels differ, the output is
+        empty, an array has more than 2³¹ - 1 elements, or a stride, dilation or padding is too small or has
+        the wrong length; or if there is not one threshold and flip per output channel.
     DtypeError
         For any other element type.
     NotANumberError
-        For a NaN; names the first.
+        For a NaN; the message names the first.
     FormatError
         For a PackedTensor in another layout, word size or bit order, or whose words do not fit it.
     SchemeError
-        For another string for ``padding``, or ``flip`` without ``thresholds``.
+        For an unknown word as ``padding``, or ``flip`` without ``thresholds``.
     LaunchError
-        For more than 65535 images or rows of output, beyond which there is no grid.
+        For more than 65535 images or rows of output, the limits of a grid.
 
     Notes
     -----
@@ -306,7 +266,7 @@ def _run(
     flip: npt.ArrayLike | None = None,
     **window: Any,
 ) -> Any:
-    """Launch a convolution with a warp per output pixel, and download int32 sums or packed images."""
+    """Launch a convolution, a warp per output pixel, and download int32 sums or, with thresholds, bits."""
     input, bitfilter, p = conv_operands(x, w, **window, word=word)
     fused = fuse(thresholds, flip, p.out_channels)
     pixels, words = (p.batch, p.out_height, p.out_width), -(-p.out_channels // word)

@@ -1,9 +1,8 @@
 """Listings 4 and 5: ±1 matrix product, each row of A with each row of B.
 
-A lane holds a row of a 32 × 32 bit tile of A; the rows of B's tile come to it one after another, by
-shuffle, and each is one exclusive or and one population count away from 32 terms of the product (BMM-32).
-With 64-bit words a lane has two rows of a 64 × 64 bit block of A, 32 apart, and counts both in one register
-of two 16-bit counters (BMM-64).
+A lane holds a row of a 32 × 32 bit tile of A. A shuffle broadcasts the rows of B's tile one after another,
+and one exclusive or and one population count add 32 terms of the product (BMM-32). With 64-bit words a lane
+has two rows of a 64 × 64 bit tile of A, 32 apart, with two 16-bit counters in one register (BMM-64).
 
 >>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # one row, + - + -
 >>> B = GlobalArray.of("B", np.array([[0x80000000]], np.uint32))  # one column, + - - -
@@ -33,12 +32,12 @@ from simwarp.listings.packing import WORD
 from simwarp.warp import GlobalArray, Warp
 
 BMM64_LARGEST_K = 2**16 - 1
-"""The longest dot product that BMM-64 counts rightly, 65535.
+"""The longest dot product that BMM-64's counters hold, 65535.
 
-A counter holds ``popc(a ^ b)``, at most K, since padding differs nowhere; K itself if no two signs
-agree. 16 unsigned bits hold 0 … 2¹⁶ - 1, so up to that K neither half overflows. At K = 2¹⁶ such a
-row makes the lower counter carry into the upper one: both are wrong. (Read as signed ``short``, as the
-authors' code does, a counter is wrong from 2¹⁵ on.)
+A counter holds ``popc(a ^ b)``, which is at most K: padding is equal in both operands. 16 unsigned bits hold
+0 … 2¹⁶ - 1, so up to that K neither counter overflows. At K = 2¹⁶ the lower counter of a row in which no two
+signs agree carries into the upper one, and both are wrong. (Read as a signed ``short``, as in the authors'
+code, a counter is wrong from 2¹⁵ on.)
 """
 
 
@@ -53,21 +52,21 @@ def BMM32_Arow_Brow(
     n: int,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 4, BMM by multiplying each A row with each B row; with the thresholds of listing 7, BMM-32B.
+    """Listing 4: multiply each row of A with each row of B; with the thresholds of listing 7, BMM-32B.
 
     Parameters
     ----------
     A : (A_width, A_height), uint32
         Word i of every row.
     B : (A_width, B_width), uint32
-        Word i of every column of the right operand, "row of B" to the listing.
+        Word i of every column of the right operand, which the listing calls a row of B.
     C : (A_height, B_width), int32; if fused (ceil(B_width / 32), A_height), uint32
     A_width : int
         In words, ceil(n / 32).
     n : int
         The length of the dot products, without padding.
     fused : Fused, optional
-        What listing 7 adds.
+        The thresholds of listing 7.
 
     Notes
     -----
@@ -75,9 +74,9 @@ def BMM32_Arow_Brow(
     ``Asub[i*A_height+laneid]`` and ``Bsub[i*B_width+laneid]``, products where the text we have shows
     sums; the loop runs while ``j < WARP_SIZE``, not ``j = WARP_SIZE``; ``__shfl`` takes a member mask
     today (``__shfl_sync``). The listing ends with the counts of differing bits: equation 2,
-    ``n - 2 * popc(a ^ b)``, its parameter n, and the store are added. For sides not divisible
-    by 32 loads and stores are guarded; along K both operands are padded with equal bits, and n is the
-    true length. Nor does print say what a NaN is: `pack32_column` and `pack32_row` refuse it.
+    ``n - 2 * popc(a ^ b)``, its parameter n, and the store are added. Loads and stores are guarded for sides
+    that 32 does not divide; along K both operands are padded with equal bits, and n is the true length. The
+    paper does not define the sign of a NaN: `pack32_column` and `pack32_row` refuse it.
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of one warp.
     """
@@ -115,7 +114,7 @@ def BMM64_Arow_Brow(
     n: int,
     fused: Fused | None = None,
 ) -> None:
-    """Listing 5, 64-bit BMM with register packing; with the thresholds of listing 7, BMM-64B.
+    """Listing 5: 64-bit BMM with two counters per register; with the thresholds of listing 7, BMM-64B.
 
     Parameters
     ----------
@@ -127,15 +126,15 @@ def BMM64_Arow_Brow(
     n : int
         The length of the dot products, at most `BMM64_LARGEST_K`.
     fused : Fused, optional
-        What listing 7 adds.
+        The thresholds of listing 7.
 
     Notes
     -----
     Other than in print: as in `simwarp.listings.BMM32_Arow_Brow`. The loop over i runs while
     ``i < A_width``, the second fetch of B is ``b1``, ``l0`` is broadcast from ``b0``, and both counts
-    are added (``+=``), where the text we have shows otherwise. The paper says that 16 bits suffice; they
-    do for unsigned counters and n < 2¹⁶, and the lower one is masked, not read as a ``short``. A
-    shuffle of 64 bits is two on hardware.
+    are added (``+=``), where the text we have shows otherwise. The paper's 16 bits suffice for unsigned
+    counters and n < 2¹⁶; the lower counter is masked, not read as a ``short``. On hardware a shuffle of
+    64 bits is two of 32 bits.
 
     Grid: (ceil(A_height / 64), ceil(B_width / 64)), blocks of one warp.
     """
@@ -169,8 +168,8 @@ def BMM64_Arow_Brow(
 def bmm32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     """The ±1 product op(a) · op(b) of the signs of two matrices, by listings 1, 2 and 4 (BMM-32).
 
-    ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``, exact. Row-by-row needs the words of both
-    operands to run along K, which are the paper's four optimal combinations:
+    ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``, exact. The words of both operands run along K:
+    these are the paper's four optimal combinations of layouts:
 
     ======== ============ ============
     product  a's layout   b's layout
@@ -184,32 +183,32 @@ def bmm32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     Parameters
     ----------
     a : array_like of float64, float32, float16 or int8, or PackedBits; (M, K), or (K, M) if transpose_a
-        PackedBits of 32-bit words in the layout above.
+        PackedBits have 32-bit words and the layout above.
     b : likewise, (K, N), or (N, K) if transpose_b
-        The first element sits at the same end of a word as in ``a``; matrices are packed "msb".
+        Its bit order is that of ``a``; matrices are packed "msb".
     transpose_a, transpose_b : bool, default False
     thresholds : integers in the range of int32, (N,), optional
-        Ask for bits (BMM-32B, listing 7): bit (i, j) is 1 where ``c[i, j] >= thresholds[j]``.
+        Return bits (BMM-32B, listing 7): bit (i, j) is 1 where ``c[i, j] >= thresholds[j]``.
     flip : bool, (N,), optional
-        The columns whose bits are reversed.
+        The columns whose bits are inverted.
 
     Returns
     -------
     array of int32, (M, N)
         With ``thresholds`` PackedBits instead, ``layout="column"``, ``word=32``, ``first="msb"``: the
-        left operand of a next product.
+        left operand of the next product.
 
     Raises
     ------
     ShapeError
-        If an operand is not a matrix, has a dimension of 0, the two K differ, or there is not one
+        If an operand is not a matrix or has a dimension of 0, if the two K differ, or if there is not one
         threshold and flip per column.
     DtypeError
         For any other element type.
     NotANumberError
-        For a NaN; names the first.
+        For a NaN; the message names the first.
     FormatError
-        For PackedBits in another layout, word size or bit order, or whose words do not fit them.
+        For PackedBits in another layout, word size or bit order, or whose words do not fit their shape.
     SchemeError
         For ``flip`` without ``thresholds``.
 
@@ -231,8 +230,8 @@ def bmm32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
 def bmm64(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
     """The ±1 product op(a) · op(b) with 64-bit words, by listing 5 (BMM-64, BMM-64B); K up to 65535.
 
-    Parameters, returns and errors are those of `bmm32`, with 64-bit words; ShapeError also for K > 65535,
-    which the 16-bit counters do not hold (`BMM64_LARGEST_K`).
+    Parameters, returns and errors are those of `bmm32`, with 64-bit words. K > 65535 is a ShapeError, since
+    the 16-bit counters would overflow (`BMM64_LARGEST_K`).
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Checks of the listings' operands: real arrays, whose signs are packed, and packed bits.
+"""Checks of the listings' operands: arrays of real numbers, whose signs are packed, and packed bits.
 
 Source: BSTC (SC'19), sections 5.1 and 5.2.
 """
@@ -6,7 +6,7 @@ Source: BSTC (SC'19), sections 5.1 and 5.2.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from reference.errors import DtypeError, FormatError, NotANumberError, SchemeErr
 from reference.types import PackedBits, PackedTensor, Word
 
 Array: TypeAlias = npt.NDArray[Any]
+Packed = TypeVar("Packed", PackedBits, PackedTensor)
 
 MAX_ELEMENTS = 2**31 - 1
 """The most elements of a tensor: the kernels' indices are ``int``."""
@@ -23,11 +24,13 @@ _REAL = (np.float64, np.float32, np.float16, np.int8)
 
 
 class _Format(NamedTuple):
-    """The axes of a layout, and the axis along which bits are packed, in the array and in its words."""
+    """A layout of packed bits: its axes, and the axis along which bits are packed."""
 
     axes: str
     axis: int
+    """Of the array of elements."""
     of_words: int
+    """The same axis in the array of words."""
     unit: str
     scheme: str
 
@@ -40,8 +43,16 @@ FORMATS = {
 }
 
 
+def checked(x: Any, kind: type[Packed], name: str, layout: str, word: Word) -> Array | Packed:
+    """Check an operand: packed bits of this kind, layout and word size, or an array of real numbers."""
+    if not isinstance(x, kind):
+        return real(x, name, layout)
+    check_packed(x, name, layout, word)
+    return x
+
+
 def real(x: npt.ArrayLike, name: str, layout: str = "row") -> Array:
-    """``x`` as an array of an accepted element type without NaN, not cast; errors call it ``name``."""
+    """Check an array of real numbers without NaN, and return it uncast; ``name`` is for messages."""
     axes = FORMATS[layout].axes
     try:
         array = np.asarray(x)
@@ -49,7 +60,7 @@ def real(x: npt.ArrayLike, name: str, layout: str = "row") -> Array:
         raise ShapeError(f"{name} is not an array\n{error}\ngive {axes}, rows of the same length") from error
     if array.dtype.type not in _REAL:
         raise DtypeError(
-            f"{name} has elements of {array.dtype}\nthe signs of real numbers are packed\n"
+            f"{name} has elements of {array.dtype}\nonly the signs of real numbers are packed\n"
             "give float64, float32, float16 or int8, or packed bits"
         )
     _check_shape(name, array.shape, axes)
@@ -66,9 +77,9 @@ def real(x: npt.ArrayLike, name: str, layout: str = "row") -> Array:
 def check_packed(
     packed: PackedBits | PackedTensor, name: str, layout: str, word: Word, *, to_multiply: bool = True
 ) -> None:
-    """Raise unless packed bits have this format and words that fit it, 0 past the edge ``to_multiply``."""
+    """Raise unless packed bits have this layout, fitting words and, ``to_multiply``, zeros past the edge."""
     form, shape = FORMATS[layout], tuple(packed.shape)
-    scheme = f"{form.scheme}-{word}" if to_multiply else "this"
+    scheme = f"{form.scheme}-{word}" if to_multiply else "this listing"
     if (packed.layout, packed.word) != (layout, word) or packed.first not in ("msb", "lsb"):
         raise FormatError(
             f"{name} is packed layout={packed.layout!r}, word={packed.word}, first={packed.first!r}\n"
@@ -79,7 +90,7 @@ def check_packed(
     on_host = isinstance(packed.words, np.ndarray)
     if not on_host:
         raise FormatError(
-            f"{name} has words that are not a NumPy array\nlistings run on the host\ncopy them there first"
+            f"{name} has words that are not a NumPy array\nlistings run on the host\ncopy the words there"
         )
     words: Array = packed.words
     length, dtype = shape[form.axis], np.dtype(f"uint{word}")
@@ -88,35 +99,36 @@ def check_packed(
     if words.dtype != dtype or words.shape != expected:
         raise FormatError(
             f"{name} has words {words.dtype} {words.shape}, but a shape of {shape} needs {dtype} {expected}\n"
-            f"with layout={layout!r}, word={word}\ncorrect its shape, or pack it again"
+            f"with layout={layout!r}, word={word}\ncorrect the shape, or repack {name}"
         )
     padding = -length % word
     past_the_edge = ((1 << padding) - 1) << (word - padding if packed.first == "lsb" else 0)
     if to_multiply and np.any(words.take(-1, form.of_words) & dtype.type(past_the_edge)):
         raise FormatError(
             f"{name} has bits past its {length} {form.unit} that are not 0\n"
-            "they would count wherever the operands differ in them\nclear them, or pack again"
+            "they would count wherever the operands differ in them\n"
+            f"clear them, or repack {name}"
         )
 
 
 def check_choice(option: str, given: object, known: tuple[object, ...]) -> None:
-    """Raise unless an option is one of the known words."""
+    """Raise SchemeError unless the value of an option is a known one."""
     if given not in known:
         raise SchemeError(f"there is no {option}={given!r}: choose one of {', '.join(map(repr, known))}")
 
 
 def check_alike(names: str, first: str, of_other: str) -> None:
-    """Raise unless both operands of a product are packed from the same end of a word."""
+    """Raise FormatError unless both operands of a product have the same bit order."""
     if first != of_other:
         raise FormatError(
             f"{names[0]} has first={first!r} and {names[1]} has first={of_other!r}\n"
-            "an element must have the same bit of a word in both\n"
-            "pack both alike; real numbers are packed first='msb'"
+            "both operands need the same bit order\n"
+            "repack one of them; real numbers are packed with first='msb'"
         )
 
 
 def check_size(name: str, shape: tuple[int, ...]) -> None:
-    """Raise for arrays larger than a 32-bit index can address."""
+    """Raise ShapeError for arrays that are too large for 32-bit indices."""
     elements = math.prod(shape)
     if elements > MAX_ELEMENTS:
         raise ShapeError(

@@ -1,6 +1,6 @@
-"""Operands of bit convolutions: images and filters, checked, packed and uploaded, with their sizes.
+"""Operands of bit convolutions: check images and filters, pack filters, upload both, and compute the sizes.
 
-The filter is binarized ahead of the convolution, tap by tap by listing 2; the image is binarized in it.
+The filter is binarized before the convolution, by listing 2 for each tap; the kernel binarizes the image.
 
 Source: BSTC (SC'19), section 5.2.
 """
@@ -14,22 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, SchemeError, ShapeError
-from reference.types import PackedTensor, TensorLayout, Word
-from simwarp.listings.checks import MAX_ELEMENTS, Array, check_alike, check_packed, check_size, real
+from reference.types import PackedTensor, Word
+from simwarp.listings.checks import MAX_ELEMENTS, Array, check_alike, check_size, checked
 from simwarp.listings.packing import pack
 from simwarp.warp import GlobalArray
 
 ConvOperand: TypeAlias = npt.ArrayLike | PackedTensor
 Pair: TypeAlias = int | Sequence[int]
-"""Of strides or dilations: one for both directions, or (vertical, horizontal)."""
+"""A stride or dilation: one number for both directions, or (vertical, horizontal)."""
 Padding: TypeAlias = Literal["SAME", "VALID"] | Sequence[Sequence[int]]
-"""TensorFlow's word, or ((top, bottom), (left, right))."""
+"""A word of TensorFlow's, or ((top, bottom), (left, right))."""
 Sides: TypeAlias = Literal["SAME", "VALID"] | tuple[tuple[int, int], tuple[int, int]]
-"""`Padding`, checked."""
+"""A checked `Padding`."""
 
 
 class ConvLayerParam(NamedTuple):
-    """The sizes of a convolution under the paper's names, packed into a struct as in listing 8."""
+    """The sizes of a convolution, with the names of the struct in listing 8."""
 
     batch: int
     in_height: int
@@ -43,7 +43,7 @@ class ConvLayerParam(NamedTuple):
     pad_h: int
     """Rows above the image."""
     pad_w: int
-    """Columns to its left."""
+    """Columns to the left of the image."""
     stride_vertical: int
     stride_horizontal: int
     dilation_vertical: int
@@ -71,7 +71,7 @@ def conv_operands(
     word: Word = 32,
 ) -> ConvOperands:
     """Check image and filter, pack a real filter, and upload both."""
-    image, taps = _checked(x, "x", "NHWC", word), _checked(w, "w", "HWIO", word)
+    image, taps = checked(x, PackedTensor, "x", "NHWC", word), checked(w, PackedTensor, "w", "HWIO", word)
     p = layer(image.shape, taps.shape, stride, padding, dilation)
     bitfilter = taps if isinstance(taps, PackedTensor) else pack_filter(taps, word)
     first, values = (image.first, image.words) if isinstance(image, PackedTensor) else ("msb", image)
@@ -81,16 +81,9 @@ def conv_operands(
 
 
 def pack_filter(w: Array, word: Word) -> PackedTensor:
-    """Binarize a filter into BSTC's ``bitfilter`` along in_channels: listing 2 on the matrix of each tap."""
+    """Binarize a filter along in_channels into BSTC's ``bitfilter``: listing 2 on the matrix of each tap."""
     words = np.stack([pack(tap, "row", word).words for tap in w.reshape(-1, *w.shape[2:])])
     return PackedTensor(words.reshape(*w.shape[:2], -1, w.shape[3]), w.shape, "HWIO", word, "msb")
-
-
-def _checked(x: ConvOperand, name: str, layout: TensorLayout, word: Word) -> Array | PackedTensor:
-    if not isinstance(x, PackedTensor):
-        return real(x, name, layout)
-    check_packed(x, name, layout, word)
-    return x
 
 
 def layer(
@@ -98,16 +91,16 @@ def layer(
 ) -> ConvLayerParam:
     """The sizes of a convolution of images of shape ``x``, NHWC, with filters of shape ``w``, HWIO.
 
-    Other than in print: there is no rule for ``pad_h`` and ``pad_w`` there, only TensorFlow's words;
-    this is TensorFlow's (``tf.nn``, "Notes on padding"). The authors' networks take ``filter / 2``
-    instead, which for strides above 1 is another convolution, and their benchmark the vertical stride
-    for the width too. Dilation is added: a filter of R taps then covers (R - 1) * dilation + 1 rows.
+    Other than in print: the paper has TensorFlow's words for padding, but no rule for ``pad_h`` and
+    ``pad_w``; the rule here is TensorFlow's (``tf.nn``, "Notes on padding"). The authors' networks pad by
+    ``filter / 2``, which is another convolution for strides above 1, and their benchmark uses the vertical
+    stride for the width too. Dilation is added: a filter of R taps then covers (R - 1) * dilation + 1 rows.
     """
     (batch, in_height, in_width, in_channels), (filter_height, filter_width, channels, out_channels) = x, w
     if in_channels != channels:
         raise ShapeError(
             f"x {x} has {in_channels} channels, and w {w} is for {channels}\n"
-            "axis 3 of x and axis 2 of w count the same channels\n"
+            "axis 3 of x and axis 2 of w must be equal\n"
             "give x as NHWC and w as HWIO (height, width, in_channels, out_channels)"
         )
     strides, dilations, sides = _pair(stride, "stride"), _pair(dilation, "dilation"), _sides(padding)
@@ -128,13 +121,13 @@ def _output(size: int, taps: int, stride: int, dilation: int, padding: Sides, ax
     padded, side = before + size + after, ("height", "width")[axis]
     if padded > MAX_ELEMENTS:
         raise ShapeError(
-            f"x with padding has {side} {padded}\nindices are 32-bit integers\n"
-            f"give less padding or dilation: at most {MAX_ELEMENTS} in all"
+            f"x with padding has {side} {padded}\nindices are 32-bit integers, at most {MAX_ELEMENTS}\n"
+            "give less padding or dilation"
         )
     if padded < window:
         raise ShapeError(
             f"the output has {side} 0: the window is {window}, x with padding {padded}\n"
-            f"the {side} of w, spread by dilation, must fit once into that of x with its padding\n"
+            f"the {side} of the dilated filter must be at most that of the padded image\n"
             'give more padding, padding="SAME", or a smaller w or dilation'
         )
     return (padded - window) // stride + 1, before
@@ -145,7 +138,7 @@ def _pair(value: Any, name: str) -> tuple[int, int]:
     vertical, horizontal = (int(n) for n in np.broadcast_to(numbers, 2))
     if min(vertical, horizontal) < 1:
         raise ShapeError(
-            f"{name} is {value}\na {name} is at least 1 in both directions\ngive 1 where none is wanted"
+            f"{name} is {value}\na {name} is at least 1 in both directions\ngive 1 for no {name}"
         )
     return vertical, horizontal
 
@@ -155,13 +148,13 @@ def _sides(padding: Any) -> Sides:
         if padding == "SAME" or padding == "VALID":
             return padding
         raise SchemeError(
-            f"padding is {padding!r}\nonly TensorFlow's two words are known, in capitals\n"
+            f"padding is {padding!r}\nthe known words are 'SAME' and 'VALID', in capitals\n"
             "give 'SAME', 'VALID' or ((top, bottom), (left, right))"
         )
     numbers = _integers(padding, "padding", ((2, 2),), "'SAME', 'VALID' or ((top, bottom), (left, right))")
     if numbers.min() < 0:
         raise ShapeError(
-            f"padding is {padding}\na padding is at least 0 on each side\ncrop x instead where less is wanted"
+            f"padding is {padding}\na padding is at least 0 on each side\ncrop x instead of negative padding"
         )
     (top, bottom), (left, right) = ([int(n) for n in side] for side in numbers)
     return (top, bottom), (left, right)
@@ -173,9 +166,9 @@ def _integers(value: Any, name: str, shapes: Sequence[tuple[int, ...]], what: st
     except ValueError:  # nested sequences of unequal length
         numbers = np.empty(0)
     if numbers.shape not in shapes:
-        raise ShapeError(f"{name} is {value!r}\nits length is wrong\ngive {what}")
+        raise ShapeError(f"{name} is {value!r}\nit has the wrong length\ngive {what}")
     if numbers.dtype.kind not in "iu":
-        raise DtypeError(f"{name} is {value!r}\nrows and columns are counted in integers\ngive {what}")
+        raise DtypeError(f"{name} is {value!r}\nonly integers count rows and columns\ngive {what}")
     if numbers.max() > MAX_ELEMENTS:
         raise ShapeError(f"{name} is {value!r}\nindices are 32-bit integers\ngive at most {MAX_ELEMENTS}")
     return numbers

@@ -1,7 +1,7 @@
 """Fine-grained products: 32 warps share the loop over the rows of a tile (BMMS-32, BMMS-64).
 
-Each warp multiplies one row of A's tile (two, 32 apart, with 64-bit words) with all of B's. What the
-loop broadcast by shuffle is now fetched by each warp, and a lane counts in one register (four).
+Each warp multiplies one row of A's tile with all rows of B's. It loads what the loop broadcast by shuffle,
+and a lane has one counter. With 64-bit words a warp has two rows, 32 apart, and a lane four counters.
 
 >>> A = GlobalArray.of("A", np.array([[0xA0000000]], np.uint32))  # one row, + - + -
 >>> B = GlobalArray.of("B", np.array([[0x80000000]], np.uint32))  # one column, + - - -
@@ -23,10 +23,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from simwarp.lanes import WARP_SIZE, brev, popc, xor
+from simwarp.lanes import WARP_SIZE, popc, xor
 from simwarp.listings.fused import Fused, ProductOptions, run
 from simwarp.listings.operands import Operand
-from simwarp.listings.packing import WORD, mov_b64
+from simwarp.listings.packing import bits_of, lines_of, rotated
 from simwarp.warp import GlobalArray, Warp
 
 BLOCK = 32 * WARP_SIZE
@@ -53,84 +53,58 @@ def BMMS32_Arow_Brow(
 
     Notes
     -----
-    Other than in the paper's sentence: A and B change places, a warp has a row of A and a lane a row
-    of B. A lane is then a column of C, so that a warp stores consecutive elements, and a word of
-    output bits is one vote of a warp, rotated by op (H).
+    Other than in the paper's sentence: A and B change places: a warp has a row of A, and a lane a row of B.
+    A lane is then a column of C, so that a warp stores consecutive elements, and a word of output bits is
+    one vote of a warp, rotated by op (H). With words of 64 bits a warp has two rows of A and a lane two of
+    B, each 32 apart.
 
     Grid: (ceil(A_height / 32), ceil(B_width / 32)), blocks of 32 warps.
     """
-    laneid, (bx, by, _) = warp.lane, warp.block
-    row, column = bx * WARP_SIZE + warp.index, by * WARP_SIZE + laneid
-    if row >= A_height:  # the same in all lanes
-        return
-    zero = np.zeros(WARP_SIZE, np.uint32)
-    Cm = zero
+    laneid, (bx, by, _), word = warp.lane, warp.block, bits_of(A)
+    halves = range(0, word, WARP_SIZE)
+    rows = [bx * word + half + warp.index for half in halves if bx * word + half + warp.index < A_height]
+    columns = [by * word + half + laneid for half in halves]
+    Cm = {row: [np.zeros(WARP_SIZE, np.uint32)] * len(columns) for row in rows}
     for i in range(A_width):
-        r0 = warp.load(A, i * A_height + row)  # one word for all lanes
-        with warp.where(column < B_width):
-            r1 = warp.select(warp.load(B, i * B_width + column), zero)
-        Cm = Cm + popc(xor(r0, r1))
-    dot = np.int32(n) - 2 * Cm.astype(np.int32)
-    if fused:
-        c = brev(fused.vote(warp, dot, column))
-        with warp.where(laneid == 0):
-            warp.store(C, by * A_height + row, c)
-        return
-    with warp.where(column < B_width):
-        warp.store(C, row * B_width + column, dot)
+        a = {row: warp.load(A, i * A_height + row) for row in rows}  # one word for all lanes
+        for half, column in enumerate(columns):
+            with warp.where(column < B_width):
+                b = warp.select(warp.load(B, i * B_width + column), B.dtype.type(0))
+            for row in rows:
+                Cm[row][half] = Cm[row][half] + popc(xor(a[row], b))
+    for row in rows:
+        dots = [np.int32(n) - 2 * count.astype(np.int32) for count in Cm[row]]
+        if fused:
+            votes = [fused.vote(warp, dot, column) for dot, column in zip(dots, columns, strict=True)]
+            with warp.where(laneid == 0):
+                warp.store(C, by * A_height + row, rotated(votes))
+            continue
+        for dot, column in zip(dots, columns, strict=True):
+            with warp.where(column < B_width):
+                warp.store(C, row * B_width + column, dot)
 
 
-def BMMS64_Arow_Brow(
-    warp: Warp,
-    A: GlobalArray,
-    B: GlobalArray,
-    C: GlobalArray,
-    A_height: int,
-    A_width: int,
-    B_width: int,
-    n: int,
-    fused: Fused | None = None,
-) -> None:
+@lines_of(BMMS32_Arow_Brow)
+def BMMS64_Arow_Brow(*arguments: Any) -> None:
     """Listing 5 with its loop distributed over the warps of a block (BMMS-64, BMMS-64B).
 
     Parameters
     ----------
-    A, B, C, A_height, A_width, B_width, n, fused
+    warp, A, B, C, A_height, A_width, B_width, n, fused
         As of `simwarp.listings.BMM64_Arow_Brow`, except that n is any int32.
 
     Notes
     -----
-    A and B change places as in `BMMS32_Arow_Brow`. The counters of a lane are four, and need no
-    packing: n is bounded only by int32.
+    A and B change places as in `simwarp.listings.BMMS32_Arow_Brow`. A lane has four counters of 32 bits,
+    which need no packing: n is bounded only by int32.
 
     Grid: (ceil(A_height / 64), ceil(B_width / 64)), blocks of 32 warps.
     """
-    laneid, (bx, by, _) = warp.lane, warp.block
-    rows = [row for row in (bx * WORD + warp.index, bx * WORD + WARP_SIZE + warp.index) if row < A_height]
-    columns = by * WORD + laneid, by * WORD + WARP_SIZE + laneid
-    zero = np.zeros(WARP_SIZE, np.uint64)
-    Cm = {(row, half): np.zeros(WARP_SIZE, np.uint32) for row in rows for half in (0, 1)}
-    for i in range(A_width):
-        a = {row: warp.load(A, i * A_height + row) for row in rows}
-        for half in (0, 1):
-            with warp.where(columns[half] < B_width):
-                b = warp.select(warp.load(B, i * B_width + columns[half]), zero)
-            for row in rows:
-                Cm[row, half] = Cm[row, half] + popc(xor(a[row], b))
-    for row in rows:
-        dots = [np.int32(n) - 2 * Cm[row, half].astype(np.int32) for half in (0, 1)]
-        if fused:
-            low, high = (fused.vote(warp, dots[half], columns[half]) for half in (0, 1))
-            with warp.where(laneid == 0):
-                warp.store(C, by * A_height + row, brev(mov_b64(low, high)))
-            continue
-        for half in (0, 1):
-            with warp.where(columns[half] < B_width):
-                warp.store(C, row * B_width + columns[half], dots[half])
+    BMMS32_Arow_Brow(*arguments)
 
 
 def bmms32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
-    """The ±1 product op(a) · op(b) by 32 warps per tile (BMMS-32, BMMS-32B).
+    """The ±1 product op(a) · op(b), computed by 32 warps per tile (BMMS-32, BMMS-32B).
 
     Parameters, returns and errors are those of `bmm32`.
 
@@ -147,7 +121,7 @@ def bmms32(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
 
 
 def bmms64(a: Operand, b: Operand, **options: Unpack[ProductOptions]) -> Any:
-    """The ±1 product op(a) · op(b) with 64-bit words, by 32 warps per block (BMMS-64, BMMS-64B).
+    """The ±1 product op(a) · op(b) with 64-bit words, computed by 32 warps per tile (BMMS-64, BMMS-64B).
 
     Parameters, returns and errors are those of `bmm64`, except that K is unbounded.
 

@@ -1,4 +1,4 @@
-"""Listing 7: fused binarization, which compares the dot products of a layer with a threshold per column.
+"""Listing 7: fused binarization, which compares each dot product with the threshold of its column.
 
 Source: BSTC (SC'19), section 6.2, listing 7; equations 4 and 5.
 
@@ -35,23 +35,23 @@ class Fused(NamedTuple):
 
     Notes
     -----
-    Other than listing 7 in print: the bit is ``t >= threshold``, as equation 5 has it, not
-    ``t < threshold``. The count of differing bits becomes an ``int`` before it is subtracted: Cm is
-    ``unsigned``, so that ``A_width - 2*Cm`` in print is never negative, and ``max(…, 0)`` never cuts.
-    There is no ``max``: a ReLU is part of the threshold (it makes one of at most 0 hold always, see
-    ``reference.integer_thresholds``). ``flip`` is added, for a negative γ. The vector length is n, where
-    print has ``A_width``, which counts words in listing 4. The store is guarded as the loop is.
+    Other than listing 7 in print: the bit is ``t >= threshold``, as in equation 5, not ``t < threshold``. The
+    count of differing bits becomes an ``int`` before it is subtracted: Cm is ``unsigned``, so ``A_width -
+    2*Cm`` in print is never negative, and ``max(…, 0)`` has no effect. There is no ``max``: a ReLU is part of
+    the threshold (with it, a threshold of at most 0 always holds, see ``reference.integer_thresholds``).
+    ``flip`` is added, for a negative γ. The vector length is n, where print has ``A_width``, which counts
+    words in listing 4. The store has the guard of the loop.
     """
 
     thresholds: GlobalArray
     flip: GlobalArray
 
     def bit(self, warp: Warp, dot: Any, column: Any) -> npt.NDArray[np.bool_]:
-        """Batch normalisation and Bin: whether each lane's dot product in this column gives a 1."""
+        """The output bit of each lane's dot product: it reaches the column's threshold, inverted by flip."""
         return (dot >= warp.load(self.thresholds, column)) ^ warp.load(self.flip, column)
 
     def vote(self, warp: Warp, dots: Any, column: Any) -> npt.NDArray[np.uint32]:
-        """The ballot of the lanes' columns, in which bit i is lane i's; 0 past the last column."""
+        """The ballot of the output bits of the lanes' columns, lane i's in bit i; 0 past the last column."""
         with warp.where(column < self.thresholds.size):
             positive = warp.select(self.bit(warp, dots, column), False)
         return warp.ballot(positive)
@@ -59,9 +59,9 @@ class Fused(NamedTuple):
     def concatenate(
         self, warp: Warp, dots: Sequence[Any], first: int, columns: int, c: npt.NDArray[Any]
     ) -> npt.NDArray[Any]:
-        """Lines 3 to 7: shift each lane's bits of the columns from ``first`` on into ``c``.
+        """Shift each lane's output bits of the columns from ``first`` on into ``c`` (lines 3 to 7).
 
-        The first column ends up in the most significant bit; past the last of ``columns`` bits are 0.
+        The first column becomes the most significant bit; bits of columns from ``columns`` on are 0.
         """
         for i, t in enumerate(dots):
             c = c << 1  # leave space for the next bit
@@ -74,27 +74,32 @@ def fuse(thresholds: npt.ArrayLike | None, flip: npt.ArrayLike | None, columns: 
     """Check and upload the thresholds and flips of ``columns`` columns; None without thresholds."""
     if thresholds is None:
         if flip is not None:
-            raise SchemeError("flip is given without thresholds, which it reverses: give both, or neither")
+            raise SchemeError(
+                "flip is given without thresholds\nflip inverts the bits that thresholds make\n"
+                "give both, or neither"
+            )
         return None
     limits = np.asarray(thresholds)
     flips = np.zeros(columns, np.bool_) if flip is None else np.asarray(flip)
     int32 = np.iinfo(np.int32)
     if limits.dtype.kind not in "iu":
         raise DtypeError(
-            f"thresholds has elements of {limits.dtype}, and integers are compared: give int32; "
-            "reference.integer_thresholds makes them of a batch normalisation"
+            f"thresholds has elements of {limits.dtype}\nthey are compared with integers\n"
+            "give int32; reference.integer_thresholds computes them from a batch normalisation"
         )
     if limits.size and (limits.min() < int32.min or limits.max() > int32.max):
         raise DtypeError(
-            f"thresholds has {limits.min()} … {limits.max()}, beyond int32: cut it to "
-            f"{int32.min} … {int32.max}; reference.integer_thresholds does"
+            f"thresholds has values {limits.min()} … {limits.max()}, beyond int32\nsums are int32\n"
+            f"clamp it to {int32.min} … {int32.max}, as reference.integer_thresholds does"
         )
     if flips.dtype != np.bool_:
-        raise DtypeError(f"flip has elements of {flips.dtype}: give bool, True where the bit is reversed")
+        raise DtypeError(
+            f"flip has elements of {flips.dtype}\nbool is needed\ngive True for the columns to invert"
+        )
     for name, vector in (("thresholds", limits), ("flip", flips)):
         if vector.shape != (columns,):
             raise ShapeError(
-                f"{name} has shape {vector.shape}, but the product has {columns} columns: give ({columns},)"
+                f"{name} has shape {vector.shape}\nthe product has {columns} columns\ngive ({columns},)"
             )
     return Fused(
         GlobalArray.of("thresholds", limits.astype(np.int32), read_only=True),
@@ -103,7 +108,7 @@ def fuse(thresholds: npt.ArrayLike | None, flip: npt.ArrayLike | None, columns: 
 
 
 class ProductOptions(TypedDict, total=False):
-    """Keyword arguments of all row-by-row products: see `simwarp.listings.bmm32`."""
+    """Keyword arguments of the row-by-row products: see `simwarp.listings.bmm32`."""
 
     transpose_a: bool
     transpose_b: bool
@@ -127,8 +132,8 @@ def run(
     ready = row_by_row(a, b, transpose_a, transpose_b, word)
     if largest_k is not None and ready.k > largest_k:
         raise ShapeError(
-            f"K is {ready.k}, and the 16-bit counters of BMM-64 hold at most {largest_k}: "
-            "use bmm32 or bmms64, whose counters have 32 bits, or split K"
+            f"K is {ready.k}\nthe 16-bit counters of BMM-64 hold at most {largest_k}\n"
+            "call bmm32 or bmms64, whose counters have 32 bits, or split K"
         )
     return launched(kernel, block, ready, word, **of_output)
 
@@ -146,5 +151,6 @@ def launched(
     fused = fuse(thresholds, flip, n)
     words = -(-n // word)
     C = GlobalArray("C", (words, m), f"uint{word}") if fused else GlobalArray("C", (m, n), np.int32)
-    launch(kernel, (-(-m // word), words), block, ready.A, ready.B, C, m, -(-k // word), n, k, fused)
+    sizes, thresholding = (m, -(-k // word), n, k), (fused,) if fused else ()
+    launch(kernel, (-(-m // word), words), block, ready.A, ready.B, C, *sizes, *thresholding)
     return PackedBits(C.numpy(), (m, n), "column", word, "msb") if fused else C.numpy()

@@ -1,4 +1,4 @@
-"""Operands of the matrix products: matrices or packed bits, checked, packed and uploaded.
+"""Operands of the matrix products, which are matrices or packed bits: check, pack and upload them.
 
 Source: BSTC (SC'19), section 5.1.
 """
@@ -8,13 +8,13 @@ Source: BSTC (SC'19), section 5.1.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy.typing as npt
 
 from reference.errors import ShapeError
 from reference.types import First, Layout, PackedBits, Word
-from simwarp.listings.checks import check_alike, check_packed, real
+from simwarp.listings.checks import check_alike, checked
 from simwarp.listings.packing import pack
 from simwarp.warp import GlobalArray
 
@@ -22,7 +22,7 @@ Operand: TypeAlias = npt.ArrayLike | PackedBits
 
 
 class Operands(NamedTuple):
-    """Two packed operands in global memory, and the sizes of op(a) · op(b): (m, k) · (k, n)."""
+    """Two packed operands in global memory, their bit order, and the sizes of (m, k) · (k, n)."""
 
     A: GlobalArray
     B: GlobalArray
@@ -33,7 +33,7 @@ class Operands(NamedTuple):
 
 
 def row_by_row(a: Operand, b: Operand, transpose_a: bool, transpose_b: bool, word: Word) -> Operands:
-    """The operands of a row-by-row product, both packed along K."""
+    """Check, pack along K and upload the operands of a row-by-row product."""
     layouts: tuple[Layout, Layout] = "row" if transpose_a else "column", "column" if transpose_b else "row"
     return operands(a, b, layouts, (transpose_a, transpose_b), word)
 
@@ -42,12 +42,15 @@ def operands(
     a: Operand, b: Operand, layouts: tuple[Layout, Layout], transposes: tuple[bool, bool], word: Word
 ) -> Operands:
     """Check both operands, pack real matrices, and upload the words."""
-    a, b = _checked(a, "a", layouts[0], word), _checked(b, "b", layouts[1], word)
+    a, b = (
+        checked(x, PackedBits, name, layout, word)
+        for x, name, layout in zip((a, b), "ab", layouts, strict=True)
+    )
     (m, k), (k_of_b, n) = (x.shape[:: -1 if t else 1] for x, t in zip((a, b), transposes, strict=True))
     if k != k_of_b:
         raise ShapeError(
-            f"a {a.shape} and b {b.shape} do not fit with transpose_a={transposes[0]}, "
-            f"transpose_b={transposes[1]}: K is {k} in a and {k_of_b} in b; check the transpositions"
+            f"a {a.shape} and b {b.shape} with transpose_a={transposes[0]}, transpose_b={transposes[1]}: "
+            f"K is {k} in a and {k_of_b} in b\nboth must have the same K\ncheck shapes and transpositions"
         )
     packed = [
         x if isinstance(x, PackedBits) else pack(x, layout, word)
@@ -56,10 +59,3 @@ def operands(
     check_alike("ab", packed[0].first, packed[1].first)
     A, B = (GlobalArray.of(name, x.words, read_only=True) for name, x in zip("AB", packed, strict=True))
     return Operands(A, B, m, k, n, packed[0].first)
-
-
-def _checked(x: Operand, name: str, layout: Layout, word: Word) -> npt.NDArray[Any] | PackedBits:
-    if not isinstance(x, PackedBits):
-        return real(x, name)
-    check_packed(x, name, layout, word)
-    return x

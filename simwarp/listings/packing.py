@@ -1,9 +1,8 @@
 """Listings 1 and 2: a warp binarizes a 32 × 32 tile and packs it into 32 words, one per lane.
 
-Listing 1 turns a column of bits, one per lane, into a word by a vote; listing 2 lets every lane
-collect its own word, bit by bit. With 64-bit words the vote is taken twice, and a lane collects 64 bits. In
-all of them the first element ends up in the most significant bit. To unpack, each lane shifts its bit out of
-a word and makes it -1 or +1.
+Listing 1 turns 32 bits, one per lane, into a word by a vote; in listing 2 every lane shifts the bits of its
+word in, one by one. A word of 64 bits takes two votes, or 64 shifts. The first element is always the most
+significant bit. To unpack, each lane shifts its bit out of a word and makes it -1 or +1.
 
 >>> A = GlobalArray.of("A", np.array([[1.0, -1.0, 1.0, -1.0]]))
 >>> column, row = GlobalArray("column", (1, 1), np.uint32), GlobalArray("row", (1, 4), np.uint64)
@@ -25,6 +24,8 @@ analogous"), listings 1 and 2, figure 4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,27 @@ from simwarp.listings.checks import check_packed, real
 from simwarp.warp import GlobalArray, Warp, launch
 
 WORD = 64
+lines_of = partial(wraps, assigned=(), updated=())
+"""Decorator of a 64-bit kernel that runs the 32-bit one on longer words: faults name the latter's lines."""
+
+
+def rotated(votes: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """``__brev`` of one vote, or ``__brevll`` of two, the low half first: lane 0 has the top bit."""
+    return brev(votes[0] if len(votes) == 1 else mov_b64(*votes))
+
+
+def mov_b64(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``mov.b64 d, {low, high}``: one 64-bit word from two 32-bit words (section 4's inline PTX)."""
+    return np.bitwise_or(low, np.left_shift(high, 32, dtype=np.uint64))
+
+
+def bits_of(array: GlobalArray) -> int:
+    """The bits of a word of an array: 32 in print, 64 in the 64-bit kernels."""
+    return array.dtype.itemsize * 8
 
 
 def PackTo32Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
-    """Listing 1, binarize into column-major format: lane i ends up with row i's word of the tile.
+    """Listing 1: binarize a tile into column-major format; lane i packs row i of the tile into its word.
 
     Parameters
     ----------
@@ -49,20 +67,23 @@ def PackTo32Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_wid
 
     Notes
     -----
-    Other than in print: ``__ballot`` takes a member mask today (``__ballot_sync``), and loads and the
-    store are guarded, so that the sides need not be multiples of 32; bits past the edge are 0. A NaN
-    would become 0: `pack32_column` refuses it.
+    Other than in print: ``__ballot`` takes a member mask today (``__ballot_sync``). Loads and the store are
+    guarded, so that sides need not be multiples of 32; bits past the edge are 0. A NaN would become 0, so
+    `pack32_column` refuses it. With words of 64 bits there are two votes for each word (section 4).
 
     Grid: (ceil(A_height / 32), ceil(A_width / 32)), blocks of one warp.
     """
-    laneid, (bx, by, _) = warp.lane, warp.block
-    row, column = bx * WARP_SIZE + laneid, by * WARP_SIZE + laneid
-    Bval = np.zeros(WARP_SIZE, np.uint32)
+    laneid, (bx, by, _), word = warp.lane, warp.block, bits_of(B)
+    row, column = bx * WARP_SIZE + laneid, by * word + laneid
+    Bval = np.zeros(WARP_SIZE, B.dtype)
     for i in range(WARP_SIZE):
-        with warp.where((bx * WARP_SIZE + i < A_height) & (column < A_width)):
-            f0 = warp.load(A, (bx * WARP_SIZE + i) * A_width + column)
-            positive = warp.select(f0 >= 0, False)
-        r0 = brev(warp.ballot(positive))  # rotate anticlockwise
+        votes: list[npt.NDArray[Any]] = []
+        for half in range(0, word, WARP_SIZE):
+            with warp.where((bx * WARP_SIZE + i < A_height) & (column + half < A_width)):
+                f0 = warp.load(A, (bx * WARP_SIZE + i) * A_width + column + half)
+                positive = warp.select(f0 >= 0, False)
+            votes.append(warp.ballot(positive))
+        r0 = rotated(votes)  # rotate anticlockwise
         with warp.where(laneid == i):
             Bval = warp.select(r0, Bval)
     with warp.where(row < A_height):
@@ -70,7 +91,7 @@ def PackTo32Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_wid
 
 
 def PackTo32Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
-    """Listing 2, binarize into row-major format: lane i ends up with column i's word of the tile.
+    """Listing 2: binarize a tile into row-major format; lane i packs column i of the tile into its word.
 
     Parameters
     ----------
@@ -80,85 +101,60 @@ def PackTo32Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_wid
     Notes
     -----
     Other than in print: the store goes to ``bx*A_width + by*WARP_SIZE + laneid``, products where the
-    text we have shows sums, and it and the loads are guarded as in `PackTo32Col`. No rule for a NaN
-    either.
+    text we have shows sums; loads and the store are guarded as in `PackTo32Col`, and a NaN is refused by
+    `pack32_row`. With words of 64 bits the loop has 64 iterations.
 
     Grid: (ceil(A_height / 32), ceil(A_width / 32)), blocks of one warp.
     """
-    laneid, (bx, by, _) = warp.lane, warp.block
+    laneid, (bx, by, _), word = warp.lane, warp.block, bits_of(B)
     column = by * WARP_SIZE + laneid
-    Bval = np.zeros(WARP_SIZE, np.uint32)
-    for i in range(WARP_SIZE):
-        with warp.where((bx * WARP_SIZE + i < A_height) & (column < A_width)):
-            f0 = warp.load(A, (bx * WARP_SIZE + i) * A_width + column)
+    Bval = np.zeros(WARP_SIZE, B.dtype)
+    for i in range(word):
+        with warp.where((bx * word + i < A_height) & (column < A_width)):
+            f0 = warp.load(A, (bx * word + i) * A_width + column)
             positive = warp.select(f0 >= 0, False)
         Bval = (Bval << 1) | positive
     with warp.where(column < A_width):
         warp.store(B, bx * A_width + column, Bval)
 
 
-def mov_b64(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """``mov.b64 d, {low, high}``: one 64-bit word from two 32-bit words (section 4's inline PTX)."""
-    return np.bitwise_or(low, np.left_shift(high, 32, dtype=np.uint64))
-
-
-def PackTo64Col(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
-    """Binarize into column-major-64 format: lane i ends up with row i's word of a 32 × 64 tile.
+@lines_of(PackTo32Col)
+def PackTo64Col(*arguments: Any) -> None:
+    """Binarize a 32 × 64 tile into column-major-64 format; lane i packs row i of the tile into its word.
 
     Parameters
     ----------
-    A : (A_height, A_width), real
+    warp, A, A_height, A_width
+        As of `simwarp.listings.PackTo32Col`.
     B : (ceil(A_width / 64), A_height), uint64
 
     Notes
     -----
-    Listing 1 with section 4's second vote: "low" is the vote on the first 32 columns, and reversing
-    the whole puts them on top. Other than in print: as in `simwarp.listings.PackTo32Col`.
+    `simwarp.listings.PackTo32Col` with section 4's second vote: "low" is the vote on the first 32 columns,
+    and reversing the 64 bits puts them on top.
 
     Grid: (ceil(A_height / 32), ceil(A_width / 64)), blocks of one warp.
     """
-    laneid, (bx, by, _) = warp.lane, warp.block
-    row, column = bx * WARP_SIZE + laneid, by * WORD + laneid
-    Bval = np.zeros(WARP_SIZE, np.uint64)
-    for i in range(WARP_SIZE):
-        r = [np.zeros(WARP_SIZE, np.uint32)] * 2
-        for half in (0, 1):
-            at = column + half * WARP_SIZE
-            with warp.where((bx * WARP_SIZE + i < A_height) & (at < A_width)):
-                f0 = warp.load(A, (bx * WARP_SIZE + i) * A_width + at)
-                positive = warp.select(f0 >= 0, False)
-            r[half] = warp.ballot(positive)
-        l0 = brev(mov_b64(r[0], r[1]))  # low, high
-        with warp.where(laneid == i):
-            Bval = warp.select(l0, Bval)
-    with warp.where(row < A_height):
-        warp.store(B, by * A_height + row, Bval)
+    PackTo32Col(*arguments)
 
 
-def PackTo64Row(warp: Warp, A: GlobalArray, B: GlobalArray, A_height: int, A_width: int) -> None:
-    """Binarize into row-major-64 format: lane i ends up with column i's word of a 64 × 32 tile.
+@lines_of(PackTo32Row)
+def PackTo64Row(*arguments: Any) -> None:
+    """Binarize a 64 × 32 tile into row-major-64 format; lane i packs column i of the tile into its word.
 
     Parameters
     ----------
-    A : (A_height, A_width), real
+    warp, A, A_height, A_width
+        As of `simwarp.listings.PackTo32Row`.
     B : (ceil(A_height / 64), A_width), uint64
 
     Notes
     -----
-    Listing 2 with 64 iterations. Other than in print: as in `simwarp.listings.PackTo32Row`.
+    `simwarp.listings.PackTo32Row` with 64 iterations.
 
     Grid: (ceil(A_height / 64), ceil(A_width / 32)), blocks of one warp.
     """
-    laneid, (bx, by, _) = warp.lane, warp.block
-    column = by * WARP_SIZE + laneid
-    Bval = np.zeros(WARP_SIZE, np.uint64)
-    for i in range(WORD):
-        with warp.where((bx * WORD + i < A_height) & (column < A_width)):
-            f0 = warp.load(A, (bx * WORD + i) * A_width + column)
-            positive = warp.select(f0 >= 0, False)
-        Bval = (Bval << 1) | positive
-    with warp.where(column < A_width):
-        warp.store(B, bx * A_width + column, Bval)
+    PackTo32Row(*arguments)
 
 
 def pack32_column(matrix: npt.ArrayLike) -> PackedBits:
@@ -183,7 +179,7 @@ def pack32_column(matrix: npt.ArrayLike) -> PackedBits:
     DtypeError
         For any other element type.
     NotANumberError
-        For a NaN; names the first.
+        For a NaN; the message names the first.
 
     Notes
     -----
@@ -216,7 +212,7 @@ def pack32_row(matrix: npt.ArrayLike) -> PackedBits:
 def pack64_column(matrix: npt.ArrayLike) -> PackedBits:
     """Binarize and pack 64 elements of a row per word (BSTC column-major-64).
 
-    As `pack32_column`, with 64 and 63 in the place of 32 and 31, and words of uint64.
+    As `pack32_column`, with 64 and 63 in place of 32 and 31, and words of uint64.
 
     Examples
     --------
@@ -229,7 +225,7 @@ def pack64_column(matrix: npt.ArrayLike) -> PackedBits:
 def pack64_row(matrix: npt.ArrayLike) -> PackedBits:
     """Binarize and pack 64 elements of a column per word (BSTC row-major-64).
 
-    As `pack32_row`, with 64 and 63 in the place of 32 and 31, and words of uint64.
+    As `pack32_row`, with 64 and 63 in place of 32 and 31, and words of uint64.
 
     Examples
     --------
@@ -245,11 +241,11 @@ _KERNELS = {
     ("column", 64): (PackTo64Col, WARP_SIZE, WORD),
     ("row", 64): (PackTo64Row, WORD, WARP_SIZE),
 }
-"""The kernel of each format, and the rows and columns that a warp packs."""
+"""From layout and word size to the kernel, and the rows and columns of the tile that a warp packs."""
 
 
 def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
-    """Launch the kernel of a format on a matrix checked by `real`."""
+    """Pack a matrix that `real` has checked, by the kernel of the layout and word size."""
     kernel, down, across = _KERNELS[layout, word]
     height, width = matrix.shape
     shape = (-(-width // word), height) if layout == "column" else (-(-height // word), width)
@@ -259,13 +255,13 @@ def pack(matrix: npt.NDArray[Any], layout: Layout, word: Word) -> PackedBits:
     return PackedBits(B.numpy(), (height, width), layout, word, first="msb")
 
 
-# ---- Unpacking, for debugging ---------------------------------------------------------------------
+# ---- Unpacking -------------------------------------------------------------------------------------
 
 
 def UnpackFrom32(
     warp: Warp, B: GlobalArray, C: GlobalArray, lines: int, length: int, line_stride: int, stride: int
 ) -> None:
-    """Unpack 32 words of 32 bits: broadcast each word; lane i takes bit i from the top.
+    """Unpack 32 words of 32 bits: broadcast each word; lane i unpacks bit i, counted from the top.
 
     Parameters
     ----------
@@ -277,57 +273,48 @@ def UnpackFrom32(
     Notes
     -----
     Other than in print: the parentheses close, ``2*(int)((R0>>(31-laneid))&0x1)-1``; the loop over the
-    words, the broadcast and the guarded store are added.
+    words, the broadcast and the guarded store are added. With words of 64 bits each takes two passes;
+    section 4's "altering 31 to 63 for the second pass" gives the *first* 32 elements, which are the upper
+    half of the word.
 
     Grid: (ceil(lines / 32), ceil(length / 32)), blocks of one warp.
     """
-    laneid, (bx, by, _) = warp.lane, warp.block
-    line, element = bx * WARP_SIZE + laneid, by * WARP_SIZE + laneid
-    with warp.where(line < lines):
-        word = warp.load(B, by * lines + line)
-    for i in range(min(WARP_SIZE, lines - bx * WARP_SIZE)):
-        R0 = warp.shfl(word, i)
-        with warp.where(element < length):
-            bit = 2 * ((R0 >> (31 - laneid)) & 1).astype(np.int32) - 1
-            warp.store(C, (bx * WARP_SIZE + i) * line_stride + element * stride, bit)
-
-
-def UnpackFrom64(
-    warp: Warp, B: GlobalArray, C: GlobalArray, lines: int, length: int, line_stride: int, stride: int
-) -> None:
-    """Unpack 32 words of 64 bits, in two passes of 32 bits.
-
-    Parameters
-    ----------
-    B : (ceil(length / 64), lines), uint64
-    C, lines, length, line_stride, stride
-        As of `UnpackFrom32`.
-
-    Notes
-    -----
-    Other than in print: "altering 31 to 63 for the second pass" gives the *first* 32 elements, which
-    are the upper half of the word.
-
-    Grid: (ceil(lines / 32), ceil(length / 64)), blocks of one warp.
-    """
-    laneid, (bx, by, _) = warp.lane, warp.block
+    laneid, (bx, by, _), word = warp.lane, warp.block, bits_of(B)
     line = bx * WARP_SIZE + laneid
     with warp.where(line < lines):
-        word = warp.load(B, by * lines + line)
+        packed = warp.load(B, by * lines + line)
     for i in range(min(WARP_SIZE, lines - bx * WARP_SIZE)):
-        R0 = warp.shfl(word, i)
-        for top, element in ((63, by * WORD + laneid), (31, by * WORD + WARP_SIZE + laneid)):
+        R0 = warp.shfl(packed, i)
+        for half in range(0, word, WARP_SIZE):
+            element = by * word + half + laneid
             with warp.where(element < length):
-                bit = 2 * ((R0 >> np.uint64(top - laneid)) & 1).astype(np.int32) - 1
+                bit = 2 * ((R0 >> (word - 1 - half - laneid)) & 1).astype(np.int32) - 1
                 warp.store(C, (bx * WARP_SIZE + i) * line_stride + element * stride, bit)
 
 
+@lines_of(UnpackFrom32)
+def UnpackFrom64(*arguments: Any) -> None:
+    """Unpack 32 words of 64 bits, each in two passes of 32 bits.
+
+    Parameters
+    ----------
+    warp, C, lines, length, line_stride, stride
+        As of `simwarp.listings.UnpackFrom32`.
+    B : (ceil(length / 64), lines), uint64
+
+    Notes
+    -----
+    Grid: (ceil(lines / 32), ceil(length / 64)), blocks of one warp.
+    """
+    UnpackFrom32(*arguments)
+
+
 def unpack32(packed: PackedBits) -> npt.NDArray[np.int32]:
-    """The ±1 matrix of 32-bit words, by section 4's bit-unpacking; for debugging.
+    """Unpack 32-bit words to a matrix of +1 and -1, by section 4's bit-unpacking; for debugging.
 
     Element (r, c) is ``2 * ((words[c // 32, r] >> (31 - c % 32)) & 1) - 1`` in column-major format,
     and ``2 * ((words[r // 32, c] >> (31 - r % 32)) & 1) - 1`` in row-major format. Bits past the edge
-    are not looked at.
+    are ignored.
 
     Parameters
     ----------
@@ -362,9 +349,9 @@ def unpack32(packed: PackedBits) -> npt.NDArray[np.int32]:
 
 
 def unpack64(packed: PackedBits) -> npt.NDArray[np.int32]:
-    """The ±1 matrix of 64-bit words; for debugging.
+    """Unpack 64-bit words to a matrix of +1 and -1; for debugging.
 
-    As `unpack32`, with 64 and 63 in the place of 32 and 31.
+    As `unpack32`, with 64 and 63 in place of 32 and 31.
 
     Examples
     --------
@@ -390,9 +377,7 @@ def _unpack(packed: Any, word: Word) -> npt.NDArray[np.int32]:
     rows, columns = packed.shape
     sizes = (rows, columns, columns, 1) if by_column else (columns, rows, 1, columns)
     C = GlobalArray("C", (rows, columns), np.int32)
-    kernel, grid = (
-        UnpackFrom32 if word == 32 else UnpackFrom64,
-        (-(-sizes[0] // WARP_SIZE), -(-sizes[1] // word)),
-    )
+    kernel = UnpackFrom32 if word == 32 else UnpackFrom64
+    grid = -(-sizes[0] // WARP_SIZE), -(-sizes[1] // word)
     launch(kernel, grid, WARP_SIZE, GlobalArray.of("B", packed.words, read_only=True), C, *sizes)
     return C.numpy()

@@ -238,7 +238,7 @@ def test_unsuitable_packed_operands_are_refused():
         (replace(a, first="middle"), "first='middle'"),
         (replace(a, words=a.words[:1]), r"uint32 \(1, 3\), but .* needs uint32 \(2, 3\)"),
         (replace(a, words=a.words.astype(np.int64)), "int64"),
-        (replace(a, words=a.words.tolist()), "copy them there"),
+        (replace(a, words=a.words.tolist()), "copy the words there"),
         (replace(a, words=a.words | np.uint32(1)), "a has bits past its 40 columns"),
     ):
         with pytest.raises(FormatError, match=message):
@@ -246,5 +246,5 @@ def test_unsuitable_packed_operands_are_refused():
     lsb = reference.pack(reals(40, 2), layout="row", first="lsb")
     with pytest.raises(FormatError, match="b has bits past its 40 rows"):
         bmm32(a, replace(lsb, words=lsb.words | np.uint32(1 << 31)))
-    with pytest.raises(FormatError, match="real numbers are packed first='msb'"):
+    with pytest.raises(FormatError, match="real numbers are packed with first='msb'"):
         bmm32(reals(3, 40), lsb)

@@ -295,7 +295,7 @@ def test_sizes_that_are_not_so_are_seen(kernel, word):
     packed = reference.pack_tensor(x, layout="NHWC", word=word, first="msb")
     for told, images, array, text in (
         (p._replace(in_height=4, pad_h=-1), packed, "input", "warp.load(input"),
-        (p._replace(in_height=4, pad_h=-1), x, "input", "r0 = brev(" if word == 32 else "low = "),
+        (p._replace(in_height=4, pad_h=-1), x, "input", "r0 = rotated("),
         (p._replace(filter_height=2), x, "bitfilter", "warp.load(bitfilter"),
         (p._replace(out_channels=41), x, "Csub", "warp.store(Csub"),
     ):

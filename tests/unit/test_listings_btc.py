@@ -121,7 +121,7 @@ def test_a_tile_is_loaded_with_ldm_128(use):
 
 
 def test_fsb_refuses_bad_places_and_shapes():
-    with pytest.raises(ShapeError, match="outside of a matrix"):
+    with pytest.raises(ShapeError, match="outside a matrix"):
         fsb_address(8, 0, (8, 128))
     with pytest.raises(ShapeError, match="sides of at least 1"):
         fsb_words((0, 5))

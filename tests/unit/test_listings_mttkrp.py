@@ -117,8 +117,8 @@ def test_calls_are_independent():
         ({"factors": [np.ones((4, 2))] * 3}, ShapeError, r"factors\[1\] has shape \(4, 2\)"),
         ({"factors": matrices(SHAPES[3], 2)[:2]}, ShapeError, "factors has 2 matrices"),
         ({"factors": [np.ones((n, n)) for n in SHAPES[3]]}, ShapeError, r"factors\[1\] has shape"),
-        ({"tensor": tensor(3)}, FormatError, "do not take Coo"),
-        ({"tensor": sparse.f_coo_all(tensor(3))}, FormatError, "do not take FCoo"),
+        ({"tensor": tensor(3)}, FormatError, "tensor has a Coo"),
+        ({"tensor": sparse.f_coo_all(tensor(3))}, FormatError, "tensor has a FCoo"),
         ({"tensor": sparse.b_csf(tensor(3), (0, 1, 2))}, FormatError, "has mode 0 at its root"),
     ],
 )

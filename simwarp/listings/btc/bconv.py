@@ -1,8 +1,8 @@
 """Listing 6: ±1 convolution on the bit tensor core that excludes the taps outside the image.
 
-At one pixel of the output and one tap, 8 images by 8 filters are a product of bit matrices, (N, C) · (C, O):
-the image is turned to HWNC, the filter to KKOC, and a warp accumulates its tile over the taps in the
-frame. In design 1 the matrices are packed rows; in design 2 they are in FSB format.
+At one pixel of the output and one tap, images times filters is a product of bit matrices, (N, C) · (C, O):
+images are transposed to HWNC, filters to KKOC, and a warp sums an 8 × 8 tile over the taps in the frame.
+In design 1 the matrices are packed rows; in design 2 they are in FSB format.
 
 >>> input = GlobalArray.of("input", np.zeros((1, 1, 8, 4), np.uint32))  # 8 images of one pixel, all -1
 >>> filter = GlobalArray.of("filter", np.zeros((3, 3, 8, 4), np.uint32))
@@ -37,14 +37,14 @@ from simwarp.warp import GlobalArray, Warp, launch
 
 
 class Padded(NamedTuple):
-    """Sizes rounded up to whole tiles."""
+    """Batch and channels rounded up to whole tiles."""
 
     batch: int
     """A multiple of 8."""
     in_channels: int
     """A multiple of 128."""
     out_channels: int
-    """A multiple of 8, of bits 32."""
+    """A multiple of 8; for bits, of 32."""
 
 
 def BTC_Conv2d(
@@ -57,7 +57,7 @@ def BTC_Conv2d(
     fsb: bool,
     options: Options,
 ) -> None:
-    """Listing 6, the BTC-based BConv, designs 1 and 2.
+    """Listing 6: bit convolution on the bit tensor core, designs 1 and 2.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def BTC_Conv2d(
     p : ConvLayerParam
         The true sizes.
     sizes : Padded
-        Batch and channels as above: `p` has them without padding.
+        Batch and channels with padding.
     fsb : bool
         Design 2.
     options : Options
@@ -80,14 +80,14 @@ def BTC_Conv2d(
     Other than in print: ``in_channels > 7`` and ``out_channels > 3`` are shifts, ``in_channels >> 7``
     steps of 128 and ``out_channels >> 3`` tiles of 8. Products are products, where the text we have shows
     minus signs and sums (``(ay*in_width+ax)*batch*ins*4+bn*ins*32+c*4`` and the like, and
-    ``in_channels*filter_height*filter_width-exclude*in_channels-(2*c_frag.x[i])``), and blockIdx.z is
-    over ``out_channels/8 * batch/8``. The filter is KKOC, as the comment of line 29 says, not KKCO as the
-    text: O is across, and bits run along C.
+    ``in_channels*filter_height*filter_width-exclude*in_channels-(2*c_frag.x[i])``), and blockIdx.z runs
+    over ``out_channels/8 * batch/8``. The filter is KKOC, as in the comment of line 29, not KKCO as in the
+    text: rows run along O, and bits along C.
 
-    The sizes come in one object; batch and channels are padded, and the true in_channels is what is
-    counted, as both operands have 0 past it. Dilation is added, and so are thresholds, as in listing 5.
-    For design 2 the paper changes ``ldm`` to 128; the step from one c to the next changes too, from 4
-    words to a tile's 32.
+    The sizes are fields of one object. Batch and channels are padded; both operands have 0 past the true
+    in_channels, and n counts those. Dilation is added, and so are thresholds, as in listing 5. For design 2
+    the paper changes ``ldm`` to 128; the step from one c to the next changes too, from 4 words to the 32 of
+    a tile.
 
     Grid: (out_width, out_height, out_channels / 8 * batch / 8), blocks of one warp; shared, for bits: Cs.
     """
@@ -118,14 +118,14 @@ def BTC_Conv2d(
 
 
 class TensorCoreConvOptions(ConvOptions, total=False):
-    """Keyword arguments of both designs: see `simwarp.listings.btc_bconv1`."""
+    """Keyword arguments of the bit tensor core's convolutions: see `simwarp.listings.btc_bconv1`."""
 
     operation: Operation
     first: First
 
 
 def btc_bconv1(x: ConvOperand, w: ConvOperand, **options: Unpack[TensorCoreConvOptions]) -> Any:
-    """The ±1 cross-correlation of the signs of images and filters, by design 1 on the bit tensor core.
+    """The ±1 cross-correlation of the signs of images and filters, by BTC's design 1.
 
     With s(·) the signs, and the sum over the taps (r, s) that lie in the image, and all channels c::
 
@@ -135,42 +135,42 @@ def btc_bconv1(x: ConvOperand, w: ConvOperand, **options: Unpack[TensorCoreConvO
     Parameters
     ----------
     x : array_like of float64, float32, float16 or int8, or PackedTensor; (N, H, W, C)
-        A PackedTensor has ``layout="NHWC"`` and 32-bit words, either bit first.
+        A PackedTensor has ``layout="NHWC"`` and 32-bit words, in either bit order.
     w : likewise, (R, S, C, O)
         A PackedTensor has ``layout="HWIO"``.
     stride, dilation : int, or (vertical, horizontal), at least 1, default 1
     padding : "SAME", "VALID" or ((top, bottom), (left, right)), default "SAME"
-        By TensorFlow's rules, or so many rows and columns, at least 0. What is padded counts nothing.
+        By TensorFlow's rules, or rows and columns, at least 0. Padding contributes nothing to a sum.
     thresholds : integers in the range of int32, (O,), optional
-        Ask for bits: bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
+        Return bits: bit (n, p, q, o) is 1 where ``y[n, p, q, o] >= thresholds[o]``.
     flip : bool, (O,), optional
-        The output channels whose bits are reversed.
+        The output channels whose bits are inverted.
     operation : "xor" or "and", default "xor"
-        Of the tensor core, Turing's or Hopper's; the result is the same.
+        The operation of the tensor core, Turing's or Hopper's; the result is the same.
     first : "lsb" or "msb", default "lsb"
-        The order of the bits in the words inside, and of the output.
+        The bit order of the kernel's words and of the output.
 
     Returns
     -------
     array of int32, (N, P, Q, O)
-        With ``thresholds`` PackedTensor instead, ``layout="NHWC"``, ``word=32``, ``first`` as asked for:
-        channel o is in ``words[n, p, q, o // 32]``, for "lsb" at bit ``o % 32`` from the least
-        significant, for "msb" at ``31 - o % 32``. It is the ``x`` of a next convolution.
+        With ``thresholds`` a PackedTensor instead, ``layout="NHWC"``, ``word=32`` and the given ``first``:
+        channel o is bit ``o % 32`` of ``words[n, p, q, o // 32]`` for "lsb", bit ``31 - o % 32`` for "msb".
+        It is the ``x`` of the next convolution.
 
     Raises
     ------
     ShapeError
-        If an operand has not four axes or one of size 0, the channels differ, the output has a size of
-        0, anything has more than 2³¹ - 1 elements, a stride, dilation or padding is too small or not of
-        the right length, or there is not one threshold and flip per output channel.
+        If an operand does not have four axes, or has one of size 0; if the channels differ, the output is
+        empty, an array has more than 2³¹ - 1 elements, or a stride, dilation or padding is too small or has
+        the wrong length; or if there is not one threshold and flip per output channel.
     DtypeError
         For any other element type.
     NotANumberError
-        For a NaN; names the first.
+        For a NaN; the message names the first.
     FormatError
         For a PackedTensor in another layout or word size, or whose words do not fit it.
     SchemeError
-        For another string for ``padding``, ``operation`` or ``first``, or ``flip`` without ``thresholds``.
+        For an unknown ``padding``, ``operation`` or ``first``, or ``flip`` without ``thresholds``.
 
     Notes
     -----
@@ -190,7 +190,7 @@ def btc_bconv1(x: ConvOperand, w: ConvOperand, **options: Unpack[TensorCoreConvO
 
 
 def btc_bconv2(x: ConvOperand, w: ConvOperand, **options: Unpack[TensorCoreConvOptions]) -> Any:
-    """The ±1 cross-correlation by design 2, with image and filter in FSB format.
+    """The ±1 cross-correlation by BTC's design 2, with image and filter in FSB format.
 
     Parameters, returns and errors are those of `btc_bconv1`.
 
@@ -218,7 +218,7 @@ def _run(
     dilation: Pair = 1,
     **more: Any,
 ) -> Any:
-    """Convert to HWNC and KKOC, pad, launch a block per pixel and tile, download, crop and convert back."""
+    """Transpose to HWNC and KKOC, pad, launch a block per pixel and tile, download, crop."""
     x, w = most_significant_first(x), most_significant_first(w)
     ready = conv_operands(x, w, stride, padding, dilation, WARP_SIZE)
     p, images = ready.p, ready.input.numpy()
@@ -244,7 +244,7 @@ def _run(
 
 
 def _packed_channels(images: npt.NDArray[Any]) -> Words:
-    """The signs along the last axis packed 32 to a word, the first in the most significant bit."""
+    """Pack the signs of 32 channels (last axis) into each word, the first in the most significant bit."""
     channels = images.shape[-1]
     octets = np.packbits(images >= 0, axis=-1)
     whole = np.pad(octets, [(0, 0)] * (images.ndim - 1) + [(0, -(-channels // 32) * 4 - octets.shape[-1])])

@@ -1,8 +1,8 @@
 """Listings 3, 4 and 5: the three designs of bit matrix product on the bit tensor core.
 
 Each warp multiplies 8 rows of A with 8 columns of B, 128 bits in a step. Design 1 loads its tiles from
-the matrices in global memory; in design 2 one warp of 16 fetches them into shared memory; design 3 has
-the matrices in FSB format, where the rows of a tile are neighbours.
+matrices in global memory; in design 2 one warp of 16 copies them into shared memory; design 3 has the
+matrices in FSB format, where the rows of a tile are contiguous.
 
 >>> A = GlobalArray.of("A", np.zeros((16, 4), np.uint32))  # 16 rows of -1
 >>> B = GlobalArray.of("B", np.full((8, 4), 1, np.uint32))  # 8 columns, four +1 in each
@@ -45,7 +45,7 @@ def BMM(
     n: int,
     options: Options,
 ) -> None:
-    """Design 1, listing 3: each warp loads its tiles from rows of A and columns of B.
+    """Listing 3, design 1: each warp loads its tiles from rows of A and columns of B.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def BMM(
     A_width : int
         In bits, a multiple of 128.
     B_width : int
-        A multiple of 8, of bits 32.
+        A multiple of 8; for bits, of 32.
     n : int
         The length of the products, without padding.
     options : Options
@@ -64,12 +64,11 @@ def BMM(
     Notes
     -----
     Other than in print: ``bx`` is ``blockIdx.x*blockDim.y+threadIdx.y``, the warp's number; with
-    ``threadIdx.x`` it would be the thread's, and the lanes of a warp would load from 32 places. Products
+    ``threadIdx.x`` it would be the thread's, and the lanes of a warp would load from 32 addresses. Products
     are products (``A+bx*8*A_width/32``, ``C+(bx*8*B_width+by*8)``), where the text we have shows minus
-    signs. The amendment ``A_width-2*c_frag.x[i]`` and the store follow the loop over i, in which a step
-    would amend what the steps before it had amended, and store every partial sum. A_height, which is not
-    used, is left out, n is added: with A_width padding would count as equal elements. Bits, for which
-    there are thresholds, leave as in listing 5.
+    signs. The amendment ``A_width-2*c_frag.x[i]`` and the store follow the loop over i; inside it, every
+    step would amend and store partial sums. A_height is not used and left out; n is added, since with A_width
+    padding would count as equal elements. With thresholds, bits are stored as in listing 5.
 
     Grid: (A_height / 16, B_width / 8), blocks of 32 × 2: two warps.
     """
@@ -92,7 +91,7 @@ def BMMs(
     n: int,
     options: Options,
 ) -> Generator[None]:
-    """Design 2, listing 4: one warp fetches 32 × 128 bits of A and of B for the 16 warps of its block.
+    """Listing 4, design 2: one warp loads 32 × 128 bits of A and of B for the 16 warps of its block.
 
     Parameters
     ----------
@@ -102,10 +101,10 @@ def BMMs(
     Notes
     -----
     Other than in print, where its name is BMM, too: the loop has ``A_width/128`` steps, not
-    ``A_width/32``, and as many ``uint4`` lie between the rows that are fetched, also of B
+    ``A_width/32``, and rows of A and of B are as many ``uint4`` apart
     (``[(bx*32+laneid)*(A_width/128)+k]``), not A_width and B_width. The amendment is
-    ``n-2*c_frag.x[i]``, not of ``A_width/128``, and it and the store follow the loop. A block is
-    ``dim3(32,4,4)``, else there are no 16 warps and no ``threadIdx.z``. The store has a product for a
+    ``n-2*c_frag.x[i]``, not ``A_width/128-…``, and it and the store follow the loop. A block is
+    ``dim3(32,4,4)``, which gives 16 warps and a ``threadIdx.z``. The store has a product instead of a
     minus sign, as in `BMM`.
 
     Grid: (A_height / 32, B_width / 32), blocks of 32 × 4 × 4: 16 warps. Shared: As and Bs, 32 rows of
@@ -115,7 +114,7 @@ def BMMs(
     As, Bs = warp.shared["As"], warp.shared["Bs"]
     c = Tile(warp, options.operation)
     for k in range(A_width // 128):
-        if wx == 0 and wy == 0:  # one warp fetches data for the 16 of the block
+        if wx == 0 and wy == 0:  # one warp loads data for the 16 of the block
             for word in range(4):  # of a uint4
                 a = warp.load(A, ((bx * 32 + laneid) * (A_width // 128) + k) * 4 + word)
                 b = warp.load(B, ((by * 32 + laneid) * (A_width // 128) + k) * 4 + word)
@@ -139,31 +138,30 @@ def BMMb(
     n: int,
     options: Options,
 ) -> None:
-    """Design 3, listing 5: both operands in FSB format, the product in bits.
+    """Listing 5, design 3: both operands in FSB format, the output in bits.
 
     Parameters
     ----------
     A : (A_height / 8, A_width / 128, 8, 4), uint32
     B : (B_width / 8, A_width / 128, 8, 4), uint32
-        (K, N) in tiles of 128 × 8, in columns: its transpose in tiles of 8 × 128, in rows.
+        The transpose of (K, N), in tiles of 8 × 128.
     C, A_width, B_width, n, options
         As of `BMM`.
 
     Notes
     -----
-    Other than in print: the loads in print are listing 3's, though the listing is that of the new format:
-    tile i of tile row bx is 32 words, ``A+(bx*A_width/128+i)*8*128/32``, and ``ldm`` is 128. ``bx``, the
-    products, the amendment and n as in `BMM`.
+    Other than in print: the loads in print are those of listing 3, not of the FSB format: here tile i of tile
+    row bx is 32 words, ``A+(bx*A_width/128+i)*8*128/32``, and ``ldm`` is 128. ``bx``, the products, the
+    amendment and n are as in `BMM`.
 
-    Of the output: it follows the loop over i. ``Cs`` is 64 integers for each warp, not one for both, who
-    would overwrite one another's; its rows are 8 apart, not B_width. The amendment is not made twice
-    (line 15 and lines 18 and 19). ``__ballot`` takes a member mask today (``__ballot_sync``), and after
-    the store to ``Cs`` a ``__syncwarp()``, which warps here do not need. The comparison is of signed
-    integers: with an unsigned A_width, which the authors' program has, no difference is negative and all
-    bits are 1. ``>= 0`` is a threshold for each column. ``Cb`` is ``(uchar*)C``, declared where lanes
-    need it; ``-laneid`` stands inside of the index, ``p0.elements[3-laneid]``. That and ``FLIPBITS``, see
-    there, are for words with the first bit in the most significant place, where a reversal of the votes
-    is missing (``__brev``).
+    The output follows the loop over i. ``Cs`` has 64 integers for each warp; with 64 for both, the warps
+    would overwrite each other's. Its rows are 8 apart, not B_width. The amendment is made once, not twice
+    (line 15 and lines 18 and 19). ``__ballot`` takes a member mask today (``__ballot_sync``), and the store
+    to ``Cs`` needs a ``__syncwarp()`` after it, which warps here do not. The comparison is of signed
+    integers: with the unsigned A_width of the authors' program no difference is negative, and all bits are
+    1. ``>= 0`` is a threshold for each column. ``Cb`` is ``(uchar*)C``, declared in the scope where it is
+    used; ``-laneid`` is inside the index, ``p0.elements[3-laneid]``. That and ``FLIPBITS`` are for words with
+    the first bit in the most significant place; print lacks the reversal of the votes (``__brev``).
 
     Grid: (A_height / 16, B_width / 8), blocks of 32 × 2: two warps. Shared: Cs.
     """
@@ -177,20 +175,20 @@ def BMMb(
 
 
 def _indices(warp: Warp) -> tuple[int, int, int]:
-    """ThreadIdx of the warp's first thread; y and z are uniform across the warp."""
+    """The threadIdx of the warp's first thread; y and z are uniform across the warp."""
     x, y, z = (int(axis[0]) for axis in warp.thread)
     return x, y, z
 
 
 class TensorCoreOptions(ProductOptions, total=False):
-    """Keyword arguments of the designs: see `simwarp.listings.btc_bmm1`."""
+    """Keyword arguments of the bit tensor core's products: see `simwarp.listings.btc_bmm1`."""
 
     operation: Operation
     first: First
 
 
 class _Design(NamedTuple):
-    """A kernel, the tiles of C per block (rows, columns), and the threads of a block."""
+    """A design's kernel, the tiles of C per block (down, across), and the threads of a block."""
 
     kernel: Callable[..., object]
     down: int
@@ -198,7 +196,7 @@ class _Design(NamedTuple):
     block: tuple[int, ...]
     fsb: bool = False
     shared: tuple[str, ...] = ()
-    """Arrays of 32 rows of 128 bits."""
+    """Names of shared arrays of 32 rows of 128 bits."""
 
 
 _DESIGN_1 = _Design(BMM, 2, 1, (WARP_SIZE, 2))
@@ -207,47 +205,48 @@ _DESIGN_3 = _Design(BMMb, 2, 1, (WARP_SIZE, 2), fsb=True)
 
 
 def btc_bmm1(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> Any:
-    """The ±1 product op(a) · op(b) of the signs of two matrices, by design 1 on the bit tensor core.
+    """The ±1 product op(a) · op(b) of the signs of two matrices, by BTC's design 1.
 
-    ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``, exact. Rows are padded to 8, columns to 8, of
-    bits to 32, and K to 128.
+    ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``, exact. The kernel pads rows to a multiple of 8,
+    columns to 8 (32 for bits) and K to 128.
 
     Parameters
     ----------
     a : array_like of float64, float32, float16 or int8, or PackedBits; (M, K), or (K, M) if transpose_a
-        PackedBits of 32-bit words along K, either bit first: ``layout="column"``, or "row" if transpose_a.
+        PackedBits have 32-bit words along K, ``layout="column"``, or "row" if transpose_a, in either bit
+        order.
     b : likewise, (K, N), or (N, K) if transpose_b
         PackedBits have ``layout="row"``, or "column" if transpose_b.
     transpose_a, transpose_b : bool, default False
     thresholds : integers in the range of int32, (N,), optional
-        Ask for bits (listing 5): bit (i, j) is 1 where ``c[i, j] >= thresholds[j]``.
+        Return bits (listing 5): bit (i, j) is 1 where ``c[i, j] >= thresholds[j]``.
     flip : bool, (N,), optional
-        The columns whose bits are reversed.
+        The columns whose bits are inverted.
     operation : "xor" or "and", default "xor"
-        Of the tensor core, Turing's or Hopper's; the product is the same.
+        The operation of the tensor core, Turing's or Hopper's; the product is the same.
     first : "lsb" or "msb", default "lsb"
-        The order of the bits in the words of operands and output inside. "msb" is the listing's.
+        The bit order of the kernel's words and of the output. "msb" is the listing's.
 
     Returns
     -------
     array of int32, (M, N)
-        With ``thresholds`` PackedBits instead, ``layout="column"``, ``word=32``, ``first`` as asked for:
-        bit (i, j) is in ``words[j // 32, i]``, for "lsb" at ``j % 32`` from the least significant, for
-        "msb" at ``31 - j % 32``. They are the left operand of a next product.
+        With ``thresholds`` PackedBits instead, ``layout="column"``, ``word=32`` and the given ``first``:
+        element (i, j) is bit ``j % 32`` of ``words[j // 32, i]`` for "lsb", bit ``31 - j % 32`` for "msb".
+        They are the left operand of the next product.
 
     Raises
     ------
     ShapeError
-        If an operand is not a matrix, has a dimension of 0, the two K differ, or there is not one
+        If an operand is not a matrix or has a dimension of 0, if the two K differ, or if there is not one
         threshold and flip per column.
     DtypeError
         For any other element type.
     NotANumberError
-        For a NaN; names the first.
+        For a NaN; the message names the first.
     FormatError
-        For PackedBits in another layout or word size, or whose words do not fit them.
+        For PackedBits in another layout or word size, or whose words do not fit their shape.
     SchemeError
-        For ``flip`` without ``thresholds``, another operation or another order of bits.
+        For ``flip`` without ``thresholds``, or an unknown ``operation`` or ``first``.
 
     Notes
     -----
@@ -264,7 +263,7 @@ def btc_bmm1(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> An
 
 
 def btc_bmm2(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> Any:
-    """The ±1 product op(a) · op(b) by design 2, with tiles in shared memory.
+    """The ±1 product op(a) · op(b) by BTC's design 2, with tiles in shared memory.
 
     Parameters, returns and errors are those of `btc_bmm1`. Rows and columns are padded to 32.
 
@@ -281,10 +280,10 @@ def btc_bmm2(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> An
 
 
 def btc_bmm3(a: Operand, b: Operand, **options: Unpack[TensorCoreOptions]) -> Any:
-    """The ±1 product op(a) · op(b) by design 3, with operands in FSB format.
+    """The ±1 product op(a) · op(b) by BTC's design 3, with operands in FSB format.
 
-    Parameters, returns and errors are those of `btc_bmm1`: PackedBits come in its layouts and become FSB
-    inside, and bits are returned in its layout, not in FSB as in the listing.
+    Parameters, returns and errors are those of `btc_bmm1`: PackedBits have its layouts and are converted to
+    FSB, and bits are returned in its layout, not in FSB as in the listing.
 
     Notes
     -----
@@ -307,7 +306,7 @@ def _run(
     transpose_b: bool = False,
     **more: Any,
 ) -> Any:
-    """Pad, launch a block per group of tiles of C, download, and crop."""
+    """Pad the operands, launch a block per group of tiles of C, download, and crop."""
     ready = row_by_row(most_significant_first(a), most_significant_first(b), transpose_a, transpose_b, 32)
     options = Options.of(ready.n, **more)
     warps = math.prod(design.block) // WARP_SIZE

@@ -3,9 +3,9 @@
 A fragment is an array (registers, 32): ``fragment[i]`` is CUDA's ``fragment.x[i]``, one value per lane.
 One register holds 32 bits of A or of B, two hold sums, in the maps of `simwarp.fragments`.
 
-Turing's tensor cores count the bits in which two vectors differ (XOR), from which equation 2 gives the
-product. Hopper's count the bits that both have (AND); the bits that each has, which the lanes count
-beside it, make one of the other: ``popc(a ^ b) = popc(a) + popc(b) - 2 * popc(a & b)``.
+Turing's tensor cores count the bits in which two vectors differ (XOR), as equation 2 needs. Hopper's count
+the bits that both vectors have (AND); the lanes count the bits of each vector, and
+``popc(a ^ b) = popc(a) + popc(b) - 2 * popc(a & b)``.
 
 >>> def product(warp, A, B, C):
 ...     a_frag = load_matrix_sync(warp, "matrix_a", A, 0, ldm=128)
@@ -39,7 +39,7 @@ from simwarp.products import bits
 from simwarp.warp import Array, Warp
 
 Fragment: TypeAlias = npt.NDArray[Any]
-"""A row for each register: (registers, 32)."""
+"""The registers of a warp, (registers, 32)."""
 Operation: TypeAlias = Literal["xor", "and"]
 Use: TypeAlias = Literal["matrix_a", "matrix_b"]
 
@@ -52,7 +52,7 @@ _LOADS = {
 }
 _STORE = fragments_of("wmma.store.d.sync.aligned.row.m8n8k128.s32").operands["d"]
 _LEADING_BITS = 128
-"""``ldm`` is a multiple of 16 bytes."""
+"""``ldm`` must be a multiple of these bits, 16 bytes."""
 
 
 def fill_fragment(value: int) -> Fragment:
@@ -63,12 +63,12 @@ def fill_fragment(value: int) -> Fragment:
 def load_matrix_sync(warp: Warp, use: Use, array: Array, mptr: int, ldm: int) -> Fragment:
     """Load a bit tile: 8 rows of A (row major) or 8 columns of B (column major), 128 bits of each.
 
-    The tile begins at word ``mptr`` of an array of uint32; ``ldm``, a multiple of 128, is in bits, from a row
-    of A (column of B) to the next. Bit i of the answer, uint32 (1, 32), is element ``32 * (lane % 4) + i`` of
-    row (column) ``lane // 4``.
+    The tile starts at word ``mptr`` of an array of uint32; ``ldm``, a multiple of 128, is the stride in bits
+    between rows of A (columns of B). Bit i of the result, uint32 (1, 32), is element ``32 * (lane % 4) + i``
+    of row (column) ``lane // 4``.
 
-    ``mptr`` should be 256-bit aligned, says the paper after CUDA's guide; the PTX ISA asks for the size of
-    a lane's fragment, 4 bytes, which is a word, and listings 3 and 5 rely on that.
+    The paper and CUDA's guide require an ``mptr`` aligned to 256 bits; the PTX ISA requires the size of a
+    lane's fragment, 4 bytes, which is a word, and listings 3 and 5 rely on that.
 
     Source: BTC (TPDS), section 4.1; PTX ISA 9.0, section 9.7.14.4.3.
     """
@@ -80,7 +80,7 @@ def load_matrix_sync(warp: Warp, use: Use, array: Array, mptr: int, ldm: int) ->
 def bmma_sync(
     warp: Warp, a_frag: Fragment, b_frag: Fragment, c_frag: Fragment, operation: Operation = "xor"
 ) -> Fragment:
-    """Add the popcount of A's row xor (or and) B's column to each accumulator element, int32 (2, 32).
+    """Add ``popc(A's row xor B's column)``, or with ``and``, to each accumulator element, int32 (2, 32).
 
     Hopper's tensor cores lack ``bmmaBitOpXOR``, Turing's ``bmmaBitOpAND``. Registers 0 and 1
     hold columns ``2 * (lane % 4)`` and the next of row ``lane // 4``.
@@ -106,7 +106,7 @@ def store_matrix_sync(warp: Warp, array: Array, mptr: int, c_frag: Fragment, ldm
 
 @cache
 def _words(use: Use, ldm: int) -> npt.NDArray[np.int64]:
-    """The address of the word that each lane loads, in words from the start of the tile."""
+    """The offset of each lane's word from the start of the tile, in words."""
     operand = _LOADS[use]
     return operand.addresses(ldm)[:, 0, 0] // operand.layout.slots
 
@@ -114,25 +114,25 @@ def _words(use: Use, ldm: int) -> npt.NDArray[np.int64]:
 def _check_leading(name: str, ldm: int, multiple: int) -> None:
     if ldm < 1 or ldm % multiple:
         raise FragmentError(
-            f"{name} has ldm={ldm}\nrows of a tile are a multiple of 16 bytes apart, {multiple} elements\n"
+            f"{name} has ldm={ldm}\nldm is a positive multiple of 16 bytes, here {multiple} elements\n"
             f"pad the rows to {-(-max(ldm, 1) // multiple) * multiple} elements"
         )
 
 
 def _together(warp: Warp, name: str) -> None:
-    """``.aligned``: all 32 lanes of the warp execute the instruction."""
+    """Raise MemberMaskFault unless all 32 lanes of the warp execute the instruction (``.aligned``)."""
     if not warp.active.all():
         lane = int(warp.active.argmin())
         fault = MemberMaskFault(
             f"{name} without all 32 lanes of the warp",
             f"{int(warp.active.sum())} lanes execute it",
-            "move it out of the `where`, and give blocks whole warps",
+            "move it out of the `where`, and launch blocks of whole warps",
         )
         raise warp.place(fault, lane)
 
 
 class Tile:
-    """A warp's accumulator of a tile, for xor or and."""
+    """A warp's 8 × 8 accumulator tile, for either operation of the tensor core."""
 
     def __init__(self, warp: Warp, operation: Operation = "xor") -> None:
         self.warp = warp
@@ -141,7 +141,7 @@ class Tile:
         self._of_a = self._of_b = np.zeros(32, np.int32)
 
     def bmma(self, a_frag: Fragment, b_frag: Fragment) -> None:
-        """Accumulate one step of 128 bits."""
+        """Accumulate the product of two fragments, 128 bits along K."""
         self.c_frag = bmma_sync(self.warp, a_frag, b_frag, self.c_frag, self.operation)
         if self.operation == "and":
             self._of_a = self._of_a + popc(a_frag[0]).astype(np.int32)
@@ -152,10 +152,10 @@ class Tile:
         return np.int32(n) - 2 * self._differing()
 
     def _differing(self) -> Fragment:
-        """The number of differing bits.
+        """The number of differing bits of each element's row of A and column of B, int32 (2, 32).
 
-        The four lanes that hold a row of A, or a column of B, are neighbours. The sum over A's is that of
-        the lane's own row; those over B's come from the lanes of the lane's two columns.
+        Four neighbouring lanes hold a row of A, or a column of B. A lane's elements lie in the row that it
+        holds, and in two columns whose counts other lanes hold.
         """
         if self.operation == "xor":
             return self.c_frag
@@ -166,6 +166,7 @@ class Tile:
 
 
 def _sum_of_four(warp: Warp, counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Add up the counts of each four neighbouring lanes."""
     for distance in (1, 2):
         counts = counts + warp.shfl_xor(counts, distance)
     return counts

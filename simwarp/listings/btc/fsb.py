@@ -1,8 +1,8 @@
 """The fixed-stride-bit format: a bit matrix in tiles with one row stride for every matrix size.
 
-A tile is BH rows of BW bits, 8 × 128 for the bit tensor core: whatever the matrix, its fragments are
-loaded with ``ldm = 128``. Figure 14 of the paper has 4 × 8 bits in tiles of 2 × 4; by the number that each
-bit has in the 1D general format:
+A tile is BH rows of BW bits, 8 × 128 for the bit tensor core: the fragments of every matrix are loaded with
+``ldm = 128``. Figure 14 of the paper shows 4 × 8 bits in tiles of 2 × 4, each bit as its number in the 1D
+general format:
 
     ===========  ===========
     0  1  2  3    4  5  6  7
@@ -43,7 +43,7 @@ Whole: TypeAlias = Any
 """An int, or an array of integers."""
 
 BH, BW = 8, 128
-"""The tile of the bit tensor core: rows, and bits of each."""
+"""The tile of the bit tensor core: 8 rows of 128 bits."""
 TILE = BH, BW
 WORD = 32
 
@@ -51,16 +51,16 @@ WORD = 32
 def fsb_address(
     row: Whole, column: Whole, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
 ) -> Whole:
-    """The address of element (row, column), in bits from the start.
+    """The address of element (row, column) in FSB format, in bits from the start.
 
     With tiles of (BH, BW), ``tiles_down = ceil(H / BH)`` and ``tiles_across = ceil(W / BW)``:
 
-    * ``order="row"``: tiles follow one another in rows, and so do the bits of a tile,
+    * ``order="row"``: tiles are in row-major order, and so are the bits of a tile,
       ``(row // BH * tiles_across + column // BW) * BH * BW + row % BH * BW + column % BW``;
-    * ``order="column"``: both in columns,
+    * ``order="column"``: both are in column-major order,
       ``(column // BW * tiles_down + row // BH) * BH * BW + column % BW * BH + row % BH``.
 
-    A matrix in columns is its transpose in rows, with the tile transposed.
+    A matrix in column order equals its transpose in row order, with the tile transposed.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def fsb_address(
     tile : (BH, BW)
         Rows and columns of a tile.
     order : "row" or "column"
-        How the original bits are organised.
+        The order of tiles, and of bits in a tile.
 
     Raises
     ------
@@ -81,8 +81,8 @@ def fsb_address(
 
     Notes
     -----
-    Source: BTC (TPDS), section 5.1, figure 14. "An array of 8 × 4 bits (H = 4, W = 8)" has its width first
-    there, and so have "a tile size of 4 × 2 (BH = 2, BW = 4)" and "128 × 8".
+    Source: BTC (TPDS), section 5.1, figure 14. The paper writes widths first: "an array of 8 × 4 bits
+    (H = 4, W = 8)", "a tile size of 4 × 2 (BH = 2, BW = 4)", "128 × 8".
 
     Examples
     --------
@@ -92,8 +92,8 @@ def fsb_address(
     H, W, tile_height, tile_width = _sides(shape, tile)
     if np.any((row < 0) | (row >= H) | (column < 0) | (column >= W)):
         raise ShapeError(
-            f"an element outside of a matrix of shape {shape}\nrow {row}, column {column}\n"
-            f"rows go from 0 to {H - 1}, columns from 0 to {W - 1}"
+            f"row {row}, column {column} is outside a matrix of shape {shape}\n"
+            f"rows go from 0 to {H - 1}, columns from 0 to {W - 1}\ngive an element of the matrix"
         )
     check_choice("order", order, get_args(Layout))
     if order == "column":
@@ -102,10 +102,10 @@ def fsb_address(
 
 
 def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "row") -> Words:
-    """A bit matrix in FSB format.
+    """Convert a bit matrix to FSB format.
 
-    Bit ``address % 32``, counted from the least significant, of word ``address // 32`` is the element that
-    `fsb_address` places there; both sides are padded to whole tiles with 0.
+    The element with `fsb_address` a is bit ``a % 32``, counted from the least significant, of word ``a //
+    32``. Both sides are padded to whole tiles with 0.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "r
 
     Notes
     -----
-    The paper pads a row to a multiple of BW; the rows, too, are padded to a multiple of BH, which section
-    6.2 asks for.
+    The paper pads rows to a multiple of BW bits; here the number of rows is padded to a multiple of BH too,
+    as section 6.2 requires.
 
     Source: BTC (TPDS), section 5.1, figure 14; section 6.2.
 
@@ -140,9 +140,9 @@ def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "r
     """
     matrix: npt.NDArray[Any] = np.asarray(bits)
     if matrix.dtype.type not in (np.bool_, np.uint8):
-        raise DtypeError(f"bits have elements of {matrix.dtype}\n0 or 1 is stored\ngive bool or uint8")
+        raise DtypeError(f"bits have elements of {matrix.dtype}\nonly 0 and 1 are bits\ngive bool or uint8")
     if matrix.ndim != 2 or np.any(matrix > 1):
-        raise ShapeError(f"bits of shape {matrix.shape}\na matrix of 0 and 1 is stored\ngive (H, W), 0 or 1")
+        raise ShapeError(f"bits of shape {matrix.shape}\na matrix of 0 and 1 is needed\ngive (H, W), 0 or 1")
     H, W = matrix.shape
     flat = np.zeros(fsb_words((H, W), tile) * WORD, np.uint8)
     flat[fsb_address(*_grid(H, W), (H, W), tile, order)] = matrix
@@ -152,7 +152,7 @@ def to_fsb(bits: npt.ArrayLike, tile: tuple[int, int] = TILE, order: Layout = "r
 def from_fsb(
     words: Words, shape: tuple[int, int], tile: tuple[int, int] = TILE, order: Layout = "row"
 ) -> Bits:
-    """The bit matrix of words in FSB format: the inverse of `to_fsb`.
+    """Convert words in FSB format to a bit matrix: the inverse of `to_fsb`.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def from_fsb(
     Raises
     ------
     FormatError
-        For words that are not those of such a matrix.
+        For words of another type or number than the matrix needs.
     ShapeError, SchemeError
         As `fsb_address`.
 
@@ -186,7 +186,7 @@ def from_fsb(
     if words.dtype != np.uint32 or words.shape != (expected,):
         raise FormatError(
             f"words {words.dtype} {words.shape} for a bit matrix {shape} in tiles of {tile}\n"
-            f"it has uint32 ({expected},)\ncheck shape and tile, or make the words with to_fsb"
+            f"uint32 ({expected},) is needed\ncheck shape and tile, or convert the matrix with to_fsb"
         )
     flat = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
     H, W = shape
@@ -223,14 +223,14 @@ def rows_to_fsb(rows: Words) -> Words:
     *leading, H, words = rows.shape
     if H % BH or words % (BW // WORD):
         raise ShapeError(
-            f"{H} rows of {words} words\na tile has {BH} of {BW // WORD}\npad them to whole tiles"
+            f"{H} rows of {words} words\na tile has {BH} rows of {BW // WORD} words\npad them to whole tiles"
         )
     tiles = rows.reshape(*leading, H // BH, BH, words * WORD // BW, BW // WORD)
     return np.ascontiguousarray(tiles.swapaxes(-3, -2))
 
 
 def fsb_words(shape: tuple[int, int], tile: tuple[int, int] = TILE) -> int:
-    """The number of 32-bit words of a matrix of this shape in FSB format, with padding.
+    """The number of 32-bit words, with padding, of a bit matrix in FSB format.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def fsb_words(shape: tuple[int, int], tile: tuple[int, int] = TILE) -> int:
 
 
 def _address(major: Whole, minor: Whole, tile_major: int, tile_minor: int, tiles_along: int) -> Whole:
-    """The address in a format whose runs lie along ``minor``, with ``tiles_along`` tiles side by side."""
+    """The address, in bits, of an element: ``minor`` is contiguous, with ``tiles_along`` tiles along it."""
     number = major // tile_major * tiles_along + minor // tile_minor
     return number * (tile_major * tile_minor) + major % tile_major * tile_minor + minor % tile_minor
 
@@ -260,7 +260,7 @@ def _grid(H: int, W: int) -> tuple[Whole, Whole]:
 def _sides(shape: tuple[int, int], tile: tuple[int, int]) -> tuple[int, int, int, int]:
     if len(shape) != 2 or len(tile) != 2 or min(*shape, *tile) < 1:
         raise ShapeError(
-            f"a bit matrix of shape {shape} in tiles of {tile}\neach is two sides of at least 1\n"
+            f"a bit matrix of shape {shape} in tiles of {tile}\nboth are two sides of at least 1\n"
             "give (H, W) and (BH, BW)"
         )
     return (*shape, *tile)

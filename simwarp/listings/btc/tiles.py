@@ -1,4 +1,4 @@
-"""Operands of the bit tensor core padded to tiles, and output tiles of C as sums or bits (listing 5).
+"""The bit tensor core's operands, padded to tiles, and its output tiles, stored as sums or bits (listing 5).
 
 Source: BTC (TPDS), section 5.1 (padding), 5.2, listing 5, and 6.2 (8 rows, 128 bits).
 """
@@ -29,16 +29,16 @@ TILE_SIZE = TILE_SIDE * TILE_SIDE
 
 
 class Options(NamedTuple):
-    """The parameters of the kernels beyond those of the listings.
+    """Parameters of the kernels that the listings do not have.
 
     Attributes
     ----------
     operation : "xor" or "and"
-        Of the tensor core.
+        The operation of the tensor core.
     fused : Fused or None
         The thresholds, for bits; None for sums.
     first : "lsb" or "msb"
-        Where in a word of the output the first bit is.
+        The bit order of the output.
     """
 
     operation: Operation = "xor"
@@ -46,11 +46,11 @@ class Options(NamedTuple):
     first: First = "lsb"
 
     def shared(self, warps: int) -> dict[str, tuple[Any, int]]:
-        """The shared memory of `store_tile`."""
+        """The shared memory that `store_tile` needs, for a block of these warps."""
         return {"Cs": (np.int32, TILE_SIZE * warps)} if self.fused else {}
 
     def output(self, name: str, shape: tuple[int, ...]) -> GlobalArray:
-        """The output array: int32, or uint32 with 32 bits per word."""
+        """Allocate the output: int32 sums, or uint32 with 32 columns per word."""
         if self.fused:
             return GlobalArray(name, (*shape[:-1], shape[-1] // 32), np.uint32)
         return GlobalArray(name, shape, np.int32)
@@ -65,7 +65,7 @@ class Options(NamedTuple):
         operation: Operation = "xor",
         first: First = "lsb",
     ) -> Options:
-        """The checked options of a product with ``columns`` columns."""
+        """Check the options of a product with ``columns`` columns."""
         check_choice("operation", operation, get_args(Operation))
         check_choice("first", first, get_args(First))
         return cls(operation, fuse(thresholds, flip, columns), first)
@@ -74,10 +74,10 @@ class Options(NamedTuple):
 def store_tile(
     warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, options: Options
 ) -> None:
-    """Store a tile of products, or its bits, at rows ``row`` … of C, columns ``8 * by`` ….
+    """Store an 8 × 8 tile of sums, or their bits, to C from row ``row`` and column ``8 * by`` on.
 
-    C is (rows, width), int32; for bits (rows, width / 32), uint32, and ``Cs`` of the block's shared
-    memory has 64 of int32 for each warp. The width is a multiple of 4, and of 32 for bits.
+    C is (rows, width), int32; for bits (rows, width / 32), uint32, and the block's shared array ``Cs`` has
+    64 int32 for each warp. The width is a multiple of 4, and of 32 for bits.
     """
     if options.fused:
         _store_bits(warp, C, row, by, dots, width, options.fused, options.first)
@@ -86,9 +86,9 @@ def store_tile(
 
 
 def FLIPBITS(n: Any, b: int) -> Any:
-    """Flip the last b bits of n: a byte's index counted from the other end of its word.
+    """Flip the last b bits of n: count a byte's index from the other end of its word.
 
-    Other than in print: ``(1u<<(b))-1``; with ``1u<<(b)-1`` one bit alone would be flipped.
+    Other than in print: ``(1u<<(b))-1``; ``1u<<(b)-1`` would flip a single bit.
 
     Examples
     --------
@@ -101,10 +101,10 @@ def FLIPBITS(n: Any, b: int) -> Any:
 def _store_bits(
     warp: Warp, C: GlobalArray, row: int, by: int, dots: Fragment, width: int, fused: Fused, first: First
 ) -> None:
-    """Store a tile's bits: listing 5, lines 16 to 22.
+    """Store the output bits of a tile (listing 5, lines 16 to 22).
 
     The four bytes of a vote are four rows of the tile, row 0 in the lowest byte, column 0 in its lowest
-    bit. ``first="lsb"`` takes them as they are. ``first="msb"``, the listing's, reverses the vote: then
+    bit. ``first="lsb"`` stores them unchanged. ``first="msb"``, the listing's, reverses the vote: then
     row 0 is the highest byte, and byte ``by`` of a row is byte ``FLIPBITS(by, 2)`` in memory.
     """
     laneid, Cs, Cb = warp.lane, warp.shared["Cs"], C.view(np.uint8)
@@ -122,7 +122,7 @@ def _store_bits(
 
 
 def _byte(word: npt.NDArray[np.uint32], element: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
-    """``p.elements[element]`` of the listing's union; lanes whose element is out of range discard it."""
+    """The byte ``p.elements[element]`` of the listing's union; lanes with an element above 3 discard it."""
     return (word >> (8 * (element % 4)) & 0xFF).astype(np.uint8)
 
 

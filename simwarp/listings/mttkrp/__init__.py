@@ -5,11 +5,11 @@
 ``opt_slice_alg``  algorithm 6: a block for some fibers, written back where the slice changes
 ``fiber_alg``      algorithm 7: a block for each fiber, whose own index is updated
 ``nonzero_alg``    algorithm 8: a block for each fiber, whose nonzeros' indices are updated
-``mttkrp``         algorithm 5 from line 18 on: each partition plays its part in a mode's product
+``mttkrp``         algorithm 5 from line 18 on: the product of a mode, partition by partition
 ================== ==========================================================================
 
-The paper prints them for three modes; here there may be more. Where it has one array of fiber indices
-and one matrix to go with it, the kernels take one of each for every level between slice and nonzero.
+The paper prints them for three modes; here there may be more. Instead of one array of fiber indices and one
+matrix, the kernels take an array and a matrix for each level between slice and nonzero.
 
 Source: MM-CSF (SC'19), sections 3.1 and 5, algorithms 2 and 5 to 8.
 """

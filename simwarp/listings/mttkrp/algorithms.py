@@ -1,7 +1,7 @@
 """Algorithms 2, 6, 7 and 8: MTTKRP for the mode at the root, in the middle or at the leaf of a tree.
 
-Two fibers, 0 and 1, each of one nonzero, in slice 0; the product of the slices' mode twice, then of the
-fibers' mode, and of the nonzeros':
+Slice 0 has fibers 0 and 1, each of one nonzero. The example computes the product of the slices' mode twice,
+then that of the fibers' mode, and that of the nonzeros':
 
 >>> from simwarp.warp import launch
 >>> of = GlobalArray.of
@@ -15,7 +15,7 @@ fibers' mode, and of the nonzeros':
 >>> A.numpy().tolist()  # 2 · 1 · 4 + 3 · 10 · 5
 [[158.0]]
 >>> launch(opt_slice_alg, 1, 64, zeros_of_two, pointers, [zero_one], *nonzeros, [B], C, A, 1, 2)
->>> A.numpy().tolist()  # the same once more
+>>> A.numpy().tolist()  # added once more
 [[316.0]]
 >>> A, J, K = of("A", np.array([[4.0]])), of("J", np.zeros((2, 1))), of("K", np.zeros((2, 1)))
 >>> launch(fiber_alg, 2, 64, pointers, [zeros_of_two], zero_one, *nonzeros, [A], C, J, 1)
@@ -57,19 +57,20 @@ def slice_alg(
 
     Parameters
     ----------
-    slicePtr : (slices + 1,), sliceInds : (slices,)
+    slicePtr : (slices + 1,)
+    sliceInds : (slices,)
     fiberPtr : (fibers + 1,)
-    fiberInds : for each level between slice and nonzero (fibers,)
+    fiberInds : one (fibers,) for each level between slice and nonzero
     indK, vals : (nonzeros,)
-    B : for each level between slice and nonzero (dimension, R)
-    C : (K, R), of the nonzeros' mode
-    A : (I, R), the output, to which is added
+    B : one (dimension, R) for each level between slice and nonzero
+    C : (K, R), the factor of the nonzeros' mode
+    A : (I, R), the output, added to
 
     Notes
     -----
-    Other than in print: ``tmp`` and ``tmp_2`` begin at 0 for every fiber and every slice. The arrays of
-    pointers have one element more than there are slices and fibers. A warp adds what its own fibers
-    give, hence the atomic writes.
+    Other than in print: ``tmp`` and ``tmp_2`` start at 0 for every fiber and every slice. The arrays of
+    pointers have one element more than there are slices and fibers. Each warp adds the sum of its own
+    fibers, so writes are atomic.
 
     Grid: a block for each slice, of any number of warps.
     """
@@ -99,7 +100,7 @@ def opt_slice_alg(
     R: int,
     fibersGrp: int,
 ) -> None:
-    """Algorithm 6, opt-slice-alg of MM-CSF: a block per ``fibersGrp`` fibers, regardless of slice bounds.
+    """Algorithm 6, opt-slice-alg of MM-CSF: a block per ``fibersGrp`` fibers, of one slice or several.
 
     Parameters
     ----------
@@ -108,16 +109,16 @@ def opt_slice_alg(
     fiberPtr, fiberInds, indK, vals, B, C, A, R
         As for `slice_alg`.
     fibersGrp : int
-        How many fibers a block takes.
+        The fibers of a block.
 
     Notes
     -----
-    Other than in print: the last fiber of a group writes, too, or the sum would be lost where the next
-    group goes on with the slice; only then is the next fiber's slice not looked at, which for the very
-    last fiber does not exist. ``tmp`` begins at 0 for every fiber and ``tmp_2`` after every write. The
-    last group may have fewer fibers.
+    Other than in print: the last fiber of a group writes too, since the sum would be lost if the next group
+    continued the slice; and it does not read the slice of the next fiber, since the last fiber of all has
+    none. ``tmp`` starts at 0 for every fiber and ``tmp_2`` after every write. The last group may have fewer
+    fibers.
 
-    Grid: a block for each group of fibers, of any number of warps; they take the nonzeros by turns.
+    Grid: a block for each group of fibers, of any number of warps, which take nonzeros in turn.
     """
     fiber, fibers = warp.block.x * fibersGrp, sliceInds.size
     end = min(fiber + fibersGrp, fibers)
@@ -152,20 +153,20 @@ def fiber_alg(
     Parameters
     ----------
     fiberPtr : (fibers + 1,)
-    sliceInds : for each level above the nonzeros but the output's (fibers,)
+    sliceInds : one (fibers,) for each level above the nonzeros except the output's
     fiberInds : (fibers,)
         The index of each fiber in the output's mode.
     indK, vals : (nonzeros,)
-    A : for each level above the nonzeros but the output's (dimension, R)
-    C : (K, R), of the nonzeros' mode
-    B : (J, R), the output, to which is added
+    A : one (dimension, R) for each level above the nonzeros except the output's
+    C : (K, R), the factor of the nonzeros' mode
+    B : (J, R), the output, added to
 
     Notes
     -----
-    Other than in print: ``tmp`` begins at 0, it is B that is returned, and the write is atomic, as the
-    text says, since other fibers, and the block's other warps, add to the row as well.
+    Other than in print: ``tmp`` starts at 0, and the output is B. The write is atomic, as in the paper's
+    text, since other fibers and other warps of the block add to the same row.
 
-    Grid: a block for each fiber, of any number of warps; they take the nonzeros by turns.
+    Grid: a block for each fiber, of any number of warps, which take nonzeros in turn.
     """
     fiber = warp.block.x
     j = index(warp, fiberInds, fiber)
@@ -191,18 +192,17 @@ def nonzero_alg(
     Parameters
     ----------
     fiberPtr : (fibers + 1,)
-    inds : sliceInds, fiberInds: for each level above the nonzeros (fibers,)
+    inds : sliceInds and fiberInds, one (fibers,) for each level above the nonzeros
     indK, vals : (nonzeros,)
-    matrices : A, B: for each level above the nonzeros (dimension, R)
-    C : (K, R), the output, to which is added
+    matrices : A and B, one (dimension, R) for each level above the nonzeros
+    C : (K, R), the output, added to
 
     Notes
     -----
-    Of the print we have the title alone; section 5.3 tells the rest: a nonzero reads row i of A and row j
-    of B, which a fiber has in common, so that (S + F) R is read and M R written, the same way that
-    algorithm 7 is parallel.
+    The text we have shows only the title; section 5.3 describes the rest: the nonzeros of a fiber share row i
+    of A and row j of B, so (S + F) R elements are read and M R written, in parallel as in algorithm 7.
 
-    Grid: a block for each fiber, of any number of warps; they take the nonzeros by turns.
+    Grid: a block for each fiber, of any number of warps, which take nonzeros in turn.
     """
     fiber = warp.block.x
     row = times_rows(warp, ones(vals.dtype, R), inds, matrices, fiber, R)
@@ -212,16 +212,16 @@ def nonzero_alg(
         add_to_row(warp, C, index(warp, indK, z), [value * product for product in row], R)
 
 
-# ---- The rank, spread over the lanes of a warp: "rank-parallel across threads" ------------------------
-# A warp has 32 lanes and a row R numbers, so a lane holds every 32nd of them: one register for each step
-# of 32. (One register for all steps would add columns r and r + 32 together.)
+# ---- Rows of R numbers over the lanes of a warp: "rank-parallel across threads" ------------------------
+# A lane holds every 32nd number of a row, in one register for each step of 32. (One register for all steps
+# would add columns r and r + 32 together.)
 
 Row = list[Register]
-"""R numbers: register s of lane l is number ``32 * s + l``."""
+"""A row of R numbers: register s of lane l holds number ``32 * s + l``."""
 
 
 def columns(warp: Warp, R: int) -> Iterator[tuple[int, Register]]:
-    """``for r = 0 to R``: each step with the lanes' r; lanes with r ≥ R are inactive."""
+    """Loop ``for r = 0 to R``: yield each step and its lanes' r; lanes with r ≥ R are inactive."""
     for step in range(-(-R // WARP_SIZE)):
         r = step * WARP_SIZE + warp.lane
         with warp.where(r < R):
@@ -229,22 +229,22 @@ def columns(warp: Warp, R: int) -> Iterator[tuple[int, Register]]:
 
 
 def zeros(dtype: npt.DTypeLike, R: int) -> Row:
-    """Registers of a row of R sums, all 0."""
+    """A row of R zeros, to add to."""
     return [np.zeros(WARP_SIZE, dtype) for _ in range(-(-R // WARP_SIZE))]
 
 
 def ones(dtype: npt.DTypeLike, R: int) -> Row:
-    """Registers of a row of R products, all 1."""
+    """A row of R ones, to multiply."""
     return [register + 1 for register in zeros(dtype, R)]
 
 
 def index(warp: Warp, array: GlobalArray, position: int) -> int:
-    """Load one index, uniform across the warp."""
+    """Load one index, the same in all lanes."""
     return int(warp.load(array, position)[0])
 
 
 def add_nonzero(warp: Warp, tmp: Row, value: Register, C: GlobalArray, k: int, R: int) -> None:
-    """``tmp[r] += vals[z] * C[k][r]``."""
+    """Add a nonzero times its row of C: ``tmp[r] += vals[z] * C[k][r]``."""
     for step, r in columns(warp, R):
         tmp[step] = tmp[step] + value * warp.load(C, k * R + r)
 
@@ -252,7 +252,7 @@ def add_nonzero(warp: Warp, tmp: Row, value: Register, C: GlobalArray, k: int, R
 def times_rows(
     warp: Warp, row: Row, inds: Sequence[GlobalArray], matrices: Sequence[GlobalArray], fiber: int, R: int
 ) -> Row:
-    """``row[r] * B[j][r]``, for every factor B and its index j of the fiber."""
+    """The row times the fiber's row of each factor B: ``row[r] * B[j][r]``."""
     row = list(row)
     for indices, B in zip(inds, matrices, strict=True):
         j = index(warp, indices, fiber)
@@ -262,6 +262,6 @@ def times_rows(
 
 
 def add_to_row(warp: Warp, A: GlobalArray, i: int, row: Row, R: int) -> None:
-    """``A[i][r] += row[r]``, atomically."""
+    """Add a row to row i of the output, atomically: ``A[i][r] += row[r]``."""
     for step, r in columns(warp, R):
         warp.atomic_add(A, i * R + r, row[step])

@@ -1,4 +1,4 @@
-"""MTTKRP by the paper's algorithms: the algorithm of each part of a tensor, and its launch."""
+"""MTTKRP by the paper's algorithms: choose the algorithm for each part of a tensor, and launch it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simwarp.listings.mttkrp.algorithms import fiber_alg, nonzero_alg, opt_slice
 from simwarp.warp import GlobalArray, launch
 
 THREADS = 64
-"""Two warps a block."""
+"""The threads of a block: two warps."""
 FIBERS_IN_A_GROUP = 4
 
 
@@ -25,16 +25,15 @@ def mttkrp(
 ) -> npt.NDArray[Any]:
     """The matricized tensor times Khatri-Rao product, by the paper's algorithms.
 
-    Answers the same question as `reference.mttkrp`.
+    Computes the same product as `reference.mttkrp`.
 
     Parameters
     ----------
-    tensor : MmCsf, or its part, Fibers
-        By algorithms 6, 7 and 8: slice, fiber or nonzero, by the level that ``mode`` has in a partition.
-    tensor : BCsf with ``mode`` at its root, or PerMode of such
-        By algorithm 2.
+    tensor : MmCsf, Fibers, BCsf or PerMode
+        MmCsf, or one partition (Fibers): by algorithm 6, 7 or 8, if ``mode`` is the root, in the middle or
+        the leaf of a partition. BCsf with ``mode`` at its root, or PerMode of such: by algorithm 2.
     factors : one (dimension, R) array per mode, of the values' dtype
-        That of ``mode`` is not read.
+        The factor of ``mode`` is not read.
     mode : int
 
     Returns
@@ -76,25 +75,25 @@ def mttkrp(
 
 
 def _check(tensor: Any, factors: Sequence[npt.NDArray[Any]], mode: Any) -> None:
-    """Refuse unsupported tensors and factors; bad indices and pointers become faults of the kernels."""
+    """Refuse unsupported tensors and factors; wrong indices and pointers become faults of the kernels."""
     if isinstance(tensor, MmCsf | PerMode):
         check_fields(tensor)
     for part in getattr(tensor, "parts", ()) or (tensor,):
         if not isinstance(part, Fibers | BCsf):
             raise FormatError(
-                f"the listings do not take {type(part).__name__}\nthey take MmCsf, Fibers and BCsf\n"
-                "convert it, or take reference.mttkrp"
+                f"tensor has a {type(part).__name__}\nthe listings take MmCsf, Fibers and BCsf\n"
+                "convert it, or call reference.mttkrp"
             )
         check_fields(part)
         _check_axes(part)
     check_mode(mode, len(tensor.shape))
     if not all(hasattr(factor, "shape") for factor in factors):
-        raise ShapeError("factors are not arrays\n(dimension, R) is needed\ngive one for each mode")
+        raise ShapeError("factors are not arrays\n(dimension, R) is needed\ngive one array for each mode")
     check_factors(factors, tensor.shape)
 
 
 def _check_axes(tensor: Any) -> None:
-    """Refuse arrays whose axes differ from the format's."""
+    """Refuse arrays with another number of axes than the format has."""
     is_fibers = isinstance(tensor, Fibers)
     upper = len(tensor.shape) - (1 if is_fibers else 2)
     flat = ("pointers",) if is_fibers else ("slices", "slice_pointers", "fiber_pointers", "order")
@@ -108,8 +107,8 @@ def _check_axes(tensor: Any) -> None:
 def _root(tensor: BCsf, matrices: list[GlobalArray], mode: int, out: GlobalArray, rank: int) -> None:
     if tensor.modes[0] != mode:
         raise FormatError(
-            f"this BCsf has mode {tensor.modes[0]} at its root, not {mode}\nalgorithm 2 writes to the root\n"
-            "build one for the mode"
+            f"this BCsf has mode {tensor.modes[0]} at its root, not {mode}\n"
+            "algorithm 2 computes the product of the root\nbuild a BCsf with the mode at its root"
         )
     *middle, leaf = tensor.modes[1:]
     slices = _array("slicePtr", tensor.slice_pointers), _array("sliceInds", tensor.slices)
