@@ -465,7 +465,7 @@ def test_bad_thresholds_are_refused(scheme):
         ([0, 0], [True], "flip"),
         (0, None, "thresholds"),
     ):
-        with pytest.raises(ShapeError, match=rf"{name} has shape .* 2 columns: give \(2,\)"):
+        with pytest.raises(ShapeError, match=rf"{name} has shape .*\n.* 2 columns\ngive \(2,\)"):
             scheme(a, b, thresholds=thresholds, flip=flip)
     with pytest.raises(SchemeError, match="flip is given without thresholds"):
         scheme(a, b, flip=[True, True])
