@@ -94,11 +94,6 @@ class StreamedKernel:
         """Launch in the stream."""
         self._kernel(*args, **options | {"stream": self._device.queue})
 
-    def fix(self, *args: Any) -> Callable[[bytes, Any], None]:
-        """See `gpu.device.fixed`."""
-        launch = self._kernel.fix(*args)
-        return lambda first, _: launch(first, self._device.queue)
-
 
 class Timing:
     """One thing that every round measures: a tuple of times in microseconds."""

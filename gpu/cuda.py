@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpu.cuda_kernels import Bound, BoundChain, CudaKernel, CudaModule
+from gpu.cuda_kernels import BoundChain, BoundLaunch, CudaKernel, CudaModule
 from gpu.device import Device, LaunchChain, LaunchPlan
 from reference.errors import MissingExtraError, NoGpuError, ShapeError
 from reference.types.launch import Extent, dtype_of, shape_of, uploadable
@@ -21,7 +21,7 @@ from reference.types.launch import Extent, dtype_of, shape_of, uploadable
 
 @cache
 def _driver() -> Any:
-    """PyCUDA's driver module, initialised."""
+    """Import and initialise PyCUDA's driver module."""
     try:
         import pycuda.driver as driver
     except ImportError as error:
@@ -37,7 +37,7 @@ def _driver() -> Any:
 
 @cache
 def _context(ordinal: int) -> Any:
-    """The primary context of a device, current until the process ends."""
+    """The primary context of a device, made current until the process ends."""
     driver = _driver()
     if ordinal >= driver.Device.count():
         raise NoGpuError(
@@ -52,7 +52,7 @@ def _context(ordinal: int) -> Any:
 
 @cache
 def _pool(ordinal: int) -> Any:
-    """The device's memory that our arrays gave back, for those to come: the driver takes 60 us for one."""
+    """A pool of device memory that freed arrays return to; an allocation by the driver takes 60 us."""
     _context(ordinal)
     pool = _driver().DeviceMemoryPool()
     atexit.register(pool.stop_holding)  # before the context goes
@@ -62,25 +62,25 @@ def _pool(ordinal: int) -> Any:
 class CudaDevice:
     """An NVIDIA GPU.
 
-    Memory of arrays that are gone is kept for the next ones: all our work is in the legacy default stream, so
-    what comes later starts later. `trim` gives it back to the driver.
+    Memory of freed arrays is kept for new ones. That is safe because all work of this class is in the legacy
+    default stream, where it runs in order. `trim` returns that memory to the driver.
 
     Parameters
     ----------
     ordinal : int
-        Which of the visible devices.
+        The number of the device among the visible ones.
 
     Attributes
     ----------
     plans : dict
-        What host code prepares once and uses again; see `gpu.device.planned`.
+        Results of host code that later calls use again; see `gpu.device.planned`.
 
     Raises
     ------
     NoGpuError
-        No such device, or no driver.
+        If there is no such device, or no driver.
     MissingExtraError
-        PyCUDA is not installed.
+        If PyCUDA is not installed.
     """
 
     def __init__(self, ordinal: int = 0) -> None:
@@ -112,7 +112,7 @@ class CudaDevice:
 
     @property
     def driver_version(self) -> str:
-        """The installed driver, e.g. ``"580.159.04"``, for the provenance of goldens."""
+        """The version of the installed driver, e.g. ``"580.159.04"``, for the provenance of goldens."""
         module = Path("/proc/driver/nvidia/version")
         found = re.search(r"\b\d+\.\d+(\.\d+)?\b", module.read_text()) if module.exists() else None
         version = _driver().get_driver_version()
@@ -129,23 +129,23 @@ class CudaDevice:
         size = int(math.prod(shape)) * dtype.itemsize or 1
         try:
             memory = self._pool.allocate(size)
-        except _driver().MemoryError:  # what is kept for work in streams is the last resort
+        except _driver().MemoryError:  # release the pool and what is held for work in streams, and try again
             self._context.synchronize()
             self.trim()
             memory = self._pool.allocate(size)
         return CudaArray(self, memory, shape, dtype)
 
     def trim(self) -> None:
-        """Give memory that no array has back to the driver."""
+        """Return the memory of freed arrays to the driver."""
         self._held.clear()
         self._pool.free_held()
 
     def hold(self, memory: Any) -> None:
-        """Keep memory that work in a stream uses until the next synchronisation, who else may drop it."""
+        """Keep memory alive until the next synchronisation, because work in a stream uses it."""
         self._held[id(memory)] = memory
 
     def flag(self) -> CudaArray:
-        """One int32, 0 unless a kernel has changed it; the host reads it without a copy."""
+        """An array of one int32 that is 0 until a kernel writes it; the host reads it without a copy."""
         if self._flag is None:
             self._flag = _HostNumber(self)
         return self._flag
@@ -184,30 +184,30 @@ class CudaDevice:
         return _load(self.ordinal, getattr(ptx, "text", ptx))
 
     def kernel(self, ptx: str, name: str) -> CudaKernel:
-        """A kernel of PTX text, which is loaded once."""
+        """A kernel of PTX text; each text is loaded once."""
         return _load(self.ordinal, ptx).kernel(name)
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[CudaArray]) -> None:
-        """Launch what a plan says, with these arrays where it has none."""
+        """Launch a plan; ``arrays`` replace the None in its arguments."""
         if plan.bound is None:
-            plan.bound = BoundChain([self._bound(plan)])
+            plan.bound = self._bound((plan,))
         plan.bound((arrays,))
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[CudaArray]]) -> None:
-        """Launch several plans one behind the other, as one graph."""
+        """Launch the plans of a chain in order, each with its arrays, as one graph."""
         if chain.bound is None:
-            chain.bound = BoundChain([self._bound(plan) for plan in chain.plans])
+            chain.bound = self._bound(chain.plans)
         chain.bound(arrays)
 
-    def _bound(self, plan: LaunchPlan) -> Bound:
-        return self.kernel(plan.ptx, plan.name).bind(plan.grid, plan.block, plan.args)
+    def _bound(self, plans: Sequence[LaunchPlan]) -> BoundChain:
+        return BoundChain([BoundLaunch(self.kernel(plan.ptx, plan.name), plan) for plan in plans])
 
     def stream(self) -> Any:
-        """A new queue of work."""
+        """A new stream."""
         return _driver().Stream()
 
     def event(self) -> CudaEvent:
-        """A mark in a stream."""
+        """A new event."""
         return CudaEvent()
 
     def defer(self, check: Callable[[], None]) -> None:
@@ -218,21 +218,21 @@ class CudaDevice:
         """Wait for all work, then run the deferred checks."""
         self._context.synchronize()
         self._held.clear()
-        while self._checks:  # one that raises leaves the others for the next time
+        while self._checks:  # after a check that raises, the rest runs at the next synchronisation
             self._checks.pop(0)()
 
 
 class CudaArray:
-    """An array in a GPU's memory, C order. It also speaks ``__cuda_array_interface__``.
+    """An array in a GPU's memory, in C order, with the CUDA array interface.
 
     Parameters
     ----------
     device : CudaDevice
     memory
-        What PyCUDA allocated, or an address that somebody else owns.
+        PyCUDA's allocation, or an address in memory of another owner.
     shape, dtype
     keep
-        Who owns the memory, if we do not.
+        The owner of that memory, to be kept alive; None for an allocation.
 
     Attributes
     ----------
@@ -249,11 +249,11 @@ class CudaArray:
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """The size of the array in bytes."""
         return int(math.prod(self.shape)) * self.dtype.itemsize
 
     def hold(self) -> None:
-        """Do not give the memory to others before the device's next synchronisation."""
+        """Keep the array's memory from being reused before the device's next synchronisation."""
         self.device.hold(self._memory if self._keep is None else self._keep)
 
     @property
@@ -267,7 +267,7 @@ class CudaArray:
         }
 
     def upload(self, host: Any, stream: Any = None) -> None:
-        """Copy from the host; shape and dtype must be the array's."""
+        """Copy a host array of the same shape and dtype into the array."""
         if host.__class__ is not np.ndarray:
             host = uploadable(host, "the array")
         if host.shape != self.shape or host.dtype != self.dtype:
@@ -283,7 +283,7 @@ class CudaArray:
             _driver().memcpy_htod_async(self.pointer, data, stream)
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
-        """Copy to the host, after all work that writes it."""
+        """A copy on the host, made after all work that writes the array."""
         host = np.empty(self.shape, self.dtype)
         if stream is None:
             self.device.synchronize()
@@ -299,18 +299,19 @@ class CudaArray:
         other = CudaArray(self.device, self.pointer, shape, dtype, keep=self)
         if other.nbytes > self.nbytes:
             raise ShapeError(
-                f"view: {shape} of {other.dtype} needs {other.nbytes} bytes, there are {self.nbytes}"
+                f"view: {shape} of {other.dtype} needs {other.nbytes} bytes, the array has {self.nbytes}\n"
+                "give a smaller shape or dtype"
             )
         return other
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Return the array's memory to the pool."""
         if self._keep is None:
             self._memory.free()
 
 
 class _HostNumber(CudaArray):
-    """One int32 in the host's memory, which kernels reach as their own."""
+    """One int32 in page-locked host memory that kernels read and write through a device address."""
 
     def __init__(self, device: CudaDevice) -> None:
         driver = _driver()
@@ -319,30 +320,30 @@ class _HostNumber(CudaArray):
         super().__init__(device, address, (1,), np.dtype(np.int32), keep=self._host)
 
     def upload(self, host: npt.NDArray[Any], stream: Any = None) -> None:
-        """Write it."""
+        """Write the number."""
         self._host[:] = host
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
-        """Read it as it is: whoever asks has synchronised the device."""
+        """Read the number without waiting: the caller has synchronised the device."""
         return self._host.copy()
 
 
 class CudaEvent:
-    """A mark in a stream, stamped by the GPU."""
+    """An event in a stream; the GPU records the time at which it is reached."""
 
     def __init__(self) -> None:
         self._event = _driver().Event()
 
     def record(self, stream: Any = None) -> None:
-        """Put the mark behind the work queued so far."""
+        """Queue the event behind the work that is in the stream now."""
         self._event.record(stream)
 
     def synchronize(self) -> None:
-        """Wait until the mark is reached."""
+        """Wait until the GPU reaches the event."""
         self._event.synchronize()
 
     def seconds_since(self, earlier: CudaEvent) -> float:
-        """The time between two marks."""
+        """The seconds between an earlier event and this one."""
         return float(self._event.time_since(earlier._event)) / 1000
 
 
@@ -352,23 +353,19 @@ def _load(ordinal: int, ptx: str) -> CudaModule:
     return CudaModule(ptx)
 
 
+@cache
 def default_device() -> Device:
-    """The first CUDA device, the same object each time.
+    """The first CUDA device, the same object at each call.
 
     Raises
     ------
     NoGpuError
-        Where there is none.
+        If there is none.
     """
     try:
-        return cast("Device", _one())
+        return cast("Device", CudaDevice())
     except (MissingExtraError, NoGpuError) as error:
         raise NoGpuError(
             f"no CUDA device can be used: {str(error).splitlines()[0]}\n"
             "pass device=simwarp.Device() to run on the simulator"
         ) from None
-
-
-@cache
-def _one() -> CudaDevice:
-    return CudaDevice()

@@ -1,6 +1,6 @@
-"""The protocol of a GPU, to which the host code of `gpu` is written.
+"""The protocols of devices, their arrays and their kernels, which the host code of `gpu` relies on.
 
-`gpu.CudaDevice` and `simwarp.Device` both have it, so the same host code launches the same PTX on
+`gpu.CudaDevice` and `simwarp.Device` both implement them, so the same host code launches the same PTX on
 hardware and on the simulator. A device loads PTX and nothing else: CUDA C++ is compiled by
 `gpu.compile` for the device's compute capability.
 """
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.types.launch import Dim, Extent
 
-Plan = TypeVar("Plan")
+Made = TypeVar("Made")
 
 ONE = (1, 1, 1)
-"""The grid of one block, or the block of one thread."""
+"""The dimensions of a grid of one block, or of a block of one thread."""
 
 
 class Array(Protocol):
-    """An array in a device's memory, C order.
+    """An array in a device's memory, in C order.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Array(Protocol):
 
     @property
     def device(self) -> Device:
-        """The device that holds it."""
+        """The device whose memory holds the array."""
         ...
 
     @property
@@ -47,21 +47,21 @@ class Array(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """The size of the array in bytes."""
         ...
 
     def upload(self, host: Any, stream: Any = None) -> None:
         """Copy from a host array of the same shape and dtype."""
 
     def download(self, stream: Any = None) -> npt.NDArray[Any]:
-        """Copy to the host."""
+        """A copy of the array on the host."""
         ...
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> Any:
         """The same bytes with another shape or dtype."""
 
     def free(self) -> None:
-        """Give the memory back."""
+        """Return the array's memory to the device."""
 
 
 class Kernel(Protocol):
@@ -76,22 +76,25 @@ class Kernel(Protocol):
         stream: Any = None,
         cooperative: bool = False,
     ) -> None:
-        """Launch. Arguments are device arrays, numbers, and bytes or NumPy scalars of structures."""
+        """Launch the kernel.
+
+        Arguments are device arrays and numbers; structures are bytes or NumPy scalars.
+        """
 
 
 @dataclass(eq=False)
 class LaunchPlan:
-    """A launch with other arrays from call to call, and all else fixed.
+    """A launch whose arguments are fixed, except arrays and structures that each call gives.
 
     Attributes
     ----------
     ptx, name : str
-        The text, and the kernel in it.
+        The PTX text, and the kernel's name in it.
     grid, block : (int, int, int)
     args : tuple
-        NumPy scalars, and None where an array comes.
+        Numbers, structures and device arrays; None for each argument that a call gives.
     bound : object
-        The device's own form of the plan.
+        Private to the device: the plan with its kernel loaded.
     """
 
     ptx: str
@@ -104,7 +107,7 @@ class LaunchPlan:
 
 @dataclass(eq=False)
 class LaunchChain:
-    """Launches one behind the other, and the device's own form of them."""
+    """Plans to be launched in order; ``bound`` is private to the device, as in `LaunchPlan`."""
 
     plans: tuple[LaunchPlan, ...]
     bound: Any = None
@@ -119,7 +122,7 @@ class Device(Protocol):
     compute_capability : (int, int)
     multiprocessors : int
     plans : dict
-        Results of host code that are used again; see `planned`.
+        Results of host code that later calls use again; see `planned`.
     """
 
     compute_capability: tuple[int, int]
@@ -128,7 +131,7 @@ class Device(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the device in reports."""
+        """The device's name in reports."""
         ...
 
     def allocate(self, shape: Extent, dtype: npt.DTypeLike, name: str = "") -> Any:
@@ -138,28 +141,28 @@ class Device(Protocol):
         """Copy a host array to the device."""
 
     def adopt(self, foreign: Any) -> Any:
-        """Another library's device array as an array of this device, without a copy."""
+        """Wrap another library's device array as an array of this device, without a copy."""
 
     def load(self, ptx: Any) -> Any:
         """Load PTX, as text or from ``gpu.compile``; ``kernel(name)`` of the result is a `Kernel`."""
 
     def kernel(self, ptx: str, name: str) -> Any:
-        """A kernel of PTX text; where that is possible, the text is loaded once."""
+        """A kernel of PTX text; hardware loads each text once."""
 
     def launch(self, plan: LaunchPlan, arrays: Sequence[Any]) -> None:
-        """Launch a plan, with these arrays in its empty places."""
+        """Launch a plan; ``arrays`` (or bytes of structures) replace the None in its arguments."""
 
     def launch_all(self, chain: LaunchChain, arrays: Sequence[Sequence[Any]]) -> None:
-        """Launch several plans one behind the other, each with its arrays."""
+        """Launch the plans of a chain in order, each with its arrays; see `launch`."""
 
     def flag(self) -> Any:
-        """One int32, 0 unless a kernel has changed it; cheap to read after a synchronisation."""
+        """An array of one int32 that is 0 until a kernel writes it; cheap to read after a synchronisation."""
 
     def stream(self) -> Any:
-        """A new queue of work, with ``synchronize()``."""
+        """A new stream, with ``synchronize()``."""
 
     def event(self) -> Any:
-        """A mark in a stream, with ``record(stream)``, ``synchronize()`` and ``seconds_since(earlier)``."""
+        """A new event, with ``record(stream)``, ``synchronize()`` and ``seconds_since(earlier)``."""
 
     def defer(self, check: Callable[[], None]) -> None:
         """Call ``check`` at the next synchronisation; it may raise."""
@@ -169,7 +172,7 @@ class Device(Protocol):
 
 
 def is_array(x: Any) -> bool:
-    """Whether ``x`` lies on a device of this protocol."""
+    """Whether ``x`` is an `Array`, of hardware or of the simulator."""
     return hasattr(x, "pointer") and hasattr(x, "download")
 
 
@@ -184,56 +187,25 @@ def is_foreign(x: Any) -> bool:
 
 
 MOST_PLANS = 1024
-"""Of a device: a program with more sizes makes them anew."""
+"""Entries of ``Device.plans``; when there are as many, all are dropped and made again on demand."""
 
 
-def planned(device: Device, key: Hashable, make: Callable[[], Plan]) -> Plan:
-    """The result of ``make``, which depends on ``key`` alone: made at the first call for this device.
+def planned(plans: dict[Any, Any], key: Hashable, make: Callable[[], Made], most: int = MOST_PLANS) -> Made:
+    """``plans[key]``, made at the first request; a dictionary with ``most`` entries is emptied before.
 
-    Plans must not refer to the device: it would then live until the garbage collector finds it.
+    An entry of ``Device.plans`` must depend on its key alone, and must not refer to the device, which would
+    then live until the garbage collector finds it.
     """
-    plan = device.plans.get(key)
+    plan = plans.get(key)
     if plan is None:
-        if len(device.plans) >= MOST_PLANS:
-            device.plans.clear()
-        plan = device.plans[key] = make()
+        plan = make()
+        if len(plans) >= most:
+            plans.clear()
+        plans[key] = plan
     return plan
 
 
 def launch(device: Device, key: Hashable, make: Callable[[], LaunchPlan], *arrays: Any) -> None:
-    """Launch a kernel; all but the arrays depends on ``key`` alone and is made at the first call."""
+    """Launch the plan of ``make()``, which depends on ``key`` alone, with these arrays."""
     plan: LaunchPlan | None = device.plans.get(key)
-    device.launch(planned(device, key, make) if plan is None else plan, arrays)
-
-
-def fixed(
-    kernel: Kernel, grid: Dim, block: Dim, leading: Sequence[int], args: Sequence[Any]
-) -> Callable[[bytes, Any], None]:
-    """A launch with all fixed except the first parameters: structures of so many bytes each."""
-    fix = getattr(kernel, "fix", None)
-    if fix is not None:
-        return fix(grid, block, sum(leading), *args)
-    ends = [sum(leading[: i + 1]) for i in range(len(leading))]
-
-    def launch(first: bytes, stream: Any) -> None:
-        pieces = (np.void(first[end - size : end]) for end, size in zip(ends, leading, strict=True))
-        kernel(grid, block, *pieces, *args, stream=stream)
-
-    return launch
-
-
-Chain: TypeAlias = Callable[[Hashable, Callable[[], Sequence[bytes]]], None]
-"""Takes a key, and a function for the first parameters of each launch, which depend on the key alone."""
-
-
-def chained(launches: Sequence[Callable[[bytes, Any], None]]) -> Chain:
-    """Launches of `fixed` one behind the other, as one where the device can do that."""
-    chain = getattr(launches[0], "chain", None)
-    if chain is not None:
-        return chain(launches)
-
-    def launch(_: Hashable, firsts: Callable[[], Sequence[bytes]]) -> None:
-        for each, first in zip(launches, firsts(), strict=True):
-            each(first, None)
-
-    return launch
+    device.launch(planned(device.plans, key, make) if plan is None else plan, arrays)

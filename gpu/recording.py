@@ -59,7 +59,7 @@ class Recording:
             packs=any(-1 in given for given in places),
             result=self._place(result),
         )
-        planned(self._device, key, lambda: call)
+        planned(self._device.plans, key, lambda: call)
 
 
 _Step = tuple[LaunchPlan | None, tuple[Any, ...]]

@@ -107,7 +107,7 @@ def bconv2d(
     images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)
     output = "bits" if rule else "int"
     launch = planned(
-        device,
+        device.plans,
         ("bconv2d", chosen.name, shape, pooling, output),
         lambda: Launch(chosen, shape, pooling, output, device.compute_capability),
     )
@@ -187,7 +187,7 @@ def _on_their_device(
             return None
         shape = _new_shape(conv_shape, x.shape, w.shape, *options)
         made = Launch(SCHEMES[x.scheme], shape, "none", "int", home.compute_capability)
-        launch = planned(home, key, lambda: made)
+        launch = planned(home.plans, key, lambda: made)
     y = home.allocate(launch.size, _INT32, "y")
     launch(home, x, w, y)
     return y

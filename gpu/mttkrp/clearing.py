@@ -1,4 +1,4 @@
-"""Zero fill of result rows before sums are added, by ``clear.cu``."""
+"""Zero fill of result rows to which sums are added, by ``clear.cu``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from gpu.mttkrp.kernels import THREADS, Launch, Setting, Work
 
 
 def clearing(works: Sequence[Work], dimension: int, setting: Setting) -> tuple[Launch, ...]:
-    """The launches that zero the rows not stored later: all rows, or fewer than half.
+    """The launch, if any, that zeroes the result rows which later launches do not store.
+
+    Rows are zeroed one by one if fewer than half need it, else all together.
 
     Parameters
     ----------
     works : sequence of Work
-        Those that come after.
+        The later launches.
     dimension : int
-        Rows of the result.
+        The number of result rows.
     setting : Setting
 
     Examples
@@ -28,7 +30,7 @@ def clearing(works: Sequence[Work], dimension: int, setting: Setting) -> tuple[L
     >>> setting = Setting(device, np.dtype(np.float32), order=3, rank=2)
     >>> out = device.upload(np.ones((3, 2), np.float32))
     >>> for launch in clearing([Work((), stored=np.array([0, 2]))], 3, setting):
-    ...     launch((), sink_of(out, 0, 2))
+    ...     launch([sink_of(out, 0, 2)])
     >>> out.download()[:, 0]
     array([1., 0., 1.], dtype=float32)
     """
@@ -36,12 +38,11 @@ def clearing(works: Sequence[Work], dimension: int, setting: Setting) -> tuple[L
     if 2 * stored.size <= dimension:
         vectors = dimension * setting.rank // setting.vec
         grid = (-(-vectors // THREADS), 1, 1)
-        return (Launch(setting.kernel("clear.cu", "clear"), grid, (), (np.uint64(vectors),)),)
+        return (setting.launch("clear.cu", "clear", grid, vectors),)
     cleared = np.ones(dimension, np.bool_)
     cleared[stored] = False
     rows = np.flatnonzero(cleared).astype(np.uint32)
     if rows.size == 0:
         return ()
-    kernel = setting.kernel("clear.cu", "clear_rows")
-    arguments = (setting.device.upload(rows, "rows to clear"), np.uint32(rows.size))
-    return (Launch(kernel, setting.grid(rows.size), (), arguments),)
+    placed = setting.device.upload(rows, "rows to clear")
+    return (setting.launch("clear.cu", "clear_rows", setting.grid(rows.size), placed, rows.size),)

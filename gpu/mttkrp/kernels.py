@@ -1,33 +1,29 @@
 """Compilation and launch of the MTTKRP kernels (rows.cuh is the device side).
 
-A format's module turns a tensor on the device into `Work`: launches that want only the factors and the
-result, and, for the deterministic variant, the row of every slot.
+The module of a format turns a tensor on the device into `Work`: launches that lack only factors and result,
+and, for the deterministic variant, the result row of every slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from struct import Struct
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu.compile import compile_file
-from gpu.device import Array, Device, Dim, fixed
+from gpu.device import Array, Device, Dim, LaunchPlan
 
 THREADS = 256
-"""Of a block, in all kernels."""
+"""Threads of a block, in all kernels."""
 
 WARP = 32
 
 MOST_PASSES = 65535
-"""What a grid's second dimension holds."""
-
-_SINK = 24
-"""Bytes of the structure ``Sink``."""
+"""The largest second dimension of a grid."""
 
 _C_TYPES = {"float32": "float", "float64": "double"}
 
@@ -43,7 +39,7 @@ class Setting:
         Of values, factors and result: float32 or float64.
     order, rank : int
     deterministic : bool
-        Whether sums of rows go to slots.
+        Whether partial sums of a row go to slots, to be added in a fixed order.
     vector : bool
         Whether rows may be read and written 16 bytes at a time: their matrices start at multiples of 16.
 
@@ -64,23 +60,23 @@ class Setting:
 
     @property
     def vec(self) -> int:
-        """Columns per lane."""
+        """Columns of a row that a lane reads at once."""
         whole = 16 // self.dtype.itemsize
         return whole if self.vector and self.rank % whole == 0 else 1
 
     @property
     def lanes(self) -> int:
-        """Lanes per group: enough for all columns, at most a warp."""
+        """Lanes of a group, which shares a nonzero: enough for all columns, at most a warp."""
         return min(WARP, 1 << (self.rank // self.vec - 1).bit_length())
 
     @property
     def passes(self) -> int:
-        """Passes of a group over the rank."""
+        """Passes that a group needs for all columns."""
         return -(-self.rank // (self.vec * self.lanes))
 
     @property
     def defines(self) -> dict[str, str | int]:
-        """The macros of rows.cuh and sink.cuh."""
+        """The macros that rows.cuh and sink.cuh need."""
         macros: dict[str, str | int] = {"SCALAR": _C_TYPES[self.dtype.name]}
         macros |= {"VEC": self.vec, "LANES": self.lanes, "ORDER": self.order}
         return macros | ({"DETERMINISTIC": ""} if self.deterministic else {})
@@ -89,70 +85,66 @@ class Setting:
         """The grid for ``groups`` groups, in blocks of `THREADS`."""
         return (-(-groups // (THREADS // self.lanes)), self.passes, 1)
 
-    def kernel(self, source: str, name: str, **defines: str | int) -> Any:
-        """A kernel of a source in ``gpu/mttkrp/``, compiled and loaded."""
-        macros = self.defines | defines
-        ptx = compile_file(f"mttkrp/{source}", macros, self.device.compute_capability)
-        return self.device.kernel(ptx.text, name)
+    def launch(
+        self,
+        source: str,
+        name: str,
+        grid: Dim,
+        *arguments: Any,
+        modes: tuple[int, ...] = (),
+        keep: tuple[Any, ...] = (),
+        defines: Mapping[str, str | int] | None = None,
+    ) -> Launch:
+        """Compile and load a kernel of a source in ``gpu/mttkrp/``, and fix its grid and arguments."""
+        macros = {**self.defines, **(defines or {})}
+        ptx = compile_file(f"mttkrp/{source}", macros, self.device.compute_capability).text
+        structures = (None, None) if modes else (None,)
+        plan = LaunchPlan(ptx, name, grid, (THREADS, 1, 1), (*structures, *arguments))
+        return Launch(self.device.kernel(ptx, name), plan, modes, keep)
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch, complete except for the factors and the result.
-
-    The kernel's first parameters are ``Factors``, unless it takes none, and ``Sink`` by value, then what
-    `arguments` holds.
+    """A launch of an MTTKRP, complete except for the addresses of factors and result.
 
     Attributes
     ----------
     kernel : Kernel
-    grid : (int, int, int)
+    plan : LaunchPlan
+        Its first parameters are open: ``Factors``, unless the kernel takes none, and ``Sink``, both by value.
     modes : tuple of int
-        Whose factors it takes, in this order.
-    arguments : tuple
-        Device arrays and NumPy scalars.
+        The modes of the factors in ``Factors``, in its order.
     keep : tuple of device arrays
-        Those that `arguments` have the addresses of, beside the tensor's own.
+        Arrays, beside the tensor's own, of which the plan's structures hold the addresses.
     """
 
     kernel: Any
-    grid: Dim
+    plan: LaunchPlan
     modes: tuple[int, ...]
-    arguments: tuple[Any, ...]
     keep: tuple[Any, ...] = ()
 
-    def __call__(self, addresses: Sequence[int], sink: tuple[int, int, int], stream: Any = None) -> None:
-        """Launch with the addresses of all factors and a `sink_of`."""
-        self.fixed(self.first(addresses, sink), stream)
+    def __call__(self, structures: Sequence[bytes], stream: Any = None) -> None:
+        """Launch with the result of `structures`."""
+        plan = self.plan
+        self.kernel(plan.grid, plan.block, *structures, *plan.args[len(structures) :], stream=stream)
 
-    def first(self, addresses: Sequence[int], sink: tuple[int, int, int]) -> bytes:
-        """The first parameters."""
-        return self._first.pack(*[addresses[mode] for mode in self.modes], *sink)
-
-    @cached_property
-    def fixed(self) -> Callable[[bytes, Any], None]:
-        """The launch, which takes its first parameters and a stream."""
-        leading = (8 * len(self.modes), _SINK) if self.modes else (_SINK,)
-        return fixed(self.kernel, self.grid, (THREADS, 1, 1), leading, self.arguments)
-
-    @cached_property
-    def _first(self) -> Struct:
-        """``Factors`` and ``Sink``."""
-        return Struct(f"<{len(self.modes)}Q QQI4x")
+    def structures(self, addresses: Sequence[int], sink: bytes) -> tuple[bytes, ...]:
+        """The open parameters, from the addresses of all factors and a `sink_of`."""
+        factors = struct.pack(f"<{len(self.modes)}Q", *[addresses[mode] for mode in self.modes])
+        return (factors, sink) if factors else (sink,)
 
 
 @dataclass(frozen=True)
 class Work:
-    """The launches for one mode of a tensor or of a part of it.
+    """The launches for one mode of a tensor, or of a part of it.
 
     Attributes
     ----------
     launches : tuple of Launch
     slot_rows : (slots,) int64
-        The row of the result that each slot belongs to, -1 for those never written. Empty unless
-        deterministic.
+        The result row of each slot, -1 for slots never written. Empty unless deterministic.
     stored : (rows,) integers
-        The rows that launches store, for which it does not matter what was there before.
+        The result rows that the launches store rather than add to, so that they need no zero fill.
     """
 
     launches: tuple[Launch, ...]
@@ -161,7 +153,7 @@ class Work:
 
 
 def pointers(*arrays: Any) -> np.void:
-    """A struct of pointers, as a by-value kernel argument.
+    """A structure of pointers, as a by-value kernel argument.
 
     Parameters
     ----------
@@ -175,16 +167,9 @@ def pointers(*arrays: Any) -> np.void:
     return np.void(np.array([getattr(a, "pointer", a) for a in arrays], np.uint64).tobytes())
 
 
-def sink_of(out: Array, partial: int, rank: int) -> tuple[int, int, int]:
-    """The members of ``Sink``: the result's address, that of the launch's first slot or 0, and the rank.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> sink_of(simwarp.Device().allocate((2, 3), np.float32), 0, 3)[1:]
-    (0, 3)
-    """
-    return out.pointer, partial, rank
+def sink_of(out: Array, partial: int, rank: int) -> bytes:
+    """The structure ``Sink``: the result's address, that of the launch's first slot or 0, and the rank."""
+    return struct.pack("<QQI4x", out.pointer, partial, rank)
 
 
 def rows_of(matrix: Array) -> list[int]:

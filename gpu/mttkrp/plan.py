@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu.device import Array, Chain, Device, chained
+from gpu.device import Array, Device, LaunchChain
 from gpu.mttkrp.checks import check_dtype, check_rank
 from gpu.mttkrp.clearing import clearing
 from gpu.mttkrp.formats import OF_TYPE
@@ -110,6 +109,8 @@ class Plan:
             self._reduction = reduction(slot_rows, self.setting)
         of_works = [launch for work in self._works for launch in work.launches]
         self._launches = (*self._clearing, *of_works, *self._reduction)
+        self._chain = LaunchChain(tuple(launch.plan for launch in self._launches))
+        self._last: tuple[Any, list[tuple[bytes, ...]]] = (None, [])
 
     def __call__(self, factors: Sequence[Array], out: Array, stream: Any = None) -> None:
         """Launch without compiling, allocating or copying, so that CUDA graphs can capture it.
@@ -134,23 +135,20 @@ class Plan:
 
     def launch(self, addresses: Sequence[int], out: Array, stream: Any = None) -> None:
         """Launch with the addresses of checked factors."""
+        key = (*addresses, out.pointer)
+        known, structures = self._last
+        if key != known:
+            sinks = zip(self._launches, self._sinks(out), strict=True)
+            structures = [launch.structures(addresses, sink) for launch, sink in sinks]
+            self._last = key, structures
         if stream is None:
-            self._chain((*addresses, out.pointer), lambda: self._firsts(addresses, out))
+            self.setting.device.launch_all(self._chain, structures)
             return
-        for launch, sink in zip(self._launches, self._sinks(out), strict=True):
-            launch(addresses, sink, stream)
+        for launch, given in zip(self._launches, structures, strict=True):
+            launch(given, stream)
 
-    @cached_property
-    def _chain(self) -> Chain:
-        return chained([launch.fixed for launch in self._launches])
-
-    def _firsts(self, addresses: Sequence[int], out: Array) -> list[bytes]:
-        """The first parameters of each launch."""
-        sinks = self._sinks(out)
-        return [launch.first(addresses, sink) for launch, sink in zip(self._launches, sinks, strict=True)]
-
-    def _sinks(self, out: Array) -> list[tuple[int, int, int]]:
-        """The sink of each launch."""
+    def _sinks(self, out: Array) -> list[bytes]:
+        """The structure ``Sink`` of each launch."""
         rank = self.setting.rank
         if not self._reduction:
             return [sink_of(out, 0, rank)] * len(self._launches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import sys
 import weakref
@@ -18,8 +19,8 @@ import simwarp
 from gpu.bconv.schemes import SCHEMES as CONVOLUTIONS
 from gpu.bmm import pack_fsb
 from gpu.bmm.schemes import SCHEMES, TENSOR_CORE_SCHEMES
-from gpu.cuda_kernels import _Packing, parameter_types
-from gpu.device import MOST_PLANS, planned
+from gpu.cuda_kernels import BoundChain, BoundLaunch, _Packing, parameter_types
+from gpu.device import MOST_PLANS, LaunchPlan, planned
 from gpu.mttkrp.formats import FORMATS
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import Coo, PackedBits, PackedTensor
@@ -194,7 +195,7 @@ def test_plans_do_not_keep_their_device():
 def test_plans_are_evicted_at_their_limit():
     device = simwarp.Device()
     for number in range(MOST_PLANS + 1):
-        assert planned(device, number, lambda number=number: number) == number
+        assert planned(device.plans, number, lambda number=number: number) == number
     assert len(device.plans) == 1
 
 
@@ -520,3 +521,60 @@ def test_arguments_of_the_wrong_number_or_size_are_refused():
     packing = _Packing(KERNEL, right)
     shorter = (right[0], np.void(bytes(24)), *right[2:])  # of the same types
     refused(lambda: packing.write(bytearray(57), shorter), DtypeError, "argument 1 has 24 bytes")
+
+
+class Graph:
+    """Stands in for the driver's graphs: records the parameters with which each node is launched."""
+
+    def __init__(self):
+        self.nodes, self.launched, self.written = [], [], 0
+
+    def read(self, params):
+        places = (ctypes.c_void_p * 5).from_address(params.kernelParams)
+        return [ctypes.string_at(at, size) for at, (_, size) in zip(places, PLACES, strict=True)]
+
+    def add(self, _, before, count, params):
+        assert (before or []) == self.nodes[-1:]
+        assert count == len(self.nodes[-1:])
+        self.nodes.append([self.read(params)])
+        return 0, self.nodes[-1]
+
+    def change(self, _, node, params):
+        node[0], self.written = self.read(params), self.written + 1
+        return (0,)
+
+    def launch(self, *_):
+        self.launched.append([node[0] for node in self.nodes])
+        return (0,)
+
+    def driver(self):
+        return SimpleNamespace(
+            CUDA_KERNEL_NODE_PARAMS=SimpleNamespace,
+            cuGraphCreate=lambda _: (0, "graph"),
+            cuGraphInstantiate=lambda *_: (0, "executable"),
+            cuGraphAddKernelNode=self.add,
+            cuGraphExecKernelNodeSetParams=self.change,
+            cuGraphLaunch=self.launch,
+            cuGraphExecDestroy=lambda _: None,
+            cuGraphDestroy=lambda _: None,
+        )
+
+
+def test_a_chain_launches_with_the_arrays_and_structures_of_each_call(monkeypatch):
+    graph, (_, structure, *_) = Graph(), arguments()
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=graph.driver()))
+    kernel = SimpleNamespace(**vars(KERNEL), function="f")
+    both_open = LaunchPlan("", "f", (1, 2, 3), (32, 1, 1), (None, None, -5, 0.5, 7))
+    array_open = LaunchPlan("", "f", (1, 1, 1), (1, 1, 1), (None, structure, np.int32(-5), 0.5, 7))
+    chain = BoundChain([BoundLaunch(kernel, both_open), BoundLaunch(kernel, array_open)])
+    tail = [np.int32(-5).tobytes(), np.float32(0.5).tobytes(), b"\x07"]
+    for address, data, written in ((64, bytes(32), 2), (64, bytes(32), 2), (96, b"\1" * 32, 4)):
+        array = SimpleNamespace(pointer=address)
+        chain([[array, data], [array]])
+        pointer = address.to_bytes(8, "little")
+        assert graph.launched[-1] == [[pointer, data, *tail], [pointer, structure.tobytes(), *tail]]
+        assert graph.written == written  # equal parameters are not set again
+    with pytest.raises(ValueError, match="zip"):
+        chain([[array, bytes(32)], []])
+    one = LaunchPlan("", "f", (1, 1, 1), (1, 1, 1), (None,))
+    refused(lambda: BoundLaunch(kernel, one), DtypeError, "takes 5 arguments")

@@ -1,29 +1,28 @@
-"""Balanced CSF: long fibers cut into pieces, slices binned by nonzero count; multiplied by ``b_csf.cu``."""
+"""Balanced CSF: long fibers cut into pieces, slices binned by nonzero count; its kernel is ``b_csf.cu``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
 from gpu.mttkrp.formats.fibers import aligned
-from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
+from gpu.mttkrp.formats.nonzeros import Nonzeros, per_mode, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
-from gpu.mttkrp.formats.sort import Indices, taken
-from gpu.mttkrp.kernels import WARP, Launch, Setting, Work, pointers, rows_of
+from gpu.mttkrp.formats.sort import Indices, gathered, taken
+from gpu.mttkrp.kernels import WARP, Setting, Work, pointers, rows_of
 from reference.types import BCsf, Coo, PerMode
-from reference.types.arguments import by_dimension, check_modes, check_number, root_first
+from reference.types.arguments import check_number
 
 SHORT = 32
-"""With at most so many nonzeros on average, slices of bin 0 get a group each, not a warp."""
+"""The most nonzeros, on average, at which slices of bin 0 get a group each rather than a warp."""
 
 _BINS = np.dtype([("warps", np.uint64, 33), ("places", np.uint32, 34), ("groups", np.uint32)], align=True)
 
 
 def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, share: int = 512) -> BCsf:
-    """A tensor as one balanced tree of three levels: slices, fibers, nonzeros.
+    """Build one balanced tree of three levels: slices, fibers, nonzeros.
 
     Parameters
     ----------
@@ -56,14 +55,11 @@ def b_csf(coo: Coo, modes: Sequence[int] | None = None, *, split: int = 128, sha
     >>> made.slice_pointers.tolist(), made.order.tolist(), made.bins
     ([0, 1, 2], [1, 0], (0, 1, 2))
     """
-    nonzeros = nonzeros_of(coo)
-    modes = by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape)
-    sizes = check_number("split", split), check_number("share", share)
-    return _balanced(arranged(nonzeros, modes), *sizes)
+    return _balanced(sorted_nonzeros(coo, modes), split, share)
 
 
 def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
-    """A tensor as one balanced tree per mode, with that mode's slices.
+    """Build one balanced tree for each mode, with that mode's slices.
 
     Parameters
     ----------
@@ -90,26 +86,22 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
     >>> [tree.slices.tolist() for tree in trees.tensors]
     [[0, 1], [0, 1], [0, 2, 4]]
     """
-    shortest_first = arranged(nonzeros_of(coo), by_dimension(coo.shape))
-    sizes = check_number("split", split), check_number("share", share)
-    orders = (root_first(coo.shape, n) for n in range(len(coo.shape)))
-    return PerMode(tuple(_balanced(arranged(shortest_first, modes), *sizes) for modes in orders), coo.shape)
+    return per_mode(coo, lambda nonzeros: _balanced(nonzeros, split, share))
 
 
 def _balanced(nonzeros: Nonzeros, split: int, share: int) -> BCsf:
+    """The balanced tree of sorted nonzeros."""
+    split, share = check_number("split", split), check_number("share", share)
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     depths = depths_of(coords, modes, order)
     slices, fibers = starts_of(depths, 0), starts_of(depths, len(modes) - 2, split)
     firsts = taken(order, fibers[:-1])
-    uppers = np.empty((len(modes) - 2, firsts.size), np.uint32)
-    for indices, n in zip(uppers, modes[1:-1], strict=True):
-        indices[:] = taken(coords[n], firsts)
     in_bins, bounds = _binned(np.diff(slices), share)
     return BCsf(
         modes,
         taken(coords[modes[0]], taken(order, slices[:-1])),
         ranks_of(slices, fibers),
-        uppers,
+        gathered(coords, firsts, modes[1:-1]),
         fibers,
         taken(coords[modes[-1]], order),
         taken(nonzeros.values, order),
@@ -139,34 +131,29 @@ def _columns(tensor: BCsf) -> Columns:
 
 
 def _work(tensor: BCsf, mode: int, setting: Setting) -> Work:
-    """``2**b`` warps for each slice of bin b (algorithm 2)."""
+    """The launch of algorithm 2, which gives each slice of bin b ``2**b`` warps."""
     warps, total = _warps(tensor, setting)
     uppers = rows_of(tensor.uppers) if setting.order > 2 else []
     bins = np.zeros((), _BINS)
     bins["warps"][: len(warps)] = warps
     bins["places"][: len(tensor.bins)] = tensor.bins
     bins["groups"] = groups_of_short(tensor, setting.lanes)
-    launch = Launch(
-        setting.kernel("b_csf.cu", "b_csf", **aligned(tensor)),
-        setting.grid(total * (WARP // setting.lanes)),
-        tensor.modes[1:],
-        (
-            pointers(*uppers, 0, tensor.fiber_pointers, tensor.leaves, tensor.values),
-            pointers(tensor.order, tensor.slices, tensor.slice_pointers),
-            np.void(bins.tobytes()),
-        ),
+    fibers = pointers(*uppers, 0, tensor.fiber_pointers, tensor.leaves, tensor.values)
+    slices = pointers(tensor.order, tensor.slices, tensor.slice_pointers)
+    grid, arguments = setting.grid(total * (WARP // setting.lanes)), (fibers, slices, bins.tobytes())
+    launch = setting.launch(
+        "b_csf.cu", "b_csf", grid, *arguments, modes=tensor.modes[1:], defines=aligned(tensor)
     )
-    rows = _rows_of_bins(tensor)
-    slot_rows = (
-        [np.repeat(rows[b], 1 << b) for b in range(len(rows) - 1, 0, -1)] if setting.deterministic else []
-    )
-    return Work((launch,), np.concatenate([*slot_rows, np.empty(0)]).astype(np.int64), rows[0])
+    rows = np.split(tensor.slices.download()[tensor.order.download()], tensor.bins[1:-1])
+    split_bins = range(len(rows) - 1, 0, -1) if setting.deterministic else ()
+    slot_rows = np.concatenate([*(np.repeat(rows[b], 1 << b) for b in split_bins), np.empty(0)])
+    return Work((launch,), slot_rows.astype(np.int64), rows[0])
 
 
 def groups_of_short(tensor: BCsf, lanes: int) -> int:
-    """Groups per slice of bin 0: a full warp's groups, or one if these slices are very short.
+    """Groups for each slice of bin 0: those of a warp, or one if these slices are very short.
 
-    Their nonzeros are at most those that other bins' slices cannot have.
+    An upper bound of their nonzeros follows from the fewest that slices of the other bins have.
 
     >>> from types import SimpleNamespace
     >>> few = SimpleNamespace(values=np.ones(1000), bins=(0, 10, 11), share=512)  # at most 48 per slice
@@ -180,7 +167,7 @@ def groups_of_short(tensor: BCsf, lanes: int) -> int:
 
 
 def _warps(tensor: BCsf, setting: Setting) -> tuple[list[int], int]:
-    """The first warp of each bin, with the last bin first, and the total number of warps."""
+    """The first warp of each bin, and the number of all warps; the last bin has the first warps."""
     counts = np.diff(tensor.bins)
     warps: list[int] = []
     total = 0
@@ -191,19 +178,13 @@ def _warps(tensor: BCsf, setting: Setting) -> tuple[list[int], int]:
     return [total, *warps], total + -(-slices // (WARP // setting.lanes))
 
 
-def _rows_of_bins(tensor: BCsf) -> list[npt.NDArray[np.uint32]]:
-    """The result rows of each bin's slices."""
-    rows: npt.NDArray[np.uint32] = tensor.slices.download()[tensor.order.download()]
-    return np.split(rows, tensor.bins[1:-1])
-
-
 FORMAT = Format(
     BCsf,
     _columns,
     builders={"b-csf": b_csf_all},
     work=_work,
     source="b_csf.cu",
-    summary="warps for each slice by its nonzeros",
+    summary="one or more warps for each slice, by its number of nonzeros",
     macros={"ALIGNED": ""},
     is_for_one_mode=True,
 )

@@ -1,4 +1,4 @@
-"""Coordinates: sorted and summed on the host; multiplied by ``coo.cu``."""
+"""Coordinate format: sorted on the host, duplicates summed; its kernel is ``coo.cu``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpu.mttkrp.formats._format import Format
 from gpu.mttkrp.formats.compiled import compiled
 from gpu.mttkrp.formats.nonzeros import in_natural_order
 from gpu.mttkrp.formats.runs import depths_of, starts_of
-from gpu.mttkrp.formats.sort import taken
-from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
+from gpu.mttkrp.formats.sort import gathered
+from gpu.mttkrp.kernels import Setting, Work, pointers, rows_of
 from reference.types import Coo
 
 CHUNK = 32
-"""Nonzeros of a group."""
+"""The number of consecutive nonzeros that a group takes."""
 
 _C_TYPES = {
     "int8": "signed char",
@@ -31,7 +31,7 @@ _C_TYPES = {
 
 
 def coalesce(coo: Coo) -> Coo:
-    """Sum the values of equal coordinates, and sort by mode 0, 1, ….
+    """Sum the values of equal coordinates, and sort the nonzeros by mode 0, 1, ….
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def coalesce(coo: Coo) -> Coo:
     Returns
     -------
     Coo
-        With uint32 coordinates. Values are added in the order in which they occur, in their own type; a sum
-        of 0 stays.
+        With uint32 coordinates. Values are added in the order of ``coo``, in their own type; a sum of 0 is
+        stored.
 
     Raises
     ------
@@ -60,15 +60,10 @@ def coalesce(coo: Coo) -> Coo:
     order = np.arange(values.size, dtype=np.uint32)
     starts = starts_of(depths_of(coords, range(len(coords)), order), len(coords) - 1)
     if starts.size <= values.size:
-        coords = np.stack([taken(indices, starts[:-1]) for indices in coords])
-        values = _sums(values, starts)
+        coords, sums = gathered(coords, starts[:-1]), np.empty(starts.size - 1, values.dtype)
+        compiled(_add_runs)(values, starts, sums)
+        values = sums
     return Coo(coords, values, coo.shape, coo.nonfinite)
-
-
-def _sums(values: npt.NDArray[Any], starts: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
-    sums = np.empty(starts.size - 1, values.dtype)
-    compiled(_add_runs)(values, starts, sums)
-    return sums
 
 
 def _add_runs(values: Any, starts: Any, sums: Any) -> None:
@@ -80,27 +75,21 @@ def _add_runs(values: Any, starts: Any, sums: Any) -> None:
 
 
 def _work(tensor: Coo, mode: int, setting: Setting) -> Work:
-    """The COO kernel, with an atomic addition at each change of row; any order, duplicates are added."""
+    """The launch of the COO kernel, which adds atomically at each change of row.
+
+    Nonzeros may be in any order, and coordinates may repeat.
+    """
     nonzeros = tensor.values.shape[0]
     modes = others(mode, setting.order)
-    slot_rows, first_slots = np.empty(0, np.int64), np.uint64(0)
+    slot_rows, first_slots = np.empty(0, np.int64), 0
     if setting.deterministic:
         slot_rows, firsts = runs_of(tensor.coords.download()[mode].astype(np.int64))
         first_slots = setting.device.upload(firsts, "first slots")
     coordinates = rows_of(tensor.coords)
-    kernel = setting.kernel("coo.cu", "coo", INDEX=_C_TYPES[tensor.coords.dtype.name], CHUNK=CHUNK)
-    launch = Launch(
-        kernel,
-        setting.grid(-(-nonzeros // CHUNK)),
-        modes,
-        (
-            pointers(*(coordinates[n] for n in (mode, *modes))),
-            tensor.values,
-            np.uint32(nonzeros),
-            first_slots,
-        ),
-    )
-    return Work((launch,), slot_rows)
+    indices, grid = pointers(*(coordinates[n] for n in (mode, *modes))), setting.grid(-(-nonzeros // CHUNK))
+    arguments = indices, tensor.values, nonzeros, first_slots
+    macros = {"INDEX": _C_TYPES[tensor.coords.dtype.name], "CHUNK": CHUNK}
+    return Work((setting.launch("coo.cu", "coo", grid, *arguments, modes=modes, defines=macros),), slot_rows)
 
 
 def others(mode: int, order: int) -> tuple[int, ...]:

@@ -8,18 +8,17 @@ from itertools import pairwise
 import numpy as np
 
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
-from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
+from gpu.mttkrp.formats.nonzeros import Nonzeros, per_mode, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, ranks_of, starts_of
 from gpu.mttkrp.formats.sort import taken
 from reference.types import Coo, Csf, Fibers, PerMode
-from reference.types.arguments import by_dimension, check_modes, root_first
 
 SPLIT = 128
-"""The longest fiber: as for MM-CSF."""
+"""The most nonzeros of a fiber that the kernel gets, as for MM-CSF."""
 
 
 def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
-    """A tensor as one tree.
+    """Build one tree.
 
     Parameters
     ----------
@@ -48,13 +47,11 @@ def csf(coo: Coo, modes: Sequence[int] | None = None) -> Csf:
     >>> [nodes.tolist() for nodes in tree.indices], [ends.tolist() for ends in tree.pointers]
     ([[0, 1], [1, 0], [0, 4, 2]], [[0, 1, 2], [0, 2, 3]])
     """
-    nonzeros = nonzeros_of(coo)
-    modes = by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape)
-    return _tree(arranged(nonzeros, modes))
+    return _tree(sorted_nonzeros(coo, modes))
 
 
 def csf_all(coo: Coo) -> PerMode:
-    """A tensor as one tree per mode, with that mode at the root.
+    """Build one tree for each mode, with that mode at the root.
 
     Parameters
     ----------
@@ -79,12 +76,11 @@ def csf_all(coo: Coo) -> PerMode:
     >>> [tree.modes for tree in trees.tensors]
     [(0, 1, 2), (1, 0, 2), (2, 0, 1)]
     """
-    shortest_first = arranged(nonzeros_of(coo), by_dimension(coo.shape))
-    trees = (_tree(arranged(shortest_first, root_first(coo.shape, n))) for n in range(len(coo.shape)))
-    return PerMode(tuple(trees), coo.shape)
+    return per_mode(coo, _tree)
 
 
 def _tree(nonzeros: Nonzeros) -> Csf:
+    """The tree of sorted nonzeros."""
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     depths = depths_of(coords, modes, order)
     starts = [starts_of(depths, level) for level in range(len(modes) - 1)]
@@ -110,7 +106,7 @@ def _columns(tensor: Csf) -> Columns:
 
 
 def fibers_of(tensor: Csf) -> Fibers:
-    """A host tree as fibers of at most 128 nonzeros, in the same order: the input of ``fibers.cu``.
+    """Cut a tree on the host into fibers of at most 128 nonzeros, in its order, for ``fibers.cu``.
 
     >>> tree = csf(Coo([[0, 3, 3], [4, 4, 4], [5, 1, 2]], [1.0, 2.0, 3.0], (6, 5, 7)), (1, 0, 2))
     >>> fibers_of(tree).uppers.tolist(), fibers_of(tree).pointers.tolist()
@@ -122,7 +118,7 @@ def fibers_of(tensor: Csf) -> Fibers:
     begins = np.repeat(of_fibers[:-1], pieces)
     first_piece = np.repeat(np.cumsum(pieces) - pieces, pieces)
     begins += SPLIT * (np.arange(begins.size) - first_piece)
-    below = pieces  # how many pieces hang off each node of a level, from the lowest up
+    below = pieces  # the number of pieces below each node of a level, from the lowest level up
     uppers = [np.repeat(tensor.indices[-2], below)]
     for pointers, indices in zip(reversed(inner), reversed(tensor.indices[:-2]), strict=True):
         below = np.add.reduceat(below, pointers[:-1])

@@ -1,4 +1,4 @@
-"""Flagged COO: sorted for one mode, with a bit where its index changes; multiplied by ``f_coo.cu``."""
+"""Flagged COO: sorted for one mode, with a bit where its index changes; its kernel is ``f_coo.cu``."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy.typing as npt
 from gpu.compile import compile_file
 from gpu.device import Device
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
-from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
+from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of, per_mode
 from gpu.mttkrp.formats.runs import Depths, depths_of, starts_of
-from gpu.mttkrp.formats.sort import Indices, taken
-from gpu.mttkrp.kernels import THREADS, Launch, Setting, Work, pointers, rows_of
+from gpu.mttkrp.formats.sort import Indices, gathered, taken
+from gpu.mttkrp.kernels import THREADS, Setting, Work, pointers, rows_of
 from reference.types import Coo, FCoo, PerMode
-from reference.types.arguments import by_dimension, check_mode, check_number, root_first
+from reference.types.arguments import check_mode, check_number, root_first
 from reference.types.sparse import FLAGS, flag_bits
 
 
 def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
-    """A tensor sorted and flagged for the result of one mode.
+    """Build an F-COO tensor: sorted and flagged for the result of one mode.
 
     Parameters
     ----------
     coo : Coo
     mode : int
     partition : int
-        How many nonzeros a thread takes: a multiple of 32.
+        The number of nonzeros that a group takes: a multiple of 32.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     FormatError
         If coordinates occur twice.
     ShapeError
-        For another mode or partition, and for a dimension above 2**32.
+        If ``mode`` is not a mode, ``partition`` is another number, or a dimension is above 2**32.
 
     Notes
     -----
@@ -52,11 +52,11 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     """
     nonzeros = nonzeros_of(coo)
     modes = root_first(coo.shape, check_mode(mode, len(coo.shape)))
-    return _flagged(arranged(nonzeros, modes), check_number("partition", partition, FLAGS))
+    return _flagged(arranged(nonzeros, modes), partition)
 
 
 def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
-    """A tensor sorted and flagged for each mode.
+    """Build one F-COO tensor for each mode.
 
     Parameters
     ----------
@@ -79,20 +79,19 @@ def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
     >>> [copy.rows.tolist() for copy in copies.tensors]
     [[0, 1], [0, 1], [0, 2, 4]]
     """
-    shortest_first = arranged(nonzeros_of(coo), by_dimension(coo.shape))
-    partition = check_number("partition", partition, FLAGS)
-    orders = (root_first(coo.shape, n) for n in range(len(coo.shape)))
-    return PerMode(tuple(_flagged(arranged(shortest_first, modes), partition) for modes in orders), coo.shape)
+    return per_mode(coo, lambda nonzeros: _flagged(nonzeros, partition))
 
 
 def _flagged(nonzeros: Nonzeros, partition: int) -> FCoo:
+    """The F-COO tensor of sorted nonzeros, for the result of their first mode."""
+    partition = check_number("partition", partition, FLAGS)
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     depths = depths_of(coords, modes, order)
     segments = starts_of(depths, 0)[:-1]
     begins = np.arange(0, order.size, partition, dtype=np.uint32)
     return FCoo(
         modes,
-        np.stack([taken(coords[n], order) for n in modes[1:]]),
+        gathered(coords, order, modes[1:]),
         taken(nonzeros.values, order),
         _flags(depths),
         taken(coords[modes[0]], taken(order, segments)),
@@ -103,7 +102,7 @@ def _flagged(nonzeros: Nonzeros, partition: int) -> FCoo:
 
 
 def _flags(depths: Depths) -> Indices:
-    """One bit for each nonzero, the first the least significant, in words of 32."""
+    """Bits, in words of 32 from the least significant one, that are 1 where the index of mode 0 changes."""
     words = np.zeros(-(-depths.size // FLAGS), "<u4")
     bits = np.packbits(depths == 0, bitorder="little")
     words.view(np.uint8)[: bits.size] = bits
@@ -116,36 +115,37 @@ def _columns(tensor: FCoo) -> Columns:
 
 
 def _work(tensor: FCoo, mode: int, setting: Setting) -> Work:
-    """Rows stored, and added to at edges of partitions."""
+    """The launch of the F-COO kernel, which stores rows, and adds to those at edges of partitions."""
     device, nonzeros = setting.device, tensor.values.shape[0]
     products = [_aligned(row, nonzeros, device) for row in rows_of(tensor.products)]
     values = _aligned(tensor.values.pointer, tensor.values.nbytes // 4, device)
-    launch = Launch(
-        setting.kernel("f_coo.cu", "f_coo", PARTITION=tensor.partition),
-        setting.grid(-(-nonzeros // tensor.partition)),
-        tensor.modes[1:],
-        (pointers(*products, values), tensor.flags, tensor.rows, tensor.first, np.uint32(nonzeros)),
-        keep=(*products, values),
-    )
+    grid, copies = setting.grid(-(-nonzeros // tensor.partition)), (*products, values)
+    arguments = pointers(*copies), tensor.flags, tensor.rows, tensor.first, nonzeros
+    macros, modes = {"PARTITION": tensor.partition}, tensor.modes[1:]
+    launch = setting.launch("f_coo.cu", "f_coo", grid, *arguments, modes=modes, keep=copies, defines=macros)
     slot_rows, rows = _slot_rows(tensor), tensor.rows.download()
     stored = np.delete(rows, np.searchsorted(rows, np.unique(slot_rows[slot_rows >= 0])))
     return Work((launch,), slot_rows if setting.deterministic else np.empty(0, np.int64), stored)
 
 
 def _aligned(address: int, words: int, device: Device) -> Any:
-    """The address itself if it is a multiple of 16, else a copy of the words there that has such a one."""
+    """The address if it is a multiple of 16, else a copy of the words there, which is aligned."""
     if address % 16 == 0:
         return address
     copied = device.allocate((words,), np.uint32, "aligned copy")
     copy = device.load(compile_file("mttkrp/copy.cu", arch=device.compute_capability).text).kernel("copy")
-    copy((-(-words // THREADS), 1, 1), (THREADS, 1, 1), np.uint64(address), copied, np.uint64(words))
+    copy((-(-words // THREADS), 1, 1), (THREADS, 1, 1), address, copied, words)
     return copied
 
 
 def _slot_rows(tensor: FCoo) -> npt.NDArray[np.int64]:
-    """Slot 2p: the segment that begins before partition p; 2p + 1: the one that begins in it and goes on."""
+    """The result row of each slot.
+
+    Slot 2p is for the segment that begins before partition p and ends in or after it, slot 2p + 1 for the one
+    that begins in it and ends after it.
+    """
     rows, first, flags = (x.download() for x in (tensor.rows, tensor.first, tensor.flags))
-    goes_on = flags[:: tensor.partition // FLAGS] & 1 == 0  # each partition's first segment, from before
+    goes_on = flags[:: tensor.partition // FLAGS] & 1 == 0  # a partition's first segment begins before it
     slots: npt.NDArray[Any] = np.full((first.size, 2), -1, np.int64)
     slots[goes_on, 0] = rows[first[goes_on]]
     ends_later = np.append(goes_on[1:], False)
@@ -161,7 +161,7 @@ FORMAT = Format(
     builders={"f-coo": f_coo_all},
     work=_work,
     source="f_coo.cu",
-    summary="a group for each partition, rows inside it stored",
+    summary="a group for each partition, which stores the rows inside it",
     macros={"PARTITION": 64},
     is_for_one_mode=True,
 )

@@ -1,4 +1,4 @@
-"""Fibers along one mode, each with all its other indices; multiplied by ``fibers.cu`` (MM-CSF, section 5)."""
+"""Fibers along one mode, each with all its other indices; the kernels are in ``fibers.cu`` (MM-CSF, 5)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.mttkrp.formats._format import Columns, Format, by_mode
-from gpu.mttkrp.formats.nonzeros import Nonzeros, arranged, nonzeros_of
+from gpu.mttkrp.formats.nonzeros import Nonzeros, sorted_nonzeros
 from gpu.mttkrp.formats.runs import depths_of, starts_of
-from gpu.mttkrp.formats.sort import taken
-from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
+from gpu.mttkrp.formats.sort import gathered, taken
+from gpu.mttkrp.kernels import Setting, Work, pointers, rows_of
 from reference.types import Coo, Fibers
-from reference.types.arguments import check_modes, check_number
+from reference.types.arguments import check_number
 
 SHARE = 64
-"""Nonzeros of a group, about."""
+"""The nonzeros that a group should take, about."""
 
 ENOUGH_GROUPS = 1 << 16
-"""So many groups keep a large chip busy."""
+"""The number of groups that keep a large chip busy."""
 
 
 def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
-    """A tensor as fibers along the last of ``modes``.
+    """Build a tensor of fibers along the last of ``modes``.
 
     Parameters
     ----------
     coo : Coo
     modes : sequence of int
-        All modes; fibers are sorted by the ones before the last.
+        All modes; fibers are sorted by all except the last.
     split : int
         The most nonzeros of a fiber; longer ones are cut.
 
@@ -55,24 +55,17 @@ def fibers(coo: Coo, modes: Sequence[int], *, split: int = 128) -> Fibers:
     >>> made.uppers.tolist(), made.pointers.tolist(), made.leaves.tolist()
     ([[0, 1], [1, 0]], [0, 2, 3], [0, 4, 2])
     """
-    nonzeros = nonzeros_of(coo)
-    split = check_number("split", split)
-    return fibers_of(arranged(nonzeros, check_modes(modes, coo.shape)), split)
+    return fibers_of(sorted_nonzeros(coo, modes), check_number("split", split))
 
 
 def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:
-    """Nonzeros as fibers along the last of their modes.
-
-    >>> nonzeros = nonzeros_of(Coo([[0, 0, 0, 1], [1, 3, 4, 0]], [1.0, 2.0, 3.0, 4.0], (2, 5)))
-    >>> fibers_of(nonzeros, split=2).pointers
-    array([0, 2, 3, 4], dtype=uint32)
-    """
+    """Gather sorted nonzeros into fibers along the last of their modes."""
     coords, modes, order = nonzeros.coords, nonzeros.modes, nonzeros.order
     starts = starts_of(depths_of(coords, modes, order), len(modes) - 2, split)
     firsts = taken(order, starts[:-1])
     return Fibers(
         modes,
-        np.stack([taken(coords[n], firsts) for n in modes[:-1]]),
+        gathered(coords, firsts, modes[:-1]),
         starts,
         taken(coords[modes[-1]], order),
         taken(nonzeros.values, order),
@@ -82,7 +75,7 @@ def fibers_of(nonzeros: Nonzeros, split: int) -> Fibers:
 
 
 def columns(tensor: Fibers) -> Columns:
-    """The indices of each fiber, repeated for its nonzeros.
+    """Coordinates and values of a tensor of fibers, in its own order.
 
     >>> columns(fibers(Coo([[0, 0, 1], [1, 2, 0]], [5.0, 6.0, 7.0], (2, 3)), (0, 1)))[0].tolist()
     [[0, 0, 1], [1, 2, 0]]
@@ -93,23 +86,17 @@ def columns(tensor: Fibers) -> Columns:
 
 
 def _work(tensor: Fibers, mode: int, setting: Setting) -> Work:
-    """Algorithm 6, 7 or 8, by the mode's level, for a whole tensor or an MM-CSF partition."""
+    """The launch of algorithm 6, 7 or 8, by the mode's level, for a whole tensor or an MM-CSF partition."""
     level, count = tensor.modes.index(mode), tensor.uppers.shape[1]
     to_leaf = level == setting.order - 1
     run = run_of_group(count, tensor.values.shape[0])
     uppers = rows_of(tensor.uppers)
     if not to_leaf:
         uppers.append(uppers.pop(level))
-    launch = Launch(
-        setting.kernel("fibers.cu", "to_leaf" if to_leaf else "to_upper", **aligned(tensor)),
-        setting.grid(-(-count // run)),
-        tuple(n for n in tensor.modes if n != mode),
-        (
-            pointers(*uppers, tensor.pointers, tensor.leaves, tensor.values),
-            np.uint32(count),
-            np.uint32(run),
-        ),
-    )
+    name, grid = "to_leaf" if to_leaf else "to_upper", setting.grid(-(-count // run))
+    arguments = pointers(*uppers, tensor.pointers, tensor.leaves, tensor.values), count, run
+    modes = tuple(n for n in tensor.modes if n != mode)
+    launch = setting.launch("fibers.cu", name, grid, *arguments, modes=modes, defines=aligned(tensor))
     if not setting.deterministic:
         return Work((launch,))
     if to_leaf:
@@ -118,7 +105,7 @@ def _work(tensor: Fibers, mode: int, setting: Setting) -> Work:
 
 
 def run_of_group(fibers: int, nonzeros: int) -> int:
-    """Fibers per group: fewer for long fibers, or where fibers are few.
+    """The number of fibers that a group takes: fewer if fibers are long, or few.
 
     It depends on the tensor alone, so that deterministic results are the same on every device.
 
@@ -129,7 +116,7 @@ def run_of_group(fibers: int, nonzeros: int) -> int:
 
 
 def aligned(tensor: Any) -> dict[str, str | int]:
-    """The macro for 16-byte-aligned leaves and values, if both are.
+    """The macro ``ALIGNED``, if leaves and values both start at multiples of 16 bytes.
 
     >>> import simwarp
     >>> from types import SimpleNamespace
@@ -141,7 +128,7 @@ def aligned(tensor: Any) -> dict[str, str | int]:
 
 
 def _emitted(rows: npt.NDArray[np.uint32], run: int) -> npt.NDArray[np.int64]:
-    """The row written at each fiber where it changes or a run ends; -1 at the others."""
+    """The row that the kernel writes at each fiber: where the row changes or a run ends, else -1."""
     ends = np.append(rows[1:] != rows[:-1], True)
     ends[run - 1 :: run] = True
     return np.where(ends, rows.astype(np.int64), -1)
@@ -152,6 +139,6 @@ FORMAT = Format(
     columns,
     work=_work,
     source="fibers.cu",
-    summary="by the level of the mode: slice, fiber or nonzero",
+    summary="one of three kernels, by the level of the mode: slice, fiber or nonzero",
     macros={"ALIGNED": ""},
 )

@@ -1,4 +1,4 @@
-"""Hierarchical COO: blocks in Z order, a byte for each index within a block; multiplied by ``hi_coo.cu``."""
+"""Hierarchical COO: blocks in Z order, one byte per index within a block; its kernel is ``hi_coo.cu``."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from gpu.mttkrp.formats._format import Columns, Format
 from gpu.mttkrp.formats.coo import CHUNK, others, runs_of
 from gpu.mttkrp.formats.nonzeros import nonzeros_of
 from gpu.mttkrp.formats.runs import depths_of, starts_of
-from gpu.mttkrp.formats.sort import Indices, sorted_by, taken
-from gpu.mttkrp.kernels import Launch, Setting, Work, pointers, rows_of
+from gpu.mttkrp.formats.sort import Indices, gathered, sorted_by, taken
+from gpu.mttkrp.kernels import Setting, Work, pointers, rows_of
 from reference.types import Coo, HiCoo
 from reference.types.arguments import check_block
 
 
 def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
-    """A tensor in blocks.
+    """Build a HiCOO tensor: its nonzeros in blocks of equal side.
 
     Parameters
     ----------
     coo : Coo
     block : int
-        How many indices a block has in each mode: a power of two, 2 to 256.
+        The side of a block, in indices of each mode: a power of two, 2 to 256.
 
     Returns
     -------
@@ -33,7 +33,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     FormatError
         If coordinates occur twice.
     ShapeError
-        For another block, and for a dimension above 2**32.
+        If ``block`` is another number, or a dimension is above 2**32.
 
     Notes
     -----
@@ -54,8 +54,8 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     offsets = (nonzeros.coords & np.uint32(block - 1)).astype(np.uint8)
     return HiCoo(
         starts.astype(np.uint64),
-        np.stack([taken(indices, firsts) for indices in blocks]),
-        np.stack([taken(indices, order) for indices in offsets]),
+        gathered(blocks, firsts),
+        gathered(offsets, order),
         taken(nonzeros.values, order),
         coo.shape,
         int(block),
@@ -63,7 +63,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
 
 
 def _z_order(coords: Indices, within: int) -> list[tuple[int, int]]:
-    """The Morton code of the blocks' coordinates."""
+    """The bits of the blocks' Morton codes, as (mode, bit), from the most significant one."""
     lengths = [int(indices.max()).bit_length() for indices in coords]
     return [
         (n, bit)
@@ -80,33 +80,23 @@ def _columns(tensor: HiCoo) -> Columns:
 
 
 def _work(tensor: HiCoo, mode: int, setting: Setting) -> Work:
-    """The HiCOO kernel, with an atomic addition at each change of row."""
+    """The launch of the HiCOO kernel, which adds atomically at each change of row."""
     device, nonzeros = setting.device, int(tensor.values.shape[0])
     modes = others(mode, setting.order)
     bounds: npt.NDArray[np.int64] = tensor.block_pointers.download().astype(np.int64)
     first_blocks = np.searchsorted(bounds, np.arange(0, nonzeros, CHUNK), side="right") - 1
-    slot_rows, first_slots = np.empty(0, np.int64), np.uint64(0)
+    slot_rows, first_slots = np.empty(0, np.int64), 0
     if setting.deterministic:
         corners = tensor.block_coords.download()[mode].astype(np.int64) * tensor.block
         rows = np.repeat(corners, np.diff(bounds)) + tensor.offsets.download()[mode]
         slot_rows, firsts = runs_of(rows)
         first_slots = device.upload(firsts, "first slots")
     blocks, offsets = rows_of(tensor.block_coords), rows_of(tensor.offsets)
-    by_row = (mode, *modes)
-    launch = Launch(
-        setting.kernel("hi_coo.cu", "hi_coo", CHUNK=CHUNK),
-        setting.grid(-(-nonzeros // CHUNK)),
-        modes,
-        (
-            pointers(*(blocks[n] for n in by_row), *(offsets[n] for n in by_row)),
-            tensor.block_pointers,
-            device.upload(first_blocks.astype(np.uint32), "first blocks"),
-            tensor.values,
-            np.uint32(tensor.block),
-            np.uint32(nonzeros),
-            first_slots,
-        ),
-    )
+    indices = pointers(*(rows[n] for rows in (blocks, offsets) for n in (mode, *modes)))
+    of_chunks = device.upload(first_blocks.astype(np.uint32), "first blocks")
+    arguments = indices, tensor.block_pointers, of_chunks, tensor.values, tensor.block, nonzeros, first_slots
+    grid = setting.grid(-(-nonzeros // CHUNK))
+    launch = setting.launch("hi_coo.cu", "hi_coo", grid, *arguments, modes=modes, defines={"CHUNK": CHUNK})
     return Work((launch,), slot_rows)
 
 
@@ -116,6 +106,6 @@ FORMAT = Format(
     builders={"hicoo": hi_coo},
     work=_work,
     source="hi_coo.cu",
-    summary="the same, with indices from blocks and offsets",
+    summary="as for COO, with indices from blocks and offsets",
     macros={"CHUNK": CHUNK},
 )

@@ -1,8 +1,8 @@
-"""Checked nonzeros in lexicographic order: the input of every builder."""
+"""Nonzeros, checked and in lexicographic order, from which every format is built."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.mttkrp.formats.compiled import compiled, in_parts
-from gpu.mttkrp.formats.sort import Indices, bits_of, resorted, sorted_by, taken
+from gpu.mttkrp.formats.sort import Indices, bits_of, gathered, resorted, sorted_by, taken
 from reference.errors import FormatError
-from reference.types import Coo
-from reference.types.arguments import check_coo
+from reference.types import Coo, PerMode
+from reference.types.arguments import by_dimension, check_coo, check_modes, root_first
 
 
 @dataclass(frozen=True, eq=False)
 class Nonzeros:
-    """Some or all nonzeros of a tensor, in the lexicographic order of their indices taken by ``modes``.
+    """Nonzeros of a tensor, all or some, sorted lexicographically by the indices of ``modes``.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Nonzeros:
     shape : tuple of int
     modes : tuple of int
     order : (m,) uint32
-        Which nonzeros are meant, in their order by ``modes``.
+        The positions of the chosen nonzeros in ``coords`` and ``values``, sorted by ``modes``.
 
     Examples
     --------
@@ -45,16 +45,16 @@ class Nonzeros:
 
 
 def nonzeros_of(coo: Coo) -> Nonzeros:
-    """The nonzeros sorted by mode 0, 1, …; raise FormatError for duplicate coordinates.
+    """The nonzeros of a Coo, sorted by mode 0, 1, …; refuses duplicate coordinates.
 
     Raises
     ------
     DtypeError
-        For anything but a Coo.
+        If ``coo`` is not a Coo.
     ShapeError
-        For a dimension above 2**32.
+        If a dimension is above 2**32.
     FormatError
-        If its arrays lie on a device, or a place occurs twice; names the place.
+        If its arrays lie on a device, or coordinates occur twice; the message has them.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def nonzeros_of(coo: Coo) -> Nonzeros:
 
 
 def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
-    """Coordinates as uint32 and values, by mode 0, 1, …; equal places as they follow one another.
+    """The uint32 coordinates and the values of a Coo, sorted stably by mode 0, 1, ….
 
     Examples
     --------
@@ -90,11 +90,11 @@ def in_natural_order(coo: Coo) -> tuple[Indices, npt.NDArray[Any]]:
     if _first_descent(coords) == coords.shape[1]:
         return coords, coo.values
     order = sorted_by(coords, bits_of(coords, range(len(coords))))
-    return np.stack([taken(indices, order) for indices in coords]), taken(coo.values, order)
+    return gathered(coords, order), taken(coo.values, order)
 
 
 def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
-    """The same nonzeros, sorted by another order of modes.
+    """The same nonzeros, sorted by the modes in another order.
 
     Examples
     --------
@@ -106,8 +106,21 @@ def arranged(nonzeros: Nonzeros, modes: Sequence[int]) -> Nonzeros:
     return replace(nonzeros, modes=tuple(modes), order=order)
 
 
+def sorted_nonzeros(coo: Coo, modes: Sequence[int] | None) -> Nonzeros:
+    """The nonzeros sorted by these modes, which are checked; None: by dimension, the shortest first."""
+    nonzeros = nonzeros_of(coo)
+    return arranged(nonzeros, by_dimension(coo.shape) if modes is None else check_modes(modes, coo.shape))
+
+
+def per_mode(coo: Coo, build: Callable[[Nonzeros], Any]) -> PerMode:
+    """The tensors that ``build`` makes of the nonzeros sorted for each mode, which is the root."""
+    shortest_first = sorted_nonzeros(coo, None)
+    orders = (root_first(coo.shape, n) for n in range(len(coo.shape)))
+    return PerMode(tuple(build(arranged(shortest_first, modes)) for modes in orders), coo.shape)
+
+
 def _first_descent(coords: Indices) -> int:
-    """The first nonzero that is not after its predecessor; M if there is none."""
+    """The first nonzero that does not follow its predecessor in lexicographic order; M without one."""
     found = in_parts(coords.shape[1], lambda begin, end: int(compiled(_find_descent)(coords, begin, end)))
     return next((z for z in found if z), coords.shape[1])
 

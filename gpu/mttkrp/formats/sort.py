@@ -1,4 +1,4 @@
-"""Radix sort of nonzeros: a permutation sorted by bits of the indices, without linearised coordinates."""
+"""Radix sort of nonzeros by bits of their indices; coordinates are not linearised."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from gpu.mttkrp.formats.compiled import compiled, in_parts
 Indices: TypeAlias = npt.NDArray[np.uint32]
 
 WIDEST = 16
-"""The most bits of a digit; the places of 65,536 lists still fit the second level of cache."""
+"""The most bits of a digit; the offsets of 65,536 buckets still fit the L2 cache."""
 
 
 def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices | None = None) -> Indices:
-    """Sort nonzeros stably by a key of single bits.
-
-    Least significant digit first: a stable distribution of the permutation for each digit.
+    """The permutation that sorts nonzeros stably by a key of single bits, by LSD radix sort.
 
     Parameters
     ----------
@@ -27,7 +25,7 @@ def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices |
     bits : sequence of (mode, bit)
         The key, from its most significant bit: bit 0 is an index's least significant one.
     order : (M,) uint32, optional
-        How the nonzeros lie now; without it, as in ``coords``.
+        The present order of the nonzeros; default: that of ``coords``.
 
     Returns
     -------
@@ -40,7 +38,7 @@ def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices |
     """
     if order is None:
         order = np.arange(coords.shape[1], dtype=np.uint32)
-    widest = min(WIDEST, max(8, order.size.bit_length()))  # not many more lists than nonzeros
+    widest = min(WIDEST, max(8, order.size.bit_length()))  # not many more buckets than nonzeros
     digits = -(-len(bits) // widest)
     bounds = [len(bits) * digit // digits for digit in range(digits + 1)] if digits else [0]
     for begin, end in zip(bounds[-2::-1], bounds[:0:-1], strict=True):
@@ -49,7 +47,7 @@ def sorted_by(coords: Indices, bits: Sequence[tuple[int, int]], order: Indices |
 
 
 def bits_of(coords: Indices, modes: Sequence[int]) -> list[tuple[int, int]]:
-    """The key bits of a lexicographic order by modes, without bits that are 0 in every index.
+    """The key of a lexicographic order by modes, as (mode, bit), without bits that are 0 in every index.
 
     Examples
     --------
@@ -62,16 +60,16 @@ def bits_of(coords: Indices, modes: Sequence[int]) -> list[tuple[int, int]]:
 def resorted(
     coords: Indices, modes: Sequence[int], have: Sequence[int], order: Indices | None = None
 ) -> Indices:
-    """Nonzeros sorted by ``modes``, given their order by ``have``.
+    """The permutation that sorts by ``modes`` nonzeros that are sorted by ``have``.
 
-    The last modes need no sort if they follow one another in ``have``, too.
+    The last modes need no sort if they are in the same order in ``have``.
 
     Parameters
     ----------
     coords : (d, M) uint32
     modes, have : sequences of all modes
     order : (M,) uint32, optional
-        The lexicographic order by ``have``; without it, as in ``coords``.
+        The lexicographic order by ``have``; default: that of ``coords``.
 
     Examples
     --------
@@ -86,7 +84,7 @@ def resorted(
 
 
 def taken(array: npt.NDArray[Any], order: Indices) -> npt.NDArray[Any]:
-    """The elements of an array in a given order.
+    """The elements of a vector in a given order, gathered by several threads.
 
     Examples
     --------
@@ -98,13 +96,24 @@ def taken(array: npt.NDArray[Any], order: Indices) -> npt.NDArray[Any]:
     return chosen
 
 
+def gathered(
+    indices: npt.NDArray[Any], order: Indices, modes: Sequence[int] | None = None
+) -> npt.NDArray[Any]:
+    """The rows of an array for some modes (default: all), each in a given order of columns."""
+    modes = range(len(indices)) if modes is None else modes
+    rows = np.empty((len(modes), order.size), indices.dtype)
+    for row, n in zip(rows, modes, strict=True):
+        row[:] = taken(indices[n], order)
+    return rows
+
+
 def _take(array: Any, order: Any, begin: int, end: int, chosen: Any) -> None:
     for i in range(begin, end):
         chosen[i] = array[order[i]]
 
 
 def _fields(bits: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint32]:
-    """The bit fields of a digit as rows of (mode, shift, mask, position), with adjacent bits merged."""
+    """The bit fields of a digit, as rows of (mode, shift, mask, position); adjacent bits are merged."""
     fields: list[list[int]] = []
     for place, (mode, bit) in enumerate(reversed(bits)):
         if fields and fields[-1][0] == mode and fields[-1][1] + fields[-1][2].bit_length() == bit:
@@ -115,7 +124,7 @@ def _fields(bits: Sequence[tuple[int, int]]) -> npt.NDArray[np.uint32]:
 
 
 def _distributed(coords: Indices, fields: npt.NDArray[np.uint32], lists: int, order: Indices) -> Indices:
-    """One radix pass: each part counts its digits, finds its offsets, and scatters."""
+    """One radix pass over ``order``: each thread counts its digits, finds its offsets, and scatters."""
     digits = np.empty(order.size, np.uint16)
 
     def count(begin: int, end: int) -> tuple[int, int, npt.NDArray[np.int64]]:
