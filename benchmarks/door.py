@@ -96,15 +96,16 @@ class StreamedKernel:
 
 
 class Timing:
-    """One thing that every round measures: a tuple of times in microseconds."""
+    """One thing that every round measures: a time, or a tuple of times, in microseconds."""
 
-    def __init__(self, measure: Callable[[], tuple[float, ...]]) -> None:
+    def __init__(self, measure: Callable[[], float | tuple[float, ...]]) -> None:
         self._measure = measure
         self._rounds: list[tuple[float, ...]] = []
 
     def add_round(self) -> None:
         """Measure once more."""
-        self._rounds.append(self._measure())
+        times = self._measure()
+        self._rounds.append(times if isinstance(times, tuple) else (times,))
 
     @property
     def medians(self) -> tuple[float, ...]:
@@ -136,7 +137,7 @@ class Bench:
 
     def door(self, call: Callable[[], Any], wait: Callable[[], None] | None = None) -> Timing:
         """Time a call with its result, and until it returns."""
-        return self._timing(lambda: _medians(call, wait or self.device.synchronize))
+        return self.timing(lambda: _medians(call, wait or self.device.synchronize))
 
     def alone(self, call: Callable[[], Any]) -> Timing:
         """Time on the device what a call on the device that captures launches."""
@@ -145,17 +146,22 @@ class Bench:
             self.streamed.queue = stream
             call()
 
-        def measure() -> tuple[float]:
-            found = self._on_device(launch)
+        def measure() -> float:
+            found = self.on_device(launch)
             self.streamed.queue = None
             self.streamed.synchronize()
-            return (found,)
+            return found
 
-        return self._timing(measure)
+        return self.timing(measure)
 
-    def launches(self, launch: Callable[[Any], None]) -> Timing:
-        """Time launches in a stream, on the device."""
-        return self._timing(lambda: (self._on_device(launch),))
+    def timing(self, measure: Callable[[], float | tuple[float, ...]]) -> Timing:
+        """Measure this in every round."""
+        self._timings.append(Timing(measure))
+        return self._timings[-1]
+
+    def on_device(self, launch: Callable[[Any], None]) -> float:
+        """Microseconds of launches in a stream, on the device."""
+        return 1e6 * self._seconds(self.streamed, launch, inner=10, samples=3)
 
     def of_torch(self, call: Callable[[], Any]) -> Timing:
         """Time torch's call as `door` does."""
@@ -189,13 +195,6 @@ class Bench:
             )
 
         return whole, host
-
-    def _timing(self, measure: Callable[[], tuple[float, ...]]) -> Timing:
-        self._timings.append(Timing(measure))
-        return self._timings[-1]
-
-    def _on_device(self, launch: Callable[[Any], None]) -> float:
-        return 1e6 * self._seconds(self.streamed, launch, inner=10, samples=3)
 
 
 @contextmanager
@@ -420,9 +419,14 @@ def _slowest(modes: Sequence[Finish]) -> Row:
 
 def _kernels_of(bench: Bench, prepared: Any, factors: Sequence[Any], mode: int) -> Timing:
     """The time of an MTTKRP's launches, on the very arrays of the call: a copy elsewhere takes another."""
-    out = gpu.mttkrp(prepared, factors, mode)
-    plan, addresses = prepared.plan(mode, RANK, out.dtype), [factor.pointer for factor in factors]
-    return bench.launches(lambda stream: plan.launch(addresses, out, stream))
+    addresses = [factor.pointer for factor in factors]
+
+    def measure() -> float:
+        out = gpu.mttkrp(prepared, factors, mode)  # freed at the end, so that the call gets the same memory
+        plan = prepared.plan(mode, RANK, out.dtype)
+        return bench.on_device(lambda stream: plan.launch(addresses, out, stream))
+
+    return bench.timing(measure)
 
 
 def of_indices(bench: Bench, tensor: Any, host: Sequence[Any], mode: int) -> Timing:
