@@ -1,7 +1,7 @@
-"""The ±1 convolution: the definition in NumPy, tap by tap, and a Numba version checked against it.
+"""The ±1 convolution: the definition in NumPy, tap by tap, and a Numba version for large problems.
 
-The Numba version, for large problems, is equation 2 of BSTC on packed words, with the taps that lie on the
-image counted for each pixel.
+The Numba version computes equation 2 of BSTC on packed words, and counts the taps inside the image for each
+pixel. The tests compare the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.bits import Bits, add_differences, compiled, real_array, sign_bits
-from reference.conv_geometry import ConvGeometry, Padding, PerAxis, conv_geometry
+from reference.conv_geometry import ConvGeometry, Padding, PerAxis, conv_geometry, inside
 from reference.tensors import (
     FILTER_LAYOUTS,
     IMAGE_LAYOUTS,
@@ -24,10 +24,11 @@ from reference.types import PackedTensor, TensorLayout
 
 Dots: TypeAlias = npt.NDArray[np.int32]
 
-# As many terms as the definition adds while Numba compiles; and its eight bytes for each bit of the other.
+# With fewer terms, the NumPy version takes less time than importing Numba and compiling the loop.
 _LARGE_SUM = 1 << 28
+# With more elements, float64 tensors would take more than 1 GiB; packed words need one bit for each.
 _LARGE_TENSORS = 1 << 27
-# Each tap is a handful of NumPy calls, however little there is to add.
+# Each tap costs a few NumPy calls, however small the image.
 _MANY_TAPS = 1 << 14
 
 
@@ -44,19 +45,19 @@ def bconv2d(
 
     ``y[n, p, q, o]`` is the sum over r, s and c of ``s(x[n, h, v, c]) * s(w[r, s, c, o])`` with
     ``h = p * stride_h - top + r * dilation_h`` and ``v = q * stride_w - left + s * dilation_w``, over the
-    taps (r, s) that lie on the image: 0 <= h < H and 0 <= v < W. A tap outside contributes **nothing**,
-    neither +1 nor -1; see `excluded_taps`. Exact integers. ``simwarp.listings.bconv32`` and
+    taps (r, s) inside the image: 0 <= h < H and 0 <= v < W. A tap outside contributes **nothing**, neither
+    +1 nor -1; see `excluded_taps`. Exact integers. ``simwarp.listings.bconv32`` and
     ``gpu.bconv2d`` answer the same question.
 
     Parameters
     ----------
     x : array_like of float64, float32, float16 or int8, (N, H, W, C), or PackedTensor of images
-        A PackedTensor may have any layout of images, word and bit order; its words lie on the host.
+        A PackedTensor may have any layout of images, word and bit order; its words must be on the host.
     w : likewise, (R, S, C, O), or PackedTensor of filters
-        The element type or format need not go with that of ``x``.
+        Its dtype or format may differ from that of ``x``.
     stride, dilation : int or (vertical, horizontal), at least 1
     padding : {"SAME", "VALID"} or ((top, bottom), (left, right)), at least 0
-        The words are TensorFlow's; see `conv_geometry`.
+        The names are TensorFlow's; see `conv_geometry`.
     groups : 1
 
     Returns
@@ -66,15 +67,15 @@ def bconv2d(
     Raises
     ------
     ShapeError
-        As `conv_geometry`: shapes that do not fit, an output of no pixel, too many elements.
+        As `conv_geometry`: shapes that do not fit, an empty output, too many elements.
     DtypeError
-        For an element type that is not in the list.
+        For another dtype.
     NotANumberError
         For a NaN; names the operand and the first index.
     FormatError
-        For a PackedTensor whose words do not fit its description, or of filters as ``x``.
+        For a PackedTensor whose words do not fit its shape or format, or that holds filters as ``x``.
     SchemeError
-        For another word of padding, groups other than 1, or an unknown format.
+        For an unknown name of padding, groups other than 1, or an unknown format.
 
     Notes
     -----
@@ -82,7 +83,7 @@ def bconv2d(
 
     Examples
     --------
-    A 3×3 image of +1 under a 3×3 filter of +1 counts the taps that lie on the image:
+    With an image and a filter of +1, each output counts the taps inside the image:
 
     >>> bconv2d(np.ones((1, 3, 3, 1)), np.ones((3, 3, 1, 1)))[0, :, :, 0]
     array([[4, 6, 4],
@@ -104,6 +105,7 @@ def bconv2d(
 def _operand(
     operand: npt.ArrayLike | PackedTensor, name: str, layouts: tuple[TensorLayout, ...]
 ) -> npt.NDArray[Any] | PackedTensor:
+    """Check an operand; an array of real numbers unless it is packed."""
     if isinstance(operand, PackedTensor):
         check_packed_tensor(operand, name, layouts)
         return operand
@@ -111,33 +113,32 @@ def _operand(
 
 
 def _bits(operand: npt.NDArray[Any] | PackedTensor, name: str) -> Bits:
+    """The bits of an operand."""
     return unpack_tensor(operand) if isinstance(operand, PackedTensor) else sign_bits(operand, name)
 
 
 def _is_small(g: ConvGeometry) -> bool:
+    """Whether the NumPy version is faster and fits into memory."""
     taps = g.filter_height * g.filter_width
     outputs = g.batch * g.out_height * g.out_width * g.filters
-    inputs = g.batch * g.height * g.width * g.channels + taps * g.channels * g.filters
-    return (
-        outputs * taps * g.channels < _LARGE_SUM and inputs + outputs < _LARGE_TENSORS and taps < _MANY_TAPS
-    )
+    elements = outputs + g.batch * g.height * g.width * g.channels + taps * g.channels * g.filters
+    return outputs * taps * g.channels < _LARGE_SUM and elements < _LARGE_TENSORS and taps < _MANY_TAPS
 
 
 def _tap_by_tap(bits_x: Bits, bits_w: Bits, g: ConvGeometry) -> Dots:
-    """The definition, on bits; every partial sum is an integer below 2**53."""
+    """The convolution of bits by definition; exact, as every partial sum is below 2**53."""
     x, w = 2.0 * bits_x - 1.0, 2.0 * bits_w - 1.0
     y = np.zeros((g.batch, g.out_height, g.out_width, g.filters))
     for r in range(g.filter_height):
         for s in range(g.filter_width):
             rows, columns = g.rows(r), g.columns(s)
-            (p,) = np.nonzero((rows >= 0) & (rows < g.height))
-            (q,) = np.nonzero((columns >= 0) & (columns < g.width))
+            p, q = np.flatnonzero(inside(rows, g.height)), np.flatnonzero(inside(columns, g.width))
             y[:, p[:, None], q] += x[:, rows[p][:, None], columns[q]] @ w[r, s]
     return y.astype(np.int32)
 
 
 def _word_by_word(words_x: npt.NDArray[np.uint64], words_w: npt.NDArray[np.uint64], g: ConvGeometry) -> Dots:
-    """Equation 2 with the true number of terms, on words (N, H, W, K) and (R, S, K, O), padding alike."""
+    """The convolution by equation 2, on words (N, H, W, K) and (R, S, K, O) with equal padding bits."""
     return compiled(_xor_popc)(
         *(words_x, words_w, g.channels, (g.out_height, g.out_width), (g.pad_top, g.pad_left)),
         *((g.stride_h, g.stride_w), (g.dilation_h, g.dilation_w)),
@@ -147,6 +148,7 @@ def _word_by_word(words_x: npt.NDArray[np.uint64], words_w: npt.NDArray[np.uint6
 def _xor_popc(
     words_x: Any, words_w: Any, channels: int, out: Any, pad: Any, stride: Any, dilation: Any
 ) -> Any:
+    """The loop of `_word_by_word`."""
     batch, height, width, steps = words_x.shape
     filter_height, filter_width, _, filters = words_w.shape
     y = np.zeros((batch, out[0], out[1], filters), np.int32)

@@ -1,7 +1,7 @@
-"""Real matrices to bits, bits to words, and back.
+"""Conversion of real matrices to bits, of bits to packed words, and back, on the host.
 
-Bit 1 means +1 and bit 0 means -1. Everything here is index arithmetic on the host: which bit of
-which word holds which element; ``simwarp`` and ``gpu`` have the kernels that pack on a device.
+Bit 1 means +1 and bit 0 means -1. The functions define which bit of which word holds which element;
+``simwarp`` and ``gpu`` have the kernels that pack on a device.
 
 Source: BSTC (SC'19), equation 1 (binarization), section 4 (bit-packing, bit-unpacking), figure 4.
 """
@@ -15,19 +15,22 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
+from reference.errors import DtypeError, FormatError, NotANumberError, ShapeError
 from reference.types import First, Layout, PackedBits, PackedTensor, Word
+from reference.types.arguments import check_option
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
 _REAL = (np.float64, np.float32, np.float16, np.int8)
+MATRICES: tuple[Layout, ...] = ("row", "column")
+"""The layouts of packed matrices."""
 
 
 def binarize(x: npt.ArrayLike) -> Bits:
-    """The signs of real numbers as bits: 1 where ``x >= 0``, else 0.
+    """Return the signs of real numbers as bits: 1 where ``x >= 0``, else 0.
 
-    Zero counts as positive, -0.0 too. Nothing is cast before the comparison, so that a number which
-    another type would round to zero keeps its sign.
+    Zero and -0.0 count as positive. Numbers are compared in their own type, so a subnormal number, which a
+    smaller type would round to zero, keeps its sign.
 
     Parameters
     ----------
@@ -76,10 +79,10 @@ def pack(x: npt.ArrayLike, *, layout: Layout = "row", word: Word = 32, first: Fi
     ----------
     x : array_like of float64, float32, float16 or int8, (rows, columns)
     layout : {"row", "column"}
-        "column" serves a left operand of `bmm` and "row" a right one: both run their words along K.
+        "column" for a left operand of `bmm`, "row" for a right one: then words hold elements along K.
     word : {32, 64}
     first : {"msb", "lsb"}
-        Where the first of the W elements goes. BSTC's formats are "msb".
+        Whether the first of the W elements is in the most or the least significant bit. BSTC uses "msb".
 
     Returns
     -------
@@ -109,23 +112,23 @@ def pack(x: npt.ArrayLike, *, layout: Layout = "row", word: Word = 32, first: Fi
     >>> pack(row, layout="row").words.shape
     (1, 4)
     """
-    _check_format(layout, word, first)
+    check_format(layout, word, first)
     array = real_array(x, "x")
     _check_matrix(array.shape, "x")
     return pack_bits(sign_bits(array, "x"), layout, word, first)
 
 
 def unpack(packed: PackedBits) -> Bits:
-    """The bits of a packed matrix; the inverse of `pack`.
+    """Return the bits of a packed matrix; the inverse of `pack`.
 
     Element (r, c) is ``(words[c // W, r] >> p(c % W)) & 1`` for ``layout="column"`` and
     ``(words[r // W, c] >> p(r % W)) & 1`` for ``layout="row"``, with ``p`` as in `pack`. Bits past the
-    edge of the matrix are not looked at.
+    edge of the matrix are ignored.
 
     Parameters
     ----------
     packed : PackedBits
-        With its words on the host.
+        Its words must be on the host.
 
     Returns
     -------
@@ -134,11 +137,11 @@ def unpack(packed: PackedBits) -> Bits:
     Raises
     ------
     FormatError
-        If the words are not a host array, or of another shape or dtype than the format asks for.
+        If the words are not a host array of the shape and dtype that the format requires.
     SchemeError
         For an unknown layout, word or bit order.
     ShapeError
-        If ``packed.shape`` is not that of a matrix or has a dimension of 0.
+        If ``packed.shape`` does not have two dimensions, each at least 1.
 
     Notes
     -----
@@ -157,15 +160,15 @@ def unpack(packed: PackedBits) -> Bits:
 
 
 def any_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """``x`` as an array of whatever element type."""
+    """Convert ``x`` to an array of any dtype; raise ShapeError for rows of different lengths."""
     try:
         return np.asarray(x)
     except ValueError as error:
-        raise ShapeError(f"{name} is not an array: {error}; give every row the same length") from error
+        raise ShapeError(f"{name} is not an array: {error}; give all rows the same length") from error
 
 
 def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """``x`` as an array of one of the accepted element types; never a cast."""
+    """Convert ``x`` to an array without a cast; raise DtypeError for a dtype that has no sign bits here."""
     array = any_array(x, name)
     if array.dtype.type not in _REAL:
         advice = f"convert it with `{name}.astype(np.float64)`"
@@ -179,26 +182,26 @@ def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
 
 
 def sign_bits(array: npt.NDArray[Any], name: str) -> Bits:
-    """Equation 1, for an array of `real_array`."""
+    """Binarize an array of `real_array` by equation 1; raise NotANumberError for a NaN."""
     missing = np.isnan(array)
     if missing.any():
         first = np.unravel_index(int(missing.argmax()), array.shape)
         index = ", ".join(str(i) for i in first) or "()"
         raise NotANumberError(
             f"{name}[{index}] is NaN ({int(missing.sum())} of {array.size} elements are), "
-            f"which is neither +1 nor -1: replace it first, for instance with `np.nan_to_num({name})`"
+            f"which is neither +1 nor -1: replace it first, e.g. with `np.nan_to_num({name})`"
         )
     return np.asarray(array >= 0, dtype=np.uint8, order="C")
 
 
 def pack_bits(bits: Bits, layout: Layout, word: Word, first: First) -> PackedBits:
-    """`pack` for a matrix of bits that are 0 or 1."""
+    """Pack a matrix of bits 0 and 1, without the checks of `pack`."""
     words = words_of(bits if layout == "column" else bits.T, word, first)
     return PackedBits(np.ascontiguousarray(words.T), (bits.shape[0], bits.shape[1]), layout, word, first)
 
 
 def words_of(bits: Bits, word: Word, first: First) -> npt.NDArray[Any]:
-    """The words that hold the bits of the last axis."""
+    """Pack the bits along the last axis into words."""
     octets = np.packbits(bits, axis=-1, bitorder=_BIT_ORDER[first])
     padded = np.zeros((*bits.shape[:-1], -(-bits.shape[-1] // word) * (word // 8)), np.uint8)
     padded[..., : octets.shape[-1]] = octets
@@ -206,39 +209,34 @@ def words_of(bits: Bits, word: Word, first: First) -> npt.NDArray[Any]:
 
 
 def bits_of(words: npt.NDArray[Any], count: int, word: Word, first: First) -> Bits:
-    """The first ``count`` bits of the words of the last axis."""
+    """Unpack the first ``count`` bits of the words along the last axis."""
     octets = words.astype(_serial(word, first), order="C").view(np.uint8)
     return np.unpackbits(octets, axis=-1, count=count, bitorder=_BIT_ORDER[first])
 
 
-# Where the first element is the top bit of the first byte, that byte is the top byte of the word.
+# With "msb" the first element is the top bit of the word: big-endian bits in big-endian bytes.
 _BIT_ORDER: dict[First, Any] = {"msb": "big", "lsb": "little"}
 
 
 def _serial(word: Word, first: First) -> np.dtype[Any]:
-    """The byte order in which the bytes of a word come in the order of the elements."""
+    """The word dtype in the byte order that puts the bytes in the order of the elements."""
     return word_dtype(word).newbyteorder(_BIT_ORDER[first])
 
 
 def word_dtype(word: Word) -> np.dtype[Any]:
-    """The element type of packed words."""
+    """The dtype of packed words of 32 or 64 bits."""
     return np.dtype(np.uint32 if word == 32 else np.uint64)
 
 
-def _check_format(layout: object, word: object, first: object) -> None:
-    check_option("layout", layout, ("row", "column"))
-    check_option("word", word, (32, 64))
-    check_option("first", first, ("msb", "lsb"))
-
-
-def check_option(option: str, given: object, known: Sequence[object], reason: str = "") -> None:
-    """Raise SchemeError for a value that an option does not have."""
-    if given not in known:
-        between = f"\n{reason}\n" if reason else ": "
-        raise SchemeError(f"there is no {option}={given!r}{between}choose {' or '.join(map(repr, known))}")
+def check_format(layout: object, word: object, first: object, layouts: Sequence[object] = MATRICES) -> None:
+    """Raise SchemeError unless the three name a format of packed bits, with one of ``layouts``."""
+    options = {"layout": (layout, layouts), "word": (word, (32, 64)), "first": (first, ("msb", "lsb"))}
+    for option, (given, known) in options.items():
+        check_option(option, given, known, "layout, word and first are the format of packed bits")
 
 
 def _check_matrix(shape: tuple[int, ...], name: str) -> None:
+    """Raise ShapeError unless a shape has two dimensions of at least 1."""
     if len(shape) != 2:
         raise ShapeError(f"{name} has shape {shape}: give it the two dimensions of a matrix, (rows, columns)")
     if min(shape) < 1:
@@ -246,11 +244,12 @@ def _check_matrix(shape: tuple[int, ...], name: str) -> None:
 
 
 def _check_packed(packed: Any) -> None:
+    """Raise unless the argument is a PackedBits that can be unpacked."""
     if not isinstance(packed, PackedBits):
         raise DtypeError(
             f"expected PackedBits, got {type(packed).__name__}: pack a real matrix with `pack(x)`"
         )
-    _check_format(packed.layout, packed.word, packed.first)
+    check_format(packed.layout, packed.word, packed.first)
     _check_matrix(packed.shape, "the packed matrix")
     rows, columns = packed.shape
     along, across = (columns, rows) if packed.layout == "column" else (rows, columns)
@@ -259,7 +258,7 @@ def _check_packed(packed: Any) -> None:
 
 
 def check_words(packed: PackedBits | PackedTensor, name: str, whole: str, shape: tuple[int, ...]) -> None:
-    """Raise FormatError unless the words are a host array of the shape that the format needs."""
+    """Raise FormatError unless the words are a host array of the shape and dtype that the format requires."""
     words: Any = packed.words
     if not issubclass(type(words), np.ndarray):
         raise FormatError(
@@ -271,18 +270,18 @@ def check_words(packed: PackedBits | PackedTensor, name: str, whole: str, shape:
         raise FormatError(
             f"the words of {name} are {words.dtype.str} {words.shape}\n"
             f"{whole} with layout={packed.layout!r}, word={packed.word} needs {dtype.str} {shape}\n"
-            f"correct the shape or the format of the {type(packed).__name__}, or pack again"
+            f"correct the shape or the format of the {type(packed).__name__}, or pack the data again"
         )
 
 
-# Typed, because Numba adds a uint64 and a plain int as float64.
+# Constants of the bit-counting below, typed because Numba adds a uint64 and an int as float64.
 _PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _OCTETS, _SUM_OCTETS = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 _1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
 
 
 def add_differences(word: Any, words: Any, differ: Any) -> None:
-    """Add popc(word xor words[o]) to differ[o], for every o; a loop for Numba."""
+    """Add popc(word xor words[o]) to differ[o] for every o; compiled by Numba."""
     for o in range(words.shape[0]):
         x = word ^ words[o]
         x = x - ((x >> _1) & _PAIRS)
@@ -293,7 +292,7 @@ def add_differences(word: Any, words: Any, differ: Any) -> None:
 
 @cache
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop that calls `add_differences`, compiled by Numba."""
+    """Compile a loop with Numba; the loop may call `add_differences`."""
     import numba
     from numba.extending import register_jitable
 

@@ -1,6 +1,7 @@
-"""The product of two matrices of +1 and -1: the definition in NumPy, and a Numba version checked against it.
+"""The product of two matrices of +1 and -1: the definition in NumPy, and a Numba version for large products.
 
-The Numba version, for large products, is equation 2 of BSTC on packed words, ``n - 2 * popc(a xor b)``.
+The Numba version computes equation 2 of BSTC on packed words, ``n - 2 * popc(a xor b)``. The tests compare
+the two.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from reference.types import PackedBits
 Product: TypeAlias = npt.NDArray[np.int32]
 
 _LARGEST_K = 2**31 - 1
-# Importing Numba and compiling the loop take as long as a float64 product of 2**34 terms, about 0.7 s.
+# With fewer terms, the float64 product takes less time than importing Numba and compiling the loop, 0.7 s.
 _LARGE_PRODUCT = 1 << 34
-# Eight bytes for an element that the loop holds in one bit: above 1 GiB no longer worth it.
+# With more elements, float64 operands would take more than 1 GiB; packed words need one bit for each.
 _LARGE_OPERANDS = 1 << 27
 
 
@@ -30,7 +31,7 @@ def bmm(
     transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Product:
-    """The product op(a) · op(b) of two matrices, each element replaced by its sign, +1 or -1.
+    """Multiply two matrices, op(a) · op(b), each element replaced by its sign, +1 or -1.
 
     ``c[i, j] = sum over k of s(op(a)[i, k]) * s(op(b)[k, j])`` with ``s(x) = +1`` where x >= 0, else
     -1. In bits, ``c[i, j] = K - 2 * popc(op(a)[i, :] xor op(b)[:, j])``. Exact integers.
@@ -39,9 +40,9 @@ def bmm(
     Parameters
     ----------
     a : array_like of float64, float32, float16 or int8, or PackedBits; (M, K), or (K, M) if transpose_a
-        PackedBits may have any layout, word and bit order; their words lie on the host.
+        PackedBits may have any layout, word and bit order; their words must be on the host.
     b : likewise, (K, N), or (N, K) if transpose_b
-        The element type or format need not be that of ``a``.
+        Its dtype or format may differ from that of ``a``.
     transpose_a, transpose_b : bool
         Whether op transposes the operand.
 
@@ -52,13 +53,13 @@ def bmm(
     Raises
     ------
     ShapeError
-        If an operand is not a matrix, has a dimension of 0, the two K differ, or K > 2**31 - 1.
+        If an operand is not a matrix or has a dimension of 0, if the two K differ, or K > 2**31 - 1.
     DtypeError
-        For an element type that is not in the list.
+        For another dtype.
     NotANumberError
         For a NaN; names the operand and the first index.
     FormatError, SchemeError
-        For PackedBits whose words do not fit their description.
+        For PackedBits whose words do not fit their shape or format.
 
     Notes
     -----
@@ -72,9 +73,7 @@ def bmm(
     a = a if isinstance(a, PackedBits) else real_array(a, "a")
     b = b if isinstance(b, PackedBits) else real_array(b, "b")
     _check_shapes(a.shape, b.shape, transpose_a, transpose_b)
-    bits_a, bits_b = _bits(a, "a"), _bits(b, "b")
-    bits_a = bits_a.T if transpose_a else bits_a
-    bits_b = bits_b.T if transpose_b else bits_b
+    bits_a, bits_b = _bits(a, "a", transpose_a), _bits(b, "b", transpose_b)
     (m, k), n = bits_a.shape, bits_b.shape[1]
     if m * n * k < _LARGE_PRODUCT and (m + n) * k < _LARGE_OPERANDS:
         return _product_numpy(bits_a, bits_b)
@@ -83,16 +82,19 @@ def bmm(
     return _product_numba(words_a, words_b, k)
 
 
-def _bits(operand: npt.NDArray[Any] | PackedBits, name: str) -> Bits:
-    return unpack(operand) if isinstance(operand, PackedBits) else sign_bits(operand, name)
+def _bits(operand: npt.NDArray[Any] | PackedBits, name: str, transpose: bool) -> Bits:
+    """The bits of op(operand)."""
+    bits = unpack(operand) if isinstance(operand, PackedBits) else sign_bits(operand, name)
+    return bits.T if transpose else bits
 
 
 def _check_shapes(
     shape_a: tuple[int, ...], shape_b: tuple[int, ...], transpose_a: bool, transpose_b: bool
 ) -> None:
+    """Raise ShapeError unless op(a) and op(b) are matrices with a common K."""
     given = f"a {shape_a}, transpose_a={transpose_a}, and b {shape_b}, transpose_b={transpose_b}"
     if len(shape_a) != 2 or len(shape_b) != 2 or min(*shape_a, *shape_b) < 1:
-        raise ShapeError(f"{given}: give both the two dimensions of a matrix, each at least 1")
+        raise ShapeError(f"{given}: give each the two dimensions of a matrix, at least 1")
     k_of_a, k_of_b = shape_a[0 if transpose_a else 1], shape_b[1 if transpose_b else 0]
     if k_of_a != k_of_b:
         side_a, side_b = ("rows" if transpose_a else "columns"), ("columns" if transpose_b else "rows")
@@ -101,20 +103,21 @@ def _check_shapes(
             f"({k_of_b}); check transpose_a and transpose_b"
         )
     if k_of_a > _LARGEST_K:
-        raise ShapeError(f"{given}: K = {k_of_a} exceeds {_LARGEST_K}, what an int32 sum can hold; split K")
+        raise ShapeError(f"{given}: K = {k_of_a} exceeds {_LARGEST_K}, the largest int32 sum; split K")
 
 
 def _product_numpy(bits_a: Bits, bits_b: Bits) -> Product:
-    """The definition, on bits (M, K) and (K, N); every partial sum is an integer below 2**53."""
+    """The product of bits (M, K) and (K, N) by definition; exact, as every partial sum is below 2**53."""
     return ((2.0 * bits_a - 1.0) @ (2.0 * bits_b - 1.0)).astype(np.int32, order="C")
 
 
 def _product_numba(words_a: npt.NDArray[np.uint64], words_b: npt.NDArray[np.uint64], k: int) -> Product:
-    """Equation 2, on words (ceil(K / 64), M) and (ceil(K / 64), N) whose padding is alike."""
+    """The product by equation 2, on words (ceil(K / 64), M) and (ceil(K / 64), N) with equal padding bits."""
     return compiled(_xor_popc)(words_a, words_b, k)
 
 
 def _xor_popc(words_a: Any, words_b: Any, k: int) -> Any:
+    """The loop of `_product_numba`."""
     (steps, m), n = words_a.shape, words_b.shape[1]
     product = np.zeros((m, n), np.int32)
     for i in range(m):

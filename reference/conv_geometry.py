@@ -1,4 +1,4 @@
-"""Where the taps of a convolution fall: output size, padding, and which taps lie outside the image.
+"""Geometry of a convolution: output size, padding, and the taps that are outside the image.
 
 Source: the rules of TensorFlow's ``tf.nn.convolution`` ("SAME", "VALID"); BSTC (SC'19), section 5.2.
 """
@@ -22,15 +22,15 @@ Padding: TypeAlias = Literal["SAME", "VALID"] | tuple[tuple[int, int], tuple[int
 _Side: TypeAlias = Literal["SAME", "VALID"] | tuple[int, int]
 
 LARGEST = 2**31 - 1
-"""No tensor has more elements, no padded image is higher or wider, and no sum has more terms."""
+"""The most elements of a tensor, rows or columns of a padded image, and terms of a sum."""
 
 
 @dataclass(frozen=True)
 class ConvGeometry:
-    """The sizes, padding and steps of a convolution, as numbers.
+    """The sizes, padding, stride and dilation of a convolution, as numbers.
 
-    Tap (r, s) of output pixel (p, q) lies on the image's row ``p * stride_h - pad_top + r * dilation_h``
-    and column ``q * stride_w - pad_left + s * dilation_w``, inside the image where both are in range.
+    Tap (r, s) of output pixel (p, q) reads image row ``p * stride_h - pad_top + r * dilation_h``
+    and column ``q * stride_w - pad_left + s * dilation_w``, if both are inside the image.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class ConvGeometry:
     out_height, out_width : int
         P, Q of the output.
     pad_top, pad_left : int
-        Rows above and columns left of the image; those below and on the right are in P and Q already.
+        Rows above and columns left of the image. Those below and on the right only affect P and Q.
     stride_h, stride_w, dilation_h, dilation_w : int
     """
 
@@ -62,7 +62,7 @@ class ConvGeometry:
     dilation_w: int
 
     def rows(self, r: int) -> npt.NDArray[np.int64]:
-        """The image's row under the filter's row ``r``, for each output row; (P,).
+        """The image row that filter row ``r`` reads for each output row; (P,).
 
         Examples
         --------
@@ -72,7 +72,7 @@ class ConvGeometry:
         return np.arange(self.out_height) * self.stride_h - self.pad_top + r * self.dilation_h
 
     def columns(self, s: int) -> npt.NDArray[np.int64]:
-        """The image's column under the filter's column ``s``, for each output column; (Q,).
+        """The image column that filter column ``s`` reads for each output column; (Q,).
 
         Examples
         --------
@@ -93,14 +93,14 @@ def conv_geometry(
 ) -> ConvGeometry:
     """Resolve the options of a convolution into numbers.
 
-    The filter's window is ``(R - 1) * dilation + 1`` rows high, and with H rows in the image
+    The dilated filter spans ``window = (R - 1) * dilation + 1`` rows. For an image of H rows
 
-    * ``"VALID"`` pads nothing, and windows must lie inside: ``P = (H - window) // stride + 1``;
+    * ``"VALID"`` pads nothing, so windows are inside: ``P = (H - window) // stride + 1``;
     * ``"SAME"`` has ``P = ceil(H / stride)`` and pads ``max((P - 1) * stride + window - H, 0)`` rows,
-      half of them above, and the odd one below;
+      half of them above, the odd one below;
     * ``((top, bottom), (left, right))`` has ``P = (H + top + bottom - window) // stride + 1``;
 
-    and likewise for columns. "SAME" looks at the stride: it is not ``R // 2`` on either side.
+    and likewise for columns. The padding of "SAME" depends on the stride: it is not ``R // 2`` per side.
 
     Parameters
     ----------
@@ -117,11 +117,11 @@ def conv_geometry(
     Raises
     ------
     ShapeError
-        If a shape has not four dimensions or one of them is 0, the two C differ, an option has a wrong
-        length, holds no ints or is out of range, P or Q would be less than 1, or there are more than
-        2**31 - 1 elements in x, w or y, terms in a sum (R * S * C), or rows or columns in the padded image.
+        If a shape does not have four dimensions of at least 1, the two C differ, an option has a wrong
+        length, is not of ints or is out of range, P or Q would be less than 1, or more than 2**31 - 1
+        elements in x, w or y, terms in a sum (R * S * C), or rows or columns of the padded image.
     SchemeError
-        For another word of padding, or groups other than 1.
+        For an unknown name of padding, or groups other than 1.
 
     Notes
     -----
@@ -133,7 +133,12 @@ def conv_geometry(
     >>> g.out_height, g.pad_top  # 3 rows in all, where 7 // 2 on either side would be 6
     (56, 1)
     """
-    _check_groups(groups)
+    if type(groups) is not int or groups != 1:
+        raise SchemeError(
+            f"groups={groups!r} is not supported\n"
+            "every filter reads all channels\n"
+            "leave groups at 1, and call once per group with its channels of x and filters of w"
+        )
     batch, height, width, channels = _four(x_shape, "x", "(N, H, W, C)")
     filter_height, filter_width, w_channels, filters = _four(w_shape, "w", "(R, S, C, O)")
     if channels != w_channels:
@@ -157,10 +162,10 @@ def conv_geometry(
         if count > LARGEST:
             raise ShapeError(
                 f"x {x_shape}, w {w_shape} with the output {(batch, out_height, out_width, filters)}\n"
-                f"{name} would have {count} elements, more than {LARGEST}, what 32 bits count\n"
-                "split the batch or the output channels; sums over parts of the channels add up"
+                f"{name} would have {count} elements, more than {LARGEST}, the largest int32\n"
+                "split the batch or the output channels, or add the results of parts of the channels"
             )
-    # Steps beyond the largest padded image are only ever multiplied by 0.
+    # A step larger than the largest padded image is only ever multiplied by 0.
     steps = (min(step, LARGEST) for step in (stride_h, stride_w, dilation_h, dilation_w))
     return ConvGeometry(
         *(batch, height, width, channels, filter_height, filter_width, filters),
@@ -169,23 +174,23 @@ def conv_geometry(
 
 
 def excluded_taps(geometry: ConvGeometry) -> npt.NDArray[np.int64]:
-    """How many taps of each output pixel lie outside the image.
+    """Count the taps outside the image for each output pixel.
 
     The window of output pixel (0, 0), a 3×3 filter on a 4×4 image with padding "SAME"::
 
-        · · ·              # tap on the image: 4
+        · · ·              # tap inside the image: 4
         · # # o o          · tap outside: 5, they contribute nothing
-        · # # o o          o pixel that this window does not touch
+        · # # o o          o pixel outside this window
           o o o o
           o o o o
 
-    A zero bit means −1, so a padded zero is not neutral. A kernel that takes the outside for zero words
-    and sums over all taps counts C terms too many for each of these taps.
+    A zero bit means −1, so a padded zero is not neutral: a kernel that reads zero words outside the image
+    and sums over all taps adds C wrong terms for each tap outside.
 
     Parameters
     ----------
     geometry : ConvGeometry
-        Of `conv_geometry`.
+        As returned by `conv_geometry`.
 
     Returns
     -------
@@ -205,20 +210,18 @@ def excluded_taps(geometry: ConvGeometry) -> npt.NDArray[np.int64]:
            [5, 3, 3, 5]])
     """
     g = geometry
-    inside_h, inside_w = np.zeros(g.out_height, np.int64), np.zeros(g.out_width, np.int64)
-    for r in range(g.filter_height):
-        inside_h += _inside(g.rows(r), g.height)
-    for s in range(g.filter_width):
-        inside_w += _inside(g.columns(s), g.width)
-    return g.filter_height * g.filter_width - np.multiply.outer(inside_h, inside_w)
+    rows = sum(inside(g.rows(r), g.height) for r in range(g.filter_height))
+    columns = sum(inside(g.columns(s), g.width) for s in range(g.filter_width))
+    return g.filter_height * g.filter_width - np.multiply.outer(rows, columns)
 
 
-def _inside(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.bool_]:
+def inside(positions: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.bool_]:
+    """Which rows or columns are inside an image of that size."""
     return (positions >= 0) & (positions < size)
 
 
 def _axis(size: int, window: int, stride: int, padding: _Side, name: str) -> tuple[int, int]:
-    """The output's size along one axis, and the padding before it."""
+    """The size of the output along one axis, and the padding before the image."""
     if padding == "SAME":
         out = -(-size // stride)
         total = max((out - 1) * stride + window - size, 0)
@@ -230,25 +233,25 @@ def _axis(size: int, window: int, stride: int, padding: _Side, name: str) -> tup
         raise ShapeError(
             f"the output's {name} would be {max(out, 0)}: padding={padding!r}\n"
             f"the dilated filter spans {window}, the padded image {before} + {size} + {after}\n"
-            'give more padding, for instance "SAME", a smaller filter or less dilation'
+            'give more padding, e.g. "SAME", a smaller filter or less dilation'
         )
     if before + size + after > LARGEST:
         raise ShapeError(
             f"the padded image's {name} would be {before} + {size} + {after}\n"
-            f"that is more than {LARGEST}, what 32 bits count\n"
+            f"that is more than {LARGEST}, the largest int32\n"
             "give less padding or dilation"
         )
     return out, before
 
 
 def _padding(padding: Any) -> tuple[_Side, _Side]:
-    """The padding of rows and of columns: a word each, or (before, after)."""
+    """The padding of rows and of columns: a name for each, or (before, after)."""
     if isinstance(padding, str):
         if padding == "SAME" or padding == "VALID":
             return padding, padding
         raise SchemeError(
             f"there is no padding={padding!r}\n"
-            "the names are those of TensorFlow, in capitals\n"
+            "the names are TensorFlow's, in capitals\n"
             "choose 'SAME', 'VALID' or ((top, bottom), (left, right))"
         )
     try:
@@ -270,29 +273,32 @@ def _padding(padding: Any) -> tuple[_Side, _Side]:
 
 
 def _per_axis(given: Any, name: str) -> tuple[int, int]:
+    """A stride or dilation as (vertical, horizontal)."""
     try:
         pair = _two_whole(given if np.iterable(given) else (given, given))
     except (TypeError, ValueError):
         raise ShapeError(
-            f"{name}={given!r} is neither an int nor two\n"
-            f"a convolution over images has one {name} per axis\n"
-            "give one int for both, or (vertical, horizontal)"
+            f"{name}={given!r} is neither an int nor two ints\n"
+            f"a convolution of images has one {name} per axis\n"
+            "give one int for both axes, or (vertical, horizontal)"
         ) from None
     if min(pair) < 1:
         raise ShapeError(
             f"{name}={given!r} has an entry below 1\n"
-            f"{name} counts the steps from one pixel to the next\n"
-            f"{name}=1 goes to the neighbour"
+            f"{name}=1 moves to the next pixel, so it is at least 1\n"
+            f"give a {name} of 1 or more"
         )
     return pair
 
 
 def _two_whole(pair: Any) -> tuple[int, int]:
+    """Two ints; TypeError or ValueError for anything else."""
     first, second = pair
     return operator.index(first), operator.index(second)
 
 
 def _four(shape: tuple[int, ...], name: str, axes: str) -> tuple[int, int, int, int]:
+    """The four dimensions of a shape; raise ShapeError unless each is at least 1."""
     if len(shape) != 4 or min(shape) < 1:
         raise ShapeError(
             f"{name} has shape {shape}\n"
@@ -300,12 +306,3 @@ def _four(shape: tuple[int, ...], name: str, axes: str) -> tuple[int, int, int, 
             "add the missing axes with reshape"
         )
     return shape[0], shape[1], shape[2], shape[3]
-
-
-def _check_groups(groups: object) -> None:
-    if type(groups) is not int or groups != 1:
-        raise SchemeError(
-            f"groups={groups!r} is not supported yet\n"
-            "every filter sees all channels\n"
-            "leave groups at 1, and call once per group with its channels of x and filters of w"
-        )

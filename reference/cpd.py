@@ -1,4 +1,4 @@
-"""The decomposition of a sparse tensor into a sum of outer products, by alternating least squares."""
+"""CP decomposition of a sparse tensor into a sum of outer products, by alternating least squares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reference.types.arguments import as_matrix, as_sequence, check_iterations, 
 Matrix: TypeAlias = npt.NDArray[np.floating[Any]]
 
 _EPS = float(np.finfo(np.float64).eps)
-# With a smaller share left of the residual's terms, their roundings exceed 1e-12 of it.
+# If the residual is a smaller part of its terms, their rounding errors exceed 1e-12 of it.
 _ENOUGH = 2.0**-13
 
 
@@ -36,31 +36,31 @@ def cpd_als(
 ) -> Cpd:
     """Approximate a tensor by ``rank`` outer products, with alternating least squares.
 
-    An iteration solves one mode after the other for its factor, the others being fixed: the result of
-    `mttkrp` times the pseudo-inverse of V, the elementwise product of the other factors' Gram matrices.
-    The columns are then divided by their norms, which become the weights. Where V is numerically singular
-    (two equal columns, a column of zeros, more components than the other modes can tell apart), the
-    pseudo-inverse counts eigenvalues up to ``rank * eps`` times the largest as 0; otherwise it is the
-    inverse. Computed in float64, whatever the type of the values. The fit is right to about 1e-12, also where
-    model and tensor are almost equal. ``gpu.cpd_als`` answers the same question.
+    An iteration solves for the factor of each mode in turn, with the others fixed: the result of `mttkrp`
+    times the pseudo-inverse of V, the elementwise product of the Gram matrices of the other factors. The
+    columns are then divided by their norms, which become the weights. If V is numerically singular (two
+    equal columns, a column of zeros, a rank above that of the other modes), the pseudo-inverse treats
+    eigenvalues up to ``rank * eps`` times the largest as 0; otherwise it is the inverse. Computed in float64,
+    whatever the dtype of the values. The error of the fit is about 1e-12, even if model and tensor are almost
+    equal. ``gpu.cpd_als`` answers the same question.
 
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`, on the host
-        Of several values for one place the sum counts.
+        Values of repeated coordinates are added.
     rank : int, at least 1
     start : sequence of (dimension, rank) arrays of finite real numbers, one per mode, optional
-        The factors to begin with. The first iteration replaces that of mode 0 without reading it.
+        The initial factors. The first iteration replaces that of mode 0 without reading it.
     seed : int, 0 to 2**64 - 1
-        Which start is taken if none is given: in mode n, element (i, r) is
+        Selects the initial factors if ``start`` is not given: in mode n, element (i, r) is
         ``(word >> 11) * 2**-53``, with ``word`` the (rank * i + r)-th of
         ``np.random.Philox(key=[seed, n]).random_raw``.
     iterations : int, at least 1
-        No more than so many.
+        The largest number of iterations.
     tolerance : float
-        From the second iteration on, a change of the fit below it ends the work.
+        Iteration stops, from the second on, when the fit changes by less.
     progress : callable, optional
-        Called after each iteration with its number, from 1 on, and the fit. May raise, to stop.
+        Called after each iteration with its number, counted from 1, and the fit. It may raise, to stop.
 
     Returns
     -------
@@ -70,16 +70,16 @@ def cpd_als(
     Raises
     ------
     ShapeError
-        For a rank or a number of iterations below 1, a rank whose matrices this machine cannot hold, a start
-        that does not fit, and a tensor whose values are all 0.
+        For a rank or a number of iterations below 1, a rank whose matrices do not fit into memory, a start of
+        other shapes, or a tensor whose values are all 0.
     DtypeError
-        For a start that is not of real numbers; for anything but a sparse tensor.
+        For a start that is not of real numbers, or if ``tensor`` is not a sparse tensor.
     FormatError
         For a tensor whose arrays do not fit one another.
     NotANumberError
         For a NaN or an infinity in the tensor, the start or the tolerance.
     SchemeError
-        For a seed that is not in its range.
+        For a seed out of range.
 
     Notes
     -----
@@ -88,7 +88,7 @@ def cpd_als(
 
     Examples
     --------
-    The outer product of (1, 2), (3, 4) and (2, 1), of which every element is stored:
+    The outer product of (1, 2), (3, 4) and (2, 1), with every element stored:
 
     >>> places = np.indices((2, 2, 2)).reshape(3, 8)
     >>> values = np.einsum("i,j,k->ijk", [1, 2], [3, 4], [2, 1]).reshape(8)
@@ -103,7 +103,7 @@ def cpd_als(
     coo = coalesce(tensor) if isinstance(tensor, Coo) else to_coo(tensor)
     _check_memory(coo.shape, rank)
     exponent = _check_values(coo)
-    # A power of two, exact: no square overflows, and the tensor's scale changes the weights alone.
+    # Scaled by a power of two, exactly: no square overflows, and only the weights depend on the scale.
     coo = Coo(coo.coords, np.ldexp(coo.values.astype(np.float64), -exponent), coo.shape)
     norm = float(np.linalg.norm(coo.values))
     factors = _seeded(coo.shape, rank, seed) if start is None else _checked(start, coo.shape, rank)
@@ -128,7 +128,7 @@ def cpd_als(
 
 
 def _product(grams: Sequence[Matrix], leave_out: int | None = None) -> Matrix:
-    """The elementwise product of Gram matrices."""
+    """The elementwise product of the Gram matrices of all modes except one."""
     return np.prod([gram for n, gram in enumerate(grams) if n != leave_out], axis=0)
 
 
@@ -139,17 +139,17 @@ def _solve(y: Matrix, v: Matrix) -> Matrix:
         pivots = np.diagonal(np.linalg.cholesky(v)) ** 2
     except np.linalg.LinAlgError:
         pivots = np.zeros(len(v))
-    # A pivot is what the columns before it leave of a column's own length.
+    # A pivot is the squared norm of a column's part orthogonal to the columns before it.
     if (pivots > smallest * np.diagonal(v)).all():
         return np.linalg.solve(v, y.T).T
     return y @ np.linalg.pinv(v, rcond=smallest, hermitian=True)
 
 
 def _fit(norm: float, y: Matrix, last: Matrix, grams: Sequence[Matrix], weights: Matrix) -> float | None:
-    """1 - ||X - model|| / ||X||, or None if the terms of the residual cancel.
+    """The fit 1 - ||X - model|| / ||X||, or None if the terms of the residual cancel.
 
-    ``y`` is the MTTKRP from which the last factor was solved. Columns have norm 1, so the magnitudes behind
-    the three terms add up to no more than the square of the sum of norm and weights.
+    ``y`` is the MTTKRP from which the last factor was solved. As columns have norm 1, the magnitudes of the
+    three terms add up to at most ``(norm + sum of weights) ** 2``.
     """
     model_model = weights @ _product(grams) @ weights
     tensor_model = np.sum(y * last, axis=0) @ weights
@@ -160,39 +160,45 @@ def _fit(norm: float, y: Matrix, last: Matrix, grams: Sequence[Matrix], weights:
 
 
 def _seeded(shape: tuple[int, ...], rank: int, seed: int) -> list[Matrix]:
-    """Factors of numbers from 0 up to but not including 1."""
-    keys = [np.array([seed, n], np.uint64) for n in range(len(shape))]  # a list of large ones may be rounded
+    """The initial factors that a seed selects: numbers in [0, 1)."""
+    keys = [
+        np.array([seed, n], np.uint64) for n in range(len(shape))
+    ]  # np.array of ints from 2**63 on would be float64
     words = [np.random.Philox(key=k).random_raw(size * rank) for k, size in zip(keys, shape, strict=True)]
     return [(w >> 11).astype(np.float64).reshape(-1, rank) * 2.0**-53 for w in words]
 
 
 def _checked(start: Sequence[npt.ArrayLike], shape: tuple[int, ...], rank: int) -> list[Matrix]:
+    """Convert initial factors to float64; raise unless they fit the tensor."""
     arrays = [as_matrix(x, f"start[{n}]") for n, x in enumerate(as_sequence(start, "start"))]
     check_start(arrays, shape, rank)
     return [array.astype(np.float64) for array in arrays]
 
 
 def _check_memory(shape: tuple[int, ...], rank: int) -> None:
-    """Gram matrices and their product; factors, the words that a start is made of, and an MTTKRP."""
+    """Raise ShapeError unless all matrices of the decomposition fit into memory."""
+    # Gram matrices and their product; factors, the random words of a start, and an MTTKRP.
     numbers = (len(shape) + 3) * rank**2 + (2 * sum(shape) + max(shape)) * rank
-    advice = (
-        f"give a smaller rank; {math.prod(shape) // max(shape)} components explain any tensor of its shape"
+    advice = f"give a smaller rank; {math.prod(shape) // max(shape)} is enough for any tensor of this shape"
+    check_memory(
+        numbers,
+        f"rank is {rank}: the factors of {' x '.join(map(str, shape))} and their Gram matrices",
+        advice,
     )
-    check_memory(numbers, f"rank is {rank}: factors of {' x '.join(map(str, shape))} and matrices", advice)
 
 
 def _check_values(coo: Coo) -> int:
-    """The binary exponent of the largest magnitude, if there is something to decompose."""
+    """The binary exponent of the largest magnitude; raise if a value is not finite, or all are 0."""
     if not np.isfinite(coo.values).all():
         z = int(np.flatnonzero(~np.isfinite(coo.values))[0])
         place = tuple(int(i) for i in coo.coords[:, z])
         raise NotANumberError(
-            f"the value at {place} is {coo.values[z]}\nfinite numbers have a decomposition\nremove it"
+            f"the value at {place} is {coo.values[z]}\nonly finite numbers have a decomposition\nremove it"
         )
     largest: Any = np.abs(coo.values).max()
     if largest == 0.0:
         raise ShapeError(
             f"all {coo.values.size} values of the tensor are 0: there is nothing to decompose\n"
-            "at least one other value is needed\ncheck what was read"
+            "a decomposition needs at least one other value\ncheck the file or the values"
         )
     return int(np.frexp(largest)[1])

@@ -1,12 +1,12 @@
-"""The errors of a caller's input, shared by all tiers.
+"""Exceptions for invalid input, shared by all tiers.
 
-Every message names the fault, the place and the remedy. Each also derives from the
-built-in exception that a NumPy user would expect, so ``except ValueError`` keeps working.
+Every message names the fault, the place and the remedy. Each class also derives from the built-in exception
+that a NumPy user would expect, so ``except ValueError`` works.
 """
 
 
 class SimwarpError(Exception):
-    """The base of every error that simwarp raises on purpose."""
+    """Base of all exceptions that simwarp defines."""
 
 
 class ShapeError(SimwarpError, ValueError):
@@ -14,27 +14,27 @@ class ShapeError(SimwarpError, ValueError):
 
 
 class DtypeError(SimwarpError, TypeError):
-    """An element type that the operation does not take."""
+    """A dtype or a type that the operation does not accept."""
 
 
 class NotANumberError(SimwarpError, ValueError):
-    """A NaN where a sign is needed: a NaN is neither >= 0 nor < 0."""
+    """A NaN or an infinity in an operation that needs a sign or a finite number."""
 
 
 class FormatError(SimwarpError, ValueError):
-    """Packed words, or arrays of a sparse tensor, in another format than the operation takes, or in none."""
+    """Packed words or arrays of a sparse tensor that do not have the required format."""
 
 
 class SchemeError(SimwarpError, ValueError):
-    """A scheme, layout or option of a name that does not exist."""
+    """An unknown name of a scheme, layout or option."""
 
 
 class InputFileError(SimwarpError, ValueError):
-    """A file that is missing or does not hold an array."""
+    """A file that cannot be read or written, or does not hold what it should."""
 
 
 class CompileError(SimwarpError, RuntimeError):
-    """CUDA C++ that does not compile; carries the compiler's log.
+    """CUDA C++ that does not compile; ``log`` holds the compiler's messages.
 
     Attributes
     ----------
@@ -48,8 +48,8 @@ class CompileError(SimwarpError, RuntimeError):
 
 
 class MissingExtraError(SimwarpError, ImportError):
-    """An optional dependency that is not installed; names the ``pip install`` line."""
+    """An optional package that is not installed; the message has the ``pip install`` command."""
 
 
 class NoGpuError(SimwarpError, RuntimeError):
-    """No CUDA device can be used here."""
+    """No CUDA device is available."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ except ImportError:  # pragma: no cover - not a POSIX system
 _LONGEST_NAME = 255
 _REST = re.compile(r"[0-9a-f]{16}\.tmp")
 _STALE_SECONDS = 60.0
-"""A younger file may belong to a program that has created it and not locked it yet."""
+"""A younger file may belong to a program that has not locked it yet."""
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bool = True) -> None:
     """Write to a temporary name beside ``path``, then rename: a killed program leaves no half file.
 
-    An interrupt leaves nothing at all. A killed program leaves the temporary file; the next writer to that
-    path removes it after a minute. Of a link, the target is written. Without ``durable`` a power failure may
-    leave the right name with other content.
+    An interrupt leaves no temporary file. A killed program leaves one; the next writer to that path removes
+    it after a minute. If ``path`` is a link, its target is written. Without ``durable`` the file may have the
+    wrong content after a power failure.
     """
     target = _target(path)
     start = _temporary_start(target.name)
     _remove_stale(target.parent, start)
     temporary = target.parent / f"{start}{secrets.token_hex(8)}.tmp"
     try:
-        try:  # nothing stands between the name, which is known, and the file, which may exist from here on
+        try:  # entered before the file exists, so that no interrupt can leave it
             with temporary.open("xb") as file:
                 _lock(file)
                 write(file)
@@ -49,12 +49,12 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bo
                 temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
-    finally:  # again, where an interrupt came between an error and the line above
+    finally:  # again, in case an interrupt came during the inner finally
         temporary.unlink(missing_ok=True)
 
 
 def _target(path: Path) -> Path:
-    """The file to replace: behind links, a regular one or none yet."""
+    """The file to replace, with links resolved; raise unless it is a regular file or does not exist."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path
     try:
         mode = target.stat().st_mode
@@ -71,7 +71,7 @@ def _target(path: Path) -> Path:
 
 
 def _temporary_start(name: str) -> str:
-    """How the temporary names for a file begin; of a long name, a part and a digest."""
+    """The prefix of temporary names for a file: its name, or for a long name a part and a digest."""
     room = _LONGEST_NAME - len(".." + "0" * 16 + ".tmp")
     if len(os.fsencode(name)) > room:
         digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
@@ -80,14 +80,14 @@ def _temporary_start(name: str) -> str:
 
 
 def _lock(file: IO[bytes]) -> None:
-    """Lock the file while it is written: the lock ends with this program, however that ends."""
+    """Lock the file; the system releases the lock when this program ends, even if it is killed."""
     if fcntl is not None:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _remove_stale(folder: Path, start: str) -> None:
-    """Remove the temporary files of killed programs: those without a lock."""
+    """Remove the temporary files of killed programs, which no process has locked."""
     for path in _old_files(folder, start):
         with suppress(OSError), path.open("rb") as file:
             if fcntl is not None:
@@ -96,8 +96,9 @@ def _remove_stale(folder: Path, start: str) -> None:
 
 
 def _old_files(folder: Path, start: str) -> Iterator[Path]:
+    """Temporary files with a prefix that are older than a minute."""
     with suppress(OSError):
-        for name in os.listdir(folder):  # noqa: PTH208 - the folder of a cache has thousands of files
+        for name in os.listdir(folder):  # noqa: PTH208 - Path objects are slow for the thousands of files of a cache
             if name.startswith(start) and _REST.fullmatch(name, len(start)):
                 seen = (folder / name).lstat()
                 if stat.S_ISREG(seen.st_mode) and time.time() - seen.st_mtime > _STALE_SECONDS:

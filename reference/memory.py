@@ -1,4 +1,4 @@
-"""Requests that no machine of this size can hold, refused before anything is allocated."""
+"""A check that arrays fit into this machine's memory, before they are allocated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from reference.errors import ShapeError
 
 
 def check_memory(numbers: int, what: str, advice: str) -> None:
-    """Raise ShapeError for more float64 numbers than this machine's memory holds.
+    """Raise ShapeError if this machine's memory cannot hold so many float64 numbers.
 
-    A system that overcommits memory would kill the process later, without a message.
+    A system that overcommits memory would kill the process later, without an error.
     """
     total = _memory()
     if numbers * 8 > total:
@@ -19,7 +19,7 @@ def check_memory(numbers: int, what: str, advice: str) -> None:
 
 
 def _memory() -> int:
-    """The machine's memory in bytes; the address space, where the system has no such number."""
+    """The machine's memory in bytes; the size of the address space if the system does not report it."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -1,6 +1,7 @@
-"""Modules that had another name: the old ones go on working, with a `DeprecationWarning`.
+"""Old names of modules that were moved: importing one imports the new module, with a `DeprecationWarning`.
 
-A package gives `install` its table when it is imported. A folder stands for all that is below it.
+A package passes its table of old and new names to `install` when it is imported. The name of a package covers
+all modules below it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from types import ModuleType
 
 
 def install(moved: Mapping[str, str]) -> None:
-    """Let ``import old`` import the new module, for each pair of a table."""
+    """Make ``import old`` import ``moved[old]``, for each name of the table."""
     sys.meta_path.insert(0, _Finder(moved))
 
 
 class _Finder(MetaPathFinder):
-    """First of all finders: below a moved folder the usual one would load each module a second time."""
+    """Finds modules by their old names, before the usual finder would load them a second time."""
 
     def __init__(self, moved: Mapping[str, str]) -> None:
         self._moved = moved
@@ -38,7 +39,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Moved(Loader):
-    """Gives the module of the new name, its own spec left as it is."""
+    """Returns the module of the new name, and keeps that module's own spec."""
 
     def __init__(self, new: str) -> None:
         self._new = new

@@ -1,18 +1,18 @@
-"""MTTKRP: the definition in NumPy, a Numba version checked against it, and the error bound of a sum.
+"""MTTKRP: the definition in NumPy, a Numba version for large tensors, and a bound on the rounding error.
 
-The definition is equation 3: all terms of a chunk of nonzeros, then their sums by row. The Numba version, for
-large tensors, goes nonzero by nonzero.
+The definition computes all terms of a chunk of nonzeros, then adds them by row (equation 3). The Numba
+version loops over the nonzeros. The tests compare the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from reference.bits import compiled
 from reference.errors import DtypeError
 from reference.memory import check_memory
 from reference.sparse import to_coo
@@ -21,9 +21,9 @@ from reference.types.arguments import as_matrix, as_sequence, check_alike, check
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 
-# NumPy takes half a second for so many, each time; importing Numba and compiling the loop two, once.
+# Products from which Numba is used. NumPy takes 0.5 s for as many; importing and compiling with Numba, 2 s.
 _LARGE = 1 << 24
-# Terms that are held at once: 32 MiB.
+# Terms of a chunk: 32 MiB.
 _CHUNK = 1 << 22
 
 
@@ -31,15 +31,15 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
     """Multiply a sparse tensor, matricized by one mode, with the Khatri-Rao product of the other factors.
 
     ``y[i, r]`` is the sum, over the nonzeros whose index in ``mode`` is i, of the value times the elements
-    ``factors[n][index in mode n, r]`` for all n but ``mode``. Rows without a nonzero are 0. Computed in
-    float64, whatever the types of values and factors. ``gpu.mttkrp`` answers the same question.
+    ``factors[n][index in mode n, r]`` for all n except ``mode``. Rows without a nonzero are 0. Computed in
+    float64, whatever the dtypes of values and factors. ``gpu.mttkrp`` answers the same question.
 
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`, on the host
-        A `Coo` may name a place several times; every value counts.
-    factors : sequence of (dimension, R) arrays of float32 or float64, one per mode and all of one type
-        In the order of the modes. The one of ``mode`` is not read. NaN and infinite elements follow IEEE 754.
+        A `Coo` may have repeated coordinates; all their values are added.
+    factors : sequence of (dimension, R) arrays of float32 or float64, one per mode and all of one dtype
+        In the order of the modes. That of ``mode`` is not read. NaN and infinite elements follow IEEE 754.
     mode : int, 0 to order - 1
 
     Returns
@@ -49,10 +49,10 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
     Raises
     ------
     ShapeError
-        For a mode that the tensor does not have (negative ones do not count from the end), another number
-        of factors than modes, a factor of another shape (named, with the right one), or R = 0.
+        For a mode that the tensor does not have (a negative one is an error), if there is not one factor per
+        mode, for a factor of another shape, or R = 0.
     DtypeError
-        For factors of another element type, or of several; for what is not a sparse tensor.
+        For factors of another dtype or of several dtypes, or if ``tensor`` is not a sparse tensor.
     FormatError
         For a tensor whose arrays do not fit one another.
 
@@ -82,14 +82,14 @@ def mttkrp(tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int) ->
 def mttkrp_bound(
     tensor: SparseTensor, factors: Sequence[npt.ArrayLike], mode: int, dtype: npt.DTypeLike
 ) -> Matrix:
-    """How far a correct MTTKRP in ``dtype`` may lie from `mttkrp`, whatever the order of its operations.
+    """Bound the difference of a correct MTTKRP in ``dtype`` from `mttkrp`, for any order of operations.
 
-    Each term of an element takes part in k roundings at most, k being the nonzeros of the row plus the
-    order of the tensor: ``γ_k * (sum of the terms' magnitudes)`` with ``γ_k = k u / (1 - k u)`` and u half
-    the distance from 1 to the next number, once for ``dtype`` and once for `mttkrp` itself. To this comes
-    what underflow may lose, and what is lost where subnormal numbers count as 0: for each nonzero and mode
-    the smallest normal number, times the largest magnitudes that it may be multiplied with. Sums that are
-    split by fibers, factors taken out of them, and atomic additions stay within it; an overflow does not.
+    Each term of an element is rounded at most k times, where k is the number of nonzeros of the row plus the
+    order of the tensor. The bound is ``γ_k * (sum of the terms' magnitudes)`` with ``γ_k = k u / (1 - k u)``
+    and u half the distance from 1 to the next number, once for ``dtype`` and once for `mttkrp` itself. For
+    underflow, also with subnormal numbers flushed to 0, it adds the smallest normal number for each nonzero
+    and mode, times the largest magnitudes that it may be multiplied with. Summing by fibers, factoring out,
+    and atomic additions stay within the bound; an overflow does not.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def mttkrp_bound(
     Returns
     -------
     array of float64, (dimension of mode, R)
-        Infinite for a row of so many nonzeros that k u reaches 1; not finite where a term is not.
+        Infinite for a row with k u >= 1; not finite where a term is not finite.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def mttkrp_bound(
     kind = np.dtype(dtype).type
     if kind not in (np.float32, np.float64):
         raise DtypeError(
-            f"dtype is {np.dtype(dtype)}\nfloat32 and float64 are known\ngive the type of the computation"
+            f"dtype is {np.dtype(dtype)}\nfloat32 and float64 are supported\ngive the type of the computation"
         )
     coo = tensor if isinstance(tensor, Coo) else to_coo(tensor)
     matrices = [np.abs(matrix) for matrix in _checked(coo.shape, factors, mode)]
@@ -139,25 +139,26 @@ def mttkrp_bound(
 
 
 def _gamma(roundings: npt.NDArray[np.intp], dtype: Any) -> npt.NDArray[np.float64]:
+    """The relative error γ_k of k roundings in ``dtype``; infinite from k u = 1 on."""
     product = roundings * (float(np.finfo(dtype).eps) / 2.0)
     return np.divide(product, 1.0 - product, out=np.full(product.shape, np.inf), where=product < 1.0)
 
 
 def _checked(shape: tuple[int, ...], factors: Sequence[npt.ArrayLike], mode: Any) -> list[npt.NDArray[Any]]:
-    """The factors as arrays, if they and the mode fit the tensor."""
+    """Convert the factors to arrays; raise unless they and the mode fit the tensor's shape."""
     rows = shape[check_mode(mode, len(shape))]
     matrices = [as_matrix(x, f"factors[{n}]") for n, x in enumerate(as_sequence(factors, "factors"))]
     rank = check_factors(matrices, shape)
     check_alike(matrices)
     if matrices[0].dtype.type not in (np.float32, np.float64):
-        raise DtypeError(f"factors are {matrices[0].dtype}\nfloat32 and float64 are known\nconvert them")
-    advice = "merge or drop indices that do not occur, or take fewer columns"
+        raise DtypeError(f"factors are {matrices[0].dtype}\nfloat32 and float64 are supported\nconvert them")
+    advice = "drop indices without nonzeros, or use a smaller rank"
     check_memory(rows * rank, f"{rows} rows of {rank} numbers", advice)
     return matrices
 
 
 def _add_terms_numpy(rows: Any, indices: list[Any], values: Any, matrices: list[Any], y: Matrix) -> None:
-    """Equation 3 by chunks of nonzeros, sorted by row so that each row's terms are neighbours."""
+    """Add the terms of equation 3 to y, in chunks of nonzeros sorted by row."""
     by_row = np.argsort(rows, kind="stable")
     step = max(1, _CHUNK // y.shape[1])
     for start in range(0, by_row.size, step):
@@ -172,25 +173,20 @@ def _add_terms_numpy(rows: Any, indices: list[Any], values: Any, matrices: list[
 
 
 def _add_terms_numba(rows: Any, indices: list[Any], values: Any, matrices: list[Any], y: Matrix) -> None:
-    """Equation 3, nonzero by nonzero."""
-    _compiled()(_alike(rows), tuple(map(_alike, indices)), _alike(values), tuple(map(_alike, matrices)), y)
+    """Add the terms of equation 3 to y, in a Numba loop over the nonzeros."""
+    add_terms = compiled(_nonzero_by_nonzero)
+    add_terms(_alike(rows), tuple(map(_alike, indices)), _alike(values), tuple(map(_alike, matrices)), y)
 
 
 def _alike(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The array, read-only and plain: Numba needs one type for all elements of a tuple."""
+    """A read-only, contiguous, native-endian view: Numba needs one type for all elements of a tuple."""
     view = np.require(array, array.dtype.newbyteorder("="), ["C", "A"]).view()
     view.flags.writeable = False
     return view
 
 
-@cache
-def _compiled() -> Callable[..., None]:
-    import numba
-
-    return numba.njit(cache=False)(_nonzero_by_nonzero)
-
-
 def _nonzero_by_nonzero(rows: Any, indices: Any, values: Any, matrices: Any, y: Any) -> None:
+    """The loop of `_add_terms_numba`."""
     rank = y.shape[1]
     term = np.empty(rank, np.float64)
     for z in range(values.size):

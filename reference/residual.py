@@ -1,7 +1,7 @@
-"""The fit of a model that is almost equal to its tensor, where the usual formula leaves few digits or none.
+"""The fit of a model that is almost equal to its tensor, in double-double arithmetic.
 
-``‖X‖² + ‖M‖² - 2 <X, M>`` loses what its terms have in common. Here each term is the unevaluated sum of two
-float64, *high* and *low*, of 106 bits together.
+In float64 the terms of ``‖X‖² + ‖M‖² - 2 <X, M>`` cancel almost completely. Here each term is the unevaluated
+sum of two float64, *high* and *low*, with 106 bits together.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from reference.types import Coo
 Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Pair: TypeAlias = tuple[Array, Array]
 
-# Numbers that are held at once: what fits into a cache.
+# Terms of a chunk, which fit into a cache.
 _CHUNK = 1 << 15
-# A Gram matrix is added up exactly from slices of so many bits and so many rows: 2 * 21 + 10 < 53.
+# A Gram matrix is the sum of exact products of slices of 21 bits and 2**10 rows: 2 * 21 + 10 < 53.
 _SLICES, _BITS, _ROWS = 5, 21, 1 << 10
 
 
 def precise_fit(tensor: Coo, factors: Sequence[Array], weights: Array) -> float:
-    """``1 - ‖X - M‖ / ‖X‖`` to the last digits of a float64, for values around 1 and columns of norm 1 or 0.
+    """Return ``1 - ‖X - M‖ / ‖X‖`` correct to float64, for values around 1 and columns of norm 1 or 0.
 
     Source: T. Ogita, S. Rump, S. Oishi, Accurate sum and dot product (SIAM J. Sci. Comput. 26, 2005).
     Gram matrices: K. Ozaki et al., Error-free transformations of matrix multiplication (Numer. Algorithms
@@ -39,7 +39,7 @@ def precise_fit(tensor: Coo, factors: Sequence[Array], weights: Array) -> float:
 
 
 def _with_model(tensor: Coo, factors: Sequence[Array], weights: Array) -> Pair:
-    """<X, M>, chunk by chunk of the nonzeros."""
+    """The inner product <X, M> of tensor and model, in chunks of nonzeros."""
     total = np.zeros(1), np.zeros(1)
     step = max(1, _CHUNK // weights.size)
     for at in range(0, tensor.values.size, step):
@@ -51,7 +51,7 @@ def _with_model(tensor: Coo, factors: Sequence[Array], weights: Array) -> Pair:
 
 
 def _square_of_model(factors: Sequence[Array], weights: Array) -> Pair:
-    """The terms of ‖M‖²: the Gram matrices' product, weighted."""
+    """The terms of ‖M‖²: the weighted elementwise product of the Gram matrices."""
     terms = _product(weights[:, None], weights)
     for factor in factors:
         terms = _times(terms, _gram(factor))
@@ -59,9 +59,9 @@ def _square_of_model(factors: Sequence[Array], weights: Array) -> Pair:
 
 
 def _gram(factor: Array) -> Pair:
-    """The products of columns of norm 1, good to about 2**-95.
+    """The Gram matrix of columns of norm 1, with an error of about 2**-95.
 
-    Slices are multiples of a unit, and so few rows go into one product that no bit of it is lost.
+    Columns are cut into slices of few bits, so that products of slices of few rows are exact.
     """
     high, low = np.zeros((2, factor.shape[1], factor.shape[1]))
     for at in range(0, len(factor), _ROWS):
@@ -76,48 +76,51 @@ def _gram(factor: Array) -> Pair:
 
 
 def _exact_sum(a: Array, b: Array) -> Pair:
+    """The exact sum of two float64 (TwoSum)."""
     high = a + b
     of_b = high - a
     return high, (a - (high - of_b)) + (b - of_b)
 
 
 def _ordered(a: Array, b: Array) -> Pair:
-    """The sum, exact where a is not the smaller one."""
+    """The sum of two float64, exact where |a| >= |b| (FastTwoSum)."""
     high = a + b
     return high, b - (high - a)
 
 
 def _halves(a: Array) -> Pair:
-    """Two parts of 26 bits, whose products are exact."""
+    """Split a float64 into two of 26 bits, whose products are exact (Dekker)."""
     far = a * (2.0**27 + 1)
     high = far - (far - a)
     return high, a - high
 
 
 def _product(a: Array, b: Array) -> Pair:
-    """The product, exact."""
+    """The exact product of two float64 (TwoProduct)."""
     high, (a1, a2), (b1, b2) = a * b, _halves(a), _halves(b)
     return high, ((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2
 
 
 def _sum(a: Pair, b: Pair) -> Pair:
+    """The sum of two double-double numbers."""
     high, low = _exact_sum(a[0], b[0]), _exact_sum(a[1], b[1])
     first = _ordered(high[0], high[1] + low[0])
     return _ordered(first[0], first[1] + low[1])
 
 
 def _times(a: Pair, b: Pair) -> Pair:
+    """The product of two double-double numbers."""
     high, low = _product(a[0], b[0])
     return _ordered(high, low + (a[0] * b[1] + a[1] * b[0]))
 
 
 def _scaled(a: Pair, by: float) -> Pair:
-    """Times a power of two, exact."""
+    """Multiply a double-double number by a power of two, exactly."""
     return a[0] * by, a[1] * by
 
 
 def _total(terms: Pair) -> Pair:
-    """The sum of all elements, as a tree."""
+    """The sum of all elements, added pairwise."""
     high, low = (part.reshape(-1) for part in np.broadcast_arrays(*terms))
     while high.size > 1:
         even = high.size // 2 * 2

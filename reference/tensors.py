@@ -1,6 +1,6 @@
-"""Images and filters: the orders of their axes, and their bits in words.
+"""Axis orders of images and filters, and packing of their signs into words, on the host.
 
-Everything here is index arithmetic on the host. The signs are those of `reference.binarize`.
+The signs are those of `reference.binarize`.
 
 Source: BSTC (SC'19), sections 4 and 5.2; BTC (TPDS'20), sections 5.1 and 5.3, figure 14.
 """
@@ -12,17 +12,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import (
-    Bits,
-    bits_of,
-    check_option,
-    check_words,
-    real_array,
-    sign_bits,
-    words_of,
-)
+from reference.bits import Bits, bits_of, check_format, check_words, real_array, sign_bits, words_of
 from reference.errors import DtypeError, FormatError, SchemeError, ShapeError
 from reference.types import First, PackedTensor, TensorLayout, Word
+from reference.types.arguments import check_option
+from reference.types.fields import is_integer
 
 Axes: TypeAlias = Literal["NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW", "KKCO", "OCKK"]
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -31,13 +25,13 @@ IMAGE_LAYOUTS: tuple[TensorLayout, ...] = ("NHWC", "HWNC", "HWNC-FSB")
 FILTER_LAYOUTS: tuple[TensorLayout, ...] = ("HWOI", "HWIO", "HWOI-FSB")
 _LAYOUTS = (*IMAGE_LAYOUTS, *FILTER_LAYOUTS)
 
-# BTC writes K for both axes of the filter's window and C for its input channels.
+# The axes of each order in TensorFlow's letters. BTC writes K for both axes of the window and C for I.
 _AXES: dict[str, str] = {
     **{axes: axes for axes in ("NHWC", "HWNC", "NCHW", "HWIO", "HWOI", "OIHW")},
     **{"KKCO": "HWIO", "OCKK": "OIHW"},
 }
 
-# The order of the unpacked tensor's axes in its words; the FSB layouts then cut the last two into tiles.
+# The permutation of the tensor's axes that each layout stores; FSB layouts then tile the last two.
 _ORDER = {
     **{"NHWC": (0, 1, 2, 3), "HWNC": (1, 2, 0, 3), "HWNC-FSB": (1, 2, 0, 3)},
     **{"HWOI": (0, 1, 3, 2), "HWIO": (0, 1, 2, 3), "HWOI-FSB": (0, 1, 3, 2)},
@@ -46,40 +40,39 @@ _TILE_ROWS, _TILE_WORDS = 8, 4
 
 
 def to_layout(array: npt.NDArray[Scalar], source: Axes, target: Axes) -> npt.NDArray[Scalar]:
-    """An array with its axes in another order.
+    """Permute the axes of images or filters from one order to another.
 
-    With letters for indices: ``to_layout(x, "NHWC", "HWNC")[h, w, n, c] == x[n, h, w, c]``, and so for
-    every pair of orders of images (N, H, W, C), and of filters (O, I, H, W, where I are the input
-    channels).
+    For example ``to_layout(x, "NHWC", "HWNC")[h, w, n, c] == x[n, h, w, c]``. The letters of images are
+    N, H, W, C; those of filters are O, I, H, W, where I are the input channels.
 
     ========== =========================================================================
-    order      stored by
+    order      used for
     ========== =========================================================================
     ``NHWC``   images of TensorFlow, of BSTC and of this package
     ``NCHW``   images of PyTorch
     ``HWNC``   images of BTC
-    ``HWIO``   filters of TensorFlow, of BSTC and of this package; ``KKCO`` in BTC's words
-    ``OIHW``   filters of PyTorch; ``OCKK`` in BTC's words
-    ``HWOI``   filters whose words run along the input channels
+    ``HWIO``   filters of TensorFlow, of BSTC and of this package; called ``KKCO`` by BTC
+    ``OIHW``   filters of PyTorch; called ``OCKK`` by BTC
+    ``HWOI``   filters whose packed words hold input channels
     ========== =========================================================================
 
     Parameters
     ----------
-    array : any element type, four dimensions
+    array : any dtype, four dimensions
     source, target : str
-        Orders of the table, both of images or both of filters.
+        Orders from the table, both of images or both of filters.
 
     Returns
     -------
     array of the same elements, C order
-        A copy only where the order asks for it.
+        A copy unless the array has that order already.
 
     Raises
     ------
     SchemeError
-        For an unknown order, or one of images and one of filters.
+        For an unknown order, or for one order of images and one of filters.
     ShapeError
-        If ``array`` has not four dimensions.
+        If ``array`` does not have four dimensions.
 
     Notes
     -----
@@ -98,7 +91,7 @@ def to_layout(array: npt.NDArray[Scalar], source: Axes, target: Axes) -> npt.NDA
     if set(old) != set(new):
         raise SchemeError(
             f"source={source!r} and target={target!r} do not have the same axes\n"
-            "N and C are of images, O and I of filters\n"
+            "N and C are axes of images, O and I of filters\n"
             "give two orders of images or two of filters"
         )
     if np.ndim(array) != 4:
@@ -111,11 +104,11 @@ def to_layout(array: npt.NDArray[Scalar], source: Axes, target: Axes) -> npt.NDA
 def pack_tensor(
     x: npt.ArrayLike, *, layout: TensorLayout, word: Word = 32, first: First = "lsb"
 ) -> PackedTensor:
-    """Binarize images or filters and put L = ``word`` channels into each word.
+    """Binarize images or filters and pack L = ``word`` channels into each word.
 
     Channel c becomes bit ``i`` of word ``k = c // L``, where bit 0 is the least significant and
-    ``i = c % L`` for ``first="lsb"`` or ``L - 1 - c % L`` for ``first="msb"``. By layout, word k of a pixel
-    (n, h, w) of images, or of tap (r, s) of filter o, is::
+    ``i = c % L`` for ``first="lsb"`` or ``L - 1 - c % L`` for ``first="msb"``. Word k of pixel (n, h, w) of
+    images, or of tap (r, s) of filter o, is::
 
         images                                   filters
         "NHWC"      words[n, h, w, k]            "HWOI"      words[r, s, o, k]
@@ -128,8 +121,8 @@ def pack_tensor(
     Parameters
     ----------
     x : array_like of float64, float32, float16 or int8
-        Images (N, H, W, C) or filters (R, S, C, O), as the layout asks for, in this order of axes
-        whatever the layout. `to_layout` reorders others.
+        Images (N, H, W, C) or filters (R, S, C, O), always in this order of axes. `to_layout` converts
+        other orders.
     layout : {"NHWC", "HWNC", "HWNC-FSB"} for images, {"HWOI", "HWIO", "HWOI-FSB"} for filters
     word : {32, 64}
         32 in the FSB layouts.
@@ -145,7 +138,7 @@ def pack_tensor(
     SchemeError
         For an unknown ``layout``, ``word`` or ``first``, or 64-bit words in an FSB layout.
     ShapeError
-        If ``x`` has not four dimensions or one of them is 0.
+        If ``x`` does not have four dimensions, each at least 1.
     DtypeError, NotANumberError
         As `reference.binarize`.
 
@@ -168,15 +161,14 @@ def pack_tensor(
 
 
 def unpack_tensor(packed: PackedTensor) -> Bits:
-    """The bits of packed images or filters; the inverse of `pack_tensor`.
+    """Return the bits of packed images or filters; the inverse of `pack_tensor`.
 
-    Element (n, h, w, c), or (r, s, c, o) of filters, is bit i of word k as `pack_tensor` puts it. Bits
-    past the edges are not looked at.
+    Bits past the edges are ignored.
 
     Parameters
     ----------
     packed : PackedTensor
-        With its words on the host.
+        Its words must be on the host.
 
     Returns
     -------
@@ -185,12 +177,12 @@ def unpack_tensor(packed: PackedTensor) -> Bits:
     Raises
     ------
     FormatError
-        If the words are not a host array, or of another shape or dtype than the true shape and the
-        format ask for, or the true shape is missing.
+        If the words are not a host array of the shape and dtype that ``packed.shape`` and the format
+        require, or ``packed.shape`` is missing.
     SchemeError
         For an unknown layout, word or bit order.
     ShapeError
-        If a dimension of the true shape is less than 1.
+        If a dimension of ``packed.shape`` is less than 1.
 
     Examples
     --------
@@ -208,7 +200,7 @@ def unpack_tensor(packed: PackedTensor) -> Bits:
 
 
 def pack_tensor_bits(bits: Bits, layout: TensorLayout, word: Word, first: First) -> PackedTensor:
-    """`pack_tensor` for bits that are 0 or 1."""
+    """Pack images or filters of bits 0 and 1, without the checks of `pack_tensor`."""
     axis = _channels(layout)
     words = np.moveaxis(words_of(np.moveaxis(bits, axis, -1), word, first), -1, axis)
     words = np.transpose(words, _ORDER[layout])
@@ -233,19 +225,19 @@ def to_tiles(matrices: npt.NDArray[Scalar], tile_rows: int, tile_columns: int) -
 
 
 def from_tiles(tiles: npt.NDArray[Scalar], rows: int, columns: int) -> npt.NDArray[Scalar]:
-    """The inverse of `to_tiles`, for matrices of ``rows`` and ``columns``."""
+    """The inverse of `to_tiles`: cut the padding off to matrices of ``rows`` by ``columns``."""
     *outer, down, across, tile_rows, tile_columns = tiles.shape
     padded = np.swapaxes(tiles, -3, -2).reshape(*outer, down * tile_rows, across * tile_columns)
     return np.ascontiguousarray(padded[..., :rows, :columns])
 
 
 def _channels(layout: TensorLayout) -> int:
-    """The axis of the channels in the unpacked tensor."""
+    """The axis of the packed channels in an unpacked tensor: C of images or of filters."""
     return 3 if layout in IMAGE_LAYOUTS else 2
 
 
 def _words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, int]) -> tuple[int, ...]:
-    """The shape of the words that hold a tensor of the true shape."""
+    """The shape of the packed words of a tensor of ``shape``."""
     sizes, axis = list(shape), _channels(layout)
     sizes[axis] = -(-sizes[axis] // word)
     *outer, lines, words = (sizes[axis] for axis in _ORDER[layout])
@@ -257,33 +249,28 @@ def _words_shape(layout: TensorLayout, word: Word, shape: tuple[int, int, int, i
 def check_tensor_format(
     layout: object, word: object, first: object, layouts: tuple[TensorLayout, ...] = _LAYOUTS
 ) -> None:
-    """Raise SchemeError unless the three name a format, with one of ``layouts``."""
-    for option, given, known in (
-        ("layout", layout, layouts),
-        ("word", word, (32, 64)),
-        ("first", first, ("lsb", "msb")),
-    ):
-        check_option(option, given, known, "layout, word and first are the format of packed bits")
+    """Raise SchemeError unless the three name a format of packed tensors, with one of ``layouts``."""
+    check_format(layout, word, first, layouts)
     if word == 64 and layout in ("HWNC-FSB", "HWOI-FSB"):
         raise SchemeError(
             f"there is no layout={layout!r} with word=64\n"
-            "a tile is 8 by 128 bits in words of 32\n"
+            "a tile is 8 by 128 bits, in words of 32 bits\n"
             "choose word=32"
         )
 
 
 def _is_shape(shape: Any) -> bool:
-    if not issubclass(type(shape), tuple) or len(shape) != 4:
-        return False
-    return all(issubclass(type(size), int | np.integer) for size in shape)
+    """Whether a value is a tuple of four ints."""
+    return issubclass(type(shape), tuple) and len(shape) == 4 and all(map(is_integer, shape))
 
 
 def _check_shape(shape: tuple[int, ...], layout: TensorLayout, name: str) -> None:
+    """Raise ShapeError unless a shape has four dimensions of at least 1."""
     if len(shape) != 4 or min(shape) < 1:
         axes = "images (N, H, W, C)" if layout in IMAGE_LAYOUTS else "filters (R, S, C, O)"
         raise ShapeError(
             f"{name} has shape {shape}\n"
-            f"layout={layout!r} is of {axes}, each at least 1\n"
+            f"layout={layout!r} needs {axes}, each dimension at least 1\n"
             "add the missing axes with reshape"
         )
 
@@ -300,14 +287,14 @@ def check_packed_tensor(packed: Any, name: str, layouts: tuple[TensorLayout, ...
         raise FormatError(
             f"{name} is packed with layout={packed.layout!r}\n"
             f"here it must be {' or '.join(repr(layout) for layout in layouts)}\n"
-            "images are x, filters are w: check the order of the arguments, or pack again"
+            "images are x, filters are w: check the order of the arguments, or pack the data again"
         )
     if not _is_shape(packed.shape):
         raise FormatError(
-            f"{name} has the true shape {packed.shape!r}\n"
-            "how many of the words' bits count depends on it\n"
+            f"{name} has shape={packed.shape!r}\n"
+            "it decides which bits of the words are padding\n"
             "give PackedTensor the shape of the unpacked tensor, four ints"
         )
     _check_shape(packed.shape, packed.layout, name)
     shape = _words_shape(packed.layout, packed.word, packed.shape)
-    check_words(packed, name, f"the true shape {packed.shape}", shape)
+    check_words(packed, name, f"shape={packed.shape}", shape)

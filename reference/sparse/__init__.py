@@ -1,7 +1,7 @@
-"""Sparse tensors in every format of the MM-CSF paper: direct builders and readers.
+"""Sparse tensors in every format of the MM-CSF paper: builders, conversion, files.
 
-The formats are the dataclasses of `reference.types`. The functions here define them: slow, on the host, for
-orders 2 to 8. ``gpu.mttkrp.formats`` has functions of the same names that give the same arrays.
+The formats are the dataclasses of `reference.types`. The builders here define them: slow, on the host, for
+orders 2 to 8. ``gpu.mttkrp.formats`` has functions of the same names that build the same arrays.
 """
 
 from reference.sparse.convert import to_coo

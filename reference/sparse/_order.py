@@ -1,4 +1,4 @@
-"""Sorting of nonzeros, and the starts of equal index prefixes.
+"""Sorting of nonzeros, and the start of each run of equal index prefixes.
 
 >>> indices, _ = sort_nonzeros(Coo([[1, 0, 0], [0, 2, 1]], [5.0, 6.0, 7.0], (2, 3)), (0, 1))
 >>> indices.tolist(), [starts.tolist() for starts in prefix_starts(indices)]
@@ -21,7 +21,7 @@ Values: TypeAlias = npt.NDArray[Any]
 
 
 def sort_nonzeros(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
-    """Indices, row l of mode ``modes[l]``, and values in lexicographic order; the sort is stable."""
+    """Sort nonzeros stably by ``modes``; return indices, row l of mode ``modes[l]``, and values."""
     check_coo(coo)
     indices = coo.coords[list(modes)].astype(np.uint32)
     order = np.lexsort(indices[::-1])  # the last key of lexsort is the first to compare
@@ -29,7 +29,7 @@ def sort_nonzeros(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
 
 
 def sort_distinct(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
-    """As `sort_nonzeros`; raise FormatError if coordinates occur twice."""
+    """Sort nonzeros as `sort_nonzeros` does; raise FormatError for repeated coordinates."""
     indices, values = sort_nonzeros(coo, modes)
     starts = prefix_starts(indices)[-1]
     counts = np.diff(np.append(starts, values.size))
@@ -39,14 +39,14 @@ def sort_distinct(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
         coordinates = tuple(int(indices[level, starts[node]]) for level in level_of)
         raise FormatError(
             f"the coordinates {coordinates} occur {counts[node]} times\n"
-            "this format has each nonzero once\n"
-            "sum them first: coalesce(coo)"
+            "this format holds each nonzero once\n"
+            "add their values first: coalesce(coo)"
         )
     return indices, values
 
 
 def prefix_starts(indices: Indices) -> list[npt.NDArray[np.int64]]:
-    """The start of each new prefix of sorted indices, level by level: the nodes of a tree."""
+    """The start of each run of equal prefixes of sorted indices, for each level: the nodes of a CSF tree."""
     starts: list[npt.NDArray[np.int64]] = []
     begins = np.zeros(indices.shape[1], bool)
     begins[0] = True

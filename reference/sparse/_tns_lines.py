@@ -1,7 +1,7 @@
-r"""Lines of a ``.tns`` file.
+r"""Parser for the lines of a ``.tns`` file.
 
-`parse_line` is the definition, one line in plain Python. `numpy.loadtxt` takes texts that it reads alike;
-every other, wrong ones too, is left to the definition. The tests hold one against the other.
+`parse_line` defines the format, one line at a time in plain Python. `parse_lines` is the fast path: it calls
+`numpy.loadtxt`, and falls back to `parse_line` for a text that loadtxt rejects. The tests compare the two.
 
 >>> parse_lines(b"1 2 0.5\n# the rest\n4 1 -2\n", 2)
 Lines(indices=array([[1, 4],
@@ -21,18 +21,18 @@ import numpy.typing as npt
 from reference.types.fields import LEAST_ORDER, MOST_ORDER
 
 MOST_INDEX = 2**63 - 1
-"""The largest index, as the file has it: what an int64 holds."""
+"""The largest index that a file may have: the maximum of an int64."""
 
 _INTEGER = re.compile(rb"[+-]?\d+")
 _FINITE = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _NONFINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _BLANKS = b" \t\v\f\r"
 _ALIKE = bytes(b" "[0] if n in _BLANKS else n if n == 10 or 32 < n < 127 else b"?"[0] for n in range(256))
-"""Bytes that loadtxt would take for blanks or line ends, or cannot decode, become a wrong character."""
+"""Translation table: "?" for bytes that loadtxt would take for blanks or line ends, or cannot decode."""
 
 
 class LineError(ValueError):
-    """A line that is not a nonzero, with the number of lines before it."""
+    """An invalid line; ``line`` is the number of lines before it in the text."""
 
     def __init__(self, what: str, advice: str, line: int = 0) -> None:
         super().__init__(f"{what}\n{advice}")
@@ -40,7 +40,7 @@ class LineError(ValueError):
 
 
 class Lines(NamedTuple):
-    """The nonzeros of a text: indices (order, M) as written, and how many precede each skipped line."""
+    """Indices (order, M) as written, values, and for each skipped line the nonzeros before it."""
 
     indices: npt.NDArray[np.int64]
     values: npt.NDArray[np.float64]
@@ -65,9 +65,9 @@ def parse_index(field: bytes) -> int:
 
 
 def parse_line(line: bytes, order: int) -> tuple[list[int], float] | None:
-    """The indices and the value of a line, None if it is blank or a comment; raise LineError for all else.
+    """The indices and the value of a line, or None for a blank line or a comment; raise LineError if invalid.
 
-    A value is read by `float`; decimal digits, ``nan``, ``inf`` and ``infinity`` are values.
+    A value is a decimal number, ``nan``, ``inf`` or ``infinity``, converted by `float`.
     """
     fields = split_line(line)
     if not fields:
@@ -83,13 +83,13 @@ def parse_line(line: bytes, order: int) -> tuple[list[int], float] | None:
 
 
 def check_order(order: int) -> None:
-    """Raise LineError for orders that sparse tensors do not have."""
+    """Raise LineError unless a sparse tensor can have this order."""
     if not LEAST_ORDER <= order <= MOST_ORDER:
         raise LineError(f"the order is {order}", f"a sparse tensor has {LEAST_ORDER} to {MOST_ORDER} modes")
 
 
 def parse_lines(text: bytes, order: int) -> Lines:
-    """The nonzeros of a text whose lines all end with a newline; raise LineError as `parse_line`."""
+    """Parse a text whose lines all end with a newline; raises LineError as `parse_line` does."""
     row = np.dtype([("indices", np.int64, (order,)), ("value", np.float64)])
     try:
         with warnings.catch_warnings():
@@ -107,24 +107,17 @@ def _skipped(text: bytes, nonzeros: int) -> npt.NDArray[np.int64]:
     """The number of nonzeros before each blank or comment line."""
     if text.count(b"\n") == nonzeros:
         return np.empty(0, np.int64)
-    data = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(data == ord("\n"))
-    starts = np.append(0, ends[:-1] + 1)
-    first, blanks = data[starts], list(_BLANKS)
-    indented = np.flatnonzero(np.isin(first, blanks))
-    if indented.size:  # every line has a byte that is not blank: its newline
-        solid = np.flatnonzero(np.isin(data, blanks, invert=True))
-        first[indented] = data[solid[np.searchsorted(solid, starts[indented])]]
-    lines = np.flatnonzero(np.isin(first, list(b"\n#")))
+    lines = np.flatnonzero([line.lstrip()[:1] in (b"", b"#") for line in text.split(b"\n")[:-1]])
     return lines - np.arange(lines.size)
 
 
 def _shown(field: bytes) -> str:
+    """A field as a Python literal, cut to 40 characters."""
     return ascii((field if len(field) <= 40 else field[:37] + b"...").decode("latin-1"))
 
 
 def parse_plain(text: bytes, order: int) -> Lines:
-    """`parse_lines` by `parse_line` alone, without the fast path."""
+    """`parse_lines` without the fast path: calls `parse_line` for each line."""
     rows: list[list[int]] = []
     values: list[float] = []
     skipped: list[int] = []

@@ -35,32 +35,34 @@ _ADVICE = "give a .tns file: a line of indices and a value for each nonzero"
 
 
 class Reading:
-    """The nonzeros of one file so far."""
+    """The state of a reader: the nonzeros and the skipped lines that it has read so far."""
 
     def __init__(self, path: Path | str, header: Literal["auto", True, False], dtype: np.dtype[Any]) -> None:
         self._path, self._header, self._dtype = path, header, dtype
-        self._announced = self._order = 0  # the order: by the header's first line, and once it is sure
+        self._announced = self._order = 0  # the order in the header's first line; the order, once known
         self._shape: tuple[int, ...] | None = None
         self._lines = self._nonzeros = 0
         self._parts: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []  # indices as written, values
-        self._skipped: list[tuple[int, int]] = []  # lines that are not nonzeros, and the nonzeros before them
+        self._skipped: list[
+            tuple[int, int]
+        ] = []  # counts of skipped lines, each with the nonzeros before them
 
     def take_file(self, progress: Callable[[int, int], object] | None) -> None:
-        """Take the whole file."""
+        """Read the whole file."""
         with open_input(self._path, _ADVICE) as file:
             try:
                 self.take(_texts(file, progress))
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise InputFileError(
                     f"{self._path} is damaged after line {self._lines}: {error}\n"
-                    "it begins as a gzip file and does not go on as one\nfetch it or pack it again"
+                    "it begins as a gzip file, and the rest is invalid\ndownload or compress it again"
                 ) from None
             except OSError as error:
                 reason = error.strerror or error
                 raise InputFileError(f"{self._path} cannot be read: {reason}\n{_ADVICE}") from None
 
     def take(self, texts: Iterable[bytes]) -> None:
-        """Take texts of whole lines, each of which ends with a newline."""
+        """Parse texts of whole lines, each of which ends with a newline."""
         try:
             for text in texts:
                 begin = 0 if self._order else self._take_header(text)
@@ -70,7 +72,7 @@ class Reading:
             raise self._wrong(self._lines + error.line + 1, str(error)) from None
 
     def _take_header(self, text: bytes) -> int:
-        """Take lines until the order is known; returns where the first nonzero begins."""
+        """Parse lines until the order is known; return the offset of the first nonzero in the text."""
         begin, before = 0, self._lines
         while begin < len(text) and not self._order:
             if blank := _BLANK_LINES.match(text, begin):
@@ -93,7 +95,7 @@ class Reading:
         if len(fields) != self._announced:
             raise LineError(
                 f"{len(fields)} fields, expected {self._announced}",
-                f"the header announces {self._announced} modes; next come their dimensions",
+                f"the header announces {self._announced} modes; this line has their dimensions",
             )
         self._shape = tuple(map(parse_index, fields))
         if not min(self._shape):
@@ -120,24 +122,30 @@ class Reading:
                 f"{self._path} has no nonzeros\n"
                 f"it has {self._lines} lines, all blank, comments or header\n{_ADVICE}"
             )
-        least = min(1, min(int(indices.min()) for indices, _ in self._parts)) if base == "auto" else base
-        dimensions = self._dimensions(shape, least)
-        self._check(least, dimensions, nonfinite)
-        coords = np.empty((self._order, self._nonzeros), np.uint32 if max(dimensions) <= 2**32 else np.int64)
-        values = np.empty(self._nonzeros, self._dtype)
+        indices, values = self._joined()
+        least = min(1, int(indices.min())) if base == "auto" else base
+        dimensions = self._dimensions(shape, [int(level.max()) + 1 - least for level in indices])
+        self._check(indices, values, least, dimensions, nonfinite)
+        indices -= indices.dtype.type(least)
+        kind = np.uint32 if max(dimensions) <= 2**32 else np.int64
+        return Coo(indices.astype(kind, copy=False), values, dimensions, nonfinite)
+
+    def _joined(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """All indices as written, and all values; frees each part when it is copied."""
+        kind = np.result_type(*{indices.dtype for indices, _ in self._parts})
+        joined, values = np.empty((self._order, self._nonzeros), kind), np.empty(self._nonzeros, self._dtype)
         end = self._nonzeros
-        while self._parts:  # from the last one on, so that their memory becomes free
+        while self._parts:
             indices, some = self._parts.pop()
             begin = end - some.size
-            np.subtract(indices, least, out=coords[:, begin:end], casting="unsafe")
-            values[begin:end] = some
+            joined[:, begin:end], values[begin:end] = indices, some
             end = begin
-        return Coo(coords, values, dimensions, nonfinite)
+        return joined, values
 
-    def _dimensions(self, shape: Sequence[int] | None, least: int) -> tuple[int, ...]:
+    def _dimensions(self, shape: Sequence[int] | None, least: Sequence[int]) -> tuple[int, ...]:
+        """The caller's dimensions, else the header's, else the least that hold the indices."""
         if shape is None:
-            most = np.max([indices.max(axis=1).astype(np.int64) for indices, _ in self._parts], axis=0)
-            return self._shape or tuple(int(index) + 1 - least for index in most)
+            return self._shape or tuple(least)
         if len(shape) != self._order:
             raise ShapeError(
                 f"shape {tuple(shape)} has {len(shape)} modes\n{self._path} has {self._order}\n"
@@ -145,39 +153,24 @@ class Reading:
             )
         return tuple(int(dimension) for dimension in shape)
 
-    def _check(self, least: int, dimensions: tuple[int, ...], nonfinite: bool) -> None:
-        """Raise InputFileError for the first index outside the shape, else for the first value."""
-        zero = self._first(lambda indices, _: (indices == 0).any(axis=0)) if least else None
-        if zero:
-            raise self._wrong(self._line(zero[0]), "the index 0\nwith base=1, indices count from 1")
-        for mode, dimension in enumerate(dimensions):
+    def _check(self, indices: Any, values: Any, least: int, shape: tuple[int, ...], nonfinite: bool) -> None:
+        """Raise InputFileError for the first index 0 with base 1, index outside the shape, or NaN or inf."""
+        if least and not indices.all():
+            zero = int(np.argmin(indices.all(axis=0)))
+            raise self._wrong(self._line(zero), "the index 0\nwith base=1, indices count from 1")
+        for mode, (level, dimension) in enumerate(zip(indices, shape, strict=True)):
             limit = dimension + least
-            if found := self._first(lambda indices, _, mode=mode, n=limit: indices[mode] >= n):
-                nonzero, indices, _ = found
-                raise self._wrong(
-                    self._line(nonzero),
-                    f"the index {indices[mode]} in mode {mode}, whose dimension is {dimension}\n"
-                    f"indices count from {least} to {limit - 1}",
-                )
-        if not nonfinite and (found := self._first(lambda _, values: ~np.isfinite(values))):
-            nonzero, _, value = found
-            raise self._wrong(
-                self._line(nonzero),
-                f"the value is {value} as {self._dtype}\npass nonfinite=True if it is meant",
-            )
-
-    def _first(self, wrong: Callable[[Any, Any], npt.NDArray[np.bool_]]) -> tuple[int, Any, Any] | None:
-        """The first invalid nonzero: its number in the file, its indices and its value."""
-        before = 0
-        for indices, values in self._parts:
-            at = int(np.argmax(found := wrong(indices, values)))
-            if found[at]:
-                return before + at, indices[:, at], values[at]
-            before += values.size
-        return None
+            if int(level.max()) >= limit:
+                z = int(np.argmax(level >= limit))
+                what = f"the index {level[z]} in mode {mode}, whose dimension is {dimension}"
+                raise self._wrong(self._line(z), f"{what}\nindices count from {least} to {limit - 1}")
+        if not nonfinite and not np.isfinite(values).all():
+            z = int(np.argmin(np.isfinite(values)))
+            what = f"the value is {values[z]} as {self._dtype}"
+            raise self._wrong(self._line(z), f"{what}\npass nonfinite=True if it is meant")
 
     def refuse_repeated(self, tensor: Coo) -> None:
-        """Raise InputFileError if two lines have the same coordinates; names both."""
+        """Raise InputFileError, with both line numbers, if two lines have the same coordinates."""
         found = first_repeated(tensor.coords, tensor.shape)
         if found is not None:
             before, line = map(self._line, found)
@@ -188,7 +181,7 @@ class Reading:
             )
 
     def _line(self, nonzero: int) -> int:
-        """The number of a nonzero's line, from 1 on."""
+        """The line number of a nonzero, counted from 1."""
         return nonzero + 1 + sum(lines for lines, before in self._skipped if before <= nonzero)
 
     def _wrong(self, line: int, what: str) -> InputFileError:
@@ -196,6 +189,7 @@ class Reading:
 
 
 def _order_of(fields: list[bytes]) -> int:
+    """The order of a tensor, from the fields of its first nonzero."""
     if not LEAST_ORDER <= len(fields) - 1 <= MOST_ORDER:
         raise LineError(
             f"{len(fields)} field{'s' * (len(fields) != 1)}",
@@ -206,6 +200,7 @@ def _order_of(fields: list[bytes]) -> int:
 
 
 def _announced_order(fields: list[bytes]) -> int:
+    """The order of a tensor, from the first line of a header."""
     if len(fields) != 1:
         raise LineError(f"{len(fields)} fields, expected 1", "a header begins with the order alone")
     order = parse_index(fields[0])
@@ -214,7 +209,7 @@ def _announced_order(fields: list[bytes]) -> int:
 
 
 def _texts(file: BufferedReader, progress: Callable[[int, int], object] | None) -> Iterator[bytes]:
-    """The text in chunks of whole lines, each of which ends with a newline."""
+    """Read a file, unpacked if it is gzip, in chunks of whole lines that each end with a newline."""
     size, seekable = os.fstat(file.fileno()).st_size, file.seekable()
     packed = file.peek(len(_GZIP)).startswith(_GZIP)
     source: Any = gzip.GzipFile(fileobj=file) if packed else file

@@ -1,4 +1,4 @@
-"""Conversion of every format to coordinates, after its arrays are checked for consistency."""
+"""Conversion of every format to a Coo, with a check that its arrays are consistent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from reference.types.fields import check_fields
 
 
 def to_coo(tensor: SparseTensor) -> Coo:
-    """The nonzeros of any format, in lexicographic order by mode 0, 1, ….
+    """Convert a sparse tensor of any format to a Coo, in lexicographic order by mode 0, 1, ….
 
-    Nothing is dropped or added up: explicit zeros stay, and coordinates that occur twice in a Coo do so in
-    the result, in the same order.
+    Explicit zeros stay, and repeated coordinates of a Coo stay repeated, in the same order.
 
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`
-        On the host.
+        Its arrays must be on the host.
 
     Returns
     -------
@@ -31,11 +30,11 @@ def to_coo(tensor: SparseTensor) -> Coo:
     Raises
     ------
     FormatError
-        If the arrays do not fit one another: other types or lengths than `reference.types` gives, pointers
-        that do not ascend from 0 to the end, indices outside the shape, entries stored twice that disagree,
-        a PerMode whose representations hold different tensors. The order of the nonzeros is not checked.
+        If the arrays do not fit one another: other dtypes or lengths than those of `reference.types`,
+        pointers that do not ascend from 0 to the end, indices outside the shape, redundant arrays that
+        disagree, a PerMode whose representations differ. The order of the nonzeros is not checked.
     DtypeError
-        If it is in none of the formats.
+        If ``tensor`` is not in one of the formats.
     ShapeError
         For a Coo with a dimension above 2**32.
 
@@ -70,25 +69,25 @@ def check_kind(tensor: object) -> None:
     ...
     reference.errors.DtypeError: the tensor is a list
     the formats are Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode
-    make a Coo(coords, values, shape) of it
+    convert it with Coo(coords, values, shape)
     """
     known = (*OF_TYPE, PerMode)
     if type(tensor) not in known:
         raise DtypeError(
             f"the tensor is a {type(tensor).__name__}\n"
             f"the formats are {', '.join(kind.__name__ for kind in known)}\n"
-            "make a Coo(coords, values, shape) of it"
+            "convert it with Coo(coords, values, shape)"
         )
 
 
 def _the_one(copies: list[Coo]) -> Coo:
-    """The tensor that all copies hold, compared bit by bit, including NaNs and the sign of 0."""
+    """The tensor that all representations hold; raise FormatError unless they agree bit by bit."""
     first, *others = copies
     for mode, other in enumerate(others, start=1):
         if not np.array_equal(first.coords, other.coords) or first.values.tobytes() != other.values.tobytes():
             raise FormatError(
-                f"PerMode: tensors[{mode}] holds another tensor than tensors[0]\n"
-                "each is the whole tensor, for one mode\n"
+                f"PerMode: tensors[{mode}] holds other nonzeros than tensors[0]\n"
+                "each must represent the same tensor\n"
                 "build the format again from a Coo"
             )
     return first

@@ -1,4 +1,4 @@
-"""Coordinates as integer keys, to count distinct ones and find duplicates. Dimensions may be of any size.
+"""Integer keys of coordinates, to count distinct ones and find repeated ones, for dimensions of any size.
 
 >>> coords = np.array([[1, 0, 1], [2, 3, 2]])
 >>> coordinate_keys(coords, (2, 5)).tolist(), count_distinct(coords, (2, 5)), first_repeated(coords, (2, 5))
@@ -16,10 +16,10 @@ Keys: TypeAlias = npt.NDArray[np.uint64]
 
 
 def coordinate_keys(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> Keys:
-    """A number for each nonzero, equal where all indices are equal, in the order of the indices.
+    """Return one key per nonzero, which compare as the coordinates do lexicographically.
 
-    The number is that of the element in C order. Where it could exceed 64 bits, indices are replaced by
-    their ranks among those in use. ``coords`` and ``shape`` are of some modes, or of all.
+    A key is the offset of the element in C order. Where that could exceed 64 bits, indices are replaced by
+    their ranks among the distinct ones. ``coords`` and ``shape`` may cover all modes or some.
     """
     keys, count = coords[0].astype(np.uint64), shape[0]
     for indices, dimension in zip(coords[1:], shape[1:], strict=True):
@@ -33,18 +33,19 @@ def coordinate_keys(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> Keys:
 
 
 def _ranks(numbers: npt.NDArray[Any]) -> tuple[Keys, int]:
+    """The rank of each number among the distinct ones, and how many are distinct."""
     used, ranks = np.unique(numbers, return_inverse=True)
     return ranks.astype(np.uint64), used.size
 
 
 def count_distinct(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> int:
-    """The number of distinct coordinates: slices of one mode; fibers along a mode, of all others."""
+    """The number of distinct coordinates: of slices for one mode, of fibers for all modes except one."""
     keys = np.sort(coordinate_keys(coords, shape))
     return 1 + int(np.count_nonzero(keys[1:] != keys[:-1]))
 
 
 def first_repeated(coords: npt.NDArray[Any], shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """The first nonzero with earlier coordinates, and before it the last with these; None if all differ."""
+    """The first nonzero that repeats coordinates, preceded by the one it repeats; None if all differ."""
     keys = coordinate_keys(coords, shape)
     ascending = np.sort(keys)
     if not (ascending[1:] == ascending[:-1]).any():

@@ -1,7 +1,7 @@
-"""Sparse tensors as ``.npz`` files, and opening and atomic writing of tensor files.
+"""Reading and writing sparse tensors as ``.npz`` files; opening and atomic writing of any tensor file.
 
 A ``.npz`` file holds the arrays ``coords`` (order, M), ``values`` (M,) and ``shape`` (order,), and the flag
-``nonfinite``, true if NaN and infinite values are meant.
+``nonfinite``, true if NaN and infinite values are allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DAMAGED = (
     *(OSError, EOFError, MemoryError, ValueError, TypeError, SyntaxError, RuntimeError, OverflowError),
     *(BadZipFile, KeyError, TokenError, zlib.error),
 )
-"""Errors of `numpy.load` about files that are damaged, or of other kinds."""
+"""Exceptions that `numpy.load` raises for a damaged file, or for a file that is not a .npz."""
 
 
 def write_tensor(path: Path | str, coo: Coo) -> None:
@@ -39,16 +39,16 @@ def write_tensor(path: Path | str, coo: Coo) -> None:
     ----------
     path : Path or str
     coo : Coo
-        The order of its nonzeros and its types are kept.
+        The order of its nonzeros and its dtypes are kept.
 
     Raises
     ------
     InputFileError
-        If it cannot be written.
+        If the file cannot be written.
     ShapeError
         If a dimension is above 2**64 - 1.
     DtypeError, FormatError
-        If ``coo`` is not a Coo, or lies on a device.
+        If ``coo`` is not a Coo, or its arrays are on a device.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def write_tensor(path: Path | str, coo: Coo) -> None:
 
 
 def read_tensor(path: Path | str) -> Coo:
-    """Read a ``.npz`` file and check everything in it, as the file is untrusted.
+    """Read a ``.npz`` file of `write_tensor`, and check every array in it.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def read_tensor(path: Path | str) -> Coo:
     Returns
     -------
     Coo
-        As it was written.
+        With the order and the dtypes that were written.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def read_tensor(path: Path | str) -> Coo:
         begin = file.peek(8)[:8]
         if begin.startswith(_FORMER):
             raise InputFileError(
-                f"{path} is a .swt file\nit is not read any more, tensors are kept in .npz files\n"
+                f"{path} is a .swt file\nsimwarp no longer reads these; tensors are stored as .npz files\n"
                 "convert the .tns file again: simwarp tensor convert SOURCE.tns TARGET.npz"
             )
         try:
@@ -118,7 +118,7 @@ def read_tensor(path: Path | str) -> Coo:
 
 
 def open_input(path: Path | str, advice: str) -> BufferedReader:
-    """Open a file for reading, or raise an InputFileError that ends with the advice.
+    """Open a file for reading; raise an InputFileError that ends with ``advice`` if that fails.
 
     >>> open_input("no-such-file.tns", "give a .tns file")
     Traceback (most recent call last):
@@ -133,7 +133,7 @@ def open_input(path: Path | str, advice: str) -> BufferedReader:
 
 
 def write_output(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file atomically, or raise InputFileError.
+    """Write a file atomically; raise InputFileError if that fails.
 
     >>> write_output("no-such-folder/x.tns", lambda file: file.write(b"1 1 1.0"))
     Traceback (most recent call last):

@@ -1,14 +1,12 @@
 """Conversion to and from the sparse tensors of SciPy, pydata/sparse and PyTorch.
 
-The packages are imported when a function needs them; none is a dependency. All of them hold coordinates
-and values, so that nothing is rounded, dropped or added up, unless a function says so.
+The packages are imported when a function needs them; none is a dependency. Coordinates and values are
+copied as they are; only `to_pydata` adds values of equal coordinates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +21,7 @@ _MOST_ELEMENTS_OF_TORCH = 2**63 - 1
 
 
 def to_scipy(tensor: SparseTensor) -> Any:
-    """The tensor as a ``scipy.sparse.coo_array`` of as many dimensions.
+    """Convert a sparse tensor to a ``scipy.sparse.coo_array`` of the same shape.
 
     Parameters
     ----------
@@ -33,7 +31,7 @@ def to_scipy(tensor: SparseTensor) -> Any:
     Returns
     -------
     scipy.sparse.coo_array
-        In lexicographic order; coordinates that occur twice do so there.
+        In lexicographic order; repeated coordinates stay repeated.
 
     Raises
     ------
@@ -49,13 +47,13 @@ def to_scipy(tensor: SparseTensor) -> Any:
     array([[0., 0., 5.],
            [7., 0., 0.]])
     """
-    scipy_sparse = _scipy_sparse()
+    scipy_sparse = _imported("scipy.sparse", "SciPy")
     coo = to_coo(tensor)
     return scipy_sparse.coo_array((coo.values, tuple(coo.coords.astype(np.int64))), shape=coo.shape)
 
 
 def from_scipy(array: Any, *, nonfinite: bool = False) -> Coo:
-    """A Coo of a SciPy sparse array or matrix of any format.
+    """Convert a SciPy sparse array or matrix of any format to a Coo.
 
     Parameters
     ----------
@@ -83,14 +81,14 @@ def from_scipy(array: Any, *, nonfinite: bool = False) -> Coo:
     >>> from_scipy(csr_array([[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]])).coords.tolist()
     [[0, 1], [2, 0]]
     """
-    if not _scipy_sparse().issparse(array):
+    if not _imported("scipy.sparse", "SciPy").issparse(array):
         raise _not_sparse(array, "SciPy sparse array", "scipy.sparse.coo_array")
     given = array.tocoo()
     return Coo(np.stack(given.coords), given.data.copy(), given.shape, nonfinite)
 
 
 def to_pydata(tensor: SparseTensor) -> Any:
-    """The tensor as a ``sparse.COO`` of pydata/sparse, in which all coordinates occur once.
+    """Convert a sparse tensor to a ``sparse.COO`` of pydata/sparse, without repeated coordinates.
 
     Values of equal coordinates are added, as by `coalesce`.
 
@@ -119,16 +117,16 @@ def to_pydata(tensor: SparseTensor) -> Any:
     array([[0., 0., 5.],
            [7., 0., 0.]])
     """
-    sparse = _pydata_sparse()
+    sparse = _imported("sparse", "pydata/sparse")
     coo = coalesce(to_coo(tensor))
-    # Sorting them itself it would form the product of the shape.
+    # Unless they are sorted, COO sorts them by linear index, which overflows for a large shape.
     return sparse.COO(
         coo.coords.astype(np.int64), coo.values, shape=coo.shape, has_duplicates=False, sorted=True
     )
 
 
 def from_pydata(array: Any, *, nonfinite: bool = False) -> Coo:
-    """A Coo of a pydata/sparse array of any format.
+    """Convert a pydata/sparse array of any format to a Coo.
 
     Parameters
     ----------
@@ -158,7 +156,7 @@ def from_pydata(array: Any, *, nonfinite: bool = False) -> Coo:
     >>> from_pydata(sparse.COO([[0, 1], [2, 0]], [5.0, 7.0], shape=(2, 3))).values
     array([5., 7.])
     """
-    sparse = _pydata_sparse()
+    sparse = _imported("sparse", "pydata/sparse")
     if not isinstance(array, sparse.SparseArray):
         raise _not_sparse(array, "pydata/sparse array", "sparse.COO")
     if array.fill_value != 0:
@@ -172,7 +170,7 @@ def from_pydata(array: Any, *, nonfinite: bool = False) -> Coo:
 
 
 def to_torch(tensor: SparseTensor) -> Any:
-    """The tensor as a ``torch.sparse_coo_tensor`` on the CPU.
+    """Convert a sparse tensor to a ``torch.sparse_coo_tensor`` on the CPU.
 
     Parameters
     ----------
@@ -182,7 +180,7 @@ def to_torch(tensor: SparseTensor) -> Any:
     Returns
     -------
     torch.Tensor
-        Of layout ``torch.sparse_coo``, in lexicographic order; coordinates that occur twice do so there.
+        Of layout ``torch.sparse_coo``, in lexicographic order; repeated coordinates stay repeated.
 
     Raises
     ------
@@ -198,7 +196,7 @@ def to_torch(tensor: SparseTensor) -> Any:
     >>> to_torch(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))).to_dense().tolist()  # doctest: +SKIP
     [[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]]
     """
-    torch = _torch()
+    torch = _imported("torch", "PyTorch")
     coo = to_coo(tensor)
     if math.prod(coo.shape) > _MOST_ELEMENTS_OF_TORCH:
         raise ShapeError(
@@ -211,13 +209,13 @@ def to_torch(tensor: SparseTensor) -> Any:
 
 
 def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
-    """A Coo of a sparse PyTorch tensor of any layout, wherever it lies.
+    """Convert a sparse PyTorch tensor of any layout, on any device, to a Coo.
 
     Parameters
     ----------
     tensor : torch.Tensor
-        Sparse in all its dimensions; of float32, float64 or integers, which become float64. Coalesced or
-        not: coordinates that occur twice do so in the result.
+        Sparse in all its dimensions; of float32, float64 or integers, which become float64. It need not be
+        coalesced: repeated coordinates stay repeated.
     nonfinite : bool
         Whether NaN and infinite values are meant.
 
@@ -243,7 +241,7 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
     >>> from_torch(matrix.to_sparse()).coords.tolist()  # doctest: +SKIP
     [[0, 1], [2, 0]]
     """
-    torch = _torch()
+    torch = _imported("torch", "PyTorch")
     if not isinstance(tensor, torch.Tensor):
         raise _not_sparse(tensor, "sparse PyTorch tensor", "torch.sparse_coo_tensor")
     if tensor.layout == torch.strided or tensor.dense_dim():
@@ -253,43 +251,30 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
             "call its to_sparse() first"
         )
     given = tensor.detach().cpu().to_sparse_coo()
-    # The methods without the underscore want a coalesced tensor, with values of equal coordinates added.
+    # indices() and values() accept only a coalesced tensor, in which equal coordinates have been added.
     indices, values = given._indices(), given._values()
     try:
         copied = values.numpy().copy()
     except TypeError:  # a type that NumPy does not have
         raise DtypeError(
-            f"the values are {values.dtype}\nfloat32 and float64 are known\nconvert them"
+            f"the values are {values.dtype}\nfloat32 and float64 are supported\nconvert them"
         ) from None
     return Coo(indices.numpy().copy(), copied, tuple(given.shape), nonfinite)
 
 
-def _scipy_sparse() -> Any:
-    with _needed("SciPy", "scipy"):
-        return import_module("scipy.sparse")
-
-
-def _pydata_sparse() -> Any:
-    with _needed("pydata/sparse", "sparse"):
-        return import_module("sparse")
-
-
-def _torch() -> Any:
-    with _needed("PyTorch", "torch"):
-        return import_module("torch")
-
-
-@contextmanager
-def _needed(package: str, name: str) -> Generator[None]:
+def _imported(module: str, package: str) -> Any:
+    """A module of an optional package; raise MissingExtraError if the package is not installed."""
     try:
-        yield
+        return import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f"tensors of {package} need {package}, which is not installed ({error})\npip install {name}"
+            f"tensors of {package} need {package}, which is not installed ({error})\n"
+            f"pip install {module.partition('.')[0]}"
         ) from None
 
 
 def _not_sparse(given: object, expected: str, constructor: str) -> DtypeError:
+    """The error for an argument that is not a sparse tensor of the package."""
     return DtypeError(
-        f"it is a {type(given).__name__}\na {expected} is expected\nmake one, with {constructor} for example"
+        f"expected a {expected}, got {type(given).__name__}\nconvert it first, e.g. with {constructor}"
     )

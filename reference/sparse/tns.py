@@ -1,4 +1,4 @@
-"""Sparse tensors as text: FROSTT's ``.tns``, a line of indices and a value for each nonzero.
+"""Reading and writing FROSTT's ``.tns`` text files: one line of indices and a value for each nonzero.
 
 ```text
 # a 2 x 3 matrix; this line is a comment
@@ -6,9 +6,9 @@
 2 3 -4
 ```
 
-Fields are separated by blanks or tabs. ``#`` begins a comment; blank lines count for nothing. Indices
-count from 1, or from 0. Some files, MM-CSF's and ParTI's, have a header of two lines: the order, and the
-dimensions. A file may be packed with gzip, whatever its name.
+Fields are separated by blanks or tabs. ``#`` begins a comment; blank lines are skipped. Indices count from 1
+or from 0. Files of MM-CSF and ParTI have a header of two lines: the order, then the dimensions. A file may be
+compressed with gzip, whatever its name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import IO, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.errors import DtypeError, SchemeError, ShapeError
+from reference.errors import DtypeError, ShapeError
 from reference.sparse._tns_lines import MOST_INDEX
 from reference.sparse._tns_reading import Reading
 from reference.sparse.files import write_output
 from reference.sparse.formats.coo import coalesce
 from reference.types import Coo
-from reference.types.arguments import check_host
+from reference.types.arguments import check_host, check_option
+from reference.types.launch import dtype_of
 
 Base: TypeAlias = Literal["auto", 0, 1]
 Header: TypeAlias = Literal["auto", True, False]
@@ -50,7 +51,7 @@ def read_tns(
 ) -> Coo:
     r"""Read a ``.tns`` file, optionally gzipped.
 
-    Only a part of the text is in memory at a time.
+    The text is read in chunks; only one of them is in memory at a time.
 
     Parameters
     ----------
@@ -60,16 +61,17 @@ def read_tns(
     header : bool or "auto"
         Whether two lines name the order and the dimensions. "auto": if the first has a single field.
     shape : sequence of int, optional
-        The dimensions. Without it the header's; without one, of each mode the largest index and 1.
+        The dimensions. By default those of the header; without a header, the largest index of each mode
+        plus 1.
     duplicates : "refuse", "sum" or "keep"
-        The treatment of coordinates that occur again. "sum" sorts the nonzeros too, as `coalesce` does;
-        otherwise they are in the order of the file.
+        The treatment of coordinates that occur several times. "sum" also sorts the nonzeros, as `coalesce`
+        does; otherwise they keep the order of the file.
     dtype : float64 or float32
-        Of the values. A number is read as `float` reads it, and then rounded to float32.
+        The type of the values. Text is converted by `float`, then rounded to float32 if that is chosen.
     nonfinite : bool
-        Whether NaN and infinite values are meant.
+        Whether NaN and infinite values are allowed.
     progress : callable, optional
-        Called now and then with how many bytes of the file are read, and how many it has.
+        Called after each chunk with the bytes read so far and the size of the file.
 
     Returns
     -------
@@ -79,11 +81,11 @@ def read_tns(
     Raises
     ------
     InputFileError
-        If the file cannot be read, or a line is wrong: names the file, the line and what is wrong.
+        If the file cannot be read, or a line is invalid; the message names the file and the line.
     ShapeError
         If ``shape`` has another order than the file.
     SchemeError, DtypeError
-        For other options.
+        For an unknown option or dtype.
 
     Notes
     -----
@@ -99,9 +101,9 @@ def read_tns(
     >>> tensor.coords.tolist(), tensor.values.tolist(), tensor.shape
     ([[0, 1], [0, 2]], [2.5, -4.0], (2, 3))
     """
-    _check_choice("base", base, ("auto", 0, 1))
-    _check_choice("header", header, ("auto", True, False))
-    _check_choice("duplicates", duplicates, ("refuse", "sum", "keep"))
+    check_option("base", base, ("auto", 0, 1), "it is the number from which indices count")
+    check_option("header", header, ("auto", True, False), "it says whether the file has a header")
+    check_option("duplicates", duplicates, ("refuse", "sum", "keep"), "coordinates may occur twice")
     reading = Reading(path, header, _value_type(dtype))
     reading.take_file(progress)
     coo = reading.tensor(base, shape, nonfinite)
@@ -122,20 +124,20 @@ def write_tns(
 ) -> None:
     """Write a ``.tns`` file atomically, gzipped if its name ends with ``.gz``.
 
-    `read_tns` gives the same nonzeros, with the same bits. (Of a NaN, only that it is one.)
+    `read_tns` reads the same nonzeros back, bit for bit, except for the payload of a NaN.
 
     Parameters
     ----------
     path : Path or str
     coo : Coo
-        Its order of nonzeros is kept.
+        The nonzeros are written in its order.
     base : 0 or 1
         The number from which indices count.
     header : bool
-        Write the order and the dimensions first. Without them the file does not say how large the
-        dimensions are beyond the largest index.
+        Write the order and the dimensions first. Without a header, a reader takes the largest index of
+        each mode for its dimension.
     progress : callable, optional
-        Called now and then with how many bytes of the tensor's arrays are written, and how many it has.
+        Called with the bytes of the tensor's arrays written so far, and their total.
 
     Raises
     ------
@@ -144,7 +146,7 @@ def write_tns(
     ShapeError
         If a dimension is too large for `read_tns`, about 2**63.
     DtypeError, FormatError
-        If ``coo`` is not a Coo, or lies on a device.
+        If ``coo`` is not a Coo, or its arrays are on a device.
 
     Examples
     --------
@@ -159,44 +161,35 @@ def write_tns(
     2 3 -4.0
     """
     check_host(coo)
-    _check_choice("base", base, (0, 1))
-    if max(coo.shape) - 1 + max(base, header) > MOST_INDEX:  # the largest number of the file
+    check_option("base", base, (0, 1), "it is the number from which indices count")
+    if max(coo.shape) - 1 + max(base, header) > MOST_INDEX:  # the largest number in the file
         raise ShapeError(
             f"the largest dimension is {max(coo.shape)}\na .tns file has indices up to 2**63 - 1\n"
-            "split the mode, or use write_tensor"
+            "split the mode into two, or use write_tensor"
         )
-    write_output(path, lambda file: _write(file, coo, base, header, str(path).endswith(".gz"), progress))
 
+    def write(file: IO[bytes]) -> None:
+        if not str(path).endswith(".gz"):
+            return _write_text(file, coo, base, header, progress)
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as packed:
+            return _write_text(packed, coo, base, header, progress)
 
-def _check_choice(name: str, given: object, known: tuple[object, ...]) -> None:
-    if given not in known:
-        raise SchemeError(f"{name} is {given!r}\nknown are {', '.join(map(repr, known))}\nchoose one of them")
+    write_output(path, write)
 
 
 def _value_type(given: npt.DTypeLike) -> np.dtype[Any]:
-    try:
-        dtype: np.dtype[Any] = np.dtype(given)
-    except TypeError:
-        dtype = np.dtype(np.void)
+    """The dtype of the values; raise DtypeError unless it is float32 or float64."""
+    dtype = dtype_of("dtype", given)
     if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise DtypeError(f"dtype is {given!r}\nfloat32 and float64 are known\nchoose one of them")
+        raise DtypeError(f"dtype is {given!r}\nfloat32 and float64 are supported\nchoose one of them")
     return dtype
 
 
 # ---- writing -------------------------------------------------------------------------------------
 
 
-def _write(
-    file: IO[bytes], coo: Coo, base: int, header: bool, packed: bool, progress: Progress | None
-) -> None:
-    if packed:
-        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as inner:
-            _write_text(inner, coo, base, header, progress)
-    else:
-        _write_text(file, coo, base, header, progress)
-
-
 def _write_text(file: Any, coo: Coo, base: int, header: bool, progress: Progress | None) -> None:
+    """Write the lines of a tensor, `_ROWS` at a time."""
     order, size = len(coo.shape), coo.coords.nbytes + coo.values.nbytes
     if header:
         file.write(f"{order}\n{' '.join(map(str, coo.shape))}\n".encode())
@@ -215,7 +208,7 @@ def _value_texts(values: npt.NDArray[Any]) -> list[str]:
     if values.dtype == np.float64:
         return [repr(value) for value in values.tolist()]
     texts = values.astype("U32")
-    # A double that lies between two floats may be what the shortest digits become first.
+    # Digits that identify a float32 may give another one when they are rounded to float64 first.
     lost = (texts.astype(np.float64).astype(np.float32) != values) & ~np.isnan(values)
     texts[lost] = [repr(value) for value in values[lost].tolist()]
     return texts.tolist()

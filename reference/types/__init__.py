@@ -1,14 +1,7 @@
-"""The vocabulary of all tiers: types of values, without computation."""
+"""The types of values that all tiers share; they compute nothing."""
 
 from reference.types.decomposition import Cpd
-from reference.types.packed import (
-    First,
-    Layout,
-    PackedBits,
-    PackedTensor,
-    TensorLayout,
-    Word,
-)
+from reference.types.packed import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
 from reference.types.sparse import BCsf, Coo, Csf, FCoo, Fibers, HiCoo, MmCsf, PerMode, SparseTensor
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Arguments of builders, MTTKRP and decompositions of sparse tensors, and the orders of modes, in every tier.
+"""Checks of arguments of sparse-tensor functions, and orders of modes, for every tier.
 
 >>> by_dimension((7, 3, 7, 2)), root_first((7, 3, 7, 2), 2), leaf_last((7, 3, 7, 2), 3)
 ((3, 1, 0, 2), (2, 3, 1, 0), (1, 0, 2, 3))
@@ -27,46 +27,52 @@ LENGTHS = ("dynamic", "static")
 _MATRICES = "give one (dimension, rank) matrix for each mode"
 
 
+def check_option(option: str, given: object, known: Sequence[object], reason: str) -> None:
+    """Raise SchemeError unless an option has one of the known values; the message gives the reason."""
+    if given not in known:
+        raise SchemeError(f"there is no {option}={given!r}\n{reason}\nchoose {' or '.join(map(repr, known))}")
+
+
 def by_dimension(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The modes by ascending dimension, of equal dimensions the lower mode first (MM-CSF, section 3.2)."""
+    """The modes sorted by dimension, the lower mode first if equal (MM-CSF, section 3.2)."""
     return tuple(sorted(range(len(shape)), key=lambda mode: shape[mode]))
 
 
 def root_first(shape: tuple[int, ...], root: int) -> tuple[int, ...]:
-    """A mode, then the others by ascending dimension (MM-CSF, section 3.2)."""
+    """The modes with ``root`` first, then the others by ascending dimension (MM-CSF, section 3.2)."""
     return (root, *(mode for mode in by_dimension(shape) if mode != root))
 
 
 def leaf_last(shape: tuple[int, ...], leaf: int) -> tuple[int, ...]:
-    """The other modes by ascending dimension, then a mode (MM-CSF, section 4.1)."""
+    """The modes by ascending dimension, with ``leaf`` moved to the end (MM-CSF, section 4.1)."""
     return (*(mode for mode in by_dimension(shape) if mode != leaf), leaf)
 
 
 def check_host(coo: object) -> None:
-    """Raise DtypeError or FormatError unless ``tensor`` is a Coo on the host."""
+    """Raise DtypeError or FormatError unless ``coo`` is a Coo with its arrays on the host."""
     if not isinstance(coo, Coo):
         raise DtypeError(
             f"coo is a {type(coo).__name__}\na Coo is expected\n"
             "give Coo(coords, values, shape), or to_coo(tensor) of another format"
         )
     if not isinstance(coo.coords, np.ndarray) or not isinstance(coo.values, np.ndarray):
-        raise FormatError("coo lies on a device\na tensor on the host is expected\ndownload its arrays")
+        raise FormatError("coo is on a device\na tensor on the host is expected\ndownload its arrays")
 
 
 def check_coo(coo: Any) -> None:
-    """Raise unless ``tensor`` is a Coo on the host whose indices fit into uint32."""
+    """Raise unless ``coo`` is a Coo on the host whose indices fit into uint32."""
     check_host(coo)
     for mode, dimension in enumerate(coo.shape):
         if dimension > LARGEST_DIMENSION:
             raise ShapeError(
                 f"mode {mode} has dimension {dimension}\n"
-                f"indices are uint32, dimensions at most 2**32, the shape is {coo.shape}\n"
+                f"indices are uint32, so dimensions are at most 2**32; the shape is {coo.shape}\n"
                 "split the mode into two"
             )
 
 
 def check_mode(mode: object, order: int) -> int:
-    """The mode as a Python int; raise ShapeError unless it is one."""
+    """Convert a mode to a Python int; raise ShapeError unless a tensor of ``order`` has it."""
     if not is_integer(mode) or not 0 <= mode < order:
         raise ShapeError(
             f"mode={mode!r} is not a mode of a tensor of order {order}\n"
@@ -76,28 +82,26 @@ def check_mode(mode: object, order: int) -> int:
 
 
 def check_modes(modes: Iterable[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The modes as Python ints; raise ShapeError unless each occurs once."""
+    """Convert modes to Python ints; raise ShapeError unless each mode of the shape occurs once."""
     given, every = tuple(modes), [*range(len(shape))]
     if not all(map(is_integer, given)) or sorted(given) != every:
         raise ShapeError(
             f"modes={given!r} for a tensor of shape {shape}\n"
-            f"each of the modes 0 to {every[-1]} occurs once\ngive them from the root to the leaf"
+            f"each of the modes 0 to {every[-1]} must occur once\ngive them from the root to the leaf"
         )
     return tuple(map(int, given))
 
 
 def check_number(name: str, number: object, multiple: int = 1) -> int:
-    """A number of nonzeros as a Python int; raise ShapeError unless it is a positive multiple."""
+    """Convert a number of nonzeros to a Python int; raise unless it is a multiple of ``multiple`` above 0."""
     if not is_integer(number) or number < 1 or number % multiple:
-        of = f"a multiple of {multiple}, " if multiple > 1 else ""
-        raise ShapeError(
-            f"{name}={number!r}\nit counts nonzeros: {of}at least {multiple}\ngive a whole number"
-        )
+        kind = f"a positive multiple of {multiple}" if multiple > 1 else "at least 1"
+        raise ShapeError(f"{name}={number!r}\na number of nonzeros must be {kind}\ngive such an int")
     return int(number)
 
 
 def check_block(block: object) -> int:
-    """The block side of a HiCoo as a Python int; raise ShapeError for unsupported sides."""
+    """Convert the block side of a HiCoo to a Python int; raise ShapeError unless it is one of `BLOCKS`."""
     if not is_integer(block) or block not in BLOCKS:
         raise ShapeError(
             f"block={block!r}\nthe side of a block is a power of two, 2 to 256\ngive one of {BLOCKS}"
@@ -108,23 +112,20 @@ def check_block(block: object) -> int:
 def check_directions(
     directions: Iterable[Any] | None, shape: tuple[int, ...], lengths: object
 ) -> tuple[int, ...]:
-    """The leaf modes that MM-CSF chooses from, all by default; raise for invalid ``lengths``."""
-    if lengths not in LENGTHS:
-        raise SchemeError(
-            f"lengths={lengths!r}\n{' and '.join(map(repr, LENGTHS))} are known\nchoose one of them"
-        )
+    """The leaf modes that MM-CSF chooses from, by default all; raise if they or ``lengths`` are invalid."""
+    check_option("lengths", lengths, LENGTHS, "fibers are counted after each choice, or once")
     order = len(shape)
     leaves = tuple(check_mode(leaf, order) for leaf in (range(order) if directions is None else directions))
     if not leaves or len(set(leaves)) < len(leaves):
         raise ShapeError(
-            f"directions={leaves}\nthey are leaf modes, each once, and at least one\n"
-            f"give some of {tuple(range(order))}"
+            f"directions={leaves}\ngive at least one leaf mode, none of them twice\n"
+            f"choose from {tuple(range(order))}"
         )
     return leaves
 
 
 def as_sequence(given: Any, name: str) -> Sequence[Any]:
-    """A sequence of candidate matrices; raise ShapeError for anything else."""
+    """Convert an iterable of factors to a sequence; raise ShapeError for anything else."""
     if isinstance(given, list | tuple):
         return cast("Sequence[Any]", given)
     try:
@@ -136,17 +137,17 @@ def as_sequence(given: Any, name: str) -> Sequence[Any]:
 
 
 def as_matrix(given: Any, name: str) -> npt.NDArray[Any]:
-    """A host array of any shape and dtype; raise ShapeError for ragged rows."""
+    """Convert a factor to a host array of any shape and dtype; raise ShapeError for ragged rows."""
     try:
         return np.asarray(given)
     except ValueError as error:
         raise ShapeError(
-            f"{name} is not a matrix: {error}\n(dimension, rank) is needed\ngive every row the same length"
+            f"{name} is not a matrix: {error}\n(dimension, rank) is needed\ngive all rows the same length"
         ) from None
 
 
 def check_factors(factors: Sequence[Any], shape: Sequence[int], name: str = "factors", rank: int = 0) -> int:
-    """The rank of factors, one (dimension, rank) matrix per mode; raise ShapeError for others."""
+    """Check that factors are one (dimension, rank) matrix per mode; return the rank."""
     if len(factors) != len(shape):
         raise ShapeError(
             f"{name} has {len(factors)} matrices\nthe tensor has {len(shape)} modes\n{_MATRICES}"
@@ -164,34 +165,34 @@ def check_factors(factors: Sequence[Any], shape: Sequence[int], name: str = "fac
 
 
 def check_alike(factors: Sequence[Any]) -> None:
-    """Raise DtypeError for factors of different dtypes."""
+    """Raise DtypeError unless all factors have one dtype."""
     for n, factor in enumerate(factors):
         if factor.dtype != factors[0].dtype:
             raise DtypeError(
-                f"factors[{n}] is {factor.dtype}\nfactors[0] is {factors[0].dtype}\ngive all one dtype"
+                f"factors[{n}] is {factor.dtype}\nfactors[0] is {factors[0].dtype}\nconvert all to one dtype"
             )
 
 
 def check_start(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> None:
-    """Refuse invalid initial factors of a decomposition."""
+    """Raise unless the initial factors of a decomposition fit the tensor and are finite real numbers."""
     check_factors(start, shape, "start", rank)
     for n, array in enumerate(start):
         if array.dtype.kind not in "fiu":
-            raise DtypeError(f"start[{n}] is {array.dtype}\nreal numbers are possible\nconvert it")
+            raise DtypeError(f"start[{n}] is {array.dtype}\nreal numbers are needed\nconvert it")
         if not np.isfinite(array).all():
             i, r = (int(index) for index in np.argwhere(~np.isfinite(array))[0])
             raise NotANumberError(
-                f"start[{n}][{i}, {r}] is {array[i, r]}\nfinite numbers are possible\nreplace it"
+                f"start[{n}][{i}, {r}] is {array[i, r]}\nfinite numbers are needed\nreplace it"
             )
 
 
 def check_iterations(rank: Any, seed: Any, iterations: Any, tolerance: Any) -> None:
-    """Refuse invalid ranks, iteration limits, seeds and tolerances."""
+    """Raise for an invalid rank, number of iterations, seed or tolerance of a decomposition."""
     for name, number in (("rank", rank), ("iterations", iterations)):
         if not is_integer(number) or number < 1:
-            raise ShapeError(f"{name} is {number!r}\n1 and more are possible\ngive a larger one")
+            raise ShapeError(f"{name} is {number!r}\nit must be at least 1\ngive a larger int")
     if not is_integer(seed) or not 0 <= seed < 2**64:
-        raise SchemeError(f"seed is {seed!r}\n0 to 2**64 - 1 are possible\ngive another")
+        raise SchemeError(f"seed is {seed!r}\nseeds are 0 to 2**64 - 1\ngive one of them")
     if not isinstance(tolerance, SupportsFloat) or math.isnan(float(tolerance)):
         shown = "NaN" if isinstance(tolerance, float) else repr(tolerance)
-        raise NotANumberError(f"tolerance is {shown}\n0 never ends the work early\ngive a number")
+        raise NotANumberError(f"tolerance is {shown}\nwith 0 all iterations are done\ngive a number")

@@ -16,13 +16,13 @@ class Cpd:
     Attributes
     ----------
     weights : (rank,) array
-        The norms that normalisation took from the columns.
+        The norms of the columns before they were normalised.
     factors : tuple of (dimension, rank) arrays, one per mode
-        Columns of Euclidean norm 1; a column of zeros, with weight 0, where the tensor has no more to give.
+        Columns of Euclidean norm 1, or of zeros with weight 0 if the rank exceeds that of the tensor.
     fits : tuple of float
-        After each iteration ``1 - ||X - model|| / ||X||``, in Frobenius norms.
+        The fit ``1 - ||X - model|| / ||X||`` after each iteration, in Frobenius norms.
     converged : bool
-        Whether the fit's change fell below the tolerance before the iterations were used up.
+        Whether the fit changed by less than the tolerance within the allowed iterations.
 
     Source: MM-CSF (SC'19), section 2.2, equation 1 and algorithm 1.
     """

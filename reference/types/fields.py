@@ -1,4 +1,4 @@
-"""Checks of a sparse tensor's fields and arrays; each raises a FormatError that names the invalid one.
+"""Checks of the fields and arrays of sparse tensors; each raises a FormatError that names the invalid one.
 
 >>> from reference.types import PerMode
 >>> check_fields(PerMode(None, (2, 3)))
@@ -25,7 +25,7 @@ LARGEST_DIMENSION = 2**32
 
 
 def check_fields(tensor: Any) -> None:
-    """Raise FormatError unless fields have their declared types and fit the shape; no array is read."""
+    """Check that all fields have their declared types and fit the shape, without reading arrays."""
     for field in fields(tensor):
         value = getattr(tensor, field.name)
         fits, needed = _DECLARED.get(str(field.type), (_is_tuple, "a tuple of tensors"))
@@ -33,30 +33,34 @@ def check_fields(tensor: Any) -> None:
             refuse(tensor, f"{field.name} is {_described(value)}", f"{needed} is needed")
     shape = tensor.shape
     if not LEAST_ORDER <= len(shape) <= MOST_ORDER or not all(1 <= n <= LARGEST_DIMENSION for n in shape):
-        refuse(tensor, f"shape is {shape}", f"{LEAST_ORDER} to {MOST_ORDER} modes of 1 to 2**32 are possible")
+        refuse(
+            tensor, f"shape is {shape}", f"{LEAST_ORDER} to {MOST_ORDER} modes of 1 to 2**32 are supported"
+        )
     every = range(len(shape))
     if hasattr(tensor, "modes") and sorted(tensor.modes) != [*every]:
-        refuse(tensor, f"modes is {tensor.modes}", f"each of the modes 0 to {every[-1]} occurs once")
+        refuse(tensor, f"modes is {tensor.modes}", f"each of the modes 0 to {every[-1]} must occur once")
     for part in tensor.parts:
         if not isinstance(part, tensor.made_of):
             names = ", ".join(kind.__name__ for kind in tensor.made_of)
-            refuse(tensor, f"a part is a {type(part).__name__}", f"parts are of {names}")
+            refuse(tensor, f"a part is a {type(part).__name__}", f"parts must be {names}")
         check_fields(part)
         if part.shape != shape:
-            refuse(tensor, f"shape is {shape}, a part has {part.shape}", "all parts have the tensor's shape")
+            refuse(
+                tensor, f"shape is {shape}, a part has {part.shape}", "all parts must have the tensor's shape"
+            )
         if part.values.dtype != tensor.parts[0].values.dtype:
             found = f"a part has values of {part.values.dtype}, the first of {tensor.parts[0].values.dtype}"
-            refuse(tensor, found, "all parts have values of one type")
+            refuse(tensor, found, "all parts must have values of one dtype")
     tensor.check_parts()
 
 
 def refuse(tensor: object, found: str, expected: str) -> NoReturn:
-    """Raise the FormatError of an invalid field."""
+    """Raise the FormatError for an invalid field: what was found, and what is expected."""
     raise FormatError(f"{type(tensor).__name__}: {found}\n{expected}\nbuild the format again from a Coo")
 
 
 def nonzeros(tensor: Any) -> int:
-    """The number of values, after a check that they are a vector on the host."""
+    """Check that ``values`` is a vector on the host; return its size."""
     values = tensor.values
     if not _is_on_host(values) or values.dtype not in (np.float32, np.float64):
         refuse(tensor, f"values is {_described(values)}", "a host array of float32 or float64 is needed")
@@ -68,27 +72,27 @@ def nonzeros(tensor: Any) -> int:
 def check_array(
     tensor: object, name: str, given: Any, shape: tuple[int, ...], dtype: Any = np.uint32
 ) -> None:
-    """Refuse anything but a host array of this shape and dtype."""
+    """Check that a field is a host array of this shape and dtype."""
     if not _is_on_host(given) or given.shape != shape or given.dtype != dtype:
         needed = f"a host array {shape} of {np.dtype(dtype)} is needed"
         refuse(tensor, f"{name} is {_described(given)}", needed)
 
 
 def check_indices(tensor: Any, name: str, given: Any, count: int, mode: int) -> None:
-    """Refuse anything but a vector of ``count`` indices in a mode."""
+    """Check that a field is a vector of ``count`` indices of a mode."""
     check_array(tensor, name, given, (count,))
     check_below(tensor, name, int(given.max(initial=0)), mode)
 
 
 def check_levels(tensor: Any, name: str, given: Any, count: int, modes: tuple[int, ...]) -> None:
-    """Refuse anything but a matrix with a row of indices per mode."""
+    """Check that a field is a matrix with one row of ``count`` indices per mode."""
     check_array(tensor, name, given, (len(modes), count))
     for level, mode in enumerate(modes):
         check_indices(tensor, f"{name}[{level}]", given[level], count, mode)
 
 
 def check_below(tensor: Any, name: str, largest: int, mode: int) -> None:
-    """Refuse indices that reach their dimension."""
+    """Check that the largest index of a field is below the dimension of its mode."""
     dimension = tensor.shape[mode]
     if largest >= dimension:
         expected = f"its dimension is {dimension}: indices count from 0 to {dimension - 1}"
@@ -98,16 +102,16 @@ def check_below(tensor: Any, name: str, largest: int, mode: int) -> None:
 def check_pointers(
     tensor: object, name: str, given: Any, parents: int, children: int, dtype: Any = np.uint32
 ) -> None:
-    """Refuse pointers that do not ascend strictly from 0 to the number of children."""
+    """Check that pointers ascend strictly from 0 to the number of children."""
     check_array(tensor, name, given, (max(parents, 0) + 1,), dtype)
     ends = [int(given[0]), int(given[-1])]
     if parents < 1 or ends != [0, children] or not (given[1:] > given[:-1]).all():
-        expected = f"each pointer is above the one before; first and last are {ends}"
-        refuse(tensor, f"{name} does not lead from 0 to {children}", expected)
+        expected = f"each pointer is larger than the one before; first and last are {ends}"
+        refuse(tensor, f"{name} does not ascend from 0 to {children}", expected)
 
 
 def check_fibers(tensor: Any, name: str, given: Any, children: int) -> int:
-    """The number of fibers, after a check that none exceeds ``split`` nonzeros."""
+    """Check that fibers have at most ``split`` nonzeros each; return the number of fibers."""
     number = np.size(given) - 1
     check_pointers(tensor, name, given, number, children)
     check_count(tensor, "split", tensor.split)
@@ -118,13 +122,13 @@ def check_fibers(tensor: Any, name: str, given: Any, children: int) -> int:
 
 
 def check_count(tensor: object, name: str, number: int, multiple: int = 1) -> None:
-    """Refuse anything but a positive multiple."""
+    """Check that a field is a positive multiple of ``multiple``."""
     if number < 1 or number % multiple:
         refuse(tensor, f"{name} is {number}", f"it is a positive multiple of {multiple}")
 
 
 def is_integer(number: object) -> TypeGuard[int]:
-    """Whether the value is a Python or NumPy integer, and not a bool."""
+    """Whether a value is a Python or NumPy integer, and not a bool."""
     return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
@@ -133,6 +137,7 @@ def _is_tuple(value: object) -> bool:
 
 
 def _is_tuple_of(kind: Callable[[object], bool]) -> Callable[[Any], bool]:
+    """A check for tuples whose elements all pass the check ``kind``."""
     return lambda value: _is_tuple(value) and all(map(kind, value))
 
 
@@ -141,11 +146,12 @@ def _is_on_host(value: object) -> bool:
 
 
 def _is_array(value: object) -> bool:
-    """Whether the value is a host or device array."""
+    """Whether a value is a host or device array."""
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type | np.generic)
 
 
 def _described(value: Any) -> str:
+    """An invalid value as the error message shows it."""
     if _is_on_host(value):
         return f"an array {value.shape} of {value.dtype}"
     shown = repr(value)
@@ -155,10 +161,7 @@ def _described(value: Any) -> str:
 _DECLARED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "Any": (_is_array, "an array"),
     "int": (is_integer, "an integer"),
-    "tuple[int, ...]": (
-        lambda value: _is_tuple(value) and all(map(is_integer, value)),
-        "a tuple of integers",
-    ),
+    "tuple[int, ...]": (_is_tuple_of(is_integer), "a tuple of integers"),
     "tuple[Any, ...]": (_is_tuple_of(_is_array), "a tuple of arrays"),
 }
-"""Of a declared type, its check, and the words for it."""
+"""The check of each declared type of a field, and its name in error messages."""

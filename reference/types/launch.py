@@ -1,4 +1,4 @@
-"""Arguments of launches and of arrays in a device's memory, the same on every device.
+"""Conversion of arguments of launches, allocations and uploads, for every kind of device.
 
 >>> three("grid", 4), three("block", (8, 8)), shape_of("x", 5)
 ((4, 1, 1), (8, 8, 1), (5,))
@@ -19,57 +19,55 @@ import numpy.typing as npt
 from reference.errors import DtypeError, ShapeError, SimwarpError
 
 Extent: TypeAlias = int | Sequence[int]
-"""A number, or several of them: of a grid or block up to three, (x, y, z)."""
+"""A size or a sequence of sizes: up to three, (x, y, z), for a grid or a block."""
 
 Dim: TypeAlias = tuple[int, int, int]
 
 
 def sizes(extent: Extent) -> tuple[int, ...]:
-    """A number or a sequence of them as a tuple; TypeError for anything else."""
+    """Convert an int or a sequence of ints to a tuple; TypeError for anything else."""
     several = isinstance(extent, Sequence | np.ndarray)
     return tuple(map(operator.index, extent if several else (extent,)))  # pyright: ignore[reportArgumentType]
 
 
 def three(what: str, extent: Extent, error: type[SimwarpError] = ShapeError) -> Dim:
-    """One to three numbers as (x, y, z); those left out are 1."""
+    """Convert one to three ints to (x, y, z), filled up with 1; ``what`` names them in the error."""
     try:
         given = sizes(extent)
     except TypeError:
         given = ()
     if not 1 <= len(given) <= 3:
-        raise error(f"{what} is {extent!r}\ngive one number, or up to three: (x, y, z)")
+        raise error(f"{what} is {extent!r}\ngive an int, or up to three: (x, y, z)")
     return cast("Dim", (*given, 1, 1)[:3])
 
 
 def shape_of(what: str, given: Extent) -> tuple[int, ...]:
-    """The shape of an array, from a number of elements or one for each dimension."""
+    """Convert a number of elements, or one size per dimension, to the shape of an array."""
     try:
         found = sizes(given)
     except TypeError:
         found = (-1,)
     if any(extent < 0 for extent in found):
         raise ShapeError(
-            f"{what}: {given!r} is not a shape\ngive a number of elements, or one for each dimension"
+            f"{what}: {given!r} is not a shape\ngive a number of elements, or one size per dimension"
         )
     return found
 
 
 def dtype_of(what: str, given: npt.DTypeLike) -> np.dtype[Any]:
-    """An element type, from any of NumPy's spellings."""
+    """Convert any of NumPy's spellings to a dtype; raise DtypeError for others."""
     try:
         return np.dtype(given)
     except TypeError:
-        raise DtypeError(
-            f"{what}: there is no element type {given!r}\ngive one of NumPy's, e.g. float32"
-        ) from None
+        raise DtypeError(f"{what}: {given!r} is not a dtype\ngive one of NumPy's, e.g. float32") from None
 
 
 def host_array(given: Any, name: str) -> Any:
-    """Any array on the host as NumPy's, one without dimensions as its element; other values as they are."""
+    """Convert any array on the host to NumPy, a 0-d one to a scalar; return other values as they are."""
     kind = cast("type[object]", type(given))
     if issubclass(kind, list | tuple | range):
         raise DtypeError(
-            f"{name} is a {kind.__name__}\nconvert it to an array with an element type: np.array(…, dtype)"
+            f"{name} is a {kind.__name__}\nconvert it to an array with a dtype: np.array(…, dtype)"
         )
     if np.ma.is_masked(given):
         raise DtypeError(
@@ -90,21 +88,20 @@ def host_array(given: Any, name: str) -> Any:
 
 
 def uploadable(given: Any, name: str) -> Any:
-    """The array or scalar that an upload copies."""
+    """Convert a value to the NumPy array or scalar that an upload copies; raise DtypeError for others."""
     host = host_array(given, name)
     if not isinstance(host, np.ndarray | np.generic):
         raise DtypeError(
-            f"{name} is a {type(given).__name__}\n"
-            "convert it to an array with an element type: np.array(…, dtype)"
+            f"{name} is a {type(given).__name__}\nconvert it to an array with a dtype: np.array(…, dtype)"
         )
     return cast("Any", host)
 
 
 def number(value: Any, size: int, *, is_float: bool) -> Any:
-    """A number as a NumPy scalar of ``size`` bytes, an integer as its bits, signed or unsigned.
+    """Convert a number to a NumPy scalar of ``size`` bytes; an integer may fit as signed or as unsigned.
 
-    PTX does not tell whether a parameter is signed. OverflowError for a number that does not fit, TypeError
-    for anything else.
+    PTX does not declare whether a parameter is signed. OverflowError for a number that does not fit,
+    TypeError for anything else.
     """
     if isinstance(value, np.generic):
         value = cast("Any", value).item()
@@ -122,7 +119,7 @@ def number(value: Any, size: int, *, is_float: bool) -> Any:
 
 
 def _rounded(value: float, dtype: np.dtype[Any]) -> Any:
-    """A number as a float; infinity if it is too large."""
+    """Round a number to a float type; infinity if it is too large."""
     with np.errstate(over="ignore"):
         try:
             return dtype.type(value)

@@ -1,4 +1,4 @@
-"""Bit matrices, images and filters, packed into words."""
+"""The types of packed bit matrices, images and filters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TensorLayout: TypeAlias = Literal["NHWC", "HWNC", "HWNC-FSB", "HWOI", "HWIO", "H
 
 @dataclass(frozen=True, eq=False)
 class PackedBits:
-    """A bit matrix, 32 or 64 bits to a word. Bit 1 means +1 and bit 0 means -1.
+    """A bit matrix packed into words of 32 or 64 bits. Bit 1 means +1 and bit 0 means -1.
 
     With ``W`` the word size, element (r, c) of a (rows, columns) matrix is one bit:
 
@@ -22,8 +22,8 @@ class PackedBits:
     * ``layout="row"`` (BSTC row-major-W, figure 4): W consecutive elements of a *column* make a
       word; ``words`` has shape (ceil(rows / W), columns) and the bit is in ``words[r // W, c]``.
 
-    With ``i = c % W`` (column) or ``r % W`` (row), the bit's number, counted from the least
-    significant, is ``W - 1 - i`` for ``first="msb"`` and ``i`` for ``first="lsb"``. Bits past the
+    With ``i = c % W`` (column) or ``r % W`` (row), the bit, counted from the least significant,
+    is ``W - 1 - i`` for ``first="msb"`` and ``i`` for ``first="lsb"``. Bits past the
     edge of the matrix are 0.
 
     Attributes
@@ -49,10 +49,9 @@ class PackedBits:
 class PackedTensor:
     """The bits of images or filters, 32 or 64 channels to a word. Bit 1 means +1 and bit 0 means -1.
 
-    Images have the shape (N, H, W, C), filters (R, S, C, O). With L the word size (``word``), channel c
-    is in word ``k = c // L``, and there in the bit whose number, counted from the least significant,
-    is ``c % L`` for ``first="lsb"`` and ``L - 1 - c % L`` for ``first="msb"``. By layout,
-    word k of the pixel (n, h, w), or of tap (r, s) of filter o, is:
+    Images have the shape (N, H, W, C), filters (R, S, C, O). With L the word size (``word``), channel c is in
+    word ``k = c // L``. Its bit, counted from the least significant, is ``c % L`` for ``first="lsb"`` and
+    ``L - 1 - c % L`` for ``first="msb"``. Word k of pixel (n, h, w), or of tap (r, s) of filter o, is:
 
     ============== ============================================= ========================================
     layout         shape of ``words``                            word
@@ -65,8 +64,8 @@ class PackedTensor:
     ``HWOI-FSB``   (R, S, ceil(O / 8), ceil(C / 128), 8, 4)      ``words[r, s, o // 8, k // 4, o % 8, k % 4]``
     ============== ============================================= ========================================
 
-    The FSB layouts have 32-bit words only: tiles of 8 images or filters by 128 channels, each 128
-    consecutive bytes. Bits past C, and in FSB tiles past N or O, are 0.
+    The FSB layouts have 32-bit words only, in tiles of 8 images or filters by 128 channels: 128 consecutive
+    bytes. Bits past C, and in FSB tiles past N or O, are 0.
 
     Attributes
     ----------

@@ -1,11 +1,10 @@
 """Sparse tensors in every format of the MM-CSF paper: their arrays and invariants.
 
-A tensor of order d has *modes* 0 … d - 1 and M nonzeros. A *fiber* is what remains when all indices but
-one are fixed, a *slice* when all but two are. Indices count from 0 and are uint32 in all formats but
-`Coo`, pointers are uint32 unless said otherwise: M is below 2**32. Arrays lie on the host (NumPy) or on a
-device; those of one tensor all in one place.
+A tensor of order d has *modes* 0 … d - 1 and M nonzeros, M < 2**32. A *fiber* fixes all indices except one, a
+*slice* all except two. Indices count from 0 and are uint32 in all formats except `Coo`; pointers are uint32
+unless stated otherwise. The arrays of a tensor are all on the host (NumPy) or all on one device.
 
-Each format is canonical: one set of nonzeros has one set of arrays.
+Each format is canonical: a set of nonzeros determines its arrays.
 
 Source: MM-CSF (SC'19), sections 3 and 4; F-COO (CLUSTER'17); HiCOO (SC'18); B-CSF (IPDPS'19).
 """
@@ -19,29 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, NotANumberError, ShapeError
-from reference.types.fields import (
-    LEAST_ORDER,
-    MOST_NONZEROS,
-    MOST_ORDER,
-    check_array,
-    check_below,
-    check_count,
-    check_fibers,
-    check_indices,
-    check_levels,
-    check_pointers,
-    nonzeros,
-    refuse,
-)
+from reference.types import fields
+from reference.types.fields import LEAST_ORDER, MOST_NONZEROS, MOST_ORDER, refuse
 
 BLOCKS = tuple(2**bits for bits in range(1, 9))
-"""Sides of a HiCoo's blocks: offsets fit into a byte."""
+"""The sides that a HiCoo's blocks may have: those whose offsets fit into a byte."""
 FLAGS = 32
-"""Flags in a word of an FCoo."""
+"""Flags per word of an FCoo."""
 
 
 class SparseFormat:
-    """Base of the formats: their parts, and the invariants of their arrays."""
+    """Base class of the sparse formats: constituent tensors, and checks of invariants."""
 
     made_of: ClassVar[tuple[type, ...]] = ()
 
@@ -51,40 +38,39 @@ class SparseFormat:
         return ()
 
     def check_parts(self) -> None:
-        """Raise FormatError unless the parts fit one another; no array is read."""
+        """Raise FormatError unless the parts fit one another; reads no array."""
 
     def check_arrays(self) -> None:
-        """Raise FormatError unless the host arrays fit one another; the parts' arrays are not read."""
+        """Raise FormatError unless the host arrays fit one another; does not check the parts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Coo(SparseFormat):
-    """Coordinates and values, the interchange format of all others.
+    """Coordinates and values, the format that all others are built from and converted to.
 
-    Nonzero z has the index ``coords[n, z]`` in mode n and the value ``values[z]``. Order is free. Coordinates
-    may occur several times: they then have the sum of the values. The constructor takes what NumPy can turn
-    into arrays, and refuses what is not a sparse tensor.
+    Nonzero z has the index ``coords[n, z]`` in mode n and the value ``values[z]``. Nonzeros may be in any
+    order. If coordinates are repeated, the element is the sum of their values. The constructor accepts
+    anything that NumPy converts to arrays, and checks it.
 
     Attributes
     ----------
     coords : (order, M) array of integers
         The order is 2 to 8.
     values : (M,) array of float32 or float64
-        Lists and integers become float64, arrays of another byte order the machine's own.
+        Lists and integers are converted to float64, other byte orders to the native one.
     shape : tuple of int
-        The dimensions, each at least 1. Their product is never formed, however large it is.
+        The dimensions, each at least 1. Their product may be arbitrarily large.
     nonfinite : bool
-        Whether NaN and infinite values are meant.
+        Whether NaN and infinite values are allowed.
 
     Raises
     ------
     ShapeError
-        Another order, lengths that differ, no nonzero at all, an index outside its dimension (named with
-        its nonzero).
+        For another order, lengths that differ, a tensor without nonzeros, or an index outside its dimension.
     DtypeError
-        Indices that are not integers, values of another type.
+        For indices that are not integers, or values of another dtype.
     NotANumberError
-        A NaN or infinite value, unless ``nonfinite``.
+        For a NaN or infinite value, unless ``nonfinite``.
 
     Examples
     --------
@@ -105,7 +91,7 @@ class Coo(SparseFormat):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", _dimensions(self.shape))
-        if hasattr(self.coords, "pointer"):  # a device's arrays were checked on the host
+        if hasattr(self.coords, "pointer"):  # arrays on a device were checked on the host
             return
         object.__setattr__(self, "coords", _indices(self.coords))
         object.__setattr__(self, "values", _values(self.values))
@@ -115,28 +101,28 @@ class Coo(SparseFormat):
             z = int(np.flatnonzero(~np.isfinite(self.values))[0])
             at = tuple(int(i) for i in self.coords[:, z])
             raise NotANumberError(
-                f"nonzero {z}, at {at}, is {self.values[z]}\nremove it, or pass nonfinite=True if it is meant"
+                f"nonzero {z}, at {at}, is {self.values[z]}\nremove it, or pass nonfinite=True to allow it"
             )
 
 
 def _dimensions(given: Any) -> tuple[int, ...]:
+    """Convert a shape to a tuple of ints."""
     try:
         shape = tuple(int(n) for n in given)
     except (TypeError, ValueError, OverflowError):
         shape = ()
     if not shape or shape != tuple(given):
-        raise ShapeError(
-            f"shape is {given!r}\na tuple of whole numbers is needed\ngive the dimension of each mode"
-        )
+        raise ShapeError(f"shape is {given!r}\na tuple of ints is needed\ngive the dimension of each mode")
     return shape
 
 
 def _native(array: Any) -> Any:
-    """The array in C order and native byte order."""
+    """Convert an array to C order and native byte order."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 def _indices(given: Any) -> Any:
+    """Convert coordinates to an array of integers."""
     try:
         coords = np.asarray(given)
     except ValueError as error:
@@ -144,11 +130,12 @@ def _indices(given: Any) -> Any:
     if coords.size == 0 and coords.ndim == 2:
         coords = coords.astype(np.int64)
     if coords.dtype.kind not in "iu":
-        raise DtypeError(f"coords is {coords.dtype}\nindices are integers\nconvert them")
+        raise DtypeError(f"coords is {coords.dtype}\nindices must be integers\nconvert them")
     return _native(coords)
 
 
 def _values(given: Any) -> Any:
+    """Convert values to an array of float32 or float64."""
     try:
         values = np.asarray(given)
     except ValueError as error:
@@ -156,34 +143,37 @@ def _values(given: Any) -> Any:
     if values.dtype.kind in "iub" or (not isinstance(given, np.ndarray) and values.dtype.kind == "f"):
         values = values.astype(np.float64)
     if values.dtype.name not in ("float32", "float64"):
-        raise DtypeError(f"values is {values.dtype}\nfloat32 and float64 are known\nconvert them")
+        raise DtypeError(f"values is {values.dtype}\nfloat32 and float64 are supported\nconvert them")
     return _native(values)
 
 
 def _check_sizes(tensor: Coo) -> None:
+    """Raise ShapeError unless shape, coordinates and values fit one another."""
     shape, coords, values = tensor.shape, tensor.coords, tensor.values
     order = len(shape)
     if not LEAST_ORDER <= order <= MOST_ORDER:
         raise ShapeError(
             f"shape {shape} has {order} modes\na sparse tensor has {LEAST_ORDER} to {MOST_ORDER}\n"
-            "drop modes of dimension 1, or merge modes"
+            "remove modes of dimension 1, or merge modes"
         )
     if min(shape) < 1:
         raise ShapeError(
-            f"shape {shape} has an empty mode\nevery dimension is at least 1\ngive the true ones"
+            f"shape {shape} has a dimension below 1\nevery dimension must be at least 1\ncorrect the shape"
         )
     if coords.ndim != 2 or values.ndim != 1 or coords.shape != (order, values.size):
         raise ShapeError(
             f"coords {coords.shape} and values {values.shape} do not fit shape {shape}\n"
-            f"coords is ({order}, nonzeros), values (nonzeros,)\ncheck whether coords has to be transposed"
+            f"coords must be ({order}, nonzeros), values (nonzeros,)\n"
+            "check whether coords must be transposed"
         )
     if not 1 <= values.size <= MOST_NONZEROS:
         raise ShapeError(
-            f"the tensor has {values.size} nonzeros\n1 to 2**32 - 1 are possible\ncheck what was read"
+            f"the tensor has {values.size} nonzeros\n1 to 2**32 - 1 are supported\ncheck the file or arrays"
         )
 
 
 def _check_indices(tensor: Coo) -> None:
+    """Raise ShapeError for the first index outside its dimension."""
     for mode, (indices, dimension) in enumerate(zip(tensor.coords, tensor.shape, strict=True)):
         if int(indices.min()) < 0 or int(indices.max()) >= dimension:
             z = int(np.flatnonzero((indices < 0) | (indices >= dimension))[0])
@@ -195,7 +185,7 @@ def _check_indices(tensor: Coo) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Csf(SparseFormat):
-    """Compressed sparse fibers: a tree with one level per mode, of which equal prefixes are stored once.
+    """Compressed sparse fibers: a tree with one level per mode, in which equal prefixes share nodes.
 
     Node n of level l has the index ``indices[l][n]`` in mode ``modes[l]``; its children are the nodes
     ``pointers[l][n]`` to ``pointers[l][n + 1] - 1`` of level l + 1. The last level's nodes are the
@@ -204,12 +194,12 @@ class Csf(SparseFormat):
     Attributes
     ----------
     modes : tuple of int
-        From the root to the leaves.
+        The mode of each level, from the root to the leaves.
     indices : tuple of (nodes of the level,) uint32, one per level
     pointers : tuple of (nodes of the level + 1,) uint32, one per level except the last
     values : (M,) array
     shape : tuple of int
-        By mode, not by level.
+        The dimension of each mode, in the order of modes, not of levels.
 
     Source: MM-CSF (SC'19), section 3.1 and figure 2(b).
     """
@@ -224,23 +214,23 @@ class Csf(SparseFormat):
         """Raise FormatError unless the host arrays fit one another."""
         order, found = len(self.shape), (len(self.indices), len(self.pointers))
         if found != (order, order - 1):
-            expected = f"order {order} has one for each level, pointers for each except the last"
+            expected = f"order {order} needs {order} arrays of indices and {order - 1} of pointers"
             refuse(self, f"there are {found[0]} arrays of indices, {found[1]} of pointers", expected)
-        nodes = [*(np.size(level) for level in self.indices[:-1]), nonzeros(self)]
+        nodes = [*(np.size(level) for level in self.indices[:-1]), fields.nonzeros(self)]
         for level, (mode, count) in enumerate(zip(self.modes, nodes, strict=True)):
-            check_indices(self, f"indices[{level}]", self.indices[level], count, mode)
+            fields.check_indices(self, f"indices[{level}]", self.indices[level], count, mode)
         for level, pointers in enumerate(self.pointers):
-            check_pointers(self, f"pointers[{level}]", pointers, nodes[level], nodes[level + 1])
+            fields.check_pointers(self, f"pointers[{level}]", pointers, nodes[level], nodes[level + 1])
 
 
 @dataclass(frozen=True, eq=False)
 class Fibers(SparseFormat):
-    """Fibers along one mode, each with the indices of all other modes: kernels can start at any fiber.
+    """Fibers along one mode, each with its indices in all other modes: kernels can start at any fiber.
 
     Fiber f has the index ``uppers[l, f]`` in mode ``modes[l]``, l < d - 1, and holds the nonzeros
     ``pointers[f]`` to ``pointers[f + 1] - 1``; nonzero z has the index ``leaves[z]`` in the last of
-    ``modes``. Nonzeros are in the lexicographic order of their indices taken by ``modes``. A fiber of more
-    than ``split`` nonzeros is cut into pieces of ``split``, the last one shorter; each is a fiber here.
+    ``modes``. Nonzeros are in lexicographic order of their indices by ``modes``. A fiber of more than
+    ``split`` nonzeros is cut into pieces of at most ``split``; each piece counts as a fiber.
 
     Attributes
     ----------
@@ -252,7 +242,7 @@ class Fibers(SparseFormat):
     shape : tuple of int
     split : int
 
-    Source: MM-CSF (SC'19), section 5.1: an array of slice indices, one per fiber, in lieu of pointers.
+    Source: MM-CSF (SC'19), section 5.1: an array of slice indices, one per fiber, instead of pointers.
     """
 
     modes: tuple[int, ...]
@@ -265,21 +255,21 @@ class Fibers(SparseFormat):
 
     def check_arrays(self) -> None:
         """Raise FormatError unless the host arrays fit one another."""
-        count = nonzeros(self)
-        fibers = check_fibers(self, "pointers", self.pointers, count)
-        check_levels(self, "uppers", self.uppers, fibers, self.modes[:-1])
-        check_indices(self, "leaves", self.leaves, count, self.modes[-1])
+        count = fields.nonzeros(self)
+        fibers = fields.check_fibers(self, "pointers", self.pointers, count)
+        fields.check_levels(self, "uppers", self.uppers, fibers, self.modes[:-1])
+        fields.check_indices(self, "leaves", self.leaves, count, self.modes[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class MmCsf(SparseFormat):
-    """Mixed-mode CSF: every nonzero in the longest of its d fibers, and one set of fibers per direction.
+    """Mixed-mode CSF: every nonzero is stored in the longest of its d fibers, in one partition per direction.
 
     Attributes
     ----------
     partitions : tuple of Fibers
-        At most one per direction, none empty, in the order of the leaf mode. In each, the modes above
-        the leaf are in the order of their dimensions, the shortest first (the lower mode if equal).
+        At most one per direction, none empty, sorted by leaf mode. In each, the modes above the leaf are
+        sorted by dimension, the shortest first (the lower mode if equal).
     shape : tuple of int
 
     Source: MM-CSF (SC'19), section 4 and algorithm 5.
@@ -299,14 +289,13 @@ class MmCsf(SparseFormat):
         """Raise FormatError unless the partitions are in the order of their leaf modes."""
         leaves = [part.modes[-1] for part in self.partitions]
         if not leaves or leaves != sorted(set(leaves)):
-            refuse(
-                self, f"the partitions have the leaf modes {leaves}", "they ascend, and there is at least one"
-            )
+            found = f"the partitions have the leaf modes {leaves}"
+            refuse(self, found, "at least one partition is needed, sorted by leaf mode")
 
 
 @dataclass(frozen=True, eq=False)
 class BCsf(SparseFormat):
-    """Balanced CSF: fibers cut into pieces of ``split``, slices binned by warps per slice.
+    """Balanced CSF: fibers cut into pieces of at most ``split`` nonzeros, slices binned by warps per slice.
 
     Slice s has the index ``slices[s]`` in mode ``modes[0]`` and the fibers ``slice_pointers[s]`` to
     ``slice_pointers[s + 1] - 1``; fiber f has the index ``uppers[l, f]`` in mode ``modes[1 + l]`` and the
@@ -325,7 +314,7 @@ class BCsf(SparseFormat):
     values : (M,) array
     order : (S,) uint32
     bins : tuple of int
-        Bounds in ``order``, one more than there are bins; the last bin is not empty.
+        The bounds of the bins in ``order``, one more than bins; the last bin is not empty.
     shape : tuple of int
     split, share : int
 
@@ -347,25 +336,25 @@ class BCsf(SparseFormat):
 
     def check_arrays(self) -> None:
         """Raise FormatError unless the host arrays fit one another."""
-        count, slices = nonzeros(self), np.size(self.slices)
-        fibers = check_fibers(self, "fiber_pointers", self.fiber_pointers, count)
-        check_indices(self, "slices", self.slices, slices, self.modes[0])
-        check_pointers(self, "slice_pointers", self.slice_pointers, slices, fibers)
-        check_levels(self, "uppers", self.uppers, fibers, self.modes[1:-1])
-        check_indices(self, "leaves", self.leaves, count, self.modes[-1])
-        check_array(self, "order", self.order, (slices,))
-        check_count(self, "share", self.share)
+        count, slices = fields.nonzeros(self), np.size(self.slices)
+        fibers = fields.check_fibers(self, "fiber_pointers", self.fiber_pointers, count)
+        fields.check_indices(self, "slices", self.slices, slices, self.modes[0])
+        fields.check_pointers(self, "slice_pointers", self.slice_pointers, slices, fibers)
+        fields.check_levels(self, "uppers", self.uppers, fibers, self.modes[1:-1])
+        fields.check_indices(self, "leaves", self.leaves, count, self.modes[-1])
+        fields.check_array(self, "order", self.order, (slices,))
+        fields.check_count(self, "share", self.share)
         lengths: npt.NDArray[np.int64] = np.diff(self.fiber_pointers[self.slice_pointers].astype(np.int64))
         bin_of = np.searchsorted(2 ** np.arange(33), -(-lengths // self.share)).astype(np.uint8)
         bins = (0, *np.cumsum(np.bincount(bin_of)).tolist())
         if self.bins != bins or not np.array_equal(self.order, np.argsort(bin_of, kind="stable")):
-            found = f"order, or bins {self.bins}, does not follow from the nonzeros of the slices"
-            refuse(self, found, f"bins is {bins}, and the slices of a bin ascend")
+            found = f"order or bins {self.bins} does not match the nonzeros of the slices"
+            refuse(self, found, f"bins must be {bins}, and the slices of a bin must ascend")
 
 
 @dataclass(frozen=True, eq=False)
 class FCoo(SparseFormat):
-    """Flagged COO: sorted for one mode, whose indices are replaced by a bit flag at each change.
+    """Flagged COO: sorted by one mode, with a bit flag at each change of its index instead of the indices.
 
     Nonzero z has the index ``products[l, z]`` in mode ``modes[1 + l]``. Nonzeros are in lexicographic
     order by ``modes``. A *segment* is a run of nonzeros with the same index in ``modes[0]``: bit ``z % 32``
@@ -376,7 +365,7 @@ class FCoo(SparseFormat):
     Attributes
     ----------
     modes : tuple of int
-        First the mode of the result.
+        The mode of the result, then the others.
     products : (d - 1, M) uint32
     values : (M,) array
     flags : (ceil(M / 32),) uint32
@@ -400,34 +389,31 @@ class FCoo(SparseFormat):
 
     def check_arrays(self) -> None:
         """Raise FormatError unless the host arrays fit one another."""
-        count, segments = nonzeros(self), np.size(self.rows)
-        check_count(self, "partition", self.partition, FLAGS)
-        check_levels(self, "products", self.products, count, self.modes[1:])
-        check_indices(self, "rows", self.rows, segments, self.modes[0])
+        count, segments = fields.nonzeros(self), np.size(self.rows)
+        fields.check_count(self, "partition", self.partition, FLAGS)
+        fields.check_levels(self, "products", self.products, count, self.modes[1:])
+        fields.check_indices(self, "rows", self.rows, segments, self.modes[0])
         if not (self.rows[1:] > self.rows[:-1]).all():
-            refuse(self, "rows do not ascend", "each row has one segment")
-        check_array(self, "flags", self.flags, (-(-count // FLAGS),))
+            refuse(self, "rows does not ascend", "each row must have one segment")
+        fields.check_array(self, "flags", self.flags, (-(-count // FLAGS),))
         begins = flag_bits(self.flags)
         if not begins[0] or begins[count:].any() or np.count_nonzero(begins) != segments:
             found = f"flags begin {np.count_nonzero(begins)} segments, rows has {segments}"
-            refuse(self, found, "the first nonzero begins one, and bits past the last are 0")
+            refuse(self, found, "flag 0 must be 1, and flags past the last nonzero 0")
         first = (np.cumsum(begins[:count]) - 1)[:: self.partition]
-        check_array(self, "first", self.first, first.shape)
+        fields.check_array(self, "first", self.first, first.shape)
         if not np.array_equal(self.first, first):
-            refuse(
-                self,
-                "first does not follow from flags",
-                "it has the segment of each partition's first nonzero",
-            )
+            expected = "it must hold the segment of each partition's first nonzero"
+            refuse(self, "first does not match flags", expected)
 
 
 @dataclass(frozen=True, eq=False)
 class HiCoo(SparseFormat):
-    """Hierarchical COO: blocks of ``block`` indices a side, and one byte per index within a block.
+    """Hierarchical COO: blocks with sides of ``block`` indices, and one byte per index within a block.
 
-    Block b holds the nonzeros ``block_pointers[b]`` to ``block_pointers[b + 1] - 1``; one of them has the
-    index ``block * block_coords[n, b] + offsets[n, z]`` in mode n. Blocks are in Z order (the bits of
-    their coordinates interleaved, of equal weight mode 0 first), nonzeros of a block in lexicographic order.
+    Block b holds the nonzeros ``block_pointers[b]`` to ``block_pointers[b + 1] - 1``; nonzero z has the
+    index ``block * block_coords[n, b] + offsets[n, z]`` in mode n. Blocks are in Z order (sorted by the
+    interleaved bits of their coordinates, mode 0 first), nonzeros of a block in lexicographic order.
 
     Attributes
     ----------
@@ -451,28 +437,28 @@ class HiCoo(SparseFormat):
 
     def check_arrays(self) -> None:
         """Raise FormatError unless the host arrays fit one another."""
-        count, blocks, order = nonzeros(self), np.size(self.block_pointers) - 1, len(self.shape)
+        count, blocks, order = fields.nonzeros(self), np.size(self.block_pointers) - 1, len(self.shape)
         if self.block not in BLOCKS:
-            refuse(self, f"block is {self.block}", f"it is one of {', '.join(map(str, BLOCKS))}")
-        check_pointers(self, "block_pointers", self.block_pointers, blocks, count, np.uint64)
-        check_array(self, "block_coords", self.block_coords, (order, blocks))
-        check_array(self, "offsets", self.offsets, (order, count), np.uint8)
+            refuse(self, f"block is {self.block}", f"it must be one of {', '.join(map(str, BLOCKS))}")
+        fields.check_pointers(self, "block_pointers", self.block_pointers, blocks, count, np.uint64)
+        fields.check_array(self, "block_coords", self.block_coords, (order, blocks))
+        fields.check_array(self, "offsets", self.offsets, (order, count), np.uint8)
         lengths = np.diff(self.block_pointers.astype(np.int64))
         for mode, (corners, offsets) in enumerate(zip(self.block_coords, self.offsets, strict=True)):
             if int(offsets.max()) >= self.block:
-                refuse(self, f"offsets[{mode}] has {offsets.max()}", f"offsets are below block, {self.block}")
+                refuse(self, f"offsets[{mode}] has {offsets.max()}", f"offsets must be below {self.block}")
             indices = np.repeat(corners.astype(np.int64) * self.block, lengths) + offsets
-            check_below(self, f"block_coords[{mode}] with offsets", int(indices.max()), mode)
+            fields.check_below(self, f"block_coords[{mode}] with offsets", int(indices.max()), mode)
 
 
 @dataclass(frozen=True, eq=False)
 class PerMode(SparseFormat):
-    """One representation for each mode: the formats that the paper calls ``-ALL``, and F-COO.
+    """A representation for each mode: the formats that the paper calls ``-ALL``, and F-COO.
 
     Attributes
     ----------
     tensors : tuple of Csf, of BCsf or of FCoo
-        The one at n has mode n first in its ``modes``, then the others by dimension, the shortest first.
+        ``tensors[n].modes`` has mode n first, then the others by dimension, the shortest first.
     shape : tuple of int
 
     Source: MM-CSF (SC'19), section 3.2 and algorithm 3.
@@ -489,17 +475,17 @@ class PerMode(SparseFormat):
         return self.tensors
 
     def check_parts(self) -> None:
-        """Raise FormatError unless there is one of the same kind for each mode."""
+        """Raise FormatError unless there is one representation per mode, all of the same format."""
         firsts, every = [tensor.modes[0] for tensor in self.tensors], [*range(len(self.shape))]
         if firsts != every:
-            refuse(self, f"its tensors have the modes {firsts} first", f"{every} are needed, in this order")
+            refuse(self, f"its tensors have the first modes {firsts}", f"they must be {every}")
         kinds = sorted({type(tensor).__name__ for tensor in self.tensors})
         if len(kinds) > 1:
-            refuse(self, f"its tensors are of {' and '.join(kinds)}", "all are of one kind")
+            refuse(self, f"its tensors are {' and '.join(kinds)}", "all must have one format")
 
 
 def flag_bits(flags: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
-    """The flags of an FCoo as bits, one per nonzero, padded with zeros.
+    """Unpack the flags of an FCoo to one uint8 per nonzero, padded with zeros.
 
     >>> flag_bits(np.array([0b101], np.uint32))[:4]
     array([1, 0, 1, 0], dtype=uint8)
@@ -508,4 +494,4 @@ def flag_bits(flags: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
 
 
 SparseTensor: TypeAlias = Coo | Csf | Fibers | MmCsf | BCsf | FCoo | HiCoo | PerMode
-"""Any of the formats."""
+"""A sparse tensor in any format."""

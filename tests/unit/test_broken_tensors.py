@@ -55,7 +55,7 @@ def test_intact_tensors_are_accepted(name):
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
-        ({"shape": 4}, ShapeError, "shape is 4\na tuple of whole numbers"),
+        ({"shape": 4}, ShapeError, "shape is 4\na tuple of ints"),
         ({"shape": None}, ShapeError, "shape is None\n"),
         ({"shape": (float("nan"), 2)}, ShapeError, "shape is (nan, 2)\n"),
         ({"shape": (float("inf"), 2)}, ShapeError, "shape is (inf, 2)\n"),

@@ -317,7 +317,7 @@ REFUSED = [
     (saxpy(y="bad.npy"), ["bad.npy does not hold an array"]),
     (saxpy(y="none.npy"), ["none.npy: No such file"]),
     (saxpy(y="one"), ["--arg one", "out:float32:1024"]),
-    (saxpy(y="out:float33:3"), ["no element type 'float33'"]),
+    (saxpy(y="out:float33:3"), ["'float33' is not a dtype"]),
     (saxpy(y="out:float32:"), ["--arg out:float32:"]),
     (saxpy(n=2**40), ["argument 0 is 1099511627776"]),
     (saxpy("--grid", "1,1,1,1"), ["--grid 1,1,1,1"]),

@@ -199,9 +199,9 @@ def test_unpack_ignores_padding_and_memory_order(layout, word, first):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"layout": "diagonal"}, "layout='diagonal': choose 'row' or 'column'"),
-        ({"word": 16}, "word=16: choose 32 or 64"),
-        ({"first": "big"}, "first='big': choose 'msb' or 'lsb'"),
+        ({"layout": "diagonal"}, "layout='diagonal'\n.*\nchoose 'row' or 'column'"),
+        ({"word": 16}, "word=16\n.*\nchoose 32 or 64"),
+        ({"first": "big"}, "first='big'\n.*\nchoose 'msb' or 'lsb'"),
     ],
 )
 def test_unknown_formats_are_refused(option, message):

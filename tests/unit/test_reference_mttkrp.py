@@ -409,7 +409,7 @@ def test_factors_of_wrong_shapes_are_refused(call, shapes, complaint):
 @pytest.mark.parametrize(
     ("dtypes", "complaint"),
     [
-        (("i8", "i8", "i8"), r"^factors are int64\nfloat32 and float64 are known"),
+        (("i8", "i8", "i8"), r"^factors are int64\nfloat32 and float64 are supported"),
         (("f8", "f4", "f8"), r"^factors\[1\] is float32\nfactors\[0\] is float64"),
         (("f4", "f4", "i4"), r"^factors\[2\] is int32"),
         (("f2", "f2", "f2"), r"^factors are float16"),

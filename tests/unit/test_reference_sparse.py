@@ -908,12 +908,15 @@ def test_inconsistent_arrays_are_refused(name):
             "csf index",
             r"Csf: indices\[1\] has the index 5 in mode 1\nits dimension is 5: indices count from 0 to 4\n",
         ),
-        ("csf pointer end", r"Csf: pointers\[1\] does not lead from 0 to 30\n.*first and last are \[0, 31\]"),
+        (
+            "csf pointer end",
+            r"Csf: pointers\[1\] does not ascend from 0 to 30\n.*first and last are \[0, 31\]",
+        ),
         ("fibers uppers", r"Fibers: uppers is an array \(2, \d+\) of uint32\na host array \(2, \d+\)"),
         ("fibers split", "has a fiber of 3 nonzeros\nsplit is 2\n"),
-        ("f_coo first bit", "FCoo: flags begin 4 segments, rows has 5\nthe first nonzero begins one"),
+        ("f_coo first bit", "FCoo: flags begin 4 segments, rows has 5\nflag 0 must be 1"),
         ("hi_coo index", r"block_coords\[1\] with offsets has the index 5 in mode 1\nits dimension is 5: "),
-        ("all another tensor", r"PerMode: tensors\[2\] holds another tensor"),
+        ("all another tensor", r"PerMode: tensors\[2\] holds other nonzeros"),
     ],
 )
 def test_the_inconsistent_array_is_named(name, message):

@@ -153,7 +153,7 @@ def test_tiles_equal_a_loop_over_elements(shape):
         ({"layout": "NCHW"}, "no layout='NCHW'"),
         ({"layout": "FSB"}, "no layout='FSB'"),
         ({"word": 16}, r"no word=16\n.*\nchoose 32 or 64"),
-        ({"first": "big"}, r"no first='big'\n.*\nchoose 'lsb' or 'msb'"),
+        ({"first": "big"}, r"no first='big'\n.*\nchoose 'msb' or 'lsb'"),
         ({"layout": "HWNC-FSB", "word": 64}, "no layout='HWNC-FSB' with word=64"),
     ],
 )
@@ -185,7 +185,7 @@ def test_pack_checks_its_elements():
 def test_words_that_do_not_fit_are_refused(layout):
     packed = pack_tensor(np.ones((3, 2, 5, 7)), layout=layout)
     words, size = packed.words, r"\(3, 2, 5, 7\)"
-    message = rf"the true shape {size} with layout='{layout}', word=32 needs .u4"
+    message = rf"shape={size} with layout='{layout}', word=32 needs .u4"
     for wrong in (words[:1, :1], words[..., None], words.astype(np.int32), words.astype(np.uint64)):
         with pytest.raises(FormatError, match=message) as caught:
             unpack_tensor(replace(packed, words=wrong))
@@ -200,7 +200,7 @@ def test_every_dimension_of_the_true_shape_is_checked(layout, axis):
     """150 more channels, images or filters need another word or tile in every layout."""
     packed = pack_tensor(np.ones((3, 2, 5, 7)), layout=layout)
     shape = tuple(size + 150 * (at == axis) for at, size in enumerate(packed.shape))
-    with pytest.raises(FormatError, match=r"the true shape \("):
+    with pytest.raises(FormatError, match=r"shape=\("):
         unpack_tensor(replace(packed, shape=shape))
 
 
@@ -209,15 +209,13 @@ def test_every_dimension_of_the_true_shape_is_checked(layout, axis):
 )
 def test_a_missing_true_shape_is_refused(shape):
     packed = replace(pack_tensor(np.ones((1, 1, 1, 1)), layout="NHWC"), shape=shape)
-    with pytest.raises(
-        FormatError, match=r"the packed tensor has the true shape .*\n.*\ngive PackedTensor the"
-    ):
+    with pytest.raises(FormatError, match=r"the packed tensor has shape=.*\n.*\ngive PackedTensor the"):
         unpack_tensor(packed)
 
 
 @pytest.mark.parametrize("shape", [(0, 1, 1, 1), (1, 1, 1, -1)])
 def test_an_empty_true_shape_is_refused(shape):
-    with pytest.raises(ShapeError, match="each at least 1"):
+    with pytest.raises(ShapeError, match="at least 1"):
         unpack_tensor(PackedTensor(np.zeros((1, 1, 1, 1), np.uint32), shape, "NHWC"))
 
 

@@ -706,7 +706,7 @@ def test_an_out_with_a_bad_dtype_is_refused(dtype):
 
 @pytest.mark.parametrize("dims", [{"grid": ()}, {"grid": "1"}, {"block": (1, 2, 3, 4)}, {"block": 1.5}])
 def test_bad_dimensions_are_refused(saxpy, dims):
-    with pytest.raises(LaunchError, match="give one number, or up to three"):
+    with pytest.raises(LaunchError, match="give an int, or up to three"):
         run(saxpy, **{"grid": 1, "block": 1, "args": (0, 0, 0, 0), **dims})
 
 

@@ -593,7 +593,7 @@ WHOLE = {
         ({"shape": np.array([[2], [3], [4]])}, "shape is [[2], [3], [4]]"),
         ({"shape": np.array([2, 3, 4.5])}, "shape is [2.0, 3.0, 4.5]"),
         ({"shape": np.array([1, 3, 4])}, "nonzero 1 has index 1 in mode 0, whose dimension is 1"),
-        ({"shape": np.array([0, 3, 4])}, "shape (0, 3, 4) has an empty mode"),
+        ({"shape": np.array([0, 3, 4])}, "shape (0, 3, 4) has a dimension below 1"),
         ({"coords": np.array(THREE_COORDS, np.float32)}, "coords is float32"),
         ({"coords": np.zeros((3, 0), int)}, "coords (3, 0) and values (3,) do not fit"),
         ({"coords": np.zeros(9, int)}, "coords (9,) and values (3,) do not fit"),

@@ -1,4 +1,4 @@
-"""The registry of the formats: a module and an entry for each."""
+"""The registry of the sparse formats, one module and one entry for each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from reference.types import Coo, SparseTensor
 OF_TYPE: dict[type, Format] = {
     entry.kind: entry for entry in (COO, CSF, FIBERS, B_CSF, F_COO, HI_COO, MM_CSF)
 }
-"""The entry of each type of tensor, except `PerMode`, which holds others."""
+"""The entry of each type of tensor, except `PerMode`, which is made of others."""
 
 FORMATS: dict[str, Callable[[Coo], SparseTensor]] = {
     name: build for entry in OF_TYPE.values() for name, build in entry.builders.items()
 }
-"""The builders of the formats from coordinates, with default settings, by the formats' names."""
+"""The function that builds each format from a Coo with default settings, by the name of the format."""

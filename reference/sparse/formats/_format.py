@@ -1,4 +1,4 @@
-"""The entry of a format in the registry, and steps that formats share.
+"""The type of a registry entry, and functions that formats share.
 
 >>> by_mode([np.array([7, 8]), np.array([4, 5])], (1, 0)).tolist()
 [[4, 5], [7, 8]]
@@ -24,19 +24,19 @@ WORD = 4
 
 @dataclass(frozen=True)
 class Format:
-    """A format of sparse tensors.
+    """The registry entry of a sparse format.
 
     Attributes
     ----------
     kind : type
-        Its dataclass in `reference.types`, which knows its invariants.
+        Its dataclass in `reference.types`, which checks its invariants.
     coordinates : callable
-        Of a tensor on the host: coordinates (order, M) and values, in any order.
+        Takes a tensor on the host; returns coordinates (order, M) and values, in any order.
     paper_bytes : callable
-        Of a tensor on the host: the bytes of its indices and pointers by the paper's formula. 0 for a
-        format that consists of others, whose bytes are added.
+        Takes a tensor on the host; returns the bytes of its indices and pointers by the paper's formula. Not
+        used for a format that is made of others, whose bytes are added.
     builders : mapping
-        By the names under which formats are compared, functions that make it from a Coo.
+        Functions that build the format from a Coo, by the names under which formats are compared.
     """
 
     kind: type[SparseTensor]
@@ -48,17 +48,17 @@ class Format:
 
 
 def for_every_mode(coo: Coo, build: Callable[[tuple[int, ...]], Any]) -> PerMode:
-    """Build the tensor once per mode, with that mode first."""
+    """Call ``build`` for each mode, with an order of modes that starts with it."""
     check_coo(coo)
     every = range(len(coo.shape))
     return PerMode(tuple(build(root_first(coo.shape, mode)) for mode in every), coo.shape)
 
 
 def by_mode(levels: Sequence[Coordinates], modes: tuple[int, ...]) -> Coordinates:
-    """Indices by level, permuted to the order of the modes."""
+    """Permute rows of indices from the order of levels to the order of modes."""
     return np.stack([levels[modes.index(mode)] for mode in range(len(modes))])
 
 
 def nodes(uppers: Indices) -> list[int]:
-    """N(0), N(1), … of sorted fibers, then the number of fibers, with split ones counted per piece."""
+    """The numbers of prefixes N(0), N(1), … of sorted fibers, then the number of fibers, pieces counted."""
     return [*(starts.size for starts in prefix_starts(uppers)[:-1]), uppers.shape[1]]

@@ -14,18 +14,18 @@ from reference.types.arguments import by_dimension, check_coo, check_modes, chec
 
 
 def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, share: int = 512) -> BCsf:
-    """The balanced tree of a tensor; ``modes=None`` is B-CSF-ONE, the shortest mode at the root.
+    """Build the balanced CSF tree of a tensor; ``modes=None`` is B-CSF-ONE, the shortest mode at the root.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     modes : tuple of int, optional
-        From the root to the leaves. By ascending dimension if not given.
+        From the root to the leaves. By default in ascending order of dimension.
     split : int
-        The most nonzeros of a fiber, at least 1.
+        The most nonzeros of a fiber, at least 1; longer ones are cut.
     share : int
-        The most nonzeros of a slice that one warp is to work on, at least 1.
+        The most nonzeros of a slice for one warp, at least 1.
 
     Returns
     -------
@@ -34,12 +34,12 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
     Raises
     ------
     FormatError
-        If coordinates occur twice, or the arrays lie on a device.
+        If coordinates are repeated, or the arrays are on a device.
     DtypeError
         If ``coo`` is not a Coo.
     ShapeError
-        If a dimension exceeds 2**32, ``modes`` is not every mode once, or ``split`` or ``share`` is less
-        than 1.
+        If a dimension exceeds 2**32, ``modes`` does not name every mode once, or ``split`` or ``share`` is
+        less than 1.
 
     Notes
     -----
@@ -52,7 +52,7 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
     >>> tree.slice_pointers.tolist(), tree.fiber_pointers.tolist(), tree.uppers.tolist()
     ([0, 1, 3], [0, 1, 3, 4], [[2, 0, 0]])
 
-    Slice 1 has three nonzeros: too many for 2**1 warps, so bin 1 is empty and it is in bin 2.
+    Slice 1 has three nonzeros, too many for 2**1 warps: it is in bin 2, and bin 1 is empty.
 
     >>> tree.order.tolist(), tree.bins
     ([0, 1], (0, 1, 1, 2))
@@ -80,12 +80,12 @@ def b_csf(coo: Coo, modes: tuple[int, ...] | None = None, *, split: int = 128, s
 
 
 def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
-    """B-CSF-ALL: for each mode the balanced tree with that mode at the root.
+    """Build B-CSF-ALL: for each mode the balanced tree with that mode at the root.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     split, share : int
         As `b_csf`.
 
@@ -112,7 +112,7 @@ def b_csf_all(coo: Coo, *, split: int = 128, share: int = 512) -> PerMode:
 
 
 def _slice_bins(lengths: list[int], share: int) -> tuple[list[int], tuple[int, ...]]:
-    """The slices by bin, ascending within each bin, and the bins' bounds, from the nonzeros of each slice."""
+    """Sort slices into bins by their numbers of nonzeros; return their order and the bounds of the bins."""
     # The least b with 2**b >= ceil(length / share).
     bin_of = [(-(-length // share) - 1).bit_length() for length in lengths]
     order = sorted(range(len(lengths)), key=lambda at: bin_of[at])
@@ -120,7 +120,7 @@ def _slice_bins(lengths: list[int], share: int) -> tuple[list[int], tuple[int, .
 
 
 def _uppers(tree: BCsf) -> Indices:
-    """All indices of each fiber except that of the leaf."""
+    """The indices of each fiber in all modes except the leaf's."""
     return np.vstack([np.repeat(tree.slices, np.diff(tree.slice_pointers)), tree.uppers])
 
 

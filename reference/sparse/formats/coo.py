@@ -1,4 +1,4 @@
-"""Coordinates and values."""
+"""The coordinate format, and the addition of repeated coordinates."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from reference.types.arguments import check_coo
 
 
 def coalesce(coo: Coo) -> Coo:
-    """Sum the values of equal coordinates, and sort by mode 0, 1, ….
+    """Add the values of equal coordinates, and sort the nonzeros by mode 0, 1, ….
 
-    They are added in the order in which they occur, in their own type. A value of 0 stays, whether it
-    was given or is a sum.
+    Values are added in the order of the Coo, in their own dtype. Zeros stay, explicit ones and sums.
 
     Parameters
     ----------
@@ -30,7 +29,7 @@ def coalesce(coo: Coo) -> Coo:
     DtypeError
         If ``coo`` is not a Coo.
     FormatError
-        If its arrays lie on a device.
+        If its arrays are on a device.
     ShapeError
         If a dimension exceeds 2**32.
     NotANumberError

@@ -1,4 +1,4 @@
-"""Compressed sparse fibers: one tree over all nonzeros, or one for each mode."""
+"""Builders of compressed sparse fibers: one tree over all nonzeros, or one for each mode."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from reference.types.arguments import by_dimension, check_coo, check_modes
 
 
 def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
-    """The tree of a tensor; ``modes=None`` is CSF-ONE, the shortest mode at the root.
+    """Build the CSF tree of a tensor; ``modes=None`` is CSF-ONE, the shortest mode at the root.
 
-    A node of level l is a prefix of l + 1 indices, taken by ``modes``, that some nonzero has.
+    A node of level l is a distinct prefix of l + 1 indices, in the order of ``modes``.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     modes : tuple of int, optional
-        From the root to the leaves. By ascending dimension if not given.
+        From the root to the leaves. By default in ascending order of dimension.
 
     Returns
     -------
@@ -32,11 +32,11 @@ def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
     Raises
     ------
     FormatError
-        If coordinates occur twice, or the arrays lie on a device.
+        If coordinates are repeated, or the arrays are on a device.
     DtypeError
         If ``coo`` is not a Coo.
     ShapeError
-        If a dimension exceeds 2**32, or ``modes`` is not every mode once.
+        If a dimension exceeds 2**32, or ``modes`` does not name every mode once.
 
     Notes
     -----
@@ -67,12 +67,12 @@ def csf(coo: Coo, modes: tuple[int, ...] | None = None) -> Csf:
 
 
 def csf_all(coo: Coo) -> PerMode:
-    """CSF-ALL: for each mode the tree with that mode at the root, the others by ascending dimension.
+    """Build CSF-ALL: for each mode the tree with that mode at the root, the others by ascending dimension.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def csf_all(coo: Coo) -> PerMode:
 
 
 def _coordinates(tree: Csf) -> tuple[Coordinates, Coordinates]:
-    """The indices of each level, repeated for all leaves below."""
+    """Coordinates and values of a tree: the indices of each level, repeated for the leaves below."""
     levels = [tree.indices[-1]]
     leaves_below = np.ones(tree.values.size, np.int64)
     for indices, pointers in zip(reversed(tree.indices[:-1]), reversed(tree.pointers), strict=True):

@@ -1,4 +1,4 @@
-"""Flagged COO: a bit where the index of the result's mode changes."""
+"""Builders of flagged COO, which marks each change of the index in the result's mode by a bit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from reference.types.sparse import FLAGS, flag_bits
 
 
 def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
-    """The tensor sorted for one mode, the other modes by ascending dimension.
+    """Build the flagged COO of a tensor for one mode, the other modes by ascending dimension.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     mode : int
-        The mode of the result that this form is made for.
+        The mode of the MTTKRP's result.
     partition : int
-        The nonzeros of a partition, a multiple of 32.
+        The number of nonzeros of a partition, a multiple of 32.
 
     Returns
     -------
@@ -30,11 +30,12 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
     Raises
     ------
     FormatError
-        If coordinates occur twice, or the arrays lie on a device.
+        If coordinates are repeated, or the arrays are on a device.
     DtypeError
         If ``coo`` is not a Coo.
     ShapeError
-        If a dimension exceeds 2**32, there is no such mode, or ``partition`` is not a multiple of 32.
+        If a dimension exceeds 2**32, ``mode`` is not a mode of the tensor, or ``partition`` is not a
+        multiple of 32.
 
     Notes
     -----
@@ -65,12 +66,12 @@ def f_coo(coo: Coo, mode: int, *, partition: int = 64) -> FCoo:
 
 
 def f_coo_all(coo: Coo, *, partition: int = 64) -> PerMode:
-    """One flagged form for each mode.
+    """Build the flagged COO of a tensor for each mode.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     partition : int
         As `f_coo`.
 
@@ -110,7 +111,7 @@ def _coordinates(flagged: FCoo) -> tuple[Coordinates, Coordinates]:
 
 
 def _paper_bytes(flagged: FCoo) -> int:
-    """An index in each other mode, a bit flag, and a start flag for each eight nonzeros."""
+    """For each nonzero an index in each other mode and a bit flag, for each eight a start flag."""
     count = flagged.values.size
     bits = count * (8 * WORD * (len(flagged.shape) - 1) + 1) + -(-count // 8)
     return -(-bits // 8)

@@ -1,4 +1,4 @@
-"""Fibers along one mode, each with all its other indices."""
+"""Builder of fibers along one mode, each with all its other indices."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from reference.types.arguments import check_coo, check_modes, check_number
 
 
 def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
-    """The fibers along the last of ``modes``, long ones in pieces.
+    """Build the fibers of a tensor along the last of ``modes``, long ones cut into pieces.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     modes : tuple of int
         Every mode once.
     split : int
-        The most nonzeros of a fiber, at least 1.
+        The most nonzeros of a fiber, at least 1; longer ones are cut.
 
     Returns
     -------
@@ -30,11 +30,11 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
     Raises
     ------
     FormatError
-        If coordinates occur twice, or the arrays lie on a device.
+        If coordinates are repeated, or the arrays are on a device.
     DtypeError
         If ``coo`` is not a Coo.
     ShapeError
-        If a dimension exceeds 2**32, ``modes`` is not every mode once, or ``split`` is less than 1.
+        If a dimension exceeds 2**32, ``modes`` does not name every mode once, or ``split`` is less than 1.
 
     Notes
     -----
@@ -64,7 +64,7 @@ def fibers(coo: Coo, modes: tuple[int, ...], *, split: int = 128) -> Fibers:
 
 
 def split_starts(indices: Indices, split: int) -> npt.NDArray[np.int64]:
-    """The start of each fiber in the sorted nonzeros; fibers of more than ``split`` nonzeros are cut.
+    """The start of each fiber in the sorted nonzeros, with fibers cut into pieces of ``split`` nonzeros.
 
     >>> split_starts(np.array([[0, 0, 0, 0, 0, 1], [0, 1, 2, 3, 4, 0]], np.uint32), 2)
     array([0, 2, 4, 5])
@@ -76,7 +76,7 @@ def split_starts(indices: Indices, split: int) -> npt.NDArray[np.int64]:
 
 
 def coordinates(part: Fibers) -> tuple[Coordinates, Coordinates]:
-    """The indices of each fiber, repeated for its nonzeros.
+    """Coordinates and values of fibers: the indices of each fiber, repeated for its nonzeros.
 
     >>> coordinates(fibers(Coo([[0, 0, 1], [1, 2, 0]], [5.0, 6.0, 7.0], (2, 3)), (0, 1)))[0].tolist()
     [[0, 0, 1], [1, 2, 0]]
@@ -86,7 +86,7 @@ def coordinates(part: Fibers) -> tuple[Coordinates, Coordinates]:
 
 
 def _paper_bytes(part: Fibers) -> int:
-    # A pointer and an index for each node from level 1 on; level 1 has the slice's index too.
+    # A pointer and an index for each node from level 1 on, and the slice's index for each of level 1.
     count = nodes(part.uppers)
     return WORD * (2 * sum(count[1:] or count) + sum(count[1:2]) + part.values.size)
 

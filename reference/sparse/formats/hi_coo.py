@@ -1,4 +1,4 @@
-"""Hierarchical COO: blocks in Z order, one byte per index within a block."""
+"""Builder of hierarchical COO: blocks in Z order, one byte per index within a block."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from reference.types.arguments import check_block, check_coo
 
 
 def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
-    """The tensor in blocks of ``block`` indices a side.
+    """Build the hierarchical COO of a tensor, with blocks whose sides have ``block`` indices.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     block : int
         A power of two, 2 to 256.
 
@@ -28,11 +28,11 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
     Raises
     ------
     FormatError
-        If coordinates occur twice, or the arrays lie on a device.
+        If coordinates are repeated, or the arrays are on a device.
     DtypeError
         If ``coo`` is not a Coo.
     ShapeError
-        If a dimension exceeds 2**32, or ``block`` is another number.
+        If a dimension exceeds 2**32, or ``block`` is not a power of two from 2 to 256.
 
     Notes
     -----
@@ -65,7 +65,7 @@ def hi_coo(coo: Coo, *, block: int = 128) -> HiCoo:
 
 
 def _z_order(blocks: Indices) -> npt.NDArray[np.int64]:
-    """The Morton order of blocks, stable: by their highest bits in mode 0, 1, …, then the next lower."""
+    """Sort blocks stably in Morton order: by the highest bit of mode 0, 1, …, then by the next lower bits."""
     weights = reversed(range(int(blocks.max()).bit_length()))
     bits = [(mode >> np.uint32(weight)) & np.uint32(1) for weight in weights for mode in blocks]
     return np.lexsort([np.zeros(blocks.shape[1], np.uint32), *reversed(bits)])

@@ -1,4 +1,4 @@
-"""Mixed-mode CSF: every nonzero in the longest of its fibers."""
+"""Builder of mixed-mode CSF, which stores every nonzero in the longest of its fibers."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def mm_csf(
 ) -> MmCsf:
     """Partition the nonzeros by the direction of their longest fiber; store each part as fibers.
 
-    The nonzeros choose one after another, in lexicographic order by mode 0, 1, …. Of fibers of equal
-    length the one is chosen whose direction has fewer fibers in the whole tensor, so that they are longer
-    on average; then the one with the lower leaf mode.
+    Nonzeros are assigned one by one, in lexicographic order by mode 0, 1, …. Among fibers of equal length,
+    that one wins whose direction has fewer fibers in the whole tensor, hence longer ones on average; then
+    that with the lower leaf mode.
 
     Parameters
     ----------
     coo : Coo
-        All coordinates once, in any order.
+        Without repeated coordinates, in any order.
     split : int
         The most nonzeros of a stored fiber, at least 1.
     lengths : {"dynamic", "static"}
-        With ``"dynamic"`` a nonzero that has chosen a fiber no longer counts for its other fibers
-        (algorithm 5). With ``"static"`` lengths are those of the whole tensor throughout.
+        With ``"dynamic"`` a nonzero that is assigned no longer counts for the length of its other fibers
+        (algorithm 5). With ``"static"`` lengths are those of the whole tensor.
     directions : tuple of int, optional
-        The leaf modes to choose from. All if not given.
+        The leaf modes of the directions to choose from; by default all.
 
     Returns
     -------
@@ -49,23 +49,23 @@ def mm_csf(
     Raises
     ------
     FormatError
-        If coordinates occur twice, or the arrays lie on a device.
+        If coordinates are repeated, or the arrays are on a device.
     DtypeError
         If ``coo`` is not a Coo.
     ShapeError
         If a dimension exceeds 2**32, ``split`` is less than 1, or ``directions`` are not different modes.
     SchemeError
-        For other ``lengths``.
+        For unknown ``lengths``.
 
     Notes
     -----
-    Algorithm 5 as printed lets the lowest partition win a tie; this is the rule of section 4.1.
+    In a tie, algorithm 5 as printed takes the lowest partition; this follows the rule of section 4.1.
 
     Source: MM-CSF (SC'19), section 4.1, figure 4 and algorithm 5.
 
     Examples
     --------
-    A matrix with one dense row and one dense column is a row and a column:
+    A matrix with one dense row and one dense column becomes a row and a column:
 
     >>> coo = Coo([[0, 1, 2, 2, 2], [1, 1, 0, 1, 2]], [1.0, 2.0, 3.0, 4.0, 5.0], (3, 3))
     >>> [(part.modes, part.leaves.tolist()) for part in mm_csf(coo).partitions]
@@ -93,10 +93,10 @@ def mm_csf(
 def choose_directions(
     nonzeros: list[tuple[int, ...]], directions: tuple[int, ...], lengths: Lengths
 ) -> list[int]:
-    """The direction (leaf mode) that each nonzero chooses, in the order given: algorithm 5, lines 2 to 13.
+    """Assign a direction (leaf mode) to each nonzero, in the order given: algorithm 5, lines 2 to 13.
 
-    The eight nonzeros of figure 4 in its order. The seventh lies in ``(0, 1, :)`` with one other and in
-    ``(:, 1, 2)`` with two others, but by its turn those have gone elsewhere.
+    The example is figure 4. The seventh nonzero shares ``(0, 1, :)`` with one other and ``(:, 1, 2)`` with
+    two, but with "dynamic" those two have been assigned to other fibers before.
 
     >>> figure = [(5, 1, 1), (5, 1, 2), (5, 1, 3), (4, 1, 2), (4, 1, 1), (4, 1, 5), (0, 1, 2), (0, 1, 4)]
     >>> choose_directions(figure, (0, 2), "static")
@@ -120,7 +120,7 @@ def choose_directions(
 
 
 def _fiber(nonzero: tuple[int, ...], leaf: int) -> tuple[int, ...]:
-    """The fiber through a nonzero in one direction: the leaf mode, and the indices in all others."""
+    """A key for the fiber through a nonzero in one direction: the leaf mode, and its other indices."""
     return (leaf, *nonzero[:leaf], *nonzero[leaf + 1 :])
 
 
