@@ -18,6 +18,8 @@ from reference.sparse.formats.coo import coalesce
 from reference.types import Coo, SparseTensor
 
 _MOST_ELEMENTS_OF_TORCH = 2**63 - 1
+_NAMES = {"scipy": "SciPy", "sparse": "pydata/sparse", "torch": "PyTorch"}
+"""The packages' names in messages, by their names on PyPI."""
 
 
 def to_scipy(tensor: SparseTensor) -> Any:
@@ -47,7 +49,7 @@ def to_scipy(tensor: SparseTensor) -> Any:
     array([[0., 0., 5.],
            [7., 0., 0.]])
     """
-    scipy_sparse = _imported("scipy.sparse", "SciPy")
+    scipy_sparse = _package("scipy")
     coo = to_coo(tensor)
     return scipy_sparse.coo_array((coo.values, tuple(coo.coords.astype(np.int64))), shape=coo.shape)
 
@@ -81,7 +83,7 @@ def from_scipy(array: Any, *, nonfinite: bool = False) -> Coo:
     >>> from_scipy(csr_array([[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]])).coords.tolist()
     [[0, 1], [2, 0]]
     """
-    if not _imported("scipy.sparse", "SciPy").issparse(array):
+    if not _package("scipy").issparse(array):
         raise _not_sparse(array, "SciPy sparse array", "scipy.sparse.coo_array")
     given = array.tocoo()
     return Coo(np.stack(given.coords), given.data.copy(), given.shape, nonfinite)
@@ -117,7 +119,7 @@ def to_pydata(tensor: SparseTensor) -> Any:
     array([[0., 0., 5.],
            [7., 0., 0.]])
     """
-    sparse = _imported("sparse", "pydata/sparse")
+    sparse = _package("sparse")
     coo = coalesce(to_coo(tensor))
     # Unless they are sorted, COO sorts them by linear index, which overflows for a large shape.
     return sparse.COO(
@@ -156,7 +158,7 @@ def from_pydata(array: Any, *, nonfinite: bool = False) -> Coo:
     >>> from_pydata(sparse.COO([[0, 1], [2, 0]], [5.0, 7.0], shape=(2, 3))).values
     array([5., 7.])
     """
-    sparse = _imported("sparse", "pydata/sparse")
+    sparse = _package("sparse")
     if not isinstance(array, sparse.SparseArray):
         raise _not_sparse(array, "pydata/sparse array", "sparse.COO")
     if array.fill_value != 0:
@@ -196,7 +198,7 @@ def to_torch(tensor: SparseTensor) -> Any:
     >>> to_torch(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))).to_dense().tolist()  # doctest: +SKIP
     [[0.0, 0.0, 5.0], [7.0, 0.0, 0.0]]
     """
-    torch = _imported("torch", "PyTorch")
+    torch = _package("torch")
     coo = to_coo(tensor)
     if math.prod(coo.shape) > _MOST_ELEMENTS_OF_TORCH:
         raise ShapeError(
@@ -241,7 +243,7 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
     >>> from_torch(matrix.to_sparse()).coords.tolist()  # doctest: +SKIP
     [[0, 1], [2, 0]]
     """
-    torch = _imported("torch", "PyTorch")
+    torch = _package("torch")
     if not isinstance(tensor, torch.Tensor):
         raise _not_sparse(tensor, "sparse PyTorch tensor", "torch.sparse_coo_tensor")
     if tensor.layout == torch.strided or tensor.dense_dim():
@@ -262,14 +264,16 @@ def from_torch(tensor: Any, *, nonfinite: bool = False) -> Coo:
     return Coo(indices.numpy().copy(), copied, tuple(given.shape), nonfinite)
 
 
-def _imported(module: str, package: str) -> Any:
-    """A module of an optional package; raise MissingExtraError if the package is not installed."""
+def _package(name: str) -> Any:
+    """Import an optional package by its name on PyPI; raise MissingExtraError if it is not installed."""
     try:
-        return import_module(module)
+        if name == "scipy":
+            return import_module("scipy.sparse")
+        return import_module("sparse") if name == "sparse" else import_module("torch")
     except ImportError as error:
+        called = _NAMES[name]
         raise MissingExtraError(
-            f"tensors of {package} need {package}, which is not installed ({error})\n"
-            f"pip install {module.partition('.')[0]}"
+            f"tensors of {called} need {called}, which is not installed ({error})\npip install {name}"
         ) from None
 
 
