@@ -97,7 +97,7 @@ def test_thresholds_and_flips_are_applied_on_the_device(device, scheme):
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_layers_overwrite_memory_in_use_before(device, scheme):
+def test_two_layers_are_right_in_reused_memory(device, scheme):
     """Each output stands where another stood: nothing of that may be left."""
     word = SCHEMES[scheme].word
     x, weights = _matrix(515, 1000), [_matrix(1000, 777, seed=1), _matrix(777, 333, seed=2)]
@@ -225,7 +225,7 @@ def test_torch_and_cupy_arrays_are_used_without_a_copy(device):
     np.testing.assert_array_equal(c.download(), expected)
 
 
-def test_a_wrong_dtype_on_the_device_is_refused(device):
+def test_a_device_array_of_another_dtype_is_refused(device):
     with pytest.raises(DtypeError, match="int32"):
         gpu.pack(device.upload(np.zeros((3, 3), np.int32)))
 
@@ -282,7 +282,7 @@ STORE = """extern "C" __global__ void store(unsigned n, float a, unsigned* x, fl
 { x[threadIdx.x] = n; y[threadIdx.x] = a; }"""
 
 
-def test_arguments_and_arrays_are_taken_as_on_the_simulator(device):
+def test_arguments_and_arrays_are_accepted_as_on_the_simulator(device):
     for anywhere in (device, simwarp.Device()):
         kernel = anywhere.load(compile(STORE, "store.cu")).kernel("store")
         x, y = anywhere.allocate(4, "uint32"), anywhere.upload(np.zeros(4, np.float32))
@@ -304,7 +304,7 @@ def test_arguments_and_arrays_are_taken_as_on_the_simulator(device):
             kernel((1, 1, 1, 1), 4, 1, 1, x, y)
 
 
-def test_a_structure_lies_where_its_parameter_is_aligned(device):
+def test_structures_are_aligned_like_their_parameter(device):
     """A parameter of alignment 16 behind one of 8 bytes: there is a gap between them."""
     text = """.version 8.0
 .target sm_80

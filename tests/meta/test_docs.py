@@ -83,7 +83,7 @@ def test_public_names_are_documented(path: Path) -> None:
     assert not found, "\n".join(found)
 
 
-def test_missing_documentation_is_noticed() -> None:
+def test_missing_documentation_is_reported() -> None:
     source = (
         '"""A module."""\n'
         "def f(): pass\n"
@@ -97,7 +97,7 @@ def test_missing_documentation_is_noticed() -> None:
     assert undocumented("x = 1", "m") == ["m has no docstring"]
 
 
-def test_a_row_explains_its_function() -> None:
+def test_every_table_row_describes_its_function() -> None:
     source = (
         '"""A module."""\n'
         '@row("add.T", summary="sum")\ndef add(): pass\n'
@@ -144,14 +144,14 @@ def unexplained(value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("package", sorted({package for package, _ in public_names()}))
-def test_public_docstrings_are_whole(package: str) -> None:
+def test_public_docstrings_are_complete(package: str) -> None:
     names = [name for of, name in public_names() if of == package]
     found = {name: unexplained(getattr(load(package), name)) for name in names}
     assert names
     assert not {name: lacks for name, lacks in found.items() if lacks}
 
 
-def test_a_docstring_that_lacks_something_is_noticed() -> None:
+def test_an_incomplete_docstring_is_reported() -> None:
     def bare(x: int, y: int, z: int) -> None:
         """One line."""
 
@@ -202,7 +202,7 @@ def test_docstring_examples_run(path: Path) -> None:
     assert runner.tries > 0, "the examples were not found by doctest: is the function wrapped?"
 
 
-def test_there_are_many_docstring_examples() -> None:
+def test_there_are_enough_docstring_examples() -> None:
     parser = doctest.DocTestParser()
     examples = [example for path in sources() for example in parser.get_examples(path.read_text())]
     assert len(examples) >= FEWEST_DOCSTRING_EXAMPLES
@@ -229,7 +229,7 @@ def test_page_examples_run(page: Path) -> None:
         exec(compile("\n" * line + block[1], str(page), "exec"), names)
 
 
-def test_there_are_many_page_examples() -> None:
+def test_there_are_enough_page_examples() -> None:
     texts = [page.read_text() for page in PAGES]
     assert sum(len(RUN.findall(text)) for text in texts) >= FEWEST_PAGE_EXAMPLES
     # Every mark must be one that is seen.
@@ -263,7 +263,7 @@ def test_links_of_the_readme_resolve() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_row_becomes_a_line_of_the_table() -> None:
+def test_an_instruction_row_becomes_a_table_line() -> None:
     row = SimpleNamespace(
         section="9.7.1.1", types=("u32", "s32"), fidelity="exact", minimum_sm=50, summary="d = a | b"
     )

@@ -149,7 +149,7 @@ def module_name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", files(), ids=module_name)
-def test_every_import_is_allowed_by_the_rule(path: Path) -> None:
+def test_every_import_is_allowed(path: Path) -> None:
     found = violations(path.read_text(), module_name(path), path.name == "__init__.py")
     assert not found, "\n".join([*found, "see docs/architecture.md, who may import whom"])
 
@@ -215,7 +215,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_a_planted_violation_is_found(planted: str) -> None:
+def test_a_planted_forbidden_import_is_reported(planted: str) -> None:
     source, module = PLANTED[planted]
     assert len(violations(source, module)) == 1
 
@@ -305,7 +305,7 @@ def test_every_import_points_to_a_lower_layer() -> None:
     assert not wrong
 
 
-def test_a_planted_import_cycle_is_found() -> None:
+def test_a_planted_import_cycle_is_reported() -> None:
     planted = {**arrows(), ("simwarp.engine.launch", "simwarp.races.detector"): []}
     assert {"simwarp.engine", "simwarp.races"} <= set(circles(planted))
 
@@ -321,7 +321,7 @@ def test_a_planted_import_cycle_is_found() -> None:
         ("simwarp.verify.runner", "simwarp.lab"),
     ],
 )
-def test_a_planted_upward_import_is_found(source: str, target: str) -> None:
+def test_a_planted_upward_import_is_reported(source: str, target: str) -> None:
     assert misplaced(source, target)
     assert misplaced(target, source) is None
 

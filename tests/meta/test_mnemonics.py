@@ -108,7 +108,7 @@ def test_mnemonics_occur_only_in_the_rows(module):
         'if instruction.opcode not in ("add.u64", "add.u32"): pass',
     ],
 )
-def test_a_planted_mnemonic_is_found(planted):
+def test_a_planted_mnemonic_is_reported(planted):
     assert violations(planted)
 
 
@@ -121,11 +121,11 @@ def test_a_planted_mnemonic_is_found(planted):
         'if form.has("popc"): pass',
     ],
 )
-def test_kinds_traits_and_modifiers_are_not_mnemonics(allowed):
+def test_kinds_traits_and_modifiers_are_not_reported_as_mnemonics(allowed):
     assert not violations(allowed)
 
 
-def test_the_exempt_folders_contain_mnemonics():
+def test_every_exempt_folder_contains_mnemonics():
     for folder in BELOW:
         assert any(violations(path.read_text()) for path in (ROOT / folder).rglob("*.py")) or folder.endswith(
             "instructions"

@@ -68,7 +68,7 @@ def test_a_pattern_without_a_matching_case_is_refused(pytester):
 
 
 @pytest.mark.parametrize("sizes", [(2, 2, 2), (4, 2, 3), (3, 3, 3, 3), (5, 4), (16, 4, 2), (3,)])
-def test_few_cases_cover_all_pairs(sizes):
+def test_pairwise_cases_cover_all_pairs(sizes):
     cases = [tuple(enumerate(values)) for values in product(*map(range, sizes))]
     chosen = [cases[i] for i in tiers.pairwise(cases)]
     assert {p for case in chosen for p in combinations(case, 2)} == {

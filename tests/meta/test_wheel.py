@@ -81,7 +81,7 @@ def python(*arguments, folder, installed, safe=True):
     )
 
 
-def test_the_file_name_has_version_and_tags(wheel):
+def test_the_wheel_name_has_version_and_tags(wheel):
     assert wheel.name == f"simwarp-{__version__}-py3-none-any.whl"
 
 
@@ -157,6 +157,6 @@ def test_the_verify_command_runs_from_the_wheel(foreign, installed):
     assert done.stdout.splitlines()[-1] == "all tiers agree"
 
 
-def test_a_gpu_py_of_the_working_directory_comes_first_unless_it_is_left_out(foreign, installed):
+def test_a_gpu_py_in_the_working_directory_hides_ours_unless_safe_path(foreign, installed):
     done = python("-c", "import gpu", folder=foreign, installed=installed, safe=False)
     assert done.stderr == "the gpu.py of the working directory\n"

@@ -56,5 +56,5 @@ def test_texts_follow_the_mechanical_rules(folder: str) -> None:
         ("a register that nothing gave a value", False),
     ],
 )
-def test_a_broken_rule_is_noticed(line: str, clear: bool) -> None:
+def test_a_planted_violation_of_a_word_rule_is_reported(line: str, clear: bool) -> None:
     assert (broken(line) == []) is clear

@@ -96,7 +96,7 @@ def agree(operation, format, rows, rounding):
 @both_floats
 @every_rounding
 @every_operation
-def test_edge_operands_agree(operation, rounding, format):
+def test_edge_operands_equal_the_twin(operation, rounding, format):
     count = OPERANDS[operation]
     rows = list(itertools.product(edges(format), repeat=count))
     if count == 3:
@@ -108,7 +108,7 @@ def test_edge_operands_agree(operation, rounding, format):
 @pytest.mark.slow_cases("f32", "f64")
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
-def test_any_operands_agree(format, data, rounding):
+def test_any_operands_equal_the_twin(format, data, rounding):
     rows = data.draw(st.lists(st.tuples(*[words(format)] * 3), min_size=1, max_size=8))
     for operation, count in OPERANDS.items():
         agree(operation, format, [row[:count] for row in rows], rounding)
@@ -117,7 +117,7 @@ def test_any_operands_agree(format, data, rounding):
 @pytest.mark.slow
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
-def test_fma_agrees_where_addend_and_product_cancel(format, data, rounding):
+def test_fma_equals_the_twin_under_cancellation(format, data, rounding):
     """The addend is -a·b, or a few units from it, or only meets its last bits."""
     fraction_bits = twins.FORMATS[format][2]
     operands = data.draw(st.lists(st.tuples(words(format), words(format)), min_size=1, max_size=8))
@@ -138,7 +138,7 @@ def test_fma_agrees_where_addend_and_product_cancel(format, data, rounding):
         agree("fma", format, rows, rounding)
 
 
-def test_float32_sums_that_end_halfway_in_float64_are_rounded_once():
+def test_float32_sums_halfway_in_float64_are_rounded_once():
     """a·b is halfway between two float32; c, too small for float64 beside it, decides."""
     halfway = [(1 << 12) + 1, ((1 << 12) + 1) * 3, (1 << 12) - 1]  # squares with bit 0 set, 25 bits long
     rows = []
@@ -151,7 +151,7 @@ def test_float32_sums_that_end_halfway_in_float64_are_rounded_once():
 
 
 @every_rounding
-def test_results_at_the_ends_of_the_float64_range_agree(rounding):
+def test_results_at_the_ends_of_the_float64_range_equal_the_twin(rounding):
     """Products around the least subnormal and the overflow, with addends that decide the last bit."""
     rng = np.random.default_rng(8)
     rows = []
@@ -177,7 +177,7 @@ def test_results_at_the_ends_of_the_float64_range_agree(rounding):
 
 @both_floats
 @given(data=st.data())
-def test_flush_and_saturate_agree(format, data):
+def test_flush_and_saturate_equal_the_twin(format, data):
     column = data.draw(st.lists(words(format), min_size=1, max_size=20))
     for name in ("flush", "saturate"):
         got = getattr(floats, name)(array(format, column)).view(WORDS[format])
@@ -199,7 +199,7 @@ def around_integers(format):
 
 @both_floats
 @every_rounding
-def test_round_integral_agrees(format, rounding):
+def test_round_integral_equals_the_twin(format, rounding):
     column = around_integers(format)
     got = floats.round_integral(array(format, column), rounding).view(WORDS[format])
     expected = [twins.round_integral(format, word, rounding) for word in column]
@@ -209,7 +209,7 @@ def test_round_integral_agrees(format, rounding):
 @both_floats
 @every_rounding
 @pytest.mark.parametrize("integer", INTEGERS)
-def test_to_integer_agrees(format, rounding, integer):
+def test_to_integer_equals_the_twin(format, rounding, integer):
     column = around_integers(format)
     ends = np.iinfo(integer)
     got = floats.to_integer(array(format, column), integer, rounding)
@@ -221,7 +221,7 @@ def test_to_integer_agrees(format, rounding, integer):
 @both_floats
 @every_rounding
 @pytest.mark.parametrize("integer", INTEGERS)
-def test_from_integer_agrees(format, rounding, integer):
+def test_from_integer_equals_the_twin(format, rounding, integer):
     ends = np.iinfo(integer)
     near = {sign * ((1 << n) + k) for n in range(64) for k in (-3, -1, 0, 1, 3) for sign in (-1, 1)}
     near |= {
@@ -239,7 +239,7 @@ def test_from_integer_agrees(format, rounding, integer):
     unsigned=st.integers(0, 2**64 - 1),
     rounding=st.sampled_from(ROUNDINGS),
 )
-def test_any_integer_agrees(format, i, unsigned, rounding):
+def test_conversions_of_any_integer_equal_the_twin(format, i, unsigned, rounding):
     for value in (np.int64(i), np.uint64(unsigned)):
         got = floats.from_integer(value, FLOATS[format], rounding).view(WORDS[format])
         assert int(got) == twins.from_integer(value, format, rounding)
@@ -267,7 +267,7 @@ def test_convert_is_exact_to_float64_and_rounds_to_float32():
 
 
 @every_small
-def test_widen_agrees(small):
+def test_widen_equals_the_twin(small):
     bits, _, _, padding = twins.FORMATS[small]
     step = {8: 1, 16: 13, 19: 101}[bits - padding]
     column = [word << padding for word in range(0, 1 << (bits - padding), step)] + edges(small)
@@ -302,7 +302,7 @@ def around_small(format, small):
 @pytest.mark.slow_cases("e5m2-f32")
 @both_floats
 @every_small
-def test_narrow_agrees(format, small):
+def test_narrow_equals_the_twin(format, small):
     column = around_small(format, small)
     for rounding, saturate in [*((mode, False) for mode in (*ROUNDINGS, "rna")), ("rn", True), ("rm", True)]:
         got = floats.narrow(array(format, column), small, rounding, saturate)
@@ -313,7 +313,7 @@ def test_narrow_agrees(format, small):
 @pytest.mark.slow_cases("f32", "f64")
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from((*ROUNDINGS, "rna")), saturate=st.booleans())
-def test_narrow_agrees_on_any_word(format, data, rounding, saturate):
+def test_narrow_of_any_word_equals_the_twin(format, data, rounding, saturate):
     column = data.draw(st.lists(words(format), min_size=1, max_size=12))
     for small in SMALL:
         got = floats.narrow(array(format, column), small, rounding, saturate)
@@ -348,7 +348,7 @@ def agree_in_half(operation, format, rows, rounding):
 @every_rounding
 @both_halves
 @pytest.mark.parametrize("operation", HALF_OPERATIONS)
-def test_half_agrees_on_edges(operation, format, rounding):
+def test_half_arithmetic_on_edges_equals_the_twin(operation, format, rounding):
     rows = list(itertools.product(edges(format), repeat=OPERANDS[operation]))
     if len(rows) > 1000:
         rows = [rows[i] for i in np.random.default_rng(16).choice(len(rows), 1000, replace=False)]
@@ -358,7 +358,7 @@ def test_half_agrees_on_edges(operation, format, rounding):
 @pytest.mark.slow
 @both_halves
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
-def test_half_agrees_on_any_words(format, data, rounding):
+def test_half_arithmetic_on_any_words_equals_the_twin(format, data, rounding):
     rows = data.draw(st.lists(st.tuples(*[words(format)] * 3), min_size=1, max_size=12))
     for operation in HALF_OPERATIONS:
         agree_in_half(operation, format, [row[: OPERANDS[operation]] for row in rows], rounding)

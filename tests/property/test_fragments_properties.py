@@ -63,7 +63,7 @@ def test_packing_is_the_inverse_of_unpacking(opcode, warps, seed):
 
 
 @given(st.sampled_from(OPCODES), st.data())
-def test_arrays_equal_their_ints_one_by_one(opcode, data):
+def test_lookups_of_arrays_equal_lookups_one_by_one(opcode, data):
     operand = data.draw(st.sampled_from(list(fragments_of(opcode).operands.values())))
     layout = operand.layout
     counts = (layout.lanes, layout.registers, layout.register_bits)

@@ -54,7 +54,7 @@ def test_the_convolution_equals_the_reference(case, scheme):
 
 @settings(max_examples=60)
 @given(convolutions(), st.data())
-def test_the_sizes_equal_the_reference(case, data):
+def test_output_sizes_equal_the_reference(case, data):
     x, w, options = case
     larger = data.draw(st.integers(1, 1000)), data.draw(st.integers(1, 1000))
     shape = (x.shape[0], x.shape[1] + larger[0], x.shape[2] + larger[1], x.shape[3])
@@ -65,7 +65,7 @@ def test_the_sizes_equal_the_reference(case, data):
 @pytest.mark.slow
 @settings(max_examples=30)
 @given(convolutions(), SCHEMES, st.sampled_from(("msb", "lsb")))
-def test_packed_input_gives_the_same_output_as_numbers(case, scheme, first):
+def test_packed_and_real_inputs_give_the_same_output(case, scheme, first):
     x, w, options = case
     bconv, word = scheme
     packed_x = reference.pack_tensor(x, layout="NHWC", word=word, first=first)
@@ -88,7 +88,7 @@ def test_output_bits_are_the_thresholded_sums(case, scheme, data):
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(convolutions(paddings=("explicit",)), SCHEMES, st.integers(0, 2), st.integers(0, 2))
-def test_more_padding_only_adds_pixels(case, scheme, rows, columns):
+def test_more_padding_only_adds_border_pixels(case, scheme, rows, columns):
     """A stride more of it above adds a row on top, and one more on the left a column."""
     x, w, options = case
     bconv, _ = scheme

@@ -33,7 +33,7 @@ def test_fsb_unpacking_inverts_packing(shape, tile, order, seed):
 
 
 @given(st.tuples(SIDE, SIDE), TILE, ORDER)
-def test_elements_have_distinct_places(shape, tile, order):
+def test_elements_have_distinct_addresses(shape, tile, order):
     addresses = fsb_address(*np.indices(shape), shape, tile, order).ravel()
     assert len(np.unique(addresses)) == addresses.size
     assert addresses.max() < fsb_words(shape, tile) * 32

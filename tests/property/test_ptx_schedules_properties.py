@@ -88,7 +88,7 @@ def walked(flow, lane):
 @pytest.mark.slow
 @given(flows(), st.integers(0, 2**64))
 @settings(max_examples=40)
-def test_every_lane_follows_its_own_path_in_any_control_flow(flow, seed):
+def test_every_lane_follows_its_path_in_any_control_flow(flow, seed):
     executed = set()
     for schedule in ("lowest pc", "stack", "random"):
         device = simwarp.Device(schedule=schedule, seed=seed, instruction_budget=1_000_000)
@@ -114,7 +114,7 @@ def test_generated_programs_do_not_depend_on_the_schedule(program, seed):
 
 
 @given(st.integers(0, 2**64), st.integers(0, 2**64), st.integers(1, 70))
-def test_dice_are_deterministic_and_within_bounds(a, b, n):
+def test_random_choices_are_deterministic_and_within_bounds(a, b, n):
     dice, same = Dice(a, b), Dice(a, b)
     assert 0 <= dice.below(n) < n
     assert sorted(dice.order(n).tolist()) == [*range(n)]

@@ -542,7 +542,7 @@ def check_that_nothing_is_missed(recorder):
 @pytest.mark.slow
 @given(kernels(), DEVICES)
 @settings(max_examples=150)
-def test_programs_of_whole_barriers_have_exactly_the_reported_races(kernel, device):
+def test_programs_with_block_barriers_have_exactly_the_reported_races(kernel, device):
     recorder = record(kernel, **device)
     check_that_nothing_is_invented(recorder)
     check_that_nothing_is_missed(recorder)
@@ -551,7 +551,7 @@ def test_programs_of_whole_barriers_have_exactly_the_reported_races(kernel, devi
 @pytest.mark.slow
 @given(kernels(counted=True))
 @settings(max_examples=150)
-def test_programs_of_any_barrier_and_whole_warps_have_exactly_the_reported_races(kernel):
+def test_programs_with_any_barrier_and_full_warps_have_exactly_the_reported_races(kernel):
     recorder = record(kernel, schedule="lowest pc")
     check_that_nothing_is_invented(recorder)
     check_that_nothing_is_missed(recorder)

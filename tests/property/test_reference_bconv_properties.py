@@ -81,7 +81,7 @@ def problems(draw, stride=None):
 
 
 @given(problems())
-def test_both_paths_agree(problem):
+def test_numpy_and_numba_paths_agree(problem):
     bits_x, bits_w, g = binarize(problem.x), binarize(problem.w), problem.geometry
     words_x = pack_tensor_bits(bits_x, "NHWC", 64, "lsb").words
     words_w = pack_tensor_bits(bits_w, "HWIO", 64, "lsb").words
@@ -100,7 +100,7 @@ def packed(draw, layouts):
 
 
 @given(packed((*IMAGE_LAYOUTS, *FILTER_LAYOUTS)))
-def test_unpack_inverts_pack_and_padding_is_0(example):
+def test_unpack_inverts_pack_and_padding_bits_are_0(example):
     x, form = example
     tensor = pack_tensor(x, **form)
     np.testing.assert_array_equal(unpack_tensor(tensor), binarize(x), strict=True)
@@ -142,12 +142,12 @@ def framed(problem, value):
 
 
 @given(problems())
-def test_excluded_is_halfway_between_a_frame_of_plus_and_one_of_minus(problem):
+def test_an_excluded_frame_is_the_mean_of_a_plus_and_a_minus_frame(problem):
     np.testing.assert_array_equal(2 * problem.solve(), framed(problem, 1) + framed(problem, -1))
 
 
 @given(problems())
-def test_a_frame_changes_only_pixels_with_excluded_taps(problem):
+def test_a_frame_around_the_image_changes_only_pixels_with_excluded_taps(problem):
     changed = (framed(problem, -1) != problem.solve()).any(axis=(0, 3))
     assert not changed[excluded_taps(problem.geometry) == 0].any()
 
@@ -192,7 +192,7 @@ def test_a_sum_is_bounded_by_its_terms_and_has_their_parity(problem):
 
 
 @given(problems())
-def test_ones_attain_the_bound(problem):
+def test_tensors_of_ones_attain_the_bound(problem):
     y, g = problem.solve(x=abs(problem.x), w=abs(problem.w)), problem.geometry
     terms = g.channels * (g.filter_height * g.filter_width - excluded_taps(g))
     np.testing.assert_array_equal(y, np.broadcast_to(terms[..., None], y.shape))

@@ -67,7 +67,7 @@ def test_the_product_is_the_sum_of_products(pair):
 
 @pytest.mark.slow
 @given(operands())
-def test_both_paths_agree(pair):
+def test_numpy_and_numba_paths_agree(pair):
     bits_a, bits_b = binarize(pair[0]), binarize(pair[1])
     words_a = pack_bits(bits_a, "column", 64, "lsb").words
     words_b = pack_bits(bits_b, "row", 64, "lsb").words

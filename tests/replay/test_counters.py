@@ -45,7 +45,7 @@ def without_atomics_of_global_memory(numbers):
     return others, [sum(numbers[f"{kind} {what}"] for kind in ATOMIC) for what in ("requests", "sectors")]
 
 
-def test_the_counters_are_of_the_current_kernels():
+def test_the_recorded_counters_belong_to_the_current_kernels():
     assert GOLDEN["ptx"] == recorder.ptx_digests((9, 0)), "record again: simwarp record counters"
     assert set(GOLDEN["cases"]) == set(counters.CASES)
     assert GOLDEN["metrics"] == recorder.METRICS
@@ -74,7 +74,7 @@ def test_the_counters_differ_between_variants():
     assert wavefronts("shared/gather_16/one for each pair") * 2 == wavefronts("shared/take_16/stride 1")
 
 
-def test_bank_conflicts_are_found_on_their_line(device):
+def test_bank_conflicts_are_counted_on_their_line(device):
     device.report.clear()
     counters.CASES["transpose/plain"](device)
     source = (examples("counters") / "transpose.cu").read_text().splitlines()
@@ -86,6 +86,6 @@ def test_bank_conflicts_are_found_on_their_line(device):
     assert conflicts.total == GOLDEN["cases"]["transpose/plain"]["counters"]["shared load conflicts"]
 
 
-def test_the_kernel_transposes(device):
+def test_the_counted_kernel_transposes(device):
     transposed = counters.CASES["transpose/swizzled"](device)
     assert transposed[3, 5] == 5 * counters.SIDE + 3

@@ -46,7 +46,7 @@ def test_the_other_tiers_reproduce_hardware_outputs(case, part, tier):
     assert replay(part, case, case.answers[tier]) == []
 
 
-def test_a_wrong_output_is_noticed(case, golden):
+def test_a_wrong_output_is_reported(case, golden):
     def wrong(item):
         answer = case.answers["reference"](item).copy()
         answer.flat[-1] ^= 1
@@ -55,7 +55,7 @@ def test_a_wrong_output_is_noticed(case, golden):
     assert replay(golden, case, wrong) == sorted(golden.outputs)
 
 
-def test_a_golden_is_of_the_current_kernels(case, golden):
+def test_goldens_belong_to_the_current_kernels(case, golden):
     recorded = golden.meta["ptx"]
     assert recorded == case.kernels(tuple(golden.meta["arch"])), (
         f"the PTX of {case.name} is not what the golden was recorded from: record it again on a GPU with\n"
@@ -63,7 +63,7 @@ def test_a_golden_is_of_the_current_kernels(case, golden):
     )
 
 
-def test_a_golden_names_its_origin(golden):
+def test_goldens_name_gpu_driver_and_date(golden):
     meta = golden.meta
     assert meta["gpu"]["name"].startswith("NVIDIA")
     assert len(meta["gpu"]["uuid"]) == 32
@@ -71,7 +71,7 @@ def test_a_golden_names_its_origin(golden):
     assert all(len(digest) == 64 for digest in meta["ptx"].values())
 
 
-def test_a_golden_covers_enough_inputs(golden):
+def test_goldens_cover_enough_inputs(golden):
     assert len(golden.outputs) >= 50
     whole = [output for output in golden.outputs.values() if output.dtype != np.uint8]
     assert len(whole) >= 30

@@ -18,7 +18,7 @@ SAME_FIT = 1e-4
 GOLDEN = recorded("mttkrp-tensors").meta
 
 
-def test_every_recorded_tensor_was_right():
+def test_the_gpu_was_right_for_every_recorded_tensor():
     assert GOLDEN["mismatches"] == 0
     assert 0 < GOLDEN["worst"] <= 1
 
@@ -44,18 +44,18 @@ def test_enough_tensors_were_recorded():
         ("deterministic", (False, True)),
     ],
 )
-def test_every_sort_of_tensor_was_recorded(by, values):
+def test_every_kind_of_tensor_was_recorded(by, values):
     counts = GOLDEN[f"by_{by}"]
     assert set(counts) == {str(value) for value in values}
     assert min(counts.values()) >= 150
     assert sum(counts.values()) == GOLDEN["tensors"]
 
 
-def test_the_recording_is_of_the_current_kernels():
+def test_the_recording_belongs_to_the_current_kernels():
     assert GOLDEN["ptx"] == CASE.kernels(tuple(GOLDEN["arch"])), AGAIN
 
 
-def test_the_recording_names_its_origin():
+def test_the_recording_names_gpu_driver_and_date():
     assert GOLDEN["gpu"]["name"].startswith("NVIDIA")
     assert len(GOLDEN["gpu"]["uuid"]) == 32
     assert all(GOLDEN[key] for key in ("driver", "nvrtc", "date", "command", "arch", "seed"))
@@ -72,7 +72,7 @@ def test_the_simulator_gives_the_recorded_bits(k):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", recorder.PLANTED, ids=str)
-def test_the_simulator_decomposes_to_the_recorded_bits(planted):
+def test_the_simulator_decomposition_gives_the_recorded_bits(planted):
     chip = GOLDEN["cpd"][str(planted)]
     row = recorder.cpd_row(recorder.decomposed(planted, simwarp.Device(cc=tuple(GOLDEN["arch"]))))
     assert row["sha256"] == chip["sha256"]

@@ -29,7 +29,7 @@ def test_the_golden_is_complete_and_from_hardware():
     assert set(GOLDEN["forms"]) == set(all_opcodes())
 
 
-def test_a_chip_confirms_exactly_the_maps_it_agreed_with():
+def test_maps_are_confirmed_for_exactly_the_chips_that_agreed():
     """`simwarp.fragments` names a chip as witness of exactly the maps that it agreed with."""
     agreed = {opcode for opcode, told in GOLDEN["forms"].items() if told["agreed"]}
     assert {opcode for opcode, chips in confirmations().items() if "sm_90" in chips} == agreed

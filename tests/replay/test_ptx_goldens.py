@@ -47,7 +47,7 @@ def test_the_simulator_reproduces_hardware_outputs(choose, name):
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_the_hardware_keeps_the_bounds_of_the_isa(name):
+def test_hardware_results_are_within_the_bounds_of_the_isa(name):
     asked = {probe.form: probe for probe in probes([ROWS[name]])}
     for answer in golden.unpack(arrays_of(family(ROWS[name])), asked):
         operands = operands_of(asked[answer.form]).tolist()
@@ -70,7 +70,7 @@ def known():
     return probe, answer, got
 
 
-def test_a_wrong_output_is_noticed_in_every_set(known):
+def test_a_wrong_output_in_any_operand_set_is_reported(known):
     probe, answer, got = known
     for k in range(0, len(got), 37):
         wrong = got.copy()
@@ -86,7 +86,7 @@ def test_a_golden_of_another_kernel_is_refused(known):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_goldens_name_their_origin(name):
+def test_goldens_name_gpu_driver_and_date(name):
     recording = recorded(f"ptx-{name}")
     meta = recording.meta
     assert meta["gpu"]["name"].startswith("NVIDIA")
@@ -137,7 +137,7 @@ def recorded_on(make, folder, rows):
     return outcome, recorded("ptx-some", folder)
 
 
-def test_a_recording_is_replayed(tmp_path):
+def test_a_recording_of_a_stand_in_is_replayed(tmp_path):
     outcome, recording = recorded_on(Witness, tmp_path, SOME)
     assert outcome.differences == []
     assert {path.name for path in tmp_path.rglob("*.*")} == {"ptx-some.json", "ptx-some.npz", "evidence.json"}
@@ -163,7 +163,7 @@ def test_a_simulator_that_differs_is_reported(tmp_path):
     assert not verdicts["popc.b64"].wrong
 
 
-def test_a_simulator_is_not_evidence(tmp_path):
+def test_a_recording_of_the_simulator_is_refused(tmp_path):
     with pytest.raises(InputFileError, match="is a trial on simwarp simulator"):
         recorded_on(simwarp.Device, tmp_path, [ROWS["popc"]])
 
@@ -188,7 +188,7 @@ def test_forms_that_fault_in_the_simulator_are_not_run_on_hardware():
         ("elect.sync", lambda words: words ^ np.uint64(1), False),
     ],
 )
-def test_the_judge_allows_only_the_stated_errors(form, changed, allowed):
+def test_only_errors_within_the_stated_bound_are_accepted(form, changed, allowed):
     probe = probe_of(form)
     operands = operands_of(probe)
     (answer,) = ask(simwarp.Device(), [probe])

@@ -9,7 +9,7 @@ from simwarp.lab.subjects import silicon
 GOLDEN = recorded("silicon").meta
 
 
-def test_the_recording_is_of_the_current_kernels():
+def test_the_recording_belongs_to_the_current_kernels():
     assert GOLDEN["ptx"]["kernels"] == silicon.digest(), "record again: simwarp record silicon"
     assert set(GOLDEN["answers"]) == set(silicon.CASES)
     assert "NVIDIA" in GOLDEN["gpu"]["name"]

@@ -27,13 +27,13 @@ def raw():
     return recorded("tiles").arrays
 
 
-def test_the_recording_is_of_the_current_forms(raw):
+def test_the_recording_belongs_to_the_current_forms(raw):
     assert sorted(GOLDEN["forms"]) == sorted(tiles.OPCODES) == sorted(raw), AGAIN
     assert GOLDEN["seed"] == tiles.SEED
     assert GOLDEN["gpu"]["name"] == "NVIDIA H200"
 
 
-def test_every_recorded_tile_agreed():
+def test_every_recorded_tile_equalled_the_model():
     assert GOLDEN["mismatches"] == sum(row["mismatches"] for row in GOLDEN["forms"].values()) == 0
 
 
@@ -45,7 +45,7 @@ def test_enough_tiles_were_recorded():
 
 
 @pytest.mark.parametrize("opcode", tiles.OPCODES)
-def test_the_simulator_gives_the_recorded_tiles(device, raw, opcode):
+def test_the_simulator_reproduces_the_recorded_tiles(device, raw, opcode):
     row = GOLDEN["forms"][opcode]
     assert GOLDEN["ptx"][opcode] == tiles.question(opcode), AGAIN
     made = tiles.by_hand.tiles(opcode)
@@ -102,7 +102,7 @@ FUSED = [o for o in tiles.OPCODES if "m16n8k16" in o and "f64" not in o]  # chai
 
 
 @pytest.mark.parametrize("opcode", FUSED)
-def test_every_class_of_tiles_has_many_results(device, opcode):
+def test_every_class_of_tiles_has_varied_results(device, opcode):
     registers = tiles.answers(device, opcode, tiles.drawn(opcode, 0))
     classes = len(tiles.by_chance.classes_of(opcode))
     assert min(len(np.unique(registers[i::classes])) for i in range(classes)) > 20

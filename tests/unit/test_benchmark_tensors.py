@@ -106,7 +106,7 @@ def line(label, cells):
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_the_page_has_the_measured_storage(label):
+def test_the_page_lists_the_measured_storage(label):
     best = {name: min(ROWS[f"storage/{name}/{other}"]["ours"] for other in LABELS) for name in NAMES}
 
     def cell(name):
@@ -118,13 +118,13 @@ def test_the_page_has_the_measured_storage(label):
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_the_page_has_the_measured_seconds(label):
+def test_the_page_lists_the_measured_seconds(label):
     cells = (f"{ROWS[f'storage/{name}/{label}']['params']['core_seconds']:.1f}" for name in NAMES)
     assert line(label, cells) in PAGE.splitlines()
 
 
 @pytest.mark.parametrize("label", ["b-csf", "b-csf-one", "mm-csf"])
-def test_the_page_has_the_measured_fibers(label):
+def test_the_page_lists_the_measured_fibers(label):
     def cell(name):
         row = ROWS[f"fibers/{name}/{label}"]
         params, (paper,) = row["params"], [*row["peers"].values()] or [None]

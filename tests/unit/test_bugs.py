@@ -236,7 +236,7 @@ def test_uninitialised_memory_reads_as_poison():
 # ---- the folder ----------------------------------------------------------------------------------------
 
 
-def test_five_bugs_give_right_results():
+def test_five_bugs_give_right_results_on_silicon():
     assert sum(found.wrong == 0 for found in FOUND.values()) == 5
 
 
@@ -315,7 +315,7 @@ right
 CLEAN = "========= COMPUTE-SANITIZER\nright\n========= ERROR SUMMARY: 0 errors\n"
 
 
-def test_output_of_the_sanitizer_is_parsed():
+def test_compute_sanitizer_output_is_parsed():
     assert recorder.findings(OUT_OF_BOUNDS, "off_by_one") == {
         "found": True,
         "message": "Invalid __global__ read of size 4 bytes",
@@ -424,7 +424,7 @@ def test_corrected_twins_are_right_on_silicon_and_clean_in_the_tools(recording, 
         ("missing_syncwarp", "racecheck"),
     ],
 )
-def test_a_tool_agrees_on_the_bugs_it_detects(recording, name, tool):
+def test_compute_sanitizer_agrees_on_the_bugs_it_detects(recording, name, tool):
     bug, seen = BUGS[name], recording["bugs"][name]["buggy"][tool]
     assert seen["found"]
     assert {bug.line, bug.other_line} & set(seen["lines"])
@@ -436,13 +436,13 @@ class StandIn(simwarp.Device):
     name, uuid, driver_version = "NVIDIA Test", "0" * 32, "580.0"
 
 
-def test_a_missing_program_for_a_recording_is_named(tmp_path, monkeypatch):
+def test_a_recording_without_its_program_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda program: None if program == "nvcc" else program)
     with pytest.raises(InputFileError, match=r"^sanitizer needs nvcc\nrecord it where "):
         record(recorder.SUBJECTS[0], Asking(StandIn), tmp_path)
 
 
-def test_a_recording_is_plain_data(tmp_path, monkeypatch):
+def test_a_recording_is_plain_json_data(tmp_path, monkeypatch):
     """Of programs that stand in for the real ones: scripts that print what the tools would."""
 
     def build(bug, variant, folder):

@@ -151,7 +151,7 @@ def test_a_strict_check_is_enabled_only_by_its_name(kind, checks):
     assert there.faults == []
 
 
-def test_every_kind_has_a_case_here():
+def test_every_kind_of_fault_has_a_test_case():
     assert {*CASES, "freed", "unreachable"} == set(KINDS)
 
 
@@ -269,7 +269,7 @@ def test_unknown_checks_are_refused(checks, words):
     assert "choose among" in str(caught.value)
 
 
-def test_faults_are_distinguished_by_place_and_allocation():
+def test_faults_are_merged_by_place_and_allocation():
     checks = Checks("report")
     for line, allocation in ((1, "a"), (1, "b"), (2, "a"), (1, "a")):
         fault = faults.OutOfBounds("x", place=faults.Place(kernel="k", line=line))
@@ -300,7 +300,7 @@ def test_a_cluster_wait_without_arrival_is_a_fault():
     assert "barrier.cluster.wait" in fault.place.text
 
 
-def test_a_warp_that_arrived_and_exited_counts_whole():
+def test_a_warp_that_arrived_and_exited_counts_fully():
     body = """setp.lt.u32 %p1, %r1, 32; @%p1 bra WAIT; barrier.arrive 1, 64; ret;
 WAIT: barrier.sync 1, 64; mov.u32 %r2, 3;"""
     assert run(body + STORE, block=50) == [3] * 32 + [small.NOTHING] * 18
@@ -384,7 +384,7 @@ thread, behind that loop, sets it."""
 
 
 @pytest.mark.parametrize("period", [5, 13])
-def test_lanes_that_spin_do_not_starve_the_one_they_wait_for(period):
+def test_spinning_lanes_do_not_starve_the_awaited_lane(period):
     there = device(instruction_budget=500_000)
     assert run(LISTENERS.format(period=period) + STORE, block=512, device=there) == [1] * 512
 
@@ -406,7 +406,7 @@ def test_a_launch_that_ends_early_counts_what_it_executed():
     assert there.executed > 32
 
 
-def test_unrolled_lines_of_one_source_line_are_one_fault():
+def test_instructions_unrolled_from_one_source_line_are_one_fault():
     checks = Checks("report")
     for line in range(5):
         checks.found(
@@ -424,7 +424,7 @@ AGAIN: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r3; @%p2 bra AGAIN;
 
 
 @pytest.mark.parametrize("budget", [50_000, 100_000])
-def test_a_collected_fault_leaves_part_of_the_budget(budget):
+def test_a_reported_fault_reduces_the_remaining_budget(budget):
     there = simwarp.Device(checks="report", instruction_budget=budget)
     run(POISONED_BOUND + STORE, given=[40] * 32, device=there)
     first, last = there.faults
@@ -439,7 +439,7 @@ def test_a_collected_fault_leaves_part_of_the_budget(budget):
     )  # fmt: skip
 
 
-def test_a_launch_without_a_fault_has_the_whole_budget():
+def test_a_launch_without_faults_has_the_full_budget():
     there = simwarp.Device(checks="report", instruction_budget=50_000)
     assert run(POISONED_BOUND.replace("4096", "4") + STORE, given=[9000] * 32, device=there) == [9000] * 32
     assert there.faults == []

@@ -527,7 +527,7 @@ def test_the_docs_name_every_scheme_and_option():
 
 
 @pytest.mark.parametrize("arguments", [[], ["run"]])
-def test_a_command_without_a_command_shows_help(capsys, arguments):
+def test_simwarp_without_a_command_shows_help(capsys, arguments):
     assert main(arguments) == 2
     assert "Usage" in capsys.readouterr().out
 
@@ -552,7 +552,7 @@ def test_an_unknown_command_is_refused(capsys):
 
 
 @pytest.mark.slow
-def test_the_exit_code_is_0_or_2():
+def test_help_exits_with_0_and_usage_errors_with_2():
     assert command("--help").returncode == 0
     done = command("verify", "--case", "unknown")
     assert (done.returncode, done.stdout) == (2, "")

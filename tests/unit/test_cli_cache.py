@@ -59,7 +59,7 @@ def test_a_smaller_limit_applies_from_the_next_entry(monkeypatch):
     assert kept() == {*KEYS[-3:], "f" * 64}
 
 
-def test_the_folder_is_read_only_when_the_limit_may_be_passed(monkeypatch):
+def test_the_folder_is_scanned_only_near_the_limit(monkeypatch):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", "1")
     looks, look = [], gpu.compiler.cache._entries
     monkeypatch.setattr("gpu.compiler.cache._entries", lambda: looks.append(1) or look())
@@ -95,7 +95,7 @@ def test_a_limit_that_is_not_a_number_is_refused(monkeypatch, capsys, limit):
     assert "SIMWARP_CACHE_MIB" in capsys.readouterr().err
 
 
-def test_leftovers_of_a_killed_writer_are_counted_and_cleared(cache):
+def test_temporary_files_of_a_killed_writer_are_counted_and_cleared(cache):
     write(KEYS[0], Entry("ret;"))
     (cache / f".{KEYS[1]}.ptx.0123456789abcdef.tmp").write_bytes(b"half of it")
     assert usage()[0] == gpu.compiler.cache.clear()[0] == 2

@@ -45,7 +45,7 @@ def test_the_numbers_equal_the_reference(capsys, padding, resolved):
     assert facts["picture"]["title"] == "2 × 3 filter over 6 × 5 pixels: output pixel (0, 0)"
 
 
-def test_channels_determine_how_many_products_remain(capsys):
+def test_the_number_of_channels_determines_the_remaining_products(capsys):
     assert exclude("--image", "4x4", "--filter", "3x3", "--channels", "64") == 0
     assert "correction: (9 - 5) taps x 64 channels = 256 products" in capsys.readouterr().out
 
@@ -92,7 +92,7 @@ def test_bad_requests_are_refused(arguments, said, capsys):
     assert len(error.splitlines()) == 3
 
 
-def test_a_million_pixels_are_drawn_in_part(capsys):
+def test_a_large_image_is_drawn_in_part(capsys):
     assert exclude("--image", "2000x2000", "--filter", "3x3", "--pixel", "1999,1999") == 0
     assert "[5]" in capsys.readouterr().out
 

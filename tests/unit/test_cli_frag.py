@@ -32,7 +32,7 @@ def reported(capsys, *arguments):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_facts_of_an_instruction_are_printed(capsys):
+def test_shape_types_and_registers_of_an_instruction_are_printed(capsys):
     lines = told(capsys, HALF).splitlines()
     assert lines[0] == f"{HALF}: from sm_80 on"
     assert lines[1] == "D = A B + C; A is 16 × 16, B 16 × 8, C and D 16 × 8"
@@ -63,7 +63,7 @@ def test_native_instructions_of_each_chip_are_listed(capsys):
         ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "sm_90a"),
     ],
 )
-def test_the_first_chip_is_named(opcode, first, capsys):
+def test_the_first_supporting_chip_is_named(opcode, first, capsys):
     assert reported(capsys, opcode)["first"] == first
 
 
@@ -94,14 +94,14 @@ def test_holder_and_element_lookups_are_inverse(capsys):
     ]
 
 
-def test_a_bit_is_found_and_an_empty_register_is_named(capsys):
+def test_an_element_and_a_holder_of_a_bit_are_found(capsys):
     assert told(capsys, XOR, "--element", "A:9, 200", "--holder", "b:31,1").splitlines() == [
         "a: row 9, column 200 is held by lane 6, register 3, bit 8",
         "b: lane 31, register 1, bit 0 holds row 224, column 7",
     ]
 
 
-def test_every_copy_is_named(capsys):
+def test_every_copy_of_an_element_is_listed(capsys):
     assert told(capsys, WMMA, "--element", "b:1,0").splitlines() == [
         "b: row 1, column 0 is held by lane 0, register 0, bits 16–31",
         "b: row 1, column 0 is held by lane 0, register 4, bits 16–31",
@@ -116,7 +116,7 @@ def test_the_matrix_is_named_where_there_are_several(capsys):
     ]
 
 
-def test_places_are_printed_as_json(capsys):
+def test_lookups_are_printed_as_json(capsys):
     report = reported(capsys, HALF, "--element", "a:9,3", "--holder", "d:14,1")
     numbers = [[a[key] for key in ("row", "column", "lane", "register", "bit")] for a in report["answers"]]
     assert numbers == [[9, 3, 5, 1, 16], [3, 5, 14, 1, 0]]

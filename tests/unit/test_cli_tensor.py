@@ -175,7 +175,7 @@ def test_a_conversion_is_reported(capsys, text, tmp_path):
     }
 
 
-def test_a_text_without_its_shape_is_pointed_out(capsys, binary, tmp_path):
+def test_a_conversion_to_text_warns_of_the_missing_shape(capsys, binary, tmp_path):
     assert command("convert", binary, tmp_path / "y.tns") == 0
     assert "the file lacks its shape" in capsys.readouterr().err
     assert read_tns(tmp_path / "y.tns").shape == (5, 7, 11)
@@ -289,7 +289,7 @@ def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"", b"1 1 2.5\n"])
-def test_a_file_called_npz_is_not_read_as_a_text(tmp_path, content):
+def test_a_text_file_named_npz_is_refused(tmp_path, content):
     """It is not read as a text, with a complaint about its first line."""
     (tmp_path / "bad.npz").write_bytes(content)
     with pytest.raises(InputFileError, match=r"bad\.npz does not hold a sparse tensor: it begins with b'"):

@@ -64,7 +64,7 @@ def test_product_kernels_run_for_every_architecture(arch):
         assert f".target sm_{arch[0]}{arch[1]}" in product_ptx(scheme, "bits", "msb", arch).text
 
 
-def test_every_kernel_has_ptx_of_its_own():
+def test_every_kernel_compiles_to_different_ptx():
     formats = list(itertools.product((32, 64), ("msb", "lsb")))
     products = [
         product_ptx(scheme, output, first, (9, 0))
@@ -196,11 +196,11 @@ def test_paths_are_relative(path, expected):
     assert normalise(normalise(text, names), names) == normalise(text, names)
 
 
-def test_line_ends_do_not_matter():
+def test_crlf_line_ends_give_the_same_ptx():
     assert normalise("\n\n.version 9.0  \r\n\tret;\r\n\n") == ".version 9.0\n\tret;\n"
 
 
-def test_compiled_ptx_has_no_machine_path():
+def test_compiled_ptx_contains_no_absolute_path():
     source = "#include <cuda/std/bit>\n" + ANSWER.replace("ANSWER *", "cuda::std::popcount(threadIdx.x) *")
     texts = [
         compile(source, "answer.cu").text,
@@ -236,5 +236,5 @@ def test_ptx_does_not_depend_on_working_directory_or_cache(tmp_path):
     assert said.stdout.split() == [ptx.sha256 for ptx in here]
 
 
-def test_the_digest_is_of_the_text():
+def test_the_digest_is_the_hash_of_the_text():
     assert Ptx("abc", "", (9, 0), "").sha256.startswith("ba7816bf8f01cfea")

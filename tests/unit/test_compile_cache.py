@@ -35,7 +35,7 @@ def test_warnings_are_kept_and_cached(ptx_cache, compilations, tmp_path):
 
 @pytest.mark.slow_cases("False", "True")
 @pytest.mark.parametrize("mine", [False, True])
-def test_warnings_of_cudas_own_headers_are_not_the_users(ptx_cache, mine):
+def test_warnings_in_cuda_headers_are_suppressed(ptx_cache, mine):
     source = "#define INFINITY 1\n#include <cuda/std/cmath>\n" + ANSWER
     source += 'extern "C" __global__ void k(int* y) { int v; *y = v; }\n' * mine
     log = compile(source, "k.cu", {"ANSWER": 1}).log
@@ -186,7 +186,7 @@ def test_a_deleted_working_directory_does_not_stop_compilation(ptx_cache, tmp_pa
     monkeypatch.chdir(tmp_path)
 
 
-def test_files_of_the_package_compile_by_their_path(ptx_cache, compilations):
+def test_package_files_are_compiled_by_path(ptx_cache, compilations):
     source = (importlib.resources.files("gpu") / "bmm/pack.cu").read_text()
     defines = {"ELEMENT_INT8": "", "WORD_64": "", "FIRST_LSB": ""}
     one, other = compile_file("bmm/pack.cu", defines), compile(source, "bmm/pack.cu", defines)

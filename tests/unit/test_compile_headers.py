@@ -31,7 +31,7 @@ def test_headers_of_the_package_change_the_key(ptx_cache, compilations, monkeypa
     assert len(compilations) == 2
 
 
-def test_headers_that_are_given_change_the_key(ptx_cache, compilations):
+def test_given_headers_change_the_key(ptx_cache, compilations):
     source = "#include <answer.h>\n" + ANSWER
     for value in (1, 2, 1):
         compile(source, "answer.cu", headers={"answer.h": f"#define ANSWER {value}\n"})
@@ -118,7 +118,7 @@ def _folder_of_headers(folder):
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_header_that_changes_is_never_missed(ptx_cache, compilations, tmp_path, spelling):
+def test_a_changed_header_recompiles(ptx_cache, compilations, tmp_path, spelling):
     _folder_of_headers(tmp_path)
     angled = "angled" in spelling
     header = tmp_path / ("later/v.h" if angled else "v.h")
@@ -163,7 +163,7 @@ HIDDEN = {"of a macro", "by a macro", "by another name", "pasted", "pasted of li
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_header_that_comes_and_goes_is_never_missed(ptx_cache, compilations, tmp_path, question):
+def test_an_added_or_removed_header_recompiles(ptx_cache, compilations, tmp_path, question):
     source = QUESTIONS[question] + "\n#define ANSWER 1\n#else\n#define ANSWER 2\n#endif\n" + ANSWER
     texts = []
     for there in (False, True, True, False):
@@ -175,7 +175,7 @@ def test_a_header_that_comes_and_goes_is_never_missed(ptx_cache, compilations, t
     assert len(compilations) == (4 if question in HIDDEN else 2)
 
 
-def test_a_header_that_comes_earlier_on_the_path_is_never_missed(ptx_cache, compilations, tmp_path):
+def test_a_new_header_earlier_on_the_path_recompiles(ptx_cache, compilations, tmp_path):
     places = [tmp_path / name for name in ("one", "two")]
     for place in places:
         place.mkdir()
@@ -190,7 +190,7 @@ def test_a_header_that_comes_earlier_on_the_path_is_never_missed(ptx_cache, comp
     assert len(compilations) == 2
 
 
-def test_headers_in_the_working_directory_are_never_missed(ptx_cache, compilations, tmp_path, monkeypatch):
+def test_a_changed_header_in_the_working_directory_recompiles(ptx_cache, compilations, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = []
     for value in (1, 2, 2):
@@ -212,7 +212,7 @@ def test_different_headers_in_other_encodings_have_different_keys(ptx_cache, com
     assert len(compilations) == 2
 
 
-def test_a_user_file_included_by_cuda_headers_is_never_missed(ptx_cache, compilations, tmp_path):
+def test_a_changed_user_file_included_by_cuda_headers_recompiles(ptx_cache, compilations, tmp_path):
     (tmp_path / "mine").mkdir()
     source = "#include <cuda_fp16.h>\n#ifndef ANSWER\n#define ANSWER 9\n#endif\n" + ANSWER
     texts = [compile(source, "answer.cu", include=[tmp_path]).text for _ in range(2)]
@@ -246,7 +246,7 @@ def test_a_header_that_changes_while_it_is_compiled_is_not_cached(
 
 
 @pytest.mark.parametrize("option", ["-I{}", "--include-path={}", "-I {}"])
-def test_files_included_by_options_are_never_missed(ptx_cache, compilations, tmp_path, option):
+def test_a_changed_file_included_by_an_option_recompiles(ptx_cache, compilations, tmp_path, option):
     texts = []
     for value in (1, 2, 2):
         (tmp_path / "v.h").write_text(f"#define ANSWER {value}\n")

@@ -71,7 +71,7 @@ def test_json_has_one_entry_for_each_form(capsys):
         assert (entry["golden"], entry["sets"]) == ((found.golden, found.sets) if found else (None, 0))
 
 
-def test_open_forms_name_their_invariant(capsys):
+def test_open_forms_state_their_invariant(capsys):
     _, said = report(capsys)
     rows = {entry["form"]: entry for entry in said["rows"]}
     assert rows["activemask.b32"]["invariant"] == "the mask names the own lane and only executing ones"

@@ -115,13 +115,13 @@ def test_a_negative_dimension_is_refused(device):
         device.allocate((-1,), np.int32)
 
 
-def test_arrays_have_names_of_their_own_unless_given_one(device):
+def test_unnamed_arrays_get_distinct_names(device):
     arrays = [device.allocate((1,), np.int8) for _ in range(3)]
     assert len({array.name for array in arrays}) == 3
     assert device.upload(np.zeros(1), "given").name == "given"
 
 
-def test_a_view_is_the_same_memory(device):
+def test_a_view_shares_memory_with_its_array(device):
     words = device.upload(np.array([1, 2, 3, 4], np.uint32), "words")
     halves = words.view((2, 4), np.uint16)
     assert (halves.pointer, halves.name, halves.nbytes) == (words.pointer, "words", 16)
@@ -132,7 +132,7 @@ def test_a_view_is_the_same_memory(device):
     assert words.view((2,)).view((4,)).shape == (4,), "a view of a part can be widened again"
 
 
-def test_a_view_is_no_larger_than_the_array(device):
+def test_a_view_larger_than_its_array_is_refused(device):
     array = device.allocate((4,), np.uint32, "words")
     for shape, dtype in (((5,), None), ((3,), np.uint64), ((17,), np.uint8)):
         with pytest.raises(ShapeError) as error:
@@ -149,14 +149,14 @@ def test_a_foreign_array_cannot_be_adopted(device):
 # ------------------------------------------------------------------------------------- life times
 
 
-def test_memory_is_given_back_with_the_last_array(device):
+def test_memory_is_freed_with_the_last_array(device):
     for _ in range(2000):  # 2 GiB in all
         device.allocate((1 << 18,), np.uint32)
         assert len(device.memory.allocations) <= 1
     assert device.memory.allocations == []
 
 
-def test_a_view_keeps_the_memory(device):
+def test_a_view_keeps_its_memory_alive(device):
     view = device.upload(np.arange(4, dtype=np.uint32)).view((2, 2)).view((4,))
     gc.collect()
     assert view.download().tolist() == [0, 1, 2, 3]
@@ -165,7 +165,7 @@ def test_a_view_keeps_the_memory(device):
     assert device.memory.allocations == []
 
 
-def test_memory_in_a_reference_cycle_is_given_back(device):
+def test_memory_in_a_reference_cycle_is_freed(device):
     cycle = [device.allocate((4,), np.uint32)]
     cycle.append(cycle)
     del cycle
@@ -173,7 +173,7 @@ def test_memory_in_a_reference_cycle_is_given_back(device):
     assert device.memory.allocations == []
 
 
-def test_an_array_does_not_outlive_its_last_name(device, kernel):
+def test_memory_of_an_unreferenced_array_is_freed(device, kernel):
     out, source = device.allocate((32,), np.uint32), device.upload(np.zeros(32, np.uint32), "source")
     address = np.uint64(source.pointer)
     del source
@@ -181,13 +181,13 @@ def test_an_array_does_not_outlive_its_last_name(device, kernel):
         kernel("add")(ONE, (32, 1, 1), out, address, np.uint32(0))
 
 
-def test_an_array_made_for_a_launch_lives_as_long_as_it(device, kernel):
+def test_a_temporary_array_lives_as_long_as_its_launch(device, kernel):
     out = device.allocate((32,), np.uint32)
     kernel("add")(ONE, (32, 1, 1), out, device.upload(np.zeros(32, np.uint32)), np.uint32(5))
     assert out.download().tolist() == [5] * 32
 
 
-def test_devices_do_not_stay_for_their_arrays(device):
+def test_unreferenced_devices_and_arrays_are_freed(device):
     other = simwarp.Device()
     array, memory = other.allocate((4,), np.uint32), weakref.ref(other.memory)
     del other, array
@@ -195,7 +195,7 @@ def test_devices_do_not_stay_for_their_arrays(device):
     assert memory() is None
 
 
-def test_unwritten_elements_are_marked(device):
+def test_unwritten_elements_are_reported_by_mask(device):
     struct = np.dtype([("a", "i1"), ("b", "f4"), ("c", "i2", (3,))], align=True)
     pair = device.allocate((2,), struct, "pair")
     assert pair.unwritten().tolist() == [True, True]
@@ -264,7 +264,7 @@ def test_a_module_lists_its_kernels(device):
     [(0, 1, 1), (1, 0, 1), (1025, 1, 1), (32, 32, 2), (-1, 1, 1), (-2, -2, 1), (32, 1, 1, 1)],
     ids=str,
 )
-def test_a_block_has_one_to_1024_threads(kernel, block):
+def test_a_block_outside_1_to_1024_threads_is_refused(kernel, block):
     with pytest.raises(LaunchError, match="kernel nothing") as error:
         kernel("nothing")(ONE, block)
     assert str(block) in message(error)
@@ -275,13 +275,13 @@ def test_a_block_has_one_to_1024_threads(kernel, block):
     [(0, 1, 1), (1, 1, 0), (-1, -1, 1), (1, 65536, 1), (1, 1, 65536), (2**31, 1, 1), ()],
     ids=str,
 )
-def test_a_grid_is_within_its_limits(kernel, grid):
+def test_a_grid_beyond_its_limits_is_refused(kernel, grid):
     with pytest.raises(LaunchError, match="kernel nothing") as error:
         kernel("nothing")(grid, ONE)
     assert str(grid) in message(error)
 
 
-def test_a_kernel_may_ask_for_smaller_blocks(kernel):
+def test_a_block_beyond_maxntid_is_refused(kernel):
     kernel("small")(ONE, (64, 1, 1))
     with pytest.raises(LaunchError, match="65 threads; it takes 1 to 64"):
         kernel("small")(ONE, (65, 1, 1))
@@ -307,7 +307,7 @@ def test_a_wrong_number_of_arguments_is_refused(device, kernel):
         (np.zeros(2, np.uint32), "argument 2 is 8 bytes; the parameter takes 4 bytes"),
     ],
 )
-def test_an_argument_fits_its_parameter(device, kernel, bad, says):
+def test_an_unsuitable_argument_is_refused(device, kernel, bad, says):
     array = device.allocate((32,), np.uint32)
     with pytest.raises(LaunchError) as error:
         kernel("add")(ONE, (32, 1, 1), array, array, bad)
@@ -343,7 +343,7 @@ def test_dynamic_shared_memory_is_0_by_default(kernel):
 @pytest.mark.parametrize(
     ("name", "shared"), [("nothing", 227 * 1024 + 1), ("static", 227 * 1024), ("nothing", -1)]
 )
-def test_the_size_of_shared_memory_has_limits(kernel, name, shared):
+def test_too_much_dynamic_shared_memory_is_refused(kernel, name, shared):
     most = 227 * 1024 - (64 if name == "static" else 0)
     with pytest.raises(LaunchError, match=f"{shared} bytes of dynamic shared memory; it takes 0 to {most}"):
         kernel(name)(ONE, ONE, shared=shared)
@@ -356,7 +356,7 @@ KIB |= {163: ((8, 0), (8, 7)), 227: ((9, 0), (10, 0), (10, 3))}
 @pytest.mark.parametrize(
     ("cc", "kib"), [(cc, kib) for kib, capabilities in KIB.items() for cc in capabilities]
 )
-def test_a_block_has_as_much_shared_memory_as_its_chip(cc, kib):
+def test_the_shared_memory_limit_is_that_of_the_chip(cc, kib):
     text = f".version 9.0 .target sm_{cc[0]}{cc[1]} .address_size 64 .entry k() {{ ret; }}"
     kernel = simwarp.Device(cc=cc).load(text).kernel("k")
     kernel(1, 1, shared=kib << 10)
@@ -425,7 +425,7 @@ def test_a_kernel_that_never_ends_is_stopped():
     assert error.value.place.kernel == "forever"
 
 
-def test_a_budget_is_for_each_launch():
+def test_the_instruction_budget_is_per_launch():
     device = simwarp.Device(instruction_budget=100)
     kernel = device.load(HEADER + LOOP).kernel("nothing")
     for _ in range(200):

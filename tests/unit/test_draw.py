@@ -171,7 +171,7 @@ def test_different_words_are_marked_in_text():
     ]
 
 
-def test_words_are_drawn_in_part_where_they_are_many():
+def test_long_word_arrays_are_drawn_in_part():
     many = np.zeros((3, 32), np.uint64)
     plain, different = draw.words(many).splitlines(), draw.words(many, ~many).splitlines()
     assert len(plain) == 3 + 32 + 2
@@ -315,7 +315,7 @@ def test_cells_do_not_overlap_and_stay_inside(picture):
 
 
 @pytest.mark.slow
-def test_the_same_picture_gives_the_same_characters():
+def test_drawing_is_deterministic():
     program = (
         "from simwarp import draw\n"
         "print(draw.operation('E', svg=True), draw.layout('row', rows=9, columns=9, svg=True))"
@@ -356,7 +356,7 @@ def alone(row, column, rows, columns, **form):
 
 @every_format
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (32, 64), (65, 1), *sizes(1, 4, 150)])
-def test_every_element_has_its_place(layout, word, first, rows, columns):
+def test_every_element_is_drawn_at_its_position(layout, word, first, rows, columns):
     form = {"layout": layout, "word": word, "first": first}
     row, column = np.indices((rows, columns))
     index, bit = place(row, column, rows=rows, columns=columns, **form)
@@ -408,7 +408,7 @@ def test_a_small_layout_shows_each_word_once(layout, word, first, rows, columns)
     assert shown == list(range(reference.pack(np.ones((rows, columns)), **form).words.size))
 
 
-def test_formats_that_do_not_exist_are_refused():
+def test_unknown_formats_are_refused():
     for wrong in ({"word": 48}, {"first": "left"}, {"layout": "diagonal"}):
         with pytest.raises(SchemeError, match="there is no"):
             draw.layout(**{"layout": "row", "rows": 1, "columns": 1, **wrong})
@@ -485,7 +485,7 @@ def test_counts_are_written_beside_their_lanes():
     assert [note for note in after.row_notes if note] == [f"= {twins.popc(w)}" for w in PROBE.tolist()[::4]]
 
 
-def test_ballots_rotate_the_picture():
+def test_ballot_pictures_are_rotated_by_a_quarter_turn():
     """Clockwise, as section 3.1 of the paper says, and anticlockwise with brev."""
     picture = np.array([[word >> bit & 1 for bit in range(31, -1, -1)] for word in PROBE.tolist()])
     for name, quarters in (("G", -1), ("H", 1)):
@@ -560,7 +560,7 @@ def hooks():
 
 
 @pytest.mark.parametrize(("page", "least"), [("formats.md", 4), ("lanes.md", 9)])
-def test_the_pages_take_their_pictures_from_the_code(page, least):
+def test_page_pictures_are_generated_from_the_code(page, least):
     rendered = hooks().on_page_markdown((ROOT / "docs" / page).read_text(encoding="utf-8"))
     pictures = re.findall(r"<svg.*?</svg>", rendered, re.DOTALL)
     assert len(pictures) >= least

@@ -72,7 +72,7 @@ def test_every_window_shows_its_excluded_taps(geometry):
             assert cell.label == ("[{}]" if chosen else "{}").format(excluded[int(p), int(q)])
 
 
-def test_taps_are_named_where_they_are():
+def test_excluded_taps_are_labelled_with_their_index():
     picture, _ = drawn((5, 5), (3, 3), stride=2, padding=((1, 0), (0, 1)), dilation=(1, 2), pixel=(1, 0))
     window, _ = cells(picture)
     assert {label: at for at, cell in window.items() if "," in (label := cell.label)} == {
@@ -107,7 +107,7 @@ def test_large_images_are_shown_in_part(pixel):
     assert max(map(len, to_text(picture).splitlines())) < 200
 
 
-def test_a_huge_image_costs_no_more_than_a_small_one():
+def test_drawing_a_huge_image_takes_constant_time():
     picture = exclude_picture((2**31 - 1, 1), (3, 1), (2**31 - 1, 1), pad=(1, 0), pixel=(2**31 - 2, 0))
     assert "[1]" in to_text(picture)
 

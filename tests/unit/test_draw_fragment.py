@@ -170,7 +170,7 @@ def rectangles(svg):
 
 
 @pytest.mark.parametrize("opcode", PRODUCTS)
-def test_columns_of_d_stand_below_those_of_b_and_rows_beside_those_of_a(opcode):
+def test_d_is_aligned_with_the_columns_of_b_and_the_rows_of_a(opcode):
     picture = picture_of(opcode)
     (room, b), (a, d) = picture.lines
     assert room.style == "blank"
@@ -191,7 +191,7 @@ def test_columns_of_d_stand_below_those_of_b_and_rows_beside_those_of_a(opcode):
 
 
 @pytest.mark.parametrize("opcode", PRODUCTS)
-def test_columns_stand_below_columns_in_text(opcode):
+def test_columns_are_aligned_in_text(opcode):
     picture = picture_of(opcode)
     lines = to_text(picture).splitlines()
     rules = [line for line in lines if "+--" in line]
@@ -200,19 +200,19 @@ def test_columns_stand_below_columns_in_text(opcode):
     assert below.rindex(above.strip()) == above.index("+")
 
 
-def test_the_cells_of_a_product_are_those_of_the_operands():
+def test_cells_of_a_product_picture_equal_those_of_its_operands():
     (_, b), (a, d) = picture_of(HALF).lines
     for name, grid in (("a", a), ("b", b), ("d", d)):
         ((alone,),) = picture_of(HALF, name).lines
         assert grid.cells == alone.cells
 
 
-def test_a_product_is_drawn_without_b_in_registers():
+def test_a_product_with_b_in_shared_memory_is_drawn():
     ((a, d),) = picture_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16").lines
     assert (a.title, d.title) == ("A, f16", "D, f32")
 
 
-def test_c_is_not_drawn_where_it_is_held_like_d():
+def test_c_is_not_drawn_when_held_like_d():
     assert picture_of(HALF).lines[1][1].title == "C and D, f32"
     unlike = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"
     assert picture_of(unlike).lines[1][1].title == "D, f32"
@@ -271,7 +271,7 @@ def lab(colour, eyes):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_can_be_read_on_every_tint(dark):
+def test_text_contrasts_with_every_tint(dark):
     assert min(contrast(hues.tint(lane, dark=dark), INK[dark]) for lane in range(32)) >= 4.5
     assert f"--ink:{INK[dark]}" in to_svg(picture_of(HALF))
 
@@ -284,14 +284,14 @@ def test_the_tints_of_two_lanes_differ(eyes, dark):
     assert closest >= 1.8  # about 1 can be told apart
 
 
-def test_lanes_of_a_warpgroup_take_turns():
+def test_tints_repeat_for_the_warps_of_a_warpgroup():
     assert hues.tint(37) == hues.tint(5)
     ((grid,),) = picture_of("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", "d").lines
     assert grid.cells[63][7].label == "127:3"
     assert grid.cells[63][7].hue == 31
 
 
-def test_only_pictures_with_lanes_carry_their_colours():
+def test_only_pictures_with_lanes_contain_lane_colours():
     assert "hue" not in to_svg(layout_picture("row", rows=40, columns=2))
     svg = to_svg(picture_of("mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16"))
     style = ET.fromstring(svg).find(f"{SVG}style").text
@@ -321,7 +321,7 @@ def hooks():
     return module
 
 
-def test_the_page_takes_its_pictures_and_its_table_from_the_code():
+def test_page_pictures_and_table_are_generated_from_the_code():
     page = (ROOT / "docs" / "fragments.md").read_text(encoding="utf-8")
     rendered = hooks().on_page_markdown(page)
     pictures = re.findall(r"<svg.*?</svg>", rendered, re.DOTALL)
@@ -336,6 +336,6 @@ def test_the_page_takes_its_pictures_and_its_table_from_the_code():
     assert "| none | 2 `HMMA.16816.F32`, 12 `F2FP`, 4 `FADD` |" in rendered
 
 
-def test_a_marker_becomes_an_operand_or_its_registers():
+def test_a_marker_is_replaced_by_an_operand_picture():
     rendered = hooks().on_page_markdown(f"<!-- draw fragment {HALF} --operand b --registers -->")
     assert to_svg(picture_of(HALF, "b", registers=True)) in rendered

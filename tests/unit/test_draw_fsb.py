@@ -29,7 +29,7 @@ def test_tiles_equal_figure_14_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8, 128), (1, 1), (13, 200), (17, 384), (9, 129)])
-def test_places_are_those_of_a_matrix_cut_into_tiles(rows: int, columns: int) -> None:
+def test_addresses_equal_those_of_a_tiled_matrix(rows: int, columns: int) -> None:
     down, across = -(-rows // 8), -(-columns // 128)
     padded = np.zeros((down * 8, across * 128), np.int64)
     padded[:rows, :columns] = 1 + np.arange(rows * columns).reshape(rows, columns)
@@ -42,14 +42,14 @@ def test_places_are_those_of_a_matrix_cut_into_tiles(rows: int, columns: int) ->
 
 
 @pytest.mark.parametrize("order", ["row", "column"])
-def test_the_listings_put_bits_where_the_picture_does(order: Literal["row", "column"]) -> None:
+def test_the_listings_store_bits_where_the_picture_shows_them(order: Literal["row", "column"]) -> None:
     row, column = np.ogrid[:300, :200]
     listed = fsb_address(row, column, (300, 200), (8, 128), order)
     drawn = fsb_place(row, column, rows=300, columns=200, tile=(8, 128), order=order)
     assert np.array_equal(listed, drawn)
 
 
-def test_padding_has_a_place_and_no_element() -> None:
+def test_padding_has_an_address_and_no_element() -> None:
     assert labels(3, 6, tile=(2, 4), word=1)[1:] == [
         ["4", "5", "6", "7", "12", "13", "pad", "pad"],
         ["16", "17", "18", "19", "24", "25", "pad", "pad"],
@@ -59,13 +59,13 @@ def test_padding_has_a_place_and_no_element() -> None:
     assert "Padding" not in draw.fsb(16, 256)
 
 
-def test_a_tile_has_one_colour_and_its_neighbours_have_others() -> None:
+def test_neighbouring_tiles_have_different_colours() -> None:
     cells = fsb_picture(16, 256).lines[0][1].cells
     assert {cell.hue for row in cells[:8] for cell in row[:4]} == {0}
     assert {cell.hue for row in cells[8:] for cell in row[4:]} == {12}
 
 
-def test_words_that_run_past_the_edge_show_how_far() -> None:
+def test_words_past_the_edge_show_their_valid_bits() -> None:
     last = fsb_picture(8, 200).lines[0][1].cells[0][6]
     assert last.label == "34"
     assert last.padding == 0.75

@@ -92,7 +92,7 @@ def test_a_missing_number_is_drawn_as_a_dash():
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
-def test_there_is_a_row_for_each_wavefront(width):
+def test_each_wavefront_has_a_row(width):
     """Held against the observer; stores, since loads may merge phases."""
     random = np.random.default_rng(width)
     lanes = np.arange(32)
@@ -107,7 +107,7 @@ def test_there_is_a_row_for_each_wavefront(width):
         assert fewest == (found.conflicts > 0)
 
 
-def test_each_lane_stands_in_its_bank():
+def test_each_lane_is_drawn_in_its_bank():
     cells = banks_picture([8 * lane for lane in range(32)]).lines[0][0].cells
     assert [cell.label for cell in cells[0][::2]] == [str(lane) for lane in range(16)]
     assert [cell.label for cell in cells[1][::2]] == [str(lane) for lane in range(16, 32)]
@@ -121,7 +121,7 @@ def test_lanes_that_share_a_word_share_a_cell():
     assert not banks_picture([4 * lane for lane in range(32)]).notes
 
 
-def test_wide_elements_take_several_banks():
+def test_wide_elements_occupy_several_banks():
     cells = banks_picture([16 * lane for lane in range(32)], 16).lines[0][0].cells
     assert [cell.label for cell in cells[1][:5]] == ["8", "8", "8", "8", "9"]
 

@@ -35,7 +35,7 @@ def edges() -> ModuleType:
 
 
 @pytest.mark.slow
-def test_the_filters_are_signs_that_ignore_flat_areas(edges: ModuleType) -> None:
+def test_the_filters_are_signs_with_zero_sum(edges: ModuleType) -> None:
     assert edges.x.shape == (1, 85, 128, 24)
     assert edges.w.shape == (4, 4, 24, 4)
     assert set(np.unique(edges.w)) == {-1, 1}
@@ -56,7 +56,7 @@ def test_zero_padding_as_bits_changes_only_the_border(edges: ModuleType) -> None
     assert (wrong[sky] == 4 * 24).all()
 
 
-def test_the_picture_shows_photograph_right_and_wrong_edges(edges: ModuleType) -> None:
+def test_the_picture_shows_the_photograph_and_both_edge_maps(edges: ModuleType) -> None:
     shades = np.asarray(edges.picture(edges.convolve(border=0)))
     assert shades.shape == (85, 3 * 128)
     photograph, right, wrong = np.hsplit(shades, 3)
@@ -78,7 +78,7 @@ def test_the_script_saves_the_edges_of_a_device(
     assert (tmp_path / "edges.png").read_bytes() == (tmp_path / "expected.png").read_bytes()
 
 
-def test_the_script_notices_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges: ModuleType) -> None:
+def test_the_script_reports_a_wrong_edge(monkeypatch: pytest.MonkeyPatch, edges: ModuleType) -> None:
     def lying(*operands: Any, **options: Any) -> Any:
         response = edges.convolve(border=0)
         response[0, 7, 9, 2] += 2

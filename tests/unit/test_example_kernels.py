@@ -126,7 +126,7 @@ def test_scan_equals_cumsum(simwarp_device, n):
     assert_same_bits(np.cumsum(x, dtype=np.uint32), example("scan").scan(simwarp_device, x))
 
 
-def test_scan_looks_back_at_blocks_that_have_ended():
+def test_scan_looks_back_at_finished_blocks():
     x = whole(3001)
     one_block_at_a_time = simwarp.Device(chunk_lanes=128)
     got = example("scan").scan(one_block_at_a_time, x)
@@ -189,7 +189,7 @@ def test_gemm_f16_equals_the_tensor_core_model(simwarp_device, m, n, k):
     assert_same_bits(right, example("gemm_f16").gemm_f16(simwarp_device, a, b))
 
 
-def test_truncation_in_tensor_cores_loses_digits_within_its_bound():
+def test_tensor_core_truncation_stays_within_its_bound():
     """The bound of gemm_f16.py holds what is lost, and something is: sums are not rounded to nearest."""
     for seed in range(3):
         a, b = (matrix.astype(np.float64) for matrix in example("gemm_f16").draw(seed))
@@ -369,7 +369,7 @@ def run_script(name, monkeypatch, *args):
 
 
 @pytest.mark.slow
-def test_a_script_runs_by_itself():
+def test_a_script_runs_as_a_program():
     command = [sys.executable, "examples/kernels/histogram.py", "--device", "sim", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -378,7 +378,7 @@ def test_a_script_runs_by_itself():
     assert len(printed["sha256"]["counts"]) == 64
 
 
-def test_a_script_notices_a_wrong_result(monkeypatch, capsys):
+def test_a_script_reports_a_wrong_result(monkeypatch, capsys):
     honest = simwarp.device.DeviceArray.download
 
     def lying(array, stream=None):
@@ -391,7 +391,7 @@ def test_a_script_notices_a_wrong_result(monkeypatch, capsys):
     assert "WRONG" in capsys.readouterr().out
 
 
-def test_a_result_is_compared_by_names_shape_and_elements():
+def test_results_are_compared_by_name_shape_and_elements():
     right = {"x": (np.zeros(3), 0.5)}
     assert common.is_right({"x": np.array([0, 0.5, -0.5])}, right)
     assert not common.is_right({"x": np.array([0, 0.5, -0.6])}, right)
@@ -400,7 +400,7 @@ def test_a_result_is_compared_by_names_shape_and_elements():
     assert not common.is_right({"x": np.zeros(3), "y": np.zeros(1)}, right)
 
 
-def test_another_seed_gives_other_inputs():
+def test_different_seeds_give_different_inputs():
     for name in NAMES:
         first, second = (np.concatenate([*map(np.ravel, drawn(name, seed))]) for seed in (0, 1))
         assert first.shape != second.shape or (first != second).any()
@@ -431,7 +431,7 @@ def test_the_simulator_reproduces_silicon_outputs(golden, name):
         assert_same_bits(output, got[key])
 
 
-def test_the_golden_is_of_the_current_kernels(golden):
+def test_the_golden_belongs_to_the_current_kernels(golden):
     meta = golden.meta
     assert meta["gpu"]["name"].startswith("NVIDIA")
     assert all(meta[key] for key in ("driver", "nvrtc", "date", "command"))
@@ -449,7 +449,7 @@ class StandIn(simwarp.Device):
     driver_version = "580.0"
 
 
-def test_a_recording_holds_every_output(tmp_path, monkeypatch):
+def test_the_recording_holds_every_output(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "names", lambda: ["histogram", "transpose"])
     lab.record(recorder.SUBJECTS[0], lab.Asking(StandIn), tmp_path / "new")
     recording = lab.recorded("kernels", tmp_path / "new")
@@ -464,7 +464,7 @@ def test_a_recording_holds_every_output(tmp_path, monkeypatch):
     assert meta["ptx"].keys() == {"histogram", "transpose"}
 
 
-def test_the_simulator_is_not_evidence_about_itself(tmp_path, monkeypatch):
+def test_a_recording_of_the_simulator_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "names", lambda: ["transpose"])
     lab.record(recorder.SUBJECTS[0], lab.Asking(simwarp.Device), tmp_path)
     with pytest.raises(InputFileError, match="is a trial on simwarp simulator"):

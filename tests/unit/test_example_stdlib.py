@@ -69,7 +69,7 @@ def components(printed: str) -> list[tuple[set[str], set[str], set[str]]]:
     return list(zip(words[::3], words[1::3], words[2::3], strict=True))
 
 
-def test_only_names_are_counted(library: Path) -> None:
+def test_only_identifiers_are_counted(library: Path) -> None:
     assert load().names(library / "ast.py") == NAMES
 
 

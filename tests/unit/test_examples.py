@@ -25,7 +25,7 @@ def run(path: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_succeeds(path: Path) -> None:
+def test_every_example_succeeds(path: Path) -> None:
     done = run(path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()
@@ -33,13 +33,13 @@ def test_example_succeeds(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_is_short(path: Path) -> None:
+def test_every_example_is_short(path: Path) -> None:
     _, _, code = path.read_text().split('"""', 2)
     assert 10 <= sum(bool(line.strip()) for line in code.splitlines()) <= 50
 
 
 @pytest.mark.slow
-def test_digits_are_recognised() -> None:
+def test_the_digits_example_recognises_digits() -> None:
     printed = run(ROOT / "examples" / "digits.py").stdout
     accuracy = re.search(r"of 500 digits recognised: ([\d.]+)%$", printed, re.MULTILINE)
     assert accuracy is not None, printed
@@ -47,7 +47,7 @@ def test_digits_are_recognised() -> None:
     assert "simwarp simulator (sm_90): products and neighbours equal NumPy's" in printed
 
 
-def test_digits_notices_a_wrong_product(
+def test_the_digits_example_reports_a_wrong_product(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     honest = gpu.bmm

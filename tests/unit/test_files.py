@@ -115,7 +115,7 @@ def leave(folder, name="x", age=3600.0):
     return left
 
 
-def test_the_next_writer_removes_leftovers_of_a_killed_writer(tmp_path):
+def test_temporary_files_of_a_killed_writer_are_removed(tmp_path):
     left, other = leave(tmp_path), leave(tmp_path, "y")
     write(tmp_path / "x")
     assert names(tmp_path) == {"x", "y", other.name}
@@ -123,7 +123,7 @@ def test_the_next_writer_removes_leftovers_of_a_killed_writer(tmp_path):
 
 
 @pytest.mark.parametrize("alive", ["locked", "young"])
-def test_a_file_in_use_by_another_writer_stays(tmp_path, alive):
+def test_a_temporary_file_in_use_is_kept(tmp_path, alive):
     left = leave(tmp_path, age=3600 if alive == "locked" else 0)
     with left.open("rb") as file:
         if alive == "locked":
@@ -149,7 +149,7 @@ def test_a_writer_locks_its_file(tmp_path):
 @pytest.mark.parametrize(
     "name", [".x.tmp", ".x.mine.tmp", f".xy.{HEX}.tmp", f".x.{HEX}", f"x.{HEX}.tmp", f".x.y.{HEX}.tmp"]
 )
-def test_files_of_other_names_stay(tmp_path, name):
+def test_files_of_other_names_are_kept(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(OLD)
     os.utime(path, (0, 0))
@@ -208,7 +208,7 @@ def test_a_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("letter", ["n", "é", "名"])
-def test_a_name_of_maximal_length_is_written(tmp_path, letter):
+def test_a_file_name_of_maximal_length_is_written(tmp_path, letter):
     name = letter * (255 // len(letter.encode()))
     for content in (OLD, NEW):
         write(tmp_path / name, content)

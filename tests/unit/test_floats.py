@@ -40,7 +40,7 @@ def test_every_public_function_has_a_twin():
 
 
 @pytest.mark.parametrize(("format", "code"), [("f16", "e"), ("f32", "f"), ("f64", "d")])
-def test_the_twins_read_and_write_words_as_struct_does(format, code):
+def test_the_twins_encode_words_as_struct(format, code):
     bits = twins.FORMATS[format][0]
     rng = np.random.default_rng(1)
     for word in [
@@ -61,7 +61,7 @@ def test_the_twins_read_and_write_words_as_struct_does(format, code):
             assert twins.encode(format, number) == word
 
 
-def test_the_twins_agree_with_python_in_float64():
+def test_the_twins_equal_python_in_float64():
     rng = np.random.default_rng(2)
     for _ in range(500):
         x, y = (
@@ -110,7 +110,7 @@ def test_fma_rounds_once(number):
     assert float(x * x + number(-1 - 2 * u)) == 0
 
 
-def test_fma_of_float32_is_not_spoilt_by_its_way_through_float64():
+def test_fma_of_float32_avoids_double_rounding_in_float64():
     """4097² is halfway between two float32; to add 2^-100 in float64 changes nothing."""
     x = np.float32(4097)
     signed = [np.float32(sign * 2.0**-100) for sign in (-1, 0, 1)]
@@ -118,7 +118,7 @@ def test_fma_of_float32_is_not_spoilt_by_its_way_through_float64():
     assert [float(floats.fma(x, -x, c)) for c in signed] == [-16785410, -16785408, -16785408]
 
 
-def test_fma_of_float64_is_not_spoilt_by_its_rounded_error():
+def test_fma_of_float64_avoids_double_rounding_of_its_error():
     """1 + 2^-53 is halfway; the product's own error, 2^-106 or less, decides."""
     a, b = np.float64(1 + 2.0**-52), np.float64(2.0**-53 - 2.0**-106)
     below = Fraction(float(a)) * Fraction(float(b)) - Fraction(2) ** -53
@@ -130,7 +130,7 @@ def test_fma_of_float64_is_not_spoilt_by_its_rounded_error():
 
 
 @both
-def test_overflow_goes_where_the_rounding_goes(number):
+def test_overflow_follows_the_rounding_direction(number):
     largest = np.finfo(number).max
     big = float(largest)
     assert in_every_rounding(floats.mul, largest, number(2)) == [math.inf, big, big, math.inf]
@@ -142,7 +142,7 @@ def test_overflow_goes_where_the_rounding_goes(number):
 
 
 @both
-def test_underflow_goes_where_the_rounding_goes(number):
+def test_underflow_follows_the_rounding_direction(number):
     tiny = number(TINY[number])
     least = float(tiny)
     assert in_every_rounding(floats.mul, tiny, tiny) == [0, 0, 0, least]
@@ -174,7 +174,7 @@ def test_the_sign_of_a_zero_sum_follows_the_rounding(number):
 
 @both
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_invalid_operations_give_nan_and_infinities_stay(number, rounding):
+def test_invalid_operations_give_nan_and_infinities_are_kept(number, rounding):
     inf, nan, zero, one, largest = (number(x) for x in (np.inf, np.nan, 0, 1, np.finfo(number).max))
     for a, b, c in ((inf, zero, one), (zero, inf, nan), (inf, one, -inf), (one, nan, one), (one, one, nan)):
         assert np.isnan(floats.fma(a, b, c, rounding))
@@ -201,7 +201,7 @@ def test_saturate_clamps_and_flush_zeroes_subnormals():
     assert float(floats.flush(np.float64(1e-40))) == 1e-40
 
 
-def test_to_integer_clamps_and_takes_nan_for_0():
+def test_to_integer_clamps_and_converts_nan_to_0():
     x = np.float32([np.nan, -np.inf, np.inf, -1.5, 2.5, 3e9])
     assert floats.to_integer(x, np.int32, "rn").tolist() == [0, -(2**31), 2**31 - 1, -2, 2, 2**31 - 1]
     assert floats.to_integer(x, np.uint8, "rp").tolist() == [0, 0, 255, 0, 3, 255]
@@ -262,7 +262,7 @@ def test_half_fma_rounds_once():
 
 @both
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_arrays_equal_their_elements_one_by_one(number, rounding):
+def test_results_of_arrays_equal_results_of_their_elements(number, rounding):
     """Several blocks, with hard elements here and there: the same words as one by one."""
     rng = np.random.default_rng(5)
     a, b, c = (rng.standard_normal((700, 32)).astype(number) for _ in range(3))
@@ -290,7 +290,7 @@ def test_arrays_equal_their_elements_one_by_one(number, rounding):
 
 @both
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_operands_broadcast_and_stay_as_they_are(number, rounding):
+def test_operands_broadcast_and_are_not_modified(number, rounding):
     column, row, one = np.ones((600, 1), number) / 3, np.arange(32, dtype=number)[::-1], number(0.1)
     before = column.copy(), row.copy()
     result = floats.fma(column, row, one, rounding)
@@ -325,7 +325,7 @@ def test_results_are_new_arrays(number):
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 32), (), (1,), (3, 1, 2)])
-def test_every_shape_is_kept(shape):
+def test_results_have_the_shape_of_the_operands(shape):
     x = np.ones(shape, np.float32)
     for rounding in ROUNDINGS:
         for number in (np.float32, np.float64):
@@ -341,7 +341,7 @@ def test_every_shape_is_kept(shape):
     assert np.shape(floats.saturate(x)) == shape
 
 
-def test_extreme_operands_give_no_warning():
+def test_extreme_operands_raise_no_numpy_warning():
     extreme = np.array([0, 1e-45, 3e38, np.inf, -np.inf, np.nan, -1, 1e-300, 1e300])
     single = np.array([0, 1, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FA00000, 0xBF800000], np.uint32)
     single = single.view(np.float32)  # the sixth is a signalling NaN
@@ -368,7 +368,7 @@ def test_extreme_operands_give_no_warning():
                 floats.half(operation, every_half, every_half[::-1], format=format)
 
 
-def test_other_types_are_refused():
+def test_unsupported_types_are_refused():
     single, double = np.ones(2, np.float32), np.ones(2)
     with pytest.raises(DtypeError, match="float32, float64\npass NumPy values, all float32 or all float64"):
         floats.add(single, double)
@@ -388,7 +388,7 @@ def test_other_types_are_refused():
             refused()
 
 
-def test_other_names_are_refused():
+def test_unknown_roundings_and_formats_are_refused():
     x, words = np.float32(1), np.uint16(1)
     for function, operands in (
         (floats.add, (x, x)),

@@ -102,7 +102,7 @@ def test_every_map_is_a_bijection(opcode):
         pytest.param([("lane", 1, 4, "column", 1), ("lane", 4, 8, "row", 1)], id="half a register"),
     ],
 )
-def test_a_wrong_map_is_noticed(digits):
+def test_a_wrong_map_is_not_a_bijection(digits):
     assert why_no_bijection(Layout(tuple(Digit(*digit) for digit in digits), bits=16))
 
 
@@ -236,7 +236,7 @@ def test_ldmatrix_loads_the_operands_of_mma():
                 assert b.element(lane, register, bit) == (row + 8 * matrix, column, 0)
 
 
-def test_matrices_of_ldmatrix_are_its_registers():
+def test_each_register_of_ldmatrix_is_one_matrix():
     layout = of("ldmatrix.sync.aligned.m8n8.x4.b16", "r")
     assert layout.shape == (4, 8, 8)
     assert layout.holder(row=5, column=3, matrix=2) == (5 * 4 + 1, 2, 16)
@@ -244,7 +244,7 @@ def test_matrices_of_ldmatrix_are_its_registers():
     assert transposed.holder(row=3, column=5, matrix=2) == (5 * 4 + 1, 2, 16)
 
 
-def test_movmatrix_holds_both_operands_alike():
+def test_both_operands_of_movmatrix_have_the_same_layout():
     found = fragments_of("movmatrix.sync.aligned.m8n8.trans.b16").operands
     assert list(found) == ["d", "a"]
     assert found["a"].layout == found["d"].layout == of("ldmatrix.sync.aligned.m8n8.x1.b16", "r")
@@ -320,7 +320,7 @@ def test_loads_and_products_of_wmma_agree():
             assert of(moved, name) == operand.layout
 
 
-def test_wmma_on_the_chip_is_made_of_mma():
+def test_wmma_layouts_are_composed_of_mma_layouts():
     """An H200 holds m16n16k16 as two m16n8k16, and the accumulator of m8n32k16 transposed."""
     small = fragments_of("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32").operands
     square = fragments_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32").operands
@@ -352,7 +352,7 @@ def test_wmma_f16_operands_are_held_twice(shape, a, b):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_ints_give_ints_and_arrays_give_arrays_of_one_shape():
+def test_lookups_of_ints_return_ints_and_of_arrays_return_arrays():
     a = Layout.of(A, bits=16)
     assert a.element(5, 1, 16) == (9, 3, 0)
     assert all(type(number) is int for number in a.element(np.int64(5), np.uint8(1), 16))
@@ -362,7 +362,7 @@ def test_ints_give_ints_and_arrays_give_arrays_of_one_shape():
     assert [part.shape for part in a.holder(np.arange(16)[:, None], np.arange(16))] == [(16, 16)] * 3
 
 
-def test_any_bit_of_an_element_finds_it():
+def test_an_element_is_found_by_any_of_its_bits():
     layout = of("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "a")
     assert [layout.element(3, 0, bit).column for bit in range(12)] == [24] * 4 + [25] * 4 + [26] * 4
 
@@ -389,7 +389,7 @@ def test_places_outside_a_layout_are_refused(wrong, message):
 
 
 @pytest.mark.parametrize("number", [1.0, "1", True, np.array([0.5])])
-def test_numbers_that_are_not_integers_are_refused(number):
+def test_noninteger_lookups_are_refused(number):
     with pytest.raises(DtypeError, match="are integers"):
         Layout.of(A, bits=16).element(number, 0)
 
@@ -453,7 +453,7 @@ def test_registers_may_have_any_memory_order():
     assert np.array_equal(layout.unpack(registers[::2]), layout.unpack(registers)[::2])
 
 
-def test_signed_and_float_arrays_are_the_words_they_are_made_of():
+def test_signed_and_float_arrays_are_packed_by_their_bits():
     layout = Layout.of(A, bits=16)
     values = np.linspace(-1, 1, 256).astype(np.float16).reshape(16, 16)
     assert np.array_equal(layout.pack(values), layout.pack(values.view(np.uint16)))
@@ -519,7 +519,7 @@ def test_arrays_of_other_shapes_are_refused(wrong, error, message):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_layout_prints_as_it_is_written():
+def test_a_printed_layout_parses_to_itself():
     for layout in LAYOUTS:
         assert Layout.of(str(layout), layout.bits, layout.register_bits) == layout
 
@@ -764,7 +764,7 @@ def test_memory_offsets_follow_the_layout(opcode):
     assert operand.run in (1, layout.slots)
 
 
-def test_the_matrix_is_moved_whole():
+def test_default_addresses_cover_the_whole_matrix():
     """With the default stride, the addresses are all from 0 on, each as often as there are copies."""
     for opcode in MOVED:
         operand = moved(opcode)
@@ -797,6 +797,6 @@ def test_operands_in_registers_have_no_addresses():
             use()
 
 
-def test_shapes_are_written_as_in_the_opcode():
+def test_shapes_are_printed_as_in_the_opcode():
     assert str(fragments_of("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc").shape) == "m16n8k256"
     assert fragments_of("movmatrix.sync.aligned.m8n8.trans.b16").shape == Shape(8, 8, 0)

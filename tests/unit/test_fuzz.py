@@ -95,7 +95,7 @@ def test_every_row_is_generated(programs):
     assert len(untouched) <= len(ROWS) // 10, untouched
 
 
-def test_the_vocabulary_leaves_few_rows_out():
+def test_the_vocabulary_omits_only_listed_rows():
     known = {name for rows in all_rows().values() for name in rows}
     structure = {"bra", "cvta", "cvta.to"}
     miscompiled = {name for name in ROWS if name.startswith("set.bf16")}
@@ -160,7 +160,7 @@ def test_a_new_kind_of_statement_needs_one_class(monkeypatch):
     assert end[small.destinations[0]].tolist() == backwards
 
 
-def test_a_program_depends_on_seed_number_and_vocabulary_alone(programs):
+def test_a_program_depends_only_on_seed_number_and_vocabulary(programs):
     assert [fuzz.generate(0, k) for k in (299, 7)] == [programs[299], programs[7]]
     assert fuzz.generate(1, 7) != programs[7]
     few = {"compute": {"add": ("add.u32",)}, "warp": {"redux": ("redux.sync.add.u32",)}}
@@ -225,7 +225,7 @@ def test_both_sides_of_a_branch_see_their_own_mask():
 
 
 @pytest.mark.slow
-def test_a_veil_hides_every_result_and_changes_none(programs):
+def test_hiding_results_from_the_compiler_keeps_the_outputs(programs):
     some = programs[60:75]
     bare = [fuzz.unveil(program) for program in some]
     digests = fuzz.outputs(simwarp.Device(), some)
@@ -253,7 +253,7 @@ def test_a_switch_takes_the_side_of_its_index():
     np.testing.assert_array_equal(outputs(program)["%r0"], 10 + (first(program)["%r1"] & np.uint64(3)))
 
 
-def test_lanes_that_leave_write_their_outputs_first():
+def test_lanes_that_exit_write_their_outputs_first():
     program = Program(3, 1, (Exit(Condition("lane", 1)), Compute("mov.u32", ("%r0",), (7,))))
     leaves = np.arange(program.blocks * program.block) >> 1 & 1
     wanted = np.where(leaves, first(program)["%r0"] & np.uint64(0xFFFFFFFF), 7)
@@ -270,7 +270,7 @@ def test_threads_exchange_through_shared_memory():
         np.testing.assert_array_equal(outputs(program)["%r1"], start["%r0"][other] & np.uint64(0xFFFFFFFF))
 
 
-def test_a_tally_does_not_depend_on_order():
+def test_tally_atomics_do_not_depend_on_order():
     update = Atomic("atom.shared.max.u32", ("_",), ("%r0",), Address("tally", 0, "%r1"))
     body = If(Condition("data", "%p0"), (update,))
     program = Program(3, 1, (Tally("atom.shared.max.u32", 5, ("%r2",), (body,)),), blocks=1, block=64)
@@ -281,7 +281,7 @@ def test_a_tally_does_not_depend_on_order():
         assert set(end["%r2"][word::4].tolist()) == {most}
 
 
-def test_tallies_of_all_blocks_add_up():
+def test_global_tallies_sum_over_all_blocks():
     at = Address("tallies", 8 * TALLIES.index("add.b32"), "%r1")
     program = Program(3, 1, (Atomic("atom.global.add.u32", ("_",), ("%r0",), at),), block=64)
     (answer,) = fuzz.answers(simwarp.Device(), [program])
@@ -303,7 +303,7 @@ def test_local_memory_is_private_to_each_thread():
     assert own_at(1) - own_at(0) == 32
 
 
-def test_order_dependent_atomics_are_not_tallies():
+def test_order_dependent_atomics_are_not_generated_as_tallies():
     for opcode in ("atom.global.exch.b32", "atom.global.inc.u32", "atom.global.add.f32", "atom.cas.b32"):
         assert tally_of(opcode) == ""
     assert tally_of("atom.shared.add.relaxed.cta.u64") == "add.b64"
@@ -323,7 +323,7 @@ def test_operands_with_undefined_results_are_replaced():
 
 @pytest.mark.slow_cases(but=("swap",))
 @pytest.mark.parametrize("name", list(fuzz.MUTATIONS))
-def test_each_mutation_changes_the_program_and_not_its_outputs(programs, name):
+def test_each_mutation_changes_the_program_but_not_its_outputs(programs, name):
     some = programs[100:125]
     change = fuzz.MUTATIONS[name]
     mutants = [change(p, Draw(0, name, p.number), all_rows()) for p in some]
@@ -429,7 +429,7 @@ def test_a_fault_on_all_devices_is_a_counterexample():
     assert found.lines()[0].startswith("one: line ")
 
 
-def test_shrinking_is_deterministic_and_keeps_to_its_trials():
+def test_shrinking_is_deterministic_and_bounded():
     asked = []
 
     def differs(program):
@@ -448,7 +448,7 @@ def test_shrinking_is_deterministic_and_keeps_to_its_trials():
     assert (small.blocks, small.block, small.outputs) == (1, 32, ())
 
 
-def test_a_side_that_no_lane_takes_is_not_opened():
+def test_shrinking_does_not_inline_a_branch_no_lane_takes():
     dead = If(Condition("never", "%r0"), (Sync(("trap",)),))
     program = Program(0, 0, (dead, Compute("popc.b32", ("%r0",), ("%r1",))))
     device, bodies = simwarp.Device(), []
@@ -515,7 +515,7 @@ def test_a_recording_is_replayed_in_full_or_in_part(recorded):
     assert replay(recording, wrong, [0, 1, 2]) == [0, 1, 2]
 
 
-def test_programs_with_unsettled_results_are_left_out(tmp_path, monkeypatch):
+def test_programs_whose_mutants_differ_on_hardware_are_left_out(tmp_path, monkeypatch):
     class Unsettled(StandIn):
         """Its compiler lets mutants, whose registers have other names, end too early."""
 
@@ -530,14 +530,14 @@ def test_programs_with_unsettled_results_are_left_out(tmp_path, monkeypatch):
     assert replay(recording, simwarp.Device()) == []
 
 
-def test_a_changed_record_is_noticed(recorded):
+def test_a_changed_digest_is_reported(recorded):
     recording = load(recorded)
     digests = recording.digests.copy()
     digests[4, 15] ^= 1
     assert replay(replace(recording, digests=digests), simwarp.Device(), range(3, 6)) == [4]
 
 
-def test_another_generator_is_noticed(recorded, monkeypatch):
+def test_a_changed_generator_is_reported(recorded, monkeypatch):
     recording = load(recorded)
     with pytest.raises(InputFileError, match=r"program 0 .*: the generator has changed\nrecord it anew"):
         replay(replace(recording, meta={**recording.meta, "seed": 6}), simwarp.Device(), [0])
@@ -573,7 +573,7 @@ def test_a_damaged_recording_is_refused(recorded, tmp_path, damage):
         load(file)
 
 
-def test_a_recording_of_a_simulator_is_not_evidence(tmp_path):
+def test_a_recording_of_a_simulator_is_refused(tmp_path):
     with pytest.raises(InputFileError, match="trial on simwarp simulator"):
         record(simwarp.Device(), tmp_path, seed=0, count=1)
 
@@ -593,7 +593,7 @@ def counterexample():
     return found, wrong
 
 
-def test_a_counterexample_is_kept_and_checks_the_simulator(counterexample, tmp_path):
+def test_a_kept_counterexample_is_replayed_on_the_simulator(counterexample, tmp_path):
     found, wrong = counterexample
     ptx = keep(found, tmp_path / "kept", StandIn())
     assert {path.suffix for path in (tmp_path / "kept").iterdir()} == {".ptx", ".npz", ".json"}
@@ -653,7 +653,7 @@ def fragile(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_crash_or_a_hang_costs_one_program(fragile):
+def test_a_crash_or_a_hang_loses_one_program(fragile):
     words = ("not.b32", "popc.b32", "clz.b32", "brev.b32", "abs.s32")
     programs = [Program(0, k, (Compute(w, ("%r0",), ("%r1",)),)) for k, w in enumerate(words)]
     workers = fuzz.Workers(fragile, count=2, patience=12)
@@ -776,7 +776,7 @@ def test_hardware_and_simulator_are_compared(capsys, monkeypatch):
         (["--device", "cuda"], "give --device sim"),
     ],
 )
-def test_an_impossible_request_is_refused(capsys, monkeypatch, arguments, message):
+def test_impossible_requests_are_refused(capsys, monkeypatch, arguments, message):
     def nothing():
         raise NoGpuError("no CUDA device can be used: none found\npass device=simwarp.Device()")
 

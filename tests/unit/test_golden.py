@@ -157,16 +157,16 @@ def flip(answer):
     ],
     ids=["a bit", "int64", "unsigned", "a row less", "another shape"],
 )
-def test_a_changed_output_is_noticed(golden, at, change):
+def test_a_changed_output_is_reported(golden, at, change):
     assert replay(golden, BMM, changed(change, at)) == [at]
 
 
-def test_a_changed_record_is_noticed(golden):
+def test_a_changed_golden_is_reported(golden):
     golden.outputs[3] = golden.outputs[3] ^ np.uint32(1 << 31)
     assert replay(golden, BMM, BMM.answers["reference"]) == [3]
 
 
-def test_a_record_of_other_inputs_is_noticed(golden):
+def test_a_golden_of_other_inputs_is_reported(golden):
     other = Golden({**golden.meta, "seed": 4}, golden.outputs)
     assert replay(other, BMM, BMM.answers["reference"]) == [0, 1, 2, 3, 4]
 
@@ -174,7 +174,7 @@ def test_a_record_of_other_inputs_is_noticed(golden):
 # Refusals
 
 
-def test_the_simulator_is_not_evidence_about_itself(tmp_path):
+def test_a_recording_of_the_simulator_is_refused(tmp_path):
     with pytest.raises(InputFileError) as caught:
         record(BMM, simwarp.Device(), tmp_path / "none", inputs=1, seed=0)
     what, advice = str(caught.value).splitlines()
@@ -356,7 +356,7 @@ def test_another_version_is_refused(tmp_path, golden):
         load(tmp_path / "bmm.json")
 
 
-def test_a_trial_is_not_evidence(tmp_path, golden):
+def test_a_trial_is_refused_as_a_golden(tmp_path, golden):
     (tmp_path / "bmm.json").write_text(json.dumps({**golden.meta, "trial": True}))
     with pytest.raises(InputFileError, match=r"bmm\.json is a trial on NVIDIA Test: not evidence"):
         load(tmp_path / "bmm.json")

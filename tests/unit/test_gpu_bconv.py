@@ -163,7 +163,7 @@ def test_every_number_of_filters_equals_the_reference(device, o, scheme):
 @pytest.mark.parametrize("scheme", BSTC)
 @pytest.mark.parametrize("filters", [5, 37])
 @pytest.mark.parametrize("enough", [0, 4, 10**6])
-def test_tiles_of_every_height(device, monkeypatch, scheme, filters, enough):
+def test_tiles_of_every_height_equal_the_reference(device, monkeypatch, scheme, filters, enough):
     monkeypatch.setattr(schemes, "ENOUGH_WARPS", enough)
     x, w = operands(3, (5, 5), 35, (3, 3), filters)
     shape = conv_shape(x.shape, w.shape)
@@ -190,7 +190,7 @@ def test_random_geometries_equal_the_reference(device, scheme, k):
 
 
 @pytest.mark.parametrize("scheme", BSTC)
-def test_the_kernel_is_the_scheme_that_was_asked_for(device, monkeypatch, scheme):
+def test_the_requested_scheme_selects_the_kernel(device, monkeypatch, scheme):
     names = []
     call = simwarp.device.module.Kernel.__call__
 
@@ -222,7 +222,7 @@ def test_the_geometry_is_passed_as_15_words():
 
 
 @pytest.mark.parametrize("huge", [2**31, 2**40])
-def test_strides_and_dilations_that_multiply_nothing_may_be_anything(device, huge):
+def test_unused_strides_and_dilations_may_be_any_number(device, huge):
     x, w = operands(1, (3, 3), 5, (1, 3), 3)
     assert_all_outputs(x, w, "bconv32", device, stride=(huge, 1), dilation=(huge, 1))
 
@@ -283,7 +283,7 @@ def test_device_operands_give_a_device_array(device, kinds):
 
 
 @pytest.mark.parametrize(("channels", "word"), [(64, 32), (64, 64), (33, 32), (33, 64)])
-def test_words_on_the_device_are_regrouped_in_place(device, channels, word):
+def test_words_on_the_device_are_accepted_by_schemes_of_the_other_word_size(device, channels, word):
     x, w = operands(1, (2, 2), channels, (2, 2), 3)
     packed = gpu.pack_tensor(device.upload(x), layout="NHWC", word=word)
     other = "bconv64" if word == 32 else "bconv32"
@@ -395,7 +395,7 @@ def test_a_nan_anywhere_is_reported(device, layout, dtype):
             gpu.pack_tensor(x, layout=layout, device=device)
 
 
-def test_nan_in_a_host_array_is_named(device):
+def test_nan_in_a_host_array_is_reported_with_its_index(device):
     for name, other in (("x", "w"), ("w", "x")):
         given = {"x": np.ones((1, 2, 2, 3)), "w": np.ones((1, 2, 3, 2))}
         given[name][0, 1, 1, 0] = np.nan
@@ -416,7 +416,7 @@ def test_nan_in_a_device_array_is_reported_at_the_next_synchronisation(device):
 # The plan
 
 
-def test_the_plan_gives_a_reason():
+def test_the_plan_explains_its_scheme():
     shapes = (1, 8, 8, 128), (3, 3, 128, 128)
     assert "sm_90 has bit tensor cores" in gpu.bconv.plan(*shapes).reason
     assert gpu.bconv.plan(*shapes).scheme.name in ("btc1", "btc2")
@@ -429,7 +429,7 @@ def test_the_plan_gives_a_reason():
 
 
 @pytest.mark.parametrize("c", [3, 70])
-def test_auto_computes_what_it_plans(device, c):
+def test_the_automatic_scheme_runs_its_plan(device, c):
     x, w = operands(1, (3, 3), c, (2, 2), 5)
     assert_dots(gpu.bconv2d(x, w, device=device), reference.bconv2d(x, w))
 
@@ -473,7 +473,7 @@ def test_bad_input_is_refused(device, name):
     explains(caught, *parts)
 
 
-def test_flips_alone_and_thresholds_of_another_size_are_refused(device):
+def test_flips_without_thresholds_and_thresholds_of_another_size_are_refused(device):
     for change in ({"flip": [True, False]}, {"thresholds": [1, 2, 3]}, {"thresholds": [0.5, 1.0]}):
         with pytest.raises((SchemeError, ShapeError, DtypeError)):
             gpu.bconv2d(X, W, **change, device=device)
@@ -529,7 +529,7 @@ def test_unsuitable_packed_operands_are_refused(device, name):
 @pytest.mark.parametrize("layout", ["HWOI", "HWIO", "HWOI-FSB"])
 @pytest.mark.parametrize("first", ["lsb", "msb"])
 @pytest.mark.parametrize("channels", [32, 33, 128, 130])
-def test_every_bit_past_the_edge_is_refused(device, layout, first, channels):
+def test_nonzero_padding_bits_are_refused(device, layout, first, channels):
     w = values(1, 1, channels, 9)
     packed = reference.pack_tensor(w, layout=layout, first=first)
     used = reference.pack_tensor(np.ones_like(w), layout=layout, first=first).words

@@ -88,7 +88,7 @@ def test_bits_and_pooled_bits_equal_the_reference(geometry, scheme, cc):
 @pytest.mark.parametrize("tile", tensor.TILES)
 @pytest.mark.parametrize("scheme", SCHEME_NAMES)
 @pytest.mark.parametrize("filters", [131, 130])
-def test_tiles_of_every_size_with_ragged_edges(monkeypatch, tile, scheme, filters):
+def test_tiles_of_every_size_with_ragged_edges_equal_the_reference(monkeypatch, tile, scheme, filters):
     monkeypatch.setattr(tensor, "tile_of", lambda shape: tile)
     x, w = signs((3, 7, 7, 160)), signs((3, 3, 160, filters), 1)
     dots = reference.bconv2d(x, w, stride=(1, 2))
@@ -128,7 +128,7 @@ def test_random_geometries_equal_the_reference(k):
 
 @pytest.mark.parametrize("scheme", SCHEME_NAMES)
 @pytest.mark.parametrize("output", ["int", "bits"])
-def test_a_second_launch_changes_nothing(scheme, output):
+def test_a_second_launch_gives_the_same_result(scheme, output):
     """Nothing depends on what is in the output before: not on stale bits, and not on zeros."""
     device, chosen = simwarp.Device(), SCHEMES[scheme]
     x, w, thresholds = signs((2, 4, 5, 40)), signs((3, 3, 40, 35), 1), np.zeros(35, np.int32)
@@ -154,7 +154,7 @@ def upload(device, signs_of, layout):
 
 
 @pytest.mark.parametrize("layouts", [("NHWC", "HWOI"), ("HWNC-FSB", "HWOI"), ("HWNC-FSB", "HWOI-FSB")])
-def test_packed_operands_in_tiles_and_in_words(layouts):
+def test_packed_operands_in_tiles_or_words_equal_the_reference(layouts):
     x, w, device = signs((9, 3, 4, 150)), signs((2, 3, 150, 12), 1), simwarp.Device()
     y = bconv2d(*(upload(device, *each) for each in zip((x, w), layouts, strict=True)), scheme="btc2")
     np.testing.assert_array_equal(y.download(), reference.bconv2d(x, w))
@@ -187,7 +187,7 @@ class Shifted(DeviceArray):
 
 
 @pytest.mark.parametrize(("shape", "layout"), [((9, 2, 3, 130), "NHWC"), ((2, 3, 130, 9), "HWOI")])
-def test_tiles_are_those_of_figure_14(shape, layout):
+def test_device_tiles_equal_figure_14(shape, layout):
     device, x = simwarp.Device(), signs(shape)
     tiles = tensor.to_fsb(upload(device, x, layout), device)
     expected = reference.pack_tensor(x, layout=tiles.layout)
@@ -196,7 +196,7 @@ def test_tiles_are_those_of_figure_14(shape, layout):
     assert tensor.to_fsb(tiles, device) is tiles
 
 
-def test_more_tiles_than_can_be_counted():
+def test_more_tiles_than_the_kernel_counts_are_refused():
     class Huge:
         shape = (1, 2**15, 2**15, 1)
 
@@ -205,7 +205,7 @@ def test_more_tiles_than_can_be_counted():
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
-def test_windows_inside_are_whole_and_those_outside_are_not(geometry):
+def test_interior_windows_have_no_excluded_taps(geometry):
     images, (height, width, filters), options = GEOMETRIES[geometry]
     shape = conv_shape(images, (height, width, images[3], filters), **options)
     borders = tensor.Borders.of(shape)
@@ -228,7 +228,7 @@ def test_large_problems_get_large_tiles():
     assert tensor.tile_of(conv_shape((1, 16, 16, 64), (3, 3, 64, 128))) == 32
 
 
-def test_tiles_and_borders():
+def test_tile_size_and_border_depend_on_the_geometry():
     small, large = (conv_shape(x, (3, 3, 128, 128)) for x in ((1, 8, 8, 128), (16, 64, 64, 128)))
     assert (tile_of(small), tile_of(large)) == (32, 128)
     wide = conv_shape((16, 64, 64, 128), (3, 3, 128, 256))
@@ -239,7 +239,7 @@ def test_tiles_and_borders():
     assert Borders.of(conv_shape((1, 2, 9, 1), (5, 3, 1, 1), stride=2)) == Borders(1, 1, 1, 4)
 
 
-def test_addends_of_a_border():
+def test_border_addends_count_the_excluded_taps():
     """100 of 128 channels are ones; along a border some of the 3 x 3 taps are outside."""
     shape, words = conv_shape((1, 4, 4, 128), (3, 3, 128, 1)), np.full((3, 3, 1, 4), 0x01FFFFFF, np.uint32)
     expected = {

@@ -147,7 +147,7 @@ def test_device_operands_give_a_device_array(device, kinds):
     np.testing.assert_array_equal(c.download(), reference.bmm(a, b))
 
 
-def test_a_device_array_is_multiplied_again_as_it_is(device):
+def test_a_device_array_is_multiplied_twice_and_unchanged(device):
     a = device.upload(values(33, 33))
     first = gpu.bmm(a, a).download()
     np.testing.assert_array_equal(gpu.bmm(a, a, device=device).download(), first)
@@ -214,7 +214,7 @@ def test_every_scheme_and_bit_order_equals_the_reference(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_kernel_is_the_scheme_that_was_asked_for(device, monkeypatch, scheme):
+def test_the_requested_scheme_selects_the_kernel(device, monkeypatch, scheme):
     names = launched(monkeypatch)
     gpu.bmm(values(3, 5), values(5, 3), scheme=scheme, device=device)
     assert names[-1] == scheme
@@ -252,7 +252,7 @@ def test_bmm64_is_right_around_its_counter_bound(device, monkeypatch, k, output)
 
 
 @pytest.mark.slow
-def test_past_its_bound_bmm64_would_be_wrong(device, monkeypatch):
+def test_beyond_its_bound_bmm64_would_overflow(device, monkeypatch):
     monkeypatch.setattr(product, "choose_scheme", lambda name, k: SCHEMES[name])
     a, b, packed_a, packed_b = extremes(LIMIT + 1, 64)
     c = gpu.bmm(packed_a, packed_b, scheme="bmm64", device=device)
@@ -282,7 +282,7 @@ def test_fallback_schemes_have_the_same_word_and_unbounded_k():
 @pytest.mark.slow_cases("bmm64-None")
 @pytest.mark.parametrize("flip", [None, [False] * 4, [True] * 4, [False, True, False, True]])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_thresholds_on_the_edge_are_exact(device, scheme, flip):
+def test_thresholds_equal_to_a_dot_product_are_exact(device, scheme, flip):
     a, b = values(35, 70), values(70, 4, k=1)
     dots = reference.bmm(a, b)
     for offset in (-2, -1, 0, 1, 2):  # dots have the parity of K
@@ -295,7 +295,7 @@ def test_thresholds_on_the_edge_are_exact(device, scheme, flip):
 
 @pytest.mark.parametrize("k", [1, 2, 33])
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_thresholds_at_the_ends_of_what_dots_and_int32_reach(device, scheme, k):
+def test_thresholds_at_the_ends_of_dots_and_int32_are_exact(device, scheme, k):
     thresholds = np.array([INT32.min, INT32.min + 1, -k - 1, -k, -k + 1, 0, k - 1, k, k + 1, INT32.max])
     b = np.ones((k, 10), np.int8)
     a = np.concatenate([b.T[:1], -b.T[:1]])
@@ -337,7 +337,7 @@ def test_thresholds_on_the_device_select_the_device(device):
     assert packed.words.tolist() == [[1 << 31]]
 
 
-def test_the_thresholds_of_a_batch_normalisation(device):
+def test_thresholds_of_a_batch_normalisation_are_applied(device):
     a, b = values(40, 90), values(90, 35, k=1)
     rng = np.random.default_rng(0)
     gamma, beta, mean = rng.standard_normal((3, 35))
@@ -434,7 +434,7 @@ def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):
     assert len(outputs) == 2
 
 
-def test_nan_in_a_product_to_bits(device):
+def test_nan_in_a_product_to_bits_is_reported(device):
     bad = values(33, 70).copy()
     bad[5, 6] = np.nan
     with pytest.raises(NotANumberError, match=r"a\[5, 6\]"):
@@ -684,7 +684,7 @@ def test_lists_are_read_as_float64(device):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize(("culprit", "at"), [("a", (0, 0)), ("a", (32, 69)), ("b", (69, 34)), ("b", (3, 0))])
-def test_nan_in_a_host_array_is_named(device, dtype, culprit, at):
+def test_nan_in_a_host_array_is_reported_with_its_index(device, dtype, culprit, at):
     matrices = {"a": values(33, 70, dtype).copy(), "b": values(70, 35, dtype, 1).copy()}
     matrices[culprit][at] = -np.nan
     matrices[culprit][-1, -1] = np.nan  # the first of several
@@ -694,13 +694,13 @@ def test_nan_in_a_host_array_is_named(device, dtype, culprit, at):
     device.synchronize()  # told once
 
 
-def test_nan_in_both_host_arrays_names_a(device):
+def test_nan_in_both_host_arrays_is_reported_for_a(device):
     bad = np.full((2, 2), np.nan)
     with pytest.raises(NotANumberError, match=r"a\[0, 0\]"):
         gpu.bmm(bad, bad, device=device)
 
 
-def test_nan_in_a_host_array_to_pack(device):
+def test_nan_in_a_host_array_to_pack_is_reported(device):
     bad = values(33, 70).copy()
     bad[5, 6] = np.nan
     with pytest.raises(NotANumberError, match=r"x\[5, 6\]") as caught:
@@ -734,7 +734,7 @@ def test_nan_in_a_device_array_is_reported_at_download_of_the_product(device):
         c.download()
 
 
-def test_nan_in_a_host_array_beside_a_device_array_is_named_at_once(device):
+def test_nan_in_a_host_array_beside_a_device_array_is_reported_at_once(device):
     bad = np.ones((40, 3))
     bad[7, 2] = np.nan
     with pytest.raises(NotANumberError, match=r"b\[7, 2\]"):
@@ -745,7 +745,7 @@ def test_nan_in_a_host_array_beside_a_device_array_is_named_at_once(device):
 @pytest.mark.parametrize(
     "ask", [lambda d: gpu.bmm([[1.0]], [[1.0]], device=d), lambda d: gpu.pack([[1.0]], device=d)]
 )
-def test_nan_of_an_earlier_device_array_does_not_blame_the_operands(device, ask):
+def test_nan_of_an_earlier_device_array_is_not_attributed_to_the_operands(device, ask):
     gpu.pack(device.upload(np.full((2, 2), np.nan)))
     with pytest.raises(NotANumberError, match="a matrix that was packed"):
         ask(device)
@@ -796,7 +796,7 @@ def test_ragged_rows_are_refused(device):
 
 
 @pytest.mark.parametrize("shape", [(2**31, 1), (1, 2**31)])
-def test_a_dimension_past_what_kernels_count_is_refused_before_it_is_copied(device, shape):
+def test_a_dimension_beyond_int32_is_refused_before_the_copy(device, shape):
     with pytest.raises(ShapeError) as caught:
         gpu.pack(np.broadcast_to(np.int8(1), shape), device=device)
     explains(caught, 2**31 - 1)
@@ -914,7 +914,7 @@ def test_packed_operands_of_other_formats_are_refused(device, operand, error, pa
     explains(caught, *parts)
 
 
-def test_a_packed_right_operand_whose_words_do_not_run_along_k(device):
+def test_a_right_operand_not_packed_along_k_is_refused(device):
     with pytest.raises(FormatError) as caught:
         gpu.bmm(values(33, 70), reference.pack(values(70, 35), layout="column"), device=device)
     explains(caught, "b is packed", "layout='row'")
@@ -937,7 +937,7 @@ def test_words_of_the_other_size_are_refused(device, scheme):
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
 @pytest.mark.parametrize("first", ["msb", "lsb"])
 @pytest.mark.parametrize("k", [1, 31, 33, 63, 65])
-def test_bits_past_the_edge_must_be_0(device, scheme, first, k):
+def test_nonzero_padding_bits_are_refused(device, scheme, first, k):
     word = SCHEMES[scheme].word
     a = reference.pack(values(3, k), layout="column", word=word, first=first)
     b = reference.pack(values(k, 4), word=word, first=first)
@@ -966,7 +966,7 @@ def test_bits_past_the_edge_must_be_0(device, scheme, first, k):
                 )
 
 
-def test_nothing_can_be_written_in_the_first_unknown_bit_order_alike(device):
+def test_an_unknown_bit_order_is_refused(device):
     a, b = packed(first="middle"), replace(reference.pack(values(70, 35)), first="middle")
     with pytest.raises(SchemeError):
         gpu.bmm(a, b, device=device)
@@ -1042,6 +1042,6 @@ def test_unreferenced_devices_are_freed():
     assert gone() is None
 
 
-def test_a_matrix_that_is_ready_is_not_copied():
+def test_a_contiguous_matrix_is_not_copied():
     x = np.ones((3, 3))
     assert np.shares_memory(matrix(x, "x"), x)

@@ -80,7 +80,7 @@ def test_every_size_and_architecture_equals_the_reference(arch, scheme, sizes):
 
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, True), (True, False), (True, True)])
-def test_transposes_of_real_and_packed_operands(scheme, transpose_a, transpose_b):
+def test_transposed_real_and_packed_operands_equal_the_reference(scheme, transpose_a, transpose_b):
     m, n, k = 37, 35, 200
     a = values(*((k, m) if transpose_a else (m, k)), dtype="int8")
     b = values(*((n, k) if transpose_b else (k, n)), 1, "float16")
@@ -104,7 +104,7 @@ def test_extreme_dot_products_are_exact(arch, scheme):
 
 
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
-def test_thresholds_at_the_ends_of_what_dots_and_int32_reach(scheme):
+def test_thresholds_at_the_ends_of_dots_and_int32_are_exact(scheme):
     k = 33
     thresholds = np.array([INT32.min, INT32.min + 1, -k - 1, -k, -k + 1, 0, k - 1, k, k + 1, INT32.max])
     b = np.ones((k, 10), np.int8)
@@ -116,7 +116,7 @@ def test_thresholds_at_the_ends_of_what_dots_and_int32_reach(scheme):
 
 
 @pytest.mark.parametrize("scheme", TENSOR_CORE_SCHEMES)
-def test_bits_are_the_next_products_left_operand(scheme):
+def test_output_bits_are_the_left_operand_of_the_next_product(scheme):
     device = simwarp.Device()
     a, b, c = values(40, 70), values(70, 45, 1), values(45, 50, 2)
     first = gpu.bmm(device.upload(a), b, scheme=scheme, thresholds=np.zeros(45, np.int32))
@@ -142,7 +142,7 @@ def test_products_use_the_instructions_of_the_chip(scheme, output):
         assert (".shared" in text) == (scheme.step > 0)
 
 
-def test_schemes_fit_an_ordinary_block():
+def test_every_scheme_launches_at_most_1024_threads():
     for scheme in TENSOR_CORE_SCHEMES.values():
         assert 32 <= scheme.launch(64, 64)[1][0] <= 1024
         assert scheme.launch(129, 64)[0] == (-(-129 // scheme.block_tile[0]), 1, 1)
@@ -181,14 +181,14 @@ def test_tiling_is_reversible(shape, order):
     np.testing.assert_array_equal(words.words.download(), expected.words)
 
 
-def test_columns_in_tiles_are_the_rows_of_the_transpose():
+def test_column_tiles_equal_row_tiles_of_the_transpose():
     x, device = values(50, 140), simwarp.Device()
     of_columns = pack_fsb(x, order="column", device=device).words.download()
     of_rows = pack_fsb(np.ascontiguousarray(x.T), device=device).words.download()
     np.testing.assert_array_equal(of_columns, of_rows)
 
 
-def test_tiles_are_neighbours_along_the_lines_and_their_lines_within():
+def test_a_bit_is_stored_at_its_tile_and_its_row_of_the_tile():
     # The paper's point: a tile is 128 bytes in one piece, whatever the width of the matrix.
     x = -np.ones((16, 256), np.float32)
     x[9, 130] = 1
@@ -241,7 +241,7 @@ def test_nan_and_unknown_names_are_refused():
         pack_fsb(x, order="diagonal", device=device)
 
 
-def test_launching_again_into_the_same_memory_changes_nothing():
+def test_a_second_launch_gives_the_same_result():
     device = simwarp.Device()
     a, b = device.upload(values(40, 300)), device.upload(values(300, 40, 1))
     once, again = (gpu.bmm(a, b, scheme="btc3", thresholds=np.zeros(40, int)).words for _ in "ab")

@@ -80,7 +80,7 @@ def assert_same(ours, expected, what=""):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_builders_have_the_names_of_the_reference():
+def test_builders_have_the_same_names_as_in_the_reference():
     assert [*build.FORMATS] == [*reference.sparse.FORMATS]
     for name, make in build.FORMATS.items():
         assert make.__name__ == reference.sparse.FORMATS[name].__name__
@@ -141,7 +141,7 @@ def test_long_fibers_and_slices_equal_the_reference(shape, nonzeros, flat, threa
             assert_same(make(tensor), reference.sparse.FORMATS[name](tensor), name)
 
 
-def test_the_tensors_above_have_long_fibers_and_slices():
+def test_the_test_tensors_have_long_fibers_and_slices():
     tensor = chance((5, 7, 1009), 4000, 3, flat=2)
     made = build.b_csf(tensor)
     assert (np.diff(made.fiber_pointers) == 128).any()
@@ -150,7 +150,7 @@ def test_the_tensors_above_have_long_fibers_and_slices():
 
 
 @pytest.mark.slow
-def test_builders_use_numbas_number_of_threads():
+def test_builders_use_the_thread_count_of_numba():
     """On a tensor that is large enough for all of them."""
     tensor = chance((300, 5000, 700), 200_000, seed=9)
     before, made = numba.get_num_threads(), []
@@ -243,7 +243,7 @@ share_out = numba.njit(mm_csf_module._share_out)
 
 
 @pytest.mark.parametrize("planted", [racy, later_of_equals, static_although_dynamic])
-def test_a_planted_partition_is_noticed(planted):
+def test_a_planted_wrong_partition_is_detected(planted):
     """On the same tensors the builder itself agrees."""
     noticed = 0
     for seed in range(4):
@@ -255,7 +255,7 @@ def test_a_planted_partition_is_noticed(planted):
     assert noticed
 
 
-def test_a_planted_sort_that_is_not_stable_is_noticed():
+def test_a_planted_unstable_sort_is_detected():
     tensor = build.coalesce(chance((13, 17, 11), 500, seed=0))
     expected = plain(reference.sparse.csf(tensor, (2, 0, 1)))
     assert plain(build.csf(tensor, (2, 0, 1))) == expected

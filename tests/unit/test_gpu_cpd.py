@@ -62,7 +62,7 @@ def assert_unit_columns(result, tolerance):
 
 @pytest.mark.slow_cases("size11-float64", "size12-float32", "size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
-def test_a_step_equals_numpy(size, dtype):
+def test_one_update_step_equals_numpy(size, dtype):
     """From Gram matrices that are known to the inverse, the norms, the factor and its Gram matrix."""
     rows, rank = size
     others = (rank + 3, 2 * rank + 1)
@@ -181,7 +181,7 @@ class SmallGrid(Grid):
         return min(3, super().residual_parts(rows))
 
 
-def test_grids_depend_on_sizes_only_and_are_bounded():
+def test_grid_sizes_depend_only_on_the_problem_and_are_bounded():
     for rank, rows in itertools.product((1, 8, 9, 16, 17, 32, 33, 100, 256, 1000, LARGEST_RANK), (1, 2**32)):
         grid = Grid(rank)
         assert grid.tiles * grid.tile >= rank > (grid.tiles - 1) * grid.tile
@@ -222,7 +222,7 @@ def test_singular_matrices_use_the_pseudo_inverse(name, dtype):
 
 
 @pytest.mark.slow
-def test_eigenvalues_of_a_regular_matrix_give_its_inverse():
+def test_the_pseudo_inverse_of_a_regular_matrix_is_its_inverse():
     """The second kernel does by itself what the first could have done."""
     rank = 10
     model = Model((3, 20), rank, np.dtype(np.float64), simwarp.Device())
@@ -339,7 +339,7 @@ def test_a_rank_above_a_dimension_equals_the_reference():
 
 
 @pytest.mark.slow
-def test_a_matrix_of_less_than_the_rank():
+def test_a_matrix_smaller_than_the_rank_equals_the_reference():
     """V is singular in every step, for both modes."""
     coo = sparse((3, 12), 30)
     expected = reference_cpd_als(coo, 5, iterations=2, tolerance=0)
@@ -349,7 +349,7 @@ def test_a_matrix_of_less_than_the_rank():
 
 
 @pytest.mark.slow
-def test_equal_columns_of_the_start():
+def test_equal_columns_in_the_start_equal_the_reference():
     shape, rank = (6, 7, 5), 3
     start = [factor[:, [0, 1, 1]] for factor in given_start(shape, rank)]
     coo = sparse(shape, 80)
@@ -359,7 +359,7 @@ def test_equal_columns_of_the_start():
 
 
 @pytest.mark.slow
-def test_empty_slices_and_a_component_of_nothing():
+def test_empty_slices_and_a_zero_component_equal_the_reference():
     coo = sparse((8, 9, 7), 60)
     wide = Coo(coo.coords * 3 + 1, coo.values, (26, 29, 22))
     start = given_start(wide.shape, 2)
@@ -374,7 +374,7 @@ def test_empty_slices_and_a_component_of_nothing():
 
 
 @pytest.mark.slow
-def test_duplicates_are_summed_first():
+def test_duplicate_coordinates_are_summed_first():
     coo = sparse((5, 6, 4), 40)
     halves = Coo(np.tile(coo.coords, 2), np.tile(coo.values / 2, 2), coo.shape)
     device = simwarp.Device()
@@ -412,7 +412,7 @@ def test_progress_is_reported_until_convergence():
     assert changes[-1] < 1e-4 <= changes[:-1].min()
 
 
-def test_iterations_end_before_convergence():
+def test_the_iteration_limit_ends_the_run():
     coo, _ = planted((5, 4), 1, 0.1)
     result = cpd_als(coo, 1, iterations=2, tolerance=0, device=simwarp.Device())
     assert len(result.fits) == 2
@@ -425,7 +425,7 @@ def test_one_iteration_never_converges():
 
 
 @pytest.mark.slow
-def test_the_fit_of_an_exact_model_has_no_cancellation():
+def test_the_fit_of_an_exact_model_is_accurate():
     """2 x 5, a rank that explains everything: the terms cancel to some 1e-16 of themselves."""
     coo = Coo(np.indices((2, 5)).reshape(2, -1), random(10) - 0.5, (2, 5))
     for iterations in (1, 2):
@@ -483,7 +483,7 @@ def test_the_start_is_drawn_from_the_seed(seed):
 
 
 @pytest.mark.slow
-def test_a_start_of_integers_and_of_the_device():
+def test_a_start_may_be_integers_or_device_arrays():
     coo, _ = planted((3, 4), 1)
     device = simwarp.Device()
     start = [np.ones((3, 1)), np.arange(1, 5).reshape(4, 1)]
@@ -539,7 +539,7 @@ def test_bad_arguments_are_refused(options, error, says):
     assert str(caught.value).count("\n") == 2
 
 
-def test_numbers_too_large_for_float32_on_the_way():
+def test_an_overflow_of_float32_is_reported():
     coo = Coo(GOOD.coords, (GOOD.values * 1e38).astype(np.float32), GOOD.shape)
     with pytest.raises(NotANumberError, match="too large for float32") as caught:
         cpd_als(coo, 1, start=[np.ones((3, 1)), np.full((4, 1), 1e3)], device=simwarp.Device())

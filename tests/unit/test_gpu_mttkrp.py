@@ -195,7 +195,7 @@ def test_lists_may_have_any_alignment(nonzeros):
     assert_right(f_coo_all(to_coo(coo)), coo, 4, modes=[1])
 
 
-def test_runs_get_a_slot_per_chunk():
+def test_each_run_has_a_partial_sum_per_chunk():
     rows = np.repeat([4, 9, 4, 2], [CHUNK - 1, 2, CHUNK, 1])
     slot_rows, first_slots = runs_of(rows)
     assert slot_rows.tolist() == [4, 9, 9, 4, 4, 2]
@@ -203,7 +203,7 @@ def test_runs_get_a_slot_per_chunk():
 
 
 @pytest.mark.slow
-def test_long_lists_of_slots_add_up():
+def test_long_lists_of_partial_sums_add_up():
     """Rows by turns, so that every nonzero has a slot: some rows have more than one group adds up."""
     nonzeros = 5 * SHORT + 3
     coords = np.stack([np.arange(nonzeros) % 2, np.arange(nonzeros) % 5, np.arange(nonzeros) // 5])
@@ -219,7 +219,7 @@ def test_long_lists_of_slots_add_up():
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_deterministic_bits_depend_on_no_schedule(name):
+def test_deterministic_results_do_not_depend_on_the_schedule(name):
     coo, mode = to_coo(scattered((9, 5, 14), 100)), list(FORMATS).index(name) % 3
     tensor, factors = FORMATS[name](coo), clean_factors(coo, 12)
     first = mttkrp(tensor, factors, mode, device=simwarp.Device(), deterministic=True)
@@ -240,7 +240,7 @@ def test_atomics_are_right_under_every_schedule(name):
 @pytest.mark.slow_cases(but=("coo-False",))
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("name", FLAT)
-def test_plans_clear_and_can_be_called_again(name, deterministic):
+def test_a_plan_clears_its_output_at_every_call(name, deterministic):
     coo, device = of_rows([3, 40, 1, 7, 30, 2]), simwarp.Device()
     launch = plan(FLAT[name](coo), 0, 8, np.float32, device, deterministic)
     gc.collect()  # the plan itself keeps what its kernels read
@@ -269,7 +269,7 @@ def test_only_rows_that_are_not_stored_are_cleared():
     assert_right(f_coo(full, 0), full, 4, modes=[0])
 
 
-def test_work_is_spread_over_lanes_as_the_header_says():
+def test_work_is_distributed_over_lanes_as_documented():
     spread = {}
     for dtype, rank in [("float32", r) for r in (1, 7, 16, 32, 33, 48, 100, 300)] + [("float64", 32)]:
         setting = Setting(simwarp.Device(), np.dtype(dtype), 3, rank)
@@ -414,7 +414,7 @@ def test_plans_refuse_other_arrays():
         plan(COO, 0, 2, np.float32, device)
 
 
-def test_formats_made_for_another_mode_are_refused():
+def test_formats_built_for_another_mode_are_refused():
     for tensor in (f_coo(COO, 1), b_csf(COO, (1, 0, 2))):
         with pytest.raises(FormatError, match=r"was made for mode 1, not for mode 0\n.*\n.*PerMode"):
             mttkrp(tensor, ONES, 0, device=simwarp.Device())

@@ -117,7 +117,7 @@ def test_every_fiber_length_equals_the_reference(name):
 
 @pytest.mark.parametrize("run", [1, 3])
 @pytest.mark.parametrize("groups", [4, 32])
-def test_ends_of_groups_warps_and_blocks_equal_the_reference(groups, run, monkeypatch):
+def test_fibers_at_the_ends_of_groups_warps_and_blocks_equal_the_reference(groups, run, monkeypatch):
     """Rank 32 has 4 groups to a warp and 32 to a block: fibers that fill them, one less and one more."""
     monkeypatch.setattr(OF_FIBERS, "run_of_group", lambda count, nonzeros: run)
     for more in (-1, 0, 1):
@@ -132,7 +132,7 @@ def test_ends_of_groups_warps_and_blocks_equal_the_reference(groups, run, monkey
 
 @pytest.mark.parametrize("short", [0, 1000])
 @pytest.mark.parametrize("slices", [1, 4, 5, 31, 32, 33])
-def test_ends_of_bins_equal_the_reference(slices, short, monkeypatch):
+def test_slices_at_the_ends_of_bins_equal_the_reference(slices, short, monkeypatch):
     """Slices of a warp or a group each, alone or behind others that get 2, 4 and 8 warps."""
     monkeypatch.setattr(OF_B_CSF, "SHORT", short)
     for others in ([], [[1] * 12, [2, 2], [3] * 4, [1] * 3]):
@@ -198,7 +198,7 @@ def test_alignment_is_detected_from_pointers(leaves, values, is_aligned):
     assert bool(aligned(tensor)) == is_aligned
 
 
-def test_infinite_and_nan_values_stay_in_their_rows():
+def test_infinite_and_nan_values_affect_only_their_rows():
     coo = of_lengths([[3, 1], [2], [5]])
     values = coo.values.copy()
     values[[0, 4]] = np.inf, np.nan
@@ -211,7 +211,7 @@ def test_infinite_and_nan_values_stay_in_their_rows():
         np.testing.assert_array_equal(np.isnan(y), np.isnan(expected))
 
 
-def test_runs_are_chosen_from_the_sizes():
+def test_the_fibers_per_group_depend_on_the_sizes():
     assert run_of_group(fibers=1, nonzeros=1) == 1
     assert run_of_group(fibers=200_000, nonzeros=20_000_000) == 1
     assert run_of_group(fibers=4_000_000, nonzeros=14_000_000) == 18
@@ -226,7 +226,7 @@ def test_runs_are_chosen_from_the_sizes():
     st.integers(1, 4),
     st.booleans(),
 )
-def test_random_lengths_equal_the_reference(slices, split, share, run, deterministic):
+def test_random_fiber_lengths_equal_the_reference(slices, split, share, run, deterministic):
     coo = of_lengths(slices)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OF_FIBERS, "run_of_group", lambda count, nonzeros: run)

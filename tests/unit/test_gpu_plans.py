@@ -112,7 +112,7 @@ def of_bconv2d(device, scheme, kind):
 KINDS = ("float", "packed", "prepared")
 
 
-def test_a_packed_operand_beside_a_real_one(device):
+def test_a_packed_and_a_real_operand_are_multiplied(device):
     """The flag of packing kernels is wanted by a launch that is not the first."""
     a = gpu.pack(device.upload(signs(3, 40)), layout="column", first="lsb")
     b = np.ones((40, 5), np.float32)
@@ -125,7 +125,7 @@ def test_a_packed_operand_beside_a_real_one(device):
         device.synchronize()
 
 
-def test_the_watch_sees_a_file_that_is_opened(no_files):
+def test_the_test_helper_detects_an_opened_file(no_files):
     assert no_files(lambda: Path(__file__).read_text()) == [f"open {__file__}"]
     with pytest.raises(AssertionError, match="compiles"):
         no_files(lambda: gpu.compile.compile('extern "C" __global__ void f() {}', "f.cu"))
@@ -171,7 +171,7 @@ def test_a_warm_decomposition_opens_no_file(device, no_files):
 # Plans
 
 
-def test_a_plan_is_of_one_device():
+def test_each_device_has_its_own_plans():
     one, other = simwarp.Device((8, 0)), simwarp.Device((9, 0))
     a, b = signs(3, 40), signs(40, 5, seed=1)
     for each in (one, other):
@@ -181,7 +181,7 @@ def test_a_plan_is_of_one_device():
     assert "sm_90" in other.plans[key].ptx
 
 
-def test_plans_do_not_keep_their_device():
+def test_plans_do_not_keep_their_device_alive():
     device = simwarp.Device()
     of_bmm(device, "btc3", "packed")()
     of_bconv2d(device, "btc1", "packed")()
@@ -199,7 +199,7 @@ def test_plans_are_evicted_at_their_limit():
     assert len(device.plans) == 1
 
 
-def test_a_geometry_is_not_taken_for_another_that_is_equal(device):
+def test_float_strides_are_refused_although_equal_to_cached_ones(device):
     x, w = device.upload(signs(1, 3, 3, 4)), device.upload(signs(2, 2, 4, 5))
     gpu.bconv2d(x, w, stride=(1, 1))
     for stride in (1.0, (1, 1.0)):
@@ -212,7 +212,7 @@ def test_a_geometry_is_not_taken_for_another_that_is_equal(device):
 @pytest.mark.slow_cases("bmm64-float")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scheme", ["bmm64", "btc1", "btc3"])
-def test_a_call_that_is_played_again_takes_the_new_operands(scheme, kind):
+def test_a_cached_call_uses_the_new_operands(scheme, kind):
     device, answers = simwarp.Device(), []
     for seed in (0, 5, 7):
         before = device.launches
@@ -236,7 +236,7 @@ def test_a_call_that_is_played_again_takes_the_new_operands(scheme, kind):
 
 
 @pytest.mark.slow
-def test_a_call_is_not_played_for_another_kind(device):
+def test_a_cached_call_is_not_reused_for_different_operands(device):
     """Shapes, types, layouts, schemes, transposition, alignment and place decide what a call does."""
     a, b = signs(40, 40), signs(40, 40, seed=1)
     right = device.upload(b)
@@ -295,7 +295,7 @@ def test_packed_words_can_be_prepared(device):
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-def test_tiles_are_taken_as_they_are(device, transposed):
+def test_packed_tiles_are_prepared_without_conversion(device, transposed):
     a, b = signs(7, 130), signs(130, 9, seed=1)
     left = pack_fsb(a.T.copy() if transposed else a, order="column" if transposed else "row", device=device)
     right = pack_fsb(b, order="column", device=device)
@@ -324,7 +324,7 @@ def test_prepared_tensors_give_the_same_convolution(device, scheme, channels):
         np.testing.assert_array_equal(bits.words.download(), of_reference.words)
 
 
-def test_addends_are_made_once_for_a_geometry(device):
+def test_border_addends_are_computed_once_per_geometry(device):
     filters = gpu.prepare(signs(3, 3, 128, 8), "w", scheme="btc1", device=device)
     images = [gpu.prepare(signs(n, 4, 4, 128), "x", scheme="btc1", device=device) for n in (1, 2)]
     counts = []
@@ -426,7 +426,7 @@ def test_wrong_shapes_are_refused(device):
     refused(lambda: gpu.mttkrp(sparse, doubles, 0), DtypeError, "float64")
 
 
-def test_nan_is_reported(device):
+def test_nan_in_an_operand_to_prepare_is_reported(device):
     bad = np.ones((5, 5))
     bad[2, 3] = np.nan
     refused(lambda: gpu.prepare(bad, "b", device=device), NotANumberError, "b[2, 3]")
@@ -435,7 +435,7 @@ def test_nan_is_reported(device):
     device.synchronize()
 
 
-def test_padding_of_packed_operands_is_looked_at(device):
+def test_nonzero_padding_of_packed_operands_is_refused(device):
     words = PackedBits(np.full((1, 5), 2**32 - 1, np.uint32), (5, 31), "column")
     refused(lambda: gpu.prepare(words, "a", device=device), FormatError, "not 0")
     units = PackedTensor(np.full((1, 1, 1, 1), 2**32 - 1, np.uint32), (1, 1, 1, 31), "NHWC")
@@ -464,7 +464,7 @@ def arguments():
     return Address(), np.void(given.tobytes()), np.int32(-5), np.float32(0.5), np.uint8(7)
 
 
-def test_arguments_lie_where_the_driver_looks_for_them():
+def test_arguments_are_packed_at_their_parameter_offsets():
     buffer = bytearray(b"\xff" * 57)
     _Packing(KERNEL, arguments()).write(buffer, arguments())
     assert int.from_bytes(buffer[:8], "little") == Address.pointer
@@ -474,7 +474,7 @@ def test_arguments_lie_where_the_driver_looks_for_them():
     assert buffer[56] == 7
 
 
-def test_numbers_become_their_parameters_types():
+def test_scalars_are_converted_to_the_parameter_types():
     exact = bytearray(57)
     _Packing(KERNEL, arguments()).write(exact, arguments())
     structure = arguments()[1].tobytes()
@@ -489,7 +489,7 @@ def test_numbers_become_their_parameters_types():
     assert _Packing(KERNEL, (5, *given[1:])).values((6, *given[1:]))[0] == 6  # of the same types
 
 
-def test_without_types_numbers_are_words():
+def test_scalars_of_unknown_parameter_types_are_passed_as_words():
     unknown = SimpleNamespace(name="f", places=[(0, 4), (4, 4)], types=parameter_types(PTX, "g"))
     buffer = bytearray(8)
     _Packing(unknown, (-1, np.float32(2))).write(buffer, (-1, np.float32(2)))

@@ -161,7 +161,7 @@ def test_tiles_of_a_block_sum_separately(how, size):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_the_scratch_of_a_tile_of_warps_lies_apart_from_shared_variables(how):
+def test_scratch_of_multi_warp_tiles_does_not_overlap_shared_variables(how):
     k = Kernels("groups.cu", how)
     out, sums = k.empty(128, np.uint32), k.empty(128)
     k("beside_shared", 1, 128, out, sums)
@@ -201,7 +201,7 @@ def test_a_warp_scan_equals_numpy(how):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_the_grid_synchronises(how):
+def test_grid_sync_orders_two_passes(how):
     k, n = Kernels("groups.cu", how), 192
     a, b = k.empty(n), k.empty(n)
     k("rotate_grid", 3, 64, a, b, cooperative=True)
@@ -235,7 +235,7 @@ def test_a_bounded_queue_delivers_each_item_once(how, schedule):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", COMPILED)
-def test_the_last_block_adds_up(how, schedule):
+def test_the_last_block_sums_the_partial_results(how, schedule):
     k, x = Kernels("lock_free.cu", how, schedule=schedule), np.arange(999)
     out = k.empty(1)
     k("last_block", 4, 64, k.upload(x), k.empty(4), k.zeros(1, np.uint32), out, np.int32(x.size))
@@ -261,7 +261,7 @@ def test_warp_aggregated_atomics_keep_every_element(how):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_an_early_return_of_whole_warps(how):
+def test_an_early_return_of_whole_warps_is_not_reported(how):
     k, n = Kernels("lock_free.cu", how), 160
     out = k.zeros(1)
     k("early_return", 2, 128, k.upload(np.arange(n)), out, np.int32(n))
@@ -270,7 +270,7 @@ def test_an_early_return_of_whole_warps(how):
 
 @pytest.mark.parametrize("n", [128, 160, 201])
 @pytest.mark.parametrize("how", COMPILED)
-def test_an_early_return_before_a_barrier(how, n):
+def test_an_early_return_before_a_barrier_is_not_reported(how, n):
     k, x = Kernels("lock_free.cu", how), np.arange(n)
     out = k.empty(n)
     k("return_before_barrier", 2, 128, k.upload(x), out, np.int32(n))
@@ -278,7 +278,7 @@ def test_an_early_return_before_a_barrier(how, n):
 
 
 @pytest.mark.parametrize("how", COMPILED)
-def test_halves_of_a_warp_take_turns(how):
+def test_halves_of_a_warp_alternate_by_syncwarp(how):
     k = Kernels("lock_free.cu", how)
     out = k.empty(32)
     k("ping_pong", 1, 32, out)

@@ -26,7 +26,7 @@ def small(**options):
     *("bconv2d*", "bmm*", "pack-column", "mttkrp-tensors", "kernels", "probe", "tiles", "ptx-*", "fuzz"),
 )
 @pytest.mark.parametrize("name", [name for name, subject in SUBJECTS.items() if not subject.needs])
-def test_a_trial_is_recorded_read_and_answered_again(name, tmp_path):
+def test_a_trial_is_recorded_read_back_and_replayed(name, tmp_path):
     subject, seen = SUBJECTS[name], []
     outcome = record(subject, small(progress=lambda done, total: seen.append(done <= total)), tmp_path)
     assert outcome.differences == []
@@ -124,7 +124,7 @@ def test_several_processes_give_the_results_of_one():
     assert [row for row, *_ in one] == [row for row, *_ in two]
 
 
-def test_one_function_writes_headers():
+def test_only_one_function_writes_recording_headers():
     """Wherever a GPU's name and UUID are put together, that is a header of its own."""
     packages = [Path(simwarp.__file__).parent, Path(simwarp.__file__).parents[1] / "gpu"]
     writers = [

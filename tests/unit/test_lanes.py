@@ -92,7 +92,7 @@ def test_shift_amounts_clamp_at_the_width(width):
         assert shift(ones, np.uint32(300)).dtype == word
 
 
-def test_shift_amounts_differ_from_lane_to_lane():
+def test_shift_amounts_may_differ_between_lanes():
     got = lanes.shl(np.uint32(1), u32(0, 31, 32, 33, 5))
     assert hexes(got) == ["0x1", "0x80000000", "0x0", "0x0", "0x20"]
     assert lanes.shr(np.int32(-16), u32(2, 31, 40)).tolist() == [-4, -1, -1]
@@ -151,14 +151,14 @@ def test_lop3_computes_the_examples_of_the_isa():
 
 
 @pytest.mark.parametrize("table", range(256))
-def test_lop3_gives_back_its_table(table):
+def test_lop3_of_the_truth_table_inputs_returns_the_table(table):
     assert int(lanes.lop3(np.uint32(0xF0), np.uint32(0xCC), np.uint32(0xAA), table)) & 0xFF == table
 
 
 # ------------------------------------------------------------------------------------ bits, fields
 
 
-def test_counts_are_32_bits_wide_whatever_they_count():
+def test_popc_and_clz_return_32_bits_for_every_width():
     for count in (lanes.popc, lanes.clz):
         assert count(u32(1)).dtype == count(u64(1)).dtype == np.uint32
     assert lanes.popc(u32(0, 1, 0xFFFFFFFF, 0x80000001)).tolist() == [0, 1, 32, 2]
@@ -304,14 +304,14 @@ def test_prmt_modes_read_two_bits_and_extend_no_sign(mode, results):
     ("predicate", "any_", "all_", "uni"),
     [(NONE, False, False, True), (~NONE, True, True, True), (ODD, True, False, False)],
 )
-def test_votes_combine_the_whole_warp(predicate, any_, all_, uni):
+def test_votes_combine_all_lanes_of_the_warp(predicate, any_, all_, uni):
     for vote, expected in ((lanes.vote_any, any_), (lanes.vote_all, all_), (lanes.vote_uni, uni)):
         value, defined = vote(predicate)
         assert every_lane(value) == [expected] * 32
         assert every_lane(defined) == [True] * 32
 
 
-def test_lanes_outside_the_mask_have_no_vote():
+def test_votes_ignore_lanes_outside_the_mask():
     odd = 0xAAAAAAAA
     assert hexes(lanes.ballot(~NONE, odd).value) == [hex(odd)]
     assert not lanes.vote_any(~ODD, odd).value.any()
@@ -320,7 +320,7 @@ def test_lanes_outside_the_mask_have_no_vote():
     assert lanes.vote_uni(~ODD, odd).value.all()
 
 
-def test_inactive_lanes_have_no_vote():
+def test_votes_ignore_inactive_lanes():
     assert hexes(lanes.ballot(~NONE, active=ODD).value) == ["0xaaaaaaaa"]
     assert not lanes.vote_any(~ODD, active=ODD).value.any()
     assert lanes.vote_all(ODD, active=ODD).value.all()
@@ -346,7 +346,7 @@ def test_a_lane_outside_its_own_mask_is_undefined(mask):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.int32])
 @pytest.mark.parametrize("active", [None, LANE < 20], ids=["all active", "some active"])
-def test_integers_that_are_not_zero_vote_yes(dtype, active):
+def test_nonzero_integers_vote_true(dtype, active):
     for predicate in (NONE, ~NONE, ODD):
         integers = np.where(predicate, 6, 0).astype(dtype)
         for vote in (lanes.ballot, lanes.rotate, lanes.vote_any, lanes.vote_all, lanes.vote_uni):
@@ -355,7 +355,7 @@ def test_integers_that_are_not_zero_vote_yes(dtype, active):
 
 
 @pytest.mark.parametrize("minus_one", [-1, np.int32(-1), np.full(32, -1), 2**64 - 1])
-def test_a_mask_counts_modulo_32_bits(minus_one):
+def test_a_mask_is_taken_modulo_32_bits(minus_one):
     assert every_lane(lanes.ballot(ODD, minus_one).value) == [0xAAAAAAAA] * 32
     assert every_lane(lanes.redux("add", LANE, minus_one).value) == [496] * 32
     assert every_lane(lanes.match_all(LANE * 0, minus_one).value) == [ALL_LANES] * 32
@@ -415,7 +415,7 @@ def test_shuffles_read_the_lane_of_the_isa(mode, b, width, source, in_range):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("width", [8, 32])
 @pytest.mark.parametrize("b", [1, 7, 31])
-def test_only_five_bits_of_b_count(mode, width, b):
+def test_shuffles_use_five_bits_of_b(mode, width, b):
     for more in (32, 64, 2**31, 2**32 - 32):
         for one, other in zip(
             shuffle(b, width, mode), shuffle(np.uint32(b + more), width, mode), strict=True
@@ -423,7 +423,7 @@ def test_only_five_bits_of_b_count(mode, width, b):
             np.testing.assert_array_equal(one, other)
 
 
-def test_the_clamp_of_c_limits_the_source():
+def test_shuffle_c_clamps_the_source_lane():
     value, in_range, _ = lanes.shfl(LANE, 4, 7, "idx")
     assert (every_lane(value), every_lane(in_range)) == ([4] * 32, [True] * 32)
     value, in_range, _ = lanes.shfl(LANE, 9, 7, "idx")
@@ -433,7 +433,7 @@ def test_the_clamp_of_c_limits_the_source():
     assert every_lane(value) == [i + 2 if i + 2 <= 7 else i for i in range(32)]
 
 
-def test_b_and_c_differ_from_lane_to_lane():
+def test_shuffle_operands_b_and_c_may_differ_between_lanes():
     reverse = lanes.shfl(LANE * np.uint32(10), np.uint32(31) - LANE)
     assert every_lane(reverse.value) == [10 * (31 - i) for i in range(32)]
     c = np.where(LANE < 16, 0x1F, 0x181F).astype(np.uint32)
@@ -441,14 +441,14 @@ def test_b_and_c_differ_from_lane_to_lane():
 
 
 @pytest.mark.parametrize("b", [5, np.uint32(5), np.full(32, 5, np.uint32)], ids=["int", "uint32", "array"])
-def test_an_inactive_source_leaves_its_readers_undefined(b):
+def test_a_shuffle_from_an_inactive_lane_is_undefined(b):
     assert every_lane(lanes.shfl(LANE, b, active=LANE != 5).defined) == [False] * 32
     assert every_lane(lanes.shfl(LANE, b, active=LANE == 5).defined) == [True] * 32
     assert every_lane(lanes.shfl(LANE, b, member_mask=0xFFFFFFDF).defined) == [False] * 32
     assert every_lane(lanes.shfl(LANE, b, member_mask=0x23).defined) == [i in (0, 1, 5) for i in range(32)]
 
 
-def test_a_lane_that_keeps_its_own_value_needs_no_other():
+def test_a_lane_that_keeps_its_own_value_needs_no_source():
     defined = shuffle(1, 32, "down", active=LANE >= 31).defined
     assert every_lane(defined) == [i >= 30 for i in range(32)]
 
@@ -472,12 +472,12 @@ def test_match_of_64_bits_reads_the_upper_half():
     assert not lanes.match_all(value).all_equal.any()
 
 
-def test_match_any_sees_active_members_only():
+def test_match_any_compares_active_members_only():
     assert every_lane(lanes.match_any(LANE * 0, 0xFFFF, LANE < 20).value)[:16] == [0xFFFF] * 16
     assert every_lane(lanes.match_any(LANE * 0, 0xFFFF, LANE < 4).value)[:4] == [0xF] * 4
 
 
-def test_match_all_gives_the_mask_or_nothing():
+def test_match_all_returns_the_mask_or_0():
     same = lanes.match_all(LANE // 16, 0xFFFF)
     assert every_lane(same.value)[:16] == [0xFFFF] * 16
     assert every_lane(same.all_equal)[:16] == [True] * 16
@@ -491,7 +491,7 @@ def test_match_all_gives_the_mask_or_nothing():
 # ------------------------------------------------------------------------------------------ redux
 
 
-def test_redux_add_is_cut_to_32_bits():
+def test_redux_add_wraps_to_32_bits():
     """No warning and no wider type, signed or not."""
     assert lanes.redux("add", np.full(32, 0xFFFFFFFF, np.uint32)).value.tolist() == [0xFFFFFFE0]
     got = lanes.redux("add", np.full(32, 2**31 - 1, np.int32)).value
@@ -502,7 +502,7 @@ def test_redux_add_is_cut_to_32_bits():
     ("operation", "unsigned", "signed"),
     [("min", 1, -(2**31)), ("max", 0xFFFFFFFF, 2**31 - 1), ("add", 0, 0)],
 )
-def test_redux_orders_by_the_type(operation, unsigned, signed):
+def test_redux_min_and_max_order_by_the_type(operation, unsigned, signed):
     value = np.resize(u32(1, 0xFFFFFFFF, 0x80000000, 0x7FFFFFFF), 32)
     value[4:] = 1 if operation != "add" else 0
     assert lanes.redux(operation, value).value.tolist() == [unsigned if operation != "add" else 0xFFFFFFFF]
@@ -511,7 +511,7 @@ def test_redux_orders_by_the_type(operation, unsigned, signed):
     ]
 
 
-def test_redux_combines_bits():
+def test_redux_and_or_xor_combine_bits():
     value = LANE | np.uint32(0x100)
     assert hexes(lanes.redux("and", value).value) == ["0x100"]
     assert hexes(lanes.redux("or", value).value) == ["0x11f"]
@@ -520,7 +520,7 @@ def test_redux_combines_bits():
 
 
 @pytest.mark.parametrize("operation", ["add", "min", "max", "and", "or", "xor"])
-def test_redux_of_one_lane_is_that_lane(operation):
+def test_redux_of_one_lane_returns_its_value(operation):
     value = np.resize(u32(0xDEADBEEF, 0x7FFFFFFF, 0, 0xFFFFFFFF), 32)
     for lane, dtype in itertools.product((0, 1, 2, 3, 31), (np.uint32, np.int32)):
         typed = value.view(dtype)
@@ -565,12 +565,12 @@ def test_bstc_b_popc_accumulates_a_row(tile):
     assert lanes.popc(words).tolist() == bits.sum(axis=1).tolist()
 
 
-def test_bstc_c_brev_turns_a_row_around(tile):
+def test_bstc_c_brev_reverses_a_row(tile):
     words, bits = tile
     np.testing.assert_array_equal(bits_of(lanes.brev(words)), bits[:, ::-1])
 
 
-def test_bstc_d_votes_merge_a_column(tile):
+def test_bstc_d_votes_reduce_a_column(tile):
     words, bits = tile
     sparse = lanes.and_(words, lanes.and_(np.roll(words, 1), np.roll(words, 2)))
     for column in range(bits.shape[1]):
@@ -604,7 +604,7 @@ def test_bstc_f_shifts_move_columns(tile):
     assert not bits_of(lanes.shr(words, np.uint32(5)))[:, -5:].any()
 
 
-def test_bstc_g_ballot_turns_a_column_into_a_row(tile):
+def test_bstc_g_ballot_transposes_a_column_into_a_row(tile):
     """Bit N of the row comes from lane N: 90 degrees clockwise."""
     words, bits = tile
     one = words.dtype.type(1)
@@ -612,7 +612,7 @@ def test_bstc_g_ballot_turns_a_column_into_a_row(tile):
     np.testing.assert_array_equal(bits_of(np.array(rows, np.uint32)), bits.T)
 
 
-def test_bstc_h_brev_of_ballot_turns_it_the_other_way(tile):
+def test_bstc_h_brev_of_ballot_transposes_in_reverse_order(tile):
     """Lane 0 becomes the most significant bit."""
     words, bits = tile
     one = words.dtype.type(1)

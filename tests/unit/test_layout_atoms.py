@@ -54,7 +54,7 @@ def offsets(atom_layout, threads, values):
     return np.array([[atom_layout(thread, value) for value in range(values)] for thread in range(threads)])
 
 
-def test_the_atoms_that_have_a_counterpart():
+def test_every_form_with_an_atom_is_compared():
     kinds = [form.opcode.partition(".")[0] for form in COMPARED.values()]
     assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == {
         "ldmatrix": 6,
@@ -66,7 +66,7 @@ def test_the_atoms_that_have_a_counterpart():
 
 
 @pytest.mark.parametrize("name", [name for name in COMPARED if isinstance(ATOMS[name], MMAAtom)])
-def test_an_mma_holds_its_operands_as_the_atom_does(name):
+def test_mma_operands_have_the_layout_of_the_atom(name):
     atom, operands = ATOMS[name], COMPARED[name].operands
     m, n, _ = atom.shape_mnk
     layouts = {"a": (atom.a_layout, m), "b": (atom.b_layout, n), "d": (atom.c_layout, m)}
@@ -84,14 +84,14 @@ def test_an_mma_holds_its_operands_as_the_atom_does(name):
             assert (matrix[held] == quad_pair).all()
 
 
-def test_the_atom_that_differs_is_not_a_map():
+def test_the_differing_atom_is_not_a_bijection():
     held, theirs = elements(COMPARED[WRONG].operands["b"].layout), offsets(ATOMS[WRONG].b_layout, 32, 8)
     assert len(np.unique(held[1] + 8 * held[0])) == theirs.size == 256
     assert len(np.unique(theirs)) == 160
 
 
 @pytest.mark.parametrize("name", [name for name in COMPARED if isinstance(ATOMS[name], CopyAtom)])
-def test_a_matrix_copy_moves_rows_of_16_bytes_as_the_atom_does(name):
+def test_matrix_copies_have_the_layout_of_the_atom(name):
     atom, layout = ATOMS[name], COMPARED[name].operands["r"].layout
     in_registers, in_memory = atom.dst_layout_bits, atom.src_layout_bits
     if COMPARED[name].opcode.startswith("stmatrix"):

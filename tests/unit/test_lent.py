@@ -88,7 +88,7 @@ PLANTED = [("blocks", "shared", 10, 7), ("structures", "shared", 18, 15), ("thre
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize(("name", "space", "line", "stored"), PLANTED)
-def test_it_is_named_and_says_whose_it_was(name, space, line, stored, how):
+def test_a_foreign_pointer_names_the_owner_of_its_memory(name, space, line, stored, how):
     assert launch(name, 0, how)[1] == RIGHT
     with pytest.raises(ForeignPointer) as caught:
         launch(name, 1, how)
@@ -106,12 +106,12 @@ def test_it_is_named_and_says_whose_it_was(name, space, line, stored, how):
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("by", [0, 1, 3])
 @pytest.mark.parametrize("name", ["looks", "same", "replaced"])
-def test_what_is_looked_at_but_not_used_is_silent(name, by, how):
+def test_an_unused_foreign_pointer_is_not_reported(name, by, how):
     assert launch(name, by, how)[1] == RIGHT
 
 
 @pytest.mark.parametrize("lanes", [64, 128])
-def test_blocks_that_run_one_after_the_other(lanes):
+def test_a_foreign_pointer_is_found_when_blocks_run_in_sequence(lanes):
     there, _ = launch("blocks", 3, [], chunk_lanes=lanes, checks={"bounds": "report"})
     null, foreign = there.faults  # block 0 finds a null pointer
     assert (null.place.block, type(foreign), foreign.count) == ((0, 0, 0), ForeignPointer, 192)
@@ -119,7 +119,7 @@ def test_blocks_that_run_one_after_the_other(lanes):
     assert launch("blocks", 0, [], chunk_lanes=lanes)[1] == RIGHT
 
 
-def test_collected_the_lanes_read_nothing_and_unseen_their_own():
+def test_a_reported_foreign_read_returns_poison():
     there, left = launch("blocks", 1, [], checks={"bounds": "report"})
     ((fault),) = there.faults
     assert (type(fault), fault.count) == (ForeignPointer, 256)
@@ -143,7 +143,7 @@ extern "C" __global__ void __cluster_dims__(4) k(int* y, int mapped) {
 }"""
 
 
-def test_in_a_cluster_an_address_that_names_its_block_reaches_it():
+def test_a_mapped_cluster_address_reaches_its_block():
     there = simwarp.Device()
     y = there.upload(np.zeros(256, np.int32), "y")
     kernel = there.load(compile(CLUSTER, "k.cu").text).kernel("k")

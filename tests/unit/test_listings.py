@@ -89,7 +89,7 @@ def test_one_positive_element_is_one_bit():
             assert np.count_nonzero(words) == 1
 
 
-def test_nothing_is_cast_before_the_comparison():
+def test_values_are_not_cast_before_the_comparison():
     double, half = np.nextafter(0, 1), np.nextafter(np.float16(0), np.float16(1))
     for values, signs in (
         (np.array([[0.0, -0.0, double, -double, np.inf, -np.inf]]), "111010"),
@@ -125,7 +125,7 @@ def test_packing_refuses_bad_matrices(pack):
         pack([[1.0], [1.0, 2.0]])
 
 
-def test_an_unguarded_size_is_seen():
+def test_a_size_beyond_the_matrix_is_out_of_bounds():
     """Told of more rows than there are, either kernel runs off the matrix: in this lane, on this line."""
     A = GlobalArray.of("A", np.ones((33, 3)))  # noqa: N806
     for kernel, words in ((PackTo32Col, (1, 64)), (PackTo32Row, (2, 3))):
@@ -159,7 +159,7 @@ def test_products_equal_a_loop_over_elements(sizes, transpose_a, transpose_b):
 
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSITIONS)
-def test_only_the_optimal_layouts_are_accepted(transpose_a, transpose_b):
+def test_only_the_layouts_of_the_paper_are_accepted(transpose_a, transpose_b):
     """Packed in the layout of the paper's table an operand is taken, in the other one it is not."""
     a, b, expected = operands(7, 70, 5, transpose_a, transpose_b)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}

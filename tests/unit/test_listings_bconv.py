@@ -111,7 +111,7 @@ def test_convolutions_equal_a_loop_over_taps(bconv, name):
     np.testing.assert_array_equal(y, reference.bconv2d(x, w, **options), strict=True)
 
 
-def test_the_geometries_are_what_they_are_called():
+def test_the_test_geometries_match_their_names():
     """Pixels with no tap outside, and with all of them, and such as have some: each occurs where it says."""
     taps = {name: np.prod(w[:2]) for name, (_, w, _) in GEOMETRIES.items()}
     outside = {
@@ -136,7 +136,7 @@ def test_any_number_of_channels_is_convolved(bconv, channels):
 
 
 @pytest.mark.parametrize("bconv", SCHEMES)
-def test_a_zero_is_not_nothing(bconv):
+def test_padding_taps_are_excluded_from_the_sum(bconv):
     """Of +1 and -1 that all agree, or all differ, a pixel tells how many taps lie in the image."""
     ones = np.ones((1, 3, 4, 5), np.int8), np.ones((3, 3, 5, 2), np.int8)
     inside = np.multiply.outer([2, 3, 2], [2, 3, 3, 2])
@@ -157,7 +157,7 @@ def test_a_pixel_of_padding_alone_is_zero(bconv):
     assert reference.unpack_tensor(bits)[0, 0].tolist() == [[1, 0, 0]] * 4
 
 
-def test_the_filter_is_not_turned_round():
+def test_the_filter_is_not_flipped():
     """One +1 in x and one in w: the product of the two is where cross-correlation has it."""
     x, w = -np.ones((1, 4, 4, 1)), -np.ones((2, 3, 1, 1))
     x[0, 2, 2], w[0, 2] = 1, 1
@@ -186,7 +186,7 @@ def test_same_padding_equals_tensorflow(size, taps, stride, out, before):
     assert (p.out_width, p.pad_w) == (out, before)
 
 
-def test_same_and_valid_of_every_small_size():
+def test_same_and_valid_padding_are_right_for_every_small_size():
     for size, taps, stride, dilation in itertools.product(range(1, 9), range(1, 5), range(1, 5), range(1, 4)):
         for padding in ("SAME", "VALID"):
             expected = sides_by_hand(size, taps, stride, dilation, padding, 0)
@@ -247,7 +247,7 @@ def test_thresholds_give_packed_bits(bconv, word, filters):
 
 
 @pytest.mark.parametrize(("bconv", "word"), SCHEMES.items())
-def test_a_layer_feeds_the_next(bconv, word):
+def test_output_bits_feed_the_next_layer(bconv, word):
     x, w, v = reals((1, 4, 4, 5), 1), reals((3, 3, 5, 37), 2), reals((2, 2, 37, 3), 3)
     limits = np.arange(37) - 18
     hidden = np.where(np.array(convolution_by_hand(x, w)[0]) >= limits, 1, -1)
@@ -258,7 +258,7 @@ def test_a_layer_feeds_the_next(bconv, word):
 
 
 @pytest.mark.parametrize("word", SCHEMES.values())
-def test_the_bitfilter_is_the_papers(word):
+def test_the_packed_filter_has_the_layout_of_the_paper(word):
     """``bitfilter[(r*filter_width+s)*ins*out_channels + c*out_channels + i]``, and the reference's words."""
     w = reals((2, 3, 70, 5))
     ready = conv_operands(np.ones((1, 3, 3, 70)), w, 1, "SAME", 1, word)
@@ -287,7 +287,7 @@ def run(kernel, word, p, x, w, like):
 
 
 @pytest.mark.parametrize(("kernel", "word"), KERNELS.items())
-def test_sizes_that_are_not_so_are_seen(kernel, word):
+def test_wrong_sizes_are_out_of_bounds(kernel, word):
     """Told of a larger image, a pixel or an output channel too many: the array, the lane and the line."""
     x, w = reals((1, 3, 3, 33), 1), reals((1, 1, 33, 40), 2)
     p = conv_operands(x, w, 1, "SAME", 1, word).p
@@ -316,7 +316,7 @@ def test_a_padded_channel_is_not_counted(kernel, word):
 
 
 @pytest.mark.parametrize(("kernel", "word"), KERNELS.items())
-def test_one_word_per_step_and_lane(kernel, word):
+def test_one_channel_more_than_a_word_takes_another_step(kernel, word):
     """Told of one channel more than a word has, a kernel takes another step, and leaves the image."""
     x, w = reals((1, 1, 1, word), 1), reals((1, 1, word, 1), 2)
     p = conv_operands(x, w, 1, "SAME", 1, word).p
@@ -445,7 +445,7 @@ def test_unsuitable_packed_operands_are_refused(bconv, word):
         assert three_lines(caught)
 
 
-def test_packed_bits_past_the_edge_are_looked_for_per_tap():
+def test_nonzero_padding_bits_of_every_tap_are_refused():
     """In the last word of any tap and output channel, not only of the last."""
     w = reference.pack_tensor(np.ones((2, 2, 40, 2)), layout="HWIO", first="msb")
     words = w.words.copy()

@@ -81,7 +81,7 @@ def test_addresses_equal_figure_14_of_the_paper(order):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("tile", "order"), [((8, 128), "row"), ((128, 8), "column"), ((3, 5), "row")])
-def test_fsb_holds_every_bit_once_and_zeros(shape, tile, order):
+def test_fsb_holds_every_bit_once_and_zero_padding(shape, tile, order):
     bits = rng(*shape).integers(0, 2, shape).astype(np.uint8)
     words = to_fsb(bits, tile, order)
     assert words.dtype == np.uint32
@@ -97,7 +97,7 @@ def test_columns_of_b_are_rows_of_its_transpose():
     np.testing.assert_array_equal(to_fsb(bits, (128, 8), "column"), to_fsb(bits.T), strict=True)
 
 
-def test_a_row_of_a_tile_is_16_bytes_and_the_next_follows():
+def test_rows_of_a_tile_are_16_consecutive_bytes():
     shape = (16, 256)
     assert [fsb_address(0, c, shape) for c in (0, 127, 128)] == [0, 127, 1024]
     assert [fsb_address(r, 0, shape) for r in (1, 7, 8)] == [128, 896, 2048]
@@ -120,7 +120,7 @@ def test_a_tile_is_loaded_with_ldm_128(use):
         assert (from_rows == from_tiles).all()
 
 
-def test_fsb_refuses_bad_places_and_shapes():
+def test_fsb_refuses_positions_and_shapes_out_of_range():
     with pytest.raises(ShapeError, match="outside a matrix"):
         fsb_address(8, 0, (8, 128))
     with pytest.raises(ShapeError, match="sides of at least 1"):
@@ -145,7 +145,7 @@ def test_fsb_refuses_bad_places_and_shapes():
 
 
 @pytest.mark.parametrize("use", ["matrix_a", "matrix_b"])
-def test_four_lanes_have_a_row_of_128_bits(use):
+def test_four_lanes_hold_a_row_of_128_bits(use):
     words = GlobalArray.of("words", np.arange(8 * 12, dtype=np.uint32))
     fragment = one_warp(lambda warp: load_matrix_sync(warp, use, words, 0, ldm=384))
     assert fragment.tolist() == [[12 * (lane // 4) + lane % 4 for lane in range(32)]]
@@ -197,7 +197,7 @@ def test_fragments_refuse_bad_operands():
         one_warp(lambda w: bmma_sync(w, *(np.zeros((1, 32), np.uint32),) * 2, fill_fragment(0), "or"))
 
 
-def test_fragments_need_all_lanes():
+def test_fragment_operations_in_divergent_code_are_a_fault():
     words = GlobalArray.of("words", np.zeros(32, np.uint32))
 
     def diverged(warp):
@@ -271,26 +271,26 @@ def test_negative_products_are_below_zero(design):
 
 
 @pytest.mark.parametrize("first", FIRSTS)
-def test_bits_feed_the_next_product(first):
+def test_output_bits_feed_the_next_product(first):
     a, b, c = reals(10, 40), reals(40, 50, seed=1), reals(50, 6, seed=2)
     hidden = btc_bmm3(a, b, thresholds=np.zeros(50, np.int32), first=first)
     expected = reference.bmm(np.where(reference.bmm(a, b) >= 0, 1.0, -1.0), c)
     assert (btc_bmm1(hidden, c) == expected).all()
 
 
-def test_the_last_bits_are_flipped():
+def test_flipbits_inverts_the_last_bits():
     assert [FLIPBITS(n, 2) for n in range(8)] == [3, 2, 1, 0, 7, 6, 5, 4]
     assert [FLIPBITS(n, 1) for n in range(4)] == [1, 0, 3, 2]
 
 
 @pytest.mark.parametrize(("design", "warps"), [(btc_bmm1, 2), (btc_bmm2, 16), (btc_bmm3, 2)])
-def test_each_warp_of_a_block_has_sums_of_its_own(design, warps):
+def test_each_warp_of_a_block_has_its_own_sums(design, warps):
     with watch("Cs", 64 * (warps - 1)) as places:
         design(np.ones((32, 8)), np.ones((8, 32)), thresholds=np.zeros(32, np.int32))
     assert {place.warp for place in places} == {warps - 1}
 
 
-def test_one_warp_fetches_for_sixteen():
+def test_one_warp_loads_the_tiles_of_16_warps():
     with watch("As", 5) as a, watch("Bs", 127) as b:
         btc_bmm2(np.ones((64, 256)), np.ones((256, 32)))
     assert {place.warp for place in (*a, *b)} == {0}
@@ -304,7 +304,7 @@ def test_every_sum_is_stored_once():
         assert len(places) == 1
 
 
-def test_blocks_without_whole_tiles_are_caught():
+def test_blocks_without_whole_tiles_are_out_of_bounds():
     a, b = (GlobalArray.of(name, np.zeros((8, 4), np.uint32)) for name in "AB")
     c = GlobalArray("C", (8, 8), np.int32)
     with pytest.raises(faults.OutOfBounds) as raised:
@@ -404,7 +404,7 @@ def test_bits_of_a_convolution_are_thresholded_sums(bconv, first, filters):
 
 
 @pytest.mark.parametrize("bconv", BCONVS)
-def test_packed_images_and_filters_with_either_bit_first(bconv):
+def test_packed_images_and_filters_of_either_bit_order_are_accepted(bconv):
     x, w = reals(2, 3, 4, 40), reals(2, 2, 40, 5, seed=1)
     expected = reference.bconv2d(x, w)
     for first_x, first_w in itertools.product(FIRSTS, repeat=2):
@@ -415,14 +415,14 @@ def test_packed_images_and_filters_with_either_bit_first(bconv):
         assert (bconv(x, filters) == expected).all()
 
 
-def test_a_convolution_feeds_the_next():
+def test_output_bits_feed_the_next_convolution():
     x, w, v = reals(2, 4, 4, 6), reals(3, 3, 6, 35, seed=1), reals(2, 2, 35, 3, seed=2)
     hidden = btc_bconv2(x, w, thresholds=np.zeros(35, np.int32))
     signs = np.where(reference.bconv2d(x, w) >= 0, 1.0, -1.0)
     assert (btc_bconv1(hidden, v, stride=2) == reference.bconv2d(signs, v, stride=2)).all()
 
 
-def test_one_tap_on_one_pixel_is_the_product():
+def test_a_convolution_of_one_tap_and_pixel_is_the_product():
     x, w = reals(9, 1, 1, 200), reals(1, 1, 200, 10, seed=1)
     product = btc_bmm1(x[:, 0, 0], w[0, 0])
     for bconv in BCONVS:
@@ -452,7 +452,7 @@ def test_convolutions_refuse_bad_operands(bconv):
         bconv(x, w, flip=[True, False])
 
 
-def test_the_operands_stay_as_they_were():
+def test_the_operands_are_not_modified():
     packed = reference.pack(reals(4, 40), layout="column", first="lsb")
     assert isinstance(packed, PackedBits)
     before = packed.words.copy()

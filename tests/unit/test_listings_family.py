@@ -146,7 +146,7 @@ def test_packing_64_refuses_bad_matrices(pack):
         pack(np.ones((0, 3)))
 
 
-def test_an_unguarded_size_is_seen():
+def test_a_size_beyond_the_matrix_is_out_of_bounds():
     A = GlobalArray.of("A", np.ones((33, 3)))  # noqa: N806
     for kernel, grid, words in ((PackTo64Col, (2, 1), (1, 64)), (PackTo64Row, (1, 1), (1, 3))):
         with pytest.raises(faults.OutOfBounds) as caught:
@@ -163,7 +163,7 @@ def test_unpacking_gives_the_signs(shape, layout, word):
     assert unpacked.dtype == np.int32
 
 
-def test_unpacking_does_not_look_past_the_edge():
+def test_unpacking_ignores_padding_bits():
     for word, unpack in ((32, unpack32), (64, unpack64)):
         packed = reference.pack(-np.ones((3, 5)), layout="column", word=word)
         dirty = replace(packed, words=packed.words | packed.words.dtype.type(2 ** (word - 5) - 1))
@@ -192,13 +192,13 @@ def test_unpacking_refuses_other_formats():
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_the_sixteen_is_the_functions():
+def test_the_table_lists_all_16_combinations():
     assert len(COMBINATIONS) == len(set(COMBINATIONS)) == 16
     for approach, layout_a, layout_b, transpose_a, transpose_b in COMBINATIONS:
         assert product_of(approach, layout_a, layout_b) == (transpose_a, transpose_b)
 
 
-def test_the_docstring_has_the_table():
+def test_the_docstring_contains_the_table():
     text = inspect.getdoc(bmm).replace("ᵀ", "t").replace(" · ", " ")
     documented = [
         line.split() for line in text.splitlines() if line.strip().startswith(("row-by", "column-by"))
@@ -210,7 +210,7 @@ def test_the_docstring_has_the_table():
 
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c[:3])))
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)], ids=str)
-def test_the_sixteen_combinations_give_the_product(combination, sizes):
+def test_all_16_combinations_equal_the_product(combination, sizes):
     """From matrices in the asked layouts, and from packed bits that say theirs."""
     approach, layout_a, layout_b, transpose_a, transpose_b = combination
     a, b, expected = operands(*sizes, transpose_a, transpose_b)
@@ -244,7 +244,7 @@ def test_another_product_is_refused_with_the_right_layouts(combination):
     ("approach", "votes", "shuffles"),
     [("row-by-row", 0, 32), ("row-by-column", 32, 0), ("column-by-row", 32, 0), ("column-by-column", 64, 0)],
 )
-def test_a_step_has_the_stated_votes_and_shuffles(approach, votes, shuffles, monkeypatch):
+def test_each_step_executes_the_stated_votes_and_shuffles(approach, votes, shuffles, monkeypatch):
     """The paper's explanation of its 20K, 28K, 28K and 56K cycles: only row by row takes no vote."""
     x = reals(32, 32)
     serving = next(row[1:3] for row in COMBINATIONS if row[0] == approach and not any(row[3:]))
@@ -348,7 +348,7 @@ def test_bmm64_is_right_up_to_its_bound():
 
 
 @pytest.mark.slow
-def test_above_the_bound_a_counter_carries():
+def test_above_its_bound_a_bmm64_counter_overflows():
     """K = 65536 in the kernel itself: the lower counter is 0 and the upper one too large by 1."""
     a, b = long(65536, [*[0] * 32, 65536])
     A, B = GlobalArray.of("A", a.words), GlobalArray.of("B", b.words)  # noqa: N806
@@ -419,7 +419,7 @@ def test_two_layers_equal_the_reference(scheme):
     assert scheme(hidden, second).tolist() == reference.bmm(expected, second).tolist()
 
 
-def test_the_comparison_is_signed():
+def test_the_threshold_comparison_is_signed():
     """A dot product below 0 against 0: in unsigned arithmetic, as print has it, it would be large."""
     for scheme in SCHEMES:
         bits = scheme([[1.0, 1.0, 1.0]], [[-1.0, 1.0]] * 3, thresholds=[0, 0])
@@ -432,7 +432,7 @@ def test_thresholds_at_the_ends_of_int32_are_exact():
         assert reference.unpack(scheme([[1.0]], [[1.0, 1.0]], thresholds=limits)).tolist() == [[1, 0]]
 
 
-def test_a_word_of_bits_is_stored_once_and_by_its_own_lane():
+def test_each_word_of_bits_is_stored_once_by_its_lane():
     """A stale output cannot shine through: every word is written whole, none twice."""
     a, b, _ = operands(66, 40, 70)
     stored = []

@@ -56,7 +56,7 @@ def test_every_mode_equals_a_loop_over_nonzeros(order, name, rank):
 
 
 @pytest.mark.parametrize("modes", list(itertools.permutations(range(3))))
-def test_every_orientation_and_level_equals_a_loop(modes):
+def test_every_orientation_and_level_equals_a_loop_over_nonzeros(modes):
     coo = tensor(3, seed=5)
     factors = matrices(coo.shape, 5)
     held = sparse.fibers(coo, modes, split=2)  # most fibers are cut
@@ -64,7 +64,7 @@ def test_every_orientation_and_level_equals_a_loop(modes):
         assert listings.mttkrp(held, factors, mode).tolist() == by_hand(coo, factors, mode)
 
 
-def test_the_type_is_that_of_the_values():
+def test_the_result_has_the_type_of_the_values():
     coo = tensor(3, dtype=np.float32)
     factors = matrices(coo.shape, 3, dtype=np.float32)
     out = listings.mttkrp(sparse.mm_csf(coo), factors, 1)
@@ -74,7 +74,7 @@ def test_the_type_is_that_of_the_values():
 
 @pytest.mark.parametrize("fibers_in_a_group", [1, 2, 3, 7, 100])
 @pytest.mark.parametrize("threads", [32, 64, 160])
-def test_a_slice_that_goes_on_in_the_next_group(fibers_in_a_group, threads):
+def test_a_slice_that_continues_in_the_next_group_is_summed(fibers_in_a_group, threads):
     coo = Coo([[0] * 5 + [1] * 2, [0, 1, 2, 3, 4, 0, 4], [0] * 7], np.arange(1.0, 8), (2, 5, 1))
     middle, last = np.arange(1.0, 6)[:, None], np.array([[10.0]])
     held = sparse.fibers(coo, (0, 1, 2))
@@ -97,7 +97,7 @@ def test_a_slice_that_goes_on_in_the_next_group(fibers_in_a_group, threads):
     assert out.numpy().tolist() == [[10.0 * (1 + 4 + 9 + 16 + 25)], [10.0 * (6 + 35)]]
 
 
-def test_columns_past_the_first_32_are_their_own():
+def test_columns_beyond_the_first_32_are_separate():
     coo = Coo([[0], [0]], [1.0], (1, 1))
     factors = [np.ones((1, 70)), np.arange(70.0)[None, :]]
     assert listings.mttkrp(sparse.mm_csf(coo), factors, 0).tolist() == factors[1].tolist()
@@ -128,7 +128,7 @@ def test_bad_arguments_are_refused(change, error, words):
         listings.mttkrp(**given)
 
 
-def test_a_partition_is_a_tensor_of_its_own():
+def test_each_partition_is_a_tensor():
     coo = tensor(4)
     factors, held = matrices(coo.shape, 3), sparse.mm_csf(coo)
     parts = [listings.mttkrp(part, factors, 1) for part in held.partitions]

@@ -83,7 +83,7 @@ def test_a_load_returns_the_stored_values(memory, width):
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "f2", "f4", "f8"])
-def test_any_type_of_a_width_is_moved_bit_by_bit(memory, dtype):
+def test_values_of_any_type_are_moved_bit_for_bit(memory, dtype):
     values = np.random.default_rng(0).integers(0, 256, 64, np.uint8).view(dtype)
     a = memory.allocate(64, "a")
     addresses = a.base + np.arange(values.size, dtype=np.uint64) * np.uint64(values.itemsize)
@@ -101,14 +101,14 @@ def test_words_are_little_endian(memory):
     assert memory.load(a.base + np.arange(4, dtype=np.uint64), np.uint8).tolist() == [0xDD, 0xCC, 0xBB, 0xAA]
 
 
-def test_one_address_may_be_read_by_all_lanes_and_written_by_many(memory):
+def test_many_lanes_may_read_and_write_one_address(memory):
     a = filled(memory, 8, "a")
     assert memory.load(at(*[a.base] * 32), np.uint8).tolist() == [0] * 32
     memory.store(at(*[a.base] * 32), np.arange(100, 132, dtype=np.uint8))
     assert memory.load(at(a.base), np.uint8).tolist() == [131], "the last lane's value stays"
 
 
-def test_a_loaded_value_does_not_change_with_the_memory(memory):
+def test_a_loaded_value_is_a_copy(memory):
     a = filled(memory, 16, "a")
     before = memory.load(at(a.base), np.uint32)
     memory.store(at(a.base), np.array([7], np.uint32))
@@ -139,7 +139,7 @@ def test_a_vector_access_may_touch_several_allocations(memory):
 # ------------------------------------------------------------------------------------- allocations
 
 
-def test_allocations_are_aligned_and_apart(memory):
+def test_allocations_are_aligned_and_separate(memory):
     sizes = (1, 16, 255, 256, 257, 0, 1000)
     allocations = [memory.allocate(size) for size in sizes]
     assert [a.size for a in allocations] == list(sizes)
@@ -166,20 +166,20 @@ def test_addresses_are_never_used_twice(memory):
     assert len(set(bases)) == 4
 
 
-def test_given_names_are_not_given_again_after_a_free(memory):
+def test_default_names_are_not_reused_after_a_free(memory):
     first, second = memory.allocate(4), memory.allocate(4)
     memory.free(first)
     assert memory.allocate(4).name not in (first.name, second.name)
 
 
-def test_an_allocation_has_no_negative_size(memory):
+def test_a_negative_allocation_size_is_refused(memory):
     with pytest.raises(ShapeError, match="-1"):
         memory.allocate(-1)
     assert memory.allocate(0).bytes.size == 0
 
 
 @pytest.mark.parametrize("start", [1, 16, ALIGNMENT - 1, ALIGNMENT + 8])
-def test_memory_starts_at_a_multiple_of_the_alignment(start):
+def test_a_misaligned_start_of_memory_is_refused(start):
     with pytest.raises(ShapeError, match=str(ALIGNMENT)):
         Memory("global", start)
 
@@ -193,7 +193,7 @@ def test_memory_starts_as_poison(memory):
 
 @pytest.mark.parametrize("size", [1, 3, 7, 10, 12, 15, 16, 17, 100, 255, 257])
 @every_width
-def test_the_last_word_is_there_and_the_next_byte_is_not(memory, size, width):
+def test_the_last_word_is_accessible_and_the_next_byte_is_not(memory, size, width):
     a = filled(memory, size, "a")
     memory.allocate(64, "next")
     last = size // width - 1
@@ -240,7 +240,7 @@ def test_out_of_bounds_names_the_distance(memory):
     assert fault.values.endswith(f": 4 bytes before {base}")
 
 
-def test_an_access_across_the_end_is_described_without_negative_numbers(memory):
+def test_an_access_across_the_end_is_described_by_positive_distances(memory):
     memory.allocate(64, "before")
     a = filled(memory, 10, "a")
     fault = fault_of(OutOfBounds, access_memory, memory, "load", at(a.base, a.base + 8), 4)
@@ -250,7 +250,7 @@ def test_an_access_across_the_end_is_described_without_negative_numbers(memory):
     assert fault.values.endswith(f": bytes 9 to 10 of a (10 bytes at {a.base:#x}): 1 byte past its end")
 
 
-def test_a_space_without_allocations_is_named():
+def test_an_access_to_an_empty_space_names_the_space():
     fault = fault_of(OutOfBounds, access_memory, Memory("shared", 0), "load", at(0), 4)
     assert fields(fault) == ("", 0, 0)
     assert (fault.space, fault.values) == ("shared", "address 0x0: there is no shared allocation")
@@ -258,7 +258,7 @@ def test_a_space_without_allocations_is_named():
 
 @STORE_AND_LOAD
 @pytest.mark.parametrize("bad", range(6))
-def test_one_bad_lane_among_good_ones_in_several_allocations(memory, access, bad):
+def test_one_bad_lane_among_several_allocations_is_named(memory, access, bad):
     a, b = filled(memory, 16, "a"), filled(memory, 16, "b")
     addresses = at(b.base, a.base, b.base + 4, a.base + 4, a.base + 8, b.base + 12)
     for address, kind, name, offset in (
@@ -285,7 +285,7 @@ def test_the_first_of_several_bad_lanes_is_named(memory, access):
 
 @STORE_AND_LOAD
 @pytest.mark.parametrize("order", ["bounds first", "alignment first"])
-def test_the_first_bad_lane_is_named_whatever_is_wrong_with_the_others(memory, access, order):
+def test_the_first_bad_lane_is_named_for_mixed_faults(memory, access, order):
     a = filled(memory, 16, "a")
     bad = {"bounds first": [a.base + 16, a.base + 2], "alignment first": [a.base + 2, a.base + 16]}[order]
     kind = {"bounds first": OutOfBounds, "alignment first": Misaligned}[order]
@@ -294,7 +294,7 @@ def test_the_first_bad_lane_is_named_whatever_is_wrong_with_the_others(memory, a
     assert fault.address == bad[0]
 
 
-def test_the_first_bad_lane_is_named_when_one_is_unwritten_and_another_misaligned(memory):
+def test_the_first_bad_lane_is_named_before_a_misaligned_one(memory):
     a = memory.allocate(64, "a")
     a.fill(np.zeros(32, np.uint8))
     fault = fault_of(UninitialisedRead, memory.load, at(a.base, a.base + 32, a.base + 2), np.uint32)
@@ -347,7 +347,7 @@ def test_use_after_free_names_the_freed_allocation(memory, access):
 
 @STORE_AND_LOAD
 @pytest.mark.parametrize("offset", [0, 512, 1020])
-def test_use_after_free_next_to_a_live_allocation(memory, access, offset):
+def test_use_after_free_beside_a_live_allocation_names_the_freed_one(memory, access, offset):
     """The freed allocation held the address; how near a live one lies does not matter."""
     before, a, behind = (filled(memory, 1024, name) for name in ("before", "a", "behind"))
     memory.free(a)
@@ -358,7 +358,7 @@ def test_use_after_free_next_to_a_live_allocation(memory, access, offset):
     assert "freed" in fault.values
 
 
-def test_bounds_beside_a_freed_allocation_name_the_live_one(memory):
+def test_out_of_bounds_beside_a_freed_allocation_names_the_live_one(memory):
     a, b = filled(memory, 64, "a"), filled(memory, 64, "b")
     memory.free(a)
     fault = fault_of(OutOfBounds, access_memory, memory, "load", at(b.base + 64), 4)
@@ -367,7 +367,7 @@ def test_bounds_beside_a_freed_allocation_name_the_live_one(memory):
 
 
 @STORE_AND_LOAD
-def test_use_after_free_names_the_byte(memory, access):
+def test_use_after_free_names_the_offset(memory, access):
     a = filled(memory, 1024, "a")
     memory.free(a)
     where = f"a (1024 bytes at {a.base:#x}), which was freed"
@@ -380,7 +380,7 @@ def test_use_after_free_names_the_byte(memory, access):
         assert fault.values.endswith(f": {relation} {where}")
 
 
-def test_an_allocation_is_freed_once(memory):
+def test_a_double_free_is_a_fault(memory):
     a, b = filled(memory, 64, "a"), filled(memory, 64, "b")
     memory.free(a)
     fault = fault_of(DoubleFree, memory.free, a)
@@ -390,7 +390,7 @@ def test_an_allocation_is_freed_once(memory):
     assert memory.allocations == [b]
 
 
-def test_the_host_does_not_use_what_it_freed(memory):
+def test_host_access_to_freed_memory_is_a_fault(memory):
     a = filled(memory, 64, "a")
     memory.free(a)
     for use in (lambda: a.bytes, lambda: a.written, lambda: a.fill(np.zeros(1, np.uint8))):
@@ -398,7 +398,7 @@ def test_the_host_does_not_use_what_it_freed(memory):
             use()
 
 
-def test_release_is_a_free_that_may_come_late_or_twice(memory):
+def test_release_ignores_freed_and_unknown_addresses(memory):
     a, b, c = (filled(memory, 64, name) for name in "abc")
     memory.free(a)
     for base in (a.base, b.base, b.base, b.base + 4, 0):
@@ -408,7 +408,7 @@ def test_release_is_a_free_that_may_come_late_or_twice(memory):
 
 
 @pytest.mark.parametrize("give_back", ["free", "release"])
-def test_freed_memory_is_released(memory, give_back):
+def test_memory_of_freed_allocations_is_returned(memory, give_back):
     first = memory.allocate(1 << 20, "first")
     memory.free(first)
     for _ in range(1000):  # 1 GiB in all, far more than faults remember
@@ -440,7 +440,7 @@ def test_reading_unwritten_memory_is_a_fault(memory, width):
 
 
 @pytest.mark.parametrize("width", [2, 4, 8])
-def test_a_partly_written_word_is_not_written(memory, width):
+def test_a_partly_written_word_is_uninitialised(memory, width):
     dtype = f"u{width}"
     for missing in range(width):
         a = memory.allocate(16, "a")
@@ -461,7 +461,7 @@ def test_a_wide_store_writes_each_of_its_bytes(memory):
         fault_of(UninitialisedRead, memory.load, at(a.base + 8 - width), f"u{width}")
 
 
-def test_settling_keeps_loaded_values(memory):
+def test_settling_memory_keeps_loaded_values(memory):
     a, b = memory.allocate(10, "a"), memory.allocate(10, "b")
     memory.store(a.base + np.arange(10, dtype=np.uint64), np.zeros(10, np.uint8))
     memory.store(b.base + np.arange(9, dtype=np.uint64), np.zeros(9, np.uint8))
@@ -483,7 +483,7 @@ def test_the_host_fills_part_of_an_allocation(memory):
 
 
 @pytest.mark.parametrize(("size", "offset"), [(5, 0), (3, 2), (1, 4), (0, 5), (1, -1)])
-def test_the_host_fills_no_further_than_the_allocation(memory, size, offset):
+def test_a_host_fill_past_the_allocation_is_refused(memory, size, offset):
     a = memory.allocate(4, "a")
     with pytest.raises(ShapeError, match=f"{size} bytes? from byte {offset} on, but it has 4 bytes"):
         a.fill(np.zeros(size, np.uint8), offset)
@@ -492,7 +492,7 @@ def test_the_host_fills_no_further_than_the_allocation(memory, size, offset):
 
 
 @pytest.mark.parametrize("order", ["a first", "b first"])
-def test_an_unwritten_word_in_the_second_of_two_allocations(memory, order):
+def test_an_unwritten_word_in_one_of_two_allocations_is_named(memory, order):
     a, b = filled(memory, 16, "a"), memory.allocate(16, "b")
     addresses = [a.base, b.base + 4] if order == "a first" else [b.base + 4, a.base]
     fault = fault_of(UninitialisedRead, memory.load, at(*addresses), np.uint32)
@@ -503,7 +503,7 @@ def test_an_unwritten_word_in_the_second_of_two_allocations(memory, order):
 
 
 @every_width
-def test_read_only_memory_is_written_by_the_host_alone(memory, width):
+def test_only_the_host_writes_read_only_memory(memory, width):
     a = filled(memory, 16, "a", read_only=True)
     assert memory.load(at(a.base), f"u{width}").tobytes() == bytes(range(width))
     fault = fault_of(ReadOnlyWrite, memory.store, at(a.base + 8, a.base), np.ones(2, f"u{width}"))
@@ -511,7 +511,7 @@ def test_read_only_memory_is_written_by_the_host_alone(memory, width):
     assert a.bytes.tolist() == list(range(16))
 
 
-def test_a_store_to_read_only_memory_among_others(memory):
+def test_one_read_only_store_among_valid_ones_is_a_fault(memory):
     a, constants = filled(memory, 16, "a"), filled(memory, 16, "constants", read_only=True)
     addresses = at(a.base, a.base + 4, constants.base + 8, a.base + 8)
     assert fields(fault_of(ReadOnlyWrite, memory.store, addresses, np.zeros(4, np.uint32))) == (
@@ -545,7 +545,7 @@ def test_a_fault_between_allocations_changes_nothing(memory, bad):
     assert not b.written.any()
 
 
-def test_memory_works_on_after_a_fault(memory):
+def test_memory_is_usable_after_a_fault(memory):
     a = filled(memory, 16, "a")
     fault_of(OutOfBounds, memory.load, at(a.base + 16), np.uint32)
     fault_of(Misaligned, memory.load, at(a.base + 1), np.uint32)
@@ -573,7 +573,7 @@ def outcome(memory, access, addresses, width):
 
 @STORE_AND_LOAD
 @every_width
-def test_the_first_bad_lane_of_any_mixture_is_named_and_nothing_changes(memory, access, width):
+def test_random_bad_accesses_name_the_first_lane_and_change_nothing(memory, access, width):
     rng = np.random.default_rng(width)
     full, half = filled(memory, 40, "full"), memory.allocate(42, "half")
     half.fill(np.ones(23, np.uint8), offset=1)

@@ -334,7 +334,7 @@ def test_every_mutant_is_detected(kernel):
     assert len(survivors) <= 0.05 * mutants
 
 
-def test_a_mutant_of_each_kind_is_noticed():
+def test_a_mutant_of_each_kind_is_detected():
     """Of a small kernel, one instruction of those that are alike."""
     parts = "bmms32", "int", "msb"
     _, mutants, survivors = survivors_of(*product(*parts), copies=1)

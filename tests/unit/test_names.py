@@ -56,7 +56,7 @@ def test_a_script_that_hides_a_package_itself_is_named(tmp_path):
     assert f"{tmp_path / 'gpu.py'} hides simwarp's package 'gpu'" in done.stderr
 
 
-def test_files_of_other_names_hide_nothing(tmp_path):
+def test_files_of_other_names_do_not_hide_packages(tmp_path):
     (tmp_path / "gpu").mkdir()  # without __init__.py: data, or a folder that comes later than a package
     (tmp_path / "gpus.py").write_text("raise SystemExit")
     (tmp_path / "mine.py").write_text(
@@ -71,7 +71,7 @@ def test_files_of_other_names_hide_nothing(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_package_that_is_imported_already_counts(monkeypatch, tmp_path):
+def test_an_imported_package_that_hides_ours_is_named(monkeypatch, tmp_path):
     refuse_shadows()
     monkeypatch.setitem(sys.modules, "gpu", type(sys)("gpu"))
     refuse_shadows()  # without a file: made by a program, or a part of another loader
@@ -80,7 +80,7 @@ def test_a_package_that_is_imported_already_counts(monkeypatch, tmp_path):
         refuse_shadows()
 
 
-def test_links_to_our_packages_hide_nothing(tmp_path):
+def test_links_to_our_packages_do_not_hide_them(tmp_path):
     for name in ("gpu", "reference", "simwarp"):
         (tmp_path / name).symlink_to(ROOT / name)
     refuse_shadows(tmp_path)
@@ -90,7 +90,7 @@ def test_links_to_our_packages_hide_nothing(tmp_path):
 # Names
 
 
-def test_all_is_reachable_below_simwarp():
+def test_gpu_and_reference_are_reachable_below_simwarp():
     assert simwarp.gpu is gpu
     assert simwarp.reference is reference
     assert simwarp.run is sys.modules["simwarp.run"]
@@ -103,7 +103,7 @@ FUNCTIONS = {"gpu.bmm": "bmm", "gpu.mttkrp": "mttkrp", "simwarp.run": "run"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_package_that_is_called_is_its_function(name):
+def test_a_callable_package_has_the_signature_of_its_function(name):
     package = importlib.import_module(name)
     function = getattr(package, FUNCTIONS[name])
     assert inspect.isfunction(function)
@@ -171,7 +171,7 @@ def test_modules_below_a_moved_folder_are_loaded_once():
     assert (done.stdout, done.stderr) == ("simwarp.lab.fuzz\n", "")
 
 
-def test_the_warning_names_the_line_that_imports(tmp_path):
+def test_the_deprecation_warning_names_the_importing_line(tmp_path):
     (tmp_path / "mine.py").write_text("import simwarp\n\nfrom simwarp.ptx.execute import Launch\n")
     done = python(tmp_path, "-W", "always", "mine.py")
     assert f"{tmp_path / 'mine.py'}:3: DeprecationWarning: simwarp.ptx.execute is" in done.stderr

@@ -48,7 +48,7 @@ PLACES = st.one_of(
 
 
 @given(st.lists(PLACES, min_size=1, max_size=3), WIDTHS, KINDS)
-def test_each_warp_costs_the_wavefronts_of_its_lanes(warps, width, kind):
+def test_wavefronts_of_each_warp_equal_a_count_by_lane(warps, width, kind):
     rows = [3 * row for row in range(len(warps))]  # warps between them do not take part
     lanes = [32 * row + lane for row, warp in zip(rows, warps, strict=True) for lane in sorted(warp)]
     places = [warp[lane] for warp in warps for lane in sorted(warp)]
@@ -75,7 +75,7 @@ def test_strides_have_known_wavefronts(width, strides):
     assert {stride: found.wavefronts for stride, found in counts.items()} == strides
 
 
-def test_phases_of_a_load_merge_where_all_pairs_agree():
+def test_wide_loads_merge_phases_when_all_lane_pairs_agree():
     pairs, over_one = LANES // 2, LANES // 4 * 2 + LANES % 2
     for places in (pairs, over_one):
         assert count_banks(LANES, 16 * places, 16, "load").wavefronts == 2
@@ -87,7 +87,7 @@ def test_phases_of_a_load_merge_where_all_pairs_agree():
     assert count_banks(odd, 16 * odd, 16) == BankCounts(1, 4, 2)
 
 
-def test_an_invalid_address_is_counted():
+def test_accesses_at_invalid_addresses_are_counted():
     wild = np.full(32, 2**64 - 16, np.uint64)
     assert count_banks(LANES, wild, 16) == BankCounts(1, 2, 0)
     assert count_banks(LANES[:0], wild[:0], 4) == BankCounts()
@@ -182,7 +182,7 @@ COUNTING = {
 
 
 @pytest.mark.parametrize("operation", COUNTING)
-def test_only_an_addition_of_one_adds_up_lanes(operation):
+def test_only_an_atomic_add_of_one_merges_lanes(operation):
     device = simwarp.Device(observe="banks")
     text = """.visible .entry k() { .shared .align 8 .b8 cells[8];
     .reg .b32 %r, %old, %one; .reg .b64 %cells, %generic; .reg .pred %first;
@@ -196,7 +196,7 @@ def test_only_an_addition_of_one_adds_up_lanes(operation):
     assert [counts.wavefronts for kind, counts in kinds.items() if kind != "store"] == [COUNTING[operation]]
 
 
-def test_global_memory_has_no_banks():
+def test_global_accesses_have_no_bank_conflicts():
     observer = BankConflicts()
     device = simwarp.Device(observers=[observer])
     text = """.visible .entry k(.param .u64 a) { .reg .b64 %a; .reg .b32 %r;

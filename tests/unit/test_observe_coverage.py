@@ -49,7 +49,7 @@ def float_class(value, info, word):
     return "positive" if value > 0 else "negative"
 
 
-def test_every_half_is_of_the_class_that_numpy_gives():
+def test_classes_of_every_half_equal_numpy():
     words = np.arange(1 << 16, dtype=np.uint16)
     masks = {name: test(words) for name, test in classes("f16").items()}
     assert (np.sum(list(masks.values()), axis=0) == 1).all()
@@ -60,7 +60,7 @@ def test_every_half_is_of_the_class_that_numpy_gives():
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
-def test_floats_have_the_class_that_numpy_gives(kind):
+def test_classes_of_floats_equal_numpy(kind):
     dtype, word = DTYPES[kind], np.dtype(f"u{DTYPES[kind].itemsize}")
     info = np.finfo(dtype)
     values = [0.0, -0.0, 1, -1, 2, -3.5, np.inf, -np.inf, np.nan, info.max, info.tiny, -info.tiny, 1e-310]
@@ -85,7 +85,7 @@ def test_floats_have_the_class_that_numpy_gives(kind):
         ("tf32", 1, "one"),
     ],
 )
-def test_words_have_their_class(kind, word, expected):
+def test_integers_have_their_class(kind, word, expected):
     assert of(kind, word) == [expected]
 
 
@@ -106,20 +106,20 @@ def test_rows_and_forms_are_counted():
     assert found.rows["add"] == 10 + 40 + 40
 
 
-def test_an_operand_is_looked_at_before_it_is_overwritten():
+def test_operands_are_classified_before_they_are_overwritten():
     found = observed("mov.u32 %r3, 0; sub.s32 %r3, %r3, 1; sub.s32 %r3, %r3, 1; ")
     assert found.operands["sub", "a"] == {"zero", "minus one"}
     assert found.operands["sub", "b"] == {"one"}
 
 
-def test_only_lanes_that_execute_count():
+def test_only_executing_lanes_count():
     body = "setp.lt.u32 %p1, %i, 2; @%p1 neg.s32 %r3, %i; neg.s64 %rd1, %at; "
     found = observed(body, block=64)
     assert found.operands["neg", "a"] == {"zero", "one", "positive"}
     assert observed("setp.gt.u32 %p1, %i, 99; @%p1 neg.s32 %r3, %i; ").operands.get(("neg", "a")) is None
 
 
-def test_a_predicated_lane_may_hold_nothing_yet():
+def test_inactive_lanes_may_hold_uninitialised_operands():
     body = "setp.lt.u32 %p1, %lane, 2; @%p1 mov.u32 %r3, 7; @%p1 add.u32 %r3, %r3, 1; "
     assert observed(body).operands["add", "a"] >= {"other"}
 
@@ -137,14 +137,14 @@ def in_parts(body):
     return device.report.coverage
 
 
-def test_loop_counters_in_parts_are_those_before():
+def test_counts_do_not_depend_on_compact_copies():
     found = in_parts("L: sub.s32 %r3, %r3, 1; setp.gt.s32 %p1, %r3, 0; @%p1 bra L; ")
     assert found.forms["sub.s32"] == sum(40 if i % 97 == 5 else 1 for i in range(72 * 11))
     assert found.operands["sub", "a"] == {"one", "positive"}
     assert found.operands["setp (signed)", "a"] == {"zero", "one", "positive"}
 
 
-def test_registers_keep_their_class_across_parts():
+def test_operand_classes_do_not_depend_on_compact_copies():
     loop = (
         "mov.u32 %r5, 7; L: sub.s32 %r3, %r3, 1; shl.b32 %r5, %r5, 1; setp.gt.s32 %p1, %r3, 0; @%p1 bra L; "
     )
@@ -157,14 +157,14 @@ def test_registers_keep_their_class_across_parts():
     )
 
 
-def test_several_launches_add_up():
+def test_counts_of_several_launches_add_up():
     rounds = sum(map(loops.rounds, range(loops.BLOCK * loops.GRID)))
     found = loops.run("coverage", launches=2).report.coverage
     assert found.forms["setp.ne.u32"] == 2 * rounds
     assert found.rows["ret"] == 2 * loops.BLOCK * loops.GRID
 
 
-def test_types_without_a_sign_take_that_of_the_instruction():
+def test_untyped_bits_are_classified_by_the_type_of_the_instruction():
     found = observed(
         "mov.b32 %r3, 0xFFFFFFFF; mov.s32 %r4, %r3; mov.f32 %f1, 0f80000000; selp.f32 %f2, %f1, %f1, 1;"
     )
@@ -173,7 +173,7 @@ def test_types_without_a_sign_take_that_of_the_instruction():
     assert found.operands["selp", "c"] == {"true"}
 
 
-def test_pairs_have_the_classes_of_both_halves():
+def test_f16x2_operands_have_the_classes_of_both_halves():
     found = observed("mov.b32 %r3, 0x7C008000; add.f16x2 %r4, %r3, %r3; ")
     assert found.operands["add.f16", "a"] == {"infinity", "negative zero"}
 
@@ -211,7 +211,7 @@ mov.b32 %back, %r3; add.s32 %r3, %r3, 5; add.s32 %back, %r3, 5; ret; }
     assert found.operands["add", "a"] == {"other", "negative", "zero"}  # the frame's address, -5, 0
 
 
-def test_call_arguments_are_not_mistaken_for_results():
+def test_call_arguments_are_not_counted_as_results():
     before = ".func f(.reg .b32 %r3) { neg.s32 %r3, %r3; not.b32 %r3, %r3; ret; }\n"
     device = simwarp.Device(observe="coverage")
     body = "mov.s32 %r3, -5; call f, (%r3); mov.u32 %r2, 1; " + small.STORE

@@ -56,7 +56,7 @@ def test_the_total_is_what_the_device_executed():
     assert device.report.divergence.total.thread_instructions == device.executed
 
 
-def test_a_partial_warp_has_fewer_lanes():
+def test_a_partial_warp_counts_only_its_lanes():
     body = "mov.u32 %r2, 1; " + small.STORE
     total = observed(body, block=40, grid=3).total
     assert total.active_lanes == 20
@@ -65,18 +65,18 @@ def test_a_partial_warp_has_fewer_lanes():
     assert observed(body, block=64).total.active_lanes == 32
 
 
-def test_a_guard_that_holds_nowhere_is_still_an_instruction_of_the_warp():
+def test_an_instruction_whose_guard_is_false_in_all_lanes_is_counted():
     body = "setp.gt.u32 %p1, %lane, 99;\n@%p1 mov.u32 %r3, 7;\nmov.u32 %r2, 1; " + small.STORE
     assert observed(body, block=64)[line("mov.u32 %r3, 7", body)] == LaneUse(2, 0, 64)
 
 
-def test_branches_that_whole_warps_take_do_not_diverge():
+def test_a_warp_uniform_branch_is_not_divergent():
     body = "setp.lt.u32 %p1, %i, 32;\n@%p1 bra A;\nmov.u32 %r3, 7;\nA: mov.u32 %r2, 1; " + small.STORE
     assert observed(body, block=64)[line("bra A", body)] == LaneUse(2, 32, 32, 2, 0)
     assert observed(body, block=64)[line("mov.u32 %r3", body)] == LaneUse(1, 32)
 
 
-def test_a_branch_out_of_the_kernel_leaves_the_others():
+def test_a_branch_to_the_end_of_the_kernel_is_divergent():
     body = "setp.lt.u32 %p1, %lane, 5;\n@%p1 bra END;\nmov.u32 %r2, 1; st.global.u32 [%at], %r2;\nEND: ret;"
     found = observed(body)
     assert found[line("bra END", body)] == LaneUse(1, 5, 27, 1, 1)
@@ -84,7 +84,7 @@ def test_a_branch_out_of_the_kernel_leaves_the_others():
     assert (end.thread_instructions, end.predicated_off) == (32, 0)
 
 
-def test_an_unconditional_branch_cannot_diverge():
+def test_an_unconditional_branch_is_not_divergent():
     body = "bra A;\nmov.u32 %r3, 7;\nA: mov.u32 %r2, 1; " + small.STORE
     found = observed(body)
     assert found[line("bra A", body)] == LaneUse(1, 32)
@@ -102,7 +102,7 @@ def test_indexed_branches_diverge_by_target(index, divergent):
     assert (found.branches, found.divergent_branches) == (2, divergent)
 
 
-def test_labels_of_one_place_do_not_diverge():
+def test_an_indexed_branch_to_one_target_is_not_divergent():
     body = "T: .branchtargets A, A;\nand.b32 %r3, %lane, 1;\nbrx.idx %r3, T;\nA: mov.u32 %r2, 1;"
     assert observed(body + small.STORE)[line("brx.idx", body)].divergent_branches == 0
 

@@ -76,7 +76,7 @@ def test_every_pair_of_product_and_sum_is_counted():
     assert fused(body) == ["mul.f32", "mul.f32", "add.f32", "sub.f32"]
 
 
-def test_registers_of_another_function_are_others():
+def test_registers_of_different_functions_are_not_confused():
     function = ".func f() { .reg .f32 %f<6>; add.f32 %f4, %f1, %f5; ret; }\n"
     assert fused("mul.f32 %f1, %f2, %f3; call f;", function) == []
 
@@ -116,14 +116,14 @@ def test_a_run_ends_with_one_line_of_fidelity():
     assert found.to_json()["text"] == str(found)
 
 
-def test_many_lines_are_not_all_named():
+def test_a_long_list_of_lines_is_abbreviated():
     sums = "".join(f"add.f32 %f{3 + i % 5}, %f2, %f1;\n" for i in range(12))
     _, found = observed("mov.f32 %f1, 0f40000000; mul.f32 %f2, %f1, %f1;\n" + sums + "mov.u32 %r2, 1; ")
     assert str(found).endswith("and 5 more)")
     assert len(found.lines["contractable"]) == 13
 
 
-def test_chunks_parts_and_launches_add_up():
+def test_counts_of_chunks_compact_copies_and_launches_add_up():
     device = loops.run("fidelity", launches=2)
     found = device.report.fidelity
     # rem may be open: a division by zero is

@@ -27,12 +27,12 @@ def counts():
     return counts
 
 
-def test_a_line_is_that_of_the_source_or_else_of_the_ptx():
+def test_a_line_is_named_by_source_or_else_by_ptx():
     lines = [line_of(instruction) for instruction in parse(PTX).entries["k"].instructions]
     assert lines == ["ptx:4", "bmm/bmm.cu:42", "bmm/bmm.cu:42"]
 
 
-def test_a_file_may_be_any_suffix_of_its_path(counts):
+def test_a_file_is_found_by_any_suffix_of_its_path(counts):
     assert counts["a/x.cu:10"] == 3
     assert counts["x.cu:9"] == 0
     assert counts["x.cu:7"] == 1
@@ -46,7 +46,7 @@ def test_a_part_of_a_name_is_not_a_suffix(counts, part):
         counts[part]
 
 
-def test_a_line_that_two_files_have_is_not_guessed(counts):
+def test_an_ambiguous_line_is_refused(counts):
     assert "x.cu:10" not in counts
     with pytest.raises(ReportError, match=r"not one line\nit may be a/x.cu:10, b/x.cu:10\n"):
         counts["x.cu:10"]
@@ -78,7 +78,7 @@ def test_totals_add_up_and_lines_are_sorted(counts):
     assert (counts.total, list(counts)) == (0, [])
 
 
-def test_a_table_has_every_line_of_every_column():
+def test_a_table_lists_the_lines_of_all_columns():
     table = LineTable(BankCounts, "accesses")
     table.add("a.cu:2", 0, 5, 1)
     table.add("a.cu:1", 1, 0, 0)

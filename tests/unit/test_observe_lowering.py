@@ -197,7 +197,7 @@ def products():
 
 
 @pytest.mark.parametrize("opcode", products())
-def test_hopper_has_every_product(opcode):
+def test_hopper_supports_every_product(opcode):
     found = lowering(opcode, (9, 0))
     multiplies = [name for name in found.instructions if re.match("[BIHD]MMA|MOVM", name)]
     assert len(multiplies) == (found.family != "m8n8k4 f16")
@@ -218,7 +218,7 @@ def test_other_spellings_have_the_same_lowering():
 
 
 @pytest.mark.parametrize("cc", [(7, 0), (10, 0), (12, 0)])
-def test_other_chips_are_not_guessed(cc):
+def test_lowering_on_unrecorded_chips_is_unknown(cc):
     with pytest.raises(SchemeError, match=r"examined for sm_75, sm_80, sm_86, sm_87, sm_89, sm_90;"):
         lowering(AND, cc)
 
@@ -350,7 +350,7 @@ def test_many_lines_are_abbreviated():
     assert "(ptx:7, ptx:8, ptx:9, ptx:10, and 3 more): " in str(found)
 
 
-def test_an_unknown_chip_is_not_guessed():
+def test_a_report_for_an_unknown_chip_has_no_lowering():
     found = MatrixInstructions()
     found.add(XOR, (12, 0), 3, "ptx:7")
     assert str(found) == ""

@@ -124,7 +124,7 @@ def test_only_registers_live_together_are_counted(body, live):
     assert registers(body) == live
 
 
-def test_parameters_and_literals_take_0_registers():
+def test_parameters_and_literals_take_no_registers():
     body = "ld.param.u64 %d0, [x]; cvta.to.global.u64 %d1, %d0; mov.u32 %r0, 7; mov.u32 %r1, %r0; "
     assert registers(body + "st.global.u32 [%d1], %r1; ret;") == 0
     assert registers(body + "add.u64 %d2, %d1, 8; st.global.u32 [%d2], %r1; ret;") == 2
@@ -132,12 +132,12 @@ def test_parameters_and_literals_take_0_registers():
     assert registers(counted) == 1
 
 
-def test_a_loop_keeps_what_its_next_round_reads():
+def test_registers_read_in_the_next_iteration_are_counted():
     body = TID + "L: add.u32 %r2, %r0, %r1; add.u32 %r0, %r2, 1; setp.ne.u32 %p0, %r0, 9; @%p0 bra L; ret;"
     assert registers(body) == 2
 
 
-def test_of_device_functions_the_largest_counts():
+def test_the_device_function_with_the_most_registers_counts():
     before = """.func f() { .reg .b32 %r<9>; mov.u32 %r0, %tid.x; mov.u32 %r1, %tid.y; mov.u32 %r2, %tid.z;
     L: add.u32 %r0, %r1, %r2; setp.ne.u32 %p0, %r0, %r1; @%p0 bra L; st.global.u32 [%r0], %r0; ret; }"""
     before = before.replace(".reg .b32 %r<9>;", ".reg .b32 %r<9>; .reg .pred %p0;").replace("[%r0]", "[0]")

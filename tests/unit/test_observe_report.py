@@ -23,7 +23,7 @@ ASKED = {
 }
 
 
-def test_the_names_are_those_of_the_interface():
+def test_section_names_equal_the_documented_interface():
     assert set(OBSERVERS) == set(ASKED)
 
 
@@ -59,7 +59,7 @@ def test_an_unknown_name_is_refused():
         simwarp.Device(observe=("bank",))
 
 
-def test_names_given_twice_are_observed_once():
+def test_duplicate_names_are_observed_once():
     assert Report(("banks", "banks")).names == ("banks",)
     assert Report("all").names == OBSERVERS
 
@@ -70,7 +70,7 @@ def test_a_device_without_observe_has_an_empty_report():
     assert "observe=" in simwarp.Device().report.to_text()
 
 
-def test_other_observers_are_called_too():
+def test_a_users_observers_are_called_too():
     class Steps(Observer):
         steps = 0
 
@@ -99,7 +99,7 @@ def test_launches_add_up_until_the_report_is_cleared():
     assert device.report.to_json() == once
 
 
-def test_a_fault_leaves_what_was_counted_before():
+def test_counts_before_a_fault_are_kept():
     device = simwarp.Device(observe="all")
     with pytest.raises(Trap):
         small.run("trap;", device=device)
@@ -109,7 +109,7 @@ def test_a_fault_leaves_what_was_counted_before():
     assert device.report.traffic.stored["global"] == 128
 
 
-def test_plain_data_is_plain():
+def test_reports_convert_to_plain_json_data():
     device = simwarp.Device(observe="all")
     small.run(BODY, device=device)
     data = device.report.to_json()
@@ -118,7 +118,7 @@ def test_plain_data_is_plain():
     assert all(title in text for title in ("Bank conflicts", "Sectors", "Divergence", "Coverage", "Traffic"))
 
 
-def test_lines_are_found_by_source_file():
+def test_report_lines_are_found_by_source_file():
     device = simwarp.Device(observe=("banks", "sectors"))
     body = ".shared .b32 s[64]; .loc 1 42 1\nshl.b32 %r3, %lane, 3; st.shared.u32 [%r3], %lane;\n"
     body += ".loc 1 43 1\nmov.u32 %r2, 1; " + small.STORE

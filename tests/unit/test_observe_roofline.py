@@ -54,15 +54,15 @@ class Made(Traffic):
         ("RTX 4090", "f64", 1.29),
     ],
 )
-def test_peaks_are_those_of_the_data_sheets(name, kind, published):
+def test_peaks_equal_the_data_sheets(name, kind, published):
     assert CHIPS[name].peak(kind) / 1e12 == pytest.approx(published, rel=0.006)
 
 
-def test_an_approximate_operation_is_one():
+def test_an_approximate_instruction_counts_as_one_operation():
     assert SIMPLE.peak("approximate") == 4 * 10 * 1e9
 
 
-def test_a_chip_is_found_by_its_name():
+def test_chips_are_found_by_name():
     assert chip("h200") is CHIPS["H200"]
     assert chip("rtx") is CHIPS["RTX 4090"]
     assert chip(SIMPLE) is SIMPLE
@@ -81,7 +81,7 @@ def test_memory_bound_kernels_are_recognised():
     assert found.copy_seconds is None
 
 
-def test_the_busiest_pipe_binds():
+def test_the_busiest_pipe_sets_the_bound():
     found = roofline(Made(10, 10, f32=6400, f64=400, i32=3), SIMPLE)
     assert (found.binds, found.operations) == ("f64", 400)
     assert found.seconds == pytest.approx(400 / 20e9)
@@ -93,7 +93,7 @@ def test_integers_of_all_widths_share_a_pipe():
     assert found.operation_seconds["integer"] == pytest.approx(350 / 320e9)
 
 
-def test_a_copy_takes_longer_than_the_peak_bandwidth():
+def test_a_measured_copy_is_slower_than_the_peak_bandwidth():
     found = roofline(Made(4_200_000, 1), "H200")
     assert found.copy_seconds == pytest.approx(1e-6)
     assert found.memory_seconds == pytest.approx(4.2e6 / 4.8e12)
@@ -111,7 +111,7 @@ def test_kernels_without_bytes_or_operations_are_handled(traffic, binds, intensi
 
 
 @pytest.mark.parametrize("operations", [1, 800, 10**9])
-def test_the_picture_has_its_points_on_the_roof(operations):
+def test_the_points_of_the_picture_lie_on_the_roof(operations):
     data = roofline(Made(1000, 4000, f32=operations), SIMPLE).to_json()
     svg = draw.to_svg(data)
     root = ElementTree.fromstring(svg)
@@ -129,7 +129,7 @@ def test_the_picture_has_its_points_on_the_roof(operations):
     assert f"<title>simple: {data['binds']} binds" in svg
 
 
-def test_a_title_is_escaped():
+def test_the_title_of_the_picture_is_escaped():
     data = roofline(Made(1000, 4000, f32=800), replace(SIMPLE, name="<b>")).to_json()
     assert "&lt;b&gt;" in draw.to_svg(data)
     assert "<b>" not in draw.to_svg(data)

@@ -38,7 +38,7 @@ def by_lanes(addresses, width, kind):
     st.sampled_from([1, 2, 4, 8, 16]),
     st.sampled_from(["load", "store", "atomic", "reduction"]),
 )
-def test_each_warp_moves_the_sectors_of_its_lanes(warps, width, kind):
+def test_sectors_of_each_warp_equal_a_count_by_lane(warps, width, kind):
     rows = [3 * row for row in range(len(warps))]  # warps between them do not take part
     lanes = [32 * row + lane for row, warp in zip(rows, warps, strict=True) for lane in sorted(warp)]
     at = [BASE + warp[lane] * width for warp in warps for lane in sorted(warp)]
@@ -73,13 +73,13 @@ def test_strides_have_known_sectors_and_lines(how):
     assert counts.bytes == (32 if stride else 1) * width
 
 
-def test_efficiency_is_requested_over_moved_bytes():
+def test_efficiency_is_the_requested_share_of_moved_bytes():
     assert count_sectors(LANES, BASE + 4 * LANES, 4).efficiency == 1
     assert count_sectors(LANES, BASE + 32 * LANES, 4).efficiency == 0.125
     assert SectorCounts().efficiency == 1
 
 
-def test_an_invalid_address_is_counted():
+def test_accesses_at_invalid_addresses_are_counted():
     wild = np.full(32, 2**64 - 16, np.uint64)
     assert count_sectors(LANES, wild, 16) == SectorCounts(1, 1, 1, 16)
     assert count_sectors(LANES[:0], wild[:0], 4) == SectorCounts()

@@ -83,7 +83,7 @@ def lane_values(trace, opcode, register, lane, block=0, warp=0):
     return [r.value(register, lane) for r in records if register in [w.name for w in r.written]]
 
 
-def test_every_value_of_every_lane_is_there_in_its_order():
+def test_every_value_of_every_lane_is_recorded_in_order():
     trace, device = traced(COLLATZ + STORE, block=40, grid=2)
     for block, warp, lane in ((0, 0, 0), (0, 0, 26), (0, 1, 7), (1, 0, 31), (1, 1, 0)):
         i = 40 * block + 32 * warp + lane
@@ -111,7 +111,7 @@ def test_a_record_has_instruction_line_and_values():
     assert "it wrote %r2, in lanes 0x00000003" in str(caught.value)
 
 
-def test_predicated_steps_have_the_lanes_whose_guard_held():
+def test_predicated_steps_record_only_active_lanes():
     body = (
         "setp.lt.u32 %p1, %lane, 3; @%p1 mov.u32 %r2, 4; @!%p1 mov.u32 %r2, 6; setp.gt.u32 %p2, %lane, 40;\n"
     )
@@ -145,14 +145,14 @@ red.global.add.u32 [%in], %r3; atom.global.exch.b32 %r9, [%in], %r2;
     assert got["atom.global.exch.b32"] == [("%r9", "b32", 0x40002)]
 
 
-def test_shuffles_write_a_value_and_a_predicate():
+def test_both_results_of_a_shuffle_are_recorded():
     trace, _ = traced("shfl.sync.down.b32 %r2|%p1, %lane, 30, 31, -1;\n" + STORE)
     record = one(trace, "shfl.sync.down.b32")
     assert words(record, "%r2") == [30, 31, *range(2, 32)]
     assert words(record, "%p1") == [1, 1] + [0] * 30
 
 
-def test_accesses_have_space_width_and_addresses():
+def test_accesses_are_recorded_with_space_width_and_addresses():
     body = """mov.u32 %r3, pad; mov.u32 %r3, cell; cvt.u64.u32 %rd1, %r3; cvta.shared.u64 %rd1, %rd1;
 shl.b32 %r4, %lane, 3; add.u32 %r4, %r4, %r3; mov.b64 %rd2, {%lane, %i};
 st.shared.u64 [%r4], %rd2; bar.warp.sync 7; setp.lt.u32 %p1, %lane, 2; selp.b64 %rd3, %rd1, %in, %p1;
@@ -171,14 +171,14 @@ ld.u32 %r2, [%rd3];
     assert one(trace, "selp.b64").accesses == []
 
 
-def test_barriers_are_passed_in_the_warps_order():
+def test_barriers_are_recorded_in_order_of_the_warp():
     body = "st.shared.u32 [cell], 1;\nbar.sync 0;\nld.shared.u32 %r2, [cell];\n"
     trace, _ = traced(body + STORE, before=".shared .u32 cell;", block=64)
     kinds = [record.instruction.opcode or record.kind for record in steps(trace, warp=1)]
     assert kinds == ["st.shared.u32", "bar.sync", "barrier", "ld.shared.u32", "st.global.u32", "ret"]
 
 
-def test_a_fault_that_stops_the_launch_is_recorded_and_the_trace_stays():
+def test_a_raised_fault_is_recorded_and_the_trace_is_kept():
     trace = Trace()
     body = "setp.eq.u32 %p1, %i, 37; @%p1 add.u64 %in, %in, 4096;\nld.global.u32 %r2, [%in];\n" + STORE
     fault = small.fault_of(OutOfBounds, body, block=64, device=simwarp.Device(observers=[trace]))
@@ -188,7 +188,7 @@ def test_a_fault_that_stops_the_launch_is_recorded_and_the_trace_stays():
     assert trace.recording().faults == [str(fault)]
 
 
-def test_faults_that_are_only_reported_stand_between_the_steps():
+def test_reported_faults_are_recorded_between_the_steps():
     body = "setp.eq.u32 %p1, %i, 3; @%p1 add.u64 %in, %in, 4096;\nld.global.u32 %r2, [%in];\n" + STORE
     trace, _ = traced(body, device={"checks": "report"})
     kinds = [record.instruction.opcode or record.kind for record in steps(trace)]
@@ -269,7 +269,7 @@ def test_compact_copies_do_not_change_the_trace(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["shared memory", "loops", "long loops"])
-def test_the_stack_gives_the_same_trace(name):
+def test_the_stack_schedule_gives_the_same_trace(name):
     body, options = KERNELS[name]
     lowest, stack = (
         traced(body + STORE, device={"schedule": schedule}, **options)[0]
@@ -280,7 +280,7 @@ def test_the_stack_gives_the_same_trace(name):
 
 @pytest.mark.slow_cases("loops")
 @pytest.mark.parametrize("name", KERNELS)
-def test_lanes_by_themselves_are_the_same_in_any_order(name):
+def test_traces_by_lane_do_not_depend_on_the_schedule(name):
     body, options = KERNELS[name]
     lowest, _ = traced(body + STORE, **options)
     apart = [
@@ -306,7 +306,7 @@ def plain(records):
     return [json.dumps(record.to_json()) for record in records]
 
 
-def test_blocks_and_warps_can_be_chosen():
+def test_blocks_and_warps_can_be_selected():
     everything, _ = traced(COLLATZ + STORE, block=64, grid=(2, 3, 1))
     some, _ = traced(
         COLLATZ + STORE, block=64, grid=(2, 3, 1), chosen={"blocks": [(1, 2, 0), 0], "warps": [1]}
@@ -323,7 +323,7 @@ def test_blocks_and_warps_can_be_chosen():
     ]
 
 
-def test_lanes_can_be_chosen():
+def test_lanes_can_be_selected():
     trace, _ = traced(COLLATZ + STORE, chosen={"lanes": np.array([26, 3])})
     assert json.loads(json.dumps(trace.recording().selection))["lanes"] == [26, 3]
     assert {record.mask & ~(1 << 3 | 1 << 26) for record in trace.warp(0, 0)} == {0}
@@ -332,7 +332,7 @@ def test_lanes_can_be_chosen():
     assert sum(record.mask >> 3 & 1 for record in trace.warp(0, 0)) == HEAD + 2 + 2 * 7 + 2 + 2
 
 
-def test_lines_registers_and_memory_can_be_chosen():
+def test_lines_registers_and_memory_can_be_selected():
     line = line_of("L: setp", COLLATZ + STORE)
     trace, _ = traced(COLLATZ + STORE, chosen={"lines": [line]})
     assert {r.instruction.opcode for r in trace.warp(0, 0)} == {"setp.eq.u32"}
@@ -343,7 +343,7 @@ def test_lines_registers_and_memory_can_be_chosen():
     assert [r.mask for r in bare.warp(0, 0)] == [r.mask for r in everything.warp(0, 0)]
 
 
-def test_kernels_can_be_chosen_by_a_part_of_their_name():
+def test_kernels_can_be_selected_by_a_part_of_their_name():
     module = (
         ".version 9.0 .target sm_90 .visible .entry _Z3addPf() { ret; } .visible .entry _Z3mulPf() { ret; }"
     )
@@ -355,7 +355,7 @@ def test_kernels_can_be_chosen_by_a_part_of_their_name():
     assert len(trace.recording().rows) == 1
 
 
-def test_launches_are_counted_and_forgotten():
+def test_launches_are_numbered_and_cleared():
     trace = Trace()
     device = simwarp.Device(observers=[trace])
     for i in range(3):
@@ -368,7 +368,7 @@ def test_launches_are_counted_and_forgotten():
     assert words(steps(trace)[0], "%r2")[0] == 9
 
 
-def test_a_recording_stays_as_it_was_while_the_trace_grows():
+def test_a_recording_does_not_change_while_the_trace_grows():
     trace = Trace()
     device = simwarp.Device(observers=[trace])
     run("mov.u32 %r2, 1;\n" + STORE, device=device)
@@ -425,7 +425,7 @@ def test_a_different_register_is_found():
     assert found.to_json()["message"] == str(found)
 
 
-def test_floats_are_shown_as_such():
+def test_float_registers_are_shown_as_floats():
     first, second = (
         traced(f"mov.f32 %f1, 0f3F800000; add.f32 %f2, %f1, 0f{n}; mov.b32 %r2, %f2;\n" + STORE)[0]
         for n in ("40000000", "40400000")
@@ -435,7 +435,7 @@ def test_floats_are_shown_as_such():
     assert "first 0x40400000 (3.0), second 0x40800000 (4.0)" in str(found)
 
 
-def test_the_second_register_of_an_instruction_can_be_the_one():
+def test_a_difference_in_the_second_result_is_found():
     body = "ld.global.u32 %r3, [%in]; shfl.sync.up.b32 %r4|%p1, 7, %r3, 0, -1; mov.u32 %r2, 0; "
     lines = [line_of("shfl", body)]
     first, second = (traced(body + STORE, given=[n], chosen={"lines": lines})[0] for n in (1, 2))
@@ -471,7 +471,7 @@ add.u32 %r4, %r4, {}; ld.shared.u32 %r2, [%r4];
     ]
 
 
-def test_other_lanes_and_another_path_come_before_values():
+def test_different_lanes_or_paths_are_reported_before_values():
     body = "setp.lt.u32 %p1, %lane, %r3; @%p1 add.u32 %r2, %r3, 1;\n" + STORE
     first, second = (
         traced(f"mov.u32 %r2, 0; mov.u32 %r3, {n};\n" + body, chosen={"registers": False})[0] for n in (4, 6)
@@ -519,7 +519,7 @@ def test_different_launches_warps_and_selections_are_found():
     ]
 
 
-def test_the_earliest_difference_of_all_warps_is_the_one():
+def test_the_earliest_difference_of_all_warps_is_reported():
     """Warp 1 writes what warp 0 reads behind the barrier: the cause has fewer steps before it."""
     body = """shr.u32 %r3, %r1, 5; setp.eq.u32 %p1, %r3, 1; setp.eq.u32 %p2, %r3, 0;
 @%p1 mul.lo.u32 %r4, %lane, FACTOR; @%p1 st.shared.u32 [cell], 5; @%p1 st.shared.u32 [cell+4], %r4;
@@ -564,7 +564,7 @@ CORRECT = [
 ]
 
 
-def test_by_source_other_instructions_of_a_line_do_not_count_but_what_comes_of_them():
+def test_comparison_by_source_ignores_instructions_but_not_their_results():
     first = traced_lines("twin", *CORRECT)
     edited = [
         CORRECT[0],
@@ -585,13 +585,13 @@ def test_by_source_other_instructions_of_a_line_do_not_count_but_what_comes_of_t
     assert (found.place.source_file, found.number) == ("/somewhere/twin.cu", HEAD + 2)
 
 
-def test_by_source_equal_effects_are_equal_and_a_file_may_have_another_name():
+def test_comparison_by_source_accepts_equal_effects_and_renamed_files():
     longer = [*CORRECT[:2], (6, "mov.u32 %r9, %r4; add.u32 %r5, %r9, %r4;"), CORRECT[3]]
     assert compare(traced_lines("twin", *CORRECT), traced_lines("fixed", *longer), by="source") is None
     assert compare(traced_lines("twin", *CORRECT), traced_lines("fixed", *CORRECT), by="source") is None
 
 
-def test_by_source_what_an_edited_line_writes_to_memory_counts():
+def test_comparison_by_source_finds_different_stores_of_an_edited_line():
     first = traced_lines("twin", *CORRECT, (9, "add.u32 %r2, %r2, 1; st.global.u32 [%at], %r2;"))
     second = traced_lines(
         "twin", *CORRECT, (9, "add.u32 %r6, %r2, %r2; and.b32 %r2, %r6, -1; st.global.u32 [%at], %r2;")
@@ -601,7 +601,7 @@ def test_by_source_what_an_edited_line_writes_to_memory_counts():
     assert (found.what, found.place.text) == ("register", "st.global.u32 [%at], %r2;")
 
 
-def test_by_source_a_different_number_of_passes_is_found():
+def test_comparison_by_source_finds_different_trip_counts():
     loop = [
         (4, "mov.u32 %r3, 0; mov.u32 %r2, 0;"),
         (5, "L: add.u32 %r3, %r3, 1;"),
@@ -616,7 +616,7 @@ def test_by_source_a_different_number_of_passes_is_found():
     assert compare(second, first, by="source").place == found.other
 
 
-def test_by_lane_a_value_that_depends_on_the_order_is_found():
+def test_comparison_by_lane_finds_order_dependent_values():
     body = "atom.global.add.u32 %r2, [%in], 1;\n" + STORE
     lowest, _ = traced(body, block=64, grid=4, device={"chunk_lanes": 64})
     apart, _ = traced(body, block=64, grid=4, device={"chunk_lanes": 64, "schedule": "random", "seed": 1})
@@ -640,7 +640,7 @@ def stored(tmp_path):
     return trace, tmp_path / "trace.npz"
 
 
-def test_a_stored_trace_is_the_same(stored):
+def test_a_stored_trace_is_read_back_unchanged(stored):
     trace, path = stored
     again, before = load(path), trace.recording()
     assert again.rows.tobytes() == before.rows.tobytes()
@@ -743,20 +743,20 @@ def test_files_with_wrong_arrays_are_refused(stored, arrays, reason):
         (lambda h: h["codes"][0][0].update(registers=[["%r1", "u64"]]), "data of another width"),
     ],
 )
-def test_headers_are_checked(stored, change, reason):
+def test_files_with_wrong_headers_are_refused(stored, change, reason):
     with_header(stored[1], change)
     with pytest.raises(InputFileError) as caught:
         load(stored[1])
     assert reason in str(caught.value)
 
 
-def test_text_of_a_file_cannot_steer_the_terminal(stored):
+def test_control_characters_of_a_file_are_not_printed(stored):
     with_header(stored[1], lambda h: h["codes"][0][0].update(text="\x1b[2Jmov"))
     assert "\x1b" not in load(stored[1]).to_text()
     assert "?[2Jmov" in load(stored[1]).to_text()
 
 
-def test_a_file_that_would_fill_memory_is_refused_before_it_is_read(stored, tmp_path):
+def test_a_file_beyond_the_size_limit_is_refused_before_reading(stored, tmp_path):
     with pytest.raises(InputFileError, match=r"more than largest=1000"):
         load(stored[1], largest=1000)
     bomb = tmp_path / "bomb.npz"
@@ -774,7 +774,7 @@ def test_a_file_that_would_fill_memory_is_refused_before_it_is_read(stored, tmp_
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_compressions_that_unpack_without_a_bound_are_refused(stored, tmp_path, compression):
+def test_unsupported_compressions_are_refused(stored, tmp_path, compression):
     with zipfile.ZipFile(stored[1]) as good, zipfile.ZipFile(tmp_path / "other.npz", "w", compression) as bad:
         for member in good.infolist():
             bad.writestr(member.filename, good.read(member))
@@ -789,7 +789,7 @@ def test_files_of_other_kinds_are_refused(tmp_path, content):
         load(tmp_path / "other")
 
 
-def test_damaged_files_are_refused_or_read_whole(stored):
+def test_damaged_files_are_refused_or_read_completely(stored):
     _, path = stored
     good = path.read_bytes()
     draw = np.random.Generator(np.random.Philox(5))

@@ -52,7 +52,7 @@ ld.const.u32 %r7, [table]; """
     assert found.requested == 160
 
 
-def test_generic_addresses_count_where_they_lead():
+def test_generic_accesses_count_in_the_space_they_reach():
     body = """.shared .b32 s; mov.u64 %rd1, s; cvta.shared.u64 %rd1, %rd1;
 setp.lt.u32 %p1, %lane, 5; selp.b64 %rd2, %rd1, %at, %p1; mov.u32 %r2, 1; st.u32 [%rd2], %r2; """
     found = observed(body + small.STORE)
@@ -60,7 +60,7 @@ setp.lt.u32 %p1, %lane, 5; selp.b64 %rd2, %rd1, %at, %p1; mov.u32 %r2, 1; st.u32
     assert found.compulsory_written == 128
 
 
-def test_atomic_operations_read_and_write():
+def test_atomics_count_as_read_and_write():
     body = ".shared .b32 s; st.shared.u32 [s], 0; bar.sync 0; atom.shared.add.u32 %r2, [s], 1;"
     body += "red.global.add.u64 [%in], 1; mov.u32 %r2, 1;"
     found = observed(body + small.STORE, block=40, given=(0, 0))
@@ -70,7 +70,7 @@ def test_atomic_operations_read_and_write():
     assert found.requested == 160 + 2 * 320
 
 
-def test_bytes_written_first_are_not_compulsory_reads():
+def test_bytes_written_before_their_read_are_not_compulsory_reads():
     found = observed("mov.u32 %r2, 1; st.global.u32 [%at], %r2; ld.global.u32 %r3, [%at]; " + small.STORE)
     assert (found.loaded["global"], found.stored["global"]) == (128, 256)
     assert (found.compulsory_read, found.compulsory_written) == (0, 128)
@@ -82,7 +82,7 @@ def event(memory, kind, addresses, width):
     return AccessEvent(chunk, None, kind, "global", np.arange(at.size), at, width)
 
 
-def test_distinct_bytes_are_counted_for_all_widths():
+def test_distinct_bytes_are_counted_for_every_width():
     """Random accesses of two arrays, byte by byte in plain Python."""
     random = np.random.default_rng(3)
     memory = Memory()
@@ -102,7 +102,7 @@ def test_distinct_bytes_are_counted_for_all_widths():
     assert 0 < len(read) < len(written) < 277
 
 
-def test_accesses_outside_of_everything_move_nothing():
+def test_accesses_outside_every_allocation_are_not_counted():
     memory = Memory()
     array = memory.allocate(8, "a")
     traffic = Traffic()
@@ -153,7 +153,7 @@ def test_instructions_have_known_operation_counts(opcode, expected):
     assert operations(row, form.T) == expected
 
 
-def test_every_row_has_an_answer():
+def test_every_row_has_an_operation_count():
     for row in ROWS.values():
         for kind in row.types or ("",):
             found = operations(row, kind)

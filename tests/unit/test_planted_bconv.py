@@ -191,7 +191,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, scheme):
 
 @pytest.mark.slow_cases("exclude counted per channel word", "exclude counted per channel word, tensor cores")
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if not fault.bits])
-def test_the_strategy_finds_it_within_the_profile_ci(plant, name):
+def test_the_ci_profile_finds_the_planted_fault(plant, name):
     fault = FAULTS[name]
     plant(fault.path, fault.old, fault.new)
     with pytest.raises(AssertionError, match=r"taps outside|of shape"):
@@ -219,7 +219,7 @@ def convolutions_agree(scheme):
 
 
 @pytest.mark.slow
-def test_a_forgotten_exclude_is_right_where_nothing_is_outside(plant):
+def test_a_missing_exclude_is_harmless_without_padding(plant):
     fault = FAULTS["forgotten exclude"]
     plant(fault.path, fault.old, fault.new)
     for k, wrong in wrong_inputs("bconv32", range(44)):
@@ -253,7 +253,7 @@ def test_a_second_launch_gives_the_same_result(scheme):
 
 
 @pytest.mark.parametrize("path", [BSTC, OUTPUT])
-def test_a_copy_of_the_sources_compiles_to_the_same_text(plant, path):
+def test_copied_sources_compile_to_the_same_ptx(plant, path):
     shape = conv_shape((1, 5, 5, 33), (3, 3, 33, 8))
     given = SCHEMES["bconv32"], shape, "bits", "or", (9, 0)
     original = convolution_ptx(*given).text

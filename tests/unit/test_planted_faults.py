@@ -213,7 +213,7 @@ def test_a_write_past_c_is_found(plant_fault, scheme):
     assert "0 bytes past the end of c (28000 bytes" in found.fault
 
 
-def test_write_past_c_as_an_exception(plant_fault):
+def test_a_write_past_c_is_raised_as_a_fault(plant_fault):
     plant_fault("write past C")
     gpu_bmm = CASES["bmm"].answers["gpu"]
     # Where tiles end with C nothing is past it, so the twin that only looks wrong reports nothing.
@@ -247,7 +247,7 @@ def test_a_signed_16_bit_counter_is_found(plant_fault):
 @pytest.mark.slow_cases("bmm32-A", "bmm64-A")
 @pytest.mark.parametrize("side", ["A", "B"])
 @pytest.mark.parametrize("scheme", ["bmm32", "bmm64"])
-def test_padding_set_to_1_on_one_side_only(plant_fault, scheme, side):
+def test_padding_set_to_1_in_one_operand_is_found(plant_fault, scheme, side):
     word = TILES[scheme][1]
     item = product_input(21, 35, 2 * word + 7, scheme)
     right = reference.bmm(item.a, item.b)
@@ -289,7 +289,7 @@ def test_an_unsigned_threshold_compare_is_found(plant_fault, scheme):
 @pytest.mark.slow_cases("bmm64-flip inverted-invert")
 @pytest.mark.parametrize(("fault", "taken"), [("flip ignored", np.zeros_like), ("flip inverted", np.invert)])
 @pytest.mark.parametrize("scheme", ["bmm64", "bmms32"])
-def test_sign_of_gamma_is_wrong(plant_fault, scheme, fault, taken):
+def test_a_wrong_sign_of_gamma_is_found(plant_fault, scheme, fault, taken):
     item = rule_input(70, 101, 45, scheme)
     wrong = (reference.bmm(item.a, item.b) >= item.thresholds) != taken(item.flip)
     plant_fault(fault)
@@ -344,7 +344,7 @@ class SecondLaunch:
 
 
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
-def test_stale_output_on_a_second_launch(plant_fault, scheme):
+def test_stale_output_of_a_second_launch_is_found(plant_fault, scheme):
     launches = SecondLaunch(scheme)
     (first_answer, second_answer), word = launches.answers, launches.word
     plant_fault("stale output")
@@ -361,7 +361,7 @@ def test_stale_output_on_a_second_launch(plant_fault, scheme):
         assert_written_by(write.place, scheme, tile, row % rows % 32, BITS_STORE)
 
 
-def test_stale_output_reads_what_nothing_wrote(plant_fault):
+def test_stale_output_is_an_uninitialised_read(plant_fault):
     plant_fault("stale output")
     (found,) = ask("bmm", rule_input(70, 101, 45, "bmms32"))
     assert "read of memory that nothing wrote" in found.fault
@@ -416,7 +416,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name):
 
 
 @pytest.mark.parametrize("scheme", ["bmm32", "bmms64"])
-def test_the_twin_of_stale_output_is_silent(plant, scheme):
+def test_the_corrected_twin_of_stale_output_is_not_reported(plant, scheme):
     launches, fault = SecondLaunch(scheme), FAULTS["stale output"]
     plant(fault.path, fault.old, fault.old)
     for got, expected in zip(launches.words(), launches.answers, strict=True):
@@ -433,7 +433,7 @@ def test_the_report_has_three_lines(plant_fault):
     assert third == "replay: simwarp verify --case bmm --seed 0 --input 0"
 
 
-def test_a_copy_of_the_sources_compiles_to_the_same_text(plant):
+def test_copied_sources_compile_to_the_same_ptx(plant):
     scheme = SCHEMES["bmm32"]
     original = product_ptx(scheme, "bits", "msb", (9, 0)).text
     plant(PRODUCT, "Counters differing;", "Counters differing;")

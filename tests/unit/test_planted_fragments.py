@@ -235,7 +235,7 @@ def test_exchanged_k_halves_of_a_are_found(plant_fault):
     assert found.place.source_line == line_of("gemm_f16", '"r"(b0), "r"(b1));')
 
 
-def test_the_row_stride_of_ldmatrix_is_halved(plant_fault):
+def test_a_halved_row_stride_of_ldmatrix_is_found(plant_fault):
     plant_fault("row stride of ldmatrix halved")
     gemm = GemmF16()
     found = found_by(gemm)
@@ -248,7 +248,7 @@ def test_the_row_stride_of_ldmatrix_is_halved(plant_fault):
     assert found.wrong == 15 * 16
 
 
-def test_b_is_not_transposed(plant_fault):
+def test_an_untransposed_b_is_found(plant_fault):
     plant_fault("not transposed")
     gemm = GemmF16()
     found = found_by(gemm)
@@ -257,7 +257,7 @@ def test_b_is_not_transposed(plant_fault):
     assert found.pattern == "here and there in all rows and columns; each 8 x 8 block is transposed"
 
 
-def test_rows_of_the_accumulator_are_exchanged_at_the_store(plant_fault):
+def test_exchanged_accumulator_rows_at_the_store_are_found(plant_fault):
     plant_fault("rows of the accumulator exchanged")
     gemm = GemmF16()
     found = found_by(gemm)  # the sums are not those that memory got
@@ -274,7 +274,7 @@ def test_rows_of_the_accumulator_are_exchanged_at_the_store(plant_fault):
     assert (write.place.lane, write.value) == (found.lane, found.expected)
 
 
-def test_rows_of_a_bit_matrix_are_exchanged(plant_fault):
+def test_exchanged_rows_of_a_bit_matrix_are_found(plant_fault):
     plant_fault("rows of A exchanged")
     gemm = GemmB1()
     found = found_by(gemm)
@@ -287,7 +287,7 @@ def test_rows_of_a_bit_matrix_are_exchanged(plant_fault):
     assert found.pattern.endswith("rows 0-7 and 8-15 are exchanged")
 
 
-def test_xor_is_taken_for_and(plant_fault):
+def test_xor_instead_of_and_is_found(plant_fault):
     plant_fault("XOR taken for AND")
     gemm = GemmB1()
     found = found_by(gemm)
@@ -299,7 +299,7 @@ def test_xor_is_taken_for_and(plant_fault):
     assert found.wrong == np.count_nonzero(right != wrong)
 
 
-def test_the_leading_dimension_is_too_small(plant_fault):
+def test_a_too_small_leading_dimension_is_found(plant_fault):
     plant_fault("leading dimension too small")
     gemm = GemmS8()
     found = found_by(gemm)
@@ -341,7 +341,7 @@ def first_product(a, b):
     return recorded.executions(block=0, warp=0)[0]
 
 
-def test_truncation_is_replaced_by_rounding(round_to_nearest):
+def test_rounding_instead_of_truncation_is_reported(round_to_nearest):
     a, b, quarters = sums_about_one()  # of the last place that a sum keeps
     cut, rounded = quarters // 4, np.rint(quarters / 4).astype(int)
     with pytest.raises(FragmentDifference) as caught:
@@ -374,7 +374,7 @@ def last_products(operands):
     return [(e, 16 * (n // 4), 8 * (n % 4)) for n, e in enumerate(recorded.executions(warp=0)[-8:])]
 
 
-def test_silicon_does_not_round(silicon, round_to_nearest):
+def test_silicon_sums_differ_from_rounded_sums(silicon, round_to_nearest):
     wrong = 0
     for execution, row, column in last_products(example("gemm_f16").draw(0)):
         with pytest.raises(FragmentDifference) as caught:
@@ -398,7 +398,7 @@ def test_the_correct_twin_is_not_reported(plant, name):
     GEMMS[FAULTS[name].kernel]().check()
 
 
-def test_the_twins_are_right_and_every_product_is_looked_at():
+def test_the_twins_are_right_and_every_product_is_checked():
     for name, products in (("gemm_f16", 2 * 4 * 8 * 8), ("gemm_b1", 2 * 4 * 8 * 2), ("gemm_s8", 5 * 3 * 3)):
         gemm = GEMMS[name]()
         assert len(list(gemm.products())) == products

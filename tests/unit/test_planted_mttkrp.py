@@ -246,7 +246,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, of):
 # ------------------------------------------------------------------------ what other checks would not see
 
 
-def test_up_to_32_columns_hide_the_sum_of_columns(plant):
+def test_at_most_32_columns_hide_the_fault_across_columns(plant):
     """As long as nobody asks for more, one accumulator in each lane is enough."""
     fault = FAULTS["columns past the 32nd added to the first ones"]
     plant(fault, fault.new)
@@ -256,7 +256,7 @@ def test_up_to_32_columns_hide_the_sum_of_columns(plant):
         assert wrong.any() == (rank > 32)
 
 
-def test_constant_factors_hide_an_exchange_of_factors(plant):
+def test_constant_factors_hide_exchanged_factors(plant):
     """A check with every factor constant agrees, though each row is taken from the wrong factor."""
     fault = FAULTS["factors exchanged"]
     plant(fault, fault.new)
@@ -275,7 +275,7 @@ def test_a_second_call_gives_the_same_result(of, deterministic):
     assert not_within(first, second) == []
 
 
-def test_a_result_that_is_not_cleared_is_wrong_from_the_second_call_on(plant):
+def test_an_uncleared_result_is_wrong_from_the_second_call(plant):
     fault = FAULTS["result not cleared"]
     plant(fault, fault.new)
     assert not_within(small_input("coo", 5), small_input("coo", 5, 1)) == [1, 2]

@@ -61,7 +61,7 @@ def test_reports_are_attached_to_a_failure(project):
         ("assert fill(simwarp_device, 32)[3] == 4", "failed"),
     ],
 )
-def test_nothing_is_attached_where_nothing_was_found(project, body, outcome):
+def test_tests_without_faults_have_no_report(project, body, outcome):
     result = ran(project, body)
     result.assert_outcomes(**{outcome: 1})
     result.stdout.no_fnmatch_line("*- simwarp -*")
@@ -73,7 +73,7 @@ def test_reports_are_not_attached_to_a_passing_test(project):
     result.stdout.no_fnmatch_line("*outside every allocation*")
 
 
-def test_a_fault_is_raised_unless_it_is_switched_off(project):
+def test_faults_are_raised_unless_their_check_is_off(project):
     body = "fill(simwarp_device, 30)"
     raised = ran(project, body)
     raised.assert_outcomes(failed=1)
@@ -82,7 +82,7 @@ def test_a_fault_is_raised_unless_it_is_switched_off(project):
     ran(project, body, "--simwarp-checks=races=report,bounds=off").assert_outcomes(passed=1)
 
 
-def test_each_test_has_a_section_of_its_own(project):
+def test_each_test_has_its_own_report_section(project):
     project.makepyfile(
         test_it="""
         from fill import fill

@@ -163,7 +163,7 @@ SYNTHETIC = [
 ]
 
 
-def test_passes_spell_numbers():
+def test_probe_passes_encode_numbers():
     for count in (1, 2, 3, 24, 8192):
         sent = passes(count)
         assert (numbers(sent) == (np.arange(count) if count > 1 else 0)).all()
@@ -176,7 +176,7 @@ def test_undecodable_passes_are_marked():
 
 
 @pytest.mark.parametrize("opcode", SYNTHETIC)
-def test_the_maps_of_a_synthetic_chip(opcode):
+def test_the_maps_of_a_synthetic_chip_are_confirmed(opcode):
     finding = probe(opcode, SyntheticChip(fragments_of(opcode)))
     assert finding.executed
     assert finding.agreed, finding.differences
@@ -218,13 +218,13 @@ def test_the_maps_of_a_synthetic_chip(opcode):
         ),
     ],
 )
-def test_a_wrong_map_is_reported_where_it_differs_first(opcode, lines, expected):
+def test_a_wrong_map_is_reported_at_its_first_difference(opcode, lines, expected):
     finding = probe(planted(opcode, **lines), SyntheticChip(fragments_of(opcode)))
     assert not finding.agreed
     assert [str(difference).partition(", simwarp")[0] for difference in finding.differences] == expected
 
 
-def test_swapped_halves_of_k_are_reported_of_both_operands_that_have_k():
+def test_swapped_halves_of_k_are_reported_for_both_operands():
     """A product cannot tell which of the two is renamed."""
     wrong = planted(
         "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", b="slot 4:r1  lane 4:r8 8:c1  register 2:r4"
@@ -252,7 +252,7 @@ def test_exchanged_accumulator_rows_leave_b_alone():
     assert (difference.found, difference.expected) == ("row 0, column 1", "row 8, column 0")
 
 
-def test_two_registers_of_d_exchanged_by_the_chip():
+def test_two_exchanged_registers_of_d_are_reported():
     def damage(registers):
         damaged = registers.copy()
         damaged[..., 3, 0], damaged[..., 7, 1] = registers[..., 7, 1], registers[..., 3, 0]
@@ -265,7 +265,7 @@ def test_two_registers_of_d_exchanged_by_the_chip():
     assert difference.expected == "row 0, column 6"
 
 
-def test_a_register_that_is_never_written():
+def test_a_register_that_is_never_written_is_reported():
     def damage(registers):
         damaged = registers.copy()
         damaged[..., 9, 0] = 0
@@ -275,7 +275,7 @@ def test_a_register_that_is_never_written():
     assert "operand d, lane 9, register 0, bit 0: found nothing" in str(finding.differences[0])
 
 
-def test_a_sum_that_is_neither_0_nor_1():
+def test_a_sum_that_is_neither_0_nor_1_is_reported():
     """The maps are right by the majority, and yet one product is wrong."""
     opcode = "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"
 
@@ -292,7 +292,7 @@ def test_a_sum_that_is_neither_0_nor_1():
     assert difference.expected == "B's row 6, column 2 times A's row 0, column 6"
 
 
-def test_the_copy_that_is_read():
+def test_a_chip_that_reads_the_second_copy_of_a_is_reported():
     """A chip that reads the second copy of A's elements is another than the one that the maps describe."""
     chip = SyntheticChip(fragments_of("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32"))
     chip.registers_of_a = [4, 5, 6, 7, 0, 1, 2, 3]
@@ -310,7 +310,7 @@ def test_the_copy_that_is_read():
         ("wmma.load.c.sync.aligned.row.m8n32k16.f32", {"c": "lane 4:c2 8:r1  register 2:c1 4:c8"}, "c", 1),
     ],
 )
-def test_the_simulator_and_a_planted_map(opcode, lines, operand, register):
+def test_a_planted_map_differs_from_the_simulator(opcode, lines, operand, register):
     finding = probe(planted(opcode, **lines), simwarp.Device())
     first = finding.differences[0]
     assert (first.operand, first.register) == (operand, register)
@@ -324,7 +324,7 @@ def test_unsupported_forms_are_reported_as_not_executed():
     assert finding.refusal.startswith("not executed by this device: ")
 
 
-def test_a_broken_device_is_not_a_refusal():
+def test_an_exception_of_the_device_is_raised():
     chip = SyntheticChip(fragments_of(MMA))
     chip.load = lambda text: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -364,7 +364,7 @@ def test_maps_equal_section_4_of_the_paper():
     assert "others" not in text
 
 
-def test_a_recorded_golden(tmp_path):
+def test_a_probe_golden_is_recorded_and_read_back(tmp_path):
     chip = SimpleNamespace(name="NVIDIA X", uuid="ab", driver_version="580", compute_capability=(9, 0))
     device = simwarp.Device()
     good, absent = (
@@ -400,7 +400,7 @@ def _wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def test_the_command_on_a_few_forms(capsys):
+def test_the_command_prints_the_maps_of_a_few_forms(capsys):
     assert probe_command(["movmatrix", "ldmatrix"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "movmatrix.sync.aligned.m8n8.trans.b16: agrees"
@@ -408,7 +408,7 @@ def test_the_command_on_a_few_forms(capsys):
     assert said[-1] == "on simwarp simulator (sm_90): 7 agreed"
 
 
-def test_the_command_on_many_forms(capsys):
+def test_the_command_prints_a_table_of_many_forms(capsys):
     assert probe_command(["wmma.load.a"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[1].split() == ["wmma.load.a", "31", "31", "0", "0"]
@@ -422,7 +422,7 @@ def test_the_command_prints_json(capsys):
     assert report["forms"][0]["operands"][0]["map"] == "slot 32:c1  lane 4:c32 8:r1"
 
 
-def test_the_command_where_a_map_differs(capsys, monkeypatch):
+def test_the_command_fails_if_a_map_differs(capsys, monkeypatch):
     wrong = planted(MMA, b="slot 2:r1  lane 8:c1 4:r2  register 2:r8")
     monkeypatch.setattr("simwarp.cli.probe.probe", lambda form, device: probe(wrong, device))
     assert probe_command([MMA]) == 1
@@ -434,7 +434,7 @@ def test_the_command_where_a_map_differs(capsys, monkeypatch):
     assert "1 differ" in said
 
 
-def test_the_command_lists(capsys):
+def test_the_command_lists_forms(capsys):
     assert probe_command(["movmatrix"], list_forms=True, as_json=True) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["forms"] == ["movmatrix.sync.aligned.m8n8.trans.b16"]

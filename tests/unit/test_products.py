@@ -53,14 +53,14 @@ def value(word):
 
 
 @pytest.mark.parametrize(("operation", "expected"), [("and", 256), ("xor", 0)])
-def test_all_bits_of_the_largest_form(operation, expected):
+def test_the_largest_bit_product_counts_all_bits(operation, expected):
     ones = np.full((2, 16, 8), 0xFFFFFFFF, np.uint32)
     d = bits(ones, ones[:, :8], np.zeros((2, 16, 8), np.int32), operation)
     assert d.dtype == np.int32
     assert (d == expected).all()
 
 
-def test_a_count_of_bits_wraps_around():
+def test_bit_counts_wrap_around_in_the_accumulator():
     ones = np.full((1, 1), 0xFFFFFFFF, np.uint32)
     assert bits(ones, ones, np.array([[2**31 - 1]], np.int32), "and").item() == -(2**31) + 31
 
@@ -75,7 +75,7 @@ def test_every_word_of_k_counts(count):
         assert bits(a, b, zero, "xor").item() == word + 1
 
 
-def test_xor_is_not_and():
+def test_xor_and_and_products_differ():
     a, b = np.array([[0b1100]], np.uint32), np.array([[0b0100]], np.uint32)
     zero = np.zeros((1, 1), np.int32)
     a[0, 0] = 0b1110
@@ -105,7 +105,7 @@ def test_integers_wrap_or_saturate(a, b, c, wrapped, saturated):
     assert integers(*operands, saturate=True).item() == saturated
 
 
-def test_unsigned_and_signed_bytes_mix():
+def test_unsigned_and_signed_bytes_are_multiplied():
     a, b, zero = (
         np.full((16, 64), 255, np.uint8),
         np.full((64, 8), -128, np.int8),
@@ -120,7 +120,7 @@ def test_a_long_sum_of_bytes_is_exact():
     assert integers(a, b, np.ones((1, 1), np.int32)).item() == 1001 * 255 * 255 + 1
 
 
-def test_saturation_sees_the_whole_sum_only():
+def test_saturation_applies_to_the_final_sum():
     """What leaves the range on the way and comes back has not saturated."""
     a, b = np.int8([[127, -127]]), np.int8([[127], [127]])
     assert integers(a, b, np.int32([[2**31 - 1]]), saturate=True).item() == 2**31 - 1
@@ -130,14 +130,14 @@ def test_saturation_sees_the_whole_sum_only():
 # ---------------------------------------------------------------------------------- float: the sum
 
 
-def test_hopper_keeps_25_bits_below_the_largest():
+def test_hopper_keeps_25_bits_below_the_largest_exponent():
     kept = [(1, 2.0**-12), (2.0**-12, 2.0**-13)]
     assert value(dot(F16, [(1, 1), (2.0**-12, 2.0**-13)], -1)) == 2.0**-25
     assert value(dot(F16, [(1, 1), (2.0**-13, 2.0**-13)], -1)) == 0
     assert value(dot(F16, kept, 0)) == 2.0**-12 + 2.0**-25
 
 
-def test_addends_are_cut_one_by_one_toward_zero():
+def test_addends_are_truncated_one_by_one():
     """Sixteen addends of 1.75 units each: cut to 1 unit, in both signs."""
     unit = 2.0**-25
     for sign in (1, -1):
@@ -145,13 +145,13 @@ def test_addends_are_cut_one_by_one_toward_zero():
         assert value(dot(F16, pairs, 0)) == sign * 14 * unit
 
 
-def test_the_accumulator_is_cut_like_the_products():
+def test_the_accumulator_is_truncated_like_the_products():
     c = np.float32(1 + 2.0**-23)
     assert value(dot(F16, [(4, 1), (-4, 1)], c)) == float(c)  # 2^-23 is 25 bits below 4
     assert value(dot(F16, [(8, 1), (-8, 1)], c)) == 1
 
 
-def test_the_largest_exponent_is_that_of_the_factors():
+def test_the_largest_exponent_is_computed_from_the_factors():
     """The product 1.5 * 1.5 = 2.25 counts with exponent 0, and leaves one bit more to the others."""
     pairs = [(1.5, 1.5), (-1.5, 1.5), (2.0**-12, 2.0**-13)]
     assert value(dot(F16, pairs, 0)) == 2.0**-25
@@ -183,21 +183,21 @@ def test_subnormal_operands_and_results_are_kept():
     ("low", "result"),
     [([2.0**-46], 2.0**-24), ([2.0**-47], 0.0), ([2.0**-47] * 5, 0.0)],
 )
-def test_no_largest_exponent_of_an_f16_sum_is_below_minus_21(low, result):
+def test_the_largest_exponent_of_an_f16_sum_is_at_least_minus_21(low, result):
     """Else 2^-25, the tie between 0 and the least subnormal, would go up with anything beside it."""
     pairs = [(2.0**-12, 2.0**-13)] + [(x * 2.0**23, 2.0**-23) for x in low]
     word = dot(("f16", "f16", "f16", "f16"), pairs, 0)
     assert float(np.uint16(word).view(np.float16)) == result
 
 
-def test_no_largest_exponent_of_an_f32_sum_is_below_minus_133():
+def test_the_largest_exponent_of_an_f32_sum_is_at_least_minus_133():
     last = (1 + 2.0**-10) * 2.0**-74
     pairs = [(2.0**-70, 2.0**-71), (-(2.0**-70), 2.0**-71), (2.0**-73, 2.0**-74), (-last, 2.0**-75)]
     # The 2^-159 of the last product is lost; else the result would be one unit, 2^-149, less.
     assert value(dot(TF32, pairs, 0)) == 2.0**-147 - 2.0**-149
 
 
-def test_low_bits_of_tf32_do_not_count():
+def test_low_bits_of_tf32_operands_are_ignored():
     row = np.array([[0x3F801FFF] + [0] * 7], np.uint32)
     rule = rule_of(HOPPER, TF32, (16, 8, 8))
     d = floats(row, np.ascontiguousarray(row.T), np.zeros((1, 1), np.uint32), TF32, rule)
@@ -205,7 +205,7 @@ def test_low_bits_of_tf32_do_not_count():
 
 
 @pytest.mark.parametrize("types", [F16, BF16, TF32], ids=lambda types: types[1])
-def test_a_sum_of_nothing_is_plus_zero(types):
+def test_an_exact_zero_sum_is_plus_zero(types):
     assert dot(types, [(0, 1)], 0) == 0
     assert dot(types, [(1, 1), (-1, 1)], 0) == 0
 
@@ -236,7 +236,7 @@ def test_infinities_and_nan_follow_ieee(types, pairs, c, expected):
     assert dot(types, pairs, c) == expected
 
 
-def test_a_special_element_leaves_the_others_alone():
+def test_a_special_element_affects_only_its_own_sums():
     a, b = words("f16", np.ones((40, 16, 16))), words("f16", np.ones((40, 16, 8)))
     a[3, 5, 2], b[7, 1, 6] = 0x7C00, 0xFE00
     rule = rule_of(HOPPER, F16, (16, 8, 16))
@@ -248,7 +248,7 @@ def test_a_special_element_leaves_the_others_alone():
     assert (np.delete(d, [3, 7], axis=0) == 16).all()
 
 
-def test_a_sum_beyond_f32_is_infinite():
+def test_a_sum_beyond_the_f32_range_is_infinite():
     assert dot(BF16, [(2.0**64, 2.0**64)], 0) == 0x7F800000
     assert dot(BF16, [(2.0**64, -(2.0**64))], 0) == 0xFF800000
     largest = (2 - 2.0**-7) * 2.0**127
@@ -258,7 +258,7 @@ def test_a_sum_beyond_f32_is_infinite():
 # ----------------------------------------------------------------------------------- float: fp8, f64
 
 
-def test_hopper_adds_c_to_fp8_products_last():
+def test_hopper_adds_the_accumulator_to_fp8_products_last():
     """Two HMMA over k % 4 in {0, 1} and {2, 3}; c does not cut the products off."""
     rule = rule_of(HOPPER, FP8, (16, 8, 32))
     assert rule.addend == "last"
@@ -269,7 +269,7 @@ def test_hopper_adds_c_to_fp8_products_last():
     assert floats(a, b, c, FP8, rule).view(np.float32).item() == 2.0**-14
 
 
-def test_the_largest_e4m3_is_a_number_and_the_last_word_is_nan():
+def test_e4m3_has_one_nan_and_no_infinity():
     rule = rule_of(HOPPER, FP8, (16, 8, 32))
     a, b = np.zeros((1, 32), np.uint8), np.zeros((32, 1), np.uint8)
     a[0, 0], b[0, 0], zero = 0xFE, words("e5m2", 1.0), np.zeros((1, 1), np.uint32)
@@ -284,12 +284,12 @@ def test_ada_keeps_13_bits_of_fp8_products():
 
 
 @pytest.mark.parametrize(("rounding", "expected"), [("rn", 0.0), ("rp", 2.0**-52), ("rm", 0.0), ("rz", 0.0)])
-def test_doubles_round_every_link(rounding, expected):
+def test_double_products_round_after_every_addition(rounding, expected):
     a, b = np.array([[2.0**-60, -1.0]]), np.ones((2, 1))
     assert doubles(a, b, np.array([[1.0]]), rounding).item() == expected
 
 
-def test_a_product_of_doubles_is_not_rounded():
+def test_double_products_are_exact_before_the_addition():
     x = 1 + 2.0**-52
     assert doubles(np.array([[x]]), np.array([[x]]), np.array([[-x * x]])).item() == 2.0**-104
 
@@ -321,7 +321,7 @@ def test_rules_have_the_bits_and_groups_of_the_architecture(cc, types, shape, bi
     assert rule.source
 
 
-def test_only_hopper_is_confirmed():
+def test_only_hopper_rules_are_confirmed():
     chips = ((7, 0), TURING, AMPERE, ADA, (10, 0), (12, 0))
     for shape in ((16, 8, 16), (8, 8, 4)):
         assert rule_of(HOPPER, F16, shape).confirmed
@@ -336,7 +336,7 @@ def test_a_chip_without_tensor_cores_is_refused():
 @pytest.mark.parametrize(
     "types", [("f16", "bf16", "bf16", "f32"), ("f32", "f16", "bf16", "f32"), ("f32", "e4m3", "f16", "f32")]
 )
-def test_types_without_a_form_are_refused(types):
+def test_unsupported_type_combinations_are_refused(types):
     with pytest.raises(SchemeError, match="no product of floats has d"):
         rule_of(HOPPER, types, (16, 8, 16))
 
@@ -370,7 +370,7 @@ def test_a_planted_rule_differs_on_a_tile_built_for_it(planted, pairs, c):
 # ------------------------------------------------------------------------------------------ shapes
 
 
-def test_leading_axes_broadcast():
+def test_leading_axes_are_broadcast():
     a, b = words("f16", np.ones((3, 1, 16, 16))), words("f16", np.ones((5, 16, 8)))
     d = floats(a, b, np.zeros((16, 8), np.uint32), F16, RULE)
     assert d.shape == (3, 5, 16, 8)

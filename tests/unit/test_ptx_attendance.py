@@ -165,7 +165,7 @@ def every_kernel(*sources):
 
 @options
 @every_kernel(SKIPPED, MISSED)
-def test_lanes_that_do_something_else_are_named(source, name, option):
+def test_lanes_that_skip_a_barrier_or_vote_are_named(source, name, option):
     kind = SkippedBarrier if source is SKIPPED else SkippedMember
     for schedule, chunk_lanes in SCHEDULES:
         fault = outcome(source, name, option, schedule, chunk_lanes)
@@ -175,7 +175,7 @@ def test_lanes_that_do_something_else_are_named(source, name, option):
 
 @options
 @every_kernel(EARLY, CORRECT)
-def test_lanes_that_returned_early_and_correct_idioms_are_not(source, name, option):
+def test_early_returns_and_correct_idioms_are_not_reported(source, name, option):
     for schedule, chunk_lanes in SCHEDULES:
         fault = outcome(source, name, option, schedule, chunk_lanes)
         assert fault is None or (schedule == "stack" and type(fault) is NeedsIndependentProgress)
@@ -183,7 +183,7 @@ def test_lanes_that_returned_early_and_correct_idioms_are_not(source, name, opti
 
 @options
 @every_kernel(EARLY, CORRECT)
-def test_a_strict_check_names_lanes_that_returned_early(source, name, option):
+def test_the_strict_exits_check_names_lanes_that_returned_early(source, name, option):
     for schedule, chunk_lanes in SCHEDULES:
         fault = outcome(source, name, option, schedule, chunk_lanes, {"exits": "raise"})
         expected = EarlyExit if source is EARLY else type(None)
@@ -191,7 +191,7 @@ def test_a_strict_check_names_lanes_that_returned_early(source, name, option):
 
 
 @options
-def test_the_place_and_where_they_left(option):
+def test_a_skipped_barrier_names_its_line_and_the_divergent_branch(option):
     fault = outcome(SKIPPED, "others_loop", option)
     line = 1 + (FRAME + SKIPPED).split("\n").index("    if (t < n) { __syncthreads(); y[t] = s[n - 1 - t]; }")
     assert (fault.place.source_line, fault.place.block, fault.place.text) == (line, (0, 0, 0), "bar.sync 0;")
@@ -200,7 +200,7 @@ def test_the_place_and_where_they_left(option):
     assert "warp 1, lanes 8-31 went another way at lane 8" in fault.values
 
 
-def test_a_different_mask_is_reported():
+def test_lanes_that_synchronised_under_another_mask_are_reported():
     fault = outcome(MISSED, "masks_differ", "-O3")
     assert "they passed it with the mask 0x0000ffff" in fault.values
     assert fault.lanes == 0x0000FFFF
@@ -214,13 +214,13 @@ def outside_of(what):
 
 
 @pytest.mark.parametrize("what", ["bar.warp.sync 0xFFFFF", "bar.warp.sync %r3"])
-def test_a_warp_barrier_outside_its_own_mask(what):
+def test_a_lane_outside_the_mask_of_its_warp_barrier_is_a_fault(what):
     fault = fault_of(MemberMaskFault, outside_of(what))
     assert (fault.place.lane, fault.count, fault.place.line) == (20, 12, line_of(what, outside_of(what)))
     assert run(outside_of("@%p1 " + what)) == [3] * 32
 
 
-def test_an_aligned_barrier_with_a_count_takes_whole_warps():
+def test_an_aligned_counted_barrier_needs_whole_warps():
     body = (
         """setp.lt.u32 %p1, %i, 8; mov.u32 %r2, 1; @%p1 bra OUT; {} 1, 64; bra END;
 OUT: mov.u32 %r2, 2;
@@ -235,7 +235,7 @@ END: """
     assert run(teams.format("bar.sync"), block=64) == [2] * 32 + [1] * 32
 
 
-def test_who_is_told_once_although_the_barrier_is_in_a_loop():
+def test_a_skipped_barrier_in_a_loop_is_reported_once():
     body = (
         """setp.lt.u32 %p1, %r1, 8; mov.u32 %r2, 0; @%p1 bra END;
 LOOP: bar.sync 0; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 5; @%p2 bra LOOP;
@@ -255,7 +255,7 @@ def test_a_barrier_skipped_by_a_predicate_is_reported():
     assert run(body + "ret;", block=64) == [NOTHING] * 64
 
 
-def test_the_ways_of_an_indexed_branch():
+def test_lanes_that_left_by_an_indexed_branch_are_reported():
     body = """shr.u32 %r3, %lane, 4; mov.u32 %r2, 1; WAYS: .branchtargets STAY, GO; brx.idx %r3, WAYS;
 STAY: bar.warp.sync 0xFFFFFFFF; exit;
 GO: {}
@@ -266,7 +266,7 @@ exit;"""
     assert fault.left.text.startswith("shr.u32") or "brx.idx" in fault.left.text
 
 
-def test_what_lanes_do_only_under_another_condition():
+def test_only_lanes_that_store_after_leaving_are_reported():
     """Lanes 16 and up leave; of these, some store: only those skipped the barrier."""
     body = """setp.ge.u32 %p1, %lane, 16; setp.ge.u32 %p2, %lane, 28; mov.u32 %r2, 1; @%p1 bra OUT;
 bar.sync 0; exit;
@@ -276,7 +276,7 @@ END: ret;"""
     assert run(body.replace("%lane, 28", "%lane, 32")) == [NOTHING] * 32
 
 
-def test_lanes_leave_inside_of_a_compact_copy():
+def test_lanes_that_leave_in_a_compact_copy_are_reported():
     """Of many warps one stays in a loop; there its upper half skips a vote."""
     body = """shr.u32 %r3, %i, 5; setp.eq.u32 %p1, %r3, 5; selp.u32 %r4, 60, 1, %p1; mov.u32 %r2, 0;
 LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r4; @%p2 bra LOOP;
@@ -289,7 +289,7 @@ END: """
     assert run(body + "ret;", block=1024) == [NOTHING] * 1024
 
 
-def test_lanes_that_return_from_a_function_on_their_way_out():
+def test_returning_from_a_function_does_not_count_as_work_after_leaving():
     """A function is called before a barrier and behind the last one; only behind it is something stored."""
     function = """.func (.reg .b32 r) f(.reg .b32 a) {
 .reg .pred p; setp.gt.u32 p, a, 3; mov.u32 r, 1; @p bra END; mov.u32 r, 2;
@@ -304,7 +304,7 @@ ret;"""
     assert (fault.lanes, "bra OUT" in fault.left.text) == (0xFFFF0000, True)
 
 
-def test_faults_of_chunks_that_run_on_other_processes():
+def test_skipped_barriers_are_reported_from_worker_processes():
     body = "setp.ge.u32 %p1, %lane, 16; mov.u32 %r2, 1; @%p1 bra END; bar.sync 0;\nEND: " + STORE
     device = simwarp.Device(workers=2, chunk_lanes=32, checks="report")
     assert run(body, grid=3, device=device) == [1] * 96
@@ -313,20 +313,20 @@ def test_faults_of_chunks_that_run_on_other_processes():
     assert fault.left.lane == 16
 
 
-def test_reading_a_lane_that_left_is_reported_first():
+def test_a_shuffle_from_a_lane_that_left_is_reported_as_inactive_source():
     body = """setp.ge.u32 %p1, %lane, 16; mov.u32 %r2, 1; @%p1 bra END;
 shfl.sync.idx.b32 %r2, %i, 20, 31, 0xFFFFFFFF;
 END: """
     fault_of(InactiveSource, body + STORE)
 
 
-def test_threads_that_do_not_exist_are_not_missed():
+def test_missing_lanes_of_a_partial_warp_are_not_reported():
     body = "vote.sync.ballot.b32 %r2, %p1, 0xFFFFFFFF; bar.warp.sync 0xFFFFFFFF; bar.sync 0;\n"
     strict = simwarp.Device(checks={"exits": "raise"})
     assert run("setp.eq.u32 %p1, %lane, %lane; " + body + STORE, block=20, device=strict) == [0xFFFFF] * 20
 
 
-def test_blocks_that_are_over_are_not_missed():
+def test_finished_blocks_are_not_reported():
     """Each block goes around as often as its number says."""
     body = """mov.u32 %r3, %ctaid.x; mov.u32 %r2, 0;
 LOOP: bar.sync 0; vote.sync.ballot.b32 %r4, %p1, 0xFFFFFFFF; add.u32 %r2, %r2, 1; setp.le.u32 %p2, %r2, %r3;

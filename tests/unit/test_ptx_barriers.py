@@ -18,14 +18,14 @@ CELLS = ".shared .align 4 .u32 cells[64];"
 
 @pytest.mark.parametrize("number", [0, 1, 7, 15])
 @pytest.mark.parametrize("bar", ["bar.sync", "barrier.sync", "barrier.cta.sync.aligned"])
-def test_each_of_the_sixteen_barriers_synchronises(number, bar):
+def test_each_of_the_16_barriers_synchronises(number, bar):
     body = f"""setp.eq.u32 %p1, %i, 40; @%p1 st.shared.u32 [cells], %i; {bar} {number};
 ld.shared.u32 %r2, [cells];
 """
     assert run(body + STORE, block=96, before=CELLS) == [40] * 96
 
 
-def test_two_teams_at_barriers_of_their_own():
+def test_two_teams_synchronise_at_separate_barriers():
     """Each pair of warps hands a value over, at barrier 1 or 2; a third pair waits at none."""
     body = """shr.u32 %r3, %i, 6; setp.eq.u32 %p1, %r3, 2; mov.u32 %r2, 5; @%p1 bra END;
 add.u32 %r4, %r3, 1; and.b32 %r5, %i, 63; setp.eq.u32 %p2, %r5, 63; shl.b32 %r6, %r3, 2;
@@ -35,7 +35,7 @@ END: """
     assert run(body + STORE, block=192, before=CELLS) == [63] * 64 + [127] * 64 + [5] * 64
 
 
-def test_a_barrier_for_some_of_the_warps_does_not_wait_for_the_others():
+def test_a_counted_barrier_does_not_wait_for_other_warps():
     """The second pair of warps comes to barrier 1 only after the first pair went through barrier 2."""
     body = """setp.lt.u32 %p1, %i, 64; setp.eq.u32 %p2, %i, 0; @%p1 bra FIRST;
 bar.sync 2, 128; bar.sync 1, 64; ld.shared.u32 %r2, [cells]; bra END;
@@ -58,7 +58,7 @@ END: """
 
 
 @pytest.mark.parametrize("chunk", [64, 32768])
-def test_a_producer_and_a_consumer_alternate(chunk):
+def test_producer_and_consumer_alternate_by_bar_arrive_and_bar_sync(chunk):
     """`bar.arrive` says that a buffer is empty or full, `bar.sync` waits for it, five times."""
 
     def consumed(lane):
@@ -72,14 +72,14 @@ def test_a_producer_and_a_consumer_alternate(chunk):
     assert got == expected
 
 
-def test_a_wait_without_a_count_takes_arrivals_too():
+def test_bar_sync_without_a_count_counts_arrivals():
     body = """setp.lt.u32 %p1, %i, 32; @%p1 bra WAIT; bar.arrive 1, 64; mov.u32 %r2, 1; bar.sync 2; bra END;
 WAIT: bar.sync 1; mov.u32 %r2, 2; bar.sync 2;
 END: """
     assert run(body + STORE, block=64) == [2] * 32 + [1] * 32
 
 
-def test_arrivals_alone_complete_a_barrier():
+def test_arrivals_without_a_wait_complete_a_barrier():
     """Two rounds of arrivals are over; a wait in the third round still waits for the other warp."""
     body = """bar.arrive 1, 64; setp.lt.u32 %p1, %i, 32; @%p1 bra WAIT;
 mul.lo.u32 %r3, %i, 3; setp.eq.u32 %p2, %i, 63; @%p2 st.shared.u32 [cells], %r3; bar.arrive 1, 64;
@@ -93,7 +93,7 @@ END: """
 
 
 @pytest.mark.parametrize("block", [52, 64])
-def test_a_warp_that_arrives_in_two_pieces_counts_once(block):
+def test_a_warp_that_arrives_in_two_parts_counts_once(block):
     body = """setp.lt.u32 %p1, %i, 32; @%p1 bra WAIT; setp.lt.u32 %p2, %i, 40; @%p2 bra LOW;
 barrier.arrive 1, 64; mov.u32 %r2, 1; bra END;
 LOW: barrier.arrive 1, 64; mov.u32 %r2, 3; bra END;
@@ -116,7 +116,7 @@ selp.u32 %r4, 1000, 0, %p2; selp.u32 %r5, 2000, 0, %p3; add.u32 %r2, %r3, %r4; a
     assert run(body + STORE, block=block) == [value] * block
 
 
-def test_reductions_with_a_count_at_several_barriers_at_once():
+def test_counted_reductions_at_different_barriers_are_separate():
     """Two teams that come at the same time do not see each other's predicates."""
     body = """shr.u32 %r3, %i, 6; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %i, 70;
 barrier.red.popc.u32 %r2, %r3, 64, %p1;
@@ -125,14 +125,14 @@ barrier.red.and.pred %p2, %r3, 64, %p1; @%p2 add.u32 %r2, %r2, 100;
     assert run(body + STORE, block=128) == [164] * 64 + [6] * 64
 
 
-def test_blocks_reduce_by_themselves():
+def test_each_block_reduces_separately():
     body = "mov.u32 %r4, %ctaid.x; setp.lt.u32 %p1, %r1, %r4; bar.red.popc.u32 %r2, 0, %p1;\n"
     for chunk in (64, 32768):
         got = run(body + STORE, block=50, grid=4, device=simwarp.Device(chunk_lanes=chunk))
         assert got == [b for b in range(4) for _ in range(50)]
 
 
-def test_different_reductions_that_complete_together():
+def test_different_reductions_may_complete_together():
     """In each block the second warp ends, at the same instruction, while the first one waits."""
     body = """mov.u32 %r3, %ctaid.x; setp.ge.u32 %p1, %r1, 32; setp.eq.u32 %p2, %r1, 0;
 setp.eq.u32 %p4, %r3, 0;
@@ -171,14 +171,14 @@ END: """
     assert run(body + STORE, block=64) == [119] * 32 + [19] * 32
 
 
-def test_threads_that_exit_before_a_barrier():
+def test_a_barrier_does_not_wait_for_exited_threads():
     body = """setp.ge.u32 %p1, %i, 50; @!%p1 bra STAY; add.u32 %r3, %i, 1; exit;
 STAY: setp.eq.u32 %p2, %i, 49; @%p2 st.shared.u32 [cells], %i; bar.sync 0; ld.shared.u32 %r2, [cells];
 """
     assert run(body + STORE, block=100, before=CELLS) == [49] * 50 + [NOTHING] * 50
 
 
-def test_threads_that_exit_while_others_wait():
+def test_threads_that_exit_while_others_wait_complete_the_barrier():
     body = """setp.ge.u32 %p1, %i, 32; @%p1 bra LATER; bar.sync 0; mov.u32 %r2, 1; bra END;
 LATER: mov.u32 %r3, 0; LOOP: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 20; @%p2 bra LOOP;
 st.global.u32 [%at], %r3; exit;
@@ -187,7 +187,7 @@ END: """
     assert run(body + STORE, block=70, device=tolerant) == [1] * 32 + [20] * 38
 
 
-def test_a_barrier_that_the_lanes_of_a_warp_reach_one_by_one():
+def test_an_unaligned_barrier_may_be_reached_lane_by_lane():
     body = """mov.u32 %r3, 0;
 LOOP: setp.ge.u32 %p1, %r3, %lane; @%p1 bra MEET; add.u32 %r3, %r3, 1; bra LOOP;
 MEET: setp.eq.u32 %p2, %i, 37; @%p2 st.shared.u32 [cells], %i; barrier.sync 0; ld.shared.u32 %r2, [cells];
@@ -195,7 +195,7 @@ MEET: setp.eq.u32 %p2, %i, 37; @%p2 st.shared.u32 [cells], %i; barrier.sync 0; l
     assert run(body + STORE, block=64, before=CELLS) == [37] * 64
 
 
-def test_lanes_of_one_warp_at_different_barriers():
+def test_lanes_at_two_barrier_instructions_need_unaligned_barriers():
     body = """setp.lt.u32 %p1, %lane, 16; @%p1 bra LOW; barrier.sync 0; mov.u32 %r2, 1; bra END;
 LOW: barrier.sync 0; mov.u32 %r2, 2;
 END: """
@@ -206,7 +206,7 @@ END: """
         assert "aligned" in str(fault)
 
 
-def test_barriers_in_a_loop_that_blocks_leave_at_different_times():
+def test_blocks_leave_a_loop_with_barriers_at_different_times():
     body = """mov.u32 %r3, %ctaid.x; mov.u32 %r2, 0;
 LOOP: setp.ge.u32 %p1, %r2, %r3; @%p1 bra END; setp.eq.u32 %p2, %r1, 33; add.u32 %r4, %r2, 1;
 @%p2 st.shared.u32 [cells], %r4; bar.sync 0; ld.shared.u32 %r2, [cells]; bar.sync 1; bra LOOP;
@@ -219,7 +219,7 @@ END: """
 
 
 @pytest.mark.parametrize("block", [32, 64])
-def test_a_barrier_number_past_the_last(block):
+def test_a_barrier_number_above_15_is_a_fault(block):
     body = "add.u32 %r3, %lane, 16; sub.u32 %r3, %r3, %lane;\nbarrier.sync %r3;\nmov.u32 %r2, 1;" + STORE
     fault = fault_of(BarrierFault, body, block=block)
     assert (fault.place.lane, fault.place.line) == (0, line_of("barrier.sync %r3", body))
@@ -227,7 +227,7 @@ def test_a_barrier_number_past_the_last(block):
 
 
 @pytest.mark.parametrize("instruction", ["barrier.sync 1, %r3;", "barrier.arrive 1, %r3;"])
-def test_a_thread_count_that_is_not_of_whole_warps(instruction):
+def test_a_thread_count_of_partial_warps_is_a_fault(instruction):
     body = "setp.eq.u32 %p1, %i, 40; selp.u32 %r3, 33, 64, %p1;\n" + instruction
     fault = fault_of(BarrierFault, body, block=64)
     assert (fault.place.warp, fault.place.lane, fault.place.line) == (1, 8, line_of(instruction, body))
@@ -243,14 +243,14 @@ END: ret;"""
     assert {str(fault_of((BarrierFault, Deadlock), b, block=64)) for b in (body, waiting_first)}
 
 
-def test_warps_that_wait_at_different_barriers_of_the_whole_block():
+def test_warps_at_different_block_wide_barriers_are_a_deadlock():
     """Each waits for all threads at another barrier, so none goes on."""
     body = "shr.u32 %r3, %i, 5;\nbarrier.sync %r3;\nmov.u32 %r2, 1;" + STORE
     fault = fault_of(Deadlock, body, block=64)
     assert fault.place.line == line_of("barrier.sync %r3", body)
 
 
-def test_a_deadlock_names_all_who_wait():
+def test_a_deadlock_names_all_waiting_warps():
     body = """setp.lt.u32 %p1, %r1, 32; @%p1 bra LOW;
 bar.sync 1, 64; bra END;
 LOW: bar.sync 2, 64;
@@ -262,11 +262,11 @@ END: ret;"""
     assert "64 lanes wait, the first at kernel k, block (0, 0, 0), warp 0, lane 0" in str(fault)
 
 
-def test_a_barrier_for_more_threads_than_there_are():
+def test_a_barrier_for_more_threads_than_the_block_is_a_deadlock():
     assert fault_of(Deadlock, "bar.sync 0, 96; ret;", block=64).place.warp == 0
 
 
-def test_a_deadlock_behind_a_loop_that_one_warp_is_left_in():
+def test_a_deadlock_after_a_loop_of_one_warp_is_reported():
     body = """setp.lt.u32 %p1, %i, 32; mov.u32 %r3, 0; @%p1 bra LOOP;
 bar.sync 1, 640; bra END;
 LOOP: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50; @%p2 bra LOOP;
@@ -276,7 +276,7 @@ END: ret;"""
     assert fault.place.line == line_of("bar.sync 1", body)
 
 
-def test_a_vote_that_one_lane_never_reaches():
+def test_a_vote_that_one_lane_never_reaches_is_a_deadlock():
     body = """setp.eq.u32 %p1, %lane, 5; @%p1 bra OTHER;
 vote.sync.any.pred %p2, %p1, 0xFFFFFFFF; bra END;
 OTHER: bar.sync 0;
@@ -300,19 +300,19 @@ def value(lane):
 
 
 @pytest.mark.parametrize("block", [32, 64])
-def test_a_reduction_met_at_three_instructions(block):
+def test_a_reduction_synchronises_at_three_instructions(block):
     redux = "redux.sync.add.u32 %r2, %r5, %r4;"
     body = THREE.format(redux, redux.replace("%r5", "%r6"), redux) + STORE
     assert run(body, block=block) == [sum(map(value, range(32)))] * block
 
 
-def test_a_shuffle_met_at_three_instructions():
+def test_a_shuffle_synchronises_at_three_instructions():
     shuffle = "shfl.sync.bfly.b32 %r2, %r5, 1, 31, %r4;"
     body = THREE.format(shuffle, shuffle.replace("%r2", "%r7") + " add.u32 %r2, %r7, 7;", shuffle) + STORE
     assert run(body) == [value(i ^ 1) + (7 if i % 3 == 1 else 0) for i in range(32)]
 
 
-def test_partial_masks_meet_at_two_of_three_instructions():
+def test_votes_under_partial_masks_synchronise_separately():
     """Lanes 0 mod 3 and 1 mod 3 vote together, lanes 2 mod 3 among themselves."""
     together = sum(1 << i for i in range(32) if i % 3 != 2)
     apart = sum(1 << i for i in range(32) if i % 3 == 2)
@@ -322,7 +322,7 @@ def test_partial_masks_meet_at_two_of_three_instructions():
     assert run(body) == [(apart if i % 3 == 2 else together) & high for i in range(32)]
 
 
-def test_lanes_that_exit_while_others_wait_for_a_vote():
+def test_lanes_that_exit_while_others_wait_complete_the_vote():
     body = """setp.lt.u32 %p1, %lane, 6; setp.ge.u32 %p2, %lane, 0; @%p1 bra LATER;
 vote.sync.ballot.b32 %r2, %p2, 0xFFFFFFFF; bra END;
 LATER: add.u32 %r3, %lane, 1; setp.lt.u32 %p3, %lane, 3; @%p3 exit;
@@ -331,7 +331,7 @@ END: """
     assert run(body + STORE) == [NOTHING] * 3 + [0xFFFFFFF8] * 29
 
 
-def test_warps_whose_lanes_meet_differently():
+def test_each_warp_synchronises_at_its_own_instructions():
     """Warp 0 meets at one instruction, warp 1 at two."""
     body = """setp.lt.u32 %p1, %i, 40; @%p1 bra LOW; redux.sync.add.u32 %r2, %i, 0xFFFFFFFF; bra END;
 LOW: redux.sync.add.u32 %r3, 1, 0xFFFFFFFF; add.u32 %r2, %r3, 5;
@@ -383,7 +383,7 @@ mov.u64 %rd1, cells; cvta.shared.u64 %rd1, %rd1; mapa.u64 %rd2, %rd1, 1;
     assert run(body + STORE, grid=6, **in_clusters(2)) == [b | 1 for b in range(6) for _ in range(32)]
 
 
-def test_writes_and_atomics_in_another_block():
+def test_writes_and_atomics_reach_shared_memory_of_another_block():
     body = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r9, 0; @!%p1 st.shared.u32 [cells], %r9;
 @!%p1 st.shared.u32 [cells+4], %r9;
 """
@@ -402,12 +402,12 @@ def test_getctarank_gives_the_rank_of_an_address():
     assert run(body, block=2, grid=6, **in_clusters(3)) == [(b + 1) % 3 for b in range(6) for _ in range(2)]
 
 
-def test_getctarank_of_the_own_shared_memory():
+def test_getctarank_of_own_shared_memory_is_the_own_rank():
     body = "mov.u32 %r6, cells; getctarank.shared::cluster.u32 %r2, %r6;\n" + STORE
     assert run(body, block=2, grid=6, **in_clusters(3)) == [b % 3 for b in range(6) for _ in range(2)]
 
 
-def test_mapa_in_a_kernel_without_clusters():
+def test_mapa_without_clusters_maps_to_the_own_block():
     body = """st.shared.u32 [cells+8], %i; bar.sync 0; mov.u32 %r3, cells;
 mapa.shared::cluster.u32 %r4, %r3, 0;
 ld.shared::cluster.u32 %r2, [%r4+8];
@@ -415,7 +415,7 @@ ld.shared::cluster.u32 %r2, [%r4+8];
     assert run(body + STORE, block=1, grid=3, before=CELLS) == [0, 1, 2]
 
 
-def test_a_block_that_the_cluster_does_not_have():
+def test_mapa_to_a_rank_outside_the_cluster_is_a_fault():
     body = "mov.u32 %r3, cells; mapa.shared::cluster.u32 %r4, %r3, 2;\nst.shared::cluster.u32 [%r4], %i; ret;"
     fault = fault_of(OutOfBounds, body, grid=4, **in_clusters(2))
     assert (fault.place.block, fault.place.lane) == ((0, 0, 0), 0)
@@ -441,7 +441,7 @@ CLUSTER_REGISTERS += ["cluster_ctarank", "cluster_nctarank"]
     [((2, 2, 2), (4, 2, 6)), ((1, 3, 2), (2, 6, 2)), ((4, 1, 1), (8, 3, 1)), ((1, 1, 3), (2, 2, 3))],
 )
 @pytest.mark.parametrize("chunk", [32, 32768])
-def test_a_cluster_that_spans_all_axes(cluster, grid, chunk):
+def test_cluster_registers_are_right_in_three_dimensions(cluster, grid, chunk):
     """The registers, and that rank r of `mapa` is the block with this rank."""
     names = CLUSTER_REGISTERS
     body = """mov.u32 %r3, %ctaid.z; mov.u32 %r4, %nctaid.y; mov.u32 %r5, %ctaid.y;
@@ -486,7 +486,7 @@ mov.u32 %r4, %nctaid.x; mov.u32 %r5, %ctaid.x; mad.lo.u32 %r3, %r3, %r4, %r5; st
         assert found == [*expected, u + gx * (v + gy * w)]
 
 
-def test_grids_that_are_no_multiple_of_the_cluster():
+def test_grids_that_are_not_a_multiple_of_the_cluster_are_refused():
     for grid in ((3, 2, 1), (2, 3, 1), (2, 2, 3)):
         with pytest.raises(LaunchError, match="multiple"):
             run("ret;", grid=grid, **in_clusters(2, 2, 2))
@@ -506,7 +506,7 @@ END: barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
     assert run(body + STORE, grid=4, **in_clusters(2)) == ([30] * 32 + [6] * 32) * 2
 
 
-def test_a_block_that_ends_between_another_ones_arrive_and_wait():
+def test_a_cluster_barrier_does_not_wait_for_ended_blocks():
     body = """mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 1; @%p1 bra GONE;
 barrier.cluster.arrive; bra WAIT;
 GONE: add.u32 %r3, %r3, 1; st.global.u32 [%at], %r3; exit;
@@ -515,7 +515,7 @@ WAIT: barrier.cluster.wait; mov.u32 %r2, 7;
     assert run(body + STORE, grid=2, **in_clusters(2)) == [7] * 32 + [2] * 32
 
 
-def test_arriving_twice_at_a_cluster_barrier():
+def test_arriving_twice_at_a_cluster_barrier_is_a_fault():
     body = """mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 1; @%p1 bra LATE;
 barrier.cluster.arrive;
 barrier.cluster.arrive.relaxed;
@@ -524,7 +524,7 @@ LATE: barrier.cluster.arrive; barrier.cluster.wait; ret;"""
     assert fault.place.line == line_of("arrive.relaxed", body, **in_clusters(2))
 
 
-def test_a_cluster_barrier_that_one_block_never_reaches():
+def test_a_cluster_barrier_that_one_block_never_reaches_is_a_deadlock():
     body = """mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 1; @%p1 bra OTHER;
 barrier.cluster.arrive; barrier.cluster.wait; ret;
 OTHER: barrier.cluster.wait; bar.sync 1, 64; ret;""".replace("barrier.cluster.wait; bar.sync", "bar.sync")
