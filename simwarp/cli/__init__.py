@@ -1,4 +1,4 @@
-"""The command ``simwarp``. Without its extra, an error names the package to install."""
+"""The command ``simwarp``; without the packages of its extra, an error names the one to install."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code.
+    """Run the command line and return its exit code.
 
-    0: the tiers agreed. 1: they differed, or too little was tried. 2: something was wrong with the
-    request.
+    0: success. 1: a check failed, tiers differ, or a kernel faulted. 2: a wrong request. 130: Ctrl-C.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``simwarp cache``: how much compiled PTX is kept, where, and how to throw it away.
+"""The commands ``simwarp cache info`` and ``clear``: show and delete the compiled PTX on disk.
 
 Examples
 --------
@@ -11,20 +11,17 @@ size     ... MiB of ... MiB (SIMWARP_CACHE_MIB)
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import typer
 
 from gpu.compiler import cache
-from simwarp.cli.output import Json, print_json
+from simwarp.cli.output import Json, print_report
 
 cache_app = typer.Typer(help="Compiled kernels on disk.", no_args_is_help=True)
 
 
 @cache_app.command("info")
 def info_command(as_json: Json = False) -> int:
-    """Where compiled kernels are kept, how many, and how much room they may take."""
+    """Show the folder, number, size and size limit of the compiled kernels."""
     entries, size = cache.usage()
     facts = {
         "folder": str(cache.cache_folder()),
@@ -38,25 +35,21 @@ def info_command(as_json: Json = False) -> int:
         f"size     {_mebibytes(size)} of {_mebibytes(cache.limit())} "
         f"({cache.LIMIT_VARIABLE})"
     )
-    return _report(facts, text, as_json)
+    print_report(facts, text, as_json)
+    return 0
 
 
 @cache_app.command("clear")
 def clear_command(as_json: Json = False) -> int:
-    """Remove all compiled kernels; they are compiled anew when they are next needed."""
+    """Delete all compiled kernels; the next use compiles them again."""
     entries, size = cache.clear()
     left, _ = cache.usage()
     folder = str(cache.cache_folder())
     facts = {"folder": folder, "removed": entries, "bytes": size, "left": left}
     text = f"removed {entries} entries, {_mebibytes(size)}, from {folder}"
-    _report(facts, text + (f"; {left} cannot be removed" if left else ""), as_json)
+    print_report(facts, text + (f"; {left} cannot be removed" if left else ""), as_json)
     return 1 if left else 0
 
 
 def _mebibytes(size: int) -> str:
     return f"{size / 2**20:.1f} MiB"
-
-
-def _report(facts: dict[str, Any], text: str, as_json: bool) -> int:
-    print_json(facts) if as_json else sys.stdout.write(f"{text}\n")
-    return 0

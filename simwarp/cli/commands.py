@@ -1,4 +1,4 @@
-"""All commands, and how their errors end."""
+"""The command line: all commands by panel, and the exit codes of their errors."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ PANELS: dict[str, dict[str, Any]] = {
     "This installation": {"info": info_command, "cache": cache_app},
     "Laboratory": {"fuzz": fuzz_command, "probe": probe_command, "record": record_command},
 }
-"""The commands in the order of ``simwarp --help``, by the title over them."""
+"""The commands of each panel of ``simwarp --help``, by the panel's title."""
 
 
 class Commands(TyperGroup):
-    """The commands of ``simwarp``; Ctrl-C ends each of them as an `Abort`."""
+    """The commands of ``simwarp``, in the order of `PANELS`; Ctrl-C raises `typer.Abort`."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in the order of `PANELS`."""
+        """The names of the commands, in the order of `PANELS`."""
         return [name for panel in PANELS.values() for name in panel]
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command, with KeyboardInterrupt as `typer.Abort`."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -60,7 +60,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="simwarp",
     cls=Commands,
-    help="A GPU in NumPy, and the production kernels that it proves right.",
+    help="A GPU in NumPy, and the production kernels that it tests.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -74,7 +74,7 @@ for title, commands in PANELS.items():
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line: its exit code. Errors of a request are printed without a traceback.
+    """Run the command line and return its exit code; a user's error is printed without a traceback.
 
     >>> run(["info", "--no-such-option"])
     2

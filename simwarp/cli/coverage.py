@@ -1,4 +1,4 @@
-"""The command ``simwarp coverage``: which PTX this version runs, and what a given file lacks.
+"""The command ``simwarp coverage``: list the supported PTX, or what a file needs beyond it.
 
 >>> coverage_command(Path("no-such-file.ptx"))
 Traceback (most recent call last):
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -32,21 +32,22 @@ from simwarp.run.source import load
 
 @dataclass(frozen=True)
 class FormFacts:
-    """What is known of one form; ``row`` is "" where no row has it.
+    """The row, the fidelity and the evidence of one form; ``row`` is "" if no row has the form.
 
     Attributes
     ----------
     form, row, section, fidelity, bound : str
     min_sm : int
     golden : str or None
-        What hardware answered, and to how many ``sets`` of operands.
+        The recording of hardware.
     sets : int
+        The operand tuples of the recording.
     largest_error : float or None
         Of a bounded form, in the unit of its bound.
     census : bool
-        Whether nvcc is known to emit it.
+        Whether nvcc emits the form for a kernel of the census.
     invariant : str
-        How answers are compared that the PTX ISA leaves open.
+        The comparison of results that the PTX ISA leaves open.
     """
 
     form: str
@@ -63,13 +64,13 @@ class FormFacts:
 
     @property
     def unwitnessed(self) -> bool:
-        """Whether a row has it and no recording of hardware does."""
+        """Whether the form runs here and has no recording of hardware."""
         return bool(self.row) and self.fidelity != "unsupported" and self.golden is None
 
 
 @dataclass(frozen=True)
 class Lack:
-    """An opcode that no row has: the first line it stands in, and how often it does."""
+    """An unsupported opcode of a kernel, with its first line and its number of uses."""
 
     opcode: str
     line: int
@@ -78,14 +79,15 @@ class Lack:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """Whether a kernel will run.
+    """The reasons why a kernel cannot run; none if it can.
 
     Attributes
     ----------
     name : str
     lacks : list of Lack
+        Its unsupported opcodes.
     error : str
-        What else keeps it from running.
+        The message of any other error of linking.
     """
 
     name: str
@@ -94,7 +96,7 @@ class KernelFacts:
 
     @property
     def runs(self) -> bool:
-        """Whether nothing keeps it from running."""
+        """Whether the kernel can run."""
         return not self.lacks and not self.error
 
 
@@ -102,14 +104,14 @@ def coverage_command(
     file: Annotated[
         Path | None, typer.Argument(help="CUDA C++ (.cu), or PTX as nvcc -ptx writes it (.ptx).")
     ] = None,
-    list_forms: Annotated[bool, typer.Option("--forms", help="List every form, not only rows.")] = False,
+    list_forms: Annotated[bool, typer.Option("--forms", help="List forms in place of rows.")] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit with 1 if a form has no recording of hardware: for releases."),
+        typer.Option("--strict", help="Exit with 1 if a form has no recording of hardware."),
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Which PTX instructions run, on what evidence; or whether the kernels of a file will."""
+    """List the supported PTX instructions with their evidence, or check whether a file's kernels run."""
     if file is not None:
         return _show_file(file, as_json)
     facts = all_forms()
@@ -125,22 +127,23 @@ def coverage_command(
 
 
 def all_forms() -> list[FormFacts]:
-    """Every form: those of all rows, and those of the census that no row has."""
+    """The forms of all rows, then the forms of the census that no row has."""
     listed = [fact for row in ROWS.values() for fact in _facts_of(row)]
     lacking = [form for form in census() if TABLE.find(form) is None]
     return listed + [FormFacts(form, census=True) for form in lacking]
 
 
 def _facts_of(row: Row) -> list[FormFacts]:
+    """The forms of a row with their evidence."""
     from simwarp.lab.evidence.judge import strategy
 
     emitted, known, plan = set(census()), evidence(), strategy(row)
     facts: list[FormFacts] = []
     for form in required(row) or forms(row):
         found = known.get(form)
-        told = (found.golden, found.sets, found.largest_error) if found else (None, 0, None)
+        recorded = (found.golden, found.sets, found.largest_error) if found else (None, 0, None)
         about = row.name, row.section, row.fidelity, row.bound, row.minimum_sm
-        facts.append(FormFacts(form, *about, *told, form in emitted, plan.rule if plan else ""))
+        facts.append(FormFacts(form, *about, *recorded, form in emitted, plan.rule if plan else ""))
     return facts
 
 
@@ -148,7 +151,7 @@ def _facts_of(row: Row) -> list[FormFacts]:
 
 
 def check(module: Module) -> list[KernelFacts]:
-    """Whether each kernel of a module will run, and what it lacks.
+    """The reasons why each kernel of a module cannot run.
 
     Examples
     --------
@@ -177,7 +180,7 @@ def _kernel(module: Module, entry: Function) -> KernelFacts:
 
 
 def _reached(module: Module, entry: Function) -> Iterator[Function]:
-    """A kernel and every function that it names, or that one of those names."""
+    """A kernel and all functions reachable from it through calls and function pointers."""
     waiting, seen = [entry], {entry.name}
     while waiting:
         function = waiting.pop()
@@ -195,15 +198,11 @@ def _reached(module: Module, entry: Function) -> Iterator[Function]:
 def _show_file(file: Path, as_json: bool) -> int:
     kernels = check(load(file).module)
     if as_json:
-        listed = [{"name": k.name, "runs": k.runs, "lacks": _plain(k), "error": k.error} for k in kernels]
+        listed = [{**asdict(kernel), "runs": kernel.runs} for kernel in kernels]
         print_json({"file": str(file), "kernels": listed})
     else:
         _show_kernels(kernels)
     return 0 if all(kernel.runs for kernel in kernels) else 1
-
-
-def _plain(kernel: KernelFacts) -> list[dict[str, Any]]:
-    return [asdict(lack) for lack in kernel.lacks]
 
 
 def _show_kernels(kernels: list[KernelFacts]) -> None:
@@ -224,13 +223,12 @@ def _show_rows(facts: list[FormFacts]) -> None:
         "row", "PTX ISA", "fidelity", "from", numbers=("forms", "recorded", "unwitnessed", "emitted by nvcc")
     )
     for row in ROWS.values():
-        mine = [fact for fact in facts if fact.row == row.name]
-        counts = (
-            len(mine),
-            sum(fact.golden is not None for fact in mine),
-            sum(fact.unwitnessed for fact in mine),
-            sum(fact.census for fact in mine),
-        )
+        flags = [
+            (True, fact.golden is not None, fact.unwitnessed, fact.census)
+            for fact in facts
+            if fact.row == row.name
+        ]
+        counts = map(sum, zip(*flags, strict=True))
         fidelity = f"{row.fidelity} {row.bound}".strip()
         shown.add_row(Text(row.name), row.section, fidelity, f"sm_{row.minimum_sm}", *map(str, counts))
     console = wide_console()
@@ -258,6 +256,6 @@ def _form_table(facts: list[FormFacts]) -> Table:
     shown = table("form", "row", "fidelity", "golden", numbers=("sets", "largest error", "emitted by nvcc"))
     for fact in facts:
         error = "" if fact.largest_error is None else f"{fact.largest_error:.3g}"
-        told = fact.golden or "", str(fact.sets or ""), error, "yes" if fact.census else ""
-        shown.add_row(Text(fact.form), Text(fact.row), fact.fidelity, *told)
+        evidence = fact.golden or "", str(fact.sets or ""), error, "yes" if fact.census else ""
+        shown.add_row(Text(fact.form), Text(fact.row), fact.fidelity, *evidence)
     return shown

@@ -1,11 +1,11 @@
-"""The command ``simwarp exclude``: which taps of a convolution fall outside the image.
+"""The command ``simwarp exclude``: draw and count the taps of a convolution outside the image.
 
 >>> exclude_command("5x5", "3x3", padding="2,0,2")
 Traceback (most recent call last):
 ...
 reference.errors.ShapeError: --padding 2,0,2 is not four numbers
-padding is SAME, VALID, or so many rows and columns on each side
-give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and right
+padding is SAME, VALID, or the rows and columns added on each side
+give for example --padding SAME, or 1,1,0,2 for top, bottom, left and right
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from simwarp.cli.words import as_options
 from simwarp.draw import exclude_picture
 
 _MOST = 1_000_000
-"""More counts than this are not printed as data."""
+"""The most output pixels whose counts ``--json`` prints."""
 
 
 def exclude_command(
@@ -34,7 +34,9 @@ def exclude_command(
     stride: Annotated[str, typer.Option(help="One number, or rows,columns.")] = "1",
     dilation: Annotated[str, typer.Option(help="One number, or rows,columns.")] = "1",
     pixel: Annotated[str, typer.Option(help="The output pixel whose window is drawn: p,q.")] = "0,0",
-    channels: Annotated[int | None, typer.Option(min=1, help="Tell how many products remain.")] = None,
+    channels: Annotated[
+        int | None, typer.Option(min=1, help="Channels of the image: count the products of a dot product.")
+    ] = None,
     svg: Svg = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers and the picture's data.")
@@ -73,50 +75,45 @@ def exclude_command(
 
 
 def _counts(geometry: ConvGeometry) -> list[list[int]]:
-    """The taps outside, for every output pixel."""
+    """The number of taps outside the image, for every output pixel."""
     if geometry.out_height * geometry.out_width > _MOST:
         raise ShapeError(
             f"the output has {geometry.out_height} x {geometry.out_width} pixels\n"
-            f"--json lists the count of each, for at most {_MOST} of them\n"
+            f"--json lists the counts of at most {_MOST} pixels\n"
             "leave out --json, or give a smaller image or a larger stride"
         )
     return reference.excluded_taps(geometry).tolist()
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """The whole numbers between commas or ×; none if there is anything else."""
+    """The integers of a text such as 3x3 or 1,-2; empty if a part is not an integer."""
     parts = re.split("[x×,]", text.strip())
     return tuple(map(int, parts)) if all(re.fullmatch("[+-]?[0-9]{1,18}", part) for part in parts) else ()
 
 
-def _refusal(name: str, text: str, *lines: str) -> ShapeError:
-    return ShapeError("\n".join((f"--{name} {text} {lines[0]}", *lines[1:])))
+def _refusal(name: str, text: str, wrong: str, rule: str, example: str) -> ShapeError:
+    return ShapeError(f"--{name} {text} {wrong}\n{rule}\ngive for example --{name} {example}")
 
 
 def _two(text: str, name: str, example: str) -> tuple[int, int]:
     numbers = _numbers(text)
     if len(numbers) != 2:
-        what = "is not two numbers", "rows come first, columns second"
-        raise _refusal(name, text, *what, f"give for instance --{name} {example}")
+        raise _refusal(name, text, "is not two numbers", "rows come first, columns second", example)
     return numbers[0], numbers[1]
 
 
 def _size(text: str, name: str, example: str) -> tuple[int, int]:
     numbers = _two(text, name, example)
     if min(numbers) < 1:
-        what = "is empty", "there is at least one row and one column"
-        raise _refusal(name, text, *what, f"give for instance --{name} {example}")
+        raise _refusal(name, text, "is empty", "there must be at least one row and one column", example)
     return numbers
 
 
 def _steps(text: str, name: str) -> tuple[int, int]:
     numbers = _numbers(text)
     if len(numbers) not in (1, 2):
-        what = (
-            "is neither one number nor two",
-            "one is for rows and columns, two are for rows and for columns",
-        )
-        raise _refusal(name, text, *what, f"give for instance --{name} 2, or --{name} 2,1")
+        rule = "give one number for both axes, or one for rows and one for columns"
+        raise _refusal(name, text, "is neither one number nor two", rule, f"2, or --{name} 2,1")
     return numbers[0], numbers[-1]
 
 
@@ -125,7 +122,7 @@ def _padding(text: str) -> Any:
         return text.upper()
     numbers = _numbers(text)
     if len(numbers) != 4:
-        what = "is not four numbers", "padding is SAME, VALID, or so many rows and columns on each side"
-        advice = "give for instance --padding SAME, or --padding 1,1,0,2 for top, bottom, left and right"
-        raise _refusal("padding", text, *what, advice)
+        rule = "padding is SAME, VALID, or the rows and columns added on each side"
+        example = "SAME, or 1,1,0,2 for top, bottom, left and right"
+        raise _refusal("padding", text, "is not four numbers", rule, example)
     return numbers[:2], numbers[2:]

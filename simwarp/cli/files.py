@@ -1,4 +1,4 @@
-"""Arrays, tensors and pictures in files: read with an error that helps, written whole or not at all."""
+"""Read and write arrays, tensors and pictures: errors with advice, and atomic writes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from reference.types import Coo
 
 _MAGIC = b"\x93NUMPY"
 _NOT_AN_ARRAY = (ValueError, EOFError, BadZipFile, TokenError, OverflowError, MemoryError)
-"""What `numpy.load` raises for files of other kinds, and for damaged headers."""
+"""The errors of `numpy.load` for other file types and damaged headers."""
 
 
 def read_array(path: Path) -> npt.NDArray[Any]:
-    """The array in a ``.npy`` file; InputFileError for a file that does not hold one array."""
+    """The array in a ``.npy`` file; raises InputFileError for any other file."""
     advice = "give a .npy file, as numpy.save writes it"
     try:
-        with path.open("rb") as file:  # NumPy leaves one open that it cannot read
+        with path.open("rb") as file:  # numpy.load of a path leaves an unreadable file open
             begin = file.peek(len(_MAGIC))[: len(_MAGIC)]
             if begin not in (_MAGIC, b"") and not begin.startswith(b"PK"):
                 raise ValueError(f"it begins with {begin!r}, and a .npy file with {_MAGIC!r}")
@@ -45,7 +45,7 @@ def read_array(path: Path) -> npt.NDArray[Any]:
 def write_file(
     path: Path, write: Callable[[IO[bytes]], object], advice: str = "choose another output with -o"
 ) -> None:
-    """Write a file, to a temporary name first; InputFileError if it cannot be written."""
+    """Write a file atomically; raises InputFileError with ``advice`` if it cannot be written."""
     try:
         write_whole(path, write)
     except OSError as error:
@@ -53,24 +53,24 @@ def write_file(
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:
-    """Write a ``.npy`` file."""
+    """Write an array to a ``.npy`` file."""
     write_file(path, lambda file: np.save(file, array))
 
 
 def write_svg(path: Path, text: str) -> None:
-    """Write a picture."""
+    """Write an SVG picture to a file."""
     write_file(path, lambda file: file.write(text.encode()), "choose another file with --svg")
 
 
 class Values(StrEnum):
-    """The type of a tensor's values."""
+    """The value types of a sparse tensor."""
 
     float32 = "float32"
     float64 = "float64"
 
 
 def typed(tensor: Coo, dtype: Values | None) -> Coo:
-    """A tensor with its values converted, if a type is given; one that overflows is refused."""
+    """A tensor with its values converted to a type, or unchanged; raises NotANumberError on overflow."""
     if dtype is None:
         return tensor
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""The command ``simwarp frag``: which lane and register hold which element of a matrix instruction.
+"""The command ``simwarp frag``: show which lane and register hold each element of a matrix operand.
 
 >>> frag_command("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", element=["a:3,2"], holder=["d:14,1"])
 a: row 3, column 2 is held by lane 14, register 0, bits 0–63
@@ -29,30 +29,35 @@ from simwarp.cli.output import WIDE, Json, print_json, print_picture, table, wid
 from simwarp.fragments import Fragments, Operand, all_opcodes, fragments_of
 
 Many = list[str] | None
+_SIZES = ("rows", "columns", "matrices", "copies", "lanes", "registers", "register_bits")
+"""The sizes of a fragment map that ``--json`` prints."""
 
 
 def frag_command(
-    instruction: Annotated[str | None, typer.Argument(help="In full, as PTX spells it.")] = None,
+    instruction: Annotated[str | None, typer.Argument(help="The whole opcode, as in PTX.")] = None,
     operand: Annotated[str | None, typer.Option(help="Only a, b, c, d or r.")] = None,
     element: Annotated[
-        Many, typer.Option(help="Its holder: OPERAND:ROW,COLUMN[,MATRIX], as a:3,5.", metavar="PLACE")
+        Many, typer.Option(help="Find its lane: OPERAND:ROW,COLUMN[,MATRIX], as a:3,5.", metavar="PLACE")
     ] = None,
     holder: Annotated[
-        Many, typer.Option(help="What is there: OPERAND:LANE,REGISTER[,BIT], as a:5,1,16.", metavar="PLACE")
+        Many,
+        typer.Option(help="Find its element: OPERAND:LANE,REGISTER[,BIT], as a:5,1,16.", metavar="PLACE"),
     ] = None,
-    registers: Annotated[bool, typer.Option("--registers", help="The registers, not the matrix.")] = False,
+    registers: Annotated[
+        bool, typer.Option("--registers", help="Draw the registers, not the matrix.")
+    ] = False,
     list_maps: Annotated[bool, typer.Option("--list", help="List every map.")] = False,
     svg: Annotated[Path | None, typer.Option(help="Write the picture as SVG.", metavar="FILE")] = None,
     as_json: Json = False,
 ) -> int:
-    """Which lane, register and bit hold each element of a matrix instruction, and back."""
+    """Show which lane, register and bit hold each element of a matrix instruction's operands."""
     if list_maps:
         _list(as_json)
         return 0
     if instruction is None:
         raise SchemeError(
-            "no instruction to show\ngive one in full, as mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32\n"
-            "simwarp frag --list has them all"
+            "no instruction to show\ngive an opcode, as mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32\n"
+            "simwarp frag --list shows them all"
         )
     found = fragments_of(instruction)
     answers = [*_holders(found, element or []), *_elements(found, holder or [])]
@@ -69,13 +74,13 @@ def frag_command(
     return 0
 
 
-# ---- questions -----------------------------------------------------------------------------------
+# ---- places -----------------------------------------------------------------------------------
 
 
 def _holders(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The holder of an element: one answer for each copy."""
+    """For each ``--element``, the lane, register and bits of each copy."""
     for question in questions:
-        operand, numbers = _asked(found, question, "--element", "a:3,5", (2, 3))
+        operand, numbers = _parsed(found, question, "--element", "a:3,5")
         row, column, matrix = (*numbers, 0)[:3]
         layout = operand.layout
         of = f" of matrix {matrix}" if layout.matrices > 1 else ""
@@ -90,9 +95,9 @@ def _holders(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, A
 
 
 def _elements(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """What a bit of a register belongs to."""
+    """For each ``--holder``, the element that contains the bit."""
     for question in questions:
-        operand, numbers = _asked(found, question, "--holder", "a:5,1,16", (2, 3))
+        operand, numbers = _parsed(found, question, "--holder", "a:5,1,16")
         lane, register, bit = (*numbers, 0)[:3]
         row, column, matrix = operand.layout.element(lane, register, bit)
         of = f" of matrix {matrix}" if operand.layout.matrices > 1 else ""
@@ -104,17 +109,16 @@ def _elements(found: Fragments, questions: Sequence[str]) -> Iterator[dict[str, 
 
 
 def _place(operand: Operand, *numbers: int) -> dict[str, Any]:
+    """An element and its holder as plain data."""
     names = ("row", "column", "matrix", "lane", "register", "bit")
     return {"operand": operand.name, **dict(zip(names, numbers, strict=True))}
 
 
-def _asked(
-    found: Fragments, question: str, option: str, example: str, counts: tuple[int, ...]
-) -> tuple[Operand, list[int]]:
-    """The operand and the numbers of a question."""
+def _parsed(found: Fragments, question: str, option: str, example: str) -> tuple[Operand, list[int]]:
+    """The operand and the two or three numbers of a place."""
     name, colon, rest = question.partition(":")
     parts = [part.strip() for part in rest.split(",")]
-    if not colon or len(parts) not in counts or not all(part.isdecimal() for part in parts):
+    if not colon or len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         raise SchemeError(
             f"{option} {question} is not a place\n"
             "give an operand, a colon and two or three numbers with commas between them\n"
@@ -129,7 +133,7 @@ def _asked(
 def _report(
     instruction: str, found: Fragments, operands: list[Operand], answers: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All that is known; the tables only where no single place was asked for."""
+    """The instruction, its lowerings and its operands as plain data; without answers, also every element."""
     return {
         "instruction": found.opcode,
         "shape": found.shape._asdict(),
@@ -141,17 +145,12 @@ def _report(
 
 
 def _facts(operand: Operand) -> dict[str, Any]:
+    """The shape, map and provenance of an operand as plain data."""
     layout = operand.layout
     return {
         "operand": operand.name,
         "type": operand.type,
-        "rows": layout.rows,
-        "columns": layout.columns,
-        "matrices": layout.matrices,
-        "copies": layout.copies,
-        "lanes": layout.lanes,
-        "registers": layout.registers,
-        "register_bits": layout.register_bits,
+        **{name: getattr(layout, name) for name in _SIZES},
         "elements_in_a_register": layout.slots,
         "map": str(layout),
         "section": operand.section,
@@ -173,7 +172,7 @@ def _tables(operand: Operand) -> dict[str, Any]:
 
 
 def _lowerings(instruction: str) -> list[tuple[str, Lowering]]:
-    """What the chips make of it; neighbours that do the same, together."""
+    """The lowering of an instruction on each chip, as ranges of chips with equal lowerings."""
     known = ((chip.name, _lowering(instruction, cc)) for cc, chip in CAPABILITIES.items())
     made = [(name, found) for name, found in known if found is not None]
     grouped = [list(group) for _, group in groupby(made, lambda one: one[1])]
@@ -190,6 +189,7 @@ def _lowering(instruction: str, cc: tuple[int, int]) -> Lowering | None:
 
 
 def _show_facts(instruction: str, found: Fragments) -> None:
+    """Print the shapes, operands and lowerings of an instruction."""
     console = wide_console()
     console.print(Text(f"{found.opcode}: from {found.target} on"))
     if found.shape.k:
@@ -220,6 +220,7 @@ def _operand_table(found: Fragments) -> Table:
 
 
 def _list(as_json: bool) -> None:
+    """Print one row for each operand of each instruction."""
     rows = [
         {"instruction": opcode, "shape": str(found.shape), **_facts(operand)}
         for opcode in all_opcodes()

@@ -1,4 +1,4 @@
-"""The pictures of ``simwarp frag``: from the maps of `simwarp.fragments` to the plain data that is drawn."""
+"""The pictures of ``simwarp frag``: fragment maps of `simwarp.fragments` as pictures of `simwarp.draw`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from simwarp.draw.picture import Picture
 from simwarp.fragments import Fragments, Operand, fragments_of
 
 _SHOWN = (64, 32)
-"""Rows and columns of cells in the picture of a whole product."""
+"""The most rows and columns of cells in the picture of a product."""
 
 
 def held_of(operand: Operand) -> Held:
-    """An operand as `simwarp.draw.fragment` draws it: the holder of each element."""
+    """The lane, register and bit of each element of an operand, for `simwarp.draw.fragment`."""
     layout = operand.layout
     extents = layout.copies, layout.matrices, layout.rows, layout.columns
     copy, matrix, row, column = np.ix_(*map(range, extents))
@@ -26,7 +26,7 @@ def held_of(operand: Operand) -> Held:
 
 
 def picture_of(instruction: str, operand: str | None = None, *, registers: bool = False) -> Picture:
-    """The picture that the command shows."""
+    """The picture of one operand, or of the whole product."""
     found = fragments_of(instruction)
     held = [held_of(one) for one in chosen(found, operand)]
     if registers or len(held) == 1 or not found.shape.k:
@@ -40,7 +40,7 @@ def picture_of(instruction: str, operand: str | None = None, *, registers: bool 
 
 
 def _joined(title: str, pictures: Sequence[Picture]) -> Picture:
-    """Pictures below one another; each grid has the title of its picture before its own."""
+    """One picture of several, from top to bottom, with their titles on the grids."""
     lines = (
         tuple(replace(grid, title=f"{picture.title}{f', {grid.title}' * bool(grid.title)}") for grid in line)
         for picture in pictures
@@ -51,7 +51,7 @@ def _joined(title: str, pictures: Sequence[Picture]) -> Picture:
 
 
 def chosen(found: Fragments, name: str | None) -> list[Operand]:
-    """The operand of that name; all of them where there is none."""
+    """The operand of a name; all operands for None."""
     if name is None:
         return list(found.operands.values())
     if name.lower() not in found.operands:

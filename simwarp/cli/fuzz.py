@@ -1,4 +1,4 @@
-"""The command ``simwarp fuzz``: random programs, on which devices and mutants must agree.
+"""The command ``simwarp fuzz``: run random PTX programs on devices and compare every output word.
 
 >>> fuzz_command(Where.both, recording=Path("fuzz.json"))
 Traceback (most recent call last):
@@ -29,30 +29,32 @@ from simwarp.lab.counterexamples import keep
 from simwarp.lab.subjects.programs import load, replay
 
 BUDGET = 1_000_000
-"""Steps after which the simulator stops a program: far more than one takes."""
+"""The most steps of a program on the simulator; generated programs take far fewer."""
 PROGRAMS = 200
+"""The default number of programs."""
 
 
 def fuzz_command(
-    device: Annotated[Where | None, typer.Option(help="What runs the programs; sim by default.")] = None,
+    device: Annotated[Where | None, typer.Option(help="Where programs run; sim by default.")] = None,
     programs: Annotated[
-        int | None, typer.Option(min=1, help=f"How many: {PROGRAMS}, or all of a recording.")
+        int | None,
+        typer.Option(min=1, help=f"Programs to run: {PROGRAMS} by default, or all of a recording."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another stream of programs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The seed of the stream of programs.")] = 0,
     recording: Annotated[
-        Path | None, typer.Option("--replay", help="Compare a device with a recording of simwarp record.")
+        Path | None, typer.Option("--replay", help="Compare a device with a file of simwarp record.")
     ] = None,
     optimised: Annotated[
-        bool, typer.Option("--optimised", help="Also run without hiding results from the GPU's compiler.")
+        bool, typer.Option("--optimised", help="Also run programs that ptxas can optimise freely.")
     ] = False,
     out: Annotated[Path, typer.Option(help="The folder for counterexamples.")] = Path("counterexamples"),
-    most: Annotated[int, typer.Option(min=1, help="Stop after so many counterexamples.")] = 3,
+    most: Annotated[int, typer.Option(min=1, help="Stop after this many counterexamples.")] = 3,
     as_json: Json = False,
 ) -> int:
-    """Run random PTX programs: devices, and programs and their mutants, must agree on every word.
+    """Run random PTX programs: all devices must agree on every word, and so must equivalent mutants.
 
-    On hardware, --optimised also compares the compiler with itself: programs hide their results from it, and
-    without that they must have the same outputs.
+    On a GPU, --optimised also tests ptxas: usual programs hide their values from its optimiser; without
+    the hiding, their outputs must be the same.
     """
     show = _Show(as_json)
     if recording is not None:
@@ -63,7 +65,7 @@ def fuzz_command(
 
 
 class _Show:
-    """Does the work, and shows its progress and its result."""
+    """Runs the programs and prints progress and results."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
@@ -72,7 +74,7 @@ class _Show:
 
     @contextmanager
     def progress(self, total: int) -> Generator[Callable[[int], None]]:
-        """A bar; yields the function that moves it."""
+        """Show a progress bar; yields the function that sets the programs done."""
         with progress_bar("programs", MofNCompleteColumn(), total, quiet=self.as_json) as move:
 
             def update(done: int) -> None:
@@ -82,7 +84,7 @@ class _Show:
             yield update
 
     def hunted(self, witnesses: list[fuzz.Witness], seed: int, count: int, out: Path, most: int) -> int:
-        """Search for counterexamples."""
+        """Run generated programs on all witnesses and write the counterexamples; returns the exit code."""
         differences: list[dict[str, Any]] = []
         interrupted = False
         stream = (fuzz.generate(seed, k) for k in range(count))
@@ -101,14 +103,14 @@ class _Show:
                 if witness.workers:
                     witness.workers.close()
         for each in () if self.as_json else differences:
-            head = f"program {each['program']}, made small: {' and '.join(each['witnesses'])} differ"
+            head = f"program {each['program']}, reduced: {' and '.join(each['witnesses'])} differ"
             _print("\n".join([head, "", each["ptx"], *each["lines"], f"written to {each['file']}", ""]))
         names = [witness.name for witness in witnesses]
         silent = {witness.name: witness.silent for witness in witnesses if witness.silent}
         report = {"seed": seed, "witnesses": names, "interrupted": interrupted, "silent": silent}
         line = f"{self.done} programs: {', '.join(names)} agree"
         if silent:
-            line += f"; not on {sum(map(len, silent.values()))} on which the compiler crashed or hung"
+            line += f"; the compiler crashed or hung on {sum(map(len, silent.values()))} of them"
         if differences:
             plural = "s" * (len(differences) != 1)
             line = f"{len(differences)} counterexample{plural}: PTX and words are in {out}"
@@ -116,7 +118,7 @@ class _Show:
         return 1 if differences else 130 if interrupted else 0
 
     def replayed(self, file: Path, count: int | None, on: Where) -> int:
-        """Compare a device with a recording."""
+        """Compare a device with a recording; returns the exit code."""
         recording = load(file)
         device = cuda_device() if on is Where.cuda else Device(instruction_budget=BUDGET)
         total = min(count or len(recording.digests), len(recording.digests))
@@ -130,21 +132,20 @@ class _Show:
         return 1 if wrong else 0
 
     def end(self, report: dict[str, Any], line: str, bad: bool = False, interrupted: bool = False) -> None:
-        """The last line, or the whole report."""
+        """Print the last line, or the whole report as JSON."""
         seconds = time.perf_counter() - self.start
         if self.as_json:
-            whole = {"programs": self.done, **report, "seconds": round(seconds, 3)}
-            print_json(whole)
+            print_json({"programs": self.done, **report, "seconds": round(seconds, 3)})
             return
         stopped = "stopped before the end; " if interrupted else ""
         _print(f"{stopped}{line} ({seconds:.1f} s)", "bold red" if bad else "")
 
 
 def _witnesses(device: Where, optimised: bool) -> list[fuzz.Witness]:
-    """The devices, and mutants on the first of them."""
+    """The devices to compare, and mutants on the first of them."""
     simulator = fuzz.Witness("the simulator", Device(instruction_budget=BUDGET))
     if device is Where.sim:
-        # One block at a time, so that other lanes than usual run side by side.
+        # 32 lanes at a time, so that the mutants run in another grouping of blocks.
         other = Device(chunk_lanes=32, instruction_budget=BUDGET)
         return [simulator, fuzz.Witness("mutants on the simulator", other, fuzz.mutate)]
     gpu, workers = cuda_device(), fuzz.Workers(cuda.default_device)

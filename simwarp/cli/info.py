@@ -1,4 +1,4 @@
-"""The command ``simwarp info``: what is installed, and what can run here."""
+"""The command ``simwarp info``: list versions, extras, the compiler, the GPU and the BMM schemes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ EXTRAS = {
     "gpu": ("pycuda", "cuda-core"),
     "test": ("pytest", "hypothesis"),
 }
-"""The packages that show whether an extra is installed."""
+"""The packages of each extra."""
 
 
 def info_command(as_json: Json = False) -> int:
-    """What is installed, and what can run here."""
+    """List what is installed, and what can run here."""
     facts = gather()
     if as_json:
         print_json(facts)
@@ -41,7 +41,7 @@ def info_command(as_json: Json = False) -> int:
 
 
 def gather() -> dict[str, Any]:
-    """Versions, extras, the compiler and the GPU, as plain data."""
+    """Versions, extras, compiler, GPU, instruction rows and BMM schemes, as plain data."""
     return {
         "simwarp": __version__,
         "python": platform.python_version(),
@@ -56,7 +56,7 @@ def gather() -> dict[str, Any]:
 
 
 def _explain(scheme: Scheme | TensorCoreScheme) -> str:
-    """How a scheme of `gpu.bmm` works, and what happens past its limit."""
+    """One line about a scheme of `gpu.bmm`: its words, its method, and the fallback beyond its largest K."""
     if isinstance(scheme, TensorCoreScheme):
         return f"bit tensor cores, {scheme.summary}"
     limit = f"; K > {scheme.largest_k}: {scheme.fallback} takes over" if scheme.largest_k else ""

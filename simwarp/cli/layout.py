@@ -1,4 +1,4 @@
-"""The command ``simwarp layout``: which word of a packed matrix holds which elements."""
+"""The command ``simwarp layout``: draw which word of a packed bit matrix holds each element."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from simwarp.draw.formats import layout_picture
 
 def layout_command(
     layout: Annotated[str, typer.Argument(help="column or row.")],
-    rows: Annotated[int, typer.Option(help="Of the matrix.")],
-    cols: Annotated[int, typer.Option(help="Of the matrix.")],
+    rows: Annotated[int, typer.Option(help="Rows of the matrix.")],
+    cols: Annotated[int, typer.Option(help="Columns of the matrix.")],
     word: Annotated[int, typer.Option(help="Bits in a word: 32 or 64.")] = 32,
-    first: Annotated[str, typer.Option(help="The bit of a word's first element: msb or lsb.")] = "msb",
+    first: Annotated[str, typer.Option(help="The bit of the first element in a word: msb or lsb.")] = "msb",
     svg: Svg = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the picture's data.")] = False,
 ) -> int:
-    """Draw which word of a packed bit matrix holds which elements."""
-    options: Any = {"word": word, "first": first}  # an unknown format is an error of layout_picture
+    """Draw which word of a packed bit matrix holds each element."""
+    options: Any = {"word": word, "first": first}  # layout_picture refuses unknown values
     given: Any = layout
     with as_options(layout="layout", word="--word", first="--first", rows="--rows", columns="--cols"):
         picture = layout_picture(given, rows=rows, columns=cols, **options)

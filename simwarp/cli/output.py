@@ -62,6 +62,11 @@ def print_json(value: Any, indent: int = 2) -> None:
     sys.stdout.write(json.dumps(value, indent=indent, default=str) + "\n")
 
 
+def print_report(facts: Any, text: str, as_json: bool) -> None:
+    """Print a report on stdout: its facts as JSON, or its text."""
+    print_json(facts) if as_json else sys.stdout.write(f"{text}\n")
+
+
 def print_picture(picture: Picture, svg: Path | None, as_json: bool = False, **facts: Any) -> None:
     """Write a picture to an SVG file, print its data and ``facts`` as JSON, or print it as text."""
     if svg is not None:

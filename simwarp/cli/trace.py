@@ -1,4 +1,4 @@
-"""The command ``simwarp trace``: show a file that `simwarp.observe.trace.Trace` wrote, or compare two.
+"""The commands ``simwarp trace show`` and ``diff``: print a stored trace, or compare two.
 
 >>> show_command(Path("no-such-trace.npz"))
 Traceback (most recent call last):
@@ -18,21 +18,22 @@ from typing import Annotated, Any
 import typer
 
 from simwarp.cli.output import Json, print_json
+from simwarp.observe.line_counts import listed
 from simwarp.observe.trace import Recording, differences, load
 from simwarp.observe.trace.model import Block, TraceError
 
 trace_app = typer.Typer(help="Show stored traces, and compare them.", no_args_is_help=True)
 
 _WARPS = 16
-"""How many warps the summary names."""
+"""The most warps of a launch that the summary lists."""
 _LINES = 12
-"""How many lines an error names."""
+"""The most lines that an error lists."""
 
 File = Annotated[Path, typer.Argument(help="A file that Trace.save wrote.")]
 
 
 class By(StrEnum):
-    """What a step is compared with."""
+    """How `diff` matches the steps of two traces: see `simwarp.observe.trace.compare`."""
 
     ptx = "ptx"
     source = "source"
@@ -42,11 +43,13 @@ class By(StrEnum):
 @trace_app.command("show")
 def show_command(
     file: File,
-    launch: Annotated[int, typer.Option(min=0, help="Which launch, from 0 on.")] = 0,
-    block: Annotated[str | None, typer.Option(help="Which block: 5, or 1,0,2.")] = None,
-    warp: Annotated[int | None, typer.Option(min=0, help="Which warp of the block.")] = None,
-    lane: Annotated[list[int] | None, typer.Option(min=0, max=31, help="Show its values.")] = None,
-    line: Annotated[list[str] | None, typer.Option(help="Only this line: 17, or mm.cu:42.")] = None,
+    launch: Annotated[int, typer.Option(min=0, help="The launch, counted from 0.")] = 0,
+    block: Annotated[str | None, typer.Option(help="The block: 5, or 1,0,2.")] = None,
+    warp: Annotated[int | None, typer.Option(min=0, help="The warp in its block.")] = None,
+    lane: Annotated[
+        list[int] | None, typer.Option(min=0, max=31, help="Show the values of this lane.")
+    ] = None,
+    line: Annotated[list[str] | None, typer.Option(help="Show only this line: 17, or mm.cu:42.")] = None,
     as_json: Json = False,
 ) -> int:
     """Show the steps of one warp; without --block and --warp, list the warps."""
@@ -60,16 +63,13 @@ def show_command(
     chosen = [r for r in records if not lines or any(map(r.instruction.stands_at, lines))]
     if not chosen:
         known = list(dict.fromkeys(r.instruction.source or str(r.instruction.line) for r in records))
-        more = f" and {len(known) - _LINES} more" if len(known) > _LINES else ""
         raise TraceError(
-            f"--line {', '.join(lines)}: no step of this warp stands there\n"
-            f"its steps stand at {', '.join(known[:_LINES])}{more}"
+            f"--line {', '.join(lines)}: this warp executed no step there\n"
+            f"it executed steps at {listed(known, _LINES)}\ngive one of these lines"
         )
     if as_json:
-        steps = [record.to_json() for record in chosen]
-        print_json(
-            {"file": str(file), "launch": launch, "block": block or "0", "warp": where[1], "steps": steps}
-        )
+        place = {"launch": launch, "block": block or "0", "warp": where[1]}
+        print_json({"file": str(file), **place, "steps": [record.to_json() for record in chosen]})
     else:
         sys.stdout.write(recording.to_text(*where, lanes=tuple(lane or ()), lines=lines) + "\n")
     return 0
@@ -88,26 +88,25 @@ def diff_command(
     earliest = min(found, key=lambda one: (one.launch, one.number), default=None)
     chosen = found if every or earliest is None else [earliest]
     if as_json:
-        report = {"equal": not found, "warps": len(found), "differences": [one.to_json() for one in chosen]}
-        print_json(report)
-    elif found:
+        shown = [one.to_json() for one in chosen]
+        print_json({"equal": not found, "warps": len(found), "differences": shown})
+    else:
         more = len(found) - len(chosen)
         after = [f"{more} more warps differ: --all shows them"] if more else []
-        sys.stdout.write("\n\n".join([*map(str, chosen), *after]) + "\n")
-    else:
-        sys.stdout.write("the traces are equal\n")
+        texts = [*map(str, chosen), *after] or ["the traces are equal"]
+        sys.stdout.write("\n\n".join(texts) + "\n")
     return 1 if found else 0
 
 
 def _summary(recording: Recording, as_json: bool) -> None:
-    """The launches, and the number of rows of each of their warps."""
+    """Print the launches and the number of events of each of their warps."""
     launches: list[dict[str, Any]] = [
         {"kernel": launch.kernel, "grid": list(launch.grid), "block": list(launch.block), "warps": []}
         for launch in recording.launches
     ]
     for (launch, block, warp), rows in recording.warps.items():
-        place = {"block": list(recording.block_of(launch, block)), "warp": warp}
-        launches[launch]["warps"].append({**place, "rows": rows.stop - rows.start})
+        index = list(recording.block_of(launch, block))
+        launches[launch]["warps"].append({"block": index, "warp": warp, "rows": rows.stop - rows.start})
     if as_json:
         print_json({"selection": recording.selection, "launches": launches, "faults": recording.faults})
         return
@@ -128,7 +127,7 @@ def _summary(recording: Recording, as_json: bool) -> None:
 
 
 def _block(text: str) -> Block:
-    """The number of a block, or its index."""
+    """The block of ``--block``: its number, or its index (x, y, z)."""
     parts = text.replace("(", "").replace(")", "").split(",")
     if len(parts) not in (1, 3) or not all(part.strip().isdigit() for part in parts):
         raise TraceError(f"--block {text} is not a block\ngive its number, as 5, or its index, as 1,0,2")

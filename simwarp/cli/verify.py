@@ -1,4 +1,4 @@
-"""The command ``simwarp verify``: every tier on the same inputs, compared bit for bit."""
+"""The command ``simwarp verify``: run every tier on the same inputs and compare the results bit for bit."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ TIERS = {
     "simulator": "gpu on simwarp.Device",
     "cuda": "gpu on gpu.CudaDevice",
 }
-"""What each tier is called in tables."""
+"""The name of each tier in tables."""
 
 
 def verify_command(
-    case: Annotated[list[str] | None, typer.Option(help="Only this case; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(help="Another stream of inputs.")] = 0,
+    case: Annotated[list[str] | None, typer.Option(help="Only this case; repeat for several.")] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the stream of inputs.")] = 0,
     only_input: Annotated[
         int | None,
-        typer.Option("--input", min=0, max=2**63 - 1, help="Only this input of the stream: a replay."),
+        typer.Option(
+            "--input", min=0, max=2**63 - 1, help="Run only this input of the stream, to replay it."
+        ),
     ] = None,
-    budget: Annotated[float, typer.Option(min=0.1, help="Seconds, for all cases together.")] = 120.0,
-    inputs: Annotated[int | None, typer.Option(min=1, help="At most so many inputs of each case.")] = None,
-    jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=0, help="So many processes; 0 for one on each core.")
-    ] = 0,
-    device: Annotated[Where, typer.Option(help="What runs the production kernels.")] = Where.sim,
+    budget: Annotated[float, typer.Option(min=0.1, help="Seconds for all cases together.")] = 120.0,
+    inputs: Annotated[int | None, typer.Option(min=1, help="The most inputs of each case.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=0, help="Processes; 0: one on each core.")] = 0,
+    device: Annotated[Where, typer.Option(help="Where the production kernels run.")] = Where.sim,
     as_json: Json = False,
 ) -> int:
-    """Ask every tier the same questions and compare the answers, bit for bit."""
+    """Run every tier on the same inputs and compare the results bit for bit."""
     for name in case or []:
         if name not in CASES:
             raise SchemeError(f"there is no case {name!r}\nchoose among {', '.join(CASES)}")
@@ -57,7 +57,8 @@ def verify_command(
         devices[CUDA] = lambda: cuda
     if CUDA in devices and jobs > 1:
         raise SchemeError(
-            f"--jobs {jobs} with --device {device.value}\none process has the CUDA device\nleave --jobs out"
+            f"--jobs {jobs} with --device {device.value}\n"
+            "a CUDA device is used by one process at a time\nleave --jobs out"
         )
     chosen = [CASES[name] for name in case or CASES]
     arguments: dict[str, Any] = {
@@ -82,9 +83,9 @@ def verify_command(
 
 @contextmanager
 def _live_table(budget: float) -> Generator[Callable[[Outcome], None]]:
-    """A table that fills while cases run; yields the function that updates it."""
+    """Show a table of results while cases run; yields the function that updates it."""
     start = shown = time.perf_counter()
-    with Live(auto_refresh=False, transient=True) as live:  # no thread, which forked processes would lack
+    with Live(auto_refresh=False, transient=True) as live:  # a refresh thread would not survive a fork
 
         def update(outcome: Outcome) -> None:
             nonlocal shown
@@ -107,7 +108,7 @@ def _table(outcome: Outcome) -> Table:
 
 
 def _verdict(outcome: Outcome) -> None:
-    """The table, the mismatches, and one line that says whether the tiers agreed."""
+    """Print the table, the mismatches, and whether the tiers agreed."""
     console = Console(soft_wrap=True)
     console.print(_table(outcome))
     for mismatch in outcome.mismatches:

@@ -1,4 +1,4 @@
-"""Observers of a simulated launch, fed by one stream of events; events cost nothing without observers."""
+"""Observers of simulated launches: counters of a kernel's cost, and records of its writes."""
 
 from simwarp.engine.events import AccessEvent, Observer, WriteEvent
 from simwarp.observe.line_counts import LineCounts, ReportError

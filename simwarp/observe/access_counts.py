@@ -1,4 +1,4 @@
-"""Base of the observers of memory accesses: counters by source line, opcode and kind of access."""
+"""Base of `BankConflicts` and `Sectors`: counters of memory accesses by line, opcode and kind."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
-from simwarp.engine.events import AccessEvent, Observer
-from simwarp.observe.line_counts import Counts, LineTable, line_of
+from simwarp.engine.events import AccessEvent
+from simwarp.observe.line_counts import CountingObserver, Counts, LineTable, line_of
 
 C = TypeVar("C", bound=Counts)
 
 
-class AccessCounts(Observer, Generic[C]):
-    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is the value of the field ``column``.
+class AccessCounts(CountingObserver, Generic[C]):
+    """Counts the accesses to one state space; ``counts["bmm.cu:42"]`` is a line's value of field ``column``.
 
-    The counts by opcode and by kind of access are in ``opcodes`` and ``kinds``.
+    ``opcodes`` and ``kinds`` hold the counts by opcode and by kind of access.
     """
 
     def __init__(self, space: str, kind: type[C], column: str) -> None:
@@ -30,18 +30,13 @@ class AccessCounts(Observer, Generic[C]):
         raise NotImplementedError
 
     def on_access(self, event: AccessEvent) -> None:
-        """Count an access to this state space; ignore others."""
+        """Count an access to this state space; ignore other accesses."""
         if event.space != self.space or event.lanes.size == 0:
             return
         counts, instruction = self.count(event), event.step.instruction
         self._table.add(line_of(instruction), *vars(counts).values())
         for table, key in ((self.opcodes, instruction.opcode), (self.kinds, event.kind)):
             table[key] = table.get(key, self._kind()) + counts
-
-    def clear(self) -> None:
-        """Discard all counters."""
-        for table in (self._table, self.opcodes, self.kinds):
-            table.clear()
 
     def __getitem__(self, line: str) -> int:
         return self._lines[line]
@@ -59,6 +54,6 @@ class AccessCounts(Observer, Generic[C]):
         return self._lines.total
 
     def to_json(self) -> dict[str, Any]:
-        """Tables by line and by opcode, with the total, as plain data."""
+        """The counts by line and by opcode, and the total, as plain data."""
         opcodes = {opcode: asdict(counts) for opcode, counts in sorted(self.opcodes.items())}
         return {**self._table.to_json(), "opcodes": opcodes}

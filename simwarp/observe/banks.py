@@ -1,14 +1,13 @@
 """Bank conflicts: wavefronts of each warp-wide shared-memory access, and the excess over the minimum.
 
-Shared memory has 32 banks of 4 bytes; a *wavefront* takes one word from each. An access of up to 4 bytes
-per lane has one phase, all 32 lanes; one of 8 bytes has two, a half warp each; one of 16 bytes four. The
-wavefronts of a phase are the largest number of different words in one bank: lanes with the same word share
-it. Two phases of a load, not of a store, merge if pairs of lanes ask for the same: everywhere in the warp
-lane i and lane i ^ 1, or everywhere lane i and lane i ^ 2, have one address, or one of them is inactive.
-Lanes of an atomic operation share nothing, except where a 1 is added and nobody wants the old value: the
-chip has an instruction that counts the lanes with one word. The CUDA C++ Programming Guide (compute
-capability 5.x, shared memory) has the banks; the rest was found with an H200's counters, see
-``docs/costs.md``.
+Shared memory has 32 banks of 4 bytes; a *wavefront* reads or writes one word of each. An access of up to 4
+bytes per lane has one phase of 32 lanes; one of 8 bytes has two phases of a half warp; one of 16 bytes has
+four. The wavefronts of a phase are the largest number of distinct words in one bank: lanes with the same
+word share it. Two phases of a load, but not of a store, merge if all pairs of lanes i and i ^ 1, or all
+pairs i and i ^ 2, have equal addresses or an inactive lane. Lanes of an atomic operation do not share
+words, except in an increment by 1 whose result is unused: the chip has an instruction that counts the lanes
+of each word. Source of the banks: the CUDA C++ Programming Guide (compute capability 5.x, shared memory);
+the other rules were measured with an H200's counters, see ``docs/costs.md``.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _ELEMENT = (1 << _ELEMENT_BITS) - 1
 def count_banks(
     lanes: npt.NDArray[np.int64], addresses: npt.NDArray[np.uint64], width: int, kind: str = "load"
 ) -> BankCounts:
-    """The cost of one access by some warps.
+    """The wavefronts and conflicts of one access by some warps.
 
     Parameters
     ----------
@@ -67,11 +66,11 @@ def count_banks(
     width : int
         Bytes per lane: 1, 2, 4, 8 or 16.
     kind : str
-        "load", "store", "atomic", "reduction"; "count" for an addition of 1 without a result.
+        "load", "store", "atomic", "reduction"; "count" for an increment by 1 whose result is unused.
 
     Examples
     --------
-    Floats that lie two apart; then all lanes read one; then all lanes add to one.
+    Lanes read every second float; then all read one float; then all add to one.
 
     >>> lanes = np.arange(32)
     >>> count_banks(lanes, 8 * lanes, 4)
@@ -79,7 +78,7 @@ def count_banks(
     >>> count_banks(lanes, 0 * lanes, 4), count_banks(lanes, 0 * lanes, 4, "atomic").wavefronts
     (BankCounts(requests=1, wavefronts=1, conflicts=0), 32)
 
-    16 bytes each: four quarter warps, or two halves where neighbours read the same.
+    Lanes read 16 bytes: four phases, or two if neighbours read the same address.
 
     >>> count_banks(lanes, 16 * lanes, 16), count_banks(lanes, lanes // 2 * 16, 16).wavefronts
     (BankCounts(requests=1, wavefronts=4, conflicts=0), 2)
@@ -87,13 +86,13 @@ def count_banks(
     if lanes.size == 0:
         return BankCounts()
     row = lanes // WARP_SIZE
-    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # without gaps
+    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # numbered without gaps
     phase = _phases(warp, lanes % WARP_SIZE, addresses, width, kind)
     unit = max(width, BANK_BYTES)
     element = (addresses // unit).astype(np.int64)
     if kind in ("load", "store", "count"):
         phase, element = _distinct(phase, element)
-    slot = element % (BANKS * BANK_BYTES // unit)  # neighbouring banks that hold one element
+    slot = element % (BANKS * BANK_BYTES // unit)  # the group of adjacent banks that holds an element
     in_bank = np.bincount(phase * BANKS + slot, minlength=(int(phase.max()) + 1) * BANKS)
     wavefronts = in_bank.reshape(-1, BANKS).max(axis=1)
     total = int(wavefronts.sum())
@@ -103,7 +102,7 @@ def count_banks(
 def _phases(
     warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any], width: int, kind: str
 ) -> npt.NDArray[Any]:
-    """The phase that serves each lane, numbered across all warps."""
+    """The phase of each lane, numbered across all warps."""
     count = max(width // BANK_BYTES, 1)
     phase = lane * count // WARP_SIZE
     if kind == "load" and count > 1:
@@ -114,7 +113,7 @@ def _phases(
 def _pairs_agree(
     warp: npt.NDArray[np.intp], lane: npt.NDArray[Any], addresses: npt.NDArray[Any]
 ) -> npt.NDArray[np.bool_]:
-    """Whether the phases of each warp merge."""
+    """Whether pairs of phases merge, for each warp."""
     shape = (int(warp.max()) + 1, WARP_SIZE)
     active, at = np.zeros(shape, np.bool_), np.zeros(shape, addresses.dtype)
     active[warp, lane], at[warp, lane] = True, addresses
@@ -129,7 +128,7 @@ def _pairs_agree(
 def _distinct(
     phase: npt.NDArray[Any], element: npt.NDArray[Any]
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """The distinct elements of each phase."""
+    """The distinct pairs of phase and element."""
     keys = np.sort(phase << _ELEMENT_BITS | element & _ELEMENT)  # faster than np.unique
     keys = keys[np.diff(keys, prepend=-1) != 0]
     return keys >> _ELEMENT_BITS, keys & _ELEMENT
@@ -154,15 +153,15 @@ class BankConflicts(AccessCounts[BankCounts]):
     Attributes
     ----------
     opcodes : dict of str to BankCounts
-        For each opcode, as it is written in PTX.
+        The cost by opcode, such as "st.shared.u32".
     kinds : dict of str to BankCounts
-        For loads, stores, atomic operations and reductions.
+        The cost by kind of access: "load", "store", "atomic", "reduction".
     total : int
         The conflicts of all lines.
 
     Examples
     --------
-    Two warps store words that lie two apart:
+    Two warps store to every second word:
 
     >>> import simwarp
     >>> device = simwarp.Device(observe="banks")
@@ -185,6 +184,6 @@ class BankConflicts(AccessCounts[BankCounts]):
         super().__init__("shared", BankCounts, "conflicts")
 
     def count(self, event: AccessEvent) -> BankCounts:
-        """The cost of one access to shared memory."""
+        """The wavefronts and conflicts of one access to shared memory."""
         kind = "count" if _only_counts(event.chunk.program, event.step) else event.kind
         return count_banks(event.lanes, event.addresses, event.width, kind)

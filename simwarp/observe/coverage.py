@@ -1,4 +1,4 @@
-"""Instruction coverage: the rows and forms that a run executed, and the classes of their operands."""
+"""Instruction coverage: the executed rows and forms, and the classes of their operand values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine.events import Observer
+from simwarp.observe.line_counts import CountingObserver
 from simwarp.observe.operand_classes import classes
 from simwarp.observe.overwritten import Overwritten
 from simwarp.ptx.instructions import ROWS
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from simwarp.ptx.rows import OperandSpec
 
 _COMPUTING = {"pure", "warp", "store", "atomic", "reduction"}
-"""The kinds of row whose operands are values."""
+"""The kinds of row whose operand values are classified."""
 _HALVES = {"f16x2": "f16", "bf16x2": "bf16", "u16x2": "u16", "s16x2": "s16"}
 _UNWRITTEN = ("carry", "rank")
-"""Operands that do not stand in PTX."""
+"""Kinds of operand that a PTX instruction does not spell out."""
 
 
-class Coverage(Observer):
+class Coverage(CountingObserver):
     """Counts executed rows and forms, and records the classes of their operands.
 
     Attributes
     ----------
     rows, forms : Counter
-        Thread-instructions of each row (see `simwarp.ptx.rows`), and of each opcode.
-    operands : dict
-        For each row and the name of an operand, as the row has it: the classes that executing lanes met,
-        see `simwarp.observe.operand_classes`.
+        Thread-instructions by row (see `simwarp.ptx.rows`), and by opcode.
+    operands : dict of (str, str) to set of str
+        By row and operand name: the classes of the values in executing lanes, see
+        `simwarp.observe.operand_classes`.
 
     Examples
     --------
@@ -62,11 +62,11 @@ class Coverage(Observer):
         self._overwritten: Overwritten | None = None
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the registers that instructions both read and overwrite."""
+        """Track the registers that the program's instructions both read and overwrite."""
         self._overwritten = Overwritten(launch.program)
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Count a step, and classify its operands."""
+        """Count the lanes of a step and classify its operand values."""
         count = int(np.count_nonzero(mask))
         if count:
             self.rows[step.row.name] += count
@@ -78,7 +78,7 @@ class Coverage(Observer):
             self._overwritten.note(chunk, step, mask)
 
     def _look(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Record the classes of the operand values before the step."""
+        """Record the classes of the source operands' values before the step."""
         registers = chunk.registers if self._overwritten is None else self._overwritten.before(chunk, step)
         if registers is None:
             return
@@ -93,14 +93,8 @@ class Coverage(Observer):
                 for element in elements:
                     _note(met, _kind(step, spec), element, mask)
 
-    def clear(self) -> None:
-        """Discard all counts and classes."""
-        self.rows.clear()
-        self.forms.clear()
-        self.operands.clear()
-
     def to_json(self) -> dict[str, Any]:
-        """By row: section, fidelity, forms with their counts, and operand classes."""
+        """The executed rows, with their counts, forms and operand classes, and the names of all others."""
         return {
             "rows": {
                 name: {
@@ -120,7 +114,7 @@ class Coverage(Observer):
 
 
 def _note(met: set[str], kind: str, value: Any, mask: Mask) -> None:
-    """Add the classes of the lanes' values to the recorded ones."""
+    """Add the classes of an operand's values in the lanes of ``mask`` to ``met``."""
     word, half = storage(kind), _HALVES.get(kind)
     value = np.asarray(value)
     if value.dtype != word:
@@ -132,7 +126,7 @@ def _note(met: set[str], kind: str, value: Any, mask: Mask) -> None:
 
 
 def _kind(step: Step, spec: OperandSpec) -> str:
-    """The type of an operand; of one without a signedness (``.b32``), that of the instruction."""
+    """The type of an operand; the instruction's own type for an untyped operand of its width (``.b32``)."""
     kind = step.form.resolve(spec.kind)
     same_width = spec.kind == "B" and step.form.T != "pred"
     return step.form.T if same_width else kind

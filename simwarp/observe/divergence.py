@@ -1,8 +1,8 @@
 """Divergence: active lanes per warp-instruction, and the branches that diverge.
 
-The unit is the warp-instruction: lanes of one warp that executed one instruction together, be it one
-lane or all 32. The simulator lets the lanes at the lowest step go first; hardware may bring lanes back
-together at other places, so that counts behind a divergent branch are those of this schedule.
+The unit is the warp-instruction: one to 32 lanes of a warp that execute one instruction together. The
+simulator runs the lanes at the lowest step first. Hardware may reconverge elsewhere, so counts after a
+divergent branch hold for this schedule only.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine.events import Observer
-from simwarp.observe.line_counts import Counts, LineTable, line_of
+from simwarp.observe.line_counts import CountingObserver, Counts, LineTable, line_of
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -28,16 +27,16 @@ class LaneUse(Counts):
     Attributes
     ----------
     warp_instructions : int
-        Instructions that warps executed; those whose guard held for no lane count too.
+        Instructions that warps executed, including those whose guard was false in every lane.
     thread_instructions : int
         Instructions that lanes executed.
     predicated_off : int
-        Lanes that stood at an instruction and did not execute it, because its guard did not hold. Barriers
-        and ``.sync`` operations count only lanes whose guard holds.
+        Lanes that skipped an instruction because their guard was false; not counted for barriers and
+        ``.sync`` operations.
     branches : int
-        Branches that warps executed and whose lanes could have gone different ways.
+        Conditional and indexed branches that warps executed.
     divergent_branches : int
-        Those whose lanes did.
+        Those whose lanes went to different targets.
     """
 
     warp_instructions: int = 0
@@ -52,17 +51,17 @@ class LaneUse(Counts):
         return (self.thread_instructions + self.predicated_off) / max(self.warp_instructions, 1)
 
 
-class Divergence(Observer):
+class Divergence(CountingObserver):
     """Counts lanes and branches, per line: ``divergence["bmm.cu:42"]`` is a `LaneUse`.
 
     Attributes
     ----------
     total : LaneUse
-        Over all lines.
+        The sums over all lines.
 
     Examples
     --------
-    Of 40 threads, 4 take the branch; they are in the first of two warps:
+    4 of 40 threads take the branch; they are in the first of two warps:
 
     >>> import simwarp
     >>> device = simwarp.Device(observe="divergence")
@@ -107,12 +106,8 @@ class Divergence(Observer):
         """The total over all lines."""
         return self._table.total
 
-    def clear(self) -> None:
-        """Discard all counters."""
-        self._table.clear()
-
     def to_json(self) -> dict[str, Any]:
-        """A table by line and the total, each with its ``active_lanes``."""
+        """The counters by line and in total, each with ``active_lanes``, as plain data."""
         table = self._table.to_json()
         for numbers in (*table["lines"].values(), table["total"]):
             numbers["active_lanes"] = round(LaneUse(**numbers).active_lanes, 2)
@@ -120,7 +115,7 @@ class Divergence(Observer):
 
 
 def _ways(chunk: Chunk, step: Step, mask: Mask, present: Mask) -> Any:
-    """The number of distinct targets that each warp takes at a branch; None for unconditional ones."""
+    """The number of distinct targets of each warp's lanes at a branch; None for other instructions."""
     on = (present & ~mask).any(axis=1)
     if step.kind == "branch" and step.guard is not None:
         return mask.any(axis=1) + on.astype(int)

@@ -1,12 +1,12 @@
 """Fidelity: the share of a run that is bit-exact with hardware, and the cost of its matrix products.
 
-exact         the PTX ISA fixes every bit of the result
-bounded       it gives a bound, in units of the last place or of the result
-open          it leaves the result free, or the order in which atomic operations take place
-contractable  a multiplication and an addition without rounding modifiers, one of which feeds the
-              other: ``ptxas`` may fuse them, with one rounding in place of two (PTX ISA 9.7.3.3)
+exact         the PTX ISA defines every bit of the result
+bounded       the PTX ISA bounds the error, in units of the last place or relative to the result
+open          the PTX ISA leaves the result open, or the order of atomic operations
+contractable  a multiplication and an addition of its product, both without rounding modifiers:
+              ``ptxas`` may fuse them, with one rounding in place of two (PTX ISA 9.7.3.3)
 
-Matrix instructions that the tensor cores of the chip lack are named with what they become.
+Matrix instructions without a native tensor-core instruction on the chip are listed with their lowering.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simwarp.engine.events import Observer
 from simwarp.lanes import WARP_SIZE
-from simwarp.observe.line_counts import LineCounts, line_of
+from simwarp.observe.line_counts import CountingObserver, LineCounts, line_of, listed
 from simwarp.observe.matrix_counts import MatrixInstructions
 from simwarp.program.program import Program
 from simwarp.ptx.syntax import Register
@@ -31,23 +30,23 @@ if TYPE_CHECKING:
 _KINDS = ("exact", "bounded", "open", "contractable")
 _FUSED = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f64")
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
-_NAMED = 8
-"""How many lines the line names."""
+_LISTED = 8
+"""The most bounds or lines that the summary lists."""
 
 
-class Fidelity(Observer):
+class Fidelity(CountingObserver):
     """Counts thread-instructions by the fidelity of their results.
 
     Attributes
     ----------
     counts : Counter
-        Of "exact", "bounded", "open" and "contractable": together all that were executed.
+        The thread-instructions of each kind: "exact", "bounded", "open" and "contractable".
     bounds : Counter
-        The bounded ones by their bound: "2 ulp" …
+        The bounded ones by their error bound, such as "2 ulp".
     lines : dict of str to LineCounts
-        The lines of each kind but "exact".
+        The lines of each kind except "exact".
     matrix : MatrixInstructions
-        The matrix instructions, one for each warp that executed one.
+        The matrix instructions, counted by warp.
 
     Examples
     --------
@@ -75,7 +74,7 @@ class Fidelity(Observer):
         self._cc = (0, 0)
 
     def on_launch(self, launch: Launch) -> None:
-        """Find the steps that ptxas may fuse."""
+        """Find the steps of the program that ptxas may fuse."""
         self._contractable, self._cc = contractable(launch.program), launch.cc
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
@@ -92,14 +91,6 @@ class Fidelity(Observer):
         if step.kind == "matrix":
             self.matrix.add(step.instruction.opcode, self._cc, count // WARP_SIZE, line_of(step.instruction))
 
-    def clear(self) -> None:
-        """Discard all counters."""
-        self.counts.update({kind: -count for kind, count in self.counts.items()})
-        self.bounds.clear()
-        self.matrix.clear()
-        for lines in self.lines.values():
-            lines.clear()
-
     def to_json(self) -> dict[str, Any]:
         """Counts, error bounds, lines by fidelity, matrix instructions, and a readable summary."""
         return {
@@ -111,23 +102,16 @@ class Fidelity(Observer):
         }
 
     def __str__(self) -> str:
-        remarks = {
-            "bounded": list(self.bounds),
-            "contractable": list(self.lines["contractable"]),
-        }
-        parts = [f"{self.counts[kind]:,} {kind}{_listed(remarks.get(kind, []))}" for kind in _KINDS]
+        remarks: dict[str, str] = dict.fromkeys(_KINDS, "")
+        for kind, found in (("bounded", self.bounds), ("contractable", self.lines["contractable"])):
+            if found:
+                remarks[kind] = f" ({listed(list(found), _LISTED)})"
+        parts = [f"{self.counts[kind]:,} {kind}{remark}" for kind, remark in remarks.items()]
         shares = f"{self.counts.total():,} thread-instructions: {', '.join(parts)}"
         return "; ".join(filter(None, (shares, str(self.matrix))))
 
 
-def _listed(remarks: list[str]) -> str:
-    if not remarks:
-        return ""
-    more = [f"and {len(remarks) - _NAMED} more"] if len(remarks) > _NAMED else []
-    return f" ({', '.join(remarks[:_NAMED] + more)})"
-
-
-# ---- what may be fused ---------------------------------------------------------------------------
+# ---- contraction ---------------------------------------------------------------------------
 
 
 def contractable(program: Program) -> frozenset[int]:
@@ -140,8 +124,8 @@ def contractable(program: Program) -> frozenset[int]:
     Returns
     -------
     frozenset of int
-        Numbers of steps. A product feeds an addition if the register that holds it reaches it unchanged
-        on some path.
+        Numbers of steps. An addition uses a product if the product's register reaches it unchanged on some
+        path.
 
     Examples
     --------
@@ -162,6 +146,7 @@ def contractable(program: Program) -> frozenset[int]:
 
 
 def _may_be_fused(step: Step, trait: str) -> bool:
+    """Whether a step is a floating-point "product" or "sum" without a rounding modifier."""
     form = step.form
     return trait in step.row.traits and form.T in _FUSED and not _ROUNDINGS & set(form.modifiers)
 

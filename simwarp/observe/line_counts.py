@@ -1,4 +1,4 @@
-"""Counters per CUDA C++ line, for assertions about a kernel's cost.
+"""Counters per line of CUDA C++ or PTX, for assertions about a kernel's cost.
 
 >>> from simwarp.ptx.syntax import SourceLine
 >>> line_of(Instruction("ret", (), None, 17, "ret", SourceLine("bmm/bmm.cu", 42)))
@@ -11,30 +11,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from operator import add
 from typing import Any, Generic, Self, TypeVar
 
 from reference.errors import SimwarpError
+from simwarp.engine.events import Observer
 from simwarp.ptx.syntax import Instruction
 
-_NAMED = 12
-"""How many lines an error names."""
+_LISTED = 12
+"""The most lines that an error lists."""
 
 
 class ReportError(SimwarpError, LookupError):
     """A requested number was not observed; the message names the option or the lines to use."""
 
 
+class CountingObserver(Observer):
+    """Base of the observers of a `simwarp.observe.Report`."""
+
+    def clear(self) -> None:
+        """Reset all counters."""
+        vars(self).update(vars(type(self)()))
+
+    def to_json(self) -> dict[str, Any]:
+        """The counters as plain data."""
+        raise NotImplementedError
+
+
 def line_of(instruction: Instruction) -> str:
-    """The key of an instruction's line: "bmm/bmm.cu:42" if ``.loc`` gives it, else "ptx:17"."""
+    """The key of an instruction's line: "bmm/bmm.cu:42" with line information, else "ptx:17"."""
     source = instruction.source
     return f"ptx:{instruction.line}" if source is None else f"{source.file}:{source.line}"
 
 
 def find_line(line: str, known: Collection[str], what: str) -> str:
-    """The known line that a key matches, with or without folders; else raise ReportError about ``what``."""
+    """The one of the known lines that a key matches, with or without folders; raises ReportError for none."""
     if line in known:
         return line
     found = [key for key in known if key.endswith(f"/{line}")]
@@ -42,24 +55,24 @@ def find_line(line: str, known: Collection[str], what: str) -> str:
         return found[0]
     if found:
         raise ReportError(
-            f"{line} is not one line\nit may be {_listed(found)}\ngive more of the path, as one of these"
+            f"{line} is ambiguous\nit matches {_listed(found)}\ngive more of the path, as one of these"
         )
     raise ReportError(
-        f"no {what} at {line}\nthere were some at {_listed(known)}\n"
-        f"ask for one of these lines, or run what executes {line}"
+        f"no {what} at {line}\nthere were some at {_listed(known) or 'no line'}\n"
+        f"ask for one of these lines, or launch a kernel that executes {line}"
     )
 
 
 class LineCounts:
     """A number for each line; lines without a counted event are absent, not 0.
 
-    Lines without line information are those of the PTX text; if kernels of several texts ran, one such
-    number may stand for a line of each.
+    Instructions without line information are counted by their PTX line. If kernels of several PTX texts ran,
+    line 17 of all of them shares one number.
 
     Parameters
     ----------
     what : str
-        What is counted, for errors: "shared-memory accesses".
+        The counted events, for error messages: "shared-memory accesses".
 
     Attributes
     ----------
@@ -79,7 +92,7 @@ class LineCounts:
         self._counts: dict[str, int] = {}
 
     def add(self, line: str, count: int = 1) -> None:
-        """Add to a line's number; a ``count`` of 0 makes the line present."""
+        """Add to a line's number; a ``count`` of 0 adds the line itself."""
         self._counts[line] = self._counts.get(line, 0) + int(count)
 
     def __getitem__(self, line: str) -> int:
@@ -117,7 +130,7 @@ class LineCounts:
 
 @dataclass(frozen=True)
 class Counts:
-    """Base of dataclasses of integer counters, added field by field."""
+    """Base of dataclasses of integer counters; + adds field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*map(add, vars(self).values(), vars(other).values()))
@@ -155,11 +168,6 @@ class LineTable(Generic[T]):
         """The sums over all lines."""
         return self.kind(**{name: counts.total for name, counts in self.columns.items()})
 
-    def clear(self) -> None:
-        """Discard all counters."""
-        for counts in self.columns.values():
-            counts.clear()
-
     def to_json(self) -> dict[str, Any]:
         """The table as plain data: ``{"lines": {line: {column: number}}, "total": {column: number}}``."""
         lines = next(iter(self.columns.values()))
@@ -176,7 +184,11 @@ def sorted_lines(lines: Iterable[str]) -> list[str]:
     return sorted(lines, key=order)
 
 
+def listed(texts: Sequence[str], most: int) -> str:
+    """The first ``most`` texts, and the number of the others: "a, b and 3 more"."""
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def _listed(lines: Collection[str]) -> str:
-    ordered = sorted_lines(lines)
-    more = len(ordered) - _NAMED
-    return (", ".join(ordered[:_NAMED]) or "no line") + (f" and {more} more" if more > 0 else "")
+    return listed(sorted_lines(lines), _LISTED)

@@ -1,4 +1,4 @@
-"""Executed matrix instructions, counted by their lowering (`simwarp.chips.lowering`)."""
+"""Counters of executed matrix instructions, by their lowering (`simwarp.chips.lowering`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from reference.errors import SchemeError
 from simwarp.chips.chips import Capability, chip_name
 from simwarp.chips.lowering import Lowering, lowering
-from simwarp.observe.line_counts import LineCounts
+from simwarp.observe.line_counts import LineCounts, listed
 
-_NAMED = 4
-"""How many lines a sentence names."""
+_LISTED = 4
+"""The most lines that a sentence lists."""
 
 
 @dataclass
 class _Tally:
-    """The products of one family on one chip."""
+    """The executed matrix instructions of one family on one chip."""
 
     lowering: Lowering
     cc: Capability
@@ -28,11 +28,10 @@ class _Tally:
     lines: LineCounts = field(default_factory=lambda: LineCounts("matrix instructions"))
 
     def __str__(self) -> str:
-        """Count, family, chip, lines and note."""
-        lines, more = list(self.lines)[:_NAMED], len(list(self.lines)) - _NAMED
-        named = ", ".join(lines + [f"and {more} more"] * (more > 0))
+        """A sentence with count, family, chip, lines and note."""
+        lines = listed(list(self.lines), _LISTED)
         products = f"{self.lowering.family} product{'s' * (self.count != 1)}"
-        return f"{self.count:,} {products} on {chip_name(self.cc)} ({named}): {self.lowering.note}"
+        return f"{self.count:,} {products} on {chip_name(self.cc)} ({lines}): {self.lowering.note}"
 
 
 class MatrixInstructions:
@@ -49,12 +48,8 @@ class MatrixInstructions:
         tally.lines.add(line, warps)
         tally.instructions.update({name: count * warps for name, count in made.instructions.items()})
 
-    def clear(self) -> None:
-        """Forget all numbers."""
-        self._tallies.clear()
-
     def to_json(self) -> list[dict[str, Any]]:
-        """One entry for each family on each chip; ``native`` is null where the chip is not known."""
+        """One entry for each family on each chip; ``native`` is None for an unknown lowering."""
         return [
             {
                 "family": tally.lowering.family,
@@ -69,13 +64,13 @@ class MatrixInstructions:
         ]
 
     def __str__(self) -> str:
-        """A sentence for each family that the chip does not multiply itself; "" if there is none."""
+        """A sentence for each family without a native instruction; "" if there is none."""
         return "; ".join(str(tally) for tally in self._tallies.values() if not tally.lowering.native)
 
 
 @cache
 def _known(opcode: str, cc: Capability) -> tuple[Lowering, bool]:
-    """The lowering, and whether the table has it; if not, the opcode is a family of its own."""
+    """The lowering of an opcode, and whether it is known; if not, the opcode is its own family."""
     try:
         return lowering(opcode, cc), True
     except SchemeError:

@@ -1,4 +1,4 @@
-"""Occupancy: the warps that fit a multiprocessor at a time, and the limit that binds.
+"""Occupancy: the warps resident on a multiprocessor, and the resource that limits them.
 
 Source: the CUDA occupancy calculator (``cuda_occupancy.h`` of the toolkit states the same rules), and the
 CUDA C++ Programming Guide 13.0, "Multiprocessor Level".
@@ -19,20 +19,20 @@ __all__ = ["Occupancy", "occupancy", "registers_of"]
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The blocks and warps that fit one multiprocessor.
+    """The blocks and warps resident on one multiprocessor.
 
     Attributes
     ----------
     chip : str
     blocks, warps : int
-        Resident on one multiprocessor at most.
+        The most that can be resident.
     fraction : float
-        ``warps`` as a part of the most that the multiprocessor can hold.
+        ``warps`` over the chip's limit of resident warps.
     limits : tuple of str
-        The limits that bind: "warps", "blocks", "registers", "shared memory"; several if they
-        allow the same number.
+        The resources that bind: "warps", "blocks", "registers", "shared memory"; several if they
+        allow equally many blocks.
     blocks_by : dict of str to int
-        The blocks that each of them alone would allow.
+        The blocks that each resource alone would allow.
     """
 
     chip: str
@@ -43,14 +43,15 @@ class Occupancy:
     blocks_by: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The fields as plain data."""
         return {**asdict(self), "limits": list(self.limits)}
 
 
 def occupancy(name: str | Chip, threads: int, registers: int, shared: int = 0) -> Occupancy:
-    """The blocks of a kernel that are resident on one multiprocessor.
+    """The occupancy of a kernel on the chip ``name``.
 
-    ``registers`` per thread as ``ptxas -v`` prints them, ``shared`` bytes per block, static and dynamic.
+    ``registers`` are per thread, as ``ptxas -v`` prints them; ``shared`` counts static and dynamic bytes per
+    block.
     """
     one = chip(name)
     warps = -(-threads // WARP_SIZE)
@@ -78,7 +79,7 @@ def _registers_per_warp(one: Chip, registers: int) -> int:
 
 
 def _by_registers(one: Chip, warps: int, registers: int) -> int:
-    """The blocks that the registers allow: each partition of the multiprocessor holds whole warps."""
+    """The blocks that the register file allows: each of its partitions holds whole warps."""
     partition = one.registers // one.warp_granularity
     resident = partition // _registers_per_warp(one, registers) * one.warp_granularity
     return resident // max(warps, 1)
@@ -96,7 +97,7 @@ def _check_block(one: Chip, threads: int, warps: int, registers: int, shared: in
         if not least <= given <= most:
             raise LaunchError(
                 f"a block with {given} {what} cannot run on {one.name}\n"
-                f"it takes {least} to {most}\nask for {'more' if given < least else 'less'}"
+                f"the chip allows {least} to {most}\nuse {'more' if given < least else 'fewer'}"
             )
 
 

@@ -1,9 +1,8 @@
 """Classes of operand values: the edge cases of each PTX type, by name.
 
-The same names for all types, as far as they have such values: ``zero``, ``one``, ``minus one``, ``smallest``,
-``largest``; floats have ``negative zero``, ``subnormal``, ``infinity`` and ``NaN`` too, words without a sign
-``all ones``, predicates ``true`` and ``false``. What is none of these is ``positive``, ``negative`` or
-``other``.
+All types share the names ``zero``, ``one``, ``minus one``, ``smallest`` and ``largest`` where such values
+exist; floats also have ``negative zero``, ``subnormal``, ``infinity`` and ``NaN``, untyped words ``all
+ones``, predicates ``true`` and ``false``. All other values are ``positive``, ``negative`` or ``other``.
 """
 
 from __future__ import annotations
@@ -17,20 +16,19 @@ import numpy as np
 from simwarp.ptx.rows import storage
 
 Test: TypeAlias = Callable[[Any], Any]
-"""Whether words, or each of an array of them, are of a class."""
+"""A predicate on register words: an array of bool, or one bool for one word."""
 
 _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
-"""The bits of the exponent and of the fraction."""
+"""The exponent bits and the fraction bits of each type."""
 
 
 def classes(kind: str) -> Mapping[str, Test]:
-    """The classes of a type: name to a predicate on arrays of words.
+    """The classes of a type: a predicate on arrays of words for each name.
 
     Parameters
     ----------
     kind : str
-        A PTX type. Pairs (``f16x2``) have the classes of their halves; types that are less common those
-        of their bits.
+        A PTX type. Types other than predicates, common floats and integers have the classes of ``b`` types.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Arithmetic operations per instruction, by type.
 
-A fused multiply-add is two, a pair of halves counts both, a dot product of four bytes is four
-multiplications and four additions. Moves, conversions, comparisons and selections are none; nor are the
-floating-point ``abs``, ``neg``, ``copysign`` and ``testp``, which hardware has for nothing, mostly.
+A fused multiply-add counts as two operations, an instruction on pairs of halves as two of its kind, a dot
+product of four bytes as four multiplications and four additions. Moves, conversions, comparisons and
+selections count as none, and so do floating-point ``abs``, ``neg``, ``copysign`` and ``testp``, which
+usually cost nothing.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from simwarp.ptx.rows import DTYPES, Row
 
 
 class Operations(NamedTuple):
-    """The operations of one lane: a count and a type.
+    """The arithmetic operations of an instruction in one lane.
 
     Attributes
     ----------
     type : str
-        "f16", "bf16", "f32", "f64", "i16", "i32", "i64"; "approximate" for reciprocals, roots, sines …
-        that have a bound instead of a rounding, whatever their type.
+        "f16", "bf16", "f32", "f64", "i16", "i32", "i64"; "approximate" for reciprocals, roots, sines and
+        other functions with an error bound.
     number : int
     """
 
@@ -33,13 +34,13 @@ _INTEGER, _FLOAT, _VIDEO = ("9.7.1.", "9.7.2.", "9.7.8."), ("9.7.3.", "9.7.4."),
 
 @cache
 def operations(row: Row, type_name: str) -> Operations | None:
-    """The operations of an instruction per lane; None unless it is arithmetic.
+    """The arithmetic operations of an instruction in one lane; None if it has none.
 
     Parameters
     ----------
     row : Row
     type_name : str
-        The type T of its form.
+        The type T of the instruction's form.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Source values of instructions that overwrite their own sources: ``add.u32 %r1, %r1, 1``.
+"""Source values of instructions that overwrite their own sources, such as ``add.u32 %r1, %r1, 1``.
 
-Observers hear of a step when its results are there. Of registers that some instruction both reads and
-writes, the value before is therefore kept. Calls and returns may change registers after they are heard
-of: the values behind them are not known before the next step.
+Observers receive a step after its results are written. For registers that some instruction both reads and
+writes, the previous value is therefore kept. Calls and returns may change registers after their event, so
+values are unknown until the next step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Overwritten:
-    """The previous values of registers that an instruction both reads and overwrites, for a program's chunk.
+    """The values, before the current step, of registers that a program's instructions read and overwrite.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Overwritten:
 
     def __init__(self, program: Program) -> None:
         self.slots: dict[int, list[int]] = {}
-        """For each step that overwrites what it reads, the slots of these registers."""
+        """The number of each step that overwrites its sources: the slots of these registers."""
         for routine in program.routines.values():
             names = {program.registers[slot]: slot for slot in routine.slots}
             for step in program.steps_of(routine):
@@ -51,7 +51,7 @@ class Overwritten:
         self._chunk: Chunk | None = None
 
     def before(self, chunk: Chunk, step: Step) -> list[Any] | None:
-        """The chunk's registers with the overwritten ones as before the step; None if unknown."""
+        """The chunk's registers as they were before the step; None if unknown."""
         slots = self.slots.get(step.number, [])
         if not slots:
             return chunk.registers
@@ -67,7 +67,7 @@ class Overwritten:
         return registers
 
     def note(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Save the registers after a step."""
+        """Save the register values after a step."""
         if step.kind in ("call", "return"):
             self._chunk, self._values = None, {}
             return
@@ -80,7 +80,7 @@ class Overwritten:
                 self._put(slot, chunk, mask)
 
     def _put(self, slot: int, part: Chunk, mask: Mask) -> None:
-        """Scatter the values written by some lanes into those of the whole chunk."""
+        """Merge a value that the lanes of ``mask`` wrote in a part of the chunk into the saved values."""
         if self._chunk is None:
             return
         value, old = part.registers[slot], self._values.get(slot)
@@ -97,5 +97,5 @@ def _written(step: Step) -> set[str]:
 
 
 def _names(operands: tuple[Operand, ...]) -> set[str]:
-    """The registers among operands, except those of addresses."""
+    """The names of the registers in operands, except in addresses."""
     return set(registers_in(operand for operand in operands if not isinstance(operand, Address)))

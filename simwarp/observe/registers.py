@@ -1,8 +1,8 @@
-"""How many registers a thread needs at least, estimated from the PTX.
+"""Estimate of a kernel's registers per thread, and the typed registers of an operand.
 
-PTX has as many registers as it likes; ``ptxas`` decides which values share one. It can do with fewer
-than are live here, by moving instructions and by computing values again, and it often takes more, to hide
-latencies. Only ``ptxas -v`` and the loaded kernel know.
+PTX has unlimited registers; ``ptxas`` assigns hardware registers. It may use fewer than are live in the
+PTX, by reordering and recomputing, and often uses more, to hide latency. ``ptxas -v`` prints the real
+number.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from dataclasses import replace
 from simwarp.program.liveness import live_registers
 from simwarp.program.program import Program, Step
 from simwarp.ptx.rows import DTYPES, OperandSpec
-from simwarp.ptx.syntax import Immediate, Operand, Pair, Register, Vector
+from simwarp.ptx.syntax import Group, Immediate, Operand, Pair, Register, Vector
 
 _REGISTER_BYTES = 4
 
 
 def registers_of(program: Program) -> int:
-    """The largest number of 32-bit registers that are live at a step: a low estimate; ptxas decides.
+    """A low estimate of a kernel's 32-bit registers per thread: the most that are live at a step.
 
     Parameters
     ----------
     program : Program
-        Of device functions the largest counts; what their callers keep is not added.
+        The maximum over its functions; registers that callers keep live across a call are not added.
 
     Returns
     -------
     int
-        Per thread. Predicates are kept elsewhere; kernel parameters and literals, as long as they are only
-        copied, come from the constant bank and from instructions.
+        Registers per thread. Predicates do not count, nor do copies of kernel parameters and literals, which
+        come from the constant bank and from immediates.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def registers_of(program: Program) -> int:
 
 
 def _alone(step: Step, first: int) -> Step:
-    """A step of a function by itself: its first step is number 0, and it ends at returns."""
+    """A step with numbers relative to its function's first step, and a return as an exit."""
     kind = "exit" if step.kind == "return" else step.kind
     table = tuple(at - first for at in step.table)
     return replace(step, kind=kind, number=step.number - first, target=step.target - first, table=table)
@@ -66,7 +66,7 @@ def _most_live(steps: Sequence[Step], names: Sequence[str]) -> int:
 
 
 def _widths(steps: Sequence[Step]) -> dict[str, int]:
-    """How many 32-bit registers each register takes, by the widest operand that it is; a predicate none."""
+    """The 32-bit registers of each PTX register, by its widest use as an operand; 0 for a predicate."""
     found: dict[str, int] = {}
     for step in steps:
         for name, size in _sizes(step):
@@ -75,7 +75,7 @@ def _widths(steps: Sequence[Step]) -> dict[str, int]:
 
 
 def _sizes(step: Step) -> Iterator[tuple[str, int]]:
-    """The registers of a step and the bytes that the operands have."""
+    """The registers of a step's operands, each with its bytes."""
     operands = list(step.instruction.operands)
     if any(spec.kind != "carry" for spec in step.row.destinations) and operands:
         first = operands.pop(0)
@@ -91,17 +91,23 @@ def _operand_sizes(step: Step, operand: Operand | None, spec: OperandSpec) -> It
     kind = step.form.resolve(spec.kind)
     if spec.memory or kind not in DTYPES:
         return
-    size = 0 if kind == "pred" else DTYPES[kind].itemsize
+    whole = step.form.vector > 1 or spec.is_fragment
+    for name, part in typed_registers(operand, kind, whole=whole):
+        yield name, 0 if part == "pred" else DTYPES[part].itemsize
+
+
+def typed_registers(operand: Operand | None, kind: str, *, whole: bool) -> Iterator[tuple[str, str]]:
+    """The registers of an operand with their types; a vector's elements share a ``kind`` unless ``whole``."""
     if isinstance(operand, Register):
-        yield operand.name, size
-    elif isinstance(operand, Vector):
-        whole = step.form.vector > 1 or spec.is_fragment
-        each = size if whole else size // len(operand.elements)
-        yield from ((part.name, each) for part in operand.elements if isinstance(part, Register))
+        yield operand.name, kind
+    elif isinstance(operand, Vector | Group):
+        if isinstance(operand, Vector) and not whole:
+            kind = f"b{DTYPES[kind].itemsize * 8 // len(operand.elements)}"
+        yield from ((element.name, kind) for element in operand.elements if isinstance(element, Register))
 
 
 def _copies(steps: Sequence[Step]) -> set[str]:
-    """Registers that only ever hold a parameter, a literal, or a copy of such a register."""
+    """Registers that hold only parameters, literals and copies of such registers."""
     written = [(register.name, step) for step in steps if (register := _destination(step)) is not None]
     copies = {name for name, _ in written}
     while True:

@@ -1,13 +1,12 @@
-"""The report of `Device(observe=…)`: numbers to assert, plain data, and tables."""
+"""The report of `Device(observe=…)`: counters to assert on, plain data, and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from reference.errors import SchemeError
-from simwarp.engine.events import Observer
-from simwarp.observe.line_counts import ReportError
+from simwarp.observe.line_counts import CountingObserver, ReportError
 
 if TYPE_CHECKING:
     from simwarp.chips.chips import Chip
@@ -22,21 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["OBSERVERS", "Report", "ReportError"]
 
 OBSERVERS = ("coverage", "fidelity", "banks", "sectors", "divergence", "traffic")
-"""What can be observed; each is a class in the file of its name."""
-
-
-class _Counting(Protocol):
-    def clear(self) -> None: ...
-    def to_json(self) -> dict[str, Any]: ...
+"""The names of all observers; each is a class in the file of its name."""
 
 
 class Report:
-    """The observers of a device by name, over all its launches since `clear`.
+    """The counters of a device's observers, over all its launches since `clear`.
 
     Parameters
     ----------
     observe : str or sequence of str
-        Of `OBSERVERS`; or "all".
+        Names of `OBSERVERS`; or "all".
 
     Attributes
     ----------
@@ -46,7 +40,7 @@ class Report:
     Raises
     ------
     SchemeError
-        For a name that does not exist.
+        For an unknown name.
 
     Examples
     --------
@@ -85,17 +79,14 @@ class Report:
         self._by_name: dict[str, Any] = {name: classes[name]() for name in self.names}
 
     @property
-    def observers(self) -> list[Observer]:
+    def observers(self) -> list[CountingObserver]:
         """The observers that receive a launch's events."""
         return list(self._by_name.values())
 
     def clear(self) -> None:
         """Reset all counters."""
-        for observer in self._counting():
+        for observer in self.observers:
             observer.clear()
-
-    def _counting(self) -> list[_Counting]:
-        return list(self._by_name.values())
 
     def _find(self, name: str, asked: str) -> Any:
         if name not in self._by_name:
@@ -107,7 +98,7 @@ class Report:
 
     @property
     def coverage(self) -> Coverage:
-        """The executed instructions, and the classes of their operands."""
+        """The executed instructions, and the classes of their operand values."""
         return self._find("coverage", "coverage")
 
     @property
@@ -117,7 +108,7 @@ class Report:
 
     @property
     def bank_conflicts(self) -> BankConflicts:
-        """Excess wavefronts of accesses to shared memory."""
+        """The excess wavefronts of accesses to shared memory."""
         return self._find("banks", "bank_conflicts")
 
     @property
@@ -127,12 +118,12 @@ class Report:
 
     @property
     def divergence(self) -> Divergence:
-        """Active lanes per warp-instruction, and diverging branches."""
+        """The active lanes per warp-instruction, and the divergent branches."""
         return self._find("divergence", "divergence")
 
     @property
     def traffic(self) -> Traffic:
-        """Bytes moved and operations computed."""
+        """The bytes moved and the arithmetic operations computed."""
         return self._find("traffic", "traffic")
 
     def roofline(self, chip: str | Chip) -> Roofline:
@@ -149,8 +140,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The results of every observer by name, as plain data."""
-        counting = zip(self.names, self._counting(), strict=True)
-        return {name: observer.to_json() for name, observer in counting}
+        return {name: observer.to_json() for name, observer in self._by_name.items()}
 
     def to_text(self) -> str:
         """The report as text tables."""
@@ -159,8 +149,8 @@ class Report:
         return to_text(self.to_json())
 
 
-def _classes() -> dict[str, type[Observer]]:
-    """The class of each observer, imported on first use, as most devices have none."""
+def _classes() -> dict[str, type[CountingObserver]]:
+    """The class of each observer; imported here because most devices have no observer."""
     from simwarp.observe.banks import BankConflicts
     from simwarp.observe.coverage import Coverage
     from simwarp.observe.divergence import Divergence

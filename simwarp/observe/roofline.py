@@ -1,7 +1,7 @@
-"""The roofline bound: the minimum time of a run's memory traffic and arithmetic, and which one binds.
+"""The roofline bound: the minimum time of a run's memory traffic and arithmetic, and the larger of the two.
 
 Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for multicore
-architectures" (CACM 2009). Operations of different types overlap here, as they do in different pipes.
+architectures" (CACM 2009). Operations of different pipes are assumed to overlap.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ from simwarp.chips.chips import Chip, chip
 from simwarp.observe.traffic import Traffic
 
 _PIPES = {"i16": ("integer", 0.5), "i32": ("integer", 1.0), "i64": ("integer", 2.0)}
-"""Two 16-bit operations may share an instruction; one of 64 bits takes two at least."""
+"""The pipe of each integer type, and its cost in 32-bit operations: two 16-bit ones may share one."""
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The bounds of a run on a chip.
+    """The minimum time of a run on a chip.
 
     Attributes
     ----------
     chip : str
     bytes_compulsory, bytes_requested : int
-        Of global memory: distinct bytes, and bytes that lanes asked for.
+        Distinct bytes of global memory, and the bytes that lanes requested.
     pipe : str
-        The one that is busy longest: "f32", "integer" …; "" if nothing was computed.
+        The pipe that is busy longest, such as "f32" or "integer"; "" if nothing was computed.
     operations : float
-        Of that pipe, a multiply-add as two; 16- and 64-bit integers as parts or multiples of 32-bit ones.
+        The operations of that pipe: a multiply-add counts as two, a 16-bit integer operation as 0.5, a 64-bit
+        one as 2.
     peak, bandwidth : float
-        What the chip does of these per second, and the bytes it moves per second.
+        The chip's operations of that pipe per second, and its bytes of global memory per second.
     operation_seconds : dict of str to float
-        For each pipe.
+        The minimum time of each pipe.
     memory_seconds : float
-        For the compulsory bytes, at the bandwidth of the data sheet.
+        The minimum time of the compulsory bytes, at the bandwidth of the data sheet.
     copy_seconds : float or None
-        For the same, as fast as a copy was measured to be.
+        The same at the measured bandwidth of a copy.
     seconds : float
-        The larger of the two: no run on this chip is faster.
+        The larger of the times of pipe and memory: no run on this chip is faster.
     binds : str
-        "memory", or the pipe.
+        The larger one: "memory", or the pipe.
     """
 
     chip: str
@@ -58,32 +59,28 @@ class Roofline:
 
     @property
     def intensity(self) -> float:
-        """Operations per compulsory byte; infinite if none is moved."""
+        """Operations per compulsory byte; infinite without bytes."""
         return _per(self.operations, self.bytes_compulsory)
 
     @property
     def intensity_requested(self) -> float:
-        """Operations per requested byte: the intensity without caches."""
+        """Operations per requested byte, which is the intensity without caches."""
         return _per(self.operations, self.bytes_requested)
 
     @property
     def ridge(self) -> float:
-        """The intensity at which memory and compute take the same time."""
+        """The intensity at which memory and arithmetic take equal time."""
         return _per(self.peak, self.bandwidth)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain data; an infinite intensity is None."""
-        derived = {
-            "intensity": self.intensity,
-            "intensity_requested": self.intensity_requested,
-            "ridge": self.ridge,
-        }
+        derived = {name: getattr(self, name) for name in ("intensity", "intensity_requested", "ridge")}
         finite = {name: None if value == float("inf") else value for name, value in derived.items()}
         return {**asdict(self), **finite}
 
 
 def roofline(traffic: Traffic, name: str | Chip) -> Roofline:
-    """The bounds of the observed traffic on a chip.
+    """The minimum time of the observed traffic and arithmetic on a chip.
 
     Parameters
     ----------

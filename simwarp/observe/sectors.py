@@ -1,8 +1,8 @@
-"""Sectors: 32-byte pieces that each warp-wide access to global memory moves, and the bytes used of them.
+"""Sectors: the 32-byte pieces of global memory that each access of a warp moves, and the bytes used of them.
 
-The lanes of a warp that touch one sector share it, whatever each of them takes: a warp that reads 32
-neighbouring floats moves 4 sectors, one that reads every eighth float 32. Lanes of an atomic operation that
-update one address take turns, and the sector is asked for in each turn.
+Lanes of a warp that access the same sector share it: a warp that reads 32 neighbouring floats moves 4
+sectors, a warp that reads every eighth float moves 32. Lanes whose atomic operations update the same
+address run one after another, and each requests the sector.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class SectorCounts(Counts):
     requests : int
         Instructions, one for each warp that executes one.
     sectors, lines : int
-        Pieces of 32 bytes, and of 128 bytes.
+        Distinct sectors of 32 bytes, and lines of 128 bytes, of each request.
     bytes : int
-        What the lanes asked for, each byte once for each request.
+        Distinct bytes of each request.
     """
 
     requests: int = 0
@@ -73,7 +73,7 @@ def count_sectors(
 
     Examples
     --------
-    Neighbouring floats, and the same one element further: a fifth sector, of a second line.
+    32 neighbouring floats, aligned; then one float further, which adds a sector of a second line.
 
     >>> lanes = np.arange(32)
     >>> count_sectors(lanes, 1024 + 4 * lanes, 4)
@@ -84,7 +84,7 @@ def count_sectors(
     if lanes.size == 0:
         return SectorCounts()
     row = lanes // WARP_SIZE
-    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # without gaps
+    warp = np.cumsum(np.diff(row, prepend=row[0]) != 0)  # numbered without gaps
     address = addresses.astype(np.int64) & ((1 << _ADDRESS_BITS) - 1)
     keys = np.sort(warp << _ADDRESS_BITS | address)
     first_of_element = _firsts(keys)
@@ -99,25 +99,25 @@ def count_sectors(
 
 
 def _firsts(ordered: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """The index at which each run of equal numbers starts."""
+    """The start index of each run of equal numbers."""
     return np.flatnonzero(np.diff(ordered, prepend=-1))
 
 
 class Sectors(AccessCounts[SectorCounts]):
-    """Counts the sectors of accesses to global memory: ``sectors["bmm.cu:42"]`` is a line's number.
+    """Counts the sectors of accesses to global memory: ``sectors["bmm.cu:42"]`` is the number of a line.
 
     Attributes
     ----------
     opcodes : dict of str to SectorCounts
-        For each opcode, as it is written in PTX.
+        The counts by opcode, such as "ld.global.f32".
     kinds : dict of str to SectorCounts
-        For loads, stores, atomic operations and reductions.
+        The counts by kind of access: "load", "store", "atomic", "reduction".
     total : int
         The sectors of all lines.
 
     Examples
     --------
-    A warp stores words that lie two apart:
+    A warp stores to every second word:
 
     >>> import numpy as np, simwarp
     >>> device = simwarp.Device(observe="sectors")

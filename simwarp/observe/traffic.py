@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from simwarp.engine.events import AccessEvent, Observer
+from simwarp.engine.events import AccessEvent
+from simwarp.observe.line_counts import CountingObserver
 from simwarp.observe.operation_counts import operations
 
 if TYPE_CHECKING:
@@ -20,25 +21,25 @@ if TYPE_CHECKING:
 Addresses = npt.NDArray[np.uint64]
 
 
-class Traffic(Observer):
+class Traffic(CountingObserver):
     """Counts bytes per state space, atomic operations, and arithmetic operations by type.
 
     Attributes
     ----------
     loaded, stored : Counter
-        Bytes that lanes asked for, by state space: "global", "shared", "local", "const", "param".
-        Parameters that are read by name are not counted.
+        Bytes that lanes requested, by state space: "global", "shared", "local", "const", "param".
+        Reads of parameters by name are not counted.
     atomics, atomic_bytes : Counter
         Atomic operations and reductions of lanes, and their bytes, by state space.
     operations : Counter
-        By type, see `simwarp.observe.operation_counts`; a fused multiply-add is two.
+        Arithmetic operations by type, see `simwarp.observe.operation_counts`; a fused multiply-add is two.
     compulsory_read, compulsory_written : int
-        Distinct bytes of global memory, each launch by itself: those that were read before the launch
-        wrote them, and those that it wrote. What a perfect cache would still have to move.
+        Distinct bytes of global memory that a launch reads before it writes them, and that it writes, summed
+        over launches: the traffic of a perfect cache.
 
     Examples
     --------
-    Every lane reads one word twice, adds, and writes the sum to a common place:
+    Every lane reads one word twice, adds, and writes the sum to the same address:
 
     >>> import numpy as np, simwarp
     >>> device = simwarp.Device(observe="traffic", checks={"races": "off"})
@@ -70,7 +71,7 @@ class Traffic(Observer):
         self._touched: dict[int, _Touched] = {}
 
     def on_launch(self, launch: Launch) -> None:
-        """Start new counts of distinct bytes."""
+        """Begin to count a launch's distinct bytes."""
         self._earlier = self._distinct()
         self._touched.clear()
 
@@ -99,7 +100,7 @@ class Traffic(Observer):
                     touched.write(addresses, event.width)
 
     def _distinct(self) -> npt.NDArray[np.int64]:
-        """Distinct bytes read and written so far."""
+        """The distinct bytes read, and written, in all launches so far."""
         here = [touched.counts() for touched in self._touched.values()]
         return self._earlier + np.array(here, np.int64).reshape(-1, 2).sum(axis=0)
 
@@ -115,7 +116,7 @@ class Traffic(Observer):
 
     @property
     def compulsory(self) -> int:
-        """The minimum bytes that device memory must move, whatever the caches."""
+        """The bytes that device memory must move even with a perfect cache."""
         return int(self._distinct().sum())
 
     @property
@@ -123,26 +124,12 @@ class Traffic(Observer):
         """Requested bytes of global memory; an atomic operation both reads and writes."""
         return self.loaded["global"] + self.stored["global"] + 2 * self.atomic_bytes["global"]
 
-    def clear(self) -> None:
-        """Discard all counters."""
-        for counter in (self.loaded, self.stored, self.atomics, self.atomic_bytes, self.operations):
-            counter.clear()
-        self._earlier = np.zeros(2, np.int64)
-        self._touched.clear()
-
     def to_json(self) -> dict[str, Any]:
-        """Bytes by state space, operations by type, and the distinct bytes."""
+        """Bytes by state space, operations by type, and distinct bytes, as plain data."""
         spaces = sorted({*self.loaded, *self.stored, *self.atomics})
+        columns = ("loaded", "stored", "atomics", "atomic_bytes")
         return {
-            "spaces": {
-                space: {
-                    "loaded": self.loaded[space],
-                    "stored": self.stored[space],
-                    "atomics": self.atomics[space],
-                    "atomic_bytes": self.atomic_bytes[space],
-                }
-                for space in spaces
-            },
+            "spaces": {space: {name: getattr(self, name)[space] for name in columns} for space in spaces},
             "requested": self.requested,
             "compulsory_read": self.compulsory_read,
             "compulsory_written": self.compulsory_written,
@@ -161,10 +148,10 @@ class _Touched:
         self.state = np.zeros(-(-allocation.size // 16) * 16, np.uint8)
 
     def read(self, addresses: Addresses, width: int) -> None:
-        """Record reads; bytes that this launch wrote need not come from memory."""
+        """Record reads; a byte that this launch wrote before does not count as read."""
         state, index, unit = self._units(addresses, width)
         found = state[index]
-        fresh = ~(found >> state.dtype.type(1)) & unit  # in each byte 1, unless it was written
+        fresh = ~(found >> state.dtype.type(1)) & unit  # 1 in each byte that was not written
         state[index] = found | fresh
 
     def write(self, addresses: Addresses, width: int) -> None:
@@ -173,7 +160,7 @@ class _Touched:
         state[index] |= unit * state.dtype.type(_WRITTEN)
 
     def _units(self, addresses: Addresses, width: int) -> tuple[Any, Any, Any]:
-        """The state as words of the access's width, the indices of its words, and a word of ones."""
+        """The state as words of the access's width, the accessed indices, and a word of 1 in each byte."""
         word = min(width, 8)
         index = ((addresses - np.uint64(self.base)) // np.uint64(word)).astype(np.int64)
         if width > word:
@@ -182,12 +169,12 @@ class _Touched:
         return state, index, state.dtype.type(int.from_bytes(b"\x01" * word, "little"))
 
     def counts(self) -> tuple[int, int]:
-        """Bytes read, and bytes written."""
+        """The numbers of bytes read and of bytes written."""
         return int(np.count_nonzero(self.state & _READ)), int(np.count_nonzero(self.state & _WRITTEN))
 
 
 def _by_allocation(event: AccessEvent) -> list[tuple[Allocation, Addresses]]:
-    """Accesses grouped by allocation; those outside every allocation faulted, and moved nothing."""
+    """The addresses of an access by allocation; those outside every allocation faulted and are left out."""
     rest, found = event.addresses, list[tuple["Allocation", Addresses]]()
     while rest.size:
         allocation = event.chunk.launch.memory.find(int(rest[0]))

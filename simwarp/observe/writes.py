@@ -1,4 +1,4 @@
-"""Writes to chosen elements of an array: the lane, line and register behind a wrong value."""
+"""Records of writes to some bytes of an array, to find the lane and line that wrote a wrong value."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from simwarp.faults import Place
 
 @dataclass(frozen=True)
 class Write:
-    """One write: its coordinates in the launch, its source register, and the bits.
+    """One write by one lane.
 
     Attributes
     ----------
     place : Place
-        Kernel, block, warp, lane, thread and both lines.
+        Kernel, block, warp, lane, thread, and the PTX and source lines.
     register : str
+        The register that held the value.
     value : int
-        The bits, as an unsigned number.
+        The written bits, as an unsigned number.
     """
 
     place: Place
@@ -29,14 +30,14 @@ class Write:
 
 
 class WriteObserver(Observer):
-    """Records every write that overlaps some bytes of an array, the latest last.
+    """Records every write that overlaps some bytes of an array, in the order of execution.
 
     Parameters
     ----------
     array : str
         The array's name, as given to `Device.allocate`.
     offset, size : int
-        The bytes of interest, from the array's start.
+        The watched bytes: ``size`` of them, ``offset`` after the array's start.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ SAME = ("--image", "5x5", "--filter", "3x3")
             ("--image", "2x2", "--filter", "3x3", "--padding", "VALID"),
             "output's height would be 0: --padding VALID\n",
         ),
-        (("--image", "2000x2000", "--filter", "1x1", "--json"), "at most 1000000 of them"),
+        (("--image", "2000x2000", "--filter", "1x1", "--json"), "at most 1000000 pixels"),
     ],
 )
 def test_bad_requests_are_refused(arguments, said, capsys):

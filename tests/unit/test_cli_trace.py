@@ -139,7 +139,7 @@ def test_faults_are_listed_with_their_counts(tmp_path, capsys):
 def test_a_line_without_a_step_is_refused(files, options):
     where = ("--block", "0", "--warp", "0")
     with pytest.raises(
-        TraceError, match=r"--line foo:3: no step of this warp stands there\nits steps stand at k\.cu:4"
+        TraceError, match=r"--line foo:3: this warp executed no step there\nit executed steps at k\.cu:4"
     ):
         command("show", files[0], *where, "--line", "foo:3", *options)
     command("show", files[0], *where, "--line", "foo:3", "--line", "k.cu:5", *options)

@@ -337,8 +337,6 @@ def test_warps_are_counted_by_line_and_family():
         "IADD3": 2 * 1024 + 4,
     }
     assert (xor["native"], and_["native"], and_["count"], and_["note"]) == (False, True, 7, "")
-    found.clear()
-    assert (str(found), found.to_json()) == ("", [])
 
 
 def test_many_lines_are_abbreviated():
@@ -347,7 +345,7 @@ def test_many_lines_are_abbreviated():
     assert str(found).startswith("1 b1 xor product on sm_90 (ptx:7): ")
     for line in range(8, 14):
         found.add(XOR, (9, 0), 1, f"ptx:{line}")
-    assert "(ptx:7, ptx:8, ptx:9, ptx:10, and 3 more): " in str(found)
+    assert "(ptx:7, ptx:8, ptx:9, ptx:10 and 3 more): " in str(found)
 
 
 def test_a_report_for_an_unknown_chip_has_no_lowering():

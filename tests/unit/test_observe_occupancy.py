@@ -67,10 +67,10 @@ def test_each_limit_allows_its_own_number_of_blocks():
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "message"),
     [
-        (0, 32, 0, "0 threads per block .*\nit takes 1 to 1024\nask for more"),
+        (0, 32, 0, "0 threads per block .*\nthe chip allows 1 to 1024\nuse more"),
         (1025, 32, 0, "1025 threads per block"),
         (32, 256, 0, "256 registers per thread"),
-        (1009, 108, 1805, "registers per block .*\nit takes 0 to 65536\nask for less"),
+        (1009, 108, 1805, "registers per block .*\nthe chip allows 0 to 65536\nuse fewer"),
         (32, 32, 227 * 1024 + 1, "bytes of shared memory per block"),
     ],
 )

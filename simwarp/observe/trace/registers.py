@@ -1,4 +1,4 @@
-"""The registers that each step of a program writes, and their values after the step.
+"""The registers that each step of a program writes, and readers of their values after the step.
 
 >>> from simwarp.program.link import link
 >>> from simwarp.ptx.parse import parse
@@ -17,20 +17,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.observe.registers import typed_registers
 from simwarp.observe.trace.model import TracedInstruction
 from simwarp.ptx.rows import DTYPES, storage
-from simwarp.ptx.syntax import Group, Instruction, Operand, Pair, Register, Vector
+from simwarp.ptx.syntax import Group, Instruction, Pair
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
     from simwarp.program.program import Program, Step
 
 _SHOWS_SOURCES = ("store", "matrix store", "reduction")
-"""Kinds of row that write no register: the operands after the address are traced instead."""
+"""Kinds of row that write no register: a trace holds their stored operands instead."""
 
 
 class StepReader:
-    """Reads the registers in ``slots``, which ``instruction`` wrote."""
+    """Reads the registers that one instruction writes, after each execution."""
 
     def __init__(self, it: Instruction, registers: Sequence[tuple[str, str]], slots: Sequence[int]) -> None:
         file, line = (it.source.file, it.source.line) if it.source else ("", 0)
@@ -40,7 +41,7 @@ class StepReader:
         self._layout: np.dtype[Any] | None = None
 
     def read(self, chunk: Chunk, rows: npt.NDArray[np.intp], mask: Mask) -> tuple[int, bytes]:
-        """The bytes per lane, and the data of the lanes of ``mask``, (rows, 32)."""
+        """The bytes per lane, and the registers' bytes in the lanes of ``mask`` (rows, 32)."""
         if not self.slots:
             return 0, b""
         values = [chunk.registers[slot] for slot in self.slots]
@@ -51,7 +52,7 @@ class StepReader:
         return layout.itemsize, words[mask].tobytes()
 
     def _declared(self, values: list[Any]) -> np.dtype[Any]:
-        """Replace the types by the registers' declared ones, which may be wider (PTX ISA 9.4.1)."""
+        """Set the layout, with registers declared wider than the instruction's type (PTX ISA 9.4.1)."""
         pairs = zip(self.instruction.registers, values, strict=True)
         registers = tuple((name, _widened(kind, value.dtype)) for (name, kind), value in pairs)
         self.instruction = replace(self.instruction, registers=registers)
@@ -60,6 +61,7 @@ class StepReader:
 
 
 def _widened(kind: str, declared: np.dtype[Any]) -> str:
+    """The type of a register: ``kind``, or its counterpart of the declared width."""
     if storage(kind) == declared:
         return kind
     return f"{ {'i': 's', 'u': 'u'}.get(DTYPES[kind].kind, 'b') }{declared.itemsize * 8}"
@@ -80,34 +82,24 @@ def readers(program: Program) -> list[StepReader]:
 
 
 def _registers(program: Program, step: Step) -> Iterator[tuple[str, str]]:
-    """The traced registers of a step, and the type of each operand."""
+    """The registers that a trace holds for a step, with their types."""
     operands, form = step.instruction.operands, step.form
     if step.call is not None:
         host_call = step.call.function and step.call.function not in program.routines
-        if host_call and operands and isinstance(operands[0], Group):  # its results are there already
-            yield from ((name, "b64") for name, _ in _named(operands[0], ("b64",), whole=False))
+        if host_call and operands and isinstance(operands[0], Group):  # host calls return at once
+            yield from typed_registers(operands[0], "b64", whole=True)
     elif step.kind in _SHOWS_SOURCES:
         stored = [spec for spec in step.row.sources if not spec.memory]
         for operand, spec in zip(operands[1:], stored, strict=False):
             if spec.is_fragment or not step.kind.startswith("matrix"):
-                yield from _named(operand, (form.resolve(spec.kind),), spec.is_fragment or form.vector > 1)
+                whole = spec.is_fragment or form.vector > 1
+                yield from typed_registers(operand, form.resolve(spec.kind), whole=whole)
     elif specs := step.row.destinations:
         if any(spec.kind != "carry" for spec in specs):
-            kinds = [form.T if spec.kind == "B" else form.resolve(spec.kind) for spec in specs]
-            yield from _named(operands[0], kinds, form.vector > 1 or specs[0].is_fragment)
+            first, whole = operands[0], form.vector > 1 or specs[0].is_fragment
+            parts = (first.first, first.second) if isinstance(first, Pair) else (first,)
+            for part, spec in zip(parts, specs, strict=False):
+                kind = form.T if spec.kind == "B" else form.resolve(spec.kind)
+                yield from typed_registers(part, kind, whole=whole)
         if any(spec.kind == "carry" for spec in specs):
             yield "%carry", "pred"
-
-
-def _named(operand: Operand | None, kinds: Sequence[str], whole: bool) -> Iterator[tuple[str, str]]:
-    """The registers of an operand; vector elements share the word unless each is a ``whole`` one."""
-    kind = kinds[0]
-    if isinstance(operand, Register):
-        yield operand.name, kind
-    elif isinstance(operand, Pair):
-        for part, its_kind in zip((operand.first, operand.second), kinds, strict=False):
-            yield from _named(part, (its_kind,), whole=False)
-    elif isinstance(operand, Vector | Group):
-        if isinstance(operand, Vector) and not whole:
-            kind = f"b{DTYPES[kind].itemsize * 8 // len(operand.elements)}"
-        yield from ((element.name, kind) for element in operand.elements if isinstance(element, Register))
