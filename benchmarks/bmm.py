@@ -36,7 +36,6 @@ from gpu.bmm.schemes import (
     Scheme,
     TensorCoreScheme,
     product_ptx,
-    tensor_core_ptx,
 )
 from gpu.compile import compiler_version
 from reference.types import PackedBits
@@ -86,7 +85,7 @@ class Product:
                 PackedBits(self.a, (n, n), "column", 32, "lsb"),
                 PackedBits(self.b, (n, n), "row", 32, "lsb"),
             ]
-            self.operands = [x for one in packed for x in arrange(one, "x", scheme.format, device)]
+            self.operands = [x for one in packed for x in arrange(one, "x", scheme.form, device)]
         self.grid, self.block = scheme.launch(n, n)
         self.kernels = {
             output: device.load(self.ptx(output)).kernel(scheme.name) for output in ("int", "bits")
@@ -95,9 +94,7 @@ class Product:
 
     def ptx(self, output: str) -> str:
         """The kernel of one output."""
-        if isinstance(self.scheme, TensorCoreScheme):
-            return tensor_core_ptx(self.scheme, output, (9, 0)).text
-        return product_ptx(self.scheme, output, "msb", (9, 0)).text
+        return product_ptx(self.scheme, output, self.scheme.first, (9, 0)).text
 
     def launch(self, output: str, stream: Any) -> None:
         """Launch the kernel of one output."""

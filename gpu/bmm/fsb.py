@@ -1,8 +1,9 @@
-"""Bits as tensor cores take them: tiles of 8 × 128 bits, the fixed-stride-bit format (BTC, section 5.1)."""
+"""Bit matrices in layouts for bit tensor cores: tiles of 8 × 128 bits (FSB), or lines (BTC, section 5.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,15 +20,15 @@ Format: TypeAlias = Literal["fsb", "lines"]
 TILE_LINES, TILE_BITS = 8, 128
 _WORDS = TILE_BITS // 32
 _LAYOUTS: dict[Order, Layout] = {"row": "column", "column": "row"}
-"""Words that run along rows are BSTC's column-major ones, and the other way round."""
+"""BSTC's layout of words that run along rows or columns: words along rows are column-major."""
 
 
 @dataclass(frozen=True, eq=False)
 class FsbBits:
     """A bit matrix in tiles of 8 lines × 128 bits, on a device. Bit 1 means +1 and bit 0 means -1.
 
-    A line is a row of the matrix with ``order="row"``, a column with ``order="column"``. Tiles follow one
-    another along the lines, then from one eight lines to the next; inside, line by line. Bit i of line l is
+    A line is a row of the matrix with ``order="row"``, a column with ``order="column"``. Tiles are
+    ordered along the lines, then by groups of eight lines; a tile is stored line by line. Bit i of line l is
 
         words[l // 8, i // 128, l % 8, i % 128 // 32] >> (i % 32) & 1
 
@@ -38,7 +39,7 @@ class FsbBits:
     words : (ceil(lines / 8), ceil(bits / 128), 8, 4) uint32
         On a device.
     ones : (lines,) uint32
-        How many bits of each line are 1; on a device.
+        The number of 1 bits in each line; on a device.
     shape : tuple of int
         (rows, columns) of the matrix, without padding.
     order : "row" or "column"
@@ -53,7 +54,7 @@ class FsbBits:
 
 
 def pack_fsb(x: Any, *, order: Order = "row", device: Device | None = None) -> FsbBits:
-    """Binarize a real matrix and pack it into tiles, on a device.
+    """Binarize a real matrix and pack it into FSB tiles, on a device.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def pack_fsb(x: Any, *, order: Order = "row", device: Device | None = None) -> F
 
 
 def unpack_fsb(packed: FsbBits) -> PackedBits:
-    """The same bits in words along the lines, on the device.
+    """Unpack FSB tiles into words along their lines, on the device.
 
     Parameters
     ----------
@@ -116,18 +117,13 @@ def unpack_fsb(packed: FsbBits) -> PackedBits:
     device: Device = packed.words.device
     lines, bits = packed.shape if packed.order == "row" else packed.shape[::-1]
     words: Array = device.allocate((-(-bits // 32), lines), np.uint32, "words")
-    sizes = np.uint32(lines), np.uint32(bits)
-    launch(
-        device,
-        ("restore", lines, bits),
-        lambda: _plan("restore", "fsb", lines, (None, None, *sizes), device),
-        *(packed.words, words),
-    )
+    plan = partial(_plan, "restore", "fsb", lines, (None, None, lines, bits), device)
+    launch(device, ("restore", lines, bits), plan, packed.words, words)
     return PackedBits(words, packed.shape, _LAYOUTS[packed.order], 32, "lsb")
 
 
 def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tuple[Array, Array]:
-    """32-bit words as tensor cores take them, and the ones of each line.
+    """Rearrange 32-bit words for tensor cores, and count the ones of each line.
 
     FSB tiles are (ceil(lines / 8), ceil(bits / 128), 8, 4), lines (lines, ceil(bits / 128), 4), with zeros
     past the edge.
@@ -137,18 +133,14 @@ def arrange(packed: PackedBits, name: str, format: Format, device: Device) -> tu
     shape = (tiles, pieces, TILE_LINES, _WORDS) if format == "fsb" else (lines, pieces, _WORDS)
     words: Array = device.allocate(shape, WORD_DTYPES[32], f"tiles of {name}")
     ones: Array = device.allocate((lines,), WORD_DTYPES[32], f"ones of {name}")
-
-    def plan() -> LaunchPlan:
-        padded = tiles * TILE_LINES if format == "fsb" else lines
-        sizes = (np.uint32(size) for size in (lines, padded, bits))
-        return _plan("arrange", format, lines, (None, None, None, *sizes), device)
-
+    sizes = lines, tiles * TILE_LINES if format == "fsb" else lines, bits
+    plan = partial(_plan, "arrange", format, lines, (None, None, None, *sizes), device)
     launch(device, ("arrange", format, lines, bits), plan, packed.words, words, ones)
     return words, ones
 
 
 def fsb_ptx(format: Format, arch: tuple[int, int]) -> Ptx:
-    """The kernels that arrange packed words, and restore them."""
+    """The kernels that arrange packed words, and restore them from tiles; compiled."""
     return compile_file("bmm/fsb.cu", {f"FORMAT_{format.upper()}": "", "WORD_32": "", "FIRST_LSB": ""}, arch)
 
 

@@ -24,7 +24,7 @@ from reference.errors import ShapeError
 from reference.types import First, Layout, PackedBits, Word
 
 LARGEST = 2**31 - 1
-"""The largest dimension: kernels count in 32 bits."""
+"""The largest dimension of a matrix, because kernels count in 32 bits."""
 
 
 def pack(
@@ -35,7 +35,7 @@ def pack(
     first: First = "msb",
     device: Device | None = None,
 ) -> PackedBits:
-    """Binarize a real matrix and pack it, on a device. Answers the same as `reference.pack`.
+    """Binarize a real matrix and pack it into words, on a device; equal to `reference.pack`.
 
     Parameters
     ----------
@@ -99,19 +99,18 @@ def _plan(source: Array, layout: Layout, word: Word, first: First, device: Devic
     name, warps = packing_plan(source, layout, word, device.multiprocessors)
     ptx = packing_ptx(np.dtype(source.dtype).name, word, first, device.compute_capability)
     grid, block = (-(-warps // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
-    sizes = (np.uint32(size) for size in source.shape)
-    return LaunchPlan(ptx.text, name, grid, block, (None, None, *sizes, None))
+    return LaunchPlan(ptx.text, name, grid, block, (None, None, *source.shape, None))
 
 
 def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int) -> tuple[str, int]:
-    """The kernel that packs a matrix, and how many warps it takes.
+    """The name of the kernel that packs a matrix, and its number of warps.
 
-    Lanes load 16 bytes at once where every row starts at a multiple of that and there is work enough
-    for eight such warps on each multiprocessor; with less, more warps with less to do are faster.
+    The vector kernels, whose lanes load 16 bytes at once, need rows that start at multiples of 16 bytes, and
+    work for eight warps on each multiprocessor; with less work, more warps that each do less are faster.
     """
     rows, columns = source.shape
     per_vector = 16 // np.dtype(source.dtype).itemsize
-    # A word of 64 bits has two pieces of 32, also where the second one lies past the edge.
+    # A word of 64 bits is two pieces of 32 for the kernel, even if the second one lies past the edge.
     down = -(-rows // (word if layout == "row" else 32)) * (word // 32 if layout == "row" else 1)
     across = -(-columns // (32 * per_vector))
     if columns % per_vector == 0 and source.pointer % 16 == 0 and down * across >= 8 * multiprocessors:
@@ -121,26 +120,27 @@ def packing_plan(source: Array, layout: Layout, word: Word, multiprocessors: int
 
 
 def packing_ptx(element: str, word: Word, first: First, arch: tuple[int, int]) -> Ptx:
-    """The packing kernels for one element type and word format."""
+    """The packing kernels for one element type and word format, compiled."""
     defines = {f"ELEMENT_{ELEMENTS[element]}": "", f"WORD_{word}": "", f"FIRST_{first.upper()}": ""}
     return compile_file("bmm/pack.cu", defines, arch)
 
 
 def matrix(x: Any, name: str) -> Any:
-    """A real matrix, checked: a host array in native byte order, or a device array as it is."""
+    """Check a real matrix; a host array gets the native byte order, a device array stays as it is."""
     return signs(x, name, "a matrix (rows, columns)", check_shape)
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
-    """Refuse shapes that are not a matrix, empty, or past what kernels count."""
+    """Refuse shapes that are not a matrix's, are empty, or are larger than kernels can count."""
     if len(shape) != 2 or min(shape) < 1 or max(shape) > LARGEST:
         raise ShapeError(
-            f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed"
+            f"{name} has shape {shape}\na matrix with both dimensions from 1 to {LARGEST} is needed\n"
+            "reshape it, or multiply it in parts"
         )
 
 
 def check_format(layout: str, word: int, first: str) -> None:
-    """Refuse formats that do not exist."""
+    """Refuse layouts, word sizes and bit orders that do not exist."""
     for option, given, known in (
         ("layout", layout, ("row", "column")),
         ("word", word, (32, 64)),

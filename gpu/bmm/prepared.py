@@ -1,4 +1,4 @@
-"""Matrices as the kernels of a scheme take them: checked, packed and arranged once."""
+"""Operands of `gpu.bmm` on a device, packed and arranged for the kernel of a scheme."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from gpu.host import (
     words_to_device,
 )
 from reference.errors import FormatError
-from reference.types import First, Layout, PackedBits, Word
+from reference.types import First, Layout, PackedBits
 
 Role: TypeAlias = Literal["a", "b"]
 
 
 @dataclass(eq=False)
 class PreparedMatrix(Prepared):
-    """An operand of `gpu.bmm` on a device, as a scheme's kernel takes it.
+    """An operand of `gpu.bmm` on a device, packed and arranged for the kernel of a scheme.
 
     Attributes
     ----------
     words : device array
         Packed words along K, lines padded to 128 bits, or FSB tiles.
     ones : (lines,) device array of uint32, or None
-        How many bits of each line are 1, for bit tensor cores.
+        The number of 1 bits in each line, for bit tensor cores.
     shape : (int, int)
-        Of the matrix that was given, without padding.
+        The shape of the original matrix, without padding.
     role : "a" or "b"
-        Which operand it is.
+        Left or right operand.
     transposed : bool
-        Whether the operand is its transpose.
+        Whether the operand is the transpose of the original matrix.
     scheme : str
-        The scheme it was prepared for.
+        The scheme that it was prepared for.
     form : str
-        How it lies in memory; schemes of the same form take it, too.
-    word, first
-        Of its words.
+        Its layout in memory; schemes of the same form accept it, too.
+    first : "msb" or "lsb"
+        The bit order of its words.
     lines, bits : int
         Rows of A or columns of B, and the length of the dot products.
     device : Device
     arrays : tuple of device arrays
-        The arguments of kernels.
+        The words, and the ones if there are any.
     kind : tuple
-        The key of a recorded call: calls with equal keys do the same.
+        The operand's part of the key under which a call is recorded.
     """
 
     words: Any
@@ -64,7 +64,6 @@ class PreparedMatrix(Prepared):
     transposed: bool
     scheme: str
     form: str
-    word: Word
     first: First
     lines: int = field(init=False)
     bits: int = field(init=False)
@@ -87,7 +86,7 @@ class PreparedMatrix(Prepared):
 def prepare_matrix(
     x: Any, role: Role, *, scheme: str = "auto", transpose: bool = False, device: Device | None = None
 ) -> PreparedMatrix:
-    """An operand of `gpu.bmm`, made ready; see `gpu.prepare`."""
+    """Check, pack and arrange an operand of `gpu.bmm`; see `gpu.prepare`."""
     x = operand(x, role, transposed=transpose)
     refuse_nan(**{role: x})
     chosen = choose_scheme(scheme_of(x) if scheme == "auto" else scheme, sizes_of(x, role, transpose)[1])
@@ -95,7 +94,7 @@ def prepare_matrix(
 
 
 def operand(x: Any, name: Role, *, transposed: bool) -> Any:
-    """An operand, checked: a real matrix, `PackedBits`, `FsbBits` or a `PreparedMatrix`."""
+    """Check an operand: a real matrix, `PackedBits`, `FsbBits` or a `PreparedMatrix`."""
     if isinstance(x, PreparedMatrix):
         return _of_this_role(x, name, transposed)
     if isinstance(x, FsbBits):
@@ -118,7 +117,7 @@ def operand(x: Any, name: Role, *, transposed: bool) -> Any:
 
 
 def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
-    """Rows of A or columns of B, and the length of the dot products."""
+    """The number of rows of op(A) or columns of op(B), and the length of the dot products."""
     if isinstance(x, PreparedMatrix):
         return x.lines, x.bits
     axis = _line_axis(role, transposed)
@@ -126,14 +125,14 @@ def sizes_of(x: Any, role: Role, transposed: bool) -> tuple[int, int]:
 
 
 def scheme_of(*operands: Any) -> str:
-    """The scheme of "auto": that of a prepared operand, else that of CUDA cores for 32-bit words."""
+    """The name of the scheme for "auto": that of a prepared operand, else "bmm32"."""
     return next((x.scheme for x in operands if isinstance(x, PreparedMatrix)), "bmm32")
 
 
 def placed(
     x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
 ) -> PreparedMatrix:
-    """A checked operand as the scheme's kernel takes it, on the device."""
+    """Pack and arrange a checked operand on the device, for the kernel of a scheme."""
     if isinstance(x, PreparedMatrix):
         if x.form != scheme.form:
             raise prepared_for(x, name, scheme.name)
@@ -141,17 +140,18 @@ def placed(
     packed = _packed(x, name, transposed, scheme, device)
     words, ones = packed.words, None
     if isinstance(scheme, TensorCoreScheme):
-        words, ones = arrange(packed, name, scheme.format, device)
-    form, word, first = scheme.form, packed.word, packed.first
-    return PreparedMatrix(words, ones, packed.shape, name, transposed, scheme.name, form, word, first)
+        words, ones = arrange(packed, name, scheme.form, device)
+    form, first = scheme.form, packed.first
+    return PreparedMatrix(words, ones, packed.shape, name, transposed, scheme.name, form, first)
 
 
 def _line_axis(role: str, transposed: bool) -> int:
-    """Which dimension of the matrix counts lines."""
+    """The axis of a matrix along which its lines are counted: 0 if lines are rows, 1 if columns."""
     return int((role == "b") != transposed)
 
 
 def _of_this_role(x: PreparedMatrix, name: str, transposed: bool) -> PreparedMatrix:
+    """Refuse a matrix that was prepared for the other role, or not transposed."""
     if x.role != name:
         raise FormatError(
             f"{name} was prepared as {x.role!r}\n"
@@ -160,14 +160,15 @@ def _of_this_role(x: PreparedMatrix, name: str, transposed: bool) -> PreparedMat
         )
     if transposed and not x.transposed:
         raise FormatError(
-            f"{name} was prepared as it is, and transpose_{name} is given\nits words do not run along K\n"
+            f"{name} was prepared without transpose, and transpose_{name} is given\n"
+            "its words do not run along K\n"
             "prepare it with transpose=True"
         )
     return x
 
 
 def _of_tiles(x: FsbBits, name: Role, transposed: bool) -> PreparedMatrix:
-    """Tiles that `gpu.bmm.pack_fsb` made: the form of btc3, popcounts included."""
+    """Check tiles of `gpu.bmm.pack_fsb`, which have the form of btc3 already."""
     check_shape(x.shape, name)
     axis = _line_axis(name, transposed)
     lines, bits = x.shape[axis], x.shape[1 - axis]
@@ -184,21 +185,24 @@ def _of_tiles(x: FsbBits, name: Role, transposed: bool) -> PreparedMatrix:
                 f"the {what} of {name} do not fit its shape {x.shape}\n"
                 f"a device array of uint32 {shape} is needed\npack it with gpu.bmm.pack_fsb"
             )
-    return PreparedMatrix(x.words, x.ones, x.shape, name, transposed, "btc3", "fsb", 32, "lsb")
+    return PreparedMatrix(x.words, x.ones, x.shape, name, transposed, "btc3", "fsb", "lsb")
 
 
 def _refuse_padding(x: PackedBits, name: str, spare: int) -> None:
-    """Bits past the edge count like any other: they must be 0 in both operands."""
+    """Refuse 1 bits past the edge, which kernels would count like any other."""
     ones = (1 << spare) - 1
     past = np.dtype(x.words.dtype).type(ones if x.first == "msb" else ones << (x.word - spare))
     if spare and (x.words[-1] & past).any():
-        raise FormatError(f"{name} has bits past the edge of its {x.shape} matrix that are not 0\nclear them")
+        raise FormatError(
+            f"{name} has bits past the edge of its {x.shape} matrix that are not 0\n"
+            "kernels count them like any other\nclear them"
+        )
 
 
 def _packed(
     x: Any, name: Role, transposed: bool, scheme: Scheme | TensorCoreScheme, device: Device
 ) -> PackedBits:
-    """The operand with its words along K, on the device."""
+    """Pack a checked operand on the device, with words along K; refuse packed words that do not."""
     layout: Layout = "row" if _line_axis(name, transposed) else "column"
     if not isinstance(x, PackedBits):
         return pack_on_device(x, name, layout, scheme.word, scheme.first, device)

@@ -7,13 +7,13 @@ from typing import Any, cast
 import numpy as np
 
 from gpu.bmm.prepared import PreparedMatrix, operand, placed, scheme_of, sizes_of
-from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx, tensor_core_ptx
+from gpu.bmm.schemes import Scheme, TensorCoreScheme, choose_scheme, product_ptx
 from gpu.bmm.threshold import rule_on_device
 from gpu.device import Device, LaunchPlan, is_array, launch
 from gpu.host import WORD_DTYPES, choose_device, downloaded, on_device, refuse_nan
 from gpu.recording import Recording, play
 from reference.errors import FormatError, ShapeError
-from reference.types import First, PackedBits
+from reference.types import PackedBits
 
 
 def bmm(
@@ -37,18 +37,18 @@ def bmm(
     b : (K, N), or (N, K) with ``transpose_b``
         Real matrices (float64, float32, float16, int8) on the host or on a device, or `PackedBits`
         of the scheme's word size whose words run along K: ``layout="column"`` for A and ``"row"``
-        for B, the other one where transposed; both with the same ``first``. Or what `gpu.prepare`
-        made of one of these: then nothing is packed or arranged again.
+        for B, the other one where transposed; both with the same ``first``. Or a result of `gpu.prepare`,
+        which is not packed or arranged again.
     scheme : str
         "auto": that of a prepared operand, else "bmm32".
-        "bmm32", "bmm64", "bmms32" or "bmms64" on CUDA cores. Where K is more than a scheme's counters
-        hold, another one with the same words takes over; see `gpu.bmm.schemes`.
-        "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, the last one the fastest.
-        Their words have 32 bits and ``first="lsb"``, those of operands and of the output.
+        "bmm32", "bmm64", "bmms32" or "bmms64" on CUDA cores. If K exceeds a scheme's counters, another
+        scheme with the same words is used; see `gpu.bmm.schemes`.
+        "btc1", "btc2" or "btc3" on bit tensor cores: the paper's designs, of which btc3 is the fastest.
+        Words of operands and output then have 32 bits and ``first="lsb"``.
     thresholds : (N,) integers, optional
-        Make the output bits: 1 where the dot product is at least its column's threshold.
+        Turn the output into bits: 1 where the dot product is at least its column's threshold.
     flip : (N,) bool, optional
-        The columns whose bits are turned over: those with a negative γ.
+        True for columns whose bits are inverted: those with a negative γ.
     device : Device, optional
         Default: the operands' own, or the first CUDA device.
 
@@ -88,13 +88,14 @@ def bmm(
             f"a is {tuple(a.shape)}{' transposed' if transpose_a else ''} and "
             f"b is {tuple(b.shape)}{' transposed' if transpose_b else ''}: "
             f"K is {k} in one and {k_of_b} in the other\n"
-            "the columns of op(A) must be as many as the rows of op(B)"
+            "the columns of op(A) must be as many as the rows of op(B)\n"
+            "check the shapes, or transpose an operand"
         )
     chosen = choose_scheme(scheme_of(a, b) if scheme == "auto" else scheme, k)
     device = choose_device(device, a, b, thresholds, flip)
     a_stays, b_stays = on_device(a), on_device(b)
     stays = a_stays or b_stays
-    if a_stays != b_stays:  # without a download, a NaN in the host operand would go unseen
+    if a_stays != b_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
         refuse_nan(a=a, b=b)
     rule = rule_on_device(thresholds, flip, n, device)
     recording = None if key is None else Recording(device, arrays)
@@ -106,10 +107,8 @@ def bmm(
             f"a is packed with first={left.first!r} and b with first={right.first!r}\n"
             "repack one of them with the other's first"
         )
-    if rule:
-        c = device.allocate((-(-n // chosen.word), m), WORD_DTYPES[chosen.word], "c")
-    else:
-        c = device.allocate((m, n), _INT32, "c")
+    size, dtype = ((-(-n // chosen.word), m), WORD_DTYPES[chosen.word]) if rule else ((m, n), _INT32)
+    c = device.allocate(size, dtype, "c")
     multiply(left, right, c, chosen, rule, device)
     if recording is not None and key is not None:
         recording.keep(c, key)
@@ -125,17 +124,17 @@ def multiply(
     rule: tuple[Any, ...],
     device: Device,
 ) -> None:
-    """Launch the kernel of a scheme.
+    """Launch the kernel of a scheme, which multiplies two prepared operands.
 
     Parameters
     ----------
     a, b : PreparedMatrix
         In the scheme's form.
     c : (M, N) int32, or (ceil(N / W), M) words with a rule
-        Where the product goes.
+        The output.
     scheme : Scheme or TensorCoreScheme
     rule : () or (thresholds, flip)
-        On the device; makes the output bits.
+        On the device; turns the output into bits.
     device : Device
 
     Examples
@@ -154,24 +153,17 @@ def multiply(
     operands = (a.words, b.words) if a.ones is None else (a.words, a.ones, b.words, b.ones)
 
     def plan() -> LaunchPlan:
-        sizes = np.uint32(m), np.uint32(n), np.uint32(k)
-        args = (*(None for _ in operands), None, *sizes, *(None for _ in rule))
-        return LaunchPlan(_ptx(scheme, bits, a.first, device), scheme.name, *scheme.launch(m, n), args)
+        ptx = product_ptx(scheme, "bits" if bits else "int", a.first, device.compute_capability).text
+        args = (*(None for _ in operands), None, m, n, k, *(None for _ in rule))
+        return LaunchPlan(ptx, scheme.name, *scheme.launch(m, n), args)
 
     launch(device, ("bmm", scheme.name, bits, a.first, m, n, k), plan, *operands, c, *rule)
-
-
-def _ptx(scheme: Scheme | TensorCoreScheme, bits: bool, first: First, device: Device) -> str:
-    arch, output = device.compute_capability, "bits" if bits else "int"
-    if isinstance(scheme, TensorCoreScheme):
-        return tensor_core_ptx(scheme, output, arch).text
-    return product_ptx(scheme, output, first, arch).text
 
 
 def _known(
     a: Any, b: Any, options: tuple[Any, Any, Any], device: Device | None
 ) -> tuple[Any, Any, tuple[Any, ...]]:
-    """The key of a recorded call, its device and its arrays; None unless both operands lie on the device."""
+    """Key, device and arrays of a call that may be recorded; None unless one device holds both operands."""
     transpose_a, transpose_b, scheme = options
     if type(transpose_a) is not bool or type(transpose_b) is not bool or type(scheme) is not str:
         return None, None, ()
@@ -183,7 +175,7 @@ def _known(
 
 
 def _placed_already(x: Any) -> tuple[Any, tuple[Any, ...], Any]:
-    """The part of a call's key that stands for an operand, its arrays and their device; None without one."""
+    """Key, arrays and device of an operand on a device; None for any other."""
     if type(x) is PreparedMatrix:
         return x.kind, x.arrays, x.device
     words, form = x, ()

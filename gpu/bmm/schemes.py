@@ -1,4 +1,4 @@
-"""The kernels of the ±1 product, and which one a product gets.
+"""The schemes of the ±1 product, each with its kernel, and the choice between them.
 
 On CUDA cores as in BSTC, section 5.1 and Table 2; on bit tensor cores as in BTC, section 5.2.
 """
@@ -18,20 +18,20 @@ WARPS_PER_BLOCK = 4
 
 @dataclass(frozen=True)
 class Scheme:
-    """A way to spread the product over warps.
+    """A way to share the product among warps on CUDA cores.
 
     Attributes
     ----------
     name : str
-        As in the paper; BMMS is the fine-grained variant.
+        The paper's name, also of the kernel; BMMS is the fine-grained variant.
     word : int
-        Bits per packed word. A warp's tile has as many columns.
+        Bits per packed word, and columns of a warp's tile.
     rows : int
         Rows of a warp's tile.
     largest_k : int, optional
-        Up to which K the kernel's counters are right.
+        The largest K that the kernel's counters can hold.
     fallback : str
-        The scheme that takes over beyond.
+        The scheme for a larger K.
     """
 
     name: str
@@ -41,18 +41,24 @@ class Scheme:
     largest_k: int | None = None
     fallback: str = ""
 
+    source: ClassVar = "bmm/bmm.cu"
     first: ClassVar[First] = "msb"
-    """How real operands are packed."""
+    """The bit order in which real operands are packed."""
 
     @property
     def form(self) -> str:
-        """How operands lie in memory: packed words as they are."""
+        """The layout of operands in memory: packed words, not rearranged."""
         return "words32" if self.word == 32 else "words64"
 
     def launch(self, m: int, n: int) -> tuple[Dim, Dim]:
-        """Grid and block of a product of (m, n): a warp for each tile."""
+        """Grid and block for an output of (m, n): a warp for each tile."""
         tiles = -(-m // self.rows) * -(-n // self.word)
         return (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
+
+    @property
+    def macros(self) -> dict[str, str | int]:
+        """The macros of the source, except those of the output."""
+        return {"SCHEME": self.name, f"WORD_{self.word}": "", "ROWS": self.rows}
 
 
 SCHEMES = {
@@ -64,45 +70,52 @@ SCHEMES = {
         Scheme("bmms64", 64, 16, "four warps for each tile of 64 x 64"),
     )
 }
-"""The schemes of `gpu.bmm` for CUDA cores: they count the bits that differ, word by word."""
+"""The schemes of `gpu.bmm` for CUDA cores, which count differing bits word by word."""
 
 
 @dataclass(frozen=True)
 class TensorCoreScheme:
-    """A way to spread the product over bit tensor cores.
+    """A way to share the product among the warps that feed bit tensor cores.
 
     Attributes
     ----------
     name : str
-        The paper's design.
-    format : "lines" or "fsb"
-        How operands lie in memory; see `gpu.bmm.fsb.arrange`.
+        The name of the kernel: BTC and the number of the paper's design.
+    form : "lines" or "fsb"
+        The layout of operands in memory; see `gpu.bmm.fsb.arrange`.
     block_tile, warp_tile : (int, int)
         Rows and columns of C that a block, and one of its warps, computes.
     step : int
-        How many pieces of 128 bits of K a block has in shared memory at once; 0 if it has none.
+        Pieces of 128 bits of K that a block keeps in shared memory at once; 0 if it uses none.
     """
 
     name: str
-    format: Literal["lines", "fsb"]
+    form: Literal["lines", "fsb"]
     block_tile: tuple[int, int]
     warp_tile: tuple[int, int]
     step: int
     summary: str
 
+    source: ClassVar = "bmm/btc.cu"
     word: ClassVar[Word] = 32
     first: ClassVar[First] = "lsb"
-
-    @property
-    def form(self) -> str:
-        """How operands lie in memory: its format, with the ones of each line."""
-        return self.format
+    largest_k: ClassVar = None
+    fallback: ClassVar = ""
 
     def launch(self, m: int, n: int) -> tuple[Dim, Dim]:
-        """Grid and block of a product of (m, n)."""
+        """Grid and block for an output of (m, n): a block for each tile."""
         (rows, columns), (down, across) = self.block_tile, self.warp_tile
         warps = rows // down * (columns // across)
         return (-(-m // rows) * -(-n // columns), 1, 1), (warps * 32, 1, 1)
+
+    @property
+    def macros(self) -> dict[str, str | int]:
+        """The macros of the source, except those of the output."""
+        tiles = zip(
+            ("ROWS", "COLUMNS", "WARP_ROWS", "WARP_COLUMNS"), self.block_tile + self.warp_tile, strict=True
+        )
+        named = {"SCHEME": self.name, f"FORMAT_{self.form.upper()}": ""}
+        return {**named, **dict(tiles), "STEP": self.step, "WORD_32": ""}
 
 
 TENSOR_CORE_SCHEMES = {
@@ -113,49 +126,26 @@ TENSOR_CORE_SCHEMES = {
         TensorCoreScheme("btc3", "fsb", (128, 128), (32, 64), 4, "design 3: tiles of 8 x 128 bits"),
     )
 }
-"""The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on. Words are of 32 bits, the first "lsb"."""
+"""The schemes of `gpu.bmm` for bit tensor cores, from sm_75 on: words of 32 bits, ``first="lsb"``."""
 
 
 _ALL: dict[str, Scheme | TensorCoreScheme] = SCHEMES | TENSOR_CORE_SCHEMES
 
 
 def choose_scheme(name: Any, k: int) -> Scheme | TensorCoreScheme:
-    """The scheme of that name, or its fallback for dot products longer than its counters hold."""
+    """The scheme of that name, or its fallback if its counters cannot hold K."""
     if not isinstance(name, str) or name not in _ALL:
         raise unknown("scheme", name, _ALL)
     scheme = _ALL[name]
-    if isinstance(scheme, TensorCoreScheme):
-        return scheme
     if scheme.largest_k is not None and k > scheme.largest_k:
         return SCHEMES[scheme.fallback]
     return scheme
 
 
-def product_ptx(scheme: Scheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
-    """The kernel of a scheme; ``first`` is of the output's words, the operands' order does not matter."""
-    defines = {
-        "SCHEME": scheme.name,
-        f"WORD_{scheme.word}": "",
-        "ROWS": scheme.rows,
-        f"OUTPUT_{output.upper()}": "",
-        f"FIRST_{first.upper()}": "",
-    }
-    return compile_file("bmm/bmm.cu", defines, arch)
+def product_ptx(scheme: Scheme | TensorCoreScheme, output: str, first: First, arch: tuple[int, int]) -> Ptx:
+    """The kernel of a scheme, compiled; ``first`` is the bit order of the output's words.
 
-
-def tensor_core_ptx(scheme: TensorCoreScheme, output: str, arch: tuple[int, int]) -> Ptx:
-    """The kernel of a scheme for bit tensor cores, which count common bits or differing ones by ``arch``."""
-    (rows, columns), (warp_rows, warp_columns) = scheme.block_tile, scheme.warp_tile
-    defines = {
-        "SCHEME": scheme.name,
-        f"FORMAT_{scheme.format.upper()}": "",
-        "ROWS": rows,
-        "COLUMNS": columns,
-        "WARP_ROWS": warp_rows,
-        "WARP_COLUMNS": warp_columns,
-        "STEP": scheme.step,
-        "WORD_32": "",
-        f"OUTPUT_{output.upper()}": "",
-        "FIRST_LSB": "",
-    }
-    return compile_file("bmm/btc.cu", defines, arch)
+    The bit order of the operands does not matter. Bit tensor cores count common or differing bits.
+    """
+    defines = {**scheme.macros, f"OUTPUT_{output.upper()}": "", f"FIRST_{first.upper()}": ""}
+    return compile_file(scheme.source, defines, arch)

@@ -1,4 +1,4 @@
-"""The threshold epilogue: dot products become bits by a threshold and a flip for each column."""
+"""Operands of the threshold epilogue: a threshold and a flip per column turn dot products into bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reference.errors import DtypeError, SchemeError, ShapeError
 
 
 def rule_on_device(thresholds: Any, flip: Any, n: int, device: Device) -> tuple[Any, ...]:
-    """Thresholds (int32) and flips (uint8) of ``n`` columns on the device; empty if the output is int32."""
+    """Upload thresholds (int32) and flips (uint8) of ``n`` columns; () without thresholds."""
     if thresholds is None:
         if flip is not None:
             raise SchemeError("flip is given without thresholds\ngive both, or neither")
@@ -28,7 +28,7 @@ def rule_on_device(thresholds: Any, flip: Any, n: int, device: Device) -> tuple[
 def _vector(
     given: Any, name: str, n: int, of_host: Callable[[npt.NDArray[Any]], Any], dtype: Any, device: Device
 ) -> Any:
-    """Numbers on the device, one for each column."""
+    """Check a vector with one number for each column, and upload it."""
     advice = f"give one for each of the {n} columns"
     vector: Any = device.adopt(given) if is_foreign(given) else given
     if not is_array(vector):
@@ -39,12 +39,14 @@ def _vector(
     if tuple(vector.shape) != (n,):
         raise ShapeError(f"{name} has shape {tuple(vector.shape)}\n{advice}")
     if np.dtype(vector.dtype) != dtype:
-        raise DtypeError(f"{name} on the device is {vector.dtype}\nupload {np.dtype(dtype)}")
+        raise DtypeError(
+            f"{name} on the device is {vector.dtype}\n{np.dtype(dtype)} is needed\nconvert it first"
+        )
     return vector if is_array(vector) else device.upload(vector, name)
 
 
 def _thresholds(values: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """Host thresholds as int32."""
+    """Check thresholds of the host, and convert them to int32."""
     if values.dtype.kind not in "iu":
         raise DtypeError(
             f"thresholds are {values.dtype}\n"
@@ -52,12 +54,14 @@ def _thresholds(values: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         )
     limits = np.iinfo(np.int32)
     if values.size and not limits.min <= int(values.min()) <= int(values.max()) <= limits.max:
-        raise DtypeError("thresholds do not fit int32\nno dot product lies outside, so clip them")
+        raise DtypeError("thresholds do not fit int32\nno dot product lies outside\nclip them to int32")
     return values.astype(np.int32)
 
 
 def _flips(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Host flips as bytes."""
+    """Check flips of the host, and convert them to one byte per column: 1 where the bit is inverted."""
     if values.dtype != np.bool_ and not (values.dtype.kind in "iu" and np.isin(values, (0, 1)).all()):
-        raise DtypeError(f"flip is {values.dtype}\ngive bool, True where the bit is turned over")
+        raise DtypeError(
+            f"flip is {values.dtype}\nbool is needed, True where the bit is inverted\nconvert it first"
+        )
     return values.astype(np.uint8)

@@ -10,7 +10,7 @@ import reference
 import simwarp
 from gpu.bmm import SCHEMES, TENSOR_CORE_SCHEMES, pack_fsb, unpack_fsb
 from gpu.bmm.fsb import fsb_ptx
-from gpu.bmm.schemes import choose_scheme, tensor_core_ptx
+from gpu.bmm.schemes import choose_scheme, product_ptx
 from reference.errors import FormatError, NotANumberError, SchemeError, ShapeError
 from reference.types import PackedBits
 from simwarp.verify.draw import Draw
@@ -134,7 +134,7 @@ def test_products_use_the_instructions_of_the_chip(scheme, output):
         (8, 9): "m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
         (9, 0): "m16n8k256.row.col.s32.b1.b1.s32.and.popc",
     }.items():
-        text = tensor_core_ptx(scheme, output, arch).text
+        text = product_ptx(scheme, output, "lsb", arch).text
         products = [line for line in text.splitlines() if "mma.sync" in line]
         assert products
         assert all(operation in line for line in products)

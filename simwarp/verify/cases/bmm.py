@@ -26,7 +26,6 @@ from gpu.bmm.schemes import (
     TensorCoreScheme,
     choose_scheme,
     product_ptx,
-    tensor_core_ptx,
 )
 from reference.types import First, Layout, PackedBits, Word
 from simwarp import lanes, listings
@@ -162,7 +161,7 @@ def _kernels(arch: tuple[int, int]) -> dict[str, str]:
 
 def _tensor_core_kernels(arch: tuple[int, int]) -> dict[str, str]:
     products = [
-        tensor_core_ptx(scheme, output, arch)
+        product_ptx(scheme, output, "lsb", arch)
         for scheme in TENSOR_CORE_SCHEMES.values()
         for output in ("int", "bits")
     ]
