@@ -1,4 +1,4 @@
-"""Consecutive bytes of a memory, with a mark for each bit that was ever written."""
+"""An allocation: contiguous bytes of a memory, with a mark for each bit that was ever written."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from simwarp.faults import UseAfterFree
 
 POISON = 0xA5
 FREE_LATER = "free memory after its last use"
-"""The advice for a use after free."""
+"""The advice of faults for a use after free."""
 _WHOLE = 0xFF
-"""The mark of a byte of which every bit is written."""
+"""The mark of a byte whose bits were all written."""
 _ROUND = 16  # storage is rounded up to the widest access, so that every width has a view
 
 Addresses = npt.NDArray[np.uint64]
 
 
 class Allocation:
-    """Consecutive bytes at an address.
+    """Contiguous bytes of a memory.
 
     Attributes
     ----------
-    base, size : int
+    base : int
+        The address of the first byte.
+    size : int
         In bytes.
     name : str
         For faults.
     read_only : bool
-        Whether kernels can only read it.
+        Whether a kernel's write is a fault.
     freed : bool
-        Whether its memory was given back.
+        Whether it was freed.
     """
 
     def __init__(
@@ -53,60 +55,59 @@ class Allocation:
         self._written_views: dict[int, npt.NDArray[Any]] = {}
 
     def discard(self) -> None:
-        """Give the memory back; base, size and name stay, for faults."""
+        """Free the bytes; base, size and name stay, for faults."""
         self.freed = True
         self._make(0)
 
     @property
     def bytes(self) -> npt.NDArray[np.uint8]:
-        """The live bytes (a view)."""
+        """A view of the bytes; UseAfterFree once they are freed."""
         self._check_live()
         return self._bytes[: self.size]
 
     @property
     def written(self) -> npt.NDArray[np.bool_]:
-        """Which bytes were ever written, with all their bits."""
+        """Which bytes had all their bits written."""
         return self.written_bits == _WHOLE
 
     @property
     def written_bits(self) -> npt.NDArray[np.uint8]:
-        """Which bits of each byte were ever written (a view)."""
+        """A view of the marks: which bits of each byte were ever written."""
         self._check_live()
         return self._written[: self.size]
 
     def fill(self, data: npt.NDArray[np.uint8], offset: int = 0) -> None:
-        """Write bytes from the host."""
+        """Write bytes of the host, from a byte offset on."""
         self._check_live()
         if not 0 <= offset <= self.size - data.size:
             raise ShapeError(
-                f"fill of {self.name}: {count_of_bytes(data.size)} from byte {offset} on, "
-                f"but it has {count_of_bytes(self.size)}\n"
-                "fill as many bytes as the allocation has, or fewer"
+                f"fill of {self.name}: {count_of_bytes(data.size)} from byte {offset} on\n"
+                f"the allocation has {count_of_bytes(self.size)}\nfill only bytes of the allocation"
             )
         self._bytes[offset : offset + data.size] = data
         self._written[offset : offset + data.size] = _WHOLE
         self.settle()
 
     def settle(self) -> None:
-        """Note whether every byte is written by now, so that reads need not ask."""
+        """Look whether every byte is written by now; if so, reads skip the check."""
         if not self._complete:
             marks = self._written[: self.size]
             self._complete = bool(marks.all()) and bool(marks.min(initial=_WHOLE) == _WHOLE)
 
     def view(self, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The storage as an array of ``dtype``."""
+        """The storage as an array of ``dtype``, which includes the padding at its end."""
         if dtype not in self._views:
             self._views[dtype] = self._bytes.view(dtype)
         return self._views[dtype]
 
     def index(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
-        """Addresses within → indices in units of ``width``."""
+        """Convert addresses in the allocation to indices of elements of ``width`` bytes."""
         offsets = np.subtract(addresses, np.uint64(self.base))
         offsets >>= np.uint64(width.bit_length() - 1)
         return offsets.view(np.int64)
 
     def unwritten(self, index: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.bool_] | None:
-        """Which units of ``width`` bytes hold a byte that nothing wrote; None if none can."""
+        """Which elements of ``width`` bytes have an unwritten byte; None once every byte is written."""
         if self._complete:
             return None
         if width > 8:
@@ -114,11 +115,11 @@ class Allocation:
         return self._written_view(width).take(index) != _ones(width)
 
     def never_written(self, size: int) -> npt.NDArray[np.bool_]:
-        """Of which of the first ``size`` bytes nothing ever wrote a bit."""
+        """Which of the first ``size`` bytes have no written bit."""
         return self.written_bits[:size] == 0
 
     def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The values at addresses, unchecked."""
+        """Read the values at addresses, unchecked."""
         return self.view(dtype).take(self.index(addresses, dtype.itemsize))
 
     def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
@@ -132,16 +133,16 @@ class Allocation:
             self._written_view(width)[index] = _ones(width)
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Note of bytes at addresses which bits nothing wrote: ``unwritten`` (n, width)."""
+        """Mark bits of the accessed bytes as unwritten: ``unwritten`` (n, width), a word of bits per byte."""
         self._complete = False
         self._written[self._each(addresses, unwritten.shape[1])] = ~unwritten
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
-        """(n, width): the bits that nothing wrote of each byte at addresses within."""
+        """The unwritten bits of each accessed byte, (n, width), a word of bits per byte."""
         return ~self._written[self._each(addresses, width)]
 
     def _each(self, addresses: Addresses, width: int) -> npt.NDArray[np.int64]:
-        """(n, width): where each byte lies."""
+        """The index of each accessed byte, (n, width)."""
         return self.index(addresses, 1)[:, None] + np.arange(width)
 
     def _check_live(self) -> None:
@@ -160,7 +161,7 @@ def _zeros(size: int, shared: bool) -> npt.NDArray[np.uint8]:
 
 
 def count_of_bytes(count: int) -> str:
-    """So many bytes, in words."""
+    """A number of bytes in English, for messages."""
     return "1 byte" if count == 1 else f"{count} bytes"
 
 

@@ -1,4 +1,4 @@
-"""The arrays of kernels written in Python: elements in global or shared memory.
+"""Arrays in global or shared memory, for kernels written in Python.
 
 Source: PTX ISA 9.0, chapter 5 (state spaces).
 """
@@ -18,9 +18,9 @@ from simwarp.memory import Memory
 
 
 class Array:
-    """Elements in memory, which a kernel reads and writes through `Warp.load` and `Warp.store`.
+    """An array in simulated memory, which a kernel accesses with `Warp.load` and `Warp.store`.
 
-    Each array is an address space of its own, so that no index of one can reach another.
+    Each array has its own address space, so that no index of one array can reach another.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Array:
         For the host; a kernel sees flat, C-order indices.
     dtype : bool, integer or float, up to 8 bytes
     read_only : bool
-        CUDA's ``const``: a store is a fault.
+        As CUDA's ``const``: a store is a fault.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Array:
         self.base = self.allocation.base
 
     def addresses(self, index: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-        """The address of each element, also of those that do not exist.
+        """The address of each index, also of an index out of bounds.
 
         Examples
         --------
@@ -78,7 +78,7 @@ class Array:
 
 
 class GlobalArray(Array):
-    """An `Array` in global memory; ``GlobalArray(name, shape, dtype)`` starts out as poison.
+    """An `Array` in global memory; ``GlobalArray(name, shape, dtype)`` is uninitialised.
 
     Examples
     --------
@@ -88,19 +88,19 @@ class GlobalArray(Array):
 
     @classmethod
     def of(cls, name: str, values: npt.ArrayLike, *, read_only: bool = False) -> GlobalArray:
-        """Upload a NumPy array."""
+        """Copy a NumPy array to global memory."""
         host: npt.NDArray[Any] = np.asarray(values)
         array = cls(name, host.shape, host.dtype, read_only=read_only)
         array.allocation.fill(np.ascontiguousarray(host, array.dtype).reshape(-1).view(np.uint8))
         return array
 
     def numpy(self) -> npt.NDArray[Any]:
-        """Download a copy. An element that no kernel wrote is an `UninitialisedRead`."""
+        """Copy the array to the host. An element that no kernel wrote raises `UninitialisedRead`."""
         return self.memory.load(self.addresses(np.arange(self.size)), self.dtype).reshape(self.shape)
 
 
 class SharedArray(Array):
-    """An `Array` in the shared memory of one block: `launch` makes it, as poison.
+    """An `Array` in the shared memory of one block: `launch` makes it, uninitialised.
 
     Attributes
     ----------
@@ -115,6 +115,7 @@ def _element_type(name: str, dtype: npt.DTypeLike) -> np.dtype[Any]:
     dtype = np.dtype(dtype)
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise DtypeError(
-            f"array {name}: a kernel has no {dtype.name}; use bool, integers or floats to 8 bytes"
+            f"array {name} has elements of {dtype.name}\nkernels have numbers of up to 8 bytes\n"
+            "give bool, integers or floats"
         )
     return dtype.newbyteorder("=")

@@ -1,23 +1,23 @@
-"""The checks for faults of a kernel, which are raised, collected or ignored.
+"""The checks for faults of a kernel: each kind of fault is raised, collected or ignored.
 
 ==================  ============================================================================
 ``bounds``          accesses outside every allocation, writes to read-only memory
 ``alignment``       addresses that are not a multiple of the access's width
 ``freed``           use after free, double free
-``registers``       reads of registers that nothing wrote
-``uninitialised``   reads of shared, global or local memory that nothing wrote
+``registers``       uses of uninitialised registers
+``uninitialised``   uses of uninitialised shared, global or local memory
 ``division``        integer divisions by zero whose result is used
 ``barriers``        divergent, skipped, mismatched and over-subscribed barriers
-``members``         a lane outside its own member mask; lanes of a mask that never came
-``sources``         the read of a lane that does not take part, or has exited
-``races``           two accesses of the same bytes, one of them a write, that nothing orders
-``deadlock``        lanes that all wait
-``runaway``         loops without an end
+``members``         a lane outside its own member mask; lanes of a mask that never arrive
+``sources``         a shuffle that reads an inactive or exited lane
+``races``           two unordered accesses of the same bytes, one of them a write
+``deadlock``        all remaining lanes wait for one another
+``runaway``         infinite loops
 ``unreachable``     control that runs off the end of a function, where its compiler left no return
-``exits``           lanes that returned before a barrier or ``.sync`` that names them
+``exits``           lanes that returned before a barrier or ``.sync`` operation that names them
 ==================  ============================================================================
 
-The last one is an idiom that works on every GPU since Volta, and is off unless it is asked for by its name.
+``exits`` is an idiom that works on every GPU since Volta, and is off unless requested by name.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ KINDS = (
     "exits",
 )
 STRICT = ("exits",)
-"""Off unless they are named."""
+"""Kinds that are off unless requested by name."""
 
 
 POISONING = frozenset(("bounds", "alignment", "freed", "registers", "uninitialised"))
-"""The kinds after which lanes go on with undefined values."""
+"""Kinds after which lanes continue with undefined values, if the fault is not raised."""
 
 
 class Checks:
@@ -61,19 +61,19 @@ class Checks:
     Parameters
     ----------
     checks : str, or mapping of str to str
-        "raise", "report" or "off" for all kinds but the strict ones; or by kind, and those not named are
-        raised, the strict ones off.
+        "raise", "report" or "off" for all kinds except `STRICT`; or the action of each kind, by default
+        "raise", for `STRICT` "off".
 
     Attributes
     ----------
     faults : list of KernelFault
-        The collected ones, each once, with its ``count``. Two faults are the same if their class, kind of
-        access (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are.
+        The collected faults, each once, with its ``count``. Two faults are the same if their class, kind of
+        access (read or write), kernel, lines (of CUDA C++, else of PTX) and allocation are the same.
 
     Raises
     ------
     SchemeError
-        For a kind or an action that does not exist.
+        For an unknown kind or action.
 
     Examples
     --------
@@ -103,12 +103,12 @@ class Checks:
         self._known: dict[object, KernelFault] = {}
 
     def action(self, kind: str) -> str:
-        """The action for faults of a kind; those without a kind are always raised."""
+        """The action for faults of a kind; faults without a kind are always raised."""
         return self._actions.get(kind, "raise")
 
     @contextmanager
     def without(self, kind: str) -> Generator[None]:
-        """Switch a kind off within this.
+        """Switch a kind off inside a ``with`` block.
 
         Examples
         --------
@@ -126,7 +126,7 @@ class Checks:
             self._actions = before
 
     def found(self, fault: KernelFault) -> None:
-        """Raise a fault, or keep it, or forget it."""
+        """Raise, collect or ignore a fault, by the action of its kind."""
         action = self.action(fault.check)
         if action == "raise":
             raise fault
@@ -134,7 +134,7 @@ class Checks:
             self.keep(fault)
 
     def keep(self, fault: KernelFault) -> None:
-        """Add a fault to those collected, or count it, if one like it is there."""
+        """Collect a fault, or add its count to the same fault if that was collected before."""
         places = _line(fault.place), _line(getattr(fault, "other", None))
         key = type(fault), places, _manner(fault), getattr(fault, "allocation", "")
         known = self._known.setdefault(key, fault)
@@ -144,18 +144,18 @@ class Checks:
             known.count += fault.count
 
     def clear(self) -> None:
-        """Forget what was collected."""
+        """Forget the collected faults."""
         self.faults.clear()
         self._known.clear()
 
 
 def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
-    """The argument of `Checks` from options: one word for all kinds, or pairs.
+    """Read the argument of `Checks` from command-line options: one action, or pairs ``kind=action``.
 
     Raises
     ------
     SchemeError
-        For anything else.
+        If a word is not a pair, unless it is the only one.
 
     Examples
     --------
@@ -168,21 +168,21 @@ def read_checks(texts: Sequence[str]) -> str | dict[str, str]:
     pairs = [word.partition("=") for word in words]
     if not all(equals for _, equals, _ in pairs):
         raise SchemeError(
-            f"checks: {','.join(words)} is neither one word for all, nor one for each kind\n"
-            "for example report, or races=report,uninitialised=off"
+            f"checks: {','.join(words)} is neither one action nor pairs kind=action\n"
+            "give for example report, or races=report,uninitialised=off"
         )
     return {kind: action for kind, _, action in pairs}
 
 
 def _manner(fault: KernelFault) -> object:
-    """The kind of access, which distinguishes faults of one line."""
+    """The kinds of access of a fault, which distinguish faults of the same line."""
     if isinstance(fault, Race):
         return fault.earlier, fault.later
     return fault.what if isinstance(fault, MemoryFault) else None
 
 
 def _line(place: Place | None) -> object:
-    """The line that a fault is known by: of the CUDA C++, if there is one."""
+    """The line that identifies a place: that of the CUDA C++ if known, else that of the PTX."""
     if place is None:
         return None
     source = place.source_file, place.source_line

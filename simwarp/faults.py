@@ -11,12 +11,12 @@ from typing import Any
 from reference.errors import SimwarpError
 
 _LONG, _PART = 500, 200
-"""Characters of a message's line that are shown whole, and of a longer one at either end."""
+"""The longest line that a message shows whole, and the characters shown at either end of a longer one."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a launch something happened; None where it is not known.
+    """A place in a launch: kernel, block, warp, lane and instruction; None or "" where unknown.
 
     Attributes
     ----------
@@ -77,10 +77,10 @@ class KernelFault(SimwarpError):
     Attributes
     ----------
     check : str
-        The check that found it, by which it is switched off or collected (`simwarp.checks`); "" for a fault
-        that belongs to none.
+        Its kind in `simwarp.checks`, by which it is raised, collected or ignored; "" for a fault that is
+        always raised.
     count : int
-        How often it was found, of a fault that is collected instead of raised.
+        The occurrences of a fault that is collected.
     """
 
     check = ""
@@ -103,7 +103,7 @@ class KernelFault(SimwarpError):
         return f"{type(self).__name__}({str(self).splitlines()[0]!r})"
 
     def at(self, **fields: object) -> KernelFault:
-        """The same fault, its place completed."""
+        """Set fields of the fault's place, and return the fault."""
         self.place = replace(self.place, **fields)  # pyright: ignore[reportArgumentType]
         return self
 
@@ -118,11 +118,11 @@ class MemoryFault(KernelFault):
     space : str
         "global", "shared" …
     allocation : str
-        The allocation that holds the address, or the nearest one; "" if there is none.
+        The allocation that holds the address, or the nearest one; "" without allocations.
     offset : int
-        The access's offset in bytes from the start of ``allocation``.
+        The offset of the access in ``allocation``, in bytes.
     position : int
-        Which of the addresses of one vector access was the first bad one.
+        The index of the first bad address among those of the executing lanes.
     """
 
     address: int = 0
@@ -140,12 +140,12 @@ class OutOfBounds(MemoryFault):
 
 
 class ForeignPointer(OutOfBounds):
-    """An access to shared or local memory by an address that another block, or thread, stored and meant.
+    """An access by a pointer to the shared memory of another block or the local memory of another thread.
 
     Attributes
     ----------
     stored, loaded : Place
-        Where the other stored the address, and where it was loaded.
+        The instructions that stored the pointer there, and loaded it here.
     """
 
     stored: Place | None = None
@@ -153,7 +153,7 @@ class ForeignPointer(OutOfBounds):
 
 
 class UseAfterFree(OutOfBounds):
-    """An access to memory that was given back."""
+    """An access to freed memory."""
 
     check = "freed"
 
@@ -165,19 +165,19 @@ class Misaligned(MemoryFault):
 
 
 class WrongStride(Misaligned):
-    """A matrix in memory whose rows, or columns, are not all aligned as the instruction needs."""
+    """A matrix in memory with a row or column that is not aligned as the instruction requires."""
 
 
 class UninitialisedRead(MemoryFault):
     """A use of uninitialised memory, or of a value computed from it.
 
-    ``place`` is that of the read. For uses see `UninitialisedRegister`; an atomic operation, a matrix
-    instruction and a kernel written in Python use all values that they read.
+    ``place`` is that of the read. Uses are listed under `UninitialisedRegister`; an atomic operation, a
+    matrix instruction and a kernel written in Python use every value that they read.
 
     Attributes
     ----------
     use : Place
-        The instruction that used the value, unless it is the one that read it.
+        The instruction that used the value, unless it also read it.
     """
 
     check = "uninitialised"
@@ -185,26 +185,26 @@ class UninitialisedRead(MemoryFault):
 
 
 class ReadOnlyWrite(MemoryFault):
-    """A write to memory that a kernel can only read."""
+    """A write to read-only memory."""
 
     check = "bounds"
 
 
 class DoubleFree(MemoryFault):
-    """A free, by the host or a kernel, of memory that is not allocated: most often its second."""
+    """A free, by the host or a kernel, of memory that is not allocated: most often a second free."""
 
     check = "freed"
 
 
 class Race(MemoryFault):
-    """Two accesses of the same bytes, one of them a write, that nothing puts in order.
+    """Two unordered accesses of the same bytes, one of them a write.
 
     Attributes
     ----------
     earlier, later : str
-        "read", "write" or "atomic": the two accesses, in the order of this run.
+        The kinds of the two accesses, in the order of this run: "read", "write" or "atomic".
     other : Place
-        Where the earlier one was made; ``place`` is that of the later one.
+        The earlier access; ``place`` is the later one.
     """
 
     check = "races"
@@ -216,12 +216,12 @@ class Race(MemoryFault):
 class UninitialisedRegister(KernelFault):
     """A use of an uninitialised register, or of a value computed from it.
 
-    A branch, an address or a store to global memory is a use; ``place`` is that of the first read.
+    Uses are branches, addresses and stores to global memory; ``place`` is that of the first read.
 
     Attributes
     ----------
     register : str
-        The register that nothing wrote.
+        The uninitialised register.
     use : Place
         The instruction that used its value.
     """
@@ -232,12 +232,12 @@ class UninitialisedRegister(KernelFault):
 
 
 class DivisionByZero(KernelFault):
-    """An integer division by zero, or remainder, with a result that is used as `UninitialisedRegister` says.
+    """An integer division or remainder by zero whose result is used (see `UninitialisedRegister`).
 
     Attributes
     ----------
     use : Place
-        The instruction that used it; ``place`` is that of the division.
+        The instruction that used the result; ``place`` is that of the division.
     """
 
     check = "division"
@@ -245,32 +245,32 @@ class DivisionByZero(KernelFault):
 
 
 class MemberMaskFault(KernelFault):
-    """A ``.sync`` operation executed by a lane outside its own member mask, or masks that differ."""
+    """A ``.sync`` operation whose member mask lacks the executing lane, or differs between its lanes."""
 
     check = "members"
 
 
 class InactiveSource(KernelFault):
-    """A shuffle that reads a lane which does not take part."""
+    """A shuffle that reads a lane which does not execute it."""
 
     check = "sources"
 
 
 class BarrierFault(KernelFault):
-    """A barrier that cannot be passed as written."""
+    """A barrier that not all of its threads reach, or that they reach with different operands."""
 
     check = "barriers"
 
 
 class SkippedBarrier(BarrierFault):
-    """A barrier that lanes pass although others that it names skipped it.
+    """A barrier that some of its lanes skipped and others passed.
 
     Attributes
     ----------
     left : Place
-        Where the first of those went another way.
+        The branch at which the first lane to skip it left.
     lanes : int
-        Those of its warp, one bit each.
+        The lanes of that warp that skipped it, one bit each.
     """
 
     left: Place = Place()
@@ -278,7 +278,7 @@ class SkippedBarrier(BarrierFault):
 
 
 class SkippedMember(MemberMaskFault):
-    """A ``.sync`` operation that lanes execute although others of its mask skipped it.
+    """A ``.sync`` operation that some lanes of its mask skipped and others executed.
 
     Attributes
     ----------
@@ -291,12 +291,14 @@ class SkippedMember(MemberMaskFault):
 
 
 class EarlyExit(KernelFault):
-    """Lanes that returned before a barrier or a ``.sync`` operation that names them.
+    """A barrier or ``.sync`` operation that names lanes which returned before it.
 
     Attributes
     ----------
-    left, lanes
-        See `SkippedBarrier`.
+    left : Place
+        The return of the first of those lanes.
+    lanes : int
+        The lanes of its warp that returned, one bit each.
     """
 
     check = "exits"
@@ -305,16 +307,16 @@ class EarlyExit(KernelFault):
 
 
 class DivergentMatrix(BarrierFault):
-    """A matrix instruction that the lanes of a warp do not execute as one, with the same operands."""
+    """A matrix instruction that the lanes of a warp do not execute together, with the same operands."""
 
 
 class Deadlock(KernelFault):
-    """Every lane that is left waits for another.
+    """All remaining lanes wait for one another.
 
     Attributes
     ----------
     waiting : tuple of Place
-        For each instruction at which lanes wait, the first of them.
+        The first waiting lane of each instruction at which lanes wait.
     """
 
     check = "deadlock"
@@ -326,7 +328,7 @@ class Trap(KernelFault):
 
 
 class NotCooperative(Trap):
-    """Grid sync in a launch that is not cooperative: it has no workspace, so cooperative groups trap."""
+    """A grid sync in a launch that is not cooperative: without its workspace, cooperative groups trap."""
 
 
 class Unreachable(KernelFault):
@@ -336,27 +338,26 @@ class Unreachable(KernelFault):
 
 
 class AssertionFailed(KernelFault):
-    """An ``assert`` of the kernel that does not hold."""
+    """A failed ``assert`` of the kernel."""
 
 
 class RunawayKernel(KernelFault):
-    """A launch that executed more instructions than it was given."""
+    """A launch that executed more instructions than its budget."""
 
     check = "runaway"
 
 
 class Livelock(RunawayKernel):
-    """A loop that came back to exactly the state it had: it will never end."""
+    """An infinite loop: it returned to a state that it was in before."""
 
 
 class NeedsIndependentProgress(KernelFault):
-    """A kernel that the stack of reconvergence points cannot run: lanes wait for others of their warp.
+    """A kernel that ``schedule="stack"`` cannot run: lanes wait for other lanes of their warp.
 
     Attributes
     ----------
     waiting, awaited : tuple of Place
-        For each instruction at which lanes wait, and at which those stand that they wait for, the first of
-        them.
+        The waiting lanes, and the lanes that they wait for: the first lane of each instruction.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -364,7 +365,7 @@ class NeedsIndependentProgress(KernelFault):
 
 
 class _OfText(SimwarpError):
-    """An error that quotes PTX; of a line that is very long only a part."""
+    """An error that quotes PTX; the middle of a very long line is left out."""
 
     def __init__(self, message: str) -> None:
         lines = (
@@ -375,7 +376,7 @@ class _OfText(SimwarpError):
 
 
 class UnsupportedInstruction(_OfText):
-    """PTX that this version cannot execute; names the line.
+    """PTX that this version cannot execute; the message names the line.
 
     Attributes
     ----------
@@ -388,7 +389,7 @@ class UnsupportedInstruction(_OfText):
 
 
 class PtxSyntaxError(_OfText, ValueError):
-    """Text that is not PTX; names the line."""
+    """Text that is not PTX; the message names the line."""
 
 
 class LaunchError(SimwarpError, ValueError):

@@ -1,24 +1,21 @@
-"""Operations of a warp's lanes, those of a soft tensor core, on NumPy arrays.
+"""Operations of a warp's lanes on NumPy arrays, those of BSTC's soft tensor core among them.
 
-Two kinds of function live here.
+*Per lane* (BSTC section 3.1, A to C and F): ``and_``, ``popc``, ``brev``, ``shl``, ``prmt`` … compute
+each element by itself; shapes broadcast. Words are unsigned arrays (uint32, uint64); signed types are
+passed only where the sign matters (``shr``, ``bfe``, ``redux``).
 
-*Per lane* (BSTC section 3.1, A to C and F): ``and_``, ``popc``, ``brev``, ``shl``, ``prmt`` … act on
-each element alone; any shapes that broadcast will do. Words are unsigned arrays (uint32, uint64);
-signed types are passed only where the sign matters (``shr``, ``bfe``, ``redux``).
-
-*Across lanes* (D, E, G, H): ``ballot``, ``vote_any``, ``shfl``, ``match_any``, ``redux`` … see an
-array's last axis as the 32 lanes of a warp; every leading axis is more warps. They take
+*Across lanes* (D, E, G, H): ``ballot``, ``vote_any``, ``shfl``, ``match_any``, ``redux`` … The last axis of
+an array is the 32 lanes of a warp; leading axes are more warps. The common parameters are
 
 ``member_mask``
-    the lanes named by the ``.sync`` operand; a number (-1 is all of them), or words (…, 1) or (…, 32).
+    the member mask of the ``.sync`` operation: a number (-1 is all lanes), or words (…, 1) or (…, 32);
 ``active``
-    the lanes that really execute, bool (…, 32); None stands for all 32.
+    the lanes that execute the operation, bool (…, 32); None is all 32.
 
-and return the value together with ``defined``, the lanes whose result the PTX ISA fixes. Whether a
-lane is itself active does not enter into ``defined``: one that does not execute receives nothing. A value
-common to all lanes of a warp may be returned once, (…, 1); results broadcast to (…, 32).
-
-These functions never raise for a lane that is undefined: the caller does, and names the kernel and the line.
+They return the value and ``defined``, the lanes whose result the PTX ISA defines. ``defined`` does not depend
+on whether the lane itself is active: an inactive lane receives nothing. A value that is the same in all
+lanes of a warp may have shape (…, 1); results broadcast to (…, 32). Undefined lanes do not raise: the
+caller does, with the kernel and the line.
 
 Source: PTX ISA 9.0, section 9.7 (the instruction of the same name); BSTC (SC'19), section 3.1.
 """
@@ -47,14 +44,14 @@ Reduction: TypeAlias = Literal["add", "min", "max", "and", "or", "xor"]
 
 
 class Voted(NamedTuple):
-    """The result of a warp-wide operation: the value, and the lanes for which it is defined."""
+    """The result of a warp-wide operation: the value, and the lanes where it is defined."""
 
     value: Any
     defined: Any
 
 
 class Shuffled(NamedTuple):
-    """The result of ``shfl``: the value, the PTX predicate, and the lanes for which both are defined."""
+    """The result of ``shfl``: the value, the PTX predicate, and the lanes where both are defined."""
 
     value: Any
     in_range: Any
@@ -125,7 +122,7 @@ def shl(a: Words, amount: Words) -> Words:
     ----------
     a : uint16, uint32 or uint64
     amount : uint32
-        Unlike in C, any value is allowed.
+        Any value; C would leave some undefined.
 
     Examples
     --------
@@ -143,7 +140,7 @@ def shl(a: Words, amount: Words) -> Words:
 def shr(a: Words, amount: Words) -> Words:
     """Shift right (op F): zeros enter an unsigned ``a``, copies of the sign a signed one.
 
-    An ``amount`` of the width or more leaves only the bits that entered (PTX ISA 9.7.8, ``shr``).
+    An ``amount`` of the width or more gives 0, or all copies of the sign (PTX ISA 9.7.8, ``shr``).
 
     Parameters
     ----------
@@ -161,7 +158,7 @@ def shr(a: Words, amount: Words) -> Words:
         return np.right_shift(a, a.dtype.type(amount))
     shifted = np.right_shift(a, np.minimum(amount, width - 1).astype(a.dtype))
     if a.dtype.kind == "i":
-        return shifted  # a shift by width - 1 already is all sign
+        return shifted  # a shift by width - 1 leaves only copies of the sign
     return _choose(np.less(amount, width), shifted, a.dtype.type(0))
 
 
@@ -195,7 +192,7 @@ def brev(a: Words) -> Words:
 
 
 def clz(a: Words) -> Words:
-    """Count the leading zeros of a 32- or 64-bit word → uint32; of 0 it is the width.
+    """Count the leading zeros of a 32- or 64-bit word → uint32; for 0 the width.
 
     Examples
     --------
@@ -215,8 +212,8 @@ def clz(a: Words) -> Words:
 def bfe(a: Words, position: Words, length: Words) -> Words:
     """Extract ``length`` bits of ``a`` from bit ``position`` on (PTX ISA 9.7.1, ``bfe``).
 
-    Both amounts are taken modulo 256. Bits past the top of ``a`` are 0 for an unsigned ``a``; a
-    signed one is extended with the field's own sign bit, or ``a``'s where the field sticks out.
+    Both amounts are taken modulo 256. The field of an unsigned ``a`` is extended with 0, that of a signed one
+    with its top bit, or with the sign of ``a`` if the field reaches past the top.
 
     Parameters
     ----------
@@ -242,7 +239,7 @@ def bfe(a: Words, position: Words, length: Words) -> Words:
 def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
     """Insert the low ``length`` bits of ``a`` into ``b`` at bit ``position`` (PTX ISA 9.7.1, ``bfi``).
 
-    Both amounts are taken modulo 256; bits past the top are dropped.
+    Both amounts are taken modulo 256; bits past the top of ``b`` are dropped.
 
     Parameters
     ----------
@@ -266,9 +263,9 @@ def bfi(a: Words, b: Words, position: Words, length: Words) -> Words:
 def prmt(a: Words, b: Words, selector: Words, mode: PermuteMode = "default") -> Words:
     """Pick four bytes out of the eight of ``{b, a}`` (PTX ISA 9.7.9, ``prmt``).
 
-    In the default mode each nibble of ``selector`` picks one byte of the result: its low three bits
-    number the byte (0 is the lowest of ``a``), its top bit asks for that byte's sign, eight times.
-    The other modes take the selector's two low bits.
+    In the default mode each nibble of ``selector`` picks one byte of the result: the low three bits are
+    the byte's number (0 is the lowest byte of ``a``); with the top bit, the result is that byte's sign
+    eight times. The other modes read only the two low bits of ``selector``.
 
     Parameters
     ----------
@@ -307,13 +304,14 @@ _PERMUTE: dict[PermuteMode, npt.NDArray[np.uint64]] = {
 
 
 def lop3(a: Words, b: Words, c: Words, table: int) -> Words:
-    """Any bitwise function of three words (PTX ISA 9.7.8, ``lop3``).
+    """Compute any bitwise function of three words (PTX ISA 9.7.8, ``lop3``).
 
     Parameters
     ----------
     a, b, c : uint32
     table : int
-        The function applied to 0xF0, 0xCC and 0xAA; bit ``4a + 2b + c`` is its value.
+        The function's truth table, equal to the function of 0xF0, 0xCC and 0xAA: bit ``4a + 2b + c`` is its
+        value for bits a, b and c.
 
     Examples
     --------
@@ -338,10 +336,10 @@ def shf(
     direction: Literal["l", "r"] = "l",
     mode: Literal["wrap", "clamp"] = "wrap",
 ) -> Words:
-    """Funnel shift of the 64 bits ``{high, low}`` (PTX ISA 9.7.8, ``shf``).
+    """Shift the 64 bits ``{high, low}`` and return 32 of them, a funnel shift (PTX ISA 9.7.8, ``shf``).
 
     ``l`` returns the upper 32 bits after a shift left, ``r`` the lower 32 after a shift right. The
-    amount is taken modulo 32 (``wrap``) or cut to 32 (``clamp``).
+    amount is taken modulo 32 (``wrap``) or limited to 32 (``clamp``).
 
     Parameters
     ----------
@@ -362,21 +360,21 @@ def shf(
 
 
 def _low_ones(length: Words, dtype: npt.DTypeLike) -> Words:
-    """The word whose low ``length`` bits are 1; all of them from the width on."""
+    """The word whose low ``length`` bits are 1, or all bits if ``length`` is the width or more."""
     zero: Any = np.dtype(dtype).type(0)
     return not_(shl(not_(zero), length))
 
 
 @lru_cache(maxsize=1024)
 def _field(position: int, length: int, dtype: np.dtype[Any]) -> tuple[Any, Any, Any]:
-    """A field of a word that is the same in all lanes: its position, the word with 1 there, and with 0."""
+    """A bit field's position, the mask of the field, and the mask of all other bits."""
     by: Any = np.uint32(position)
     field: Any = shl(_low_ones(np.asarray(length, np.uint32), dtype), by)
     return by, field, not_(field)
 
 
 def _choose(condition: Lanes, yes: Words, no: Any) -> Words:
-    """``np.where``, skipped when the condition holds everywhere."""
+    """Return ``np.where(condition, yes, no)``, or just ``yes`` if the condition holds everywhere."""
     if np.all(condition):
         return yes
     return np.where(condition, yes, no)
@@ -388,14 +386,17 @@ def _choose(condition: Lanes, yes: Words, no: Any) -> Words:
 
 
 def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """Turn a bit-column into a bit-row (op G): bit i of the word is lane i's predicate.
+    """Collect the lanes' predicates in a word (op G): bit i of the word is lane i's predicate.
 
-    Lanes that are inactive or outside the mask contribute 0. Defined for the lanes of the mask.
+    Lanes that are inactive or outside the mask contribute 0. Defined in the lanes of the mask.
 
     Parameters
     ----------
-    predicate : bool (…, 32)
-        Integers other than 0 are true, also in the votes.
+    predicate : bool, (…, 32) or one for all lanes
+        Integers other than 0 are true.
+    member_mask : uint32, a number or (…, 1) or (…, 32)
+    active : bool (…, 32), optional
+        The lanes that execute it; default: all.
 
     Returns
     -------
@@ -415,14 +416,12 @@ def ballot(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None 
 
 
 def rotate(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """``brev`` of ``ballot`` (op H): lane 0's predicate becomes the most significant bit.
+    """Reverse the bits of a `ballot` (op H): lane 0's predicate becomes the most significant bit.
 
     Parameters
     ----------
-    predicate : bool, (…, 32) or one for all lanes
-    member_mask : uint32, one or per warp
-    active : (…, 32) bool, optional
-        The lanes that execute it; default: all.
+    predicate, member_mask, active
+        As of `ballot`.
 
     Examples
     --------
@@ -438,10 +437,8 @@ def vote_any(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 
     Parameters
     ----------
-    predicate : bool, (…, 32) or one for all lanes
-    member_mask : uint32, one or per warp
-    active : (…, 32) bool, optional
-        The lanes that execute it; default: all.
+    predicate, member_mask, active
+        As of `ballot`.
 
     Examples
     --------
@@ -457,10 +454,8 @@ def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 
     Parameters
     ----------
-    predicate : bool, (…, 32) or one for all lanes
-    member_mask : uint32, one or per warp
-    active : (…, 32) bool, optional
-        The lanes that execute it; default: all.
+    predicate, member_mask, active
+        As of `ballot`.
 
     Examples
     --------
@@ -472,14 +467,12 @@ def vote_all(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | Non
 
 
 def vote_uni(predicate: Lanes, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """Whether the predicate is the same in every active lane of the mask, true or false.
+    """Whether the predicate is the same in all active lanes of the mask.
 
     Parameters
     ----------
-    predicate : bool, (…, 32) or one for all lanes
-    member_mask : uint32, one or per warp
-    active : (…, 32) bool, optional
-        The lanes that execute it; default: all.
+    predicate, member_mask, active
+        As of `ballot`.
 
     Examples
     --------
@@ -508,13 +501,13 @@ def shfl(
     b : uint32, a number or one per lane
         The source lane (``idx``), the distance (``up``, ``down``) or the lane mask (``bfly``).
     c : uint32, a number or one per lane
-        Bits 0–4 clamp, bits 8–12 cut the warp into segments; see `shuffle_c` for CUDA's ``width``.
+        Bits 0–4 are the clamp, bits 8–12 the segment mask; `shuffle_c` computes it from CUDA's ``width``.
 
     Returns
     -------
     Shuffled
-        A lane whose source is out of range keeps its own value, and its ``in_range`` is False. Not
-        defined where the source lane is inactive, or the source or the lane itself not in the mask.
+        A lane whose source is out of range keeps its own value, and its ``in_range`` is False. Undefined
+        where the source lane is inactive, or the source or the lane itself is not in the mask.
 
     Examples
     --------
@@ -523,7 +516,7 @@ def shfl(
     """
     value, members = _each_lane(value), _mask(member_mask)
     if mode == "idx" and np.ndim(b) == 0 and np.ndim(c) == 0 and int(c) == 0x1F:
-        # One lane to all, the heart of BMM-32: no index arithmetic, no gather.
+        # A broadcast of one lane, the inner loop of BMM-32: no index arithmetic, no gather.
         lane = int(b) & 31
         source, in_range = slice(lane, lane + 1), _EVERY_LANE
         result = value[..., source]
@@ -539,7 +532,7 @@ def shfl(
 
 
 def shuffle_source(b: Any, c: Any, mode: ShuffleMode) -> tuple[Words, Lanes]:
-    """The lane each lane reads in ``shfl``, its own if that is out of range; and whether it is in range.
+    """The lane that each lane reads in ``shfl``, its own if that is out of range, and whether it is in range.
 
     Parameters
     ----------
@@ -574,7 +567,7 @@ _LANE = LANE.astype(np.int64)  # signed, since ``up`` subtracts
 
 
 def shuffle_c(width: int, mode: ShuffleMode) -> int:
-    """PTX's operand c for CUDA's ``width`` (a power of two up to 32) of ``__shfl_*_sync``.
+    """The operand c of PTX's ``shfl`` for the ``width`` of ``__shfl_*_sync``, a power of two up to 32.
 
     Examples
     --------
@@ -585,13 +578,13 @@ def shuffle_c(width: int, mode: ShuffleMode) -> int:
 
 
 def match_any(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Voted:
-    """For each lane, the mask of the active members that hold the same bits (``match.any.sync``).
+    """The mask of the active members that have the same bits as each lane (``match.any.sync``).
 
     Parameters
     ----------
     value : words (…, 32)
-        Of floats pass the bits, ``value.view(np.uint32)``: as numbers -0.0 equals 0.0, and a NaN
-        not even itself.
+        For floats pass their bits, ``value.view(np.uint32)``: as numbers -0.0 equals 0.0, and a NaN
+        differs from itself.
 
     Examples
     --------
@@ -606,7 +599,7 @@ def match_any(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None =
 
 
 def match_all(value: Words, member_mask: Any = ALL_LANES, active: Lanes | None = None) -> Matched:
-    """The members' mask if all of them hold the same bits, else 0, and that fact (``match.all.sync``).
+    """The mask of the members if all of them have the same bits, else 0 (``match.all.sync``).
 
     Parameters
     ----------
@@ -643,7 +636,7 @@ def redux(
     """
     value, mask = _each_lane(value), _mask(member_mask)
     ufunc, neutral = _REDUCTIONS[operation]
-    # Every lane reduces over its own mask, (…, lane, member); one lane for all where they have the same.
+    # Every lane reduces over its own mask, (…, lane, member); if all masks are equal, one lane is enough.
     uniform = mask.ndim > 0 and bool((mask == mask[..., :1]).all())
     members = and_((mask[..., :1] if uniform else mask)[..., None], LANE_BIT) != 0
     if active is not None:
@@ -652,22 +645,18 @@ def redux(
     return Voted(ufunc.reduce(terms, axis=-1, dtype=value.dtype), _is_member(mask))
 
 
-def _all_ones(dtype: np.dtype[Any]) -> Any:
-    return np.invert(dtype.type(0))
-
-
 _REDUCTIONS: dict[Reduction, tuple[np.ufunc, Callable[[np.dtype[Any]], Any]]] = {
     "add": (np.add, lambda dtype: dtype.type(0)),
     "min": (np.minimum, lambda dtype: np.iinfo(dtype).max),
     "max": (np.maximum, lambda dtype: np.iinfo(dtype).min),
-    "and": (np.bitwise_and, _all_ones),
+    "and": (np.bitwise_and, lambda dtype: np.invert(dtype.type(0))),
     "or": (np.bitwise_or, lambda dtype: dtype.type(0)),
     "xor": (np.bitwise_xor, lambda dtype: dtype.type(0)),
 }
 
 
 def mask_word(lanes: Lanes) -> Words:
-    """Lanes as a mask: (…, 32) bool → (…, 1) uint32, bit i for lane i.
+    """Pack lanes, bool (…, 32), into a mask, uint32 (…, 1): bit i is lane i.
 
     Examples
     --------
@@ -682,7 +671,7 @@ _EVERY_LANE = np.broadcast_to(True, (WARP_SIZE,))
 
 
 def _mask(member_mask: Any) -> Words:
-    """A member mask as uint32, modulo 2**32: PTX also writes all lanes as -1."""
+    """Convert a member mask to uint32, modulo 2**32: PTX may write all lanes as -1."""
     return np.asarray(member_mask).astype(np.uint32, copy=False)
 
 
@@ -694,12 +683,12 @@ def _is_member(mask: Words) -> Lanes:
 
 
 def _true(predicate: Any) -> Lanes:
-    """Which lanes a predicate holds in: bool as it is, integers where they are not 0."""
+    """Convert a predicate to bool: integers other than 0 are true."""
     return np.asarray(predicate, np.bool_)
 
 
 def _each_lane(value: Any) -> Words:
-    """One element per lane, (…, 32), also of a value given once for the warp."""
+    """Broadcast a value to one element per lane, (…, 32)."""
     value = np.asarray(value)
     if value.shape[-1:] == (WARP_SIZE,):
         return value
@@ -707,7 +696,7 @@ def _each_lane(value: Any) -> Words:
 
 
 def _gather(array: Words, source: Any) -> Words:
-    """Each lane's element of its source lane."""
+    """The element of each lane's source lane."""
     if isinstance(source, slice):
         return array[..., source]
     if source.ndim == 1:  # the same lanes in every warp

@@ -485,7 +485,7 @@ def test_the_host_fills_part_of_an_allocation(memory):
 @pytest.mark.parametrize(("size", "offset"), [(5, 0), (3, 2), (1, 4), (0, 5), (1, -1)])
 def test_a_host_fill_past_the_allocation_is_refused(memory, size, offset):
     a = memory.allocate(4, "a")
-    with pytest.raises(ShapeError, match=f"{size} bytes? from byte {offset} on, but it has 4 bytes"):
+    with pytest.raises(ShapeError, match=rf"{size} bytes? from byte {offset} on\n.* has 4 bytes"):
         a.fill(np.zeros(size, np.uint8), offset)
     assert not a.written.any()
     a.fill(np.zeros(0, np.uint8), offset=4)
