@@ -1,4 +1,4 @@
-"""What every test shares: the Hypothesis profile, our pytest plugins, and a Ctrl-C that is heard."""
+"""Fixtures and hooks of all tests: the Hypothesis profile, our pytest plugins, and Ctrl-C handling."""
 
 import gc
 import os
@@ -32,21 +32,21 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def kept_out_of_sight() -> None:
-    """Collections of garbage in a module's tests, most of all full ones, do not look at what is older."""
+    """Freeze the objects that exist before a test module, so that its garbage collections skip them."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def ptx_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of compiled kernels, of this test's own."""
+    """An empty PTX cache folder for this test alone."""
     monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "ptx"
 
 
 @pytest.fixture
 def compilations(ptx_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The compilations that really took place, as (source, name, headers, options)."""
+    """List that receives (source, name, headers, options) of each compilation not served by the cache."""
     seen: list[Any] = []
     run = gpu.compile._run
 

@@ -1,4 +1,4 @@
-"""The CPU time of tests: a limit for those that are not marked `slow`, and a file of what each costs.
+"""CPU time of tests: a limit for tests not marked `slow`, and a file with the cost of each test.
 
 ``--cpu-limit=SECONDS``
     A test that is not marked `slow` fails when its set-up and its call take more than that (default: 2).
@@ -28,7 +28,7 @@ FEW_MODULES = 50
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the options ``--cpu-limit`` and ``--cpu-costs``."""
     parser.addoption("--cpu-limit", type=float, default=2.0, metavar="SECONDS", help="of an unmarked test")
     parser.addoption("--cpu-costs", type=Path, metavar="FILE", help="append what each test costs")
 
@@ -42,7 +42,7 @@ class Cost:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Add what happens inside."""
+        """Add the CPU time of the enclosed code."""
         once = _done_once()
         numba, start = _numba_seconds(), _cpu_seconds()
         try:
@@ -58,7 +58,7 @@ _COST = pytest.StashKey[Cost]()
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Count the set-up, with what fixtures do."""
+    """Count the CPU time of the set-up, fixtures included."""
     item.stash[_COST] = Cost()
     with item.stash[_COST].counted():
         return (yield)
@@ -66,7 +66,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Count the call, note the cost, and judge it."""
+    """Count the CPU time of the call, record the cost, and fail the test if it is beyond the limit."""
     cost = item.stash[_COST]
     slow = any(item.get_closest_marker(name) is not None for name in ("slow", "gpu"))
     try:
@@ -93,7 +93,7 @@ def _cpu_seconds() -> float:
 
 
 def _done_once() -> tuple[int, int]:
-    """How many modules are imported, and when PTX was last put into the cache."""
+    """Number of imported modules, and the time of the newest PTX cache entry."""
     try:
         return len(sys.modules), cache_folder().stat().st_mtime_ns
     except OSError:
@@ -101,7 +101,7 @@ def _done_once() -> tuple[int, int]:
 
 
 class _NumbaClock:
-    """How long Numba has compiled; compilations nest."""
+    """Accumulates the time that Numba spends compiling; nested compilations count once."""
 
     def __init__(self) -> None:
         self.seconds, self._depth, self._start = 0.0, 0, 0.0
@@ -121,7 +121,7 @@ _numba_clock: _NumbaClock | None = None
 
 
 def _numba_seconds() -> float:
-    """The seconds that Numba has compiled since it was first seen to be imported."""
+    """Seconds that Numba has compiled since this clock first saw it imported."""
     global _numba_clock
     if _numba_clock is None and "numba.core.event" in sys.modules:
         from numba.core import event

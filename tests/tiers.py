@@ -20,14 +20,14 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marks."""
+    """Register the marks `slow_cases` and `pairwise`."""
     config.addinivalue_line("markers", "slow_cases(*ids, but=()): the cases of these names are slow")
     config.addinivalue_line("markers", "pairwise: the cases that no pair of values needs are slow")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Mark the slow ones, before ``-m`` chooses."""
+    """Mark the slow cases before ``-m`` selects tests."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     tests = defaultdict[str, list[pytest.Item]](list)
     for item in items:
@@ -61,7 +61,7 @@ def _mark(cases: Iterable[pytest.Item]) -> None:
 
 
 def pairwise(cases: Sequence[Sequence[tuple[str, Hashable]]]) -> set[int]:
-    """Cases in which each two values that meet in some case meet, by number: greedily the fewest."""
+    """Numbers of a greedily chosen small set of cases that contains every pair of argument values."""
     pairs = [set(combinations(case, 2)) for case in cases]
     missing, chosen = set().union(*pairs), set[int]()
     while missing:

@@ -1,4 +1,4 @@
-"""`gpu.CudaDevice` on a real GPU: what the simulator cannot stand in for."""
+"""`gpu.CudaDevice` on a real GPU: behaviour that the simulator cannot replace."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LARGE = [(2048, 2048, 2048), (4099, 1031, 8191), (1, 70001, 3), (70001, 1, 65), 
 
 
 def _rule(dots, seed=0):
-    """A dot product of each column as its threshold, so that one is on the edge; and flips."""
+    """Thresholds equal to one dot product of each column, and alternating flips."""
     rng = np.random.default_rng(seed)
     rows, columns = dots.shape
     return dots[rng.integers(0, rows, columns), np.arange(columns)], rng.integers(0, 2, columns).astype(bool)
@@ -98,7 +98,7 @@ def test_thresholds_and_flips_are_applied_on_the_device(device, scheme):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_two_layers_are_right_in_reused_memory(device, scheme):
-    """Each output stands where another stood: nothing of that may be left."""
+    """The outputs reuse memory of earlier arrays; no old bits may remain."""
     word = SCHEMES[scheme].word
     x, weights = _matrix(515, 1000), [_matrix(1000, 777, seed=1), _matrix(777, 333, seed=2)]
     dots = reference.bmm(x, weights[0])
@@ -142,7 +142,7 @@ def test_packing_equals_the_reference(device, dtype, shape):
 @pytest.mark.parametrize("layout", ["row", "column"])
 @pytest.mark.parametrize("word", [32, 64])
 def test_more_than_4294967296_elements_are_packed(device, layout, word, columns):
-    """Indices past 32 bits. The rows repeat each other, so that the answer is known without packing all."""
+    """Indices need more than 32 bits; repeated rows give the expected words without packing all."""
     rows, period = 2**16 + 64, 64
     few = np.random.default_rng(3).integers(-3, 3, (period, columns), np.int8)
     x = np.tile(few, (rows // period, 1))
@@ -265,7 +265,7 @@ def test_streams_and_events_order_copies(device):
 
 
 def test_pending_calls_keep_their_operands_alive(device):
-    """Calls of one plan with different arrays, none of which is waited for."""
+    """Several calls of one plan with different arrays, without synchronisation between them."""
     rng = np.random.default_rng(4)
     signs = [rng.choice(np.array([-1, 1], np.int8), (512, 512)) for _ in range(12)]
     pairs = [(a, b) for a, b in zip(signs, signs[::-1], strict=True)]
@@ -305,7 +305,7 @@ def test_arguments_and_arrays_are_accepted_as_on_the_simulator(device):
 
 
 def test_structures_are_aligned_like_their_parameter(device):
-    """A parameter of alignment 16 behind one of 8 bytes: there is a gap between them."""
+    """A parameter of alignment 16 after one of 8 bytes leaves a gap between them."""
     text = """.version 8.0
 .target sm_80
 .address_size 64

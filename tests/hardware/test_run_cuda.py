@@ -1,4 +1,4 @@
-"""`simwarp.run` and `simwarp run` on a GPU: the same answers as on the simulator."""
+"""`simwarp.run` and `simwarp run` on a GPU give the same outputs as on the simulator."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Our stubs say nothing of PyCUDA and the CUDA bindings that is not so."""
+"""The stubs of PyCUDA and of the CUDA bindings agree with the installed modules."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ FILES = {
 
 
 def declared():
-    """(module, dotted name, syntax) of everything that a stub declares, but for its own aliases."""
+    """(module, dotted name, syntax) of each name that a stub declares, except its own aliases."""
     for module, path in FILES.items():
         yield from _of_body(module, "", ast.parse(path.read_text()).body)
 
@@ -40,7 +40,7 @@ DECLARED = list(declared())
 
 
 def found(module, name):
-    """What the real module has under a dotted name."""
+    """The attribute of the real module at a dotted name."""
     value = importlib.import_module(module)
     for part in name.split("."):
         value = getattr(value, part)
@@ -64,7 +64,7 @@ def test_every_stubbed_name_exists_with_its_value(module, name, node):
 
 
 def _is_set_in_init(module, name, node):
-    """Whether a plain Python class sets this attribute on its instances: nothing to see on the class."""
+    """Whether a Python class sets this attribute in ``__init__``, so that the class itself lacks it."""
     if not isinstance(node, ast.AnnAssign):
         return False
     owner = found(module, name.rpartition(".")[0])
@@ -75,7 +75,7 @@ def _is_set_in_init(module, name, node):
 
 
 def _check_parameters(value, node):
-    """Every parameter of the stub by its name, where the real function tells its own."""
+    """Compare the parameter names of a stub with those of the real function, where it exposes a signature."""
     try:
         real = inspect.signature(value).parameters
     except (TypeError, ValueError):  # Boost.Python's and some of Cython's: the docstring is all there is

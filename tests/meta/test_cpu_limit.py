@@ -26,7 +26,7 @@ WORK = """
 
 @pytest.fixture(autouse=True)
 def undisturbed(monkeypatch, tmp_path):
-    """No garbage collection, which may cost more than these limits, and a cache of its own."""
+    """Disable garbage collection, which may exceed these limits, and use a cache of the test's own."""
     monkeypatch.setenv("SIMWARP_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     gc.disable()
@@ -35,7 +35,7 @@ def undisturbed(monkeypatch, tmp_path):
 
 
 def outcomes(pytester, tests, *options):
-    """Run tests in a folder of their own: who passed, why the others failed, the costs."""
+    """Run tests in a temporary folder: the passed ones, the failure messages, and the recorded costs."""
     pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers = slow: long\n")
     pytester.makepyfile(WORK + tests)
     passed, _, failed = pytester.inline_run(

@@ -1,4 +1,4 @@
-"""The documentation is complete, and what it shows runs."""
+"""The documentation is complete, and its examples run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MANY = 3
 
 
 def sources() -> list[Path]:
-    """The public modules."""
+    """The source files of the public modules."""
     paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     return [path for path in paths if not re.search(r"\._", f".{module_name(path)}")]
 
@@ -50,7 +50,7 @@ def hooks() -> ModuleType:
 
 
 def undocumented(source: str, module: str) -> list[str]:
-    """The names without an underscore that have no docstring."""
+    """Public names of a module that have no docstring."""
     tree = ast.parse(source)
     found = [] if ast.get_docstring(tree) or not tree.body else [f"{module} has no docstring"]
     return found + list(_undocumented(tree, module, module))
@@ -70,7 +70,7 @@ def _undocumented(scope: ast.Module | ast.ClassDef, name: str, module: str) -> I
 
 
 def _explained_elsewhere(decorators: list[ast.expr], module: str) -> bool:
-    """Overloads and setters share a docstring; a PTX row has its summary, whatever helper declares it."""
+    """Whether another object documents this one: an overload, a setter, or the row of a PTX instruction."""
     if module.startswith(INSTRUCTIONS) and any(isinstance(decorator, ast.Call) for decorator in decorators):
         return True
     written = [ast.unparse(decorator) for decorator in decorators]
@@ -125,7 +125,7 @@ def public_names() -> list[tuple[str, str]]:
 
 
 def unexplained(value: Any) -> list[str]:
-    """What the docstring of a public function or class lacks."""
+    """The parts that the docstring of a public function or class lacks."""
     text = inspect.getdoc(value) or ""
     if inspect.isclass(value):
         shown = (
@@ -153,7 +153,7 @@ def test_public_docstrings_are_complete(package: str) -> None:
 
 def test_an_incomplete_docstring_is_reported() -> None:
     def bare(x: int, y: int, z: int) -> None:
-        """One line."""
+        """A docstring of one line."""
 
     def whole(x: int, y: int, z: int) -> None:
         """One line.
@@ -177,7 +177,7 @@ def test_an_incomplete_docstring_is_reported() -> None:
 
 
 def load(name: str) -> ModuleType:
-    """Import a module of ours; skip if an extra that is not installed keeps it from loading."""
+    """Import a module of ours; skip the test if an optional dependency of it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

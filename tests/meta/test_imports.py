@@ -1,4 +1,4 @@
-"""Who may import whom: the arrows of the import graph, read from the syntax trees.
+"""The allowed imports between packages, checked on the syntax trees.
 
 Imports inside functions and under ``TYPE_CHECKING`` count too, and so do ``importlib.import_module``
 and ``__import__``. Some packages may be imported only *lazily*, inside a function, so that a tier
@@ -40,7 +40,7 @@ LAZY_IN_THE_COMMAND_LINE = (*LAZY, "typer", "rich", "hypothesis", "pytest")
 
 @dataclass(frozen=True)
 class Import:
-    """One arrow: the dotted name that is imported, where, and whether only when a function runs."""
+    """One import: the imported dotted name, its line, and whether it runs only inside a function."""
 
     target: str
     line: int
@@ -48,7 +48,7 @@ class Import:
 
 
 class Reader(ast.NodeVisitor):
-    """Collects every import of one module."""
+    """Collects all imports of one module."""
 
     def __init__(self, module: str, is_package: bool) -> None:
         self.package = module if is_package else module.rpartition(".")[0]
@@ -111,7 +111,7 @@ def imports_of(source: str, module: str, is_package: bool = False) -> list[Impor
 
 
 def violations(source: str, module: str, is_package: bool = False) -> list[str]:
-    """The arrows of a module that the rule does not have, as readable lines."""
+    """The imports of a module that no rule allows, as readable lines."""
     return [
         f"{module}, line {found.line}: {complaint}"
         for found in imports_of(source, module, is_package)
@@ -254,7 +254,7 @@ HEARD = tuple(f"simwarp.engine.{name}" for name in ("events", "chunk", "launch",
 
 
 def arrows() -> dict[tuple[str, str], list[str]]:
-    """Who imports whom, module by module, and where."""
+    """All imports between modules, with their place."""
     modules = {module_name(path): path for path in files()}
     found: dict[tuple[str, str], list[str]] = {}
     for module, path in modules.items():
@@ -268,12 +268,12 @@ def arrows() -> dict[tuple[str, str], list[str]]:
 
 
 def package(module: str) -> str:
-    """The folder below a tier that a module is in; a loose module is one by itself."""
+    """The folder of a module below its tier; a module outside any folder counts as a package."""
     return ".".join(module.split(".")[:2])
 
 
 def circles(edges: Iterable[tuple[str, str]]) -> list[str]:
-    """One of the circles between packages, if there is one."""
+    """One import cycle between packages, or nothing."""
     graph: dict[str, set[str]] = {}
     for source, target in edges:
         if package(source) != package(target):
@@ -286,7 +286,7 @@ def circles(edges: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def misplaced(source: str, target: str) -> str | None:
-    """Why an arrow goes up from its layer, if it does."""
+    """The reason that an import points to a higher layer, or nothing."""
     if within(source, PTX) and not within(target, (*PTX, *GROUND)):
         return "what PTX is runs nothing"
     if within(source, WATCHERS) and within(target, ("simwarp.engine",)) and not within(target, HEARD):

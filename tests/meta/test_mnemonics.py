@@ -1,4 +1,4 @@
-"""Mnemonics stand in rows: other modules ask a row for its kind, its operands and its traits."""
+"""PTX mnemonics occur only in the instruction rows; other modules use kind, operands and traits."""
 
 import ast
 from pathlib import Path
@@ -26,7 +26,7 @@ MNEMONICS = {
 
 
 def literals(node, constants):
-    """The strings of an expression, also of module constants that it names."""
+    """The string constants in an expression, including module constants that it refers to."""
     named = [constants[n.id] for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in constants]
     return {
         part.value
@@ -37,7 +37,7 @@ def literals(node, constants):
 
 
 def is_opcode(node):
-    """Whether an expression is made of an opcode, or of the base or name of a row."""
+    """Whether an expression derives from an opcode, or from the base or name of a row."""
     text = ast.unparse(node)
     return any(
         (isinstance(part, ast.Attribute) and part.attr in ("base", "opcode"))
@@ -48,7 +48,7 @@ def is_opcode(node):
 
 
 def questions(tree):
-    """Pairs (opcode, other side) of comparisons, lookups and calls of ``startswith``."""
+    """Pairs (opcode, other operand) of comparisons, lookups and ``startswith`` calls."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
@@ -63,7 +63,7 @@ def questions(tree):
 
 
 def violations(source):
-    """The mnemonics that a module compares with opcodes, by line."""
+    """The mnemonics that a module compares with opcodes, with their lines."""
     tree = ast.parse(source)
     constants = {
         target.id: node.value

@@ -1,4 +1,4 @@
-"""The recipes of docs/contributing.md, each followed in a copy of the tree."""
+"""Each recipe of docs/contributing.md is followed in a copy of the sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 class Tree:
-    """A copy of the sources; counts the files that a recipe touches."""
+    """A copy of the sources that counts the files a recipe touches."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,19 +32,19 @@ class Tree:
         (folder / "tests" / "golden").symlink_to(ROOT / "tests" / "golden")
 
     def write(self, path: str, text: str) -> None:
-        """A new file."""
+        """Write a new file."""
         assert not (self.folder / path).exists()
         (self.folder / path).write_text(text)
         self.touched.add(path)
 
     def append(self, path: str, text: str) -> None:
-        """More at the end of a file."""
+        """Append text to a file."""
         file = self.folder / path
         file.write_text(file.read_text() + text)
         self.touched.add(path)
 
     def insert(self, path: str, before: str, text: str) -> None:
-        """More before the only place where something stands."""
+        """Insert text before the only occurrence of a marker."""
         file = self.folder / path
         whole = file.read_text()
         assert whole.count(before) == 1, (path, before, whole.count(before))
@@ -52,7 +52,7 @@ class Tree:
         self.touched.add(path)
 
     def python(self, *arguments: str) -> str:
-        """The output of Python in the copy."""
+        """Run Python in the copy and return its output."""
         environment = {**os.environ, "PYTHONPATH": f"{self.folder}:{self.folder / 'tests'}"}
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -66,7 +66,7 @@ class Tree:
         return done.stdout
 
     def tests(self, path: str, selection: str) -> str:
-        """Run some tests of the copy."""
+        """Run some tests in the copy."""
         options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", selection)
         return self.python("-m", "pytest", *options, path)
 
@@ -173,7 +173,7 @@ def test_a_new_check_needs_an_exception_a_kind_and_a_place(tree: Tree) -> None:
 
 
 def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
-    """Its kernel is `bmm.cu` with fewer rows for a warp."""
+    """The new kernel is `bmm.cu` with fewer rows per warp."""
     entry = 'Scheme("bmmq32", 32, 8, "four warps for each tile of 32 x 32"),'
     tree.insert("gpu/bmm/schemes.py", '        Scheme("bmm64", 64,', f"        {entry}\n")
     tree.append("simwarp/listings/__init__.py", '\nbmmq32 = bmms32\n__all__ += ["bmmq32"]\n')
@@ -191,7 +191,7 @@ def test_a_new_scheme_needs_an_entry_and_a_listing(tree: Tree) -> None:
 
 
 def test_a_new_sparse_format_needs_a_type_a_module_and_an_entry_per_tier(tree: Tree) -> None:
-    """Coordinates with the last one first; they take the kernel of `Coo`."""
+    """The new format stores coordinates with the last mode first and uses the kernel of `Coo`."""
     tree.append(
         "reference/types/sparse.py",
         '\n\nclass Backwards(Coo):\n    """Coordinates, the last one first."""\n',

@@ -54,7 +54,7 @@ def test_every_row_has_a_name_section_and_architecture(name):
 
 @pytest.mark.parametrize("name", list(ROWS))
 def test_forms_cover_every_type_and_modifier_of_the_row(name):
-    """All are spellings of the row, found by the table, with every type and every modifier among them."""
+    """Each form is a spelling of its row that the table finds, and all types and modifiers occur."""
     row = ROWS[name]
     chosen = forms(row)
     assert chosen
@@ -94,7 +94,7 @@ def test_every_form_has_a_kernel_and_operands(name):
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas of the CUDA toolkit")
 @pytest.mark.parametrize("section", sorted({row.section for row in ROWS.values()}))
 def test_ptxas_accepts_every_kernel(section, tmp_path):
-    """One call for many: most of a small one is its start."""
+    """One ptxas call compiles many kernels, since starting it takes most of the time."""
     opcodes = [opcode for row in ROWS.values() if row.section == section for opcode in required(row)]
     for k, batch in enumerate(batches([probe_of(opcode) for opcode in opcodes])):
         path = tmp_path / f"{k}.ptx"
@@ -121,7 +121,7 @@ def test_no_opcode_belongs_to_two_rows():
 
 @pytest.mark.parametrize("name", list(ROWS))
 def test_evidence_has_enough_operands_and_a_recording(name):
-    """A form that has none is which `make gate` refuses."""
+    """`make gate` refuses a form without a recording."""
     for opcode in required(ROWS[name]):
         if (found := evidence().get(opcode)) is None:
             continue
@@ -139,7 +139,7 @@ def test_all_evidence_is_for_existing_forms():
 
 
 def listed():
-    """The forms of the census, and after how many of them 99 % of the kernels run."""
+    """The forms of the census, and the number of them that lets 99 % of its kernels run."""
     lines = CENSUS.read_text().split("\n\n")[0].splitlines()
     forms = [line for line in lines if not line.startswith("#")]
     (mark,) = (int(line.split()[1][:-1]) for line in lines if line.endswith(" 99 %"))

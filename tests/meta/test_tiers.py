@@ -1,4 +1,4 @@
-"""Which cases two marks leave to make test-all (tests/tiers.py)."""
+"""The marks of tests/tiers.py select the cases that run only in `make test-all`."""
 
 from itertools import combinations, product
 
@@ -32,7 +32,7 @@ TESTS = """
 
 
 def names(pytester, *options):
-    """The tests that run."""
+    """Names of the tests that run."""
     pytester.makeini("[pytest]\naddopts = --strict-markers -p no:cacheprovider\nmarkers = slow: long\n")
     pytester.makepyfile(TESTS)
     passed, _, _ = pytester.inline_run(*options, plugins=[tiers]).listoutcomes()
@@ -51,7 +51,7 @@ def test_slow_marks_select_cases(pytester):
 
 
 def test_a_pattern_without_a_matching_case_is_refused(pytester):
-    """In a whole run only: a part of it may lack the case."""
+    """Refused only when the whole suite is collected, since a part of it may lack the case."""
     pytester.makeini("[pytest]\naddopts = --strict-markers\ntestpaths = .\nmarkers = slow: long\n")
     path = pytester.makepyfile(
         """

@@ -1,4 +1,4 @@
-"""The built wheel, from a folder that knows nothing of the sources.
+"""The built wheel, used from a folder without the sources.
 
 A file ``gpu.py`` in the working directory would come before the package ``gpu``: Python puts the
 working directory (``-m``, ``-c``) or the script's folder first on the path. The console command
@@ -31,7 +31,7 @@ ONE_LINE = (
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
-    """The wheel, built as it is released."""
+    """The wheel, built as for a release."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
         [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
@@ -52,7 +52,7 @@ def names(wheel):
 
 @pytest.fixture(scope="session")
 def installed(wheel, tmp_path_factory):
-    """A folder with what the wheel installs and nothing else."""
+    """A folder that holds only what the wheel installs."""
     folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
@@ -61,13 +61,13 @@ def installed(wheel, tmp_path_factory):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A working directory whose gpu.py must not be taken for the package."""
+    """A working directory with a gpu.py that must not be imported instead of our package."""
     (tmp_path / "gpu.py").write_text("raise SystemExit('the gpu.py of the working directory')\n")
     return tmp_path
 
 
 def python(*arguments, folder, installed, safe=True):
-    """Python in a foreign folder, with the wheel's content on its path instead of the sources."""
+    """Run Python in a foreign folder, with the installed wheel on its path instead of the sources."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     environment["PYTHONPATH"] = str(installed)  # comes before site-packages, an editable install too
     return subprocess.run(

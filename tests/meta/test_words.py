@@ -19,14 +19,14 @@ FOLDERS = ("reference", "simwarp", "gpu", "docs", "benchmarks", "examples")
 
 
 def files() -> list[Path]:
-    """The texts of the project."""
+    """The text files of the project."""
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     kept = [path for path in found if path.suffix in {".py", ".md"}]
     return sorted({*kept, ROOT / "README.md"} - {ROOT / "docs" / "style.md"})
 
 
 def broken(text: str) -> list[str]:
-    """The lines that break a rule, each with the rule."""
+    """The lines that violate a rule, with the rule."""
     numbered = enumerate(text.splitlines(), 1)
     return [
         f"{n}: {rule}: {line.strip()}"

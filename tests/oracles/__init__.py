@@ -1,1 +1,1 @@
-"""Independent answers: scalar twins of rows and lanes, vector clocks, exact sums."""
+"""Independent reference implementations: scalar twins of rows and lanes, vector clocks, exact sums."""

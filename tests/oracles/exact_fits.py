@@ -1,4 +1,4 @@
-"""How well a model fits its tensor, in exact fractions."""
+"""The fit of a CPD model to its tensor, in exact fractions."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def exact_residual(coo, model) -> float:
-    """``‖X - model‖ / ‖X‖``, every place of the tensor looked at, rounded once."""
+    """``‖X - model‖ / ‖X‖`` over all elements of the dense tensor, rounded once."""
     weights = [Fraction(float(weight)) for weight in model.weights]
     factors = [[[Fraction(float(x)) for x in row] for row in factor] for factor in model.factors]
     values = dict.fromkeys(np.ndindex(*coo.shape), Fraction(0))

@@ -29,7 +29,7 @@ def two_to(n):
 
 
 def largest(format):
-    """The largest finite number."""
+    """The largest finite number of a format."""
     if format == "e4m3":
         return Fraction(448)
     _, exponent_bits, fraction_bits, _ = FORMATS[format]
@@ -37,7 +37,7 @@ def largest(format):
 
 
 def decode(format, word):
-    """Section 3.4: the number that a word stands for."""
+    """IEEE 754, section 3.4: the number that a word encodes."""
     bits, exponent_bits, fraction_bits, padding = FORMATS[format]
     sign, rest = divmod(int(word), 2 ** (bits - 1))
     field, fraction = divmod(rest >> padding, 2**fraction_bits)
@@ -57,7 +57,7 @@ def decode(format, word):
 
 
 def encode(format, number):
-    """The word of a number that the format has; NaN stays a string."""
+    """The word of a number that the format can represent; NaN stays a string."""
     bits, exponent_bits, fraction_bits, padding = FORMATS[format]
     sign, infinity = 2 ** (bits - 1), (2**exponent_bits - 1) << (fraction_bits + padding)
     if number == NAN or (number in (INF, MINUS_INF) and format == "e4m3"):
@@ -78,13 +78,13 @@ def encode(format, number):
 
 
 def binade(size):
-    """The e of 2^e <= size < 2^(e+1)."""
+    """The exponent e with 2^e <= size < 2^(e+1)."""
     e = size.numerator.bit_length() - size.denominator.bit_length()
     return e if two_to(e) <= size else e - 1
 
 
 def round_whole(value, rounding):
-    """A rational to an integer."""
+    """Round a rational number to an integer."""
     down = value.numerator // value.denominator
     rest = value - down
     if rounding == "rm" or rest == 0:
@@ -101,7 +101,7 @@ def round_whole(value, rounding):
 
 
 def round_to(format, value, rounding, saturate=False):
-    """Section 4.3: a rational to the word of a format, as if the exponent had no end, and section 7.4.
+    """IEEE 754, sections 4.3 and 7.4: round a rational number to a format.
 
     What rounds to zero keeps its sign; of 0 itself it is +.
     """
@@ -121,7 +121,7 @@ def round_to(format, value, rounding, saturate=False):
 
 
 def sign_of(x):
-    """-1 or 1; of zeros and infinities too."""
+    """-1 or 1, also for zeros and infinities."""
     if isinstance(x, str):
         return -1 if x.startswith("-") else 1
     return -1 if x < 0 else 1
@@ -136,7 +136,7 @@ def is_infinite(x):
 
 
 def signed(special, sign):
-    """A zero or an infinity of a sign."""
+    """A zero or an infinity with the given sign."""
     if special == 0:
         return MINUS_ZERO if sign < 0 else Fraction(0)
     return MINUS_INF if sign < 0 else INF
@@ -160,7 +160,7 @@ def exact_product(x, y):
 
 
 def rounded_sum(format, x, y, rounding):
-    """Also section 6.3: the sign of a sum that is zero."""
+    """Round a sum, with the sign of an exact zero from IEEE 754, section 6.3."""
     if NAN in (x, y) or (is_infinite(x) and is_infinite(y) and x != y):
         return NAN
     if is_infinite(x) or is_infinite(y):
@@ -271,5 +271,5 @@ def to_integer(format, a, least, greatest, rounding):
 
 
 def convert(source, a, target, rounding="rn", saturate=False):
-    """Also `widen` and `narrow`."""
+    """Convert between formats; also the twin of `widen` and `narrow`."""
     return rounded(target, decode(source, a), rounding, saturate)

@@ -129,7 +129,7 @@ def shf(low, high, amount, direction="l", mode="wrap"):
 
 
 def _participants(lane, member_mask, active):
-    """The executing lanes that ``lane``'s member mask names; None if it does not name ``lane`` itself."""
+    """The executing lanes in the member mask of ``lane``; None if the mask lacks ``lane`` itself."""
     if not member_mask[lane] >> lane & 1:
         return None
     return [j for j in WARP if member_mask[lane] >> j & 1 and active[j]]
@@ -143,12 +143,12 @@ def _for_each_lane(result, member_mask, active):
 
 
 def mask_word(lanes):
-    """A member mask names lane i by bit i."""
+    """The member mask as a word: bit i stands for lane i."""
     return sum(1 << i for i in WARP if lanes[i])
 
 
 def ballot(predicate, member_mask, active):
-    """PTX ISA 9.7.13, ``vote.sync.ballot``: an inactive lane, or one outside the mask, contributes 0."""
+    """PTX ISA 9.7.13, ``vote.sync.ballot``: lanes that are inactive or outside the mask contribute 0."""
     return _for_each_lane(lambda _, team: sum(1 << j for j in team if predicate[j]), member_mask, active)
 
 
@@ -168,18 +168,18 @@ def vote_all(predicate, member_mask, active):
 
 
 def vote_uni(predicate, member_mask, active):
-    """PTX ISA 9.7.13, ``vote.sync.uni``: the same value in all lanes, true or false."""
+    """PTX ISA 9.7.13, ``vote.sync.uni``: whether the predicate is equal in all lanes."""
     return _for_each_lane(lambda _, team: len({bool(predicate[j]) for j in team}) == 1, member_mask, active)
 
 
 def shuffle_c(width, mode):
-    """CUDA C++ Programming Guide, warp shuffle functions: the segment mask, and a clamp unless ``up``."""
+    """CUDA C++ Programming Guide, warp shuffles: operand c, with segment mask and clamp (not for ``up``)."""
     segment = 32 - width
     return segment * 256 if mode == "up" else segment * 256 + 31
 
 
 def shuffle_source(b, c, mode):
-    """PTX ISA 9.7.9, ``shfl.sync``: 32 pairs (j, p), of 32 b and 32 c."""
+    """PTX ISA 9.7.9, ``shfl.sync``: 32 pairs (source lane j, predicate p), from each lane's b and c."""
     result = []
     for lane in WARP:
         bval, cval, mask = b[lane] & 0x1F, c[lane] & 0x1F, c[lane] >> 8 & 0x1F

@@ -32,7 +32,7 @@ BITS = {
 
 @cache
 def spelled(opcode):
-    """Its shape (m, n, k), its layouts and its types in their order."""
+    """Shape (m, n, k), layouts and types of an opcode, in the order in which it names them."""
     words = opcode.split(".")
     shapes = [re.fullmatch(r"m(\d+)n(\d+)(?:k(\d+))?", word) for word in words]
     (shape,) = ([int(size) for size in found.groups("0")] for found in shapes if found)
@@ -41,7 +41,7 @@ def spelled(opcode):
 
 
 def types_of(opcode):
-    """Of a product: d, a, b, c; ``wmma.mma`` of f16 writes d and c alone."""
+    """Types of d, a, b and c of a product; ``wmma.mma`` of f16 names only d and c."""
     types = spelled(opcode).types
     return types if len(types) == 4 else [types[0], "f16", "f16", types[1]]
 
@@ -51,12 +51,12 @@ def types_of(opcode):
 
 
 def group(lane):
-    """PTX ISA 9.7.14.5: groupID and threadID_in_group."""
+    """PTX ISA 9.7.14.5: groupID and threadID_in_group of a lane."""
     return lane >> 2, lane % 4
 
 
 def of_a(opcode, lane, i):
-    """9.7.14.5.2 and following: a lane has neighbours of one row; then 8 rows below, then further right."""
+    """PTX ISA 9.7.14.5.2 ff.: (row, column) of a lane's element of A: neighbours first, then 8 rows below."""
     (g, t), (m, _, _) = group(lane), spelled(opcode).shape
     many = max(1, 32 // BITS[types_of(opcode)[1]])
     register, j = divmod(i, many)
@@ -65,7 +65,7 @@ def of_a(opcode, lane, i):
 
 
 def of_b(opcode, lane, i):
-    """The same of a column: neighbours, then further down."""
+    """PTX ISA 9.7.14.5.2 ff.: a lane's elements of B: neighbours in a column, then further rows."""
     g, t = group(lane)
     many = max(1, 32 // BITS[types_of(opcode)[2]])
     register, j = divmod(i, many)
@@ -73,13 +73,13 @@ def of_b(opcode, lane, i):
 
 
 def of_c(opcode, lane, i):
-    """Of accumulators: two neighbours in a row, then two 8 rows below."""
+    """A lane's elements of the accumulators: two neighbours in a row, then two in the row 8 below."""
     g, t = group(lane)
     return g + 8 * (i >> 1), 2 * t + (i & 1)
 
 
 def quad(lane):
-    """9.7.14.5.1, ``m8n8k4`` of f16: lanes 4q to 4q + 3 and 16 more compute matrix q; (q, which half)."""
+    """PTX ISA 9.7.14.5.1, f16 ``m8n8k4``: (q, half) of the quad pair q that the lane belongs to."""
     return lane % 16 // 4, lane // 16
 
 
@@ -110,7 +110,7 @@ def quad_d(opcode, lane, i):
 
 
 def of_eight(lane, i):
-    """9.7.14.5.15: register i // 2 has a pair of matrix i // 2, whose rows are those of a group of lanes."""
+    """PTX ISA 9.7.14.5.15, ``ldmatrix``: register i // 2 holds elements of matrix i // 2, in row groupID."""
     g, t = group(lane)
     return g, 2 * t + i % 2, i // 2
 
@@ -145,7 +145,7 @@ WMMA = {
 
 
 def of_wmma(operand, kind, shape, lane, i):
-    """(row, column) of a lane's element i; an H200's map."""
+    """(row, column) of element i of a lane, as on an H200."""
     (g, t), bits = group(lane), BITS[kind]
     many = max(1, 32 // bits)
     name = "m{}n{}k{}".format(*shape)
@@ -164,7 +164,7 @@ def of_wmma(operand, kind, shape, lane, i):
 
 
 def elements(lanes, kind, place):
-    """The elements that all lanes hold; those held twice must be the same."""
+    """Gather the matrix elements from the registers of all lanes; copies must be equal."""
     bits = BITS[kind]
     many = max(32, bits) // bits
     found = {}
@@ -176,7 +176,7 @@ def elements(lanes, kind, place):
 
 
 def fragments(matrix, kind, place, count):
-    """The other way round: for each lane ``count`` registers."""
+    """Scatter matrix elements to ``count`` registers of each lane; the inverse of `elements`."""
     bits = BITS[kind]
     many = max(32, bits) // bits
     return [
@@ -189,7 +189,7 @@ def fragments(matrix, kind, place, count):
 
 
 def multiplied(opcode, a, b, c):
-    """The elements of D = A B + C, for each of the matrices that there are."""
+    """The elements of D = A B + C, for each matrix of the instruction."""
     types = types_of(opcode)
     m, n, k = spelled(opcode).shape
     every = {place[2:] for place in c}
@@ -204,7 +204,7 @@ def multiplied(opcode, a, b, c):
 
 
 def by_maps(opcode, types, maps, *lanes):
-    """Registers to elements, the product, elements to registers."""
+    """Compute a product from registers: gather the elements, multiply, and scatter the result."""
     *read, written = maps
     d = multiplied(opcode, *(elements(*one) for one in zip(lanes, types[1:], read, strict=True)))
     count = len(d) // 32 * BITS[types[0]] // max(32, BITS[types[0]])
@@ -227,7 +227,7 @@ def wmma_mma(opcode, a, b, c):
 
 
 def movmatrix(opcode, a):
-    """PTX ISA 9.7.14.5.17: lanes hold the rows of A, and get those of its transpose."""
+    """PTX ISA 9.7.14.5.17: lanes hold the rows of A and receive the rows of its transpose."""
     turned = {(column, row, q): word for (row, column, q), word in elements(a, "b16", of_eight).items()}
     return fragments(turned, "b16", of_eight, 1)
 
@@ -236,7 +236,7 @@ def movmatrix(opcode, a):
 
 
 def bits_at(memory, at, count):
-    """So many bits from bit ``at`` on; the first byte is the lowest."""
+    """Read ``count`` bits of little-endian memory from bit ``at`` on."""
     return int.from_bytes(memory[at // 8 : (at + count + 7) // 8], "little") >> at % 8 & (1 << count) - 1
 
 
@@ -245,7 +245,7 @@ def put_bits(memory, at, count, word):
 
 
 def tile_of(opcode, stride):
-    """PTX ISA 9.7.14.4.2: the map of a fragment, its type, and at which bit of memory each element lies."""
+    """PTX ISA 9.7.14.4.2: the map of a fragment, its type, and the bit offset of each element in memory."""
     said = spelled(opcode)
     operand, (kind,), (m, n, k) = said.words[2].replace("d", "c"), said.types, said.shape
     rows, columns = {"a": (m, k), "b": (k, n), "c": (m, n)}[operand]
@@ -277,7 +277,7 @@ def wmma_store(opcode, lanes, memory, addresses, stride):
 
 
 def rows_of_eight(opcode, count, addresses):
-    """At which bit the elements of matrices lie: lane 8 q + row has the address of that row of matrix q."""
+    """Bit offsets of matrix elements: lane 8 q + row holds the address of that row of matrix q."""
     turned = "trans" in spelled(opcode).words
     return {
         (column, row, q) if turned else (row, column, q): 8 * addresses[8 * q + row] + 16 * column
@@ -306,7 +306,7 @@ def stmatrix(opcode, lanes, memory, addresses, stride=None):
 
 
 def named(base, names, twin):
-    """One twin for several rows."""
+    """Register one twin for several rows."""
     return {f"{base}.{name}": twin for name in names.split()}
 
 

@@ -1,4 +1,4 @@
-"""What a tensor core computes with a row of A and a column of B, in plain Python integers.
+"""The product of a row of A and a column of B on a tensor core, in plain Python integers.
 
 The PTX ISA fixes integers and bits, and leaves open in which order and how exactly floats are added: there
 this is what an NVIDIA H200 does.
@@ -18,7 +18,7 @@ LOWEST = {"f16": -21, "f32": -133}
 
 
 def product(opcode, types, rows, columns, sums):
-    """The words of D: of each row of A with each column of B, begun with the element of C."""
+    """The words of D: each row of A times each column of B, plus the element of C."""
     read_a, read_b, one = rule(opcode, types)
     rows = [[read_a(word) for word in row] for row in rows]
     columns = [[read_b(word) for word in column] for column in columns]
@@ -29,7 +29,7 @@ def product(opcode, types, rows, columns, sums):
 
 
 def rule(opcode, types):
-    """What is made of each element of A and of B, and what of a row, a column and an element of C."""
+    """How D is computed for these types: conversion of A and B, and the product of a row, a column and C."""
     words, (d, a, b, c) = opcode.split("."), types
     if a == "b1":
         return int, int, partial(bits, int.__xor__ if "xor" in words else int.__and__)
@@ -62,7 +62,7 @@ def bits(combine, row, column, start):
 
 
 def whole(kind, word):
-    """The integer that a word of s4, u8, s32 or the like stands for."""
+    """The integer that a word of type s4, u8, s32 or similar encodes."""
     size = int(kind[1:])
     return word - (1 << size) if kind[0] == "s" and word >> size - 1 else word
 
@@ -78,7 +78,7 @@ def integers(saturate, row, column, start):
 
 
 def parts(kind, word):
-    """(sign, significand, exponent of its last digit, exponent), or (sign, "inf"), or (0, "nan").
+    """(sign, significand, exponent of its last bit, exponent) of a float; (sign, "inf") or (0, "nan").
 
     The exponent is the stored one; subnormal numbers and zeros have that of the smallest normal number.
     """
@@ -94,7 +94,7 @@ def parts(kind, word):
 
 
 def fused(d, row, column, start):
-    """All products and the start at once: each is cut, toward zero, to the digits that are kept.
+    """The sum of all products and the addend, each truncated toward zero to the bits that are kept.
 
     A product's exponent is the sum of its factors'; what is zero has none.
     """
@@ -112,12 +112,12 @@ def fused(d, row, column, start):
 
 
 def cut(significand, shift):
-    """Toward zero, to a whole number of units."""
+    """Truncate toward zero to a whole number of units."""
     return significand << shift if shift >= 0 else significand >> -shift
 
 
 def narrow(d, total):
-    """To f32 toward zero, but to infinity past its end; to f16 to nearest even. A zero is +0."""
+    """Round a sum: to f32 toward zero, to infinity beyond its range; to f16 to nearest even. A zero is +0."""
     if d == "f32" and abs(total) >= ieee.two_to(128):
         return ieee.encode(d, ieee.signed(ieee.INF, ieee.sign_of(total)))
     word = ieee.round_to(d, total, "rz" if d == "f32" else "rn")
@@ -125,7 +125,7 @@ def narrow(d, total):
 
 
 def infinite(pairs):
-    """NaN or an infinity, where a product or the start makes one; else None."""
+    """NaN or an infinity if a product or the addend is one, else None."""
     signs = set()
     for x, y in pairs:
         if "nan" in x or "nan" in y or ("inf" in x and y[1] == 0) or ("inf" in y and x[1] == 0):
@@ -138,7 +138,7 @@ def infinite(pairs):
 
 
 def wide(d, c, row, column, start):
-    """``wmma.mma``: what is f16 in C or D alone is converted from f32 or to it."""
+    """``wmma.mma`` with f16 in only one of C and D: convert that operand from or to f32."""
     if d == c == "f16":
         return fused(d, row, column, parts(c, start))
     total = fused("f32", row, column, parts("f32", widened(c, start)))
@@ -146,7 +146,7 @@ def wide(d, c, row, column, start):
 
 
 def halved(d, c, row, column, start):
-    """``wmma.mma`` of tf32: two sums, of four products each."""
+    """``wmma.mma`` of tf32: two sums of four products each."""
     for k in range(0, len(row), 4):
         start = fused(d, row[k : k + 4], column[k : k + 4], parts(c, start))
     return start
@@ -156,7 +156,7 @@ def halved(d, c, row, column, start):
 
 
 def known(kind, word):
-    """A word of scalar_floats, with the NaN that hardware gives."""
+    """Encode a number of scalar_floats as a word, with the NaN that hardware returns."""
     return NAN[kind] if word == ieee.NAN else word
 
 
@@ -169,12 +169,12 @@ def widened(kind, word):
 
 
 def as_half(kind, word):
-    """8-bit floats are f16 before they are multiplied."""
+    """Convert an 8-bit float to f16, as done before the multiplication."""
     return parts("f16", rounded(kind, word, "f16"))
 
 
 def eights(d, row, column, start):
-    """``mma`` of 8-bit floats: first those k whose second digit is 0, then the others; C is added to that."""
+    """``mma`` of 8-bit floats: sum the products with bit 1 of k clear, then the others; add C last."""
     total = 0
     for digit in (0, 2):
         chosen = [k for k in range(len(row)) if k & 2 == digit]
@@ -187,13 +187,13 @@ def multiply_add(x, y, z):
 
 
 def ascending(c, row, column, start):
-    """``mma.m8n8k4`` with a result of f32: a chain of fma from 0 on; C is added to that."""
+    """``mma.m8n8k4`` with f32 results: a chain of fma in ascending k, starting at 0; C is added last."""
     total = reduce(lambda sum_, pair: multiply_add(*pair, sum_), zip(row, column, strict=True), 0)
     return known("f32", ieee.add("f32", widened(c, start), total))
 
 
 def pairwise(row, column, start):
-    """``mma.m8n8k4`` with a result of f16: two products at a time, in f32."""
+    """``mma.m8n8k4`` with f16 results: two products at a time, in f32."""
     total = widened("f16", start)
     for k in (0, 2):
         first = known("f32", ieee.mul("f32", row[k], column[k]))
@@ -202,7 +202,7 @@ def pairwise(row, column, start):
 
 
 def chain(rounding, row, column, start):
-    """f64: a chain of ``fma`` from C on, k ascending; NaN has the bits that ``fma`` gives it."""
+    """f64 products: a chain of ``fma`` in ascending k, starting at C; a NaN has the bits of ``fma``."""
     for x, y in zip(row, column, strict=True):
         start = instructions.fma(f"fma.{rounding}.f64", x, y, start)
     return start

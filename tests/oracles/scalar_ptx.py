@@ -24,7 +24,7 @@ widen = integer.widen
 
 
 def vote(opcode, a, m, active):
-    """PTX ISA 9.7.13.9, with its words in either order."""
+    """PTX ISA 9.7.13.9; the mode and ``sync`` of the opcode may have either order."""
     mode = next(m for m in opcode.split(".") if m in ("all", "any", "uni"))
     return getattr(lanes, f"vote_{mode}")(a, m, active)
 
@@ -39,12 +39,12 @@ def redux(opcode, a, m, active):
 
 
 def elect(opcode, m, active):
-    """PTX ISA 9.7.13.14: (leader, whether it is this lane); an H200 elects the lowest lane."""
+    """PTX ISA 9.7.13.14: (leader, whether this lane is it); an H200 elects the lowest lane."""
     return lanes._for_each_lane(lambda lane, team: (min(team), lane == min(team)), m, active)
 
 
 def of_types(base, twin, types="f32 f64 f16 bf16"):
-    """One twin for the rows of an instruction that have a row for each type."""
+    """Use one twin for all rows of an instruction that has a row per type."""
     return {f"{base}.{kind}": twin for kind in types.split()}
 
 

@@ -1,4 +1,4 @@
-"""What the PTX ISA 9.0 allows of its ``.approx`` and ``.full`` instructions.
+"""Results that the PTX ISA 9.0 allows for its ``.approx`` and ``.full`` instructions.
 
 Each function answers whether ``result`` is legal, given the opcode as written and a tuple of operands; all
 of them bit patterns. What the ISA tabulates (zeros, infinities, NaN) must be exactly so.
@@ -15,18 +15,18 @@ last_type, NAN, FORMATS = floating.last_type, floating.NAN, floating.FORMATS
 
 
 def power(exponent):
-    """2**exponent, of a fractional exponent too."""
+    """2**exponent, also for a fractional exponent."""
     return Fraction(2.0**exponent)
 
 
 def unit(kind, exact):
-    """One ulp at a number: the distance between its neighbours in the format."""
+    """One ulp at a number: the distance to the next number of the format."""
     exponent, fraction, _ = FORMATS[kind]
     return Fraction(2) ** max(floor_log2(abs(exact)) - fraction, 2 - (1 << exponent - 1) - fraction)
 
 
 def near(opcode, exact, result, *, ulp=0, relative=0, absolute=0):
-    """Whether a result lies within a bound of the exact one: a Fraction, or a float that is special."""
+    """Whether a result lies within a bound of the exact value (a Fraction, or a special float)."""
     kind = last_type(opcode)
     got = decode(kind, result)
     if not isinstance(exact, Fraction):
@@ -56,7 +56,7 @@ def numbers(opcode, operands):
 
 
 def each_half(legal):
-    """For packed pairs too: both halves are legal."""
+    """Extend a check to packed pairs: both halves must be legal."""
 
     def either(opcode, operands, result):
         if not opcode.endswith("x2"):
@@ -89,7 +89,7 @@ def rcp(opcode, operands, result):
 
 
 def gross(function):
-    """PTX ISA 9.7.3.14 and 9.7.3.17, ``rcp`` and ``rsqrt.approx.ftz.f64``: of upper words.
+    """PTX ISA 9.7.3.14 and 9.7.3.17, ``rcp`` and ``rsqrt.approx.ftz.f64``: results from the upper 32 bits.
 
     The ISA gives no error but the 20 fraction bits; this takes two of the last one.
     """
@@ -119,19 +119,19 @@ def sqrt(opcode, operands, result):
 
 
 def rsqrt(opcode, operands, result):
-    """PTX ISA 9.7.3.16: a relative error of 2**-22.9; in f64 the ISA names none, and this takes 2 ulp."""
+    """PTX ISA 9.7.3.16: a relative error of 2**-22.9; for f64, where the ISA states none, 2 ulp."""
     (x,) = numbers(opcode, operands)
     bound = {"ulp": 2} if last_type(opcode) == "f64" else {"relative": power(-22.9)}
     return near(opcode, reciprocal_root(x), result, **bound)
 
 
 def approximated(value):
-    """The Fraction of a float64 result, whose own error no bound here notices; specials stay."""
+    """Fraction of a float64 result whose own error is far below every bound; special values are kept."""
     return Fraction(value) if math.isfinite(value) and value != 0 else value
 
 
 def wave(function):
-    """PTX ISA 9.7.3.18 and 9.7.3.19: absolute, by the size of the angle; beyond 100 pi best effort."""
+    """PTX ISA 9.7.3.18 and 9.7.3.19, ``sin``, ``cos``: absolute error by the size of the angle, to 100 pi."""
 
     def legal(opcode, operands, result):
         (x,) = numbers(opcode, operands)
@@ -149,7 +149,7 @@ sin, cos = wave(lambda x: math.sin(x) if x else x), wave(math.cos)
 
 
 def lg2(opcode, operands, result):
-    """PTX ISA 9.7.3.20: an absolute error of 2**-22 in (0.5, 2), elsewhere a relative one."""
+    """PTX ISA 9.7.3.20: an absolute error of 2**-22 in (0.5, 2), a relative error elsewhere."""
     (x,) = numbers(opcode, operands)
     if math.isnan(x) or x < 0:
         exact = math.nan
@@ -163,7 +163,7 @@ def lg2(opcode, operands, result):
 
 @each_half
 def ex2(opcode, operands, result):
-    """PTX ISA 9.7.3.21 and 9.7.4.10: 2 ulp; f16 a relative error of 2**-9.9, bf16 of 2**-7."""
+    """PTX ISA 9.7.3.21 and 9.7.4.10: 2 ulp for f32, a relative error of 2**-9.9 for f16, 2**-7 for bf16."""
     kind = last_type(opcode)
     (x,) = numbers(opcode, operands)
     if math.isnan(x) or math.isinf(x):
@@ -176,7 +176,7 @@ def ex2(opcode, operands, result):
 
 @each_half
 def tanh(opcode, operands, result):
-    """PTX ISA 9.7.3.22 and 9.7.4.9: f32 a relative error of 2**-11; f16 absolute 2**-10.987, bf16 2**-8."""
+    """PTX ISA 9.7.3.22 and 9.7.4.9: relative 2**-11 for f32, absolute 2**-10.987 for f16, 2**-8 for bf16."""
     kind = last_type(opcode)
     (x,) = numbers(opcode, operands)
     bound = {

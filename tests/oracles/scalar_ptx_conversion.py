@@ -10,7 +10,7 @@ decode, encode = floating.decode, floating.encode
 
 
 def cvt(opcode, *operands):
-    """One number, or two into (or out of) a packed pair, whose upper half comes first."""
+    """Convert one number, or two into or out of a packed pair, whose upper half is the first operand."""
     to, source = opcode.split(".")[-2:]
     if not to.endswith("x2"):
         return single(opcode, to, source, operands[0])
@@ -37,13 +37,13 @@ def single(opcode, to, source, a):
 
 
 def integer_rounding(opcode):
-    """``rn`` for ``.rni`` and so on; None without one."""
+    """The rounding ``rn`` of ``.rni`` and so on; None without one."""
     found = (m[:2] for m in opcode.split(".")[1:] if m in ("rni", "rzi", "rmi", "rpi"))
     return next(found, None)
 
 
 def to_integer(opcode, to, source, number):
-    """Round, then clamp to the range.
+    """Round, then clamp to the range of the integer type.
 
     A NaN gives 0; ``1 << (BitWidth - 1)`` if either type has 64 bits.
     """
@@ -57,7 +57,7 @@ def to_integer(opcode, to, source, number):
 
 
 def from_float(opcode, to, number):
-    """Between formats with one rounding; within one format, with integer rounding, to an integer."""
+    """Convert between float formats with one rounding; within one format, round to an integral value."""
     mode = integer_rounding(opcode)
     if mode and math.isfinite(number) and number != 0:
         n = floating.rounded(abs(Fraction(number)), mode, number < 0)
@@ -67,7 +67,7 @@ def from_float(opcode, to, number):
 
 
 def nan(opcode, to, source, a):
-    """The NaN that a NaN becomes: the PTX ISA asks for no bits of it, so these are an H200's.
+    """The NaN that the conversion of a NaN gives on an H200; the PTX ISA leaves its bits open.
 
     The canonical one, but between f64 and another format sign and payload stay, quiet and cut; a plain
     ``cvt`` within f32 or f64, and from bf16 to f32, moves the bits.

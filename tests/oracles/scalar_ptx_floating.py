@@ -39,19 +39,19 @@ Of f64 and tf32 the PTX ISA names no bits; these are an H200's.
 
 
 def largest(kind):
-    """The bits of the greatest finite number; ``e4m3`` has no infinity and a single NaN."""
+    """Bits of the largest finite number; ``e4m3`` has no infinity and a single NaN."""
     exponent, fraction, below = FORMATS[kind]
     return 0x7E if kind == "e4m3" else (((1 << exponent) - 1 << fraction) - 1) << below
 
 
 def infinity(kind):
-    """The bits of +infinity: those of NaN where the format has none."""
+    """Bits of +infinity, or of NaN in a format without infinity."""
     exponent, fraction, below = FORMATS[kind]
     return 0x7F if kind == "e4m3" else (1 << exponent) - 1 << fraction + below
 
 
 def decode(kind, word, ftz=False):
-    """The Python float of a bit pattern; with ``ftz`` a subnormal is a zero of its sign."""
+    """Python float of a bit pattern; with ``ftz`` a subnormal becomes a zero of its sign."""
     exponent, fraction, below = FORMATS[kind]
     word &= words.ones(kind)
     negative, magnitude = word >> (bits_of(kind) - 1), word & words.ones(kind) >> 1
@@ -70,7 +70,7 @@ def decode(kind, word, ftz=False):
 
 
 def encode(kind, exact, rounding="rn", finite=False):
-    """Round once; with ``finite`` what is too large becomes the largest number."""
+    """Round once; with ``finite``, overflow gives the largest finite number."""
     top = 1 << (bits_of(kind) - 1)
     if not isinstance(exact, Fraction):
         if math.isnan(exact):
@@ -86,7 +86,7 @@ def encode(kind, exact, rounding="rn", finite=False):
 
 
 def _magnitude(kind, exact, rounding, negative):
-    """The bits of the rounded absolute value; beyond the largest number they count on."""
+    """Bits of the rounded absolute value; overflow continues the count past the largest number."""
     exponent, fraction, below = FORMATS[kind]
     smallest = 2 - (1 << exponent - 1) - fraction
     unit = max(floor_log2(exact) - fraction, smallest)
@@ -100,7 +100,7 @@ def floor_log2(exact):
 
 
 def rounded(exact, rounding, negative=False):
-    """A positive number to an integer; ``negative`` turns the directions of ``rm`` and ``rp`` around."""
+    """Round a positive number to an integer; ``negative`` swaps the directions ``rm`` and ``rp``."""
     n, rest = divmod(exact, 1)
     up = {
         "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and n % 2 == 1),
@@ -120,12 +120,12 @@ def finite(x):
 
 
 def sign_of(x):
-    """1 or -1, of zeros too."""
+    """1 or -1, also for zeros."""
     return math.copysign(1, x.numerator if isinstance(x, Fraction) else x)
 
 
 def total(x, y, rounding):
-    """The sum; an exact zero is +0, with ``rm`` -0, unless both are zeros of one sign."""
+    """Exact sum; an exact zero is +0, or -0 with ``rm``, unless both addends are zeros of one sign."""
     if not (finite(x) and finite(y)):
         return (0.0 if finite(x) else x) + (0.0 if finite(y) else y)
     exact = Fraction(x) + Fraction(y)
@@ -137,7 +137,7 @@ def total(x, y, rounding):
 
 
 def product(x, y):
-    """In floats only where a factor is not finite, or zero: then that is exact."""
+    """Exact product; computed in floats only if a factor is zero or not finite, where that is exact."""
     return (Fraction(x) * Fraction(y) if finite(x) and finite(y) else 0) or x * y
 
 
@@ -150,7 +150,7 @@ def quotient(x, y):
 
 
 def root(x):
-    """The square root, or a number beside it that no rounding tells from it."""
+    """The square root, or a nearby number that rounds alike in every direction."""
     if math.isnan(x) or x <= 0 or math.isinf(x):
         return x if not x < 0 else math.nan
     shift = 640  # so that n is an integer, and has a hundred bits more than the result
@@ -167,7 +167,7 @@ def rounding_of(opcode, default="rn"):
 
 
 def finish(opcode, kind, exact, ftz=None):
-    """Round as the opcode says, then what its ``.ftz``, ``.sat`` and ``.relu`` do.
+    """Round as the opcode says, then apply ``.ftz``, ``.sat`` and ``.relu``.
 
     9.7.3: ``.sat`` clamps to [0, 1] and takes NaN to +0. 9.7.4: ``.relu`` clamps what is negative to 0.
     """
@@ -183,7 +183,7 @@ def finish(opcode, kind, exact, ftz=None):
 
 
 def is_tiny(kind, exact, rounding):
-    """Whether a result is subnormal; the PTX ISA leaves open whether before or after rounding.
+    """Whether a result counts as subnormal; the PTX ISA leaves open whether before or after rounding.
 
     An H200 looks at what it would be with this many fraction bits and any exponent.
     """
@@ -194,12 +194,12 @@ def is_tiny(kind, exact, rounding):
 
 
 def flushed(kind, word):
-    """A subnormal's sign alone; any other number as it is."""
+    """Replace a subnormal by the zero of its sign; other numbers are unchanged."""
     return word & ~(words.ones(kind) >> 1) if decode(kind, word, ftz=True) == 0 else word
 
 
 def arithmetic(function):
-    """A twin of an instruction that rounds the exact ``function(rounding, *numbers)`` once."""
+    """Make the twin of an instruction that rounds the exact ``function(rounding, *numbers)`` once."""
 
     def twin(opcode, *operands):
         kind = last_type(opcode)
@@ -212,7 +212,7 @@ def arithmetic(function):
 
 
 def kept_nan(operands):
-    """The first NaN of these f64 operands, made quiet.
+    """The first NaN among these f64 operands, made quiet.
 
     PTX ISA 9.7.3 says nothing about the bits of an f64 NaN. An H200 keeps sign and payload: those of the
     second operand if that is NaN, then the third, then the first; in ``div`` the first comes first.
@@ -231,7 +231,7 @@ sqrt = arithmetic(lambda rounding, x: root(x))
 
 @each_half
 def absolute(opcode, a):
-    """PTX ISA 9.7.3.9 and 9.7.4.6, which leave a NaN's bits open.
+    """PTX ISA 9.7.3.9 and 9.7.4.6; a NaN, whose bits the ISA leaves open, as on an H200.
 
     An H200 gives the canonical one, and in f64 the same NaN, sign too, made quiet.
     """
@@ -276,7 +276,7 @@ def extreme(opcode, a, b):
 
 
 def testp(opcode, a):
-    """PTX ISA 9.7.3.1: a zero counts as normal."""
+    """PTX ISA 9.7.3.1; a zero counts as normal."""
     kind = last_type(opcode)
     number = decode(kind, a)
     subnormal = number != 0 and decode(kind, a, ftz=True) == 0
@@ -291,7 +291,7 @@ def testp(opcode, a):
 
 
 def copysign(opcode, a, b):
-    """PTX ISA 9.7.3.2: the sign of a, the rest of b."""
+    """PTX ISA 9.7.3.2: the sign of a with the magnitude of b."""
     kind = last_type(opcode)
     rest = words.ones(kind) >> 1
     return a & ~rest & words.ones(kind) | b & rest
@@ -301,7 +301,7 @@ def copysign(opcode, a, b):
 
 
 def compare(opcode, kind, a, b):
-    """PTX ISA 9.7.6: ordered comparisons are false for a NaN, those with ``u`` true."""
+    """PTX ISA 9.7.6: ordered comparisons with a NaN are false, unordered ones (``u``) are true."""
     operator = opcode.split(".")[1]
     if kind not in FORMATS:
         return words.COMPARE[operator](words.value(kind, a), words.value(kind, b))
@@ -315,7 +315,7 @@ def compare(opcode, kind, a, b):
 
 
 def setp(opcode, a, b, c=None):
-    """PTX ISA 9.7.6.2: p, and q for ``!t``. 9.7.7.2: p alone; of a pair, p for the low half and q."""
+    """PTX ISA 9.7.6.2: p, and q for the complement; 9.7.7.2: for a pair, p of the low half, q of the high."""
     kind = last_type(opcode)
     tests = compare_each(opcode, a, b)
     if kind not in ("f16", "bf16") and len(tests) == 1:
@@ -325,7 +325,7 @@ def setp(opcode, a, b, c=None):
 
 
 def compare_each(opcode, a, b):
-    """What the comparison says, of a pair for the low and the high half."""
+    """Results of the comparison, for a packed pair of the low and the high half."""
     kind = last_type(opcode)
     if not kind.endswith("x2"):
         return [compare(opcode, kind, a, b)]
@@ -334,12 +334,12 @@ def compare_each(opcode, a, b):
 
 
 def truth(kind, t):
-    """What ``set`` writes: 1.0 or all ones, else 0."""
+    """The value that ``set`` writes for true (1.0 or all ones) or false (0)."""
     return (encode(kind, Fraction(1)) if kind in FORMATS else words.ones(kind)) if t else 0
 
 
 def set_(opcode, a, b, c=None):
-    """PTX ISA 9.7.6.1 and 9.7.7.1: of a pair, each half in its half of the result."""
+    """PTX ISA 9.7.6.1 and 9.7.7.1; for a packed pair, each half writes its half of the result."""
     to = opcode.split(".")[-2]
     tests = [words.combine(opcode, t, c) for t in compare_each(opcode, a, b)]
     if len(tests) == 1:
@@ -349,7 +349,7 @@ def set_(opcode, a, b, c=None):
 
 
 def slct(opcode, a, b, c):
-    """PTX ISA 9.7.6.4: ``c >= 0 ? a : b``; a NaN takes b."""
+    """PTX ISA 9.7.6.4: ``c >= 0 ? a : b``; a NaN in c selects b."""
     *_, to, kind = opcode.split(".")
     number = decode(kind, c, ".ftz" in opcode) if kind == "f32" else words.value(kind, c)
     return (a if number >= 0 else b) & words.ones(to)

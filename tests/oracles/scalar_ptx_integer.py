@@ -11,13 +11,13 @@ from oracles import scalar_lanes as lanes
 
 
 def last_type(opcode):
-    """``s16x2`` of ``min.s16x2.relu``, too."""
+    """Last type of an opcode; of ``min.s16x2.relu`` it is ``s16x2``."""
     return opcode.removesuffix(".relu").split(".")[-1]
 
 
 @cache
 def bits_of(kind):
-    """The width of a type: 32 for ``s32``, ``f16x2``, ``tf32``; 16 for ``bf16``, ``e4m3x2``."""
+    """Width of a type: 32 for ``s32``, ``f16x2``, ``tf32``; 16 for ``bf16``, ``e4m3x2``."""
     widths = {"pred": 1, "bf16": 16, "tf32": 32, "e4m3x2": 16, "e5m2x2": 16, "e4m3": 8, "e5m2": 8}
     if kind in widths:
         return widths[kind]
@@ -30,30 +30,30 @@ def ones(kind):
 
 
 def signed(word, bits):
-    """Two's complement."""
+    """The two's complement number of a bit pattern."""
     return word - (1 << bits) if word >> (bits - 1) & 1 else word
 
 
 def value(kind, word):
-    """The number a bit pattern of a type stands for."""
+    """The number that a bit pattern of a type encodes."""
     word &= ones(kind)
     return signed(word, bits_of(kind)) if kind[0] == "s" else word
 
 
 def widen(kind, word, bits):
-    """PTX ISA 9.4.1: into a wider register go zeros, or copies of a signed type's sign."""
+    """PTX ISA 9.4.1: extend into a wider register with zeros, or with the sign of a signed type."""
     return value(kind, word) & ((1 << bits) - 1)
 
 
 def clamped(kind, number):
-    """``number``, or the end of the type's range that it lies beyond."""
+    """``number``, clamped to the range of the type."""
     half = 1 << (bits_of(kind) - 1)
     lowest, highest = (-half, half - 1) if kind[0] == "s" else (0, 2 * half - 1)
     return min(max(number, lowest), highest)
 
 
 def each_half(twin):
-    """The twin for packed pairs too: ``.u16x2`` does twice, side by side, what ``.u16`` does."""
+    """Extend a twin to packed pairs: ``.u16x2`` applies ``.u16`` to each half."""
 
     def either(opcode, *words):
         pair = last_type(opcode)
@@ -70,7 +70,7 @@ def each_half(twin):
 
 
 def arithmetic(function):
-    """A twin of integer arithmetic: exact in the integers, then cut to the type's width.
+    """Make the twin of integer arithmetic: exact, then truncated to the width of the type.
 
     ``.sat`` clamps instead of cutting (9.7.1.1), ``.relu`` raises what is negative to 0 (9.7.1.12).
     """
@@ -110,14 +110,14 @@ def mul24(opcode, a, b, c=0):
 
 
 def truncated_quotient(a, b):
-    """PTX ISA 9.7.1.8: rounded toward zero. By zero the result is open: an H200's is all ones."""
+    """PTX ISA 9.7.1.8: rounded toward zero; division by zero gives all ones, as on an H200."""
     if b == 0:
         return -1
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
 def remainder(a, b):
-    """PTX ISA 9.7.1.9: what ``div`` leaves; by zero as open, and as it is there."""
+    """PTX ISA 9.7.1.9: the remainder of ``div``; for a divisor of zero as on an H200."""
     return -1 if b == 0 else a - b * truncated_quotient(a, b)
 
 
@@ -154,7 +154,7 @@ def dot_product(opcode, a, b, c):
 
 
 def parts(word, kind, count):
-    """The bytes (4) or half-words (2) of a word, lowest first, with the sign of the type."""
+    """The bytes (4) or half-words (2) of a word, lowest first, with the signedness of the type."""
     bits = 32 // count
     return [value(f"{kind[0]}{bits}", word >> bits * i) for i in range(count)]
 
@@ -163,7 +163,7 @@ def parts(word, kind, count):
 
 
 def bfind(opcode, a):
-    """PTX ISA 9.7.1.16: scan down from the top for a 1 (or, in a negative number, a 0)."""
+    """PTX ISA 9.7.1.16: the highest bit that is 1 (in a negative number, that is 0)."""
     kind = last_type(opcode)
     n = bits_of(kind)
     wanted = 0 if value(kind, a) < 0 else 1
@@ -174,7 +174,7 @@ def bfind(opcode, a):
 
 
 def fns(opcode, mask, base, offset):
-    """PTX ISA 9.7.1.17: the n-th set bit from ``base`` on, up or down, itself included.
+    """PTX ISA 9.7.1.17: the n-th set bit from ``base`` on, upward or downward, ``base`` included.
 
     By the PTX ISA there is no (-2**31)-th set bit: 0xffffffff. The code that ptxas makes of it gives 0.
     """
@@ -194,7 +194,7 @@ def fns(opcode, mask, base, offset):
 
 
 def bmsk(opcode, a, b):
-    """PTX ISA 9.7.1.22: ``b`` ones from bit ``a`` up."""
+    """PTX ISA 9.7.1.22: ``b`` ones from bit ``a`` upward."""
     everything = 0xFFFFFFFF
     clamp = ".clamp" in opcode
     position, width = a & 0x1F, b & 0x1F
@@ -207,14 +207,14 @@ def bmsk(opcode, a, b):
 
 
 def szext(opcode, a, b):
-    """PTX ISA 9.7.1.21: the low N bits, extended with their sign or zeros."""
+    """PTX ISA 9.7.1.21: the low N bits, extended with their sign or with zeros."""
     n = min(b, 32) if ".clamp" in opcode else b & 0x1F
     low = a & ((1 << n) - 1)
     return (signed(low, n) if n and opcode.endswith("s32") else low) & 0xFFFFFFFF
 
 
 def field(function):
-    """A twin that needs the width, and perhaps the sign, of the opcode's type."""
+    """Make a twin that takes width and signedness from the type of the opcode."""
 
     def twin(opcode, *operands):
         kind = last_type(opcode)
@@ -240,7 +240,7 @@ def whole_amounts(function):
 
 
 def bitwise(function):
-    """A twin that knows predicates too."""
+    """Make a twin that accepts predicates too."""
 
     def twin(opcode, *operands):
         result = function(*map(int, operands)) & ones(last_type(opcode))
@@ -255,7 +255,7 @@ def cnot(opcode, a):
 
 
 def lop3(opcode, a, b, c, *q):
-    """PTX ISA 9.7.8.6, with each of the 256 tables; with BoolOp, ``p = (d != 0) BoolOp q``."""
+    """PTX ISA 9.7.8.6, for each of the 256 tables; with BoolOp also ``p = (d != 0) BoolOp q``."""
     words = tuple(lanes.lop3(a, b, c, table) for table in range(256))
     if not q:
         return words
@@ -266,7 +266,7 @@ def lop3(opcode, a, b, c, *q):
 
 
 def average(a, b):
-    """PTX ISA 9.7.18.2, ``vavrg``: up when the sum is not negative, else down."""
+    """PTX ISA 9.7.18.2, ``vavrg``: rounded up if the sum is not negative, else down."""
     return a + b + 1 >> 1 if a + b >= 0 else a + b >> 1
 
 
@@ -292,7 +292,7 @@ def video(opcode, a, b, c):
 
 
 def video_set(opcode, a, b, c):
-    """PTX ISA 9.7.18.2, ``vset2`` and ``vset4``: 1 where the parts compare so, else 0."""
+    """PTX ISA 9.7.18.2, ``vset2`` and ``vset4``: 1 in each part where the comparison holds, else 0."""
     base, kind_a, kind_b, compare = opcode.split(".")[:4]
     count = int(base[-1])
     pairs = zip(parts(a, kind_a, count), parts(b, kind_b, count), strict=True)
@@ -300,7 +300,7 @@ def video_set(opcode, a, b, c):
 
 
 def merged(opcode, count, results, c):
-    """``.add``: c and all results; else the results side by side."""
+    """With ``.add``, the sum of c and all parts; otherwise the parts packed into a word."""
     if opcode.endswith(".add"):
         return (c + sum(results)) & 0xFFFFFFFF
     bits = 32 // count
@@ -325,7 +325,7 @@ COMBINE = {"and": lambda t, c: t and c, "or": lambda t, c: t or c, "xor": lambda
 
 
 def combine(opcode, t, c):
-    """``BoolOp(t, c)``, or t where the opcode has none."""
+    """``BoolOp(t, c)``, or t if the opcode has no BoolOp."""
     operation = COMBINE.get(opcode.split(".")[2], lambda t, c: t)
     return bool(operation(bool(t), bool(c)))
 

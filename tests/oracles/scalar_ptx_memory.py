@@ -8,22 +8,22 @@ words, last_type = floating.words, floating.last_type
 
 
 def ld(opcode, *loaded):
-    """PTX ISA 9.7.9.8: what is there."""
+    """PTX ISA 9.7.9.8: the value in memory."""
     return loaded
 
 
 def st(opcode, *stored):
-    """PTX ISA 9.7.9.11: the low bits of each register."""
+    """PTX ISA 9.7.9.11: memory receives the low bits of each register."""
     return tuple(word & words.ones(last_type(opcode)) for word in stored)
 
 
 def increment(old, b):
-    """PTX ISA 9.7.13.5: up to b, then 0 again."""
+    """PTX ISA 9.7.13.5, ``inc``: counts up to b, then wraps to 0."""
     return 0 if old >= b else old + 1
 
 
 def decrement(old, b):
-    """PTX ISA 9.7.13.5: down to 0, then b again."""
+    """PTX ISA 9.7.13.5, ``dec``: counts down to 0, then wraps to b."""
     return b if old == 0 or old > b else old - 1
 
 
@@ -42,7 +42,7 @@ INTEGER = {
 
 
 def modified(opcode, old, *operands):
-    """What an atomic leaves in memory. PTX ISA 9.7.13.5: ``[a] = operation([a], b)``, or with b and c."""
+    """PTX ISA 9.7.13.5: the value that an atomic stores, ``operation([a], b)`` or with b and c."""
     kind = last_type(opcode)
     operation = next(m for m in opcode.split(".")[1:] if m in INTEGER)
     if kind.removesuffix("x2") not in floating.FORMATS:
@@ -60,7 +60,7 @@ def modified(opcode, old, *operands):
 
 
 def each_modified(opcode, words_there_and_given):
-    """(old values, new values), one each or those of a vector: 2 old values, 2 operands, for ``.v2``."""
+    """(old values, new values) of an atomic; for ``.v2``, two of each."""
     count = next((int(m[1]) for m in opcode.split(".") if m in ("v2", "v4", "v8")), 1)
     old, *operands = (
         words_there_and_given[i : i + count] for i in range(0, len(words_there_and_given), count)
@@ -69,13 +69,13 @@ def each_modified(opcode, words_there_and_given):
 
 
 def atom(opcode, *words_there_and_given):
-    """PTX ISA 9.7.13.5: the old value goes to the register, the new one to memory."""
+    """PTX ISA 9.7.13.5: the register receives the old value, memory the new one."""
     old, new = each_modified(opcode, words_there_and_given)
     return *old, *new
 
 
 def red(opcode, *words_there_and_given):
-    """PTX ISA 9.7.13.6: no register is written; this is the new value in memory."""
+    """PTX ISA 9.7.13.6: the new value in memory; no register is written."""
     _, new = each_modified(opcode, words_there_and_given)
     return new
 
@@ -115,5 +115,5 @@ def mapa(opcode, a, rank):
 
 
 def getctarank(opcode, a):
-    """PTX ISA 9.7.9.24; 0 for the own block's plain address."""
+    """PTX ISA 9.7.9.24; 0 for a plain address of the own block."""
     return max((a >> BLOCKS & 0xFF) - 1, 0)

@@ -1,4 +1,4 @@
-"""Races by their definition, in plain Python: a vector clock for each thread, and every access remembered.
+"""Data races by their definition, in plain Python: a vector clock per thread, and every access kept.
 
 Slow and literal, a twin for `simwarp.races`. Happens-before is Lamport's (1978), kept by vector clocks as in
 FastTrack (Flanagan and Freund, 2009), but with all accesses kept instead of the last ones. What orders
@@ -42,7 +42,7 @@ ACQUIRES, RELEASES = (ACQUIRE, ACQ_REL), (RELEASE, ACQ_REL)
 
 
 class Race(NamedTuple):
-    """Two accesses of one location that nothing orders, the earlier one first."""
+    """Two unordered accesses of one location, the earlier one first."""
 
     lines: tuple
     threads: tuple
@@ -51,7 +51,7 @@ class Race(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """What a thread did, as far as it decides whether it is morally strong with another operation.
+    """An operation of a thread, with what decides whether it is morally strong with another one.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """The first operation of a release pattern, and the clock that it passes on."""
+    """The first operation of a release pattern, and the vector clock that it publishes."""
 
     operation: Operation
     clock: dict
@@ -90,7 +90,7 @@ class Release:
 
 @dataclass(frozen=True, eq=False)
 class Publication:
-    """What the next strong read of a location observes.
+    """The writes of a location that its next strong read observes.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Publication:
 
 @dataclass
 class Thread:
-    """A thread's state.
+    """The state of a thread: its vector clock.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Thread:
 
 
 class VectorClocks:
-    """Takes what threads do, one thing after the other in the order of a run, and finds the races.
+    """Receives the operations of all threads in execution order and finds the data races.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class VectorClocks:
         self.excused = set()
 
     def lines(self):
-        """The lines of racing accesses, and the locations where they meet."""
+        """The lines of racing accesses, with the locations on which they race."""
         found = defaultdict(set)
         for race in self.races:
             found[race.lines].add(race.location)
@@ -175,7 +175,7 @@ class VectorClocks:
         self.write_together(line, {thread: values}, order, scope)
 
     def write_together(self, line, values, order=WEAK, scope="sys"):
-        """Write with one instruction of several threads: ``values`` by thread, the last one's stay."""
+        """Write by one instruction of several threads; of ``values`` by thread, the last remain."""
         operations = {thread: self._operation(thread, line, order, scope, writes=True) for thread in values}
         for thread, operation in operations.items():
             for location, value in values[thread].items():
@@ -191,7 +191,7 @@ class VectorClocks:
             self._publish(operation, order, values[thread], {})
 
     def atomic(self, thread, line, values, order=RELAXED, scope="gpu"):
-        """Read, modify and write as one: ``values`` are those that it leaves behind."""
+        """Read-modify-write: ``values`` are the new values of the locations."""
         operation = self._operation(thread, line, order, scope, reads=True, writes=True)
         for location in values:
             self._meet(location, operation)
@@ -206,7 +206,7 @@ class VectorClocks:
         return Operation(thread, self.blocks[thread], line, order != WEAK, scope, epoch, **access)
 
     def _meet(self, location, later, changes=True):
-        """Hold an access against all earlier ones of the same location."""
+        """Compare an access with all earlier accesses of the same location."""
         for earlier in self.history[location]:
             self._compare(location, earlier, later, changes)
 
@@ -230,7 +230,7 @@ class VectorClocks:
         state.fences[scope] = Release(operation, self._pass_on(thread))
 
     def _publish(self, operation, order, locations, before):
-        """Leave at the locations what their next strong read observes."""
+        """Record at the locations the publication that their next strong read observes."""
         state = self.threads[operation.thread]
         release = Release(operation, self._pass_on(operation.thread)) if order in RELEASES else None
         for location in locations:
@@ -249,7 +249,7 @@ class VectorClocks:
             self.published[location] = Publication(operation, tuple(chain), tuple(dict.fromkeys(releases)))
 
     def _visible(self, operation, location):
-        """The publications, one or none, that a strong read observes."""
+        """The publications (none or one) that a strong read observes."""
         publication = self.published.get(location)
         if publication is None or not publication.writer.morally_strong(operation):
             return []
@@ -265,7 +265,7 @@ class VectorClocks:
                 self._acquire(operation, location)
 
     def _acquire(self, operation, location):
-        """Synchronise with what was observed at a location; the rest may be, later and in a wider scope."""
+        """Synchronise with the observed releases of a location that are morally strong with it."""
         state, rest = self.threads[operation.thread], []
         for release in dict.fromkeys(state.observed[location]):
             if release.operation.morally_strong(operation):
@@ -277,11 +277,11 @@ class VectorClocks:
     # ---- barriers --------------------------------------------------------------------------------------
 
     def arrive(self, thread):
-        """The clock that a thread brings to a barrier where it does not wait."""
+        """The vector clock that a thread contributes to a barrier at which it does not wait."""
         return self._pass_on(thread)
 
     def barrier(self, threads, arrived=()):
-        """Let threads pass a barrier together, with the clocks of those that only arrived."""
+        """Let threads pass a barrier together, joined with the clocks of threads that only arrived."""
         together = {}
         for clock in [*arrived, *map(self._pass_on, threads)]:
             join(together, clock)
@@ -289,7 +289,7 @@ class VectorClocks:
             join(self.threads[thread].clock, together)
 
     def _pass_on(self, thread):
-        """A copy of a thread's clock; what the thread does from now on is not in it."""
+        """A copy of a thread's clock, without later operations of the thread."""
         clock = self.threads[thread].clock
         copy = dict(clock)
         clock[thread] += 1
@@ -297,7 +297,7 @@ class VectorClocks:
 
 
 def join(clock, other):
-    """Let ``clock`` know what ``other`` knows."""
+    """Join the vector clock ``other`` into ``clock``."""
     for key, epoch in other.items():
         if clock.get(key, 0) < epoch:
             clock[key] = epoch

@@ -1,1 +1,1 @@
-"""Kernels, tensors and projects that several tests share."""
+"""Kernels, tensors and projects shared by several tests."""

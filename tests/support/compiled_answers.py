@@ -1,4 +1,4 @@
-"""One small kernel for the tests of `gpu.compile` and its cache."""
+"""A small kernel for the tests of `gpu.compile` and its cache."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ extern "C" __global__ void answer(int* x) {
 
 
 def answer(value: int = 42, **changes: Any) -> Ptx:
-    """The kernel, compiled with a value of the macro and with other arguments of `gpu.compile`."""
+    """Compile the kernel with a value of its macro and further arguments of `gpu.compile`."""
     return compile(**{"source": ANSWER, "name": "answer.cu", "defines": {"ANSWER": value}, **changes})

@@ -1,4 +1,4 @@
-"""A kernel whose lanes go round a loop differently often, and what a count lane by lane gives for it.
+"""A kernel whose lanes have different trip counts, and the expected counts, computed lane by lane.
 
 Some blocks are not whole warps, few lanes go round for long (so that the executor runs their warps by
 themselves), and not all blocks are in flight at a time.
@@ -35,19 +35,19 @@ BEFORE = '.file 1 "loops.cu"'
 
 
 def rounds(thread):
-    """How often a thread goes round."""
+    """Trip count of a thread."""
     return thread % 3 + 1 + (60 if thread % 97 == 5 else 0)
 
 
 def warps():
-    """The rounds of each lane, for each warp of the grid."""
+    """Trip counts of the lanes, for each warp of the grid."""
     for block in range(GRID):
         lanes = [rounds(block * BLOCK + thread) for thread in range(BLOCK)]
         yield from ([*enumerate(lanes)][first : first + WARP] for first in range(0, BLOCK, WARP))
 
 
 class Parts(Observer):
-    """Whether warps ran by themselves, and how many chunks there were."""
+    """Counts the compact copies of warps and the chunks of a launch."""
 
     def __init__(self):
         self.parts, self.chunks = 0, []
@@ -59,7 +59,7 @@ class Parts(Observer):
 
 
 def run(*names, launches=1):
-    """A device that ran it, with several chunks and with parts."""
+    """Run the kernel on a device with several chunks and compact copies, and return the device."""
     parts = Parts()
     device = simwarp.Device(observe=names, observers=[parts], chunk_lanes=5 * 96)
     for _ in range(launches):

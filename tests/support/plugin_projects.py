@@ -1,4 +1,4 @@
-"""Folders where pytest finds the plugin as it does where simwarp is installed."""
+"""Temporary pytest projects that find the plugin as in an installation of simwarp."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ENTRY_POINT = "[pytest11]\nsimwarp = simwarp.testing.plugin\n"
 
 @contextmanager
 def project(pytester, monkeypatch, *folders) -> Iterator:
-    """Pytester's folder, ready for test runs that see the plugin; ``folders`` are imported from, too.
+    """Pytester's folder with the plugin available; ``folders`` are added to the import path.
 
     Runs are of this process (`runpytest_inprocess`) or of their own. Afterwards the profile is as before.
     """

@@ -1,4 +1,4 @@
-"""The answers of the scalar twins to the probes of `simwarp.lab.evidence`."""
+"""Run the probes of `simwarp.lab.evidence`, and compute the results that the scalar twins expect."""
 
 from itertools import groupby
 from zlib import crc32
@@ -21,13 +21,13 @@ ADDRESSES = ("cvta", "cvta.to", "isspacep", "mapa", "getctarank")
 
 
 def probe_of(opcode):
-    """The probe of a form; of one that computes on addresses, the instruction itself."""
+    """Probe of a form; for forms that compute on addresses, a probe of the plain instruction."""
     row, form = TABLE.find(opcode)
     return registers.pure(row, form) if row.name in ADDRESSES else catalogue.probe_of(opcode)
 
 
 def run(device, probes, operands):
-    """The results of probes of one module, one array each."""
+    """Results of the probes of one module, one array per probe."""
     loaded = device.load(module(probes))
     return [
         launch(device, loaded.kernel(f"k{i}"), probe, given)
@@ -36,7 +36,7 @@ def run(device, probes, operands):
 
 
 def some_sets(probe):
-    """A block of a probe's operands, edges and random ones; all of them where they belong together."""
+    """A sample of a probe's operand sets, edges and random ones; all sets if they depend on each other."""
     every = catalogue.operands_of(probe)
     row, _ = TABLE.find(probe.form)
     if row.kind == "warp" or probe.at_once or probe.baked:
@@ -47,7 +47,7 @@ def some_sets(probe):
 
 
 def some_warps(probe, every):
-    """A block of whole warps, of other styles from form to form; where forms are many, of two styles each."""
+    """A sample of whole warps of operands, whose styles differ between forms."""
     warps = every.reshape(-1, 32, every.shape[1])
     different = 4 if len(required(TABLE.find(probe.form)[0])) <= 4 else 2
     first = crc32(probe.form.encode())
@@ -59,12 +59,12 @@ def as_tuple(result):
 
 
 def flat(results):
-    """``((1, True), 2)`` → ``[1, 1, 2]``."""
+    """Flatten nested tuples to integers: ``((1, True), 2)`` → ``[1, 1, 2]``."""
     return [word for r in results for word in (flat(r) if isinstance(r, tuple) else [int(r)])]
 
 
 def differences(probe, operands, got):
-    """The first sets where a probe's results are not what the twin says."""
+    """The first operand sets for which a probe's results differ from the twin."""
     row, form = TABLE.find(probe.form)
     if row.name in BOUNDED:
         legal = BOUNDED[row.name]
@@ -81,14 +81,14 @@ def differences(probe, operands, got):
 
 
 def in_question(form, probe, got):
-    """Results without what the twins do not say: the bits above a byte that cvt gives."""
+    """Results with the bits masked that the twin leaves open, such as those above a byte result of cvt."""
     if not probe.form.startswith("cvt.") or form.T not in ("u8", "s8"):
         return got
     return [word & 0xFF for word in got]
 
 
 def expected(row, form, probe, operands):
-    """For each set, the words of all results; None where the twin does not say, or the lane has gone."""
+    """Words of all results for each operand set; None if the twin leaves it open or the lane has exited."""
     twin, sets = TWINS[row.name], operands.tolist()
     if row.kind == "warp":
         return [e for k in range(0, len(sets), 32) for e in _of_warp(twin, probe.form, sets[k : k + 32])]
@@ -122,7 +122,7 @@ def _of_warp(twin, opcode, sets):
 
 
 def _of_matrices(twin, row, probe, sets):
-    """What each warp is told; those that are given the same are told the same."""
+    """Twin results of a matrix probe for each warp; warps with equal operands are computed once."""
     told = {}
     warps = [tuple(map(tuple, sets[k : k + 32])) for k in range(0, len(sets), 32)]
     for warp in set(warps):
@@ -131,7 +131,7 @@ def _of_matrices(twin, row, probe, sets):
 
 
 def _product(twin, row, probe, sets):
-    """Columns a0, a1, … are the registers of A; b0, b1, … those of B."""
+    """Operands of a product from the probe's columns: a0, a1, … are registers of A; b0, b1, … of B."""
     names = [column.name[0] for column in probe.operands]
     ends = [sum(1 for _ in group) for _, group in groupby(names)]
     starts = [sum(ends[:i]) for i in range(len(ends))]
@@ -140,7 +140,7 @@ def _product(twin, row, probe, sets):
 
 
 def _addresses(row):
-    """Where in its warp's memory each lane's address points."""
+    """Offsets of each lane's address in the memory of its warp."""
     return [0 if row.base == "wmma" else (lane ^ matrix.ORDER) * ROOM for lane in range(32)]
 
 
@@ -165,14 +165,14 @@ _OF_MATRICES = {"matrix": _product, "matrix load": _loaded, "matrix store": _sto
 
 
 def _placed(row, form, i):
-    """The opcode as a twin must see it: generic addresses of odd threads lie in shared memory."""
+    """The opcode as the twin needs it: generic addresses of odd threads point to shared memory."""
     if row.kind in ("atomic", "reduction") and not space(form) and form.vector == 1 and i % 2:
         return form.opcode.replace(row.base, f"{row.base}.shared", 1)
     return form.opcode
 
 
 def _repeated(words, results):
-    """The twin's words, once more for the results in wider or narrower registers."""
+    """The twin's words, repeated for the results in wider or narrower registers."""
     return zip(words * (len(results) // len(words)), results, strict=True)
 
 

@@ -1,4 +1,4 @@
-"""Kernels of a few lines: their frame, and what they leave behind on the simulator."""
+"""Kernels of a few PTX lines: their frame, and helpers that run them on the simulator."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def text(body, before="", directives=""):
 
 
 def run(body, block=32, grid=1, given=(0,), device=None, before="", directives="", **launch):
-    """The words that a kernel leaves in ``out``, one for each thread, which start as ones."""
+    """Run a kernel and return ``out``, one word per thread, initially all ones."""
     device = device or simwarp.Device(instruction_budget=500_000)
     block = block if isinstance(block, tuple) else (block, 1, 1)
     grid = grid if isinstance(grid, tuple) else (grid, 1, 1)
