@@ -1,8 +1,8 @@
-"""From integer dot products back to bits: batch normalisation and binarization as one comparison.
+"""Binarization of integer dot products: batch normalisation and sign as one comparison; pooling of bits.
 
-A binarized layer computes ``Bin(BN(ReLU(x)))`` of its dot products x, element by element. As x is an
-integer, all of that is one integer threshold per output channel, and for a negative γ the opposite bit.
-Pooling comes after it: the maximum and the minimum of a window of ±1 are OR and AND.
+A binarized layer computes ``Bin(BN(ReLU(x)))`` of each of its dot products x. As x is an integer, this equals
+a comparison with an integer threshold per output channel, whose bit is flipped for a negative γ. Pooling
+follows: the maximum and the minimum of a window of ±1 are OR and AND of its bits.
 
 Source: BSTC (SC'19), equations 1, 3, 4 and 5, section 6.2; BTC (TPDS'20), section 6.1.
 """
@@ -16,10 +16,11 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import Bits, any_array, check_option, pack
+from reference.bits import Bits, any_array, pack
 from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.tensors import IMAGE_LAYOUTS, check_tensor_format, pack_tensor_bits
 from reference.types import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
+from reference.types.arguments import check_option
 
 Pool: TypeAlias = Literal["or", "and"]
 
@@ -27,7 +28,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
 class IntegerThresholds(NamedTuple):
-    """The rule ``bit = (dot >= thresholds[j]) ^ flip[j]``, one entry per output channel j."""
+    """Thresholds and flips of ``bit = (dot >= thresholds[j]) ^ flip[j]`` for each output channel j."""
 
     thresholds: npt.NDArray[np.int32]
     flip: npt.NDArray[np.bool_]
@@ -44,19 +45,18 @@ def threshold(
 ) -> PackedBits:
     """Binarize integer dot products against a threshold per column, and pack the bits.
 
-    Bit (i, j) is 1 where ``dots[i, j] >= thresholds[j]``, and the opposite where ``flip[j]``. It is
-    what ``gpu.bmm(…, thresholds=, flip=)`` and the bit-output listings store.
+    Bit (i, j) is ``(dots[i, j] >= thresholds[j]) ^ flip[j]``, as ``gpu.bmm(…, thresholds=, flip=)`` and the
+    listings with bit output store it.
 
     Parameters
     ----------
     dots : integers in the range of int32, (M, N)
     thresholds : integers in the range of int32, (N,)
-        `integer_thresholds` makes them of a batch normalisation.
+        `integer_thresholds` computes them from a batch normalisation.
     flip : bool, (N,), optional
-        None for no column.
+        Default: no column is flipped.
     layout, word, first
-        The format; see `reference.types.PackedBits`. The defaults make the left operand of the next
-        `bmm`.
+        The format; see `reference.types.PackedBits`. The default is that of a left operand of `bmm`.
 
     Returns
     -------
@@ -68,14 +68,14 @@ def threshold(
     ShapeError
         If ``dots`` is not a matrix, has a dimension of 0, or N differs.
     DtypeError
-        For other element types, or integers beyond int32.
+        For other dtypes, or integers outside int32.
     SchemeError
         For an unknown ``layout``, ``word`` or ``first``.
 
     Notes
     -----
-    Source: BSTC (SC'19), equations 4 and 5. Listing 7 prints ``t < threshold`` where equation 5 has
-    ``>=``; the equation follows from equations 1 and 3, and it is what is computed.
+    Source: BSTC (SC'19), equations 4 and 5. Listing 7 has ``t < threshold`` where equation 5 has ``>=``; this
+    function follows equation 5, which agrees with equations 1 and 3.
 
     Examples
     --------
@@ -97,21 +97,21 @@ def threshold_tensor(
     word: Word = 32,
     first: First = "lsb",
 ) -> PackedTensor:
-    """Binarize the integers of a convolution, pool the bits if asked, and pack them.
+    """Binarize the dot products of a convolution, optionally pool the bits, and pack them.
 
-    The bit of (n, p, q, o) is 1 where ``dots[n, p, q, o] >= thresholds[o]``, and the opposite where
-    ``flip[o]``; then `reference.pool_bits` joins 2×2 of them. It is what
-    ``gpu.bconv2d(…, thresholds=, flip=, pool=)`` and the bit-output listings store: the next layer's images.
+    Bit (n, p, q, o) is ``(dots[n, p, q, o] >= thresholds[o]) ^ flip[o]``; `reference.pool_bits` then combines
+    2×2 of them. The result, the next layer's images, is what ``gpu.bconv2d(…, thresholds=, flip=, pool=)``
+    and the listings with bit output store.
 
     Parameters
     ----------
     dots : integers in the range of int32, (N, P, Q, O)
     thresholds : integers in the range of int32, (O,)
-        `reference.integer_thresholds` makes them of a batch normalisation.
+        `reference.integer_thresholds` computes them from a batch normalisation.
     flip : bool, (O,), optional
-        None for no channel.
+        Default: no channel is flipped.
     pool : {"or", "and"}, optional
-        None keeps every pixel.
+        Default: no pooling.
     layout : {"NHWC", "HWNC", "HWNC-FSB"}
     word, first
         The format; see `reference.types.PackedTensor`.
@@ -124,9 +124,9 @@ def threshold_tensor(
     Raises
     ------
     ShapeError
-        If ``dots`` has not four dimensions, one of them is 0, O differs, or pooling leaves no pixel.
+        If ``dots`` does not have four dimensions of at least 1, O differs, or pooling leaves no pixel.
     DtypeError
-        For other element types, or integers beyond int32.
+        For other dtypes, or integers outside int32.
     SchemeError
         For an unknown ``pool``, ``layout``, ``word`` or ``first``, or a layout of filters.
 
@@ -148,18 +148,18 @@ def threshold_tensor(
 
 
 def pool_bits(bits: Bits, pool: Pool) -> Bits:
-    """Join the bits of each 2×2 window of an image, windows side by side.
+    """Combine the bits of each 2×2 window of an image by OR or AND; windows do not overlap.
 
-    With + for OR and AND alike,
+    With + for either operation,
     ``pooled[n, p, q, c] = bits[n, 2p, 2q, c] + bits[n, 2p, 2q+1, c] + bits[n, 2p+1, 2q, c] +
-    bits[n, 2p+1, 2q+1, c]``. A last odd row or column belongs to no window.
+    bits[n, 2p+1, 2q+1, c]``. A last odd row or column is dropped.
 
     Parameters
     ----------
     bits : array of uint8, 0 or 1, (N, H, W, C)
     pool : {"or", "and"}
-        "or" is max pooling of the signs, "and" min pooling: what max pooling before a threshold becomes
-        where the threshold is flipped.
+        "or" is max pooling of the signs, "and" min pooling. Max pooling before a flipped threshold is min
+        pooling after it.
 
     Returns
     -------
@@ -168,9 +168,9 @@ def pool_bits(bits: Bits, pool: Pool) -> Bits:
     Raises
     ------
     SchemeError
-        For another ``pool``.
+        For an unknown ``pool``.
     ShapeError
-        If ``bits`` has not four dimensions, or is less than 2 pixels high or wide.
+        If ``bits`` does not have four dimensions, or is less than 2 pixels high or wide.
 
     Notes
     -----
@@ -182,12 +182,12 @@ def pool_bits(bits: Bits, pool: Pool) -> Bits:
     >>> pool_bits(bits, "or").tolist(), pool_bits(bits, "and").tolist()
     ([[[[1]]]], [[[[0]]]])
     """
-    check_option("pool", pool, ("or", "and"), "bits are joined by OR or by AND")
+    check_option("pool", pool, ("or", "and"), "bits are combined by OR or by AND")
     if bits.ndim != 4 or min(bits.shape[1:3]) < 2:
         raise ShapeError(
             f"bits has shape {bits.shape}: pool={pool!r} would leave no pixel\n"
             "windows are 2 by 2 pixels of (N, H, W, C)\n"
-            "leave pool out, or give at least two rows and columns"
+            "omit pool, or give at least two rows and columns"
         )
     height, width = (size // 2 * 2 for size in bits.shape[1:3])
     windows = [bits[:, i:height:2, j:width:2] for i in (0, 1) for j in (0, 1)]
@@ -198,7 +198,7 @@ def pool_bits(bits: Bits, pool: Pool) -> Bits:
 def threshold_bits(
     dots: npt.ArrayLike, thresholds: npt.ArrayLike, flip: npt.ArrayLike | None, axes: tuple[str, ...]
 ) -> npt.NDArray[np.bool_]:
-    """The rule ``(dots[..., j] >= thresholds[j]) ^ flip[j]``, for dots with axes of these names."""
+    """Compute ``(dots[..., j] >= thresholds[j]) ^ flip[j]`` for dots with the named axes."""
     dots, limits = _integers(dots, "dots"), _integers(thresholds, "thresholds")
     if dots.ndim != len(axes) or dots.size == 0:
         raise ShapeError(f"dots has shape {dots.shape}: give ({', '.join(axes)}), each at least 1")
@@ -220,29 +220,29 @@ def integer_thresholds(
     *,
     relu: bool = False,
 ) -> IntegerThresholds:
-    """Batch normalisation followed by binarization, as the exact rule for integer dot products.
+    """Convert batch normalisation followed by binarization to exact integer thresholds.
 
-    With the result (t, flip), for every int32 x and channel j::
+    The result (t, flip) satisfies, for every int32 x and channel j::
 
         (x >= t[j]) ^ flip[j]  ==  gamma * (x' - mean) / sqrt(variance + epsilon) + beta >= 0
 
-    where x' is ``max(x, 0)`` with ``relu``, else x. The right side is the real number, not a float
-    computation: each parameter is the rational number that it holds, the square root is not rounded.
-    With τ = mean − beta · sqrt(variance + epsilon) / gamma the rule is
+    where x' is ``max(x, 0)`` with ``relu``, else x. The right side is evaluated exactly, in real numbers:
+    each parameter is the rational number that it holds, and the square root is not rounded. With
+    τ = mean − beta · sqrt(variance + epsilon) / gamma, the bit is 1 for
 
     * gamma > 0: x' >= τ, that is x' >= ⌈τ⌉;
     * gamma < 0: x' <= τ, that is not x' >= ⌊τ⌋ + 1, so flip;
-    * gamma = 0: always 1 if beta >= 0, else never.
+    * gamma = 0: every x if beta >= 0, else none.
 
-    A rule that is the same for every int32 x (also one whose threshold lies outside int32, or is at
-    most 0 behind a ReLU) has t = −2³¹: the comparison always holds, and flip is the bit.
+    If the bit is the same for every int32 x (for example if the threshold is outside int32, or at most 0
+    after a ReLU), t is −2³¹: the comparison always holds, and flip decides the bit.
 
     Parameters
     ----------
     gamma, beta, mean, variance : floats to 64 bits, or integers, (N,)
         γ, β, E and Var of equation 3, per output channel.
     epsilon : float
-        ε of equation 3. The float's own value: 1e-5 is not np.float32(1e-5).
+        ε of equation 3, with the exact value of the float: 1e-5 differs from np.float32(1e-5).
     relu : bool
         Whether equation 5's ``max(x, 0)`` comes before the batch normalisation.
 
@@ -250,27 +250,25 @@ def integer_thresholds(
     -------
     thresholds : int32, (N,)
     flip : bool, (N,)
-        A named tuple, the two arguments of `threshold`. Right for dots of any K < 2**31.
+        A named tuple of the two arguments of `threshold`, valid for dots of any K < 2**31.
 
     Raises
     ------
     ShapeError
-        If the four are not vectors of one length, at least 1, or ``epsilon`` is not a number alone.
+        If the four are not vectors of one length, at least 1, or ``epsilon`` is not a scalar.
     DtypeError
-        For elements that are neither floats to 64 bits nor integers.
+        For elements that are neither floats of up to 64 bits nor integers.
     NotANumberError
-        For a NaN or an infinity, and where the square root is not a number or 0 is divided by it: a
-        variance or epsilon below 0, or both 0.
+        For a NaN or an infinity, a variance or epsilon below 0, or a variance and epsilon that are both 0.
 
     Notes
     -----
-    A framework that evaluates equation 3 in floats may round to the other side where the real value
-    is within its rounding error of 0.
+    A framework that evaluates equation 3 in floats may give the other bit where the exact value is within
+    its rounding error of 0.
 
     Source: BSTC (SC'19), equations 1, 3, 4 and 5. The paper rounds the threshold up to an integer and
-    has γ > 0 only (its footnote 1 flips the weights instead). Listing 7 and equation 5 disagree:
-    ``t < threshold`` writes 1 in print, where equation 5 has ``>=``; the equation follows from
-    equations 1 and 3, and it is what is computed.
+    assumes γ > 0 (its footnote 1 flips the weights otherwise). Listing 7 has ``t < threshold`` where equation
+    5 has ``>=``; this function follows equation 5, which agrees with equations 1 and 3.
 
     Examples
     --------
@@ -291,9 +289,9 @@ def integer_thresholds(
     for j, (g, b, e, var) in enumerate(zip(*vectors, strict=True)):
         if var < 0 or small < 0 or var + small == 0:
             raise NotANumberError(
-                f"variance[{j}] is {float(var)} and epsilon {float(small)}: their sum, which equation 3 "
-                "divides by the root of, must come from numbers >= 0 and not be 0; check the order of "
-                "the arguments, or give an epsilon"
+                f"variance[{j}] is {float(var)} and epsilon {float(small)}: equation 3 divides by the root "
+                "of their sum, so both must be at least 0 and not both 0; check the order of the arguments, "
+                "or give an epsilon"
             )
         rules.append(_rule(g, b, e, var + small, relu))
     return IntegerThresholds(
@@ -302,7 +300,7 @@ def integer_thresholds(
 
 
 def _rule(gamma: Fraction, beta: Fraction, mean: Fraction, square: Fraction, relu: bool) -> tuple[int, bool]:
-    """The threshold and flip of one channel; ``square`` is Var + ε."""
+    """The threshold and the flip of one channel, where ``square`` is Var + ε."""
     if gamma == 0:
         return INT32_MIN, beta < 0
     # τ = mean + sign * sqrt(q)
@@ -315,7 +313,7 @@ def _rule(gamma: Fraction, beta: Fraction, mean: Fraction, square: Fraction, rel
 
 
 def _ceil(x: Fraction, sign: int, q: Fraction) -> int:
-    """⌈x + sign · √q⌉, exactly: with x = n / d it is ⌈(n + ⌈sign · √(q d²)⌉) / d⌉."""
+    """Compute ⌈x + sign · √q⌉ exactly: with x = n / d it is ⌈(n + ⌈sign · √(q d²)⌉) / d⌉."""
     q *= x.denominator**2
     root = math.isqrt(math.floor(q))
     if sign > 0 and root * root != q:
@@ -324,44 +322,47 @@ def _ceil(x: Fraction, sign: int, q: Fraction) -> int:
 
 
 def _rationals(x: npt.ArrayLike, name: str) -> list[Fraction]:
-    """The exact values of a vector of floats or integers."""
+    """Convert a vector of finite floats or integers to exact fractions."""
     vector = any_array(x, name)
     if vector.dtype.kind not in "iuf" or vector.dtype.itemsize > 8:
-        raise DtypeError(
-            f"{name} has elements of {vector.dtype}: give floats to 64 bits, whose exact values count"
-        )
+        raise DtypeError(f"{name} has elements of {vector.dtype}: give integers, or floats of up to 64 bits")
     if vector.ndim != 1 or vector.size == 0:
         raise ShapeError(f"{name} has shape {vector.shape}: give (N,), one per output channel, at least 1")
     strange = ~np.isfinite(vector)
     if strange.any():
         at = int(strange.argmax())
         raise NotANumberError(
-            f"{name}[{at}] is {vector[at]}, with which equation 3 has no value: look for what overflowed "
-            "in training, and replace it"
+            f"{name}[{at}] is {vector[at]}: equation 3 needs finite numbers; check whether training "
+            "overflowed, and replace it"
         )
     return [Fraction(value) for value in vector.tolist()]
 
 
 def _integers(x: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
-    """``x`` as int64, its values in the range of int32."""
+    """Convert ``x`` to int64; raise DtypeError unless it holds integers in the range of int32."""
     array = any_array(x, name)
     if array.dtype.kind not in "iu":
         raise DtypeError(
-            f"{name} has elements of {array.dtype}, and integers are compared: give int32"
-            + ("; integer_thresholds makes them of a batch normalisation" if name == "thresholds" else "")
+            f"{name} has elements of {array.dtype}: give int32"
+            + (
+                "; integer_thresholds computes them from a batch normalisation"
+                if name == "thresholds"
+                else ""
+            )
         )
     if array.size and (int(array.min()) < INT32_MIN or int(array.max()) > INT32_MAX):
         raise DtypeError(
-            f"{name} has {array.min()} … {array.max()}, beyond int32: cut it to {INT32_MIN} … {INT32_MAX}"
+            f"{name} has {array.min()} … {array.max()}, beyond int32: clip to {INT32_MIN} … {INT32_MAX}"
             + ("; integer_thresholds does" if name == "thresholds" else "")
         )
     return array.astype(np.int64)
 
 
 def _flips(flip: npt.ArrayLike | None, columns: int) -> npt.NDArray[np.bool_]:
+    """Convert the flips to an array of bool; all False by default."""
     if flip is None:
         return np.zeros(columns, np.bool_)
     array = any_array(flip, "flip")
     if array.dtype != np.bool_:
-        raise DtypeError(f"flip has elements of {array.dtype}: give bool, True where the bit is reversed")
+        raise DtypeError(f"flip has elements of {array.dtype}: give bool, True where the bit is flipped")
     return array

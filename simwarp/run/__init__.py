@@ -1,4 +1,4 @@
-"""The user's own kernels: read CUDA C++ or PTX, run it under all checks, see what it did."""
+"""Run a kernel of your own: read CUDA C++ or PTX, launch it under all checks, and get its outputs."""
 
 from gpu.callable_package import make_callable
 from simwarp.run.arguments import Out

@@ -1,4 +1,4 @@
-"""From Python values to what a kernel takes: each argument becomes its parameter's type, or an array."""
+"""Conversion of Python values to kernel arguments: device arrays, or scalars of the parameter's type."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ ELEMENTS = {
     "double": np.dtype(np.float64),
     "__half": np.dtype(np.float16),
 }
-"""The NumPy type of what a pointer of C++ points to."""
+"""The NumPy dtype of the elements of a C++ pointer."""
 
 
 @dataclass(frozen=True)
 class Out:
-    """An array that the kernel is to fill: until it does, reading an element is a fault.
+    """An output array: reading an element before the kernel has written it is a fault.
 
-    What it left unwritten at its end is in `Result.unwritten`.
+    `Result.unwritten` lists the elements that the kernel did not write.
 
     Parameters
     ----------
     dtype : dtype
     shape : int or tuple of int
     name : str
-        How outputs and faults speak of it.
+        Its name in outputs and faults.
 
     Raises
     ------
     DtypeError, ShapeError
-        For a type that there is not, or a shape that is none.
+        For an invalid dtype or shape.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Out:
 
 @dataclass
 class Argument:
-    """An argument as a launch takes it.
+    """An argument of a launch, converted for the device.
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class Argument:
     value
         A device array, or a NumPy scalar of the parameter's size.
     before : array, optional
-        Of an array: what it held before the launch, if it held anything.
+        The content of an array before the launch, if it came from the host.
     to_fill : bool
-        Whether the kernel is to write every element: it was an `Out`.
+        Whether it was an `Out`, of which the kernel should write every element.
     """
 
     position: int
@@ -97,18 +97,18 @@ class Argument:
 
     @property
     def is_array(self) -> bool:
-        """Whether the kernel may have changed it."""
+        """Whether it is an array, which the kernel may change."""
         return is_array(self.value)
 
 
 def convert(device: Any, kernel: Function, args: Arguments, names: Sequence[str] = ()) -> list[Argument]:
-    """What the launch of a kernel on a device takes; arrays are copied there."""
+    """Convert all arguments of a launch, and copy arrays to the device."""
     converter = _Converter(device, kernel)
     return [converter.argument(i, given) for i, given in enumerate(bind(kernel, names, args))]
 
 
 class _Converter:
-    """Converts the arguments of one launch."""
+    """The state of one conversion: the device, the kernel, and the arrays converted so far."""
 
     def __init__(self, device: Any, kernel: Function) -> None:
         self.device, self.kernel = device, kernel
@@ -116,7 +116,7 @@ class _Converter:
         self.known: dict[int, Argument] = {}
 
     def argument(self, position: int, bound: Given) -> Argument:
-        """One argument; the same array again is the same array on the device."""
+        """Convert one argument; an array given twice becomes one array on the device."""
         given: Any = bound.value
         name = bound.label or (given.name if isinstance(given, Out) else "") or f"arg{position}"
         known = self.known.get(id(given))
@@ -129,7 +129,7 @@ class _Converter:
         return found
 
     def _check_pointer(self, position: int, name: str, dtype: np.dtype[Any]) -> None:
-        """Refuse an array for a parameter that is not a pointer, or is one to another type."""
+        """Raise LaunchError unless the parameter is a pointer to elements of this dtype."""
         if not is_pointer(self.kernel.parameters[position]):
             what = f"{name}, an array; parameter {position} is not a pointer"
             raise misfit(self.kernel, position, what, "pass a number, or for a structure its bytes")
@@ -137,15 +137,11 @@ class _Converter:
         wanted = ELEMENTS.get(pointer.removesuffix("*").removesuffix(" const"))
         if wanted is not None and dtype.kind in "biuf" and not _alike(dtype, wanted):
             what = f"{name}, elements of {dtype}; parameter {position} is a {pointer}"
-            raise misfit(
-                self.kernel,
-                position,
-                what,
-                f"convert it to {wanted}, e.g. {name}.astype(np.{wanted}) in Python",
-            )
+            advice = f"convert it to {wanted}, e.g. {name}.astype(np.{wanted}) in Python"
+            raise misfit(self.kernel, position, what, advice)
 
     def _place(self, position: int, name: str, given: Any) -> tuple[Any, Host | None]:
-        """What the launch takes for an argument, and what it held before."""
+        """The device array or scalar for a value, and the content of an array from the host."""
         if isinstance(given, Out):
             return self.device.allocate(given.shape, given.dtype, name), None
         if is_array(given):
@@ -160,12 +156,12 @@ class _Converter:
 
 
 def _alike(dtype: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether the bits mean the same, apart from their sign."""
+    """Whether two dtypes have equal sizes, and both or neither are floats."""
     return dtype.itemsize == wanted.itemsize and (dtype.kind == "f") == (wanted.kind == "f")
 
 
 def on_host(given: Any, name: str) -> Any:
-    """`host_array`, of elements that a kernel can have."""
+    """Convert a value with `host_array`; raise DtypeError for elements that a kernel cannot read."""
     host: Any = host_array(given, name)
     if isinstance(host, np.ndarray):
         _check_elements(name, cast("Host", host).dtype)
@@ -173,8 +169,9 @@ def on_host(given: Any, name: str) -> Any:
 
 
 def _check_elements(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise DtypeError unless device code can read elements of a dtype."""
     if dtype.kind not in "biufcV" or dtype.hasobject or not dtype.isnative or dtype.char in "gG":
         raise DtypeError(
-            f"{name} has elements of {dtype}, which a kernel cannot have\n"
-            "convert it with astype to bool, integers, floats to 64 bits, or a structure of these"
+            f"{name} has elements of {dtype}, which a kernel cannot read\n"
+            "convert it with astype to bool, integers, floats of up to 64 bits, or a structure of these"
         )

@@ -1,4 +1,4 @@
-"""Which argument is for which parameter: by name, by position, and in order what has neither."""
+"""Matching of arguments to parameters: by name, by position, the others in order."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from simwarp.ptx.syntax import Function
 
 @dataclass(frozen=True)
 class Given:
-    """An argument of a sequence, with its parameter or its label.
+    """An argument in a sequence, with the parameter that it is for and a label.
 
     Attributes
     ----------
     value
     key : str, int or None
-        The parameter's name or position; None takes the first that no other argument names.
+        The parameter's name or position; None for the first parameter that no other argument names.
     label : str
-        What outputs and faults call it.
+        Its name in outputs and faults.
     """
 
     value: Any
@@ -33,7 +33,7 @@ Arguments: TypeAlias = "Sequence[Any] | Mapping[str | int, Any]"
 
 
 def bind(kernel: Function, names: Sequence[str], args: Arguments) -> list[Given]:
-    """The arguments in the order of the parameters."""
+    """Sort the arguments into the order of the parameters; raise LaunchError unless each has one."""
     bound: dict[int, Given] = {}
     waiting: list[Given] = []
     for given in _given(args):
@@ -59,13 +59,14 @@ def bind(kernel: Function, names: Sequence[str], args: Arguments) -> list[Given]
 
 
 def _given(args: Arguments) -> list[Given]:
+    """Convert a sequence or mapping of arguments to a list of `Given`."""
     if isinstance(args, Mapping):
         return [Given(value, key, key if isinstance(key, str) else "") for key, value in args.items()]
     return [one if isinstance(one, Given) else Given(one) for one in args]
 
 
 def _position(kernel: Function, names: Sequence[str], key: object) -> int:
-    """The position of the parameter of a name or number."""
+    """The position of a parameter, given its name or position; raise LaunchError if it does not exist."""
     if isinstance(key, int) and not isinstance(key, bool):
         if 0 <= key < len(kernel.parameters):
             return key
@@ -81,7 +82,7 @@ def _position(kernel: Function, names: Sequence[str], key: object) -> int:
 
 
 def _known(kernel: Function, names: Sequence[str]) -> str:
-    """The valid names or positions."""
+    """The part of an error message that lists the valid names or positions."""
     if not kernel.parameters:
         return "it takes no arguments"
     if not names:

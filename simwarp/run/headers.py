@@ -1,8 +1,8 @@
-"""The usual C and C++ headers for kernels, in memory: NVRTC has none of the system's.
+"""C and C++ headers for kernels, in memory, as NVRTC does not read those of the system.
 
-What is built into the compiler (``printf``, ``assert``, ``malloc``, ``memcpy``, the mathematical functions,
-``size_t``, ``clock``) needs no declaration. The rest comes from libcu++, whose ``cuda::std`` is then called
-``std`` as well. What stands before every source, in `PRELUDE`, is what nvcc includes without being asked.
+Built-in names (``printf``, ``assert``, ``malloc``, ``memcpy``, the mathematical functions, ``size_t``,
+``clock``) need no declaration. The rest comes from libcu++; its namespace ``cuda::std`` is imported into
+``std``. The header `PRELUDE`, included before every source, has what nvcc includes implicitly.
 
 Examples
 --------
@@ -20,13 +20,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 PRELUDE = "what_nvcc_includes.h"
-"""The name of the header that stands before every source."""
+"""The name of the header that is included before every source."""
 
 _ONCE = "#pragma once\n"
 _STD = "namespace cuda { namespace std {} }\nnamespace std { using namespace cuda::std; }\n"
 
 _NOTHING = "assert ctype errno malloc memory signal stdarg stdbool stddef stdio sys/time time unistd"
-"""C headers of which device code can use only what is built into the compiler."""
+"""C headers that are empty, as device code can use only built-in names of them."""
 
 _FLOAT = """\
 #define FLT_RADIX 2
@@ -80,7 +80,7 @@ fma fmax fmin fmod frexp hypot ilogb isfinite isinf isnan ldexp lgamma llrint ll
 logb lrint lround modf nan nearbyint nextafter pow remainder remquo rint round scalbln scalbn signbit sin sinh
 sqrt tan tanh tgamma trunc
 """
-"""The mathematical functions that are in ``std`` too."""
+"""The mathematical functions that ``<cmath>`` also declares in ``std``."""
 
 _DRIVER = """\
 #include <stdint.h>
@@ -126,7 +126,7 @@ _C = {
 }
 _NO_LIBRARY = "assert ctype errno float inttypes math signal stdarg stdbool stdio"
 _LIBRARY = "limits stddef stdint stdlib string time"
-"""C headers that C++ has under another name: those of which libcu++ has nothing, and the others."""
+"""C headers with a C++ name, ``<c…>``: those that libcu++ does not have, and those that it has."""
 
 _ALGORITHM = "".join(
     f"#include <cuda/std/__algorithm/{name}.h>\n" for name in ("min", "max", "minmax", "clamp")
@@ -136,15 +136,16 @@ block/block_discontinuity block/block_exchange block/block_histogram block/block
 block/block_reduce block/block_scan block/block_store
 warp/warp_exchange warp/warp_load warp/warp_reduce warp/warp_scan warp/warp_store
 """
-"""What kernels use of CUB; the rest is for the host."""
+"""The headers of CUB for kernels; the others are for the host."""
 _CPP = """
 array atomic bit bitset chrono complex concepts functional initializer_list iterator limits numeric optional
 ratio span tuple type_traits utility variant
 """
-"""C++ headers that libcu++ has under the same name."""
+"""C++ headers that libcu++ has by the same name."""
 
 
 def _headers() -> dict[str, str]:
+    """Build the text of every header from the tables above."""
     found = {f"{name}.h": text for name, text in _C.items()}
     found |= {f"c{name}": f"#include <{name}.h>\n{_STD}" for name in _NO_LIBRARY.split()}
     found |= {
@@ -159,4 +160,4 @@ def _headers() -> dict[str, str]:
 
 
 HEADERS: Mapping[str, str] = MappingProxyType(_headers())
-"""The text of each header, by the name in an ``#include``."""
+"""The text of each header, by its name in an ``#include``."""

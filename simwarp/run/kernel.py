@@ -1,4 +1,4 @@
-"""One launch of the user's own kernel: arrays in, arrays out, and what was found on the way."""
+"""One launch of a kernel: its request, its outputs, and the findings of checks and observers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from simwarp.run.variables import put, settings, unset
 
 
 class DeviceOptions(TypedDict, total=False):
-    """What `run` passes on to a new `Device`."""
+    """The keyword arguments that `run` passes to a new `Device`."""
 
     cc: tuple[int, int]
     chunk_lanes: int
@@ -47,13 +47,13 @@ class DeviceOptions(TypedDict, total=False):
 
 
 class NoSuchOutputError(SimwarpError, KeyError):
-    """An output of a name or position that no array argument has."""
+    """Access to an output by a name or position that no array argument has."""
 
     __str__ = Exception.__str__
 
 
 class Outputs(Mapping[str, npt.NDArray[Any]]):
-    """The arrays that a kernel was given, after it ran: by name, or by position among the arguments.
+    """The array arguments of a kernel after the launch, by name or by position among the arguments.
 
     Examples
     --------
@@ -88,31 +88,30 @@ class Outputs(Mapping[str, npt.NDArray[Any]]):
 
 @dataclass(frozen=True)
 class Result:
-    """What a kernel did.
+    """The result of a launch.
 
     Attributes
     ----------
     kernel : str
         Its name in the source.
     outputs : Outputs
-        Every array argument as NumPy array after the launch; those given in are not changed.
+        Every array argument after the launch, as a new NumPy array; the arrays passed in are not changed.
     changed : tuple of str
-        Names of the arrays in which the kernel changed any byte; also of those that were not given in.
+        The names of arrays in which the kernel changed a byte, and of all arrays without content before.
     unwritten : tuple of Unwritten
-        Which arrays that the kernel was to fill (`Out`) have elements that it never wrote; those hold bytes
-        of 0xA5. Empty on hardware, where they are not known.
+        The `Out` arrays with elements that the kernel did not write, whose bytes are 0xA5. Empty on hardware.
     notes : tuple of str
-        What need not be wrong: ``__constant__`` variables that the kernel names and that have no value.
+        Possible mistakes: ``__constant__`` variables that the kernel reads and that have no value.
     warnings : str
-        What the compiler warned of.
+        The compiler's warnings.
     report : Report
-        What the device observed (`simwarp.observe`): on hardware nothing.
+        The report of the device's observers (`simwarp.observe`); empty on hardware.
     faults : list of KernelFault
-        What checks found and did not raise.
+        The faults that checks collected instead of raising them.
     stdout : str
-        What ``printf`` in the kernel printed; "" on hardware, which prints by itself.
+        The output of ``printf`` in the kernel; "" on hardware, which prints directly.
     executed : int
-        Thread-instructions; 0 on hardware.
+        The number of thread-instructions; 0 on hardware.
     """
 
     kernel: str
@@ -129,7 +128,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Work:
-    """A kernel with all that its launch needs but a device.
+    """A kernel and everything that its launch needs, except the device.
 
     Attributes
     ----------
@@ -153,7 +152,7 @@ class Work:
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def launch(self, device: Any) -> list[Argument]:
-        """Copy the arguments to a device, launch, and wait."""
+        """Copy the arguments to a device, launch the kernel, and wait for it."""
         arguments = convert(device, self.kernel, self.args, self.source.parameters(self.kernel))
         module = device.load(self.source.ptx)
         put(module, settings(self.source.module, self.variables))
@@ -166,10 +165,10 @@ class Work:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What need not be wrong: ``__constant__`` variables that the kernel names and that have no value."""
+        """Possible mistakes: ``__constant__`` variables that the kernel reads and that have no value."""
         given = settings(self.source.module, self.variables)
         return tuple(
-            f"{name} is zero: the kernel reads this __constant__ variable, and nobody has set it"
+            f"{name} is zero: the kernel reads this __constant__ variable, which was not set"
             for name in unset(self.source.module, self.kernel, given)
         )
 
@@ -197,26 +196,26 @@ def run(
     source : path or Source
         See `load`.
     kernel : str, optional
-        Its name: see `Source.kernel`. Not needed where there is only one.
-    grid, block : int or up to three of them
-        Blocks, and threads per block.
+        Its name, see `Source.kernel`. May be omitted if there is only one kernel.
+    grid, block : int or up to three ints
+        The number of blocks, and of threads per block.
     args : sequence, or mapping by name or position
-        A sequence is in the order of the parameters. `Source.parameters` gives their names. NumPy arrays;
-        torch tensors on the CPU, and whatever else has ``__dlpack__`` or ``__array_interface__``; `Out` for
-        an array that the kernel is to fill; numbers, which become their parameter's type; bytes or NumPy
-        scalars for structures.
+        A sequence is in the order of the parameters. `Source.parameters` gives their names. An argument is a
+        NumPy array, a torch tensor on the CPU or another object with ``__dlpack__`` or
+        ``__array_interface__``; an `Out`, for an output array; a number, which is converted to the
+        parameter's type; or bytes or a NumPy scalar, for a structure.
     shared : int
         Bytes of dynamic shared memory per block.
     cooperative : bool
-        Whether all blocks are there at once, as a barrier of the grid needs.
+        Whether all blocks are resident at once, as grid-wide barriers need.
     set : mapping of str to array or number
-        Values of ``__constant__`` and ``__device__`` variables, by name: arrays of the variable's size.
+        Values of ``__constant__`` and ``__device__`` variables by name; arrays must have the variable's size.
     device : optional
-        A `simwarp.Device` or `gpu.CudaDevice`; a new simulated one, of the PTX's compute capability, if None.
+        A `simwarp.Device` or `gpu.CudaDevice`; by default a new `simwarp.Device` for the PTX's target.
     defines, include, options
-        Of the compilation: see `load`.
+        Passed to `load`.
     **of_device
-        Of the new device: ``checks``, ``observe``, ``schedule``, ``cc`` … (`simwarp.Device`).
+        Passed to the new `simwarp.Device`: ``checks``, ``observe``, ``schedule``, ``cc`` ….
 
     Returns
     -------
@@ -225,13 +224,13 @@ def run(
     Raises
     ------
     KernelFault
-        What the kernel did wrong, with the place. What it printed before is then written to `sys.stdout`.
+        If a check fails, with the place. The output of ``printf`` up to then is written to `sys.stdout`.
     SimwarpError
-        What was wrong with the request.
+        If an argument is invalid.
 
     Examples
     --------
-    A file, a kernel in it, how many threads, and what it takes:
+    Run a kernel of a file, with its grid, its block and its arguments:
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -252,14 +251,14 @@ def run(
     """
     if device is not None and of_device:
         raise SchemeError(
-            f"run: a device is given, and {', '.join(of_device)} for a new one\n"
-            "give these to the device, or leave it out"
+            f"run: device is given together with {', '.join(of_device)}, which are for a new device\n"
+            "pass these to the device, or omit device"
         )
     cc = of_device.get("cc", (9, 0)) if device is None else device.compute_capability
     if not isinstance(source, Source):
         source = load(source, cc=cc, defines=defines, include=include, options=options)
     elif defines or include or options:
-        raise SchemeError("run: this source is compiled already\ngive defines, include and options to load")
+        raise SchemeError("run: this source is already compiled\npass defines, include and options to load")
     if device is None:
         of_device.setdefault("cc", max(source.target, (9, 0)))
         device = Device(**of_device)
@@ -277,7 +276,7 @@ def run(
 
 
 def run_on(device: Any, work: Work) -> Result:
-    """Launch on a device, and collect what became of the arrays."""
+    """Launch a kernel on a device, and collect outputs, faults and the report."""
     executed = getattr(device, "executed", 0)
     with _captured(device) as printed:
         arguments = [a for a in work.launch(device) if a.is_array]
@@ -299,30 +298,28 @@ def run_on(device: Any, work: Work) -> Result:
 
 @contextmanager
 def _captured(device: Any) -> Generator[io.StringIO]:
-    """What kernels print on a simulated device; the device's own stream gets it too, if it has one.
+    """Capture the output of ``printf`` on a simulated device; also write it to the device's stream, if any.
 
-    Where a fault ends the block, `sys.stdout` gets it, since there will be no result to hold it.
+    After a fault, which leaves no result to hold the output, write it to `sys.stdout` instead.
     """
     printed = io.StringIO()
     before = getattr(device, "stdout", None)
     if isinstance(device, Device):
         device.stdout = printed
+    after = before or sys.stdout
     try:
         yield printed
-    except BaseException:
-        (before or sys.stdout).write(printed.getvalue())
-        raise
-    else:
-        if before is not None:
-            before.write(printed.getvalue())
+        after = before
     finally:
         if isinstance(device, Device):
             device.stdout = before
+        if after is not None:
+            after.write(printed.getvalue())
 
 
 @contextmanager
 def _hardware_faults(device: Any) -> Generator[None]:
-    """A failed launch on a GPU as a `KernelFault`; only the simulator names the line."""
+    """Convert the exception of a failed launch on a GPU to a `KernelFault`."""
     try:
         yield
     except Exception as error:
@@ -331,5 +328,5 @@ def _hardware_faults(device: Any) -> Generator[None]:
         raise KernelFault(
             f"the kernel failed on {device.name}",
             str(error),
-            "run it on simwarp.Device(), which names the line",
+            "run it on simwarp.Device(), which finds the line",
         ) from error

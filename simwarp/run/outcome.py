@@ -1,4 +1,4 @@
-"""Results and faults as plain data."""
+"""Elements that a kernel did not write, and faults as plain data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from simwarp.run.arguments import Argument
 
 @dataclass(frozen=True)
 class Unwritten:
-    """Elements of an array to be filled that the kernel left as they were.
+    """The elements of an `Out` array that the kernel did not write.
 
     Attributes
     ----------
     array : str
-        Its name.
+        The name of the array.
     count, size : int
-        How many elements were never written, of how many.
+        The number of elements that were not written, and of all elements.
     first : tuple of int
-        The index of the first one.
+        The index of the first unwritten element.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Unwritten:
 
 
 def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
-    """Elements of `Out` arrays that the kernel never wrote; not known on hardware."""
+    """Find the elements of `Out` arrays that the kernel did not write; none on hardware."""
     found: dict[int, Unwritten] = {}
     for argument in arguments:
         if argument.to_fill and hasattr(argument.value, "unwritten"):
@@ -60,7 +60,7 @@ def find_unwritten(arguments: Sequence[Argument]) -> tuple[Unwritten, ...]:
 
 
 def fault_to_json(fault: KernelFault) -> dict[str, Any]:
-    """A fault with all its fields; places become dictionaries."""
+    """Convert a fault with all its fields to plain data."""
     more = {name: _plain(value) for name, value in vars(fault).items() if isinstance(value, _KEPT)}
     return {
         "class": type(fault).__name__,
@@ -72,9 +72,11 @@ def fault_to_json(fault: KernelFault) -> dict[str, Any]:
 
 
 _KEPT = (int, str, tuple, Place)
+"""The types of fields of a fault that plain data can hold."""
 
 
 def _plain(value: Any) -> Any:
+    """Convert places to dictionaries and tuples to lists."""
     if isinstance(value, Place):
         return asdict(value)
     return [_plain(item) for item in cast("tuple[Any]", value)] if isinstance(value, tuple) else value

@@ -1,8 +1,8 @@
-"""What a kernel's parameters are called: read from its CUDA C++, or from PTX written by hand.
+"""The names of a kernel's parameters, read from its CUDA C++ or from hand-written PTX.
 
-The PTX of a compiler numbers parameters. This module finds a kernel's definition in the source by its name
-and by the lines that its PTX was compiled from, and reads what stands between the parentheses. Where that
-is not certain (a macro stands there, a pack, two definitions in one line), the names are not known.
+A compiler numbers parameters in PTX. This module finds the kernel's definition in the source by its name and
+by the lines that its PTX was compiled from, and parses the parameter list. If that is ambiguous (a macro, a
+parameter pack, two definitions on one line), the names are not known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _NUMBERED = re.compile(r".*_param_\d+")
 
 _MARK = "@"
-"""Stands for a directive: what a condition leaves of the head of a kernel is not known here."""
+"""Replaces a preprocessor directive, as conditions are not evaluated here."""
 
 _QUALIFIER_WORDS = """
 const volatile __restrict__ __restrict restrict register struct class enum union typename __grid_constant__
@@ -46,23 +46,23 @@ _WITH_PARENTHESES = frozenset(_ATTRIBUTE_WORDS.split())
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 Token: TypeAlias = tuple[str, int]
-"""A token, and its line."""
+"""A token, and its line number."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A kernel in a source text.
+    """A definition or declaration of a kernel in a source text.
 
     Attributes
     ----------
     name : str
-        With its namespaces.
+        Its name, qualified by namespaces.
     parameters : tuple of str, or None
-        Their names, "" of one without a name; None if they could not be read.
+        Their names, "" for an unnamed one; None if they could not be parsed.
     first, last : int
-        The lines from ``__global__`` to the end.
+        The line of ``__global__`` and the last line of the definition.
     has_body : bool
-        False of a declaration.
+        False for a declaration.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Definition:
 
 
 def parameter_names(kernel: Function, texts: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The names of a kernel's parameters, "" of one without a name; () if they are not known."""
+    """The names of a kernel's parameters, "" for an unnamed one; () if they are not known."""
     if not texts:
         names = tuple(parameter.name for parameter in kernel.parameters)
         return () if any(map(_NUMBERED.fullmatch, names)) else names
@@ -92,9 +92,9 @@ def parameter_names(kernel: Function, texts: Mapping[str, str] | None = None) ->
 
 
 def _is_called(name: str, kernel: Function) -> bool:
-    """Whether a definition's name is that of a kernel; a name that is not mangled has lost its namespaces."""
+    """Whether a definition is that of a kernel; of an unmangled kernel only the last part is compared."""
     called, before = readable(kernel.name), ""
-    while called != before:  # the innermost template arguments first
+    while called != before:  # removes template arguments, the innermost first
         called, before = re.sub(r"<[^<>]*>", "", called), called
     parts = [part for part in called.split("::") if part != "(anonymous namespace)"]
     mine = name.split("::")
@@ -102,13 +102,13 @@ def _is_called(name: str, kernel: Function) -> bool:
 
 
 def without_literals(text: str) -> str:
-    """CUDA C++ without comments and literals; everything else stays where it is."""
+    """Replace comments and literals in CUDA C++ by blanks, so that lines and columns stay."""
     return _LITERALS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
 
 
 @lru_cache(maxsize=16)
 def definitions(text: str) -> tuple[Definition, ...]:
-    """The kernels that a text of CUDA C++ defines or declares, outside of its macros."""
+    """Find the kernels that CUDA C++ defines or declares, outside of macros."""
     code = without_literals(text)
     macros = frozenset(_MACRO.findall(code))
     code = _DIRECTIVE.sub(lambda found: _MARK + re.sub(r"[^\n]", " ", found[0][1:]), code)
@@ -120,14 +120,15 @@ def definitions(text: str) -> tuple[Definition, ...]:
 
 @dataclass
 class _Reader:
-    """Goes through the tokens of a text once."""
+    """Parser of the kernels in a sequence of tokens."""
 
     tokens: list[Token]
     macros: frozenset[str]
     scopes: list[str] = field(default_factory=list[str])
-    """The names of the namespaces around, "" of other braces."""
+    """The names of the enclosing namespaces, "" for other braces."""
 
     def read(self) -> list[Definition]:
+        """Find all definitions and declarations."""
         found: list[Definition] = []
         at = 0
         while at < len(self.tokens):
@@ -145,10 +146,11 @@ class _Reader:
         return found
 
     def _text(self, at: int) -> str:
+        """The text of a token; "" before the first and after the last."""
         return self.tokens[at][0] if 0 <= at < len(self.tokens) else ""
 
     def _namespace(self, at: int) -> int:
-        """Enter a namespace; where its brace stands, or the end of an alias."""
+        """Enter a namespace; return the position of its opening brace, or of the end of an alias."""
         name: list[str] = []
         while (token := self._text(at)) not in ("{", ";", "=", ""):
             name += [token] if token != "inline" else []
@@ -158,7 +160,7 @@ class _Reader:
         return at
 
     def _kernel(self, start: int) -> Definition | None:
-        """What follows a ``__global__``; None if it is not the head of a kernel."""
+        """Parse the kernel after a ``__global__``; None if there is not one."""
         at = start + 1
         while (token := self._text(at)) != "(" or self._text(at - 1) in _WITH_PARENTHESES:
             if token in ("", ";", "{", "}", "__global__"):
@@ -183,7 +185,7 @@ class _Reader:
         return Definition("::".join([*scope, name]), parameters, *lines, token == "{")
 
     def _behind(self, at: int) -> int:
-        """Where what is opened here has been closed."""
+        """The position after the bracket that closes the one at a position."""
         opening, depth = self._text(at), 0
         while at < len(self.tokens):
             depth += (self._text(at) == opening) - (self._text(at) == _CLOSING[opening])
@@ -193,7 +195,7 @@ class _Reader:
         return at
 
     def _name(self, at: int) -> str:
-        """The name that ends here, without the arguments of a specialisation."""
+        """The qualified name that ends at a position, without template arguments."""
         if self._text(at) == ">":
             depth = 0
             while at > 0:
@@ -207,6 +209,7 @@ class _Reader:
         return name if _WORD.match(name) else ""
 
     def _parameters(self, tokens: list[str]) -> tuple[str, ...] | None:
+        """The names in a parameter list; None if one is ambiguous."""
         if tokens in ([], ["void"]):
             return ()
         names = [_name_of(part) for part in _split(tokens)]
@@ -215,7 +218,7 @@ class _Reader:
 
 
 def _split(tokens: Sequence[str]) -> list[list[str]]:
-    """Parameters, between the commas that stand in no brackets; without default values."""
+    """Split a parameter list at its commas outside of brackets, and drop default values."""
     parts, depth, skipping = [list[str]()], 0, False
     for token in tokens:
         if token == "," and not depth:
@@ -230,7 +233,7 @@ def _split(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def _name_of(tokens: list[str]) -> str | None:
-    """A parameter's name, "" if it has none; None if it is not certain."""
+    """The name of a parameter, "" if it is unnamed, None if that is ambiguous."""
     if "..." in tokens:
         return None
     text = " ".join(tokens)

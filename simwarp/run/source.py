@@ -1,4 +1,4 @@
-"""The user's own kernels: a ``.cu`` file that holds device code only, or a ``.ptx`` file."""
+"""Reading of kernels from a ``.cu`` file with device code only, or from a ``.ptx`` file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from simwarp.run.headers import HEADERS, PRELUDE
 from simwarp.run.parameters import parameter_names, without_literals
 
 OPTIONS = (f"--pre-include={PRELUDE}", "-fmad=true")
-"""What nvcc does by itself: its own includes, and a multiplication and addition fused where it can."""
+"""The defaults of nvcc: its implicit includes, and fused multiply-add."""
 
 _MOST = 1 << 28
-"""Bytes of the largest file that is taken for source."""
+"""The largest size of a source file, in bytes."""
 _HOST_CODE = re.compile(
     r"<<<|\bint\s+main\s*\(|\bcuda(?:Malloc|Memcpy|Free|Event|Stream|DeviceSynchronize|SetDevice|GetLast)\w*\s*\("
 )
@@ -37,31 +37,31 @@ _IN_JIT_MODE = "not allowed in JIT mode"
 
 
 class HostCodeError(CompileError):
-    """A ``.cu`` file with code for the host, which only nvcc compiles; ``log`` is NVRTC's output."""
+    """A ``.cu`` file with host code, which only nvcc compiles; ``log`` is NVRTC's output."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Kernels, as PTX.
+    """The kernels of a file, compiled to PTX.
 
     Attributes
     ----------
     name : str
-        Of the file.
+        The name of the file.
     ptx : str
-        The text that devices load.
+        The PTX that a device loads.
     entries : mapping of str to Function
-        The kernels, by their names in the PTX.
+        The kernels by their names in the PTX.
     target : (int, int)
-        The compute capability that the PTX was made for.
+        The compute capability that the PTX targets.
     text : str
-        The CUDA C++, or "" of a ``.ptx`` file.
+        The CUDA C++, or "" for a ``.ptx`` file.
     module : Module
-        What the PTX consists of.
+        The parsed PTX.
     log : str
-        What the compiler warned of.
+        The compiler's warnings.
     files : mapping of str to str
-        This text, and those of included files that hold instructions of a kernel, by name.
+        The CUDA C++, and that of included files with code of a kernel, by file name.
     """
 
     name: str
@@ -75,23 +75,23 @@ class Source:
 
     @property
     def kernels(self) -> list[str]:
-        """The kernels as the source names them, with namespaces and template arguments."""
+        """The names of the kernels in the source, with namespaces and template arguments."""
         return [readable(name) for name in self.entries]
 
     def kernel(self, name: str | None = None) -> Function:
-        """A kernel by its name: that in the PTX, that in the source, or without namespaces and arguments.
+        """Find a kernel by its name in the PTX, or in the source with or without namespaces and arguments.
 
         See `simwarp.ptx.mangled_names.choose`.
 
         Parameters
         ----------
         name : str, optional
-            Not needed where there is only one.
+            May be omitted if there is only one kernel.
 
         Raises
         ------
         LaunchError
-            If there is no such kernel, or more than one; lists those that there are.
+            If there is no such kernel, or several; the message lists the kernels.
 
         Examples
         --------
@@ -119,11 +119,11 @@ class Source:
         raise LaunchError(f"{self.name} {what}\n{advice}{self._template(name or '')}")
 
     def parameters(self, kernel: Function) -> tuple[str, ...]:
-        """The names of a kernel's parameters; () if they are not known, as in PTX that a compiler made."""
+        """The names of a kernel's parameters; () if they are not known, as for compiled PTX."""
         return parameter_names(kernel, self.files)
 
     def _template(self, name: str) -> str:
-        """What to do where the kernel that is missing is a template without an instance."""
+        """Advice for the error, if the missing kernel is a template that is not instantiated; else ""."""
         called = re.escape(plain(name)) or r"\w+"
         found = re.search(rf"template\s*<[^;{{}}]*__global__[^;{{}}]*?\b({called})\s*\(", self.text)
         if found is None or any(plain(kernel) == found[1] for kernel in self.kernels):
@@ -146,25 +146,25 @@ def load(
     Parameters
     ----------
     path : path
-        CUDA C++ is compiled as nvcc would compile it, with line numbers. It may include files beside it,
-        CUDA's own headers, and what C and C++ headers have that device code can use.
+        CUDA C++ is compiled with the defaults of nvcc and with line numbers. It may include files beside it,
+        CUDA's headers, and the C and C++ headers of which device code can use a part.
     cc : (int, int)
         The compute capability to compile for.
     defines : mapping
-        Macros.
+        Macros to define.
     include : sequence of path
-        Folders where includes look.
+        More folders to search for included files.
     options : sequence of str
-        More of NVRTC's options, e.g. ``"-fmad=false"``.
+        More options of NVRTC, e.g. ``"-fmad=false"``.
 
     Raises
     ------
     InputFileError
-        If the file cannot be read, or is of another kind.
+        If the file cannot be read, or is neither ``.cu`` nor ``.ptx``.
     HostCodeError
-        If it holds code for the host.
+        If the file has host code.
     CompileError
-        With the compiler's log.
+        If it does not compile; has the compiler's log.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def load(
     if path.suffix == ".ptx":
         if defines or include or options:
             raise SchemeError(
-                f"{path} is PTX, which is not compiled\ngive macros, folders and options to nvcc"
+                f"{path} is PTX, which is not compiled here\npass defines, include and options to nvcc"
             )
         return from_ptx(text, path.name)
     flags, folders = [*OPTIONS, *options], [Path(folder).absolute() for folder in include]
@@ -199,13 +199,13 @@ def load(
 
 
 def from_ptx(ptx: str, name: str = "my.ptx", text: str = "") -> Source:
-    """PTX text as a `Source`."""
+    """Parse PTX into a `Source`."""
     module: Module = parse(ptx)
     return Source(name, ptx, module.entries, divmod(target_number(module), 10), text, module)
 
 
 def _included(source: Source, folders: Sequence[Path]) -> dict[str, str]:
-    """The files beside the source that instructions of a kernel come from."""
+    """Read the included files of the user that kernels have code from, by file name."""
     lines = (i.source for kernel in source.entries.values() for i in kernel.instructions)
     found: dict[str, str] = {}
     for name in {line.file for line in lines if line is not None and line.file}:
@@ -216,11 +216,11 @@ def _included(source: Source, folders: Sequence[Path]) -> dict[str, str]:
 
 
 def _read(path: Path) -> str:
-    """A file's text; what is not a file, and may have no end, is not read."""
+    """Read a source file; raise InputFileError for a directory, a device or a pipe, or if it is too large."""
     try:
         if not path.is_file():
             path.stat()
-            raise InputFileError(f"{path} is not a file\ngive a .cu or .ptx file")
+            raise InputFileError(f"{path} is not a regular file\ngive a .cu or .ptx file")
         if path.stat().st_size > _MOST:
             raise InputFileError(f"{path} has more than {_MOST >> 20} MiB\ngive a .cu or .ptx file")
         return path.read_text(encoding="utf-8", errors="replace")
@@ -231,7 +231,7 @@ def _read(path: Path) -> str:
 
 
 def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) -> CompileError:
-    """What to do about a file that does not compile: correct it, or let nvcc compile it."""
+    """Add advice to a compile error: compile host code with nvcc, or add a folder of included files."""
     code = without_literals(text)
     host, missing = _HOST_CODE.search(code), _MISSING.search(error.log)
     ptx = quote(str(path.with_suffix(".ptx")))
@@ -240,19 +240,20 @@ def _explained(error: CompileError, path: Path, text: str, cc: tuple[int, int]) 
         line = next(line for line in error.log.splitlines() if "error" in line).partition(". Consider")[0]
         what = f"`{host[0].strip()}` in line {_line(code, host.start())}" if host else line
         return HostCodeError(
-            f"{path.name} has code for the host: {what}\nmake PTX of it: {advice}", error.log
+            f"{path.name} has code for the host: {what}\ncompile it to PTX: {advice}", error.log
         )
     if missing:
         what = f"{path.name} includes {missing[1]}, which is not found"
-        return CompileError(f"{what}\nname its folder as one to include from, or {advice}", error.log)
+        return CompileError(f"{what}\nadd its folder to the include folders, or {advice}", error.log)
     return error
 
 
 def _line(text: str, at: int) -> int:
+    """The line number of an offset in a text."""
     return text.count("\n", 0, at) + 1
 
 
 def nvcc_line(path: Path, cc: tuple[int, int] = (9, 0)) -> str:
-    """The command that makes PTX of any ``.cu`` file."""
+    """The nvcc command that compiles a ``.cu`` file to PTX."""
     output, source = (quote(str(name)) for name in (path.with_suffix(".ptx"), path))
     return f"nvcc -ptx -arch=sm_{cc[0]}{cc[1]} -lineinfo -o {output} {source}"

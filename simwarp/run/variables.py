@@ -1,4 +1,4 @@
-"""Variables of a module that a launch reads: set from the host, else zero."""
+"""Setting ``__constant__`` and ``__device__`` variables of a module from the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simwarp.run.arguments import on_host
 
 
 def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[np.uint8]]:
-    """The bytes of variables that are to be set, by their names in the PTX."""
+    """Convert the values of variables to bytes, by the variables' names in the PTX."""
     known = {v.name: v for v in module.variables if v.space in ("global", "const")}
     found: dict[str, npt.NDArray[np.uint8]] = {}
     for name, value in given.items():
@@ -28,15 +28,16 @@ def settings(module: Module, given: Mapping[str, Any]) -> dict[str, npt.NDArray[
             called = (
                 f"{len(meant)} variables are called {name!r}" if meant else f"there is no variable {name!r}"
             )
-            there = listed(meant or known) or "none: the compiler leaves out what no kernel uses"
+            there = listed(meant or known) or "none: the compiler removes variables that no kernel uses"
             raise LaunchError(f"{called}\nthere are {there}")
         if meant[0] in found:
-            raise LaunchError(f"variable {readable(meant[0])} is set twice\ngive it one value")
+            raise LaunchError(f"variable {readable(meant[0])} is set twice\ngive one value for it")
         found[meant[0]] = _bytes(known[meant[0]], value)
     return found
 
 
 def _bytes(variable: Variable, value: Any) -> npt.NDArray[np.uint8]:
+    """Convert a value to the bytes of a variable; raise LaunchError if it does not fit."""
     name = readable(variable.name)
     host: Any = on_host(value, name)
     if not isinstance(host, np.ndarray) and variable.count == 1:
@@ -46,7 +47,7 @@ def _bytes(variable: Variable, value: Any) -> npt.NDArray[np.uint8]:
             raise LaunchError(f"variable {name} is a .{variable.type}; {host!r} does not fit it") from None
     if not isinstance(host, np.ndarray | np.generic):
         raise LaunchError(
-            f"variable {name} is an array of {size_of(variable)} bytes; {host!r} is not\ngive an array"
+            f"variable {name} is an array of {size_of(variable)} bytes; {host!r} is not an array\ngive one"
         )
     data: npt.NDArray[Any] = np.ascontiguousarray(cast("Any", host)).reshape(-1)
     if data.nbytes != size_of(variable):
@@ -59,7 +60,7 @@ def _bytes(variable: Variable, value: Any) -> npt.NDArray[np.uint8]:
 
 
 def put(module: Any, values: Mapping[str, npt.NDArray[np.uint8]]) -> None:
-    """Set variables of a loaded module."""
+    """Copy bytes to the variables of a loaded module."""
     if values and not hasattr(module, "variable"):
         raise SchemeError(
             "variables are set on the simulator only\nleave out the device, or pass them as arguments"
@@ -69,7 +70,7 @@ def put(module: Any, values: Mapping[str, npt.NDArray[np.uint8]]) -> None:
 
 
 def unset(module: Module, kernel: Function, values: Mapping[str, Any]) -> list[str]:
-    """Names of ``__constant__`` variables without a value that a kernel, or what it calls, names."""
+    """The ``__constant__`` variables that a kernel or its callees read and that have no value."""
     empty = [
         v.name for v in module.variables if v.space == "const" and not v.initial and v.name not in values
     ]
@@ -87,6 +88,7 @@ def unset(module: Module, kernel: Function, values: Mapping[str, Any]) -> list[s
 
 
 def _named(operand: Operand) -> Iterator[str]:
+    """The names of variables and functions in an operand."""
     if isinstance(operand, Symbol):
         yield operand.name
     elif isinstance(operand, Address):

@@ -330,10 +330,13 @@ REFUSED = [
     (saxpy(y="out:int32:1099511627776"), ["out:int32:1099511627776 would take 4398046511104 bytes"]),
     (saxpy(y="zeros:int32:1099511627776"), ["more than this machine has\nmake it smaller"]),
     (saxpy(y="zeros:int32:3x99999999999999999999"), ["more than this machine has"]),
-    (["run", "zero.ptx", "--grid", "1", "--block", "1"], ["zero.ptx is not a file\ngive a .cu or .ptx"]),
-    (["run", "fifo.cu", "--grid", "1", "--block", "1"], ["fifo.cu is not a file"]),
+    (
+        ["run", "zero.ptx", "--grid", "1", "--block", "1"],
+        ["zero.ptx is not a regular file\ngive a .cu or .ptx"],
+    ),
+    (["run", "fifo.cu", "--grid", "1", "--block", "1"], ["fifo.cu is not a regular file"]),
     (["run", "sparse.ptx", "--grid", "1", "--block", "1"], ["sparse.ptx has more than 256 MiB"]),
-    (["coverage", "zero.ptx"], ["zero.ptx is not a file"]),
+    (["coverage", "zero.ptx"], ["zero.ptx is not a regular file"]),
     (saxpy("--block", "2000"), ["2000 threads"]),
     (saxpy("-o", "x.npy"), ["x.npy cannot be created", "-o"]),
 ]
