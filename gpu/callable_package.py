@@ -1,7 +1,7 @@
-"""Packages that are called like the function after which they are named.
+"""Packages that can be called, like `gpu.bmm`, which is a package and a function.
 
-``gpu.bmm`` is a package and a function. If the function took the name, ``import gpu.bmm.fsb as fsb`` would
-fail; so the package keeps it, and a call of the package calls the function.
+If the function had the name, ``import gpu.bmm.fsb as fsb`` would fail. So the name is the package's, and a
+call of the package calls the function.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 
 def make_callable(package: str, function: Callable[..., Any]) -> None:
-    """Let a call of an imported package call a function of it."""
+    """Make a call of an imported package call one of its functions."""
 
     class CallablePackage(ModuleType):
         __call__ = staticmethod(function)
         __signature__ = signature(function)
 
         def __reduce__(self) -> tuple[Any, ...]:
-            return import_module, (package,)  # a function of a module can be pickled, so this can too
+            return import_module, (package,)  # a package can be pickled, like a function
 
     sys.modules[package].__class__ = CallablePackage

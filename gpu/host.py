@@ -1,4 +1,4 @@
-"""Operands on the host: their device, the checks that all kinds of operands share, and NaN."""
+"""Host code that all operations share: the choice of a device, checks of operands, uploads, and NaN."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from reference.errors import DtypeError, FormatError, NotANumberError, SchemeErr
 from reference.types import PackedBits, PackedTensor
 
 ELEMENTS = {"float64": "FLOAT64", "float32": "FLOAT32", "float16": "FLOAT16", "int8": "INT8"}
-"""The element types that can be packed, and what the kernels' source calls them."""
+"""The element types that can be packed, and their names in the macros of the kernels."""
 
 _DTYPES = frozenset(map(np.dtype, ELEMENTS))
-"""Those of this machine's byte order: a dtype is found faster than its name."""
+"""The same types in this machine's byte order; a dtype is looked up faster than its name."""
 
 WORD_DTYPES = {32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
 
@@ -27,12 +27,12 @@ Packed = TypeVar("Packed", PackedBits, PackedTensor)
 
 
 class Prepared:
-    """An operand that lies on a device as kernels take it; `gpu.prepare` makes one.
+    """An operand on a device, ready for kernels: a result of `gpu.prepare`.
 
     Attributes
     ----------
     words : device array
-        Its bits; of a sparse tensor, its values.
+        The bits of the operand; the values of a sparse tensor.
     """
 
     words: Any
@@ -42,35 +42,35 @@ _PACKED = (PackedBits, PackedTensor, Prepared)
 
 
 def on_device(x: Any) -> bool:
-    """Whether an operand, packed or not, lies on a device."""
+    """Whether an operand, packed or not, is on a device."""
     x = x.words if isinstance(x, _PACKED) else x
     return is_array(x) or is_foreign(x)
 
 
 def choose_device(device: Device | None, *operands: Any) -> Device:
-    """The given device, else that of the first operand on one, else the first CUDA device."""
+    """The given device, else that of the first operand that has one, else the first CUDA device."""
     arrays = (x.words if isinstance(x, _PACKED) else x for x in operands if x is not None)
     homes: list[Device] = [x.device for x in arrays if is_array(x)]
     chosen = device or (homes[0] if homes else default_device())
     for home in homes:
         if home is not chosen and _memory(home) != _memory(chosen):
             raise DtypeError(
-                f"an operand lies on {home.name}, the work is for {chosen.name}, another device\n"
-                "download it first, or leave out device="
+                f"an operand is on {home.name}, and the call is for {chosen.name}, another device\n"
+                "all operands must be on one device\ndownload it first, or leave out device="
             )
     return chosen
 
 
 def _memory(device: Any) -> Any:
-    """The memory that several objects for one GPU share."""
+    """A key of a device's memory, equal for several objects of one GPU."""
     return getattr(device, "ordinal", device)
 
 
 def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], str], object]) -> Any:
-    """Real numbers, checked: a host array in native byte order, or a device array as it is."""
+    """Check real numbers; a host array gets the native byte order, a device array stays as it is."""
     if is_array(x):
         check_elements(x, name)
-    elif not is_foreign(x):  # a foreign array has its library's element types until it is adopted
+    elif not is_foreign(x):  # a foreign array's element type is checked after adoption
         try:
             x = np.asarray(x)
         except ValueError as error:
@@ -85,7 +85,7 @@ def signs(x: Any, name: str, what: str, check_shape: Callable[[tuple[int, ...], 
 
 
 def check_elements(x: Any, name: str) -> None:
-    """Refuse element types whose signs are not packed."""
+    """Refuse element types whose signs cannot be packed."""
     if np.dtype(x.dtype) not in _DTYPES and np.dtype(x.dtype).name not in ELEMENTS:
         raise DtypeError(
             f"{name} has elements of {x.dtype}\nthe signs of {', '.join(ELEMENTS)} can be packed\n"
@@ -94,7 +94,7 @@ def check_elements(x: Any, name: str) -> None:
 
 
 def to_device(x: Any, name: str, device: Device) -> Array:
-    """Checked numbers on the device: adopted, uploaded, or as they are."""
+    """Move checked numbers to the device: adopt a foreign array, upload a host array."""
     if is_array(x):
         return x
     if is_foreign(x):
@@ -105,7 +105,7 @@ def to_device(x: Any, name: str, device: Device) -> Array:
 
 
 def check_words(x: PackedBits | PackedTensor, name: str, shape: tuple[int, ...], described: str) -> None:
-    """Refuse packed words of another kind, shape or type than their description needs."""
+    """Refuse packed words whose kind of array, shape or type does not fit their description."""
     if not (is_array(x.words) or issubclass(type(x.words), np.ndarray)):
         raise FormatError(
             f"the words of {name} are a {type(x.words).__name__}\n"
@@ -114,26 +114,26 @@ def check_words(x: PackedBits | PackedTensor, name: str, shape: tuple[int, ...],
     if tuple(x.words.shape) != shape or x.words.dtype != WORD_DTYPES[x.word]:
         raise FormatError(
             f"{name} has words of {x.words.dtype} {tuple(x.words.shape)}\n"
-            f"{described} has uint{x.word} {shape}\npack it again, or correct its description"
+            f"{described} has uint{x.word} {shape}\nrepack it, or correct its description"
         )
 
 
 def words_to_device(x: Packed, name: str, device: Device) -> Packed:
-    """Packed bits with their words on the device."""
+    """Move packed bits to the device."""
     if is_array(x.words):
         return x
     return replace(x, words=device.upload(np.ascontiguousarray(x.words), f"words of {name}"))
 
 
 def unknown(option: str, given: Any, known: Iterable[object]) -> SchemeError:
-    """The error for a value that an option does not have."""
+    """The error for an unknown value of an option."""
     names = [str(name) for name in known]
     choice = " or ".join(names) if len(names) == 2 else f"one of {', '.join(names)}"
     return SchemeError(f"{option}={given!r}\nthis {option} is unknown\nchoose {choice}")
 
 
 def prepared_for(x: Any, name: str, scheme: str) -> SchemeError:
-    """The error for an operand that was prepared for a scheme of another form."""
+    """The error for an operand that was prepared for a scheme with another form of operands."""
     return SchemeError(
         f"{name} was prepared for {x.scheme}\n{scheme} takes operands in another form\n"
         f"prepare it with scheme={scheme!r}, or leave out scheme="
@@ -141,16 +141,16 @@ def prepared_for(x: Any, name: str, scheme: str) -> SchemeError:
 
 
 def refuse_nan(**operands: Any) -> None:
-    """Refuse host operands that hold a NaN; on a device, packing kernels raise a flag: `nan_flag`."""
+    """Refuse host operands that contain a NaN; for device operands see `nan_flag`."""
     for name, x in operands.items():
         if isinstance(x, _PACKED) or on_device(x) or not np.isnan(x).any():
             continue
         at = [int(i) for i in np.argwhere(np.isnan(x))[0]]
-        raise NotANumberError(f"{name}{at} is NaN, which is neither >= 0 nor < 0\nreplace it first")
+        raise NotANumberError(f"{name}{at} is NaN\na NaN is neither >= 0 nor < 0\nreplace it first")
 
 
 def downloaded(output: Any, **operands: Any) -> Any:
-    """An array on the host; where packing met a NaN, the error names the operand that holds it."""
+    """Download an output; an error for a NaN that a packing kernel met names the operand."""
     try:
         return output.download()
     except NotANumberError as error:
@@ -158,16 +158,18 @@ def downloaded(output: Any, **operands: Any) -> Any:
             refuse_nan(**operands)
         except NotANumberError as named:
             raise named from None
-        raise error  # it was another operand, packed on this device before
+        raise error  # the NaN is in an operand of an earlier call on this device
 
 
 def nan_flag(device: Device) -> Array:
-    """The device's flag that packing kernels raise at a NaN; read at the next synchronisation."""
+    """The device's flag that packing kernels set if they meet a NaN; it is read at each synchronisation."""
     pending = device.plans.get(_FLAG)
     flag: Array | None = None if pending is None else pending()
     if flag is None:
         flag = cast("Array", device.flag())
-        device.plans[_FLAG] = ref(flag)  # weak: an array holds its device; the deferred check holds the flag
+        device.plans[_FLAG] = ref(
+            flag
+        )  # weak, as an array holds its device; the deferred check keeps the flag alive
         device.defer(_check_flag(device, flag))
     return flag
 
@@ -176,13 +178,15 @@ _FLAG = "nan flag"
 
 
 def _check_flag(device: Device, flag: Array) -> Callable[[], None]:
+    """A deferred check that raises an error if the flag is set, and clears it."""
+
     def check() -> None:
         device.plans.pop(_FLAG, None)
         if flag.download()[0]:
             flag.upload(np.zeros(1, np.int32))
             raise NotANumberError(
-                "a matrix that was packed holds a NaN, which is neither >= 0 nor < 0\n"
-                "replace NaNs before packing"
+                "an operand that was packed on the device contains a NaN\n"
+                "a NaN is neither >= 0 nor < 0\nreplace NaNs before packing"
             )
 
     return check

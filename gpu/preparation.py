@@ -1,4 +1,4 @@
-"""Operands that come again: made ready for their kernels once."""
+"""`gpu.prepare`: operands of many calls, checked, packed and arranged once."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ def prepare(
     transpose: bool = False,
     device: Device | None = None,
 ) -> PreparedMatrix | PreparedTensor | PreparedSparse:
-    """Make an operand ready on a device, for calls that take it as it is from then on.
+    """Prepare an operand on a device once, for many calls.
 
-    Signs are packed, words arranged as the scheme's kernel takes them, ones counted; of filters, what border
-    pixels add is computed at the first call for images of a size. A sparse tensor is checked and uploaded,
-    and has a plan for each mode and rank that is asked for. Arrays that lie on the device as the kernel takes
-    them are not copied: leave them as they are from then on.
+    Signs are packed, words arranged for the scheme's kernel, ones counted. For filters, the addends of border
+    pixels are computed at the first call with images of a size. A sparse tensor is checked and uploaded, and
+    gets a plan at the first call for a mode and rank. An array on the device that has the kernel's layout is
+    not copied: do not change it afterwards.
 
     Parameters
     ----------
     operand
-        Whatever `gpu.bmm`, `gpu.bconv2d` or `gpu.mttkrp` takes in this place, on the host or on a device.
+        An operand of `gpu.bmm`, `gpu.bconv2d` or `gpu.mttkrp`, on the host or on a device.
     role : "a", "b", "x" or "w", optional
-        Which argument of `gpu.bmm` (a, b) or `gpu.bconv2d` (x, w) it becomes. None for sparse tensors.
+        The name of the argument of `gpu.bmm` (a, b) or `gpu.bconv2d` (x, w). None for sparse tensors.
     scheme : str
-        As of the call; calls with a prepared operand need not name it again. Of a `Coo` the format to build,
-        e.g. "mm-csf"; with "auto" it stays as it is.
+        The scheme of the later calls, which need not name it again. For a `Coo`, the format to build, e.g.
+        "mm-csf", or "auto" to leave it a `Coo`.
     transpose : bool
-        For "a" and "b": whether the operand is the transpose of this matrix.
+        For "a" and "b": whether the operand is the transpose of the matrix.
     device : Device, optional
         Default: the operand's own, or the first CUDA device.
 
     Returns
     -------
     PreparedMatrix, PreparedTensor or PreparedSparse
-        With the true shape. Results of calls that take it stay on its device.
+        With the original shape. Results of calls with it stay on its device.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def prepare(
     """
     if isinstance(operand, Prepared):
         raise FormatError(
-            f"the operand is a {type(operand).__name__}\nit is prepared already\n"
+            f"the operand is a {type(operand).__name__}\nit is already prepared\n"
             "prepare the original operand for another role or scheme"
         )
     if transpose and role not in ("a", "b"):

@@ -1,4 +1,4 @@
-"""Bit convolution with excluded padding: packing, and its schemes (BSTC, section 5.2; BTC, section 5.3)."""
+"""The ±1 convolution with excluded padding: packing and schemes (BSTC, section 5.2; BTC, section 5.3)."""
 
 from gpu.bconv.convolution import bconv2d
 from gpu.bconv.packing import pack_tensor

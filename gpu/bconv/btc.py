@@ -1,7 +1,8 @@
-"""The bit convolution on bit tensor cores (BTC, section 5.3): operands and tiles of its kernels.
+"""The ±1 convolution on bit tensor cores (BTC, section 5.3): operands and tiles of its kernels.
 
-A dot product counts only the taps inside the image. The counts of tensor cores become dot products by the
-`addends` of the filter: windows inside the image share a row of them, those along the border have their own.
+A dot product has only the taps inside the image. A count of the tensor cores becomes a dot product by adding
+a number of the filter, its addend. All windows inside the image share a row of addends, one per filter;
+windows along the border have rows of their own.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ from reference.errors import ShapeError
 from reference.types import PackedTensor
 
 TILES = (128, 64, 32)
-"""How many pixels, and channels, a block's tile may have."""
+"""The possible sides of a block's tile, in pixels and in channels."""
 
 ENOUGH_BLOCKS = 128
-"""With fewer, a smaller tile keeps more multiprocessors at work."""
+"""The number of blocks below which a smaller tile is faster, as it keeps more multiprocessors busy."""
 
 UNIT_WORDS = 4
-"""Bit tensor cores take channels by 128."""
+"""32-bit words of a unit: the 128 channels that a bit tensor core takes at once."""
 
 LARGEST_OFFSET = 2**32
-"""Kernels count units of tiles in 32 bits."""
+"""The most units of a tensor, because kernels count them in 32 bits."""
 
 _THREADS = 128
 
 
 @dataclass(frozen=True)
 class Borders:
-    """Which windows are whole: inside the image with all their taps.
+    """The range of output pixels whose windows lie inside the image with all their taps.
 
     Attributes
     ----------
     top, bottom, left, right : int
-        The windows of output rows [top, bottom) have all rows of the filter inside, those of columns
-        [left, right) all columns. Where none has, both ends are the output's size.
+        Windows of the output rows [top, bottom) have all rows of the filter inside the image, those of the
+        columns [left, right) all columns. If there are none, both ends are the output's size.
     """
 
     top: int
@@ -58,18 +59,18 @@ class Borders:
         return cls(*down, *across)
 
     def rows(self, shape: ConvShape) -> int:
-        """The rows of addends: one for the inside, one for each line of the border."""
+        """The number of rows of addends: one for the inside, one for each combination of border lines."""
         down = self.top + 1 + shape.out_height - self.bottom
         return down * (self.left + 1 + shape.out_width - self.right)
 
     @property
     def argument(self) -> np.void:
-        """The by-value argument of kernels: four unsigned 32-bit numbers in the order of the fields."""
+        """The borders as a by-value argument of kernels: four uint32 numbers in the order of the fields."""
         return np.void(np.array(astuple(self), np.uint32).tobytes())
 
 
 def _whole(size: int, taps: int, pad: int, stride: int, dilation: int, outputs: int) -> tuple[int, int]:
-    """The windows along one dimension whose taps are all inside."""
+    """The range of windows along one dimension whose taps are all inside the image."""
     begin = min(-(-pad // stride), outputs)
     last = (size - 1 + pad - (taps - 1) * dilation) // stride
     end = min(last + 1, outputs)
@@ -77,7 +78,7 @@ def _whole(size: int, taps: int, pad: int, stride: int, dilation: int, outputs: 
 
 
 def tile_of(shape: ConvShape) -> int:
-    """The side of a block's tile: as large as channels and blocks suffice for."""
+    """The side of a block's tile: the largest for which there are channels and blocks enough."""
     for tile in TILES[:-1]:
         if shape.filters > tile // 2 and blocks(shape.outputs("none"), tile) >= ENOUGH_BLOCKS:
             return tile
@@ -85,25 +86,24 @@ def tile_of(shape: ConvShape) -> int:
 
 
 def blocks(outputs: tuple[int, int], tile: int) -> int:
-    """Blocks of so many pixels and channels, one for each tile."""
+    """The number of blocks for an output of (pixels, channels): one for each tile."""
     pixels, channels = outputs
     return -(-pixels // tile) * -(-channels // tile)
 
 
 def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_tile: int) -> Array:
-    """The number that each filter adds to dot products, for each row of `Borders`.
+    """The addends of each filter: the numbers that turn counts into dot products, a row per kind of window.
 
-    With C channels, and over the taps inside the image: C for each, less twice the filter's ones there (where
-    tensor cores count common ones), or plus twice those elsewhere (where they count differences). ``filters``
-    are whole units (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4).
+    An addend is C for each tap inside the image, minus twice the filter's ones at these taps (if tensor cores
+    count common ones), or plus twice its ones at the other taps (if they count differences). ``filters`` are
+    units of 128 bits (R, S, O, units, 4), or FSB tiles (R, S, ceil(O / 8), units, 8, 4).
     """
     height, width, count = shape.filter_height, shape.filter_width, shape.filters
     prefix = device.allocate((height + 1, width + 1, count), np.uint32, "prefix sums of the filters' ones")
     sizes = ("addends", shape, lines_of_tile)
 
     def sums() -> LaunchPlan:
-        args = (None, None, shape.argument, np.uint32(lines_of_tile))
-        return _plan("sum_filters", count * 32, args, device)
+        return _plan("sum_filters", count * 32, (None, None, shape.argument, lines_of_tile), device)
 
     launch(device, ("sum_filters", *sizes), sums, filters, prefix)
     borders = Borders.of(shape)
@@ -118,7 +118,7 @@ def addends_of(filters: Array, shape: ConvShape, device: Device, *, lines_of_til
 
 
 def to_fsb(packed: PackedTensor, device: Device) -> PackedTensor:
-    """Packed words as FSB tiles of 8 images or filters by 128 channels; tiles stay as they are.
+    """Rearrange packed words into FSB tiles of 8 images or filters by 128 channels; tiles are not copied.
 
     Source: BTC (TPDS'20), section 5.1 and figure 14.
     """
@@ -133,7 +133,7 @@ def to_fsb(packed: PackedTensor, device: Device) -> PackedTensor:
     if int(np.prod(shape, dtype=object)) > LARGEST_OFFSET * UNIT_WORDS:
         raise ShapeError(
             f"{packed.layout} {packed.shape} would be {shape[0] * shape[1]} x {shape[2]} x {shape[3]} tiles "
-            f"of 8 x 128 bits\nbtc2 can count {LARGEST_OFFSET // 8}\ntake scheme='btc1'"
+            f"of 8 x 128 bits\nbtc2 can count {LARGEST_OFFSET // 8}\nchoose scheme='btc1'"
         )
     sizes = (down * across, lines, words, 8)
     tiles = _to_units(packed.words, shape, sizes, (place_step, line_step), device)
@@ -141,7 +141,7 @@ def to_fsb(packed: PackedTensor, device: Device) -> PackedTensor:
 
 
 def whole_units(words: Array, device: Device) -> Array:
-    """Words as units of 128 bits at multiples of 16 bytes; without a copy where they are that already."""
+    """Pad words to units of 128 bits at multiples of 16 bytes; words that are such units are not copied."""
     *others, count = words.shape
     if count % UNIT_WORDS == 0 and words.pointer % 16 == 0:
         return words
@@ -153,9 +153,9 @@ def whole_units(words: Array, device: Device) -> Array:
 def _to_units(
     words: Array, shape: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...], device: Device
 ) -> Array:
+    """Copy words into an array of units; sizes and steps are arguments of the kernel ``to_units``."""
     units: Array = device.allocate(shape, np.uint32, "units")
-    scalars = (*map(np.uint32, sizes), *map(np.uint64, steps))
-    plan = partial(_plan, "to_units", units.nbytes // 16, (None, None, *scalars), device)
+    plan = partial(_plan, "to_units", units.nbytes // 16, (None, None, *sizes, *steps), device)
     launch(device, ("to_units", shape, sizes, steps), plan, words, units)
     return units
 

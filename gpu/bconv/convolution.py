@@ -44,8 +44,8 @@ def bconv2d(
     x : (N, H, W, C)
     w : (R, S, C, O)
         Real tensors (float64, float32, float16, int8) on the host or on a device, or `PackedTensor` with
-        ``first="lsb"`` in a layout that the scheme takes: NHWC and HWOI all do. Or what `gpu.prepare` made
-        of one of these: then nothing is packed, arranged or counted again.
+        ``first="lsb"`` in a layout of the scheme's: every scheme takes NHWC and HWOI. Or a result of
+        `gpu.prepare`, which is not packed, arranged or counted again.
     stride, dilation : int or (int, int)
         Down and across.
     padding : "SAME", "VALID" or ((top, bottom), (left, right))
@@ -53,12 +53,12 @@ def bconv2d(
     groups : int
         Only 1.
     scheme : str
-        "bconv32", "bconv64", "btc1", "btc2", or "auto": that of a prepared operand, else what
-        `gpu.bconv.plan` chooses.
+        "bconv32", "bconv64", "btc1", "btc2", or "auto": that of a prepared operand, else the
+        choice of `gpu.bconv.plan`.
     thresholds : (O,) integers, optional
-        Make the output bits: 1 where the dot product is at least its channel's threshold.
+        Turn the output into bits: 1 where the dot product is at least its channel's threshold.
     flip : (O,) bool, optional
-        The channels whose bits are turned over: those with a negative γ.
+        True for channels whose bits are inverted: those with a negative γ.
     pool : "or" or "and", optional
         Pool the bits over windows of 2 x 2; a last odd row or column is dropped.
     device : Device, optional
@@ -101,7 +101,7 @@ def bconv2d(
     chosen = choose_scheme(scheme, x, w, device, lambda: shape)
     x_stays, w_stays = on_device(x), on_device(w)
     stays = x_stays or w_stays
-    if x_stays != w_stays:  # without a download, a NaN in the host operand would go unseen
+    if x_stays != w_stays:  # the result is not downloaded, so a NaN in the host operand is checked for here
         refuse_nan(x=x, w=w)
     rule = rule_on_device(thresholds, flip, shape.filters, device)
     images, filters = placed(x, "x", chosen, device), placed(w, "w", chosen, device)
@@ -122,7 +122,7 @@ def bconv2d(
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """The launch of a convolution: what depends on its geometry, not on operands."""
+    """The launch of a convolution, which depends on its geometry and not on its operands."""
 
     scheme: Scheme
     shape: ConvShape
@@ -132,13 +132,13 @@ class Launch:
 
     @cached_property
     def size(self) -> tuple[int, int, int, int]:
-        """Of the output's array: pooled, and with bits in words of 32."""
+        """The shape of the output's array: after pooling, and with bits in words of 32."""
         shape, half = self.shape, 1 if self.pool == "none" else 2
         last = -(-shape.filters // 32) if self.output == "bits" else shape.filters
         return shape.batch, shape.out_height // half, shape.out_width // half, last
 
     def output_on(self, device: Device) -> Any:
-        """An array for the output, to be overwritten."""
+        """Allocate the output; the launch overwrites all of it."""
         return device.allocate(self.size, _UINT32 if self.output == "bits" else _INT32, "y")
 
     def __call__(
@@ -149,7 +149,7 @@ class Launch:
         y: Any,
         rule: tuple[Any, ...] = (),
     ) -> None:
-        """Launch; operands as the scheme takes them, thresholds and flips on the device for bits."""
+        """Launch the kernel; ``rule`` is () or (thresholds, flips) on the device."""
         arrays = [images.words, filters.words]
         if self.scheme.lines_of_tile:
             arrays.append(filters.addends(self.one_image, device))
@@ -165,14 +165,14 @@ class Launch:
 
     @cached_property
     def one_image(self) -> ConvShape:
-        """The same for a batch of 1, by which filters keep their addends."""
+        """The geometry for a batch of 1, the key under which filters keep their addends."""
         return replace(self.shape, batch=1)
 
 
 def _on_their_device(
     x: PreparedTensor, w: PreparedTensor, options: tuple[Any, ...], scheme: Any, device: Device | None
 ) -> Any:
-    """The convolution to int32 of prepared operands; None if an argument needs a check."""
+    """The int32 convolution of prepared operands, without checks; None if an argument needs one."""
     home = x.device
     if (
         w.device is not home
@@ -197,7 +197,7 @@ _INT32, _UINT32 = np.dtype(np.int32), np.dtype(np.uint32)
 
 
 def _shape_of(x: Any, w: Any, *options: Any) -> ConvShape:
-    """The geometry, looked up where the same was asked for before."""
+    """The checked geometry of a convolution; repeated arguments are looked up."""
     given = (tuple(x.shape), tuple(w.shape), *options)
     if _is_plain(given):
         return _known_shape(conv_shape, *given)
@@ -205,7 +205,7 @@ def _shape_of(x: Any, w: Any, *options: Any) -> ConvShape:
 
 
 def _is_plain(given: tuple[Any, ...]) -> bool:
-    """Whether equal means the same: 1.0 and True are equal to 1, but are refused."""
+    """Whether all numbers are of type int, so that a lookup cannot confuse 1 with 1.0 or True."""
     for value in given:
         if isinstance(value, tuple):
             if not _is_plain(cast("tuple[Any, ...]", value)):
@@ -218,6 +218,7 @@ def _is_plain(given: tuple[Any, ...]) -> bool:
 def _new_shape(
     make: Callable[..., ConvShape], x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> ConvShape:
+    """Check a geometry; ``make`` is `conv_shape`."""
     return make(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
 
@@ -225,6 +226,7 @@ _known_shape = lru_cache(maxsize=1024)(_new_shape)
 
 
 def _pooling(pool: str | None, thresholds: Any, shape: ConvShape) -> Pool:
+    """Check the argument ``pool`` of `bconv2d`."""
     if pool is None:
         return "none"
     if pool not in ("or", "and"):

@@ -1,4 +1,4 @@
-"""The geometry of a convolution: checked here once, then passed to kernels by value (geometry.cuh)."""
+"""The geometry of a convolution: checked here, and passed to kernels by value (geometry.cuh)."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from reference.errors import SchemeError, ShapeError
 Pool: TypeAlias = Literal["none", "or", "and"]
 
 LARGEST = 2**31 - 1
-"""The most elements of a tensor, the longest dot product and the largest padded image: kernels count in
-32 bits, and a tap above the image wraps around to more than this."""
+"""The most elements of a tensor, of a dot product and of a line of the padded image. Kernels count in
+32 bits, and the row of a tap above the image wraps around to a larger number than this."""
 
 
 @dataclass(frozen=True)
 class ConvShape:
-    """The sizes of a convolution, as its kernels take them.
+    """The sizes of a convolution, in the order of the kernels' structure.
 
     Attributes
     ----------
     batch, height, width, channels : int
-        Of the images, NHWC.
+        Sizes of the images, NHWC.
     filter_height, filter_width, filters : int
         R, S and O of the filters, HWIO.
     out_height, out_width : int
         P and Q of the output, NHWC.
     pad_top, pad_left : int
-        How far the first window begins outside.
+        Rows and columns of the first window that lie outside the image.
     stride_h, stride_w, dilation_h, dilation_w : int
     """
 
@@ -54,31 +54,31 @@ class ConvShape:
     dilation_w: int
 
     def __hash__(self) -> int:
-        """Of what differs most between shapes: they are looked up at every call."""
+        """A hash of the sizes that differ most between shapes, because every call looks its shape up."""
         return hash((self.batch, self.height, self.width, self.channels, self.filters))
 
     @property
     def argument(self) -> np.void:
-        """The by-value argument of kernels: 15 unsigned 32-bit numbers in the order of the fields."""
+        """The geometry as a by-value argument of kernels: 15 uint32 numbers in the order of the fields."""
         return np.void(np.array(astuple(self), np.uint32).tobytes())
 
     @property
     def dot_length(self) -> int:
-        """The most elements that a dot product has: those of a window inside the image."""
+        """The elements of the longest dot products, those of windows inside the image."""
         return self.filter_height * self.filter_width * self.channels
 
     @property
     def pixels(self) -> int:
-        """The output's pixels in the batch."""
+        """The number of output pixels of all images."""
         return self.batch * self.out_height * self.out_width
 
     def outputs(self, pool: Pool) -> tuple[int, int]:
-        """Computed pixels, with pooling only those of whole windows, and channels."""
+        """(pixels, channels) to be computed; with pooling, only pixels of whole windows."""
         return (self.pixels if pool == "none" else 4 * self.windows), self.filters
 
     @property
     def windows(self) -> int:
-        """The windows of 2 x 2 output pixels; a last odd row or column belongs to none."""
+        """The number of pooling windows of 2 x 2 output pixels; a last odd row or column is left out."""
         return self.batch * (self.out_height // 2) * (self.out_width // 2)
 
 
@@ -91,11 +91,11 @@ def conv_shape(
     dilation: Any = 1,
     groups: Any = 1,
 ) -> ConvShape:
-    """The geometry of a convolution, checked; the options are those of `gpu.bconv2d`."""
+    """Check the geometry of a convolution; the options are those of `gpu.bconv2d`."""
     if type(groups) is not int or groups != 1:
         raise SchemeError(
-            f"groups={groups!r} is not computed yet\nonly groups=1 is\n"
-            "split the channels and call once a group"
+            f"groups={groups!r} is not supported\nonly groups=1 is\n"
+            "split the channels, and call once for each group"
         )
     batch, height, width, channels = check_sizes(images, "x", "(N, H, W, C)")
     rows, columns, of_filters, count = check_sizes(filters, "w", "(R, S, C, O)")
@@ -111,7 +111,7 @@ def conv_shape(
     shape = ConvShape(
         *(batch, height, width, channels, rows, columns, count),
         *(out_height, out_width, top, left),
-        # A step that is only multiplied by 0 may be any number, also one past 32 bits.
+        # A stride or dilation that is only multiplied by 0 may exceed 32 bits; kernels then get 1.
         *(stride_h if out_height > 1 else 1, stride_w if out_width > 1 else 1),
         *(gap_h if rows > 1 else 1, gap_w if columns > 1 else 1),
     )
@@ -120,7 +120,7 @@ def conv_shape(
 
 
 def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int]:
-    """Refuse shapes that are not four sizes, or more than kernels count."""
+    """Refuse shapes that are not four positive sizes, or that have more elements than kernels can count."""
     try:
         known = tuple(map(operator.index, sizes))
     except TypeError:
@@ -133,6 +133,7 @@ def check_sizes(sizes: Any, name: str, meaning: str) -> tuple[int, int, int, int
 
 
 def _check_counts(shape: ConvShape) -> None:
+    """Refuse outputs and dot products that are larger than kernels can count."""
     output = shape.batch, shape.out_height, shape.out_width, shape.filters
     outputs = shape.pixels * shape.filters
     if outputs > LARGEST:
@@ -144,11 +145,12 @@ def _check_counts(shape: ConvShape) -> None:
 
 
 def _too_many(elements: int, what: str, advice: str) -> ShapeError:
+    """The error for more elements than kernels can count."""
     return ShapeError(f"{what}: {elements} elements\nat most {LARGEST} can be counted\n{advice}")
 
 
 def _pair(given: Any, name: str) -> tuple[int, int]:
-    """One number or two as (down, across)."""
+    """Check a stride or dilation, one number or two, and return it as (down, across)."""
     both = cast("Sequence[Any]", given) if isinstance(given, tuple | list) else (given, given)
     try:
         pair = tuple(map(operator.index, both))
@@ -162,7 +164,7 @@ def _pair(given: Any, name: str) -> tuple[int, int]:
 
 
 def _pads(given: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Explicit padding, ((top, bottom), (left, right)); None for SAME."""
+    """Check a padding, and return it as ((top, bottom), (left, right)); None for SAME."""
     if isinstance(given, str):
         if given not in ("SAME", "VALID"):
             raise unknown("padding", given, ("SAME", "VALID", "((top, bottom), (left, right))"))
@@ -184,7 +186,7 @@ def _pads(given: Any) -> tuple[tuple[int, int], tuple[int, int]] | None:
 def _axis(
     what: str, size: int, window: int, stride: int, gap: int, pads: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """Along one dimension: the padding before, and how many windows fit."""
+    """The padding before the image along one dimension, and the number of windows that fit."""
     span = (window - 1) * gap + 1
     before, after = _same(size, stride, span) if pads is None else pads
     padded = before + size + after

@@ -1,4 +1,4 @@
-"""Images and filters as the convolution takes them: checked, and packed on a device."""
+"""Packed images and filters of the ±1 convolution: packed on a device, or checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAYOUTS: dict[str, tuple[TensorLayout, ...]] = {
     "x": ("NHWC", "HWNC", "HWNC-FSB"),
     "w": ("HWOI", "HWIO", "HWOI-FSB"),
 }
-"""The layouts of packed images and of packed filters."""
+"""The layouts of packed images (x) and of packed filters (w)."""
 
 MEANINGS = {"x": "(N, H, W, C)", "w": "(R, S, C, O)"}
 
@@ -98,7 +98,7 @@ def pack_tensor(
 
 
 def tensor(x: Any, name: str, meaning: str) -> Any:
-    """A real tensor, checked: a host array in native byte order, or a device array as it is."""
+    """Check a real tensor; a host array gets the native byte order, a device array stays as it is."""
     return signs(x, name, meaning, partial(check_sizes, meaning=meaning))
 
 
@@ -118,20 +118,20 @@ def pack_on_device(x: Any, name: str, layout: TensorLayout, word: Word, device: 
 
     def plan() -> LaunchPlan:
         ptx = packing_ptx(np.dtype(source.dtype).name, device.compute_capability).text
-        args = (None, None, *map(np.uint32, sizes), None)
-        return LaunchPlan(ptx, kernel, (-(-threads // 128), 1, 1), (128, 1, 1), args)
+        grid = (-(-threads // 128), 1, 1)
+        return LaunchPlan(ptx, kernel, grid, (128, 1, 1), (None, None, *sizes, None))
 
     launch(device, (kernel, source.dtype, sizes), plan, source, words, nan_flag(device))
     return PackedTensor(words, shape, layout, word, "lsb")
 
 
 def packing_ptx(element: str, arch: tuple[int, int]) -> Ptx:
-    """The packing kernels for one element type."""
+    """The packing kernels for one element type, compiled."""
     return compile_file("bconv/pack_tensor.cu", {f"ELEMENT_{ELEMENTS[element]}": ""}, arch)
 
 
 def words_shape(shape: tuple[int, int, int, int], layout: str, word: int) -> tuple[int, ...]:
-    """The shape of a packed tensor's words."""
+    """The shape of the words of a packed tensor in a given layout and word size."""
     images = layout in LAYOUTS["x"]
     n, h, w, c = shape if images else (shape[3], shape[0], shape[1], shape[2])
     if layout.endswith("FSB"):
@@ -141,7 +141,7 @@ def words_shape(shape: tuple[int, int, int, int], layout: str, word: int) -> tup
 
 
 def check_packed(x: PackedTensor, name: str) -> None:
-    """Refuse packed operands that do not fit their description."""
+    """Refuse a packed tensor whose words do not fit its shape, layout and word size."""
     check_sizes(x.shape, name, MEANINGS[name])
     _check_format(x, name)
     check_words(x, name, words_shape(x.shape, x.layout, x.word), _described(x, name))
@@ -155,10 +155,12 @@ def check_packed(x: PackedTensor, name: str) -> None:
 
 
 def _described(x: PackedTensor, name: str) -> str:
+    """Shape, layout and word size of a packed tensor, for messages."""
     return f"{MEANINGS[name]} = {tuple(x.shape)} packed {x.layout} in words of {x.word} bits"
 
 
 def _check_format(x: PackedTensor, name: str) -> None:
+    """Refuse a layout, word size or bit order that this operand cannot have."""
     for option, given, known in (
         ("layout", x.layout, LAYOUTS[name]),
         ("word", x.word, (32,) if str(x.layout).endswith("FSB") else (32, 64)),
@@ -167,12 +169,12 @@ def _check_format(x: PackedTensor, name: str) -> None:
         if given not in known:
             raise FormatError(
                 f"{name} of {MEANINGS[name]} = {tuple(x.shape)} is packed with {option}={given!r}\n"
-                f"{', '.join(map(repr, known))} are known\npack it again"
+                f"{', '.join(map(repr, known))} are known\nrepack it with one of them"
             )
 
 
 def _refuse_padding(x: PackedTensor, name: str) -> None:
-    """Bits past the last channel count like any other: they must be 0 in both operands."""
+    """Refuse 1 bits past the last channel, image or filter, which kernels would count like any other."""
     lines = lines_of(x)
     n, channels = (x.shape[0], x.shape[3]) if name == "x" else (x.shape[3], x.shape[2])
     full, rest = divmod(channels, x.word)
@@ -187,7 +189,7 @@ def _refuse_padding(x: PackedTensor, name: str) -> None:
 
 
 def lines_of(x: PackedTensor) -> npt.NDArray[Any]:
-    """Host words of any layout as (…, images or filters or pixels, words along the channels)."""
+    """View host words of any layout as (…, images, filters or pixels, words along the channels)."""
     words: npt.NDArray[Any] = np.asarray(x.words)
     if x.layout == "HWIO":
         return words.swapaxes(2, 3)
@@ -198,9 +200,10 @@ def lines_of(x: PackedTensor) -> npt.NDArray[Any]:
 
 
 def regrouped(x: PackedTensor, name: str, word: Word) -> PackedTensor:
-    """The same bits in words of another size, for layouts whose words run along the channels last.
+    """The same bits in words of another size, for layouts with the channels last.
 
-    Two words of 32 bits are one of 64 where their number is even, or on the host, where one can be added.
+    On a device, pairs of 32-bit words are viewed as 64-bit words, so their number must be even; on the host a
+    word is added.
     """
     if x.word == word:
         return x
@@ -212,7 +215,7 @@ def regrouped(x: PackedTensor, name: str, word: Word) -> PackedTensor:
             raise FormatError(
                 f"{name} is on the device, {_described(x, name)}\n"
                 f"the scheme takes words of {word}, which are {'more' if word == 64 else 'fewer'} bytes\n"
-                f"repack it with word={word}, or take a scheme for {x.word}"
+                f"repack it with word={word}, or choose a scheme for {x.word}"
             )
         words = x.words.view(expected, np.dtype(f"u{word // 8}"))
         return PackedTensor(words, x.shape, x.layout, word, x.first)

@@ -1,14 +1,15 @@
-"""Images and filters as the kernels of a scheme take them: checked, packed and arranged once."""
+"""Operands of `gpu.bconv2d` on a device, packed and arranged for the kernel of a scheme."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from gpu.bconv.geometry import ConvShape, conv_shape
 from gpu.bconv.packing import MEANINGS, check_packed, pack_on_device, regrouped, tensor
 from gpu.bconv.schemes import SCHEMES, Scheme, plan_shape
-from gpu.device import Array, Device
+from gpu.device import Array, Device, planned
 from gpu.host import Prepared, choose_device, prepared_for, refuse_nan, unknown, words_to_device
 from reference.errors import FormatError, SchemeError
 from reference.types import PackedTensor, Word
@@ -16,28 +17,28 @@ from reference.types import PackedTensor, Word
 Role: TypeAlias = Literal["x", "w"]
 
 MOST_ADDENDS = 16
-"""Geometries for which filters keep their addends."""
+"""The most geometries of images for which filters keep their addends."""
 
 
 @dataclass(eq=False)
 class PreparedTensor(Prepared):
-    """An operand of `gpu.bconv2d` on a device, as a scheme's kernel takes it.
+    """An operand of `gpu.bconv2d` on a device, packed and arranged for the kernel of a scheme.
 
     Attributes
     ----------
     words : device array
         Packed words, units of 128 channels, or FSB tiles.
     shape : (int, int, int, int)
-        Of the tensor that was given, without padding.
+        The shape of the original tensor, without padding.
     role : "x" or "w"
-        Which operand it is.
+        Images or filters.
     scheme : str
-        The scheme it was prepared for.
+        The scheme that it was prepared for.
     kept : dict
-        The addends of filters by geometry of the images, made at the first call.
+        Addends of filters by geometry of the convolution, each made at its first call.
     device : Device
     kind : tuple
-        Part of a call's key: calls with equal keys do the same.
+        The operand's part of the key under which launches are kept.
     """
 
     words: Any
@@ -52,12 +53,11 @@ class PreparedTensor(Prepared):
         self.device, self.kind = self.words.device, (self.role, self.scheme, self.shape)
 
     def addends(self, shape: ConvShape, device: Device) -> Array:
-        """The addends of these filters, for a batch of 1: they do not depend on the batch."""
+        """The addends of these filters for a geometry with a batch of 1, as the batch does not matter."""
         found = self.kept.get(shape)
         if found is None:
-            if len(self.kept) >= MOST_ADDENDS:
-                self.kept.clear()
-            found = self.kept[shape] = SCHEMES[self.scheme].addends(self.words, shape, device)
+            make = partial(SCHEMES[self.scheme].addends, self.words, shape, device)
+            found = planned(self.kept, shape, make, MOST_ADDENDS)
         return found
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class PreparedTensor(Prepared):
 def prepare_tensor(
     x: Any, role: Role, *, scheme: str = "auto", device: Device | None = None
 ) -> PreparedTensor:
-    """An operand of `gpu.bconv2d`, made ready; see `gpu.prepare`."""
+    """Check, pack and arrange an operand of `gpu.bconv2d`; see `gpu.prepare`."""
     x = operand(x, role)
     device = choose_device(device, x)
     chosen = choose_scheme(scheme, x, x, device, lambda: _alone(x, role, device))
@@ -76,7 +76,7 @@ def prepare_tensor(
 
 
 def operand(x: Any, name: Role) -> Any:
-    """An operand, checked: a real tensor, `PackedTensor` or a `PreparedTensor`."""
+    """Check an operand: a real tensor, `PackedTensor` or a `PreparedTensor`."""
     if isinstance(x, PreparedTensor):
         if x.role != name:
             raise FormatError(
@@ -95,7 +95,7 @@ def operand(x: Any, name: Role) -> Any:
 
 
 def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> Scheme:
-    """The scheme of that name; for "auto" that of a prepared operand, else of the plan for ``shape()``."""
+    """The scheme of that name; for "auto" that of a prepared operand, else the plan's for ``shape()``."""
     if isinstance(name, str) and name in SCHEMES:
         return SCHEMES[name]
     if not isinstance(name, str) or name != "auto":
@@ -110,7 +110,7 @@ def choose_scheme(name: Any, x: Any, w: Any, device: Device, shape: Any) -> Sche
 
 
 def placed(x: Any, name: Role, scheme: Scheme, device: Device) -> PreparedTensor:
-    """A checked operand as the scheme's kernel takes it, on the device."""
+    """Pack and arrange a checked operand on the device, for the kernel of a scheme."""
     if isinstance(x, PreparedTensor):
         if x.scheme != scheme.name:
             raise prepared_for(x, name, scheme.name)
@@ -120,7 +120,7 @@ def placed(x: Any, name: Role, scheme: Scheme, device: Device) -> PreparedTensor
 
 
 def _alone(x: Any, role: Role, device: Device) -> ConvShape:
-    """A geometry for the plan of one operand alone, where the other one does not matter."""
+    """A geometry by which to choose the scheme of one operand, if the other one does not matter."""
     if role == "w":
         return conv_shape((1, *x.shape[:3]), x.shape)
     if device.compute_capability < (7, 5) and x.shape[3] > 32:
@@ -133,7 +133,7 @@ def _alone(x: Any, role: Role, device: Device) -> ConvShape:
 
 
 def _packed(x: Any, name: Role, scheme: Scheme, device: Device) -> PackedTensor:
-    """The operand with its channels packed, on the device."""
+    """Pack a checked operand on the device, along its channels; refuse packed words of another layout."""
     layouts = scheme.images if name == "x" else scheme.filters
     if not isinstance(x, PackedTensor):
         return pack_on_device(x, name, layouts[0], scheme.word, device)

@@ -1,4 +1,4 @@
-"""The kernels of the bit convolution, and which one it gets (BSTC, section 5.2; BTC, section 5.3)."""
+"""The schemes of the ±1 convolution, and the choice between them (BSTC, section 5.2; BTC, section 5.3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Defines: TypeAlias = dict[str, str | int]
 WARPS_PER_BLOCK = 4
 
 ENOUGH_WARPS = 1024
-"""As many warps keep a large chip busy."""
+"""The number of warps that keep a large chip busy."""
 
 FSB_LINES = 8
 """Images or filters of an FSB tile."""
@@ -26,21 +26,21 @@ FSB_LINES = 8
 
 @dataclass(frozen=True)
 class Scheme:
-    """A way to spread the convolution over warps.
+    """A way to share the convolution among warps on CUDA cores.
 
-    Its kernel has the scheme's name and takes `operands`, then the output, the `ConvShape` by value and, for
-    bits, thresholds and flips.
+    The kernel has the scheme's name. Its arguments are `operands`, the output, the `ConvShape` by value and,
+    if the output is bits, thresholds and flips.
 
     Attributes
     ----------
     name : str
-        As in the papers.
+        The papers' name, also of the kernel.
     word : int
         Bits per packed word of the operands.
     images, filters : tuple of str
-        The layouts of operands; real arrays are packed in the first one.
+        Possible layouts of packed operands; real arrays are packed in the first one.
     lines_of_tile : int
-        Of filters, for their addends; 0 if the kernel takes none.
+        Filters of a tile, for the addends of `gpu.bconv.btc`; 0 if the kernel needs no addends.
     """
 
     name: str
@@ -51,10 +51,10 @@ class Scheme:
     lines_of_tile: int = 0
 
     source: ClassVar = "bconv/bstc.cu"
-    """The kernel's file, in ``gpu/``."""
+    """The file of the kernel, in ``gpu/``."""
 
     def arranged(self, packed: PackedTensor, device: Device) -> Array:
-        """The kernel's array for packed images or filters on the device."""
+        """Rearrange packed images or filters on the device for the kernel."""
         return packed.words
 
     def operands(
@@ -67,11 +67,11 @@ class Scheme:
         return *arranged, self.addends(arranged[1], shape, device), btc.Borders.of(shape).argument
 
     def addends(self, filters: Array, shape: ConvShape, device: Device) -> Array:
-        """The number that each arranged filter adds to dot products; see `gpu.bconv.btc`."""
+        """The addends of rearranged filters; see `gpu.bconv.btc.addends_of`."""
         return btc.addends_of(filters, shape, device, lines_of_tile=self.lines_of_tile)
 
     def defines(self, shape: ConvShape) -> Defines:
-        """The macros of the source: a lane loads up to 16 bytes of aligned channels at once."""
+        """The macros of the source; a lane loads up to 16 bytes of aligned channels at once."""
         words = -(-shape.channels // self.word)
         chunk = min(128 // self.word, 1 << (words - 1).bit_length())
         aligned: Defines = {"ALIGNED": ""} if words % chunk == 0 else {}
@@ -85,7 +85,7 @@ class Scheme:
         return (-(-tiles // WARPS_PER_BLOCK), 1, 1), (WARPS_PER_BLOCK * 32, 1, 1)
 
     def _tile(self, shape: ConvShape) -> tuple[int, int]:
-        """Pixels and channels of a warp's tile: with little work, more warps with less to do are faster."""
+        """Pixels and channels of a warp's tile; with little work, more and smaller tiles are faster."""
         channels = 64 if shape.filters > 32 else 32
         for rows in (1024 // channels, 16):
             if -(-shape.pixels // rows) * -(-shape.filters // channels) >= ENOUGH_WARPS:
@@ -94,12 +94,12 @@ class Scheme:
 
 
 class TensorCoreScheme(Scheme):
-    """A way to spread the convolution over bit tensor cores."""
+    """A way to share the convolution among the warps that feed bit tensor cores."""
 
     source: ClassVar = "bconv/btc.cu"
 
     def arranged(self, packed: PackedTensor, device: Device) -> Array:
-        """Units of 128 channels, or FSB tiles."""
+        """Rearrange packed images or filters into units of 128 channels, or into FSB tiles."""
         packed = btc.to_fsb(packed, device) if self.lines_of_tile == FSB_LINES else packed
         return btc.whole_units(packed.words, device)
 
@@ -137,13 +137,13 @@ SCHEMES = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The choice of ``scheme="auto"``.
+    """The scheme that ``scheme="auto"`` chooses.
 
     Attributes
     ----------
     scheme : Scheme
     reason : str
-        Why, in words.
+        The reason of the choice, as a clause.
     """
 
     scheme: Scheme
@@ -161,7 +161,7 @@ def plan(
     word: Word = 32,
     compute_capability: tuple[int, int] = (9, 0),
 ) -> Plan:
-    """Which scheme ``scheme="auto"`` takes, and why.
+    """Choose a scheme for a convolution, as ``scheme="auto"`` does, and give the reason.
 
     Parameters
     ----------
@@ -172,11 +172,11 @@ def plan(
     stride, padding, dilation
         As of `gpu.bconv2d`.
     layouts : (str, str)
-        Of packed images and filters; real ones are packed as the scheme needs them.
+        Layouts of packed images and filters; real ones are packed in the scheme's.
     word : 32 or 64
-        Of packed operands.
+        Bits per word of packed operands.
     compute_capability : (int, int)
-        Of the device.
+        The device's.
 
     Raises
     ------
@@ -197,7 +197,7 @@ def plan(
 def plan_shape(
     shape: ConvShape, layouts: Sequence[str], word: Word, compute_capability: tuple[int, int]
 ) -> Plan:
-    """The plan for a checked geometry; see `plan`."""
+    """Choose a scheme for a checked geometry; see `plan`."""
     major, minor = compute_capability
     units = -(-shape.channels // 128)
     filled = 100 * shape.channels // (128 * units)
@@ -218,6 +218,6 @@ def plan_shape(
 
 
 def convolution_ptx(scheme: Scheme, shape: ConvShape, output: str, pool: Pool, arch: tuple[int, int]) -> Ptx:
-    """The kernel of a scheme; sizes choose between its variants, the geometry is an argument."""
+    """The kernel of a scheme, compiled; the variant depends on the sizes, the geometry is an argument."""
     defines = scheme.defines(shape) | {f"OUTPUT_{output.upper()}": "", f"POOL_{pool.upper()}": ""}
     return compile_file(scheme.source, defines, arch)

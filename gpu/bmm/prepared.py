@@ -214,11 +214,11 @@ def _packed(
     if x.word != scheme.word:
         raise FormatError(
             f"{name} is packed in words of {x.word} bits, {scheme.name} takes {scheme.word}\n"
-            f"repack it with word={scheme.word}, or take a scheme for {x.word}"
+            f"repack it with word={scheme.word}, or choose a scheme for {x.word}"
         )
     if isinstance(scheme, TensorCoreScheme) and x.first != scheme.first:
         raise FormatError(
             f"{name} is packed with first={x.first!r}, {scheme.name} takes {scheme.first!r}\n"
-            f"repack it with first={scheme.first!r}, or take a scheme for CUDA cores"
+            f"repack it with first={scheme.first!r}, or choose a scheme for CUDA cores"
         )
     return words_to_device(x, name, device)

@@ -200,7 +200,7 @@ def test_more_tiles_than_the_kernel_counts_are_refused():
     class Huge:
         shape = (1, 2**15, 2**15, 1)
 
-    with pytest.raises(ShapeError, match=r"btc2 can count 536870912\ntake scheme='btc1'"):
+    with pytest.raises(ShapeError, match=r"btc2 can count 536870912\nchoose scheme='btc1'"):
         tensor.to_fsb(PackedTensor(Huge(), (1, 2**15, 2**15, 1), "NHWC"), simwarp.Device())
 
 

@@ -747,7 +747,7 @@ def test_nan_in_a_host_array_beside_a_device_array_is_reported_at_once(device):
 )
 def test_nan_of_an_earlier_device_array_is_not_attributed_to_the_operands(device, ask):
     gpu.pack(device.upload(np.full((2, 2), np.nan)))
-    with pytest.raises(NotANumberError, match="a matrix that was packed"):
+    with pytest.raises(NotANumberError, match="packed on the device contains a NaN"):
         ask(device)
     ask(device)
 
