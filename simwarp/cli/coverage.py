@@ -9,7 +9,6 @@ give a .cu or .ptx file
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -22,11 +21,12 @@ from rich.text import Text
 from reference.errors import SimwarpError
 from simwarp.cli.output import Json, print_json, table, wide_console
 from simwarp.lab.evidence.forms import census, evidence, required, witness
+from simwarp.program.call_graph import CallGraph
 from simwarp.program.link import link
 from simwarp.ptx.forms import forms
 from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import Row
-from simwarp.ptx.syntax import Function, Module, Symbol
+from simwarp.ptx.syntax import Function, Module
 from simwarp.run.source import load
 
 
@@ -160,12 +160,13 @@ def check(module: Module) -> list[KernelFacts]:
     >>> check(parse(text))[0].lacks
     [Lack(opcode='tex.1d', line=1, count=1)]
     """
-    return [_kernel(module, entry) for entry in module.entries.values()]
+    graph = CallGraph(module)
+    return [_kernel(module, graph, entry) for entry in module.entries.values()]
 
 
-def _kernel(module: Module, entry: Function) -> KernelFacts:
+def _kernel(module: Module, graph: CallGraph, entry: Function) -> KernelFacts:
     lines: dict[str, list[int]] = {}
-    for function in _reached(module, entry):
+    for function in [entry, *(module.functions[name] for name in sorted(graph.reached(entry.name)))]:
         for instruction in function.instructions:
             found = TABLE.find(instruction.opcode)
             if found is None or found[0].fidelity == "unsupported":
@@ -173,23 +174,10 @@ def _kernel(module: Module, entry: Function) -> KernelFacts:
     if lines:
         return KernelFacts(entry.name, [Lack(opcode, min(at), len(at)) for opcode, at in lines.items()])
     try:
-        link(module, entry)
+        link(module, entry, graph)
     except SimwarpError as error:
         return KernelFacts(entry.name, [], str(error))
     return KernelFacts(entry.name)
-
-
-def _reached(module: Module, entry: Function) -> Iterator[Function]:
-    """A kernel and all functions reachable from it through calls and function pointers."""
-    waiting, seen = [entry], {entry.name}
-    while waiting:
-        function = waiting.pop()
-        yield function
-        for instruction in function.instructions:
-            names = {operand.name for operand in instruction.operands if isinstance(operand, Symbol)}
-            for name in names & set(module.functions) - seen:
-                seen.add(name)
-                waiting.append(module.functions[name])
 
 
 # -------------------------------------------------------------------------------------------- shown

@@ -1,4 +1,4 @@
-"""Diagrams of words, tiles, fragments and lane operations, computed from definitions, as text and SVG."""
+"""Diagrams of words, tiles, fragments and lane operations, computed from definitions, as text or SVG."""
 
 from simwarp.draw.bstc import operation, tile
 from simwarp.draw.exclude import exclude_picture

@@ -22,7 +22,7 @@ def banks(addresses: Sequence[int | None], width: int = 4, *, svg: bool = False)
         Bytes per lane: 1, 2, 4, 8 or 16. Accesses of 8 and 16 bytes are drawn half by half and quarter by
         quarter; a load whose pairs of lanes ask for the same may take fewer wavefronts.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Raises
     ------

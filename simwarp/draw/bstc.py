@@ -1,7 +1,7 @@
-"""Diagrams of the binarized soft tensor core and its eight operations: figures 1 and 2 of the BSTC paper.
+"""Diagrams of the binarized soft tensor core and its eight operations (figures 1 and 2 of the BSTC paper).
 
-Pictures show 32 lanes from top to bottom and the bits of each lane's word from right to left, as the
-paper does. What an operation does to them is computed by `simwarp.lanes`.
+As in the paper, lanes run from top to bottom and the bits of each lane's word from right to left.
+`simwarp.lanes` computes the results of the operations.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Vote: TypeAlias = Callable[[Any], lanes.Voted]
 Lines: TypeAlias = tuple[tuple[Grid, ...], ...]
 
 _GLYPH = (".######.", ".######.", ".##.....", ".#####..", ".#####..", ".##.....", ".##.....", ".##.....")
-"""An F: it looks different whichever way it is turned. Its stem runs through all lanes."""
+"""The letter F: it looks different after every rotation and reflection, and its stem crosses all lanes."""
 
 PROBE: Words = np.repeat(
     np.array([int("".join("01"[c == "#"] * 4 for c in row), 2) for row in _GLYPH], np.uint32), 4
 )
-"""The words that the operations are shown on: each square of the glyph is 4 lanes by 4 bits."""
+"""The input words of every operation: each character of the glyph is 4 lanes by 4 bits."""
 
 OTHER: Words = lanes.shl(np.full(lanes.WARP_SIZE, lanes.ALL_LANES, np.uint32), lanes.LANE)
-"""The second operand of A: lane i has bit i and all above it."""
+"""The second operand of operation A: lane i has bits i to 31 set."""
 
-_LANE, _BIT = 14, 10  # the bit-row and the bit-column that are marked
+_LANE, _BIT = 14, 10  # the marked bit-row and bit-column
 
 
 def tile(word: Word = 32, *, svg: bool = False) -> str:
@@ -43,7 +43,7 @@ def tile(word: Word = 32, *, svg: bool = False) -> str:
     ----------
     word : {32, 64}
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Raises
     ------
@@ -74,9 +74,9 @@ def operation(name: str, *, svg: bool = False) -> str:
     Parameters
     ----------
     name : str
-        A letter, as in figure 2 of the paper.
+        A letter from "A" to "H", as in figure 2 of the paper.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def operation(name: str, *, svg: bool = False) -> str:
     Examples
     --------
     >>> print("\n".join(operation("C").splitlines()[:5]))
-    C: brev turns each bit-row round
+    C: brev reverses each bit-row
     <BLANKLINE>
            before                               brev
        bit 31     24      16      8       0     31     24      16      8       0
@@ -102,7 +102,7 @@ def operation(name: str, *, svg: bool = False) -> str:
 def tile_picture(word: Word = 32) -> Picture:
     """The picture behind `tile`, as plain data."""
     if word not in (32, 64):
-        raise SchemeError(f"there is no word={word!r}: choose 32 or 64")
+        raise SchemeError(f"word={word!r} is not a word size\nchoose 32 or 64")
     dtype = np.uint32 if word == 32 else np.uint64
     none = np.zeros(lanes.WARP_SIZE, dtype)
     row = np.where(lanes.LANE == _LANE, ~none, none)
@@ -120,26 +120,26 @@ def tile_picture(word: Word = 32) -> Picture:
 def operation_picture(name: str) -> Picture:
     """The picture behind `operation`, as plain data."""
     if name not in _OPERATIONS:
-        raise SchemeError(f"there is no operation {name!r}: choose a letter from A to H")
+        raise SchemeError(f"{name!r} is not an operation\nchoose a letter from A to H")
     title, *notes = _TEXTS.strip().split("\n\n")[ord(name) - ord("A")].splitlines()
     return Picture(title, _OPERATIONS[name](), tuple(notes))
 
 
 def _turned(vote: Vote, first: int, step: int) -> Callable[[Words], Words]:
-    """The transposed tile: lane i keeps the ballot on bit ``first + i * step``."""
+    """The function that transposes a tile: lane i keeps the ballot on bit ``first + i * step``."""
     return lambda words: np.array(
         [vote(_bit_column(words, first + i * step)).value[0] for i in range(lanes.WARP_SIZE)], np.uint32
     )
 
 
 def _bit_column(words: Words, bit: int) -> Words:
-    """Bit ``bit`` of every lane's word, 0 or 1 (op F: shift and extract)."""
+    """Bit ``bit`` of every lane's word, as 0 or 1 (operation F: shift and extract)."""
     position: Any = np.uint32(bit)
     return lanes.and_(lanes.shr(words, position), np.ones_like(words))
 
 
 def _grid(title: str, words: Words, marks: Words, labels: str = "lane ", **more: Any) -> Grid:
-    """A grid of the words' bits, with every eighth column and row labelled."""
+    """A grid of the words' bits, with a label at every eighth row and column."""
     width = words.dtype.itemsize * 8
     return Grid(
         bit_cells(words, marks),
@@ -157,7 +157,7 @@ _COLUMN = np.full(lanes.WARP_SIZE, 1 << _BIT, np.uint32)
 
 
 def _steps(marks: Words, *steps: tuple[str, Callable[[Words], Words]]) -> Lines:
-    """The grids of an operation from its input to its result; marks follow the bits."""
+    """The grids of the input and of each step's result; marked bits stay marked as they move."""
     size = 9 if len(steps) == 1 else 6
     grids = [_grid("before", PROBE, marks, size=size)]
     for i, (title, step) in enumerate(steps, 1):
@@ -227,19 +227,19 @@ Every bit of the result comes from the same bit of the same lane; one lane is ma
 B: popc counts the ones of each bit-row
 The count of each lane is a number in that lane, here in binary, and in decimal beside it.
 
-C: brev turns each bit-row round
+C: brev reverses each bit-row
 Bit i goes to bit 31 - i of the same lane.
 
 D: any and all make one bit of a bit-column
-One vote is on one bit-column, and every lane receives its outcome;
-here are all 32 votes.
+One vote is on one bit-column, and every lane receives its result;
+the picture shows all 32 votes.
 
 E: shfl exchanges bit-rows between lanes
 idx: each lane names the lane that it reads. up, down: it reads 8 lanes above, or below,
 and keeps its own word where there is none. bfly: lane i reads lane i xor 16.
 
 F: shl and shr move the bit-columns
-Zeros come in from the side; what leaves the word is lost.
+Zeros are shifted in; bits shifted out are lost.
 
 G: ballot turns a bit-column into a bit-row, clockwise
 Lane i's bit becomes bit i of a word that every lane receives: the marked row is one ballot.

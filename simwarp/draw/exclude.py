@@ -1,4 +1,4 @@
-"""Diagrams of a convolution's padding: the taps outside the image, and their effect on the dot product."""
+"""Diagrams of a convolution's padding: the taps outside the image, and the products that remain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simwarp.draw.picture import Cell, Grid, Picture, boxes, with_gaps
 Pair: TypeAlias = tuple[int, int]
 
 _MOST = 12
-"""Longer images and outputs are shown in part."""
+"""The most rows and columns of an image or output that are all shown."""
 _OUTSIDE = "×"
 
 
@@ -26,34 +26,35 @@ def exclude_picture(
     channels: int | None = None,
     popc: int | None = None,
 ) -> Picture:
-    """Draw the window of an output pixel, and count the taps outside for every output pixel.
+    """Draw the window of an output pixel, and count the taps outside the image for every output pixel.
 
-    A tap inside is named by its row and column in the filter; a tap outside is ``×``, and contributes
-    nothing: neither +1 nor, as a bit 0 would, -1.
+    A tap inside the image is labelled with its row and column in the filter. A tap outside is ``×``, and adds
+    nothing to the dot product, where a bit 0 would add -1.
 
     Parameters
     ----------
     image, filter, out : (rows, columns)
-        Of the image, the filter and the output.
+        The sizes of the image, the filter and the output.
     pad : (top, left)
-        Rows above the image and columns left of it where the first window begins.
+        The rows above the image and the columns left of it in the first window.
     stride, dilation : (vertical, horizontal)
     pixel : (p, q)
         The output pixel.
     channels : int, optional
-        Of the image; then the notes tell how many products are summed.
+        Channels of the image; if given, the notes count the products of the dot product.
     popc : int, optional
-        In how many bits inside the image the window and the filter differ; then the result is told too.
+        The number of bits inside the image in which window and filter differ; if given, the notes compute the
+        dot product.
 
     Returns
     -------
     Picture
-        For `to_text` and `to_svg`. Long images and outputs are shown in part.
+        For `to_text` and `to_svg`. Of a large image or output, only a part is shown.
 
     Raises
     ------
     ShapeError
-        For an output pixel that does not exist, or numbers that are out of range.
+        For a pixel outside the output, or a number out of range.
 
     Notes
     -----
@@ -140,17 +141,17 @@ class _Axis(NamedTuple):
         return f"{stride}{f' - {self.pad}' if self.pad else ''} + {dilation}"
 
     def shown(self) -> list[int | None]:
-        """The rows of the image and its padding to draw, with None for each gap."""
+        """The indices of the image and its padding to draw along this axis, with None for each gap."""
         last = max(self.size - 1, self.taps(self.out - 1)[-1])
         return _some(range(min(0, -self.pad), last + 1), [0, self.size - 1, *self.taps(self.pixel)])
 
     def shown_pixels(self) -> list[int | None]:
-        """The rows of the output to draw, with None for each gap."""
+        """The indices of the output to draw along this axis, with None for each gap."""
         return _some(range(self.out), [self.pixel])
 
 
 def _window(down: _Axis, across: _Axis) -> Grid:
-    """A grid of the image and the padding that windows reach, with the taps of one window."""
+    """A grid of the image and its padding, with the taps of one window."""
     rows, columns = down.taps(down.pixel), across.taps(across.pixel)
 
     def cell(row: int, column: int) -> Cell:
@@ -176,7 +177,7 @@ def _counts(down: _Axis, across: _Axis) -> Grid:
 
 
 def _some(whole: range, about: list[int]) -> list[int | None]:
-    """All indices if few; else those at both ends and around a chosen one, with None for each gap."""
+    """All indices of a short range; else those at its ends and near ``about``, with None for each gap."""
     near = {i + d for i in (whole[0], whole[-1], *about) for d in (-1, 0, 1)}
     return list(whole) if len(whole) <= _MOST else with_gaps(sorted(i for i in near if i in whole))
 

@@ -1,6 +1,6 @@
-"""Diagrams of packed bit matrices: the word that holds each element (figure 4 of the BSTC paper, any size).
+"""Diagrams of packed bit matrices of any size: the word of each element (figure 4 of the BSTC paper).
 
-The pictures ask `place`, the index formula of `reference.types.PackedBits`, where elements are.
+`place`, the index formula of `reference.types.PackedBits`, computes the positions of elements.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def layout(
 ) -> str:
     """Draw the words of a packed (rows, columns) matrix, and the bits of its first and last word.
 
-    Words are numbered in memory order, D0, D1, D2 …; long matrices are shown in part.
+    Words are numbered in memory order: D0, D1, D2 and so on. Of a large matrix, only the ends are shown.
 
     Parameters
     ----------
     layout : {"row", "column"}
     word : {32, 64}
     rows, columns : int
-        Of the matrix; they need not be multiples of the word: padding is shown.
+        Of the matrix; if they are not multiples of the word, the padding is shown.
     first : {"msb", "lsb"}
-        Where in its word the first element is.
+        The bit of the first element in a word.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def layout(
 def place(
     row: Any, column: Any, *, layout: Layout, word: Word, rows: int, columns: int, first: First
 ) -> tuple[Any, Any]:
-    """The word index and the bit (0 the least significant) of element (row, column)."""
+    """The word index of element (row, column), and its bit (0 is the least significant)."""
     line, along, lines = (row, column, rows) if layout == "column" else (column, row, columns)
     i = along % word
     return along // word * lines + line, word - 1 - i if first == "msb" else i
@@ -141,6 +141,7 @@ def layout_picture(
 
 
 def _check(layout: object, word: object, rows: object, columns: object, first: object) -> None:
+    """Raise SchemeError for an unknown option, ShapeError for an empty matrix."""
     options = (
         ("layout", layout, ("row", "column")),
         ("word", word, (32, 64)),
@@ -155,7 +156,7 @@ def _check(layout: object, word: object, rows: object, columns: object, first: o
 
 
 def _around(word: int, words: Collection[dict[int, int]]) -> list[int | None]:
-    """The bits at both ends of a word and where its elements end, with None for each gap."""
+    """The bits to draw: those at both ends of a word and at both ends of its elements, None for each gap."""
     edges = {edge for elements in words for edge in (min(elements), max(elements))}
     keep = {*range(3), *range(word - 3, word), *(edge + d for edge in edges for d in (-1, 0, 1))}
     return with_gaps([b for b in range(word - 1, -1, -1) if b in keep or {b - 1, b + 1} <= keep])

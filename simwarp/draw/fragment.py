@@ -1,8 +1,8 @@
 """Diagrams of fragments: the lane and register of each matrix element, coloured by lane.
 
-A cell is a run of neighbours in one register, so that 32 bits of b1 take no more room than one float. Its
-label is ``lane:register``; ``lane:register.bit`` where the cell is less than a register, and registers
-with a comma between them hold the same elements.
+A cell is a run of adjacent elements in one register: 32 elements of b1 share a cell, like one float. Its
+label is ``lane:register``, or ``lane:register.bit`` for a part of a register; registers separated by commas
+hold the same elements.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ WARP = 32
 
 @dataclass(frozen=True)
 class Held:
-    """The matrices of an operand, and the lane and register of each element.
+    """The lane, register and bits of each element of an operand.
 
     Attributes
     ----------
     name : str
-        "A".
+        The operand, such as "A".
     type : str
-        Of an element: "f16".
-    bits : int
-        Of an element.
-    register_bits : int
+        The element type, such as "f16".
+    bits, register_bits : int
+        The width of an element and of a register.
     lane, register, bit : int arrays (copies, matrices, rows, columns)
-        Where each element is; ``bit`` is its lowest.
+        The holder of each element; ``bit`` is the element's lowest bit in the register.
     """
 
     name: str
@@ -65,9 +64,9 @@ def holders(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
     ----------
     held : Held
     most : (int, int)
-        Of more rows and columns of cells than these, the last three are shown after a gap.
+        The most rows and columns of cells to draw; of more, a gap and the last three are drawn.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Examples
     --------
@@ -93,16 +92,16 @@ def product(
     ----------
     title : str
     a, b, d : Held
-        None for an operand that no lane holds. Of several matrices the first is drawn.
+        None for an operand that is not in registers. Of several matrices the first is drawn.
     most : (int, int)
-        Of more rows and columns of cells than these, the last three are shown after a gap.
+        The most rows and columns of cells to draw; of more, a gap and the last three are drawn.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Raises
     ------
     ShapeError
-        For operands that do not make a product.
+        If the shapes do not make a product.
 
     Examples
     --------
@@ -133,9 +132,9 @@ def registers(held: Held, *, most: Most = WHOLE, svg: bool = False) -> str:
     ----------
     held : Held
     most : (int, int)
-        Of more lanes and registers than these, the last three are shown after a gap.
+        The most lanes and registers to draw; of more, a gap and the last three are drawn.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Examples
     --------
@@ -181,7 +180,7 @@ def product_picture(title: str, a: Held | None, b: Held | None, d: Held, most: M
         [held for held in (a, b, d) if held is not None], (grid for line in lines for grid in line)
     )
     count = d.lane.shape[1]
-    several = (f"The first of {count} products; other lanes hold the others alike.",) if count > 1 else ()
+    several = (f"The first of {count} products; other lanes hold the others likewise.",) if count > 1 else ()
     return Picture(title, tuple(lines), (*several, *notes))
 
 
@@ -236,7 +235,7 @@ def _grid(
 
 
 def _label(lanes: Numbers, registers: Numbers, bits: Numbers | None) -> str:
-    """The label of a cell: each (lane, register) that holds a copy, grouped by lane."""
+    """The label of a cell: the registers of each lane that holds a copy."""
     held: dict[int, list[str]] = {}
     for copy, (lane, register) in enumerate(zip(lanes.tolist(), registers.tolist(), strict=True)):
         held.setdefault(lane, []).append(f"{register}" + (f".{bits[copy]}" if bits is not None else ""))
@@ -244,7 +243,7 @@ def _label(lanes: Numbers, registers: Numbers, bits: Numbers | None) -> str:
 
 
 def _spans(held: Held) -> Numbers:
-    """The elements of each register as text: an array (lanes, registers) of str."""
+    """The range of elements in each register: an array (lanes, registers) of str."""
     matrices = held.lane.shape[1]
     spans = np.full((int(held.lane.max()) + 1, int(held.register.max()) + 1), "", object)
     within: dict[tuple[int, int], list[list[int]]] = {}
@@ -288,7 +287,7 @@ def _check_product(a: Held | None, b: Held | None, d: Held) -> None:
 
 
 def _run(words: Numbers) -> int:
-    """The number of neighbours along the last axis that always share a word."""
+    """The largest run along the last axis such that the words of each run are equal."""
     extent = words.shape[-1]
     for run in range(extent, 1, -1):
         if extent % run == 0:
@@ -307,6 +306,6 @@ def _of_one_width(*grids: Grid) -> list[Grid]:
 
 
 def _room_of(grid: Grid) -> Grid:
-    """A blank grid of the same width."""
+    """A blank grid of one row, as wide as ``grid``."""
     widest = tuple(max(column, key=lambda cell: len(cell.label)) for column in zip(*grid.cells, strict=True))
     return replace(grid, cells=(widest,), row_labels=(max(grid.row_labels, key=len),), style="blank")

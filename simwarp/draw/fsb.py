@@ -1,6 +1,6 @@
-"""Diagrams of the fixed-stride-bit format, a bit matrix stored by tiles (figure 14 of the BTC paper).
+"""Diagrams of the fixed-stride-bit format (FSB): bit matrices stored by tiles (figure 14 of the BTC paper).
 
-The pictures ask `fsb_place`, the index formula, where elements are.
+`fsb_place`, the index formula, computes the positions of elements.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from simwarp.draw.svg import drawn
 Order: TypeAlias = Literal["row", "column"]
 
 _MOST = (16, 9)
-"""Of more rows and columns of cells than these, the last three are shown after a gap."""
+"""The most rows and columns of cells; of more, a gap and the last three are shown."""
 
 
 def fsb(
@@ -28,27 +28,27 @@ def fsb(
     word: int = 32,
     svg: bool = False,
 ) -> str:
-    """Draw the words of a bit matrix in memory order, row by row and in FSB tiles.
+    """Draw a bit matrix twice, stored line by line and stored in FSB tiles.
 
-    A cell is a word; its label is the word's number in memory. Cells of one tile have one colour.
+    A cell is a word; its label is the word's position in memory. Cells of the same tile have the same colour.
 
     Parameters
     ----------
     rows, columns : int
-        Of the matrix; they need not be multiples of the tile: padding is shown.
+        Of the matrix; if they are not multiples of the tile, the padding is shown.
     tile : (int, int)
         Height and width of a tile, in elements; figure 14 has (2, 4).
     order : {"row", "column"}
-        How both the elements of a tile and the tiles follow one another.
+        Whether elements of a tile, and the tiles, are stored row by row or column by column.
     word : int
-        How many elements a cell stands for: neighbours along ``order``; 1 shows every bit.
+        Elements per cell, adjacent along ``order``; 1 shows every bit.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Raises
     ------
     SchemeError
-        For another ``order``, or a tile that is not made of whole words.
+        For an unknown ``order``, or a tile whose lines are not whole words.
     ShapeError
         For a dimension below 1.
 
@@ -77,8 +77,8 @@ def fsb(
 
 
 def fsb_place(row: Any, column: Any, *, rows: int, columns: int, tile: tuple[int, int], order: Order) -> Any:
-    """The offset of element (row, column) in a matrix in FSB format, in elements; ints or arrays."""
-    if order == "column":  # the same for the transposed matrix
+    """The offset, in elements, of element (row, column) in a matrix in FSB format; ints or arrays."""
+    if order == "column":  # a row-order layout of the transposed matrix
         return fsb_place(column, row, rows=columns, columns=rows, tile=(tile[1], tile[0]), order="row")
     height, width = tile
     number = row // height * -(-columns // width) + column // width
@@ -133,19 +133,19 @@ def fsb_picture(
 def _check(rows: object, columns: object, tile: tuple[int, int], order: str, word: int) -> None:
     if order not in ("row", "column"):
         raise SchemeError(
-            f'there is no order={order!r}\nFSB goes row by row or column by column\nchoose "row" or "column"'
+            f'order={order!r}\nFSB stores elements row by row or column by column\nchoose "row" or "column"'
         )
     sizes = {"rows": rows, "columns": columns, "tile[0]": tile[0], "tile[1]": tile[1], "word": word}
     for name, size in sizes.items():
         if not isinstance(size, Integral) or size < 1:
             raise ShapeError(
                 f"{name}={size!r}\na matrix, a tile and a word have at least one element\n"
-                "give an integer of 1 or more"
+                "give a positive integer"
             )
     if tile[order == "row"] % word:
         raise SchemeError(
             f"word={word} does not divide tile={tile}\n"
-            f"a line of a tile, along its {order}s, is made of whole words\n"
+            f"a {order} of a tile is stored in whole words\n"
             "choose a word that divides it: 1 draws every bit"
         )
 

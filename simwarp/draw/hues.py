@@ -1,9 +1,9 @@
 """Colours of the 32 lanes of a warp, for light and dark pages.
 
-Four neighbouring lanes, which share a row of most fragments, have four tints of one hue. Seven hues are those
-of Okabe and Ito, "Color Universal Design" (2008), made for readers who see red and green alike; olive, from
-Paul Tol's "Colour Schemes" (2021), stands for their black. Every other hue is a little paler, which tells
-apart what is still alike to some. Text on every tint has a contrast of at least 4.5 to 1 (WCAG 2.1, 1.4.3).
+Four neighbouring lanes, which share a row of most fragments, have four tints of one hue. Seven hues are
+from Okabe and Ito, "Color Universal Design" (2008), for colour-blind readers; olive, from Paul Tol's
+"Colour Schemes" (2021), replaces their black. Every second hue is paler, to separate hues that some readers
+confuse. Text on every tint has a contrast of at least 4.5 to 1 (WCAG 2.1, 1.4.3).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _HUES = ("e69f00", "56b4e9", "009e73", "f0e442", "0072b2", "d55e00", "cc79a7", "
 _LIGHT_STEPS = ((0.3, 0.46, 0.62, 0.76), (0.22, 0.38, 0.54, 0.68))
 _DARK_STEPS = (0.32, 0.54, 0.77, 1.0)
 _BRIGHTEST = (0.135, 0.1)
-"""The luminance of the brightest tints of a dark page, in turns."""
+"""The luminance of a hue's brightest tint on a dark page, for even and odd hues."""
 _PAPER = (0x1E / 255, 0x21 / 255, 0x29 / 255)
 
 
 def tint(lane: int, *, dark: bool = False) -> str:
-    """The colour of lane ``lane`` modulo 32, as ``#rrggbb``.
+    """The colour of a lane, modulo 32, as ``#rrggbb``.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def luminance(colour: str) -> float:
 
 
 def rules(lanes: Iterable[int]) -> str:
-    """The CSS rules of some lanes' colours; class ``hue5`` is lane 5.
+    """The CSS rules for the colours of some lanes; class ``hue5`` is lane 5.
 
     Examples
     --------

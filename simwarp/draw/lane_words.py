@@ -1,4 +1,4 @@
-"""Diagrams of the lanes' words as bits, with differences from the expected words marked."""
+"""Diagrams of the words of a warp's lanes as bits, with bits that differ from expected words marked."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def words(words: npt.ArrayLike, expected: npt.ArrayLike | None = None, *, svg: b
     Parameters
     ----------
     words : array of uint32 or uint64
-        One axis is lanes; elements of more axes are called by their index.
+        The words of a 1-D array are labelled by lane, those of other arrays by index.
     expected : array of the same shape and dtype, optional
-        Then only words that differ are drawn, at most 8, their wrong bits marked.
+        If given, only the first 8 words that differ are drawn, with their wrong bits marked.
     svg : bool
-        SVG in place of text.
+        Return SVG, not text.
 
     Raises
     ------
     DtypeError
-        If the words are of another type, or the two of different ones.
+        For words of another dtype, or if the two dtypes differ.
     ShapeError
-        If the shapes differ, or there are no words.
+        If the shapes differ, or for an empty array.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def words_picture(words: npt.ArrayLike, expected: npt.ArrayLike | None = None) -
         return _picture(title, names[: len(shown)], shown, np.zeros_like(shown), got.size - len(shown))
     wanted = _checked(expected, "expected")
     if wanted.dtype != got.dtype:
-        raise DtypeError(f"words are {got.dtype}, expected are {wanted.dtype}: give both the same type")
+        raise DtypeError(f"words are {got.dtype}, expected are {wanted.dtype}: give both the same dtype")
     if wanted.shape != got.shape:
         raise ShapeError(f"words have shape {got.shape}, expected {wanted.shape}: give both the same shape")
     got, wanted = got.ravel(), wanted.ravel()

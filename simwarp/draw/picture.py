@@ -1,4 +1,4 @@
-"""Pictures before rendering as text or SVG: grids of cells, arranged in lines from top to bottom."""
+"""Pictures as plain data, before rendering as text or SVG: grids of cells, arranged in lines."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class Cell:
     Attributes
     ----------
     label : str
-        What is written into it.
+        The text in the cell.
     shade : str
-        ``zero`` and ``one`` are bits; ``plain`` and ``tint`` two colours that mean only
-        "together"; ``padding`` is not an element; ``gap`` stands for omitted cells.
+        ``zero`` and ``one`` are bits; ``plain`` and ``tint`` are colours that group cells; ``padding`` is
+        not an element of the matrix; ``gap`` stands for omitted cells.
     mark : bool
-        Whether the picture is about this bit; boxes take no marks.
+        Whether a bit is highlighted; boxes are never highlighted.
     padding : float
-        The part of the cell that is padding, at its end: 0 to 1.
+        The share of the cell, at its end, that is padding: 0 to 1.
     hue : int or None
-        One of 32 colours, for what belongs to a lane: see `simwarp.draw.hues`.
+        The colour of a lane, 0 to 31: see `simwarp.draw.hues`.
     """
 
     label: str = ""
@@ -46,21 +46,21 @@ class Grid:
     ----------
     cells : tuple of rows, each a tuple of Cell
     title, corner : str
-        Above the grid; and before the labels of the columns.
+        The texts above the grid, and left of the column labels.
     column_labels, row_labels, row_notes : tuple of str
-        Above each column, before and after each row; empty, or one for each.
+        The texts above each column, before each row and after each row; or empty.
     style : {"boxes", "bits", "blank"}
-        Boxes with a label each, or small squares; or nothing, in the room that boxes would take.
+        Labelled boxes, small squares, or blank space of the size of the boxes.
     tall : bool
-        Boxes run downwards: their padding is at the bottom, else on the right.
+        Whether boxes have their padding at the bottom, else on the right.
     group : int
-        A space after every so many columns; 0 is none.
+        Columns between spaces; 0 for no spaces.
     size : int
         The side of a bit's square in SVG.
     least : int
-        For how many characters a box has room at least.
+        The least width of a box, in characters.
     lead : str
-        A sign between this grid and the one before it in its line.
+        A sign, such as an arrow, between this grid and the previous one in its line.
     """
 
     cells: tuple[tuple[Cell, ...], ...]
@@ -86,7 +86,7 @@ class Picture:
     title : str
     lines : tuple of lines, each a tuple of Grid
     notes : tuple of str
-        Sentences below; they also describe the picture to those who cannot see it.
+        Sentences below the picture, which also describe it to a screen reader.
     """
 
     title: str
@@ -103,7 +103,7 @@ def boxes(
     prefix: str = "",
     **more: Any,
 ) -> Grid:
-    """A grid of the chosen rows and columns, a gap for each None; ``prefix`` starts the first row label."""
+    """A grid of the given rows and columns, a gap for each None; ``prefix`` begins the first row label."""
 
     def made(row: int | None, column: int | None) -> Cell:
         if row is None or column is None:
@@ -120,12 +120,12 @@ def boxes(
 
 
 def ends(count: int, most: int, last: int = 3) -> list[int | None]:
-    """All indices; or, if more than ``most``, the first and the ``last`` ones with a None between them."""
+    """All ``count`` indices; of more than ``most``, the first and the ``last`` ones, with a None between."""
     return list(range(count)) if count <= most else [*range(most - 3), None, *range(count - last, count)]
 
 
 def with_gaps(numbers: Sequence[int]) -> list[int | None]:
-    """Sorted numbers with a None where some are missing."""
+    """The sorted numbers, with a None wherever numbers are missing between two of them."""
     shown: list[int | None] = []
     for before, number in zip([numbers[0], *numbers], numbers, strict=False):
         shown += [number] if abs(number - before) <= 1 else [None, number]
@@ -133,12 +133,12 @@ def with_gaps(numbers: Sequence[int]) -> list[int | None]:
 
 
 def span(start: int, count: int) -> str:
-    """The range label of ``count`` consecutive numbers: ``0–31``."""
+    """The label of a range of ``count`` numbers: ``0–31``."""
     return f"{start}" if count == 1 else f"{start}–{start + count - 1}"
 
 
 def bit_cells(words: npt.NDArray[Any], marks: npt.NDArray[Any], labelled: bool = False) -> tuple[Any, ...]:
-    """Cells of each word, most significant bit left (BSTC, figure 1), marked where ``marks`` has a 1."""
+    """A row of cells for each word, most significant bit first, marked where ``marks`` has a 1."""
     width = words.dtype.itemsize * 8
     shifts = np.arange(width - 1, -1, -1, dtype=words.dtype)
     ones, marked = ((array[:, None] >> shifts & words.dtype.type(1)).tolist() for array in (words, marks))
@@ -153,7 +153,7 @@ def bit_cells(words: npt.NDArray[Any], marks: npt.NDArray[Any], labelled: bool =
 
 
 def sparse_labels(count: int, prefix: str = "") -> tuple[str, ...]:
-    """Column labels of ``count`` cells: every eighth number, and the last."""
+    """Labels of ``count`` rows or columns: every eighth number and the last; "" for the others."""
     return tuple(
         (prefix if i == 0 else "") + str(i) if i % 8 == 0 or i == count - 1 else "" for i in range(count)
     )

@@ -1,4 +1,4 @@
-"""A device's report as text tables, from the plain data of ``device.report.to_json()``."""
+"""Text tables of a device's report, from the plain data of ``device.report.to_json()``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Data: TypeAlias = Mapping[str, Any]
 _TITLES = {
     "banks": "Bank conflicts: wavefronts of accesses to shared memory",
     "sectors": "Sectors: 32-byte pieces of global memory",
-    "divergence": "Divergence: how many lanes of a warp worked",
-    "coverage": "Coverage: instructions, and the classes of their operands",
+    "divergence": "Divergence: active lanes of warps",
+    "coverage": "Coverage: instructions, and the classes of their operand values",
     "traffic": "Traffic",
     "fidelity": "Fidelity",
 }
 
 
 def to_text(report: Data) -> str:
-    """The report as text: one table per observer, one line for fidelity.
+    """A report as text: tables for each observer, and one line for fidelity.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def to_text(report: Data) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A text table: text left-aligned, numbers right-aligned, without trailing spaces.
+    """A text table with text left-aligned and numbers right-aligned, without trailing spaces.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def _body(name: str, data: Data) -> str:
 
 
 def _by_line(data: Data) -> str:
-    """Tables by line and by any other key, each with its total as the last row."""
+    """The table by line with its total as the last row, then the tables by opcode or other keys."""
     if not data["lines"]:
         return "none"
     parts = [_numbers("line", {**data["lines"], "total": data["total"]})]

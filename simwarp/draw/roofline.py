@@ -1,4 +1,4 @@
-"""Roofline plots as SVG: a chip's bound at each arithmetic intensity, with a run's position.
+"""Roofline plots as SVG: the attainable performance of a chip by arithmetic intensity, with a run's position.
 
 Source: Williams, Waterman and Patterson, "Roofline" (CACM 2009), figure 1.
 """
@@ -7,39 +7,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
 from reference.errors import ShapeError
-from simwarp.draw.svg import element
+from simwarp.draw.svg import STYLE, element, text_element
 
 _STYLE = """
-.simwarp-roofline{--paper:#fff;--ink:#1f2328;--soft:#57606a;--line:#00796b;--plain:#d5dbe0;
---mark:#c25700;max-width:100%;height:auto;font-family:ui-monospace,monospace}
-@media (prefers-color-scheme:dark){.simwarp-roofline{--paper:#1e2129;--ink:#e6e9ef;--soft:#a9b1bd;
---line:#80cbc4;--plain:#2c323d;--mark:#ffb74d}}
-.simwarp-roofline text{fill:var(--ink);font-size:12px}
-.simwarp-roofline .title{font-size:15px;font-weight:bold}
-.simwarp-roofline .axis,.simwarp-roofline .note{fill:var(--soft)}
-.simwarp-roofline .paper{fill:var(--paper)}
-.simwarp-roofline .mesh{stroke:var(--plain);stroke-width:1}
-.simwarp-roofline .roof{fill:none;stroke:var(--line);stroke-width:2.5}
-.simwarp-roofline .drop{stroke:var(--mark);stroke-dasharray:3 3}
-.simwarp-roofline .point{fill:var(--mark)}
-.simwarp-roofline .hollow{fill:var(--paper);stroke:var(--mark);stroke-width:2}
+.simwarp-picture .tick{stroke:var(--plain);stroke-width:1}
+.simwarp-picture .roof{fill:none;stroke:var(--line);stroke-width:2.5}
+.simwarp-picture .drop{stroke:var(--marked-one);stroke-dasharray:3 3}
+.simwarp-picture .point{fill:var(--marked-one)}
+.simwarp-picture .hollow{fill:var(--paper);stroke:var(--marked-one);stroke-width:2}
 """.strip()
 _WIDTH, _HEIGHT = 620.0, 400.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 90.0, 24.0, 60.0, 86.0
 _DECADES_DOWN = 4
-"""Powers of ten that the picture shows below the chip's peak."""
+"""The least powers of ten between the axis and the chip's peak."""
 _PREFIXES = {15: "P", 12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "µ", -9: "n"}
 
 
 def to_svg(data: Mapping[str, Any]) -> str:
     """A roofline as one self-contained ``<svg>`` element.
 
-    The full point stands at the intensity of the compulsory bytes, the hollow one at that of the bytes
-    that lanes asked for; both on the roof, at the most that the chip allows there.
+    A full point marks the intensity of the compulsory bytes, a hollow point that of the requested bytes; both
+    lie on the roof, the most operations per second that the chip can reach at that intensity.
 
     Parameters
     ----------
@@ -49,7 +40,7 @@ def to_svg(data: Mapping[str, Any]) -> str:
     Raises
     ------
     ShapeError
-        If nothing was computed, or no bytes were moved: then there is no intensity.
+        If the run computed nothing or moved no bytes, so that it has no intensity.
 
     Examples
     --------
@@ -63,23 +54,23 @@ def to_svg(data: Mapping[str, Any]) -> str:
             raise ShapeError(
                 f"a roofline needs operations and bytes: {name} is {data[name]}\n"
                 f"on {data['chip']}, {data['binds']} takes {_si(data['seconds'], 's')}\n"
-                "draw a run that computes, and that moves global memory"
+                "draw a run that computes and accesses global memory"
             )
     title = f"{data['chip']}: {data['binds']} binds, {_si(data['seconds'], 's')} at least"
     notes = (
         f"operations per byte: {data['intensity']:.3g} of compulsory bytes (full point),",
-        f"{data['intensity_requested']:.3g} of the bytes that lanes asked for (hollow point)",
+        f"{data['intensity_requested']:.3g} of requested bytes (hollow point)",
     )
     body = [
-        _text(title, 18, 32, "title"),
+        text_element(title, 18, 32, "title"),
         *_Axes(data).draw(),
-        *(_text(note, 18, _HEIGHT - 30 + 18 * i, "note") for i, note in enumerate(notes)),
+        *(text_element(note, 18, _HEIGHT - 30 + 18 * i, "note") for i, note in enumerate(notes)),
     ]
-    return element("simwarp-roofline", title, notes, _STYLE, (f"{_WIDTH:g}", f"{_HEIGHT:g}"), body)
+    return element(title, notes, f"{STYLE}\n{_STYLE}", (f"{_WIDTH:g}", f"{_HEIGHT:g}"), body)
 
 
 class _Axes:
-    """The coordinates of the plot: intensity and operations per second, both logarithmic."""
+    """The plot's axes: intensity to the right and operations per second upwards, both logarithmic."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
@@ -102,7 +93,7 @@ class _Axes:
         return min(self.data["peak"], intensity * self.data["bandwidth"])
 
     def draw(self) -> Iterator[str]:
-        """Draw the grid lines, the roof and the points."""
+        """The SVG elements of the grid lines, the roof and the points."""
         yield from self._mesh()
         ends = [10.0 ** self.x_range[0], self.data["ridge"], 10.0 ** self.x_range[1]]
         corners = " ".join(f"{self.x(end):.1f},{self.y(self.roof(end)):.1f}" for end in ends)
@@ -116,22 +107,17 @@ class _Axes:
         bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
         for power in range(self.x_range[0], self.x_range[1] + 1):
             x = self.x(10.0**power)
-            yield f'<line class="mesh" x1="{x:.1f}" y1="{_TOP:g}" x2="{x:.1f}" y2="{bottom:g}"/>'
-            yield _text(f"{10.0**power:g}", x, bottom + 16, "axis", "middle")
+            yield f'<line class="tick" x1="{x:.1f}" y1="{_TOP:g}" x2="{x:.1f}" y2="{bottom:g}"/>'
+            yield text_element(f"{10.0**power:g}", x, bottom + 16, "axis", "middle")
         for power in range(self.y_range[0], self.y_range[1] + 1):
             y = self.y(10.0**power)
-            yield f'<line class="mesh" x1="{_LEFT:g}" y1="{y:.1f}" x2="{right:g}" y2="{y:.1f}"/>'
-            yield _text(_si(10.0**power, "op/s"), _LEFT - 6, y + 4, "axis", "end")
-        yield _text(
-            f"{self.data['pipe']} operations per byte of global memory", right, bottom + 34, "axis", "end"
-        )
+            yield f'<line class="tick" x1="{_LEFT:g}" y1="{y:.1f}" x2="{right:g}" y2="{y:.1f}"/>'
+            yield text_element(_si(10.0**power, "op/s"), _LEFT - 6, y + 4, "axis", "end")
+        name = f"{self.data['pipe']} operations per byte of global memory"
+        yield text_element(name, right, bottom + 34, "axis", "end")
 
 
 def _si(value: float, unit: str) -> str:
     """A number with an SI prefix: ``2 µs``."""
     power = 0 if not value else min(15, max(-9, 3 * math.floor(math.log10(value) / 3 + 1e-9)))
     return f"{value / 10.0**power:.3g} {_PREFIXES[power]}{unit}"
-
-
-def _text(text: str, x: float, y: float, name: str, anchor: str = "start") -> str:
-    return f'<text class="{name}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

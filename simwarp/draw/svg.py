@@ -1,4 +1,4 @@
-"""Pictures as one self-contained SVG element each, with light and dark colours."""
+"""Render a picture as one self-contained SVG element with light and dark colours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simwarp.draw.hues import rules
 from simwarp.draw.picture import Cell, Grid, Picture
 from simwarp.draw.text import to_text
 
-_STYLE = """
+STYLE = """
 .simwarp-picture{--paper:#fff;--ink:#1f2328;--soft:#57606a;--line:#00796b;--tint:#b2dfdb;--plain:#eceff1;
 --zero:#e4e9ec;--one:#00796b;--marked-zero:#ffd08a;--marked-one:#c25700;max-width:100%;height:auto;font-family:ui-monospace,monospace}
 @media (prefers-color-scheme:dark){.simwarp-picture{--paper:#1e2129;--ink:#e6e9ef;--soft:#a9b1bd;
@@ -30,6 +30,7 @@ _STYLE = """
 .simwarp-picture .marked-one{fill:var(--marked-one)}
 .simwarp-picture .mesh{fill:none;stroke:var(--paper);stroke-width:.8}
 """.strip()
+"""The style sheet of all pictures, except the colours of lanes."""
 
 _CHARACTER = 7.3
 _EDGE = 18
@@ -42,9 +43,8 @@ _ANCHORS = {"start": "", "middle": ' text-anchor="middle"', "end": ' text-anchor
 def to_svg(picture: Picture) -> str:
     """A picture as one self-contained ``<svg>`` element, for a file or a page.
 
-    It names no font, fetches nothing, follows the reader's preference for light or dark, and
-    carries the title and the notes as ``<title>`` and ``<desc>``. The same picture gives the same
-    characters.
+    It needs no font file and no network, follows the reader's preference for light or dark, and has the title
+    and the notes as ``<title>`` and ``<desc>``. Equal pictures give equal text.
 
     Examples
     --------
@@ -52,32 +52,30 @@ def to_svg(picture: Picture) -> str:
     >>> svg.count("<rect"), ">D1</text>" in svg
     (3, True)
     """
-    body = [_text(picture.title, _EDGE, _EDGE + 14, "title")]
+    body = [text_element(picture.title, _EDGE, _EDGE + 14, "title")]
     right, top = _EDGE + len(picture.title) * 9.2, float(_EDGE + 40)
     for line in picture.lines:
         x, bottom = float(_EDGE), top
         for i, grid in enumerate(line):
             frame = _Frame(grid, x + (_LEAD if i else 0), top)
             if i and grid.lead:
-                body.append(_text(grid.lead, x + _LEAD / 2, frame.middle + 7, "lead", "middle"))
+                body.append(text_element(grid.lead, x + _LEAD / 2, frame.middle + 7, "lead", "middle"))
             body += frame.draw()
             x, bottom = frame.right, max(bottom, frame.bottom)
         right, top = max(right, x), bottom + _GAP + 6
     for note in picture.notes:
-        body.append(_text(note, _EDGE, top + 6, "note"))
+        body.append(text_element(note, _EDGE, top + 6, "note"))
         right, top = max(right, _EDGE + len(note) * _CHARACTER), top + 18
     width, height = _number(right + _EDGE), _number(top + _EDGE - 10)
-    return element("simwarp-picture", picture.title, picture.notes, _style(picture), (width, height), body)
+    return element(picture.title, picture.notes, _style(picture), (width, height), body)
 
 
-def element(
-    name: str, title: str, notes: Iterable[str], style: str, size: tuple[str, str], body: Iterable[str]
-) -> str:
-    """The ``<svg>`` element of a class, with its title, description, style sheet and background."""
+def element(title: str, notes: Iterable[str], style: str, size: tuple[str, str], body: Iterable[str]) -> str:
+    """An ``<svg>`` element with title, description, style sheet and background."""
     width, height = size
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="{name}" role="img" '
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="simwarp-picture" role="img" '
             f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
             f"<title>{escape(title)}</title>",
             f"<desc>{escape(' '.join(notes))}</desc>",
@@ -90,18 +88,18 @@ def element(
 
 
 def drawn(picture: Picture, svg: bool) -> str:
-    """A picture as SVG or as text."""
+    """A picture as SVG if ``svg``, else as text."""
     return to_svg(picture) if svg else to_text(picture)
 
 
 def _style(picture: Picture) -> str:
     """The style sheet, with only the colours that the picture uses."""
     cells = (cell for line in picture.lines for grid in line for row in grid.cells for cell in row)
-    return f"{_STYLE}\n{rules(cell.hue for cell in cells if cell.hue is not None)}".rstrip()
+    return f"{STYLE}\n{rules(cell.hue for cell in cells if cell.hue is not None)}".rstrip()
 
 
 class _Frame:
-    """The position and size of a grid's parts, in SVG units."""
+    """A grid at its position in the picture: the coordinates of its cells, in SVG units, and its elements."""
 
     def __init__(self, grid: Grid, left: float, top: float) -> None:
         self.grid = grid
@@ -126,7 +124,7 @@ class _Frame:
         if grid.style == "bits":
             return [float(grid.size)] * len(grid.cells[0])
         cells = [cell for row in grid.cells for cell in row]
-        # A label has half of a cell to itself where the other half is padding.
+        # The label of a cell with padding gets half the cell.
         parts = 2 if not grid.tall and any(cell.padding for cell in cells) else 1
         labels = [max(len(cell.label), grid.least) * 8 * parts + 12 for cell in cells]
         full = float(max(_LEAST_BOX, *labels, *(len(label) * 8 + 8 for label in grid.column_labels)))
@@ -146,21 +144,21 @@ class _Frame:
         if grid.style == "blank":
             return
         if grid.title:
-            yield _text(grid.title, self.left, self.title_y, "grid-title")
+            yield text_element(grid.title, self.left, self.title_y, "grid-title")
         if grid.corner:
-            yield _text(grid.corner, self.left - 12, self.header_y, "corner", "end")
+            yield text_element(grid.corner, self.left - 12, self.header_y, "corner", "end")
         for label, x, width in zip(grid.column_labels, self.x, self.widths, strict=False):
             if label:
-                yield _text(label, x + width / 2, self.header_y, "axis", "middle")
+                yield text_element(label, x + width / 2, self.header_y, "axis", "middle")
         beside = (grid.row_labels, self.left - 8, "end"), (grid.row_notes, self.edge + 8, "start")
         for texts, x, anchor in beside:
             for label, y, height in zip(texts, self.y, self.heights, strict=False):
                 if label:
-                    yield _text(label, x, y + height / 2 + 4, "axis", anchor)
+                    yield text_element(label, x, y + height / 2 + 4, "axis", anchor)
         yield from self._bits() if grid.style == "bits" else self._boxes()
 
     def _bits(self) -> Iterator[str]:
-        """One path per kind of cell, as one element per cell would be too many."""
+        """The cells of a bit grid: one path per kind of cell, to keep the file small."""
         grid = self.grid
         for name in ("zero", "one", "marked-zero", "marked-one"):
             bars = "".join(
@@ -179,10 +177,10 @@ class _Frame:
             for cell, x in zip(row, self.x, strict=True):
                 if cell.label:
                     name = "on" if cell.shade == "one" else "off"
-                    yield _text(cell.label, x + grid.size / 2, y + grid.size / 2 + 4, name, "middle")
+                    yield text_element(cell.label, x + grid.size / 2, y + grid.size / 2 + 4, name, "middle")
 
     def _runs(self, row: tuple[Cell, ...], name: str) -> Iterator[tuple[int, int]]:
-        """The start and length of each run of cells of one kind; a space between groups ends a run."""
+        """The start and length of each run of cells of one kind; runs end between column groups."""
         size, group = self.grid.size, self.grid.group or len(row)
         for start in range(0, len(row), group):
             members = range(start, min(start + group, len(row)))
@@ -200,18 +198,16 @@ class _Frame:
         """A cell and its padding as rectangles; the larger one holds the label."""
         if cell.shade != "gap":
             part = 1 - cell.padding
-            if self.grid.tall:
-                full = (x, y, width, height * part)
-                rest = (x, y + height * part, width, height * cell.padding)
-            else:
-                full = (x, y, width * part, height)
-                rest = (x + width * part, y, width * cell.padding, height)
+            full = (x, y, width, height * part) if self.grid.tall else (x, y, width * part, height)
             yield _rect(cell.shade if cell.hue is None else f"{cell.shade} hue{cell.hue}", *full)
             if cell.padding:
+                down, across = (height * part, 0.0) if self.grid.tall else (0.0, width * part)
+                rest = (x + across, y + down, width - across, height - down)
                 yield _rect("padding", *rest)
-            x, y, width, height = full if part >= 0.5 else rest
+                full = full if part >= 0.5 else rest
+            x, y, width, height = full
         if cell.label:
-            yield _text(cell.label, x + width / 2, y + height / 2 + 4, "label", "middle")
+            yield text_element(cell.label, x + width / 2, y + height / 2 + 4, "label", "middle")
 
 
 def _kind(cell: Cell) -> str:
@@ -223,7 +219,8 @@ def _rect(name: str, x: float, y: float, width: float, height: float) -> str:
     return f'<rect class="{name}" {sizes}/>'
 
 
-def _text(text: str, x: float, y: float, name: str, anchor: str = "start") -> str:
+def text_element(text: str, x: float, y: float, name: str, anchor: str = "start") -> str:
+    """A ``<text>`` element of a class, with its text escaped."""
     return f'<text class="{name}" x="{_number(x)}" y="{_number(y)}"{_ANCHORS[anchor]}>{escape(text)}</text>'
 
 

@@ -1,4 +1,4 @@
-"""Pictures as text."""
+"""Render a picture as text."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import zip_longest
 from simwarp.draw.picture import Cell, Grid, Picture
 
 PADDING = "░"
-LEGEND = "# is 1, . is 0; the bits in question are written as digits"
+LEGEND = "# is 1, . is 0; highlighted bits are digits"
 _BIT = {("zero", False): ".", ("one", False): "#", ("zero", True): "0", ("one", True): "1"}
 
 
 def to_text(picture: Picture) -> str:
     """A picture as monochrome text, without trailing spaces.
 
-    Boxes are drawn with bars, ``░`` is padding. Bits without a label are ``#`` for 1 and ``.`` for 0,
-    or the digits where they are marked; under labelled cells, marks are ``^``.
+    Boxes are drawn with bars, and padding as ``░``. Bits without a label are ``#`` for 1 and ``.`` for 0,
+    or digits if marked; a marked cell with a label has ``^`` below it.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def _is_glyph(cell: Cell) -> bool:
 
 
 def _beside(line: tuple[Grid, ...]) -> list[str]:
-    """The grids of a line side by side, each after its operator sign."""
+    """The text lines of grids side by side, with the sign of `Grid.lead` before each."""
     joined: list[str] = []
     for grid in line:
         block = _bits(grid) if grid.style == "bits" else _boxes(grid)
@@ -56,7 +56,7 @@ def _beside(line: tuple[Grid, ...]) -> list[str]:
 
 
 def _margin(grid: Grid) -> int:
-    """The row labels before the cells."""
+    """The width of the row labels and the space after them, in characters."""
     label = max((len(text) for text in (grid.corner, *grid.row_labels)), default=0)
     return label + 1 if label else 0
 

@@ -129,7 +129,7 @@ def test_an_operation_is_drawn_as_text():
     assert lines[3] == "   bit 31     24      16      8       0     31     24      16      8       0"
     assert lines[4] == "lane 0 ....########################....     ...........................##...  = 24"
     assert lines[18] == "       00001111111111111111111100000000     00000000000000000000000000010100"
-    assert lines[-1] == "# is 1, . is 0; the bits in question are written as digits"
+    assert lines[-1] == "# is 1, . is 0; highlighted bits are digits"
 
 
 def test_a_tile_is_drawn_as_text():

@@ -216,7 +216,7 @@ def test_c_is_not_drawn_when_held_like_d():
     assert picture_of(HALF).lines[1][1].title == "C and D, f32"
     unlike = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f16"
     assert picture_of(unlike).lines[1][1].title == "D, f32"
-    assert picture_of(unlike).notes[0] == "The first of 4 products; other lanes hold the others alike."
+    assert picture_of(unlike).notes[0] == "The first of 4 products; other lanes hold the others likewise."
 
 
 def some(rows, columns, name="A"):

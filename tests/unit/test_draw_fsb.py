@@ -87,7 +87,7 @@ def test_svg_is_one_element() -> None:
         (ShapeError, "word=1.5", {"word": 1.5}),
         (SchemeError, "order='both'", {"order": "both"}),
         (SchemeError, "word=32 does not divide", {"tile": (2, 4)}),
-        (SchemeError, "along its columns", {"order": "column"}),
+        (SchemeError, "a column of a tile", {"order": "column"}),
     ],
 )
 def test_errors_name_the_argument(error: type[Exception], named: str, arguments: dict[str, object]) -> None:

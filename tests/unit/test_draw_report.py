@@ -33,7 +33,7 @@ Fidelity
 12 thread-instructions: 12 exact, 0 bounded, 0 open, 0 contractable
 
 
-Divergence: how many lanes of a warp worked
+Divergence: active lanes of warps
 
 line    warp instructions  active lanes
 a.cu:3              1,200         31.50
@@ -69,7 +69,7 @@ type  operations
 f32       12,345
 
 
-Coverage: instructions, and the classes of their operands
+Coverage: instructions, and the classes of their operand values
 
 row  thread-instructions  forms            operands
 add                    7  add.s32 add.u32  a: one, zero
