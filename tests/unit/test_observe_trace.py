@@ -106,7 +106,7 @@ def test_a_record_has_instruction_line_and_values():
     assert record.to_json()["written"] == [
         {"name": "%r2", "type": "u32", "words": ["0x00000009", "0x0000000a"]}
     ]
-    with pytest.raises(TraceError, match=r"wrote no %r2 in lane 2") as caught:
+    with pytest.raises(TraceError, match=r"did not write %r2 in lane 2") as caught:
         record.value("%r2", 2)
     assert "it wrote %r2, in lanes 0x00000003" in str(caught.value)
 
@@ -319,7 +319,7 @@ def test_blocks_and_warps_can_be_selected():
         some.warp(4, 1)
     assert str(caught.value).splitlines() == [
         "nothing was recorded of launch 0, block 4, warp 1",
-        "of this launch there are block 0, warp 1; block 5, warp 1",
+        "this launch has records of warp 1 of block 0, warp 1 of block 5",
     ]
 
 
@@ -506,7 +506,7 @@ def test_different_launches_warps_and_selections_are_found():
     found = compare(first, second)
     assert (found.what, str(found).splitlines()[0]) == ("launch", "the launch differs: kernel k")
     assert "grid (1, 1, 1) of blocks (32, 1, 1)" in found.values
-    with pytest.raises(TraceError, match="they differ in lanes, registers"):
+    with pytest.raises(TraceError, match="recorded with different lanes, registers"):
         compare(first, traced(COLLATZ + STORE, chosen={"lanes": [1], "registers": False})[0])
     with pytest.raises(SchemeError, match="choose by='ptx'"):
         compare(first, first, by="line")

@@ -1,8 +1,8 @@
-"""Traces of launches: every warp's steps, written values and accesses; to read, store and compare.
+"""Traces of launches: the steps, written values and accesses of every warp, to print, store and compare.
 
 ===============  ==================================================================================
-`Trace`          the observer that records, all events or a selection
-`Recording`      the recorded events, warp by warp; `save` and `load` keep them in files
+`Trace`          the observer that records all events, or a selection
+`Recording`      the recorded events by warp; `save` writes them to a file, `load` reads them
 `compare`        the first difference of two recordings; `differences` gives the first of each warp
 ===============  ==================================================================================
 """

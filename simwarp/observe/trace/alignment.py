@@ -1,7 +1,7 @@
 """Alignment of the rows of two traces.
 
-With the same PTX, the n-th row of a warp matches the n-th. With other PTX of the same source, the n-th row of
-a source line and kind matches the n-th one of that line and kind.
+With equal PTX, the n-th rows of a warp match. With different PTX of the same source, the n-th rows of the
+same source line and kind match.
 
 >>> first, second, rest, _ = align("source", np.array([4, 5, 5, 6]), np.array([4, 5, 6, 6]))
 >>> first.tolist(), second.tolist(), rest  # the second visit of line 5 has no match
@@ -22,18 +22,18 @@ from simwarp.ptx.instructions import TABLE
 
 By: TypeAlias = Literal["ptx", "source", "lane"]
 _Keys: TypeAlias = "Sequence[Sequence[object]]"
-"""For each instruction of each kernel what identifies it; None if it is not compared."""
+"""A key for each instruction of each kernel; None for an instruction that is not compared."""
 
 _BARRIER, _FAULT = KINDS.index("barrier"), KINDS.index("fault")
 
 
 def identities(a: Recording, b: Recording, by: By) -> tuple[Integers, Integers]:
-    """An identity for each row of two recordings: equal for the same kind and instruction, or source line.
+    """A number for each row of two recordings, equal for rows of one kind and one instruction or source line.
 
-    The same instruction has the same number in its kernel and the same opcode. Folders of source files are
-    ignored, as is a name if it is the only one that the other recording lacks. Of a source line that became
-    other instructions, those that write memory are identified by themselves; the others have
-    negative numbers.
+    Equal instructions have the same index in their kernel and the same opcode. Source files are compared
+    without folders; a single renamed file counts as the same. Where a source line compiled to different
+    instructions, its writes to memory have numbers of their own, and its other instructions negative
+    numbers.
     """
     known: dict[object, int] = {}
     if by == "source":
@@ -61,7 +61,7 @@ def _numbers(recording: Recording, by: By, keys: _Keys, known: dict[object, int]
 
 
 def _source_keys(a: Recording, b: Recording) -> list[list[list[object]]]:
-    """The source line of each instruction; ("writes", line) for an edited line, or None."""
+    """The source line of each instruction; on an edited line ("writes", line) for a write, else None."""
     renamed = _renamed(a, b)
 
     def line(it: TracedInstruction) -> tuple[str, int]:
@@ -97,16 +97,17 @@ def _writes_memory(opcode: str) -> bool:
 
 
 def _renamed(a: Recording, b: Recording) -> dict[str, str]:
-    """A renamed file of the second recording: its name in the first one."""
+    """The renamed file of the second recording, mapped to its name in the first one."""
     files = [{it.file for code in r.codes for it in code if it.source_file} for r in (a, b)]
     here, there = files[0] - files[1], files[1] - files[0]
     return {there.pop(): here.pop()} if len(here) == len(there) == 1 else {}
 
 
 def align(by: By, a: Integers, b: Integers) -> tuple[Integers, Integers, int | None, int | None]:
-    """Match the rows of one warp by identity, up to the first row of ``a`` without a match.
+    """Match the rows of one warp by identity, up to the first unmatched row of ``a``.
 
-    Returns the matched rows of ``a``, in order, and of ``b``; then the first row of each without a match.
+    Returns the indices of the matched rows of ``a`` and ``b``, then the first unmatched index of each, or
+    None.
     """
     if by != "source":
         every = np.arange(min(a.size, b.size))
@@ -122,6 +123,6 @@ def align(by: By, a: Integers, b: Integers) -> tuple[Integers, Integers, int | N
 
 
 def _visits(rows: Integers) -> Integers:
-    """A number for each row: its identity combined with its earlier occurrences."""
+    """A number for each row: its identity combined with the count of its earlier occurrences."""
     counts: defaultdict[int, Iterator[int]] = defaultdict(count)
     return np.array([identity << 32 | next(counts[identity]) for identity in rows.tolist()], np.int64)

@@ -38,18 +38,19 @@ class Difference:
     Attributes
     ----------
     what : str
-        "launch": other launches; "warp": a warp that one recording lacks; "path": another instruction,
-        access or fault, or an end; "mask": other lanes; "register" or "address": another value.
+        "launch": different launches; "warp": a warp that one recording lacks; "path": different
+        instructions, accesses or faults, or an early end; "mask": different lanes; "register" or "address":
+        different values.
     launch : int
     number : int
-        How many steps the warp executed before, in the first recording; in the second one if only that
-        continues.
+        The steps that the warp executed before the difference, in the first recording; in the second one if
+        only that continues.
     place, other : Place
-        In the first and in the second recording: kernel, block, warp, lane and lines.
+        Kernel, block, warp, lane and lines in the first and in the second recording.
     register, type : str
         The register that holds the values, and the PTX type with which the instruction writes it.
     first, second : int or None
-        The bits of both values, the addresses, or the masks.
+        The two bit patterns, addresses or masks.
     lanes : int
         The mask of the lanes that differ.
     values, advice : str
@@ -91,24 +92,22 @@ class Difference:
 def compare(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> Difference | None:
     """The first difference of two recordings, or None.
 
-    That is the one with the fewest steps before it in its own warp, in the first launch that differs:
-    differences in other warps that follow from it have more.
+    It is the difference with the fewest steps before it in its warp, in the first launch that differs.
 
     Parameters
     ----------
     a, b : Trace or Recording
     by : {"ptx", "source", "lane"}
-        What the n-th step of a warp is compared with. "ptx", for the same PTX: the n-th step. "source", for
-        other PTX: the n-th step of the same source line; where a line became other instructions, only
-        their writes to memory are compared. "lane", for other schedules: each lane by itself, whichever
-        lanes executed a step with it.
+        How to match steps. "ptx", for equal PTX: the n-th steps of a warp. "source", for different PTX of one
+        source: the n-th steps of a source line; where a line compiled to different instructions, only its
+        writes to memory are compared. "lane", for different schedules: the n-th steps of each lane.
 
     Raises
     ------
     TraceError
-        If they were recorded with other arguments.
+        If the two were recorded with different arguments of `Trace`.
     SchemeError
-        For another ``by``.
+        For an unknown ``by``.
 
     Examples
     --------
@@ -136,7 +135,7 @@ def compare(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> Diffe
 
 
 def differences(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> Iterator[Difference]:
-    """The first difference of each warp that has one, by launch, block and warp.
+    """The first difference of each warp that differs, in the order of launch, block and warp.
 
     Parameters and errors are those of `compare`.
 
@@ -152,8 +151,7 @@ def differences(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> I
     if first.selection != second.selection:
         names = [name for name, value in first.selection.items() if value != second.selection.get(name)]
         raise TraceError(
-            f"the traces were recorded with other arguments: they differ in "
-            f"{', '.join(names) or 'their names'}\n"
+            f"the traces were recorded with different {', '.join(names) or 'arguments'}\n"
             f"first {first.selection}, second {second.selection}\n"
             "record both with the same arguments of Trace"
         )
@@ -161,6 +159,8 @@ def differences(a: Trace | Recording, b: Trace | Recording, by: By = "ptx") -> I
 
 
 class _Comparison:
+    """Two recordings, and the identities of their rows."""
+
     def __init__(self, a: Recording, b: Recording, by: By) -> None:
         self.a, self.b = a, b
         self.by: By = by
@@ -180,7 +180,7 @@ class _Comparison:
             yield self.of_launch(count)
 
     def of_launch(self, number: int) -> Difference:
-        """The difference of two launches; also of a launch missing from one recording."""
+        """The difference of two launches, or of a launch that only one recording has."""
         texts, places = list[str](), list[Place]()
         for launches in (self.a.launches, self.b.launches):
             launch = launches[number] if number < len(launches) else None
@@ -206,7 +206,7 @@ class _Comparison:
         return min((one for one in every if one is not None), key=lambda one: one.number, default=None)
 
     def of_rows(self, key: Key, a: Integers, b: Integers, lane: int | None = None) -> Difference | None:
-        """The first difference of a warp's rows; of one lane, if given."""
+        """The first difference of some rows of a warp, or of one lane of them."""
         first, second, rest, other_rest = align(self.by, self.identity_a[a], self.identity_b[b])
         first, second = a[first], b[second]
         at = self.first_unlike(first, second, lane)
@@ -231,7 +231,7 @@ class _Comparison:
         return count
 
     def between(self, key: Key, i: int | None, k: int | None, lane: int | None) -> Difference:
-        """The difference of two matched rows, or of an unmatched row."""
+        """The difference of two matched rows; or of a row without a match, where the other index is None."""
         a, b = self.a, self.b
         number = b.steps_before(key, k or 0) if i is None else a.steps_before(key, i)
         whole = Difference("path", key[0], number, _place(a, key, i, lane), _place(b, key, k, lane))
@@ -245,8 +245,8 @@ class _Comparison:
             return _at_lanes(whole, "mask", lanes_of(masks[0] ^ masks[1]), *masks)
         lanes = lanes_of(masks[0]) if lane is None else [lane]
         one, other = a.instruction(i), b.instruction(k)
-        advice = f"simwarp trace show FILE --launch {key[0]} --block {key[1]} --warp {key[2]}"
-        advice = f"see the steps before it: {advice}"
+        place = f"--launch {key[0]} --block {key[1]} --warp {key[2]}"
+        advice = f"see the steps before it: simwarp trace show FILE {place}"
         if one is not None and other is not None and one.text != other.text:
             advice = f"the second executed line {other.line} `{other.text}`"
         for first, second in zip(_values(a, i, one), _values(b, k, one), strict=True):
@@ -269,10 +269,10 @@ class _Comparison:
         return same and bool(self.identity_a[i] == self.identity_b[k])
 
     def other_by(self, same_code: bool) -> str:
-        """Advice to compare by another key where paths differ."""
+        """Advice to compare with another ``by`` where paths differ; "" if none helps."""
         if self.by == "ptx" and same_code:
-            return "compare lanes that run in another order, or apart, with by='lane'"
-        return "" if self.by == "source" or same_code else "compare kernels from other PTX with by='source'"
+            return "to compare traces of different schedules, use by='lane'"
+        return "" if self.by == "source" or same_code else "to compare different PTX, use by='source'"
 
 
 def _with_lane(recording: Recording, rows: Integers, lane: int) -> Integers:
@@ -281,7 +281,7 @@ def _with_lane(recording: Recording, rows: Integers, lane: int) -> Integers:
 
 
 def _place(recording: Recording, key: Key, i: int | None, lane: int | None) -> Place:
-    """The coordinates of a warp's row, or of the warp without a row."""
+    """The place of a warp's row; of the warp itself for None."""
     launch, block, warp = key
     place = Place(recording.launches[launch].kernel, recording.block_of(launch, block), warp, lane)
     it = None if i is None else recording.instruction(i)
@@ -299,14 +299,14 @@ def _at_lanes(whole: Difference, what: What, lanes: list[int], first: int, secon
 
 
 def _values(recording: Recording, i: int, instruction: TracedInstruction | None) -> list[Written]:
-    """The data of a row: registers in an instruction's layout, or addresses."""
+    """The data of a row: its registers, with the layout of ``instruction``, or its addresses."""
     if recording.kind(i) == "step" and instruction is not None:
         return recording.written(i, instruction)
     return [Written("", "b64", recording.row_data(i).view("<u8"))]
 
 
 def _event(recording: Recording, i: int | None) -> str:
-    """A row as text."""
+    """The description of a row in a message; "nothing more" for None."""
     if i is None:
         return "nothing more"
     it, kind = recording.instruction(i), recording.kind(i)

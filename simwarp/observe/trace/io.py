@@ -1,6 +1,6 @@
-"""Recordings as .npz files: one array per column of the rows, their data, and a JSON header.
+"""Recordings as .npz files: one array for each column of the rows, one of their data, and a JSON header.
 
-A file may come from a stranger: nothing in it is executed, and every length and index is checked.
+A file may come from an untrusted source: nothing in it is executed, and every length and index is checked.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ FORMAT, VERSION = "simwarp trace", 1
 _LARGEST = 4 << 30
 _MOST_THREADS = 1024
 _MOST = 1 << 31
-"""The bound on all numbers of the header."""
+"""The exclusive upper bound of all numbers in the header."""
 _ARRAYS = {**{name: ROW[name] for name in COLUMNS}, "data": np.dtype("u1"), "header": np.dtype("u1")}
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Compressions that zipfile unpacks piece by piece: a bomb cannot fill the memory."""
+"""Compressions that zipfile unpacks piece by piece, so that a zip bomb cannot fill the memory."""
 
 
 class _FormatError(ValueError):
-    """The content of a file is not a recording."""
+    """The content of a file is not a valid recording."""
 
 
 def save(recording: Recording, path: Path | str) -> None:
-    """Write a recording atomically; equal recordings make equal files.
+    """Write a recording to a file atomically; equal recordings give equal files.
 
     Raises
     ------
@@ -67,18 +67,18 @@ def save(recording: Recording, path: Path | str) -> None:
 
 
 def load(path: Path | str, *, largest: int = _LARGEST) -> Recording:
-    """Read a recording.
+    """Read a recording from a file of `save`.
 
     Parameters
     ----------
     path : Path or str
     largest : int
-        The largest size in bytes of its arrays in memory.
+        The most bytes that its arrays may take in memory.
 
     Raises
     ------
     InputFileError
-        If the file cannot be read, is not a trace, or is larger.
+        If the file cannot be read, is not a trace, or exceeds ``largest``.
 
     Examples
     --------
@@ -105,14 +105,14 @@ def load(path: Path | str, *, largest: int = _LARGEST) -> Recording:
         recording = Recording(rows, arrays["data"], **plain)
         _check_header(recording)
         _check_rows(recording)
-    except Exception as error:  # zipfile, json and NumPy raise errors of a dozen types for damaged files
+    except Exception as error:  # zipfile, json and NumPy raise a dozen types of error for damaged files
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise InputFileError(f"{path} holds no trace: {reason}\ngive a file that Trace.save wrote") from None
     return recording
 
 
 def _read_arrays(path: Path | str, largest: int) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an .npz, checked for dtype, length and equally long columns."""
+    """The arrays of an .npz file, after checks of their names, total size, dtypes and lengths."""
     with zipfile.ZipFile(path) as file:
         members = file.infolist()
         if sorted(member.filename for member in members) != sorted(f"{name}.npy" for name in _ARRAYS):
@@ -144,7 +144,7 @@ def _read_array(file: zipfile.ZipFile, name: str, dtype: np.dtype[Any]) -> npt.N
 
 
 def _model(kind: Any, given: Any) -> Any:
-    """JSON data as a value of a type: a dataclass, list, tuple, dict, string or number below 2**31."""
+    """JSON data as a value of type ``kind``: a dataclass, list, tuple, dict, string or number below 2**31."""
     parts, plain = get_args(kind), get_origin(kind) or kind
     expected = dict if is_dataclass(kind) else list if plain is tuple else plain
     if type(given) is not expected or (expected is int and not 0 <= given < _MOST):
@@ -164,11 +164,12 @@ def _model(kind: Any, given: Any) -> Any:
 
 
 def _printable(text: str) -> str:
-    """Text without control characters, which could drive a terminal."""
+    """A text with control characters, which could drive a terminal, replaced by "?"."""
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def _check_header(recording: Recording) -> None:
+    """Check the sizes and kernel indices of launches, and the types of registers."""
     for launch in recording.launches:
         if min(*launch.grid, *launch.block) < 1 or math.prod(launch.block) > _MOST_THREADS:
             raise _FormatError(f"grid {launch.grid} of blocks {launch.block} is not a launch")
@@ -182,7 +183,7 @@ def _check_header(recording: Recording) -> None:
 
 
 def _check_rows(recording: Recording) -> None:
-    """Check the row indices, the row order, and the data size."""
+    """Check the indices in all rows, the order of the rows, and the size of their data."""
     rows, launches, codes = recording.rows, recording.launches, recording.codes
     for name, count in (("kind", len(KINDS)), ("space", len(SPACES)), ("launch", len(launches))):
         _check_below(rows[name], count, name)
@@ -200,7 +201,7 @@ def _check_rows(recording: Recording) -> None:
 
 
 def _check_steps(rows: Rows, faults: int, items: Integers) -> None:
-    """Check the steps of one launch and their bytes per lane; each instruction writes ``items``."""
+    """Check the rows of one launch: their step numbers, and ``items``, the bytes per lane of each step."""
     barrier, fault, step = (rows["kind"] == KINDS.index(kind) for kind in ("barrier", "fault", "step"))
     executed = ~(barrier | fault)
     _check_below(rows["step"][executed], items.size, "step")

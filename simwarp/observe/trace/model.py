@@ -1,7 +1,7 @@
-"""Traces in memory: rows in NumPy arrays, and record views of them.
+"""Traces in memory: rows in a NumPy array, and records made of them.
 
-A row is one event of one warp. The rows of a recording are ordered by launch, block and warp, so that a
-recording does not depend on the order in which the executor ran the warps.
+A row is one event of one warp. Rows are ordered by launch, block and warp, so that a recording does not
+depend on the order in which the executor ran the warps.
 
 >>> block_number((1, 2, 0), grid=(4, 3, 1)), lanes_of(0x80000003)
 (9, [0, 1, 31])
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from reference.errors import SimwarpError
 from simwarp.lanes import WARP_SIZE
+from simwarp.observe.line_counts import listed
 from simwarp.observe.trace.text import in_hex, table
 from simwarp.ptx.rows import storage
 
@@ -44,15 +45,18 @@ ROW = np.dtype(
         ("item", "u1"),
     ]
 )
-"""A row. ``step`` is the number of the step in its kernel, or of a fault's message, or -1 for a barrier. Each
-lane of ``mask`` has ``item`` bytes of data, in lane order: the words written, or the address of an access of
-``width`` bytes."""
+"""The dtype of a row.
+
+``step`` is the number of the step in its kernel, the index of a fault's message, or -1 for a barrier. Each
+lane of ``mask`` has ``item`` bytes of data, in lane order: the words written, or the address of an access
+of ``width`` bytes.
+"""
 COLUMNS: tuple[str, ...] = ROW.names or ()
 ADDRESS_BYTES = 8
 _AT_ONCE = 1 << 12
-"""Rows whose data is gathered at a time."""
-_NAMED = 8
-"""How many warps an error names."""
+"""The number of rows whose data is gathered at a time."""
+_LISTED = 8
+"""The most warps that an error lists."""
 
 
 class TraceError(SimwarpError, ValueError):
@@ -72,7 +76,7 @@ class TracedInstruction:
 
     @property
     def file(self) -> str:
-        """The source file without its folder."""
+        """The name of the source file, without its folder."""
         return self.source_file.rpartition("/")[2]
 
     @property
@@ -82,12 +86,12 @@ class TracedInstruction:
 
     @property
     def layout(self) -> np.dtype[Any]:
-        """The data layout of one lane: a packed structure with one word per register."""
+        """The dtype of one lane's data: a packed structure with one word for each register."""
         widths = [storage(kind).itemsize for _, kind in self.registers]
         return np.dtype([(f"word{i}", f"<u{width}") for i, width in enumerate(widths)])
 
     def stands_at(self, line: str | int) -> bool:
-        """Whether a key is this line: "mm.cu:42" or "src/mm.cu:42" of the source, 17 or "ptx:17" of PTX."""
+        """Whether the instruction is on a line: "mm.cu:42", "src/mm.cu:42", or 17 or "ptx:17" of the PTX."""
         file, _, number = str(line).rpartition(":")
         if file in ("", "ptx"):
             return number == str(self.line)
@@ -96,12 +100,12 @@ class TracedInstruction:
 
 
 _NO_INSTRUCTION = TracedInstruction(0, "", "")
-"""The instruction of a barrier or fault."""
+"""The instruction in the records of barriers and faults."""
 
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One launch; ``code`` is the index of its kernel in the recording's ``codes``."""
+    """One launch of a kernel; ``code`` is the kernel's index in `Recording.codes`."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -111,7 +115,7 @@ class TracedLaunch:
 
 @dataclass(frozen=True)
 class Written:
-    """A register after a step; of a store or reduction, a stored register.
+    """The values of a register that a step wrote, or that a store or reduction stored.
 
     Attributes
     ----------
@@ -132,7 +136,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Access:
-    """An access to memory by some lanes of a warp.
+    """A memory access of some lanes of a warp.
 
     Attributes
     ----------
@@ -143,7 +147,7 @@ class Access:
     width : int
         Bytes per lane.
     addresses : (n,) uint64
-        Of each lane of the mask, in lane order.
+        The address of each lane of the mask, in lane order.
 
     Examples
     --------
@@ -165,17 +169,17 @@ class Record:
     Attributes
     ----------
     kind : str
-        "step", "barrier" or "fault"; "stopped" for a step that accessed memory and then did not finish.
+        "step", "barrier" or "fault"; "stopped" for a step that a fault stopped after its memory access.
     number : int
-        How many steps the warp executed before.
+        The steps that the warp executed before.
     instruction : TracedInstruction
-        Of a step.
+        The instruction of a step.
     mask : int
         The lanes.
     written : list of Written
     accesses : list of Access
     message : str
-        Of a fault.
+        The message of a fault.
 
     Examples
     --------
@@ -200,24 +204,24 @@ class Record:
         return lanes_of(self.mask)
 
     def value(self, register: str, lane: int) -> int:
-        """The bits that this step wrote to a register in a lane.
+        """The bits that this step wrote to a register in one lane.
 
         Raises
         ------
         TraceError
-            If the step did not write the register, or the lane did not execute the step.
+            If the step did not write the register in that lane.
         """
         for written in self.written:
             if written.name == register and lane in self.lanes:
                 return int(written.words[self.lanes.index(lane)])
         names = ", ".join(written.name for written in self.written) or "nothing"
         raise TraceError(
-            f"step {self.number} wrote no {register} in lane {lane}: `{self.instruction.text}`\n"
-            f"it wrote {names}, in lanes {self.mask:#010x}"
+            f"step {self.number} did not write {register} in lane {lane}: `{self.instruction.text}`\n"
+            f"it wrote {names}, in lanes {self.mask:#010x}\nask for one of these registers and lanes"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The record as plain data, words in hex."""
+        """The record as plain data, with words in hex."""
         it = self.instruction
         return {
             "kind": self.kind,
@@ -237,14 +241,14 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """The events of a trace, by launch, block and warp; those of one warp in program order.
+    """The events of a trace by launch, block and warp; those of a warp in program order.
 
     Attributes
     ----------
     rows : (rows,) array
-        One for each event, see `simwarp.observe.trace.model.ROW`.
+        One row for each event, see `simwarp.observe.trace.model.ROW`.
     data : (bytes,) uint8
-        The data of the rows, in their order.
+        The data of the rows, in the order of the rows.
     launches : list of TracedLaunch
     codes : list of list of TracedInstruction
         The instructions of each kernel.
@@ -279,9 +283,9 @@ class Recording:
         ----------
         block : int or (x, y, z)
         warp : int
-            In its block.
+            The warp in its block.
         launch : int
-            Among the traced launches.
+            The index of the launch among the traced ones.
 
         Raises
         ------
@@ -306,9 +310,9 @@ class Recording:
         block, warp, launch
             See `warp`.
         lanes : sequence of int
-            Lanes whose values are shown; by default the first few that executed a step.
-        lines : sequence
-            Only steps of these lines, as for `Trace`.
+            The lanes whose values are shown; by default the first three that executed a step.
+        lines : sequence of str or int
+            Show only steps of these lines, given as for `Trace`.
         """
         key = self.find(block, warp, launch)
         kernel = self.launches[launch].kernel
@@ -319,7 +323,7 @@ class Recording:
 
     @cached_property
     def warps(self) -> dict[Key, slice]:
-        """The row indices of each warp."""
+        """The rows of each warp, as a slice of `rows`."""
         names = ["launch", "block", "warp"]
         changed = np.any([np.diff(self.rows[name]) != 0 for name in names], axis=0)
         first = np.flatnonzero(np.append(True, changed)[: self.rows.size])
@@ -327,36 +331,35 @@ class Recording:
         return dict(zip(self.rows[names][first].tolist(), map(slice, first.tolist(), ends), strict=True))
 
     def by_launch(self) -> list[slice]:
-        """The row indices of each launch."""
+        """The rows of each launch, as a slice of `rows`."""
         ends = np.searchsorted(self.rows["launch"], np.arange(len(self.launches) + 1)).tolist()
         return list(map(slice, ends[:-1], ends[1:]))
 
     def rows_of(self, key: Key) -> Integers:
-        """The indices of a warp's rows; empty for an unrecorded warp."""
+        """The indices of a warp's rows; empty if the warp was not recorded."""
         place = self.warps.get(key, slice(0, 0))
         return np.arange(place.start, place.stop, dtype=np.int64)
 
     def steps_before(self, key: Key, i: int) -> int:
-        """The steps that a warp executed before one of its rows."""
+        """The number of steps that a warp executed before row ``i``."""
         return int(np.count_nonzero(self.rows["kind"][self.warps[key].start : i] == KINDS.index("step")))
 
     def block_of(self, launch: int, number: int) -> tuple[int, int, int]:
-        """The index of a block, (x, y, z)."""
+        """The index (x, y, z) of the block with a number."""
         x, y, _ = self.launches[launch].grid
         return number % x, number // x % y, number // (x * y)
 
     def find(self, block: Block, warp: int, launch: int = 0) -> Key:
-        """The key of a recorded warp, or a TraceError."""
+        """The key of a recorded warp; raises TraceError if it was not recorded."""
         if 0 <= launch < len(self.launches):
             key = launch, block_number(block, self.launches[launch].grid), warp
             if key in self.warps:
                 return key
-        recorded = [f"block {b}, warp {w}" for at, b, w in self.warps if at == launch]
+        recorded = [f"warp {w} of block {b}" for at, b, w in self.warps if at == launch]
         count = len(self.launches)
         known = f"{count} launches were traced, from 0 on" if count else "no launch was traced"
         if recorded:
-            more = "; …" if len(recorded) > _NAMED else ""
-            known = "of this launch there are " + "; ".join(recorded[:_NAMED]) + more
+            known = f"this launch has records of {listed(recorded, _LISTED)}"
         raise TraceError(f"nothing was recorded of launch {launch}, block {block}, warp {warp}\n{known}")
 
     def records(self, key: Key) -> Iterator[Record]:
@@ -381,7 +384,7 @@ class Recording:
 
     @cached_property
     def starts(self) -> Integers:
-        """Data offsets of the rows, (rows + 1,)."""
+        """The offset of each row's data, and the end of the data: (rows + 1,)."""
         return np.append(0, np.cumsum(lengths(self.rows)))
 
     def row_data(self, i: int) -> Bytes:
@@ -403,7 +406,7 @@ class Recording:
         return self.faults[int(self.rows["step"][i])] if self.kind(i) == "fault" else ""
 
     def written(self, i: int, instruction: TracedInstruction) -> list[Written]:
-        """The registers of a step's row, with the layout of an instruction."""
+        """The registers in a step's row, with the layout of ``instruction``."""
         if not self.rows["item"][i]:
             return []
         words = self.row_data(i).view(instruction.layout)
@@ -411,7 +414,7 @@ class Recording:
         return [Written(name, kind, words[field]) for (name, kind), field in fields]
 
     def words(self, rows: Integers, lane: int | None = None) -> Bytes:
-        """The concatenated data of rows; of one lane if given, which must be in every mask."""
+        """The concatenated data of some rows, or of one lane of them, which must be in every row's mask."""
         begins, sizes = self.starts[rows], self.starts[rows + 1] - self.starts[rows]
         if lane is not None:
             sizes = self.rows["item"][rows].astype(np.int64)
@@ -425,7 +428,7 @@ def lanes_of(mask: int) -> list[int]:
 
 
 def block_number(block: Block | list[int], grid: tuple[int, int, int]) -> int:
-    """The number of a block in its grid, x fastest; -1 if it is outside."""
+    """The number of a block in its grid, with x fastest; -1 for an index outside the grid."""
     if not isinstance(block, tuple | list):
         return int(block)
     inside = all(0 <= at < size for at, size in zip(block, grid, strict=True))
@@ -433,12 +436,12 @@ def block_number(block: Block | list[int], grid: tuple[int, int, int]) -> int:
 
 
 def lengths(rows: Rows) -> Integers:
-    """The data size of each row, in bytes."""
+    """The bytes of data of each row."""
     return np.bitwise_count(rows["mask"]).astype(np.int64) * rows["item"]
 
 
 def gather(data: Bytes, begins: Integers, sizes: Integers) -> Bytes:
-    """Concatenate slices of the data."""
+    """Concatenate the slices of the data that begin at ``begins`` and have ``sizes`` bytes."""
     if not sizes.size:
         return data[:0]
     if (begins[1:] == begins[:-1] + sizes[:-1]).all():

@@ -1,4 +1,4 @@
-"""The observer that records a trace."""
+"""`Trace`, the observer that records the events of launches."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _MOST = {"lanes": WARP_SIZE, "warps": 32}
 
 
 class Trace(Observer):
-    """Records every warp's steps: lanes, written values, memory accesses, barriers and faults.
+    """Records the steps of every warp: lanes, written values, memory accesses, barriers and faults.
 
     Parameters
     ----------
     blocks : list of int or (x, y, z), optional
-        Only these blocks; None records all of them.
+        Record only these blocks; None records all.
     warps, lanes : list of int, optional
-        Only these warps of each block, and these lanes of each warp.
+        Record only these warps of each block, and these lanes of each warp.
     kernels : list of str, optional
-        Only kernels with one of these names; a part of a mangled name is enough.
+        Record only kernels whose names contain one of these texts.
     lines : list of int or str, optional
-        Only instructions of these lines: 17 of the PTX, or "mm.cu:42" of the source.
+        Record only instructions of these lines: 17 of the PTX, or "mm.cu:42" of the source.
     registers, memory : bool
         Whether to record the values of registers, and the accesses to memory.
     limit : int
@@ -60,7 +60,7 @@ class Trace(Observer):
     Raises
     ------
     TraceError
-        For a wrong argument; during a launch, if the limit is reached.
+        For a wrong argument; during a launch, if the trace reaches its limit.
 
     Examples
     --------
@@ -117,12 +117,12 @@ class Trace(Observer):
     # ---- events --------------------------------------------------------------------------------------
 
     def on_launch(self, launch: Launch) -> None:
-        """Prepare to record a selected kernel."""
+        """Start to record a launch, if its kernel is selected."""
         self._launch = self._chunk = None
         program, chosen = launch.program, self.selection
         if chosen["kernels"] is not None and not any(part in program.name for part in chosen["kernels"]):
             return
-        if id(program) not in self._codes:  # the program is kept, so that no other one gets its id
+        if id(program) not in self._codes:  # _codes keeps the program alive, so that its id stays unique
             self._codes[id(program)] = program, len(self._codes), readers(program)
         _, code, self._readers = self._codes[id(program)]
         self._launch = launch
@@ -135,7 +135,7 @@ class Trace(Observer):
         self._recording = None
 
     def on_step(self, chunk: Chunk, step: Step, mask: Mask) -> None:
-        """Record the lanes of a step and the registers that it wrote."""
+        """Record the lanes of a step and the registers that they wrote."""
         if self._launch is None or not self._chosen_steps[step.number]:
             return
         rows, mask = self._chosen(chunk, mask)
@@ -166,7 +166,7 @@ class Trace(Observer):
                 self._add("barrier", chunk, rows, mask, b"", step=-1)
 
     def on_fault(self, fault: KernelFault) -> None:
-        """Record a fault in its warp."""
+        """Record a fault in the rows of its warp."""
         place, launch = fault.place, self._launch
         if launch is None or place.block is None or place.warp is None:
             return
@@ -226,7 +226,7 @@ class Trace(Observer):
     # ---- the recording -------------------------------------------------------------------------------
 
     def recording(self) -> Recording:
-        """All records so far, in an order independent of warp scheduling."""
+        """All records so far, in an order that does not depend on the schedule."""
         if self._recording is None:
             rows = np.frombuffer(bytes(self._rows), ROW)  # copies: a viewed bytearray cannot grow
             data = np.frombuffer(bytes(self._data), np.uint8)
@@ -253,7 +253,7 @@ class Trace(Observer):
 
 
 def _checked(name: str, given: Iterable[Any] | None) -> list[Any] | None:
-    """An argument of `Trace` as a list of plain data without duplicates."""
+    """A list argument of `Trace` as plain data without duplicates; raises TraceError if it is wrong."""
     if given is None:
         return None
     if isinstance(given, str | int):
@@ -272,7 +272,7 @@ def _checked(name: str, given: Iterable[Any] | None) -> list[Any] | None:
 
 
 def _plain(one: Any) -> Any:
-    """Strings unchanged, other values as plain integers for JSON."""
+    """An entry of an argument for JSON: a string unchanged, numbers as Python integers."""
     if isinstance(one, str):
         return one
     return list(map(int, cast("Sequence[Any]", one))) if isinstance(one, Sequence) else int(one)

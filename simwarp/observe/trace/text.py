@@ -1,4 +1,4 @@
-"""A warp's records as a text table, and register bits as numbers.
+"""Text tables of a warp's records, and register bits as numbers.
 
 >>> with_bits(0x3F800000, "f32"), with_bits(7, "u16"), with_bits(1, "pred")
 ('0x3f800000 (1.0)', '0x0007 (7)', 'true')
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
 _FEW = 3
-"""Lanes whose values are shown by default."""
+"""The number of lanes whose values are shown by default."""
 _HEADINGS = ("step", "line", "source", "lanes", "instruction", "values")
 _VERBS = {"load": "reads", "store": "writes", "atomic": "updates", "reduction": "updates"}
 
 
 def table(title: str, records: Iterable[Record], lanes: Sequence[int], lines: Sequence[str | int]) -> str:
-    """Records as a table: one line each, and one for each memory access.
+    """A text table of records: one line for each, and one for each memory access.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def table(title: str, records: Iterable[Record], lanes: Sequence[int], lines: Se
         The first line.
     records : iterable of Record
     lanes : sequence of int
-        Lanes whose values are shown; empty: the first few.
+        The lanes whose values are shown; if empty, the first three.
     lines : sequence of int and str
-        Only steps of these lines; empty: of all.
+        Show only steps of these lines; if empty, all steps.
     """
     rows: list[tuple[str, ...]] = [_HEADINGS]
     for record in records:
@@ -56,6 +56,7 @@ def table(title: str, records: Iterable[Record], lanes: Sequence[int], lines: Se
 
 
 def _rows(record: Record, lanes: Sequence[int]) -> Iterator[tuple[str, ...]]:
+    """The table rows of a record."""
     it = record.instruction
     mask = "all" if record.mask == ALL_LANES else f"{record.mask:08x}"
     if record.kind in ("fault", "barrier"):
@@ -75,7 +76,7 @@ def _rows(record: Record, lanes: Sequence[int]) -> Iterator[tuple[str, ...]]:
 
 
 def _in_lanes(texts: Sequence[str], mask: int, lanes: Sequence[int]) -> str:
-    """The values of the chosen lanes; else one if all lanes agree, else the first few."""
+    """The values in ``lanes``; without lanes, one value if all are equal, else the first three."""
     if lanes:
         held = dict(zip((lane for lane in range(WARP_SIZE) if mask >> lane & 1), texts, strict=True))
         return ", ".join(held.get(lane, "-") for lane in lanes)
@@ -85,7 +86,7 @@ def _in_lanes(texts: Sequence[str], mask: int, lanes: Sequence[int]) -> str:
 
 
 def with_bits(bits: int, kind: str) -> str:
-    """The bits in hex with the number; for untyped words also as a float."""
+    """The bits of a value in hex and as a number; an untyped word also as a float."""
     number = _number(bits, kind)
     if kind in ("b32", "b64"):
         number += f"; as f{kind[1:]} {_number(bits, f'f{kind[1:]}')}"
@@ -93,14 +94,14 @@ def with_bits(bits: int, kind: str) -> str:
 
 
 def short(bits: int, kind: str) -> str:
-    """The number; hex for untyped words, and for large integers, which are addresses."""
+    """The value as a number; in hex for untyped words and for 64-bit integers that may be addresses."""
     number = _number(bits, kind)
     is_large = DTYPES[kind].kind in "iu" and kind[1:] == "64" and abs(int(number)) >= 1 << 32
     return in_hex(bits, kind) if is_large or kind in ("b8", "b16", "b32", "b64") else number
 
 
 def in_hex(bits: int, kind: str) -> str:
-    """The bits in hex, zero-padded to the type's width."""
+    """The bits of a value in hex, zero-padded to the width of its type."""
     return f"0x{bits:0{2 * DTYPES[kind].itemsize}x}"
 
 
