@@ -1,4 +1,4 @@
-"""What holds between bit convolutions whatever their values: checked in every tier, with no oracle.
+"""Algebraic relations between bit convolutions, checked in every tier without an oracle.
 
 The tiers are the reference, the papers' listings and the production kernels on the simulator. Values
 come from a number; the geometry is what shrinks, and its window is drawn where a relation fails.
@@ -39,7 +39,7 @@ TIERS = {
 
 
 def relation(check):
-    """A test of one relation for every tier."""
+    """Make a test of one relation run in every tier."""
 
     @pytest.mark.slow_cases("gpu *", "listing *")
     @pytest.mark.parametrize("tier", TIERS)
@@ -57,7 +57,7 @@ def relation(check):
 
 
 def with_values(geometry, seed):
-    """Images and filters with a sign of their own for each element; no zeros, which have no negative."""
+    """Images and filters of nonzero numbers, so that each element has a negative."""
     draw = Draw(seed, "metamorphic", 0)
     x, w = (1 - 2 * (draw.words(int(np.prod(shape))) % 2).astype(np.int8) for shape in shapes(geometry))
     return geometry, x.reshape(geometry.images), w.reshape(geometry.filters)
@@ -73,7 +73,7 @@ def agree(geometry, expected, got):
 
 @relation
 def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, x, w):
-    """Pad, then exclude: the pixels whose windows are inside are those of VALID, to the last one."""
+    """Output pixels whose windows lie inside the image equal those of VALID padding."""
     if any(span > size for span, size in zip(geometry.spans, geometry.images[1:3], strict=True)):
         return
     # Paddings of whole strides keep the windows of VALID where they are.
@@ -91,7 +91,7 @@ def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, 
 
 @relation
 def test_a_removed_tap_equals_a_tap_outside_the_image(bconv2d, geometry, x, w):
-    """An image without its last row is that image with one more row of padding below."""
+    """Removing the last image row equals adding one row of padding below."""
     if geometry.images[1] < 2:
         return
     (top, bottom), sides = geometry.pads
@@ -106,7 +106,7 @@ def test_a_removed_tap_equals_a_tap_outside_the_image(bconv2d, geometry, x, w):
 
 @relation
 def test_padding_translates_the_output(bconv2d, geometry, x, w):
-    """A row of padding more above, of one stride, moves the output by one row and changes none of it."""
+    """One stride of additional padding above moves the output down by one row."""
     (top, bottom), (left, right) = geometry.pads
     (down, across), (rows, columns) = geometry.stride, geometry.out
     here = replace(geometry, padding=((top, bottom), (left, right)))
@@ -117,7 +117,7 @@ def test_padding_translates_the_output(bconv2d, geometry, x, w):
 
 @relation
 def test_complementing_both_operands_changes_nothing(bconv2d, geometry, x, w):
-    """(-a)(-b) = ab, and what is excluded has no sign; the complement of one turns every sum over."""
+    """(-a)(-b) = ab, and excluded taps have no sign; complementing one operand negates every sum."""
     answer = bconv2d(x, w, **geometry.options)
     agree(geometry, answer, bconv2d(-x, -w, **geometry.options))
     agree(geometry, -answer, bconv2d(-x, w, **geometry.options))
@@ -125,7 +125,7 @@ def test_complementing_both_operands_changes_nothing(bconv2d, geometry, x, w):
 
 @relation
 def test_permuted_filters_permute_output_channels(bconv2d, geometry, x, w):
-    """The order of the input channels does not matter, and that of the output follows the filters'."""
+    """Input channels may be permuted; output channels follow the order of the filters."""
     channels = np.argsort(Draw(0, "channels", geometry.images[3]).words(geometry.images[3]))
     filters = np.argsort(Draw(0, "filters", geometry.filters[3]).words(geometry.filters[3]))
     answer = bconv2d(x, w, **geometry.options)
@@ -135,7 +135,7 @@ def test_permuted_filters_permute_output_channels(bconv2d, geometry, x, w):
 
 @relation
 def test_sums_over_parts_of_the_channels_add_up(bconv2d, geometry, x, w):
-    """Sums over parts of the channels add up: nothing is counted per word, or once per convolution."""
+    """Sums over parts of the channels add up, so no term is counted per word or once per convolution."""
     channels = geometry.images[3]
     if channels < 2:
         return
@@ -147,7 +147,7 @@ def test_sums_over_parts_of_the_channels_add_up(bconv2d, geometry, x, w):
 
 @relation
 def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
-    """Sums over the rows of a filter add up, each a filter of its own with its own padding."""
+    """The sums of single filter rows, each with its own padding, add up."""
     rows = geometry.filters[0]
     (top, bottom), sides = geometry.pads
     total = 0
@@ -164,7 +164,7 @@ def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
 
 @relation
 def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
-    """Images do not see each other: not in a tile of eight, and not at its end."""
+    """An image does not affect others, neither within a tile of eight nor at its end."""
     one = bconv2d(x[:1], w, **geometry.options)
     both = bconv2d(np.concatenate([x, x[:1]]), w, **geometry.options)
     agree(geometry, bconv2d(x, w, **geometry.options), both[:-1])
@@ -173,7 +173,7 @@ def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
 
 @relation
 def test_mirrored_operands_mirror_the_output(bconv2d, geometry, x, w):
-    """Everything upside down: what is padding above and below changes sides, and nothing else."""
+    """With images and filters upside down, padding above and below swap, and the output is upside down."""
     (top, bottom), (left, right) = geometry.pads
     # Rows and columns that no window reaches are cut off, so that windows end where they began.
     reach = [

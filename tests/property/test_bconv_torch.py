@@ -1,4 +1,4 @@
-"""An oracle from outside: torch's conv2d on ±1 and zero padding is the convolution with excluded taps.
+"""torch's conv2d on ±1 with zero padding equals the bit convolution with excluded taps.
 
 In float64 the sums are exact. Its padding is symmetric; other paddings are added to the images as zeros.
 """
@@ -22,7 +22,7 @@ def drawn_signs(shape, seed, name):
 
 
 def by_torch(geometry, x, w):
-    """NCHW and OIHW; zeros around the images are what a tap outside contributes."""
+    """The convolution by torch in NCHW and OIHW; zero padding contributes what an excluded tap does."""
     images = torch.from_numpy(np.moveaxis(x, 3, 1).astype(np.float64))
     filters = torch.from_numpy(w.transpose(3, 2, 0, 1).astype(np.float64))
     (top, bottom), (left, right) = geometry.pads
@@ -56,7 +56,7 @@ def test_the_kernels_agree_with_torch(scheme, geometry, seed):
 @settings(max_examples=40)
 @given(geometry=conv_geometries("no border", "1x1", "interior"), seed=st.integers(0, 2**32 - 1))
 def test_same_padding_equals_torch_same_padding(geometry, seed):
-    """Torch's own ``padding="same"``: stride 1 only, and then TensorFlow's rule."""
+    """Torch supports ``padding="same"`` for stride 1 only, where it equals TensorFlow's."""
     x, w = drawn_signs(geometry.images, seed, "x"), drawn_signs(geometry.filters, seed, "w")
     images = torch.from_numpy(np.moveaxis(x, 3, 1).astype(np.float64))
     filters = torch.from_numpy(w.transpose(3, 2, 0, 1).astype(np.float64))

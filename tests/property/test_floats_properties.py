@@ -36,7 +36,7 @@ def both_signs(format, magnitudes):
 
 
 def edges(format):
-    """Ends of the ranges, 1 and its neighbours, halves, and powers of two that meet at a tie or underflow."""
+    """Ends of the ranges, 1 and its neighbours, halves, and powers of two whose results tie or underflow."""
     _, exponent_bits, fraction_bits, padding = twins.FORMATS[format]
     binade = 1 << fraction_bits
     one, infinity = ((1 << (exponent_bits - 1)) - 1) * binade, ((1 << exponent_bits) - 1) * binade
@@ -49,7 +49,7 @@ def edges(format):
 
 
 def words(format):
-    """Any word; one near 1, so that sums of them interfere; one of few bits, so that ties are met."""
+    """Random words: any word, one near 1 so that sums interact, or one of few bits so that ties occur."""
     bits, exponent_bits, fraction_bits, padding = twins.FORMATS[format]
     bias = (1 << (exponent_bits - 1)) - 1
     reach = min(bias - 1, fraction_bits + 3)
@@ -72,7 +72,7 @@ def array(format, column):
 
 
 def assert_same(format, got, expected, operands, operation=""):
-    """``got`` an array of words; ``expected`` integers, or the string of a NaN."""
+    """Compare ``got``, an array of words, with ``expected``, integers or the string of a NaN."""
     assert got.dtype == WORDS[format]
     for word, right, row in zip(got.tolist(), expected, operands, strict=True):
         where = f"{operation} {format} of {list(map(hex, row))}: {word:#x}"
@@ -83,7 +83,7 @@ def assert_same(format, got, expected, operands, operation=""):
 
 
 def agree(operation, format, rows, rounding):
-    """One operation on rows of operand words, in the library and in its twin."""
+    """Compare the library with its twin for one operation on rows of operand words."""
     columns = [array(format, column) for column in zip(*rows, strict=True)]
     got = getattr(floats, operation)(*columns, rounding).view(WORDS[format])
     twin = getattr(twins, operation)
@@ -118,7 +118,7 @@ def test_any_operands_equal_the_twin(format, data, rounding):
 @both_floats
 @given(data=st.data(), rounding=st.sampled_from(ROUNDINGS))
 def test_fma_equals_the_twin_under_cancellation(format, data, rounding):
-    """The addend is -a·b, or a few units from it, or only meets its last bits."""
+    """The addend is -a·b, a few units from it, or overlaps only its last bits."""
     fraction_bits = twins.FORMATS[format][2]
     operands = data.draw(st.lists(st.tuples(words(format), words(format)), min_size=1, max_size=8))
     rows = []
@@ -139,7 +139,7 @@ def test_fma_equals_the_twin_under_cancellation(format, data, rounding):
 
 
 def test_float32_sums_halfway_in_float64_are_rounded_once():
-    """a·b is halfway between two float32; c, too small for float64 beside it, decides."""
+    """a·b lies halfway between two float32; c, too small to change it in float64, decides."""
     halfway = [(1 << 12) + 1, ((1 << 12) + 1) * 3, (1 << 12) - 1]  # squares with bit 0 set, 25 bits long
     rows = []
     for a, exponent, sign in itertools.product(halfway, (-60, -100, -140), (-1, 1)):
@@ -152,7 +152,7 @@ def test_float32_sums_halfway_in_float64_are_rounded_once():
 
 @every_rounding
 def test_results_at_the_ends_of_the_float64_range_equal_the_twin(rounding):
-    """Products around the least subnormal and the overflow, with addends that decide the last bit."""
+    """Products near underflow and overflow, with addends that decide the last bit."""
     rng = np.random.default_rng(8)
     rows = []
     for total in (-1140, -1076, -1074, -1073, -1060, -1022, -970, 1020, 1023, 1024):
@@ -186,7 +186,7 @@ def test_flush_and_saturate_equal_the_twin(format, data):
 
 
 def around_integers(format):
-    """Halves, integers and their neighbours; the ends of every integer type."""
+    """Halves, integers and their neighbours, and the ends of every integer type."""
     values = [Fraction(n, 2) for n in range(-9, 10)] + [Fraction(n, 4) for n in (-3, -1, 1, 3)]
     for bits in (7, 8, 15, 16, 31, 32, 63, 64):
         values += [sign * (2**bits + Fraction(n, 2)) for n in range(-3, 4) for sign in (-1, 1)]
@@ -278,7 +278,7 @@ def test_widen_equals_the_twin(small):
 
 
 def around_small(format, small):
-    """The values of ``small``, the middles between them and what is next to these, as words of ``format``."""
+    """The values of ``small``, the midpoints between them and their neighbours, as words of ``format``."""
     bits, exponent_bits, fraction_bits, padding = twins.FORMATS[small]
     if bits == 8:
         magnitudes = range(0x7C if small == "e5m2" else 0x7F)

@@ -13,7 +13,7 @@ LETTERS = ("r", "c", "m", "copy")
 
 @st.composite
 def random_lines(draw):
-    """A line of digits in any order of targets, whose strides are those that make it a map."""
+    """A random map: digits in any order of targets, with strides that make it a bijection."""
     bits = draw(st.sampled_from([1, 4, 8, 16, 32]))
     sizes = {"slot": 32 // bits, "lane": 32, "register": draw(st.sampled_from([1, 2, 4, 8]))}
     words, strides = [], dict.fromkeys(LETTERS, 1)
@@ -76,7 +76,7 @@ def test_lookups_of_arrays_equal_lookups_one_by_one(opcode, data):
 
 @given(st.sampled_from(OPCODES), st.randoms(use_true_random=False))
 def test_modifiers_are_accepted_in_any_order(opcode, random):
-    """Types and layouts keep their own order; the rest may stand anywhere behind the instruction's name."""
+    """Types and layouts keep their order; other modifiers may have any position."""
     name, *words = opcode.split(".")
     layouts = [word for word in words if word in ("row", "col")]
     types = [word for word in words if word in TYPE_BITS]

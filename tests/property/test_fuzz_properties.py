@@ -1,4 +1,4 @@
-"""Generated programs, whatever their seed: legal, indifferent to scheduling, and equal to their mutants."""
+"""Generated programs of any seed are legal, do not depend on scheduling, and equal their mutants."""
 
 import zlib
 
@@ -17,7 +17,7 @@ TOGETHER, APART = simwarp.Device(), simwarp.Device(chunk_lanes=32)
 
 
 def answer(device, program):
-    """The digest of what a program leaves behind; it deserves no fault."""
+    """The digest of a program's outputs; a fault fails the test."""
     (words,) = fuzz.answers(device, [program])
     assert fuzz.digest(words), words
     return fuzz.digest(words)
@@ -34,7 +34,7 @@ def test_a_mutant_has_the_outputs_of_its_program(program, seed):
 @given(programs, st.integers(0, 2**32))
 @settings(max_examples=8)
 def test_every_shrinking_attempt_is_a_legal_program(program, salt):
-    """Of what it tries, about half is taken for smaller."""
+    """A random half of the attempts is accepted as still failing."""
 
     def differs(candidate):
         answer(TOGETHER, candidate)

@@ -44,7 +44,7 @@ masks = st.sampled_from(EDGE_MASKS) | st.integers(0, ALL)
 
 
 class Case(NamedTuple):
-    """``operands``: w a word, n an amount."""
+    """One operation and the kinds of its ``operands``: w for a word, n for a shift amount."""
 
     name: str
     operands: str
@@ -101,7 +101,7 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 
 def on_lanes(form, columns):
-    """The library's answer on arrays, as bit patterns."""
+    """The library's result on arrays, as bit patterns."""
     dtypes = {"w": f"u{form.width // 8}", "n": "u4"}
     arrays = [np.array(column, dtypes[kind]) for kind, column in zip(form.operands, columns, strict=True)]
     if form.signed:
@@ -116,7 +116,7 @@ def on_lanes(form, columns):
 
 
 def on_integers(form, operands):
-    """The twin's answer for one element."""
+    """The twin's result for one element."""
     twin = getattr(twins, form.name)
     known = inspect.signature(twin).parameters
     facts = {k: v for k, v in (("width", form.width), ("signed", form.signed)) if k in known}
@@ -157,7 +157,7 @@ def test_lop3_agrees_for_every_table(a, b, c, table):
 
 @every_form
 def test_operands_broadcast_and_stay_as_they_are(form):
-    """A scalar, a row of lanes and a column of warps together equal the operands written out."""
+    """A scalar, a row of lanes and a column of warps give the result of the expanded operands."""
     rng = np.random.default_rng(1)
     shapes = [(32,), (3, 1), (), (2, 1, 32)]
     dtypes = {"w": f"u{form.width // 8}", "n": "u4"}
@@ -184,7 +184,7 @@ def test_operands_broadcast_and_stay_as_they_are(form):
 
 
 class Operation(NamedTuple):
-    """A warp-wide operation: the library's and the twin's, called alike, and what they read."""
+    """A warp-wide operation of library and twin with one signature, and its operand kinds."""
 
     id: str
     reads: str
@@ -235,7 +235,7 @@ def lanes_of(mask):
 
 
 def draw_bulk(operation, shape, rng):
-    """Operands of ``shape``: few different values in most warps, so that lanes agree now and then."""
+    """Operands of ``shape`` with few different values per warp, so that lanes are sometimes equal."""
     if operation.reads == "predicate":
         kind = rng.integers(0, 3, (*shape[:-1], 1))
         return np.where(kind == 2, rng.random(shape) < 0.5, kind == 1)
@@ -248,7 +248,7 @@ def draw_bulk(operation, shape, rng):
 
 
 def draw_masks(shape, rng):
-    """One word per lane: the classes and random masks, equal in each warp, or its two halves apart."""
+    """Member masks per lane: edge and random masks, equal across the warp or different in its halves."""
     pool = np.array([*EDGE_MASKS, *rng.integers(0, ALL, 8)], np.uint32)
     low, high = (pool[rng.integers(0, len(pool), (*shape[:-1], 1))] for _ in range(2))
     halves = np.where(lanes.LANE < 16, low & np.uint32(0xFFFF), high | np.uint32(0xFFFF0000))
@@ -256,7 +256,7 @@ def draw_masks(shape, rng):
 
 
 def expect_agreement(operation, value, member_mask, active):
-    """Compare every executing lane of every warp: what is defined, and the result where it is."""
+    """Compare library and twin in every executing lane, where the result is defined."""
     result = operation.on_lanes(value, member_mask, active)
     executing = True if active is None else active
     shape = np.broadcast_shapes(*map(np.shape, (value, member_mask, executing, *result)), (32,))
@@ -365,7 +365,7 @@ def test_scalars_and_uniform_operands_broadcast(operation, narrow, shape):
 @every_operation
 @pytest.mark.parametrize("wide", ["value", "member_mask", "active"])
 def test_any_operand_may_have_warps_that_the_others_lack(operation, wide):
-    """An operand of shape (3, 32) beside two of shape (32,)."""
+    """An operand of shape (3, 32) broadcasts with two of shape (32,)."""
     rng = np.random.default_rng(6)
     operands = {
         "value": draw_bulk(operation, (3, 32), rng),

@@ -1,4 +1,4 @@
-"""What holds for every geometry: listing 6 equals the reference, and keeps the laws of a convolution."""
+"""For every geometry, listing 6 equals the reference and obeys the laws of a convolution."""
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ PAD = st.integers(0, 3)
 
 
 def signs(seed, shape):
-    """A tensor of -1 and +1, whose values are not what a failing example is about."""
+    """A tensor of random -1 and +1, drawn by a seed so that shrinking ignores its values."""
     return np.random.default_rng(seed).choice(np.array([-1, 1], np.int8), shape)
 
 
 @st.composite
 def convolutions(draw, paddings=("SAME", "VALID", "explicit")):
-    """x, w and the options; padding is explicit where "VALID" would leave no output."""
+    """Draw x, w and options; padding is explicit where VALID would give an empty output."""
     height, width, rows, columns = (draw(SIDE) for _ in range(4))
     channels, seed = draw(CHANNELS), draw(st.integers(0, 2**32 - 1))
     x = signs(seed, (draw(st.integers(1, 2)), height, width, channels))
@@ -89,7 +89,7 @@ def test_output_bits_are_the_thresholded_sums(case, scheme, data):
 @settings(max_examples=20)
 @given(convolutions(paddings=("explicit",)), SCHEMES, st.integers(0, 2), st.integers(0, 2))
 def test_more_padding_only_adds_border_pixels(case, scheme, rows, columns):
-    """A stride more of it above adds a row on top, and one more on the left a column."""
+    """One stride of padding above adds a row on top; one on the left adds a column."""
     x, w, options = case
     bconv, _ = scheme
     (vertical, horizontal), ((top, bottom), (left, right)) = options["stride"], options["padding"]
@@ -125,7 +125,7 @@ def test_sums_over_parts_of_the_channels_add_up(case, scheme, data):
 @settings(max_examples=20)
 @given(convolutions(), SCHEMES)
 def test_the_transposed_image_gives_the_transposed_output(case, scheme):
-    """Height and width, and all that belongs to them, change places."""
+    """Swapping height and width in all arguments transposes the output."""
     x, w, options = case
     bconv, _ = scheme
     turned = {name: v if isinstance(v, str) else v[::-1] for name, v in options.items()}

@@ -1,4 +1,4 @@
-"""What holds for every shape: FSB round trips, and the BTC designs equal the reference."""
+"""For every shape, FSB round-trips and the BTC designs equal the reference."""
 
 import numpy as np
 import pytest

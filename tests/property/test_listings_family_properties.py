@@ -1,4 +1,4 @@
-"""What holds for every matrix: the family equals the reference, and unpacking undoes packing."""
+"""For every matrix, the BSTC family equals the reference, and unpacking inverts packing."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ SCHEME = st.sampled_from(((bmm32, 32), (bmm64, 64), (bmms32, 32), (bmms64, 64)))
 
 @st.composite
 def matrices(draw, rows=SIDE, columns=SIDE):
-    """Signs of int8, zero among them."""
+    """Matrices of int8 signs, zeros included."""
     return draw(npst.arrays(np.int8, (draw(rows), draw(columns)), elements=st.integers(-1, 1)))
 
 
@@ -87,7 +87,7 @@ def test_every_scheme_equals_the_reference_product(pair, scheme, transpose_a, tr
 @settings(max_examples=80)
 @given(operands(), SCHEME, st.data())
 def test_every_scheme_thresholds_like_the_reference(pair, scheme, data):
-    """Thresholds lie on a dot product of the column, or one beside it."""
+    """Each threshold equals a dot product of its column, or is next to one."""
     product, word = scheme
     dots = reference.bmm(*pair)
     m, n = dots.shape

@@ -1,4 +1,4 @@
-"""What holds for every matrix and every warp: the listings equal the reference, and so do the votes."""
+"""For every matrix and every warp, the listings and the votes equal the reference."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def matrices(draw, rows=SIDE, columns=SIDE):
 
 @st.composite
 def operands(draw):
-    """A product: a, b, transpose_a, transpose_b."""
+    """Draw the operands of a product: a, b, transpose_a, transpose_b."""
     k = st.just(draw(SIDE))
     a, b = draw(matrices(columns=k)), draw(matrices(rows=k))
     transpose_a, transpose_b = draw(st.booleans()), draw(st.booleans())

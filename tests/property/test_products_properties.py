@@ -52,13 +52,13 @@ def is_finite(number):
 
 
 def exponent_of(format, number):
-    """That of a number as it is stored: a subnormal one has the format's least."""
+    """Stored exponent of a number; subnormals have the smallest exponent of the format."""
     least = 2 - 2 ** (ieee.FORMATS[format][1] - 1)
     return max(ieee.binade(abs(number)), least)
 
 
 def special_sum(products, c):
-    """What IEEE says of infinities and NaN; None if they have no part."""
+    """The IEEE result for infinities and NaN among the addends; None if there are none."""
     addends = [times(x, y) for x, y in products] + [c]
     if "nan" in addends or {"inf", "-inf"} <= set(addends):
         return "nan"
@@ -66,7 +66,7 @@ def special_sum(products, c):
 
 
 def times(x, y):
-    """The infinity or NaN that a product is, or 0 for any number."""
+    """The product as infinity or NaN, or 0 if it is finite."""
     if "nan" in (x, y):
         return "nan"
     infinite = ieee.is_infinite(x) or ieee.is_infinite(y)
@@ -82,7 +82,7 @@ def plain(number):
 
 
 def fused(formats, products, c, bits_kept, cut="rz"):
-    """The exact sum of the cut addends, or infinity or NaN."""
+    """The exact sum of the truncated addends, or infinity or NaN."""
     special = special_sum(products, c)
     if special:
         return special
@@ -102,7 +102,7 @@ def fused(formats, products, c, bits_kept, cut="rz"):
 
 
 def to_word(format, number, rounding, output_bits):
-    """The rounding at the end: toward zero, yet infinite from 2^128 on, and never to -0."""
+    """Final rounding: toward zero, to infinity from 2^128 on, and never to -0."""
     if number == "nan":
         return NAN[format]
     if isinstance(number, str):
@@ -129,7 +129,7 @@ def convert_word(source, target, word):
 
 
 def element(types, rule, row, column, c, cut="rz"):
-    """One element of d by a rule."""
+    """One element of d, computed by a rule."""
     d, a, b, c_type = types
     products = [(ieee.decode(a, x), ieee.decode(b, y)) for x, y in zip(row, column, strict=True)]
     accumulator = rule.accumulator
@@ -146,7 +146,7 @@ def element(types, rule, row, column, c, cut="rz"):
 
 
 def chains(types, rule, row, column, c):
-    """m8n8k4 without tensor cores: fma after fma, one chain from +0, or two that start with a product."""
+    """m8n8k4 without tensor cores: chains of fma, one from +0 or two that start with a product."""
     total = convert_word("f16", "f32", c) if types[3] == "f16" else c
     left, right = ([convert_word("f16", "f32", word) for word in words] for words in (row, column))
     for group in rule.groups:
@@ -181,7 +181,7 @@ def any_words(format, shape, rng):
 
 
 def near_words(format, shape, rng, spread=4):
-    """Exponents that lie close together, so that addends meet."""
+    """Words with similar exponents, so that the addends interact."""
     bits_of_word, exponent_bits, fraction_bits, padding = ieee.FORMATS[format]
     bias = 2 ** (exponent_bits - 1) - 1
     field = np.clip(bias + rng.integers(-spread, spread + 1, shape), 0, 2 * bias)
@@ -193,14 +193,14 @@ def near_words(format, shape, rng, spread=4):
 
 
 def small_words(format, shape, rng):
-    """Subnormal numbers, the least normal ones, and zeros."""
+    """Words of subnormals, the smallest normal numbers, and zeros."""
     bits_of_word, _, fraction_bits, padding = ieee.FORMATS[format]
     magnitude = rng.integers(0, 3 * 2 ** (fraction_bits + padding), shape) * rng.integers(0, 2, shape)
     return (magnitude | rng.integers(0, 2, shape) << (bits_of_word - 1)).astype(WORD[format])
 
 
 def large_words(format, shape, rng):
-    """The last binades, infinity and NaN."""
+    """Words of the largest exponents, infinity and NaN."""
     bits_of_word, exponent_bits, fraction_bits, padding = ieee.FORMATS[format]
     end = 1 << (exponent_bits + fraction_bits + padding)
     magnitude = end - 1 - rng.integers(0, 3 * 2 ** (fraction_bits + padding), shape)
@@ -225,7 +225,7 @@ def draw(types, shape, kind, rng, warps):
 
 
 def cancel(a, b, c, types, rng):
-    """Let each second product be minus the one before, but for the last bit of b now and then."""
+    """Make each second product the negative of its predecessor, sometimes off by the last bit of b."""
     sign, last = 1 << (ieee.FORMATS[types[1]][0] - 1), 1 << ieee.FORMATS[types[2]][3]
     a[..., 1::2] = a[..., 0::2] ^ a.dtype.type(sign)
     change = rng.integers(0, 4, b[..., 0::2, :].shape) == 0
@@ -360,7 +360,7 @@ def word_of(x):
 
 
 def link(a, b, c, rounding):
-    """One fma of the tensor core: the first NaN of b, c and a, made quiet, or one of its own."""
+    """One fma of the f64 tensor core; a NaN result is the first NaN of b, c and a, made quiet."""
     for word in (b, c, a):
         if ieee.decode("f64", word) == "nan":
             return word | 1 << 51

@@ -17,7 +17,7 @@ from support import run_ptx_rows as rows
 
 
 def words(column):
-    """Any operand of a column, edges more often."""
+    """Operand words of a column, edges more often."""
     some = list(edges(column.type, column.amount))
     return st.sampled_from(some) | st.integers(0, (1 << width(column.type)) - 1)
 
@@ -29,7 +29,7 @@ def computed(*kinds):
 
 
 def block(sets):
-    """A block of operands: the sets, over and over."""
+    """A block of operands that repeats the drawn sets."""
     return np.array([sets[i % len(sets)] for i in range(BLOCK)], np.uint64)
 
 
@@ -51,7 +51,7 @@ def test_single_lane_rows_equal_their_twins(simwarp_device, name, data):
 @settings(max_examples=20)
 @given(data=st.data())
 def test_warp_rows_equal_their_twins(simwarp_device, name, data):
-    """Two teams of lanes, each named by its mask, or one team while the others have left."""
+    """Two teams of lanes under separate masks, or one team after the others have exited."""
     probe = rows.probe_of(data.draw(st.sampled_from(required(ROWS[name]))))
     team = data.draw(st.integers(1, 0xFFFFFFFF))
     active = [team >> lane & 1 for lane in range(32)]
@@ -66,7 +66,7 @@ def test_warp_rows_equal_their_twins(simwarp_device, name, data):
 
 
 def lanes(probe, column, masks):
-    """What the lanes of a warp give for an operand: only what the PTX ISA defines."""
+    """Results of the lanes of a warp for an operand, where the PTX ISA defines them."""
     shuffles = probe.form.startswith("shfl")
     if column.name == "m":
         return st.just(masks)
@@ -79,7 +79,7 @@ def lanes(probe, column, masks):
 
 
 def sources(masks):
-    """For each lane, a lane of its own team."""
+    """For each lane, a source lane of its own team."""
     return st.tuples(*(st.sampled_from([j for j in range(32) if mask >> j & 1]) for mask in masks)).map(list)
 
 
@@ -88,7 +88,7 @@ PACKED = {"f16": "f16x2", "bf16": "bf16x2", "e4m3": "e4m3x2", "e5m2": "e5m2x2"}
 
 
 def registers(probe, column):
-    """A register of each lane, of a few words."""
+    """One register per lane, from a few words."""
     product = column.name[0] in "abc" and TABLE.find(probe.form)[0].base in ("mma", "wmma")
     types = dict(zip("dabc", rows.matrices.types_of(probe.form), strict=True)) if product else {}
     element = types.get(column.name[0], "")
@@ -102,7 +102,7 @@ def registers(probe, column):
 @settings(max_examples=8)
 @given(data=st.data())
 def test_matrix_rows_equal_their_twins(simwarp_device, name, data):
-    """Four warps that are given the same."""
+    """Four warps receive the same operands."""
     probe = rows.probe_of(data.draw(st.sampled_from(required(ROWS[name]))))
     columns = [data.draw(registers(probe, column)) for column in probe.operands]
     operands = block(list(zip(*columns, strict=True)))

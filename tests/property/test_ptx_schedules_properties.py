@@ -1,4 +1,4 @@
-"""Schedules, whatever the kernel: its control flow is followed to the end, and free results stay the same."""
+"""Under any schedule, random control flow is followed correctly and order-free results agree."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def reached(graph, without=None):
 @given(graphs())
 @settings(max_examples=200)
 def test_immediate_dominators_satisfy_their_definition(graph):
-    """A node dominates what nobody reaches without it; all that are above a node dominate the nearest."""
+    """A node dominates those unreachable without it; all dominators of a node dominate the nearest one."""
     dominated = {node: reached(graph) - reached(graph, without=node) for node in reached(graph)}
     expected = {0: 0}
     for node in reached(graph) - {0}:
@@ -49,14 +49,14 @@ FUEL = 12
 
 @st.composite
 def flows(draw):
-    """For each block its two successors; one past the last is the end."""
+    """Two successors for each basic block; the index after the last block is the exit."""
     n = draw(st.integers(1, 7))
     block = st.integers(0, n)
     return draw(st.lists(st.tuples(block, block), min_size=n, max_size=n))
 
 
 def kernel(flow):
-    """Each lane walks from block to block, as the bits of a number of its own say, and counts its way."""
+    """Each lane walks from block to block by the bits of its own number and counts its steps."""
     end = len(flow)
     lines = [
         ".version 9.0\n.target sm_90\n.visible .entry walk(.param .u64 out) {",

@@ -1,4 +1,4 @@
-"""Races that simwarp reports, against those that the definition finds in the same run of a random kernel.
+"""Races that simwarp reports in random kernels equal those found by definition in the same run.
 
 The kernels are small: a few warps of one or two blocks, whose lanes read and write a handful of words of
 shared and global memory, in several widths, between barriers of all kinds at which nobody can be missing. A
@@ -76,7 +76,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Barrier:
-    """A barrier of the block; ``numbers`` says at which one each warp waits, if it does."""
+    """A block barrier; ``numbers`` holds the barrier of each warp, or None."""
 
     numbers: tuple
 
@@ -90,7 +90,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class WarpBarrier:
-    """The lanes below ``border`` wait for one another; so do the others, or they go on."""
+    """Lanes below ``border`` synchronise; the others synchronise too, or do not wait."""
 
     border: int
 
@@ -112,13 +112,13 @@ class Kernel:
 
     @property
     def actions(self):
-        """What each line of the text does."""
+        """The action of each PTX line."""
         first = HEAD.count("\n") + 2
         return {first + i: action for i, (_, action) in enumerate(self.lines)}
 
     @property
     def grain(self):
-        """The narrowest access: wider ones touch several such places."""
+        """Width of the narrowest access; wider accesses cover several locations."""
         return min((a.width for _, a in self.lines if isinstance(a, Access)), default=4)
 
 
@@ -134,7 +134,7 @@ GUARDS = st.lists(COMPARISONS, max_size=2)
 
 
 def guard(comparisons):
-    """Text that leaves in ``%p1`` whether the comparisons hold; and the guard."""
+    """PTX that sets ``%p1`` to the conjunction of comparisons, and the guard."""
     text = ""
     for i, (register, comparison, number) in enumerate(comparisons):
         if i == 0:
@@ -162,7 +162,7 @@ SPACES = st.sampled_from(["shared", "shared", "global", "generic"])
 
 
 def order_and_scope(modifiers, kind):
-    """Those of the memory model."""
+    """Draw a memory order and a scope."""
     if kind in ("ld", "st") and not modifiers:
         return "weak", "sys"
     words = modifiers.split(".")
@@ -180,7 +180,7 @@ PLACES = st.tuples(
 
 
 def address(space, place, width):
-    """Text that computes an address, and its register. Of generic ones, lane 0's lies in shared memory."""
+    """PTX that computes an address, and its register; generic ones of lane 0 are in shared memory."""
     register, bits, start = place
     text = f"and.b32 %r1, %{register}, {bits}; add.u32 %r1, %r1, {start}; "
     text += f"and.b32 %r1, %r1, {SIZE // width - 1}; mul.lo.u32 %r1, %r1, {width}; "
@@ -193,7 +193,7 @@ def address(space, place, width):
 
 
 def access(kind, modifiers, space, place, comparisons, width=4, value="own"):
-    """A line with one access."""
+    """Draw a PTX line with one access."""
     at, register = address(space, place, width)
     conditions, prefix = guard(comparisons)
     operand = f"%{value}{min(max(width, 2), 8)}" if width < 16 else f"{{%{value}8, %{value}8}}"
@@ -220,7 +220,7 @@ def weak_accesses(draw):
 
 @st.composite
 def strong_accesses(draw, kinds, guards, spaces=SPACES, places=PLACES):
-    """Each thread has a value of its own to store, by which the last one is told from the others."""
+    """Draw strong accesses; each thread stores its own value, which identifies the last store."""
     kind = draw(st.sampled_from(kinds))
     modifiers = draw(st.sampled_from(STRONG[kind]))
     space = "global" if "mmio" in modifiers else draw(spaces)
@@ -236,7 +236,7 @@ def fences(draw, guards):
 
 @st.composite
 def bodies(draw, kernel, counted, strong, alone):
-    """The lines of a kernel; each barrier but the whole block's has a number of its own. All end together.
+    """Draw the lines of a kernel; each barrier of some warps has its own number.
 
     Strong accesses may be of one thread ``alone``: the order of the lanes in an instruction is not recorded.
     """
@@ -255,7 +255,7 @@ def bodies(draw, kernel, counted, strong, alone):
 
 
 def only(kernel):
-    """Guards that let one thread through."""
+    """Draw guards that select one thread."""
     lanes = range(min(kernel.lanes, 3))
     threads = [
         b * 32 * kernel.warps + w * 32 + i
@@ -267,7 +267,7 @@ def only(kernel):
 
 
 def message(draw, kernel, data, numbers, i):
-    """One thread does something and raises a flag; another looks at the flag and does something, too."""
+    """One thread accesses memory and raises a flag; another reads the flag and accesses memory."""
     space, flag_space, one = draw(SPACES), draw(SPACES), only(kernel)
     place, flag = ("lane", 0, draw(st.integers(0, 2))), ("lane", 0, draw(st.integers(2, 3)))
     sender, relay, receiver = (st.just(draw(one)) for _ in range(3))
@@ -296,7 +296,7 @@ def one_access(draw, kernel, data, numbers, i):
 
 
 def whole_block(draw, kernel, data, numbers, i):
-    """A barrier of all threads: at one instruction, or at two."""
+    """A barrier of all threads, at one instruction or at two."""
     barrier = Barrier((0,) * kernel.warps)
     text = draw(st.sampled_from(["bar.sync 0;", "bar.red.popc.u32 %r2, 0, %p3;", "barrier.sync 0;", "split"]))
     if "%p3" in text:
@@ -308,7 +308,7 @@ def whole_block(draw, kernel, data, numbers, i):
 
 
 def warp_barrier(draw, kernel, data, numbers, i):
-    """The whole warp, or the lanes on both sides of a border, or only those on one side."""
+    """A barrier of the whole warp, of the lanes on each side of a border, or of one side."""
     border = draw(st.sampled_from([32, 32, 1, 2, 3, 16]))
     low = (1 << border) - 1
     text = f"setp.lt.u32 %p1, %lane, {border}; selp.b32 %r1, {low:#x}, {low ^ 0xFFFFFFFF:#x}, %p1; "
@@ -317,7 +317,7 @@ def warp_barrier(draw, kernel, data, numbers, i):
 
 
 def branch(draw, kernel, data, numbers, i):
-    """Some threads go one way, the others the other."""
+    """A divergent branch: some threads run one side, the others the other side."""
     conditions, prefix = guard([draw(COMPARISONS)])
     one, other = (draw(st.lists(data, min_size=1, max_size=2)) for _ in range(2))
     start, between, end = f"{conditions}{prefix}bra L{i};", f"bra.uni M{i}; L{i}:", f"M{i}:"
@@ -325,13 +325,13 @@ def branch(draw, kernel, data, numbers, i):
 
 
 def in_warps(warps):
-    """Text that leaves in ``%p1`` whether the warp is one of these."""
+    """PTX that sets ``%p1`` if the warp is among the given ones."""
     bits = sum(1 << warp for warp in warps)
     return f"shr.u32 %r1, {bits}, %warp; and.b32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, 0; "
 
 
 def some_warps(draw, kernel, data, numbers, i):
-    """A barrier that counts, for some of the warps."""
+    """A counted barrier for some of the warps."""
     warps = draw(st.sets(st.integers(0, kernel.warps - 1), min_size=1))
     number = next(numbers)
     text = f"{in_warps(warps)}@%p1 bar.sync {number}, {32 * len(warps)};"
@@ -339,7 +339,7 @@ def some_warps(draw, kernel, data, numbers, i):
 
 
 def two_teams(draw, kernel, data, numbers, i):
-    """Even warps wait at one barrier, odd ones at another, by the same instruction."""
+    """One instruction at which even warps wait at one barrier and odd warps at another."""
     if kernel.warps < 2:
         return [draw(data)]
     even, odd = next(numbers), next(numbers)
@@ -350,7 +350,7 @@ def two_teams(draw, kernel, data, numbers, i):
 
 
 def handover(draw, kernel, data, numbers, i):
-    """Some warps arrive, others wait for them."""
+    """Some warps arrive at a barrier, others wait for them."""
     if kernel.warps < 2:
         return [draw(data)]
     consumers = draw(st.sets(st.integers(0, kernel.warps - 1), min_size=1, max_size=kernel.warps - 1))
@@ -386,7 +386,7 @@ def kernels(draw, counted=False, strong=False, alone=False):
 
 
 class Recorder(simwarp.observe.Observer):
-    """Tells the twin what happens.
+    """Forwards every access and synchronisation to the twin.
 
     Attributes
     ----------
@@ -405,7 +405,7 @@ class Recorder(simwarp.observe.Observer):
         self.arrivals = defaultdict(list)
 
     def barriers_of(self, warp):
-        """The barriers at which a warp waits, one after the other."""
+        """The barriers at which a warp waits, in order."""
         barriers = [action for _, action in self.kernel.lines if isinstance(action, Barrier)]
         return iter([b.numbers[warp] for b in barriers if b.numbers[warp] is not None])
 
@@ -438,7 +438,7 @@ class Recorder(simwarp.observe.Observer):
         self.clocks.values |= left
 
     def locations(self, thread, space, address, width):
-        """The places that an access touches: each as the block, or None for global memory, and a number."""
+        """The bytes that an access touches, each as (block, or None for global memory, offset)."""
         assert space in ("shared", "global")
         block = thread // (32 * self.kernel.warps) if space == "shared" else None
         offset, grain = address - (self.base if block is None else 0), self.kernel.grain
@@ -451,7 +451,7 @@ class Recorder(simwarp.observe.Observer):
         return {at: data[i * grain : (i + 1) * grain] for i, at in enumerate(locations)}
 
     def values_now(self, event, places):
-        """What the places hold, the access being done: of several lanes' values, the last one's."""
+        """The values at the locations after the access; of several lanes, the last one's value."""
         grain = self.kernel.grain
         for lane, locations in zip(event.lanes.tolist(), places, strict=True):
             for block, number in locations:
@@ -516,7 +516,7 @@ def thread_of(place, kernel):
 
 
 def check_that_nothing_is_invented(recorder):
-    """Each race of simwarp is one of the twin's."""
+    """Assert that each race reported by simwarp is one of the twin's."""
     known = {(race.lines, race.threads) for race in recorder.clocks.races}
     for fault in recorder.found:
         lines = fault.other.line, fault.place.line
@@ -529,7 +529,7 @@ def check_that_nothing_is_invented(recorder):
 
 
 def check_that_nothing_is_missed(recorder):
-    """A race is reported for each word where the twin finds one."""
+    """Assert that simwarp reports a race for each word on which the twin finds one."""
     grain, reported = recorder.kernel.grain, {(f.other.line, f.place.line) for f in recorder.found}
     racing = defaultdict(set)
     for race in recorder.clocks.races:

@@ -1,4 +1,4 @@
-"""What holds for every convolution, without an oracle: algebra, symmetry, and padding that is nothing."""
+"""Laws of every convolution, checked without an oracle: algebra, symmetry, and excluded padding."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ PAIR = st.tuples(st.integers(0, 4), st.integers(0, 4))
 
 
 class Problem(NamedTuple):
-    """The arguments of bconv2d, with padding in numbers."""
+    """The arguments of bconv2d, with explicit padding."""
 
     x: np.ndarray
     w: np.ndarray
@@ -36,19 +36,19 @@ class Problem(NamedTuple):
     dilation: tuple[int, int]
 
     def solve(self, **changed):
-        """``y`` of the problem, or of one with some arguments changed."""
+        """The output of the problem, optionally with some arguments replaced."""
         p = self._replace(**changed)
         return bconv2d(p.x, p.w, stride=p.stride, padding=p.padding, dilation=p.dilation)
 
     @property
     def geometry(self):
-        """What the reference makes of the shapes and options."""
+        """The geometry that the reference resolves from shapes and options."""
         options = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
         return conv_geometry(self.x.shape, self.w.shape, **options)
 
 
 def signs(shape):
-    """Arrays of ±1 (int8), eight from a byte; shrinks to +1."""
+    """Arrays of ±1 (int8), eight elements drawn per byte; shrinks to +1."""
     size = int(np.prod(shape))
 
     def array(octets):
@@ -60,7 +60,7 @@ def signs(shape):
 
 @st.composite
 def problems(draw, stride=None):
-    """Images and filters of ±1 and options whose output is not empty."""
+    """Images and filters of ±1, with options that give a nonempty output."""
     filter_size, dilation = (draw(st.tuples(*[st.integers(1, top)] * 2)) for top in (4, 3))
     padding = draw(st.tuples(PAIR, PAIR))
     least = [
@@ -91,7 +91,7 @@ def test_numpy_and_numba_paths_agree(problem):
 
 @st.composite
 def packed(draw, layouts):
-    """A tensor of ±1 and a format for it."""
+    """A tensor of ±1 and a format to pack it in."""
     shape = draw(st.tuples(*[st.one_of(st.integers(1, 3), st.sampled_from((8, 9, 33)))] * 4))
     layout = draw(st.sampled_from(layouts))
     word = 32 if "FSB" in layout else draw(st.sampled_from((32, 64)))
@@ -109,7 +109,7 @@ def test_unpack_inverts_pack_and_padding_bits_are_0(example):
 
 @given(packed(("HWNC", "HWNC-FSB")))
 def test_images_pack_like_filters_with_one_filter_per_image(example):
-    """(N, H, W, C) as HWNC has the words of (H, W, C, N) as HWOI: both run along C."""
+    """(N, H, W, C) packed as HWNC equals (H, W, C, N) packed as HWOI: both run along C."""
     x, form = example
     twin = form | {"layout": form["layout"].replace("HWNC", "HWOI")}
     filters = np.transpose(x, (1, 2, 3, 0))
@@ -136,7 +136,7 @@ def test_layout_conversions_commute(example, orders):
 
 
 def framed(problem, value):
-    """The image with its padding filled with one sign, to be convolved with no padding at all."""
+    """The image with its padding filled by one sign, to be convolved without padding."""
     x = np.pad(problem.x, ((0, 0), *problem.padding, (0, 0)), constant_values=value)
     return problem.solve(x=x, padding=((0, 0), (0, 0)))
 
@@ -154,7 +154,7 @@ def test_a_frame_around_the_image_changes_only_pixels_with_excluded_taps(problem
 
 @given(problems(stride=(1, 1)))
 def test_pad_then_exclude_equals_crop(problem):
-    """Without its padded border, the output is that of the windows inside the image."""
+    """Output pixels whose windows lie inside the image equal the convolution without padding."""
     g = problem.geometry
     inside = [
         slice(before, max(before, out - after))
@@ -168,7 +168,7 @@ def test_pad_then_exclude_equals_crop(problem):
 
 @given(problems())
 def test_more_padding_before_moves_the_output(problem):
-    """Translation: by one step of the stride, below and to the right."""
+    """One stride of padding more moves the output by one pixel, down or right."""
     (top, bottom), (left, right) = problem.padding
     down, across = problem.stride
     moved = problem.solve(padding=((top + down, bottom), (left + across, right)))
@@ -238,7 +238,7 @@ def test_batches_and_filters_are_independent(problem, data):
 
 @given(problems(), st.data())
 def test_sums_over_filter_rows_add_up(problem, data):
-    """A filter in two parts, upper and lower rows: the lower one looks further down."""
+    """A filter split into upper and lower rows; the lower part is moved down."""
     w, columns, dilation = problem.w, problem.padding[1], problem.dilation[0]
     at = data.draw(st.integers(0, len(w) - 1)) + 1
     top, bottom = (side + (len(w) - 1) * dilation for side in problem.padding[0])
@@ -272,7 +272,7 @@ def test_transposed_operands_transpose_the_output(problem):
 
 @given(problems(stride=(1, 1)))
 def test_mirrored_operands_mirror_the_output(problem):
-    """Mirrored images, filters and padding mirror the output: which side is padded matters."""
+    """Mirrored images, filters and padding give the mirrored output."""
     padding = tuple(side[::-1] for side in problem.padding)
     mirrored = problem.solve(x=problem.x[:, ::-1, ::-1], w=problem.w[::-1, ::-1], padding=padding)
     np.testing.assert_array_equal(mirrored[:, ::-1, ::-1], problem.solve())
@@ -316,7 +316,7 @@ def test_pooling_obeys_de_morgan(x, pool):
 
 @given(npst.arrays(np.int32, (1, 4, 6, 2), elements=st.integers(-5, 5)), st.integers(-5, 5))
 def test_pooling_bits_is_pooling_integers(dots, limit):
-    """The largest dot of a window reaches the threshold where any does; the smallest, where all do."""
+    """Or-pooling thresholds the largest dot product of a window, and-pooling the smallest."""
     windows = dots.reshape(1, 2, 2, 3, 2, 2)
     for pool, extreme in (("or", windows.max(axis=(2, 4))), ("and", windows.min(axis=(2, 4)))):
         pooled = threshold_tensor(dots, [limit, limit], pool=pool)

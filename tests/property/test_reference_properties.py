@@ -1,4 +1,4 @@
-"""What holds for every matrix: packing loses nothing, and the product obeys algebra."""
+"""For every matrix, packing is lossless and the product obeys algebra."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def matrices(draw, rows=SIDE, columns=SIDE):
 
 @st.composite
 def operands(draw):
-    """Two matrices that fit, (M, K) and (K, N)."""
+    """Two matrices of matching shapes (M, K) and (K, N)."""
     k = st.just(draw(SIDE))
     return draw(matrices(columns=k)), draw(matrices(rows=k))
 

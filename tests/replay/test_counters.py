@@ -1,4 +1,4 @@
-"""A GPU's counters of the kernels in `examples/counters`: the simulator counts the same."""
+"""Counters of the kernels in `examples/counters`, recorded on a GPU, equal the simulator's counts."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def device():
 
 
 def counted(device, name):
-    """The simulator's numbers for a case by the recorder's names, and the digest of what it put out."""
+    """The simulator's counts for a case, by the recorder's names, and the digest of its outputs."""
     device.report.clear()
     output = recorder.digest(counters.CASES[name](device))
     numbers = dict.fromkeys(recorder.METRICS, 0)
@@ -40,7 +40,7 @@ def counted(device, name):
 
 
 def without_atomics_of_global_memory(numbers):
-    """The other numbers; and the requests and sectors of atomic operations and reductions together."""
+    """The counters, with requests and sectors of atomics and reductions added together."""
     others = {name: number for name, number in numbers.items() if not name.startswith(ATOMIC)}
     return others, [sum(numbers[f"{kind} {what}"] for kind in ATOMIC) for what in ("requests", "sectors")]
 

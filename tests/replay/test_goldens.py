@@ -1,4 +1,4 @@
-"""Hardware's answers, held against every tier, on a machine without hardware."""
+"""Outputs recorded on hardware are compared with every tier, without a GPU."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ def golden(case):
 
 @pytest.fixture(params=["first", pytest.param("others", marks=pytest.mark.slow)])
 def part(request, golden):
-    """A golden with its first answers, or with all others."""
+    """A golden with its first outputs, or with the remaining ones."""
     some = slice(FIRST) if request.param == "first" else slice(FIRST, None)
     return replace(golden, outputs={k: golden.outputs[k] for k in sorted(golden.outputs)[some]})
 

@@ -1,4 +1,4 @@
-"""A GPU's answers to MTTKRP and decompositions: the simulator answers the same bits, without atomics."""
+"""MTTKRP results and decompositions recorded on a GPU equal the simulator's bits, without atomics."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The maps that an H200 showed (``simwarp record probe``), found again on the simulator."""
+"""Fragment maps found on an H200 (``simwarp record probe``) are found on the simulator too."""
 
 import pytest
 
@@ -14,7 +14,7 @@ FORMS = {opcode: told for opcode, told in GOLDEN["forms"].items() if not opcode.
 
 
 def family(opcode):
-    """Instructions with the same maps tell the same: types of one width, layouts of memory, saturation."""
+    """Group instructions with equal maps: types of one width, memory layouts, saturation."""
     layouts = tuple(
         (str(operand.layout), operand.layout.bits) for operand in fragments_of(opcode).operands.values()
     )
@@ -30,7 +30,7 @@ def test_the_golden_is_complete_and_from_hardware():
 
 
 def test_maps_are_confirmed_for_exactly_the_chips_that_agreed():
-    """`simwarp.fragments` names a chip as witness of exactly the maps that it agreed with."""
+    """`simwarp.fragments` lists a chip as confirmed for exactly the maps that its probe agreed with."""
     agreed = {opcode for opcode, told in GOLDEN["forms"].items() if told["agreed"]}
     assert {opcode for opcode, chips in confirmations().items() if "sm_90" in chips} == agreed
 

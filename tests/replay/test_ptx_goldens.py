@@ -1,4 +1,4 @@
-"""An H200's answers to every form of every PTX row, held against the simulator."""
+"""Results of every form of every PTX row, recorded on an H200, are compared with the simulator."""
 
 import json
 
@@ -24,7 +24,7 @@ def of_family(name):
 
 
 def first_of_rows(name):
-    """The probe of one form of each row."""
+    """A probe of one form of each row."""
     return [probes([row])[0] for row in ROWS.values() if family(row) == name]
 
 
@@ -63,7 +63,7 @@ def test_hardware_results_are_within_the_bounds_of_the_isa(name):
 
 @pytest.fixture
 def known():
-    """The golden and the simulator's answer of one exact form."""
+    """The golden and the simulator's results of one exact form."""
     probe = probe_of("mad.hi.u32")
     (answer,) = golden.unpack(arrays_of("integer"), {probe.form: probe})
     (got,) = ask(simwarp.Device(), [probe])
@@ -115,13 +115,13 @@ def test_every_golden_form_has_a_row():
 
 
 class Witness(simwarp.Device):
-    """A simulator that says it is hardware."""
+    """A simulator that claims to be hardware."""
 
     uuid, driver_version = "0" * 32, "580.0"
 
 
 class Wrong(Witness):
-    """One whose ``popc`` counts zeros."""
+    """A simulator whose ``popc`` counts zeros."""
 
     def load(self, ptx):
         return super().load(ptx.replace("popc.b32 %d, %a;", "not.b32 %a, %a; popc.b32 %d, %a;"))
@@ -131,7 +131,7 @@ SOME = [ROWS[name] for name in ("popc", "div", "ex2.approx.f32", "activemask.b32
 
 
 def recorded_on(make, folder, rows):
-    """What a device answers to rows of any family, recorded as one subject."""
+    """Record a device's results for rows of any family as one subject."""
     subject = Subject("ptx-some", "", lambda asking: answers("some", probes(rows), asking))
     outcome = record(subject, Asking(make), folder)
     return outcome, recorded("ptx-some", folder)

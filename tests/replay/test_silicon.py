@@ -1,4 +1,4 @@
-"""Silicon's answers where the PTX ISA leaves a question open (docs/silicon.md), and the simulator's."""
+"""Results of hardware where the PTX ISA leaves a question open (docs/silicon.md), and the simulator's."""
 
 import pytest
 

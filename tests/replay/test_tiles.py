@@ -1,4 +1,4 @@
-"""What an H200 made of tiles of matrices, word for word: the simulator makes the same of them."""
+"""Results of matrix instructions on tiles, recorded on an H200, equal the simulator's word for word."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def test_a_difference_names_operand_lane_register_and_element(device):
 
 
 class Floorless(Rule):
-    """A rule that heeds the exponents of the least products, too."""
+    """A sum rule without a minimum for the largest exponent."""
 
     floor = -1000
 

@@ -1,4 +1,4 @@
-"""The tensors of the benchmarks are those that the published figures belong to."""
+"""The benchmark tensors are those for which figures were published."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ def digest(*arrays):
 
 
 def drawn():
-    """Some numbers from each of the generator's methods that tensors are drawn with."""
+    """Some numbers from each generator method that is used to draw tensors."""
     random = np.random.default_rng(2026)
     return digest(
         random.random(1000),
@@ -136,5 +136,5 @@ def test_the_page_lists_the_measured_fibers(label):
 
 @pytest.mark.parametrize("case", [case for case, row in ROWS.items() if row["target"]])
 def test_storage_equals_that_of_an_independent_program(case):
-    """To the digit that it printed."""
+    """The storage sizes equal the printed output of an independent program to the last digit."""
     assert f"{ROWS[case]['ours']:.1f}" == f"{ROWS[case]['target']:.1f}"

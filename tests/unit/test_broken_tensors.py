@@ -1,4 +1,4 @@
-"""Sparse tensors whose fields hold something else, and arguments of other types: typed errors."""
+"""Sparse tensors with broken fields, and arguments of other types, raise typed errors."""
 
 from dataclasses import fields, replace
 
@@ -149,7 +149,7 @@ def test_decompositions_refuse_wrong_arguments(given, error):
 
 @pytest.mark.parametrize("rank", [200_000_000, 10**21])
 def test_ranks_beyond_memory_are_refused_at_once(rank):
-    """Before anything of their size is allocated."""
+    """Such a rank is refused before any memory of its size is allocated."""
     with pytest.raises(
         ShapeError, match=rf"^rank is {rank}: .* GiB\nthis machine has .* GiB\ngive a smaller"
     ):

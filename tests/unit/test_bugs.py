@@ -34,7 +34,7 @@ RACES = [name for name in NAMES if BUGS[name].fault == "Race"]
 
 @dataclass(frozen=True)
 class Found:
-    """What the report of a bug must say.
+    """The expected report of a bug.
 
     ``at`` is block, warp and lane; ``count`` how often a device that only reports meets the bug, ``wrong``
     how many elements come out wrong on such a device.
@@ -86,7 +86,7 @@ def check(name):
 
 
 def where(place):
-    """Where the report says that the fault is, and where that is in the table above."""
+    """The reported place of the fault, and the expected one from the table above."""
     assert place.block[1:] == (0, 0)
     assert place.thread == (32 * place.warp + place.lane, 0, 0)
     return place.block[0], place.warp, place.lane
@@ -140,7 +140,7 @@ def test_a_device_without_checks_finds_nothing(name):
 
 
 def wrong(bug, outputs):
-    """How many elements are not what they should be."""
+    """The number of elements that differ from the expected output."""
     return sum(int((outputs[name] != right).sum()) for name, right in bug.right.items())
 
 
@@ -261,7 +261,7 @@ def test_a_file_is_small_and_marks_the_bug(name):
 
 
 def run_script(monkeypatch, *arguments):
-    """The exit status of ``bugs.py``, run in this process."""
+    """Exit status of ``bugs.py``, run in this process."""
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setattr("sys.argv", ["bugs.py", *arguments])
     with pytest.raises(SystemExit) as stopped:
@@ -431,7 +431,7 @@ def test_compute_sanitizer_agrees_on_the_bugs_it_detects(recording, name, tool):
 
 
 class StandIn(simwarp.Device):
-    """The simulator under a GPU's name."""
+    """A simulator that reports a GPU's name."""
 
     name, uuid, driver_version = "NVIDIA Test", "0" * 32, "580.0"
 
@@ -443,7 +443,7 @@ def test_a_recording_without_its_program_is_named(tmp_path, monkeypatch):
 
 
 def test_a_recording_is_plain_json_data(tmp_path, monkeypatch):
-    """Of programs that stand in for the real ones: scripts that print what the tools would."""
+    """The real programs are replaced by scripts that print the output of the tools."""
 
     def build(bug, variant, folder):
         script = folder / f"{bug.name}_{variant}"

@@ -1,4 +1,4 @@
-"""Each kind of mistake is raised by default, or collected, or left unseen; the launch goes on behind it."""
+"""Each kind of fault is raised by default, or reported, or ignored, and the launch continues."""
 
 import numpy as np
 import pytest
@@ -242,7 +242,7 @@ def test_a_counting_loop_is_not_reported_as_endless():
 
 @pytest.mark.slow
 def test_a_long_wait_is_not_reported_as_a_livelock():
-    """Lane 0 sets the flag after a long count; the others read it again and again, changing nothing."""
+    """Lane 0 sets the flag after a long loop, while the others poll it without any change of state."""
     body = """
         setp.eq.u32 %p1, %lane, 0; @%p1 bra COUNT;
         POLL: ld.volatile.global.u32 %r3, [%in]; setp.eq.u32 %p1, %r3, 0; @%p1 bra POLL;
@@ -358,7 +358,7 @@ def test_using_an_uninitialised_value_is_a_fault(body, register, lane, use):
 
 
 def test_uninitialised_values_are_tracked_through_loops():
-    """Lane n is given its value in round n; until then it is carried along."""
+    """Lane n gets its value in iteration n and carries it uninitialised until then."""
     body = """mov.u32 %r3, 0;
 AGAIN: setp.eq.u32 %p2, %r3, %lane; selp.b32 %r9, %r3, %r9, %p2;
 add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, LAST; @%p3 bra AGAIN;

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it writes, and how it ends."""
+"""The command line: its output, the files it writes, and its exit codes."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def no_gpu(monkeypatch):
 
 
 def command(*arguments, folder=None, interpreter=()):
-    """The real command in a process of its own."""
+    """Run the real command in a process of its own."""
     return subprocess.run(
         [sys.executable, "-P", *interpreter, "-m", "simwarp", *map(str, arguments)],
         cwd=folder,
@@ -55,7 +55,7 @@ def command(*arguments, folder=None, interpreter=()):
 
 
 def refused(capsys, arguments, *parts, code=2):
-    """The command ends with one short message, and says nothing else."""
+    """Assert that the command ends with one short message and prints nothing else."""
     assert main([str(a) for a in arguments]) == code
     said = capsys.readouterr()
     assert said.out == ""
@@ -154,7 +154,7 @@ def test_a_single_input_is_verified_again(capsys):
 
 @pytest.fixture
 def lie(monkeypatch):
-    """Plants one flipped bit in what the device answers."""
+    """Flip one bit in the result of the simulator."""
     honest = CASES["bmm"]
 
     def wrong(item, device):
@@ -217,7 +217,7 @@ def test_verify_reports_a_missing_gpu(capsys, device):
 
 @pytest.fixture
 def folder(tmp_path):
-    """a.npy (33, 70), b.npy (70, 9), and what must be refused."""
+    """A folder with a.npy (33, 70), b.npy (70, 9), and files that must be refused."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((33, 70)), rng.standard_normal((70, 9)).astype(np.float16)
     arrays = {
@@ -408,7 +408,7 @@ def test_goldens_are_not_recorded_without_a_gpu(capsys, tmp_path):
 
 
 class StandIn(simwarp.Device):
-    """The simulator under a GPU's name."""
+    """A simulator that reports a GPU's name."""
 
     name, uuid, driver_version = "NVIDIA Test", "0" * 32, "580.0"
 
@@ -463,7 +463,7 @@ def test_record_lists_its_subjects(capsys):
 
 @pytest.mark.usefixtures("stand_in")
 def test_an_interrupted_recording_is_resumed(capsys, tmp_path, monkeypatch):
-    """Ctrl-C leaves the subjects that are complete; --missing records the others."""
+    """Ctrl-C keeps complete subjects; --missing records the others."""
     answers = cases.case_answers
 
     def stop(case, *arguments):
@@ -596,7 +596,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def start(*arguments, folder):
-    """The command in a process of its own group, its modules already imported."""
+    """Start the command in its own process group, with its modules already imported."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", READY, *arguments],
         cwd=folder,
@@ -610,7 +610,7 @@ def start(*arguments, folder):
 
 
 def stop(process, number, after):
-    """Send a signal after a while, unless it has ended; returns the exit code and what it said."""
+    """Send a signal after a delay unless the process has ended; return its exit code and output."""
     try:
         process.wait(after)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""The cache of compiled PTX: bounded in size, and `simwarp cache`."""
+"""The cache of compiled PTX: its size limit, and `simwarp cache`."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def age(*keys):
-    """Make entries older than all others, the first the oldest."""
+    """Set the time stamps of entries before all others, in the given order."""
     for order, key in enumerate(keys):
         os.utime(cache_folder() / f"{key}.ptx", (order, order))
 

@@ -1,4 +1,4 @@
-"""`simwarp cpd`: what it reads, what it writes, what it says, and how it ends."""
+"""`simwarp cpd`: inputs, outputs, messages and exit codes."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def tensor(dtype=np.float64):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The working directory, with a tensor in every kind of file."""
+    """The working directory, with one tensor in every file format."""
     write_tns(tmp_path / "x.tns", tensor(), header=True)
     write_tns(tmp_path / "x.tns.gz", tensor(), header=True)
     write_tensor(tmp_path / "x.npz", tensor())

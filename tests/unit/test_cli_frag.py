@@ -1,4 +1,4 @@
-"""`simwarp frag`: the five questions, in words, as data and as a picture."""
+"""`simwarp frag`: its five queries, printed as text, JSON and SVG."""
 
 import json
 import xml.etree.ElementTree as ET

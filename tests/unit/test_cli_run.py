@@ -1,4 +1,4 @@
-"""`simwarp run` with a kernel of the user's own: what it prints, what it writes, and how it ends."""
+"""`simwarp run` with a user's kernel: its output, the files it writes, and its exit codes."""
 
 import io
 import json
@@ -229,7 +229,7 @@ def test_an_endless_kernel_is_stopped(capsys):
 
 
 def unwritten(*options, shape="2x3"):
-    """A run of `fill` that leaves the last of six elements."""
+    """Run `fill` so that the last of six elements stays unwritten."""
     args = ["--arg", f"x=out:int32:{shape}", "--arg", "5"]
     return ["run", "fill.cu", "--grid", "1", "--block", "32", *args, *options]
 
@@ -343,7 +343,7 @@ REFUSED = [
 
 
 def contents():
-    """What the files of the folder hold, apart from those without an end."""
+    """The contents of the files in the folder; None for files of endless length."""
     endless = ("zero.ptx", "fifo.cu", "sparse.ptx")
     return {path: None if path.name in endless else path.read_bytes() for path in Path().iterdir()}
 
@@ -443,7 +443,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def cpu_seconds(process):
-    """The CPU time of a process that runs."""
+    """CPU time of a running process."""
     user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 

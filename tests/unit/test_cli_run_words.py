@@ -1,4 +1,4 @@
-"""The words of `simwarp run`: arguments, names, dimensions and checks as a command line writes them."""
+"""Parsing of the arguments of `simwarp run`: values, names, dimensions and checks."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""`simwarp tensor`: what a file of a sparse tensor holds, and how it becomes another one."""
+"""`simwarp tensor`: information about sparse tensor files, and conversion between them."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def command(*arguments):
 
 @pytest.fixture
 def tensor():
-    """Ragged, in an order of its own, with the last slices of every mode empty."""
+    """A tensor with unsorted coordinates and empty last slices in every mode."""
     rng = np.random.default_rng(3)
     places = rng.permutation(5 * 7 * 11)[:97]
     coords = np.array(np.unravel_index(places, (5, 7, 11)), np.uint32)
@@ -290,7 +290,7 @@ def test_a_conversion_stopped_by_ctrl_c_ends_with_130(tmp_path):
 
 @pytest.mark.parametrize("content", [b"garbage", b"", b"1 1 2.5\n"])
 def test_a_text_file_named_npz_is_refused(tmp_path, content):
-    """It is not read as a text, with a complaint about its first line."""
+    """The message does not complain about the first line of a text."""
     (tmp_path / "bad.npz").write_bytes(content)
     with pytest.raises(InputFileError, match=r"bad\.npz does not hold a sparse tensor: it begins with b'"):
         command("info", tmp_path / "bad.npz")

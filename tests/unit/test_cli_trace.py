@@ -1,4 +1,4 @@
-"""The command line of stored traces: what it shows, what it compares, and how it ends."""
+"""The command line of stored traces: display, comparison, and exit codes."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def command(*arguments):
 
 @pytest.fixture
 def files(tmp_path):
-    """Traces of two kernels of which the second has another factor, for the threads from 1 on."""
+    """Traces of two kernels; in the second, threads from 1 on use another factor."""
     paths = [tmp_path / "first.npz", tmp_path / "second.npz"]
     for path, factor in zip(paths, "35", strict=True):
         trace = Trace()

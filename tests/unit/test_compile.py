@@ -1,4 +1,4 @@
-"""`gpu.compile`: CUDA C++ to PTX, and what it says when there is no PTX."""
+"""`gpu.compile`: CUDA C++ to PTX, and its errors."""
 
 import itertools
 import os

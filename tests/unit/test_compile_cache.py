@@ -1,4 +1,4 @@
-"""The cache of `gpu.compile`: what an entry holds, when it is believed, and what its key depends on."""
+"""The cache of `gpu.compile`: the contents, validity and keys of its entries."""
 
 import importlib.resources
 import os

@@ -1,4 +1,4 @@
-"""The cache of `gpu.compile`: whatever a compilation may read is in the key, or nothing is kept."""
+"""The cache of `gpu.compile`: every file that a compilation may read changes the key, or prevents caching."""
 
 import os
 

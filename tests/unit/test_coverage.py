@@ -1,4 +1,4 @@
-"""`simwarp coverage`: the forms and their evidence, and what a PTX file lacks."""
+"""`simwarp coverage`: supported forms with their evidence, and unsupported instructions of a file."""
 
 import json
 import shutil
@@ -80,7 +80,7 @@ def test_open_forms_state_their_invariant(capsys):
 
 @pytest.fixture
 def without_popc(monkeypatch):
-    """Evidence of all forms except ``popc.b32``, as if its row were new."""
+    """Evidence of all forms except ``popc.b32``, as for a new row."""
     rest = {form: found for form, found in evidence().items() if form != "popc.b32"}
     for module in ("simwarp.cli.coverage", "simwarp.lab.evidence.forms"):
         monkeypatch.setattr(f"{module}.evidence", lambda: rest)

@@ -1,4 +1,4 @@
-"""`simwarp.device`: what the host may ask of a simulated GPU, and what it is told when it may not."""
+"""`simwarp.device`: memory, launches, streams and errors of a simulated GPU."""
 
 import gc
 import weakref
@@ -68,7 +68,7 @@ def kernel(device):
 
 
 def message(error):
-    """The text, which says in a line of its own what to do."""
+    """The text of an error; assert that it has a line of advice."""
     text = str(error.value)
     assert all(text.splitlines())
     return text

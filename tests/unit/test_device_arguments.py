@@ -1,4 +1,4 @@
-"""A simulated GPU, its arrays, its PTX and its launches: what cannot be is a typed error."""
+"""Unsuitable devices, arrays, PTX and launches raise typed errors."""
 
 import re
 
@@ -115,7 +115,7 @@ def test_unsuitable_uploads_are_refused(device, host):
 
 
 class Interface:
-    """An array of another library on the host."""
+    """A host array of another library that implements the array interface."""
 
     def __init__(self, array):
         self.__array_interface__, self._array = array.__array_interface__, array

@@ -1,4 +1,4 @@
-"""`simwarp.draw`: the text of small pictures, their SVG twins, and that both tell the truth.
+"""`simwarp.draw`: text and SVG of small pictures show the same, correct values.
 
 Layouts are held against `reference.pack`, operations against the scalar twins in
 `tests/oracles/scalar_lanes.py`.
@@ -39,7 +39,7 @@ def u32(*values):
 
 
 def bits_of(cells, kind):
-    """The rows of cells as numbers, their most significant bit first."""
+    """Rows of cells as numbers, most significant bit first."""
     return [sum(kind(cell) << i for i, cell in enumerate(reversed(row))) for row in cells]
 
 
@@ -222,7 +222,7 @@ every_picture = pytest.mark.parametrize("picture", PICTURES.values(), ids=PICTUR
 
 
 def strings(picture):
-    """Everything that is written in a picture."""
+    """All text in a picture."""
     grids = [grid for line in picture.lines for grid in line]
     around = [
         text
@@ -247,7 +247,7 @@ def test_text_and_svg_show_the_same_words(picture):
 
 @every_picture
 def test_text_and_svg_show_the_same_bits(picture):
-    """The squares of the SVG, the characters of the text and the cells are one picture."""
+    """SVG squares, text characters and cells show the same bits."""
     paths = [
         (path.get("class"), run)
         for path in ET.fromstring(to_svg(picture)).iter(f"{SVG}path")
@@ -346,7 +346,7 @@ def sizes(seed, count, most):
 
 
 def alone(row, column, rows, columns, **form):
-    """Where `reference.pack` puts a single +1: the number of its word in memory, and the word."""
+    """The position and the word in which `reference.pack` stores a single +1."""
     signs = -np.ones((rows, columns), np.int8)
     signs[row, column] = 1
     words = reference.pack(signs, **form).words.ravel()
@@ -440,7 +440,7 @@ def shuffle(mode, b):
 
 
 def turned(vote, bits):
-    """Lane i keeps the vote on the i-th of the bits."""
+    """Result of each lane i: the vote on bit ``bits[i]`` of all lanes."""
     return lambda words: [vote(column_of(words, bit), ALL, EVERY_LANE)[i] for i, bit in enumerate(bits)]
 
 
@@ -486,7 +486,7 @@ def test_counts_are_written_beside_their_lanes():
 
 
 def test_ballot_pictures_are_rotated_by_a_quarter_turn():
-    """Clockwise, as section 3.1 of the paper says, and anticlockwise with brev."""
+    """Ballot rotates clockwise (section 3.1 of the paper), with brev anticlockwise."""
     picture = np.array([[word >> bit & 1 for bit in range(31, -1, -1)] for word in PROBE.tolist()])
     for name, quarters in (("G", -1), ("H", 1)):
         cells = operation_picture(name).lines[0][1].cells

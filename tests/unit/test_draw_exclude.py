@@ -12,7 +12,7 @@ from simwarp.draw import exclude_picture, to_svg, to_text
 
 
 def cells(picture):
-    """The labels of both grids, by row and column label."""
+    """Labels of both grids, by row and column label."""
     grids = picture.lines[0]
     return [
         {
@@ -25,7 +25,7 @@ def cells(picture):
 
 
 def drawn(image, filter, *, stride=1, padding="SAME", dilation=1, pixel=(0, 0), **more):
-    """The picture of a geometry that the reference resolves, and how many taps it says are outside."""
+    """The picture of a geometry resolved by the reference, and the number of excluded taps in it."""
     geometry = reference.conv_geometry(
         (1, *image, 1), (*filter, 1, 1), stride=stride, padding=padding, dilation=dilation
     )

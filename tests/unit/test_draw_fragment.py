@@ -1,4 +1,4 @@
-"""Pictures of fragments: each cell tells the truth, columns stand below columns, colours can be told."""
+"""Pictures of fragments: correct labels, aligned columns, and distinguishable colours."""
 
 import importlib.util
 import re
@@ -34,7 +34,7 @@ INK = {False: "#1f2328", True: "#e6e9ef"}
 
 
 def maps():
-    """One operand for each map; of wgmma's accumulators, the narrow ones."""
+    """One operand for each distinct map; of wgmma accumulators only the narrow ones."""
     found = {}
     for opcode in all_opcodes():
         for name, operand in fragments_of(opcode).operands.items():
@@ -50,20 +50,20 @@ every_map = pytest.mark.parametrize(
 
 
 def span(label):
-    """The numbers of a label: ``row 4–7`` is 4 to 7."""
+    """The numbers in a label: ``row 4–7`` gives 4 to 7."""
     first, last = re.fullmatch(r"(?:\w+ )?(\d+)(?:–(\d+))?", label).groups()
     return range(int(first), int(last or first) + 1)
 
 
 def cells(grid):
-    """Each cell, with the rows and the columns that its labels name."""
+    """Each cell with the rows and columns of its labels."""
     for row, of_row in zip(grid.row_labels, grid.cells, strict=True):
         for column, cell in zip(grid.column_labels, of_row, strict=True):
             yield cell, span(row), span(column)
 
 
 def claimed(label):
-    """The holders that a label names: (lane, register, bit or None)."""
+    """The holders in a label: (lane, register, bit or None)."""
     for part in label.split(" "):
         lane, _, of_lane = part.partition(":")
         for register in of_lane.split(","):
@@ -164,7 +164,7 @@ PRODUCTS = [
 
 
 def rectangles(svg):
-    """The places of the coloured cells, in the order of drawing: (x, y, width)."""
+    """Positions of the coloured cells in drawing order: (x, y, width)."""
     found = [r for r in ET.fromstring(svg).iter(f"{SVG}rect") if "hue" in r.get("class", "")]
     return [tuple(float(r.get(name)) for name in ("x", "y", "width")) for r in found]
 
@@ -261,7 +261,7 @@ EYES = {
 
 
 def lab(colour, eyes):
-    """CIE L*a*b* of a colour, D65."""
+    """CIE L*a*b* values (D65) of a colour."""
     encoded = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.where(encoded <= 0.04045, encoded / 12.92, ((encoded + 0.055) / 1.055) ** 2.4)
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])

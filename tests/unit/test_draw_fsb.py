@@ -1,4 +1,4 @@
-"""Pictures of fixed-stride bits, held against BTC's figure 14 and against a matrix cut into tiles."""
+"""Pictures of fixed-stride bits, compared with BTC's figure 14 and with a tiled matrix."""
 
 from __future__ import annotations
 

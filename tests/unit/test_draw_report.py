@@ -1,4 +1,4 @@
-"""Tables and pictures of a report, from plain data."""
+"""Tables and pictures of a report, drawn from plain data."""
 
 import json
 import xml.etree.ElementTree as ElementTree
@@ -93,7 +93,7 @@ def test_a_missing_number_is_drawn_as_a_dash():
 
 @pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
 def test_each_wavefront_has_a_row(width):
-    """Held against the observer; stores, since loads may merge phases."""
+    """Compared with the observer, for stores, since loads may merge phases."""
     random = np.random.default_rng(width)
     lanes = np.arange(32)
     for stride in (0, 1, 2, 3, 8, 32, None):

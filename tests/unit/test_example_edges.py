@@ -1,4 +1,4 @@
-"""The photograph of examples/edges.py: edges without a frame, the same as NumPy's, and noticed if not."""
+"""The photograph of examples/edges.py: its edges equal NumPy's, without a frame, and errors are detected."""
 
 from __future__ import annotations
 

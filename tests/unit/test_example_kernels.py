@@ -1,4 +1,4 @@
-"""The kernels of `examples/kernels`: right at ragged sizes, to the last bit, and as silicon answered."""
+"""The kernels of `examples/kernels` are bit-exact at ragged sizes and equal the recorded silicon outputs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def whole(n, end=2**32):
 
 
 def fma(a, b, c):
-    """One rounding of a * b + c: float64 rounded to odd, so that rounding again to float32 does no harm."""
+    """a * b + c rounded once: computed in float64 with rounding to odd, then rounded to float32."""
     product, c = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
     total = np.asarray(product + c)
     from_c = total - product
@@ -52,7 +52,7 @@ def fma(a, b, c):
 
 
 def add_up(terms):
-    """The sum of the first axis, term by term."""
+    """Sum along the first axis, term by term."""
     total = np.float32(0)
     for term in terms:
         total = total + term
@@ -60,7 +60,7 @@ def add_up(terms):
 
 
 def add_up_products(a, b):
-    """The sum of products of the first axes, by fused multiply-adds."""
+    """Sum of products along the first axes, by fused multiply-adds."""
     total = np.float32(0)
     for x, y in zip(a, b, strict=True):
         total = fma(x, y, total)
@@ -68,7 +68,7 @@ def add_up_products(a, b):
 
 
 def add_up_warps(x):
-    """The sum of the last axis, one half added to the other, as shuffles down or across do it."""
+    """Sum along the last axis by repeatedly adding its halves, as a shuffle reduction does."""
     while x.shape[-1] > 1:
         half = x.shape[-1] // 2
         x = x[..., :half] + x[..., half:]
@@ -76,7 +76,7 @@ def add_up_warps(x):
 
 
 def deal(x, threads):
-    """The last axis dealt out to threads: (…, n) → (turns, …, threads), filled up with zeros."""
+    """Distribute the last axis over threads: (…, n) → (turns, …, threads), padded with zeros."""
     turns = -(-x.shape[-1] // threads)
     filled = np.zeros((*x.shape[:-1], turns * threads), x.dtype)
     filled[..., : x.shape[-1]] = x
@@ -106,7 +106,7 @@ def test_transpose_equals_numpy(simwarp_device, shape):
 
 
 def reduced(x, blocks):
-    """What one launch of `reduce` makes of x: the sum of each block."""
+    """Expected output of one launch of `reduce`: the sum of each block."""
     shares = add_up(deal(x, 256 * blocks)).reshape(blocks, 8, 32)
     warps = np.zeros((blocks, 32), np.float32)
     warps[:, :8] = add_up_warps(shares)
@@ -158,12 +158,12 @@ TENSOR_SHAPES = [(1, 1, 1), (16, 8, 16), (33, 31, 17), (65, 70, 129), (64, 64, 6
 
 
 def half_exponents(x):
-    """The binary exponents of float16 numbers; those below the normal ones have the least of these."""
+    """Binary exponents of float16 numbers; subnormals have the smallest normal exponent."""
     return np.maximum(np.frexp(x)[1] - 1, -14)
 
 
 def add_up_in_tensor_core(a, b):
-    """A product of float16 matrices as Hopper adds it up, to the bit, in float64 that nothing rounds.
+    """A product of float16 matrices, bit-exact as on Hopper, computed in float64 without rounding.
 
     An instruction adds 16 products to the accumulator: each is cut off 25 bits below the largest exponent
     among them, a product's exponent being the sum of its factors', and the sum after the 24 bits of float32.
@@ -190,7 +190,7 @@ def test_gemm_f16_equals_the_tensor_core_model(simwarp_device, m, n, k):
 
 
 def test_tensor_core_truncation_stays_within_its_bound():
-    """The bound of gemm_f16.py holds what is lost, and something is: sums are not rounded to nearest."""
+    """The error is nonzero and within the bound of gemm_f16.py, since sums are truncated."""
     for seed in range(3):
         a, b = (matrix.astype(np.float64) for matrix in example("gemm_f16").draw(seed))
         right, bound = example("gemm_f16").expected(seed)["product"]
@@ -226,7 +226,7 @@ def test_gemm_s8_equals_numpy(simwarp_device, m, n, k):
 
 
 def exponential(x):
-    """The exponential as the comment in softmax.cu describes it."""
+    """The exponential by the algorithm in the comment of softmax.cu."""
     n = np.rint(x * np.float32(1.44269504))
     r = fma(-n, float.fromhex("0x1.62e4p-1"), x)
     r = fma(-n, float.fromhex("0x1.7f7d1cp-20"), r)
@@ -302,7 +302,7 @@ def test_bitonic_sort_equals_numpy(simwarp_device, n):
 
 
 def jacobi(plate, sweeps):
-    """Cell by cell."""
+    """One Jacobi step, cell by cell."""
     change = np.float32(0)
     for _ in range(sweeps):
         old, changes = plate.copy(), [np.float32(0)]
@@ -359,7 +359,7 @@ def test_the_script_succeeds(name, monkeypatch, capsys):
 
 
 def run_script(name, monkeypatch, *args):
-    """The exit status of a script, run in this process."""
+    """Exit status of a script that runs in this process."""
     path = lab.examples("kernels") / f"{name}.py"
     monkeypatch.syspath_prepend(str(path.parent))
     monkeypatch.setattr(sys, "argv", [str(path), *args])
@@ -407,7 +407,7 @@ def test_different_seeds_give_different_inputs():
 
 
 def drawn(name, seed):
-    """The arrays that an example draws."""
+    """The input arrays that an example draws."""
     inputs = example(name).draw(seed)
     return inputs if isinstance(inputs, tuple) else (inputs,)
 
@@ -442,7 +442,7 @@ def test_the_golden_belongs_to_the_current_kernels(golden):
 
 
 class StandIn(simwarp.Device):
-    """The simulator under a GPU's name."""
+    """A simulator that reports a GPU's name."""
 
     name = "NVIDIA Test"
     uuid = "00112233445566778899aabbccddeeff"

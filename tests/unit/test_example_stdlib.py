@@ -1,4 +1,4 @@
-"""The tensor of examples/stdlib_tensor.py: what it counts, and what its components say, for a few modules."""
+"""The tensor of examples/stdlib_tensor.py and its components, for a few modules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = ["os", "split", "path", "os", "path", "join", "path", "end"]
 
 @pytest.fixture
 def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A standard library of a few modules of our own."""
+    """A small standard library of our own modules."""
     folder = tmp_path / "lib"
     for name in ("html/__init__.py", "html/test/words.py", "html/tool.py", "other/words.py", "ast.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
 
 
 def components(printed: str) -> list[tuple[set[str], set[str], set[str]]]:
-    """Of each component its modules, names and followers."""
+    """The modules, names and following names of each component."""
     lines = [line.removeprefix("    ").removeprefix("then ") for line in printed.splitlines()[1:]]
     assert len(lines) % 3 == 0
     words = [set(line.split(", ")) for line in lines]

@@ -1,4 +1,4 @@
-"""Every example runs as its reader would run it, and notices when a device answers wrongly."""
+"""Every example runs as documented and detects a wrong device result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`reference.files`: what is written appears whole or not at all, and nothing else stays behind."""
+"""`reference.files`: files are written completely or not at all, without leftovers."""
 
 import errno
 import fcntl
@@ -30,7 +30,7 @@ def names(folder):
 
 
 class Interrupt:
-    """Ctrl-C at the k-th bytecode that runs below `write_whole`."""
+    """Raises KeyboardInterrupt at the k-th bytecode executed below `write_whole`."""
 
     def __init__(self, at):
         self.at, self.count = at, 0
@@ -47,7 +47,7 @@ class Interrupt:
 
 
 def interrupted(path, at, write):
-    """Whether the k-th bytecode was reached, and what was raised."""
+    """Whether the k-th bytecode was reached, and the raised exception."""
     interrupt, before = Interrupt(at), sys.gettrace()
     sys.settrace(interrupt)
     try:
@@ -101,7 +101,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, error):
 
 
 def leave(folder, name="x", age=3600.0):
-    """A temporary file as a killed writer leaves it: asked of a writer while it writes."""
+    """Create a temporary file as a killed writer leaves it."""
     found = []
 
     def look(file):

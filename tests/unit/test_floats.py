@@ -1,4 +1,4 @@
-"""`simwarp.floats`: values written out by hand, shapes and errors; and the twins, held against Python.
+"""`simwarp.floats` against hand-computed values, its shapes and errors; and the twins against Python.
 
 `tests/property/test_floats_properties.py` compares with the twins in `tests/oracles/scalar_floats.py`.
 """
@@ -103,7 +103,7 @@ def test_the_twins_round_in_every_direction_and_saturate():
 
 @both
 def test_fma_rounds_once(number):
-    """x² = 1 + 2u + u², whose last term only a fused operation keeps."""
+    """x² = 1 + 2u + u²: only a fused operation keeps the last term."""
     u = float(np.finfo(number).eps)
     x = number(1 + u)
     assert float(floats.fma(x, x, number(-1 - 2 * u))) == u * u
@@ -111,7 +111,7 @@ def test_fma_rounds_once(number):
 
 
 def test_fma_of_float32_avoids_double_rounding_in_float64():
-    """4097² is halfway between two float32; to add 2^-100 in float64 changes nothing."""
+    """4097² lies halfway between two float32; adding 2^-100 in float64 is lost."""
     x = np.float32(4097)
     signed = [np.float32(sign * 2.0**-100) for sign in (-1, 0, 1)]
     assert [float(floats.fma(x, x, c)) for c in signed] == [16785408, 16785408, 16785410]
@@ -119,7 +119,7 @@ def test_fma_of_float32_avoids_double_rounding_in_float64():
 
 
 def test_fma_of_float64_avoids_double_rounding_of_its_error():
-    """1 + 2^-53 is halfway; the product's own error, 2^-106 or less, decides."""
+    """1 + 2^-53 is a tie; the error of the product, at most 2^-106, decides it."""
     a, b = np.float64(1 + 2.0**-52), np.float64(2.0**-53 - 2.0**-106)
     below = Fraction(float(a)) * Fraction(float(b)) - Fraction(2) ** -53
     assert 0 < below < Fraction(2) ** -104
@@ -248,7 +248,7 @@ def test_small_formats_saturate_or_overflow():
 
 
 def test_half_fma_rounds_once():
-    """2050 + (1 + 2^-10)(1 - 2^-10) is below 2051, a tie; float32 would round it to that."""
+    """2050 + (1 + 2^-10)(1 - 2^-10) lies below the tie 2051, to which float32 would round it."""
     a, b, c = (np.uint16(word) for word in (0x3C01, 0x3BFE, 0x6801))
     assert hex(floats.half("fma", a, b, c, format="f16")) == "0x6801"
     assert hex(floats.half("fma", a, b, c, format="f16", rounding="rp")) == "0x6802"
@@ -263,7 +263,7 @@ def test_half_fma_rounds_once():
 @both
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_results_of_arrays_equal_results_of_their_elements(number, rounding):
-    """Several blocks, with hard elements here and there: the same words as one by one."""
+    """Several blocks with special elements give the same words as single elements."""
     rng = np.random.default_rng(5)
     a, b, c = (rng.standard_normal((700, 32)).astype(number) for _ in range(3))
     hard = [np.nan, np.inf, -np.inf, 0, -0.0, np.finfo(number).max, np.finfo(number).tiny / 4, TINY[number]]

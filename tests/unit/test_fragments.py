@@ -1,4 +1,4 @@
-"""`simwarp.fragments`: every map a bijection, and the maps that the PTX ISA prints as formulas.
+"""`simwarp.fragments`: every map is a bijection, and equals the formulas of the PTX ISA.
 
 `why_no_bijection` is the one proof; each form of `all_opcodes` is put to it, and so are maps that are wrong
 on purpose.
@@ -41,7 +41,7 @@ def of(opcode, operand):
 
 @functools.cache
 def why_no_bijection(layout):
-    """What keeps a layout from being a bijection of places and copies of elements; "" if nothing does."""
+    """The reason that a layout is not a bijection of registers and element copies; "" if it is one."""
     shape = (layout.matrices, layout.rows, layout.columns)
     counts = (layout.lanes, layout.registers, layout.slots)
     if layout.slots * layout.bits != layout.register_bits:
@@ -107,7 +107,7 @@ def test_a_wrong_map_is_not_a_bijection(digits):
 
 
 def test_swapped_digits_give_another_bijection():
-    """What no proof of bijection can see, the formulas below and the probe do."""
+    """The proof of bijection cannot detect this; the formulas and the probe can."""
     swapped = Layout.of("slot 2:c1  lane 4:c2 8:r1  register 2:c8 2:r8", bits=16)
     assert why_no_bijection(swapped) == ""
     assert swapped != Layout.of(A, bits=16)
@@ -192,7 +192,7 @@ def test_layouts_equal_the_formulas_of_the_ptx_isa(opcode, operand):
 
 
 def of_quad_pair(lane, operand, i):
-    """Section 9.7.14.5.1, of mma.m8n8k4 with f16: (row, column)."""
+    """(row, column) of f16 mma.m8n8k4, from PTX ISA 9.7.14.5.1."""
     high = 0 if lane < 16 else 4
     return {
         "a row": (lane % 4 + high, i),
@@ -219,7 +219,7 @@ def test_m8n8k4_layouts_are_spread_over_quad_pairs(layouts):
 
 
 def test_ldmatrix_loads_the_operands_of_mma():
-    """Four matrices are A of m16n8k16, two are B where ``.trans`` reads it in rows."""
+    """Four matrices are A of m16n8k16; two are B, with ``.trans`` if it is stored by rows."""
     a, b = (of("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", operand) for operand in "ab")
     four, two = (
         of("ldmatrix.sync.aligned.m8n8.x4.b16", "r"),
@@ -307,7 +307,7 @@ def test_wmma_fragments_have_the_documented_register_counts(case):
 
 
 def test_loads_and_products_of_wmma_agree():
-    """What a load fills, the product takes, whatever the layouts in memory."""
+    """wmma.load fills the registers that wmma.mma reads, for every memory layout."""
     products = [opcode for opcode in all_opcodes() if opcode.startswith("wmma.mma")]
     assert len(products) == 122
     for opcode in products:
@@ -321,7 +321,7 @@ def test_loads_and_products_of_wmma_agree():
 
 
 def test_wmma_layouts_are_composed_of_mma_layouts():
-    """An H200 holds m16n16k16 as two m16n8k16, and the accumulator of m8n32k16 transposed."""
+    """An H200 holds m16n16k16 as two m16n8k16, and accumulators of m8n32k16 transposed."""
     small = fragments_of("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32").operands
     square = fragments_of("wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32").operands
     assert square["a"].layout == small["a"].layout
@@ -414,7 +414,7 @@ def random_registers(layout, *warps, seed=0):
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=LAYOUTS.values())
 def test_packing_inverts_unpacking(layout):
-    """Every element is where `holder` says, and packing is the inverse."""
+    """Every element is at the position that `holder` gives, and pack inverts unpack."""
     registers = random_registers(layout, 2)
     elements = layout.unpack(registers)
     assert elements.shape == (2, *layout.shape)
@@ -465,7 +465,7 @@ def test_signed_and_float_arrays_are_packed_by_their_bits():
 
 @pytest.mark.parametrize("opcode", ["m8n8k128", "m16n8k128", "m16n8k256"])
 def test_words_hold_32_neighbours_along_k(opcode):
-    """A word holds 32 neighbours along k, the first in its lowest bit."""
+    """A word holds 32 neighbours along k, the first in the lowest bit."""
     found = fragments_of(f"mma.sync.aligned.{opcode}.row.col.s32.b1.b1.s32.and.popc").operands
     a, b = found["a"].layout, found["b"].layout
     of_a, of_b = random_registers(a, 2), random_registers(b, 2)
@@ -765,7 +765,7 @@ def test_memory_offsets_follow_the_layout(opcode):
 
 
 def test_default_addresses_cover_the_whole_matrix():
-    """With the default stride, the addresses are all from 0 on, each as often as there are copies."""
+    """With the default stride, each address occurs once per copy."""
     for opcode in MOVED:
         operand = moved(opcode)
         layout = operand.layout

@@ -1,4 +1,4 @@
-"""`simwarp.lab.fuzz`: legal programs, mutants that agree, planted faults found and made small."""
+"""`simwarp.lab.fuzz`: generated programs are legal, mutants agree, planted faults are found and shrunk."""
 
 import json
 import re
@@ -54,7 +54,7 @@ Program = fuzz.Program
 
 
 class StandIn(simwarp.Device):
-    """The simulator under a GPU's name: what tells `record` that it speaks with hardware."""
+    """A simulator that reports a GPU's name, so that `record` takes it for hardware."""
 
     name = "NVIDIA Test"
     uuid = "00112233445566778899aabbccddeeff"
@@ -71,7 +71,7 @@ def programs():
 
 
 def outputs(program, device=None):
-    """The words of each output register, (threads,), by its name."""
+    """Words of each output register, by name, of shape (threads,)."""
     (answer,) = fuzz.answers(device or simwarp.Device(), [program])
     assert not isinstance(answer, KernelFault), answer
     threads = program.blocks * program.block
@@ -80,7 +80,7 @@ def outputs(program, device=None):
 
 
 def first(program):
-    """The words of each register at the start."""
+    """Initial words of each register."""
     words, _, _ = fuzz.inputs(program)
     return {register: words[:, i] for i, register in enumerate(REGISTERS)}
 
@@ -133,7 +133,7 @@ def test_every_kind_of_statement_is_drawn(programs):
 
 
 class Reversal(Instruction):
-    """A kind of statement that the generator lacks."""
+    """A statement kind that the generator lacks."""
 
     weight, purpose, flat = 20, "compute", True
 
@@ -338,7 +338,7 @@ def test_each_mutation_changes_the_program_but_not_its_outputs(programs, name):
 
 
 class Faulty(simwarp.Device):
-    """A simulator in which a row computes something else: ``wrong(right, form, *operands)``."""
+    """A simulator in which one row computes ``wrong(right, form, *operands)``."""
 
     def __init__(self, name, wrong):
         super().__init__()
@@ -354,7 +354,7 @@ class Faulty(simwarp.Device):
 
 
 class Unguarded(simwarp.Device):
-    """A simulator that executes predicated instructions, but for branches, in all lanes."""
+    """A simulator that ignores the guards of instructions other than branches."""
 
     def load(self, ptx):
         return super().load(re.sub(r"\t@!?%\w+ (?!bra|vote)", "\t", ptx))
@@ -475,7 +475,7 @@ def recorded(tmp_path_factory):
 
 
 def record(device, folder, seed, count, **options):
-    """Programs of any seed, recorded as the subject "fuzz"."""
+    """Record programs of any seed as the subject "fuzz"."""
     subject = Subject("fuzz", "", lambda asking: ask_programs(asking, seed, count))
     lab.record(subject, Asking(lambda: device, **options), folder)
     return load(folder / "sm_90" / "fuzz.json")
@@ -517,7 +517,7 @@ def test_a_recording_is_replayed_in_full_or_in_part(recorded):
 
 def test_programs_whose_mutants_differ_on_hardware_are_left_out(tmp_path, monkeypatch):
     class Unsettled(StandIn):
-        """Its compiler lets mutants, whose registers have other names, end too early."""
+        """A simulator on which mutants, recognised by their register names, exit too early."""
 
         def load(self, ptx):
             return super().load(
@@ -682,7 +682,7 @@ def test_programs_without_a_result_are_not_counterexamples(fragile, tmp_path):
 
 
 class Here:
-    """Workers that are this process."""
+    """Runs the tasks of workers in this process."""
 
     def __init__(self, make_device):
         self.make_device = make_device
@@ -712,7 +712,7 @@ def test_the_command_reports_agreement(capsys, tmp_path):
 
 @pytest.fixture
 def faulty_simulator(monkeypatch):
-    """The command's simulators: the second of them computes ``xor`` wrongly."""
+    """Makes the command's second simulator compute ``xor`` wrongly."""
     wrong = Faulty("xor", lambda right, form, a, b: right(form, a, b) ^ np.asarray(a).dtype.type(1))
     devices = [simwarp.Device(), wrong]
     monkeypatch.setattr("simwarp.cli.fuzz.Device", lambda **options: devices.pop(0))

@@ -1,4 +1,4 @@
-"""`simwarp.testing.golden`: recorded as a whole or not at all, and every change is noticed."""
+"""`simwarp.testing.golden`: recordings are complete or absent, and every change is detected."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ BMM, PACK = CASES["bmm"], CASES["pack-column"]
 
 
 class StandIn(simwarp.Device):
-    """The simulator under a GPU's name: what tells `record` that it speaks with hardware."""
+    """A simulator that reports a GPU's name, so that `record` takes it for hardware."""
 
     name = "NVIDIA Test"
     uuid = "00112233445566778899aabbccddeeff"
@@ -94,7 +94,7 @@ SMALL, LARGE = 32 * 1024 // 4, 32 * 1024 // 4 + 1
 
 
 def sized(size, order="C"):
-    """The case of a single answer of so many words."""
+    """A case with a single output of the given number of words."""
     answer = np.arange(2 * size, dtype=np.int32)[::2].reshape(1, -1)
     answers = {"reference": lambda item: answer, "gpu": lambda item, device: answer}
     return replace(BMM, draw=lambda draw: None, answers=answers), answer
@@ -130,7 +130,7 @@ def test_every_tier_is_compared_with_the_golden(golden):
 
 
 def changed(change, at):
-    """The reference's answers, one of them changed."""
+    """The reference's outputs with one of them changed."""
     seen = iter(range(1000))
 
     def answer(item):
@@ -185,7 +185,7 @@ def test_a_recording_of_the_simulator_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_outputs_may_have_several_types(tmp_path):
-    """Words of 32 and of 64 bits take turns; a product is int32 or packed."""
+    """Words of 32 and 64 bits alternate; a product is int32 or packed."""
     for case, inputs in ((PACK, range(4, 6)), (BMM, (2, 82, 87, 9 * 5 + 2))):
         drawn = {k: case.draw(Draw(0, case.name, number)) for k, number in enumerate(inputs)}
         some = replace(case, draw=lambda draw, drawn=drawn: drawn[draw.k])
@@ -299,7 +299,7 @@ def test_a_golden_with_a_flipped_byte_is_damaged(tmp_path):
     "kept", [[], [0], [0, 1, 2], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 7]], ids=str
 )
 def test_a_golden_with_missing_outputs_is_refused(tmp_path, golden, kept):
-    """It would replay as if nothing were wrong."""
+    """Its replay would succeed without comparing the missing outputs."""
     write_arrays(tmp_path, golden, {str(k): golden.outputs[min(k, 4)] for k in kept})
     with pytest.raises(
         InputFileError, match=rf"bmm.npz has .*: {len(kept)} answers\nbmm.json has 5 inputs\n"
@@ -314,14 +314,14 @@ def test_outputs_of_other_names_are_refused(tmp_path, golden):
 
 
 def write_arrays(folder, golden, answers):
-    """Other arrays, under a header that belongs to them."""
+    """Write other arrays with a header that matches them."""
     np.savez_compressed(folder / "bmm.npz", **answers)
     digest = hashlib.sha256((folder / "bmm.npz").read_bytes()).hexdigest()
     (folder / "bmm.json").write_text(json.dumps({**golden.meta, "sha256": digest}))
 
 
 def test_files_of_two_recordings_are_not_mixed(tmp_path, golden):
-    """As a recording leaves them that is killed between the two."""
+    """The files are left so by a recording that is killed between them."""
     answers = {str(k): answer ^ 1 for k, answer in golden.outputs.items()}
     np.savez_compressed(tmp_path / "bmm.npz", **answers)
     with pytest.raises(InputFileError, match=r"bmm\.npz is another one than bmm\.json was recorded with\n"):

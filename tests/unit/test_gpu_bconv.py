@@ -38,7 +38,7 @@ def device():
 
 @functools.cache
 def values(*shape, dtype="float32", k=0):
-    """Any bit patterns but NaN: an eighth are ±0, ±inf, subnormals and the like."""
+    """Random bit patterns without NaN; an eighth are ±0, ±inf, subnormals and similar."""
     x = Draw(0, "test_gpu_bconv", k).matrix(1, int(np.prod(shape)), dtype).reshape(shape)
     x.flags.writeable = False
     return x
@@ -49,7 +49,7 @@ def operands(n, size, c, window, o, dtypes=("float32", "int8")):
 
 
 def rule(dots):
-    """Thresholds that split each channel, some out of reach, and flips."""
+    """Thresholds that split each channel, some beyond every dot product, and flips."""
     channels = dots.shape[3]
     draw = Draw(0, "rule", channels)
     lines = dots.reshape(-1, channels)
@@ -78,7 +78,7 @@ def assert_bits(packed, expected):
 
 
 def assert_all_outputs(x, w, scheme, device, **options):
-    """As int32, and as bits under every pooling that the output is large enough for."""
+    """Compare int32 outputs, and bits under every pooling that the output size allows."""
     dots = reference.bconv2d(x, w, **options)
     assert_dots(gpu.bconv2d(x, w, scheme=scheme, device=device, **options), dots)
     thresholds, flip = rule(dots)
@@ -89,7 +89,7 @@ def assert_all_outputs(x, w, scheme, device, **options):
 
 
 def explains(caught, *parts):
-    """A message says what, where, and what to do, in three lines."""
+    """Assert that a message has three lines and contains the given parts."""
     message = str(caught.value)
     assert message.count("\n") == 2
     assert isinstance(caught.value, SimwarpError)
@@ -313,7 +313,7 @@ def test_two_layers_equal_the_reference(device, one, other, pool):
 
 
 class Used(simwarp.Device):
-    """Memory that others have used: it holds something else each time."""
+    """Memory with different previous contents at each allocation."""
 
     def __init__(self, fill):
         super().__init__()
@@ -333,7 +333,7 @@ def test_results_do_not_depend_on_old_memory(scheme, fill):
 
 @pytest.mark.parametrize("scheme", BSTC)
 def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):
-    """The output array of every convolution but the first is one that another has written."""
+    """Every convolution after the first overwrites an output array in use before."""
     outputs = {}
     allocate = device.allocate
 

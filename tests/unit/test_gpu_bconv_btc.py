@@ -46,7 +46,7 @@ def operands(geometry):
 
 
 def rule(filters, dot_length):
-    """Thresholds about where dot products lie, and every kind of flip."""
+    """Thresholds near the dot products, and every kind of flip."""
     random = np.random.default_rng(2)
     spread = 1 + int(dot_length**0.5)
     return random.integers(-spread, spread, filters), random.integers(0, 2, filters) == 1
@@ -129,7 +129,7 @@ def test_random_geometries_equal_the_reference(k):
 @pytest.mark.parametrize("scheme", SCHEME_NAMES)
 @pytest.mark.parametrize("output", ["int", "bits"])
 def test_a_second_launch_gives_the_same_result(scheme, output):
-    """Nothing depends on what is in the output before: not on stale bits, and not on zeros."""
+    """The result does not depend on the previous contents of the output, zero or not."""
     device, chosen = simwarp.Device(), SCHEMES[scheme]
     x, w, thresholds = signs((2, 4, 5, 40)), signs((3, 3, 40, 35), 1), np.zeros(35, np.int32)
     shape = conv_shape(x.shape, w.shape)
@@ -162,7 +162,7 @@ def test_packed_operands_in_tiles_or_words_equal_the_reference(layouts):
 
 @pytest.mark.parametrize(("scheme", "layout"), [("btc1", "NHWC"), ("btc2", "HWNC-FSB")])
 def test_words_may_have_any_alignment(scheme, layout):
-    """Words of 16 aligned bytes are taken as they are; others are copied first."""
+    """Words aligned to 16 bytes are used in place; others are copied first."""
     x, w, device = signs((2, 3, 4, 128)), signs((3, 3, 128, 8), 1), simwarp.Device()
     packed = reference.pack_tensor(x, layout=layout)
     longer = device.upload(np.concatenate([np.zeros(1, np.uint32), packed.words.ravel()]))
@@ -176,7 +176,7 @@ def test_words_may_have_any_alignment(scheme, layout):
 
 
 class Shifted(DeviceArray):
-    """All but the first word of a device array."""
+    """A device array without its first word."""
 
     def __init__(self, array, shape):
         super().__init__(array.device, array._owner, shape, array.dtype)
@@ -240,7 +240,7 @@ def test_tile_size_and_border_depend_on_the_geometry():
 
 
 def test_border_addends_count_the_excluded_taps():
-    """100 of 128 channels are ones; along a border some of the 3 x 3 taps are outside."""
+    """100 of 128 channels are ones; at the border some of the 3 x 3 taps are excluded."""
     shape, words = conv_shape((1, 4, 4, 128), (3, 3, 128, 1)), np.full((3, 3, 1, 4), 0x01FFFFFF, np.uint32)
     expected = {
         (9, 0): [[-288, -432, -288], [-432, -648, -432], [-288, -432, -288]],

@@ -1,4 +1,4 @@
-"""`gpu.bmm` and `gpu.pack` on the simulator: every kind of operand, and every bad one."""
+"""`gpu.bmm` and `gpu.pack` on the simulator: every kind of operand, valid and invalid."""
 
 import functools
 import gc
@@ -53,7 +53,7 @@ def device():
 
 @pytest.fixture
 def eager():
-    """A device so small that any matrix is work enough for the kernels that load vectors."""
+    """A device so small that every matrix selects the kernels with vector loads."""
     device = simwarp.Device()
     device.multiprocessors = 0
     return device
@@ -61,7 +61,7 @@ def eager():
 
 @functools.cache
 def values(rows, columns, dtype="float32", k=0):
-    """Any bit patterns but NaN: an eighth are ±0, ±inf, subnormals and the like."""
+    """Random bit patterns without NaN; an eighth are ±0, ±inf, subnormals and similar."""
     x = Draw(0, "test_gpu_bmm", k).matrix(rows, columns, dtype)
     x.flags.writeable = False
     return x
@@ -81,7 +81,7 @@ def assert_product(c, a, b, **options):
 
 
 def explains(caught, *parts):
-    """A message says what, where, and what to do: on a second line, or behind a semicolon."""
+    """Assert that a message contains the given parts and gives advice."""
     message = str(caught.value)
     assert "\n" in message or "; " in message
     assert isinstance(caught.value, SimwarpError)
@@ -170,7 +170,7 @@ INT32 = np.iinfo(np.int32)
 
 
 def rule(n, k):
-    """Thresholds about the dot products' spread, some out of reach, and flips."""
+    """Thresholds around the dot products, some beyond every one, and flips."""
     draw = Draw(0, "rule", n)
     spread = int(np.sqrt(k)) + 1
     thresholds = np.array([draw.integer(-spread, spread) for _ in range(n)], np.int32)
@@ -226,7 +226,7 @@ LIMIT = 2**16 - 1
 
 
 def extremes(k, word):
-    """A and B packed and real: rows that differ from their column nowhere, everywhere, and anyhow."""
+    """A and B, packed and real, whose rows and columns are equal, opposite, or random."""
     a = np.concatenate([np.ones((2, k), np.int8), values(1, k, "int8")])
     b = np.concatenate([np.ones((k, 1), np.int8), -np.ones((k, 1), np.int8), values(k, 1, "int8", 1)], 1)
     # Columns of a tile that share a register: number 33 beside number 1.
@@ -377,7 +377,7 @@ def test_two_layers_equal_the_reference(device, one, other, at, first):
 
 
 class Used(simwarp.Device):
-    """Memory that others have used: it holds something else each time."""
+    """Memory with different previous contents at each allocation."""
 
     def __init__(self, fill):
         super().__init__()
@@ -411,7 +411,7 @@ def test_results_do_not_depend_on_old_memory(scheme, fill):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_second_launch_gives_the_same_result(device, monkeypatch, scheme):
-    """The output array of every product but the first is one that another product has written."""
+    """Every product after the first overwrites an output array in use before."""
     outputs = {}
     allocate = device.allocate
 
@@ -543,7 +543,7 @@ PER_VECTOR = {"float64": 2, "float32": 4, "float16": 8, "int8": 16}
 
 
 def launched(monkeypatch):
-    """The kernels that are launched from now on, by name."""
+    """Names of the kernels launched from now on."""
     names = []
     call = simwarp.device.module.Kernel.__call__
 
@@ -569,7 +569,7 @@ def test_rows_that_start_at_16_bytes_are_loaded_as_vectors(eager, monkeypatch, d
 
 
 class Offset(DeviceArray):
-    """A device array that starts some bytes behind where its memory does, as a slice of one."""
+    """A device array that starts some bytes into its allocation, like a slice."""
 
     def __init__(self, device, x, offset):
         storage = device.upload(np.concatenate([np.zeros(offset, np.uint8), x.reshape(-1).view(np.uint8)]))
@@ -1015,7 +1015,7 @@ def test_operands_of_another_device_are_refused(device):
 
 
 class Foreign:
-    """Another library's array on a GPU."""
+    """A GPU array of another library."""
 
     __cuda_array_interface__: dict = {}  # noqa: RUF012
 

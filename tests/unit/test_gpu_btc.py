@@ -155,7 +155,7 @@ def test_every_scheme_launches_at_most_1024_threads():
 
 
 def tiles_of(bits, order):
-    """Figure 14's format, bit by bit, in Python."""
+    """The FSB format of figure 14, bit by bit in Python."""
     lines = bits if order == "row" else bits.T
     count, length = lines.shape
     words = np.zeros((-(-count // 8), -(-length // 128), 8, 4), np.uint32)

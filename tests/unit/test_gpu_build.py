@@ -1,4 +1,4 @@
-"""The production builders of sparse formats, bit for bit the reference's, for any number of threads."""
+"""The production builders of sparse formats equal the reference bit for bit, for any number of threads."""
 
 import contextlib
 import sys
@@ -26,7 +26,7 @@ ONE_TENSOR = Coo([[0, 0, 1], [1, 1, 0], [0, 4, 2]], [5.0, 6.0, 7.0], (2, 3, 5))
 
 @st.composite
 def tensors(draw, most_order=8):
-    """Different places in any order, of few indices for each mode: the first, the last and those between."""
+    """Tensors of distinct, unsorted coordinates with few indices per mode, first and last included."""
     shape = tuple(draw(st.lists(st.sampled_from(DIMENSIONS), min_size=2, max_size=most_order)))
     pools = [sorted({0, n - 1, n // 2, n // 3}) for n in shape]
     place = st.tuples(*map(st.sampled_from, pools))
@@ -40,7 +40,7 @@ def tensors(draw, most_order=8):
 
 @contextlib.contextmanager
 def parts(number):
-    """Work in so many parts, however small the tensor, and however few cores there are."""
+    """Split the work into the given number of parts, for any tensor and any number of cores."""
     with (
         mock.patch.object(compiled, "LEAST", 1),
         mock.patch.object(numba, "get_num_threads", return_value=number),
@@ -49,7 +49,7 @@ def parts(number):
 
 
 def chance(shape, nonzeros, seed, flat=3):
-    """A tensor by chance, the lower indices more often; ``flat=1`` is uniform."""
+    """A random tensor, dense at low indices; ``flat=1`` is uniform."""
     words = np.random.Philox(key=[seed, 0]).random_raw(nonzeros * len(shape)) >> np.uint64(11)
     share = (words.astype(np.float64) * 2.0**-53).reshape(len(shape), nonzeros)
     coords = np.unique((share**flat * np.array(shape)[:, None]).astype(np.int64), axis=1)
@@ -58,7 +58,7 @@ def chance(shape, nonzeros, seed, flat=3):
 
 
 def plain(thing):
-    """All that a format holds, as types and Python values: equal iff the formats are, bit by bit."""
+    """All fields of a format as types and Python values; equal if and only if the formats are, bit by bit."""
     if is_dataclass(thing):
         return type(thing), {field.name: plain(getattr(thing, field.name)) for field in fields(thing)}
     if isinstance(thing, tuple):
@@ -92,7 +92,7 @@ def test_builders_have_the_same_names_as_in_the_reference():
 @settings(max_examples=20)
 @given(tensor=tensors())
 def test_every_format_equals_the_reference(threads, tensor):
-    """For places in any order: a format does not depend on it."""
+    """The order of the nonzeros does not matter."""
     with parts(threads):
         for name, make in build.FORMATS.items():
             assert_same(make(tensor), reference.sparse.FORMATS[name](tensor), name)
@@ -134,7 +134,7 @@ def test_settings_equal_those_of_the_reference(tensor, data, threads):
     ids=str,
 )
 def test_long_fibers_and_slices_equal_the_reference(shape, nonzeros, flat, threads):
-    """Fibers of more than 128 nonzeros, slices of more than 512, with the sizes that are the default."""
+    """Fibers of more than 128 and slices of more than 512 nonzeros, the default limits."""
     tensor = chance(shape, nonzeros, seed=len(shape), flat=flat)
     with parts(threads):
         for name, make in build.FORMATS.items():
@@ -151,7 +151,7 @@ def test_the_test_tensors_have_long_fibers_and_slices():
 
 @pytest.mark.slow
 def test_builders_use_the_thread_count_of_numba():
-    """On a tensor that is large enough for all of them."""
+    """The tensor is large enough to occupy all threads."""
     tensor = chance((300, 5000, 700), 200_000, seed=9)
     before, made = numba.get_num_threads(), []
     try:
@@ -197,7 +197,7 @@ def test_nan_values_are_sorted_unchanged(name):
 
 
 def test_the_order_is_stable_for_keys_of_any_length():
-    """Against a sort of Python tuples, for keys that make one digit, several, and none."""
+    """Compared with sorting Python tuples, for keys of zero, one and several digits."""
     coords = chance((2**32, 2**20, 5), 300, seed=2).coords.astype(np.uint32)
     coords[2, 150:] = coords[2, 0]
     for modes in ((0, 1, 2), (2,), (1, 2), ()):
@@ -214,7 +214,7 @@ def test_the_order_is_stable_for_keys_of_any_length():
 
 
 def racy(numbers, lengths, preferred, dynamic, homes):
-    """Two halves of the nonzeros at once, each with lengths that do not hear of the other's."""
+    """Two halves of the nonzeros partitioned at once, each unaware of the other's fiber lengths."""
     half = homes.size // 2
     for begin, end in ((0, half), (half, homes.size)):
         seen = lengths.copy()
@@ -230,7 +230,7 @@ def racy(numbers, lengths, preferred, dynamic, homes):
 
 
 def later_of_equals(numbers, lengths, preferred, dynamic, homes):
-    """The tie goes to the direction with more fibers."""
+    """A wrong partition in which ties go to the direction with more fibers."""
     share_out(numbers, lengths, preferred[::-1].copy(), dynamic, homes)
 
 
@@ -244,7 +244,7 @@ share_out = numba.njit(mm_csf_module._share_out)
 
 @pytest.mark.parametrize("planted", [racy, later_of_equals, static_although_dynamic])
 def test_a_planted_wrong_partition_is_detected(planted):
-    """On the same tensors the builder itself agrees."""
+    """The correct builder agrees on the same tensors."""
     noticed = 0
     for seed in range(4):
         tensor = chance((13, 17, 11), 500, seed, flat=1)
@@ -264,7 +264,7 @@ def test_a_planted_unstable_sort_is_detected():
 
 
 def unstable(digits, order, begin, end, places, moved):
-    """From the end, into lists that grow forward."""
+    """A wrong sort that reads from the end and appends forward."""
     for i in range(end - 1, begin - 1, -1):
         moved[places[digits[i]]] = order[i]
         places[digits[i]] += 1

@@ -32,7 +32,7 @@ def random(*shape, seed=0):
 
 
 def planted(shape, rank, noise=0.0, dtype=np.float64, seed=0):
-    """Every element of a tensor that is ``rank`` outer products and noise, as a Coo, and the factors."""
+    """All elements of ``rank`` outer products plus noise, as a Coo, and the factors."""
     factors = [random(n, rank, seed=seed + k) for k, n in enumerate(shape)]
     letters = "abcd"[: len(shape)]
     dense = np.einsum(",".join(f"{m}r" for m in letters) + f"->{letters}", *factors)
@@ -42,7 +42,7 @@ def planted(shape, rank, noise=0.0, dtype=np.float64, seed=0):
 
 
 def sparse(shape, nonzeros, dtype=np.float64, seed=0):
-    """Places may occur more than once."""
+    """A random tensor; coordinates may repeat."""
     coords = [(random(nonzeros, seed=seed + n) * size).astype(np.int64) for n, size in enumerate(shape)]
     return Coo(coords, (random(nonzeros, seed=seed + 20) - 0.25).astype(dtype), shape)
 
@@ -63,7 +63,7 @@ def assert_unit_columns(result, tolerance):
 @pytest.mark.slow_cases("size11-float64", "size12-float32", "size15-*", "size14-*", "size13-*")
 @pytest.mark.parametrize(("size", "dtype"), STEPS)
 def test_one_update_step_equals_numpy(size, dtype):
-    """From Gram matrices that are known to the inverse, the norms, the factor and its Gram matrix."""
+    """Known Gram matrices give inverse, norms, factor and new Gram matrix."""
     rows, rank = size
     others = (rank + 3, 2 * rank + 1)
     model = Model((rows, *others), rank, np.dtype(dtype), simwarp.Device())
@@ -118,7 +118,7 @@ def test_one_update_step_equals_numpy(size, dtype):
     ],
 )
 def test_the_residual_equals_exact_fractions(shape, rank, format_name, dtype):
-    """A model and, for its tensor, itself with an element in eight left out or rounded."""
+    """The tensor is the model itself, with every eighth element left out or rounded."""
     model = Model(shape, rank, np.dtype(dtype), simwarp.Device())
     factors = [(random(n, rank, seed=k) - 0.5).astype(dtype) for k, n in enumerate(shape)]
     weights = random(rank, seed=9) * 1000
@@ -140,7 +140,7 @@ def test_the_residual_equals_exact_fractions(shape, rank, format_name, dtype):
 
 @pytest.mark.slow
 def test_a_small_grid_covers_all_nonzeros():
-    """More nonzeros and rows than the blocks of a small grid take at once: the same sum."""
+    """More nonzeros and rows than a small grid processes at once."""
     shape, rank = (700, 6), 20
     model = Model(shape, rank, np.dtype(np.float64), simwarp.Device())
     for n, factor in enumerate(model.factors):
@@ -155,7 +155,7 @@ def test_a_small_grid_covers_all_nonzeros():
 
 @pytest.mark.slow
 def test_a_small_grid_covers_all_rows():
-    """More rows than the blocks of a small grid take at once: every block has several tiles."""
+    """More rows than a small grid processes at once: every block has several tiles."""
     rank, rows = 33, 700
     model = Model((rows, rank), rank, np.dtype(np.float32), simwarp.Device())
     model._grid = SmallGrid(rank)
@@ -223,7 +223,7 @@ def test_singular_matrices_use_the_pseudo_inverse(name, dtype):
 
 @pytest.mark.slow
 def test_the_pseudo_inverse_of_a_regular_matrix_is_its_inverse():
-    """The second kernel does by itself what the first could have done."""
+    """The eigenvalue kernel gives what the Cholesky kernel would have."""
     rank = 10
     model = Model((3, 20), rank, np.dtype(np.float64), simwarp.Device())
     model.start(1, random(20, rank))
@@ -239,7 +239,7 @@ def test_the_pseudo_inverse_of_a_regular_matrix_is_its_inverse():
 
 
 def test_the_pseudo_inverse_is_for_singular_matrices_only():
-    """Where Cholesky's factorisation succeeds, what stands in `inverse` is left as it is."""
+    """If the Cholesky factorisation succeeds, `inverse` is not overwritten."""
     model = Model((3, 4), 2, np.dtype(np.float64), simwarp.Device())
     model.grams.upload(np.stack([np.eye(2), np.diag([2.0, 4.0])]))
     model.factors[0].upload(random(3, 2))
@@ -340,7 +340,7 @@ def test_a_rank_above_a_dimension_equals_the_reference():
 
 @pytest.mark.slow
 def test_a_matrix_smaller_than_the_rank_equals_the_reference():
-    """V is singular in every step, for both modes."""
+    """V is singular at every step, in both modes."""
     coo = sparse((3, 12), 30)
     expected = reference_cpd_als(coo, 5, iterations=2, tolerance=0)
     result = cpd_als(coo, 5, iterations=2, tolerance=0, device=simwarp.Device())
@@ -426,7 +426,7 @@ def test_one_iteration_never_converges():
 
 @pytest.mark.slow
 def test_the_fit_of_an_exact_model_is_accurate():
-    """2 x 5, a rank that explains everything: the terms cancel to some 1e-16 of themselves."""
+    """A 2 x 5 tensor is fitted exactly, so the terms cancel to about 1e-16."""
     coo = Coo(np.indices((2, 5)).reshape(2, -1), random(10) - 0.5, (2, 5))
     for iterations in (1, 2):
         result = cpd_als(coo, 2, iterations=iterations, tolerance=0, device=simwarp.Device())

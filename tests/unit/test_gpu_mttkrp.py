@@ -1,4 +1,4 @@
-"""`gpu.mttkrp` on the simulator: coordinates, HiCOO, F-COO, slots, plans, and what callers may not pass."""
+"""`gpu.mttkrp` on the simulator: coordinates, HiCOO, F-COO, partial sums, plans, and invalid arguments."""
 
 import gc
 from dataclasses import replace
@@ -37,7 +37,7 @@ FLAT = {
 
 
 def of_rows(lengths, dtype="float32"):
-    """An order-3 tensor whose odd rows of mode 0 have so many nonzeros; the even ones are empty."""
+    """An order-3 tensor with the given numbers of nonzeros in the odd rows of mode 0 and empty even rows."""
     places = [(2 * n + 1, z % 3, z // 3) for n, length in enumerate(lengths) for z in range(length)]
     return Coo(np.array(places).T, numbers(len(places), dtype=dtype), (2 * len(lengths) + 2, 3, max(lengths)))
 
@@ -48,7 +48,7 @@ def clean_factors(coo, rank, seed=0):
 
 
 def dirty_factors(coo, rank, mode):
-    """NaN and infinity wherever no nonzero refers to, and all over the factor that is not read."""
+    """Factors with NaN and infinity in unreferenced rows and all over the factor of the mode."""
     dirty = []
     for m, factor in enumerate(clean_factors(coo, rank)):
         given = np.full_like(factor, np.nan)
@@ -89,7 +89,7 @@ def bits(x):
 
 
 def test_values_distinguish_rows_and_columns():
-    """With constant factors a wrong index would not be seen."""
+    """Constant factors would hide a wrong index."""
     x = numbers(7, 5, k=2)
     assert np.unique(x).size == x.size
     assert not np.array_equal(x, numbers(7, 5, k=3))
@@ -190,7 +190,7 @@ def test_random_segments_equal_the_reference(lengths, partition, deterministic):
 
 @pytest.mark.parametrize("nonzeros", [1, 2, 3, 5, 8])
 def test_lists_may_have_any_alignment(nonzeros):
-    """The rows of `products` begin at multiples of four bytes only."""
+    """Rows of `products` are aligned to four bytes only."""
     coo = Coo(np.arange(nonzeros) % np.array([[7], [3], [4]]), numbers(nonzeros), (7, 3, 4))
     assert_right(f_coo_all(to_coo(coo)), coo, 4, modes=[1])
 
@@ -204,7 +204,7 @@ def test_each_run_has_a_partial_sum_per_chunk():
 
 @pytest.mark.slow
 def test_long_lists_of_partial_sums_add_up():
-    """Rows by turns, so that every nonzero has a slot: some rows have more than one group adds up."""
+    """Nonzeros of alternating rows each get a partial sum; some rows have more than one group sums."""
     nonzeros = 5 * SHORT + 3
     coords = np.stack([np.arange(nonzeros) % 2, np.arange(nonzeros) % 5, np.arange(nonzeros) // 5])
     coords[0, 4::8] = 3
@@ -258,7 +258,7 @@ def test_a_plan_clears_its_output_at_every_call(name, deterministic):
 
 
 def test_only_rows_that_are_not_stored_are_cleared():
-    """Six segments in one partition: all are stored, and only the rows between them are cleared."""
+    """All six segments of a partition are stored; only the rows between them are cleared."""
     device = simwarp.Device()
     coo = Coo(np.stack([np.arange(6) + np.arange(6) // 3, np.arange(6)]), numbers(6), (8, 6))
     launch = Plan(f_coo(coo, 0), 0, 4, np.float32, device)
@@ -316,7 +316,7 @@ def test_factors_may_be_lists():
 
 
 class Shifted:
-    """A device array four bytes after a multiple of 16."""
+    """A device array whose address is a multiple of 16 plus 4."""
 
     def __init__(self, device, x):
         self.whole = device.upload(np.concatenate([np.zeros(1, x.dtype), x.ravel()]))

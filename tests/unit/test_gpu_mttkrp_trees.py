@@ -1,4 +1,4 @@
-"""MTTKRP from fibers, MM-CSF and balanced CSF on the simulator: every level, order, rank and awkward end."""
+"""MTTKRP of fibers, MM-CSF and B-CSF on the simulator: every level, order and rank, and ragged ends."""
 
 import functools
 import importlib
@@ -27,7 +27,7 @@ SCHEDULES = (("lowest pc", 0), ("stack", 0), ("random", 1))
 
 
 def of_lengths(slices, dtype="float32"):
-    """An order-3 tensor with fibers of these lengths in these slices, along the last mode."""
+    """An order-3 tensor with the given fiber lengths in each slice, along the last mode."""
     lengths = [(i, j, length) for i, slice in enumerate(slices) for j, length in enumerate(slice)]
     places = [(i, j, (k * 5 + j) % 997) for i, j, length in lengths for k in range(length)]
     shape = (len(slices) + 1, max(map(len, slices)) + 1, 997)
@@ -35,7 +35,7 @@ def of_lengths(slices, dtype="float32"):
 
 
 def product(tensor, coo, mode, rank, deterministic=False, device=None, seed=0):
-    """The result and the right one, from factors that hold NaN wherever no nonzero refers to them."""
+    """The result and the expected one; unreferenced factor rows hold NaN."""
     device = device or simwarp.Device()
     dtype = coo.values.dtype
     clean = [numbers(n, rank, dtype=dtype.name, k=seed + m + 1) for m, n in enumerate(coo.shape)]
@@ -60,7 +60,7 @@ def assert_right(tensor, coo, rank, deterministic=False, modes=None, **how):
 
 @pytest.fixture
 def long_runs(monkeypatch):
-    """Groups have several fibers, as with a tensor that is large."""
+    """Make each group process several fibers, as for a large tensor."""
     monkeypatch.setattr(OF_FIBERS, "ENOUGH_GROUPS", 1)
 
 
@@ -77,7 +77,7 @@ def test_every_rank_equals_the_reference(rank, dtype, long_runs):
 @pytest.mark.slow_cases("5", "6", "7", "8")
 @pytest.mark.parametrize("order", [2, 3, 4, 5, 6, 7, 8])
 def test_every_order_equals_the_reference(order, long_runs):
-    """The result's mode is that of the slices, of the fibers, of the leaves."""
+    """The mode of the result is that of the slices, of the fibers, or of the leaves."""
     coo = scattered((9, 5, 6, 4, 3, 4, 2, 3)[:order], 80, DTYPES[order % 2])
     modes = (*range(1, order), 0)
     assert_right(fibers(coo, modes, split=2), coo, 6, order in (2, 5, 8), modes={1, order - 1, 0})
@@ -118,7 +118,7 @@ def test_every_fiber_length_equals_the_reference(name):
 @pytest.mark.parametrize("run", [1, 3])
 @pytest.mark.parametrize("groups", [4, 32])
 def test_fibers_at_the_ends_of_groups_warps_and_blocks_equal_the_reference(groups, run, monkeypatch):
-    """Rank 32 has 4 groups to a warp and 32 to a block: fibers that fill them, one less and one more."""
+    """Rank 32 has 4 groups per warp and 32 per block: exactly full, one less, and one more."""
     monkeypatch.setattr(OF_FIBERS, "run_of_group", lambda count, nonzeros: run)
     for more in (-1, 0, 1):
         count = groups * run + more
@@ -133,7 +133,7 @@ def test_fibers_at_the_ends_of_groups_warps_and_blocks_equal_the_reference(group
 @pytest.mark.parametrize("short", [0, 1000])
 @pytest.mark.parametrize("slices", [1, 4, 5, 31, 32, 33])
 def test_slices_at_the_ends_of_bins_equal_the_reference(slices, short, monkeypatch):
-    """Slices of a warp or a group each, alone or behind others that get 2, 4 and 8 warps."""
+    """Slices of one warp or group, alone or after slices of 2, 4 and 8 warps."""
     monkeypatch.setattr(OF_B_CSF, "SHORT", short)
     for others in ([], [[1] * 12, [2, 2], [3] * 4, [1] * 3]):
         coo = of_lengths([[1 + i % 2] for i in range(slices)] + others)

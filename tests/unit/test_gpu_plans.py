@@ -1,4 +1,4 @@
-"""What calls share: plans that are made once, and operands that are prepared once."""
+"""Plans shared between calls, and operands prepared for several calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ sys.addaudithook(_note)
 
 @pytest.fixture
 def no_files(monkeypatch):
-    """Run a call as a warm one: nothing is compiled, and what it opens is returned."""
+    """Run a call twice and return the files that the second, warm call opens; it must not compile."""
 
     def refuse(*_, **__):
         raise AssertionError("a warm call compiles")
@@ -113,7 +113,7 @@ KINDS = ("float", "packed", "prepared")
 
 
 def test_a_packed_and_a_real_operand_are_multiplied(device):
-    """The flag of packing kernels is wanted by a launch that is not the first."""
+    """The NaN flag of the packing kernel is not at the first launch of the plan."""
     a = gpu.pack(device.upload(signs(3, 40)), layout="column", first="lsb")
     b = np.ones((40, 5), np.float32)
     for _ in range(2):
@@ -237,7 +237,7 @@ def test_a_cached_call_uses_the_new_operands(scheme, kind):
 
 @pytest.mark.slow
 def test_a_cached_call_is_not_reused_for_different_operands(device):
-    """Shapes, types, layouts, schemes, transposition, alignment and place decide what a call does."""
+    """A call depends on shapes, types, layouts, schemes, transposition, alignment and memory."""
     a, b = signs(40, 40), signs(40, 40, seed=1)
     right = device.upload(b)
     for x in (a, a.astype(np.float32), a.astype(np.float16)):
@@ -524,7 +524,7 @@ def test_arguments_of_the_wrong_number_or_size_are_refused():
 
 
 class Graph:
-    """Stands in for the driver's graphs: records the parameters with which each node is launched."""
+    """Replaces the driver's graphs: records the parameters with which each node is launched."""
 
     def __init__(self):
         self.nodes, self.launched, self.written = [], [], 0

@@ -1,4 +1,4 @@
-"""Public idioms of correct CUDA code: the right result and no finding, optimised and with ``-G``."""
+"""Public CUDA idioms give the right result without any fault, optimised and with ``-G``."""
 
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ def ptx_of(name, how):
 
 
 class Kernels:
-    """The kernels of a file on a device that raises at any finding."""
+    """The kernels of a file, on a device that raises every fault."""
 
     def __init__(self, name, how, **device):
         self.device = simwarp.Device(**device)
@@ -41,7 +41,7 @@ class Kernels:
         return self.upload(np.zeros(count), dtype)
 
     def tiles(self, n, init):
-        """The descriptors of a decoupled look-back over n items."""
+        """Tile descriptors of a decoupled look-back over n items."""
         count = -(-n // TILE)
         memory = self.empty(4 * (count + PADDING), np.int64)
         self(init, -(-(count + PADDING) // 64), 64, memory, np.int32(count))

@@ -1,4 +1,4 @@
-"""`simwarp.lab`: every recorder on the simulator, whose recordings are trials."""
+"""`simwarp.lab`: every recorder runs on the simulator, as a trial."""
 
 import json
 from dataclasses import replace
@@ -66,7 +66,7 @@ SUM = Subject("sum", "a sum", lambda asking: Answers({"sum": 3}, {"terms": np.ar
 
 
 class Turing(simwarp.Device):
-    """Something like hardware of another architecture."""
+    """A stand-in for hardware of another architecture."""
 
     name, uuid, driver_version = "NVIDIA Test", "0" * 32, "580.0"
 
@@ -125,7 +125,7 @@ def test_several_processes_give_the_results_of_one():
 
 
 def test_only_one_function_writes_recording_headers():
-    """Wherever a GPU's name and UUID are put together, that is a header of its own."""
+    """The name and the UUID of a GPU occur together only in that function."""
     packages = [Path(simwarp.__file__).parent, Path(simwarp.__file__).parents[1] / "gpu"]
     writers = [
         path.name

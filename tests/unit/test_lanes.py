@@ -1,4 +1,4 @@
-"""`simwarp.lanes`: the corner cases that other simulators get wrong, and the operations of BSTC.
+"""`simwarp.lanes`: corner cases that simulators often get wrong, and the operations of BSTC.
 
 Expected values are written out by hand; `tests/property/test_lanes_properties.py` compares with the scalar
 twins in `tests/oracles/scalar_lanes.py`.
@@ -131,7 +131,7 @@ def test_funnel_shift_wraps_or_clamps(direction, mode, amount, result):
 
 
 def test_lop3_computes_the_examples_of_the_isa():
-    """The examples of the ISA: the table is the function of 0xF0, 0xCC and 0xAA."""
+    """The lookup table is the function applied to 0xF0, 0xCC and 0xAA."""
     a, b, c = u32(0xDEADBEEF), u32(0x0F0F1234), u32(0x33AAFF00)
     for table, expected in (
         (0x80, a & b & c),
@@ -457,7 +457,7 @@ def test_a_lane_that_keeps_its_own_value_needs_no_source():
 
 
 def test_match_compares_bits_not_numbers():
-    """Zeros of both signs differ, and a NaN equals itself."""
+    """+0 and -0 differ, and a NaN equals itself."""
     floats = np.zeros(32, np.float32)
     floats[1], floats[2:4] = -0.0, np.nan
     got = every_lane(lanes.match_any(floats.view(np.uint32)).value)
@@ -492,7 +492,7 @@ def test_match_all_returns_the_mask_or_0():
 
 
 def test_redux_add_wraps_to_32_bits():
-    """No warning and no wider type, signed or not."""
+    """No warning and no wider type, signed or unsigned."""
     assert lanes.redux("add", np.full(32, 0xFFFFFFFF, np.uint32)).value.tolist() == [0xFFFFFFE0]
     got = lanes.redux("add", np.full(32, 2**31 - 1, np.int32)).value
     assert (got.dtype, got.tolist()) == (np.int32, [-32])
@@ -533,7 +533,7 @@ def test_redux_of_one_lane_returns_its_value(operation):
 
 @pytest.fixture(params=[32, 64])
 def tile(request):
-    """A BSTC: one row of 32 or 64 bits in each lane; ``bits[lane, n]`` is bit n of the lane's word."""
+    """A BSTC tile: one row of 32 or 64 bits per lane; ``bits[lane, n]`` is bit n of the lane's word."""
     bits = np.random.default_rng(request.param).integers(0, 2, (32, request.param), np.uint8)
     words = np.packbits(bits, axis=-1, bitorder="little").view(f"<u{request.param // 8}").ravel()
     return words, bits

@@ -1,4 +1,4 @@
-"""The maps of matrix instructions against the atoms of tensor-layouts, which follow those of CuTe."""
+"""Maps of matrix instructions equal the atoms of tensor-layouts, which follow CuTe."""
 
 import re
 
@@ -13,7 +13,7 @@ ATOMS = {name: atom for name, atom in vars(atoms_nv).items() if isinstance(atom,
 
 
 def opcode_of(atom):
-    """The opcode of an atom; a wgmma atom has its types in its name only: ``SM90_64x8x16_F32F16F16_SS``."""
+    """Opcode of an atom; a wgmma atom has its types only in its name, as ``SM90_64x8x16_F32F16F16_SS``."""
     types = re.fullmatch(r"SM90_\d+x\d+x\d+_([A-Z0-9]+)_SS", atom.name)
     if types and re.search(r"k\d+$", atom.ptx):
         words = re.findall(r"BF16|TF32|F16|F32|E4M3|E5M2|S32|S8", types[1])
@@ -40,7 +40,7 @@ ELSEWHERE = (
 
 
 def elements(layout):
-    """Row, column and matrix of each element, (lanes, registers · slots)."""
+    """Row, column and matrix of each element, of shape (lanes, registers · slots)."""
     lane, register, slot = np.ix_(*map(range, (layout.lanes, layout.registers, layout.slots)))
     found = layout.element(lane, register, slot * layout.bits)
     return [
@@ -50,7 +50,7 @@ def elements(layout):
 
 
 def offsets(atom_layout, threads, values):
-    """What an atom's layout gives for each thread and value."""
+    """Offsets that an atom's layout gives for each thread and value."""
     return np.array([[atom_layout(thread, value) for value in range(values)] for thread in range(threads)])
 
 

@@ -1,4 +1,4 @@
-"""The address of another block's shared, or another thread's local memory is named where it is used."""
+"""Stored pointers to another block's shared or another thread's local memory are reported when used."""
 
 import numpy as np
 import pytest

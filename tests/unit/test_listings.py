@@ -1,4 +1,4 @@
-"""The listings against plain loops over Python numbers, the paper's figure 4, and every refusal."""
+"""The listings equal plain Python loops and the paper's figure 4, and refuse unsuitable operands."""
 
 import inspect
 import itertools
@@ -25,7 +25,7 @@ def reals(rows, columns, seed=0):
 
 
 def words_by_hand(rows):
-    """32 elements of each row to a word, first element in the most significant bit: (words, rows)."""
+    """Words of 32 row elements, the first in the most significant bit, of shape (words, rows)."""
     steps = range(0, len(rows[0]), 32)
     texts = [["".join("01"[v >= 0] for v in row[s : s + 32]).ljust(32, "0") for row in rows] for s in steps]
     return [[int(text, 2) for text in line] for line in texts]
@@ -68,7 +68,7 @@ def test_packing_equals_the_reference(shape, layout):
 
 
 def test_words_equal_figure_4_of_the_paper():
-    """D0, D1, D2, D128, D129, D511 of a 128 × 128 block, each word the 32 elements that are drawn there."""
+    """D0, D1, D2, D128, D129 and D511 of a 128 × 128 block hold the elements shown there."""
     x = reals(128, 128)
     column, row = (pack(x).words.reshape(-1) for pack in (pack32_column, pack32_row))
     for number in (0, 1, 2, 128, 129, 511):
@@ -126,7 +126,7 @@ def test_packing_refuses_bad_matrices(pack):
 
 
 def test_a_size_beyond_the_matrix_is_out_of_bounds():
-    """Told of more rows than there are, either kernel runs off the matrix: in this lane, on this line."""
+    """With one row too many, both kernels leave the matrix; lane and line are named."""
     A = GlobalArray.of("A", np.ones((33, 3)))  # noqa: N806
     for kernel, words in ((PackTo32Col, (1, 64)), (PackTo32Row, (2, 3))):
         with pytest.raises(faults.OutOfBounds) as caught:
@@ -160,7 +160,7 @@ def test_products_equal_a_loop_over_elements(sizes, transpose_a, transpose_b):
 
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSITIONS)
 def test_only_the_layouts_of_the_paper_are_accepted(transpose_a, transpose_b):
-    """Packed in the layout of the paper's table an operand is taken, in the other one it is not."""
+    """An operand packed in the layout of the paper's table is accepted, otherwise refused."""
     a, b, expected = operands(7, 70, 5, transpose_a, transpose_b)
     options = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     layout_a, layout_b = ("column", "row")[transpose_a], ("row", "column")[transpose_b]
@@ -188,7 +188,7 @@ def test_only_the_layouts_of_the_paper_are_accepted(transpose_a, transpose_b):
 
 
 def test_the_printed_loop_bound_counts_words():
-    """With A_width in elements, as the listing's name for it suggests, the kernel leaves A."""
+    """With A_width counted in elements, as its name suggests, the kernel leaves A."""
     a, b = pack32_column(reals(32, 64)), pack32_row(reals(64, 32))
     A, B = GlobalArray.of("A", a.words), GlobalArray.of("B", b.words)  # noqa: N806
     C = GlobalArray("C", (32, 32), np.int32)  # noqa: N806

@@ -1,4 +1,4 @@
-"""Listing 6 against plain loops over Python numbers, every class of geometry, and every refusal."""
+"""Listing 6 equals plain Python loops for every class of geometry, and refuses unsuitable operands."""
 
 import inspect
 import itertools
@@ -52,7 +52,7 @@ def both(value):
 
 
 def sides_by_hand(size, taps, stride, dilation, padding, axis):
-    """Out, and the padding before: "SAME" as windows that start a stride apart and must reach the end."""
+    """Output size and padding before, by the definition of SAME: windows that cover the input."""
     window = 1 + dilation * (taps - 1)
     if padding == "SAME":
         starts = range(0, size, stride)
@@ -62,7 +62,7 @@ def sides_by_hand(size, taps, stride, dilation, padding, axis):
 
 
 def convolution_by_hand(x, w, stride=1, padding="SAME", dilation=1):
-    """The definition, a Python number at a time, and for each pixel the taps outside."""
+    """The convolution by its definition in Python, and the number of excluded taps of each pixel."""
     (batch, height, width, channels), (rows, columns, _, filters) = x.shape, w.shape
     (sh, sw), (dh, dw) = both(stride), both(dilation)
     out_height, top = sides_by_hand(height, rows, sh, dh, padding, 0)
@@ -82,7 +82,7 @@ def convolution_by_hand(x, w, stride=1, padding="SAME", dilation=1):
 
 
 def words_by_hand(bits, word):
-    """``word`` entries of the last axis to a word, the first in the most significant bit."""
+    """Words of ``word`` elements of the last axis, the first in the most significant bit."""
     lines = bits.reshape(-1, bits.shape[-1])
     steps = range(0, bits.shape[-1], word)
     texts = [["".join(map(str, line[s : s + word])).ljust(word, "0") for s in steps] for line in lines]
@@ -112,7 +112,7 @@ def test_convolutions_equal_a_loop_over_taps(bconv, name):
 
 
 def test_the_test_geometries_match_their_names():
-    """Pixels with no tap outside, and with all of them, and such as have some: each occurs where it says."""
+    """The stated kinds of windows occur: without, with some, and with only excluded taps."""
     taps = {name: np.prod(w[:2]) for name, (_, w, _) in GEOMETRIES.items()}
     outside = {
         name: np.array(convolution_by_hand(*operands(name)[:2], **operands(name)[2])[1]) for name in taps
@@ -129,7 +129,7 @@ def test_the_test_geometries_match_their_names():
 @pytest.mark.parametrize("bconv", SCHEMES)
 @pytest.mark.parametrize("channels", [1, 31, 32, 33, 63, 64, 65, 97])
 def test_any_number_of_channels_is_convolved(bconv, channels):
-    """In channels and out channels both end before, at and after a word; a tap outside is one of four."""
+    """Channels in and out end before, at and after a word; one of four taps is excluded."""
     x, w = reals((1, 2, 1, channels), 1), reals((2, 1, channels, channels), 2)
     options = {"padding": ((1, 1), (0, 0))}
     assert bconv(x, w, **options).tolist() == convolution_by_hand(x, w, **options)[0]
@@ -137,7 +137,7 @@ def test_any_number_of_channels_is_convolved(bconv, channels):
 
 @pytest.mark.parametrize("bconv", SCHEMES)
 def test_padding_taps_are_excluded_from_the_sum(bconv):
-    """Of +1 and -1 that all agree, or all differ, a pixel tells how many taps lie in the image."""
+    """With all products +1 or all -1, a pixel counts the taps inside the image."""
     ones = np.ones((1, 3, 4, 5), np.int8), np.ones((3, 3, 5, 2), np.int8)
     inside = np.multiply.outer([2, 3, 2], [2, 3, 3, 2])
     for sign_x, sign_w in itertools.product((1, -1), repeat=2):
@@ -158,7 +158,7 @@ def test_a_pixel_of_padding_alone_is_zero(bconv):
 
 
 def test_the_filter_is_not_flipped():
-    """One +1 in x and one in w: the product of the two is where cross-correlation has it."""
+    """One +1 in x and one in w contribute at the position of a cross-correlation."""
     x, w = -np.ones((1, 4, 4, 1)), -np.ones((2, 3, 1, 1))
     x[0, 2, 2], w[0, 2] = 1, 1
     for bconv in SCHEMES:
@@ -179,7 +179,7 @@ def test_the_filter_is_not_flipped():
     ],
 )
 def test_same_padding_equals_tensorflow(size, taps, stride, out, before):
-    """The first three are layers in which filter / 2 is another convolution; the fourth has an odd total."""
+    """In the first three layers filter / 2 would be wrong; the fourth has odd total padding."""
     p = layer((1, size, 9, 1), (taps, 1, 1, 1), (stride, 1), "SAME", 1)
     assert (p.out_height, p.pad_h) == (out, before)
     p = layer((1, 9, size, 1), (1, taps, 1, 1), (1, stride), "SAME", 1)
@@ -259,7 +259,7 @@ def test_output_bits_feed_the_next_layer(bconv, word):
 
 @pytest.mark.parametrize("word", SCHEMES.values())
 def test_the_packed_filter_has_the_layout_of_the_paper(word):
-    """``bitfilter[(r*filter_width+s)*ins*out_channels + c*out_channels + i]``, and the reference's words."""
+    """``bitfilter[(r*filter_width+s)*ins*out_channels + c*out_channels + i]``, with the reference's words."""
     w = reals((2, 3, 70, 5))
     ready = conv_operands(np.ones((1, 3, 3, 70)), w, 1, "SAME", 1, word)
     flat, ins = ready.bitfilter.numpy().reshape(-1), -(-70 // word)
@@ -276,7 +276,7 @@ def test_the_packed_filter_has_the_layout_of_the_paper(word):
 
 
 def run(kernel, word, p, x, w, like):
-    """Launch a kernel on operands that are right for ``like``, with sizes that may be wrong."""
+    """Launch a kernel on operands of the sizes ``like``, with possibly wrong size arguments."""
     ready = conv_operands(x, w, 1, "SAME", 1, word)
     output = GlobalArray("output", (1, like.out_height, like.out_width, like.out_channels), np.int32)
     shared = {"Csub": (np.uint32, like.out_channels)}
@@ -288,7 +288,7 @@ def run(kernel, word, p, x, w, like):
 
 @pytest.mark.parametrize(("kernel", "word"), KERNELS.items())
 def test_wrong_sizes_are_out_of_bounds(kernel, word):
-    """Told of a larger image, a pixel or an output channel too many: the array, the lane and the line."""
+    """A too large image, one pixel or one output channel more: array, lane and line are named."""
     x, w = reals((1, 3, 3, 33), 1), reals((1, 1, 33, 40), 2)
     p = conv_operands(x, w, 1, "SAME", 1, word).p
     np.testing.assert_array_equal(run(kernel, word, p, x, w, p), bconv32(x, w))
@@ -307,7 +307,7 @@ def test_wrong_sizes_are_out_of_bounds(kernel, word):
 
 @pytest.mark.parametrize(("kernel", "word"), KERNELS.items())
 def test_a_padded_channel_is_not_counted(kernel, word):
-    """With in_channels rounded up to words, as ``in_channels >> 5`` needs it, every sum is off."""
+    """With in_channels rounded up to words, as ``in_channels >> 5`` requires, every sum is wrong."""
     x, w = reals((1, 2, 2, 33), 1), reals((1, 1, 33, 2), 2)
     p = conv_operands(x, w, 1, "SAME", 1, word).p
     packed = reference.pack_tensor(x, layout="NHWC", word=word, first="msb")
@@ -317,7 +317,7 @@ def test_a_padded_channel_is_not_counted(kernel, word):
 
 @pytest.mark.parametrize(("kernel", "word"), KERNELS.items())
 def test_one_channel_more_than_a_word_takes_another_step(kernel, word):
-    """Told of one channel more than a word has, a kernel takes another step, and leaves the image."""
+    """With one channel more than a word, a kernel reads another word and leaves the image."""
     x, w = reals((1, 1, 1, word), 1), reals((1, 1, word, 1), 2)
     p = conv_operands(x, w, 1, "SAME", 1, word).p
     with pytest.raises(faults.OutOfBounds) as caught:
@@ -446,7 +446,7 @@ def test_unsuitable_packed_operands_are_refused(bconv, word):
 
 
 def test_nonzero_padding_bits_of_every_tap_are_refused():
-    """In the last word of any tap and output channel, not only of the last."""
+    """In the last word of any tap and output channel."""
     w = reference.pack_tensor(np.ones((2, 2, 40, 2)), layout="HWIO", first="msb")
     words = w.words.copy()
     words[0, 1, 1, 0] |= np.uint32(1)

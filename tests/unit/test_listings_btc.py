@@ -1,4 +1,4 @@
-"""The BTC listings against plain loops over Python numbers, the paper's figure 14 and section 4."""
+"""The BTC listings equal plain Python loops, the paper's figure 14 and its section 4."""
 
 import itertools
 from dataclasses import replace
@@ -263,7 +263,7 @@ def test_bits_equal_a_loop_over_elements(sizes, design, first):
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_negative_products_are_below_zero(design):
-    """With an unsigned width no product is: the fault of the authors' bit output."""
+    """With the unsigned width of the authors' bit output, no product would be negative."""
     bits = design(-np.ones((9, 140)), np.ones((140, 10)), thresholds=np.zeros(10, np.int32))
     assert not bits.words.any()
     bits = design(-np.ones((9, 140)), np.ones((140, 10)), thresholds=np.full(10, -140))
@@ -351,7 +351,7 @@ def test_products_refuse_bad_operands(design):
 
 
 def convolution_by_hand(x, w, stride, pad, dilation, out):
-    """Int (N, P, Q, O) over the taps in the frame; pad is (top, left)."""
+    """Integers (N, P, Q, O), summed over the taps inside the image; pad is (top, left)."""
     (batch, height, width, channels), (taps_down, taps_across, _, filters) = x.shape, w.shape
     xs, ws = (np.where(v >= 0, 1, -1).tolist() for v in (x, w))
     y = np.zeros((batch, *out, filters), int)

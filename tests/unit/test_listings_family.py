@@ -1,4 +1,4 @@
-"""BSTC's whole family of products against plain loops over Python numbers, the bounds, and every refusal."""
+"""BSTC's family of products equals plain Python loops, and its bounds and errors hold."""
 
 import inspect
 import itertools
@@ -76,7 +76,7 @@ def reals(rows, columns, seed=0):
 
 
 def words_by_hand(rows):
-    """64 elements of each row to a word, first element in the most significant bit: (words, rows)."""
+    """Words of 64 row elements, the first in the most significant bit, of shape (words, rows)."""
     steps = range(0, len(rows[0]), 64)
     texts = [["".join("01"[v >= 0] for v in row[s : s + 64]).ljust(64, "0") for row in rows] for s in steps]
     return [[int(text, 2) for text in line] for line in texts]
@@ -211,7 +211,7 @@ def test_the_docstring_contains_the_table():
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(map(str, c[:3])))
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 33, 5), (33, 31, 34), (7, 65, 33)], ids=str)
 def test_all_16_combinations_equal_the_product(combination, sizes):
-    """From matrices in the asked layouts, and from packed bits that say theirs."""
+    """From matrices in the required layouts, and from packed operands."""
     approach, layout_a, layout_b, transpose_a, transpose_b = combination
     a, b, expected = operands(*sizes, transpose_a, transpose_b)
     options = {"approach": approach, "transpose_a": transpose_a, "transpose_b": transpose_b}
@@ -245,7 +245,7 @@ def test_another_product_is_refused_with_the_right_layouts(combination):
     [("row-by-row", 0, 32), ("row-by-column", 32, 0), ("column-by-row", 32, 0), ("column-by-column", 64, 0)],
 )
 def test_each_step_executes_the_stated_votes_and_shuffles(approach, votes, shuffles, monkeypatch):
-    """The paper's explanation of its 20K, 28K, 28K and 56K cycles: only row by row takes no vote."""
+    """The paper explains 20K, 28K, 28K and 56K cycles by them; only row by row needs no vote."""
     x = reals(32, 32)
     serving = next(row[1:3] for row in COMBINATIONS if row[0] == approach and not any(row[3:]))
     a, b = PACK[serving[0], 32](x), PACK[serving[1], 32](x)
@@ -325,7 +325,7 @@ def test_other_formats_are_refused(scheme):
 
 
 def long(k, disagreeing):
-    """Rows that differ from the one column in the given numbers of places, as 64-bit words."""
+    """Rows that differ from the single column in the given numbers of positions, as 64-bit words."""
     a = -np.ones((len(disagreeing), k), np.int8)
     for row, count in zip(a, disagreeing, strict=True):
         row[:count] = 1
@@ -336,7 +336,7 @@ def long(k, disagreeing):
 
 @pytest.mark.slow
 def test_bmm64_is_right_up_to_its_bound():
-    """Up to it every count is right, past what a signed short holds too; one above it is refused."""
+    """Counts beyond a signed short are right too; K above the bound is refused."""
     assert BMM64_LARGEST_K == 65535
     counts = [*range(33), 32767, 32768, 65535]  # row 0 with row 32, 1 with 33 …: both halves of a register
     c = bmm64(*long(65535, counts))
@@ -349,7 +349,7 @@ def test_bmm64_is_right_up_to_its_bound():
 
 @pytest.mark.slow
 def test_above_its_bound_a_bmm64_counter_overflows():
-    """K = 65536 in the kernel itself: the lower counter is 0 and the upper one too large by 1."""
+    """With K = 65536 the lower counter wraps to 0 and the upper one is too large by 1."""
     a, b = long(65536, [*[0] * 32, 65536])
     A, B = GlobalArray.of("A", a.words), GlobalArray.of("B", b.words)  # noqa: N806
     C = GlobalArray("C", (33, 1), np.int32)  # noqa: N806
@@ -381,7 +381,7 @@ def test_the_printed_loop_bound_counts_words():
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
 def test_bits_equal_a_loop_over_elements(scheme, sizes):
-    """Thresholds on the edge: half of them are a dot product of their column."""
+    """Half of the thresholds equal a dot product of their column."""
     m, _, n = sizes
     a, b, dots = operands(*sizes)
     generator = np.random.default_rng(sizes)
@@ -409,7 +409,7 @@ def test_bits_equal_a_loop_over_elements(scheme, sizes):
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda f: f.__name__)
 def test_two_layers_equal_the_reference(scheme):
-    """Bits out are bits in: two layers with batch normalisation of either sign of gamma, with ReLU."""
+    """Output bits are input bits: two layers with batch normalisation and ReLU, gamma of either sign."""
     generator = np.random.default_rng(21)
     x, first, second = (reals(*shape) for shape in ((3, 40), (40, 35), (35, 4)))
     gamma, beta, mean = generator.normal(size=(3, 35))
@@ -420,7 +420,7 @@ def test_two_layers_equal_the_reference(scheme):
 
 
 def test_the_threshold_comparison_is_signed():
-    """A dot product below 0 against 0: in unsigned arithmetic, as print has it, it would be large."""
+    """A negative dot product would be large in the unsigned arithmetic of the printed listing."""
     for scheme in SCHEMES:
         bits = scheme([[1.0, 1.0, 1.0]], [[-1.0, 1.0]] * 3, thresholds=[0, 0])
         assert reference.unpack(bits).tolist() == [[0, 1]]
@@ -433,7 +433,7 @@ def test_thresholds_at_the_ends_of_int32_are_exact():
 
 
 def test_each_word_of_bits_is_stored_once_by_its_lane():
-    """A stale output cannot shine through: every word is written whole, none twice."""
+    """Every output word is written completely and once, so no stale bits remain."""
     a, b, _ = operands(66, 40, 70)
     stored = []
     store = Warp.store

@@ -1,4 +1,4 @@
-"""Algorithms 2, 6, 7 and 8 against plain loops over Python numbers, and every refusal."""
+"""Algorithms 2, 6, 7 and 8 equal plain Python loops, and refuse unsuitable operands."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ FORMATS = {"mm-csf": sparse.mm_csf, "b-csf": sparse.b_csf_all}
 
 
 def tensor(order, seed=0, dtype=np.float64):
-    """Distinct places in a third of a small box, the last index of every mode among them."""
+    """Distinct coordinates in a third of a small box, the last index of every mode included."""
     random = np.random.default_rng(seed)
     shape = SHAPES[order]
     places = [at for at in itertools.product(*map(range, shape)) if random.random() < 0.3]
@@ -35,7 +35,7 @@ def matrices(shape, rank, seed=1, dtype=np.float64):
 
 
 def by_hand(coo, factors, mode):
-    """Equation 3 on integers, which floats hold exactly."""
+    """Equation 3 on integers, which floats represent exactly."""
     out = [[0] * factors[0].shape[1] for _ in range(coo.shape[mode])]
     for at, value in zip(coo.coords.T.tolist(), coo.values.tolist(), strict=True):
         for r in range(factors[0].shape[1]):
