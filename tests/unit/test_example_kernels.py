@@ -41,7 +41,7 @@ def whole(n, end=2**32):
 
 
 def fma(a, b, c):
-    """a * b + c rounded once: computed in float64 with rounding to odd, then rounded to float32."""
+    """Result of a * b + c rounded once: computed in float64 with rounding to odd, then rounded to float32."""
     product, c = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
     total = np.asarray(product + c)
     from_c = total - product
