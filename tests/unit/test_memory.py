@@ -1,4 +1,4 @@
-"""`simwarp.memory`: what an access may reach, and what a fault says when it may not."""
+"""`simwarp.memory`: which accesses are valid, and the content of a fault."""
 
 from itertools import pairwise
 
@@ -45,7 +45,7 @@ def access_memory(memory, access, addresses, width):
 
 
 def fault_of(kind, call, *arguments):
-    """The fault, after what every fault promises: its fields, and three lines of text."""
+    """The raised fault, after checking its fields and its three lines of text."""
     with pytest.raises(MemoryFault) as raised:
         call(*arguments)
     fault = raised.value
@@ -348,7 +348,7 @@ def test_use_after_free_names_the_freed_allocation(memory, access):
 @STORE_AND_LOAD
 @pytest.mark.parametrize("offset", [0, 512, 1020])
 def test_use_after_free_beside_a_live_allocation_names_the_freed_one(memory, access, offset):
-    """The freed allocation held the address; how near a live one lies does not matter."""
+    """The freed allocation contained the address; a nearby live one does not matter."""
     before, a, behind = (filled(memory, 1024, name) for name in ("before", "a", "behind"))
     memory.free(a)
     for live in (before, behind):
@@ -556,7 +556,7 @@ def test_memory_is_usable_after_a_fault(memory):
 
 
 def outcome(memory, access, addresses, width):
-    """What one lane after the other would meet first: (position, fault), or None."""
+    """The first fault when lanes access one after the other: (position, fault), or None."""
     for position, address in enumerate(addresses.tolist()):
         allocation = memory.find(address)
         if allocation is None or address + width > allocation.base + allocation.size:

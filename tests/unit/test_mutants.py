@@ -1,4 +1,4 @@
-"""The executor is what computes: computing instructions of every kernel are changed in turn, and noticed.
+"""Mutation test of the executor: changing any computing instruction of a kernel changes its outputs.
 
 One small change per instruction (`mutate`): another operation, a comparison that takes or leaves the
 border, swapped choices, a lane further on, a branch the other way. Unrolled loops repeat an instruction
@@ -127,7 +127,7 @@ def mutate(instructions, index):
 
 
 def constant(instructions, index, operand):
-    """A literal, or the number that a register was last given by a ``mov``."""
+    """A literal, or the number that the last ``mov`` put into a register."""
     if isinstance(operand, Immediate):
         return operand.value
     for i in reversed(range(index)):
@@ -138,7 +138,7 @@ def constant(instructions, index, operand):
 
 
 def spell(instruction):
-    """An instruction as its opcode and guard, with its literals: register numbers mean nothing."""
+    """An instruction by opcode, guard and literals, without register numbers."""
     words = [
         str(o.value) if isinstance(o, Immediate) else "r" if isinstance(o, Register) else "…"
         for o in instruction.operands
@@ -150,7 +150,7 @@ def spell(instruction):
 
 
 def chosen(instructions, most):
-    """The indices of the computing instructions that are changed, and how many there are in all."""
+    """Indices of the instructions to mutate, and the number of computing instructions."""
     alike = defaultdict(list)
     for i, instruction in enumerate(instructions):
         if mutate(instructions, i) is not None:
@@ -167,7 +167,7 @@ def chosen(instructions, most):
 
 @dataclass
 class Run:
-    """A launch, and what its output arrays, by their position, must hold afterwards."""
+    """A launch, and the expected contents of its output arrays, by position."""
 
     warps: int
     arguments: list
@@ -175,12 +175,12 @@ class Run:
 
 
 def stale(shape, dtype):
-    """An output array that is wrong wherever it is not written."""
+    """An output array whose initial contents are wrong everywhere."""
     return np.full(shape, 0x5A5A5A5A5A5A5A5A).astype(dtype)
 
 
 def ragged(element, word, vector):
-    """Matrices full of the values around zero, one of -1, one with a NaN."""
+    """Matrices of values around zero, one of all -1, and one with a NaN."""
     rng = np.random.Generator(np.random.Philox(key=32))
     dtype = np.dtype(element)
     if dtype.kind == "i":
@@ -202,7 +202,7 @@ def ragged(element, word, vector):
 
 
 def packing_runs(element, word, first, kernel):
-    """What a packing kernel is launched on: all sorts, and columns of every height."""
+    """Runs of a packing kernel on special matrices, and on columns of every height."""
     layout, vector = kernel.split("_")[1], kernel.endswith("vector")
     per = 16 // np.dtype(element).itemsize if vector else 1
 
@@ -227,7 +227,7 @@ def packing_runs(element, word, first, kernel):
 
 
 def product_runs(scheme, output, first):
-    """The same for a scheme of the product; thresholds are dot products of their columns."""
+    """Runs of a product scheme on special matrices; thresholds equal dot products of their columns."""
     rng = np.random.Generator(np.random.Philox(key=33))
     word = scheme.word
 
@@ -252,7 +252,7 @@ def product_runs(scheme, output, first):
 
 
 def agrees(ptx, program, run):
-    """Whether a kernel answers as the reference; a fault is an answer too, and a wrong one.
+    """Whether a kernel gives the expected outputs; a fault counts as a difference.
 
     Races are not looked for, which takes a third of the time and notices no mutant that answers do not.
     """
@@ -270,7 +270,7 @@ def agrees(ptx, program, run):
 
 
 def survivors_of(ptx, name, several, heights, *, copies=COPIES):
-    """How many instructions compute, how many mutants there are, and those that answer as the kernel."""
+    """Number of computing instructions, number of mutants, and the mutants that go undetected."""
     module = parse(ptx)
     entry, graph = module.entries[name], CallGraph(module)
     instructions, program = entry.instructions, link(module, entry, graph)
@@ -335,7 +335,7 @@ def test_every_mutant_is_detected(kernel):
 
 
 def test_a_mutant_of_each_kind_is_detected():
-    """Of a small kernel, one instruction of those that are alike."""
+    """One instruction of each kind in a small kernel."""
     parts = "bmms32", "int", "msb"
     _, mutants, survivors = survivors_of(*product(*parts), copies=1)
     assert mutants > 40

@@ -1,4 +1,4 @@
-"""What users import, under which names; and files of theirs that hide our packages."""
+"""Import names of the packages, and user files that hide them."""
 
 import copy
 import importlib

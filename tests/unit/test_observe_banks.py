@@ -1,4 +1,4 @@
-"""Bank conflicts, against a count lane by lane and against counts by hand."""
+"""Bank conflicts, compared with a count lane by lane and with hand-computed counts."""
 
 from collections import defaultdict
 
@@ -15,7 +15,7 @@ LANES = np.arange(32)
 
 
 def by_lanes(addresses, width, kind):
-    """The cost of one warp's access, ``{lane: address}``: phase by phase, bank by bank."""
+    """The cost of one warp's access, ``{lane: address}``, by phase and bank."""
     count = max(width // 4, 1)
 
     def alike(distance):

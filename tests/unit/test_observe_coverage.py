@@ -1,4 +1,4 @@
-"""Rows, forms and classes of operands: as they were before the instruction, of executing lanes only."""
+"""Executed rows and forms, and the classes of their operands before the instruction, in active lanes."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def of(kind, word):
 
 
 def float_class(value, info, word):
-    """The class of a float, by NumPy's own tests."""
+    """The class of a float, by NumPy's own functions."""
     if np.isnan(value):
         return "NaN"
     if np.isinf(value):
@@ -128,7 +128,7 @@ FEW_GO_ON = "rem.u32 %r4, %i, 97; setp.eq.u32 %p2, %r4, 5; mov.u32 %r3, 1; @%p2 
 
 
 def in_parts(body):
-    """The coverage of a kernel that runs in several chunks, few of its warps by themselves."""
+    """The coverage of a kernel that runs in several chunks and compact copies."""
     parts = loops.Parts()
     device = simwarp.Device(observe="coverage", observers=[parts], chunk_lanes=5 * 96)
     small.run(FEW_GO_ON + body + "mov.u32 %r2, 1; " + small.STORE, 72, 11, device=device)

@@ -1,4 +1,4 @@
-"""Lanes and branches, held against a count lane by lane."""
+"""Active lanes and divergent branches, compared with a count lane by lane."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def line(part, body):
 
 
 def expected_loop():
-    """Warp by warp, round by round: who is there, and who goes round once more."""
+    """Expected counts of the loop: its active lanes, by warp and iteration."""
     warp_instructions = thread_instructions = odd = divergent = 0
     for warp in loops.warps():
         for turn in range(1, max(rounds for _, rounds in warp) + 1):

@@ -1,4 +1,4 @@
-"""What is known of results: exact, bounded, open, contractable; counted lane by lane."""
+"""Instructions with exact, bounded, open and contractable results, counted lane by lane."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ DECLARED = ".reg .pred %p; .reg .b16 %h<6>; .reg .f32 %f<6>; .reg .f64 %d<6>;"
 
 
 def fused(body, before=""):
-    """The opcodes that may be fused."""
+    """The opcodes of instructions that a compiler may fuse."""
     module = parse(f"{HEAD}{before}.entry k() {{ {DECLARED} {body} ret; }}")
     program = link(module, module.entries["k"])
     return [program.steps[at].instruction.opcode for at in sorted(contractable(program))]

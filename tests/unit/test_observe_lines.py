@@ -1,4 +1,4 @@
-"""Numbers per line: how lines are named, found and listed."""
+"""Counts per source line: naming, lookup and listing of lines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What ptxas makes of matrix instructions: the table against what was seen, and against a ptxas at hand."""
+"""Lowering of matrix instructions by ptxas: the table equals the recording and an installed ptxas."""
 
 import re
 import shutil
@@ -157,7 +157,7 @@ AND = "mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc"
 
 
 def seen():
-    """(opcode, chip, counts); counts are None where the chip lacks the instruction."""
+    """(opcode, chip, counts) of the recording; counts are None if the chip lacks the instruction."""
     opcode = ""
     for line in SEEN.strip().splitlines():
         if not line.startswith(" "):
@@ -246,7 +246,7 @@ ld.param.u64 %p, [q]; mov.u32 %thread, %tid.x; mul.wide.u32 %lane, %thread, 4096
 
 
 def entry(name, opcode, multiplies):
-    """A kernel that loads fragments, and stores D or, without the product, C."""
+    """A kernel that loads fragments and stores D, or C if it omits the product."""
     declared, body, at = [], [], 0
     counts = {one.name: one.layout.registers for one in fragments_of(opcode).operands.values()}
     kinds = {
@@ -270,7 +270,7 @@ def entry(name, opcode, multiplies):
 
 
 def counted(listing):
-    """For each kernel of a disassembly, its instructions as the table names them."""
+    """For each kernel of a disassembly, its instructions under the names of the table."""
     kernels = {}
     for line in listing.splitlines():
         if found := re.match(r"\s+Function : (\w+)", line):

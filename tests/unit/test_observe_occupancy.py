@@ -1,4 +1,4 @@
-"""Occupancy by the rules of CUDA's own calculator; registers that are live at a time."""
+"""Occupancy equals CUDA's calculator; live registers are counted per instruction."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`Device(observe=…)` and `device.report`: what is asked for is counted, over all launches, by line."""
+"""`Device(observe=…)` and `device.report`: requested sections are counted by line over all launches."""
 
 import json
 

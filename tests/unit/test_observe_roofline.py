@@ -1,4 +1,4 @@
-"""Rooflines and chips, held against arithmetic by hand and published peaks."""
+"""Rooflines and chips, compared with hand-computed values and published peaks."""
 
 import json
 import math
@@ -29,7 +29,7 @@ SIMPLE = Chip(
 
 
 class Made(Traffic):
-    """Traffic of known size."""
+    """Traffic of a given size."""
 
     compulsory, requested = 0, 0
 

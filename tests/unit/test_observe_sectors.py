@@ -1,4 +1,4 @@
-"""Sectors, against a count lane by lane and against counts by hand."""
+"""Memory sectors, compared with a count lane by lane and with hand-computed counts."""
 
 from collections import Counter, defaultdict
 
@@ -16,7 +16,7 @@ BASE = 0x7F00_0000_0000
 
 
 def by_lanes(addresses, width, kind):
-    """What one warp's access moves, from the addresses of its lanes."""
+    """The sectors moved by one warp's access, from the addresses of its lanes."""
     sectors = defaultdict(Counter)
     for at in addresses:
         sectors[at // 32][at] += 1

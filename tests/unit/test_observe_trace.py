@@ -1,4 +1,4 @@
-"""Traces: exact, the same however the executor mixed the warps, safe to read, and comparable."""
+"""Traces are exact, independent of execution order, safe to load, and comparable."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def traced(body, *, device=None, chosen=None, **options):
 
 
 def run(body, **options):
-    """Run a small kernel, each instruction on a line of its own."""
+    """Run a small kernel with one instruction per line."""
     small.run(one_per_line(body), **options)
 
 
@@ -39,17 +39,17 @@ def one_per_line(body):
 
 
 def line_of(part, body):
-    """The line of the PTX where a part of a body stands."""
+    """PTX line of a part of the kernel body."""
     return small.line_of(part, one_per_line(body))
 
 
 def steps(trace, block=0, warp=0, launch=0):
-    """What a warp did behind the frame's head."""
+    """The steps of a warp after the prologue of the frame."""
     return [record for record in trace.warp(block, warp, launch) if record.number >= HEAD]
 
 
 def one(trace, opcode):
-    """The only record of an opcode."""
+    """The only record with this opcode."""
     (found,) = [record for record in trace.warp(0, 0) if record.instruction.opcode == opcode]
     return found
 
@@ -70,7 +70,7 @@ END: """
 
 
 def collatz(i):
-    """Each value of ``%r3`` in turn."""
+    """Successive values of ``%r3``."""
     values = [i + 1]
     while values[-1] != 1:
         values.append(values[-1] * 3 + 1 if values[-1] % 2 else values[-1] // 2)
@@ -78,7 +78,7 @@ def collatz(i):
 
 
 def lane_values(trace, opcode, register, lane, block=0, warp=0):
-    """What a lane gave a register, step by step."""
+    """Successive values that a lane wrote to a register."""
     records = [r for r in trace.warp(block, warp) if r.instruction.opcode == opcode and r.mask >> lane & 1]
     return [r.value(register, lane) for r in records if register in [w.name for w in r.written]]
 
@@ -520,7 +520,7 @@ def test_different_launches_warps_and_selections_are_found():
 
 
 def test_the_earliest_difference_of_all_warps_is_reported():
-    """Warp 1 writes what warp 0 reads behind the barrier: the cause has fewer steps before it."""
+    """Warp 1 writes what warp 0 reads after the barrier; the write has fewer steps before it."""
     body = """shr.u32 %r3, %r1, 5; setp.eq.u32 %p1, %r3, 1; setp.eq.u32 %p2, %r3, 0;
 @%p1 mul.lo.u32 %r4, %lane, FACTOR; @%p1 st.shared.u32 [cell], 5; @%p1 st.shared.u32 [cell+4], %r4;
 bar.sync 0; mov.u32 %r2, 0; @%p2 ld.shared.u32 %r2, [cell+4];
@@ -543,7 +543,7 @@ LOC = '.file 1 "/somewhere/{0}.cu"\n'
 
 
 def with_lines(name, *lines):
-    """A kernel from PTX lines, each with its source line; ``name`` is that of the file."""
+    """A kernel of PTX lines with given source lines, in a file called ``name``."""
     body = "\n".join(f".loc 1 {number} 1\n{one_per_line(ptx)}" for number, ptx in lines)
     return text(body + "\n.loc 1 90 1\n" + STORE) + LOC.format(name)
 
@@ -658,7 +658,7 @@ def test_an_unwritable_trace_is_reported(tmp_path):
 
 
 def changed(path, **arrays):
-    """The same file with other arrays."""
+    """Replace arrays in the stored file."""
     with np.load(path) as file:
         held = dict(file)
     for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""Bytes and operations, held against counts by hand and lane by lane."""
+"""Memory traffic and operation counts, compared with hand-computed and lane-by-lane counts."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,7 +83,7 @@ def event(memory, kind, addresses, width):
 
 
 def test_distinct_bytes_are_counted_for_every_width():
-    """Random accesses of two arrays, byte by byte in plain Python."""
+    """Random accesses to two arrays, counted byte by byte in Python."""
     random = np.random.default_rng(3)
     memory = Memory()
     arrays = [memory.allocate(size, name) for size, name in ((200, "a"), (77, "b"))]

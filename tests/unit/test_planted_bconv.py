@@ -36,7 +36,7 @@ HOST = "bconv/geometry.py"
 
 @dataclass(frozen=True)
 class Fault:
-    """An edit, and the schemes and the kind of output that it breaks."""
+    """A source edit, and the schemes and output kind that it breaks."""
 
     path: str
     old: str
@@ -101,7 +101,7 @@ EACH = [(name, scheme) for name, fault in FAULTS.items() for scheme in fault.sch
 
 @pytest.fixture
 def plant(monkeypatch, tmp_path):
-    """Makes compiler and host read an edited copy; the edit that changes nothing is the twin."""
+    """Make compiler and host code use an edited source; the edit without a change is the correct twin."""
     copies = iter(range(9))
 
     def edit(path, old, new):
@@ -132,7 +132,7 @@ def plant(monkeypatch, tmp_path):
 
 
 def wrong_inputs(scheme, inputs):
-    """The inputs of the scheme, with what the simulator got wrong about each."""
+    """The inputs of the scheme, each with the wrong elements of the simulator's output."""
     for k in inputs:
         if of_scheme(k) == scheme:
             yield k, wrong_about(k)
@@ -148,7 +148,7 @@ def wrong_about(k):
 
 @cache
 def correct(path, k):
-    """Whether an input agrees where a twin is planted; all twins of a file are alike: asked once."""
+    """Whether the planted twin agrees on an input; checked once, since all twins of a file are equal."""
     return wrong_about(k) == []
 
 
@@ -199,7 +199,7 @@ def test_the_ci_profile_finds_the_planted_fault(plant, name):
 
 
 def convolutions_agree(scheme):
-    """Every example of the profile `ci`; nothing is shrunk, which takes longer than finding it."""
+    """Check all examples of the profile `ci`, without shrinking, which takes longer than finding."""
     profiles.register()
     ci = settings.get_profile("ci")
 
@@ -235,7 +235,7 @@ def test_a_missing_exclude_is_harmless_without_padding(plant):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_second_launch_gives_the_same_result(scheme):
-    """Idempotent: what the first launch left does not matter to the second."""
+    """The kernel is idempotent: output of the first launch does not affect the second."""
     device = simulator()
     draw = Draw(0, "two launches", 0)
     x, other = (draw.matrix(2 * 5 * 5, 33, "int8").reshape(2, 5, 5, 33) for _ in range(2))

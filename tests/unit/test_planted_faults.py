@@ -1,4 +1,4 @@
-"""Faults planted in the kernels' source are found, and traced to who made them.
+"""Faults planted in kernel sources are found and traced to the block, warp and lane of the store.
 
 Each fault edits the source at exactly one place. Block, warp, lane, line and element are worked out here
 from the problem, not taken from what the report says. Each is also found by the harness, among the inputs
@@ -38,7 +38,7 @@ PIECE_OF_ROW_STORE = ((PACKING, "words[half_at((Index)(piece / word_halves) * ma
 
 @dataclass(frozen=True)
 class Fault:
-    """An edit, and from which input of which case on the harness may meet it.
+    """A source edit, with the case and the first input that can detect it.
 
     Inputs of "bmm" have int32 output up to 79, bits from 80 on; input 9 has a K about 65,535.
     """
@@ -97,7 +97,7 @@ FAULTS = {
 
 @pytest.fixture
 def plant(monkeypatch, tmp_path):
-    """Makes the compiler read an edited copy of the kernels; the edit that changes nothing is the twin."""
+    """Make the compiler use an edited source; the edit without a change is the correct twin."""
     copies = iter(range(9))
 
     def edit(path, old, new):
@@ -123,13 +123,13 @@ def line_of(path, text):
 
 
 def ask(name, item):
-    """What the simulator gets wrong about an input of ours."""
+    """The mismatches of the simulator on one of our inputs."""
     case = replace(CASES[name], draw=lambda draw: item)
     return check(case, 0, 0, {"simulator": simulator}, ["simulator"]).mismatches
 
 
 def assert_written_by(place, kernel, tile, lane, store):
-    """The warp is the one of the tile; its lane, and the source line of the store."""
+    """Assert that the mismatch names the warp of the tile, its lane, and the line of the store."""
     assert (place.kernel, place.block, place.warp, place.lane) == (
         kernel, (tile // WARPS_PER_BLOCK, 0, 0), tile % WARPS_PER_BLOCK, lane
     )  # fmt: skip
@@ -141,7 +141,7 @@ def assert_stored_at(place, store):
 
 
 def assert_product_traced(found, scheme, element, columns):
-    """That an element of int32 output was written where the scheme computes it."""
+    """Assert that the mismatch names where the scheme computes an element of int32 output."""
     tile_rows, tile_columns = TILES[scheme]
     row, column = element
     tile = row // tile_rows * -(-columns // tile_columns) + column // tile_columns
@@ -149,7 +149,7 @@ def assert_product_traced(found, scheme, element, columns):
 
 
 def assert_wrong(found, right, wrong):
-    """That the first of the wrong elements, their number and its bits are what is reported."""
+    """Assert that first wrong element, number of wrong elements and wrong bits are reported."""
     element = tuple(int(i) for i in np.argwhere(right != wrong)[0])
     assert found.element == element
     assert (found.expected, found.got) == (right[element], wrong[element])
@@ -166,7 +166,7 @@ def product_input(m, n, k, scheme="bmm32", rule=()):
 
 
 def rule_input(m, n, k, scheme):
-    """The same with bits as output: thresholds of both signs, every third column flipped."""
+    """An input with bit output: thresholds of both signs, every third column flipped."""
     return product_input(m, n, k, scheme, (np.arange(n, dtype=np.int32) % 7 - 3, np.arange(n) % 3 == 0))
 
 
@@ -262,7 +262,7 @@ def test_padding_set_to_1_in_one_operand_is_found(plant_fault, scheme, side):
 
 
 def ask_for_bits(item, wrong):
-    """The mismatch of an input whose output is bits, its fields compared with what the fault must make."""
+    """The mismatch of an input with bit output, compared with the fields expected for the fault."""
     rows, word = TILES[item.scheme]
     n = item.sizes[1]
     right = reference.threshold(
@@ -310,7 +310,7 @@ def test_reversed_output_words_are_found(plant_fault, scheme):
 
 
 class SecondLaunch:
-    """Two products of bits, one after the other into the same buffer."""
+    """Two products with bit output, launched in sequence into one buffer."""
 
     def __init__(self, scheme):
         self.scheme, self.word = SCHEMES[scheme], TILES[scheme][1]
@@ -321,7 +321,7 @@ class SecondLaunch:
         ]
 
     def words(self, *observers):
-        """What is in the buffer after each launch."""
+        """Contents of the buffer after each launch."""
         device = simulator(observers=list(observers))
         c = device.upload(np.zeros_like(self.answers[0]), "c")
         ptx = product_ptx(self.scheme, "bits", "msb", device.compute_capability)
@@ -396,7 +396,7 @@ def wrong_about(case, k):
 
 @cache
 def correct(path, case, k):
-    """Whether an input agrees where a twin is planted; all twins of a file are alike: asked once."""
+    """Whether the planted twin agrees on an input; checked once, since all twins of a file are equal."""
     return wrong_about(case, k) == []
 
 

@@ -1,4 +1,4 @@
-"""Faults planted in tensor-core kernels, and in the model, are traced to operand, lane, register, element.
+"""Faults planted in tensor-core kernels and in the model are traced to lane, register and element.
 
 Each fault edits the source of an example kernel at exactly one place. Which element is wrong first, who holds
 it and what it is instead are worked out here from the problem and the PTX ISA's formulas (9.7.14.5.8 and
@@ -34,7 +34,7 @@ M, N, K = 70, 41, 77
 
 @dataclass(frozen=True)
 class Fault:
-    """An edit of a kernel's source."""
+    """A source edit of a kernel."""
 
     kernel: str
     old: str
@@ -66,7 +66,7 @@ FAULTS = {
 
 @pytest.fixture
 def plant(monkeypatch):
-    """Makes the example compile an edited source; the edit that changes nothing is the twin."""
+    """Make the example use an edited source; the edit without a change is the correct twin."""
 
     def edit(fault, new=None):
         source = (FOLDER / f"{fault.kernel}.cu").read_text()
@@ -88,7 +88,7 @@ def plant_fault(plant):
 
 
 def tile(matrix, row, column, rows, columns):
-    """A part of a matrix, zeros past its edge."""
+    """A tile of a matrix, padded with zeros."""
     part = np.zeros((rows, columns), matrix.dtype)
     inside = matrix[row : row + rows, column : column + columns]
     part[: inside.shape[0], : inside.shape[1]] = inside
@@ -105,7 +105,7 @@ def line_of(kernel, text):
 
 
 class Gemm:
-    """An example on operands of ours; what it should hand to tensor cores, and what it put out."""
+    """An example on our operands: the expected operands of its tensor-core instructions, and its output."""
 
     kernel = ""
     shape = (16, 8, 16)
@@ -116,12 +116,12 @@ class Gemm:
             self.c = getattr(example(self.kernel), self.kernel)(self.device, *self.arguments())
 
     def warps(self):
-        """Blocks and warps, with the first row and column of each one's part of c."""
+        """Block and warp, with the first row and column of c that each warp computes."""
         for x, y, warp in np.ndindex(-(-N // TILE), -(-M // TILE), 4):
             yield (x, y, 0), warp, y * TILE + warp // 2 * WARP_TILE, x * TILE + warp % 2 * WARP_TILE
 
     def products(self):
-        """Every mma that was executed, with its row, column and k, and the one before on its accumulator."""
+        """Every executed mma with its row, column and k, and its predecessor on the same accumulator."""
         m, n, k = self.shape
         for block, warp, row, column in self.warps():
             executed = [e for e in self.recorded.executions(block, warp) if e.opcode.startswith("mma.")]
@@ -131,7 +131,7 @@ class Gemm:
                 yield execution, row + m * i, column + n * j, k * step, before
 
     def check(self):
-        """Assert that every operand of every product was what it must be."""
+        """Assert that every operand of every product has the expected fragment."""
         m, n, k = self.shape
         for execution, row, column, first, before in self.products():
             execution.check("a", tile(self.a, row, first, m, k))
@@ -141,7 +141,7 @@ class Gemm:
             self.check_result(execution, row, column, first)
 
     def check_result(self, execution, row, column, first):
-        """Assert that the last sums are what memory got."""
+        """Assert that memory received the last sums."""
         m, n, k = self.shape
         if first + k >= K and row < M and column < N:
             stored = tile(self.c, row, column, m, n)
@@ -202,14 +202,14 @@ GEMMS = {gemm.kernel: gemm for gemm in (GemmF16, GemmB1, GemmS8)}
 
 
 def found_by(gemm):
-    """The difference that the check of all operands finds first."""
+    """The first difference found when checking all operands."""
     with pytest.raises(FragmentDifference) as caught:
         gemm.check()
     return caught.value
 
 
 def assert_found(found, operand, lane, register, bit, element):
-    """Who is named: by the fields, and in the message."""
+    """Assert the operand, lane, register and element of a difference, in its fields and its message."""
     assert (found.operand, found.lane, found.register, found.bit) == (operand, lane, register, bit)
     assert (found.row, found.column, found.matrix) == (*element, 0)
     assert (found.place.block, found.place.warp, found.place.lane) == ((0, 0, 0), 0, lane)
@@ -316,7 +316,7 @@ def test_a_too_small_leading_dimension_is_found(plant_fault):
 
 @pytest.fixture
 def round_to_nearest(monkeypatch):
-    """Lets the simulator round the sums of tensor cores to nearest instead of cutting them off."""
+    """Make the simulator round tensor-core sums to nearest instead of truncating them."""
     rule_of = simwarp.products.rule_of
     monkeypatch.setattr(simwarp.products, "rule_of", lambda *form: replace(rule_of(*form), rounding="rn"))
 
@@ -325,7 +325,7 @@ ROW, COLUMN = np.indices((16, 8))
 
 
 def sums_about_one():
-    """Operands whose sums are 1 + 2^-26 (row + 1) (column + 1), and these sums as a chip leaves them.
+    """Operands with sums 1 + 2^-26 (row + 1) (column + 1), and the truncated sums of a chip.
 
     On an H200 (docs/silicon.md) the product beside 1 is cut off at 2^-25, the sum at 2^-23.
     """
@@ -362,12 +362,12 @@ def test_truncation_is_not_reported():
 
 @pytest.fixture(scope="module")
 def silicon():
-    """What a GPU made of gemm_f16's own operands, as `simwarp record kernels` keeps it."""
+    """Output of gemm_f16 on its own operands, recorded on a GPU by `simwarp record kernels`."""
     return lab.recorded("kernels").arrays["gemm_f16.product.0"]
 
 
 def last_products(operands):
-    """The last product of each of a warp's tiles of c, with the tile's row and column."""
+    """The last product of each tile of c, with the row and column of the tile."""
     device = simwarp.Device()
     with record_fragments(device, "mma") as recorded:
         example("gemm_f16").gemm_f16(device, *operands)

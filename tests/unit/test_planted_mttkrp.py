@@ -1,4 +1,4 @@
-"""Faults that known MTTKRP codes had, or could have had, planted in ours, are found by the harness.
+"""Typical faults of MTTKRP codes, planted in ours, are found by the harness.
 
 Each fault edits the source of a kernel, or of host code, at exactly one place. The harness meets it among
 the inputs that every run tries; with the piece replaced by itself the same inputs agree.
@@ -31,7 +31,7 @@ SOURCES = Path(gpu.compile.__file__).parent
 
 @dataclass(frozen=True)
 class Fault:
-    """An edit of a source, the formats that it breaks, and what inputs it takes."""
+    """A source edit, the formats that it breaks, and the inputs that can detect it."""
 
     path: str
     old: str
@@ -171,7 +171,7 @@ EACH = [(name, of) for name, fault in FAULTS.items() for of in fault.formats]
 
 @pytest.fixture
 def plant(monkeypatch, tmp_path):
-    """Makes compiler and host take an edited copy; the edit that changes nothing is the twin."""
+    """Make compiler and host code use an edited source; the edit without a change is the correct twin."""
     copies = iter(range(9))
 
     def edit(fault, new):
@@ -202,12 +202,12 @@ def drawn(k):
 
 
 def tried(fault, of):
-    """The inputs of a format that the fault could matter to, of those that every run tries."""
+    """The inputs of a format that can detect the fault, among those of every run."""
     return (k for k in range(CASE.covering) if FORMATS[k % 7] == of and fault.when(drawn(k)))
 
 
 def wrong_inputs(inputs):
-    """What the simulator gets wrong about each."""
+    """The inputs, each with the wrong elements of the simulator's output."""
     for k in inputs:
         yield k, wrong_about(k)
 
@@ -218,7 +218,7 @@ def wrong_about(k):
 
 @cache
 def correct(function, k):
-    """Whether an input agrees where a twin is planted; those of kernels are all alike: asked once."""
+    """Whether the planted twin agrees on an input; checked once, since twins of kernels are equal."""
     return wrong_about(k) == []
 
 
@@ -247,7 +247,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, of):
 
 
 def test_at_most_32_columns_hide_the_fault_across_columns(plant):
-    """As long as nobody asks for more, one accumulator in each lane is enough."""
+    """For at most 32 columns, one accumulator per lane suffices."""
     fault = FAULTS["columns past the 32nd added to the first ones"]
     plant(fault, fault.new)
     for rank in (7, 32, 33):
@@ -257,7 +257,7 @@ def test_at_most_32_columns_hide_the_fault_across_columns(plant):
 
 
 def test_constant_factors_hide_exchanged_factors(plant):
-    """A check with every factor constant agrees, though each row is taken from the wrong factor."""
+    """With constant factors, rows of the wrong factor give the same result."""
     fault = FAULTS["factors exchanged"]
     plant(fault, fault.new)
     item = small_input("f-coo", 7)
@@ -270,7 +270,7 @@ def test_constant_factors_hide_exchanged_factors(plant):
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("of", FORMATS)
 def test_a_second_call_gives_the_same_result(of, deterministic):
-    """Idempotent: what the first call left does not matter to the second."""
+    """The kernel is idempotent: output of the first call does not affect the second."""
     first, second = (replace(small_input(of, 5, k), deterministic=deterministic) for k in (0, 1))
     assert not_within(first, second) == []
 
@@ -282,7 +282,7 @@ def test_an_uncleared_result_is_wrong_from_the_second_call(plant):
 
 
 def small_input(of, rank, k=0):
-    """One tensor, with modes of one size, and one of several lots of factors."""
+    """One tensor with modes of equal size, and the k-th set of factors."""
     tensor = draw_tensor(Draw(0, "planted", 0), "skewed", 3, "float32")
     tensor = Coo(tensor.coords % 11, tensor.values, (11, 11, 11))
     tensor = tensor if of == "coo" else coalesce(tensor)
@@ -291,7 +291,7 @@ def small_input(of, rank, k=0):
 
 
 def not_within(first, second):
-    """Which of three calls of one plan, with the first, second and first factors, are wrong."""
+    """The numbers of the wrong calls of one plan with the first, second and first factors."""
     device = simulator()
     launch = plan(in_format(first), 1, first.rank, np.float32, device, first.deterministic)
     out = device.upload(np.zeros((11, first.rank), np.float32))

@@ -1,4 +1,4 @@
-"""What the pytest plugin attaches to a failing test: the simulated device's faults and reports."""
+"""Faults and reports of the simulated device that the pytest plugin attaches to a failing test."""
 
 import pytest
 
@@ -24,7 +24,7 @@ KERNEL = '''
 
 @pytest.fixture
 def project(pytester, monkeypatch):
-    """A folder with a module ``fill`` of one kernel, where the plugin is loaded."""
+    """A folder with a module ``fill`` of one kernel, and the plugin loaded."""
     with in_project(pytester, monkeypatch, pytester.path):
         pytester.makepyfile(fill=KERNEL)
         yield pytester

@@ -1,4 +1,4 @@
-"""Probes of fragment maps: against synthetic chips whose maps are known, and against the simulator."""
+"""Probes of fragment maps, on synthetic chips with known maps and on the simulator."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ class SyntheticArray:
 
 
 class SyntheticChip:
-    """Computes what an instruction with given maps computes, in plain loops and matrix products.
+    """Executes an instruction by given maps, in plain loops and matrix products.
 
     ``damage`` changes the answers of products and of movements between registers: a faulty chip.
     """
@@ -110,7 +110,7 @@ class SyntheticChip:
         sums.host[:] = self.damage(d.layout.pack(words))
 
     def warpgroup(self, left, right, sums):
-        """Tiles in shared memory: 8 rows of 16 bytes, then the other half of k, then the next 8 rows."""
+        """Tiles in shared memory: 8 rows of 16 bytes, the other half of k, then the next 8 rows."""
         a, d = (self.fragments.operands[name] for name in "ad")
         bits = a.layout.bits
         of_a = a.layout.unpack(left.host).astype(bool) if left.host.ndim == 3 else self.tile(left.host, bits)
@@ -129,7 +129,7 @@ class SyntheticChip:
 
 
 def planted(opcode, **lines):
-    """The fragments of an instruction, with other lines of digits for some operands."""
+    """The fragments of an instruction, with the maps of some operands replaced."""
     fragments = fragments_of(opcode)
     operands = dict(fragments.operands)
     for name, line in lines.items():
@@ -225,7 +225,7 @@ def test_a_wrong_map_is_reported_at_its_first_difference(opcode, lines, expected
 
 
 def test_swapped_halves_of_k_are_reported_for_both_operands():
-    """A product cannot tell which of the two is renamed."""
+    """A product cannot distinguish which of its operands is permuted."""
     wrong = planted(
         "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", b="slot 4:r1  lane 4:r8 8:c1  register 2:r4"
     )
@@ -276,7 +276,7 @@ def test_a_register_that_is_never_written_is_reported():
 
 
 def test_a_sum_that_is_neither_0_nor_1_is_reported():
-    """The maps are right by the majority, and yet one product is wrong."""
+    """The majority confirms the maps, although one product is wrong."""
     opcode = "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"
 
     def damage(registers):
@@ -293,7 +293,7 @@ def test_a_sum_that_is_neither_0_nor_1_is_reported():
 
 
 def test_a_chip_that_reads_the_second_copy_of_a_is_reported():
-    """A chip that reads the second copy of A's elements is another than the one that the maps describe."""
+    """The maps describe a chip that reads the first copy of A's elements."""
     chip = SyntheticChip(fragments_of("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32"))
     chip.registers_of_a = [4, 5, 6, 7, 0, 1, 2, 3]
     (difference,) = probe(chip.fragments, chip).differences
@@ -344,7 +344,7 @@ def test_forms_are_found_by_part_of_their_name():
 
 
 def test_maps_equal_section_4_of_the_paper():
-    """Four lanes hold a row, 32 bits each; a lane holds two neighbours of a row of D, rows in order."""
+    """Four lanes hold a row of 128 bits; each lane holds two neighbours of a row of D."""
     maps = bmma_maps(simwarp.Device())
     lanes = np.arange(32).reshape(8, 4)
     assert (maps.a == lanes).all()

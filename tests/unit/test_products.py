@@ -1,4 +1,4 @@
-"""`simwarp.products`: tiles whose results were written out by hand, and rules that are wrong on purpose."""
+"""`simwarp.products`: tiles with hand-computed results, and planted wrong rules."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ WORD = {
 
 
 def words(type, values):
-    """The words of numbers that the type has; of an integer, the word itself."""
+    """Words of representable numbers; an integer stands for the word itself."""
     if type in ("bf16", "tf32", "f32"):
         whole = np.asarray(values, np.float32).view(np.uint32)
         return (whole >> 16).astype(np.uint16) if type == "bf16" else whole
@@ -34,7 +34,7 @@ def words(type, values):
 
 
 def dot(types, pairs, c, rule=None, cc=HOPPER, shape=None):
-    """The word of one element: pairs of numbers in the first k, zeros behind them."""
+    """The word of one element of D: pairs of factors in the first k, then zeros."""
     _, a, b, c_type = types
     k = K[a]
     row, column = np.zeros((1, k), WORD[a]), np.zeros((k, 1), WORD[b])
@@ -121,7 +121,7 @@ def test_a_long_sum_of_bytes_is_exact():
 
 
 def test_saturation_applies_to_the_final_sum():
-    """What leaves the range on the way and comes back has not saturated."""
+    """A partial sum may leave the range and come back."""
     a, b = np.int8([[127, -127]]), np.int8([[127], [127]])
     assert integers(a, b, np.int32([[2**31 - 1]]), saturate=True).item() == 2**31 - 1
     assert integers(a, b, np.int32([[7]]), saturate=True).item() == 7
@@ -138,7 +138,7 @@ def test_hopper_keeps_25_bits_below_the_largest_exponent():
 
 
 def test_addends_are_truncated_one_by_one():
-    """Sixteen addends of 1.75 units each: cut to 1 unit, in both signs."""
+    """Sixteen addends of 1.75 units each are truncated to 1 unit, in both signs."""
     unit = 2.0**-25
     for sign in (1, -1):
         pairs = [(1, 1)] + [(1.75 * 2.0**-12, sign * 2.0**-13)] * 14 + [(-1, 1)]
@@ -152,7 +152,7 @@ def test_the_accumulator_is_truncated_like_the_products():
 
 
 def test_the_largest_exponent_is_computed_from_the_factors():
-    """The product 1.5 * 1.5 = 2.25 counts with exponent 0, and leaves one bit more to the others."""
+    """The product 1.5 * 1.5 = 2.25 has exponent 0, which keeps one bit more of the others."""
     pairs = [(1.5, 1.5), (-1.5, 1.5), (2.0**-12, 2.0**-13)]
     assert value(dot(F16, pairs, 0)) == 2.0**-25
 
@@ -184,7 +184,7 @@ def test_subnormal_operands_and_results_are_kept():
     [([2.0**-46], 2.0**-24), ([2.0**-47], 0.0), ([2.0**-47] * 5, 0.0)],
 )
 def test_the_largest_exponent_of_an_f16_sum_is_at_least_minus_21(low, result):
-    """Else 2^-25, the tie between 0 and the least subnormal, would go up with anything beside it."""
+    """Otherwise the tie 2^-25 between 0 and the smallest subnormal would round up."""
     pairs = [(2.0**-12, 2.0**-13)] + [(x * 2.0**23, 2.0**-23) for x in low]
     word = dot(("f16", "f16", "f16", "f16"), pairs, 0)
     assert float(np.uint16(word).view(np.float16)) == result
@@ -259,7 +259,7 @@ def test_a_sum_beyond_the_f32_range_is_infinite():
 
 
 def test_hopper_adds_the_accumulator_to_fp8_products_last():
-    """Two HMMA over k % 4 in {0, 1} and {2, 3}; c does not cut the products off."""
+    """Two HMMA over k % 4 in {0, 1} and {2, 3}; c does not truncate the products."""
     rule = rule_of(HOPPER, FP8, (16, 8, 32))
     assert rule.addend == "last"
     assert [group[:4] for group in rule.groups] == [(0, 1, 4, 5), (2, 3, 6, 7)]

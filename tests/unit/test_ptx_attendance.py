@@ -1,4 +1,4 @@
-"""Lanes that are gone when others open a barrier or compute across the warp: they skipped it or returned."""
+"""Lanes that skip a barrier or a warp-wide operation, or exit before it."""
 
 import re
 from functools import cache
@@ -144,7 +144,7 @@ def compiled(source, option):
 
 
 def outcome(source, name, option, schedule="lowest pc", chunk_lanes=32768, checks="raise"):
-    """The fault of a kernel; None if it has none."""
+    """The fault of a kernel, or None."""
     device = simwarp.Device(schedule=schedule, seed=3, checks=checks, chunk_lanes=chunk_lanes)
     x, y = device.upload(np.arange(64, dtype=np.int32), "x"), device.upload(np.zeros(320, np.int32), "y")
     try:
@@ -267,7 +267,7 @@ exit;"""
 
 
 def test_only_lanes_that_store_after_leaving_are_reported():
-    """Lanes 16 and up leave; of these, some store: only those skipped the barrier."""
+    """Lanes 16 and up leave; only those that then store count as having skipped the barrier."""
     body = """setp.ge.u32 %p1, %lane, 16; setp.ge.u32 %p2, %lane, 28; mov.u32 %r2, 1; @%p1 bra OUT;
 bar.sync 0; exit;
 OUT: @!%p2 bra END; st.global.u32 [%at], %r2;
@@ -277,7 +277,7 @@ END: ret;"""
 
 
 def test_lanes_that_leave_in_a_compact_copy_are_reported():
-    """Of many warps one stays in a loop; there its upper half skips a vote."""
+    """One of many warps stays in a loop, in which its upper half skips a vote."""
     body = """shr.u32 %r3, %i, 5; setp.eq.u32 %p1, %r3, 5; selp.u32 %r4, 60, 1, %p1; mov.u32 %r2, 0;
 LOOP: add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, %r4; @%p2 bra LOOP;
 setp.ne.u32 %p3, %r3, 5; @%p3 bra END; setp.ge.u32 %p4, %lane, 16; @%p4 bra END;
@@ -290,7 +290,7 @@ END: """
 
 
 def test_returning_from_a_function_does_not_count_as_work_after_leaving():
-    """A function is called before a barrier and behind the last one; only behind it is something stored."""
+    """A function is called before and after the barrier; only a store after it counts."""
     function = """.func (.reg .b32 r) f(.reg .b32 a) {
 .reg .pred p; setp.gt.u32 p, a, 3; mov.u32 r, 1; @p bra END; mov.u32 r, 2;
 END: ret; }"""
@@ -327,7 +327,7 @@ def test_missing_lanes_of_a_partial_warp_are_not_reported():
 
 
 def test_finished_blocks_are_not_reported():
-    """Each block goes around as often as its number says."""
+    """Block b executes b + 1 iterations."""
     body = """mov.u32 %r3, %ctaid.x; mov.u32 %r2, 0;
 LOOP: bar.sync 0; vote.sync.ballot.b32 %r4, %p1, 0xFFFFFFFF; add.u32 %r2, %r2, 1; setp.le.u32 %p2, %r2, %r3;
 @%p2 bra LOOP;
@@ -341,7 +341,7 @@ LOOP: bar.sync 0; vote.sync.ballot.b32 %r4, %p1, 0xFFFFFFFF; add.u32 %r2, %r2, 1
 
 
 def agrees(words, present):
-    """Whether each lane names itself and, of those present, only lanes that name the same; lane by lane."""
+    """Whether each lane's mask contains itself and, of the present lanes, only those with an equal mask."""
     lanes = [i for i in range(32) if present[i]]
     return all(
         words[i] >> i & 1 and all(words[j] == words[i] for j in lanes if words[i] >> j & 1) for i in lanes

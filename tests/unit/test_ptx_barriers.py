@@ -1,4 +1,4 @@
-"""Who waits for whom: barriers of a block and of a cluster, and operations of a warp that meet."""
+"""Barriers of a block and of a cluster, and synchronisation of a warp's lanes."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ ld.shared.u32 %r2, [cells];
 
 
 def test_two_teams_synchronise_at_separate_barriers():
-    """Each pair of warps hands a value over, at barrier 1 or 2; a third pair waits at none."""
+    """Each pair of warps passes a value at barrier 1 or 2; a third pair uses none."""
     body = """shr.u32 %r3, %i, 6; setp.eq.u32 %p1, %r3, 2; mov.u32 %r2, 5; @%p1 bra END;
 add.u32 %r4, %r3, 1; and.b32 %r5, %i, 63; setp.eq.u32 %p2, %r5, 63; shl.b32 %r6, %r3, 2;
 mov.u32 %r7, cells; add.u32 %r6, %r6, %r7; @%p2 st.shared.u32 [%r6], %i;
@@ -36,7 +36,7 @@ END: """
 
 
 def test_a_counted_barrier_does_not_wait_for_other_warps():
-    """The second pair of warps comes to barrier 1 only after the first pair went through barrier 2."""
+    """The second pair reaches barrier 1 only after the first pair has passed barrier 2."""
     body = """setp.lt.u32 %p1, %i, 64; setp.eq.u32 %p2, %i, 0; @%p1 bra FIRST;
 bar.sync 2, 128; bar.sync 1, 64; ld.shared.u32 %r2, [cells]; bra END;
 FIRST: bar.sync 1, 64; @%p2 st.shared.u32 [cells], 8; bar.sync 2, 128; mov.u32 %r2, 1;
@@ -59,7 +59,7 @@ END: """
 
 @pytest.mark.parametrize("chunk", [64, 32768])
 def test_producer_and_consumer_alternate_by_bar_arrive_and_bar_sync(chunk):
-    """`bar.arrive` says that a buffer is empty or full, `bar.sync` waits for it, five times."""
+    """`bar.arrive` signals an empty or full buffer, `bar.sync` waits for it, five times."""
 
     def consumed(lane):
         total = 0
@@ -80,7 +80,7 @@ END: """
 
 
 def test_arrivals_without_a_wait_complete_a_barrier():
-    """Two rounds of arrivals are over; a wait in the third round still waits for the other warp."""
+    """After two completed phases of arrivals, a wait in the third phase waits for the other warp."""
     body = """bar.arrive 1, 64; setp.lt.u32 %p1, %i, 32; @%p1 bra WAIT;
 mul.lo.u32 %r3, %i, 3; setp.eq.u32 %p2, %i, 63; @%p2 st.shared.u32 [cells], %r3; bar.arrive 1, 64;
 mov.u32 %r2, 4;
@@ -117,7 +117,7 @@ selp.u32 %r4, 1000, 0, %p2; selp.u32 %r5, 2000, 0, %p3; add.u32 %r2, %r3, %r4; a
 
 
 def test_counted_reductions_at_different_barriers_are_separate():
-    """Two teams that come at the same time do not see each other's predicates."""
+    """Two teams that arrive at the same time combine only their own predicates."""
     body = """shr.u32 %r3, %i, 6; add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %i, 70;
 barrier.red.popc.u32 %r2, %r3, 64, %p1;
 barrier.red.and.pred %p2, %r3, 64, %p1; @%p2 add.u32 %r2, %r2, 100;
@@ -133,7 +133,7 @@ def test_each_block_reduces_separately():
 
 
 def test_different_reductions_may_complete_together():
-    """In each block the second warp ends, at the same instruction, while the first one waits."""
+    """In each block the second warp completes the reduction while the first waits."""
     body = """mov.u32 %r3, %ctaid.x; setp.ge.u32 %p1, %r1, 32; setp.eq.u32 %p2, %r1, 0;
 setp.eq.u32 %p4, %r3, 0;
 @%p4 bra FIRST; @%p1 bra GONE; bar.red.and.pred %p3, 0, %p2; bra END;
@@ -244,7 +244,7 @@ END: ret;"""
 
 
 def test_warps_at_different_block_wide_barriers_are_a_deadlock():
-    """Each waits for all threads at another barrier, so none goes on."""
+    """Each warp waits for all threads at another barrier."""
     body = "shr.u32 %r3, %i, 5;\nbarrier.sync %r3;\nmov.u32 %r2, 1;" + STORE
     fault = fault_of(Deadlock, body, block=64)
     assert fault.place.line == line_of("barrier.sync %r3", body)
@@ -332,7 +332,7 @@ END: """
 
 
 def test_each_warp_synchronises_at_its_own_instructions():
-    """Warp 0 meets at one instruction, warp 1 at two."""
+    """Warp 0 synchronises at one instruction, warp 1 at two."""
     body = """setp.lt.u32 %p1, %i, 40; @%p1 bra LOW; redux.sync.add.u32 %r2, %i, 0xFFFFFFFF; bra END;
 LOW: redux.sync.add.u32 %r3, 1, 0xFFFFFFFF; add.u32 %r2, %r3, 5;
 END: """.replace("redux.sync.add.u32 %r3, 1,", "mov.u32 %r4, 1; redux.sync.add.u32 %r3, %r4,")
@@ -442,7 +442,7 @@ CLUSTER_REGISTERS += ["cluster_ctarank", "cluster_nctarank"]
 )
 @pytest.mark.parametrize("chunk", [32, 32768])
 def test_cluster_registers_are_right_in_three_dimensions(cluster, grid, chunk):
-    """The registers, and that rank r of `mapa` is the block with this rank."""
+    """Rank r of `mapa` is the block whose cluster_ctarank is r."""
     names = CLUSTER_REGISTERS
     body = """mov.u32 %r3, %ctaid.z; mov.u32 %r4, %nctaid.y; mov.u32 %r5, %ctaid.y;
 mad.lo.u32 %r3, %r3, %r4, %r5;
@@ -495,7 +495,7 @@ def test_grids_that_are_not_a_multiple_of_the_cluster_are_refused():
 
 
 def test_writes_before_arrive_are_visible_after_wait():
-    """The second block writes before it arrives; the first one reads after its wait, not before."""
+    """The second block writes before its arrive; the first reads after its wait."""
     body = """mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p1, %r3, 0; mov.u32 %r4, 0; @!%p1 bra SECOND;
 barrier.cluster.arrive.release; mov.u32 %r2, 5; barrier.cluster.wait.acquire;
 mov.u32 %r6, cells; mapa.shared::cluster.u32 %r7, %r6, 1; ld.shared::cluster.u32 %r2, [%r7]; bra END;

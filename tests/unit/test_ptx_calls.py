@@ -1,4 +1,4 @@
-"""Calls of device functions: what they are passed, where they come back to, and what they must not do."""
+"""Calls of device functions: arguments, results, recursion, indirect targets, and errors."""
 
 import numpy as np
 import pytest
@@ -98,7 +98,7 @@ def test_a_function_without_arguments_and_results_is_called():
 
 
 def test_a_call_counts_the_call_the_body_and_the_return():
-    """Thread-instructions: the call, what is executed inside, and the return."""
+    """Thread-instructions: the call, the executed body, and the return."""
     device = simwarp.Device()
     run("ret;", device=device)
     plain = device.executed
@@ -195,7 +195,7 @@ def test_a_stack_overflow_names_the_lane_that_recursed_too_deep():
 
 
 def test_recursion_runs_until_the_stack_is_full():
-    """Each activation takes the 256 bytes of ``kept``; the device gives as many as the stack holds."""
+    """Each activation takes the 256 bytes of ``kept``."""
     body = "call (%r2), f, (%r3);\n" + STORE
     for depth in range(20):
         try:
@@ -274,7 +274,7 @@ ret; }
 
 
 def test_virtual_functions_dispatch_through_their_table():
-    """Objects in local memory that point to a table of functions in global memory, as nvcc lays them out."""
+    """Objects in local memory point to a function table in global memory, as compiled by nvcc."""
     body = (
         """.local .align 8 .b8 object[16]; .reg .b64 self, v;
 mov.u64 self, object; cvta.local.u64 self, self; and.b32 %r3, %lane, 1; setp.ne.u32 %p1, %r3, 0;

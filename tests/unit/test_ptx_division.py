@@ -1,4 +1,4 @@
-"""Integer division by zero: a fault where its result counts, none where a compiler only speculates."""
+"""Integer division by zero is a fault if its result is used, but not if it is only speculated."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""How a kernel may end that must not: ends that its compiler holds for impossible, grid sync, recursion."""
+"""Faulty ends of kernels: code assumed unreachable, grid sync, and endless recursion."""
 
 import re
 from functools import cache
@@ -20,7 +20,7 @@ def compiled(source, *options):
 
 
 def outcome(text, name, *words, grid=1, block=32, checks="raise", **launch):
-    """The fault of a kernel, if there is one, and the words it was given as they are behind it."""
+    """The fault of a kernel, or None, and its array afterwards."""
     device = simwarp.Device(checks=checks)
     out = device.upload(np.array(words, np.int32), "out")
     try:
@@ -122,7 +122,7 @@ sub.u32 t, n, 1; call (t), f, (t); add.u32 r, t, 2; ret; }"""
 
 
 def test_recursion_without_local_memory_overflows_the_stack():
-    """Each call must know where it returns to: on a chip that takes a part of the stack, 16 bytes or more."""
+    """Each activation stores a return address, on a chip in 16 bytes of stack or more."""
     call = "setp.eq.u32 %p1, %lane, 3; selp.b32 %r3, {}, 5, %p1;\ncall (%r2), f, (%r3);\n" + small.STORE
     fault = fault_of(OutOfBounds, call.format(-1), before=COUNTDOWN)
     assert (fault.place.lane, "call (t), f, (t)" in fault.place.text) == (3, True)

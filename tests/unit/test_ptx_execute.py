@@ -1,4 +1,4 @@
-"""What the executor does around the instructions: who executes, what waits, what is a fault, and where."""
+"""The executor: active lanes, synchronisation, memory, faults and their place."""
 
 import itertools
 
@@ -43,7 +43,7 @@ def text(body):
 
 
 def run(body, block=32, grid=1, words=None, given=(0,), device=None, dtype=np.uint32, **launch):
-    """The words that a kernel leaves in ``out``, which starts as ones."""
+    """The words that a kernel leaves in ``out``, initially all ones."""
     device = device or simwarp.Device()
     block = block if isinstance(block, tuple) else (block, 1, 1)
     grid = grid if isinstance(grid, tuple) else (grid, 1, 1)
@@ -354,7 +354,7 @@ END: add.u32 %r2, %r2, %r3; """
 
 
 def test_lanes_at_different_shuffles_exchange_their_own_operands():
-    """As an H200 does (tests/golden): each side's value and lane number, exchanged across."""
+    """As on an H200 (tests/golden): each side reads the other's value and lane number."""
     body = f"""setp.lt.u32 %p1, %lane, 16; @%p1 bra LOW;
 add.u32 %r3, %lane, 1000; shfl.sync.bfly.b32 %r2, %r3, 16, 31, {ALL}; bra END;
 LOW: add.u32 %r4, %lane, 2000; shfl.sync.bfly.b32 %r2, %r4, 16, 31, {ALL};
@@ -364,7 +364,7 @@ END: """
 
 
 def test_lanes_synchronise_only_under_the_same_mask():
-    """Found by `simwarp fuzz` against an H200: a member that waits under another mask is not there yet."""
+    """Found by `simwarp fuzz` on an H200: a lane that waits under another mask has not arrived."""
     body = f"""setp.lt.u32 %p1, %lane, 16; @%p1 bra LOW;
 vote.sync.ballot.b32 %r3, 1, 0xFFFF0000;
 vote.sync.ballot.b32 %r2, 1, {ALL}; bra END;
@@ -468,7 +468,7 @@ ld.shared.u32 %r2, [cells];"""
 
 
 def test_barriers_in_a_loop_do_not_wait_for_exited_threads():
-    """Each round the next warp adds to the cell; threads that have ended are not waited for."""
+    """In each iteration the next warp adds to the cell."""
     body = (
         STATIC
         + """setp.ge.u32 %p5, %i, 120; @%p5 exit;
@@ -484,7 +484,7 @@ ld.shared.u32 %r2, [cells];
 
 
 def test_blocks_may_execute_different_numbers_of_barriers():
-    """Block b goes around b + 1 times; lane 0 of the other warp writes what warp 0 reads, each time."""
+    """Block b executes b + 1 iterations; a lane of warp 1 writes what warp 0 reads."""
     body = (
         STATIC
         + """mov.u32 %r3, %ctaid.x; mov.u32 %r4, 0; mov.u32 %r2, 0;
@@ -511,7 +511,7 @@ END: st.global.u32 [%at], %r2; ret;"""
 
 @pytest.mark.parametrize("chunk", [64, 32768])
 def test_contended_atomic_adds_are_exact(chunk):
-    """The sum is exact, and the old values are those of some order: a permutation of the partial sums."""
+    """The sum is exact, and the old values are a permutation of partial sums."""
     body = "atom.global.add.u32 %r2, [%in], 1;\n" + STORE
     device = simwarp.Device(chunk_lanes=chunk)
     out = device.upload(np.zeros(200 * 5, np.uint32), "out")
@@ -598,7 +598,7 @@ def test_lanes_poll_a_flag_with_an_atomic():
 
 @pytest.mark.slow
 def test_a_spin_lock_within_a_warp_makes_progress():
-    """The textbook lock: whoever gets it adds one without an atomic, and lets it go."""
+    """A textbook spin lock: the owner increments without an atomic and unlocks."""
     body = """LOCK: atom.global.exch.b32 %r3, [%in], 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra LOCK;
 ld.volatile.global.u32 %r4, [%in+4]; add.u32 %r4, %r4, 1; st.volatile.global.u32 [%in+4], %r4;
 atom.global.exch.b32 %r3, [%in], 0; ret;"""
@@ -795,7 +795,7 @@ def test_a_write_observer_names_the_register_of_a_vector():
 
 
 def test_a_write_observer_sees_atomics():
-    """Each lane's own new value, in the order in which they took turns."""
+    """Each lane's new value, in execution order."""
     got = writes("atom.global.add.u32 %r2, [%out], 2; ret;", 0, 4, block=3, words=1)
     assert [(thread, value) for _, thread, _, value in got] == [(0, 1), (1, 3), (2, 5)]
 

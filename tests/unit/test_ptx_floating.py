@@ -1,4 +1,4 @@
-"""Floating point, comparison and conversion by examples, each a small PTX kernel on the simulated device.
+"""Worked examples of floating-point, comparison and conversion instructions, each as a small kernel.
 
 Operands and results are bit patterns, written as PTX does. Where the PTX ISA leaves a result open (a NaN's
 bits) or an NVIDIA H200 does otherwise than it says, the example is what an H200 gave.
@@ -20,7 +20,7 @@ def bits_of(kind):
 
 
 def run(opcode, to, sources, *cases, wide=None):
-    """The result of each case: the words of the operands, in the order of PTX.
+    """The result of an instruction for each case, a tuple of operand words in the order of PTX.
 
     ``to`` and ``sources`` are types, separated by spaces; two destinations are written ``p|q``. ``wide``
     declares the destination's register.
@@ -62,7 +62,7 @@ def run(opcode, to, sources, *cases, wide=None):
 
 
 def check(opcode, to, sources, examples, wide=None):
-    """``examples``: for each operand word, or tuple of them, the result's."""
+    """Run an instruction on ``examples``, {operand word or tuple of words: expected result}."""
     cases = [case if isinstance(case, tuple) else (case,) for case in examples]
     got = run(opcode, to, sources, *cases, wide=wide)
     differences = [
@@ -150,7 +150,7 @@ def test_ftz_flushes_operands_and_results_to_zeros_of_their_sign():
 
 
 def test_ftz_flushes_subnormals_before_they_round_up_to_normal():
-    """2^-126 (1 - 2^-24): with exponents without end it would be a number of its own, below 2^-126."""
+    """2^-126 (1 - 2^-24) stays below 2^-126 with an unbounded exponent range."""
     below_one = ONE - 1
     check("mul.rn.f32", "f32", "f32 f32", {(LEAST, below_one): LEAST})
     check("mul.rn.ftz.f32", "f32", "f32 f32", {(LEAST, below_one): 0, (LEAST, ONE): LEAST})
@@ -181,7 +181,7 @@ def test_f32_nan_results_are_canonical():
 
 
 def test_f64_nan_results_take_the_payload_of_an_operand():
-    """Measured: the last operand's first, but in fma b, c, a and in a division the dividend's."""
+    """Measured priority: last operand first; in fma b, c, a; in a division the dividend."""
     one, infinity, quiet = f64(1), 0x7FF0 << 48, 0x0008 << 48
     a, b, c = (0x7FF0 << 48 | n for n in (1, 2, 3))
     minus_b = SIGN64 | b

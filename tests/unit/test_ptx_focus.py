@@ -1,4 +1,4 @@
-"""Loops that few warps are left in run on a compact copy of these warps: nothing else may change by that."""
+"""A loop with few remaining warps runs on a compact copy of them, without any other effect."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ text, run, fault_of, line_of = small.text, small.run, small.fault_of, small.line
 
 @pytest.fixture
 def parts(monkeypatch):
-    """The sizes of the compact copies that were made."""
+    """Sizes of the compact copies made from now on."""
     made, original = [], Chunk.part
 
     def part(self, rows):
@@ -28,7 +28,7 @@ def parts(monkeypatch):
 
 
 def both_ways(monkeypatch, body, **options):
-    """The words, which must be the same with compact copies and without."""
+    """Output words of a kernel; assert that they are equal with and without compact copies."""
     devices = [simwarp.Device() for _ in range(2)]
     got = run(body + STORE, device=devices[0], **options)
     with monkeypatch.context() as patch:
@@ -71,7 +71,7 @@ END: """
 
 
 def test_uniform_registers_survive_a_compact_copy(monkeypatch, parts):
-    """Single numbers and columns are kept as such in the copy, and come back."""
+    """Registers stored as one number or as a column are copied and restored as such."""
     body = (
         TRIPS
         + """mov.u32 %r7, 3; mov.u32 %r8, %warpid; mov.u32 %r9, %ctaid.x; mov.u32 %r6, 0; mov.u32 %r10, 0;
@@ -92,7 +92,7 @@ mad.lo.u32 %r2, %r8, 31, %r10; add.u32 %r2, %r2, %r7; mad.lo.u32 %r2, %r2, 7, %r
 
 
 def test_partly_written_registers_survive_a_compact_copy(monkeypatch, parts):
-    """Written before by some, inside by others, and only read where they were written."""
+    """Some lanes write before, others inside; each is read only where written."""
     body = (
         TRIPS
         + """and.b32 %r4, %i, 1; setp.ne.u32 %p2, %r4, 0; @%p2 mov.u32 %r7, 1000; mov.u32 %r6, 0;
@@ -137,7 +137,7 @@ mov.u32 %r2, 1;
 
 
 def test_registers_first_written_in_a_compact_copy_come_back(monkeypatch, parts):
-    """Warps that never went in do not have it afterwards; those that did have their own value."""
+    """Warps outside the loop leave the register uninitialised; the others keep their value."""
     body = (
         TRIPS
         + """mov.u32 %r6, 0; mov.u32 %r2, 5; setp.lt.u32 %p2, %r3, 100; @%p2 bra END;
@@ -153,7 +153,7 @@ END: """
 
 
 def test_votes_and_shuffles_work_in_a_compact_copy(monkeypatch, parts):
-    """The lanes of a warp go around as often as the one that goes most often."""
+    """All lanes of a warp have the trip count of its longest lane."""
     body = (
         TRIPS
         + """mov.u32 %r6, 0; mov.u32 %r2, %i; mov.u32 %r8, 0xFFFFFFFF;
@@ -174,7 +174,7 @@ add.u32 %r2, %r2, %r6;
 
 
 def test_a_barrier_after_the_loop_waits_for_the_copied_warps(monkeypatch, parts):
-    """The long warp of a block writes what the other one reads."""
+    """The long-running warp of a block writes what the other one reads."""
     body = (
         TRIPS
         + """mov.u32 %r6, 0; setp.eq.u32 %p2, %r1, 40;
@@ -278,7 +278,7 @@ END: """
 
 
 def test_a_polling_warp_sees_the_write_of_another_warp(parts):
-    """Warp 0 waits in a loop of its own for what the last warp does only after a long computation."""
+    """Warp 0 polls until the last warp writes after a long computation."""
     body = """setp.ge.u32 %p1, %i, 32; mov.u32 %r6, 0; @%p1 bra WORK;
 POLL: ld.volatile.global.u32 %r2, [%in]; setp.eq.u32 %p2, %r2, 0; @%p2 bra POLL; bra END;
 WORK: add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 700; @%p3 bra WORK; setp.eq.u32 %p4, %i, 511; mov.u32 %r2, 6;
@@ -306,7 +306,7 @@ END: """
     ],
 )
 def test_a_divergent_polling_loop_lets_other_lanes_run(inside):
-    """What they wait for stands behind the loop: the scheduler must count rounds across splits and merges."""
+    """The awaited write is below the loop; the scheduler must count iterations across reconvergence."""
     device = simwarp.Device(instruction_budget=20_000)
     assert run(POLLING.format(inside) + STORE, device=device) == [9] * 32
 
@@ -342,7 +342,7 @@ def test_a_compact_copy_uses_the_same_instruction_budget(monkeypatch):
 
 
 def test_observers_see_block_and_lane_of_writes_in_a_compact_copy(parts):
-    """The loop of warp 5 of block 1 writes to one word, from two lanes."""
+    """Two lanes of warp 5 of block 1 write to one word."""
     body = """mov.u32 %r4, %ctaid.x; mov.u32 %r6, 0; mov.u32 %r3, 2; shr.u32 %r5, %r1, 5;
 setp.eq.u32 %p1, %r5, 5;
 setp.eq.and.u32 %p1, %r4, 1, %p1; @%p1 mov.u32 %r3, 40; and.b32 %r7, %lane, 30;
@@ -376,7 +376,7 @@ setp.lt.u32 %p1, %r6, %r3; @%p1 bra L; ret;"""
 
 
 def test_a_compact_copy_uses_the_shared_and_local_memory_of_its_lanes(monkeypatch, parts):
-    """A copy reaches the memory of its own blocks and lanes."""
+    """A copied warp accesses the memory of its own block and lanes."""
     body = (
         TRIPS
         + """.local .b32 mine[4]; .reg .b64 a; mov.u64 a, mine; st.local.u32 [a+8], %i; mov.u32 %r4, cells;
@@ -402,7 +402,7 @@ ld.shared.u32 %r2, [%r4]; ld.local.u32 %r7, [a+8]; xor.b32 %r2, %r2, %r7;
 
 
 def test_a_deadlock_after_a_compact_copy_is_reported(parts):
-    """A copy that ends with all lanes waiting leaves the whole chunk deadlocked, and that is said."""
+    """All lanes wait when the copy ends, so the whole chunk is deadlocked."""
     body = """setp.lt.u32 %p1, %i, 32; mov.u32 %r3, 0; mov.u32 %r2, 1; @%p1 bra L;
 bar.sync 1, 640; bra END;
 L: add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50; @%p2 bra L;

@@ -1,4 +1,4 @@
-"""What kernels call that no module defines: printf as C has it, assert, malloc and free."""
+"""Functions that the CUDA runtime provides to kernels: printf, assert, malloc and free."""
 
 import io
 import math
@@ -45,7 +45,7 @@ FORMAT = "mov.u64 %rd1, format; cvta.global.u64 %rd1, %rd1;\n"
 
 
 def printed(body, before, **options):
-    """What a kernel prints."""
+    """The output of a kernel."""
     stdout = io.StringIO()
     run(BUFFER + body, before=EXTERN + before, device=simwarp.Device(stdout=stdout), **options)
     return stdout.getvalue()
@@ -56,7 +56,7 @@ def bits(value):
 
 
 def printf(form, *values):
-    """What printf makes of a format and of ints, floats and strings, as nvcc lays them out."""
+    """The output of printf for a format and ints, floats and strings, stored as by nvcc."""
     stores, before, at = [], string("format", form), 0
     for i, value in enumerate(values):
         size = 4 if isinstance(value, int) and -(2**31) <= value < 2**32 else 8
@@ -202,7 +202,7 @@ def test_missing_printf_arguments_are_reported_under_checks_report():
 
 
 def test_printf_hexadecimal_floats_are_exact():
-    """``%a`` says a number exactly: read back, it is the same."""
+    """``%a`` prints a float exactly, so reading it back gives the same number."""
     values = [1 / 3, math.pi, 2.0**-1060, 1e300, 6.02e23]
     assert [float.fromhex(printf("%a", v)) for v in values] == values
 
@@ -406,6 +406,6 @@ def test_use_after_free_of_heap_memory_is_a_fault():
 
 
 def test_a_module_may_define_its_own_malloc():
-    """``malloc`` with a body is that function, not the simulator's."""
+    """The simulator's ``malloc`` is used only if the module does not define one."""
     function = ".func (.reg .b32 r) malloc(.reg .b32 a) { add.u32 r, a, 1; ret; }"
     assert run("call (%r2), malloc, (%i);" + STORE, before=function) == [i + 1 for i in range(32)]

@@ -1,4 +1,4 @@
-"""Integer, carry, bit, video and warp rows of the PTX executor: worked examples, and the ends of ranges."""
+"""Worked examples of integer, carry, bit, video and warp instructions, with extreme operands."""
 
 import random
 import struct
@@ -16,7 +16,7 @@ SCRATCH = ".reg .pred %q<9>; .reg .b16 %h<9>; .reg .b32 %i, %word, %r<9>; .reg .
 
 
 def execute(body, outputs, inputs=None, lanes=32):
-    """The words that PTX lines leave in registers: {name: list}, one for each lane.
+    """The words that PTX lines leave in registers: {name: list with one word per lane}.
 
     ``inputs`` are {name: (type, words)}, ``outputs`` {name: type}; a predicate is 0 or 1.
     """
@@ -76,13 +76,13 @@ def cut(number, bits, count):
 
 
 def joined(results, names, bits):
-    """The numbers whose words, lowest first, are in these registers."""
+    """The numbers composed of the words in these registers, lowest first."""
     columns = [results[name] for name in names]
     return [sum(part << bits * k for k, part in enumerate(parts)) for parts in zip(*columns, strict=True)]
 
 
 def long_numbers(bits, seed):
-    """Pairs of numbers: carries through every word, borrows through every word, and random ones."""
+    """Pairs of numbers with carries or borrows through every word, and random ones."""
     rng, top = random.Random(seed), (1 << bits) - 1
     often = [
         (top, 1),
@@ -121,7 +121,7 @@ def test_carry_chains_add_and_subtract_long_integers(operation, kind, total):
 
 @pytest.mark.parametrize("bits", [32, 64])
 def test_carry_chains_multiply_long_integers(bits):
-    """128 x 128 bits: for each word of a, a row of low halves and a row of high halves is added."""
+    """128 x 128 bits: per word of a, a row of low halves and a row of high halves is added."""
     count, pairs = 128 // bits, long_numbers(128, "mul")
     lines = [f"mov.b{bits} %d{k}, 0;" for k in range(2 * count)]
     for i in range(count):
@@ -162,7 +162,7 @@ def test_addc_carries_out_of_either_addition():
 
 
 def test_a_borrow_is_an_inverted_carry_as_on_an_h200():
-    """The PTX ISA's borrow would be 1 where this is 0."""
+    """The borrow of the PTX ISA would be 1 where this carry is 0."""
     inputs = {"%a": ("b32", [5, 3, 4]), "%b": ("b32", [3, 5, 4])}
     body = "sub.cc.u32 %d, %a, %b; addc.u32 %d, 0, 0; add.cc.u32 %e, %a, -4; subc.u32 %e, 100, 10;"
     assert execute(body, {"%d": "b32", "%e": "b32"}, inputs) == {"%d": [1, 0, 1], "%e": [90, 89, 90]}

@@ -1,4 +1,4 @@
-"""Linking: one kernel when it is asked for, once for each text; call graphs that are deep, wide or cyclic."""
+"""Linking: each kernel on request, once per text; deep, wide and cyclic call graphs."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_a_ptx_text_is_parsed_and_linked_once(monkeypatch):
 
 
 def chain(n):
-    """As many functions, each of which calls the one before it."""
+    """A chain of ``n`` functions, each of which calls its predecessor."""
     yield ".func (.reg .b32 r) f0(.reg .b32 a) { add.u32 r, a, 1; ret; }"
     for i in range(1, n):
         yield (
@@ -74,7 +74,7 @@ def test_a_call_chain_of_1500_functions_is_linked():
 
 
 def test_a_call_graph_with_exponentially_many_paths_is_linked():
-    """On each of 60 levels two functions call both functions of the level below: 2**60 paths."""
+    """On each of 60 levels two functions call both functions of the level below."""
     frame = ".local .b8 frame[16];"
     levels = [f".func a0() {{ {frame} ret; }} .func b0() {{ {frame} ret; }}"]
     for i in range(1, 60):
@@ -106,7 +106,7 @@ def test_recursive_functions_and_cycles_are_found():
 
 
 def test_callees_precede_their_callers():
-    """Random graphs against reachability."""
+    """The order in random call graphs is compared with reachability."""
     rng = np.random.default_rng(3)
     for _ in range(40):
         n = int(rng.integers(2, 9))
@@ -149,7 +149,7 @@ PROTOTYPE = "P: .callprototype (.reg .b32 _) _ (.reg .b64 _);"
     ids=["a call", "a call of a call", "an indirect call"],
 )
 def test_a_loop_polling_through_a_call_lets_other_lanes_run(functions, call, before):
-    """Lanes 1 to 31 wait for what lane 0, further below in the text, writes."""
+    """Lanes 1 to 31 poll a word that lane 0 writes further below in the text."""
     device = simwarp.Device(instruction_budget=5000)
     body = before + POLL.format(call=call) + STORE
     assert run(body, before=functions, device=device) == [1] + [5] * 31

@@ -1,4 +1,4 @@
-"""Which registers lanes may still read: what diverged lanes share must not be overwritten too early."""
+"""Register liveness: registers that diverged lanes still read are not overwritten."""
 
 import pytest
 
@@ -13,7 +13,7 @@ DECLARED = ".reg .pred %p; .reg .b32 %a, %b, %c, %v<3>; .reg .b64 %x;"
 
 
 def live(body, before=""):
-    """The names that are live at each instruction of a kernel."""
+    """Names of the live registers at each instruction of a kernel."""
     module = parse(f"{HEAD}{before}.entry k() {{ {DECLARED} {body} }}")
     program = link(module, module.entries["k"])
     return [
@@ -61,7 +61,7 @@ def test_every_register_is_live_in_a_kernel_with_calls():
 
 
 def test_waiting_lanes_keep_their_registers():
-    """Odd lanes leave the loop at once; what they hold must outlive the even lanes' writes."""
+    """Odd lanes leave the loop at once; writes of the even lanes must keep their registers."""
     body = """mov.u32 %r2, %lane; and.b32 %r3, %lane, 1; setp.ne.u32 %p1, %r3, 0; mov.u32 %r4, 0;
 @%p1 bra END;
 L: add.u32 %r2, %r2, 100; mov.u32 %r5, %r2; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 3; @%p2 bra L;

@@ -1,4 +1,4 @@
-"""How a warp executes matrix instructions: together, with defined registers, on memory that is aligned."""
+"""Matrix instructions: converged warps, initialised registers, aligned memory, and supported chips."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_mma_computes_a_product():
 
 
 def test_mma_runs_in_some_warps_only():
-    """A branch that whole warps take; and a predicate that holds for whole warps."""
+    """The branch and the predicate are uniform in each warp."""
     body = ONES + "mov.b32 %r2, 1; and.b32 %r10, %i, 32; setp.eq.u32 %p1, %r10, 0;\n"
     expected = ([1] * 32 + [21] * 32) * 2
     assert run(body + "@%p1 bra END;" + MMA + "END: " + STORE, block=128) == expected
@@ -204,7 +204,7 @@ def test_wmma_load_with_a_wrong_stride_or_pointer_is_a_fault():
 
 @pytest.mark.parametrize("space", ["shared", "generic"])
 def test_wmma_loads_from_shared_memory_need_rows_aligned_to_16_bytes(space):
-    """As on an H200, where rows that start elsewhere are a fault."""
+    """On an H200 other row addresses are a fault too."""
     body = FILLED + "bar.sync 0; mov.u32 %r3, STRIDE; mov.u64 %rd1, tile; add.u64 %rd1, %rd1, OFFSET;\n"
     body += "" if space == "shared" else "cvta.shared.u64 %rd1, %rd1;\n"
     body += "wmma.load.a.sync.aligned.row.m8n8k32.SPACE.s4 {%r2}, [%rd1], %r3;\n" + STORE
@@ -220,7 +220,7 @@ def test_wmma_loads_from_shared_memory_need_rows_aligned_to_16_bytes(space):
 
 
 def test_wmma_accepts_a_stride_of_16_bytes():
-    """The PTX ISA asks for 32 where a lane holds 32 bytes, the CUDA C++ Programming Guide for 16."""
+    """Where a lane holds 32 bytes the PTX ISA requires 32, the CUDA C++ Programming Guide 16."""
     registers = "{%r2,%r11,%r12,%r13,%r14,%r15,%r16,%r17}"
     load = f"wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {registers}, [%in], %r3;\n"
     words = run("mov.u32 %r3, 24;" + load + STORE, given=range(12 * 16))
@@ -238,7 +238,7 @@ class Written(Observer):
 
 @pytest.mark.parametrize("layout", ["row", "col"])
 def test_wmma_store_writes_each_element_to_its_row_and_column(layout):
-    """Columns of D are 2 t and 2 t + 1, where t is the lane's place in its quad."""
+    """Columns of D are 2 t and 2 t + 1, where t is the lane's number in its quad."""
     store = f"wmma.store.d.sync.aligned.{layout}.m8n8k128.global.s32 [%out], {{%r2,%r3}}, 8; ret;"
     observer = Written()
     device = simwarp.Device(observe="all", observers=[observer])

@@ -1,4 +1,4 @@
-"""The grammar of PTX as the parser reads it, and the line that an error names."""
+"""The PTX grammar of the parser, and the lines named by its errors."""
 
 import re
 import struct
@@ -80,7 +80,7 @@ def test_instructions_keep_their_line_and_text():
 
 
 def test_tokens_may_touch_and_opcodes_may_contain_spaces():
-    """As in ``.reg.pred p``, which inline assembly likes to write."""
+    """Inline assembly often has ``.reg.pred p``."""
     found = parse(
         HEAD + ".visible.entry k(.param.u64 a){.reg.pred p;.reg.b32 t;add .u32 t,t,1;ret;}"
     ).entries["k"]
@@ -282,7 +282,7 @@ def test_constant_expressions_are_evaluated(text, value):
     max_leaves=8,
 ))  # fmt: skip
 def test_constant_integer_arithmetic_wraps_to_64_bits(text):
-    """Python has the same precedences for these; signs do not matter modulo 2^64."""
+    """Python has the same operator precedence; signs do not matter modulo 2^64."""
     (found,) = operands(text)
     assert (found.value - eval(text)) % 2**64 == 0
     assert -(2**63) <= found.value < 2**64
@@ -372,7 +372,7 @@ def test_register_declarations_are_parsed():
 
 
 def test_parameters_are_parsed():
-    """What a pointer points to may be aligned more strictly than the pointer itself."""
+    """The target of a pointer may be aligned more strictly than the pointer itself."""
     parameters = (
         ".param .u64 a, .param .u64 .ptr .global .align 16 b,\n.param .align 8 .b8 c[24], .param .v4 .f32 d, "
         ".param .b64 .ptr.shared e"
@@ -426,7 +426,7 @@ def test_device_functions_are_parsed():
 
 
 def test_function_declarations_are_parsed():
-    """``later`` is defined behind its declaration, ``vprintf`` never."""
+    """``later`` is defined after its declaration, ``vprintf`` never."""
     module = parse(
         HEAD + ".extern .func (.param .b32 r) vprintf\n(\n.param .b64 a,\n.param .b64 b\n)\n;\n"
         ".func later\n()\n;\n.func later();\n.func later() { ret; }\n.visible .entry k(.param .u64 p);\n"
@@ -473,7 +473,7 @@ def test_labels_are_parsed():
 
 
 def test_registers_need_no_percent_sign():
-    """As inline assembly declares them: ``{ .reg .pred p; … @p bra; }``."""
+    """Inline assembly declares them so: ``{ .reg .pred p; … @p bra; }``."""
     found = entry("{ .reg .pred p; .reg .u32 t; setp.ne.u32 p, t, 0; @p bra A; @!p bra A; }\nA: ret;")
     assert found.instructions[0].operands == (Register("p"), Register("t"), Immediate(0))
     assert [i.guard for i in found.instructions[1:3]] == [Register("p"), Register("p", negated=True)]
@@ -1137,7 +1137,7 @@ def is_module_or_syntax_error(tokens):
 
 @pytest.mark.slow
 def test_text_broken_at_any_token_parses_or_is_a_syntax_error():
-    """Cut off behind each token, and with each token left out or written twice: never another exception."""
+    """Truncated after each token, and with each token removed or doubled."""
     assert parse(WHOLE).entries["k"].max_threads == 128
     for i in range(len(TOKENS)):
         assert is_module_or_syntax_error(TOKENS[:i])

@@ -1,4 +1,4 @@
-"""What ptxas 13.0 and chips refuse, loader and launch refuse: sizes, numbers, registers, state spaces."""
+"""Loader and launch refuse what ptxas 13.0 and chips refuse: sizes, literals, registers and state spaces."""
 
 import numpy as np
 import pytest
@@ -209,7 +209,7 @@ def test_more_blocks_in_flight_than_host_memory_holds_are_refused(monkeypatch):
 
 
 def test_a_huge_grid_takes_no_memory_before_it_runs():
-    """The largest grid there is; its kernel ends at its budget."""
+    """A kernel on the largest grid traps in its first blocks."""
     kernel = load("trap;", parameters="")
     with pytest.raises(simwarp.faults.Trap):
         kernel((2**31 - 1, 65535, 65535), (32, 1, 1))

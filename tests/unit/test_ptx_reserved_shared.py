@@ -1,4 +1,4 @@
-"""The reserved part of shared memory (PTX ISA 10.27 ff.): apart from the kernel's own, zero at first."""
+"""The reserved part of shared memory (PTX ISA 10.27 ff.) is separate from the kernel's, and zeroed."""
 
 import numpy as np
 import pytest

@@ -101,7 +101,7 @@ def threads(a):
 
 
 def written(a):
-    """What a thread writes before a meeting: odd ones their operand, even ones its inverse."""
+    """The word that each thread writes before the barrier: its operand, inverted in even threads."""
     return np.where(threads(a) % 2 == 1, a, inverted(a))
 
 
@@ -122,7 +122,7 @@ def called(opcode, a):
 
 
 def met(opcode, a):
-    """The word of the thread on the other side of the block, or of the warp."""
+    """The word of the opposite thread in the block or the warp."""
     other = np.arange(len(a)) ^ (31 if "warp" in opcode else 127)
     return written(a)[other]
 
@@ -133,7 +133,7 @@ def arrived(opcode, a):
 
 
 def reduced(opcode, a):
-    """In even blocks one thread's predicate holds; in odd ones that of all."""
+    """Expected reductions: in even blocks one thread's predicate is true, in odd ones all are."""
     everyone = np.arange(len(a)) // 128 % 2 == 1
     holds = np.where(everyone, 128, 1)
     value = {"popc": lambda n: n, "and": lambda n: n == 128, "or": lambda n: n > 0}

@@ -1,4 +1,4 @@
-"""Lanes that share an address: what is worked out for all of them at once is what turns would give."""
+"""Atomics of lanes on a common address, combined in one step, equal lane-by-lane execution."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ OPCODES = [
 
 
 def values(rng, dtype, n, kind):
-    """Numbers that meet: small ones, any bits, and floats from the edges of their format."""
+    """Operands that interact: small numbers, random bits, and extreme floats of the type."""
     if kind == "few":
         return rng.integers(0, 4, n).astype(dtype)
     bits = rng.integers(0, 1 << 64, n, np.uint64, endpoint=False) >> np.uint64(64 - 8 * dtype.itemsize)
@@ -34,7 +34,7 @@ def values(rng, dtype, n, kind):
 
 
 def one_by_one(step, cells, where, operands, order, shared):
-    """What each access finds, and what it leaves: one after the other."""
+    """Old values of each access and final memory, with accesses executed in sequence."""
     old, new, cells = np.empty(where.size, cells.dtype), np.empty(where.size, cells.dtype), cells.copy()
     for i in range(where.size) if order is None else order.tolist():
         old[i] = cells[where[i]]
@@ -75,7 +75,7 @@ def test_combined_atomics_equal_one_lane_at_a_time(opcode):
 
 
 def test_integer_atomics_on_one_address_are_combined():
-    """But for counting and comparing with several values, no lane takes a turn by itself."""
+    """Except inc, dec and cas with several operands, no lane is executed separately."""
     rng = np.random.default_rng(1)
     for opcode in OPCODES:
         row, form = TABLE.find(opcode)

@@ -1,4 +1,4 @@
-"""Who goes when: the stack of reconvergence points, the random order, and what both leave as it is."""
+"""Schedules: the stack of reconvergence points, the random order, and results that depend on neither."""
 
 from functools import partial
 from itertools import pairwise
@@ -59,7 +59,7 @@ def declined(body, **options):
 
 
 def meetings(body, before=""):
-    """Where lanes meet that part at each step; steps by their text, "" for nowhere."""
+    """The reconvergence point of each step, by the texts of the steps; "" for none."""
     module = parse(text(body, before))
     steps = link(module, module.entries["k"]).steps
     names = [step.instruction.text.rpartition(":")[2].split(";")[0].strip() for step in steps] + [""]
@@ -72,7 +72,7 @@ SET = [f"mov.u32 %r{i}, {i}" for i in range(30)]
 
 
 def ptx(*parts):
-    """One instruction a line: so each has a text of its own."""
+    """A kernel with one instruction per line, so that each has its own text."""
     return "\n".join(part if part.endswith(":") else f"{part};" for part in parts)
 
 
@@ -267,7 +267,7 @@ END: """
 
 
 class Steps(Observer):
-    """How many lanes executed what, one after the other."""
+    """Records opcodes and active lanes in execution order."""
 
     def __init__(self):
         self.seen = []
@@ -283,7 +283,7 @@ def steps_of(body, **options):
 
 
 def test_each_warp_reconverges_at_its_own_post_dominator():
-    """Warp 0 parts, warp 1 does not: it goes on as a whole, and together with the other where it can."""
+    """Warp 0 diverges, warp 1 does not and runs with warp 0 where possible."""
     body = """setp.lt.u32 %p1, %i, 8; @%p1 bra LOW;
 not.b32 %r2, %i; bra.uni END;
 LOW: neg.s32 %r2, %i;
@@ -306,7 +306,7 @@ xor.b32 %r2, %r2, 64;
 
 
 def test_lanes_may_exit_on_one_side_of_a_branch():
-    """Of the lanes below 16 every third one leaves; the others meet those above, for one ballot."""
+    """Of lanes 0 to 15 every third exits; the others join lanes 16 to 31 at a ballot."""
     body = """setp.ge.u32 %p1, %lane, 16; rem.u32 %r3, %lane, 3; setp.ne.u32 %p2, %r3, 0; mov.u32 %r5, 1;
 @%p1 bra JOIN; @%p2 bra ON;
 mov.u32 %r2, 77; st.global.u32 [%at], %r2; exit;
@@ -320,7 +320,7 @@ JOIN: activemask.b32 %r6; vote.sync.ballot.b32 %r2, 1, 0xFFFFFFFF; setp.ne.u32 %
 
 
 def test_a_barrier_after_an_early_exit_completes():
-    """No lane stays behind that the barrier would wait for."""
+    """The barrier does not wait for exited lanes."""
     body = """setp.ge.u32 %p1, %lane, 20; @%p1 bra GONE;
 bar.sync 0; mov.u32 %r2, 4;
 st.global.u32 [%at], %r2; ret;
@@ -378,7 +378,7 @@ END: """
 
 
 def test_the_stack_declines_although_another_warp_spins():
-    """Warp 1 waits, and counts, for warp 0, whose lanes wait for each other in vain."""
+    """Warp 1 spins for warp 0, whose lanes wait for each other."""
     body = (
         """mov.u32 %r3, 0; setp.ge.u32 %p1, %i, 32; @%p1 bra SPIN; setp.lt.u32 %p2, %i, 8; @%p2 bra LOW;
 bar.warp.sync 0xFFFFFFFF; bra DONE;
@@ -415,7 +415,7 @@ def test_the_stack_runs_a_lock_contended_between_warps():
 
 
 def test_a_counted_barrier_completes_without_the_other_side():
-    """8 lanes of warp 0, 24 of warp 1 and, later, warp 2 make 64; the others never come."""
+    """8 lanes of warp 0, 24 of warp 1 and later warp 2 make the 64 threads."""
     body = """setp.ge.u32 %p3, %i, 64; mov.u32 %r2, 3; @%p3 bra LATE;
 setp.lt.u32 %p1, %i, 8; setp.ge.u32 %p2, %i, 40; or.pred %p1, %p1, %p2;
 @%p1 bra COME; mov.u32 %r2, 4; bra END;
@@ -426,7 +426,7 @@ END: """
 
 
 def test_the_stack_declines_a_warp_with_one_waiting_lane():
-    """Lanes 0 to 3 wait, 4 to 7 only arrive; the other side would make the barrier complete."""
+    """Lanes 0 to 3 wait, 4 to 7 arrive; only the other side could complete the barrier."""
     body = (
         """setp.lt.u32 %p1, %lane, 8; setp.lt.u32 %p2, %lane, 4; mov.u32 %r2, 3; @%p1 bra LOW;
 barrier.sync 1, 32; bra END;
@@ -440,7 +440,7 @@ END: """
 
 
 def test_the_stack_declines_a_counted_barrier_no_other_warp_can_complete():
-    """Two of warps 0 to 2 complete it; warp 0 parts before, and only one side of it comes."""
+    """Two of warps 0 to 2 complete it; in diverged warp 0 only one side arrives."""
     body = (
         """setp.lt.u32 %p1, %i, 8; mov.u32 %r2, 3; @%p1 bra LOW; setp.lt.u32 %p1, %i, 32; @%p1 bra END;
 barrier.sync 1, {threads}; bra END;
@@ -477,7 +477,7 @@ END: """
 @pytest.mark.slow_cases("random")
 @BOTH
 def test_a_livelock_is_reported_under_both_schedules(schedule):
-    """All lanes wait for what nobody ever writes."""
+    """All lanes poll a word that no lane writes."""
     body = "SPIN: ld.volatile.global.u32 %r2, [%in]; setp.eq.u32 %p1, %r2, 0; @%p1 bra SPIN;\n"
     with pytest.raises(Livelock) as caught:
         run(body + STORE, schedule, block=64)
@@ -510,7 +510,7 @@ def test_faults_are_raised_under_both_schedules(schedule, kind, body):
 
 
 def results(body, seeds=20, **options):
-    """What a kernel leaves behind under each seed."""
+    """Outputs of a kernel under each seed."""
     return [tuple(run(body, "random", seed, WITHOUT_RACES, **options)) for seed in range(seeds)]
 
 
@@ -612,7 +612,7 @@ def test_generated_programs_agree_under_50_seeds(number):
 
 @pytest.mark.slow
 def test_livelocks_are_not_searched_while_the_order_is_random(monkeypatch):
-    """A state that comes back proves something only if the same follows from it."""
+    """A repeated state proves a livelock only under a deterministic order."""
     seen = []
     monkeypatch.setattr(Progress, "look", lambda self, scheduler: seen.append(scheduler.chunk.order is None))
     body = """setp.ge.u32 %p1, %i, 32; @%p1 bra WORK;

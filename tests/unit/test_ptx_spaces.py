@@ -1,4 +1,4 @@
-"""State spaces: generic addresses, local arrays, constants, parameters, and what lies outside of each."""
+"""State spaces: generic addresses, local arrays, constants, parameters, and accesses outside them."""
 
 import numpy as np
 import pytest
@@ -302,7 +302,7 @@ SHARED = """.shared .align 8 .b8 first[6]; .shared .align 16 .b32 second[4];
 
 
 def test_dynamic_shared_arrays_start_after_the_static_ones():
-    """All dynamic arrays start at one place, behind the static ones, which do not overlap."""
+    """All dynamic arrays start at one address, after the disjoint static ones."""
     body = """setp.eq.u32 %p1, %r1, 0; mov.u32 %r3, dynamic; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, %r4;
 mov.u32 %r5, 11; mov.u16 %rs1, 3; @%p1 st.shared.u16 [first+4], %rs1; @%p1 st.shared.u32 [second+12], %r5;
 st.shared.u32 [%r3], %i; bar.sync 0; mov.u32 %r6, again; xor.b32 %r4, %r4, 4; add.u32 %r6, %r6, %r4;
@@ -339,7 +339,7 @@ def test_bad_shared_accesses_are_reported():
 
 @pytest.mark.parametrize("space", ["shared", "global", "local", "param"])
 def test_a_generic_address_outside_its_space_is_a_fault(space):
-    """One lane of the second warp goes wrong, the others are fine in global memory."""
+    """One lane of the second warp leaves the space, the others access global memory."""
     body = """.local .align 4 .b32 mine[4]; .reg .b64 w; mov.u64 w, {name}; cvta.{space}.u64 w, w;
 add.u64 w, w, 65536;
 setp.eq.u32 %p1, %i, 50; selp.b64 %rd1, w, %at, %p1;
@@ -420,7 +420,7 @@ def test_registers_of_the_wrong_width_are_refused(instruction):
 
 
 def test_loads_extend_into_wider_registers_and_stores_truncate():
-    """A load fills a wider register up, with zeros or with its sign; a store takes the low bits."""
+    """A load extends by zeros or by sign; a store takes the low bits."""
     body = """mov.u32 %r3, 0x1234FF80; st.global.u8 [%at], %r3; st.global.u16 [%at+2], %r3;
 ld.global.s8 %r4, [%at];
 ld.global.u8 %rd1, [%at]; ld.global.s16 %rd2, [%at+2]; mov.b64 {%r5, %r6}, %rd2; mov.b64 {%r7, %r8}, %rd1;

@@ -1,4 +1,4 @@
-"""What the special registers hold, against plain Python; clocks; the barrier of a cooperative grid."""
+"""Special registers, compared with plain Python; clocks; the barrier of a cooperative grid."""
 
 import itertools
 
@@ -28,7 +28,7 @@ mul.wide.u32 %rd1, %r1, SIZE; add.u64 %at, %rd1, %out;
 
 
 def launch(body, grid, block, words, device=None, directives="", dtype=np.uint64, **options):
-    """(blocks, threads, words): what each thread writes."""
+    """Run a kernel and return its words, of shape (blocks, threads, words)."""
     device = device or simwarp.Device()
     blocks, threads = int(np.prod(grid)), int(np.prod(block))
     out = device.upload(np.zeros((blocks, threads, words), dtype))
@@ -49,7 +49,7 @@ def read(name, i):
 
 
 def expected(grid, block, cluster, shared, multiprocessors):
-    """For each block and thread, the value of each register that does not count."""
+    """For each block and thread, the values of all special registers except counters."""
     clusters = tuple(g // c for g, c in zip(grid, cluster, strict=True))
     own = 32 + shared if shared else 20  # cells, and behind them, at a multiple of 16, dynamic shared memory
     for linear, (z, y, x) in enumerate(itertools.product(*map(range, grid[::-1]))):
@@ -174,7 +174,7 @@ bfi.b64 %rd4, %rd3, %rd2, 32, 32; setp.ne.s64 %p1, %rd4, 0; @!%p1 trap; mov.u32 
 )
 @pytest.mark.parametrize("chunk", [32, 32768])
 def test_grid_sync_of_cooperative_groups_synchronises_the_grid(grid, block, chunk):
-    """Three times each thread adds what the thread across the whole grid wrote the round before."""
+    """Three times each thread adds the last value of the opposite thread in the grid."""
     n = int(np.prod(grid) * np.prod(block))
     body = GRID + f"sub.u32 %r11, {n - 1}, %r1; mul.wide.u32 %rd6, %r11, 16; add.u64 %rd6, %rd6, %out;\n"
     body += "add.u32 %r12, %r1, 1; st.global.u32 [%at], %r12;\n"

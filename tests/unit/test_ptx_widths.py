@@ -1,4 +1,4 @@
-"""Register widths (PTX ISA 9.4.1): what ptxas 13.0 takes and refuses, the linker takes and refuses."""
+"""Register widths (PTX ISA 9.4.1): the linker accepts and refuses the same as ptxas 13.0."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Blocks that run side by side on several processes: results, faults, output and Ctrl-C as with one."""
+"""Blocks on several worker processes: results, faults, output and Ctrl-C as with one process."""
 
 import io
 import os
@@ -94,7 +94,7 @@ def test_kernels_with_malloc_run_on_one_worker():
 
 
 def test_the_fault_of_the_lowest_block_is_raised():
-    """Every block from the third on faults; block 2 does so last, after a long loop."""
+    """Every block from block 2 on faults; block 2 is the last to do so, after a long loop."""
     body = """mov.u32 %r3, %ctaid.x; setp.lt.u32 %p1, %r3, 2; mov.u32 %r2, 1; @%p1 bra END;
 setp.ne.u32 %p1, %r3, 2; mov.u32 %r4, 0;
 @%p1 bra BAD;
@@ -107,7 +107,7 @@ END: """
 
 
 def test_a_fault_of_the_first_block_stops_the_others():
-    """Only block 0 traps; the others would go on for ever."""
+    """Only block 0 traps; the others never end."""
     body = """mov.u32 %r3, %ctaid.x; setp.eq.u32 %p1, %r3, 0; @%p1 trap;
 L: add.u32 %r3, %r3, 1; bra L;"""
     fault = fault_of(Trap, body, block=64, grid=5, device=workers())
@@ -153,7 +153,7 @@ def test_ctrl_c_stops_a_launch_and_the_device_stays_usable(count):
 
 
 def test_cooperative_launches_run_on_one_worker():
-    """All blocks wait for each other: they would never end if they were not all in flight."""
+    """All blocks wait for each other, so they complete only if all are in flight."""
     body = """setp.ne.u32 %p1, %r1, 0; mov.u32 %r6, %nctaid.x; @%p1 bra WAIT;
 atom.global.add.u32 %r3, [%in], 1;
 WAIT: ld.volatile.global.u32 %r2, [%in]; setp.ne.u32 %p2, %r2, %r6; @%p2 bra WAIT;

@@ -1,4 +1,4 @@
-"""Data races: every way to put two accesses in order, and the same kernel without it."""
+"""Data races: each way to order two accesses, and the same kernel without the ordering."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ extern "C" __global__ void k(u32* out, u32* in)
 
 
 def faults_of(body, block=64, grid=1, launches=1, shared=8192, cooperative=False, head=HEAD, **options):
-    """The races of a kernel body, those of a pair of lines once."""
+    """The races in a kernel body, once per pair of lines."""
     text = compile(head + body + "\n}\n", "races.cu").text
     device = simwarp.Device(checks={"races": "report"}, **options)
     out = device.upload(np.zeros(WORDS, np.uint32), "out")
@@ -244,7 +244,7 @@ def test_a_cta_fence_does_not_order_other_blocks():
 
 
 def test_a_fence_before_a_barrier_does_not_order_other_warps():
-    """What the other warps wrote is only known behind the barrier: the fence must come after it."""
+    """Writes of other warps are ordered only after the barrier, so the fence must follow it."""
     body = """if (b == 0) {
         if (t == 40) cell = 7;
         __threadfence(); __syncthreads(); %s;
@@ -269,7 +269,7 @@ WAITS = "else if (t == 0) { %s; out[0] = %s; }"
 
 
 def test_an_observed_strong_write_orders_its_reader():
-    """The flag itself needs no fence: who saw it strongly may read it weakly, and nobody else may."""
+    """A thread that read the flag strongly may read it weakly; other threads may not."""
     raises = "if (b == 0) { if (t == 0) { cell = 1; store_relaxed(&flag, 5); } } "
     sees = "while (load_relaxed(&flag) == 0)"
     assert kinds_of(raises + WAITS % (sees, "flag"), grid=2) == []
@@ -337,7 +337,7 @@ def test_a_producer_write_after_bar_arrive_races_with_the_consumer():
 
 
 def test_a_vector_clock_does_not_cover_writes_after_an_arrival():
-    """The producer changes what it announced; the wait of the consumer knows of the announcement only."""
+    """The consumer's wait orders only the writes before the producer's arrive."""
     launch, chunk = launch_of("st.shared.u32 [cell], %r0; ld.shared.u32 %r0, [cell];", block=64)
     races, store, load = launch.races, *launch.program.steps[:2]
     producer, consumer = np.zeros((2, 2, 32), bool)
@@ -405,7 +405,7 @@ def test_two_accesses_race_if_they_overlap_and_one_writes(body, expected):
 @pytest.mark.parametrize("writer", [0, 31, 32, 63])
 @pytest.mark.parametrize("wait", ["if (t == %d) %s", "if (t != %d) return; %s"])
 def test_a_write_races_with_every_earlier_reader(writer, wait):
-    """Whichever lane read last, the others are not forgotten."""
+    """The last reading lane does not hide the others."""
     body = "if (t == 0) s[0] = 1; __syncthreads(); u32 x = s[0]; out[t] = x; BETWEEN "
     body += wait % (writer, "s[0] = x + 1;")
     assert kinds_of(body.replace("BETWEEN", "__syncthreads();")) == []
@@ -426,7 +426,7 @@ def test_a_write_races_with_every_earlier_reader(writer, wait):
     ],
 )
 def test_a_store_races_with_equal_writes_of_other_lanes(clear, store, writers, launch, schedule):
-    """Writes of the same bits do not race; the store that changes them races with all others."""
+    """Equal writes do not race with each other, but with the store of other bits."""
     for writer in writers:
         faults = faults_of(f"{clear} NOTHING; {store % writer}", schedule=schedule, **launch)
         assert {(fault.earlier, fault.later) for fault in faults} == {("write", "write")}
@@ -440,7 +440,7 @@ def test_writes_of_equal_bits_are_not_a_race():
 
 
 def test_an_ordered_reader_does_not_hide_an_unordered_one():
-    """Warp 0 reads and meets the writer, warp 1 reads and does not."""
+    """Warp 0 reads and synchronises with the writer, warp 1 only reads."""
     body = """if (t == 64) s[0] = 1; __syncthreads();
     if (t < 32) { out[t] = s[0]; BARRIER(1, 64); }
     else if (t < 64) { %s out[t] = s[0]; %s }
@@ -469,7 +469,7 @@ def test_blocks_of_any_chunk_race(chunk_lanes):
 
 
 def test_races_are_found_in_a_compact_copy(monkeypatch):
-    """One warp of sixteen goes on with a loop, on a compact copy."""
+    """One of sixteen warps continues a loop in a compact copy."""
     parts, part = [], Chunk.part
     monkeypatch.setattr(Chunk, "part", lambda chunk, rows: parts.append(rows.tolist()) or part(chunk, rows))
     body = """__shared__ u32 x[32]; if (t < 32) x[t] = 0; __syncwarp();
@@ -533,7 +533,7 @@ def test_the_races_check_can_be_switched_off():
 
 
 def test_a_misaligned_access_is_not_reported_as_a_race():
-    """A vector store to an odd address touches the neighbour's bytes, but that is not what is wrong."""
+    """A misaligned store overlaps the neighbour's bytes, but the alignment is the fault."""
     body = "add.u64 %at, %at, 2; st.global.u32 [%at], %i; ret;"
     assert small.fault_of(simwarp.faults.Misaligned, body).check == "alignment"
     body = "add.u64 %rd1, %out, 1000000; st.global.u32 [%rd1], %i; ret;"
@@ -544,7 +544,7 @@ def test_a_misaligned_access_is_not_reported_as_a_race():
 
 
 def watched_of(text, kernel, arguments, symbols=()):
-    """The watched loads of a kernel, by the text of their instructions; and how many loads there are."""
+    """The watched loads of a kernel, by instruction text, and the number of all loads."""
     device = simwarp.Device()
     module = device.load(text)
     program = module.kernel(kernel).program
@@ -628,7 +628,7 @@ mul.wide.u32 %rd1, %r1, 4; add.u64 %rd2, %a, %rd1; add.u64 %rd3, %b, %rd1; mov.u
     ],
 )
 def test_loads_that_may_race_are_watched(body):
-    """Those with a mark. `pair` holds a number, and a pointer into the array that `from` points to."""
+    """Loads marked ``!``; `pair` holds a number and a pointer into the array of `from`."""
 
     def arguments(device):
         device.kept = [device.allocate((256,), np.uint32) for _ in range(2)]
@@ -641,7 +641,7 @@ def test_loads_that_may_race_are_watched(body):
 
 
 def test_barriers_at_two_instructions_do_not_excuse_loads_from_watching():
-    """Warps that come to the barrier from different places meet in the steps behind it."""
+    """Warps that reach the barrier at different instructions race after it."""
     body = """s[t] = in[t]; u32 x;
     if (t < 32) { BARRIER0; x = s[t ^ 1]; BARRIER0; s[t] = 5; BARRIER0; }
     else { BARRIER0; NOTHING; BARRIER0; x = s[t - 32]; BARRIER0; }
@@ -653,7 +653,7 @@ def test_barriers_at_two_instructions_do_not_excuse_loads_from_watching():
 
 
 def launch_of(body, block=64):
-    """A launch of a few steps with 64 bytes of shared memory, and its chunk; nothing has run."""
+    """A launch of a few steps with 64 bytes of shared memory, and its chunk, before execution."""
     text = f".version 9.0 .target sm_90 .entry k() {{ .shared .b32 cell[16]; .reg .b32 %r<9>; {body} ret; }}"
     module = parse(text)
     memory = Memory()
@@ -676,7 +676,7 @@ def launch_of(body, block=64):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_warp_synchronisation_equals_a_table_of_clocks(seed):
-    """The same as a table of who knows what of whom, kept by loops."""
+    """Compared with a table of all pairs of lanes, updated by loops."""
     random = np.random.default_rng(seed)
     order, warps = WarpOrder(3), 3
     known = np.zeros((warps, 32, 32), np.int64)
@@ -723,7 +723,7 @@ def test_long_chains_of_joined_vector_clocks_are_right():
 
 
 def test_many_simultaneous_flag_releases_are_ordered():
-    """More than are looked at one by one: each warp's flags are raised behind its fence."""
+    """More flags than are handled one by one; each warp raises its flags after its fence."""
     body = """cells[i] = in[i]; __threadfence(); atomicExch(out + i, 1);
     while (atomicAdd(out + (i + 32) % (n * gridDim.x), 0) == 0); FENCE("gpu");
     in[i] = cells[(i + 32) % (n * gridDim.x)];"""
@@ -736,7 +736,7 @@ def test_many_simultaneous_flag_releases_are_ordered():
 
 
 class History:
-    """All accesses of each byte, and what each thread knows of each other: no shortcuts."""
+    """All accesses of each byte, and a vector clock per thread, without shortcuts."""
 
     def __init__(self, threads):
         self.known = np.zeros((threads, threads), np.int64)
@@ -748,7 +748,7 @@ class History:
         self.known[threads] = together
 
     def access(self, thread, offset, width, kind):
-        """The kinds of the earlier accesses that race with this one."""
+        """Kinds of the earlier accesses that race with this one."""
         races = set()
         for byte in range(offset, offset + width):
             for time, other, earlier in self.accesses.setdefault(byte, []):
@@ -762,7 +762,7 @@ class History:
 
 
 def first_race(seed):
-    """What the first race of random accesses was: found, and to be found (kinds of the earlier accesses)."""
+    """The first race of random accesses, as (found, expected) kinds of the earlier access."""
     random, history = np.random.default_rng(seed), History(96)
     body = "ld.shared.u32 %r0, [cell]; st.shared.u32 [cell], %r0; red.shared.add.u32 [cell], %r0;"
     launch, chunk = launch_of(body, block=96)
@@ -788,7 +788,7 @@ def first_race(seed):
 
 
 def test_random_accesses_and_synchronisations_report_only_real_races():
-    """What is found is a race. An earlier write is never missed; one of many reads or updates seldom is."""
+    """Earlier writes are always found; one of many reads or updates may rarely be missed."""
     missed, runs = 0, 60
     for seed in range(runs):
         found, expected = first_race(seed)
@@ -799,7 +799,7 @@ def test_random_accesses_and_synchronisations_report_only_real_races():
 
 
 def meet(random, races, chunk, history):
-    """Lanes of a warp, two warps or the whole block meet."""
+    """Synchronise lanes of a warp, two warps, or the whole block."""
     mask, lanes = np.zeros(chunk.mask.shape, bool), np.arange(32)
     what = random.integers(8)
     if what == 0:

@@ -1,4 +1,4 @@
-"""An access is judged by the pointers that its address was computed from, wherever it lands."""
+"""An access is checked against the arrays whose pointers its address was computed from."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ SIZE = 32 * 4
 
 
 class Arrays:
-    """x, y and z of 32 words, one behind the other, and a kernel that takes them with a number of bytes."""
+    """Adjacent arrays x, y and z of 32 words, and a launcher for kernels on them and a byte count."""
 
     def __init__(self, **options):
         self.device = simwarp.Device(**options)
@@ -160,7 +160,7 @@ CALLS = """{ .param .b64 p; .param .b64 n; .param .b64 at; st.param.b64 [p], %x;
 
 
 def test_pointers_passed_to_functions_are_not_judged():
-    """Registers of one name in several functions are not one."""
+    """Registers of the same name in several functions are different."""
     arrays = Arrays()
 
     def launch(body, n=0):

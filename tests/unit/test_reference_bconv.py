@@ -1,4 +1,4 @@
-"""The reference convolution against plain loops over Python ints, and against SciPy and PyTorch."""
+"""The reference convolution equals plain Python loops, SciPy and PyTorch."""
 
 import importlib
 import itertools
@@ -51,7 +51,7 @@ def two(option):
 
 
 def pads_by_rule(size, window, stride, padding):
-    """Output size and padding, as TensorFlow writes its rules: with the remainder of size / stride."""
+    """Output size and padding by TensorFlow's formulas, with the remainder of size / stride."""
     if padding == "SAME":
         out = (size + stride - 1) // stride
         total = max(window - (size % stride or stride), 0)
@@ -68,7 +68,7 @@ def axes_by_rule(x_shape, w_shape, stride, padding, dilation):
 
 
 def by_hand(x, w, stride, padding, dilation):
-    """The sum over the taps on the image, and how many others there are; in Python integers."""
+    """The sum over taps inside the image, and the number of excluded taps, in Python integers."""
     (out_height, top), (out_width, left) = axes_by_rule(x.shape, w.shape, stride, padding, dilation)
     (sh, sw), (dh, dw) = two(stride), two(dilation)
     signs_x, signs_w = (np.where(a >= 0, 1, -1).tolist() for a in (x, w))
@@ -87,7 +87,7 @@ def by_hand(x, w, stride, padding, dilation):
 
 @pytest.fixture(params=["taps", "words"])
 def path(request, monkeypatch):
-    """Send every problem one way, whatever its size."""
+    """Force every problem onto the NumPy or the Numba path."""
     limit = 0 if request.param == "words" else 1 << 60
     monkeypatch.setattr(importlib.import_module("reference.bconv"), "_LARGE_SUM", limit)
 
@@ -129,7 +129,7 @@ def test_a_pixel_with_all_taps_outside_is_0():
 
 
 def test_both_paths_agree_on_long_sums():
-    """More channels than a byte or 16 bits count, in one product and across taps."""
+    """More channels than 8 or 16 bits count, in one product and across taps."""
     module = importlib.import_module("reference.bconv")
     for channels in (255, 65_537, 70_001):
         x, w = reals((1, 2, 2, channels), 0), reals((2, 2, channels, 2), 1)
@@ -233,7 +233,7 @@ def test_same_padding_equals_tensorflow(size, taps, stride, out, pad):
 
 
 def test_small_geometries_follow_the_rules_of_tensorflow():
-    """All sizes to 7, filters to 4, strides to 4 and dilations to 3, for both rules of TensorFlow."""
+    """Sizes to 7, filters to 4, strides to 4 and dilations to 3, for SAME and VALID."""
     ranges = (range(1, 8), range(1, 5), range(1, 5), range(1, 4), ("SAME", "VALID"))
     for size, taps, stride, dilation, padding in itertools.product(*ranges):
         window = (taps - 1) * dilation + 1
@@ -333,7 +333,7 @@ X, W = np.ones((1, 4, 5, 3)), np.ones((3, 3, 3, 2))
 
 
 def spread(*shape):
-    """Many elements in one byte of memory."""
+    """An array of many elements that share one byte of memory."""
     return np.broadcast_to(np.int8(1), shape)
 
 
@@ -432,7 +432,7 @@ def test_unsuitable_operands_and_options_are_refused(error, operands, options, m
 
 
 def test_sums_beyond_int32_are_refused():
-    """The geometry alone: no such tensor is needed."""
+    """Checked by the geometry alone, without a tensor of that size."""
     assert conv_geometry((1, 1, 1, 2**31 - 1), (1, 1, 2**31 - 1, 1)).channels == 2**31 - 1
     with pytest.raises(ShapeError, match=r"x would have 2147483648 elements"):
         conv_geometry((1, 1, 1, 2**31), (1, 1, 2**31, 1))

@@ -1,4 +1,4 @@
-"""binarize, pack and unpack against plain Python loops."""
+"""binarize, pack and unpack equal plain Python loops."""
 
 import itertools
 from dataclasses import replace
@@ -28,7 +28,7 @@ def signs(rows, columns, seed=0):
 
 
 def words_by_hand(x, layout, word, first):
-    """The words as lists of Python ints: each is a string of digits, read as a binary number."""
+    """Packed words as lists of Python ints, each parsed from a string of binary digits."""
     rows, columns = len(x), len(x[0])
     digits = [["1" if v >= 0 else "0" for v in row] for row in x]
     lines = digits if layout == "column" else [[digits[r][c] for r in range(rows)] for c in range(columns)]

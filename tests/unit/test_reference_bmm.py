@@ -1,4 +1,4 @@
-"""The reference product against three plain loops over Python ints."""
+"""The reference product equals three plain Python loops."""
 
 import importlib
 import itertools
@@ -32,7 +32,7 @@ def reals(rows, columns, seed):
 
 
 def product_by_hand(a, b):
-    """Lists in, lists out: the sum of products of ±1."""
+    """The product of lists of ±1, as a list."""
     a = [[1 if v >= 0 else -1 for v in row] for row in a]
     b = [[1 if v >= 0 else -1 for v in row] for row in b]
     return [[sum(row[k] * b[k][j] for k in range(len(b))) for j in range(len(b[0]))] for row in a]
@@ -40,7 +40,7 @@ def product_by_hand(a, b):
 
 @pytest.fixture(params=["numpy", "numba"])
 def path(request, monkeypatch):
-    """Send every product one way, whatever its size."""
+    """Force every product onto the NumPy or the Numba path."""
     if request.param == "numba":
         monkeypatch.setattr(importlib.import_module("reference.bmm"), "_LARGE_PRODUCT", 0)
 
@@ -74,7 +74,7 @@ def test_numpy_and_numba_agree():
 
 
 def test_every_popcount_of_a_word_is_right():
-    """Words 0, 1, 3, 7 … against zeros: all 65 values of popc."""
+    """Words 0, 1, 3, 7 … times zeros give all 65 values of popc."""
     ladder = np.array([[(1 << ones) - 1 for ones in range(65)]], np.uint64)
     c = _product_numba(ladder, np.zeros((1, 1), np.uint64), 64)
     assert c[:, 0].tolist() == [64 - 2 * ones for ones in range(65)]

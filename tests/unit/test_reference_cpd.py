@@ -1,4 +1,4 @@
-"""The reference CPD: planted factors, dense models, singular systems, laws, and a library's fits."""
+"""The reference CPD: planted factors, dense models, singular systems, invariances, and pyttb's fits."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ SHAPES = [(9, 7), (6, 7, 5), (5, 4, 3, 6), (3, 2, 3, 2, 4), (2, 3, 2, 2, 1, 2, 2
 
 
 def coo_of(full):
-    """Every element of a dense array, zeros too."""
+    """All elements of a dense array as a Coo, zeros included."""
     places = np.indices(full.shape).reshape(full.ndim, -1)
     return Coo(places, full.reshape(-1), full.shape)
 
@@ -39,7 +39,7 @@ def full(model: Cpd):
 
 
 def planted(shape, rank, *, noise=0.0, seed=0):
-    """The sum of random outer products, and the fit that it has once noise is added."""
+    """A sum of random outer products plus noise, and the fit of the noiseless model."""
     generator = np.random.default_rng([*shape, seed])
     exact = outer(np.ones(rank), [generator.standard_normal((size, rank)) for size in shape])
     error = generator.standard_normal(shape)
@@ -59,7 +59,7 @@ def start_of(shape, rank, seed=7):
 
 
 def assert_sound(model, shape, rank):
-    """Finite, of the right shapes, columns of norm 1 or 0, a fit of at most 1."""
+    """Assert finite values, shapes, columns of norm 1 or 0, and a fit of at most 1."""
     assert [factor.shape for factor in model.factors] == [(size, rank) for size in shape]
     for array in (model.weights, *model.factors):
         assert array.dtype == np.float64
@@ -132,7 +132,7 @@ def test_the_fit_equals_that_of_the_dense_model(shape, iterations):
     ids=str,
 )
 def test_the_fit_is_exact_under_cancellation(shape, nonzeros, rank, draws):
-    """Against fractions: where almost nothing is left of the tensor, where weights cancel, and elsewhere."""
+    """Compared with fractions: small residuals, cancelling weights, and random models."""
     for seed in range(draws):
         generator = np.random.default_rng([*shape, seed])
         coords = [generator.integers(0, size, nonzeros) for size in shape]
@@ -150,7 +150,7 @@ def assert_exact(model, tensor):
 @pytest.mark.parametrize("shape", [(60, 40, 50), (2000, 3)], ids=str)
 @pytest.mark.parametrize("noise", [1e-13, 1e-10, 1e-7])
 def test_the_residual_of_a_nearly_exact_model_is_accurate(shape, noise):
-    """More rows than one product of slices takes, and more nonzeros than a chunk: what was added is found."""
+    """More rows and nonzeros than one chunk; the residual is the planted noise."""
     generator = np.random.default_rng(list(shape))
     factors = [np.abs(generator.standard_normal((size, 3))) for size in shape]
     factors = [factor / np.linalg.norm(factor, axis=0) for factor in factors]
@@ -168,7 +168,7 @@ def test_the_residual_of_a_nearly_exact_model_is_accurate(shape, noise):
 
 @pytest.mark.parametrize(("apart", "precision"), [(1, 1e-9), (1e-5, 1e-4)])
 def test_an_iteration_equals_explicit_least_squares(apart, precision):
-    """Equation 2 with everything formed: matricization, Khatri-Rao product, least squares."""
+    """Equation 2 by matricization, Khatri-Rao product and least squares."""
     shape, rank = (4, 5, 3), 2
     tensor, factors = sparse(shape, filled=0.6), start_of(shape, rank)
     for factor in factors:  # as far apart as they are, or so near that V is almost singular
@@ -193,7 +193,7 @@ def test_the_fit_never_falls():
 
 
 def test_the_gradient_is_zero_at_convergence():
-    """The gradient of every mode is 0: MTTKRP equals the factor times V."""
+    """In every mode MTTKRP equals the factor times V."""
     tensor, _ = planted((6, 7, 5), 2, noise=0.1)
     model = cpd_als(tensor, 2, seed=1, iterations=400, tolerance=0)
     for mode in range(3):
@@ -313,7 +313,7 @@ def test_permuting_indices_permutes_rows():
 
 
 def test_permuting_modes_permutes_a_converged_model():
-    """The order of the solves differs, the best rank-1 model does not."""
+    """The solves have another order, but the best rank-1 model is the same."""
     tensor = sparse((6, 7, 5))
     model = cpd_als(tensor, 1, iterations=80, tolerance=0)
     for order in itertools.permutations(range(3)):

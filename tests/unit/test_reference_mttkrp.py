@@ -1,4 +1,4 @@
-"""The reference MTTKRP against dense tensors, against its twin, and against a library; and its bound."""
+"""The reference MTTKRP equals dense tensors, its Numba version and pyttb; and its error bound holds."""
 
 import importlib
 import itertools
@@ -20,7 +20,7 @@ MODES = [(shape, mode) for shape in SHAPES for mode in range(len(shape))]
 
 
 def sparse(shape, seed=0, *, filled=0.4, dtype=np.float64):
-    """A tensor that has about so much of its places filled, in any order."""
+    """A tensor with the given share of nonzeros, in random order."""
     generator = np.random.default_rng([*shape, seed])
     size = math.prod(shape)
     places = generator.permutation(size)[: max(1, round(filled * size))]
@@ -47,7 +47,7 @@ def by_einsum(tensor, factors, mode):
 
 
 def by_matricization(tensor, factors, mode):
-    """Equation 2: the mode-n matricization times the Khatri-Rao product, both formed."""
+    """Equation 2: the mode-n matricization times the Khatri-Rao product, both explicit."""
     others = [factor for n, factor in enumerate(factors) if n != mode]
     product = others[0]
     for factor in others[1:]:
@@ -62,7 +62,7 @@ def assert_within(result, expected, bound):
 
 @pytest.fixture(params=["numpy", "numba"])
 def path(request, monkeypatch):
-    """Send every tensor one way, whatever its size."""
+    """Force every tensor onto the NumPy or the Numba path."""
     monkeypatch.setattr(MODULE, "_LARGE", 0 if request.param == "numba" else 1 << 62)
 
 
@@ -254,7 +254,7 @@ def test_sums_over_parts_of_the_nonzeros_add_up():
 
 
 def test_every_mode_gives_the_same_inner_product_with_the_model():
-    """The inner product of tensor and model is the same from every mode."""
+    """The inner product does not depend on the mode of MTTKRP."""
     tensor, factors = sparse((5, 4, 3)), factors_of((5, 4, 3))
     products = [np.sum(mttkrp(tensor, factors, n) * factors[n]) for n in range(3)]
     model = np.einsum("az,bz,cz->abc", *factors)
@@ -267,7 +267,7 @@ def test_every_mode_gives_the_same_inner_product_with_the_model():
 
 
 def in_order(tensor, factors, mode, sequence, dtype=np.float32):
-    """A plain sum in another type, nonzero by nonzero in the order of a sequence."""
+    """A plain sum in the given type, in the given order of the nonzeros."""
     y = np.zeros((tensor.shape[mode], factors[0].shape[1]), dtype)
     for z in sequence:
         term = np.full(y.shape[1], tensor.values[z], dtype)
@@ -291,7 +291,7 @@ def test_float32_sums_in_any_order_stay_within_the_bound(shape):
 
 
 def test_rounded_products_stay_within_the_bound():
-    """Of order 8, with one term in each row: up to seven roundings, none of a sum."""
+    """Order 8 with one term per row: up to seven roundings of products and none of a sum."""
     shape = (300, 1, 1, 1, 1, 1, 1, 1)
     tensor, factors = sparse(shape, filled=1, dtype=np.float32), factors_of(shape, dtype=np.float32)
     expected = mttkrp(tensor, factors, 0)
@@ -315,7 +315,7 @@ def test_a_dropped_or_doubled_term_exceeds_the_bound():
 
 
 def test_a_worst_case_error_is_close_to_the_bound():
-    """2**k + 1, each 1 lost: all of γ but the multiplications' part, and the factor 2 of magnitudes."""
+    """2**k + 1 with every 1 lost: γ without the products' part, within the factor 2 of magnitudes."""
     terms = 1000
     tensor = Coo([[0] * terms, range(terms)], np.r_[2.0**24, np.ones(terms - 1)], (1, terms))
     factors = [np.ones((1, 1)), np.ones((terms, 1))]

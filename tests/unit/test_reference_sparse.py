@@ -1,4 +1,4 @@
-"""Every sparse format against Python dictionaries and sets of places, and against the paper's figures."""
+"""Every sparse format equals a model of Python dictionaries and sets, and the paper's figures."""
 
 import itertools
 from bisect import bisect_left
@@ -40,7 +40,7 @@ VALUES = (1.0, -2.5, 0.0, -0.0, 3.0e-39, 1.0e30, 7.0)
 
 @st.composite
 def tensors(draw, most_order=8):
-    """A shape and a dictionary of places; at most four indices in each mode, so that prefixes are shared."""
+    """A shape and a dictionary of coordinates to values; few indices per mode, so that prefixes repeat."""
     shape = tuple(draw(st.lists(st.sampled_from(DIMENSIONS), min_size=2, max_size=most_order)))
     pools = [(0, n - 1, n // 2, min(1, n - 1)) for n in shape]
     numbers = draw(st.sets(st.integers(0, 4 ** len(shape) - 1), min_size=1, max_size=40))
@@ -49,7 +49,7 @@ def tensors(draw, most_order=8):
 
 
 def coo_of(shape, places, order=None, index=np.int64, value=np.float64):
-    """The dictionary as a Coo, its nonzeros in the given order."""
+    """The dictionary as a Coo, with its nonzeros in the given order."""
     items = list(places.items())
     items = items if order is None else [items[at] for at in order]
     return Coo(
@@ -58,7 +58,7 @@ def coo_of(shape, places, order=None, index=np.int64, value=np.float64):
 
 
 def random_coo(shape, nonzeros, seed=0, dtype=np.float64):
-    """Different places by chance, the lower indices more often."""
+    """Random distinct coordinates, denser at low indices."""
     generator = np.random.default_rng(seed)
     chosen = set()
     while len(chosen) < nonzeros:
@@ -70,7 +70,7 @@ def random_coo(shape, nonzeros, seed=0, dtype=np.float64):
 
 
 def plain(thing):
-    """All that a format holds, as types and Python values: equal iff the formats are, bit by bit."""
+    """All fields of a format as types and Python values; equal if and only if the formats are, bit by bit."""
     if is_dataclass(thing):
         return type(thing), {field.name: plain(getattr(thing, field.name)) for field in fields(thing)}
     if isinstance(thing, tuple):
@@ -83,7 +83,7 @@ def plain(thing):
 
 
 def by_modes(places, modes):
-    """The places with their indices in another order of modes, ascending."""
+    """The coordinates in another order of modes, sorted."""
     return sorted(tuple(place[mode] for mode in modes) for place in places)
 
 
@@ -129,7 +129,7 @@ def csf_by_hand(shape, places, modes):
 
 
 def pieces_by_hand(keys, split):
-    """Each fiber's or piece's prefix and length."""
+    """Prefix and length of each fiber, or of each piece of a split fiber."""
     pieces = []
     for prefix, length in sorted(Counter(key[:-1] for key in keys).items()):
         while length > 0:
@@ -202,7 +202,7 @@ def f_coo_by_hand(shape, places, mode, partition):
 
 
 def z_value(place):
-    """The bits of a place interleaved into one integer, mode 0's first at each weight."""
+    """Morton code of coordinates: their bits interleaved, mode 0 first at each weight."""
     text = ["".join(bits) for bits in zip(*(f"{index:032b}" for index in place), strict=True)]
     return int("".join(text), 2)
 
@@ -225,7 +225,7 @@ def hi_coo_by_hand(shape, places, block):
 
 
 def choices_by_hand(places, directions, dynamic):
-    """Algorithm 5 with the ties of section 4.1, on places in the order given.
+    """Algorithm 5 with the tie rules of section 4.1, on coordinates in the given order.
 
     A fiber counts the nonzeros that lie in it and have not gone to another direction.
     """
@@ -285,7 +285,7 @@ def test_the_registry_lists_seven_formats():
 
 @given(tensor=tensors(), random=st.randoms(use_true_random=False), wide=st.booleans())
 def test_arrays_equal_a_dictionary_model_for_any_nonzero_order(tensor, random, wide):
-    """Equal to the dictionary's arrays: so canonical, whatever the order and the type of the indices."""
+    """The arrays are canonical: they do not depend on nonzero order or index type."""
     shape, places = tensor
     order = random.sample(range(len(places)), len(places))
     narrow = np.int16 if max(shape) <= 2**15 else np.uint32
@@ -330,7 +330,7 @@ def test_flags_across_words_and_partitions_equal_the_model():
 
 
 def same_nonzeros(coo, places, shape, dtype):
-    """Bit by bit: the sign of 0 counts."""
+    """Assert equal nonzeros bit by bit, including the sign of 0."""
     assert coo.shape == shape
     assert coo.coords.dtype == np.uint32
     assert [*zip(*coo.coords.tolist(), strict=True)] == sorted(places)
@@ -450,7 +450,7 @@ def test_builders_refuse_duplicate_coordinates(name):
 
 
 def counted(keys, split=10**9):
-    """N(0), N(1), …: the different prefixes, of which the fibers count once for each piece."""
+    """N(0), N(1), …: the numbers of distinct prefixes; split fibers count once per piece."""
     d = len(keys[0])
     return [*(len(prefixes(keys, length)) for length in range(1, d - 1)), len(pieces_by_hand(keys, split))]
 
@@ -483,7 +483,7 @@ def test_index_bytes_equal_the_formulas_of_the_paper(tensor, split, block):
 
 
 def test_index_bytes_of_a_third_order_tensor_equal_the_paper():
-    """Sections 3.1 and 5.1 in letters: 12 M; 4 (2 S + 2 F + M); 4 (3 F + M)."""
+    """Sections 3.1 and 5.1: 12 M; 4 (2 S + 2 F + M); 4 (3 F + M)."""
     coo = random_coo((11, 29, 401), 700)
     keys = [*zip(*to_coo(coo).coords.tolist(), strict=True)]
     m, f, s = 700, len({key[:2] for key in keys}), len({key[0] for key in keys})
@@ -497,7 +497,7 @@ def test_index_bytes_of_a_third_order_tensor_equal_the_paper():
 
 @given(tensor=tensors(most_order=5))
 def test_held_bytes_count_every_index_array(tensor):
-    """Everything that is an array, but the values."""
+    """All arrays of the format except the values."""
 
     def held(thing):
         if isinstance(thing, np.ndarray):
@@ -550,7 +550,7 @@ def test_mixed_storage_takes_the_words_of_figure_1():
 
 
 def test_coo_csf_and_b_csf_arrays_are_those_of_figure_2():
-    """COO, CSF and B-CSF of a third-order tensor. The picture is lost; these nonzeros are ours."""
+    """The structure of the figure, with nonzeros chosen here."""
     places = dict.fromkeys([(0, 0, 0), (0, 0, 3), (0, 2, 1), (2, 1, 0), (2, 1, 1), (2, 1, 2)], 1.0)
     coo = coo_of((3, 3, 4), places)
     tree = csf(coo)
@@ -567,7 +567,7 @@ def test_coo_csf_and_b_csf_arrays_are_those_of_figure_2():
 
 
 def test_csf_trees_are_those_of_figure_3():
-    """A 3 by 5 by 6 tensor: CSF-0 is the one representation, I → J → K. These nonzeros are ours."""
+    """A 3 by 5 by 6 tensor: CSF-0 is the tree I → J → K, with nonzeros chosen here."""
     row = {(1, 2, k): 1.0 for k in range(4)}
     column = {(i, 4, 5): 1.0 for i in range(3)}
     coo = coo_of((3, 5, 6), row | column)
@@ -604,7 +604,7 @@ def partitions_and_fibers(coo, **settings):
 
 
 def mirrored(place):
-    """With slice 5 as slice 0: nonzeros choose in ascending order, and the figure's slices descend."""
+    """Reverse the slices: nonzeros choose in ascending order, the figure shows descending slices."""
     return (5 - place[0], *place[1:])
 
 
@@ -619,7 +619,7 @@ def test_mm_csf_partitions_are_those_of_figure_4(directions):
 
 
 def test_the_fibers_of_figure_4_depend_on_the_nonzero_order():
-    """With slice 0 first, its nonzero <0, 1, 2> chooses while <1, 2> still has three: one fiber more."""
+    """With slice 0 first, <0, 1, 2> chooses while <1, 2> still has three: one fiber more."""
     coo = coo_of((6, 2, 6), dict.fromkeys(FIGURE_4, 1.0))
     chosen, total = partitions_and_fibers(coo, directions=(0, 2))
     assert (chosen[0, 1, 2], total) == (1, 4)
@@ -641,7 +641,7 @@ def test_long_fibers_are_split():
 
 @given(tensor=tensors(most_order=4))
 def test_mm_csf_puts_each_nonzero_into_its_longest_fiber(tensor):
-    """Static lengths: nobody has a longer fiber than the one it is in."""
+    """With static lengths, no nonzero lies on a fiber longer than its own."""
     shape, places = tensor
     parts = mm_csf(coo_of(shape, places), lengths="static").partitions
     seen = Counter(place for part in parts for place in zip(*to_coo(part).coords.tolist(), strict=True))
@@ -689,7 +689,7 @@ def test_builders_refuse_unsuitable_tensors(name, given_coo, error):
 
 
 class OnDevice:
-    """An array that lies elsewhere."""
+    """An array on a GPU."""
 
     pointer, shape, dtype, nbytes = 4096, (2, 1), np.dtype(np.uint32), 8
 
@@ -789,7 +789,7 @@ def level(array, number, at, value):
 
 
 def corners_of(blocked):
-    """The block of each nonzero."""
+    """The block coordinates of each nonzero."""
     return np.repeat(blocked.block_coords, np.diff(blocked.block_pointers.astype(int)), axis=1)
 
 

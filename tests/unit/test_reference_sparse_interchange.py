@@ -1,4 +1,4 @@
-"""Sparse tensors to SciPy, pydata/sparse and PyTorch and back; each where it is installed."""
+"""Conversion of sparse tensors to and from SciPy, pydata/sparse and PyTorch, where installed."""
 
 import sys
 
@@ -34,7 +34,7 @@ def pair(request):
 
 
 def random_coo(shape, dtype, seed=0):
-    """Every other place or so, in any order, one of the values an explicit zero."""
+    """About half of the elements, in random order, with one explicit zero."""
     generator = np.random.default_rng(seed)
     coords = np.argwhere(generator.random(shape) < 0.6).T
     coords = coords if coords.size else np.zeros((len(shape), 1), np.int64)
@@ -51,7 +51,7 @@ def dense(coo):
 
 
 def same(left, right):
-    """Equal nonzeros, bit by bit, in any order."""
+    """Assert equal nonzeros, bit by bit, in any order."""
     left, right = to_coo(left), to_coo(right)
     assert left.shape == right.shape
     assert left.coords.tolist() == right.coords.tolist()

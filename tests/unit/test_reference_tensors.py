@@ -1,4 +1,4 @@
-"""pack_tensor, unpack_tensor, to_layout, pooling and thresholds against plain Python loops."""
+"""pack_tensor, unpack_tensor, to_layout, pooling and thresholds equal plain Python loops."""
 
 import itertools
 from dataclasses import replace
@@ -37,7 +37,7 @@ def ceil(a, b):
 
 
 def words_by_hand(x, layout, word, first):
-    """The table of PackedTensor, element by element, in Python integers."""
+    """Packed words by the table of PackedTensor, element by element in Python integers."""
     n, h, w, c = x.shape
     if layout in FILTER_LAYOUTS:
         h, w, c, n = x.shape
@@ -73,7 +73,7 @@ def words_by_hand(x, layout, word, first):
 
 
 def shape_for(layout, shape):
-    """The shape with its first dimension as filters, for layouts of filters."""
+    """The shape, transposed for layouts of filters."""
     return (*shape[1:], shape[0]) if layout in FILTER_LAYOUTS else shape
 
 
@@ -111,7 +111,7 @@ def test_the_defaults_are_words_of_32_with_the_first_channel_last():
 
 
 def test_an_fsb_tile_is_128_consecutive_bytes():
-    """One image: only the first of a tile's eight rows of 16 bytes holds its bits."""
+    """With one image, only the first of a tile's eight rows of 16 bytes has ones."""
     packed = pack_tensor(np.ones((1, 1, 1, 128)), layout="HWNC-FSB")
     assert packed.words.tobytes() == b"\xff" * 16 + b"\0" * 112
     last = pack_tensor(np.ones((8, 1, 1, 129)), layout="HWNC-FSB").words.tobytes()
@@ -120,7 +120,7 @@ def test_an_fsb_tile_is_128_consecutive_bytes():
 
 
 def test_tiles_equal_figure_14_of_the_paper():
-    """8×4 bits (H = 4, W = 8) in tiles of BH = 2 by BW = 4, tiles and their bits both by rows."""
+    """8×4 bits (H = 4, W = 8) in tiles of BH = 2 by BW = 4, both in row order."""
     matrix = np.arange(32).reshape(4, 8)
     order = [
         (row, column) for i in (0, 2) for j in (0, 4) for row in (i, i + 1) for column in range(j, j + 4)

@@ -1,4 +1,4 @@
-"""Thresholds against equations 1, 3 and 5 themselves, in rational numbers and in 60 decimal digits."""
+"""Thresholds equal equations 1, 3 and 5, evaluated in rational numbers and in 60 decimal digits."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ FORMATS = list(itertools.product(("row", "column"), (32, 64), ("msb", "lsb")))
 
 
 def bit_in_fractions(x, gamma, beta, mean, variance, epsilon, relu):
-    """The sign of gamma * (x - mean) + beta * sqrt(variance + epsilon), by squaring both terms."""
+    """The sign of gamma * (x - mean) + beta * sqrt(variance + epsilon), decided by squaring both terms."""
     x = max(x, 0) if relu else x
     u = Fraction(gamma) * (x - Fraction(mean))
     v_squared = Fraction(beta) ** 2 * (Fraction(variance) + Fraction(epsilon))
@@ -36,7 +36,7 @@ def bit_in_fractions(x, gamma, beta, mean, variance, epsilon, relu):
 
 
 def value_in_decimals(x, gamma, beta, mean, variance, epsilon, relu):
-    """Equation 3 in the paper's form, to 60 digits: the value, and its largest term."""
+    """Equation 3 to 60 digits: the value, and its largest term."""
     with localcontext() as context:
         context.prec = 60
         x = Decimal(max(x, 0) if relu else x)
@@ -45,14 +45,14 @@ def value_in_decimals(x, gamma, beta, mean, variance, epsilon, relu):
 
 
 def rule(channel, epsilon=0.0, relu=False):
-    """The threshold and flip of one channel (gamma, beta, mean, variance)."""
+    """Threshold and flip of one channel (gamma, beta, mean, variance)."""
     t, flip = integer_thresholds(*([p] for p in channel), epsilon, relu=relu)
     assert (t.dtype, t.shape, flip.dtype, flip.shape) == (np.int32, (1,), np.bool_, (1,))
     return int(t[0]), bool(flip[0])
 
 
 def dots_near(t):
-    """Where a wrong rule shows: around the threshold, around 0, at both ends of int32."""
+    """Dot products that reveal a wrong rule: near the threshold, near 0, at both ends of int32."""
     near = {t + d for d in (-2, -1, 0, 1, 2)} | {-2, -1, 0, 1, 2} | {INT32_MIN, -INT32_MAX, INT32_MAX}
     return [x for x in sorted(near) if INT32_MIN <= x <= INT32_MAX]
 
@@ -116,7 +116,7 @@ def test_thresholds_decide_every_dot_product_of_a_range():
     st.integers(1, 1000),
 )
 def test_thresholds_at_and_beside_an_integer_are_exact(tau, gamma, c, root):
-    """With beta = c * gamma and variance = root², τ = mean - c * root; a hair beside it, the next integer."""
+    """With beta = c * gamma and variance = root², τ = mean - c * root, or slightly beside it."""
     mean = float(tau + c * root)
     channel = (float(gamma), float(c * gamma), mean, float(root**2))
     assert rule(channel) == ((tau, False) if gamma > 0 else (tau + 1, True))
@@ -130,7 +130,7 @@ def test_thresholds_at_and_beside_an_integer_are_exact(tau, gamma, c, root):
 
 
 def test_thresholds_are_exact_where_float64_rounds_wrongly():
-    """Where float64 arithmetic of equation 4 rounds over an integer, the rule does not."""
+    """Cases where equation 4 in float64 rounds across an integer."""
     generator = np.random.default_rng(5)
     wrong = 0
     for _ in range(400):
@@ -190,7 +190,7 @@ def test_thresholds_are_computed_per_channel():
 
 
 def test_parameters_count_at_their_own_precision():
-    """The float32 next to 1/9 lies above it, the float64 below: so does 3 · sqrt(variance) of 1."""
+    """The float32 next to 1/9 lies above it, the float64 below; the threshold differs."""
     assert rule((1.0, -3.0, 0.0, float(np.float32(1 / 9)))) == (2, False)
     assert rule((1.0, -3.0, 0.0, 1 / 9)) == (1, False)
 
@@ -259,7 +259,7 @@ def test_the_defaults_feed_the_next_product():
 
 
 def test_thresholds_give_the_bits_of_a_batch_normalised_layer():
-    """Bits of a ±1 layer with batch normalisation and ReLU, float by float and by thresholds."""
+    """Bits of a ±1 layer with batch normalisation and ReLU, in floats and by thresholds."""
     generator = np.random.default_rng(11)
     a, b = generator.normal(size=(9, 37)), generator.normal(size=(37, 21))
     gamma, beta, mean = generator.normal(size=(3, 21))

@@ -1,4 +1,4 @@
-"""`simwarp.run`: the user's own kernels, from a file to the arrays that come out."""
+"""`simwarp.run`: running a user's kernel from a source file to its output arrays."""
 
 import inspect
 import io
@@ -45,7 +45,7 @@ template <typename T> __global__ void never(T* x) { *x = 1; }
 
 @pytest.fixture
 def write(tmp_path):
-    """Puts a text into a file of a folder of this test's own."""
+    """Write a text to a file in a folder of this test."""
 
     def write_text(name, text):
         path = tmp_path / name
@@ -427,7 +427,7 @@ def test_all_headers_compile_together_with_those_of_cuda(write):
 
 
 def values_of(write, includes, *expressions):
-    """What the expressions are in a kernel, as doubles."""
+    """Values of the expressions in a kernel, as doubles."""
     stores = "\n".join(f"x[{i}] = {expression};" for i, expression in enumerate(expressions))
     path = write("k.cu", f"{includes}\n__global__ void k(double* x, int n, float f) {{\n{stores}\n}}")
     return run(path, grid=1, block=1, args=(Out("f8", len(expressions)), 3, 2.0)).outputs[0].tolist()
@@ -711,7 +711,7 @@ def test_bad_dimensions_are_refused(saxpy, dims):
 
 
 class Interface:
-    """What another library's host array looks like, if it has the array interface."""
+    """A host array of another library that implements the array interface."""
 
     def __init__(self, array):
         self.__array_interface__ = array.__array_interface__
@@ -719,7 +719,7 @@ class Interface:
 
 
 class Tensor:
-    """What a torch tensor on the CPU looks like to NumPy."""
+    """A stand-in for a torch tensor on the CPU."""
 
     def __init__(self, array, requires_grad=False):
         self.array, self.requires_grad = array, requires_grad

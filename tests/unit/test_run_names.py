@@ -1,4 +1,4 @@
-"""Arguments by name: what parameters are called in the source, and which argument is for which of them."""
+"""Arguments by name: parameter names of the source, and their binding to arguments."""
 
 import numpy as np
 import pytest

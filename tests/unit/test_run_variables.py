@@ -1,4 +1,4 @@
-"""Variables of a module: set from the host, or zero with a note; and what the compiler warns of."""
+"""Module variables: set from the host, or zero with a note; and compiler warnings."""
 
 import json
 

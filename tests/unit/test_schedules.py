@@ -1,4 +1,4 @@
-"""Kernels of CUDA C++ under several schedules: whose results depend on them, and what is told about it."""
+"""CUDA kernels under several schedules: order-dependent results, and their report."""
 
 import json
 from functools import partial
@@ -51,7 +51,7 @@ IN_32 = np.arange(32, dtype=np.int32)
 
 
 def line(part):
-    """The line of the source that has this text."""
+    """Line number of the source that contains this text."""
     assert SOURCE.count(part) == 1
     return 1 + SOURCE[: SOURCE.index(part)].count("\n")
 
@@ -136,7 +136,7 @@ def test_the_last_writer_is_named_under_both_schedules():
 
 
 def test_a_schedule_that_declines_is_not_a_difference():
-    """Of lanes that wait for one another, the stack runs one side only."""
+    """The stack declines lanes that wait for each other."""
 
     def run(device):
         if device.schedule == "stack":
@@ -183,7 +183,7 @@ def test_a_fault_under_the_first_schedule_is_raised():
 
 
 def by_seed(*values):
-    """A run that gives one of these values, by the seed."""
+    """A run that returns the value with the number of the seed."""
     return lambda device: {"c": values[device.seed]}
 
 

@@ -1,4 +1,4 @@
-"""Sparse tensors in files: every form of ``.tns``, ``.npz``, and files from strangers."""
+"""Sparse tensors in files: every variant of ``.tns``, ``.npz``, and damaged or foreign files."""
 
 import gzip
 import io
@@ -32,7 +32,7 @@ THREE_COORDS = [[0, 1, 1], [0, 2, 0], [0, 3, 0]]
 
 @pytest.fixture
 def file(tmp_path):
-    """Writes a text, or bytes, and gives its path."""
+    """Write a text or bytes to a file and return its path."""
 
     def write(text, name="x.tns"):
         path = tmp_path / name
@@ -44,7 +44,7 @@ def file(tmp_path):
 
 @pytest.fixture(params=["plain", "loadtxt", "in parts"])
 def way(request, monkeypatch):
-    """Both ways through a text, and one that cuts it in the middle of everything."""
+    """Parse with each of the two parsers, and in small chunks that split lines."""
     if request.param == "plain":
         monkeypatch.setattr(_tns_reading, "parse_lines", parse_plain)
     if request.param == "in parts":
@@ -52,7 +52,7 @@ def way(request, monkeypatch):
 
 
 def same(first, second):
-    """The same nonzeros in the same order, bit for bit."""
+    """Assert equal nonzeros in equal order, bit for bit."""
     assert first.shape == second.shape
     assert first.values.dtype == second.values.dtype
     assert first.coords.tolist() == second.coords.tolist()
@@ -170,7 +170,7 @@ def test_read_progress_ends_with_the_whole_file(monkeypatch, file):
 @pytest.mark.parametrize("blank", [b"\n", b" \t\r\n"], ids=["newlines", "blanks"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_blank_lines_take_no_memory(before, blank):
-    """A few bytes of a packed file may be millions of them."""
+    """A few compressed bytes may expand to millions of blank lines."""
     texts = [blank * 10_000] * 20
     texts.insert(20 if before else 0, b"1 1 2.5\n")
     reading = Reading("x.tns", "auto", np.dtype(np.float64))
@@ -417,7 +417,7 @@ def test_a_long_file_is_parsed_by_loadtxt(monkeypatch, file):
 
 @st.composite
 def tensors(draw, largest=2**40):
-    """Tensors of every order, type and size, also with places that occur again."""
+    """Tensors of every order, type and size, some with duplicate coordinates."""
     shape = tuple(draw(st.lists(st.integers(1, largest) | st.integers(1, 4), min_size=2, max_size=8)))
     count = draw(st.integers(1, 7))
     coords = [[draw(st.integers(0, n - 1)) for _ in range(count)] for n in shape]
@@ -443,7 +443,7 @@ SINGLES = [363742205, 1, 0x007FFFFF, 0x00800000, 0x7F7FFFFF, 0x80000000, 0x3F800
 
 
 def test_every_kind_of_float32_round_trips(file):
-    """The first is 7.038531e-26, which as a double is the middle of two floats."""
+    """The first is 7.038531e-26, whose double is a tie between two floats."""
     rng = np.random.default_rng(2)
     bits = np.concatenate([SINGLES, rng.integers(0, 2**32, 20_000)]).astype(np.uint32)
     values = bits.view(np.float32)
@@ -562,7 +562,7 @@ def npz(tmp_path_factory):
 
 @given(st.dictionaries(st.integers(0, 1068), st.integers(1, 255), min_size=1, max_size=6))
 def test_a_flipped_byte_is_refused_or_harmless(tmp_path_factory, flips):
-    """Each array has a CRC-32; what is left are times and other bytes of the archive that nothing reads."""
+    """Each array has a CRC-32; the remaining bytes, such as time stamps, are not read."""
     path, tensor = npz(tmp_path_factory)
     data = bytearray(path.read_bytes())
     assert max(flips) < len(data)
@@ -617,7 +617,7 @@ def test_an_npz_file_without_a_tensor_is_refused(file, arrays, message):
 
 
 def test_an_array_of_impossible_size_is_refused(file):
-    """Its header asks for more memory than there is; the archive itself is right."""
+    """The array header claims more memory than there is, in a valid archive."""
     path = file(b"", "x.npz")
     whole = io.BytesIO()
     np.savez(whole, **WHOLE)

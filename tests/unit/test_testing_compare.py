@@ -1,4 +1,4 @@
-"""`assert_same_bits` finds every difference and says where it is."""
+"""`assert_same_bits` finds every difference and names its position."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The test kit for fragments: what it notices, how it names it, and what it takes from running kernels."""
+"""The fragment checks of the test kit: comparison, messages, and recording of running kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def draw(k=0):
 
 
 def some_words(operand, k=0, warps=()):
-    """Words of an operand's elements."""
+    """Random words for the elements of an operand."""
     layout = operand.layout
     shape = (*warps, *layout.shape)
     words = draw(k).words(int(np.prod(shape))) & np.uint64((1 << layout.bits) - 1)
@@ -70,7 +70,7 @@ def test_one_flipped_bit_is_named(opcode, name):
 @pytest.mark.parametrize("lane", [0, 5, 31])
 @pytest.mark.parametrize("register", range(4))
 def test_named_elements_follow_the_formulas_of_the_isa(lane, register):
-    """PTX ISA 9.7.14.5.8: the rows and columns of A and of the accumulators, written out."""
+    """PTX ISA 9.7.14.5.8: rows and columns of A and of the accumulators."""
     group, within = lane // 4, lane % 4
     at = {
         "a": (group + 8 * (register % 2), within * 2 + 8 * (register // 2)),
@@ -259,7 +259,7 @@ def test_one_wrong_element_has_no_pattern():
 
 
 def test_a_few_wrong_bits_have_no_pattern():
-    """Of ten wrong bits, some rule says by chance where they come from; 256 are no chance."""
+    """Ten wrong bits match some pattern by chance; 256 do not."""
     bits = RIGHT % 2
     few = bits.copy()
     few[0, :10] ^= 1
@@ -334,7 +334,7 @@ def launched(text, opcode="", line="", blocks=1, threads=32, **options):
 
 @pytest.mark.parametrize("options", [{}, {"chunk_lanes": 32}, {"schedule": "random"}])
 def test_every_execution_of_every_warp_is_recorded(options):
-    """Warp w goes through the loop w + 1 times: warps part, and accumulators are overwritten each time."""
+    """Warp w executes w + 1 iterations, overwriting its accumulators each time."""
     recorded = launched(ptx(ACCUMULATE), blocks=3, threads=96, **options)
     for block in range(3):
         for warp in range(3):

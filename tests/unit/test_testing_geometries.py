@@ -1,4 +1,4 @@
-"""`conv_geometries`: members of every class, small ones first, and the comparison that draws a window."""
+"""`conv_geometries`: members of every class, small ones first, and a comparison that draws the window."""
 
 from collections import Counter
 
@@ -56,7 +56,7 @@ def test_geometries_are_small_enough_for_a_simulator(geometry):
 
 def test_strategy_and_counter_draw_from_the_same_recipes():
     class Fixed:
-        """Always the same turn of whatever is offered."""
+        """A draw that always makes the same choice."""
 
         def __init__(self, turn):
             self.turn = turn

@@ -1,4 +1,4 @@
-"""The pytest plugin, in test runs of its own, and what the test kit imports."""
+"""The pytest plugin in separate test runs, and the imports of the test kit."""
 
 import ctypes
 import os
@@ -22,7 +22,7 @@ ONE_TEST = "def test_it(simwarp_device): assert simwarp_device.multiprocessors"
 
 @pytest.fixture
 def project(pytester, monkeypatch):
-    """A folder where pytest finds the plugin as it does where simwarp is installed."""
+    """A folder where pytest finds the plugin as in an installation of simwarp."""
     with in_project(pytester, monkeypatch):
         yield pytester
 

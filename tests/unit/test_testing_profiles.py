@@ -9,7 +9,7 @@ from simwarp.testing import profiles
 
 @pytest.fixture
 def profile():
-    """Load a profile by its name; the one that was there comes back."""
+    """Load a profile by name, and restore the former one after the test."""
     before = profiles._loaded
 
     def load(name):

@@ -1,4 +1,4 @@
-"""The strategies give what they promise, and shrink to what they document."""
+"""The strategies give valid values and shrink as documented."""
 
 import numpy as np
 import pytest
@@ -27,13 +27,13 @@ DTYPES = ("float64", "float32", "float16", "int8")
 
 
 def smallest(strategy, condition=lambda drawn: True, phases=(Phase.generate, Phase.shrink)):
-    """What an example that meets the condition shrinks to."""
+    """The shrunk example that meets the condition."""
     quick = settings(max_examples=2000, derandomize=True, database=None, phases=phases)
     return find(strategy, condition, settings=quick)
 
 
 def happens(strategy, condition):
-    """Whether any of many examples meets the condition."""
+    """Assert that one of many examples meets the condition."""
     smallest(strategy, condition, [Phase.generate])
 
 

@@ -1,4 +1,4 @@
-"""Memory that nothing wrote: its value may be loaded, copied and cut into bits, but must not count."""
+"""Uninitialised values may be loaded, copied and split into bits, but not used."""
 
 import io
 
@@ -111,7 +111,7 @@ def test_uninitialised_shared_and_global_values_are_tracked(source):
 
 @pytest.mark.parametrize("value", ["%r9", "%r4"])
 def test_uninitialised_values_are_tracked_through_shared_memory(value):
-    """Storing what nothing gave is no use; what another lane makes of it is."""
+    """A store is not a use; the use by another lane is."""
     body = WORD + "ld.local.u32 %r4, [mine];\nmov.u32 %r5, cells; mad.lo.u32 %r5, %lane, 4, %r5;\n"
     body += f"st.shared.u32 [%r5], {value};\nbar.sync 0; xor.b32 %r6, %lane, 1; mov.u32 %r5, cells;"
     body += "mad.lo.u32 %r5, %r6, 4, %r5; ld.shared.u32 %r7, [%r5];\n"
@@ -129,7 +129,7 @@ def test_an_uninitialised_register_stored_to_local_memory_is_named():
 
 
 def test_padding_may_be_copied_but_not_used():
-    """Words 0 and 2 are members, 1 and 3 padding; the bytes stay unwritten in global memory."""
+    """Words 0 and 2 are members, 1 and 3 padding; the copy stays uninitialised in global memory."""
     fill = WORD + "st.local.u32 [mine], %r3; st.local.u8 [mine+8], %r2;\n"
     loads = "".join(f"ld.local.u32 %r{4 + i}, [mine+{4 * i}];\n" for i in range(4))
     stores = "".join(f"st.global.u32 [%in+{4 * i}], %r{4 + i};\n" for i in range(4))
@@ -157,7 +157,7 @@ def test_padding_may_be_copied_but_not_used():
     ],
 )
 def test_bit_fields_of_uninitialised_global_memory_may_be_set(update, counts):
-    """An accumulation by ``|=`` is none: which bits it sets is no literal."""
+    """Accumulating by ``|=`` is not setting a bit field, since its bits are not a literal."""
     there = device()
     out, fresh = there.allocate((4,), np.uint32, "out"), there.allocate((4,), np.uint32, "fresh")
     body = "mul.wide.u32 %rd2, %lane, 4; add.u64 %rd2, %rd2, %in;\nld.global.u32 %r4, [%rd2];\n"
@@ -195,7 +195,7 @@ def test_a_reported_uninitialised_read_returns_poison():
 
 
 def test_uninitialised_bits_are_tracked_in_a_compact_copy():
-    """One warp of eight goes around a loop alone; its bit field is as it was, before and after."""
+    """One of eight warps stays in a loop; its bit field is unchanged before and after."""
     body = """setp.ge.u32 %p2, %i, 32; ld.local.u32 %r4, [mine]; bfi.b32 %r4, %lane, %r4, 0, 6;
         mov.u32 %r5, 0; @%p2 bra END;
         AGAIN: add.u32 %r5, %r5, 1; bfi.b32 %r4, %r5, %r4, 6, 7; setp.lt.u32 %p3, %r5, 100; @%p3 bra AGAIN;

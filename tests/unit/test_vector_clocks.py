@@ -1,4 +1,4 @@
-"""The race detector by definition, on executions small enough to be judged by hand."""
+"""The race detector by definition, on small hand-checked executions."""
 
 import doctest
 
@@ -151,7 +151,7 @@ def test_strong_operations_race_unless_their_scopes_include_each_other(action, f
 
 
 def pass_message(release, acquire, sender="a", receiver="c"):
-    """Write x, release, acquire, read x; the lines of the races."""
+    """Write x, release, acquire, read x; return the lines of the races."""
     c = clocks()
     c.write(sender, 1, {X: 1})
     release(c, sender)
@@ -250,7 +250,7 @@ def test_a_fence_releases_only_earlier_accesses():
 
 
 def test_an_acquire_that_misses_the_release_does_not_synchronise():
-    """The flag is overwritten between release and acquire: by a store, which hides it, or an atomic."""
+    """A store or an atomic overwrites the flag between release and acquire; only a store hides it."""
     for over, races in (("store", {(1, 5): {X}}), ("weak", {(1, 5): {X}, (3, 4): {FLAG}}), ("atomic", {})):
         c = clocks()
         c.write("a", 1, {X: 1})
@@ -276,7 +276,7 @@ def test_order_is_transitive_through_a_third_thread():
 
 
 def test_an_observed_write_happens_before_later_accesses_of_the_reader():
-    """The last of several blocks that count resets the counter by a plain store, without a fence."""
+    """The last of several counting blocks resets the counter by a plain store without a fence."""
     c = clocks()
     c.write("a", 1, {X: 1})
     c.atomic("a", 2, {FLAG: 1})

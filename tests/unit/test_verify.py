@@ -1,4 +1,4 @@
-"""`simwarp.verify`: the inputs it draws, how it compares, and how it spends its time."""
+"""`simwarp.verify`: drawn inputs, comparison of the tiers, and use of the time budget."""
 
 import inspect
 import itertools
@@ -306,7 +306,7 @@ def test_tiers_depend_on_the_given_devices():
 
 
 class Counted:
-    """A question about small arrays that is answered at once, with all answers counted."""
+    """A fast case on small arrays that counts its calls."""
 
     def __init__(self, name="counted", wait=0.0, answers=None, clock=None):
         self.asked = []
@@ -331,7 +331,7 @@ class Counted:
 
 
 def lie(case, answer="gpu", element=(0, 0), flip=1):
-    """The case, with one element of one answer wrong."""
+    """The case, with one wrong element in one tier."""
     honest = case.answers[answer]
 
     def wrong(item, *device):
@@ -460,7 +460,7 @@ def test_an_exception_of_the_reference_ends_the_run():
 
 
 def bits_of(word, first):
-    """The first product of the case to bits with such words, and its number."""
+    """The first bmm input with bit output in this word format, and its number."""
     for k in range(80, 400):
         item = BMM.draw(Draw(0, "bmm", k))
         if (SCHEMES[item.scheme].word, getattr(item.a, "first", "msb")) == (word, first) and (
@@ -497,7 +497,7 @@ def test_one_flipped_bit_of_packed_output_is_located(word, first, answer):
 @pytest.mark.parametrize("name", ["pack-column", "pack-row"])
 @pytest.mark.parametrize("column", [3, 35])
 def test_the_wrong_half_of_a_64_bit_word_is_located(name, column):
-    """A packing kernel stores a word of 64 bits in two halves, by different lanes or at different times."""
+    """Packing kernels store a 64-bit word in two halves, by different lanes or at different times."""
     k = 67  # of word 64
     item = replace(
         CASES[name].draw(Draw(0, name, k)), x=Draw(0, "halves", 0).matrix(70, 73, "float32"), word=64
@@ -515,7 +515,7 @@ def test_a_hardware_mismatch_is_replayed_there_and_located_by_the_simulator():
     honest = BMM.answers["gpu"]
 
     class Broken(simwarp.Device):
-        """Stands for hardware whose answers are off by one."""
+        """A stand-in for hardware whose results are off by one."""
 
     def answer(item, device):
         return honest(item, device) + (1 if isinstance(device, Broken) else 0)
@@ -612,7 +612,7 @@ def test_every_tier_gets_the_same_inputs():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes on only where a test says so."""
+    """A clock that only the test advances."""
     clock = SimpleNamespace(seconds=0.0)
     for module in ("runner", "compare"):
         told = SimpleNamespace(perf_counter=lambda: clock.seconds)
@@ -718,7 +718,7 @@ def test_an_interruption_keeps_partial_results():
 
 
 def found(outcome):
-    """All that does not depend on the clock."""
+    """All parts of an outcome that do not depend on the clock."""
     plain = outcome.to_json()
     del plain["seconds"]
     for row in plain["rows"]:

@@ -1,4 +1,4 @@
-"""The case "bconv2d": what its inputs are, who answers, and what it says of a wrong answer."""
+"""The case "bconv2d": its inputs, its tiers, and its explanation of a wrong element."""
 
 import hashlib
 import itertools
@@ -230,7 +230,7 @@ def test_kernels_of_every_scheme_and_output_are_named():
 
 
 def test_the_recording_holds_20000_geometries_without_mismatch():
-    """The first answers of ``simwarp record bconv2d-geometries`` are the reference's."""
+    """The first outputs of ``simwarp record bconv2d-geometries`` equal the reference."""
     recorded = lab.recorded("bconv2d-geometries").meta
     assert recorded["geometries"] >= 20_000
     assert recorded["mismatches"] == 0
@@ -252,7 +252,7 @@ def test_the_case_is_registered_with_its_tiers():
 
 
 def test_a_mismatch_shows_the_window():
-    """A kernel that is wrong in its last element: the report ends with the picture of that window."""
+    """The last element is wrong; the report ends with a picture of its window."""
 
     def wrong(item):
         answer = CASE.answers["reference"](item).copy()

@@ -1,4 +1,4 @@
-"""The case "mttkrp": what its inputs are, who answers, and what it says of a wrong answer."""
+"""The case "mttkrp": its inputs, its tiers, and its explanation of a wrong element."""
 
 import itertools
 from collections import Counter
@@ -205,7 +205,7 @@ def lie(answer, element, change):
 
 
 def a_sum(condition):
-    """An input, and an element of its result that is a sum over several nonzeros."""
+    """An input, and an element of its result that is a sum of several nonzeros."""
     k = next(k for k in itertools.count() if condition(drawn(k)) and drawn(k).kind == "dense block")
     row = int(drawn(k).tensor.coords[drawn(k).mode].max())
     return k, (row, drawn(k).rank - 1)
@@ -250,7 +250,7 @@ def test_an_input_is_described_in_words():
 
 
 def test_the_listed_kernels_are_those_of_the_plans(monkeypatch):
-    """Nothing is compiled for this: only the names are compared."""
+    """Only names are compared; nothing is compiled."""
     taken = set()
 
     def compile_file(path, macros, arch):
@@ -285,7 +285,7 @@ def test_every_kernel_has_a_digest():
 
 @pytest.mark.parametrize("of", ["csf-one", "csf-all", "mm-csf"])
 def test_groups_with_several_fibers_agree(monkeypatch, of):
-    """Which they only do where there are many; here, as if a small chip were busy with a few."""
+    """Forced by a small number of groups, as only large tensors have such groups."""
     monkeypatch.setattr(import_module("gpu.mttkrp.formats.fibers"), "ENOUGH_GROUPS", 5)
     inputs = [k for k in range(2 * CASE.covering) if FORMATS[k % 7] == of and KINDS[k % 11] == "skewed"]
     for k in inputs[:4]:

@@ -1,4 +1,4 @@
-"""Kernels in Python: geometry, divergence, barriers, operations across lanes, and every fault's place."""
+"""Kernels in Python: launch dimensions, divergence, barriers, warp operations, and the place of faults."""
 
 import functools
 import inspect
@@ -27,7 +27,7 @@ def lanes_of(kernel, *, threads=32):
 
 
 def fault_of(kind, kernel, grid, block, *args, **options):
-    """The fault that a launch ends with."""
+    """The fault that a launch raises."""
     with pytest.raises(kind) as caught:
         launch(kernel, grid, block, *args, **options)
     assert type(caught.value) is kind
@@ -36,7 +36,7 @@ def fault_of(kind, kernel, grid, block, *args, **options):
 
 
 def line_of(kernel, text):
-    """The number of the only line of a kernel that contains ``text``."""
+    """Number of the only line of a kernel that contains ``text``."""
     source, first = inspect.getsourcelines(kernel)
     (at,) = [i for i, line in enumerate(source) if text in line]
     return first + at
@@ -399,7 +399,7 @@ def test_where_runs_both_sides_of_a_branch():
 
 
 def test_where_runs_a_loop_with_per_lane_trip_counts():
-    """The Collatz steps of 1 … 32, each lane until its own end."""
+    """Collatz step counts of 1 … 32."""
 
     def kernel(warp):
         x, steps = warp.lane + U32(1), np.zeros(32, U32)
@@ -614,7 +614,7 @@ def test_reduce_combines_the_lanes_by_the_operation():
 
 
 def test_reduce_under_disjoint_masks_sums_separately():
-    """The sum over all lanes that hold the same key, each group by its own mask."""
+    """Lanes with equal keys form a group, each reduced under its own mask."""
 
     def kernel(warp):
         group = warp.match_any(warp.lane % 3)

@@ -1,4 +1,4 @@
-"""A variable in shared memory ends where the next one starts, local memory with the function's frame."""
+"""A shared variable ends where the next one starts; local memory ends with the stack frame."""
 
 import numpy as np
 import pytest
