@@ -1,4 +1,4 @@
-"""One input through the tiers, and what a difference is traced back to."""
+"""Comparison of the tiers on one input, and tracing of a difference to the lane that wrote it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simwarp.verify.draw import Draw
 from simwarp.warp import watch
 
 Devices = Mapping[str, Callable[[], Any]]
-"""Makes the device of each tier that needs one; the tiers of the ``"gpu"`` answer."""
+"""Functions that make the device of each tier of the ``"gpu"`` answer, by tier."""
 
 SIMULATOR, CUDA = "simulator", "cuda"
 
@@ -32,27 +32,27 @@ class Mismatch:
     Attributes
     ----------
     case, seed, input, tier
-        The input, and the tier whose answer is wrong.
+        The input, and the tier whose answer differs.
     problem : str
-        The input in words.
+        A description of the input.
     element : tuple of int
-        Index of the first wrong element of the output.
+        The index of the first wrong element of the output.
     expected, got : int or float
     bits : tuple of int
-        The bits in which integers differ, 0 the least significant.
+        The bits in which two integers differ, 0 the least significant.
     meaning : str
-        Which element of the problem that is.
+        The element in terms of the problem.
     wrong, total : int
-        How many elements of the output differ, and how many there are.
+        The number of elements that differ, and of all elements of the output.
     place : Place, optional
-        The writer of the element: kernel, block, warp, lane, lines. On hardware, found by running the
-        input again on the simulator.
+        The last writer of the element: kernel, block, warp, lane, lines. For hardware it is found by running
+        the input again on the simulator.
     register : str
         The PTX register that held the value.
     fault : str
-        The message of the fault that ended the kernel, instead of all the above.
+        The message of the exception that ended the tier; the fields above are then not set.
     picture : str
-        The element's part of the problem, drawn; "" if the case draws none.
+        A drawing of the element's part of the problem; "" if the case has none.
     """
 
     case: str
@@ -96,7 +96,7 @@ class Mismatch:
 
 @dataclass
 class Checked:
-    """The outcome of one input: seconds spent by each tier, and the mismatches."""
+    """The result of one input: the seconds of each tier, and the mismatches."""
 
     shape: tuple[int, ...]
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -104,13 +104,13 @@ class Checked:
 
 
 def small(device: Any) -> Any:
-    """The device, with one multiprocessor."""
+    """Set a device to one multiprocessor, and return it."""
     device.multiprocessors = 1
     return device
 
 
 def simulator(**options: Any) -> Device:
-    """A `small` simulated device.
+    """Make a simulated device with one multiprocessor.
 
     Examples
     --------
@@ -121,13 +121,13 @@ def simulator(**options: Any) -> Device:
 
 
 def tiers_of(case: Case, devices: Devices) -> list[str]:
-    """The tiers that answer a case, the oracle first."""
+    """The tiers that answer a case: those on the host, the oracle first, then devices."""
     on_hosts = [tier for tier in case.answers if tier != "gpu"]
     return [*on_hosts, *devices]
 
 
 def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] | None = None) -> Checked:
-    """Ask every tier about input ``k`` of a case.
+    """Run input ``k`` of a case through every tier, and compare the answers with the reference.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] 
     seed, k : int
     devices : mapping of tier to a function that makes its device
     tiers : sequence of str, optional
-        Only these; the reference always answers.
+        Run only these, and the reference.
 
     Examples
     --------
@@ -158,56 +158,33 @@ def check(case: Case, seed: int, k: int, devices: Devices, tiers: Sequence[str] 
         except Exception as error:
             place = error.place if isinstance(error, KernelFault) else None
             text = str(error) if isinstance(error, SimwarpError) else f"{type(error).__name__}: {error}"
-            mismatch = Mismatch(case.name, seed, k, tier, case.describe(item), fault=text, place=place)
-            checked.mismatches.append(mismatch)
+            found: dict[str, Any] = {"fault": text, "place": place}
         else:
-            if not case.equal(item, expected, got):
-                checked.mismatches.append(
-                    _mismatch(case, seed, k, tier, item, expected, got, tier in devices)
-                )
+            answer = "gpu" if tier in devices else tier
+            found = {} if case.equal(item, expected, got) else _difference(case, answer, item, expected, got)
+        if found:
+            checked.mismatches.append(Mismatch(case.name, seed, k, tier, case.describe(item), **found))
         checked.seconds[tier] = time.perf_counter() - start
     return checked
 
 
-def _mismatch(
-    case: Case,
-    seed: int,
-    k: int,
-    tier: str,
-    item: Any,
-    expected: npt.NDArray[Any],
-    got: npt.NDArray[Any],
-    on_device: bool,
-) -> Mismatch:
-    """The first difference between two answers, and its writer."""
-    problem = case.describe(item)
+def _difference(
+    case: Case, answer: str, item: Any, expected: npt.NDArray[Any], got: npt.NDArray[Any]
+) -> dict[str, Any]:
+    """The fields of a mismatch that describe the first wrong element and its writer."""
     if not case.alike(expected, got):
-        meaning = f"expected {expected.dtype} {expected.shape}, got {got.dtype} {got.shape}"
-        return Mismatch(case.name, seed, k, tier, problem, meaning=meaning)
+        return {"meaning": f"expected {expected.dtype} {expected.shape}, got {got.dtype} {got.shape}"}
     wrong = np.argwhere(case.wrong(item, expected, got))
     element = tuple(int(i) for i in wrong[0])
     x, y = expected[element].item(), got[element].item()
     bits = _bits(x, y, expected.dtype.itemsize * 8)
-    answer = "gpu" if on_device else tier
     lead = case.lead(item, bits) if bits else 0
     place, register = last_write(case, answer, item, element, got, lead)
-    return Mismatch(
-        case.name,
-        seed,
-        k,
-        tier,
-        problem,
-        element,
-        x,
-        y,
-        bits,
-        case.explain(item, element, lead),
-        len(wrong),
-        expected.size,
-        place,
-        register,
-        picture="" if case.picture is None else case.picture(item, element, lead),
-    )
+    meaning = case.explain(item, element, lead)
+    picture = "" if case.picture is None else case.picture(item, element, lead)
+    difference = {"element": element, "expected": x, "got": y, "bits": bits, "meaning": meaning}
+    counts = {"wrong": len(wrong), "total": expected.size}
+    return {**difference, **counts, "place": place, "register": register, "picture": picture}
 
 
 def last_write(
@@ -218,12 +195,12 @@ def last_write(
     output: npt.NDArray[Any],
     bit: int = 0,
 ) -> tuple[Place | None, str]:
-    """Run the input again, observed: the last writer of an element, and its register."""
+    """Run the input again with an observer; return the last writer of an element, and its register."""
     flat, width = int(np.ravel_multi_index(element, output.shape)), output.dtype.itemsize
     name = case.outputs[answer]
     if answer == "gpu":
         observer = WriteObserver(name, flat * width + bit // 8, 1)
-        with suppress(KernelFault):  # the writes before it are enough
+        with suppress(KernelFault):  # the writes before the fault are enough
             case.answers[answer](item, simulator(observers=[observer]))
         return (observer.writes[-1].place, observer.writes[-1].register) if observer.writes else (None, "")
     with watch(name, flat) as places:
@@ -232,21 +209,24 @@ def last_write(
 
 
 def _bits(x: float, y: float, width: int) -> tuple[int, ...]:
-    """In which bits two integers differ; floats are compared as numbers."""
+    """The bits in which two integers differ; () for floats."""
     if isinstance(x, float) or isinstance(y, float):
         return ()
     return tuple(b for b in range(width) if (x ^ y) >> b & 1)
 
 
 def _values(expected: float, got: float, bits: tuple[int, ...]) -> str:
+    """The line of a mismatch that shows both values."""
     if isinstance(expected, float) or isinstance(got, float):
         return f"expected {expected!r}, got {got!r}: {got - expected:.3g} apart"
     return f"expected {expected} ({_hex(expected)}), got {got} ({_hex(got)}): bits {_short(bits)} differ"
 
 
 def _hex(value: int) -> str:
-    return f"{value % 2**32 if value < 0 else value:#010x}"  # answers are int32 or unsigned
+    """The 32-bit two's complement of a negative value in hex, other values as they are."""
+    return f"{value % 2**32 if value < 0 else value:#010x}"  # negative answers are int32
 
 
 def _short(bits: tuple[int, ...]) -> str:
+    """The first eight bits, and the number of all."""
     return ", ".join(map(str, bits[:8])) + (f" … ({len(bits)} in all)" if len(bits) > 8 else "")

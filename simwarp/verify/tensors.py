@@ -1,8 +1,7 @@
-"""Sparse tensors, in the kinds where kernels and formats break.
+"""Random sparse tensors of the kinds that expose bugs of kernels and formats.
 
-A kind is a predicate, `kinds_of`, and a recipe that draws members of it, `draw_tensor`. Everything comes
-from counters (`simwarp.verify.draw.Draw`) by arithmetic on whole numbers, so that it is the same on
-every machine.
+A kind is a predicate and a recipe that draws tensors which satisfy it. All numbers come from counters
+(`simwarp.verify.draw.Draw`) by integer arithmetic, so that they are the same on every machine.
 """
 
 from __future__ import annotations
@@ -20,44 +19,32 @@ from simwarp.verify.draw import Draw
 Indices = npt.NDArray[np.int64]
 
 NONZEROS = 600
-"""At most so many in a tensor, unless more are asked for."""
+"""The default limit of the nonzeros of a tensor."""
 FACTOR = 200_000
-"""At most so many elements in a factor."""
+"""The largest number of elements of a factor."""
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 31, 37, 61, 67, 127, 131)
 _LONG, _LONGER = 129, 257
-"""One more than fits one piece of a fiber, and two."""
+"""One more than the nonzeros of one piece of a fiber, and of two pieces."""
 _DOMINATING = 513
-"""Nonzeros of a slice that one warp is not enough for."""
+"""One more than the nonzeros of a slice for one warp."""
 _BLOCK = 128
 _SIMPLE = np.array([0, 1, -1, 0.5, 2, -3, 0.25, 100])
 
 
 # --------------------------------------------------------------------------------------------------
-# What belongs to a kind
+# The predicates of kinds
 # --------------------------------------------------------------------------------------------------
 
 
 def _fibers(tensor: Coo, mode: int) -> Indices:
-    """How many nonzeros each fiber along a mode has, the longest first."""
+    """The number of nonzeros of each fiber along a mode, in descending order."""
     others = np.delete(tensor.coords, mode, axis=0)
     return -np.sort(-np.unique(others, axis=1, return_counts=True)[1])
 
 
-def _modes(tensor: Coo) -> range:
-    return range(len(tensor.shape))
-
-
-def _tiny(tensor: Coo) -> bool:
-    return tensor.values.size <= 5
-
-
-def _ragged(tensor: Coo) -> bool:
-    return set(tensor.shape) <= set(_PRIMES)
-
-
 def _long_fibers(tensor: Coo) -> bool:
-    longest = (_fibers(tensor, mode) for mode in _modes(tensor))
+    longest = (_fibers(tensor, mode) for mode in range(len(tensor.shape)))
     return any(n[0] >= _LONGER and n.size > 1 and n[1] >= _LONG for n in longest)
 
 
@@ -67,26 +54,18 @@ def _dominating_slice(tensor: Coo) -> bool:
 
 
 def _hypersparse(tensor: Coo) -> bool:
-    fibers = [_fibers(tensor, mode) for mode in _modes(tensor)]
+    fibers = [_fibers(tensor, mode) for mode in range(len(tensor.shape))]
     return tensor.values.size > 5 and all(int((n == 1).sum()) >= 0.75 * n.size for n in fibers)
 
 
 def _crossing(tensor: Coo) -> bool:
     share = tensor.values.size / (2 * len(tensor.shape))
-    return all(int(_fibers(tensor, mode)[0]) >= share for mode in _modes(tensor))
+    return all(int(_fibers(tensor, mode)[0]) >= share for mode in range(len(tensor.shape)))
 
 
 def _far_corner(tensor: Coo) -> bool:
     last = tensor.coords == np.array(tensor.shape)[:, None] - 1
     return bool((last.sum(axis=0) >= len(tensor.shape) - 1).all() and last.all(axis=0).any())
-
-
-def _flat(tensor: Coo) -> bool:
-    return 1 in tensor.shape
-
-
-def _huge(tensor: Coo) -> bool:
-    return max(tensor.shape) > 100 * tensor.values.size
 
 
 def _dense_block(tensor: Coo) -> bool:
@@ -95,28 +74,28 @@ def _dense_block(tensor: Coo) -> bool:
 
 
 def _skewed(tensor: Coo) -> bool:
-    """The first quarter of some mode's indices has more than half of the nonzeros."""
+    """Whether more than half of the nonzeros are in the first quarter of a mode's indices."""
     pairs = zip(tensor.coords, tensor.shape, strict=True)
     return any(2 * int((4 * indices < size).sum()) > tensor.values.size for indices, size in pairs)
 
 
 def kinds_of(tensor: Coo) -> tuple[str, ...]:
-    """The kinds that a tensor belongs to, none or more; a place that occurs twice counts once.
+    """The kinds that a tensor belongs to, if any; repeated coordinates count once.
 
     ==================== =============================================================================
-    kind                 what its members have in common
+    kind                 condition
     ==================== =============================================================================
     ``tiny``             one to five nonzeros
     ``ragged primes``    every dimension is a prime
-    ``long fibers``      one is cut into three pieces or more, and another into two
+    ``long fibers``      one fiber is cut into three or more pieces, and another into two
     ``dominating slice`` one slice has at least half of the nonzeros, too many for one warp
-    ``hypersparse``      nearly all fibers, in every direction, have a single nonzero
-    ``crossing fibers``  in every direction there is one with a good part of the nonzeros
-    ``far corner``       every nonzero has the last index in all modes but one, and one in all
-    ``flat modes``       a dimension of 1
-    ``huge dimensions``  a dimension of more than a hundred times the nonzeros
-    ``dense block``      a block of places, every one of them a nonzero, and none outside
-    ``skewed``           in some mode the first quarter of the indices has most of the nonzeros
+    ``hypersparse``      in every direction, three quarters of the fibers have a single nonzero
+    ``crossing fibers``  in every direction, one fiber has a large part of the nonzeros
+    ``far corner``       every nonzero has the last index in all modes except one, and one in all modes
+    ``flat modes``       a dimension is 1
+    ``huge dimensions``  a dimension is more than a hundred times the number of nonzeros
+    ``dense block``      the nonzeros fill a block
+    ``skewed``           in some mode, the first quarter of the indices has most of the nonzeros
     ==================== =============================================================================
 
     Examples
@@ -130,13 +109,13 @@ def kinds_of(tensor: Coo) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# How members are drawn
+# Drawing tensors of a kind
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """What a recipe keeps to: the order, the longest dimension and the most nonzeros."""
+    """The limits of a recipe: the order, the longest dimension and the most nonzeros."""
 
     draw: Draw
     order: int
@@ -144,21 +123,38 @@ class _Frame:
     most: int
 
     def mode(self) -> int:
+        """Draw a mode."""
         return self.draw.integer(0, self.order - 1)
 
     def sizes(self, low: int, high: int) -> list[int]:
+        """Draw a shape with dimensions from low to high."""
         return [min(self.draw.integer(low, high), self.rows) for _ in range(self.order)]
 
     def places(self, sizes: list[int], count: int) -> Indices:
+        """Draw coordinates in a shape, some of them perhaps repeated."""
         return np.stack([_below(self.draw, size, count) for size in sizes])
 
     def side(self, modes: int, volume: int) -> int:
-        """The shortest side of a cube with at least so many places."""
+        """The smallest side of a cube of ``modes`` dimensions with at least ``volume`` elements."""
         return next(n for n in range(1, volume + 1) if n**modes >= volume)
 
 
 _Places = tuple[list[int], Indices]
-"""Dimensions, and places in them; some places may be there twice."""
+"""The shape of a tensor, and coordinates in it, some of them repeated."""
+
+_Recipe = Callable[[_Frame], _Places]
+_KINDS: dict[str, tuple[Callable[[Coo], bool], _Recipe]] = {}
+"""The predicate and the recipe of each kind, the kind with the simplest members first."""
+
+
+def _kind(name: str, belongs: Callable[[Coo], bool]) -> Callable[[_Recipe], _Recipe]:
+    """Register a recipe and the predicate that all tensors drawn by it satisfy."""
+
+    def register(recipe: _Recipe) -> _Recipe:
+        _KINDS[name] = belongs, recipe
+        return recipe
+
+    return register
 
 
 def draw_tensor(
@@ -171,7 +167,7 @@ def draw_tensor(
     most: int = NONZEROS,
     repeats: bool = False,
 ) -> Coo:
-    """A tensor of a kind, its nonzeros in no order.
+    """Draw a tensor of a kind, with its nonzeros in random order.
 
     Parameters
     ----------
@@ -183,11 +179,11 @@ def draw_tensor(
     dtype : str
         ``"float32"`` or ``"float64"``.
     rank : int
-        No dimension times ``rank`` exceeds `FACTOR`.
+        Limits every dimension to ``FACTOR // rank``.
     most : int
-        Of different places; 600 at least.
+        The limit of distinct coordinates, at least 600.
     repeats : bool
-        Whether about every fourth place occurs again, with another value.
+        Whether about a quarter of the coordinates are repeated, with other values.
 
     Examples
     --------
@@ -206,7 +202,7 @@ def draw_tensor(
 
 
 def draw_values(draw: Draw, count: int, dtype: str) -> npt.NDArray[Any]:
-    """Numbers from 1/16 to 16 of both signs, every eighth a simple one, also 0.
+    """Draw values of both signs and magnitudes from 1/16 to 16; every eighth is a simple one, such as 0.
 
     Examples
     --------
@@ -226,7 +222,7 @@ def draw_values(draw: Draw, count: int, dtype: str) -> npt.NDArray[Any]:
 def draw_factors(
     draw: Draw, shape: tuple[int, ...], mode: int, rank: int, dtype: str
 ) -> tuple[npt.NDArray[Any], ...]:
-    """One factor for each mode; that of ``mode``, which nobody may read, is NaN throughout.
+    """Draw a factor for each mode; that of ``mode``, which must not be read, is all NaN.
 
     Examples
     --------
@@ -241,16 +237,19 @@ def draw_factors(
     )
 
 
+@_kind("tiny", lambda tensor: tensor.values.size <= 5)
 def _draw_tiny(x: _Frame) -> _Places:
     sizes = x.sizes(1, 9)
     return sizes, x.places(sizes, x.draw.integer(1, 5))
 
 
+@_kind("ragged primes", lambda tensor: set(tensor.shape) <= set(_PRIMES))
 def _draw_ragged(x: _Frame) -> _Places:
     sizes = [x.draw.choice(_PRIMES) for _ in range(x.order)]
     return sizes, x.places(sizes, x.draw.integer(x.most // 8, x.most // 4))
 
 
+@_kind("long fibers", _long_fibers)
 def _draw_long_fibers(x: _Frame) -> _Places:
     leaf, sizes = x.mode(), x.sizes(2, 9)
     lengths = x.draw.integer(_LONGER, x.most // 2), x.draw.integer(_LONG, x.most // 4)
@@ -266,6 +265,7 @@ def _draw_long_fibers(x: _Frame) -> _Places:
     return sizes, np.concatenate(parts, axis=1)
 
 
+@_kind("dominating slice", _dominating_slice)
 def _draw_dominating_slice(x: _Frame) -> _Places:
     mode, side = x.mode(), x.side(x.order - 1, 2 * x.most)
     sizes = x.sizes(side, side + 3)
@@ -277,16 +277,18 @@ def _draw_dominating_slice(x: _Frame) -> _Places:
     return sizes, np.concatenate([slice_, x.places(sizes, x.most // 20)], axis=1)
 
 
+@_kind("hypersparse", _hypersparse)
 def _draw_hypersparse(x: _Frame) -> _Places:
     longest = min(x.rows, 5 * x.most)
     sizes = x.sizes(longest // 2, longest)
     count = x.draw.integer(20, min(x.most, longest) // 4)
     single = np.stack([_some_of(x.draw, size, count) for size in sizes])
     near = single[:, : count // 10].copy()
-    near[x.mode()] = 0  # a few in a fiber with another
+    near[x.mode()] = 0  # a few that share a fiber with another
     return sizes, np.concatenate([single, near], axis=1)
 
 
+@_kind("crossing fibers", _crossing)
 def _draw_crossing(x: _Frame) -> _Places:
     length = x.most // x.order
     sizes = x.sizes(length, length + 50)
@@ -299,6 +301,7 @@ def _draw_crossing(x: _Frame) -> _Places:
     return sizes, lines
 
 
+@_kind("far corner", _far_corner)
 def _draw_far_corner(x: _Frame) -> _Places:
     sizes, count = x.sizes(2, 70), x.draw.integer(20, 200)
     corner = np.array(sizes, np.int64) - 1
@@ -308,12 +311,14 @@ def _draw_far_corner(x: _Frame) -> _Places:
     return sizes, places
 
 
+@_kind("flat modes", lambda tensor: 1 in tensor.shape)
 def _draw_flat(x: _Frame) -> _Places:
     sizes = [size if x.draw.integer(0, 1) else 1 for size in x.sizes(2, 40)]
     sizes[x.mode()] = 1
     return sizes, x.places(sizes, x.draw.integer(1, x.most // 4))
 
 
+@_kind("huge dimensions", lambda tensor: max(tensor.shape) > 100 * tensor.values.size)
 def _draw_huge(x: _Frame) -> _Places:
     sizes = x.sizes(1, 9)
     for _ in range(2):
@@ -323,57 +328,43 @@ def _draw_huge(x: _Frame) -> _Places:
     return sizes, places
 
 
+@_kind("dense block", _dense_block)
 def _draw_dense_block(x: _Frame) -> _Places:
     side = x.side(x.order, x.most + 1) - 1
     sides = [x.draw.integer(max(side - 1, 1), side) for _ in range(x.order)]
-    starts = [max(_BLOCK - x.draw.integer(0, n), 0) for n in sides]  # often over the edge of a block
+    starts = [
+        max(_BLOCK - x.draw.integer(0, n), 0) for n in sides
+    ]  # often across the boundary of a HiCoo block
     sizes = [start + n + x.draw.integer(0, 9) for start, n in zip(starts, sides, strict=True)]
     return sizes, np.indices(sides).reshape(x.order, -1) + np.array(starts)[:, None]
 
 
+@_kind("skewed", _skewed)
 def _draw_skewed(x: _Frame) -> _Places:
     sizes, count = x.sizes(20, max(300, x.most // 20)), x.draw.integer(x.most // 6, x.most // 3)
-    # Index i of the one is as likely as the sum of 1 / n over all n > i.
+    # The probability of index i falls with i: it is proportional to the sum of 1 / n over n > i.
     return sizes, np.stack([_below(x.draw, 1 + _below(x.draw, size, count), count) for size in sizes])
 
 
-_Belongs = Callable[[Coo], bool]
-_Recipe = Callable[[_Frame], _Places]
-_KINDS: dict[str, tuple[_Belongs, _Recipe]] = {
-    "tiny": (_tiny, _draw_tiny),
-    "ragged primes": (_ragged, _draw_ragged),
-    "long fibers": (_long_fibers, _draw_long_fibers),
-    "dominating slice": (_dominating_slice, _draw_dominating_slice),
-    "hypersparse": (_hypersparse, _draw_hypersparse),
-    "crossing fibers": (_crossing, _draw_crossing),
-    "far corner": (_far_corner, _draw_far_corner),
-    "flat modes": (_flat, _draw_flat),
-    "huge dimensions": (_huge, _draw_huge),
-    "dense block": (_dense_block, _draw_dense_block),
-    "skewed": (_skewed, _draw_skewed),
-}
-"""The predicate of each kind, and its recipe."""
-
 KINDS: tuple[str, ...] = tuple(_KINDS)
-"""The kinds, the one with the simplest member first."""
+"""The kinds, the one with the simplest members first."""
 
 
 def _below(draw: Draw, bound: Any, count: int) -> Indices:
-    """Whole numbers below a bound, or each below its own."""
+    """Draw integers below one bound, or each below its own."""
     return (draw.words(count) % np.asarray(bound, np.uint64)).astype(np.int64)
 
 
 def _shuffled(draw: Draw, count: int) -> Indices:
+    """Draw a permutation."""
     return np.argsort(draw.words(count), kind="stable").astype(np.int64)
 
 
 def _some_of(draw: Draw, total: int, count: int) -> Indices:
-    """Different numbers below ``total``."""
+    """Draw distinct integers below ``total``."""
     return _shuffled(draw, total)[:count]
 
 
 def _distinct_places(places: Indices) -> Indices:
-    places = places[:, np.lexsort(places[::-1])]
-    new = np.ones(places.shape[1], bool)
-    new[1:] = (places[:, 1:] != places[:, :-1]).any(axis=0)
-    return places[:, new]
+    """Sort coordinates lexicographically, and drop repeated ones."""
+    return np.unique(places, axis=1)
