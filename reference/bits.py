@@ -18,6 +18,7 @@ import numpy.typing as npt
 from reference.errors import DtypeError, FormatError, NotANumberError, ShapeError
 from reference.types import First, Layout, PackedBits, PackedTensor, Word
 from reference.types.arguments import check_option
+from reference.types.fields import as_array
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
@@ -159,17 +160,9 @@ def unpack(packed: PackedBits) -> Bits:
     return np.ascontiguousarray(bits if by_column else bits.T)
 
 
-def any_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    """Convert ``x`` to an array of any dtype; raise ShapeError for rows of different lengths."""
-    try:
-        return np.asarray(x)
-    except ValueError as error:
-        raise ShapeError(f"{name} is not an array: {error}; give all rows the same length") from error
-
-
 def real_array(x: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Convert ``x`` to an array without a cast; raise DtypeError for a dtype that has no sign bits here."""
-    array = any_array(x, name)
+    array = as_array(x, name, "an array of numbers")
     if array.dtype.type not in _REAL:
         advice = f"convert it with `{name}.astype(np.float64)`"
         if array.dtype.kind in "bu":

@@ -16,11 +16,12 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from reference.bits import Bits, any_array, pack
+from reference.bits import Bits, pack
 from reference.errors import DtypeError, NotANumberError, ShapeError
 from reference.tensors import IMAGE_LAYOUTS, check_tensor_format, pack_tensor_bits
 from reference.types import First, Layout, PackedBits, PackedTensor, TensorLayout, Word
 from reference.types.arguments import check_option
+from reference.types.fields import as_array
 
 Pool: TypeAlias = Literal["or", "and"]
 
@@ -323,7 +324,7 @@ def _ceil(x: Fraction, sign: int, q: Fraction) -> int:
 
 def _rationals(x: npt.ArrayLike, name: str) -> list[Fraction]:
     """Convert a vector of finite floats or integers to exact fractions."""
-    vector = any_array(x, name)
+    vector = as_array(x, name, "an array of numbers")
     if vector.dtype.kind not in "iuf" or vector.dtype.itemsize > 8:
         raise DtypeError(f"{name} has elements of {vector.dtype}: give integers, or floats of up to 64 bits")
     if vector.ndim != 1 or vector.size == 0:
@@ -340,7 +341,7 @@ def _rationals(x: npt.ArrayLike, name: str) -> list[Fraction]:
 
 def _integers(x: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
     """Convert ``x`` to int64; raise DtypeError unless it holds integers in the range of int32."""
-    array = any_array(x, name)
+    array = as_array(x, name, "an array of numbers")
     if array.dtype.kind not in "iu":
         raise DtypeError(
             f"{name} has elements of {array.dtype}: give int32"
@@ -362,7 +363,7 @@ def _flips(flip: npt.ArrayLike | None, columns: int) -> npt.NDArray[np.bool_]:
     """Convert the flips to an array of bool; all False by default."""
     if flip is None:
         return np.zeros(columns, np.bool_)
-    array = any_array(flip, "flip")
+    array = as_array(flip, "flip", "an array of bool")
     if array.dtype != np.bool_:
         raise DtypeError(f"flip has elements of {array.dtype}: give bool, True where the bit is flipped")
     return array

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from reference.errors import FormatError
 from reference.types import Coo
-from reference.types.arguments import check_coo
 
 Indices: TypeAlias = npt.NDArray[np.uint32]
 Values: TypeAlias = npt.NDArray[Any]
@@ -22,7 +21,6 @@ Values: TypeAlias = npt.NDArray[Any]
 
 def sort_nonzeros(coo: Coo, modes: tuple[int, ...]) -> tuple[Indices, Values]:
     """Sort nonzeros stably by ``modes``; return indices, row l of mode ``modes[l]``, and values."""
-    check_coo(coo)
     indices = coo.coords[list(modes)].astype(np.uint32)
     order = np.lexsort(indices[::-1])  # the last key of lexsort is the first to compare
     return np.ascontiguousarray(indices[:, order]), coo.values[order]

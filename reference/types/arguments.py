@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import DtypeError, FormatError, NotANumberError, SchemeError, ShapeError
-from reference.types.fields import LARGEST_DIMENSION, is_integer
+from reference.types.fields import LARGEST_DIMENSION, as_array, is_integer
 from reference.types.sparse import BLOCKS, Coo
 
 LENGTHS = ("dynamic", "static")
@@ -138,12 +138,7 @@ def as_sequence(given: Any, name: str) -> Sequence[Any]:
 
 def as_matrix(given: Any, name: str) -> npt.NDArray[Any]:
     """Convert a factor to a host array of any shape and dtype; raise ShapeError for ragged rows."""
-    try:
-        return np.asarray(given)
-    except ValueError as error:
-        raise ShapeError(
-            f"{name} is not a matrix: {error}\n(dimension, rank) is needed\ngive all rows the same length"
-        ) from None
+    return as_array(given, name, "a matrix (dimension, rank)")
 
 
 def check_factors(factors: Sequence[Any], shape: Sequence[int], name: str = "factors", rank: int = 0) -> int:

@@ -16,8 +16,9 @@ from dataclasses import fields
 from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
-from reference.errors import FormatError
+from reference.errors import FormatError, ShapeError
 
 LEAST_ORDER, MOST_ORDER = 2, 8
 MOST_NONZEROS = 2**32 - 1
@@ -125,6 +126,15 @@ def check_count(tensor: object, name: str, number: int, multiple: int = 1) -> No
     """Check that a field is a positive multiple of ``multiple``."""
     if number < 1 or number % multiple:
         refuse(tensor, f"{name} is {number}", f"it is a positive multiple of {multiple}")
+
+
+def as_array(given: Any, name: str, needed: str) -> npt.NDArray[Any]:
+    """Convert a value to an array of any dtype; raise ShapeError for ragged rows."""
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        message = f"{name} is not an array: {error}\n{needed} is needed\ngive all rows the same length"
+        raise ShapeError(message) from None
 
 
 def is_integer(number: object) -> TypeGuard[int]:

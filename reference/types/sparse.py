@@ -123,10 +123,7 @@ def _native(array: Any) -> Any:
 
 def _indices(given: Any) -> Any:
     """Convert coordinates to an array of integers."""
-    try:
-        coords = np.asarray(given)
-    except ValueError as error:
-        raise ShapeError(f"coords is not an array: {error}\ngive (order, nonzeros) integers") from None
+    coords = fields.as_array(given, "coords", "an (order, nonzeros) array of integers")
     if coords.size == 0 and coords.ndim == 2:
         coords = coords.astype(np.int64)
     if coords.dtype.kind not in "iu":
@@ -136,10 +133,7 @@ def _indices(given: Any) -> Any:
 
 def _values(given: Any) -> Any:
     """Convert values to an array of float32 or float64."""
-    try:
-        values = np.asarray(given)
-    except ValueError as error:
-        raise ShapeError(f"values is not an array: {error}\ngive one number for each nonzero") from None
+    values = fields.as_array(given, "values", "one number for each nonzero")
     if values.dtype.kind in "iub" or (not isinstance(given, np.ndarray) and values.dtype.kind == "f"):
         values = values.astype(np.float64)
     if values.dtype.name not in ("float32", "float64"):

@@ -102,15 +102,11 @@ using cuda::std::memchr;
 using cuda::std::memcmp;
 using cuda::std::memmove;
 """
-_INTTYPES = """\
-#include <stdint.h>
-#define PRId32 "d"
-#define PRIu32 "u"
-#define PRIx32 "x"
-#define PRId64 "lld"
-#define PRIu64 "llu"
-#define PRIx64 "llx"
-"""
+_INTTYPES = "#include <stdint.h>\n" + "".join(
+    f'#define PRI{letter}{bits} "{size}{letter}"\n'
+    for bits, size in ((32, ""), (64, "ll"))
+    for letter in "dux"
+)
 _using = "".join(f"using ::{name};\n" for name in _FUNCTIONS.split())
 _C = {
     "cuda": _DRIVER,

@@ -1,4 +1,4 @@
-"""The differential harness: the same inputs to every tier, the answers compared bit for bit."""
+"""The differential harness: runs every tier on the same inputs, and compares their answers bit by bit."""
 
 from simwarp.verify.case import Case
 from simwarp.verify.cases import CASES

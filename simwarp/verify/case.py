@@ -1,4 +1,4 @@
-"""A case: a computation, its inputs, and each tier's function for it."""
+"""The type of a case: a computation, its inputs, and the function of each tier that computes it."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from simwarp.verify.draw import Draw
 Answer: TypeAlias = Callable[..., npt.NDArray[Any]]
 
 ORACLE = "reference"
-"""The tier that the others are compared with."""
+"""The tier that all others are compared with."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A question that several tiers answer.
+    """A computation that several tiers do.
 
     Attributes
     ----------
     name : str
     draw : callable
-        Draws an input; anything that the answers take.
+        Draws an input, of any type that the answers accept.
     shape : callable
-        What makes two inputs differ for the count of shapes.
+        The key by which distinct shapes of inputs are counted.
     describe : callable
-        An input in words.
+        A description of an input.
     answers : mapping of tier to callable
         ``"reference"`` and ``"listing"`` take (input,); ``"gpu"`` takes (input, device). Each
         returns an array of integers, or of floats if the case has ``differs``.
     outputs : mapping of answer to str
-        The name of the array that the ``"gpu"`` and ``"listing"`` answers are read from.
+        The name of the output array of the ``"gpu"`` and ``"listing"`` answers.
     explain : callable
-        (input, element, bit) in the words of the problem: which matrix element that is.
+        Takes (input, element, bit); returns what that is in the problem, e.g. which matrix element.
     lead : callable
-        (input, bits): of the differing bits of one word, the one that comes first in the problem.
+        Takes (input, bits); returns the one of a word's differing bits that comes first in the problem.
     kernels : callable
-        The compiled kernels for a compute capability, by title, whose digests goldens record.
+        Takes a compute capability; returns the digests of the compiled kernels, by name, for goldens.
     covering : int
-        How many inputs, from the first on, meet every combination that the case has.
+        The number of inputs, from the first on, that cover every combination of the case.
     picture : callable, optional
-        (input, element, bit) drawn, as lines of text: what a reader of a mismatch wants to see.
+        Takes (input, element, bit); returns a drawing for the report of a mismatch.
     differs : callable, optional
-        (input, expected, got) → which elements of an answer of the right shape are wrong, as booleans:
-        for floats, whose last bits the order of a sum decides. Default: those that are not equal.
+        Takes (input, expected, got); returns which elements are wrong, as booleans. For floats, whose last
+        bits depend on the order of a sum. By default, elements that are not equal are wrong.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Case:
     differs: Callable[[Any, npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.bool_]] | None = None
 
     def alike(self, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
-        """Whether two answers have one shape, and one type unless the case has ``differs``.
+        """Whether two answers have equal shapes, and equal dtypes unless the case has ``differs``.
 
         Examples
         --------
@@ -75,7 +75,7 @@ class Case:
         return expected.shape == got.shape and (self.differs is not None or expected.dtype == got.dtype)
 
     def wrong(self, item: Any, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which elements of an answer like the expected one are wrong.
+        """Which elements of an answer with the expected shape are wrong.
 
         Examples
         --------
@@ -86,7 +86,7 @@ class Case:
         return expected != got if self.differs is None else self.differs(item, expected, got)
 
     def equal(self, item: Any, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> bool:
-        """Whether two answers agree: in shape, in type, and in every element.
+        """Whether two answers agree in shape, in dtype, and in every element.
 
         Examples
         --------

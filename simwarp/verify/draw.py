@@ -1,7 +1,7 @@
-"""Inputs from counters: item k of a case is the same on every machine and for every NumPy.
+"""Random inputs from counters: input k of a case is the same on every machine and for every NumPy version.
 
-NumPy promises the raw words of its Philox bit generator, but not what its `Generator` makes of them.
-So the words are mapped to sizes and values here.
+NumPy guarantees the raw words of its Philox bit generator, but not the numbers that `Generator` derives from
+them. This module derives sizes and values from the words.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SPECIAL = {
     "int8": np.array([0, 1, -1, 127, -128, 2, -2, 64], np.int8),
 }
 DTYPES = tuple(_SPECIAL)
-"""The element types of drawn matrices."""
+"""The dtypes of drawn matrices."""
 
 
 class Draw:
-    """The random words of one input.
+    """The random numbers of one input.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Draw:
     case : str
         The case's name.
     k : int
-        Which input of the case.
+        The number of the input in the case.
 
     Examples
     --------
@@ -48,25 +48,25 @@ class Draw:
     def __init__(self, seed: int, case: str, k: int) -> None:
         self.k = k
         name = int.from_bytes(hashlib.sha256(case.encode()).digest()[:8], "little")
-        # The counter counts up in its lowest word; k sits above, so that no two inputs overlap.
-        # Typed, because of a list with one number from 2**63 on NumPy makes float64.
+        # The lowest word of the counter counts up; k is in a higher one, so that no two inputs overlap.
+        # Typed, because np.array of ints from 2**63 on would be float64.
         counter, key = np.array([0, 0, k, 0], np.uint64), np.array([seed % 2**64, name], np.uint64)
         self._philox = np.random.Philox(counter=counter, key=key)
 
     def words(self, n: int) -> npt.NDArray[np.uint64]:
-        """The next ``n`` raw 64-bit words."""
+        """Draw ``n`` raw 64-bit words."""
         return self._philox.random_raw(n)
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """Draw an integer from low to high, both included."""
         return low + int(self.words(1)[0]) % (high - low + 1)
 
     def choice(self, options: Sequence[T]) -> T:
-        """One of the options."""
+        """Draw one of the options."""
         return options[self.integer(0, len(options) - 1)]
 
     def sizes(self, count: int) -> tuple[int, ...]:
-        """Dimensions of a problem: by turns prime, about a word's edge, tiny, any, and one long.
+        """Draw dimensions: by turns prime, near a multiple of a word, tiny, any, or one of them long.
 
         Examples
         --------
@@ -87,7 +87,7 @@ class Draw:
         return tuple(sizes)
 
     def matrix(self, rows: int, columns: int, dtype: str) -> npt.NDArray[Any]:
-        """A matrix of any bit patterns except NaN; every eighth element is ±0, ±inf, subnormal …."""
+        """Draw a matrix of any bit patterns except NaN; every eighth element is ±0, ±inf, subnormal …."""
         special = _SPECIAL[dtype]
         n = rows * columns
         raw = self.words(-(-n * special.dtype.itemsize // 8)).astype("<u8").view(np.uint8)
@@ -97,7 +97,7 @@ class Draw:
         return np.where(pick < 32, special[pick % 8], values).reshape(rows, columns)
 
     def bits(self, lines: int, length: int, word: int, first: str) -> npt.NDArray[Any]:
-        """Packed words (words, lines) of ``length`` random elements each, 0 past their end."""
+        """Draw packed words (words, lines) of ``length`` random bits per line, padded with 0."""
         words = -(-length // word)
         n = words * lines
         dtype = np.dtype(f"u{word // 8}")

@@ -1,8 +1,8 @@
-"""Geometries of convolutions, in the classes where implementations break.
+"""Random geometries of convolutions, of the classes that expose bugs of implementations.
 
-A class is a predicate, `classes_of`, and a recipe that draws members of it, `draw_geometry`. Numbers and
-choices come from a `Chooser`: in the harness from counters (`simwarp.verify.draw.Draw`), in the test
-kit from Hypothesis, which then shrinks them. A recipe always takes the same numbers in the same order.
+A class is a predicate and a recipe that draws geometries which satisfy it. Numbers and choices come from a
+`Chooser`: counters in the harness (`simwarp.verify.draw.Draw`), Hypothesis in the test kit, which then
+shrinks them. All recipes draw the same numbers in the same order.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Padding: TypeAlias = "str | tuple[Pair, Pair]"
 
 
 class Chooser(Protocol):
-    """Source of numbers: `simwarp.verify.draw.Draw`, or Hypothesis."""
+    """A source of random numbers and choices: `simwarp.verify.draw.Draw`, or Hypothesis."""
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number from low to high, both included."""
+        """Draw an integer from low to high, both included."""
         ...
 
     def choice(self, options: Sequence[T]) -> T:
-        """One of the options, the simplest first."""
+        """Draw one of the options, which are sorted from simple to complex."""
         ...
 
 
@@ -45,7 +45,7 @@ class Geometry:
     filters : tuple of int
         (R, S, C, O).
     stride, dilation : tuple of int
-        Along rows and columns.
+        For rows and for columns.
     padding : {"SAME", "VALID"} or ((top, bottom), (left, right))
 
     Examples
@@ -68,19 +68,20 @@ class Geometry:
 
     @property
     def spans(self) -> Pair:
-        """Rows and columns from the first tap to the last, both included."""
+        """The numbers of rows and of columns that the dilated filter spans."""
         (rows, columns), (down, across) = self.filters[:2], self.dilation
         return (rows - 1) * down + 1, (columns - 1) * across + 1
 
     @property
     def pads(self) -> tuple[Pair, Pair]:
-        """((top, bottom), (left, right)): TensorFlow's, where the padding is a word."""
+        """The padding as ((top, bottom), (left, right))."""
         if not isinstance(self.padding, str):
             return self.padding
         top, left = (self._pad(axis) for axis in (0, 1))
         return top, left
 
     def _pad(self, axis: int) -> Pair:
+        """The padding before and after along an axis, for a name of padding."""
         if self.padding == "VALID":
             return 0, 0
         size, stride = self.images[1 + axis], self.stride[axis]
@@ -89,7 +90,7 @@ class Geometry:
 
     @property
     def out(self) -> Pair:
-        """(P, Q): rows and columns of the output."""
+        """The numbers of rows and of columns of the output, (P, Q)."""
         rows, columns = (
             (self.images[1 + axis] + sum(self.pads[axis]) - self.spans[axis]) // self.stride[axis] + 1
             for axis in (0, 1)
@@ -98,7 +99,7 @@ class Geometry:
 
     @property
     def excluded(self) -> npt.NDArray[np.intp]:
-        """How many taps of each output pixel are outside the image, (P, Q).
+        """The number of taps outside the image for each output pixel, (P, Q).
 
         Examples
         --------
@@ -109,7 +110,7 @@ class Geometry:
         return self.filters[0] * self.filters[1] - np.outer(rows, columns)
 
     def _inside(self, axis: int) -> npt.NDArray[np.intp]:
-        """How many taps along an axis are inside, for each output pixel."""
+        """The number of taps inside the image along an axis, for each output row or column."""
         first = np.arange(self.out[axis]) * self.stride[axis] - self.pads[axis][0]
         taps = first[:, None] + np.arange(self.filters[axis]) * self.dilation[axis]
         return ((taps >= 0) & (taps < self.images[1 + axis])).sum(axis=1)
@@ -124,7 +125,7 @@ class Geometry:
 
 
 def window_picture(geometry: Geometry, element: Sequence[int], result: int) -> Picture:
-    """The window of an element of the output, (n, p, q, o), and how its sum comes about."""
+    """Draw the window of an output (n, p, q, o) over the image, and the terms of its sum."""
     _, p, q, _ = element
     taps, channels = geometry.filters[0] * geometry.filters[1], geometry.images[3]
     (top, _), (left, _) = geometry.pads
@@ -142,7 +143,7 @@ def window_picture(geometry: Geometry, element: Sequence[int], result: int) -> P
 
 
 # --------------------------------------------------------------------------------------------------
-# What belongs to a class
+# The predicates of classes
 # --------------------------------------------------------------------------------------------------
 
 _TINY = 4
@@ -182,21 +183,21 @@ def _skips(g: Geometry) -> bool:
 
 
 def classes_of(geometry: Geometry) -> tuple[str, ...]:
-    """The classes that a geometry belongs to, one or more.
+    """The classes that a geometry belongs to, at least one.
 
     ================================= ====================================================================
-    class                             what its members have in common
+    class                             condition
     ================================= ====================================================================
     ``no border``                     no window has a tap outside the image
     ``1x1``                           one tap
     ``odd batch``                     1, 3, 5, … images
     ``prime and tiny channels``       C and O each prime, or at most 4
-    ``interior``                      some windows are wholly inside the image, and some are not
+    ``interior``                      some windows are inside the image, others are not
     ``asymmetric padding``            top and bottom differ, or left and right
-    ``window larger than the image``  more rows, or columns, from the first tap to the last than there are
-    ``stride larger than the filter`` there are rows, or columns, between windows
-    ``padding beyond the filter``     on some side there is room for a window that sees no image
-    ``dilation that skips the image`` of two taps in a column, or row, at most one is inside
+    ``window larger than the image``  the dilated filter spans more rows, or columns, than the image has
+    ``stride larger than the filter`` windows leave out rows, or columns, between them
+    ``padding beyond the filter``     on some side, a window fits into the padding
+    ``dilation that skips the image`` at most one of two taps in a column, or row, is inside
     ``all border``                    every window has a tap outside
     ================================= ====================================================================
 
@@ -213,7 +214,7 @@ def _is_prime(n: int) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# How members are drawn: plain numbers first, the same for all classes, which the class then bends
+# Drawing geometries: first the numbers, in the same way for all classes, which the recipe then adjusts
 # --------------------------------------------------------------------------------------------------
 
 _BATCHES = (1, 2, 3, 4, 5)
@@ -225,11 +226,11 @@ _PRIME_CHANNELS = (1, 2, 3, 4, 5, 7, 31, 37, 61, 67, 127)
 _PRIME_FILTERS = (1, 2, 3, 4, 5, 7, 17, 31, 37)
 _AXES = ((0, 1), (0,), (1,))
 _MOST_TAPS = 300
-"""Of all output pixels of all images, where there are more than two."""
+"""The limit of taps of all output pixels, for more than two images."""
 
 
 class _Numbers(NamedTuple):
-    """What is drawn for a geometry of any class; pairs are for rows and columns."""
+    """The random numbers for a geometry of any class; pairs are for rows and columns."""
 
     batch: int
     size: Pair
@@ -246,15 +247,15 @@ class _Numbers(NamedTuple):
 
 
 def draw_geometry(draw: Chooser, name: str) -> Geometry:
-    """A geometry of a class, small enough for the simulator.
+    """Draw a geometry of a class, small enough for the simulator.
 
-    Images to about 9 × 9, 130 channels, 40 filters, 5 images or, small ones, 9.
+    At most about 9 × 9 pixels, 130 channels, 40 filters, and 5 images, or 9 small ones.
 
     Parameters
     ----------
     draw : Chooser
     name : str
-        Of `CLASSES`.
+        One of `CLASSES`.
 
     Examples
     --------
@@ -286,7 +287,7 @@ def draw_geometry(draw: Chooser, name: str) -> Geometry:
 
 
 def _affordable(geometry: Geometry) -> Geometry:
-    """The same with fewer images where there would be too many taps to simulate; still as odd as it was."""
+    """Reduce the number of images, by steps of two, until the taps are few enough to simulate."""
     batch, *image = geometry.images
     taps = geometry.filters[0] * geometry.filters[1] * geometry.out[0] * geometry.out[1]
     while batch > 2 and batch * taps > _MOST_TAPS:
@@ -295,7 +296,7 @@ def _affordable(geometry: Geometry) -> Geometry:
 
 
 def _plain(x: _Numbers) -> Geometry:
-    """The numbers as they are; what is too small for a window grows."""
+    """Make a geometry of the numbers; enlarge the image where it is too small for a window."""
     top, left = zip(x.before, x.after, strict=True)
     geometry = Geometry(
         (x.batch, *x.size, x.channels),
@@ -314,7 +315,7 @@ def _plain(x: _Numbers) -> Geometry:
 
 
 def _padded(x: _Numbers) -> Geometry:
-    """The numbers as they are; where the image is too small for a window, padding is added below."""
+    """Make a geometry of the numbers; add padding where the image is too small for a window."""
     spans = _spans(x)
     after = (
         max(after, span - size - before)
@@ -332,7 +333,7 @@ def _draw_no_border(x: _Numbers) -> Geometry:
         for stride, size, span in zip(x.stride, inside.images[1:3], inside.spans, strict=True)
     )
     down, across = (min(after, most) for after, most in zip(x.after, unused, strict=True))
-    return replace(inside, padding=((0, down), (0, across)))  # no window gets that far
+    return replace(inside, padding=((0, down), (0, across)))  # no window reaches this padding
 
 
 def _draw_interior(x: _Numbers) -> Geometry:
@@ -384,9 +385,9 @@ def _draw_skips(x: _Numbers) -> Geometry:
 
 
 def _draw_all_border(x: _Numbers) -> Geometry:
-    if not x.turn:  # a window too large to be inside
+    if not x.turn:  # a window larger than the image
         return _draw_window(x)
-    # One row, or column, of windows, which hangs over the edge.
+    # One row, or column, of windows, all of which reach outside.
     x = x._replace(
         padding="explicit", before=_bent(x, x.before, lambda axis: 1 + x.before[axis] % x.taps[axis])
     )
@@ -413,18 +414,19 @@ _KINDS: dict[str, tuple[Callable[[Geometry], bool], Callable[[_Numbers], Geometr
     "dilation that skips the image": (_skips, _draw_skips),
     "all border": (_all_border, _draw_all_border),
 }
-"""Each class: its predicate, and the recipe of a member."""
+"""The predicate and the recipe of each class."""
 
 CLASSES: tuple[str, ...] = tuple(_KINDS)
-"""The classes, the one with the simplest member first."""
+"""The classes, the one with the simplest members first."""
 
 
 def _bent(x: _Numbers, pair: Pair, value: Callable[[int], int]) -> Pair:
-    """The pair, with other values along the axes that the class is about."""
+    """Replace the values of a pair along the drawn axes."""
     return _pair(value(axis) if axis in x.axes else pair[axis] for axis in (0, 1))
 
 
 def _spans(x: _Numbers) -> Pair:
+    """The numbers of rows and of columns that the dilated filter spans."""
     return _pair((taps - 1) * dilation + 1 for taps, dilation in zip(x.taps, x.dilation, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Inputs side by side: processes that each ask all tiers about one input after the other."""
+"""A pool of processes that run inputs of the harness in parallel."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from reference.errors import SimwarpError
 from simwarp.verify.compare import Checked
 
 Result: TypeAlias = tuple[Checked, float]
-"""The outcome of an input, and its seconds."""
+"""The result of an input, and the seconds that it took."""
 
 Ask = Callable[[int, int], Result]
-"""What is asked: the number of a case and that of an input."""
+"""A function that runs an input, given the number of its case and of the input."""
 
 
 class Answer(NamedTuple):
-    """What came of an input.
+    """The answer of a process about an input.
 
     Attributes
     ----------
     case, input : int
-    outcome : Result, or the error that ended it
+    outcome : Result, or the exception that was raised
     """
 
     case: int
@@ -37,67 +37,57 @@ class Answer(NamedTuple):
 
 
 def cores() -> int:
-    """The cores that this process may use; 1 where processes cannot be forked."""
+    """The number of cores that this process may use; 1 if processes cannot be forked."""
     if "fork" not in multiprocessing.get_all_start_methods():
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Workers:
-    """Processes, each with at most one input."""
+    """Processes, each with at most one input: connections of idle ones, and the inputs of busy ones."""
 
     def __init__(self, lines: dict[Connection, ForkProcess]) -> None:
-        self._idle, self._lines = list(lines), lines
-        self._busy: dict[Connection, tuple[int, int]] = {}
-
-    @property
-    def idle(self) -> bool:
-        """Whether one has nothing to do."""
-        return bool(self._idle)
-
-    @property
-    def busy(self) -> bool:
-        """Whether one has something to do."""
-        return bool(self._busy)
+        self.idle, self._lines = list(lines), lines
+        self.busy: dict[Connection, tuple[int, int]] = {}
 
     def give(self, case: int, k: int) -> None:
-        """Let an idle one try an input."""
-        line = self._idle.pop()
-        self._busy[line] = case, k
+        """Start an input on an idle process."""
+        line = self.idle.pop()
+        self.busy[line] = case, k
         line.send((case, k))
 
     def answers(self, timeout: float) -> list[Answer]:
-        """What has come since, at the latest after so many seconds."""
+        """Wait for answers, at most ``timeout`` seconds; return those that have arrived."""
         found: list[Answer] = []
-        for line in wait(list(self._busy), timeout):
+        for line in wait(list(self.busy), timeout):
             if not isinstance(line, Connection):
                 continue
-            case, k = self._busy.pop(line)
+            case, k = self.busy.pop(line)
             try:
                 answer: Answer = line.recv()
             except (EOFError, OSError):
                 self._lines[line].join(1)
                 raise SimwarpError(
-                    f"a process ended while it tried input {k} of case {case + 1}\n"
+                    f"a process ended while it ran input {k} of case {case + 1}\n"
                     f"its exit code is {self._lines[line].exitcode}\n"
-                    "give fewer --jobs, which take less memory"
+                    "use fewer --jobs, which need less memory"
                 ) from None
             found.append(answer)
-            self._idle.append(line)
+            self.idle.append(line)
         return found
 
 
 @contextmanager
 def started(ask: Ask, count: int) -> Generator[Workers]:
-    """Processes that run, and are gone afterwards, whatever happens."""
+    """Start processes, and terminate them when the block ends, also by an exception."""
     context = multiprocessing.get_context("fork")
-    pipe: Callable[[], Any] = context.Pipe  # typed for Windows too, which has no fork
+    pipe: Callable[[], Any] = context.Pipe  # the type on Windows, which has no fork, is another
     lines: dict[Connection, ForkProcess] = {}
     try:
         for _ in range(count):
             ours, theirs = cast("tuple[Connection, Connection]", pipe())
             process = context.Process(target=_serve, args=(ask, theirs, [*lines, ours]), daemon=True)
-            with warnings.catch_warnings():  # the children touch no lock that another thread may hold
+            with warnings.catch_warnings():  # safe: the children take no lock that another thread may hold
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             theirs.close()
@@ -111,8 +101,10 @@ def started(ask: Ask, count: int) -> Generator[Workers]:
 
 
 def _serve(ask: Ask, line: Connection, of_parent: Sequence[Connection]) -> None:
-    """What a process does until its parent is gone or ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
+    """Answer requests in a process until its parent closes the connection or terminates it."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches all processes; the parent terminates the children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in of_parent:
         other.close()

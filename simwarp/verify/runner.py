@@ -1,4 +1,4 @@
-"""Many inputs of many cases within a fixed time."""
+"""The run of the harness: inputs of all cases in turn, within a time budget."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from simwarp.verify.compare import CUDA, SIMULATOR, Checked, Devices, Mismatch, 
 from simwarp.verify.processes import started
 
 LEAST_SHAPES = 100
-"""A case that tried fewer shapes than this has not been verified."""
+"""A case is verified only after it has run at least as many distinct shapes."""
 
 
 @dataclass
 class Row:
-    """What one tier did for one case.
+    """The counts of one tier for one case.
 
     Attributes
     ----------
     case, tier : str
     inputs, shapes, mismatches : int
-        How many.
+        The numbers of inputs, distinct shapes and mismatches.
     seconds : float
+        The time of the tier.
     """
 
     case: str
@@ -43,15 +44,15 @@ class Outcome:
     ----------
     rows : list of Row
     mismatches : list of Mismatch
-        The first few of each case and tier.
+        The first three of each case and tier.
     seconds : float
-        Of the clock; those of a row are the sum over the processes.
+        The wall time; the seconds of a row are summed over the processes.
     single : bool
-        Whether one input was asked for.
+        Whether only one input was requested.
     interrupted : bool
-        Whether it was stopped before its time.
+        Whether the run was stopped by Ctrl-C.
     wanted : int, optional
-        How many inputs of each case were asked for.
+        The number of inputs of each case that were requested.
     """
 
     seed: int
@@ -64,7 +65,7 @@ class Outcome:
 
     @property
     def short(self) -> list[str]:
-        """The cases that tried too few shapes, or fewer inputs than were asked for where that is less."""
+        """The cases that ran too few shapes, or fewer inputs than requested if those are fewer."""
         if self.single:
             return []
         if self.few is not None:
@@ -73,27 +74,26 @@ class Outcome:
 
     @property
     def few(self) -> int | None:
-        """How many inputs of each case were asked for, if that is less than shapes are wanted."""
+        """The number of inputs requested for each case, if it is below `LEAST_SHAPES`; else None."""
         return self.wanted if self.wanted is not None and self.wanted < LEAST_SHAPES else None
 
     @property
     def used_up(self) -> bool:
-        """Whether all inputs that were asked for have been tried."""
+        """Whether all requested inputs have been run."""
         return self.wanted is not None and all(row.inputs >= self.wanted for row in self.rows)
 
     @property
     def agreed(self) -> bool:
-        """Whether every tier agreed on enough shapes."""
+        """Whether all tiers agreed, on enough shapes, and the run was not interrupted."""
         return not any(row.mismatches for row in self.rows) and not self.short and not self.interrupted
 
     def sort(self) -> None:
-        """Put the mismatches in the order of cases, inputs and tiers."""
-        order = {(row.case, row.tier): n for n, row in enumerate(self.rows)}
-        first = {row.case: n for n, row in reversed([*enumerate(self.rows)])}
-        self.mismatches.sort(key=lambda m: (first[m.case], m.input, order[m.case, m.tier]))
+        """Sort the mismatches by case, input and tier."""
+        cases, tiers = [row.case for row in self.rows], [(row.case, row.tier) for row in self.rows]
+        self.mismatches.sort(key=lambda m: (cases.index(m.case), m.input, tiers.index((m.case, m.tier))))
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as plain data; the format is described in docs/verify.md.
+        """Convert the outcome to plain data, in the format of docs/verify.md.
 
         Examples
         --------
@@ -124,7 +124,7 @@ def verify(
     processes: int = 1,
     progress: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcome:
-    """Run inputs of all cases by turns until the time is over.
+    """Run inputs of all cases in turn until the time is over.
 
     Parameters
     ----------
@@ -132,19 +132,19 @@ def verify(
     devices : mapping of tier to a function that makes its device
     seed : int
     budget : float
-        Seconds, for all cases together. The case that has had the least time is next, those first
-        that have not yet had enough shapes or not all their combinations.
+        The time for all cases together, in seconds. The next case is that with the least time so far;
+        cases that have not yet covered enough shapes and all combinations come first.
     only_input : int, optional
-        Run just this input of each case.
+        Run only this input of each case.
     inputs : int, optional
-        Stop each case after so many inputs, even if there is time left.
+        The number of inputs after which a case stops, even if there is time left.
     tiers : iterable of str, optional
-        Only these, beside the reference.
+        Run only these, and the reference.
     processes : int
-        How many work side by side, each on one input; what they find is the same for any number. More than
-        one cannot share a CUDA device.
+        The number of processes that run inputs in parallel; it does not change the result. Use one for a
+        CUDA device, which processes cannot share.
     progress : callable
-        Called with the outcome so far, after every input or four times a second.
+        Called with the outcome so far, after every input or, with several processes, four times a second.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def verify(
         progress(outcome)
 
     def following() -> _Run | None:
-        """The case that is next, while there is time."""
+        """The case to run next; None when all are done or the time is over."""
         waiting = [run for run in runs if inputs is None or run.next < inputs]
         if not waiting or time.perf_counter() - start >= budget:
             return None
@@ -193,7 +193,7 @@ def verify(
 def _side_by_side(
     runs: Sequence[_Run], processes: int, following: Callable[[], _Run | None], tell: Callable[[], None]
 ) -> None:
-    """Inputs on several processes; they count in their order, as if they had been tried one by one."""
+    """Run inputs on several processes; count them in order, so that the result is that of one process."""
     with started(lambda case, k: runs[case].ask(k), processes) as workers:
         while True:
             while workers.idle and (run := following()):
@@ -209,14 +209,14 @@ def _side_by_side(
 
 
 _REFRESH = 0.25
-"""Seconds between two looks at what processes do."""
+"""Seconds between two reports of progress."""
 
 _KEPT = 3
-"""Mismatches of a case and tier that are kept whole; all are counted."""
+"""The number of mismatches of a case and tier that are kept; all are counted."""
 
 
 class _Run:
-    """One case on its way: `next` is the first input not yet given to a process."""
+    """The state of one case in a run; `next` is the first input that has not been started."""
 
     def __init__(self, case: Case, devices: Devices, outcome: Outcome, chosen: set[str] | None) -> None:
         self.case, self.devices, self.outcome = case, devices, outcome
@@ -229,17 +229,17 @@ class _Run:
 
     @property
     def covered(self) -> bool:
-        """Whether enough shapes and every combination have been tried."""
+        """Whether enough shapes and every combination have been run."""
         return len(self.shapes) >= LEAST_SHAPES and self.next >= self.case.covering
 
     def ask(self, k: int) -> tuple[Checked, float]:
-        """Try input ``k``; and how many seconds that took."""
+        """Run input ``k``; return its result and the seconds that it took."""
         start = time.perf_counter()
         checked = check(self.case, self.outcome.seed, k, self.devices, self.tiers)
         return checked, time.perf_counter() - start
 
     def take(self, k: int, checked: Checked, seconds: float) -> None:
-        """Count an input, once those before it have been counted."""
+        """Add an input to the counts, after all inputs before it."""
         self.seconds += seconds
         if self.outcome.single:
             self._count(checked)
@@ -250,6 +250,7 @@ class _Run:
             self._counted += 1
 
     def _count(self, checked: Checked) -> None:
+        """Add an input to the counts of all tiers."""
         self.shapes.add(checked.shape)
         for tier, seconds in checked.seconds.items():
             row = self.rows[tier]

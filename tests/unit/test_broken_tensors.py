@@ -105,7 +105,7 @@ RAGGED = [[1.0], [2.0, 3.0]]
         (FACTORS, 1.0, "mode=1.0 "),
         (None, 0, "factors is NoneType\n"),
         (5, 0, "factors is int\n"),
-        ([RAGGED, *FACTORS[1:]], 0, "factors[0] is not a matrix: "),
+        ([RAGGED, *FACTORS[1:]], 0, "factors[0] is not an array: "),
         ([None] * 3, 0, "factors[0] has shape ()"),
     ],
 )

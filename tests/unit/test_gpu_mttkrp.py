@@ -383,7 +383,7 @@ def test_invalid_modes_are_refused(mode):
         ([x.astype("f4") for x in ONES], DtypeError, "factors are float32, the tensor's values are float64"),
         ([x.astype("f2") for x in ONES], DtypeError, "factors are float16"),
         ([x.astype(int) for x in ONES], DtypeError, "factors are int64"),
-        ([[[1.0], [2.0, 3.0]], *ONES[1:]], ShapeError, r"factors\[0\] is not a matrix"),
+        ([[[1.0], [2.0, 3.0]], *ONES[1:]], ShapeError, r"factors\[0\] is not an array"),
     ],
 )
 def test_unsuitable_factors_are_refused(factors, error, match):

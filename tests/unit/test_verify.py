@@ -774,9 +774,7 @@ def test_an_error_in_a_worker_process_is_raised():
 
 def test_a_dead_worker_process_is_reported():
     case = replace(Counted().case, shape=lambda item: (item,) if item != 3 else os._exit(9))
-    with pytest.raises(
-        SimwarpError, match=r"^a process ended while it tried input 3 .*\nits exit code is 9\n"
-    ):
+    with pytest.raises(SimwarpError, match=r"^a process ended while it ran input 3 .*\nits exit code is 9\n"):
         verify([case], {}, inputs=9, processes=2)
 
 

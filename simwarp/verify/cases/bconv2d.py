@@ -1,7 +1,7 @@
-"""The ±1 convolution: every scheme, class of geometry, output and kind of operand.
+"""The case of the ±1 convolution: every scheme, class of geometry, output and kind of operand.
 
-All four follow from an input's number, so that the first 704 inputs are every combination. A pooled
-output has at least one window of pixels: geometries of the class are drawn until one has.
+The number of an input determines all four, so that the first 704 inputs cover every combination. For a
+pooled output, geometries of the class are drawn until one has at least 2 × 2 output pixels.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gpu.bconv import SCHEMES
 from gpu.bconv.geometry import conv_shape
 from gpu.bconv.packing import packing_ptx
 from gpu.bconv.schemes import Pool, convolution_ptx
+from reference.tensors import to_tiles
 from reference.threshold import INT32_MAX, INT32_MIN, pool_bits
 from reference.types import PackedTensor, TensorLayout, Word
 from simwarp import listings
@@ -28,7 +29,7 @@ from simwarp.verify.draw import DTYPES, Draw
 from simwarp.verify.geometries import CLASSES, Geometry, draw_geometry, window_picture
 
 OUTPUTS = ("int32", "bits", "or", "and")
-"""The dot products, their bits, and these pooled over 2 × 2 pixels."""
+"""The outputs: dot products, bits, and bits pooled over 2 × 2 pixels by OR or AND."""
 _KINDS = (("real", "real"), ("packed", "packed"), ("real", "packed"), ("packed", "real"))
 
 _LISTINGS = {
@@ -37,12 +38,12 @@ _LISTINGS = {
     "btc1": btc.btc_bconv1,
     "btc2": btc.btc_bconv2,
 }
-"""The listing that a scheme was made from."""
+"""The listing of each scheme."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """Images and filters, the geometry, the scheme, and the output's rule if it is bits."""
+    """Images and filters, geometry, scheme, and for bit output thresholds, flips and pooling."""
 
     x: Any
     w: Any
@@ -59,7 +60,8 @@ class Input:
 
 
 def _draw(draw: Draw) -> Input:
-    # 4 and 11 have no common divisor: k modulo both is every pair of scheme and class.
+    """Draw an input."""
+    # As 4 and 11 are coprime, k modulo both covers every pair of scheme and class.
     scheme, name = list(SCHEMES)[draw.k % 4], CLASSES[draw.k % 11]
     output, kinds = OUTPUTS[draw.k // 4 % 4], _KINDS[draw.k // 16 % 4]
     pooled = output in ("or", "and")
@@ -76,7 +78,7 @@ def _draw(draw: Draw) -> Input:
 
 
 def _rule(draw: Draw, geometry: Geometry) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
-    """Thresholds that dot products often reach, now and then an end of int32; and flips."""
+    """Draw thresholds near typical dot products, sometimes the least or largest int32; and flips."""
     spread = int(np.sqrt(np.prod(geometry.filters[:3]))) + 1
 
     def one() -> int:
@@ -91,7 +93,7 @@ def _rule(draw: Draw, geometry: Geometry) -> tuple[npt.NDArray[np.int32], npt.ND
 def _operand(
     draw: Draw, kind: str, shape: tuple[int, int, int, int], layouts: tuple[TensorLayout, ...]
 ) -> Any:
-    """Images or filters, real or packed along their channels."""
+    """Draw images or filters, real or packed along their channels."""
     if kind == "real":
         n, h, w, c = shape
         return draw.matrix(n * h * w, c, draw.choice(DTYPES)).reshape(shape)
@@ -101,7 +103,7 @@ def _operand(
 
 
 def _packed(draw: Draw, shape: tuple[int, int, int, int], layout: TensorLayout, word: Word) -> PackedTensor:
-    """Random bits in a layout: NHWC or HWOI as they are drawn, the tiles of 8 × 128 from these."""
+    """Draw random bits in a layout; the FSB layouts are tiled from NHWC and HWOI."""
     if layout in ("NHWC", "HWNC-FSB"):
         (*outer, channels), lines = shape, 0
     else:
@@ -109,16 +111,8 @@ def _packed(draw: Draw, shape: tuple[int, int, int, int], layout: TensorLayout, 
         outer, lines = [height, width, filters], 2
     words = draw.bits(int(np.prod(outer)), channels, word, "lsb").T.reshape(*outer, -1)
     if layout.endswith("FSB"):
-        words = _tiles(np.moveaxis(words, lines, 2))
+        words = to_tiles(np.moveaxis(words, lines, 2), 8, 4)
     return PackedTensor(np.ascontiguousarray(words), shape, layout, word, "lsb")
-
-
-def _tiles(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """(H, W, lines, words) as (H, W, ⌈lines / 8⌉, ⌈words / 4⌉, 8, 4), zeros where there is nothing."""
-    down, across, lines, count = words.shape
-    whole = np.zeros((down, across, -(-lines // 8) * 8, -(-count // 4) * 4), np.uint32)
-    whole[:, :, :lines, :count] = words
-    return whole.reshape(down, across, whole.shape[2] // 8, 8, whole.shape[3] // 4, 4).swapaxes(3, 4)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -127,7 +121,7 @@ def _tiles(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def dots(item: Input) -> npt.NDArray[np.int32]:
-    """The reference's dot products, whatever the output is."""
+    """The dot products of an input, by the reference."""
     return reference.bconv2d(item.x, item.w, **item.geometry.options)
 
 
@@ -144,19 +138,20 @@ def _by_listing(item: Input) -> npt.NDArray[Any]:
     answer = _LISTINGS[item.scheme](x, w, **item.options)
     if item.thresholds is None:
         return answer
-    bits = reference.unpack_tensor(answer)  # the listings do not pool
+    bits = reference.unpack_tensor(answer)  # pooled here, as the listings do not pool
     bits = bits if item.pool is None else pool_bits(bits, item.pool)
     return reference.pack_tensor(_signs(bits), layout="NHWC").words
 
 
 def _in_the_papers_order(x: Any, layout: TensorLayout, word: Word) -> Any:
-    """Packed operands as the listings take them; they pack real ones themselves."""
+    """Repack a packed operand in the layout of the listings, which pack real ones themselves."""
     if not isinstance(x, PackedTensor):
         return x
     return reference.pack_tensor(_signs(reference.unpack_tensor(x)), layout=layout, word=word, first="msb")
 
 
 def _signs(bits: npt.NDArray[np.uint8]) -> npt.NDArray[np.int8]:
+    """Convert bits 0 and 1 to -1 and +1."""
     return 2 * bits.astype(np.int8) - 1
 
 
@@ -166,7 +161,7 @@ def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# In words
+# Description of inputs and mismatches
 # --------------------------------------------------------------------------------------------------
 
 
@@ -181,14 +176,14 @@ def _describe(item: Input) -> str:
 
 
 def meaning(item: Input, element: tuple[int, ...], bit: int) -> tuple[int, int, int, int]:
-    """The output (n, p, q, o) of a value or of a bit of a word; the first of a pooled window."""
+    """The output (n, p, q, o) of a value or a bit; the first of the window for a pooled one."""
     n, p, q, o = element
     step = 1 if item.pool is None else 2
     return n, p * step, q * step, o if item.thresholds is None else o * 32 + bit
 
 
 def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
-    """The output pixel and channel, what is outside there, and how the sum comes about."""
+    """Describe an output: pixel and channel, taps outside the image, and the terms of the sum."""
     n, p, q, o = meaning(item, element, bit)
     geometry = item.geometry
     if o >= geometry.filters[3]:
@@ -202,12 +197,12 @@ def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
     )
     if item.thresholds is None or item.flip is None:
         return text
-    window = "" if item.pool is None else f", the first of 2 x 2 that are pooled by {item.pool}"
+    window = "" if item.pool is None else f", the first of 2 x 2 pooled by {item.pool}"
     return f"bit of {text}; threshold {item.thresholds[o]}{' flipped' * bool(item.flip[o])}{window}"
 
 
 def picture(item: Input, element: tuple[int, ...], bit: int) -> str:
-    """The window of an element of the answer over the image: `simwarp.draw.exclude_picture` as text."""
+    """Draw the window of an output over the image, as text."""
     n, p, q, o = meaning(item, element, bit)
     o = min(o, item.geometry.filters[3] - 1)
     return to_text(window_picture(item.geometry, (n, p, q, o), int(dots(item)[n, p, q, o])))
@@ -226,7 +221,7 @@ def _shape(item: Input) -> tuple[int, ...]:
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
     pools: tuple[Pool, ...] = ("none", "or", "and")
     outputs: list[tuple[str, Pool]] = [("int", "none"), *(("bits", pool) for pool in pools)]
-    # From one word of channels to four and more, a variant each.
+    # Kernels have variants for one, two, three and more words of channels.
     shapes = [conv_shape((1, 8, 8, channels), (3, 3, channels, 40)) for channels in (32, 64, 96, 128)]
     compiled = [
         convolution_ptx(scheme, shape, output, pool, arch)

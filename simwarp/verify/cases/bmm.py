@@ -1,8 +1,7 @@
-"""The ±1 matrix product: every scheme, transpose and output; element types mixed, operands packed or not.
+"""The cases of the ±1 matrix product: every scheme, transpose and output, with mixed dtypes and packing.
 
-Which scheme, transposes and output an input has follows from its number, so that the first inputs are every
-combination with every kind of size: 160 of the schemes for CUDA cores, 120 of those for bit tensor cores,
-which are a case of their own.
+The number of an input determines scheme, transposes, output and kind of size, so that the first inputs cover
+every combination: 160 for the schemes on CUDA cores, 120 for those on bit tensor cores, a case of their own.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ LISTINGS: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Input:
-    """Two operands, op(A) of (m, k) and op(B) of (k, n), the scheme, and the output's rule if it is bits."""
+    """Operands with op(A) of (m, k) and op(B) of (k, n), scheme, and for bit output thresholds and flips."""
 
     a: Any
     b: Any
@@ -68,15 +67,16 @@ class Input:
 
 
 def _draw(schemes: Mapping[str, Scheme | TensorCoreScheme], draw: Draw) -> Input:
+    """Draw an input for one of the schemes."""
     number, which = divmod(draw.k // 5, len(schemes))  # the kind of size is draw.k % 5
     scheme = schemes[list(schemes)[which]]
     transpose_a, transpose_b, bits = (bool(number >> i & 1) for i in range(3))
     m, n, k = draw.sizes(3)
     largest = scheme.largest_k if isinstance(scheme, Scheme) else None
-    if largest and draw.k % 260 == 9:  # about the bound of its counters; by turns every transpose and output
+    if largest and draw.k % 260 == 9:  # near the scheme's bound on K, in turn for every transpose and output
         m, n, k = draw.integer(1, 3), draw.integer(1, 3), largest + draw.integer(-2, 2)
     kinds = [draw.choice((*DTYPES, "packed", "packed")) for _ in "ab"]
-    # Real operands are packed in the scheme's order, so where one is real the other must be so too.
+    # Real operands are packed in the scheme's bit order; a packed one beside them must have the same.
     free = kinds == ["packed", "packed"] and scheme.name in SCHEMES
     first = draw.choice(_FIRSTS) if free else scheme.first
     word = scheme.word
@@ -91,7 +91,7 @@ def _draw(schemes: Mapping[str, Scheme | TensorCoreScheme], draw: Draw) -> Input
 
 
 def _operand(draw: Draw, kind: str, shape: tuple[int, int], k_axis: int, word: Word, first: First) -> Any:
-    """A real matrix, or one packed along its axis ``k_axis``."""
+    """Draw a real matrix, or one packed along its axis ``k_axis``."""
     if kind != "packed":
         return draw.matrix(*shape, kind)
     layout: Layout = "column" if k_axis else "row"
@@ -108,6 +108,7 @@ def _describe(item: Input) -> str:
 
 
 def _first(item: Input) -> First:
+    """The bit order of packed operands, or else of the scheme."""
     return item.a.first if isinstance(item.a, PackedBits) else _ALL[item.scheme].first
 
 
@@ -124,7 +125,7 @@ def _by_listing(item: Input) -> npt.NDArray[Any]:
     answer = _words(listing(item.a, item.b, **item.options))
     if item.thresholds is None or item.scheme in TENSOR_CORE_SCHEMES or _first(item) == "msb":
         return answer
-    return lanes.brev(answer)  # the listings of BSTC make bits in the paper's order, "msb"
+    return lanes.brev(answer)  # the listings of BSTC output bits in the paper's order, "msb"
 
 
 def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
@@ -132,11 +133,12 @@ def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
 
 
 def _words(answer: Any) -> npt.NDArray[Any]:
+    """The array of an answer, packed or not."""
     return answer.words if isinstance(answer, PackedBits) else answer
 
 
 def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
-    """The element of C that a value, or a bit of a word, is."""
+    """Describe an output: the element of C that a value or a bit of a word holds."""
     if item.thresholds is None:
         return f"C{list(element)}"
     word = _ALL[item.scheme].word

@@ -1,9 +1,8 @@
-"""MTTKRP: every format, order, mode and rank, with atomics and without, over all kinds of tensors.
+"""The case of MTTKRP: every format, order, mode and rank, with atomics and without, on all kinds of tensors.
 
-All of these follow from an input's number: the first 490 inputs are every combination of format, order with
-mode, and rank, over which types, kinds and ``deterministic`` are spread. COO tensors go in as they are
-drawn, in no order and with coordinates that occur twice. The other formats are made from them by `gpu`'s
-builders for the kernels, and by the reference's for the listings.
+The number of an input determines all of these. The first 490 inputs cover every combination of format, order
+and mode, and rank, with dtypes, kinds and ``deterministic`` in turn. COO tensors are unsorted and have
+repeated coordinates. The other formats are built by `gpu` for the kernels, by the reference for the listings.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from simwarp.verify.tensors import KINDS, draw_factors, draw_tensor
 
 FORMATS = tuple(formats.FORMATS)
 PROBLEMS = tuple((order, mode) for order in (2, 3, 4, 5) for mode in range(order))
-"""Orders, each with all its modes."""
+"""All pairs of an order and a mode."""
 RANKS = (1, 7, 32, 33, 64)
 DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor and factors, the mode of the result, and the format in which a kernel gets the tensor."""
+    """A tensor, its factors, the mode of the result, and the format of the tensor for the kernel."""
 
     tensor: Coo
     factors: tuple[npt.NDArray[Any], ...]
@@ -47,12 +46,13 @@ class Input:
 
     @property
     def rank(self) -> int:
-        """Columns of the factors, and of the result."""
+        """The number of columns of the factors and of the result."""
         return self.factors[0].shape[1]
 
 
 def _draw(draw: Draw) -> Input:
-    # 7, 5 and 11 have no common divisor: k modulo each is every triple of format, rank and kind.
+    """Draw an input."""
+    # As 7, 5 and 11 are coprime, k modulo each covers every triple of format, rank and kind.
     k, pairs = draw.k, len(FORMATS) * len(RANKS)
     name, rank, kind = FORMATS[k % len(FORMATS)], RANKS[k % len(RANKS)], KINDS[k % len(KINDS)]
     order, mode = PROBLEMS[(k // pairs + k % pairs) % len(PROBLEMS)]
@@ -71,7 +71,7 @@ def _by_reference(item: Input) -> npt.NDArray[Any]:
 
 
 def _by_listing(item: Input) -> npt.NDArray[Any]:
-    """B-CSF by algorithm 2, the mixed-mode format of the same tensor for all others."""
+    """The answer of algorithm 2 for B-CSF, of the MM-CSF listing for all other formats."""
     tensor = sparse.coalesce(item.tensor)
     built = sparse.b_csf_all(tensor) if item.format == "b-csf" else sparse.mm_csf(tensor)
     return listing(built, item.factors, item.mode)
@@ -82,18 +82,18 @@ def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
 
 
 def in_format(item: Input) -> SparseTensor:
-    """The tensor in the format of the input; COO as it was drawn."""
+    """Convert the tensor to the format of the input."""
     return item.tensor if item.format == "coo" else formats.FORMATS[item.format](item.tensor)
 
 
 def differs(item: Input, expected: npt.NDArray[Any], got: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which elements are further off than roundings explain; NaN is."""
+    """Which elements differ by more than the bound on rounding errors, or are NaN."""
     bound = reference.mttkrp_bound(item.tensor, item.factors, item.mode, item.tensor.values.dtype)
     return ~(abs(got.astype(np.float64) - expected) <= bound)
 
 
 # --------------------------------------------------------------------------------------------------
-# In words
+# Description of inputs and mismatches
 # --------------------------------------------------------------------------------------------------
 
 
@@ -107,7 +107,7 @@ def _describe(item: Input) -> str:
 
 
 def _explain(item: Input, element: tuple[int, ...], _: int) -> str:
-    """Which index of the mode, which column, and how many nonzeros make it."""
+    """Describe an output: its index of the mode, its column, and the number of nonzeros in the sum."""
     row, column = element
     terms = int((item.tensor.coords[item.mode] == row).sum())
     return f"column {column} of index {row} of mode {item.mode}, a sum over {terms} nonzeros"
@@ -122,11 +122,11 @@ _MACROS: dict[str, dict[str, str | int]] = {
     "reduce.cu": {},
     **{entry.source: entry.macros for entry in formats.OF_TYPE.values() if entry.work},
 }
-"""Macros of each source beside those of all."""
+"""The macros of each source, in addition to those of its setting."""
 
 
 def _kernels(arch: tuple[int, int]) -> dict[str, str]:
-    """Of order 3, with a row's columns one at a time and several: not all there are, but every source."""
+    """Compile every source for order 3, with one and with several columns per thread."""
     device = Device(cc=arch)
     settings = [
         Setting(device, np.dtype(dtype), 3, rank, deterministic)
@@ -152,7 +152,7 @@ CASES = [
         answers={"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu},
         outputs={"gpu": "out", "listing": "out"},
         explain=_explain,
-        lead=lambda item, bits: 0,  # numbers are compared, not bits
+        lead=lambda item, bits: 0,  # the answers are floats, which have no differing bits
         kernels=_kernels,
         covering=len(FORMATS) * len(RANKS) * len(PROBLEMS),
         differs=differs,

@@ -1,4 +1,4 @@
-"""Bit packing: column-major-32 and row-major-32, the first element on either side."""
+"""The cases of bit packing: both layouts, both word sizes and both bit orders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from simwarp.verify.draw import DTYPES, Draw
 
 @dataclass(frozen=True)
 class Input:
-    """A matrix and the format it is packed in."""
+    """A matrix and the format to pack it in."""
 
     x: npt.NDArray[Any]
     layout: Layout
@@ -39,7 +39,7 @@ _LISTINGS = {
 
 def _draw(layout: Layout, draw: Draw) -> Input:
     rows, columns = draw.sizes(2)
-    if draw.integer(0, 1):  # rows that start at multiples of 16 bytes have kernels of their own
+    if draw.integer(0, 1):  # kernels have a variant for rows aligned to 16 bytes
         columns = -(-columns // 16) * 16
     return Input(draw.matrix(rows, columns, draw.choice(DTYPES)), layout, "msb", _WORDS[draw.k // 5 % 2])
 
@@ -72,7 +72,7 @@ def _by_gpu(item: Input, device: gpu.Device) -> npt.NDArray[Any]:
 
 
 def _explain(item: Input, element: tuple[int, ...], bit: int) -> str:
-    """Which matrix element a bit of a word is: PackedBits' formula, read backwards."""
+    """Describe an output: the matrix element that a bit of a word holds."""
     word, line = element
     along = word * item.word + (item.word - 1 - bit if item.first == "msb" else bit)
     row, column = (line, along) if item.layout == "column" else (along, line)
@@ -91,7 +91,7 @@ def _kernels(first: First, arch: tuple[int, int]) -> dict[str, str]:
 
 _OUTPUTS = {"gpu": "words of x", "listing": "B"}
 _ANSWERS = {"reference": _by_reference, "listing": _by_listing, "gpu": _by_gpu}
-_LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings have only the paper's order
+_LSB_ANSWERS = {"reference": _by_reference, "gpu": _by_gpu}  # the listings have only the paper's bit order
 
 
 def _case(name: str, draw: Callable[[Draw], Input], answers: Mapping[str, Answer], first: First) -> Case:
