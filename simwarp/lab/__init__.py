@@ -1,11 +1,11 @@
-"""The hardware laboratory: what asks chips, keeps their answers, and holds the simulator against them.
+"""The hardware laboratory: experiments on GPUs, recordings of their results, comparison with the simulator.
 
 =================  ==============================================================================
-`recording`        asks a subject and writes its recording; the command is ``simwarp record``
-`subjects`         what is recorded, each subject a function ``ask``
-`evidence`         each form of each instruction, with operands that find mistakes
-`fuzz`             random programs, made small where two devices disagree
-`counterexamples`  programs on which devices disagreed, and their right answers
-`probe`            the fragment maps by experiment
+`recording`        runs a subject and writes its recording; the command is ``simwarp record``
+`subjects`         the experiments that can be recorded, each with a function ``ask``
+`evidence`         a kernel for each form of each instruction, with operands that expose mistakes
+`fuzz`             random programs, and smaller ones on which two devices disagree
+`counterexamples`  programs on which devices disagreed, and their correct answers
+`probe`            experiments that find fragment maps
 =================  ==============================================================================
 """

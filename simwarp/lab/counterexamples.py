@@ -1,4 +1,4 @@
-"""Counterexamples of the fuzzer: the PTX, and a recording of the words that it must leave behind.
+"""Saves and replays the fuzzer's counterexamples: the PTX, and a recording of its correct output words.
 
 >>> from tempfile import TemporaryDirectory
 >>> from simwarp import Device
@@ -30,7 +30,7 @@ __all__ = ["answers", "generate", "keep", "still_right"]
 
 
 def keep(found: Difference, folder: Path, device: Any) -> Path:
-    """Write a counterexample with the answer of the first witness, ``device``; return the ``.ptx``."""
+    """Write a counterexample with the first device's answer; return the path of the ``.ptx``."""
     program, words, text = found.program, found.words[0], found.text.encode()
     digest = hashlib.sha256(text).hexdigest()
     name = digest[:12]
@@ -50,14 +50,14 @@ def keep(found: Difference, folder: Path, device: Any) -> Path:
 
 
 def still_right(ptx: Path, device: Any) -> bool:
-    """Whether a device leaves behind the words that were kept for a counterexample."""
+    """Whether a device gives the recorded words for a counterexample."""
     try:
         recording = read(ptx.with_suffix(".json"), trial=True)
         meta, words, text = recording.meta, recording.arrays["words"], ptx.read_text()
         program = Program(meta["seed"], meta["number"], (), meta["blocks"], meta["block"])
     except (InputFileError, KeyError, OSError) as error:
         raise InputFileError(
-            f"{ptx} is not a whole counterexample: {error}\ndelete it, or search for it again"
+            f"{ptx} is not a complete counterexample: {error}\ndelete it, or run simwarp fuzz again"
         ) from None
     (answer,) = text_answers(device, text, [program])
     return not isinstance(answer, SimwarpError) and np.array_equal(answer, words)

@@ -1,7 +1,7 @@
-"""Asks subjects on a device and writes their recordings, of every subject in the same way.
+"""Runs subjects on a device and writes their recordings.
 
-A recording lies in the folder of its architecture, ``tests/golden/sm_90``, so that another chip's can lie
-beside it; `simwarp.testing.golden` reads and writes the files.
+A recording is in the folder of its architecture, such as ``tests/golden/sm_90``, so that each chip has its
+own; `simwarp.testing.golden` reads and writes the files.
 
 >>> from tempfile import TemporaryDirectory
 >>> from simwarp import Device
@@ -43,9 +43,9 @@ from simwarp.testing.golden import Recording, as_text, header, read, write
 
 CHECKOUT = Path(__file__).parents[2]
 GOLDEN = CHECKOUT / "tests" / "golden"
-"""Where the project keeps its recordings."""
+"""The folder of the project's recordings."""
 TABLES = {path.name: path for path in (EVIDENCE, OBSERVED)}
-"""What of the recordings is part of the package, by the file's name."""
+"""By file name, the tables of recorded facts that are part of the package."""
 _CHIP = f"sm_{RECORDED.sm}"
 
 T = TypeVar("T")
@@ -54,36 +54,36 @@ R = TypeVar("R")
 
 @dataclass
 class Asking:
-    """One request: which device answers, how many questions, by how many processes."""
+    """The device, size, number of processes and progress callback of one run of a subject."""
 
-    make: Callable[[], Any]  # the device; processes that help call it too
-    small: bool = False  # a few questions of each kind: for the simulator and for compute-sanitizer
+    make: Callable[[], Any]  # makes the device, in each process
+    small: bool = False  # only a few inputs of each kind
     processes: int = 1
     progress: Callable[[int, int], None] = lambda done, total: None
 
     @property
     def device(self) -> Any:
-        """The device, made when first asked."""
+        """The device, made at the first access."""
         return _device(self.make)
 
     @property
     def simulated(self) -> bool:
-        """Whether the simulator answers."""
+        """Whether the device is the simulator."""
         return not hasattr(self.device, "uuid")
 
     def number(self, full: int, small: int) -> int:
-        """How many, in a whole recording or in a small one."""
+        """The argument for the size of this run: ``full`` or ``small``."""
         return small if self.small else full
 
     def each(self, items: Sequence[T]) -> Iterator[T]:
-        """The items, with progress."""
+        """Iterate over items, and report progress."""
         for done, item in enumerate(items):
             self.progress(done, len(items))
             yield item
         self.progress(len(items), len(items))
 
     def map(self, function: Callable[..., R], tasks: Sequence[tuple[Any, ...]]) -> Iterator[R]:
-        """``function(device, *task)`` for each task in order, by as many processes as there are."""
+        """The results of ``function(device, *task)`` for each task, in order, computed in `processes`."""
         if self.processes == 1:
             yield from (function(self.device, *task) for task in self.each(tasks))
             return
@@ -106,29 +106,33 @@ def _answer(make: Callable[[], Any], function: Callable[..., R], task: tuple[Any
 
 @dataclass(frozen=True)
 class Answers:
-    """What a subject's ``ask`` returns."""
+    """The result of a subject's ``ask``: the contents of its recording."""
 
     facts: dict[str, Any]  # plain data
     arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict[str, Any])
     ptx: Mapping[str, str] = field(default_factory=dict[str, str])  # title to SHA-256 of the text
-    differences: list[str] = field(default_factory=list[str])  # from the simulator or the reference
-    table: str = ""  # which of `TABLES` gets `forms`
-    forms: dict[str, Any] = field(default_factory=dict[str, Any])  # form to entry; None removes the chip
+    differences: list[str] = field(
+        default_factory=list[str]
+    )  # descriptions of differences from the simulator or the reference
+    table: str = ""  # the key in `TABLES` of the table that gets `forms`
+    forms: dict[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # opcode to table entry; None removes the chip's
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A list of questions to hardware."""
+    """A named set of experiments on hardware."""
 
     name: str
     about: str
     ask: Callable[[Asking], Answers]
-    needs: tuple[str, ...] = ()  # programs that must be installed, and that need hardware
+    needs: tuple[str, ...] = ()  # programs that must be on PATH; they need a GPU
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One recorded subject."""
+    """The files and differences of one recorded subject."""
 
     subject: str
     paths: list[Path]
@@ -137,10 +141,10 @@ class Outcome:
 
 
 def record(subject: Subject, asking: Asking, folder: Path = GOLDEN) -> Outcome:
-    """Ask a subject, and write its recording once every question is answered."""
+    """Run a subject, and write its recording when it has finished."""
     if lacking := [program for program in subject.needs if not shutil.which(program)]:
         raise InputFileError(
-            f"{subject.name} needs {', '.join(lacking)}\nrecord it where the CUDA toolkit and a GPU are"
+            f"{subject.name} needs {', '.join(lacking)}\nrecord it on a GPU with the CUDA toolkit"
         )
     start = time.perf_counter()
     answers = subject.ask(asking)
@@ -161,20 +165,19 @@ def record(subject: Subject, asking: Asking, folder: Path = GOLDEN) -> Outcome:
 
 
 def recorded(subject: str, folder: Path = GOLDEN, chip: str = _CHIP, *, trial: bool = False) -> Recording:
-    """A subject's recording of an architecture."""
+    """Read the recording of a subject on an architecture."""
     return read(folder / chip / f"{subject}.json", trial=trial)
 
 
 def architecture(device: Any) -> str:
-    """The folder of a device's recordings, such as "sm_90"."""
+    """The name of the folder of a device's recordings, such as "sm_90"."""
     return "sm_{}{}".format(*device.compute_capability)
 
 
 def enter(table: Path, chip: str, origin: Mapping[str, Any], forms: Mapping[str, Any]) -> None:
-    """Replace what a table has of these forms on one chip; other chips and other forms stay."""
-    known: dict[str, dict[str, dict[str, Any]]] = {"meta": {}, "forms": {}}
-    if table.exists():
-        known = json.loads(table.read_text())
+    """Replace a chip's entries for some forms in a table; those of other chips and forms stay."""
+    known: dict[str, dict[str, Any]] = {"meta": {}, "forms": {}}
+    known |= json.loads(table.read_text()) if table.exists() else {}
     for form, entry in forms.items():
         chips = {**known["forms"].get(form, {}), chip: entry}
         known["forms"][form] = {name: chips[name] for name in sorted(chips) if chips[name] is not None}
@@ -187,7 +190,7 @@ def enter(table: Path, chip: str, origin: Mapping[str, Any], forms: Mapping[str,
 
 @cache
 def example(folder: str, name: str) -> ModuleType:
-    """A module of a folder in ``examples``, imported as its script is: with that folder on the path."""
+    """Import a module of a folder in ``examples``, with that folder on the import path."""
     home = examples(folder)
     sys.path.insert(0, os.fspath(home))
     try:
@@ -197,7 +200,7 @@ def example(folder: str, name: str) -> ModuleType:
 
 
 def examples(folder: str) -> Path:
-    """A folder of examples, which only a checkout has."""
+    """The path of a folder of examples; InputFileError outside a checkout."""
     home = CHECKOUT / "examples" / folder
     if not home.exists():
         raise InputFileError(f"{home} does not exist\nrecord in a checkout of the repository")
@@ -205,7 +208,7 @@ def examples(folder: str) -> Path:
 
 
 def named(words: Iterable[str], subjects: Mapping[str, Subject]) -> list[Subject]:
-    """The subjects that words name; a word may have ``*``."""
+    """The subjects that words name; a word may have the wildcard ``*``."""
     found: dict[str, Subject] = {}
     for word in words:
         mine = {name: subject for name, subject in subjects.items() if fnmatchcase(name, word)}

@@ -539,7 +539,7 @@ def test_a_changed_digest_is_reported(recorded):
 
 def test_a_changed_generator_is_reported(recorded, monkeypatch):
     recording = load(recorded)
-    with pytest.raises(InputFileError, match=r"program 0 .*: the generator has changed\nrecord it anew"):
+    with pytest.raises(InputFileError, match=r"program 0 .*: the generator now makes another program\nrecord"):
         replay(replace(recording, meta={**recording.meta, "seed": 6}), simwarp.Device(), [0])
     gone = {"compute": {"popc": ("popc.b7",)}, "warp": {"redux": ("redux.sync.add.u32",)}}
     with pytest.raises(InputFileError, match=r"no row has 'popc\.b7' any more"):
@@ -604,7 +604,7 @@ def test_a_kept_counterexample_is_replayed_on_the_simulator(counterexample, tmp_
     assert meta["gpu"]["name"] == "NVIDIA Test"
     assert meta["witnesses"] == ["right", "wrong"]
     ptx.with_suffix(".npz").write_bytes(b"half")
-    with pytest.raises(InputFileError, match="not a whole counterexample"):
+    with pytest.raises(InputFileError, match="not a complete counterexample"):
         still_right(ptx, simwarp.Device())
 
 

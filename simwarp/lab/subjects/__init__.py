@@ -1,4 +1,4 @@
-"""What can be recorded: each subject a function ``ask``, which puts its questions to a device.
+"""The subjects that ``simwarp record`` knows; each has a function ``ask`` that runs it on a device.
 
 >>> SUBJECTS["silicon"].about
 'what the PTX ISA leaves open'
@@ -20,4 +20,4 @@ from simwarp.lab.subjects import (
 
 _MODULES = (cases, bconv, mttkrp, kernels, counters, bugs, silicon, maps, tiles, forms, programs)
 SUBJECTS = {subject.name: subject for module in _MODULES for subject in module.SUBJECTS}
-"""By name."""
+"""All subjects by name."""

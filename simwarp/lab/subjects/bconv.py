@@ -1,6 +1,6 @@
-"""Bit convolutions held against the reference: 20,000 geometries, every scheme, class and output.
+"""The subject that compares bit convolutions of 20,000 geometries with the reference.
 
-Every convolution is launched into memory that others have used before.
+The geometries have every scheme, class and kind of output. Convolutions reuse memory of earlier ones.
 
 >>> large_input(3).scheme
 'btc2'
@@ -24,11 +24,11 @@ CASE = CASES["bconv2d"]
 SEED = 7
 GEOMETRIES, LARGE = 20_000, 48
 FIRST = 500
-"""Answers to so many inputs are digested."""
+"""The number of inputs whose answers are part of the recorded digest."""
 
 
 def large_input(k: int) -> Input:
-    """An input with work enough for the largest tiles of every scheme."""
+    """Input k of the large convolutions, which fill the largest tiles of every scheme."""
     draw = Draw(SEED, "large bconv2d", k)
     channels, filters = draw.choice((3, 33, 64, 129)), draw.choice((40, 64, 72, 129))
     geometry = Geometry(
@@ -53,7 +53,7 @@ def large_input(k: int) -> Input:
 
 
 def ask(asking: Asking) -> Answers:
-    """Ask inputs of the case until there are so many geometries, then large ones."""
+    """Compare inputs of the case until enough geometries have occurred, then large inputs."""
     geometries, first = asking.number(GEOMETRIES, 20), asking.number(FIRST, 10)
     seen: set[Geometry] = set()
     counts = {name: Counter[str]() for name in ("schemes", "classes", "outputs")}
@@ -94,7 +94,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def difference(item: Input, expected: np.ndarray, got: np.ndarray) -> str:
-    """The first wrong element and its window."""
+    """Describe the first wrong element and its window."""
     if expected.shape != got.shape:
         return f"expected {expected.shape}, got {got.shape}"
     element = tuple(int(i) for i in np.argwhere(expected != got)[0])

@@ -1,7 +1,7 @@
-r"""What compute-sanitizer finds of the bugs in ``examples/bugs``, and the table of it in ``docs/bugs.md``.
+r"""The subject that records compute-sanitizer's findings in ``examples/bugs``; the table of ``docs/bugs.md``.
 
-Each kernel and its corrected twin become a program that runs by itself and under each tool.
-``python -m simwarp.lab.subjects.bugs`` writes the table of the recording.
+Each kernel and its corrected version become a program, which runs alone and under each tool.
+``python -m simwarp.lab.subjects.bugs`` writes the table from the recording.
 
 >>> ending("right\n========= ERROR SUMMARY: 0 errors")
 'right'
@@ -16,7 +16,7 @@ import re
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import product, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
@@ -29,11 +29,11 @@ from simwarp.lab.recording import CHECKOUT, Answers, Asking, Subject, example, e
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 VARIANTS: tuple[str, ...] = ("buggy", "fixed")
 SECONDS = 20
-"""A program that runs longer never ends: the others take a few."""
+"""The time limit of a program; those that end take a few seconds."""
 
 
 def bugs() -> dict[str, Any]:
-    """The bugs by name."""
+    """The example bugs by name."""
     return example("bugs", "bugs").BUGS
 
 
@@ -75,7 +75,7 @@ TYPES = {"uint32": "unsigned", "int32": "int", "float32": "float"}
 
 
 def program(bug: Any) -> str:
-    """CUDA C++ that runs the kernel on its arguments and prints "right", "wrong" or "error: …"."""
+    """CUDA C++ that runs a bug's kernel on its arguments and prints "right", "wrong" or "error: …"."""
     words, before, arguments = list[str](), list[str](), list[str]()
     for name, value in bug.arguments.items():
         if isinstance(value, np.generic):
@@ -101,12 +101,12 @@ def program(bug: Any) -> str:
 
 
 def constant(name: str, array: npt.NDArray[Any]) -> str:
-    """The bits of an array as C++."""
+    """C++ that defines a constant array with the bits of a NumPy array."""
     return f"static const unsigned {name}[] = {{{', '.join(map(hex, array.view(np.uint32).tolist()))}}};"
 
 
 def build(bug: Any, variant: str, folder: Path) -> Path:
-    """Compile the program of a kernel or of its corrected twin."""
+    """Compile the program of a kernel or of its corrected version."""
     main, binary = folder / f"{bug.name}_{variant}.cu", folder / f"{bug.name}_{variant}"
     main.write_text(program(bug))
     defines = ["-DFIXED"] if variant == "fixed" else []
@@ -119,17 +119,15 @@ def build(bug: Any, variant: str, folder: Path) -> Path:
 
 
 def observe(binary: Path, tool: str, name: str) -> dict[str, Any]:
-    """How a program ends; under a tool, also what that found."""
-    command = [str(binary)]
-    if tool:
-        command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *command]
-    output = limited(command)
+    """Run a program, alone or under a tool; return how it ended and what the tool found."""
+    sanitizer = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9"] if tool else []
+    output = limited([*sanitizer, str(binary)])
     return {"ends": ending(output)} | (findings(output, name) if tool else {})
 
 
 def limited(command: list[str], seconds: float = SECONDS) -> str:
-    """What a command prints; one that does not end in time is killed with all that it started."""
-    with TemporaryFile("w+") as output:  # no pipe, which a process that is left over would keep open
+    """The output of a command; at the time limit it and its child processes are killed."""
+    with TemporaryFile("w+") as output:  # a child process that survives would keep a pipe open
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             process.wait(seconds)
@@ -143,13 +141,13 @@ def limited(command: list[str], seconds: float = SECONDS) -> str:
 
 
 def ending(output: str) -> str:
-    """How a program ended: "right", "wrong", "error" or "never"."""
-    said = re.findall(r"^(right|wrong|never)$", output, re.MULTILINE)
-    return said[-1] if said else "error"
+    """How a program ended, by its output: "right", "wrong", "error" or "never"."""
+    printed = re.findall(r"^(right|wrong|never)$", output, re.MULTILINE)
+    return printed[-1] if printed else "error"
 
 
 def findings(output: str, name: str) -> dict[str, Any]:
-    """Whether a tool found anything, its first message, and the lines of the kernel's file that it names."""
+    """Whether a tool found a bug, its first message, and the lines of the kernel's file in its output."""
     messages = [found[1].strip() for found in re.finditer(r"^=========(.*)$", output, re.MULTILINE)]
     messages = [text for text in messages if text and not re.match("COMPUTE-SANITIZER|.*SUMMARY:", text)]
     counts = [int(count) for count in re.findall(r"SUMMARY: (\d+)", output)]
@@ -159,34 +157,28 @@ def findings(output: str, name: str) -> dict[str, Any]:
 
 
 def ask(asking: Asking) -> Answers:
-    """Build and run everything."""
-    cases = list(product(bugs(), VARIANTS))
-    runs = list(product(cases, ("", *TOOLS)))
+    """Build every program and run it, alone and under every tool."""
+    cases, runs = list(product(bugs(), VARIANTS)), list(product(bugs(), VARIANTS, ("", *TOOLS)))
+    results: dict[str, Any] = {name: {variant: {} for variant in VARIANTS} for name in bugs()}
     with TemporaryDirectory() as scratch, ThreadPoolExecutor(asking.processes) as pool:
-
-        def built(case: tuple[str, str]) -> Path:
-            return build(bugs()[case[0]], case[1], Path(scratch))
-
-        binaries = dict(zip(cases, pool.map(built, cases), strict=True))
-
-        def observed(run: tuple[tuple[str, str], str]) -> dict[str, Any]:
-            return observe(binaries[run[0]], run[1], run[0][0])
-
-        results: dict[str, Any] = {name: {variant: {} for variant in VARIANTS} for name in bugs()}
-        for ((name, variant), tool), result in zip(asking.each(runs), pool.map(observed, runs), strict=True):
+        sources, variants = [bugs()[name] for name, _ in cases], [variant for _, variant in cases]
+        binaries = dict(zip(cases, pool.map(build, sources, variants, repeat(Path(scratch))), strict=True))
+        files = [binaries[name, variant] for name, variant, _ in runs]
+        observed = pool.map(observe, files, [tool for *_, tool in runs], [name for name, *_ in runs])
+        for (name, variant, tool), result in zip(asking.each(runs), observed, strict=True):
             results[name][variant][tool or "alone"] = result
     versions = {"sanitizer": _version("compute-sanitizer"), "nvcc": _version("nvcc")}
     return Answers({**versions, "sources": digests(), "bugs": results})
 
 
 def _version(program: str) -> str:
-    """The last line that it prints about itself."""
+    """The last line of a program's ``--version``."""
     done = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
     return [line for line in done.stdout.splitlines() if line][-1]
 
 
 def digests() -> dict[str, str]:
-    """The SHA-256 of each program, kernel included."""
+    """By bug, the SHA-256 of its program and kernel."""
     return {
         name: hashlib.sha256((bug.source + program(bug)).encode()).hexdigest() for name, bug in bugs().items()
     }
@@ -202,44 +194,37 @@ TABLE = re.compile(r"(?<=<!-- what each tool finds -->\n).*?(?=<!-- end -->)", r
 
 
 def table(recorded: dict[str, Any]) -> str:
-    """What each tool finds of each bug, as Markdown."""
+    """The Markdown table of the tools' findings in each bug."""
     rows = [row(bug, recorded["bugs"][name]["buggy"]) for name, bug in bugs().items()]
     return "\n".join(["", HEADER, *rows, "", source(recorded), "", ""])
 
 
 def row(bug: Any, results: dict[str, Any]) -> str:
-    """One bug's line of the table."""
+    """The row of one bug in the Markdown table."""
     cells = [f"{bug.title}", f"`{bug.name}.cu:{bug.line}`", f"`{bug.fault}`"]
     cells += [cell(bug, results[tool]) for tool in TOOLS]
     return "| " + " | ".join([*cells, results["alone"]["ends"]]) + " |"
 
 
 def cell(bug: Any, result: dict[str, Any]) -> str:
-    """What one tool finds of one bug."""
+    """The table cell with one tool's finding in one bug."""
     if not result["found"]:
         return "never ends" if result["ends"] == "never" else "–"
     return "found" if {bug.line, bug.other_line} & set(result["lines"]) else "found, line not named"
 
 
 def source(recorded: dict[str, Any]) -> str:
-    """The origin of the table."""
-    false_alarms = sum(
-        results["fixed"][tool]["found"] for results in recorded["bugs"].values() for tool in TOOLS
-    )
+    """The line below the table: GPU, versions, date, and the number of false alarms."""
+    fixed = [results["fixed"] for results in recorded["bugs"].values()]
+    false_alarms = sum(results[tool]["found"] for results in fixed for tool in TOOLS)
     return (
         f"{recorded['gpu']['name']}, driver {recorded['driver']}, {recorded['sanitizer']}, "
         f"{recorded['date']}. Findings in the corrected twins: {false_alarms}."
     )
 
 
-SUBJECTS = [
-    Subject(
-        "sanitizer",
-        "compute-sanitizer's findings in examples/bugs",
-        ask,
-        needs=("nvcc", "compute-sanitizer"),
-    )
-]
+_NEEDS = "nvcc", "compute-sanitizer"
+SUBJECTS = [Subject("sanitizer", "compute-sanitizer's findings in examples/bugs", ask, _NEEDS)]
 
 if __name__ == "__main__":
     page = CHECKOUT / "docs" / "bugs.md"

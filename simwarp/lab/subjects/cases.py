@@ -1,4 +1,4 @@
-"""The raw outputs of the cases of `simwarp.verify` whose answers are exact.
+"""Subjects that record the raw outputs of the `simwarp.verify` cases with exact answers.
 
 >>> {"bmm", "pack-row"} <= {subject.name for subject in SUBJECTS}
 True
@@ -15,11 +15,11 @@ from simwarp.verify.compare import small
 
 SEED = 1
 INPUTS = 240
-"""All pairs of what the widest case varies are among them."""
+"""The number of inputs: enough for all pairs of options of the case with most options."""
 
 
 def ask(case: Case, asking: Asking) -> Answers:
-    """Run the first inputs of a case; small shapes take the kernels of large ones on one multiprocessor."""
+    """Run the first inputs of a case on one multiprocessor, so that small shapes use the large kernels."""
     device = small(type(asking.device)())
     inputs = range(asking.number(INPUTS, 4))
     facts, outputs = case_answers(case, device, inputs, SEED)

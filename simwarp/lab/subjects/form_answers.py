@@ -1,11 +1,11 @@
-"""How a recording keeps the answers to a family of PTX forms, and how a device is held against them.
+"""Packs the answers to a family of PTX forms into a recording, and compares a device with it.
 
-Its arrays hold, for each form in order: its name (``forms``), a SHA-256 of kernel text and operands
-(``questions``), one of all answers that are compared (``answers``), the number of operand tuples (``sets``),
-and some answers as they are (``raw`` from ``starts`` on): all of them where answers may differ, else evenly
-chosen ones, which show the error.
+Its arrays hold, for each form in order: the opcode (``forms``), the SHA-256 of kernel text and operands
+(``questions``), the SHA-256 of all compared answers (``answers``), the number of operand tuples (``sets``),
+and raw answers (``raw`` from ``starts`` on): all of them if devices may differ, else evenly spread ones,
+which show the error.
 
-Here the simulator's own answer stands for the hardware's. If another one comes later, that is noticed:
+This example uses the simulator's own answer in place of hardware's, and then a wrong answer:
 
 >>> import simwarp
 >>> from simwarp.lab.evidence.catalogue import probe_of
@@ -47,13 +47,13 @@ from simwarp.lab.evidence.operands import Column, Words, width
 from simwarp.lab.evidence.probe import Probe
 
 LARGEST = 1 << 20
-"""Bytes of a file, at most."""
+"""The largest size of a recording's array file, in bytes."""
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The hardware's answer to one probe."""
+    """The recorded answer of hardware to one probe."""
 
     form: str
     question: bytes  # the SHA-256 of kernel and operands
@@ -63,29 +63,29 @@ class Answer:
 
 
 def chosen(sets: int, count: int) -> npt.NDArray[np.intp]:
-    """The sets that are kept raw: evenly spread, so that edges and random ones are among them."""
+    """The indices of the operand tuples with raw answers: evenly spread over edge values and random ones."""
     return np.arange(count) * sets // count
 
 
 def question(probe: Probe) -> bytes:
-    """The SHA-256 of kernel text and operands."""
+    """The SHA-256 of a probe's kernel text and operands."""
     return hashlib.sha256(probe.digest + operands_of(probe).astype("<u8").tobytes()).digest()
 
 
 def digest(probe: Probe, answer: Words) -> bytes:
-    """The SHA-256 of the answers that are compared."""
+    """The SHA-256 of the compared answers to a probe."""
     return hashlib.sha256(_bytes(probe.results, comparable(probe, operands_of(probe), answer))).digest()
 
 
 def whole(probe: Probe) -> bool:
-    """Whether all answers are kept, since allowed ones may differ."""
+    """Whether the recording has all raw answers of a form, since devices may differ."""
     row, _ = found(probe.form)
     plan = strategy(row)
     return row.fidelity == "bounded" or (plan is not None and plan.holds is not None)
 
 
 def pack(probes: Sequence[Probe], answers: Sequence[Words]) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a recording, with as many raw answers as the size of a file allows."""
+    """The arrays of a recording, with as many raw answers as the file size allows."""
     arrays: dict[str, npt.NDArray[Any]] = {
         "forms": np.array([probe.form.encode() for probe in probes]),
         "questions": np.array([list(question(probe)) for probe in probes], np.uint8),
@@ -103,7 +103,7 @@ def pack(probes: Sequence[Probe], answers: Sequence[Words]) -> dict[str, npt.NDA
 
 
 def _raw(probe: Probe, answer: Words, count: int) -> bytes:
-    """The answers that are kept as they are; kernels with many results keep fewer sets."""
+    """The bytes of the raw answers to a probe; with many results, of fewer operand tuples."""
     if whole(probe):
         return _bytes(probe.results, answer)
     kept, share = comparable(probe, operands_of(probe), answer), max(1, len(probe.results) // 4)
@@ -111,7 +111,7 @@ def _raw(probe: Probe, answer: Words, count: int) -> bytes:
 
 
 def unpack(arrays: Arrays, probes: Mapping[str, Probe]) -> list[Answer]:
-    """The answers of those forms that have a probe."""
+    """The answers of a recording, for those forms that have a probe."""
     answers: list[Answer] = []
     for k, name in enumerate(arrays["forms"].tolist()):
         if (form := name.decode()) in probes:
@@ -122,7 +122,7 @@ def unpack(arrays: Arrays, probes: Mapping[str, Probe]) -> list[Answer]:
 
 
 def replay(arrays: Arrays, probes: Sequence[Probe], device: Any) -> Iterator[Verdict]:
-    """A verdict for each form that a recording holds and that has a probe."""
+    """Run the recorded probes on a device, and compare each form with the recording."""
     recorded = {answer.form: answer for answer in unpack(arrays, {p.form: p for p in probes})}
     for batch in batches([probe for probe in probes if probe.form in recorded]):
         got = [trapped(device, batch[0])] if batch[0].faults else ask(device, batch)
@@ -132,7 +132,7 @@ def replay(arrays: Arrays, probes: Sequence[Probe], device: Any) -> Iterator[Ver
 
 
 def against(probe: Probe, answer: Answer, got: Words) -> Verdict:
-    """The verdict on a simulator's answers to all sets of a probe: by SHA-256, then by the raw answers."""
+    """Compare a simulator's answers to a probe with the recorded ones, by SHA-256 and raw answers."""
     if answer.question != question(probe):
         raise InputFileError(
             f"the golden of {probe.form} was recorded with another kernel or other operands\n"
@@ -146,13 +146,15 @@ def against(probe: Probe, answer: Answer, got: Words) -> Verdict:
     mine = got if whole(probe) else comparable(probe, operands_of(probe)[: len(got)], got)
     verdict = judge(probe, operands, answer.raw, mine[kept])
     if not same and not whole(probe) and not verdict.wrong:
-        unseen = f"{probe.form} answers otherwise in sets that are not kept raw\nask a GPU which ones"
+        unseen = (
+            "the answers that differ are not recorded raw\nrun simwarp record 'ptx-*' on a GPU to find them"
+        )
         return Verdict(probe.form, answer.sets, 1, None, unseen)
     return verdict
 
 
 def trapped(device: Any, probe: Probe) -> Words | None:
-    """1 if the kernel ended with a fault, else 0; None if it did not end."""
+    """Run a probe of ``trap``: 1 if the kernel ended with a fault, else 0; None if it did not end."""
     if isinstance(device, Device):
         try:
             ask(device, [probe])
@@ -169,35 +171,31 @@ def trapped(device: Any, probe: Probe) -> Words | None:
 
 
 def _trap(form: str) -> None:
-    """What `trapped` asks another process to do."""
+    """Run a probe of ``trap`` on the GPU, and print the outcome; `trapped` runs this in another process."""
     try:
         ask(default_device(), [probe_of(form)])
     except Exception:
         sys.stdout.write("trapped\n")
         sys.stdout.flush()
-        os._exit(0)  # the context is gone: nothing can be cleaned up
+        os._exit(0)  # the trap has destroyed the context, so cleaning up would fail
     sys.stdout.write("passed\n")
 
 
 def _size(column: Column) -> int:
-    """Bytes of a stored result: those of its register; of a predicate, one."""
+    """The bytes of a recorded result: the size of its register, or 1 for a predicate."""
     return 1 if column.type == "pred" else max(2, width(column.type) // 8)
 
 
 def _bytes(results: Sequence[Column], answer: Words) -> bytes:
-    """Result columns one behind the other, each as wide as its register."""
+    """The bytes of an answer, result by result, each as wide as its register."""
     return b"".join(answer[:, j].astype(f"<u{_size(column)}").tobytes() for j, column in enumerate(results))
 
 
 def _words(results: Sequence[Column], data: npt.NDArray[np.uint8]) -> Words:
-    sizes = [_size(column) for column in results]
-    count = len(data) // sum(sizes) if sizes else 0
-    words = np.zeros((count, len(results)), np.uint64)
-    at = 0
-    for j, size in enumerate(sizes):
-        words[:, j] = data[at : at + count * size].view(f"<u{size}")
-        at += count * size
-    return words
+    sizes = np.array([_size(column) for column in results])
+    ends = np.cumsum(len(data) // sizes.sum() * sizes)
+    columns = zip(np.split(data, ends[:-1]), sizes, strict=True)
+    return np.stack([column.view(f"<u{size}").astype(np.uint64) for column, size in columns], axis=1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every form of every PTX row, asked of hardware and of the simulator at once; a recording for each family.
+"""The subjects that run every form of every PTX row on hardware and the simulator, one for each family.
 
 >>> from simwarp.ptx.instructions import ROWS
 >>> [family(ROWS[name]) for name in ("popc", "cvt", "mma.s8", "ldmatrix")]
@@ -41,11 +41,11 @@ _BY_SECTION = {
     "9.7.14": "matrix",
     "9.7.18": "integer",
 }
-"""The family of each section of the PTX ISA; all others are with control flow."""
+"""By section of the PTX ISA, the family of its rows; "control" for other sections."""
 
 
 def family(row: Row) -> str:
-    """The family of a row: its recording is ``ptx-<family>``."""
+    """The family of a row; its recording is ``ptx-<family>``."""
     if row.base == "cvt":
         return "floating"
     if row.kind in ("matrix load", "matrix store"):
@@ -54,18 +54,18 @@ def family(row: Row) -> str:
 
 
 FAMILIES = sorted({family(row) for row in ROWS.values()}, key=lambda name: (name == "control", name))
-"""Control flow, which is most likely to hang, comes last."""
+"""All families; control flow, which is most likely to hang, comes last."""
 
 
 def ask(name: str, asking: Asking) -> Answers:
-    """Run every form of a family, on the simulator first: one that faults there could hang hardware."""
+    """Run every form of a family, first on the simulator: one that faults there could hang hardware."""
     rows = [row for row in ROWS.values() if family(row) == name]
     members = probes(rows) if not asking.small else [probe for row in rows for probe in probes([row])[:1]]
     return answers(name, members, asking)
 
 
 def answers(name: str, members: Sequence[Probe], asking: Asking) -> Answers:
-    """The hardware's answers to some probes of a family, and where the simulator's differ."""
+    """The hardware's answers to probes of a family, and the simulator's differences from them."""
     simulator, failures = Device(), dict[str, str]()
     got: dict[str, Words] = {}
     entries: dict[str, dict[str, Any]] = {}
@@ -97,13 +97,13 @@ def answers(name: str, members: Sequence[Probe], asking: Asking) -> Answers:
 
 
 def _answers(device: Any, batch: Sequence[Probe], failures: dict[str, str], who: str) -> dict[str, Words]:
-    """The answers to one batch; where one kernel spoils the module, each is tried alone."""
+    """The answers to one batch of probes by form; if the module fails, each probe runs alone."""
     if not batch:
         return {}
     if batch[0].faults:
         answer = trapped(device, batch[0])
         if answer is None:
-            failures[batch[0].form] = f"{who} neither passed nor stopped"
+            failures[batch[0].form] = f"{who} neither ended normally nor trapped"
         return {} if answer is None else {batch[0].form: answer}
     try:
         return dict(zip((p.form for p in batch), launch(device, batch), strict=True))

@@ -1,4 +1,4 @@
-"""The outputs of the kernels in ``examples/kernels``: of seed 0 as they are, of others as digests.
+"""The subject that records the outputs of ``examples/kernels``: whole for seed 0, else as digests.
 
 >>> names()[:2]
 ['bitonic_sort', 'gemm']
@@ -20,29 +20,29 @@ SEEDS = range(3)
 
 @cache
 def names() -> list[str]:
-    """The kernels."""
+    """The names of the example kernels."""
     return sorted(path.stem for path in examples("kernels").glob("*.cu"))
 
 
 def answers(device: Any, name: str, seed: int) -> dict[str, npt.NDArray[Any]]:
-    """The outputs of an example as a recording keeps them, by name."""
+    """Run an example; return its outputs by name, as the recording keeps them."""
     outputs = example("kernels", name).run(device, seed)
     return {f"{name}.{key}.{seed}": kept(output, seed) for key, output in outputs.items()}
 
 
 def kept(output: npt.NDArray[Any], seed: int) -> npt.NDArray[Any]:
-    """The output itself or, past the first seed, its SHA-256."""
+    """The output for the first seed, its SHA-256 for other seeds."""
     return output if seed == SEEDS[0] else np.frombuffer(bytes.fromhex(sha256(output)), np.uint8)
 
 
 def ptx_digests(arch: tuple[int, int]) -> dict[str, str]:
-    """The SHA-256 of each kernel's PTX."""
+    """By kernel, the SHA-256 of its PTX."""
     common = example("kernels", "common")
     return {name: common.ptx(name, arch).sha256 for name in names()}
 
 
 def ask(asking: Asking) -> Answers:
-    """Run every example."""
+    """Run every example with every seed."""
     outputs: dict[str, npt.NDArray[Any]] = {}
     asked = [(name, seed) for name in names()[: asking.number(len(names()), 2)] for seed in SEEDS]
     for name, seed in asking.each(asked):

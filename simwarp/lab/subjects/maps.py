@@ -1,4 +1,4 @@
-"""The fragment maps that a chip confirms: every form that `simwarp.lab.probe` can ask.
+"""The subject that records which fragment maps a device confirms, with `simwarp.lab.probe`.
 
 >>> SUBJECTS[0].name
 'probe'
@@ -13,14 +13,14 @@ from simwarp.lab.recording import Answers, Asking, Subject
 
 
 def ask(asking: Asking) -> Answers:
-    """Probe every form."""
+    """Probe every form of a matrix instruction."""
     forms = list(all_opcodes())
     chosen = forms[:: asking.number(1, len(forms) // 4)]
     return answers([probe(form, asking.device) for form in asking.each(chosen)])
 
 
 def answers(findings: list[Finding]) -> Answers:
-    """What of the findings is kept; who confirms a map stands in the table of `simwarp.fragments`."""
+    """The recording of some findings, and the entries for the table of `simwarp.fragments`."""
     executed = [finding for finding in findings if finding.executed]
     differ = [f"{finding.opcode}: {finding.differences}" for finding in executed if not finding.agreed]
     forms = {finding.opcode: {"agreed": finding.agreed, "digest": finding.digest} for finding in executed}

@@ -1,10 +1,10 @@
-"""MTTKRP and decompositions held against the reference: thousands of tensors in every format.
+"""The subject that compares MTTKRP and decompositions of thousands of tensors with the reference.
 
-Tensors of every kind, of orders 2 to 8 and of up to 20,000 nonzeros, some of about a million: their number by
-format, order, rank and so on, how many were further off than roundings explain, and the largest share of the
-allowed error. Deterministic ones are asked twice, and must answer the same bits. Of the first inputs of the
-case "mttkrp", all made deterministic, the SHA-256 of the answers is kept, and of decompositions of planted
-tensors the fits and the SHA-256 of the factors.
+The tensors are of every kind and format, of orders 2 to 8, with up to 20,000 nonzeros, a few with about a
+million. The recording has their numbers by format, order, rank and so on, the number of answers with errors
+above the rounding bound, and the largest error as a share of the bound. Deterministic inputs run twice and
+must give the same bits. It also has the SHA-256 of the answers to the first inputs of the case "mttkrp", all
+made deterministic, and the fits and factors' SHA-256 of decompositions of planted tensors.
 
 >>> first_input(0).deterministic
 True
@@ -32,27 +32,27 @@ CASE = CASES["mttkrp"]
 SEED = 11
 TENSORS, LARGE = 2100, 28
 FIRST = 60
-"""Inputs of the case whose answers are digested."""
+"""The number of inputs of the case whose answers' SHA-256 is recorded."""
 ORDERS, RANKS = (2, 3, 4, 5, 6, 7, 8), (1, 7, 16, 32, 33, 48, 64, 100)
 MOST = (600, 6_000, 20_000)
-"""Nonzeros of a tensor, by turns."""
+"""The largest numbers of nonzeros of the tensors; input k uses number k modulo 3."""
 MILLION = 3_600_000
-"""Asked for; about a million are different."""
+"""Nonzeros to draw for a large tensor; about a million of them have different coordinates."""
 
 
 # --------------------------------------------------------------------------------------------------
-# What is asked
+# Inputs
 # --------------------------------------------------------------------------------------------------
 
 
 def tensor_input(seed: int, k: int) -> Input:
-    """Input k of the tensors up to 20,000 nonzeros: the first 392 have all formats, orders and ranks."""
+    """Input k with up to 20,000 nonzeros; the first 392 combine all formats, orders and ranks."""
     rank = RANKS[k // 49 % 8]
     return _input(Draw(seed, "tensors", k), KINDS[k % 11], ORDERS[k // 7 % 7], rank, MOST[k % 3])
 
 
 def large_input(seed: int, k: int) -> Input:
-    """Input k of the tensors of about a million nonzeros."""
+    """Input k with about a million nonzeros."""
     return _input(Draw(seed, "large tensors", k), "skewed", ORDERS[k // 7 % 4], RANKS[k % 8], MILLION)
 
 
@@ -65,13 +65,13 @@ def _input(draw: Draw, kind: str, order: int, rank: int, most: int) -> Input:
 
 
 def first_input(k: int) -> Input:
-    """Input k of the case, deterministic."""
+    """Input k of the case "mttkrp", made deterministic."""
     return replace(CASE.draw(Draw(SEED, CASE.name, k)), deterministic=True)
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A tensor made of factors, with noise, to be decomposed."""
+    """A tensor composed of known factors plus noise, as input of a decomposition."""
 
     shape: tuple[int, ...]
     rank: int
@@ -80,7 +80,7 @@ class Planted:
 
     @property
     def tensor(self) -> Coo:
-        """A block for each component, with noise inside; no result depends on who adds or multiplies."""
+        """The tensor: a block of nonzeros for each component, plus noise, the same bits on every machine."""
         draw = Draw(SEED, "planted", self.rank)
         model = np.zeros(self.shape)
         for r in range(self.rank):
@@ -106,7 +106,7 @@ PLANTED = tuple(
 
 
 def _even(draw: Draw, count: int) -> npt.NDArray[np.float64]:
-    """Numbers between -1 and 1."""
+    """Random numbers between -1 and 1."""
     return np.ldexp((draw.words(count) >> np.uint64(11)).astype(np.float64), -52) - 1
 
 
@@ -115,12 +115,12 @@ def _norm(x: npt.NDArray[np.float64]) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# Who answers
+# Comparison with the reference
 # --------------------------------------------------------------------------------------------------
 
 
 def share_of_bound(item: Input, got: npt.NDArray[Any]) -> float:
-    """The largest error, as a share of what is allowed for that element; infinite for a NaN."""
+    """The largest error, as a share of the element's error bound; infinite for a NaN."""
     expected = CASE.answers["reference"](item)
     bound = reference.mttkrp_bound(item.tensor, item.factors, item.mode, item.tensor.values.dtype)
     error = abs(got.astype(np.float64) - expected)
@@ -129,27 +129,20 @@ def share_of_bound(item: Input, got: npt.NDArray[Any]) -> float:
 
 
 def decomposed(planted: Planted, device: Any) -> Cpd:
-    """A planted tensor's decomposition on a device, without atomics."""
+    """Decompose a planted tensor on a device, without atomics."""
     from gpu.cpd import cpd_als
 
-    return cpd_als(
-        planted.tensor,
-        planted.rank,
-        seed=SEED,
-        iterations=planted.iterations,
-        tolerance=0.0,
-        device=device,
-        deterministic=True,
-    )
+    options: dict[str, Any] = {"seed": SEED, "iterations": planted.iterations, "tolerance": 0.0}
+    return cpd_als(planted.tensor, planted.rank, **options, device=device, deterministic=True)
 
 
 def cpd_row(cpd: Cpd) -> dict[str, Any]:
-    """What is kept of a decomposition."""
+    """The facts of a decomposition that are recorded: fits, and SHA-256 of weights and factors."""
     return {"fits": list(cpd.fits), "sha256": sha256(cpd.weights, *cpd.factors)}
 
 
 def hold(device: Any, k: int, large: bool) -> dict[str, Any]:
-    """Hold a device's answer to an input against the reference's: the input's kind, the largest error."""
+    """Compare a device's answer to input k with the reference; return facts about input and error."""
     item = large_input(SEED, k) if large else tensor_input(SEED, k)
     name = f"{'large input' if large else 'input'} {k}: {CASE.describe(item)}"
     answer = CASE.answers["gpu"]
@@ -160,7 +153,7 @@ def hold(device: Any, k: int, large: bool) -> dict[str, Any]:
         error.add_note(name)
         raise
     share = share_of_bound(item, got)
-    wrong = f"{name}\nerror {share:.3g} of the bound, {'' if steady else 'un'}steady"
+    wrong = f"{name}\nerror {share:.3g} of the bound{'' if steady else ', other bits when repeated'}"
     return {
         "format": item.format,
         "kind": item.kind,
@@ -176,7 +169,7 @@ def hold(device: Any, k: int, large: bool) -> dict[str, Any]:
 
 
 def ask(asking: Asking) -> Answers:
-    """Every input, by many processes: most of the time is the reference's and the compiler's."""
+    """Compare every input, in parallel processes, since reference and compiler take most of the time."""
     tasks = [(k, True) for k in range(asking.number(LARGE, 0))]
     tasks += [(k, False) for k in range(0, TENSORS, asking.number(1, 700 if asking.simulated else 15))]
     asked = list(asking.map(hold, tasks))
@@ -204,7 +197,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def worst_of(asked: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many tensors, and the largest share of the allowed error."""
+    """The number of tensors, and their largest error as a share of its bound."""
     return {"tensors": len(asked), "worst": max((one["share"] for one in asked), default=0.0)}
 
 

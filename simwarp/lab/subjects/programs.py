@@ -1,7 +1,7 @@
-"""Random programs of `simwarp.lab.fuzz`: a digest of each program's text and one of its answer.
+"""The subject that records random programs of `simwarp.lab.fuzz`: digests of their texts and answers.
 
-The programs themselves are made again from the seed and the vocabulary that they were drawn from. Here the
-simulator's answers stand for the hardware's:
+The seed and the vocabulary determine the programs, so the recording does not store their text. This example
+uses the simulator in place of hardware:
 
 >>> from simwarp import Device
 >>> texts, digests, vocabulary = ask_programs(Asking(Device), seed=0, count=1).arrays.values()
@@ -37,23 +37,23 @@ from simwarp.testing.golden import read
 
 SEED, COUNT = 0, 10_000
 _SLICE = 1024
-"""Programs in memory at a time."""
+"""The number of programs that are in memory at a time."""
 _NONE = bytes(16)
-"""The digest of no answer."""
+"""Stands for the digest of a program without an answer."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """The answers of hardware to generated programs."""
+    """The recorded answers of hardware to generated programs."""
 
-    meta: dict[str, Any]  # the header, the generator's version, the seed, how many have no answer
+    meta: dict[str, Any]  # header, version of the generator, seed, number of programs without an answer
     texts: npt.NDArray[np.uint8]  # (count, 4): the start of the SHA-256 of each program's text
-    digests: npt.NDArray[np.uint8]  # (count, 16) of the answers; zeros if there was none
+    digests: npt.NDArray[np.uint8]  # (count, 16): of the answers; zeros without one
     vocabulary: Vocabulary
 
     def program(self, number: int) -> Program:
-        """Make a program again."""
-        reason = "the generator has changed"
+        """Generate a recorded program again; InputFileError if its text has changed."""
+        reason = "the generator now makes another program"
         try:
             program = generate(self.meta["seed"], number, self.vocabulary)
             if _text_digest(module_text([program])) == self.texts[number].tobytes():
@@ -61,13 +61,13 @@ class Programs:
         except KeyError as missing:
             reason = f"no row has {missing} any more"
         raise InputFileError(
-            f"program {number} of this recording cannot be made again: {reason}\n"
-            "record it anew on a GPU: simwarp record fuzz"
+            f"program {number} of this recording cannot be generated again: {reason}\n"
+            "record the programs again on a GPU: simwarp record fuzz"
         )
 
 
 def ask(asking: Asking) -> Answers:
-    """Run the first programs of a seed, each in a process that may crash or hang."""
+    """Run the first programs of a seed; on hardware in worker processes, which may crash or hang."""
     workers = None if asking.simulated else Workers(asking.make)
     try:
         return ask_programs(asking, SEED, asking.number(COUNT, 8), workers)
@@ -77,7 +77,7 @@ def ask(asking: Asking) -> Answers:
 
 
 def ask_programs(asking: Asking, seed: int, count: int, workers: Workers | None = None) -> Answers:
-    """The answers to programs 0 … ``count`` - 1; none where the compiler crashes, or mutants differ."""
+    """Run programs 0 … ``count`` - 1; a program has no answer if the compiler crashes or mutants disagree."""
     vocabulary = all_rows()
     texts: list[bytes] = []
     digests: list[bytes] = []
@@ -98,14 +98,14 @@ def ask_programs(asking: Asking, seed: int, count: int, workers: Workers | None 
 
 
 def load(file: Path, *, trial: bool = False) -> Programs:
-    """Read a recording of programs, by the path of either of its files."""
+    """Read a recording of programs, given the path of its .json or .npz file."""
     recording = read(file.with_suffix(".json"), trial=trial)
     meta, arrays = recording.meta, recording.arrays
     try:
         texts, digests = arrays["texts"], arrays["digests"]
         opcodes = json.loads(arrays["vocabulary"].tobytes())
         if texts.shape != (meta["count"], 4) or digests.shape != (meta["count"], 16):
-            raise ValueError("its parts do not fit each other")
+            raise ValueError("the shapes of its arrays do not match its number of programs")
     except (KeyError, ValueError) as error:
         raise InputFileError(
             f"{file} is not a recording of programs: {error}\nrecord it on a GPU with `simwarp record fuzz`"
@@ -123,7 +123,7 @@ def replay(
     *,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[int]:
-    """The programs, of ``numbers`` or of all, to which a device has another answer than the hardware."""
+    """The numbers of programs, among ``numbers`` or all, whose answer on a device is not the recorded one."""
     wrong: list[int] = []
     for done, number in enumerate(range(len(recording.digests)) if numbers is None else numbers):
         right = recording.digests[number].tobytes()
@@ -140,7 +140,7 @@ def _text_digest(text: str) -> bytes:
 
 
 def _bytes(rows: list[bytes]) -> npt.NDArray[np.uint8]:
-    """Rows of equally many bytes as an array."""
+    """A uint8 array whose rows are byte strings of equal length."""
     return np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), -1)
 
 

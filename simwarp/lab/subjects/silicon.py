@@ -1,6 +1,6 @@
-"""Small kernels that ask silicon what the PTX ISA leaves open.
+"""The subject that records hardware's behaviour where the PTX ISA leaves it open, with small kernels.
 
-Each kernel has one pointer, ``out``: two words for each of its threads.
+The only parameter of each kernel is the pointer ``out``, to two words for each thread.
 
 >>> import simwarp
 >>> answer(simwarp.Device(), "match in both branches")[0]
@@ -31,12 +31,12 @@ CELL = "mov.u64 %x, cells; mul.wide.u32 %k, %t, 8; add.u64 %x, %x, %k; "
 
 
 def both(even: str, odd: str) -> str:
-    """One thing in the even lanes, another one in the odd ones."""
+    """PTX that executes ``even`` in the even lanes and ``odd`` in the odd lanes."""
     return BRANCHES.format(even=even, odd=odd)
 
 
 def f32_add(space: str, old: int, b: int) -> str:
-    """An atomic addition of two bit patterns; its result and the sum in memory."""
+    """PTX of an atomic f32 addition of two bit patterns; returns the old value and the sum in memory."""
     cell = {"global": "mov.u64 %x, %at;", "generic": CELL + "cvta.shared.u64 %x, %x;", "shared": CELL}[space]
     suffix = "" if space == "generic" else f".{space}"
     return (
@@ -95,29 +95,29 @@ CASES = {
         "mov.b32 %f, 0x00800001; mov.b32 %g, 0x80800000; add.ftz.f32 %f, %f, %g; mov.b32 %r, %f;"
     ),
 }
-"""By name, the body of a kernel of 64 threads that leaves its answer in ``%r`` and ``%s``."""
+"""By name, the body of a kernel of 64 threads that leaves its results in ``%r`` and ``%s``."""
 THREADS = 64
 
 
 def text(name: str) -> str:
-    """The kernel of a case."""
+    """The PTX of a case's kernel."""
     return HEAD + CASES[name] + TAIL
 
 
 def answer(device: Any, name: str) -> list[list[int]]:
-    """The words of each thread."""
+    """Launch a case's kernel; return the two words of each thread."""
     out = device.upload(np.zeros((THREADS, 2), np.uint32))
     device.load(text(name)).kernel("ask")((1, 1, 1), (THREADS, 1, 1), out)
     return out.download().tolist()
 
 
 def digest() -> str:
-    """The SHA-256 of all kernels."""
+    """The SHA-256 of the PTX of all kernels."""
     return hashlib.sha256("".join(map(text, CASES)).encode()).hexdigest()
 
 
 def ask(asking: Asking) -> Answers:
-    """Launch every kernel."""
+    """Launch the kernel of every case."""
     answers = {name: answer(asking.device, name) for name in asking.each(list(CASES))}
     return Answers({"answers": answers}, ptx={"kernels": digest()})
 

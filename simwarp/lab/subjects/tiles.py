@@ -1,8 +1,8 @@
-"""Products of matrices on a device and on the simulator, from registers to registers, word for word.
+"""Compares matrix products in registers on a device with those of the simulator, word for word.
 
-Every form of ``mma`` and ``wmma.mma`` multiplies random tiles (`tiles_by_chance`): a first chunk that tests
-multiply again without a GPU, and many more. The recording has the number of tiles and of those that differed,
-SHA-256 digests of the answers, and the answers themselves to tiles made by hand (`tiles_by_hand`).
+Every form of ``mma`` and ``wmma.mma`` multiplies random tiles (`tiles_by_chance`): a first chunk, which tests
+replay without a GPU, and many more. The recording has the numbers of tiles and of differences, the SHA-256
+digests of the results, and the results themselves for handmade tiles (`tiles_by_hand`).
 
 >>> kind_of("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32")
 'integers'
@@ -28,13 +28,13 @@ from simwarp.verify.draw import Draw
 
 SEED = 6
 FIRST, CHUNK = 96, 2016
-"""Tiles of the first chunk, and of each of the others: multiples of the number of classes."""
+"""The number of tiles in the first chunk and in each other chunk: multiples of the number of classes."""
 CHUNKS = {"floats, 16 x 8": 50, "integers": 6, "others": 5}
-"""How many further chunks a form has, by its kind."""
+"""By kind of form, the number of chunks after the first."""
 WARPS = 4
-"""Warps of a block; each multiplies one tile."""
+"""The number of warps in a block; each multiplies one tile."""
 SHOWN = 5
-"""Chunks of a form of whose difference the first element is described."""
+"""The largest number of differences that are described for one form."""
 
 Array = npt.NDArray[Any]
 Tiles = dict[str, Array]
@@ -52,7 +52,7 @@ OPCODES = tuple(_forms())
 
 
 def kind_of(opcode: str) -> str:
-    """A key of `CHUNKS`."""
+    """The kind of an opcode: a key of `CHUNKS`."""
     d = fragments_of(opcode).operands["d"]
     if d.type == "s32":
         return "integers"
@@ -61,7 +61,7 @@ def kind_of(opcode: str) -> str:
 
 @cache
 def kernel(opcode: str) -> str:
-    """PTX in which every warp multiplies one tile: ``ask(a, b, c, d)``, each [tile][lane][register]."""
+    """PTX of the kernel ``ask(a, b, c, d)`` on arrays [tile][lane][register]: a warp multiplies a tile."""
     layouts = {name: operand.layout for name, operand in fragments_of(opcode).operands.items()}
     vectors = {n: "{" + ", ".join(f"%{n}{i}" for i in range(x.registers)) + "}" for n, x in layouts.items()}
     lines = [
@@ -88,7 +88,7 @@ def kernel(opcode: str) -> str:
 
 
 def answers(device: Any, opcode: str, tiles: Tiles) -> Array:
-    """The registers of D, (tiles, 32, registers), that a device answers."""
+    """Multiply tiles on a device; return the registers of D, (tiles, 32, registers)."""
     operands = fragments_of(opcode).operands
     count, layout = len(tiles["c"]), operands["d"].layout
     at = np.arange(-(-count // WARPS) * WARPS) % count
@@ -102,12 +102,12 @@ def answers(device: Any, opcode: str, tiles: Tiles) -> Array:
 
 
 def drawn(opcode: str, chunk: int) -> Tiles:
-    """The tiles of a chunk, from raw Philox words keyed by seed, form and chunk."""
+    """The random tiles of a chunk, drawn from Philox words keyed by seed, opcode and chunk."""
     return by_chance.tiles(opcode, Draw(SEED, opcode, chunk), CHUNK if chunk else FIRST)
 
 
 def digest(*arrays: Array) -> str:
-    """The SHA-256 of words."""
+    """The SHA-256 of arrays of words."""
     found = hashlib.sha256()
     for array in arrays:
         found.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
@@ -115,14 +115,14 @@ def digest(*arrays: Array) -> str:
 
 
 def question(opcode: str) -> str:
-    """The SHA-256 of a form's kernel, its first chunk and its tiles made by hand."""
+    """The SHA-256 of a form's kernel, its first chunk of tiles and its handmade tiles."""
     first, made = drawn(opcode, 0), by_hand.tiles(opcode)
     words = [tiles[name] for tiles in (first, made) for name in "abc"]
     return digest(np.frombuffer(kernel(opcode).encode(), np.uint8), *words)
 
 
 def check(opcode: str, tiles: Tiles, chip: Array, simulator: Array) -> None:
-    """Raise FragmentDifference unless the registers are the chip's; a note has what was multiplied."""
+    """Raise FragmentDifference, with the factors in a note, if the simulator's registers differ."""
     try:
         check_fragment(opcode, "d", simulator, fragments_of(opcode).operands["d"].layout.unpack(chip))
     except FragmentDifference as found:
@@ -140,39 +140,33 @@ def _spelled(words: Any) -> str:
 
 
 def ask(asking: Asking) -> Answers:
-    """Every form on both devices, by many processes."""
+    """Compare every form on the device and the simulator, in parallel processes."""
     opcodes = OPCODES[:: asking.number(1, 40)]
-    compared = list(asking.map(compare, [(opcode, asking.small) for opcode in opcodes]))
-    rows = {opcode: row for opcode, (row, _, _) in zip(opcodes, compared, strict=True)}
-    facts = {
-        "seed": SEED,
-        **{name: sum(row[name] for row in rows.values()) for name in ("tiles", "mismatches")},
-        "forms": rows,
-    }
-    raw = {opcode: answer for opcode, (_, answer, _) in zip(opcodes, compared, strict=True)}
-    differences = [
-        f"{opcode}\n{text}" for opcode, (*_, found) in zip(opcodes, compared, strict=True) for text in found
-    ]
-    return Answers(facts, raw, {opcode: question(opcode) for opcode in opcodes}, differences)
+    asked = asking.map(compare, [(opcode, asking.small) for opcode in opcodes])
+    compared = dict(zip(opcodes, asked, strict=True))
+    rows = {opcode: row for opcode, (row, _, _) in compared.items()}
+    totals = {name: sum(row[name] for row in rows.values()) for name in ("tiles", "mismatches")}
+    raw = {opcode: answer for opcode, (_, answer, _) in compared.items()}
+    differences = [f"{opcode}\n{text}" for opcode, (*_, found) in compared.items() for text in found]
+    questions = {opcode: question(opcode) for opcode in opcodes}
+    return Answers({"seed": SEED, **totals, "forms": rows}, raw, questions, differences)
 
 
 def compare(chip: Any, opcode: str, small: bool) -> tuple[dict[str, Any], Array, list[str]]:
-    """A form on both devices: its row, its answers to the tiles made by hand, and the differences."""
+    """Compare a form on both devices: facts to record, the results of handmade tiles, and differences."""
     simulator, made = Device(cc=chip.compute_capability), by_hand.tiles(opcode)
     raw = answers(chip, opcode, made)
-    words, first, wrong, tiles = hashlib.sha256(), "", 0, 0
+    chunks, wrong = list[Array](), 0
     differences: list[str] = []
     for chunk in range(1 if small else CHUNKS[kind_of(opcode)] + 1):
         given = drawn(opcode, chunk)
         expected, got = answers(chip, opcode, given), answers(simulator, opcode, given)
-        words.update(expected.astype(expected.dtype.newbyteorder("<")).tobytes())
-        first = first or words.hexdigest()
+        chunks.append(expected)
         wrong += int((expected != got).any(axis=(1, 2)).sum())
-        tiles += len(expected)
         differences += _difference(f"chunk {chunk}", opcode, given, expected, got)
     differences += _difference("by hand", opcode, made, raw, answers(simulator, opcode, made))
-    row = {"tiles": tiles, "mismatches": wrong, "sha256": words.hexdigest(), "first": first}
-    return row, raw, differences[:SHOWN]
+    row = {"tiles": sum(map(len, chunks)), "mismatches": wrong}
+    return row | {"sha256": digest(*chunks), "first": digest(chunks[0])}, raw, differences[:SHOWN]
 
 
 def _difference(where: str, opcode: str, tiles: Tiles, chip: Array, simulator: Array) -> list[str]:
@@ -187,4 +181,6 @@ def _difference(where: str, opcode: str, tiles: Tiles, chip: Array, simulator: A
     return []
 
 
-SUBJECTS = [Subject("tiles", "matrix products of 5 million tiles, by digest, and of those made by hand", ask)]
+SUBJECTS = [
+    Subject("tiles", "matrix products of 5 million random tiles, by digest, and of handmade tiles", ask)
+]

@@ -1,7 +1,7 @@
-"""Tiles for products of matrices: words by chance, of classes that each look for another mistake.
+"""Random tiles for matrix products, in classes that each expose a different mistake.
 
-A class makes the words of a, b and c, (matrices, rows, columns), for many products at once. `CLASSES` has
-those of floats, of integers and of bits.
+A class draws the words of a, b and c, (matrices, rows, columns), for many products at once. `CLASSES` has
+the classes of floats, of integers and of bits.
 
 >>> list(classes_of("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"))
 ['anything', 'sparse', 'alike', 'near the ends']
@@ -16,30 +16,30 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.floats.formats import FORMATS, Format
-from simwarp.floats.small_formats import widen
 from simwarp.fragments import fragments_of
+from simwarp.lab.evidence.bounds import values
 from simwarp.verify.draw import Draw
 
 Array: TypeAlias = npt.NDArray[Any]
 Words: TypeAlias = dict[str, Array]
-"""The words of a, b and c."""
+"""The words of a, b and c, by name."""
 
 WIDTHS = np.array([0, 1, 2, 4, 8, 16, 30])
-"""How many binades the numbers of one operand have, less one."""
+"""The ranges of exponents that the numbers of one operand may have: largest less smallest."""
 
 
 class Operands(NamedTuple):
-    """Types and shapes of a, b and c."""
+    """The types of a, b and c, and their shapes (matrices, rows, columns)."""
 
     types: Mapping[str, Any]
     shapes: Mapping[str, tuple[int, int, int]]
 
     def format(self, name: str) -> Format:
-        """The format of a floating-point operand."""
+        """The format of an operand of a float type."""
         return FORMATS[self.types[name]]
 
     def word(self, name: str) -> np.dtype[Any]:
-        """The unsigned word that holds an element."""
+        """The unsigned dtype that holds an element of an operand."""
         kind = self.types[name]
         return FORMATS[kind].word if kind in FORMATS else np.dtype(np.uint32 if kind == "s32" else np.uint8)
 
@@ -48,15 +48,15 @@ Maker: TypeAlias = Callable[[Draw, Operands], Words]
 
 
 def classes_of(opcode: str) -> dict[str, Maker]:
-    """The classes for an instruction, by name."""
+    """By name, the classes of tiles for an instruction."""
     kind = fragments_of(opcode).operands["a"].type
     return CLASSES["floats" if kind in FORMATS else "bits" if kind == "b1" else "integers"]
 
 
 def tiles(opcode: str, draw: Draw, count: int) -> Words:
-    """The words of a, b and c of ``count`` tiles, of each class in turn: (count, rows, columns).
+    """The words of ``count`` tiles of a, b and c, (count, rows, columns), taken from each class in turn.
 
-    A tile of four matrices has (count, matrices, rows, columns).
+    If a tile has four matrices, the shape is (count, matrices, rows, columns).
     """
     operands = {name: fragments_of(opcode).operands[name] for name in "abc"}
     classes = classes_of(opcode)
@@ -64,22 +64,19 @@ def tiles(opcode: str, draw: Draw, count: int) -> Words:
     shapes = {n: (each * x.layout.matrices, x.layout.rows, x.layout.columns) for n, x in operands.items()}
     form = Operands({name: operand.type for name, operand in operands.items()}, shapes)
     made = [maker(draw, form) for maker in classes.values()]
-    return {
-        name: np.stack([m[name].reshape(each, *operand.layout.shape) for m in made], axis=1).reshape(
-            -1, *operand.layout.shape
-        )
-        for name, operand in operands.items()
-    }
+    tile = {name: operand.layout.shape for name, operand in operands.items()}
+    parts = {name: [one[name].reshape(each, *shape) for one in made] for name, shape in tile.items()}
+    return {name: np.stack(parts[name], axis=1).reshape(-1, *shape) for name, shape in tile.items()}
 
 
 def uniform(draw: Draw, low: Any, high: Any, shape: tuple[int, ...]) -> Array:
-    """Whole numbers from low to high, both included."""
+    """Random integers from low to high, both included."""
     span = np.asarray(high - low + 1).astype(np.uint64)
     return low + (draw.words(int(np.prod(shape))).reshape(shape) % span).astype(np.int64)
 
 
 def anything(draw: Draw, form: Operands) -> Words:
-    """Any bits."""
+    """Random bits."""
     made: Words = {}
     for name, shape in form.shapes.items():
         word, count = form.word(name), int(np.prod(shape))
@@ -89,7 +86,7 @@ def anything(draw: Draw, form: Operands) -> Words:
 
 
 def ones(kind: str) -> int:
-    """The word of an element with all its bits set."""
+    """The word with all bits of an element set."""
     return (1 << FORMATS[kind].word.itemsize * 8) - 1 if kind in FORMATS else (1 << int(kind[1:])) - 1
 
 
@@ -97,14 +94,14 @@ def ones(kind: str) -> int:
 
 
 def near_the_ends(draw: Draw, form: Operands) -> Words:
-    """C where sums leave the type, or almost."""
+    """Random bits, with c near the end of its type, so that sums overflow or almost do."""
     made = anything(draw, form)
     made["c"] = (2**31 + uniform(draw, -(1 << 12), 1 << 12, form.shapes["c"])).astype(np.uint32)
     return made
 
 
 def alike(draw: Draw, form: Operands) -> Words:
-    """All products the largest there are, and of one sign; c near an end."""
+    """The largest products, all of one sign, with c near an end of its type."""
     made = near_the_ends(draw, form)
     for name in "ab":
         top = ones(form.types[name])
@@ -115,7 +112,7 @@ def alike(draw: Draw, form: Operands) -> Words:
 
 
 def sparse(draw: Draw, form: Operands) -> Words:
-    """Mostly zeros."""
+    """Mostly zeros in a and b."""
     made = anything(draw, form)
     for name in "ab":
         made[name] = made[name] * (uniform(draw, 0, 7, made[name].shape) == 0).astype(made[name].dtype)
@@ -123,7 +120,7 @@ def sparse(draw: Draw, form: Operands) -> Words:
 
 
 def dense(draw: Draw, form: Operands) -> Words:
-    """Bits that are mostly set."""
+    """Mostly ones in a and b."""
     made = sparse(draw, form)
     return made | {name: made[name] ^ 1 for name in "ab"}
 
@@ -132,19 +129,16 @@ def dense(draw: Draw, form: Operands) -> Words:
 
 
 def words(format: Format, negative: Any, field: Any, fraction: Any, below: Any) -> Array:
-    """Words of a format from their parts; ``below`` goes into the bits that it ignores."""
+    """Assemble words of a format from sign, exponent field, fraction and padding bits ``below``."""
     word = np.asarray(negative).astype(np.uint64)
-    for part, bits in (
-        (field, format.exponent_bits),
-        (fraction, format.fraction_bits),
-        (below, format.padding),
-    ):
+    widths = format.exponent_bits, format.fraction_bits, format.padding
+    for part, bits in zip((field, fraction, below), widths, strict=True):
         word = word << np.uint64(bits) | np.asarray(part).astype(np.uint64)
     return word.astype(format.word)
 
 
 def floats(draw: Draw, form: Operands, name: str, exponent: Any, width: Any) -> Array:
-    """Floats with exponents in (exponent - width … exponent), as far as the type has them, or subnormal."""
+    """Random floats with exponents from exponent - width to exponent, clipped to the type or subnormal."""
     format, shape = form.format(name), form.shapes[name]
     field = exponent - uniform(draw, 0, width, shape) - (format.least_exponent - 1)
     field = np.clip(field, 0, format.largest >> format.fraction_bits)
@@ -159,16 +153,14 @@ def floats(draw: Draw, form: Operands, name: str, exponent: Any, width: Any) -> 
 
 
 def window(draw: Draw, form: Operands, least: int, greatest: int) -> Words:
-    """Floats that lie in some binades of their own in each tile.
+    """Random floats, in each tile from a different range of exponents.
 
-    The largest exponent of a tile's products is one of (least … greatest), as far as the types have it.
+    A tile's products have a largest exponent drawn from least to greatest, clipped to the types.
     """
     a, b = form.format("a"), form.format("b")
-    count = (form.shapes["a"][0], 1, 1)
-    least = min(least, a.greatest_exponent + b.greatest_exponent)
-    product = uniform(
-        draw, least, max(least, min(greatest, a.greatest_exponent + b.greatest_exponent)), count
-    )
+    count, top = (form.shapes["a"][0], 1, 1), a.greatest_exponent + b.greatest_exponent
+    least = min(least, top)
+    product = uniform(draw, least, max(least, min(greatest, top)), count)
     low = np.maximum(least_of(a), product - b.greatest_exponent)
     high = np.maximum(np.minimum(a.greatest_exponent, product - least_of(b)), low)
     left = uniform(draw, low, high, count)
@@ -178,19 +170,19 @@ def window(draw: Draw, form: Operands, least: int, greatest: int) -> Words:
 
 
 def least_of(format: Format) -> int:
-    """The exponent of the least number that is not zero."""
+    """The exponent of a format's least positive number."""
     return format.least_exponent - format.fraction_bits
 
 
 def reach(form: Operands) -> tuple[int, int]:
-    """The exponents of products between which sums neither vanish in c's type nor leave it."""
+    """The least and greatest exponents of products whose sums neither underflow nor overflow c's type."""
     a, b, c = (form.format(name) for name in "abc")
     least = max(least_of(a) + least_of(b), least_of(c) - 12)
     return least, min(a.greatest_exponent + b.greatest_exponent, c.greatest_exponent)
 
 
 def usual(draw: Draw, form: Operands) -> Words:
-    """Numbers about 1."""
+    """Numbers near 1."""
     return window(draw, form, -2, 2)
 
 
@@ -206,7 +198,7 @@ def large(draw: Draw, form: Operands) -> Words:
 
 
 def small(draw: Draw, form: Operands) -> Words:
-    """Sums near underflow, with c zero in every other tile."""
+    """Sums near underflow, with zeros in c of every other tile."""
     least = reach(form)[0]
     made = window(draw, form, least, least + 30)
     made["c"][::2] &= made["c"].dtype.type(form.format("c").sign)
@@ -214,7 +206,7 @@ def small(draw: Draw, form: Operands) -> Words:
 
 
 def in_pairs(draw: Draw, form: Operands, made: Words) -> Words:
-    """Let some products, in places of their own in each tile, be the negatives of others."""
+    """Make some products of each tile, at random k, the negatives of others."""
     count, _, k = form.shapes["a"]
     order = np.argsort(draw.words(count * k).reshape(count, k), axis=1)
     first, second = order[:, 0::2], order[:, 1::2]
@@ -233,7 +225,7 @@ def cancelling(draw: Draw, form: Operands) -> Words:
 
 
 def cancelling_large(draw: Draw, form: Operands) -> Words:
-    """Products that cancel in pairs, near overflow and beyond."""
+    """Products that cancel in pairs, near overflow and above."""
     return in_pairs(draw, form, window(draw, form, reach(form)[1] - 2, 1 << 12))
 
 
@@ -243,24 +235,22 @@ def cancelling_small(draw: Draw, form: Operands) -> Words:
 
 
 def cancelling_c(draw: Draw, form: Operands) -> Words:
-    """A c that cancels the product of the last k, as nearly as its type can."""
+    """C that cancels the product of the last k, as exactly as its type allows."""
     made = anywhere(draw, form)
+
+    def numbers(name: str) -> Array:
+        padding = form.format(name).padding
+        words: Array = made[name] >> padding << padding
+        return values(form.types[name], words)
+
     with np.errstate(all="ignore"):
-        products = -numbers(form, made, "a")[:, :, -1:] * numbers(form, made, "b")[:, -1:, :]
+        products = -numbers("a")[:, :, -1:] * numbers("b")[:, -1:, :]
         c = products.astype({"f16": "f2", "f32": "f4", "f64": "f8"}[form.types["c"]])
     return made | {"c": c.view(form.word("c"))}
 
 
-def numbers(form: Operands, made: Words, name: str) -> Array:
-    """The numbers of an operand, as float64."""
-    if form.types[name] == "f64":
-        return made[name].view(np.float64)
-    padding, kind = form.format(name).padding, form.types[name]
-    return widen(made[name] >> padding << padding, kind).astype(np.float64)
-
-
 def powers(draw: Draw, form: Operands) -> Words:
-    """Powers of two and zeros: sums that end nearly halfway between two numbers."""
+    """Powers of two and zeros, whose sums are often halfway between two numbers or nearly so."""
     made = anywhere(draw, form)
     for name, elements in made.items():
         format = form.format(name)
@@ -280,7 +270,7 @@ def zeros(draw: Draw, form: Operands) -> Words:
 
 
 def special(draw: Draw, form: Operands) -> Words:
-    """Infinities, NaN, the largest and the least numbers among others, in some tiles many."""
+    """Infinities, NaN, largest and least numbers among others, rare in some tiles and frequent in others."""
     made = anywhere(draw, form)
     for name, elements in made.items():
         format = form.format(name)
@@ -306,4 +296,4 @@ CLASSES = {
         *(cancelling, cancelling_large, cancelling_small, cancelling_c),
     ),
 }
-"""By the kind of number, the classes by name."""
+"""By kind of number, the classes by name."""

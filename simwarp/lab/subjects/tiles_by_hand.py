@@ -1,8 +1,7 @@
-"""Tiles made by hand: sums that show what tensor cores do to floats, and integers that leave their type.
+"""Handmade tiles: float sums that show alignment, rounding and truncation, and integer sums that overflow.
 
-A *sum* is one dot product: some products, and c. Sums lie along the diagonals of tiles, so that what lies off
-the diagonal mixes them. A sum that needs numbers that the types lack, or more products than an instruction
-has, is left out.
+A *sum* is one dot product plus c. Sums lie along the diagonals of tiles, so that elements off the diagonal
+mix them. An instruction omits the sums whose numbers its types lack, or that have more products than it.
 
 >>> tiles("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32")["a"].shape
 (7, 8, 16)
@@ -22,66 +21,50 @@ from simwarp.fragments import Fragments, Operand, fragments_of
 from simwarp.testing.fragments.words import words_of
 
 TOP = 12
-"""The exponent of products that cancel: every type has them."""
+"""The exponent of products that cancel; within the range of products of every type."""
 
 
 class Sum(NamedTuple):
-    """Factors of the products, and c: floats, or words as integers."""
+    """The factors of some products, and the addend c: floats, or bit patterns as integers."""
 
     name: str
     products: tuple[tuple[float | int, float | int], ...]
     c: float | int = 0.0
 
 
-class Words(NamedTuple):
-    """A sum as an instruction takes it: words of a's row, of b's column and of c."""
-
-    name: str
-    a: list[int]
-    b: list[int]
-    c: list[int]
-
-
-def sums_of(opcode: str) -> list[Words]:
-    """The sums that an instruction can be asked."""
-    fragments = fragments_of(opcode)
-    maker = of_integers if fragments.operands["d"].type == "s32" else of_floats
-    found = (words(made, fragments) for made in maker(fragments))
-    return [made for made in found if made is not None]
-
-
 def tiles(opcode: str) -> dict[str, np.ndarray]:
     """The words of a, b and c: (tiles, rows, columns), or (tiles, matrices, rows, columns)."""
-    operands, sums = fragments_of(opcode).operands, sums_of(opcode)
-    d = operands["d"].layout
+    fragments = fragments_of(opcode)
+    operands, d = fragments.operands, fragments.operands["d"].layout
+    made = (of_integers if operands["d"].type == "s32" else of_floats)(fragments)
+    sums = [found for one in made if (found := words(one, fragments))]
     side, longer = sorted((d.rows, d.columns))
     count = -(-len(sums) // (side * d.matrices)) * d.matrices
     places = [(tile * side + np.arange(longer)) % len(sums) for tile in range(count)]
-    a, b, c = (np.array([getattr(s, name) for s in sums], operands[name].layout.dtype) for name in "abc")
-    made = {
+    a, b, c = (np.array([one[name] for one in sums], operands[name].layout.dtype) for name in "abc")
+    placed = {
         "a": [a[at[: d.rows]] for at in places],
         "b": [b[at[: d.columns]].T for at in places],
         "c": [c[at[np.minimum(*np.indices((d.rows, d.columns)))], 0] for at in places],
     }
-    return {n: np.array(made[n]).reshape(-1, *operands[n].layout.shape) for n in "abc"}
+    return {n: np.array(placed[n]).reshape(-1, *operands[n].layout.shape) for n in "abc"}
 
 
-def words(found: Sum, fragments: Fragments) -> Words | None:
-    """A sum's words, if an instruction has so many products, of such numbers."""
+def words(found: Sum, fragments: Fragments) -> dict[str, list[int]] | None:
+    """A sum's words of a's row, b's column and c; None if the instruction cannot compute the sum."""
     spare = fragments.shape.k - len(found.products)
     if spare < 0:
         return None
-    numbers = {"a": [a for a, _ in found.products] + [0] * spare, "c": [found.c]}
-    numbers["b"] = [b for _, b in found.products] + [0] * spare
+    left, right = zip(*found.products, *[(0, 0)] * spare, strict=True)
+    numbers = {"a": left, "b": right, "c": (found.c,)}
     try:
-        made = [[word(x, fragments.operands[name]) for x in numbers[name]] for name in "abc"]
+        return {name: [word(x, fragments.operands[name]) for x in numbers[name]] for name in "abc"}
     except (DtypeError, OverflowError):
         return None
-    return Words(found.name, *made)
 
 
 def word(number: float | int, operand: Operand) -> int:
-    """The word of a number; a word as it is."""
+    """The word of a float in an operand's type; an integer is already a word."""
     if not isinstance(number, float):
         return number
     return _word(number.hex(), operand.type, operand.layout.bits)
@@ -96,11 +79,11 @@ def _word(number: str, kind: str, bits: int) -> int:
 
 
 def of_floats(fragments: Fragments) -> Iterator[Sum]:
-    """Every sum of floats, whether the types have its numbers or not."""
+    """All sums of floats for an instruction; its types may lack the numbers of some."""
     d, a, b, c = (fragments.operands[name].type for name in "dabc")
 
     def power(exponent: int, factor: float = 1.0) -> tuple[float, float]:
-        """The factors of factor · 2^exponent, about equal as far as the types have them."""
+        """Two factors of the product factor · 2^exponent, of about equal size if the types allow it."""
         left, right = FORMATS[a], FORMATS[b]
         low = max(left.least_exponent - left.fraction_bits, exponent - right.greatest_exponent)
         high = min(left.greatest_exponent, exponent - right.least_exponent + right.fraction_bits)
@@ -117,7 +100,7 @@ def of_floats(fragments: Fragments) -> Iterator[Sum]:
 
 
 def _cut(power: Any, top: int) -> Iterator[Sum]:
-    """What lies some bits below products that cancel, or below c."""
+    """Sums with a term some bits below products that cancel, or below c."""
     pair = (power(top), power(top, -1.0))
     for bits in range(22, 29):
         for sign in (1.0, -1.0):
@@ -135,7 +118,7 @@ def _cut(power: Any, top: int) -> Iterator[Sum]:
 
 
 def _zeros(power: Any, greatest: int) -> Iterator[Sum]:
-    """Zeros beside small products, and sums that are zero."""
+    """Sums with zeros beside small products, and sums that are zero."""
     for zero in (0.0, -0.0):
         yield Sum("zero times large, beside small", ((zero, 2.0**greatest), power(-12)))
         for c in (0.0, -0.0):
@@ -147,7 +130,7 @@ def _zeros(power: Any, greatest: int) -> Iterator[Sum]:
 
 
 def _rounded(power: Any, fraction_bits: int) -> Iterator[Sum]:
-    """Sums between two numbers of d: halfway, and with little more or less."""
+    """Sums halfway between two numbers of d's type, and slightly more or less."""
     half = -fraction_bits - 1
     for c in (1.0, -1.0, 1.0 + 2.0**-fraction_bits):
         for sign in (1.0, -1.0):
@@ -159,14 +142,12 @@ def _rounded(power: Any, fraction_bits: int) -> Iterator[Sum]:
 
 
 def _tiny(power: Any, least: int, fraction_bits: int, k: int) -> Iterator[Sum]:
-    """Sums near the least number of d, with c zero; d's least normal exponent less 32 is cut."""
+    """Sums near the least number of d's type, with c zero."""
     unit = least - fraction_bits
     for bits in (30, 31, 32, 33, 34):
         for sign in (1.0, -1.0):
             dust = (power(least - bits, sign),)
-            yield Sum(
-                f"half the least number and 2^-{bits} of the least normal one", (power(unit - 1), *dust)
-            )
+            yield Sum(f"half the least number and 2^-{bits} of the least normal", (power(unit - 1), *dust))
             yield Sum("the same with more dust", (power(unit - 1), *dust * 3))
             yield Sum("the least number and dust", (power(unit, sign), *dust * 3))
             yield Sum(f"the least number from {bits}", dust * k)
@@ -178,7 +159,7 @@ def _tiny(power: Any, least: int, fraction_bits: int, k: int) -> Iterator[Sum]:
 
 
 def _great(power: Any, c: Any) -> Iterator[Sum]:
-    """Sums at the end of c's type, and products beyond it that cancel."""
+    """Sums near the largest number of c's type, and products beyond it that cancel."""
     last = c.greatest_exponent
     largest = 2.0**last * (2.0 - 2.0**-c.fraction_bits)
     for sign in (1.0, -1.0):
@@ -195,7 +176,7 @@ def _great(power: Any, c: Any) -> Iterator[Sum]:
 
 
 def _special(a: Any, b: Any, c: Any) -> Iterator[Sum]:
-    """Infinities and NaN, as words."""
+    """Sums with infinities and NaN."""
 
     def words(format: Any) -> list[int]:
         beyond = format.largest + 1 << format.padding
@@ -220,7 +201,7 @@ def _special(a: Any, b: Any, c: Any) -> Iterator[Sum]:
 
 
 def of_integers(fragments: Fragments) -> Iterator[Sum]:
-    """Products of the largest and least numbers, and c at the ends of its type."""
+    """Sums of products of the largest and least integers, with c at an end of its type."""
     bits, k = fragments.operands["a"].layout.bits, fragments.shape.k
     ends = sorted({0, 1, (1 << bits) - 1, 1 << bits - 1, (1 << bits - 1) - 1})
     addends = (0, 2**31 - 1, 2**31, 2**32 - 1, 1)
