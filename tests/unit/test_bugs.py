@@ -438,7 +438,7 @@ class StandIn(simwarp.Device):
 
 def test_a_recording_without_its_program_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda program: None if program == "nvcc" else program)
-    with pytest.raises(InputFileError, match=r"^sanitizer needs nvcc\nrecord it where "):
+    with pytest.raises(InputFileError, match=r"^sanitizer needs nvcc\nrecord it on "):
         record(recorder.SUBJECTS[0], Asking(StandIn), tmp_path)
 
 

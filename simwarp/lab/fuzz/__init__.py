@@ -1,7 +1,7 @@
-"""Random PTX programs: divergent, full of warp-wide work, and the same whatever the scheduling.
+"""Random PTX programs with divergence and warp-wide operations, whose results do not depend on scheduling.
 
-Two devices, or a program and its mutants, must agree on every one of them. `generate` makes a program,
-`hunt` searches for programs on which two devices disagree or one fails, and makes them small. The command is
+Two devices, or a program and its mutants, must agree on every program. `generate` makes a program; `hunt`
+searches for programs on which two devices disagree or one fails, and shrinks them. The command is
 ``simwarp fuzz``; `simwarp.lab` records the answers of hardware.
 """
 

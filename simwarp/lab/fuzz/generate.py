@@ -1,4 +1,4 @@
-"""Random programs: deterministic whatever the scheduling, and the same on every machine for a seed."""
+"""Generates random programs, which depend on seed and number only and whose results no scheduling changes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from simwarp.lab.fuzz.vocabulary import Vocabulary, all_rows
 from simwarp.verify.draw import Draw
 
 VERSION = 1
-"""Of the generator: a program is a function of it, the seed, the number and the vocabulary."""
+"""The version of the generator, which with seed, number and vocabulary determines a program."""
 
 
 def generate(seed: int, number: int, vocabulary: Vocabulary | None = None) -> Program:
-    """Program ``number`` of a seed; by default of the vocabulary of all rows that programs can use.
+    """Generate program ``number`` of a seed, by default with the opcodes of all rows that programs can use.
 
     Examples
     --------

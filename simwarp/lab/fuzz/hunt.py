@@ -1,4 +1,4 @@
-"""Search for programs on which two devices disagree or one fails, made small.
+"""Searches for programs on which two devices disagree or one fails, and shrinks them.
 
 Examples
 --------
@@ -34,27 +34,25 @@ from simwarp.ptx.instructions import ROWS, TABLE
 _SLOTS = RECORD // 8
 _INSTRUCTION = re.compile(r"^\t(?:@!?%\w+ )?([a-z][\w.:]*)", re.MULTILINE)
 _FEW, _MANY = 8, 512
-"""Programs in a batch: for one process, and for many."""
+"""The number of programs in a batch: without worker processes, and with them."""
 
 
 @dataclass
 class Witness:
-    """A device that runs programs, or their mutants."""
+    """A named device that runs programs or mutants of them."""
 
     name: str
     device: Any
     change: Callable[[Program], Program] | None = None  # for instance `simwarp.lab.fuzz.mutate`
-    workers: Workers | None = (
-        None  # run the programs instead: a crash of the compiler does not end this process
-    )
-    silent: list[int] = field(default_factory=list[int])  # programs to which the workers had no answer
+    workers: Workers | None = None  # run the programs, so that a compiler crash does not end this process
+    silent: list[int] = field(default_factory=list[int])  # programs without an answer from the workers
 
     def answer(self, program: Program) -> Answer:
-        """Its answer to a program."""
+        """The device's answer to a program."""
         return next(answers(self.device, self._changed([program])))
 
     def digests(self, programs: Sequence[Program]) -> list[bytes | None]:
-        """The digest of each answer; of a fault nothing; None if the workers had no answer."""
+        """The digest of each answer: empty for a fault, None if the workers had no answer."""
         changed = self._changed(programs)
         if self.workers is not None:
             return [found or None for found in self.workers.digests(changed)]
@@ -66,20 +64,20 @@ class Witness:
 
 @dataclass(frozen=True)
 class Difference:
-    """A counterexample: a program on which two witnesses disagree or one fails."""
+    """A counterexample: a program on which two devices disagree or one fails."""
 
-    number: int  # of the generated program
-    program: Program  # it, or a smaller one on which they still differ
+    number: int  # of the generated program, before shrinking
+    program: Program  # the generated program or a smaller one
     names: tuple[str, str]
     words: tuple[Answer, Answer]
 
     @property
     def text(self) -> str:
-        """The PTX."""
+        """The PTX of the program."""
         return module_text([self.program])
 
     def lines(self) -> list[str]:
-        """Where the words differ first: the thread, and what its registers or its memory hold."""
+        """Describe the first difference: the thread, and the values of its registers or memory."""
         left, right = self.words
         if isinstance(left, SimwarpError) or isinstance(right, SimwarpError):
             values = [word if isinstance(word, SimwarpError) else "no fault" for word in self.words]
@@ -109,10 +107,10 @@ def hunt(
     trials: int = 600,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[Difference]:
-    """Run programs on two or more witnesses, and compare the others with the first. A fault is a difference.
+    """Run programs on two or more devices, and compare each with the first; a fault is a difference.
 
-    ``trials`` is how often a smaller program is tried, for each difference; 0 leaves it as it is.
-    ``progress`` takes the number of programs done.
+    ``trials`` limits the smaller programs that are tried for each difference; 0 disables shrinking.
+    ``progress`` is called with the number of finished programs.
     """
     standard, *others = witnesses
     left, done = iter(programs), 0
@@ -131,7 +129,7 @@ def hunt(
 
 
 def _disagree(left: bytes | None, right: bytes | None) -> bool:
-    """Whether two answers differ, or one is a fault."""
+    """Whether two digests differ, or one is of a fault; an unknown answer agrees with any."""
     return None not in (left, right) and (not right or left != right)
 
 
@@ -146,14 +144,14 @@ def _difference(standard: Witness, other: Witness, program: Program, trials: int
 
 
 def coverage(programs: Iterable[Program]) -> dict[str, int]:
-    """How many instructions of each row there are in the programs' text; all rows, also those with none."""
+    """By row, the number of its instructions in the programs; rows without any are included."""
     opcodes = _INSTRUCTION.findall("".join(module_text([program]) for program in programs))
     counts = Counter(row.name for row, _ in filter(None, map(TABLE.find, opcodes)))
     return {name: counts[name] for name in ROWS}
 
 
 def _place(offset: int) -> str:
-    """Whose memory lies at an offset."""
+    """The memory at an offset, in words: a tally, or that of a thread."""
     if offset < own_at(0):
         return f"tally at byte {offset}"
     return f"memory of thread {(offset - own_at(0)) // OWN}, byte {(offset - own_at(0)) % OWN}"

@@ -1,4 +1,4 @@
-"""Where the memories of a program lie, and the registers that hold their addresses.
+"""The layout of a program's memories, and the registers that hold their addresses.
 
 Examples
 --------
@@ -18,24 +18,24 @@ from collections.abc import Iterable
 from simwarp.lab.fuzz.program import REGISTERS
 
 RECORD = 8 * len(REGISTERS)
-"""Bytes of a thread's inputs, and of its outputs: 8 for each register."""
+"""The size in bytes of a thread's inputs, and of its outputs: 8 for each register."""
 OWN = 32
-"""Bytes of each memory that a thread has for itself; also of the parameter and of the constants."""
+"""The size in bytes of each memory that a thread has alone, of the parameter, and of the constants."""
 SETS, SET = 8, 256
-"""The tallies in global memory: so many sets of so many bytes, in front of the threads' own memory."""
+"""The number of sets of tallies in global memory, before the threads' own memory; bytes of a set."""
 CELL = 16
-"""Bytes of a thread's cell of shared memory, in which it gives a value to another thread."""
+"""The size in bytes of a thread's cell of shared memory, through which threads exchange values."""
 TALLIES: tuple[str, ...] = (
     *(f"{operation}.b{bits}" for operation in ("add", "and", "or", "xor") for bits in (32, 64)),
     *(f"{end}.{sign}{bits}" for end in ("min", "max") for sign in "us" for bits in (32, 64)),
 )
-"""The commutative operation by which each word of a set is updated."""
+"""For each word of a set of tallies, the commutative operation that updates it."""
 
 PARAMETERS = (
     f"\t.param .align 16 .b8 numbers[{OWN}],\n"
     "\t.param .u64 inputs,\n\t.param .u64 outputs,\n\t.param .u64 memory"
 )
-"""In this order no parameter needs padding before it."""
+"""The kernel's parameters in PTX, in an order without padding between them."""
 TABLE = f".const .align 16 .b8 table[{OWN}] = {{{', '.join(str(37 * i % 256) for i in range(OWN))}}};\n"
 
 _TO_GLOBAL = "cvta.to.global.u64 {0}, {0}"
@@ -72,11 +72,11 @@ BASES: dict[str, tuple[str, str]] = {
     "%generic_local": ("b64", "cvta.local.u64 {0}, %local"),
     "%generic_table": ("b64", "cvta.const.u64 {0}, %table"),
 }
-"""The registers that a program initialises if it uses them: class and instructions, after those they need."""
+"""By register that programs initialise if they use it: its class, and PTX that reads earlier entries only."""
 
 
 def needed(registers: Iterable[str]) -> set[str]:
-    """Registers, and those of `BASES` from which they get their values."""
+    """Registers, and those of `BASES` that their initial values depend on."""
     found = set(registers)
     for name, (_, lines) in reversed(BASES.items()):
         if name in found:
@@ -85,7 +85,7 @@ def needed(registers: Iterable[str]) -> set[str]:
 
 
 def variables(used: set[str], block: int) -> list[str]:
-    """Declarations of the memories that are used."""
+    """The PTX declarations of the memories that the used registers address."""
     sizes = {"cells": CELL * block, "tally": OWN, "shared": OWN * block, "local": OWN}
     return [
         f"\t.{'local' if name == 'local' else 'shared'} .align 16 .b8 {name}[{size}];"
@@ -95,7 +95,7 @@ def variables(used: set[str], block: int) -> list[str]:
 
 
 def tally_of(opcode: str) -> str:
-    """Which of `TALLIES` an atomic instruction updates; "" if its order matters, or its result."""
+    """The entry of `TALLIES` that an atomic opcode updates; "" for an operation that is not commutative."""
     words = opcode.split(".")
     kind = words[-1]
     operation = next((word for word in words if word in ("add", "and", "or", "xor", "min", "max")), "")

@@ -1,4 +1,4 @@
-"""Mutants: other programs with the same outputs, by which a compiler or a scheduler is tested.
+"""Mutates programs without changing their outputs, to test a compiler or a scheduler.
 
 Examples
 --------
@@ -37,7 +37,7 @@ Mutation: TypeAlias = Callable[[Program, Draw, Vocabulary], Program]
 
 
 def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
-    """A side that no lane takes, somewhere."""
+    """Insert a branch that no lane takes."""
     body, put = draw.choice(list(bodies(program, predicated=False)))
     at = draw.integer(0, len(body))
     dead = DeadBranch.draw(Maker(draw, vocabulary, KINDS), Scope(depth=2, block=False))
@@ -45,12 +45,12 @@ def insert_dead(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program
 
 
 def rename(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
-    """Other names for the registers, declared in another order."""
+    """Rename the registers, and declare them in another order."""
     return replace(program, names=draw.integer(1, 2**31))
 
 
 def swapped(program: Program) -> Iterator[Program]:
-    """Two neighbours that do not touch what the other writes, the other way around."""
+    """Mutants with two independent neighbouring statements swapped."""
     for body, put in bodies(program):
         for i, (one, other) in enumerate(pairwise(body)):
             if are_independent(one, other):
@@ -58,28 +58,28 @@ def swapped(program: Program) -> Iterator[Program]:
 
 
 def inverted(program: Program) -> Iterator[Program]:
-    """An `If` with the opposite condition, its sides exchanged."""
+    """Mutants with the condition of an `If` negated and its sides exchanged."""
     for statement, put in statements(program):
         if isinstance(statement, If) and not statement.predicated:
             yield put((statement.inverted(),))
 
 
 def peeled(program: Program) -> Iterator[Program]:
-    """A round of a loop before the loop."""
+    """Mutants with one iteration of a loop peeled off."""
     for statement, put in statements(program):
         if isinstance(statement, Loop):
             yield put((replace(statement, peeled=statement.peeled + 1),))
 
 
 def predicated(program: Program) -> Iterator[Program]:
-    """Branches instead of predicates, or the other way around."""
+    """Mutants with an `If` converted from predicates to branches or back."""
     for statement, put in statements(program):
         if isinstance(statement, If) and not statement.otherwise and all(s.flat for s in statement.then):
             yield put((replace(statement, predicated=not statement.predicated),))
 
 
 def one_of(mutants: Callable[[Program], Iterable[Program]]) -> Mutation:
-    """One of some mutants; the program itself if there are none."""
+    """A mutation that draws one of some mutants, or returns the program itself if there are none."""
 
     def change(program: Program, draw: Draw, vocabulary: Vocabulary) -> Program:
         found = list(mutants(program))
@@ -96,11 +96,11 @@ MUTATIONS: dict[str, Mutation] = {
     "peel": one_of(peeled),
     "predicate": one_of(predicated),
 }
-"""Each gives a program with the same outputs; the program itself if there is nothing to change."""
+"""By name, functions that return a program with the same outputs, or the program itself."""
 
 
 def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None) -> Program:
-    """Several mutations, one after the other.
+    """Apply each mutation to a program, one to three times.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def mutate(program: Program, seed: int = 0, vocabulary: Vocabulary | None = None
 
 
 def unveil(program: Program) -> Program:
-    """The program with its results open to the compiler, to test the compiler instead of a simulator.
+    """The program without hiding its results from the compiler, to test the compiler.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def unveil(program: Program) -> Program:
 
 
 def are_independent(one: Statement, other: Statement) -> bool:
-    """Whether two statements may change places."""
+    """Whether swapping two neighbouring statements cannot change a result."""
     if not (one.flat and other.flat):
         return False
     in_memory = [s for s in (one, other) if isinstance(s, Load | Store | Atomic)]

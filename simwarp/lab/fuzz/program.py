@@ -1,11 +1,11 @@
-"""The tree of a generated program: statements that work on a fixed set of registers.
+"""The syntax tree of a generated program: statements on a fixed set of registers.
 
-Every register is initialised, so that a statement can be dropped or moved without making the others
-illegal; the final values of the registers are the program's output.
+All registers are initialised, so that removing or moving a statement keeps the others legal. The final
+values of the registers are the program's output.
 
 Examples
 --------
-A barrier in one side of a branch that lanes take differently, and one behind the branch:
+A barrier in one side of a divergent branch, and one after the branch:
 
 >>> from simwarp.lab.fuzz.statements import If, Sync
 >>> inner = Sync(("bar.warp.sync",))
@@ -49,11 +49,11 @@ REGISTERS: tuple[str, ...] = tuple(name for pool in POOLS.values() for name in p
 CLASS: dict[str, str] = {name: kind for kind, pool in POOLS.items() for name in pool}
 
 Operand: TypeAlias = "str | int | tuple[str, ...]"
-"""A register (``!%p0``, ``%laneid``), an integer literal's bits, or several registers as one word."""
+"""A register (``!%p0``, ``%laneid``), the bits of a literal, or a vector of registers."""
 
 
 def register_class(type_name: str) -> str:
-    """The class of the registers that hold a PTX type."""
+    """The class of registers that hold a PTX type."""
     return "pred" if type_name == "pred" else f"b{max(16, storage(type_name).itemsize * 8)}"
 
 
@@ -69,26 +69,27 @@ Group: TypeAlias = Literal["", "warp", "block"]
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition of a branch."""
+    """The condition of a branch or loop."""
 
-    # data: a predicate register holds; lane, warp, block: a bit of its number is 1; never: false, which a
-    # compiler cannot easily prove, computed from a 32-bit register.
+    # data: a predicate register holds; lane, warp, block: a bit of its number is 1; never: false, computed
+    # from a 32-bit register so that a compiler cannot easily prove it.
     kind: Literal["data", "lane", "warp", "block", "never"]
-    what: str | int  # the register, or which bit
+    what: str | int  # the register, or the number of the bit
     negated: bool = False
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may answer it differently."""
+        """Whether the condition may differ between lanes of a warp."""
         return self.kind not in ("warp", "block")
 
 
 @dataclass(frozen=True)
 class Address:
-    """An address in one of the memories that a thread may use."""
+    """An address in one of the memories of a program."""
 
-    # inputs: of any thread, read only; numbers: a parameter; table: constants; global, shared, local: the
-    # thread's own; tallies: global words that all threads update; tally: shared ones; "": no address.
+    # inputs: those of all threads, read only; numbers: a parameter; table: constants; global, shared, local:
+    # the thread's own memory; tallies: global words that all threads update; tally: words in shared memory
+    # that the block updates; "": no address.
     region: Literal["", "inputs", "numbers", "table", "global", "shared", "local", "tallies", "tally"] = ""
     offset: int = 0  # in bytes
     index: str = ""  # a 32-bit register that chooses among the region's records; "": the thread's own
@@ -96,22 +97,22 @@ class Address:
 
 
 NOWHERE = Address()
-"""The address of an instruction that takes none."""
+"""The address of an instruction without an address operand."""
 
 
 @dataclass(frozen=True)
 class Statement(ABC):
-    """A statement of a program. Each kind is one class: how it is drawn, written as PTX, and shrunk."""
+    """A statement of a program; a subclass draws, writes and shrinks one kind of statement."""
 
-    weight: ClassVar[int]  # how often it is drawn, compared with the others
-    purpose: ClassVar[str]  # the opcodes that the vocabulary must have for it
-    flat: ClassVar[bool] = False  # whether it may stand under a predicate, and be swapped with a neighbour
-    group: ClassVar[Group] = ""  # the threads that must execute it together, whatever its fields
+    weight: ClassVar[int]  # how often it is drawn, relative to others
+    purpose: ClassVar[str]  # the purpose that the vocabulary must have opcodes for
+    flat: ClassVar[bool] = False  # whether it may be predicated, and swapped with a neighbour
+    group: ClassVar[Group] = ""  # the threads that must always execute it together
     inside: ClassVar[tuple[str, ...]] = ()  # the fields that hold other statements
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Whether it may be drawn in a scope."""
+        """Whether a scope allows this kind of statement."""
         if (cls.group == "block" and not scope.block) or (cls.inside and not scope.depth):
             return False
         return cls.flat or not scope.flat
@@ -119,48 +120,48 @@ class Statement(ABC):
     @classmethod
     @abstractmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw one."""
+        """Draw a statement of this kind."""
 
     @abstractmethod
     def write(self, writer: Writer, mask: str) -> str | None:
-        """Write it for the lanes of a mask; return the mask behind it, if that is another one."""
+        """Write the statement as PTX for the lanes of a mask; return the mask after it if that differs."""
 
     @property
     def waits(self) -> Group:
-        """The threads that must execute it together."""
+        """The threads that must execute this statement together."""
         return self.group
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may part at it."""
+        """Whether lanes of a warp may diverge at this statement."""
         return False
 
     def opened(self) -> list[Body]:
-        """Statements that may replace it when shrinking."""
+        """Bodies that may replace this statement when shrinking."""
         return [getattr(self, field) for field in self.inside]
 
     def changed(self, **fields: object) -> Statement:
-        """The same with other fields."""
+        """A copy of the statement with other field values."""
         return replace(self, **fields)
 
     def simpler(self) -> Iterator[Statement]:
-        """The same with less."""
+        """Simpler variants of the statement, for shrinking."""
         return iter(())
 
     def touched(self) -> tuple[set[str], set[str]]:
-        """The registers that it reads, and those that it writes, without the statements inside."""
+        """The registers that the statement reads and those it writes, without nested statements."""
         return set(), {name for operand in getattr(self, "destinations", ()) for name in names(operand)}
 
 
 Body: TypeAlias = tuple[Statement, ...]
-"""Statements one after the other."""
+"""A sequence of statements."""
 Put: TypeAlias = Callable[[Body], "Program"]
-"""Makes the program in which a part is replaced."""
+"""A function that returns the program with one part replaced by other statements."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel, its grid, and the seed of its inputs."""
+    """A generated kernel, its grid, and the seed of its inputs."""
 
     seed: int
     number: int
@@ -168,39 +169,39 @@ class Program:
     blocks: int = 2
     block: int = 64  # threads: whole warps, a power of two
     outputs: tuple[str, ...] = REGISTERS
-    names: int = 0  # the seed of the registers' names; 0: the usual ones
-    # Each result is hidden from the compiler, which then can neither fold it nor merge two instructions: the
-    # instructions that run are those that are written.
+    names: int = 0  # the seed of the registers' names; 0: default names
+    # Whether each result is hidden from the compiler, so that it can neither fold results nor merge
+    # instructions: the hardware executes the instructions as written.
     veiled: bool = True
 
     @property
     def threads(self) -> int:
-        """The threads of all blocks."""
+        """The number of threads of all blocks."""
         return self.blocks * self.block
 
 
 def walk(body: Sequence[Statement], converged: bool = True) -> Iterator[tuple[Statement, bool]]:
-    """Every statement, and whether all lanes of the warp are sure to execute it together."""
+    """Every statement, and whether all lanes of the warp certainly execute it together."""
     for statement in body:
         yield statement, converged
         for field in statement.inside:
             yield from walk(getattr(statement, field), converged and not statement.splits)
-        if statement.splits and not statement.inside:  # some lanes have ended
+        if statement.splits and not statement.inside:  # some lanes have exited
             converged = False
 
 
 def needs_mask(body: Sequence[Statement]) -> bool:
-    """Whether statements need to know which lanes execute them."""
+    """Whether a body has a statement that needs the mask of the executing lanes."""
     return any(statement.waits == "warp" for statement, _ in walk(body))
 
 
 def needs_block(body: Sequence[Statement]) -> bool:
-    """Whether all threads of the block must come to one of the statements."""
+    """Whether a body has a statement that all threads of the block must execute."""
     return any(statement.waits == "block" for statement, _ in walk(body))
 
 
 def is_divergent(program: Program) -> bool:
-    """Whether lanes of a warp exchange values where others of it may be elsewhere."""
+    """Whether lanes of a warp exchange values while other lanes may have diverged."""
     return any(
         statement.waits == "warp" and bool(statement.touched()[1]) and not converged
         for statement, converged in walk(program.body)
@@ -208,7 +209,7 @@ def is_divergent(program: Program) -> bool:
 
 
 def bodies(program: Program, *, predicated: bool = True) -> Iterator[tuple[Body, Put]]:
-    """Every body of a program, the outermost first, and how to replace it; perhaps not those predicated."""
+    """Every body of a program, outermost first, with its `Put`; ``predicated`` includes predicated bodies."""
     return _bodies(program.body, lambda body: replace(program, body=body), predicated)
 
 
@@ -225,12 +226,12 @@ def _put_inside(body: Body, i: int, field: str, put: Put, inner: Body) -> Progra
 
 
 def statements(program: Program) -> Iterator[tuple[Statement, Put]]:
-    """Every statement of a program, and how to replace it by others."""
+    """Every statement of a program, with its `Put`."""
     for body, put in bodies(program):
         for i, statement in enumerate(body):
             yield statement, partial(splice, body, i, i + 1, put)
 
 
 def splice(body: Body, start: int, end: int, put: Put, new: Body) -> Program:
-    """The program with other statements from ``start`` to ``end`` of a body."""
+    """The program with the statements from ``start`` to ``end`` of a body replaced."""
     return put((*body[:start], *new, *body[end:]))

@@ -1,4 +1,4 @@
-"""Programs on a device: their inputs, their launch, their outputs.
+"""Runs programs on a device: inputs, launch, and outputs.
 
 Examples
 --------
@@ -34,10 +34,10 @@ from simwarp.lab.fuzz.writer import module_text
 from simwarp.verify.draw import Draw
 
 Answer: TypeAlias = "npt.NDArray[np.uint64] | SimwarpError"
-"""The words that a program left in memory, or the fault that stopped it."""
+"""The words that a program left in memory, or the error that stopped it."""
 
 AT_ONCE = 64
-"""Programs in one module on hardware, where the driver compiles a module as a whole."""
+"""The number of programs in one module on hardware, where loading a module compiles all its kernels."""
 _EDGES: npt.NDArray[np.uint64] = np.array(
     [
         *(0, 1, 2, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1, 2**63, 2**64 - 1),
@@ -48,8 +48,8 @@ _EDGES: npt.NDArray[np.uint64] = np.array(
 
 
 def inputs(program: Program) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], np.void]:
-    """A program's inputs (threads, registers), its memory at the start (words,), its first parameter."""
-    # Edges, small numbers, any words; in every other program lanes share them, for match and vote.
+    """A program's inputs (threads, registers), initial memory (words,), and first parameter."""
+    # Edge values, small numbers, any words; in every other program lanes share values, for match and vote.
     draw = Draw(program.seed, "fuzz inputs", program.number)
     threads, registers = program.threads, RECORD // 8
     raw = draw.words(threads * registers).reshape(threads, registers)
@@ -64,7 +64,7 @@ def inputs(program: Program) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uin
 
 
 def answers(device: Any, programs: Sequence[Program]) -> Iterator[Answer]:
-    """What each program leaves behind: outputs (threads · registers words), then its memory."""
+    """Each program's answer: its outputs (threads · registers words), followed by its memory."""
     at_once = AT_ONCE if hasattr(device, "uuid") else 1
     for first in range(0, len(programs), at_once):
         batch = programs[first : first + at_once]
@@ -72,7 +72,7 @@ def answers(device: Any, programs: Sequence[Program]) -> Iterator[Answer]:
 
 
 def text_answers(device: Any, text: str, programs: Sequence[Program]) -> Iterator[Answer]:
-    """What each kernel of a text leaves behind, with the inputs and the grid of a program."""
+    """The answer of each kernel of a PTX text, with the inputs and grid of the corresponding program."""
     try:
         module = device.load(text)
         kernels = [module.kernel(f"fuzz_{i}") for i in range(len(programs))]
@@ -99,12 +99,12 @@ def _answer(device: Any, kernel: Any, program: Program) -> Answer:
 
 
 def digest(answer: Answer) -> bytes:
-    """16 bytes of the SHA-256 of an answer's words; nothing of a fault, which no program deserves."""
+    """16 bytes of the SHA-256 of an answer's words; empty for an error."""
     if isinstance(answer, SimwarpError):
         return b""
     return hashlib.sha256(answer.astype("<u8").tobytes()).digest()[:16]
 
 
 def outputs(device: Any, programs: Sequence[Program]) -> list[bytes]:
-    """The digest of what each program leaves behind."""
+    """The digest of each program's answer."""
     return [digest(answer) for answer in answers(device, programs)]

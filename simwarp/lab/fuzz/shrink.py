@@ -1,4 +1,4 @@
-"""Makes a program that fails a test small: fewer statements, fewer lanes, simpler operands."""
+"""Shrinks a program that fails a test: fewer statements, fewer lanes, simpler operands."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from simwarp.lab.fuzz.program import Program, bodies, splice, statements
 
 
 def shrink(program: Program, differs: Callable[[Program], bool], *, trials: int = 600) -> Program:
-    """A smaller program for which ``differs`` still holds, after asking it ``trials`` times at most.
+    """A smaller program for which ``differs`` still holds, found with at most ``trials`` calls of it.
 
-    Each step tries first to remove as much as possible, and starts again with what still differs. The
-    same program and the same answers give the same result.
+    Each step first tries to remove as much as possible, and restarts from the program that still differs.
+    The result is deterministic.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def shrink(program: Program, differs: Callable[[Program], bool], *, trials: int 
     while smaller:
         smaller = False
         for candidates in (_without_statements, _opened, _with_fewer_outputs, _simpler):
-            turn, found = 0, True  # a refused candidate is not tried again after a success further on
+            turn, found = 0, True  # a rejected candidate is not tried again after a later success
             while found:
                 found = False
                 for candidate in islice(candidates(program), turn, None):
@@ -45,7 +45,7 @@ def shrink(program: Program, differs: Callable[[Program], bool], *, trials: int 
 
 
 def _without_statements(program: Program) -> Iterator[Program]:
-    """Without some statements in a row: half of a body, a quarter … each one."""
+    """The program without consecutive statements: a whole body, half of one, a quarter … a single one."""
     for body, put in bodies(program):
         size = len(body)
         while size:
@@ -55,13 +55,13 @@ def _without_statements(program: Program) -> Iterator[Program]:
 
 
 def _opened(program: Program) -> Iterator[Program]:
-    """A statement replaced by statements inside of it."""
+    """The program with a statement replaced by one of its nested bodies."""
     for statement, put in statements(program):
         yield from map(put, statement.opened())
 
 
 def _with_fewer_outputs(program: Program) -> Iterator[Program]:
-    """Without outputs; one alone; without one."""
+    """The program without outputs, then with each output alone, then without each output."""
     if len(program.outputs) > 1:
         yield replace(program, outputs=())
         for register in program.outputs:
@@ -71,7 +71,7 @@ def _with_fewer_outputs(program: Program) -> Iterator[Program]:
 
 
 def _simpler(program: Program) -> Iterator[Program]:
-    """Usual names, fewer blocks, fewer warps, simpler statements."""
+    """The program with default register names, with one block, with one warp, with one simpler statement."""
     yield replace(program, names=0)
     yield replace(program, blocks=1)
     yield replace(program, block=32)

@@ -1,7 +1,7 @@
-"""The opcodes that programs are made of, by purpose; all of them forms of rows.
+"""The opcodes of programs, by purpose; each is a form of a row.
 
-A program is a function of its seed and of the vocabulary. A recording keeps the vocabulary that it was
-made with, so that new rows do not change the programs of old recordings.
+Seed and vocabulary determine a program. A recording stores its vocabulary, so that new rows do not change
+the programs of old recordings.
 
 Examples
 --------
@@ -28,21 +28,21 @@ from simwarp.ptx.instructions import ROWS, TABLE
 from simwarp.ptx.rows import DTYPES, Fidelity, Form, Row
 
 SM = RECORDED.sm
-"""The compute capability, times ten, that programs are made for."""
+"""The compute capability, times ten, that programs target."""
 
 SIGNS = {
     **{"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": 1 << 63},
     **dict.fromkeys(("f16x2", "bf16x2"), 1 << 31 | 1 << 15),
 }
-"""The sign bits of the float types."""
+"""By float type, its sign bits."""
 FINITE = {
     **{"f16": 0xBFFF, "bf16": 0xBFFF, "f32": 0xBFFFFFFF, "f64": 0xBFFFFFFFFFFFFFFF},
     **dict.fromkeys(("f16x2", "bf16x2"), 0xBFFFBFFF),
 }
-"""All bits of the float types except the highest of the exponent: what has no others is finite."""
+"""By float type, all bits except the highest exponent bit: a mask that makes any word finite."""
 
 Guard: TypeAlias = "tuple[str, int | dict[str, int]]"
-"""``and``, ``or`` or ``mov``, and its second operand, or that by type."""
+"""The operation ``and``, ``or`` or ``mov``, and its second operand, perhaps by type."""
 GUARDS: dict[Fidelity, dict[str, dict[str, Guard]]] = {
     "open": {
         "div": {"b": ("or", 1)},
@@ -51,7 +51,7 @@ GUARDS: dict[Fidelity, dict[str, dict[str, Guard]]] = {
         "bfi": {"c": ("and", 255), "e": ("and", 255)},
         "fns": {"b": ("and", 31)},
     },
-    # Exact where an operand is a zero, of either sign.
+    # The result is exact if an operand is a zero of either sign.
     "bounded": {
         **{base: {"a": ("and", SIGNS)} for base in ("rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2")},
         "tanh": {"a": ("and", SIGNS)},
@@ -60,20 +60,20 @@ GUARDS: dict[Fidelity, dict[str, dict[str, Guard]]] = {
     # Compilers may flip a NaN's sign, depending on instruction selection.
     "exact": {base: {"a": ("and", FINITE)} for base in ("abs", "neg")},
 }
-"""By fidelity, base and operand: the instruction that makes the result the same everywhere."""
+"""By fidelity, base opcode and operand: the instruction before it that makes the result well defined."""
 WITNESSES = ("activemask", "elect")
-"""Open, but a part of the result is certain: a `Warp` statement writes that part only."""
+"""Opcodes with partly defined results; a `Warp` statement keeps the defined part only."""
 
 _LOCATING = ("isspacep", "mapa", "getctarank")
 _SUBTRACTIONS = ("sub", "subc")
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
 
 Purpose: TypeAlias = str
-"""The use of a row: "compute", "chain" (makes a carry), "link" (takes one and makes one), "end"
-(takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "hint"; "barrier", "poll", "arrive",
+"""The purpose of a row in programs: "compute", "chain" (makes a carry), "link" (takes and makes one),
+"end" (takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "hint"; "barrier", "poll", "arrive",
 "cluster", "warp barrier", "fence"; "leave", "call", "switch", "trap"."""
 Vocabulary: TypeAlias = Mapping[Purpose, Mapping[str, tuple[str, ...]]]
-"""The opcodes to choose from, by purpose and by the row's name."""
+"""The opcodes to draw from, by purpose and by name of the row."""
 
 
 @cache
@@ -89,7 +89,7 @@ def all_rows() -> Vocabulary:
 
 
 def find(opcode: str) -> tuple[Row, Form]:
-    """The row and form of an opcode that a program uses; a KeyError if there is none any more."""
+    """The row and form of a program's opcode; KeyError if no row has it."""
     found = TABLE.find(opcode)
     if found is None:
         raise KeyError(opcode)
@@ -97,12 +97,12 @@ def find(opcode: str) -> tuple[Row, Form]:
 
 
 def size_of(form: Form) -> int:
-    """The bytes that an instruction accesses."""
+    """The number of bytes that an instruction accesses in memory."""
     return DTYPES[form.T].itemsize * form.vector
 
 
 def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
-    """The guard of an operand of a PTX type; None for most."""
+    """The guard of an operand of a PTX type; None if it needs none."""
     operation, number = GUARDS.get(row.fidelity, {}).get(row.base, {}).get(operand, ("", 0))
     if isinstance(number, dict):
         return (operation, number[kind]) if kind in number else None
@@ -110,7 +110,7 @@ def guard_of(row: Row, operand: str, kind: str) -> tuple[str, int] | None:
 
 
 def purpose_of(row: Row) -> Purpose:
-    """The use that programs make of a row; "" if none."""
+    """The purpose of a row; "" if programs do not use it."""
     if row.kind == "pure":
         return _purpose_of_pure(row)
     if row.kind == "barrier":
@@ -136,7 +136,7 @@ _PURPOSES: dict[tuple[str, str], Purpose] = {
     ("trap", "trap"): "trap",
     ("trap", "brkpt"): "trap",
 }
-"""By kind and base."""
+"""By kind and base opcode of a row, its purpose."""
 
 
 def _purpose_of_pure(row: Row) -> Purpose:
@@ -154,13 +154,13 @@ def _purpose_of_pure(row: Row) -> Purpose:
 
 
 def _is_certain(opcode: str) -> bool:
-    """Whether a program may have an opcode: not those that a compiler may contract, or take for uniform."""
+    """Whether the compiler keeps an opcode's meaning: it may contract some, and assumes others uniform."""
     _, form = find(opcode)
     base = opcode.split(".")[0]
     if form.vector > 4:
-        return False  # more than a class has registers
+        return False  # a class has fewer registers
     if base == "set" and form.T == "bf16":
-        return False  # ptxas forgets the conversion where there is also a call
+        return False  # ptxas drops the conversion in kernels with a call
     if base in ("brx", "call"):
         return not form.has("uni")
     if base == "cvt" and "bf16" in (form.T, form.U) and {"u8", "s8"} & {form.T, form.U}:

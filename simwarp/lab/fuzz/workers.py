@@ -1,6 +1,6 @@
-"""Programs in processes of their own: a crash or a hang of the compiler costs one program, not all.
+"""Runs programs in worker processes, so that a crash or hang of the compiler loses only one program.
 
-Processes also compile side by side, which is most of the time on hardware.
+The processes also compile in parallel, which takes most of the time on hardware.
 
 Examples
 --------
@@ -25,13 +25,13 @@ from simwarp.lab.fuzz.program import Program
 from simwarp.lab.fuzz.run import answers, digest
 
 TOGETHER = 16
-"""Programs in one module: few, so that one that crashes the compiler takes few with it."""
+"""The number of programs in one module: small, since a compiler crash affects all of them."""
 
 
 class Workers:
-    """Processes that run programs, each on a device that it makes, until `close`.
+    """Processes that run programs until `close`, each on its own device.
 
-    One without an answer for ``patience`` seconds is ended.
+    A process without an answer for ``patience`` seconds is killed.
     """
 
     def __init__(
@@ -43,19 +43,19 @@ class Workers:
         self._closed = False
 
     def digests(self, programs: Sequence[Program]) -> list[bytes]:
-        """The digest of each answer; nothing for a program that has none, even alone in its module."""
+        """The digest of each answer; empty for a program without one, even alone in its module."""
         jobs = [programs[first : first + TOGETHER] for first in range(0, len(programs), TOGETHER)]
         return [found for digests in self._threads.map(self._run, jobs) for found in digests]
 
     def close(self) -> None:
-        """End the processes."""
+        """Stop the processes."""
         self._closed = True
         self._threads.shutdown(cancel_futures=True)
         while self._idle:
             self._idle.pop().end()
 
     def _run(self, programs: Sequence[Program]) -> list[bytes]:
-        """The digests from one process; behind a crash or a hang each program gets a module of its own."""
+        """The digests from one process; after a crash or hang, each remaining program gets its own module."""
         try:
             worker = self._idle.pop()
         except IndexError:
@@ -72,7 +72,7 @@ class Workers:
 
 
 class _Worker:
-    """One process: it takes programs, and sends back their digests one by one."""
+    """One worker process, which receives programs and sends back their digests one by one."""
 
     def __init__(self, make_device: Callable[[], Any]) -> None:
         context = multiprocessing.get_context("spawn")
@@ -82,7 +82,7 @@ class _Worker:
         theirs.close()
 
     def digests(self, programs: Sequence[Program], patience: float) -> list[bytes]:
-        """The digests of the programs up to a crash or a hang."""
+        """The digests of the programs before a crash or hang."""
         found: list[bytes] = []
         try:
             self.line.send(programs)
@@ -93,7 +93,7 @@ class _Worker:
         return found
 
     def end(self) -> None:
-        """Stop the process."""
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self.line.close()
@@ -106,4 +106,4 @@ def _serve(line: Connection, make_device: Callable[[], Any]) -> None:
             for answer in answers(device, line.recv()):
                 line.send(digest(answer))
     except Exception:
-        os._exit(1)  # an error of the driver leaves nothing that could go on; the parent asks again
+        os._exit(1)  # a driver error makes the process unusable; the parent starts another

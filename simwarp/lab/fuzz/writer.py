@@ -1,12 +1,11 @@
-r"""Writes programs as PTX: what all statements need. Each statement writes itself.
+r"""Writes programs as PTX; each kind of statement writes itself with the help of `Writer`.
 
-Where lanes take different ways, the mask of the lanes that go the same way is kept in a register, by a
-ballot before they part. So the member mask of each ``.sync`` instruction names exactly the lanes that
-will come there, whatever the scheduling.
+Before lanes diverge, a ballot stores in a register the mask of the lanes on each side. So the member mask of
+each ``.sync`` instruction names exactly the lanes that will execute it, whatever the scheduling.
 
 Examples
 --------
-Half a warp waits for itself:
+The lanes of one side of a branch synchronise:
 
 >>> from simwarp.lab.fuzz.statements import Sync
 >>> writer = Writer(Program(0, 0, (), veiled=False))
@@ -63,47 +62,47 @@ FULL = "0xFFFFFFFF"
 
 
 class Writer:
-    """Writes one program: first its body, which shows the registers that must be initialised before it."""
+    """Writes one program: first its body, then the initialisation of the registers that the body uses."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.registers: dict[str, str] = {}  # the class of each
+        self.registers: dict[str, str] = {}  # register to class
         self.lines: list[str] = []
         self.guard = ""  # the predicate of the next instructions
-        self.used: set[str] = set()  # registers of `BASES` that are initialised even if the body lacks them
+        self.used: set[str] = set()  # registers of `BASES` to initialise even if the body does not use them
         self.functions: set[str] = set()  # the PTX of device functions that the body calls
         self._labels = 0
 
     # ---- lines ---------------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
-        """An instruction."""
+        """Append an instruction, under the guard if there is one."""
         self.lines.append(f"\t{f'@{self.guard} ' if self.guard else ''}{text};")
 
     def mark(self, label: str) -> None:
-        """A place to branch to."""
+        """Append a label."""
         self.lines.append(f"{label}:")
 
     def label(self) -> str:
-        """A new label."""
+        """Make a new label name."""
         self._labels += 1
         return f"L{self._labels}"
 
     def new(self, kind: str) -> str:
-        """A new register of a class."""
+        """Declare a new register of a class."""
         name = f"%{'q' if kind == 'pred' else 't'}{len(self.registers)}"
         self.registers[name] = kind
         return name
 
     def result(self, opcode: str, *sources: object) -> str:
-        """An instruction whose result goes to a new register."""
+        """Append an instruction whose result goes to a new register; return the register."""
         base, *_, kind = opcode.split(".")
         target = self.new("pred" if base == "setp" else "b64" if ".wide." in opcode else register_class(kind))
         self.write(f"{opcode} {target}, {', '.join(map(str, sources))}")
         return target
 
     def sync(self, opcode: str, mask: str) -> None:
-        """An instruction without a result: a barrier takes its number, others the operand that they need."""
+        """Append an instruction without a result, with the operand that it requires."""
         row, _ = find(opcode)
         operand = {"warp barrier": f" {mask}", "barrier": " 0"}.get(row.kind, " 5" * bool(row.sources))
         self.write(opcode + operand)
@@ -111,7 +110,7 @@ class Writer:
     # ---- programs ------------------------------------------------------------------------------------
 
     def entry(self, name: str) -> str:
-        """The whole kernel."""
+        """The PTX of the whole kernel."""
         self.body(self.program.body, FULL)
         self.end("ret")
         body, self.lines = self.lines, []
@@ -127,7 +126,7 @@ class Writer:
         return f"\n.visible .entry {name}(\n{PARAMETERS}\n)\n{{\n{self.renamed(whole)}\n}}\n"
 
     def initialise(self, used: set[str]) -> None:
-        """Give registers of `BASES` their values, and a thread's own shared and local memory zeros."""
+        """Initialise the used registers of `BASES`, and clear a thread's own shared and local memory."""
         for name, (kind, lines) in BASES.items():
             if name in used:
                 self.registers[name] = kind
@@ -140,7 +139,7 @@ class Writer:
                     self.write(f"st.{space[1:]}.v2.b64 [{space}+{at}], {{{zero}, {zero}}}")
 
     def renamed(self, text: str) -> str:
-        """The same with other names for the registers, if the program wants them."""
+        """The text with the registers renamed, if the program has a seed for names."""
         if not self.program.names:
             return text
         draw, left = Draw(self.program.names, "names", 0), list(self.registers)
@@ -151,7 +150,7 @@ class Writer:
         return re.sub(r"%\w+", lambda found: other.get(found[0], found[0]), text)
 
     def body(self, body: Sequence[Statement], mask: str) -> None:
-        """Statements one after the other, for the lanes of a mask."""
+        """Write statements in order, for the lanes of a mask."""
         for statement in body:
             mask = statement.write(self, mask) or mask
             if self.program.veiled:
@@ -159,7 +158,7 @@ class Writer:
                     self.veil(register)
 
     def end(self, opcode: str) -> None:
-        """Write the outputs and end."""
+        """Store the outputs and append the final instruction."""
         for register in self.program.outputs:
             self.last_value(register)
         self.write(opcode)
@@ -167,16 +166,16 @@ class Writer:
     # ---- values --------------------------------------------------------------------------------------
 
     def veil(self, register: str, source: str = "") -> None:
-        """Give a register its own value, or that of another, hidden from the compiler.
+        """Set a register to its own value, or that of ``source``, hidden from the compiler.
 
-        Outputs are zero at the start; a compiler does not know.
+        It is combined by xor with a word of the outputs, which is zero at the start, unknown to the compiler.
         """
         kind = CLASS.get(register) or self.registers[register]
         zero = "%never" if kind == "pred" else f"%zero{kind[1:]}"
         self.write(f"xor.{kind} {register}, {source or register}, {zero}")
 
     def first_value(self, register: str) -> None:
-        """Load a register from the thread's inputs."""
+        """Initialise a register from the thread's inputs."""
         at = f"[%own_inputs+{8 * REGISTERS.index(register)}]"
         if CLASS[register] != "pred":
             return self.write(f"ld.global.{CLASS[register]} {register}, {at}")
@@ -191,7 +190,7 @@ class Writer:
         self.write(f"st.global.{kind} [%outputs+{8 * REGISTERS.index(register)}], {value}")
 
     def address(self, address: Address, size: int) -> str:
-        """``[…]`` of an address, for an access of so many bytes."""
+        """The PTX of an address operand, ``[…]``, for an access of ``size`` bytes."""
         if address.region == "numbers":
             return f"[numbers+{address.offset}]"
         name = "own_inputs" if address.region == "inputs" and not address.index else address.region
@@ -207,7 +206,7 @@ class Writer:
     # ---- conditions and masks ------------------------------------------------------------------------
 
     def condition(self, test: Condition) -> str:
-        """A predicate register that holds a condition."""
+        """Compute a condition into a predicate register; return the register."""
         if test.kind == "data":
             answer = self.result("not.pred" if test.negated else "mov.pred", test.what)
             if self.program.veiled:
@@ -221,18 +220,18 @@ class Writer:
         return self.result(f"setp.{'eq' if test.negated else 'ne'}.u32", bit, 0)
 
     def split_mask(self, holds: str, mask: str) -> list[str]:
-        """The masks of the lanes of a mask for which a predicate holds, and for which it does not."""
+        """Split a mask into those of the lanes for which a predicate holds and does not hold."""
         yes = self.result("vote.sync.ballot.b32", holds, mask)
         return [yes, self.result("xor.b32", yes, mask)]
 
     def is_member(self, lane: str, mask: str) -> str:
-        """A predicate: whether a lane is in a mask."""
+        """Compute whether a lane is in a mask; return the predicate register."""
         bit = self.result("and.b32", self.result("shr.u32", mask, lane), 1)
         return self.result("setp.ne.u32", bit, 0)
 
 
 def module_text(programs: Sequence[Program]) -> str:
-    """One module whose entries ``fuzz_0``, ``fuzz_1`` … are the programs."""
+    """A PTX module with the programs as entries ``fuzz_0``, ``fuzz_1`` …."""
     writers = [Writer(program) for program in programs]
     entries = "".join(writer.entry(f"fuzz_{i}") for i, writer in enumerate(writers))
     functions = sorted(set[str]().union(*(writer.functions for writer in writers)))
@@ -240,22 +239,22 @@ def module_text(programs: Sequence[Program]) -> str:
 
 
 def literal(kind: str, bits: int) -> str:
-    """The literal of some bits, for an operand of a PTX type."""
+    """A PTX literal with the given bits, for an operand of a type."""
     if kind in ("f32", "f64"):
         return f"0f{bits:08X}" if kind == "f32" else f"0d{bits:016X}"
     if kind[0] == "s" and bits >> int(kind[1:]) - 1:
-        return str(bits - (1 << int(kind[1:])))  # ptxas takes 0x80000000 for a positive s32
+        return str(bits - (1 << int(kind[1:])))  # ptxas reads 0x80000000 as a positive s32
     return str(bits) if bits < 10 else f"0x{bits:X}"
 
 
 def written(operand: Operand, form: Form, spec: OperandSpec) -> str:
-    """A source operand of an instruction in PTX."""
+    """A source operand as PTX writes it."""
     if isinstance(operand, int):
         return literal(form.T if spec.kind == "B" else form.resolve(spec.kind), operand)
     return vector(operand)
 
 
 def vector(operand: Operand) -> str:
-    """A register, or several in braces."""
+    """A register as PTX writes it, or several in braces."""
     listed = operand if isinstance(operand, tuple) else (str(operand),)
     return f"{{{', '.join(listed)}}}" if len(listed) > 1 else "".join(listed)

@@ -1,4 +1,4 @@
-"""The kinds of statement. A new one is a class in a module here, and its name in `KINDS`."""
+"""The kinds of statement; to add one, write a class in a module here and append it to `KINDS`."""
 
 from simwarp.lab.fuzz.statements.block import ArriveAndSync, BarrierVote, Exchange, Sync, Tally
 from simwarp.lab.fuzz.statements.compute import Chain, Compute
@@ -10,4 +10,4 @@ KINDS = (
     *(Compute, Chain, Warp, Load, Store, Atomic, Exchange, Sync, CacheHint, AddressQuery, Call),
     *(BarrierVote, ArriveAndSync, Tally, If, Switch, Loop, DeadBranch, Exit),
 )
-"""The kinds that are drawn. In another order, or with others, a seed gives other programs."""
+"""The kinds of statement that programs have. Their order is part of the generator's definition."""

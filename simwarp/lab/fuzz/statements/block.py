@@ -1,4 +1,4 @@
-"""Statements of several threads: barriers and fences, and shared memory between barriers."""
+"""Statements of several threads: barriers, fences, and communication through shared memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from simwarp.lab.fuzz.writer import FULL, Writer, literal, vector
 
 @dataclass(frozen=True)
 class Exchange(Statement):
-    """Each thread writes a cell of shared memory, all wait, and each reads the cell of another."""
+    """Each thread writes a cell of shared memory, all wait, and each reads another thread's cell."""
 
     store: str
     load: str
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
-    index: str  # the register with the number of the other thread
-    barrier: str = ""  # the opcode of the block's barrier; "": the lanes of the warp wait for each other
+    index: str  # the register with the other thread's number
+    barrier: str = ""  # the opcode of the block's barrier; "": a warp barrier
     weight, purpose = 6, "store"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A store to shared memory, and a load of as many bytes at most."""
+        """Draw a store to shared memory, and a load of at most as many bytes."""
 
         def in_shared(opcode: str, most: int) -> bool:
             _, form = find(opcode)
@@ -45,11 +45,11 @@ class Exchange(Statement):
 
     @property
     def waits(self) -> Group:
-        """The threads that wait."""
+        """The threads that wait at the barrier."""
         return "block" if self.barrier else "warp"
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write, wait, read another's, wait."""
+        """Write PTX that stores, waits, loads another thread's cell, and waits."""
         cell = writer.result("mad.lo.u32", "%here", CELL, "%cells")
         writer.write(f"{self.store} [{cell}], {vector(self.sources)}")
         writer.sync(self.barrier or "bar.warp.sync", mask)
@@ -67,14 +67,14 @@ class Exchange(Statement):
 
 @dataclass(frozen=True)
 class Sync(Statement):
-    """Instructions without a result: a barrier, a fence, a hint, a trap; some come in pairs."""
+    """Instructions without a result: a barrier, a fence, a trap, or the two halves of a cluster barrier."""
 
     opcodes: tuple[str, ...]
     weight, purpose = 3, "warp barrier"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A barrier or a fence."""
+        """Draw a barrier or a fence."""
         kinds = ["warp barrier", "fence", *(("barrier", "cluster") if scope.block else ())]
         kind = maker.draw.choice([kind for kind in kinds if kind in maker.vocabulary])
         words = ("arrive", "wait") if kind == "cluster" else ("",)
@@ -89,19 +89,19 @@ class Sync(Statement):
         return "warp" if kind == "warp barrier" else "block" if kind in ("barrier", "cluster barrier") else ""
 
     def write(self, writer: Writer, mask: str) -> None:
-        """The instructions."""
+        """Write the instructions."""
         for opcode in self.opcodes:
             writer.sync(opcode, mask)
 
 
 class BarrierVote(Instruction):
-    """A barrier at which the threads of the block also vote, or count."""
+    """A barrier that also reduces a predicate over the block: a vote or a count."""
 
     weight, purpose, group = 2, "poll", "block"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A vote or a count of the block."""
+        """Draw the opcode, destination and predicate."""
         row, form = find(maker.opcode("poll"))
         target = maker.register(register_class(form.resolve(row.destinations[0].kind)))
         return cls(form.opcode, (target,), (0, maker.predicate()))
@@ -109,7 +109,7 @@ class BarrierVote(Instruction):
 
 @dataclass(frozen=True)
 class ArriveAndSync(Statement):
-    """Some warps of the block only arrive at a barrier, the others wait there for all; then all wait."""
+    """Some warps only arrive at a barrier, the others wait there for all; then all wait at another."""
 
     arrive: str
     sync: str
@@ -119,12 +119,12 @@ class ArriveAndSync(Statement):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A barrier at which some warps do not wait."""
+        """Draw the opcodes, and the condition for the warps that only arrive."""
         test = maker.condition("warp", "block")
         return cls(maker.opcode("arrive"), maker.opcode("barrier"), test, maker.opcode("barrier"))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Arrive or wait at barrier 1; then all wait at barrier 0, so that no warp arrives twice."""
+        """Write an arrival or wait at barrier 1, then a wait at barrier 0, so that no warp arrives twice."""
         holds = writer.condition(self.test)
         other, join = writer.label(), writer.label()
         writer.write(f"@!{holds} bra.uni {other}")
@@ -138,7 +138,7 @@ class ArriveAndSync(Statement):
 
 @dataclass(frozen=True)
 class Tally(Statement):
-    """A word of shared memory: all wait, update it in ``body`` by one operation, wait, and read it."""
+    """Threads of a block update words of shared memory by one operation, between barriers, and read them."""
 
     opcode: str
     initial: int
@@ -149,12 +149,12 @@ class Tally(Statement):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Not inside of another."""
+        """Whether a scope allows it: a tally does not contain another."""
         return super().fits(scope) and not scope.tally
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A tally by a drawn operation, with one update at least."""
+        """Draw the operation, and a body with at least one update."""
         opcode = maker.opcode(
             "atomic", lambda opcode: region_of(find(opcode)[1]) == "shared" and bool(tally_of(opcode))
         )
@@ -164,7 +164,7 @@ class Tally(Statement):
         return cls(opcode, initial, (register,), body, maker.opcode("barrier"))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Set four words, wait, update them, wait, read one, wait."""
+        """Write PTX that sets four words, waits, runs the body, waits, reads one word, and waits."""
         word = writer.result("mad.lo.u32", writer.result("and.b32", "%here", 3), 8, "%tally")
         first = writer.result("setp.lt.u32", "%here", 4)
         writer.write(f"@{first} st.shared.b64 [{word}], {literal('b64', self.initial)}")
@@ -176,12 +176,12 @@ class Tally(Statement):
         writer.sync(self.barrier, mask)
 
     def opened(self) -> list[Body]:
-        """The body without its updates of the tally."""
+        """The body without its updates of the tally, for shrinking."""
         return [_without_updates(self.body)]
 
 
 def _without_updates(body: Body) -> Body:
-    """Statements without the atomic operations on a tally."""
+    """A body without the atomic operations on a tally."""
     kept = [s for s in body if not (isinstance(s, Atomic) and s.address.region == "tally")]
     return tuple(
         s.changed(**{field: _without_updates(getattr(s, field)) for field in s.inside}) for s in kept

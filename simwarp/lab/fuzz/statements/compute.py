@@ -1,8 +1,8 @@
-"""Instructions that only compute on registers.
+"""Statements of instructions that only compute on registers.
 
 Examples
 --------
-The PTX ISA leaves division by zero open, so that the lowest bit of the divisor is set:
+The PTX ISA does not define division by zero, so the lowest bit of the divisor is set first:
 
 >>> from simwarp.lab.fuzz.program import Program
 >>> from simwarp.lab.fuzz.writer import Writer
@@ -34,7 +34,7 @@ class Compute(Instruction):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A pure instruction, now and then ``mov`` between a word and its parts."""
+        """Draw a pure instruction, sometimes ``mov`` between a word and its parts."""
         if not maker.chance(4):
             return cls.of(maker, maker.opcode("compute"))
         word, part, count = maker.draw.choice((("b64", "b32", 2), ("b32", "b16", 2), ("b64", "b16", 4)))
@@ -45,7 +45,7 @@ class Compute(Instruction):
 
     @classmethod
     def of(cls, maker: Maker, opcode: str) -> Compute:
-        """An opcode with drawn operands."""
+        """Draw the operands of an opcode."""
         row, form = find(opcode)
         kinds = [form.resolve(s.kind) for s in row.destinations if s.kind != "carry"]
         if row.base == "setp" and maker.chance(60):
@@ -63,7 +63,7 @@ class Compute(Instruction):
         return cls(opcode, tuple(targets), tuple(sources))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """The instruction; one NaN of 64 bits for all, whose payload depends on the compiler."""
+        """Write the instruction; make a 64-bit NaN canonical, since its payload depends on the compiler."""
         row, form = find(self.opcode)
         if writer.guard and (row.base in _UNGUARDED or row.base[0] == "v"):
             return self._write_without_guard(writer, mask)
@@ -75,7 +75,7 @@ class Compute(Instruction):
         return None
 
     def operands(self, writer: Writer, mask: str) -> list[str]:
-        """The source operands, changed where the PTX ISA leaves the result open."""
+        """The source operands in PTX, changed where the PTX ISA leaves the result undefined."""
         row, form = find(self.opcode)
         specs = _sources_of(row, form)
         sources = [_guarded(writer, row, form, s, o) for s, o in zip(specs, self.sources, strict=True)]
@@ -84,10 +84,10 @@ class Compute(Instruction):
         return sources
 
     def _write_without_guard(self, writer: Writer, mask: str) -> None:
-        """The instruction to another register, and ``mov`` under the predicate.
+        """Write the instruction with a new destination and no predicate, then a predicated ``mov``.
 
-        ``set``, ``testp`` and the video instructions become several of the chip; some of these ptxas 13.0
-        executes also for lanes whose predicate does not hold.
+        ptxas 13.0 translates ``set``, ``testp`` and video instructions to several machine instructions, and
+        executes some of them in lanes whose predicate does not hold.
         """
         guard, writer.guard = writer.guard, ""
         (target,) = map(vector, self.destinations)
@@ -99,14 +99,14 @@ class Compute(Instruction):
 
 @dataclass(frozen=True)
 class Chain(Statement):
-    """Instructions that hand a carry on, one directly behind the other."""
+    """Consecutive instructions that pass a carry from one to the next."""
 
     parts: tuple[Compute, ...]
     weight, purpose, flat = 4, "chain", True
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A carry made, perhaps handed on, and used: all additions or all subtractions, of one width."""
+        """Draw additions or subtractions of one width that make, pass on and use a carry."""
 
         def family(opcode: str) -> tuple[bool, str]:
             return opcode[:3] == "sub", opcode[-2:]
@@ -119,12 +119,12 @@ class Chain(Statement):
         return cls((Compute.of(maker, start), *links, follow("end")))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """The parts, and nothing between them that has a carry."""
+        """Write the parts; nothing between them changes the carry."""
         for part in self.parts:
             part.write(writer, mask)
 
     def simpler(self) -> Iterator[Statement]:
-        """Without one of the links; with a simpler part."""
+        """The chain without one link, or with one simpler part."""
         parts = self.parts
         for i in range(1, len(parts) - 1):
             yield Chain((*parts[:i], *parts[i + 1 :]))
@@ -133,13 +133,13 @@ class Chain(Statement):
                 yield Chain((*parts[:i], simple, *parts[i + 1 :]))
 
     def touched(self) -> tuple[set[str], set[str]]:
-        """The registers of the parts."""
+        """The registers that the parts read and write."""
         reads, writes = zip(*(part.touched() for part in self.parts), strict=True)
         return set[str]().union(*reads), set[str]().union(*writes)
 
 
 def _sources_of(row: Row, form: Form) -> list[OperandSpec]:
-    """The operands that an instruction reads and PTX writes down."""
+    """The source operands that stand in the PTX of a form; the carry does not."""
     return [
         spec
         for spec in row.sources
@@ -148,7 +148,7 @@ def _sources_of(row: Row, form: Form) -> list[OperandSpec]:
 
 
 def _guarded(writer: Writer, row: Row, form: Form, spec: OperandSpec, operand: Operand) -> str:
-    """A source operand, after its guard."""
+    """A source operand in PTX, after the instruction that makes the result well defined."""
     kind = form.resolve(spec.kind)
     guard = guard_of(row, spec.name, kind)
     if guard is None:
@@ -162,9 +162,9 @@ def _guarded(writer: Writer, row: Row, form: Form, spec: OperandSpec, operand: O
 
 
 def _distinct(writer: Writer, form: Form, spec: OperandSpec, i: int, sources: list[str]) -> str:
-    """Operand ``i`` of a float instruction, hidden if it is a number, or the same as one before.
+    """Operand ``i`` of a float instruction, hidden from the compiler if a literal or repeated register.
 
-    Of such operands a compiler makes another NaN than the instruction does.
+    With such operands a compiler may produce another NaN than the instruction.
     """
     kind, source = form.resolve(spec.kind), sources[i]
     if kind == "pred" or (source.startswith("%") and source not in sources[:i]):

@@ -1,8 +1,8 @@
-"""Statements that lanes may take differently, and calls.
+"""Control flow statements: branches, loops, exits, and calls.
 
 Examples
 --------
-A side that lanes take under a predicate:
+A divergent branch with one side:
 
 >>> from simwarp.lab.fuzz.program import Program
 >>> from simwarp.lab.fuzz.statements import Compute
@@ -45,21 +45,21 @@ DONE:
 \tret;
 }
 """
-"""The function that a `Call` calls: rounds of multiplication, by the first word's two lowest bits."""
+"""The device function that a `Call` calls; the first word's two lowest bits give its number of rounds."""
 
 
 class Call(Instruction):
-    """A call of the device function ``mix``, of two words and with one."""
+    """A call of the device function ``mix``, from two words to one."""
 
     weight, purpose = 2, "call"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A call."""
+        """Draw the opcode and registers of a call."""
         return cls(maker.opcode("call"), maker.vector("b32", 1), maker.vector("b32", 2))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """A call sequence in a scope of its own."""
+        """Write the call sequence in its own PTX scope."""
         writer.functions.add(_MIX)
         first, second = self.sources
         writer.lines += ["\t{", "\t.param .b32 one;", "\t.param .b32 two;", "\t.param .b32 back;"]
@@ -72,17 +72,17 @@ class Call(Instruction):
 
 @dataclass(frozen=True)
 class If(Statement):
-    """Two sides, one of which may be empty."""
+    """A branch with two sides, one of which may be empty."""
 
     test: Condition
     then: Body
     otherwise: Body = ()
-    predicated: bool = False  # each instruction of ``then`` under a predicate; ``otherwise`` is empty
+    predicated: bool = False  # each instruction of ``then`` is predicated; ``otherwise`` is empty
     weight, purpose, inside = 12, "compute", ("then", "otherwise")
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Two sides, or one; of short ones many without branches."""
+        """Draw one or two sides; some short ones are predicated."""
         test = maker.condition()
         if maker.chance(30):
             flat = scope.inside(block=False, flat=True)
@@ -97,7 +97,7 @@ class If(Statement):
         return self.test.splits
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Both sides, one behind the other; or one of them under a predicate."""
+        """Write both sides with branches, or one side under a predicate."""
         holds, masks = writer.condition(self.test), [mask, mask]
         if self.splits and needs_mask((*self.then, *self.otherwise)):
             masks = writer.split_mask(holds, mask)
@@ -117,31 +117,31 @@ class If(Statement):
             writer.mark(join)
 
     def opened(self) -> list[Body]:
-        """Its sides; not one that no lane takes, which may end in a trap."""
+        """The sides, except one that no lane takes, as it may end in a trap."""
         if self.test.kind == "never":
             return [self.then if self.test.negated else self.otherwise]
         return [self.then, self.otherwise]
 
     def simpler(self) -> Iterator[Statement]:
-        """With branches; with a condition that is not negated."""
+        """The same statement with branches instead of predicates, or without a negated condition."""
         if self.predicated:
             yield replace(self, predicated=False)
         if self.test.negated:
             yield self.inverted()
 
     def inverted(self) -> If:
-        """The same with the opposite condition, its sides exchanged."""
+        """The same statement with its condition negated and its sides exchanged."""
         return If(replace(self.test, negated=not self.test.negated), self.otherwise, self.then)
 
 
 class DeadBranch(If):
-    """Draws an `If` with a side that no lane takes; some end in a trap."""
+    """Draws an `If` whose only side no lane takes; some end in a trap."""
 
     weight, purpose = 2, "trap"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A side of any statements."""
+        """Draw a side of any statements."""
         trap = (Sync((maker.opcode("trap"),)),) if "trap" in maker.vocabulary and maker.chance(50) else ()
         body = maker.body(scope.inside(block=False), maker.draw.integer(1, 2))
         return If(replace(maker.condition("never"), negated=False), (*body, *trap))
@@ -149,7 +149,7 @@ class DeadBranch(If):
 
 @dataclass(frozen=True)
 class Switch(Statement):
-    """One of four sides, by the two lowest bits of a 32-bit register."""
+    """An indexed branch to one of four sides, by the two lowest bits of a 32-bit register."""
 
     opcode: str
     index: str
@@ -161,18 +161,18 @@ class Switch(Statement):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Four sides, some of them empty."""
+        """Draw four sides, some of them empty."""
         inside = scope.inside(block=False)
         sides = [maker.body(inside, maker.draw.integer(0, 2)) for _ in cls.inside]
         return cls(maker.opcode("switch"), maker.register("b32"), *sides)
 
     @property
     def splits(self) -> bool:
-        """Lanes of a warp may take different sides."""
+        """Lanes of a warp may always take different sides."""
         return True
 
     def write(self, writer: Writer, mask: str) -> None:
-        """A branch by a table, then the sides."""
+        """Write an indexed branch, then the sides."""
         index = writer.result("and.b32", self.index, 3)
         sides = self.opened()
         masks = [mask] * len(sides)
@@ -191,27 +191,27 @@ class Switch(Statement):
 
 @dataclass(frozen=True)
 class Loop(Statement):
-    """``body`` several times."""
+    """A loop over ``body``."""
 
-    trips: int | str  # how often; or a 32-bit register with that number in its two lowest bits
+    trips: int | str  # the number of iterations, or a 32-bit register with it in its two lowest bits
     body: Body
-    peeled: int = 0  # how many rounds are written before the loop
+    peeled: int = 0  # the number of iterations written before the loop
     weight, purpose, inside = 8, "compute", ("body",)
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Some rounds, as many for each lane or not."""
+        """Draw the number of iterations, uniform or by lane, and the body."""
         trips = maker.draw.integer(1, 3) if maker.chance(30) else maker.register("b32")
         inside = scope.inside(block=scope.block and isinstance(trips, int))
         return cls(trips, maker.body(inside, maker.draw.integer(1, 4)))
 
     @property
     def splits(self) -> bool:
-        """Whether lanes of a warp may leave it after different rounds."""
+        """Whether lanes of a warp may leave the loop after different numbers of iterations."""
         return not isinstance(self.trips, int)
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Rounds before the loop, then the loop; lanes leave it when they have done theirs."""
+        """Write the peeled iterations, then the loop, which lanes leave after their number of iterations."""
         limit = writer.result("and.b32", self.trips, 3) if self.splits else str(self.trips)
         i = writer.result("mov.u32", 0)
         inside = writer.result("mov.b32", mask) if self.splits and needs_mask(self.body) else mask
@@ -229,7 +229,7 @@ class Loop(Statement):
         writer.mark(end)
 
     def simpler(self) -> Iterator[Statement]:
-        """Without peeled rounds; once."""
+        """The loop without peeled iterations, or with one iteration."""
         yield replace(self, peeled=0)
         if self.trips != 1:
             yield replace(self, trips=1)
@@ -237,7 +237,7 @@ class Loop(Statement):
 
 @dataclass(frozen=True)
 class Exit(Statement):
-    """The lanes for which ``test`` holds write their outputs and end here."""
+    """The lanes for which ``test`` holds store their outputs and exit."""
 
     test: Condition
     opcode: str = "ret"
@@ -245,21 +245,21 @@ class Exit(Statement):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """In the outermost body."""
+        """Whether a scope is the outermost body."""
         return scope.top
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Some lanes end."""
+        """Draw the condition and the opcode."""
         return cls(maker.condition("data", "lane"), maker.opcode("leave"))
 
     @property
     def splits(self) -> bool:
-        """Some lanes end."""
+        """Some lanes always exit."""
         return True
 
     def write(self, writer: Writer, mask: str) -> str:
-        """Let lanes end; the others go on."""
+        """Write the exit of some lanes; return the mask of the others."""
         holds = writer.condition(self.test)
         rest = writer.split_mask(holds, mask)[1] if self.test.splits else mask
         stay = writer.label()
@@ -269,6 +269,6 @@ class Exit(Statement):
         return rest
 
     def simpler(self) -> Iterator[Statement]:
-        """With ``ret``."""
+        """The same statement with ``ret``."""
         if self.opcode != "ret":
             yield replace(self, opcode="ret")

@@ -1,4 +1,4 @@
-"""What the instructions of programs have in common."""
+"""The base class of statements that are one instruction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simwarp.lab.fuzz.writer import Writer, vector
 
 @dataclass(frozen=True)
 class Instruction(Statement):
-    """A statement that is one instruction: destinations, an address if it takes one, sources."""
+    """A statement of one instruction, with destinations, perhaps an address, and sources."""
 
     opcode: str
     destinations: tuple[Operand, ...] = ()
@@ -21,23 +21,23 @@ class Instruction(Statement):
     address: Address = NOWHERE
 
     def write(self, writer: Writer, mask: str) -> None:
-        """The instruction."""
+        """Write the instruction."""
         targets = ["|".join(map(vector, self.destinations))] if self.destinations else []
         if self.address.region:
             targets.append(writer.address(self.address, size_of(find(self.opcode)[1])))
         writer.write(f"{self.opcode} {', '.join([*targets, *self.operands(writer, mask)])}")
 
     def operands(self, writer: Writer, mask: str) -> list[str]:
-        """The source operands as PTX."""
+        """The source operands in PTX."""
         return list(map(vector, self.sources))
 
     def touched(self) -> tuple[set[str], set[str]]:
-        """The registers of its operands."""
+        """The registers that the operands read and write."""
         reads = {name for operand in (*self.sources, self.address.index) for name in names(operand)}
         return reads, super().touched()[1] - {"_"}
 
     def simpler(self) -> Iterator[Self]:
-        """With its own address instead of an indexed one; with simpler source operands."""
+        """The instruction without the index of its address, or with one simpler source operand."""
         if self.address.index and self.address.region not in ("tallies", "tally"):
             yield replace(self, address=replace(self.address, index=""))
         for i, operand in enumerate(self.sources):
@@ -46,7 +46,7 @@ class Instruction(Statement):
 
 
 def _simpler(operand: Operand) -> list[Operand]:
-    """Smaller numbers; the first register of a class."""
+    """Simpler operands: smaller numbers, or the first register of the class."""
     if isinstance(operand, int):
         return [n for n in (0, 1, operand >> 1) if n < operand]
     pool = POOLS[CLASS[operand]] if isinstance(operand, str) and operand in CLASS else ()

@@ -1,4 +1,4 @@
-"""Instructions of one thread on memory and its addresses."""
+"""Statements of one thread that access memory or compute with addresses."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from simwarp.lab.fuzz.writer import Writer, vector
 from simwarp.ptx.rows import Form, Row
 
 _NEAR = {"cta", "cluster"}
-"""Scopes in which atomic operations do not see those of other blocks."""
+"""Scopes in which atomic operations are not atomic with those of other blocks."""
 
 
 class Load(Instruction):
-    """A read of memory into registers."""
+    """A load from memory into registers."""
 
     weight, purpose, flat = 6, "load", True
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A read of the inputs, the parameter, the constants, or of the thread's own memory."""
+        """Draw a load from the inputs, the parameter, the constants, or the thread's own memory."""
         once = "load once" in maker.vocabulary and maker.chance(8)
         row, form = find(maker.opcode("load once" if once else "load"))
         if once or form.has("nc"):
@@ -37,26 +37,26 @@ class Load(Instruction):
 
 
 class Store(Instruction):
-    """A write of registers to the thread's own memory."""
+    """A store of registers to the thread's own memory."""
 
     weight, purpose, flat = 6, "store", True
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A write."""
+        """Draw a store."""
         row, form = find(maker.opcode("store"))
         sources = maker.vector(maker.kind(form.T, row), form.vector)
         return cls(form.opcode, (), (sources,), maker.own(form, "global", "shared", "local"))
 
 
 class Atomic(Instruction):
-    """An atomic operation: on the thread's own memory, or on a tally, where nothing is returned."""
+    """An atomic operation on the thread's own memory, or on a tally without using its result."""
 
     weight, purpose, flat = 6, "atomic", True
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """An update of the enclosing tally, of a tally in global memory, or of the thread's own memory."""
+        """Draw an update of the enclosing tally, of a global tally, or of the thread's own memory."""
         if scope.tally and maker.chance(70):
             return cls._of(maker, *find(scope.tally), Address("tally", 0, maker.register("b32")))
         row, form = find(maker.opcode("atomic"))
@@ -70,26 +70,26 @@ class Atomic(Instruction):
 
     @classmethod
     def _of(cls, maker: Maker, row: Row, form: Form, address: Address, target: Operand = "_") -> Atomic:
-        """An operation with drawn operands; on a tally without its result, which depends on scheduling."""
+        """Draw the operands; a tally's result is discarded, since it depends on scheduling."""
         sources = (register_class(form.resolve(spec.kind)) for spec in row.sources[1:])
         sources = tuple(maker.vector(kind, form.vector) for kind in sources)
         return cls(form.opcode, (target,) * len(row.destinations), sources, address)
 
     def operands(self, writer: Writer, mask: str) -> list[str]:
-        """The source operands; no NaN of 64 bits is added, since the sum of two may be either."""
+        """The source operands in PTX; 64-bit ones are made finite, since adding two NaNs may give either."""
         if find(self.opcode)[1].T != "f64":
             return super().operands(writer, mask)
         return [writer.result("and.b64", vector(source), FINITE["f64"]) for source in self.sources]
 
 
 class CacheHint(Instruction):
-    """An instruction that names an address in memory and does nothing to it."""
+    """An instruction on an address that does not change memory, such as a prefetch."""
 
     weight, purpose = 1, "hint"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A prefetch and the like: of the tallies, of the thread's own memory."""
+        """Draw a hint for an address of the tallies or of the thread's own memory."""
         row, form = find(maker.opcode("hint"))
         generic = not region_of(form)
         if row.base == "applypriority":
@@ -100,27 +100,27 @@ class CacheHint(Instruction):
         return cls(form.opcode, address=address)
 
     def write(self, writer: Writer, mask: str) -> None:
-        """The instruction; some take the number of bytes."""
+        """Write the instruction, with a size if it has that operand."""
         row, _ = find(self.opcode)
         size = ", 128" * (len(row.sources) > 1)
         writer.write(f"{self.opcode} {writer.address(self.address, 16)}{size}")
 
 
 class AddressQuery(Instruction):
-    """An instruction on the address of the thread's own memory in a region: its space, its block."""
+    """A query of an address of the thread's own memory: its state space, or its block in the cluster."""
 
     weight, purpose = 2, "locate"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """One of the instructions, and a region that it takes."""
+        """Draw the opcode, and a region that it allows."""
         row, form = find(maker.opcode("locate"))
         asks = row.base == "isspacep"
         region: Any = maker.draw.choice(("global", "shared", "local") if asks else ("shared",))
         return cls(form.opcode, (maker.register("pred" if asks else "b32"),), address=Address(region))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Whether an address is in a space; its block in the cluster, 0; the word at its mapped address."""
+        """Write a query of the address's space or block, or a load from its mapped address."""
         row, form = find(self.opcode)
         target = vector(self.destinations[0])
         wide = row.base == "isspacep" or form.T == "u64"
@@ -129,9 +129,9 @@ class AddressQuery(Instruction):
             return writer.write(f"{self.opcode} {target}, {address}")
         space = ""
         if form.has("shared::cluster"):
-            # An address in shared memory is mapped to one of the cluster, a generic one to a generic one.
+            # This form maps a shared address to a shared::cluster address, not a generic to a generic one.
             space = ".shared::cluster"
-            writer.used.add(address)  # as in recorded programs
+            writer.used.add(address)  # recorded programs initialise it
             address = "%wide_shared" if wide else address
         mapped = writer.result(self.opcode, address, 0)
         return writer.write(f"ld{space}.b32 {target}, [{mapped}]")

@@ -1,8 +1,8 @@
-"""Instructions of the lanes of a warp together.
+"""Statements of warp instructions, which lanes execute together.
 
 Examples
 --------
-Which other lanes are active, the PTX ISA leaves open; that a lane itself is, is certain:
+The PTX ISA does not define which other lanes are active, so only the lane's own bit is kept:
 
 >>> from simwarp.lab.fuzz.program import Program
 >>> from simwarp.lab.fuzz.writer import Writer
@@ -22,17 +22,17 @@ from simwarp.lab.fuzz.vocabulary import WITNESSES, find
 from simwarp.lab.fuzz.writer import FULL, Writer, written
 
 _CLAMPS = (0x1F, 0x0, 0x1C1F, 0x181F, 0x1C00, 0x1800, 0x101F, 0x0F, 0x0A07)
-"""Operands c of a shuffle: the warp, segments, and odd ones."""
+"""Operands c of a shuffle: for the whole warp, for segments, and unusual ones."""
 
 
 class Warp(Instruction):
-    """An instruction of the executing lanes of a warp together; its member mask is added when written."""
+    """A warp instruction of the executing lanes; `write` adds the member mask."""
 
     weight, purpose, flat, group = 16, "warp", True, "warp"
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """A warp-wide instruction."""
+        """Draw a warp instruction and its operands."""
         row, form = find(maker.opcode("warp"))
         if row.base in WITNESSES:
             return cls(form.opcode, (maker.register("b32"),), ())
@@ -46,10 +46,10 @@ class Warp(Instruction):
         return cls(form.opcode, tuple(targets[: maker.draw.choice((1, 2, 2))]), (register, lane, clamp))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """The instruction, of the lanes of a mask.
+        """Write the instruction for the lanes of a mask.
 
-        Not of several teams side by side, each with its mask, though the PTX ISA allows that: ptxas 13.0
-        takes the warp for whole behind it, also behind a ``bar.warp.sync``, and barriers then wait for ever.
+        The PTX ISA also allows several teams with different masks at one instruction. Programs avoid that:
+        ptxas 13.0 then assumes a converged warp, even after ``bar.warp.sync``, and barriers hang.
         """
         base = find(self.opcode)[0].base
         if base in WITNESSES:
@@ -58,7 +58,7 @@ class Warp(Instruction):
             super().write(writer, mask)
 
     def operands(self, writer: Writer, mask: str) -> list[str]:
-        """The source operands and the member mask; a shuffle reads from a member of it."""
+        """The source operands and the member mask; a shuffle's source lane is made a member of it."""
         row, form = find(self.opcode)
         sources = [written(o, form, spec) for o, spec in zip(self.sources, row.sources, strict=False)]
         if row.base == "shfl" and mask != FULL:
@@ -66,7 +66,7 @@ class Warp(Instruction):
         return [*sources, mask]
 
     def _write_certain(self, writer: Writer, base: str, mask: str) -> None:
-        """What is certain: a lane is in its own active mask; one lane is elected, and its number given."""
+        """Write the defined part of a result: the lane's own active bit, or whether one leader is elected."""
         (target,) = self.destinations
         if base == "activemask":
             active = writer.new("b32")
@@ -79,7 +79,7 @@ class Warp(Instruction):
 
 
 def _member_source(writer: Writer, mode: str, b: str, c: int, mask: str) -> str:
-    """Operand b of a shuffle, changed where the lane that it leads to is not in the mask."""
+    """Operand b of a shuffle, replaced if its source lane is not in the mask."""
     segment = c >> 8 & 31
     b = writer.result("and.b32", b, 31)
     if mode == "idx":
