@@ -18,7 +18,7 @@ from reference.errors import SchemeError
 from simwarp.lab.evidence.bounds import measure, parse_bound
 from simwarp.lab.evidence.operands import Column, Words
 from simwarp.lab.evidence.probe import Probe
-from simwarp.lanes import WARP_SIZE
+from simwarp.lanes import WARP_SIZE, mask_word
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.rows import Form, Row
 
@@ -149,7 +149,8 @@ def _team_with_itself(operands: Words, answer: Words) -> Flags:
     lane = (np.arange(len(operands)) % WARP_SIZE).astype(np.uint64)
     mask = answer[:, 0]
     own = mask >> lane & np.uint64(1) == 1
-    return np.asarray(np.where(active, own & (mask & ~_words_of(active) == 0), mask == 0), np.bool_)
+    team = np.repeat(mask_word(active.reshape(-1, WARP_SIZE)).astype(np.uint64), WARP_SIZE)
+    return np.asarray(np.where(active, own & (mask & ~team == 0), mask == 0), np.bool_)
 
 
 def _one_leader(operands: Words, answer: Words) -> Flags:
@@ -168,13 +169,6 @@ def _same_in_team(members: Words, active: Flags, values: Words) -> Flags:
     together = (m[:, :, None] == m[:, None, :]) & a[:, :, None] & a[:, None, :]
     other = together & (v[:, :, None] != v[:, None, :])
     return np.count_nonzero(other, axis=2).reshape(-1) == 0
-
-
-def _words_of(flags: Flags) -> Words:
-    """For each lane, a word with its warp's flags as bits."""
-    bits = np.uint64(1) << np.arange(WARP_SIZE, dtype=np.uint64)
-    words = (flags.reshape(-1, WARP_SIZE) * bits).sum(axis=1, dtype=np.uint64)
-    return np.repeat(words, WARP_SIZE)
 
 
 STRATEGIES: dict[str, Strategy] = {

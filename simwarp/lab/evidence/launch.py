@@ -68,5 +68,4 @@ def _memory(probe: Probe, operands: Words) -> npt.NDArray[np.uint8]:
 
 def _packed(operands: Words, size: int) -> npt.NDArray[np.uint8]:
     """The low ``size`` bytes of each operand, next to each other: uint8 (tuples, operands · size)."""
-    data = np.ascontiguousarray(operands.astype("<u8")).view(np.uint8).reshape(*operands.shape, 8)
-    return data[:, :, :size].reshape(len(operands), -1)
+    return operands.astype(f"<u{size}", order="C").view(np.uint8)

@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from simwarp.floats.formats import FORMATS
+from simwarp.floats.packing import join
 from simwarp.lab.evidence.operands import FLOATS, Words, pick
 from simwarp.verify.draw import Draw
 
@@ -97,10 +99,9 @@ def _fractions(draw: Draw, kind: str, count: int) -> Words:
 
 def _float(draw: Draw, kind: str, field: Words | int, fraction: Words) -> Words:
     """Assemble floats with random signs from exponent fields and fractions."""
-    exponent, bits, unused = FLOATS[kind]
-    signs = draw.words(fraction.size) % np.uint64(2) << np.uint64(exponent)
-    words = (signs | np.asarray(field, np.uint64)) << np.uint64(bits) | fraction
-    return words << np.uint64(unused)
+    negative = draw.words(fraction.size) % np.uint64(2) == 1
+    magnitude = np.asarray(field, np.uint64) << np.uint64(FLOATS[kind][1]) | fraction
+    return join(negative, magnitude, FORMATS[kind]).astype(np.uint64)
 
 
 def zeros(draw: Draw, name: str, kind: str, count: int) -> Words:

@@ -141,10 +141,8 @@ class Maker:
     def condition(self, *kinds: Any) -> Condition:
         """Draw a condition of one of the given kinds, or of any."""
         kind = self.draw.choice(kinds or ("data", "data", "lane", "lane", "warp", "block"))
-        if kind in ("data", "never"):
-            what = self.register("pred" if kind == "data" else "b32")
-        else:
-            what = self.draw.integer(0, 4 if kind == "lane" else 0)
+        register = {"data": "pred", "never": "b32"}.get(kind)
+        what = self.register(register) if register else self.draw.integer(0, 4 * (kind == "lane"))
         return Condition(kind, what, self.chance(30))
 
 

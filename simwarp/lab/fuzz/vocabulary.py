@@ -70,8 +70,8 @@ _ROUNDINGS = {"rn", "rz", "rm", "rp"}
 
 Purpose: TypeAlias = str
 """The purpose of a row in programs: "compute", "chain" (makes a carry), "link" (takes and makes one),
-"end" (takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "hint"; "barrier", "poll", "arrive",
-"cluster", "warp barrier", "fence"; "leave", "call", "switch", "trap"."""
+"end" (takes one), "locate"; "warp"; "load", "load once", "store", "atomic", "hint"; "barrier", "poll",
+"arrive", "cluster", "warp barrier", "fence"; "leave", "call", "switch", "trap"."""
 Vocabulary: TypeAlias = Mapping[Purpose, Mapping[str, tuple[str, ...]]]
 """The opcodes to draw from, by purpose and by name of the row."""
 

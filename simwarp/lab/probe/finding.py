@@ -153,8 +153,7 @@ def describe(number: int, layout: Layout) -> str:
     """The row, column and matrix of a numbered element, in words."""
     if number < 0:
         return _WORDS[number]
-    matrix, place = divmod(number, layout.rows * layout.columns)
-    row, column = divmod(place, layout.columns)
+    matrix, row, column = np.unravel_index(number, (layout.matrices, layout.rows, layout.columns))
     of = f", matrix {matrix}" if matrix or layout.matrices > 1 else ""
     return f"row {row}, column {column}{of}"
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.fragments import Layout
+from simwarp.fragments.packed import join, split
 
 Bits: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.int32]
@@ -62,15 +63,11 @@ def holders(layout: Layout) -> int:
 
 def fill(layout: Layout, element_type: str, ones: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Pack elements 1 or 0 into registers: bool (…, holders) to words (…, lanes, registers)."""
-    word = np.dtype(f"u{layout.register_bits // 8}").type
-    slots = ones.reshape(*ones.shape[:-1], layout.lanes, layout.registers, layout.slots).astype(word)
-    shifts = np.arange(layout.slots, dtype=word) * word(layout.bits)
-    return np.bitwise_or.reduce(slots * word(ONE[element_type]) << shifts, axis=-1)
+    slots = ones.reshape(*ones.shape[:-1], layout.lanes, layout.registers, layout.slots)
+    elements = slots.astype(layout.dtype) * layout.dtype.type(ONE[element_type])
+    return join(elements, layout.bits, layout.register_bits)[..., 0]
 
 
 def read(layout: Layout, registers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Unpack the elements of registers: words (…, lanes, registers) to words (…, holders)."""
-    word = registers.dtype.type
-    shifts = np.arange(layout.slots, dtype=word) * word(layout.bits)
-    mask = word(2**layout.bits - 1)
-    return (registers[..., None] >> shifts & mask).reshape(*registers.shape[:-2], -1)
+    return split(registers, layout.bits).reshape(*registers.shape[:-2], -1)

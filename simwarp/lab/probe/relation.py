@@ -112,9 +112,8 @@ def _named(layout: Layout, holder: Any, row: Any, column: Any, matrix: Any) -> N
 
 def _elements(numbers: Numbers, layout: Layout) -> Element:
     """The rows, columns and matrices of numbered elements, flat; -1 for slots without an element."""
-    number = numbers.ravel().astype(np.int64)
-    matrix, place = np.divmod(number, layout.rows * layout.columns)
-    row, column = np.divmod(place, layout.columns)
+    number, shape = numbers.ravel(), (layout.matrices, layout.rows, layout.columns)
+    matrix, row, column = np.unravel_index(np.maximum(number, 0), shape)
     return Element(*(np.where(number < 0, NOWHERE, part) for part in (row, column, matrix)))
 
 

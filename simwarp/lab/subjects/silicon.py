@@ -26,13 +26,12 @@ mov.u32 %t, %tid.x; ld.param.u64 %at, [out]; mul.wide.u32 %k, %t, 8; add.u64 %at
 and.b32 %a, %t, 1; setp.ne.u32 %p, %a, 0; mov.u32 %r, 0; mov.u32 %s, 0;
 """
 TAIL = "\nst.global.u32 [%at], %r; st.global.u32 [%at+4], %s; ret; }\n"
-BRANCHES = "@%p bra ODD;\n{even}\nbra END;\nODD: {odd}\nEND:"
 CELL = "mov.u64 %x, cells; mul.wide.u32 %k, %t, 8; add.u64 %x, %x, %k; "
 
 
 def both(even: str, odd: str) -> str:
     """PTX that executes ``even`` in the even lanes and ``odd`` in the odd lanes."""
-    return BRANCHES.format(even=even, odd=odd)
+    return f"@%p bra ODD;\n{even}\nbra END;\nODD: {odd}\nEND:"
 
 
 def f32_add(space: str, old: int, b: int) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simwarp.floats.formats import FORMATS, Format
+from simwarp.floats.packing import join
 from simwarp.fragments import fragments_of
 from simwarp.lab.evidence.bounds import values
 from simwarp.verify.draw import Draw
@@ -128,15 +129,6 @@ def dense(draw: Draw, form: Operands) -> Words:
 # ------------------------------------------------------------------------------------------- floats
 
 
-def words(format: Format, negative: Any, field: Any, fraction: Any, below: Any) -> Array:
-    """Assemble words of a format from sign, exponent field, fraction and padding bits ``below``."""
-    word = np.asarray(negative).astype(np.uint64)
-    widths = format.exponent_bits, format.fraction_bits, format.padding
-    for part, bits in zip((field, fraction, below), widths, strict=True):
-        word = word << np.uint64(bits) | np.asarray(part).astype(np.uint64)
-    return word.astype(format.word)
-
-
 def floats(draw: Draw, form: Operands, name: str, exponent: Any, width: Any) -> Array:
     """Random floats with exponents from exponent - width to exponent, clipped to the type or subnormal."""
     format, shape = form.format(name), form.shapes[name]
@@ -149,7 +141,8 @@ def floats(draw: Draw, form: Operands, name: str, exponent: Any, width: Any) -> 
     if not format.has_infinity:  # the last fraction of the last exponent is NaN
         fraction = np.minimum(fraction, np.where(field > field.max() - 1, full - 1, full))
     below = uniform(draw, 0, (1 << format.padding) - 1, shape) if format.padding else 0
-    return words(format, uniform(draw, 0, 1, shape), field, fraction, below)
+    words = join(uniform(draw, 0, 1, shape) == 1, field << format.fraction_bits | fraction, format)
+    return words | np.asarray(below).astype(format.word)
 
 
 def window(draw: Draw, form: Operands, least: int, greatest: int) -> Words:
