@@ -34,14 +34,8 @@ def keep(found: Difference, folder: Path, device: Any) -> Path:
     program, words, text = found.program, found.words[0], found.text.encode()
     digest = hashlib.sha256(text).hexdigest()
     name = digest[:12]
-    facts = {
-        "seed": program.seed,
-        "number": program.number,
-        "blocks": program.blocks,
-        "block": program.block,
-        "witnesses": list(found.names),
-        "differed": found.lines(),
-    }
+    facts = {field: getattr(program, field) for field in ("seed", "number", "blocks", "block")}
+    facts |= {"witnesses": list(found.names), "differed": found.lines()}
     meta = header(device, name, f"simwarp fuzz --seed {program.seed}", {"program": digest}) | facts
     write(folder, Recording(meta, {} if isinstance(words, SimwarpError) else {"words": words}))
     ptx = folder / f"{name}.ptx"

@@ -25,7 +25,7 @@ import numpy as np
 from reference.errors import SimwarpError
 from simwarp.lab.fuzz.memory import OWN, RECORD, own_at
 from simwarp.lab.fuzz.program import CLASS, REGISTERS, Program
-from simwarp.lab.fuzz.run import Answer, answers, digest
+from simwarp.lab.fuzz.run import Answer, answers, outputs
 from simwarp.lab.fuzz.shrink import shrink
 from simwarp.lab.fuzz.workers import Workers
 from simwarp.lab.fuzz.writer import module_text
@@ -56,7 +56,7 @@ class Witness:
         changed = self._changed(programs)
         if self.workers is not None:
             return [found or None for found in self.workers.digests(changed)]
-        return [digest(answer) for answer in answers(self.device, changed)]
+        return list(outputs(self.device, changed))
 
     def _changed(self, programs: Sequence[Program]) -> list[Program]:
         return [self.change(program) if self.change else program for program in programs]

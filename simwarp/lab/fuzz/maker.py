@@ -25,10 +25,7 @@ _EDGES = (0, 1, 2, 31, 32, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF)
 _WIDE_EDGES = (0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x3F800000, 0x7F800000, 0x00000001, 0x007FFFFF)
 _LITERALS = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
 """The types whose operands may be literals."""
-_REGIONS = {
-    **{space: space for space in ("global", "shared", "local")},
-    **{"param": "numbers", "const": "table"},
-}
+_REGIONS = {"global": "global", "shared": "shared", "local": "local", "param": "numbers", "const": "table"}
 """By state space, the region of a program's memory in it."""
 
 

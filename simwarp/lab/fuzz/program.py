@@ -140,10 +140,6 @@ class Statement(ABC):
         """Bodies that may replace this statement when shrinking."""
         return [getattr(self, field) for field in self.inside]
 
-    def changed(self, **fields: object) -> Statement:
-        """A copy of the statement with other field values."""
-        return replace(self, **fields)
-
     def simpler(self) -> Iterator[Statement]:
         """Simpler variants of the statement, for shrinking."""
         return iter(())
@@ -222,7 +218,7 @@ def _bodies(body: Body, put: Put, predicated: bool) -> Iterator[tuple[Body, Put]
 
 
 def _put_inside(body: Body, i: int, field: str, put: Put, inner: Body) -> Program:
-    return put((*body[:i], body[i].changed(**{field: inner}), *body[i + 1 :]))
+    return put((*body[:i], replace(body[i], **{field: inner}), *body[i + 1 :]))
 
 
 def statements(program: Program) -> Iterator[tuple[Statement, Put]]:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from simwarp.floats.formats import FORMATS
 from simwarp.fragments import Layout
 from simwarp.fragments.packed import join, split
 
@@ -23,13 +24,7 @@ UNCLEAR = -2
 """Stands for a source's number where the arriving bits vary, but do not spell a number."""
 ONE = {
     **dict.fromkeys(("b1", "s4", "u4", "s8", "u8", "s32"), 1),
-    "e4m3": 0x38,
-    "e5m2": 0x3C,
-    "f16": 0x3C00,
-    "bf16": 0x3F80,
-    "tf32": 0x3F800000,
-    "f32": 0x3F800000,
-    "f64": 0x3FF0000000000000,
+    **{name: (1 - f.least_exponent) << f.fraction_bits + f.padding for name, f in FORMATS.items()},
 }
 """The bit pattern of the number 1 in each element type."""
 
@@ -64,10 +59,10 @@ def holders(layout: Layout) -> int:
 def fill(layout: Layout, element_type: str, ones: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Pack elements 1 or 0 into registers: bool (…, holders) to words (…, lanes, registers)."""
     slots = ones.reshape(*ones.shape[:-1], layout.lanes, layout.registers, layout.slots)
-    elements = slots.astype(layout.dtype) * layout.dtype.type(ONE[element_type])
+    elements = slots.astype(layout.dtype, order="C") * layout.dtype.type(ONE[element_type])
     return join(elements, layout.bits, layout.register_bits)[..., 0]
 
 
 def read(layout: Layout, registers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Unpack the elements of registers: words (…, lanes, registers) to words (…, holders)."""
-    return split(registers, layout.bits).reshape(*registers.shape[:-2], -1)
+    return split(np.ascontiguousarray(registers), layout.bits).reshape(*registers.shape[:-2], -1)

@@ -40,7 +40,7 @@ def bugs() -> dict[str, Any]:
 # ---- programs --------------------------------------------------------------------------------------------
 
 PROGRAM = """\
-#include "{name}.cu"
+#include "{bug.name}.cu"
 
 #include <cstdio>
 #include <cstring>
@@ -55,7 +55,7 @@ static bool failed(cudaError_t error)
 int main()
 {{
 {before}
-    {name}<<<{blocks}, {threads}>>>({arguments});
+    {bug.name}<<<{bug.blocks}, {bug.threads}>>>({arguments});
     if (failed(cudaGetLastError()) || failed(cudaDeviceSynchronize())) return 1;
     bool right = true;
 {after}
@@ -89,15 +89,9 @@ def program(bug: Any) -> str:
             words.append(constant(f"{name}_given", value))
             before.append(UPLOAD.format(name=name))
     words += [constant(f"{name}_right", right) for name, right in bug.right.items()]
-    return PROGRAM.format(
-        name=bug.name,
-        words="\n".join(words),
-        before="\n".join(before),
-        blocks=bug.blocks,
-        threads=bug.threads,
-        arguments=", ".join(arguments),
-        after="\n".join(COMPARE.format(name=name) for name in bug.right),
-    )
+    after = [COMPARE.format(name=name) for name in bug.right]
+    text = {"words": "\n".join(words), "before": "\n".join(before), "after": "\n".join(after)}
+    return PROGRAM.format(bug=bug, arguments=", ".join(arguments), **text)
 
 
 def constant(name: str, array: npt.NDArray[Any]) -> str:

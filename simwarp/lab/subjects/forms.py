@@ -26,21 +26,14 @@ from simwarp.lab.subjects.form_answers import pack, question, trapped
 from simwarp.ptx.instructions import ROWS
 from simwarp.ptx.rows import Row
 
-_BY_SECTION = {
-    "9.7.1": "integer",
-    "9.7.2": "integer",
-    "9.7.3": "floating",
-    "9.7.4": "floating",
-    "9.7.5": "floating",
-    "9.7.6": "comparison",
-    "9.7.7": "comparison",
-    "9.7.8": "integer",
-    "9.7.9": "memory",
-    "9.7.12": "control",
-    "9.7.13": "control",
-    "9.7.14": "matrix",
-    "9.7.18": "integer",
+_SECTIONS = {
+    "integer": (1, 2, 8, 18),
+    "floating": (3, 4, 5),
+    "comparison": (6, 7),
+    "memory": (9,),
+    "matrix": (14,),
 }
+_BY_SECTION = {f"9.7.{section}": name for name, sections in _SECTIONS.items() for section in sections}
 """By section of the PTX ISA, the family of its rows; "control" for other sections."""
 
 
@@ -86,14 +79,8 @@ def answers(name: str, members: Sequence[Probe], asking: Asking) -> Answers:
     kept = [probe for probe in members if probe.form in got]
     kernels = hashlib.sha256(b"".join(map(question, kept))).hexdigest()
     differences += [f"{form}: {reason}" for form, reason in failures.items()]
-    return Answers(
-        {"forms": len(kept)},
-        pack(kept, [got[probe.form] for probe in kept]),
-        {"kernels": kernels},
-        differences,
-        RECORD.name,
-        entries,
-    )
+    arrays, facts = pack(kept, [got[probe.form] for probe in kept]), {"forms": len(kept)}
+    return Answers(facts, arrays, {"kernels": kernels}, differences, RECORD.name, entries)
 
 
 def _answers(device: Any, batch: Sequence[Probe], failures: dict[str, str], who: str) -> dict[str, Words]:

@@ -154,14 +154,11 @@ def hold(device: Any, k: int, large: bool) -> dict[str, Any]:
         raise
     share = share_of_bound(item, got)
     wrong = f"{name}\nerror {share:.3g} of the bound{'' if steady else ', other bits when repeated'}"
-    return {
-        "format": item.format,
-        "kind": item.kind,
+    values = item.tensor.values
+    return {name: getattr(item, name) for name in ("format", "kind", "rank", "deterministic")} | {
         "order": len(item.tensor.shape),
-        "rank": item.rank,
-        "dtype": str(item.tensor.values.dtype),
-        "deterministic": item.deterministic,
-        "nonzeros": item.tensor.values.size,
+        "dtype": str(values.dtype),
+        "nonzeros": values.size,
         "large": large,
         "share": share,
         "wrong": "" if share <= 1 and steady else wrong,
@@ -179,8 +176,7 @@ def ask(asking: Asking) -> Answers:
     facts = {
         "seed": SEED,
         **worst_of(asked),
-        "large": sum(one["large"] for one in asked),
-        "nonzeros": sum(one["nonzeros"] for one in asked),
+        **{name: sum(one[name] for one in asked) for name in ("large", "nonzeros")},
         "mismatches": len(differences),
         "by_format": {
             name: {

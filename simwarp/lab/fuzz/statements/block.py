@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simwarp.lab.fuzz.maker import Maker, Scope, region_of
 from simwarp.lab.fuzz.memory import CELL, tally_of
@@ -184,5 +184,5 @@ def _without_updates(body: Body) -> Body:
     """A body without the atomic operations on a tally."""
     kept = [s for s in body if not (isinstance(s, Atomic) and s.address.region == "tally")]
     return tuple(
-        s.changed(**{field: _without_updates(getattr(s, field)) for field in s.inside}) for s in kept
+        replace(s, **{field: _without_updates(getattr(s, field)) for field in s.inside}) for s in kept
     )
