@@ -9,7 +9,7 @@ from reference.errors import SchemeError
 from simwarp.lab.evidence import control, matrix, memory, operands, registers, warps
 from simwarp.lab.evidence.control import Make
 from simwarp.lab.evidence.forms import required
-from simwarp.lab.evidence.judge import found
+from simwarp.lab.evidence.judge import find
 from simwarp.lab.evidence.operands import Words
 from simwarp.lab.evidence.probe import Probe
 from simwarp.ptx.instructions import ROWS
@@ -39,7 +39,7 @@ def probes(rows: Iterable[Row] = ROWS.values()) -> list[Probe]:
 @cache
 def probe_of(opcode: str) -> Probe:
     """The probe of an opcode, which must be spelled in full."""
-    row, form = found(opcode)
+    row, form = find(opcode)
     make = maker(row)
     if make is None:
         raise SchemeError(
@@ -57,12 +57,12 @@ def maker(row: Row) -> Make | None:
 @cache
 def operands_of(probe: Probe) -> Words:
     """The operand tuples of a probe: uint64 (tuples, operands)."""
-    row, form = found(probe.form)
+    row, form = find(probe.form)
     if row.kind == "warp" and maker(row) is registers.warp:
         return warps.operands(probe, form)
     if row.kind in MATRIX:
         return matrix.operands(probe, form)
     if probe.baked:
-        return memory.baked(probe)
+        return memory.constant_operands(probe)
     drawn = operands.tuples(probe.operands, probe.form, probe.count)
-    return memory.meeting_values(form, drawn) if row.kind in ("atomic", "reduction") else drawn
+    return memory.matching_swaps(form, drawn) if row.kind in ("atomic", "reduction") else drawn

@@ -83,7 +83,7 @@ def trap(row: Row, form: Form) -> Probe:
     return writer.probe("a", faults=True, count=BLOCK)
 
 
-def meeting(row: Row, form: Form) -> Probe:
+def waiting(row: Row, form: Form) -> Probe:
     """Each thread reads another thread's word, written before the barrier; odd threads arrive later."""
     if row.kind == "warp barrier":
         return _exchange(form, [f"{form.opcode} -1;"], WARP_SIZE)
@@ -143,11 +143,11 @@ def block_reduction(row: Row, form: Form) -> Probe:
 def barrier(row: Row, form: Form) -> Probe:
     """Probe the barrier of a block: waiting, arriving, or reducing."""
     words = form.opcode.split(".")
-    make = arrival if "arrive" in words else block_reduction if "red" in words else meeting
+    make = arrival if "arrive" in words else block_reduction if "red" in words else waiting
     return make(row, form)
 
 
-def cluster_meeting(row: Row, form: Form) -> Probe:
+def cluster_barrier(row: Row, form: Form) -> Probe:
     """Meet at the barrier of a cluster of one block: the form, and its other half."""
     aligned = ".aligned" * form.opcode.endswith(".aligned")
     if "arrive" in form.opcode.split("."):
@@ -157,7 +157,7 @@ def cluster_meeting(row: Row, form: Form) -> Probe:
     return _exchange(form, halves, BLOCK)
 
 
-def quiet(row: Row, form: Form) -> Probe:
+def without_effect(row: Row, form: Form) -> Probe:
     """An instruction without visible effect, between a store and a load of the same cell."""
     writer = _writer(form, "b32 d")
     operands = ["[%memory]" if spec.memory else _IMMEDIATES.get(row.base, "32") for spec in row.sources]
@@ -188,9 +188,9 @@ BY_KIND: dict[str, Make] = {
     "exit": leave,
     "trap": trap,
     "barrier": barrier,
-    "warp barrier": meeting,
-    "cluster barrier": cluster_meeting,
-    "fence": quiet,
+    "warp barrier": waiting,
+    "cluster barrier": cluster_barrier,
+    "fence": without_effect,
 }
 """The probe of each kind of row."""
 

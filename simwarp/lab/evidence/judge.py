@@ -71,7 +71,7 @@ class Verdict:
         return f"{self.form}: {self.wrong} of {self.sets} sets differ\n{self.example}"
 
 
-def found(opcode: str) -> tuple[Row, Form]:
+def find(opcode: str) -> tuple[Row, Form]:
     """The row and form of an opcode; SchemeError if no row has it."""
     pair = TABLE.find(opcode)
     if pair is None:
@@ -86,7 +86,7 @@ def strategy(row: Row) -> Strategy | None:
 
 def comparable(probe: Probe, operands: Words, answer: Words) -> Words:
     """A probe's answer, set to zero for the operand tuples that are not compared."""
-    row, form = found(probe.form)
+    row, form = find(probe.form)
     plan = strategy(row)
     if plan is None or plan.compared is None:
         return answer
@@ -95,7 +95,7 @@ def comparable(probe: Probe, operands: Words, answer: Words) -> Words:
 
 def judge(probe: Probe, operands: Words, expected: Words, got: Words) -> Verdict:
     """Compare a simulator's answer to a probe, ``got`` (tuples, results), with hardware's, ``expected``."""
-    row, _ = found(probe.form)
+    row, _ = find(probe.form)
     plan = strategy(row)
     if plan is not None and plan.holds is not None:
         allowed = plan.holds(operands, expected) & plan.holds(operands, got)
@@ -143,7 +143,7 @@ def _amounts_of_8_bits(form: Form, operands: Words) -> Flags:
     return (operands[:, -2:].max(axis=1) <= 255) | narrow
 
 
-def _team_with_itself(operands: Words, answer: Words) -> Flags:
+def _valid_active_mask(operands: Words, answer: Words) -> Flags:
     """Whether each mask has the own lane's bit, and bits of executing lanes only."""
     active = operands[:, -1].astype(np.bool_)
     lane = (np.arange(len(operands)) % WARP_SIZE).astype(np.uint64)
@@ -181,7 +181,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy("in 64 bits, sets with a position or length past 255 are left out", _amounts_of_8_bits),
     ),
     "fns": Strategy("sets whose base is past 31 are left out", _base_of_5_bits),
-    "activemask": Strategy("the mask names the own lane and only executing ones", holds=_team_with_itself),
+    "activemask": Strategy("the mask names the own lane and only executing ones", holds=_valid_active_mask),
     "elect": Strategy("all members have one leader, which is one of them", holds=_one_leader),
 }
 """By base opcode, the strategy of open rows; a row without one is compared like an exact one."""

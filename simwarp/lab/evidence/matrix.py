@@ -60,7 +60,7 @@ def store(row: Row, form: Form) -> Probe:
     for suffix, stride in _strides(writer, form):
         where = dot(space(form))
         writer.line(*(f"st{where}.b64 [%mine+{at}], 0;" for at in _CELLS))
-        writer.line(_MEET, f"{form.opcode} [{address}], {registers}{stride};", _MEET)
+        writer.line(_SYNC_WARP, f"{form.opcode} [{address}], {registers}{stride};", _SYNC_WARP)
         names = [f"memory{i}{suffix}" for i in range(len(_CELLS))]
         for name, at in zip(names, _CELLS, strict=True):
             writer.line(f"ld.volatile{where}.b64 {writer.register(name, 'b64')}, [%mine+{at}];")
@@ -79,7 +79,7 @@ def stride(form: Form) -> int:
     return length * ((room - 1) // (count - 1))
 
 
-_MEET = f"bar.warp.sync {(1 << WARP_SIZE) - 1:#x};"
+_SYNC_WARP = f"bar.warp.sync {(1 << WARP_SIZE) - 1:#x};"
 
 
 def _in_memory(form: Form) -> Layout:
@@ -118,7 +118,7 @@ def _address(writer: Writer, row: Row, form: Form, *, filled: bool) -> str:
     mine = locate(writer, "mine", where, align=128)
     if filled and where != "global":
         fill(writer, "shared", mine)
-        writer.line(_MEET)
+        writer.line(_SYNC_WARP)
     if not where:
         writer.line(f"cvta.shared.u64 {mine}, {mine};")
         if row.base == "wmma":

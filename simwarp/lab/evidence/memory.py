@@ -215,14 +215,14 @@ def _echo() -> str:
 # -------------------------------------------------------------------------------------------- operands
 
 
-def baked(probe: Probe) -> Words:
+def constant_operands(probe: Probe) -> Words:
     """The operands of a probe that are constants in its text: words of the constant table."""
     count = len(probe.operands)
     bytes_ = np.frombuffer(constants()[1], np.uint8)[: probe.count * probe.packed * count]
     return bytes_.view(f"<u{probe.packed}").astype(np.uint64).reshape(probe.count, count)
 
 
-def meeting_values(form: Form, drawn: Words) -> Words:
+def matching_swaps(form: Form, drawn: Words) -> Words:
     """Operand tuples of an atomic form, changed so that every other compare-and-swap succeeds."""
     if form.has("cas"):
         drawn = drawn.copy()

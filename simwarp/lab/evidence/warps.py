@@ -61,13 +61,13 @@ def _few_values(draw: Draw, column: Column) -> list[int]:
     return [draw.choice(values) for _ in range(WARP_SIZE)]
 
 
-def _together(masks: list[int], active: list[bool]) -> bool:
+def _is_whole_warp(masks: list[int], active: list[bool]) -> bool:
     return len(set(masks)) == 1 and all(active)
 
 
 def _sources(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> list[int]:
     """Operand b of a shuffle: source lanes, in the lane's own team unless that is the whole warp."""
-    if _together(masks, active):
+    if _is_whole_warp(masks, active):
         return [draw.choice((draw.integer(0, 31), int(draw.words(1)[0]) & _ALL)) for _ in masks]
     if form.has("idx"):
         return [draw.choice([j for j in range(WARP_SIZE) if mask >> j & 1]) for mask in masks]
@@ -77,6 +77,6 @@ def _sources(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> li
 def _segments(draw: Draw, form: Form, masks: list[int], active: list[bool]) -> list[int]:
     """Operand c of a shuffle: clamp value and segment mask."""
     segment = 1 << draw.integer(0, 5)
-    if _together(masks, active):
+    if _is_whole_warp(masks, active):
         return [draw.choice((32 - segment << 8 | 31, draw.integer(0, (1 << 13) - 1)))] * WARP_SIZE
     return [0 if form.has("up") else 0x1F] * WARP_SIZE

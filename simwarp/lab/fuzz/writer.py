@@ -120,7 +120,7 @@ class Writer:
         self.initialise(used)
         for register in own:
             self.registers[register] = CLASS[register]
-            self.first_value(register)
+            self.load_input(register)
         declared = [f"\t.reg .{kind} {register};" for register, kind in self.registers.items()]
         whole = "\n".join([*variables(used, self.program.block), *declared, *self.lines, *body])
         return f"\n.visible .entry {name}(\n{PARAMETERS}\n)\n{{\n{self.renamed(whole)}\n}}\n"
@@ -160,7 +160,7 @@ class Writer:
     def end(self, opcode: str) -> None:
         """Store the outputs and append the final instruction."""
         for register in self.program.outputs:
-            self.last_value(register)
+            self.store_output(register)
         self.write(opcode)
 
     # ---- values --------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Writer:
         zero = "%never" if kind == "pred" else f"%zero{kind[1:]}"
         self.write(f"xor.{kind} {register}, {source or register}, {zero}")
 
-    def first_value(self, register: str) -> None:
+    def load_input(self, register: str) -> None:
         """Initialise a register from the thread's inputs."""
         at = f"[%own_inputs+{8 * REGISTERS.index(register)}]"
         if CLASS[register] != "pred":
@@ -182,7 +182,7 @@ class Writer:
         bit = self.result("and.b32", self.result("ld.global.b32", at), 1)
         return self.write(f"setp.ne.u32 {register}, {bit}, 0")
 
-    def last_value(self, register: str) -> None:
+    def store_output(self, register: str) -> None:
         """Store a register to the thread's outputs."""
         kind, value = CLASS[register], register
         if kind == "pred":

@@ -121,15 +121,15 @@ class Finding:
 
 def expected_numbers(layout: Layout) -> Numbers:
     """The number of the element in each slot of a layout: (lanes, registers, slots)."""
-    place = np.ix_(np.arange(layout.lanes), np.arange(layout.registers), np.arange(layout.slots))
-    row, column, matrix = layout.element(place[0], place[1], place[2] * layout.bits)
+    lane, register, slot = np.ogrid[: layout.lanes, : layout.registers, : layout.slots]
+    row, column, matrix = layout.element(lane, register, slot * layout.bits)
     return ((matrix * layout.rows + row) * layout.columns + column).astype(np.int32)
 
 
 def first_copies(layout: Layout) -> Numbers:
     """`expected_numbers`, with `NOWHERE` for all copies of an element except the first."""
     number = expected_numbers(layout)
-    matrix, row, column = np.ix_(*(range(n) for n in (layout.matrices, layout.rows, layout.columns)))
+    matrix, row, column = np.ogrid[: layout.matrices, : layout.rows, : layout.columns]
     held = layout.holder(row, column, matrix)
     lowest = held.lane, held.register, held.bit // layout.bits
     kept = np.full_like(number, NOWHERE)

@@ -57,7 +57,7 @@ def judge(relation: Relation, fragments: Fragments) -> Finding:
     found = blamed_maps(relation, wanted, layouts)
     compared = {name: compare(operands[name], found[name], wanted[name]) for name in layouts}
     if all(operand.agreed for operand in compared.values()):  # any other difference is reported for D
-        difference = _stray(relation, implied(wanted, layouts), layouts)
+        difference = _first_wrong_term(relation, implied(wanted, layouts), layouts)
         compared["d"] = replace(compared["d"], difference=difference)
     return Finding(fragments.opcode, tuple(compared.values()), digest(relation.met, relation.added))
 
@@ -134,7 +134,7 @@ def _majority(group: Any, value: Any, groups: int) -> Any:
     return np.where(sizes > 0, taken, NOWHERE)
 
 
-def _stray(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference | None:
+def _first_wrong_term(relation: Relation, wanted: Relation, layouts: Layouts) -> Difference | None:
     """The first wrong product or addend of a relation, where all maps are as expected."""
     products = np.argwhere(relation.met != wanted.met)
     sums = np.flatnonzero(relation.added != wanted.added)

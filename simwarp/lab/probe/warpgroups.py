@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from simwarp.chips.chips import chip_name
 from simwarp.fragments import TYPE_BITS, Fragments
+from simwarp.fragments.packed import join
 from simwarp.lab.probe.finding import Finding, compare, digest
 from simwarp.lab.probe.passes import NOWHERE, ONE, Numbers, fill, holders, passes, spelled
 from simwarp.lab.probe.ptx import NotExecutedError, declare, load, module, move, register_type, run, vector
@@ -59,10 +60,10 @@ def _find_a(device: Any, fragments: Fragments, found_d: Numbers) -> Numbers:
     layout = fragments.operands["a"].layout
     sent = passes(holders(layout))
     together = min(n, k)
-    rounds = k // together + (k % together > 0)
+    rounds = -(-k // together)
     b = np.zeros((rounds, n, k), np.bool_)
     column = np.arange(k)
-    b[column // together, column % together, column] = True
+    b[*divmod(column, together), column] = True
     registers = fill(layout, fragments.operands["a"].type, np.repeat(sent, rounds, axis=0))
     held = _launch(device, fragments, registers, np.tile(b, (len(sent), 1, 1)))
     came = _numbers(held.reshape(len(sent), rounds, -1), fragments)
@@ -77,11 +78,8 @@ def _find_a(device: Any, fragments: Fragments, found_d: Numbers) -> Numbers:
 def tiles(elements: npt.NDArray[np.bool_], element_type: str) -> npt.NDArray[np.uint8]:
     """Matrices of ones and zeros in wgmma's shared-memory layout: (…, rows, k) to bytes (…, rows · 32)."""
     bits = TYPE_BITS[element_type]
-    if bits == 1:
-        octets = np.packbits(elements, axis=-1, bitorder="little")
-    else:
-        word = np.dtype(f"u{bits // 8}").type
-        octets = (elements.astype(word) * word(ONE[element_type])).view(np.uint8)
+    word = np.dtype(f"u{max(bits // 8, 1)}").type
+    octets = join(elements.astype(word) * word(ONE[element_type]), bits, 8)
     *outer, rows, width = octets.shape
     cores = octets.reshape(*outer, rows // _CORE_ROWS, _CORE_ROWS, width // _CORE_BYTES, _CORE_BYTES)
     return np.ascontiguousarray(np.swapaxes(cores, -3, -2)).reshape(*outer, rows * width)

@@ -41,7 +41,7 @@ from reference.errors import InputFileError
 from simwarp.device.device import Device
 from simwarp.faults import Trap
 from simwarp.lab.evidence.catalogue import operands_of, probe_of
-from simwarp.lab.evidence.judge import Verdict, comparable, found, judge, strategy
+from simwarp.lab.evidence.judge import Verdict, comparable, find, judge, strategy
 from simwarp.lab.evidence.launch import ask, batches
 from simwarp.lab.evidence.operands import Column, Words, width
 from simwarp.lab.evidence.probe import Probe
@@ -79,7 +79,7 @@ def digest(probe: Probe, answer: Words) -> bytes:
 
 def whole(probe: Probe) -> bool:
     """Whether the recording has all raw answers of a form, since devices may differ."""
-    row, _ = found(probe.form)
+    row, _ = find(probe.form)
     plan = strategy(row)
     return row.fidelity == "bounded" or (plan is not None and plan.holds is not None)
 

@@ -78,9 +78,8 @@ class Sync(Statement):
         kinds = ["warp barrier", "fence", *(("barrier", "cluster") if scope.block else ())]
         kind = maker.draw.choice([kind for kind in kinds if kind in maker.vocabulary])
         words = ("arrive", "wait") if kind == "cluster" else ("",)
-        return cls(
-            tuple(maker.opcode(kind, lambda o, word=word: word in ("", *o.split("."))) for word in words)
-        )
+        opcodes = (maker.opcode(kind, lambda o, word=word: word in ("", *o.split("."))) for word in words)
+        return cls(tuple(opcodes))
 
     @property
     def waits(self) -> Group:
