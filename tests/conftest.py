@@ -13,10 +13,10 @@ import gpu.compile
 import tiers
 from simwarp.testing import plugin, profiles
 
-# `--simwarp-profile` and `--hypothesis-profile` have the last word.
+# `--simwarp-profile` and `--hypothesis-profile` override this.
 profiles.load(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# A shell starts what it runs in the background with SIGINT ignored, and processes pass that on.
+# Shells start background processes with SIGINT ignored, and child processes inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

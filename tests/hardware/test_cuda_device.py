@@ -73,7 +73,7 @@ def test_large_products_equal_the_reference(device, sizes, transpose_a, transpos
 def test_k_beyond_16_bits_gives_exact_products(device, k, scheme, first):
     word = SCHEMES[scheme].word
     a, b = _matrix(67, k, np.float16), _matrix(k, 131, np.float16, 1)
-    a[[0, 33]], b[:, [0, 64]], b[:, [1, 32, 130]] = 1, -1, 1  # differ everywhere, and nowhere
+    a[[0, 33]], b[:, [0, 64]], b[:, [1, 32, 130]] = 1, -1, 1  # dot products -K and K
     dots = reference.bmm(a, b)
     assert (dots.min(), dots.max()) == (-k, k)
     left = gpu.pack(device.upload(a), layout="column", word=word, first=first)
@@ -116,8 +116,8 @@ def test_two_layers_are_right_in_reused_memory(device, scheme):
 
 
 PACKED_SHAPES = [
-    (4099, 4608),  # rows that start at 16 bytes: the vector kernels
-    (2051, 4097),  # and rows that do not: the scalar ones
+    (4099, 4608),  # rows aligned to 16 bytes: vector kernels
+    (2051, 4097),  # other rows: scalar kernels
     (3, 1000003),
     (1000003, 3),
 ]
@@ -212,7 +212,7 @@ def test_torch_and_cupy_arrays_are_used_without_a_copy(device):
     assert torch.as_tensor(c, device="cuda").cpu().numpy().tolist() == expected.tolist()
     with pytest.raises(ShapeError, match="contiguous"):
         gpu.bmm(torch.from_numpy(a.T.copy()).cuda().T, torch.from_numpy(b).cuda(), device=device)
-    # A slice of torch's may start anywhere: not every one can be loaded 16 bytes at a time.
+    # A torch slice may have any alignment, so that 16-byte loads may be impossible.
     flat = torch.from_numpy(np.concatenate([np.zeros(1, np.float32), np.tile(a, (1, 64)).ravel()])).cuda()
     misaligned = flat[1:].view(37, 61 * 64)
     expected_words = reference.pack(np.tile(a, (1, 64))).words

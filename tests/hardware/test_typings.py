@@ -78,7 +78,7 @@ def _check_parameters(value, node):
     """Compare the parameter names of a stub with those of the real function, where it exposes a signature."""
     try:
         real = inspect.signature(value).parameters
-    except (TypeError, ValueError):  # Boost.Python's and some of Cython's: the docstring is all there is
+    except (TypeError, ValueError):  # Boost.Python and some Cython functions have only a docstring
         return
     kinds = [parameter.kind for parameter in real.values()]
     named = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]

@@ -232,7 +232,7 @@ def test_page_examples_run(page: Path) -> None:
 def test_there_are_enough_page_examples() -> None:
     texts = [page.read_text() for page in PAGES]
     assert sum(len(RUN.findall(text)) for text in texts) >= FEWEST_PAGE_EXAMPLES
-    # Every mark must be one that is seen.
+    # Every anchor must be a visible one.
     assert sum(len(RUN.findall(text)) for text in texts) == sum(text.count("<!-- run -->") for text in texts)
 
 

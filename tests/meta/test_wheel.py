@@ -69,7 +69,7 @@ def foreign(tmp_path):
 def python(*arguments, folder, installed, safe=True):
     """Run Python in a foreign folder, with the installed wheel on its path instead of the sources."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment["PYTHONPATH"] = str(installed)  # comes before site-packages, an editable install too
+    environment["PYTHONPATH"] = str(installed)  # precedes site-packages, including an editable install
     return subprocess.run(
         [sys.executable, *(["-P"] if safe else []), *arguments],
         cwd=folder,

@@ -227,7 +227,7 @@ def sqrt(format, a, rounding="rn"):
         return NAN
     if is_zero(x) or is_infinite(x):
         return encode(format, x)
-    # No format has a number, nor halfway between two, with bits below 2^-800: one more bit there will do.
+    # No number or tie of any format has bits below 2^-800, so one sticky bit there suffices.
     scaled = x * two_to(1600)
     root = isqrt(int(scaled))
     exact = Fraction(root * root) == scaled

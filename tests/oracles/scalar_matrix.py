@@ -47,7 +47,7 @@ def types_of(opcode):
 
 
 # ------------------------------------------------------------------------- who holds which element
-# An element's place in a lane is its number i, counted from the lowest bit of the first register on.
+# Element i of a lane is counted from the lowest bit of its first register.
 
 
 def group(lane):
@@ -115,7 +115,7 @@ def of_eight(lane, i):
     return g, 2 * t + i % 2, i // 2
 
 
-# Of ``wmma``, what each binary digit of i adds to (row, column); (0, 0) where it chooses among copies.
+# ``wmma``: the (row, column) offset of each binary digit of i; (0, 0) for a digit that selects a copy.
 
 WMMA = {
     ("a", 16, "m16n16k16"): ((0, 1), (8, 0), (0, 8), (0, 0)),

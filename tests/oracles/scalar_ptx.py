@@ -208,7 +208,7 @@ TWINS = {
     "cvt.f16x2.e4m3x2": conversion.cvt,
     "cvt.tf32.f32": conversion.cvt,
     "cvt.rna.tf32.f32": conversion.cvt,
-    # atomics, and what the lanes of a warp do together
+    # atomics and warp operations
     **{f"atom ({what})": memory.atom for what in (*REDUCTIONS, "cas")},
     **{f"red ({what})": memory.red for what in REDUCTIONS},
     "vote.sync.pred": vote,

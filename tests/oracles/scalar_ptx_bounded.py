@@ -36,7 +36,7 @@ def near(opcode, exact, result, *, ulp=0, relative=0, absolute=0):
     step, normal = unit(kind, exact), Fraction(decode(kind, 1 << FORMATS[kind][1]))
     allowed = ulp * step + relative * abs(exact) + absolute
     if abs(exact) < normal and not ulp:
-        allowed += step  # a relative bound cannot hold where the steps of the format are wider
+        allowed += step  # a relative bound cannot hold where one ulp is larger
     if math.isnan(got):
         return False
     if math.isinf(got):

@@ -86,7 +86,7 @@ def test_an_unpadded_convolution_is_a_crop_of_the_padded_one(bconv2d, geometry, 
     rows, columns = inside.out
     with_padding = bconv2d(x, w, **padded.options)
     agree(inside, with_padding[:, top : top + rows, left : left + columns], bconv2d(x, w, **inside.options))
-    assert not with_padding[:, 0, 0].any()  # a window that sees nothing adds up to nothing
+    assert not with_padding[:, 0, 0].any()  # a window outside the image has the sum 0
 
 
 @relation
@@ -152,10 +152,10 @@ def test_sums_over_filter_rows_add_up(bconv2d, geometry, x, w):
     (top, bottom), sides = geometry.pads
     total = 0
     for r in range(rows):
-        # A row's own windows begin lower; where that is below the padding above, the image is cropped.
+        # Windows of a lower filter row start lower; beyond the padding above, the image is cropped.
         above, cut = max(top - r * geometry.dilation[0], 0), max(r * geometry.dilation[0] - top, 0)
         if cut >= geometry.images[1]:
-            continue  # this row of taps is never on the image
+            continue  # this row of taps is always outside the image
         options = geometry.options | {"padding": ((above, bottom + geometry.spans[0]), sides)}
         total = total + bconv2d(x[:, cut:], w[r : r + 1], **options)[:, : geometry.out[0]]
     answer = bconv2d(x, w, **geometry.options)
@@ -175,7 +175,7 @@ def test_images_of_a_batch_are_independent(bconv2d, geometry, x, w):
 def test_mirrored_operands_mirror_the_output(bconv2d, geometry, x, w):
     """With images and filters upside down, padding above and below swap, and the output is upside down."""
     (top, bottom), (left, right) = geometry.pads
-    # Rows and columns that no window reaches are cut off, so that windows end where they began.
+    # Rows and columns that no window reaches are cropped, so that mirrored windows coincide.
     reach = [
         (out - 1) * stride + span
         for out, stride, span in zip(geometry.out, geometry.stride, geometry.spans, strict=True)

@@ -131,7 +131,7 @@ def test_fma_equals_the_twin_under_cancellation(format, data, rounding):
         if isinstance(exact, Fraction):
             product = twins.round_to(format, -exact * twins.two_to(shift), "rz")
         units = data.draw(st.integers(-2, 2))
-        power = data.draw(st.booleans())  # a power of two: half of a unit of what it is added to
+        power = data.draw(st.booleans())  # a power of two: half an ulp of the other addend
         c = (product >> fraction_bits << fraction_bits) if power else max(product + units, 0)
         rows.append((a, b, c))
     if rows:

@@ -23,7 +23,7 @@ def random_lines(draw):
             part = draw(st.sampled_from([d for d in (2, 4, 8, 16, 32) if size % d == 0]))
             digits.append((source, part, draw(st.sampled_from(LETTERS))))
             size //= part
-    for i in draw(st.permutations(range(len(digits)))):  # which digit of a target is its lowest
+    for i in draw(st.permutations(range(len(digits)))):  # the lowest digit of each target
         source, part, letter = digits[i]
         digits[i] = (source, part, f"{letter}{strides[letter]}")
         strides[letter] *= part
@@ -97,7 +97,9 @@ def test_a_missing_modifier_gives_an_error_of_three_lines(opcode, data):
     removed = data.draw(st.integers(0, len(words) - 1))
     rest = ".".join(words[:removed] + words[removed + 1 :])
     spelled = {tuple(sorted(form.split("."))) for form in OPCODES}
-    assume(tuple(sorted(rest.split("."))) not in spelled)  # without .satfinite, .trans or wmma it is another
+    assume(
+        tuple(sorted(rest.split("."))) not in spelled
+    )  # without .satfinite, .trans or wmma it is another instruction
     with pytest.raises(FragmentError) as error:
         fragments_of(rest)
     assert len(str(error.value).splitlines()) == 3

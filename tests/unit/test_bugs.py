@@ -51,26 +51,26 @@ def shared(name):
 
 
 FOUND = {
-    # Lane 0 reads what it wrote itself; lane 1 what the second warp did.
+    # Lane 0 reads its own word, lane 1 a word of the second warp.
     "missing_barrier": Found((0, 0, 1), shared("missing_barrier"), count=None),
     # Lane 0 reads the words 0 to 3, of which lane 1 wrote word 1.
     "missing_syncwarp": Found((0, 0, 0), shared("missing_syncwarp"), count=None),
-    # 301 = 3 blocks of 96, and 13; of 384 lanes 83 have no number.
+    # 301 = 3 blocks of 96 and 13 more; 83 of 384 lanes have no element.
     "wrong_mask": Found((3, 0, 13), count=384 - 301),
-    # The second row begins at byte 148, and so on: 33 of 45 rows, 9 vectors each.
+    # The second row starts at byte 148: 33 of 45 rows are misaligned, 9 vectors each.
     "misaligned_vector": Found((0, 0, 1), "x", count=33 * 9, wrong=33),
     # 1002 = 2 * 3 * 128 + 128 + 3 * 32 + 10: the second block in its third round.
     "off_by_one": Found((1, 3, 10), "x", wrong=1),
     "use_after_free": Found((0, 0, 0), "malloc(148) (freed)", count=5 * 37, wrong=5 * 37),
     "uninitialised_shared": Found((0, 0, 0), shared("uninitialised_shared"), wrong=1),
     "divergent_barrier": Found((0, 0, 0), wrong=11),
-    # The first number shares its bin with others; all counts are 1, since all threads add to 0.
+    # All counts are 1, since all threads add to the initial 0.
     "lost_atomic": Found((0, 0, 0), "counts", count=None, wrong=16),
-    # The last block is the one that adds up, and begins with the sum of the first.
+    # The last block sums the partial results, starting with that of the first block.
     "race_between_blocks": Found((6, 0, 0), "sums", count=None),
-    # Of the last 13 numbers the last one has a lane behind it that has left.
+    # After the last of 13 elements, the next lane has exited.
     "stale_shuffle": Found((3, 0, 12)),
-    # The first block updates and unlocks, the second leaves with the lock, the third waits.
+    # The first block updates and unlocks, the second exits with the lock, the third waits.
     "livelock": Found((2, 0, int(BUGS["livelock"].arguments["x"][64:96].argmax())), wrong=1),
 }
 
@@ -338,7 +338,7 @@ def test_a_hanging_program_is_stopped_with_its_children():
     began = time.perf_counter()
     output = recorder.limited(["sh", "-c", "echo begun; sleep 60 & sleep 60"], seconds=2)
     assert output.split() == ["begun", "never"]
-    assert time.perf_counter() - began < 50  # the rest of both minutes is not waited for
+    assert time.perf_counter() - began < 50  # the remaining time of both minutes is not awaited
 
 
 def test_a_program_contains_the_launch_and_the_expected_result():

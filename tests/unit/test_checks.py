@@ -14,8 +14,8 @@ run, fault_of, line_of, STORE = small.run, small.fault_of, small.line_of, small.
 POISON = 0xA5A5A5A5
 CELLS = ".shared .align 16 .b32 cells[32];"
 
-# For each kind: the class, what declares, the body, the instruction that is at fault, how many lanes are,
-# and what the launch leaves behind where the mistake is not raised.
+# For each kind: exception class, declarations, body, faulting instruction, number of faulting lanes,
+# and output of the launch if the fault is not raised.
 CASES = {
     "bounds": (
         faults.OutOfBounds, "",

@@ -183,7 +183,7 @@ def test_verify_reports_a_wrong_tier_as_json(capsys):
     assert not report["agreed"]
     assert mismatch["bits"] == [1]
     assert mismatch["place"]["kernel"] == "bmm32"
-    assert main([*mismatch["replay"].split()[1:], "--json"]) == 1  # it is the command that shows it again
+    assert main([*mismatch["replay"].split()[1:], "--json"]) == 1  # the command that repeats the mismatch
     assert json.loads(capsys.readouterr().out)["mismatches"] == [mismatch]
 
 
@@ -293,7 +293,7 @@ def test_the_installed_command_multiplies(folder):
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "wrote c.npy: 33 x 9 int32, on simwarp simulator (sm_90)\n"
     assert np.load(folder / "c.npy").shape == (33, 9)
-    # Paths relative to the working directory, and the rights of any new file.
+    # Paths are relative to the working directory, and permissions are those of any new file.
     plain = folder / "plain"
     plain.touch()
     assert (folder / "c.npy").stat().st_mode == plain.stat().st_mode
@@ -569,7 +569,7 @@ def test_a_missing_extra_is_named(package):
         [sys.executable, "-P", "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     if package == "click" and done.returncode == 0:
-        return  # a Typer that brings its own
+        return  # a Typer release with its own copy of Click
     assert (done.returncode, done.stdout) == (2, "")
     what, advice = done.stderr.splitlines()
     assert package in what

@@ -11,7 +11,7 @@ from reference.errors import SchemeError
 from simwarp.cli import main
 
 KEYS = [f"{number:064x}" for number in range(8)]
-TEXT = "x" * 2**18  # four of these and their first lines are a little more than a mebibyte
+TEXT = "x" * 2**18  # four of these with their headers exceed 1 MiB
 
 
 @pytest.fixture(autouse=True)

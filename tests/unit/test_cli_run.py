@@ -464,7 +464,7 @@ def test_ctrl_c_stops_the_installed_command(folder):
     try:
         assert process.stdout.readline() == "ready\n"
         ready = cpu_seconds(process)
-        while cpu_seconds(process) < ready + 2:  # by then the kernel runs, however busy the machine is
+        while cpu_seconds(process) < ready + 2:  # the kernel is running by then, even on a busy machine
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=300)

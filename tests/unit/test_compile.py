@@ -82,7 +82,7 @@ def test_every_kernel_compiles_to_different_ptx():
         assert ptx.text.count(".param .") == 6 + 2 * bits
         assert f"-DWORD_{scheme.word} -DROWS={scheme.rows}" in ptx.name
     assert len({ptx.sha256 for ptx in packings}) == len(packings)
-    # The bit order is of words that are made: to a product that stores int32 it is nothing.
+    # The bit order affects packed output only, not products with int32 output.
     assert len({ptx.sha256 for ptx in products}) == 3 * len(SCHEMES)
     for ptx in packings:
         for kernel in ("pack_column", "pack_row", "pack_column_vector", "pack_row_vector"):

@@ -212,7 +212,7 @@ def test_a_failed_write_leaves_no_file(ptx_cache, monkeypatch, stop, moment):
     else:
         monkeypatch.setattr("reference.files._lock", fail)
     if isinstance(stop, OSError):
-        assert ".entry answer" in answer().text  # a cache that cannot be written is no error
+        assert ".entry answer" in answer().text  # an unwritable cache is not an error
     else:
         with pytest.raises(type(stop)):
             answer()

@@ -221,7 +221,7 @@ def test_a_changed_user_file_included_by_cuda_headers_recompiles(ptx_cache, comp
     (missing, *_) = (one for one in cache_entries(ptx_cache)[0].elsewhere if "/" not in one)
     (tmp_path / missing).write_text("#define ANSWER 8\n")
     compile(source, "answer.cu", include=[tmp_path])
-    assert len(compilations) == 2  # somebody has now what nobody had
+    assert len(compilations) == 2  # a searched folder now has the formerly missing header
 
 
 def cache_entries(folder):

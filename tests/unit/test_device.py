@@ -201,7 +201,7 @@ def test_unwritten_elements_are_reported_by_mask(device):
     assert pair.unwritten().tolist() == [True, True]
     pair._allocation.fill(np.zeros(1, np.uint8), 0)
     pair._allocation.fill(np.zeros(10, np.uint8), 4)
-    assert pair.unwritten().tolist() == [False, True]  # its padding is still to be written
+    assert pair.unwritten().tolist() == [False, True]  # its padding is still unwritten
     words = device.allocate((2, 2), np.uint32)
     words._allocation.fill(np.zeros(11, np.uint8))
     assert words.unwritten().tolist() == [[False, False], [True, True]]

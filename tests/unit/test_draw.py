@@ -115,7 +115,7 @@ def test_a_row_major_layout_is_drawn_as_text():
 def test_a_layout_of_one_element_shows_its_padding():
     text = draw.layout("row", rows=1, columns=1)
     assert "the word, bit by bit" in text
-    assert "rows 0 | D0 ░" not in text  # a word that runs down has its padding below
+    assert "rows 0 | D0 ░" not in text  # a column-major word has its padding below
     assert "rows 0 | D0 |\n       |░░░░|" in text
 
 
@@ -302,7 +302,7 @@ def test_cells_do_not_overlap_and_stay_inside(picture):
         size = sizes.get(text.get("class"), 12.0)
         length = 0.6 * size * len(text.text)
         left = float(text.get("x")) - length * {"middle": 0.5, "end": 1}.get(text.get("text-anchor"), 0)
-        # Capitals and digits are 0.73 of the size high; squares of bits may touch.
+        # Capitals and digits have 0.73 of the font size; squares of bits may touch.
         top = float(text.get("y")) - 0.73 * size
         boxes.append((left, top, left + length, top + 0.73 * size, text.text))
     for x0, y0, x1, y1, label in boxes:
@@ -468,7 +468,7 @@ def test_an_operation_picture_agrees_with_the_scalar_twin(name):
     before, *after = (grid for line in operation_picture(name).lines for grid in line)
     assert words_of(before) == PROBE.tolist()
     assert [words_of(grid) for grid in after] == [twin(words_of(before)) for twin in RESULTS[name]]
-    if name != "B":  # the marks of a count are its lane
+    if name != "B":  # the marks of a count name its lane
         assert [marks_of(grid) for grid in after] == [twin(marks_of(before)) for twin in RESULTS[name]]
 
 

@@ -252,7 +252,7 @@ def contrast(first, second):
     return (high + 0.05) / (low + 0.05)
 
 
-# Linear RGB as people see it who lack one kind of cone (Viénot, Brettel and Mollon 1999).
+# Linear RGB as seen by dichromats (Viénot, Brettel and Mollon 1999).
 EYES = {
     "all cones": np.eye(3),
     "no green": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
@@ -281,7 +281,7 @@ def test_text_contrasts_with_every_tint(dark):
 def test_the_tints_of_two_lanes_differ(eyes, dark):
     seen = [lab(hues.tint(lane, dark=dark), EYES[eyes]) for lane in range(32)]
     closest = min(np.linalg.norm(a - b) for a, b in combinations(seen, 2))
-    assert closest >= 1.8  # about 1 can be told apart
+    assert closest >= 1.8  # a difference of about 1 is visible
 
 
 def test_tints_repeat_for_the_warps_of_a_warpgroup():

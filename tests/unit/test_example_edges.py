@@ -51,7 +51,7 @@ def test_zero_padding_as_bits_changes_only_the_border(edges: ModuleType) -> None
     right, wrong = (np.abs(edges.convolve(border)[0]).max(axis=2) for border in (0, -1))
     inside = np.s_[1:-2, 1:-2]
     assert np.array_equal(right[inside], wrong[inside])
-    sky = np.s_[0, 70:110]  # the first line, flat; one row of four taps is outside, each of 24 channels
+    sky = np.s_[0, 70:110]  # the first row; one row of four taps is excluded, each of 24 channels
     assert not right[sky].any()
     assert (wrong[sky] == 4 * 24).all()
 

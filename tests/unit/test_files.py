@@ -76,7 +76,7 @@ def test_an_interrupt_at_any_moment_leaves_no_partial_file(tmp_path, ends):
         assert names(tmp_path) == {"x"}, at
         assert path.read_bytes() in ((OLD, NEW) if ends == "well" else (OLD,))
         path.write_bytes(OLD)
-    assert at > 200  # it was interrupted at that many moments
+    assert at > 200  # number of interrupted positions
     assert raised[0] is KeyboardInterrupt
     assert raised.pop() is (None if ends == "well" else OSError)
     assert raised.count(KeyboardInterrupt) > 200
@@ -97,7 +97,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, error):
     assert (tmp_path / "x").read_bytes() == OLD
 
 
-# What killed programs left
+# Leftovers of killed programs
 
 
 def leave(folder, name="x", age=3600.0):
@@ -138,7 +138,7 @@ def test_a_writer_locks_its_file(tmp_path):
         with temporary.open("rb") as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.utime(temporary, (0, 0))
-        write(tmp_path / "x", OLD)  # a second writer, who would remove what is stale
+        write(tmp_path / "x", OLD)  # a second writer, which removes stale files
         file.write(NEW)
 
     write_whole(tmp_path / "x", look)
@@ -158,7 +158,7 @@ def test_files_of_other_names_are_kept(tmp_path, name):
     assert names(tmp_path) == {"x", name, f".x.{HEX}.tmp"}
 
 
-# What may stand in the place of the file
+# Existing targets: links, folders, devices
 
 
 def test_writing_to_a_link_writes_its_target(tmp_path):

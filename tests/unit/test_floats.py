@@ -182,7 +182,7 @@ def test_invalid_operations_give_nan_and_infinities_are_kept(number, rounding):
     assert np.isnan(floats.div(zero, zero, rounding))
     assert np.isnan(floats.div(inf, inf, rounding))
     assert np.isnan(floats.sqrt(-one, rounding))
-    # The product alone would overflow, and inf - inf be no number.
+    # The product alone would overflow, and inf - inf is NaN.
     assert floats.fma(largest, largest, -inf, rounding) == -inf
     assert floats.div(-one, zero, rounding) == -inf
     assert floats.rcp(number(-0.0), rounding) == -inf

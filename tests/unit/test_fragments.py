@@ -118,7 +118,7 @@ def test_swapped_digits_give_another_bijection():
 # The formulas of the PTX ISA
 # --------------------------------------------------------------------------------------------------
 
-# Of element i of the fragment of a lane, in the words of sections 9.7.14.5.1 to 9.7.14.5.13: (row, column).
+# (row, column) of element i of a lane's fragment, by sections 9.7.14.5.1 to 9.7.14.5.13.
 ACCUMULATOR = {"c": lambda i, g, t: (g if i < 2 else g + 8, t * 2 + (i & 1))}
 FORMULAS = {
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": {

@@ -608,7 +608,7 @@ def test_a_kept_counterexample_is_replayed_on_the_simulator(counterexample, tmp_
         still_right(ptx, simwarp.Device())
 
 
-# What hardware answered
+# Recordings of hardware
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REPLAYED = 300

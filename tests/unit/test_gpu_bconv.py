@@ -271,7 +271,7 @@ def test_device_operands_give_a_device_array(device, kinds):
         given = device.upload(given)
         return gpu.pack_tensor(given, layout=layout) if kind == "packed" else given
 
-    given = put(x, kinds[0], "NHWC"), put(w, kinds[1], "HWOI")  # the device is the operands' own
+    given = put(x, kinds[0], "NHWC"), put(w, kinds[1], "HWOI")  # the device is that of the operands
     y = gpu.bconv2d(*given, scheme="bconv32")
     assert isinstance(y, DeviceArray)
     assert (y.device, y.shape, y.dtype) == (device, (1, 3, 3, 35), np.int32)
@@ -359,7 +359,7 @@ def test_thresholds_at_the_edge_and_ends_of_int32_are_exact(device, scheme):
     w[..., 4:] = -1
     thresholds = [INT32.min, 10, 11, INT32.max, INT32.min, -10, -9, INT32.max]
     packed = gpu.bconv2d(x, w, thresholds=thresholds, scheme=scheme, device=device)
-    at_the_right = reference.unpack_tensor(packed)[0, 0, 1]  # where two of four taps lie outside: ±10
+    at_the_right = reference.unpack_tensor(packed)[0, 0, 1]  # with two of four taps excluded: ±10
     assert at_the_right.tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
 
 

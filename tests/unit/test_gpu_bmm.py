@@ -141,7 +141,7 @@ def test_device_operands_give_a_device_array(device, kinds):
         x = device.upload(x)
         return gpu.pack(x, layout=layout) if kind == "packed" else x
 
-    c = gpu.bmm(put(a, kinds[0], "column"), put(b, kinds[1], "row"))  # the device is the operands' own
+    c = gpu.bmm(put(a, kinds[0], "column"), put(b, kinds[1], "row"))  # the device is that of the operands
     assert isinstance(c, DeviceArray)
     assert (c.device, c.shape, c.dtype) == (device, (33, 35), np.int32)
     np.testing.assert_array_equal(c.download(), reference.bmm(a, b))
@@ -220,7 +220,7 @@ def test_the_requested_scheme_selects_the_kernel(device, monkeypatch, scheme):
     assert names[-1] == scheme
 
 
-# K past what 16-bit counters hold
+# K beyond 16-bit counters
 
 LIMIT = 2**16 - 1
 
@@ -229,7 +229,7 @@ def extremes(k, word):
     """A and B, packed and real, whose rows and columns are equal, opposite, or random."""
     a = np.concatenate([np.ones((2, k), np.int8), values(1, k, "int8")])
     b = np.concatenate([np.ones((k, 1), np.int8), -np.ones((k, 1), np.int8), values(k, 1, "int8", 1)], 1)
-    # Columns of a tile that share a register: number 33 beside number 1.
+    # Columns 1 and 33 of a tile share a register.
     b = np.concatenate([b, np.repeat(b[:, :1], 30, 1), b[:, 1::-1]], 1)
     return a, b, reference.pack(a, layout="column", word=word), reference.pack(b, word=word)
 
@@ -256,7 +256,7 @@ def test_beyond_its_bound_bmm64_would_overflow(device, monkeypatch):
     monkeypatch.setattr(product, "choose_scheme", lambda name, k: SCHEMES[name])
     a, b, packed_a, packed_b = extremes(LIMIT + 1, 64)
     c = gpu.bmm(packed_a, packed_b, scheme="bmm64", device=device)
-    assert c[0, 1] == LIMIT + 1  # instead of its negative: as many differences as 16 bits can no longer count
+    assert c[0, 1] == LIMIT + 1  # instead of its negative: more differences than 16 bits count
     assert not np.array_equal(c, reference.bmm(a, b))
 
 

@@ -189,7 +189,7 @@ def test_column_tiles_equal_row_tiles_of_the_transpose():
 
 
 def test_a_bit_is_stored_at_its_tile_and_its_row_of_the_tile():
-    # The paper's point: a tile is 128 bytes in one piece, whatever the width of the matrix.
+    # A tile is 128 consecutive bytes for every width of the matrix.
     x = -np.ones((16, 256), np.float32)
     x[9, 130] = 1
     words = pack_fsb(x, device=simwarp.Device()).words.download().ravel()

@@ -209,7 +209,7 @@ def test_the_order_is_stable_for_keys_of_any_length():
 
 
 # --------------------------------------------------------------------------------------------------
-# What the comparison notices
+# Planted errors that the comparison must detect
 # --------------------------------------------------------------------------------------------------
 
 
@@ -238,7 +238,7 @@ def static_although_dynamic(numbers, lengths, preferred, dynamic, homes):
     share_out(numbers, lengths, preferred, False, homes)
 
 
-mm_csf_module = sys.modules[mm_csf.__module__]  # the package has the function by that name
+mm_csf_module = sys.modules[mm_csf.__module__]  # the package attribute of this name is the function
 share_out = numba.njit(mm_csf_module._share_out)
 
 

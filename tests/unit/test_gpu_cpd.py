@@ -94,7 +94,7 @@ def test_one_update_step_equals_numpy(size, dtype):
     np.testing.assert_array_equal(gram, gram.T)
     np.testing.assert_allclose(gram, factor.astype(np.float64).T @ factor.astype(np.float64), atol=1e-14)
 
-    # The fit, were this the last mode.
+    # The fit as if this were the last mode.
     product, square = np.sum(y * unscaled), norms @ (v * gram) @ norms
     expected = 1 - np.sqrt((3 * square + square - 2 * product) / (3 * square))
     fit, left = model.fit(3 * square)
@@ -326,7 +326,7 @@ def test_planted_factors_are_recovered(noise, dtype):
     atol = {np.float32: 1e-4, np.float64: 1e-10}[dtype]
     np.testing.assert_allclose(result.fits, expected.fits, rtol=0, atol=atol)
     assert result.fits[-1] > 0.99 if noise == 0 else 0.88 < result.fits[-1] < 0.93
-    precision = 1e-13 if dtype == np.float64 else 1e-7  # of Y, where enough of the terms is left
+    precision = 1e-13 if dtype == np.float64 else 1e-7  # of Y, if the terms do not cancel too much
     assert abs(1 - exact_residual(coo, result) - result.fits[-1]) < precision
 
 
@@ -532,7 +532,7 @@ NOT_FINITE = np.ones((4, 1)) * np.nan
 )
 def test_bad_arguments_are_refused(options, error, says):
     arguments = {"tensor": GOOD, "rank": 1} | options
-    if callable(arguments["tensor"]):  # what takes long is not made when tests are collected
+    if callable(arguments["tensor"]):  # slow arguments are not computed during collection
         arguments["tensor"] = arguments["tensor"]()
     with pytest.raises(error, match=says) as caught:
         cpd_als(arguments.pop("tensor"), arguments.pop("rank"), **arguments, device=simwarp.Device())

@@ -243,7 +243,7 @@ def test_atomics_are_right_under_every_schedule(name):
 def test_a_plan_clears_its_output_at_every_call(name, deterministic):
     coo, device = of_rows([3, 40, 1, 7, 30, 2]), simwarp.Device()
     launch = plan(FLAT[name](coo), 0, 8, np.float32, device, deterministic)
-    gc.collect()  # the plan itself keeps what its kernels read
+    gc.collect()  # the plan keeps its kernels' inputs alive
     out = device.upload(np.full((coo.shape[0], 8), np.nan, np.float32))
     factors = [device.upload(x) for x in dirty_factors(coo, 8, 0)]
     allocated = len(device.memory.allocations)
@@ -404,7 +404,7 @@ def test_plans_refuse_other_arrays():
         launch(factors, out.view((2, 3)))
     with pytest.raises(DtypeError, match="out is int64\nthe plan is for float64"):
         launch(factors, out.view((3, 2), np.int64))
-    launch([None, *factors[1:]], out)  # the mode's own factor is not looked at
+    launch([None, *factors[1:]], out)  # the factor of the mode is not checked
     assert out.download()[:, 0].tolist() == [2.0, 7.0, 5.0]
     for rank in (0, -1, 65535 * 32 + 1, 2.0):
         with pytest.raises(ShapeError, match=r"rank .* is not possible\n1 to 2097120 is\n"):

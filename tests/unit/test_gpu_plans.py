@@ -186,7 +186,7 @@ def test_plans_do_not_keep_their_device_alive():
     of_bmm(device, "btc3", "packed")()
     of_bconv2d(device, "btc1", "packed")()
     assert len(device.plans) > 3
-    device.synchronize()  # deferred checks hold it, too
+    device.synchronize()  # deferred checks keep a reference too
     gone = weakref.ref(device)
     del device
     assert gone() is None
@@ -332,7 +332,7 @@ def test_border_addends_are_computed_once_per_geometry(device):
         before = device.launches
         gpu.bconv2d(x, filters)
         counts.append(device.launches - before)
-    assert counts == [3, 1, 1]  # two that make addends; the batch makes no difference to them
+    assert counts == [3, 1, 1]  # two kernels compute addends; the batch size does not matter
     assert len(filters.kept) == 1
 
 

@@ -184,7 +184,7 @@ def test_brev_reverses_32_and_64_bits():
 @pytest.mark.parametrize(
     ("a", "position", "length", "unsigned", "signed"),
     [
-        (0xFFFFFFFF, 0, 0, 0, 0),  # no length: 0, for any type
+        (0xFFFFFFFF, 0, 0, 0, 0),  # length 0 gives 0 for every type
         (0xFFFFFFFF, 7, 256, 0, 0),  # a length of 256 is 0
         (0xFFFFFFFF, 32, 0, 0, 0),
         (0x80000000, 31, 1, 1, 0xFFFFFFFF),
@@ -195,10 +195,10 @@ def test_brev_reverses_32_and_64_bits():
         (0x000000F0, 4, 5, 0xF, 0xF),
         (0x000000F0, 256 + 4, 256 + 5, 0xF, 0xF),  # both modulo 256
         (0x80000000, 28, 4, 0x8, 0xFFFFFFF8),
-        (0x80000000, 28, 8, 0x8, 0xFFFFFFF8),  # sticks out: a's sign from there on
+        (0x80000000, 28, 8, 0x8, 0xFFFFFFF8),  # beyond the top: filled with the sign of a
         (0x70000000, 28, 8, 0x7, 0x7),
         (0x80000000, 16, 255, 0x8000, 0xFFFF8000),
-        (0x80000000, 32, 8, 0, 0xFFFFFFFF),  # starts past the top: all sign
+        (0x80000000, 32, 8, 0, 0xFFFFFFFF),  # starts above the top: all bits are the sign
         (0x7FFFFFFF, 32, 8, 0, 0),
         (0x80000000, 255, 255, 0, 0xFFFFFFFF),
     ],
@@ -237,7 +237,7 @@ def test_bfe_extracts_fields_of_64_bits(position, length, unsigned, signed):
         (0xFFFFFFFF, 0x12345678, 255, 255, 0x12345678),
         (0xAB, 0x12345678, 8, 8, 0x1234AB78),
         (0xFFFFFFAB, 0x12345678, 8, 8, 0x1234AB78),
-        (0xAB, 0x12345678, 28, 8, 0xB2345678),  # what falls past the top is dropped
+        (0xAB, 0x12345678, 28, 8, 0xB2345678),  # bits beyond the top are dropped
         (0xCAFEF00D, 0x12345678, 0, 32, 0xCAFEF00D),
         (0xCAFEF00D, 0x12345678, 0, 255, 0xCAFEF00D),
         (0xAB, 0x12345678, 256 + 8, 512 + 8, 0x1234AB78),  # both modulo 256
@@ -265,7 +265,7 @@ A, B = 0x83028100, 0x87068504  # byte n is n, its sign bit set where n is odd
         (0x0123, 0x00810283),
         (0x7531, 0x87858381),
         (0x0000, 0x00000000),
-        (0xBA98, 0xFF00FF00),  # the top bit of a nibble asks for the sign, eight times
+        (0xBA98, 0xFF00FF00),  # the top bit of a selector replicates the sign
         (0xFEDC, 0xFF00FF00),
         (0x9999, 0xFFFFFFFF),
         (0x8888, 0x00000000),
@@ -397,11 +397,11 @@ def test_shuffle_c_is_the_operand_that_cuda_passes():
         ("down", 3, 16, [i + 3 if i % 16 < 13 else i for i in range(32)], [i % 16 < 13 for i in range(32)]),
         ("bfly", 16, 32, [*range(16, 32), *range(16)], [True] * 32),
         ("bfly", 1, 8, [i ^ 1 for i in range(32)], [True] * 32),
-        # Bounded from above only: the upper half reads the lower one.
+        # Bounded from above only: lanes of the upper half read the lower half.
         ("bfly", 16, 16, [*range(16), *range(16)], [False] * 16 + [True] * 16),
         ("idx", 5, 32, [5] * 32, [True] * 32),
         ("idx", 5, 8, [i // 8 * 8 + 5 for i in range(32)], [True] * 32),
-        ("idx", 13, 8, [i // 8 * 8 + 5 for i in range(32)], [True] * 32),  # past the segment, yet valid
+        ("idx", 13, 8, [i // 8 * 8 + 5 for i in range(32)], [True] * 32),  # beyond the segment, yet valid
         ("idx", 3, 1, list(range(32)), [True] * 32),
     ],
 )

@@ -34,7 +34,7 @@ COMPARED = {name: form for name, atom in ATOMS.items() if (form := form_of(atom)
 ELSEWHERE = (
     *("dp4a", "dp2a", "shfl", "cp.async", "tcgen05", "complex", "sparse", "mma_async.sp"),
     "m16n8k64.row.col.f",  # 8-bit floats of sm_120
-    "m64n256k32",  # of s8: ptxas 13.0 takes it, the PTX ISA's list ends with n = 224
+    "m64n256k32",  # of s8: ptxas 13.0 accepts it, the PTX ISA lists up to n = 224
 )
 """Words of the atoms whose instruction has no map here."""
 

@@ -271,7 +271,7 @@ def test_the_packed_filter_has_the_layout_of_the_paper(word):
 
 
 # --------------------------------------------------------------------------------------------------
-# What the kernels would do otherwise
+# Behaviour without the host's checks
 # --------------------------------------------------------------------------------------------------
 
 

@@ -411,7 +411,7 @@ def test_release_ignores_freed_and_unknown_addresses(memory):
 def test_memory_of_freed_allocations_is_returned(memory, give_back):
     first = memory.allocate(1 << 20, "first")
     memory.free(first)
-    for _ in range(1000):  # 1 GiB in all, far more than faults remember
+    for _ in range(1000):  # 1 GiB in total, far more than is kept for faults
         a = memory.allocate(1 << 20, "a")
         if give_back == "free":
             memory.free(a)

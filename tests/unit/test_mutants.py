@@ -244,7 +244,7 @@ def product_runs(scheme, output, first):
         bits = reference.threshold(dots, thresholds, flip.astype(bool), word=word, first=first).words
         return Run(warps, [left, right, stale(bits.shape, bits.dtype), *sizes, thresholds, flip], {2: bits})
 
-    # First what shows most in one pass of the loop over words.
+    # First the runs that detect most mutants in one iteration over words.
     shapes = [(160, word, word), (65, 70, 2 * word + 6), (300, 3, word + 1), (70, 300, 4 * word)]
     return [run(*shape) for shape in shapes], [
         run(height, word - 1, 1) for height in range(1, scheme.rows + 1)
@@ -280,12 +280,12 @@ def survivors_of(ptx, name, several, heights, *, copies=COPIES):
     for i in indices:
         mutant = mutate(instructions, i)
         assert mutant != instructions[i]
-        # The steps of one program: what it has found of its flow and its registers, it need not find again,
-        # for a mutant goes the same ways and reads no other register.
+        # Reuse the control flow and liveness of the original program:
+        # a mutant has the same branches and reads the same registers.
         step = link(module, replace(entry, instructions=[mutant]), graph).steps[0]
         program.steps[i], unchanged = step, program.steps[i]
         if all(agrees(ptx, program, run) for run in several):
-            # What one copy of an unrolled loop shows at some height, the next shows at one a little higher.
+            # Mutants in later copies of an unrolled loop need a slightly larger height.
             passed = next((n for n, run in enumerate(heights) if not agrees(ptx, program, run)), None)
             if passed is None:
                 survivors.append(f"{spell(instructions[i])} → {spell(mutant)}  [{instructions[i].text}]")

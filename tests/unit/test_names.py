@@ -57,7 +57,7 @@ def test_a_script_that_hides_a_package_itself_is_named(tmp_path):
 
 
 def test_files_of_other_names_do_not_hide_packages(tmp_path):
-    (tmp_path / "gpu").mkdir()  # without __init__.py: data, or a folder that comes later than a package
+    (tmp_path / "gpu").mkdir()  # without __init__.py: a data folder, which ranks after a package
     (tmp_path / "gpus.py").write_text("raise SystemExit")
     (tmp_path / "mine.py").write_text(
         "import sys, simwarp\n"
@@ -74,7 +74,7 @@ def test_files_of_other_names_do_not_hide_packages(tmp_path):
 def test_an_imported_package_that_hides_ours_is_named(monkeypatch, tmp_path):
     refuse_shadows()
     monkeypatch.setitem(sys.modules, "gpu", type(sys)("gpu"))
-    refuse_shadows()  # without a file: made by a program, or a part of another loader
+    refuse_shadows()  # without a file: created in memory, or by another loader
     sys.modules["gpu"].__file__ = str(tmp_path / "gpu.py")
     with pytest.raises(HiddenPackageError, match=r"gpu\.py hides simwarp's package 'gpu'"):
         refuse_shadows()

@@ -82,7 +82,7 @@ def test_wide_loads_merge_phases_when_all_lane_pairs_agree():
         assert count_banks(LANES, 16 * places, 16, "store").wavefronts == 4
     mixed = np.where(LANES < 16, pairs, over_one)  # each half agrees, in its own way
     assert count_banks(LANES, 16 * mixed, 16).wavefronts == 4
-    odd = LANES[1::2]  # partners that are not there agree
+    odd = LANES[1::2]  # missing partner lanes count as agreeing
     assert count_banks(odd, 16 * (odd // 2), 16).wavefronts == 2
     assert count_banks(odd, 16 * odd, 16) == BankCounts(1, 4, 2)
 

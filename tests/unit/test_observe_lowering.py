@@ -19,7 +19,7 @@ from support import small_kernels as small
 TESTS = Path(__file__).parents[1]
 CHIPS = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0))
 
-# ptxas 13.0.88 and cuobjdump: an opcode, and below it for a range of chips what they made of it.
+# From ptxas 13.0.88 and cuobjdump: each opcode, then per range of chips the SASS instructions.
 SEEN = """
 mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc
     75-89: 1 BMMA.88128.XOR.POPC

@@ -288,7 +288,7 @@ def test_traces_by_lane_do_not_depend_on_the_schedule(name):
     ]
     for other in apart:
         assert compare(lowest, other, by="lane") is None
-    if name in ("loops", "meeting"):  # the lanes of a warp really ran in other company
+    if name in ("loops", "meeting"):  # the lanes of a warp were grouped differently
         assert any(compare(lowest, other) is not None for other in apart)
 
 
@@ -314,7 +314,7 @@ def test_blocks_and_warps_can_be_selected():
     assert list(some.recording().warps) == [(0, 0, 1), (0, 5, 1)]
     assert plain(some.warp(5, 1)) == plain(everything.warp((1, 2, 0), 1))
     with pytest.raises(TraceError, match=r"block \(2, 2, 0\), warp 1"):
-        everything.warp((2, 2, 0), 1)  # not the block that such a number would be
+        everything.warp((2, 2, 0), 1)  # not the block with this linear index
     with pytest.raises(TraceError) as caught:
         some.warp(4, 1)
     assert str(caught.value).splitlines() == [
@@ -649,7 +649,7 @@ def test_a_stored_trace_is_read_back_unchanged(stored):
     assert again.selection == before.selection
     assert compare(trace, again) is None
     assert again.to_text(1, 1) == trace.to_text(1, 1)
-    assert [p.name for p in path.parent.iterdir()] == ["trace.npz"]  # nothing is left of the temporary name
+    assert [p.name for p in path.parent.iterdir()] == ["trace.npz"]  # no temporary file is left
 
 
 def test_an_unwritable_trace_is_reported(tmp_path):

@@ -118,7 +118,7 @@ def plant(monkeypatch, tmp_path):
     def edit_host(old, new):
         edited = {"__name__": "gpu.bconv.geometry"}
         exec(compile(original.replace(old, new), HOST, "exec"), edited)
-        # The shape stays one of the class that the kernels know.
+        # The shape stays in the class that the kernels support.
         monkeypatch.setattr(
             gpu.bconv.convolution,
             "conv_shape",

@@ -30,7 +30,7 @@ WARPS_PER_BLOCK = 4
 TILES = {"bmm32": (32, 32), "bmm64": (64, 64), "bmms32": (16, 32), "bmms64": (16, 64)}
 """Rows and columns of a warp's tile."""
 
-# Where a store stands; that of a header's may go by the line of the kernel that it is inlined at.
+# Line of a store; a store in a header may have the kernel line of its inlining.
 INT_STORE = ((OUTPUT, "if (first_row + i < m) c[(Index)(first_row + i) * n + column] ="),)
 BITS_STORE = ((OUTPUT, "c[(Index)(first_column / word_size) * m + row] ="),)
 PIECE_OF_ROW_STORE = ((PACKING, "words[half_at((Index)(piece / word_halves) * matrix.rows + row, "),)
@@ -181,8 +181,8 @@ def words_of(bits, word):
 def test_a_shuffle_from_the_wrong_lane_is_found(plant_fault):
     item = product_input(70, 100, 45)
     right = reference.bmm(item.a, item.b)
-    rows = np.minimum(np.arange(70) ^ 1, 69)  # what the neighbour holds, past the edge the last row
-    # Words are loaded in pairs, and it is the first of each that comes from the neighbour.
+    rows = np.minimum(np.arange(70) ^ 1, 69)  # the neighbour's words; beyond the edge those of the last row
+    # Words are loaded in pairs, of which the first comes from the neighbour.
     wrong = reference.bmm(item.a[rows, :32], item.b[:32]) + reference.bmm(item.a[:, 32:], item.b[32:])
     plant_fault("shuffle from the wrong lane")
     (found,) = ask("bmm", item)
@@ -207,7 +207,7 @@ def test_uncorrected_k_padding_is_found(plant_fault, scheme):
 def test_a_write_past_c_is_found(plant_fault, scheme):
     plant_fault("write past C")
     (found,) = ask("bmm", product_input(70, 100, 45, scheme))
-    # Row 70, which does not exist, belongs to the last row of tiles; its first lane is the first.
+    # The nonexistent row 70 belongs to the last row of tiles; its first lane writes first.
     assert_product_traced(found, scheme, (70, 0), 100)
     assert "outside every allocation" in found.fault
     assert "0 bytes past the end of c (28000 bytes" in found.fault
@@ -216,7 +216,7 @@ def test_a_write_past_c_is_found(plant_fault, scheme):
 def test_a_write_past_c_is_raised_as_a_fault(plant_fault):
     plant_fault("write past C")
     gpu_bmm = CASES["bmm"].answers["gpu"]
-    # Where tiles end with C nothing is past it, so the twin that only looks wrong reports nothing.
+    # If C consists of whole tiles, no store leaves it, and the harmless twin is not reported.
     item = product_input(32, 32, 32)
     np.testing.assert_array_equal(gpu_bmm(item, simulator()), reference.bmm(item.a, item.b))
     with pytest.raises(OutOfBounds) as caught:
@@ -349,7 +349,7 @@ def test_stale_output_of_a_second_launch_is_found(plant_fault, scheme):
     (first_answer, second_answer), word = launches.answers, launches.word
     plant_fault("stale output")
     first, second = launches.words()
-    np.testing.assert_array_equal(first, first_answer)  # zeros were there: nothing shows yet
+    np.testing.assert_array_equal(first, first_answer)  # the buffer was zero, so the fault is not visible yet
     np.testing.assert_array_equal(second, first_answer | second_answer)
     at, row = (int(i) for i in np.argwhere(second != second_answer)[0])
     observer = WriteObserver("c", (at * 70 + row) * word // 8, word // 8)

@@ -239,7 +239,7 @@ def test_a_halved_row_stride_of_ldmatrix_is_found(plant_fault):
     plant_fault("row stride of ldmatrix halved")
     gemm = GemmF16()
     found = found_by(gemm)
-    # Row 1 is looked for half a row behind row 0: in row 0's last four pieces, which are in order there.
+    # Row 1 is read half a row after row 0, that is from the second half of row 0.
     assert_found(found, "a", 4, 0, 0, (1, 0))
     shared = tile(gemm.a, 0, 0, 64, 64).view(np.uint16).reshape(64, 8, 8)
     pieces = np.concatenate([row[np.arange(8) ^ y % 8] for y, row in enumerate(shared)])
@@ -260,14 +260,14 @@ def test_an_untransposed_b_is_found(plant_fault):
 def test_exchanged_accumulator_rows_at_the_store_are_found(plant_fault):
     plant_fault("rows of the accumulator exchanged")
     gemm = GemmF16()
-    found = found_by(gemm)  # the sums are not those that memory got
+    found = found_by(gemm)  # the sums differ from those in memory
     assert_found(found, "d", 0, 0, 0, (0, 0))
     right = np.zeros_like(gemm.c)
     right[np.arange(M) ^ 8 * (np.arange(M) < 64)] = gemm.c
     assert found.expected == gemm.c.view(np.uint32)[0, 0]
     assert found.got == gemm.c.view(np.uint32)[8, 0]
     assert found.pattern == "in all rows and columns; rows 0-7 and 8-15 are exchanged"
-    # Who stored element (0, 0) of c is the lane that holds it, from another register.
+    # The lane that holds element (0, 0) of c stored it, from another register.
     observer = WriteObserver("c", 0, 4)
     example("gemm_f16").gemm_f16(simwarp.Device(observers=[observer]), gemm.a, gemm.b)
     (write,) = observer.writes
@@ -380,7 +380,7 @@ def test_silicon_sums_differ_from_rounded_sums(silicon, round_to_nearest):
         with pytest.raises(FragmentDifference) as caught:
             execution.check("d", silicon[row : row + 16, column : column + 8])
         wrong += caught.value.wrong
-    assert wrong > 32 * 32 / 2  # of six sums that follow one another, most are not exact
+    assert wrong > 32 * 32 / 2  # of six consecutive sums, most are inexact
 
 
 def test_silicon_agrees_with_the_correct_twin(silicon):

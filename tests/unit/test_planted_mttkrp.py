@@ -233,7 +233,7 @@ def test_the_harness_finds_only_the_planted_fault(plant, name, of):
     if "cleared" in name:
         assert "read of memory that nothing wrote" in found.fault
     if found.fault:
-        assert found.place is not None  # a kernel's fault, no compiler's
+        assert found.place is not None  # a fault of the kernel, not of the compiler
     else:
         row, column = found.element
         assert found.meaning.startswith(f"column {column} of index {row} of mode {drawn(last).mode}, ")

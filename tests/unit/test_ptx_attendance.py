@@ -25,7 +25,7 @@ from support import small_kernels as small
 run, fault_of, line_of = small.run, small.fault_of, small.line_of
 STORE, NOTHING = small.STORE, small.NOTHING
 
-# Blocks of 64 threads, n = 40: the second warp stays behind its lane 8.
+# Blocks of 64 threads, n = 40: in the second warp lanes 8 to 31 stay behind.
 FRAME = """
 #define KERNEL(name) __global__ void name(const int* x, int* y, int n)
 #define LANE (t & 31)
@@ -169,7 +169,7 @@ def test_lanes_that_skip_a_barrier_or_vote_are_named(source, name, option):
     kind = SkippedBarrier if source is SKIPPED else SkippedMember
     for schedule, chunk_lanes in SCHEDULES:
         fault = outcome(source, name, option, schedule, chunk_lanes)
-        # A warp with one program counter cannot get so far.
+        # A warp with one program counter cannot reach this point.
         assert type(fault) is kind or (schedule == "stack" and type(fault) is NeedsIndependentProgress)
 
 
@@ -231,7 +231,7 @@ END: """
     assert run(body.format("barrier.sync"), block=64) == left
     fault = fault_of(SkippedBarrier, body.format("bar.sync"), block=64)
     assert (fault.lanes, fault.place.warp) == (0xFF, 0)
-    teams = body.replace("%i, 8", "%i, 32").replace("64;", "32;")  # whole warps need not come
+    teams = body.replace("%i, 8", "%i, 32").replace("64;", "32;")  # whole warps may be absent
     assert run(teams.format("bar.sync"), block=64) == [2] * 32 + [1] * 32
 
 

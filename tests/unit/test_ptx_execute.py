@@ -640,7 +640,7 @@ PRELUDE = 9
         ("setp.lt.u32 %p1, %lane, 5; @%p1 mov.u32 %r2, 1; @!%p1 mov.u32 %r2, 2; ret;", 32 + 5 + 27 + 32),
         ("setp.lt.u32 %p1, %lane, 5; @%p1 bra END; mov.u32 %r2, 1; END: ret;", 32 + 5 + 27 + 32),
         ("setp.lt.u32 %p1, %lane, 5; @%p1 ret; mov.u32 %r2, 1; ret;", 32 + 5 + 27 + 27),
-        # 3 trips for lanes 0–7, 1 for the others: body 2 instructions, and the branch back that is taken.
+        # 3 iterations for lanes 0–7, 1 for the others: 2 instructions and the taken branch back.
         (
             "setp.lt.u32 %p1, %lane, 8; selp.u32 %r2, 3, 1, %p1;\n"
             "LOOP: sub.u32 %r2, %r2, 1; setp.ne.u32 %p2, %r2, 0; @%p2 bra LOOP; ret;",

@@ -157,7 +157,7 @@ def test_ftz_flushes_subnormals_before_they_round_up_to_normal():
     check("fma.rn.ftz.f32", "f32", "f32 f32 f32", {(LEAST, below_one | 1 << 31, 0): MINUS_ZERO})
     check("div.rp.ftz.f32", "f32", "f32 f32", {(LEAST, ULP): 0})
     check("mul.ftz.f16", "f16", "f16 f16", {(0x0400, 0x3BFF): 0})
-    # Nearer to 2^-14 than any number below it is, whatever the exponent:
+    # Nearer to 2^-14 than to any smaller number, for an unbounded exponent range:
     check("fma.rn.ftz.f16", "f16", "f16 f16 f16", {(0x8401, 0x0401, 0x0400): 0x0400})
     check("cvt.rn.ftz.f32.f64", "f32", "f64", {f64(2.0**-126 * (1 - 2.0**-24)): 0, f64(2.0**-126): LEAST})
 
@@ -432,7 +432,7 @@ def test_cvt_to_tf32_rounds_as_an_h200():
     check("cvt.rna.tf32.f32", "tf32", "f32", {0x3F801000: 0x3F802000, 0x3F800FFF: ONE, LARGEST: INF})
     check("cvt.rn.tf32.f32", "tf32", "f32", {0x3F801000: ONE, 0x3F803000: 0x3F804000, NAN: 0x7FFFE000})
     check("cvt.rz.relu.tf32.f32", "tf32", "f32", {0x3F801FFF: ONE, MINUS_ONE: 0})
-    # Silicon, not the ISA: a NaN is only cut, which can make it an infinity, or counted down.
+    # On silicon, unlike the ISA, a NaN is truncated, which can give an infinity, or decremented.
     check("cvt.rna.tf32.f32", "tf32", "f32", {SNAN: INF, CANONICAL: 0x7FFFE000})
     check("cvt.rna.satfinite.tf32.f32", "tf32", "f32", {INF: 0x7F7FE000, NAN: 0x7FBFE000})
 

@@ -344,7 +344,7 @@ def test_malloc_returns_null_when_the_heap_is_full():
     assert got == [1] * 10 + [0] * 22
     body = body.replace(STORE, FREE + STORE)
     device = simwarp.Device(heap=1050)
-    for _ in range(2):  # what was freed is there again
+    for _ in range(2):  # freed heap memory is available again
         assert run(body, before=EXTERN, device=device) == [1] * 10 + [0] * 22
 
 

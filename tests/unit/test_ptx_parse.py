@@ -232,7 +232,7 @@ def test_calls_are_parsed(text, found):
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        # What ptxas 13.0 puts into memory for `.global .b64 x = …;`.
+        # Memory contents by ptxas 13.0 for `.global .b64 x = …;`.
         ("-1 < 2U", 0),
         ("-1 < 2", 1),
         ("-8 >> 1", -4),

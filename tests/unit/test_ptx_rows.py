@@ -85,7 +85,7 @@ def test_division_by_zero_does_not_crash(simwarp_device, name):
 
 
 # ------------------------------------------------------------------------------------------ control
-# What each probe of `simwarp.lab.evidence.control` leaves, from what it does.
+# Expected output of each probe of `simwarp.lab.evidence.control`.
 
 
 def ones(bits):

@@ -60,7 +60,7 @@ def test_combined_atomics_equal_one_lane_at_a_time(opcode):
             values(rng, dtype, count, kind),
             [values(rng, dtype, n, kind) for _ in row.sources[1:]],
         )
-        if trial % 2:  # what counts around or compares has one bound
+        if trial % 2:  # inc, dec and cas have one common operand
             operands[0][:] = operands[0][0]
         allocation.fill(cells.view(np.uint8))
         where = rng.integers(0, count, n)

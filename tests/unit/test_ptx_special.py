@@ -51,7 +51,7 @@ def read(name, i):
 def expected(grid, block, cluster, shared, multiprocessors):
     """For each block and thread, the values of all special registers except counters."""
     clusters = tuple(g // c for g, c in zip(grid, cluster, strict=True))
-    own = 32 + shared if shared else 20  # cells, and behind them, at a multiple of 16, dynamic shared memory
+    own = 32 + shared if shared else 20  # cells, then dynamic shared memory at a multiple of 16
     for linear, (z, y, x) in enumerate(itertools.product(*map(range, grid[::-1]))):
         at, rank_of = (x, y, z), (x % cluster[0], y % cluster[1], z % cluster[2])
         for thread, (w, v, u) in enumerate(itertools.product(*map(range, block[::-1]))):

@@ -102,7 +102,7 @@ def test_pointers_computed_in_valid_ways_are_not_reported(body):
 def test_pointers_computed_by_the_host_are_not_reported():
     arrays = Arrays()
     backwards = "sub.u64 %a1, %x, %i; ld.global.u32 %r2, [%a1-4];"
-    arrays.run(backwards, x=np.uint64(arrays.x.pointer + SIZE))  # behind its last element
+    arrays.run(backwards, x=np.uint64(arrays.x.pointer + SIZE))  # after its last element
     arrays.run(FAR + ACCESSES["read"], x=np.uint64(arrays.x.pointer - 64), n=64)
     arrays.run("sub.u64 %a1, %x, %i; ld.global.u32 %r2, [%a1];", x=np.uint64(arrays.x.pointer + SIZE - 4))
 

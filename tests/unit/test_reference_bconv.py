@@ -33,7 +33,7 @@ GEOMETRIES = [
     ((2, 3, 4, 7), (1, 1, 7, 3), 2, "VALID", 1),  # 1×1
     ((1, 4, 3, 2), (3, 3, 2, 2), 1, ((0, 2), (1, 0)), 1),  # asymmetric
     ((1, 2, 2, 2), (2, 3, 2, 2), 1, ((5, 4), (3, 6)), 1),  # pixels with no tap on the image
-    ((1, 4, 4, 3), (3, 3, 3, 2), 1, "SAME", 3),  # every window leaves the image
+    ((1, 4, 4, 3), (3, 3, 3, 2), 1, "SAME", 3),  # every window crosses the image border
     ((1, 2, 2, 1), (2, 2, 1, 2), 1, ((2, 2), (2, 2)), 5),  # a dilation that skips the image
     ((1, 6, 7, 2), (2, 4, 2, 1), (2, 3), ((1, 0), (2, 5)), (3, 2)),
     ((1, 3, 3, 67), (3, 3, 67, 3), 1, "SAME", 1),
@@ -277,7 +277,7 @@ def test_an_unused_stride_or_dilation_may_be_any_number():
 
 
 # --------------------------------------------------------------------------------------------------
-# Outside oracles: zero padding of real numbers adds nothing
+# External oracles: zero padding of real numbers contributes 0
 # --------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +292,9 @@ def test_convolutions_equal_torch(x, w, stride, padding, dilation):
     (out_height, top), (out_width, left) = axes_by_rule(x, w, stride, padding, dilation)
     bottom = (out_height - 1) * two(stride)[0] + (w[0] - 1) * two(dilation)[0] + 1 - x[1] - top
     right = (out_width - 1) * two(stride)[1] + (w[1] - 1) * two(dilation)[1] + 1 - x[2] - left
-    padded = torch.nn.functional.pad(nchw, (left, right, top, bottom))  # negative: rows of no window
+    padded = torch.nn.functional.pad(
+        nchw, (left, right, top, bottom)
+    )  # negative: rows that no window reaches
     theirs = torch.nn.functional.conv2d(padded, oihw, stride=stride, dilation=dilation)
     np.testing.assert_array_equal(y, theirs.permute(0, 2, 3, 1).numpy())
 

@@ -196,7 +196,7 @@ def test_operands_that_are_not_matrices_are_refused(shape_a, shape_b):
 
 
 def test_a_k_beyond_int32_is_refused():
-    row = np.broadcast_to(np.int8(1), (1, 2**31))  # one byte, seen often: nothing of that size is made
+    row = np.broadcast_to(np.int8(1), (1, 2**31))  # one byte, broadcast: no array of that size is allocated
     with pytest.raises(ShapeError, match="2147483648 exceeds 2147483647"):
         bmm(row, row, transpose_b=True)
     with pytest.raises(ShapeError, match="2147483648 exceeds 2147483647"):

@@ -171,7 +171,7 @@ def test_an_iteration_equals_explicit_least_squares(apart, precision):
     """Equation 2 by matricization, Khatri-Rao product and least squares."""
     shape, rank = (4, 5, 3), 2
     tensor, factors = sparse(shape, filled=0.6), start_of(shape, rank)
-    for factor in factors:  # as far apart as they are, or so near that V is almost singular
+    for factor in factors:  # with distinct columns, or so similar that V is nearly singular
         factor[:, 1] = factor[:, 0] + apart * (factor[:, 1] - factor[:, 0])
     model = cpd_als(tensor, rank, start=factors, iterations=1)
     for mode in range(3):
@@ -223,7 +223,7 @@ def test_two_equal_columns_stay_equal():
     assert_sound(model, (6, 7, 5), 3)
     for factor in model.factors:
         np.testing.assert_allclose(factor[:, 2], factor[:, 0], atol=1e-9)
-    # The twins share what one of them has alone.
+    # Equal components share the weight of one.
     alone = cpd_als(tensor, 2, start=[f[:, :2] for f in start], iterations=20, tolerance=0)
     np.testing.assert_allclose(model.fits, alone.fits, atol=1e-9)
     np.testing.assert_allclose(full(model), full(alone), atol=1e-8)
@@ -441,7 +441,7 @@ def test_fits_equal_those_of_pyttb(shape, rank):
     other = pyttb.sptensor(tensor.coords.T.copy(), tensor.values[:, None], shape)
     model = cpd_als(tensor, rank, start=start, iterations=12, tolerance=0)
     factors = start
-    for mine in model.fits:  # an iteration goes on from the factors of the one before, whatever their norms
+    for mine in model.fits:  # an iteration starts from the previous factors, independent of their norms
         begin = pyttb.ktensor([factor.copy() for factor in factors])
         found, _, told = pyttb.cp_als(
             other, rank, init=begin, maxiters=1, stoptol=0.0, printitn=0, fixsigns=False

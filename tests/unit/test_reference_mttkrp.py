@@ -340,7 +340,7 @@ def test_the_bound_covers_underflow():
     factors = [np.ones((3, 1)), np.full((1, 1), 0.3), np.full((1, 1), 64.0)]
     factors = [factor.astype(np.float32) for factor in factors]
     bound = mttkrp_bound(tensor, factors, 0, np.float32)
-    lost = mttkrp(tensor, factors, 0)[0]  # tiny * 0.3, counted as 0, times 64
+    lost = mttkrp(tensor, factors, 0)[0]  # tiny * 0.3, flushed to 0, times 64
     assert lost > 0
     assert lost <= bound[0] <= 20 * lost
     assert bound[2] == 0

@@ -137,7 +137,7 @@ def test_thresholds_are_exact_where_float64_rounds_wrongly():
         gamma, variance = generator.uniform(0.5, 2), float(generator.integers(2, 50))
         x = int(generator.integers(-30, 30))
         mean = x + float(generator.integers(1, 9)) / 8
-        beta = (mean - x) * gamma / math.sqrt(variance)  # puts τ at x, but for rounding
+        beta = (mean - x) * gamma / math.sqrt(variance)  # puts τ at x, except for rounding
         channel = (gamma, beta, mean, variance)
         check(channel)
         wrong += rule(channel)[0] != math.ceil(mean - beta * math.sqrt(variance) / gamma)
@@ -166,7 +166,7 @@ def test_thresholds_are_exact_where_float64_rounds_wrongly():
         ((-1.0, 0.0, INT32_MAX - 0.5, 1.0), False, (INT32_MAX, True)),
         ((-1.0, 0.0, INT32_MIN - 0.5, 1.0), False, (INT32_MIN, True)),
         ((-1.0, 0.0, float(INT32_MIN), 1.0), False, (INT32_MIN + 1, True)),
-        # behind a ReLU a threshold of at most 0 always holds
+        # after a ReLU, a threshold of at most 0 is always reached
         ((1.0, 0.0, 0.0, 1.0), True, (INT32_MIN, False)),
         ((1.0, 0.0, -7.0, 1.0), True, (INT32_MIN, False)),
         ((1.0, 0.0, 0.25, 1.0), True, (1, False)),

@@ -122,7 +122,7 @@ PAIR = np.dtype([("c", "i1"), ("i", "i4")], align=True)
             ["arg0: 1 of 1 elements was never written, the first is arg0[0]"],
         ),
         ("", Out("int32", ()), ["arg0: 1 of 1 elements was never written, the first is arg0"]),
-        ("x[2 * i + 1] = i; ((char*)x)[8 * i] = 1;", Out(PAIR, 32), []),  # what pads is no element
+        ("x[2 * i + 1] = i; ((char*)x)[8 * i] = 1;", Out(PAIR, 32), []),  # padding is not an element
         (
             "x[2 * i + 1] = i; if (i < 31) ((char*)x)[8 * i] = 1;",
             Out(PAIR, 32, "p"),
@@ -320,7 +320,7 @@ def test_macros_include_folders_and_options_reach_the_compiler(write, tmp_path):
     )
     call = {"grid": 1, "block": 1, "args": [Out("int32", 1)], "include": [tmp_path / "lib"]}
     assert run(path, defines={"MORE": 4}, **call).outputs[0].tolist() == [34]
-    size.write_text("#define TILE 5\n")  # what is cached knows the files that were included
+    size.write_text("#define TILE 5\n")  # a cache entry lists the included files
     assert run(path, options=["-DMORE=4"], **call).outputs[0].tolist() == [54]
     assert run(path, defines={"MORE": 4}, **call).outputs[0].tolist() == [54]
 

@@ -29,7 +29,7 @@ def write(tmp_path, monkeypatch):
     return write_text
 
 
-# What a source calls them
+# Parameter names in the source
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_parameter_names_of_compiled_kernels_are_found(write):
     }
 
 
-# Which argument is for which
+# Binding of arguments to parameters
 
 
 KERNEL = Function("f", [Variable(name, "param", "u32") for name in "abcd"], 1)

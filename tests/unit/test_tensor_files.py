@@ -151,7 +151,7 @@ def test_a_value_beyond_its_type_is_refused_as_infinite(way, file):
 
 
 def test_values_are_rounded_to_float64_and_then_to_float32(file):
-    above = "1.0000000596046447753906250000010"  # above the middle of two floats; as a double, the middle
+    above = "1.0000000596046447753906250000010"  # above the tie of two floats; as a double, the tie
     assert float(above) == 1 + 2**-24
     assert read_tns(file(f"1 1 {above}\n"), dtype="float32").values.tolist() == [1.0]
 

@@ -233,7 +233,7 @@ def test_packed_operands_and_thresholds_fit_the_product():
                 ).words,
                 x.words,
             )
-        if len(operands) == 1:  # a real operand is packed so on the device
+        if len(operands) == 1:  # layout in which a real operand is packed on the device
             assert operands[0].first == "msb"
         seen |= {(len(operands), x.layout, x.word, x.first) for x in operands}
         if item.thresholds is not None:
@@ -302,7 +302,7 @@ def test_tiers_depend_on_the_given_devices():
     assert tiers_of(BMM, {}) == ["reference", "listing"]
 
 
-# Check: a tier that lies
+# Check: a wrong tier
 
 
 class Counted:
@@ -741,13 +741,15 @@ def test_any_number_of_processes_gives_the_same_outcome(processes):
 
 def test_processes_run_inputs_in_parallel():
     both = multiprocessing.get_context("fork").Barrier(2)
-    case = replace(Counted().case, shape=lambda item: (both.wait(60), item))  # no input goes on alone
+    case = replace(
+        Counted().case, shape=lambda item: (both.wait(60), item)
+    )  # each input waits for another process
     assert verify([case], {}, inputs=4, processes=2).rows[0].inputs == 4
 
 
 def test_processes_keep_the_budget():
     slow = replace(Counted().case, shape=lambda item: (time.sleep(0.05), item))
-    for budget in (0.3, 3, 30):  # on a busy machine the processes may take the first one to start
+    for budget in (0.3, 3, 30):  # on a busy machine, starting the processes may use up the budget
         outcome = verify([slow], {}, budget=budget, processes=2)
         assert budget <= outcome.seconds < budget + 60
         assert not outcome.interrupted

@@ -205,7 +205,7 @@ def test_atomic_adds_to_one_element_accumulate():
 
 
 def test_float_atomic_adds_run_in_lane_order():
-    large = np.float32(2**24)  # to which 1 more is nothing
+    large = np.float32(2**24)  # adding 1 to it has no effect in float32
     values = np.array([1] * 16 + [large] + [1] * 15, np.float32)
     x = GlobalArray.of("x", np.zeros(1, np.float32))
     launch(lambda warp, x: warp.atomic_add(x, 0, values), 1, 32, x)

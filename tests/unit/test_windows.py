@@ -159,7 +159,7 @@ def test_an_overflow_into_the_next_local_variable_is_reported(how):
     kernel = there.load(compile(NEIGHBOURS, "k.cu", options=how).text).kernel("k")
     kernel((1, 1, 1), (32, 1, 1), x, out, np.int32(3), np.int32(1))
     assert out.download().tolist() == [7 + 6 + 2] * 32
-    for index in (4, -1):  # one of them is the neighbour, the other another frame, or none
+    for index in (4, -1):  # one is the next variable, the other is in another frame or outside
         with pytest.raises(OutOfBounds) as caught:
             kernel((1, 1, 1), (32, 1, 1), x, out, np.int32(index), np.int32(1))
         fault = caught.value
