@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -173,19 +174,14 @@ def _tables(operand: Operand) -> dict[str, Any]:
 
 def _lowerings(instruction: str) -> list[tuple[str, Lowering]]:
     """The lowering of an instruction on each chip, as ranges of chips with equal lowerings."""
-    known = ((chip.name, _lowering(instruction, cc)) for cc, chip in CAPABILITIES.items())
-    made = [(name, found) for name, found in known if found is not None]
+    made: list[tuple[str, Lowering]] = []
+    for cc, chip in CAPABILITIES.items():
+        with suppress(SchemeError):  # the chip lacks the instruction
+            made.append((chip.name, lowering(instruction, cc)))
     grouped = [list(group) for _, group in groupby(made, lambda one: one[1])]
     return [
         (group[0][0] + (f" to {group[-1][0]}" if len(group) > 1 else ""), group[0][1]) for group in grouped
     ]
-
-
-def _lowering(instruction: str, cc: tuple[int, int]) -> Lowering | None:
-    try:
-        return lowering(instruction, cc)
-    except SchemeError:
-        return None
 
 
 def _show_facts(instruction: str, found: Fragments) -> None:

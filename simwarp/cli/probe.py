@@ -8,7 +8,8 @@ movmatrix.sync.aligned.m8n8.trans.b16  (PTX ISA 9.7.14.5.17, ...)
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -54,7 +55,9 @@ def probe_command(
         return 0
     target = Device() if device is OneDevice.sim else cuda_device("give --device sim to probe the simulator")
     findings = _probe(forms, target, quiet=as_json)
-    maps = _bmma(target) if "bmma" in words else None
+    maps = None
+    with suppress(NotExecutedError):  # the findings list each form that was not executed
+        maps = bmma_maps(target) if "bmma" in words else None
     if as_json:
         _report(findings, maps, target)
     else:
@@ -72,13 +75,6 @@ def _probe(forms: list[str], device: Any, *, quiet: bool) -> list[Finding]:
     return findings
 
 
-def _bmma(device: Any) -> BmmaMaps | None:
-    try:
-        return bmma_maps(device)
-    except NotExecutedError:
-        return None  # the findings list each form that was not executed
-
-
 def _report(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
     report = {
         "device": device.name,
@@ -90,11 +86,10 @@ def _report(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None
     print_json(report)
 
 
-def _counts(findings: Iterable[Finding]) -> dict[str, int]:
-    listed = list(findings)
-    agreed = sum(finding.agreed for finding in listed)
-    executed = sum(finding.executed for finding in listed)
-    return {"agreed": agreed, "differ": executed - agreed, "not executed": len(listed) - executed}
+def _counts(findings: Sequence[Finding]) -> dict[str, int]:
+    agreed = sum(finding.agreed for finding in findings)
+    executed = sum(finding.executed for finding in findings)
+    return {"agreed": agreed, "differ": executed - agreed, "not executed": len(findings) - executed}
 
 
 def _show(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
@@ -102,14 +97,11 @@ def _show(findings: list[Finding], maps: BmmaMaps | None, device: Any) -> None:
     if maps is not None:
         console.print(Text(bmma_text(maps)))
         console.print()
-    if len(findings) <= _SINGLY:
-        for finding in findings:
-            _show_one(console, finding)
-    else:
+    if many := len(findings) > _SINGLY:
         _show_families(console, findings)
-        for finding in findings:
-            if finding.executed and not finding.agreed:
-                _show_one(console, finding)
+    for finding in findings:
+        if not many or (finding.executed and not finding.agreed):
+            _show_one(console, finding)
     counts = ", ".join(f"{count} {what}" for what, count in _counts(findings).items() if count)
     console.print(Text(f"on {device.name}: {counts}"))
 

@@ -110,20 +110,16 @@ def _summary(recording: Recording, as_json: bool) -> None:
     if as_json:
         print_json({"selection": recording.selection, "launches": launches, "faults": recording.faults})
         return
+    lines: list[str] = []
     for number, launch in enumerate(launches):
-        warps = launch["warps"]
-        sys.stdout.write(
-            f"launch {number}: kernel {launch['kernel']}, grid {tuple(launch['grid'])}, "
-            f"block {tuple(launch['block'])}, {len(warps)} warps traced\n"
-        )
+        warps, shape = launch["warps"], f"grid {tuple(launch['grid'])}, block {tuple(launch['block'])}"
+        lines.append(f"launch {number}: kernel {launch['kernel']}, {shape}, {len(warps)} warps traced")
         for one in warps[:_WARPS]:
-            sys.stdout.write(f"  block {tuple(one['block'])}, warp {one['warp']}: {one['rows']} events\n")
-        if len(warps) > _WARPS:
-            sys.stdout.write(f"  and {len(warps) - _WARPS} more\n")
+            lines.append(f"  block {tuple(one['block'])}, warp {one['warp']}: {one['rows']} events")
+        lines += [f"  and {len(warps) - _WARPS} more"] * (len(warps) > _WARPS)
     for fault, count in Counter(recording.faults).items():
-        sys.stdout.write(f"{fault}\n" + (f"{count} times\n" if count > 1 else ""))
-    if not launches:
-        sys.stdout.write("no launch was traced\n")
+        lines += [fault, f"{count} times"][: 1 + (count > 1)]
+    sys.stdout.write("\n".join(lines or ["no launch was traced"]) + "\n")
 
 
 def _block(text: str) -> Block:

@@ -19,9 +19,8 @@ class AccessCounts(CountingObserver, Generic[C]):
     """
 
     def __init__(self, space: str, kind: type[C], column: str) -> None:
-        self.space, self._kind = space, kind
+        self.space, self._kind, self._column = space, kind, column
         self._table = LineTable(kind, f"accesses to {space} memory")
-        self._lines = self._table.columns[column]
         self.opcodes: dict[str, C] = {}
         self.kinds: dict[str, C] = {}
 
@@ -34,15 +33,15 @@ class AccessCounts(CountingObserver, Generic[C]):
         if event.space != self.space or event.lanes.size == 0:
             return
         counts, instruction = self.count(event), event.step.instruction
-        self._table.add(line_of(instruction), *vars(counts).values())
+        self._table.add(line_of(instruction), counts)
         for table, key in ((self.opcodes, instruction.opcode), (self.kinds, event.kind)):
             table[key] = table.get(key, self._kind()) + counts
 
     def __getitem__(self, line: str) -> int:
-        return self._lines[line]
+        return getattr(self._table[line], self._column)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
+        return iter(self._table)
 
     def counts(self, line: str) -> C:
         """The counters of a line."""
@@ -51,7 +50,7 @@ class AccessCounts(CountingObserver, Generic[C]):
     @property
     def total(self) -> int:
         """The total over all lines."""
-        return self._lines.total
+        return getattr(self._table.total, self._column)
 
     def to_json(self) -> dict[str, Any]:
         """The counts by line and by opcode, and the total, as plain data."""

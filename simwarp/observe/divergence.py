@@ -93,13 +93,13 @@ class Divergence(CountingObserver):
         ways = _ways(chunk, step, mask, present)
         if ways is not None:
             numbers[3:] = numbers[0], int(np.count_nonzero(ways > 1))
-        self._table.add(line_of(step.instruction), *numbers)
+        self._table.add(line_of(step.instruction), LaneUse(*numbers))
 
     def __getitem__(self, line: str) -> LaneUse:
         return self._table[line]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._table.columns["warp_instructions"])
+        return iter(self._table)
 
     @property
     def total(self) -> LaneUse:

@@ -19,6 +19,7 @@ import numpy as np
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.line_counts import CountingObserver, LineCounts, line_of, listed
 from simwarp.observe.matrix_counts import MatrixInstructions
+from simwarp.observe.registers import destination
 from simwarp.program.program import Program
 from simwarp.ptx.syntax import Register
 
@@ -153,7 +154,7 @@ def _may_be_fused(step: Step, trait: str) -> bool:
 
 def _fed(steps: list[Step], product: Step) -> set[int]:
     """The additions and subtractions that use the product."""
-    name, fed, seen = _written(product), set[int](), set[int]()
+    name, fed, seen = destination(product), set[int](), set[int]()
     ahead = product.following
     while ahead:
         at = ahead.pop()
@@ -163,14 +164,9 @@ def _fed(steps: list[Step], product: Step) -> set[int]:
         step = steps[at]
         if _may_be_fused(step, "sum") and step.form.T == product.form.T and name in _read(step):
             fed.add(at)
-        if step.guard is not None or not step.row.destinations or _written(step) != name:
+        if step.guard is not None or destination(step) != name:
             ahead += step.following
     return fed
-
-
-def _written(step: Step) -> str:
-    first = step.instruction.operands[:1]
-    return first[0].name if first and isinstance(first[0], Register) else ""
 
 
 def _read(step: Step) -> set[str]:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from operator import add
 from typing import Any, Generic, Self, TypeVar
 
@@ -140,38 +140,39 @@ T = TypeVar("T", bound=Counts)
 
 
 class LineTable(Generic[T]):
-    """Several counters per line: one for each field of a dataclass.
+    """A dataclass of counters for each line; lines without a counted event are absent.
 
     Examples
     --------
     >>> from simwarp.observe.banks import BankCounts
     >>> table = LineTable(BankCounts, "accesses")
-    >>> table.add("bmm/bmm.cu:42", 1, 4, 3)
+    >>> table.add("bmm/bmm.cu:42", BankCounts(1, 4, 3))
     >>> table["bmm.cu:42"]
     BankCounts(requests=1, wavefronts=4, conflicts=3)
     """
 
     def __init__(self, kind: type[T], what: str) -> None:
-        self.kind = kind
-        self.columns = {field.name: LineCounts(what) for field in fields(kind)}
+        self.kind, self.what = kind, what
+        self._counts: dict[str, T] = {}
 
-    def add(self, line: str, *numbers: int) -> None:
-        """Add to the numbers of a line, in the order of the fields."""
-        for counts, number in zip(self.columns.values(), numbers, strict=True):
-            counts.add(line, number)
+    def add(self, line: str, counts: T) -> None:
+        """Add to the counters of a line."""
+        self._counts[line] = self._counts.get(line, self.kind()) + counts
 
     def __getitem__(self, line: str) -> T:
-        return self.kind(**{name: counts[line] for name, counts in self.columns.items()})
+        return self._counts[find_line(line, self._counts, self.what)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted_lines(self._counts))
 
     @property
     def total(self) -> T:
         """The sums over all lines."""
-        return self.kind(**{name: counts.total for name, counts in self.columns.items()})
+        return sum(self._counts.values(), self.kind())
 
     def to_json(self) -> dict[str, Any]:
         """The table as plain data: ``{"lines": {line: {column: number}}, "total": {column: number}}``."""
-        lines = next(iter(self.columns.values()))
-        return {"lines": {line: asdict(self[line]) for line in lines}, "total": asdict(self.total)}
+        return {"lines": {line: asdict(self._counts[line]) for line in self}, "total": asdict(self.total)}
 
 
 def sorted_lines(lines: Iterable[str]) -> list[str]:

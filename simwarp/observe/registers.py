@@ -108,7 +108,7 @@ def typed_registers(operand: Operand | None, kind: str, *, whole: bool) -> Itera
 
 def _copies(steps: Sequence[Step]) -> set[str]:
     """Registers that hold only parameters, literals and copies of such registers."""
-    written = [(register.name, step) for step in steps if (register := _destination(step)) is not None]
+    written = [(name, step) for step in steps if (name := destination(step))]
     copies = {name for name, _ in written}
     while True:
         lost = {name for name, step in written if name in copies and not _is_copy(step, copies)}
@@ -117,9 +117,10 @@ def _copies(steps: Sequence[Step]) -> set[str]:
         copies -= lost
 
 
-def _destination(step: Step) -> Register | None:
+def destination(step: Step) -> str:
+    """The name of the register that a step writes; "" if it writes none, or several."""
     first = step.instruction.operands[:1]
-    return first[0] if step.row.destinations and first and isinstance(first[0], Register) else None
+    return first[0].name if step.row.destinations and first and isinstance(first[0], Register) else ""
 
 
 def _is_copy(step: Step, copies: set[str]) -> bool:

@@ -80,8 +80,8 @@ def test_totals_add_up_and_lines_are_sorted(counts):
 
 def test_a_table_lists_the_lines_of_all_columns():
     table = LineTable(BankCounts, "accesses")
-    table.add("a.cu:2", 0, 5, 1)
-    table.add("a.cu:1", 1, 0, 0)
+    table.add("a.cu:2", BankCounts(0, 5, 1))
+    table.add("a.cu:1", BankCounts(1, 0, 0))
     assert table.to_json() == {
         "lines": {
             "a.cu:1": {"requests": 1, "wavefronts": 0, "conflicts": 0},
