@@ -53,6 +53,23 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, durable: bo
         temporary.unlink(missing_ok=True)
 
 
+def write_output(
+    path: Path | str, write: Callable[[IO[bytes]], object], advice: str = "choose another file"
+) -> None:
+    """Write a file atomically; raise an InputFileError that ends with ``advice`` if that fails.
+
+    >>> write_output("no-such-folder/x.tns", lambda file: file.write(b"1 1 1.0"))
+    Traceback (most recent call last):
+    ...
+    reference.errors.InputFileError: no-such-folder/x.tns cannot be written: No such file or directory
+    choose another file
+    """
+    try:
+        write_whole(Path(path), write)
+    except OSError as error:
+        raise InputFileError(f"{path} cannot be written: {error.strerror or error}\n{advice}") from None
+
+
 def _target(path: Path) -> Path:
     """The file to replace, with links resolved; raise unless it is a regular file or does not exist."""
     target = Path(os.path.realpath(path)) if path.is_symlink() else path

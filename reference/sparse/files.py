@@ -1,4 +1,4 @@
-"""Reading and writing sparse tensors as ``.npz`` files; opening and atomic writing of any tensor file.
+"""Reading and writing sparse tensors as ``.npz`` files; opening of any tensor file.
 
 A ``.npz`` file holds the arrays ``coords`` (order, M), ``values`` (M,) and ``shape`` (order,), and the flag
 ``nonfinite``, true if NaN and infinite values are allowed.
@@ -7,17 +7,16 @@ A ``.npz`` file holds the arrays ``coords`` (order, M), ``values`` (M,) and ``sh
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from reference.errors import FormatError, InputFileError, ShapeError, SimwarpError
-from reference.files import write_whole
+from reference.files import write_output
 from reference.types import Coo
 from reference.types.arguments import check_host
 
@@ -130,19 +129,3 @@ def open_input(path: Path | str, advice: str) -> BufferedReader:
         return Path(path).open("rb")
     except OSError as error:
         raise InputFileError(f"{path} cannot be read: {error.strerror or error}\n{advice}") from None
-
-
-def write_output(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file atomically; raise InputFileError if that fails.
-
-    >>> write_output("no-such-folder/x.tns", lambda file: file.write(b"1 1 1.0"))
-    Traceback (most recent call last):
-    ...
-    reference.errors.InputFileError: no-such-folder/x.tns cannot be written: No such file or directory
-    choose another file
-    """
-    try:
-        write_whole(Path(path), write)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputFileError(f"{path} cannot be written: {reason}\nchoose another file") from None

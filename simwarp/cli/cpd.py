@@ -25,8 +25,9 @@ from rich.progress import DownloadColumn, TaskProgressColumn
 import reference.sparse
 from gpu.mttkrp.formats import FORMATS, coalesce
 from reference.errors import InputFileError, SchemeError
+from reference.files import write_output
 from reference.types import Coo, Cpd
-from simwarp.cli.files import Values, typed, write_file
+from simwarp.cli.files import ADVICE, Values, typed
 from simwarp.cli.output import Json, cuda_device, print_json, progress_bar, total_bar
 from simwarp.device.device import Device
 
@@ -154,8 +155,8 @@ def _read(file: Path, dtype: Values | None, *, quiet: bool) -> Coo:
 
 def _write(path: Path, model: Cpd) -> None:
     factors = {f"factor_{n}": factor for n, factor in enumerate(model.factors)}
-    fits = np.array(model.fits)
-    write_file(path, lambda file: np.savez(file, weights=model.weights, fits=fits, **factors))
+    arrays: dict[str, Any] = {"weights": model.weights, "fits": np.array(model.fits), **factors}
+    write_output(path, lambda file: np.savez(file, **arrays), ADVICE)
 
 
 def _show(console: Console, report: dict[str, Any]) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.errors import InputFileError, NotANumberError
-from reference.files import write_whole
+from reference.files import write_output
 from reference.types import Coo
 
+ADVICE = "choose another output with -o"
+"""The advice for an output that cannot be written."""
 _MAGIC = b"\x93NUMPY"
 _NOT_AN_ARRAY = (ValueError, EOFError, BadZipFile, TokenError, OverflowError, MemoryError)
 """The errors of `numpy.load` for other file types and damaged headers."""
@@ -42,24 +43,14 @@ def read_array(path: Path) -> npt.NDArray[Any]:
     return array
 
 
-def write_file(
-    path: Path, write: Callable[[IO[bytes]], object], advice: str = "choose another output with -o"
-) -> None:
-    """Write a file atomically; raises InputFileError with ``advice`` if it cannot be written."""
-    try:
-        write_whole(path, write)
-    except OSError as error:
-        raise InputFileError(f"{path} cannot be written: {error.strerror or error}\n{advice}") from None
-
-
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:
     """Write an array to a ``.npy`` file."""
-    write_file(path, lambda file: np.save(file, array))
+    write_output(path, lambda file: np.save(file, array), ADVICE)
 
 
 def write_svg(path: Path, text: str) -> None:
     """Write an SVG picture to a file."""
-    write_file(path, lambda file: file.write(text.encode()), "choose another file with --svg")
+    write_output(path, lambda file: file.write(text.encode()), "choose another file with --svg")
 
 
 class Values(StrEnum):

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from reference.errors import InputFileError, SchemeError
 from simwarp.checks import read_checks
-from simwarp.cli.files import read_array, write_array
+from simwarp.cli.files import ADVICE, read_array, write_array
 from simwarp.cli.output import Json, OneDevice, cuda_device, print_json
 from simwarp.cli.run_outcome import Outcome
 from simwarp.cli.run_words import (
@@ -134,7 +134,7 @@ def run_command(
     target = hardware or simulator(observe=_observed(observe), stdout=printed)
     outcome = Outcome(work, target, printed, partial=incomplete)
     _make_folder(output)
-    console = Console(stderr=True, quiet=as_json)
+    console = Console(stderr=True, quiet=as_json, markup=False, highlight=False, soft_wrap=True)
     with console.status(f"{file.name} on {target.name}"):
         try:
             outcome.result = run_on(target, work)
@@ -169,9 +169,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputFileError(
-            f"{folder} cannot be created: {error.strerror or error}\nchoose another output with -o"
-        ) from None
+        raise InputFileError(f"{folder} cannot be created: {error.strerror or error}\n{ADVICE}") from None
 
 
 @run_app.command("bmm")

@@ -96,23 +96,23 @@ class Outcome:
             sys.stdout.write(f"{self.differences.to_text(leaving_out=shown)}\n")
         sys.stdout.flush()
         if self.work.source.log:
-            _print(console, f"{self.work.source.log}\n")
+            console.print(f"{self.work.source.log}\n")
         for fault in self.faults:
-            _print(console, f"{fault}\n" if fault.count == 1 else f"{fault}\n({fault.count} times)\n")
+            console.print(f"{fault}\n" if fault.count == 1 else f"{fault}\n({fault.count} times)\n")
         incomplete = {left.array for left in self.unwritten}
         for name, path in self.files.items():
             array = self.arrays[name]
             what = f"{' x '.join(map(str, array.shape))} {array.dtype}"
-            _print(console, f"wrote {path}: {what}{', incomplete' if name in incomplete else ''}")
+            console.print(f"wrote {path}: {what}{', incomplete' if name in incomplete else ''}")
         for left in self.unwritten:
             advice = "" if self.partial else "\nlet the kernel write all of them, or give --partial"
-            _print(console, f"{left}{advice}")
+            console.print(f"{left}{advice}")
         for note in self.work.notes:
-            _print(console, f"note: {note}\nset it with --set {note.partition(' ')[0]}=FILE.npy")
+            console.print(f"note: {note}\nset it with --set {note.partition(' ')[0]}=FILE.npy")
         for name in self.kept:
-            _print(console, f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
+            console.print(f"the kernel changed {name}; to write it, give its file as FILE.npy:inout")
         fidelity = self._report["fidelity"]["text"] if self._report else "the hardware's own results"
-        _print(console, f"{readable(self.work.kernel.name)} on {self.device.name}: {fidelity}")
+        console.print(f"{readable(self.work.kernel.name)} on {self.device.name}: {fidelity}")
 
     def print_json(self) -> None:
         """Print one JSON object on stdout."""
@@ -155,7 +155,3 @@ class Outcome:
 def _executed(report: dict[str, Any]) -> int | None:
     """The thread-instructions before a fault; None for hardware."""
     return sum(report["fidelity"]["counts"].values()) if report else None
-
-
-def _print(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

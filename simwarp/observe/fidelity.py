@@ -20,8 +20,8 @@ from simwarp.lanes import WARP_SIZE
 from simwarp.observe.line_counts import CountingObserver, LineCounts, line_of, listed
 from simwarp.observe.matrix_counts import MatrixInstructions
 from simwarp.observe.registers import destination
+from simwarp.program.liveness import registers_in
 from simwarp.program.program import Program
-from simwarp.ptx.syntax import Register
 
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
@@ -162,12 +162,9 @@ def _fed(steps: list[Step], product: Step) -> set[int]:
             continue
         seen.add(at)
         step = steps[at]
-        if _may_be_fused(step, "sum") and step.form.T == product.form.T and name in _read(step):
+        read = registers_in(step.instruction.operands[1:])
+        if _may_be_fused(step, "sum") and step.form.T == product.form.T and name in read:
             fed.add(at)
         if step.guard is not None or destination(step) != name:
             ahead += step.following
     return fed
-
-
-def _read(step: Step) -> set[str]:
-    return {operand.name for operand in step.instruction.operands[1:] if isinstance(operand, Register)}

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reference.errors import InputFileError
-from reference.files import write_whole
+from reference.files import write_output
 from simwarp.lanes import WARP_SIZE
 from simwarp.observe.trace.model import ADDRESS_BYTES, COLUMNS, KINDS, ROW, SPACES, Integers, Recording, Rows
 from simwarp.ptx.rows import DTYPES
@@ -57,13 +57,7 @@ def save(recording: Recording, path: Path | str) -> None:
     text = np.frombuffer(json.dumps(header, default=asdict).encode(), np.uint8)
     arrays: dict[str, Any] = {name: np.ascontiguousarray(recording.rows[name]) for name in COLUMNS}
     arrays |= {"data": recording.data, "header": text}
-    try:
-        write_whole(Path(path), lambda file: np.savez_compressed(file, **arrays))
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputFileError(
-            f"{path} cannot be written: {reason}\nchoose another file for the trace"
-        ) from None
+    write_output(path, lambda file: np.savez_compressed(file, **arrays), "choose another file for the trace")
 
 
 def load(path: Path | str, *, largest: int = _LARGEST) -> Recording:
