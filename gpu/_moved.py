@@ -1,4 +1,4 @@
-"""Modules that had another name: see `reference.moved`."""
+"""Old and new names of modules that moved; see `reference.moved`."""
 
 MOVED = {
     "gpu.bconv.tensor": "gpu.bconv.btc",
@@ -9,5 +9,6 @@ MOVED = {
     "gpu.directives": "gpu.compiler.directives",
     "gpu.includes": "gpu.compiler.includes",
     "gpu.mttkrp.build": "gpu.mttkrp.formats",
+    "gpu.mttkrp.structure": "gpu.mttkrp.checks",
     "gpu.options": "gpu.compiler.options",
 }

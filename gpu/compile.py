@@ -1,7 +1,7 @@
-"""CUDA C++ → PTX, by NVRTC: no nvcc, no GPU, no toolkit needed.
+"""Compilation of CUDA C++ to PTX by NVRTC, without nvcc, a GPU or a toolkit.
 
-`compile` is the only compiler of the project. Its PTX is *normalised*: paths of ``.file`` are relative,
-comments are gone, and the same source gives the same text on every machine. This text is cached, hashed,
+All PTX of the project comes from `compile`, and is *normalised*: paths of ``.file`` are relative and comments
+are removed, so that the same source gives the same text on every machine. This text is cached, hashed,
 recorded in goldens and loaded by devices.
 """
 
@@ -22,7 +22,8 @@ from gpu.compiler.options import last_of_each, read_options
 from reference.errors import CompileError, MissingExtraError
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-lineinfo")
-"""``-fmad=false``: PTX then fixes every rounding. ``-lineinfo``: faults can name lines of CUDA C++."""
+"""NVRTC's options for every source. With ``-fmad=false`` the PTX determines every rounding; with
+``-lineinfo`` faults can name lines of CUDA C++."""
 
 _PACKAGE = Path(__file__).parent
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"([^"]*)".*$', re.MULTILINE)
@@ -30,20 +31,20 @@ _FILE = re.compile(r'^(\s*\.file\s+\d+\s+)"([^"]*)".*$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Ptx:
-    """Compiled CUDA C++.
+    """The PTX of a CUDA C++ source, with its origin.
 
     Attributes
     ----------
     text : str
         Normalised PTX.
     name : str
-        The source it was compiled from, with its defines.
+        The name of the source, with its defines.
     arch : (int, int)
         The compute capability it was compiled for.
     compiler : str
         E.g. ``"NVRTC 13.0"``.
     log : str
-        The compiler's warnings, without those of CUDA's own headers; "" without any.
+        The compiler's warnings, except those about CUDA's own headers.
     """
 
     text: str
@@ -54,7 +55,7 @@ class Ptx:
 
     @property
     def sha256(self) -> str:
-        """The digest by which goldens name this text."""
+        """The SHA-256 digest of the text, by which goldens identify it."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -69,12 +70,12 @@ def compile(
     include: Sequence[Path] = (),
     options: Sequence[str] = (),
 ) -> Ptx:
-    """Compile CUDA C++ to PTX, or take it from the cache.
+    """Compile CUDA C++ to PTX, or read the PTX from the cache.
 
     Parameters
     ----------
     source : str
-        The text. ``#include "…"`` finds files of this package, relative to ``gpu/``.
+        CUDA C++. ``#include "…"`` finds the headers of this package, relative to ``gpu/``.
     name : str
         The source's name in messages and in PTX, e.g. ``"bmm/bmm.cu"``.
     defines : mapping
@@ -82,20 +83,20 @@ def compile(
     arch : (int, int)
         The compute capability to compile for.
     headers : mapping of str to str
-        More headers, by the name that an ``#include`` gives them.
+        The texts of more headers, by their names in an ``#include``.
     folder : Path, optional
-        Where the source lies: ``#include "…"`` looks there first.
+        The folder of the source, which ``#include "…"`` searches first.
     include : sequence of Path
-        Folders where every ``#include`` looks last.
+        Folders that every ``#include`` searches last.
     options : sequence of str
-        More options of NVRTC's; they take precedence over `OPTIONS`.
+        More options for NVRTC, which override `OPTIONS`.
 
     Raises
     ------
     CompileError
         With the compiler's log.
     InputFileError
-        If it includes a FIFO, a device or a socket.
+        If the source includes a FIFO, a device or a socket.
     MissingExtraError
         If NVRTC is not installed.
 
@@ -128,13 +129,13 @@ def compile(
 
 
 def _key(cuda: Sequence[Path], *depends_on: object) -> str:
-    """The key of an entry of the cache: a digest of its inputs and of the compiler."""
+    """The key of a cache entry: a digest of the compilation's inputs and of the compiler."""
     made_by = compiler_version(), _library(), *map(release, cuda)
     return hashlib.sha256(repr((*depends_on, *made_by)).encode()).hexdigest()
 
 
 def _without_cudas_own(log: str, cuda: Sequence[Path]) -> str:
-    """A log without messages on CUDA's own headers: to nvcc they are system headers, to NVRTC not."""
+    """Remove messages about CUDA's own headers from a log; unlike nvcc, NVRTC has no system headers."""
     if not any(str(folder) in log for folder in cuda):
         return log
     parts = [part for part in log.split("\n\n") if not part.startswith(tuple(map(str, cuda)))]
@@ -144,14 +145,14 @@ def _without_cudas_own(log: str, cuda: Sequence[Path]) -> str:
 def compile_file(
     path: str, defines: Mapping[str, str | int] | None = None, arch: tuple[int, int] = (9, 0)
 ) -> Ptx:
-    """Compile a ``.cu`` file of this package; a file is read once in a process.
+    """Compile a ``.cu`` file of this package, once in a process.
 
     Parameters
     ----------
     path : str
-        Below ``gpu/``.
+        Relative to ``gpu/``.
     defines : mapping, optional
-        Macros and their values.
+        The macros and their values.
     arch : (int, int)
         The compute capability.
 
@@ -167,11 +168,12 @@ def compile_file(
 def _compiled(
     package: Path, path: str, defines: tuple[tuple[str, str | int], ...], arch: tuple[int, int]
 ) -> Ptx:
+    """Compile a file of a package; see `compile_file`."""
     return compile((package / path).read_text(), path, dict(defines), arch)
 
 
 def normalise(ptx: str, names: Sequence[str] = ()) -> str:
-    r"""PTX without what differs between machines: absolute paths and the compiler's banner.
+    r"""Remove from PTX the parts that differ between machines: absolute paths and the compiler's banner.
 
     Parameters
     ----------
@@ -189,18 +191,19 @@ def normalise(ptx: str, names: Sequence[str] = ()) -> str:
 
 
 def _relative(path: str, names: Sequence[str]) -> str:
-    """A path from the folder on that is the same everywhere."""
+    """The end of a path that is the same on every machine."""
     path = re.sub(r"[\\/]+", "/", f"/{path}")
     for name in names:
         if path.endswith(f"/{name}"):
             return name
-    if "/include/" in path:  # a header of CUDA's, wherever that is installed
+    if "/include/" in path:  # a header of CUDA's own
         return path[path.rindex("/include/") + 1 :]
     return path.rsplit("/", 1)[-1]
 
 
 @cache
 def _nvrtc() -> Any:
+    """NVRTC's bindings, imported and tried."""
     try:
         from cuda.bindings import nvrtc
 
@@ -215,7 +218,7 @@ def _nvrtc() -> Any:
 
 @cache
 def compiler_version() -> str:
-    """Which NVRTC compiles.
+    """The name and version of the compiler.
 
     Examples
     --------
@@ -228,7 +231,7 @@ def compiler_version() -> str:
 
 @cache
 def _library() -> str:
-    """Which file NVRTC is, and how large: releases of one version differ in that."""
+    """Path and size of the NVRTC library; builds of one version differ in size. "" if it is not found."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib  # pyright: ignore[reportMissingTypeStubs]
 
@@ -241,11 +244,11 @@ def _library() -> str:
 def _run(
     nvrtc: Any, source: str, name: str, headers: dict[str, str], options: list[str], folder: Path | None
 ) -> tuple[str, str]:
-    """One compilation, from program to PTX text and the compiler's log."""
+    """Compile one source with NVRTC, and return its PTX and the compiler's log."""
     names = [header.encode() for header in headers]
     texts = [text.encode() for text in headers.values()]
     program_name = name
-    if folder is not None:  # beside the program NVRTC looks for includes; the line keeps the path out of PTX
+    if folder is not None:  # NVRTC searches this folder for includes; #line keeps its path out of PTX
         program_name, source = str(folder / name), f'#line 1 "{name}"\n{source}'
     status, program = nvrtc.nvrtcCreateProgram(
         source.encode(), program_name.encode(), len(names), texts, names
@@ -263,17 +266,20 @@ def _run(
 
 
 def _fetch(nvrtc: Any, size_of: Any, fetch: Any, program: Any, name: str) -> str:
-    """A text that NVRTC writes into a buffer of ours."""
+    """Fetch the PTX or the log of a program from NVRTC."""
     status, size = size_of(program)
     _check(nvrtc, status, name)
-    buffer = bytearray(size + 16)  # never the shared one-byte object that b" " would be
+    buffer = bytearray(
+        size + 16
+    )  # a bytes object of its own: Python shares short ones, and NVRTC writes into it
     data = bytes(buffer)
     (status,) = fetch(program, data)
     _check(nvrtc, status, name)
-    return data.split(b"\0", 1)[0].decode(errors="replace")  # a log quotes headers of any encoding
+    return data.split(b"\0", 1)[0].decode(errors="replace")  # a log may quote headers in any encoding
 
 
 def _check(nvrtc: Any, status: Any, name: str) -> None:
+    """Raise the error for a call of NVRTC that failed."""
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         _, text = nvrtc.nvrtcGetErrorString(status)
         raise CompileError(f"{name}: NVRTC failed: {text.decode()}\nplease report this", text.decode())

@@ -1,7 +1,7 @@
-"""Compiled PTX on disk. An entry is valid only with the digest of its own content.
+"""A cache of compiled PTX on disk; an entry is valid only if it has the digest of its content.
 
-A digest finds entries that are damaged, cut or under another key; it does not defend against an attacker who
-can write to the folder. Past the limit, the least recently used entries go.
+The digest detects entries that are damaged, truncated or under another key; it does not defend against an
+attacker who can write to the folder. Above the size limit, the least recently used entries are removed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LIMIT_VARIABLE = "SIMWARP_CACHE_MIB"
 DEFAULT_MIB = 256
 _ENTRY = re.compile(r"\.?[0-9a-f]{64}\.ptx(\.[0-9a-f]{16}\.tmp)?")
 _totals: dict[Path, int] = {}
-"""Bytes of each folder, as far as this process has seen it."""
+"""The size of each cache folder in bytes, as this process last computed it."""
 
-_FORM = b"simwarp-ptx-3"  # another number whenever the layout changes
+_FORM = b"simwarp-ptx-3"  # the version of the entries' layout
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The compiler's output for one source.
+    """An entry of the cache: the compiler's output for one source.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Entry:
     log : str
         The compiler's messages.
     elsewhere : tuple of str
-        Files that CUDA's headers asked for and that did not exist: the entry is void once one of them does.
+        Names of files that CUDA's headers asked for in vain; the entry is void if one of them exists later.
     """
 
     text: str
@@ -47,7 +47,7 @@ class Entry:
 
 
 def cache_folder() -> Path:
-    """Where compiled PTX is kept: ``SIMWARP_CACHE``, or the user's cache folder."""
+    """The folder of the cache: in ``SIMWARP_CACHE``, or in the user's cache folder."""
     chosen = os.environ.get("SIMWARP_CACHE")
     if chosen:
         return Path(chosen) / "ptx"
@@ -57,7 +57,7 @@ def cache_folder() -> Path:
 
 
 def read(key: str) -> Entry | None:
-    """The entry of that key; None without a valid one."""
+    """The entry of a key; None if there is none, or it is not valid."""
     content = _content(_path(key))
     if content is None:
         return None
@@ -69,43 +69,45 @@ def read(key: str) -> Entry | None:
 
 
 def write(key: str, entry: Entry) -> None:
-    """Keep an entry, and remove old ones; a cache that cannot be written is not an error."""
+    """Store an entry, and remove old ones; a folder that cannot be written is not an error."""
     path, most = _path(key), limit()
     body = "\0".join([entry.log, "\n".join(entry.elsewhere), entry.text]).encode()
     content = _first_line(key, body) + b"\n" + body
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_other_kinds(path)
-        write_whole(path, lambda file: file.write(content), durable=False)  # the digest finds a damaged entry
+        write_whole(
+            path, lambda file: file.write(content), durable=False
+        )  # the digest detects a damaged entry
         _trim(most, len(content))
 
 
 def limit() -> int:
-    """The most bytes of all entries: ``SIMWARP_CACHE_MIB`` mebibytes, 256 by default."""
+    """The size limit of the cache in bytes: ``SIMWARP_CACHE_MIB`` mebibytes, 256 by default."""
     chosen = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_MIB)
     if not (chosen.isascii() and chosen.isdigit()):
         raise SchemeError(
-            f"{LIMIT_VARIABLE} is {chosen!r}, not a number of mebibytes\n"
-            f"give 0 to keep nothing, or leave it out for {DEFAULT_MIB}"
+            f"{LIMIT_VARIABLE} is {chosen!r}\na whole number of mebibytes is needed\n"
+            f"set 0 to keep nothing, or unset it for {DEFAULT_MIB}"
         )
     return int(chosen) * 2**20
 
 
 def usage() -> tuple[int, int]:
-    """The number of entries, and their bytes."""
+    """The number of entries, and their size in bytes."""
     sizes = [size for _, size, _ in _entries()]
     return len(sizes), sum(sizes)
 
 
 def clear() -> tuple[int, int]:
-    """Remove every entry; returns their number and bytes."""
+    """Remove every entry, and return the number and bytes of those removed."""
     found = _entries()
     removed = [size for path, size, _ in found if _remove(path)]
     return len(removed), sum(removed)
 
 
 def _entries() -> list[tuple[Path, int, float]]:
-    """Path, size and time of use of every entry, and of what killed programs left beside them."""
+    """Path, size and time of last use of every entry, and of temporary files that killed programs left."""
     found: list[tuple[Path, int, float]] = []
     with suppress(OSError), os.scandir(cache_folder()) as entries:
         for entry in entries:
@@ -117,10 +119,10 @@ def _entries() -> list[tuple[Path, int, float]]:
 
 
 def _trim(most: int, added: int) -> None:
-    """Remove the least recently used entries, until the rest is small enough.
+    """Remove the least recently used entries until the rest is within the limit.
 
-    The folder is read by the first entry that a process adds, and when the old and added bytes pass the
-    limit: reading thousands of entries for each new one would take as long as compiling.
+    The folder is scanned only when a process adds its first entry, and when its known size passes the limit:
+    a scan of thousands of entries for each new one would take as long as compiling.
     """
     folder = cache_folder()
     _totals[folder] = _totals.get(folder, most) + added
@@ -137,7 +139,7 @@ def _trim(most: int, added: int) -> None:
 
 
 def _remove(path: Path) -> bool:
-    """Whether the entry is gone now; one that cannot be removed stays."""
+    """Remove an entry, and return whether that was possible."""
     try:
         _remove_other_kinds(path)
         path.unlink(missing_ok=True)
@@ -147,15 +149,17 @@ def _remove(path: Path) -> bool:
 
 
 def _path(key: str) -> Path:
+    """The file of a key's entry."""
     return cache_folder() / f"{key}.ptx"
 
 
 def _first_line(key: str, body: bytes) -> bytes:
+    """The first line of an entry: the version of its layout, and the digest of its key and body."""
     return _FORM + b" " + hashlib.sha256(key.encode() + b"\n" + body).hexdigest().encode()
 
 
 def _content(path: Path) -> bytes | None:
-    """The bytes of a regular file. A FIFO is not waited for, and a device not read."""
+    """The bytes of a regular file, which is marked as used; None for a FIFO, a device or no file."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError:
@@ -165,14 +169,14 @@ def _content(path: Path) -> bytes | None:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return None
             with suppress(OSError):
-                os.utime(path)  # used now
+                os.utime(path)
             return file.read()
     except OSError:
         return None
 
 
 def _remove_other_kinds(path: Path) -> None:
-    """A folder, a link or a FIFO in the place of an entry gives way."""
+    """Remove a folder, a link or a FIFO that is at the path of an entry."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif path.is_symlink() or (path.exists() and not path.is_file()):

@@ -1,4 +1,4 @@
-"""CUDA's own headers: their folders, their release, and the files that they include from elsewhere."""
+"""CUDA's own headers: their folders, their release, and the files that they include from other folders."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from gpu.compiler.directives import named
 
 
 def cuda_folders() -> tuple[Path, ...]:
-    """CUDA's own headers, its C++ library's and its compiler's: from the pip packages, or from a toolkit."""
+    """The folders of headers of CUDA, its C++ library and its compiler, from pip packages or a toolkit."""
     return _folders(os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda")
 
 
 @cache
 def _folders(toolkit: str) -> tuple[Path, ...]:
+    """The folders of headers; see `cuda_folders`."""
     candidates: list[Path] = []
     spec = importlib.util.find_spec("nvidia")
     for folder in spec.submodule_search_locations or [] if spec else []:
@@ -31,12 +32,12 @@ def _folders(toolkit: str) -> tuple[Path, ...]:
 
 @cache
 def release(folder: Path) -> str:
-    """The release of these headers: the folder, its packages, names and sizes."""
+    """A text that identifies a release of headers: the folder, its packages, and its files' sizes."""
     return "\n".join([str(folder), *_packages(folder), *_sizes(folder), *_sizes(folder / "crt")])
 
 
 def _packages(folder: Path) -> list[str]:
-    """The packages or the toolkit that the folder belongs to, with their versions."""
+    """Names and versions of the packages, or of the toolkit, to which a folder of headers belongs."""
     for root in folder.parents[:4]:
         found = sorted(path.name for path in (*root.glob("nvidia*.dist-info"), *root.glob("dist-info/*")))
         versions = root / "version.json"
@@ -46,6 +47,7 @@ def _packages(folder: Path) -> list[str]:
 
 
 def _sizes(folder: Path) -> list[str]:
+    """Names and sizes of the files in a folder."""
     try:
         with os.scandir(folder) as entries:
             return sorted(f"{entry.name} {entry.stat().st_size}" for entry in entries if entry.is_file())
@@ -55,14 +57,14 @@ def _sizes(folder: Path) -> list[str]:
 
 @cache
 def find_in_cuda(name: str, folders: tuple[Path, ...]) -> Path | None:
-    """The first of the folders' files of that name."""
+    """The file of that name in the first of the folders that has one."""
     return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
 
 def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str, ...]:
-    """Files outside CUDA's folders that these headers, and those that they include, ask for.
+    """Names of files outside CUDA's folders that some headers of CUDA, and all that they include, ask for.
 
-    Where a macro names the file, as in Thrust, it lies with the header: their folder then stands for it.
+    If a macro names the file, as in Thrust, the file is beside the header: the header's folder stands for it.
     """
     waiting, seen, missing = list(headers), set(headers), set[str]()
     while waiting:
@@ -75,7 +77,7 @@ def not_of_cuda(headers: Iterable[Path], folders: tuple[Path, ...]) -> tuple[str
 
 @cache
 def _asked_by(header: Path, folders: tuple[Path, ...]) -> tuple[frozenset[Path], frozenset[str]]:
-    """The files that one header includes or asks for: of CUDA, and others."""
+    """Files of CUDA that a header includes, and names of other files that it includes or asks for."""
     included, wanted, computed = named(header.read_text(encoding="latin-1"))
     inside, outside = set[Path](), set[str]()
     for asked in (*included, *wanted):

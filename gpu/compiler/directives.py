@@ -1,8 +1,8 @@
-"""The files that a source may ask its preprocessor to read, found without preprocessing it.
+"""The files that a source may include, found without preprocessing it.
 
-A compiled text may come from a cache only if every file that the compiler read is known. So comments, strings
-and branches that are not compiled are searched too: a name that is found needlessly costs nothing. Names that
-a macro composes are not followed; the result is then marked incomplete.
+PTX may come from a cache only if every file that the compiler read is known. So comments, strings and
+inactive branches are searched too: a needless name costs nothing. Names that a macro composes are not found;
+the result is then marked incomplete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _SPLICE = re.compile(r"\\\r?\n")
 _GAP = r"(?:[^\S\n]|/\*(?:[^*]|\*(?!/))*\*/)*"
-"""Blanks and comments between the words of a directive."""
+"""A pattern for blanks and comments between the words of a directive."""
 
 _NAME = r'(?:"([^"\n]+)"|<([^>\n]+)>)'
 _INCLUDE = re.compile(rf"include(_next)?{_GAP}{_NAME}")
@@ -23,23 +23,23 @@ _BLANK = re.compile(_GAP)
 _HAS = re.compile(rf"has_include(_next)?\w*{_GAP}\({_GAP}{_NAME}", re.IGNORECASE)
 _HAS_DEFINED = re.compile(rf"(?:ifn?def|defined){_GAP}\(?{_GAP}\w*has_include", re.IGNORECASE)
 _BEGUN = (re.compile(r"__h(?:as?)?\b"), re.compile(r"has_(?:i(?:n(?:c(?:l(?:ud?)?)?)?)?)?\b"))
-"""Words that the operator ``##`` may complete to ``__has_include``, in whatever macro."""
+"""Patterns for words that the operator ``##`` may complete to ``__has_include``."""
 
 _TRIGRAPHS = ("??=", "??/")
 _LINE = re.compile(r"_(?<!\w_)_?(?!\w)")
-"""A word of underscores, with which one may begin."""
+"""A pattern for a word of one or two underscores, which ``##`` may also complete."""
 
 
 class Asked(NamedTuple):
-    """A file that a source names.
+    """The name of a file in a directive.
 
     Attributes
     ----------
     name : str
     quoted : bool
-        In quotation marks: the folder of the source comes first.
+        Whether the name is in quotation marks, so that the source's folder is searched first.
     later : bool
-        By ``#include_next`` or ``__has_include_next``: some of the folders do not count.
+        Whether the directive is ``#include_next`` or ``__has_include_next``, which skip some folders.
     """
 
     name: str
@@ -49,20 +49,20 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Directives:
-    """The files that a text asks for.
+    """The files that a text may include or ask for.
 
     Attributes
     ----------
     included : tuple of Asked
-        By ``#include`` and ``#include_next``.
+        Names in ``#include`` and ``#include_next``.
     wanted : tuple of Asked
-        By ``__has_include``, or a macro that is called like it.
+        Names in ``__has_include``, or in a macro with a similar name.
     in_macros : tuple of Asked
         Possible names of files in ``#define`` lines.
     computed : bool
-        Whether an ``#include`` takes its name from a macro.
+        Whether a macro gives the name of an ``#include``.
     complete : bool
-        Whether no other file can be read.
+        Whether these are all files that the text can include or ask for.
     """
 
     included: tuple[Asked, ...]
@@ -73,7 +73,7 @@ class Directives:
 
 
 def directives(text: str) -> Directives:
-    r"""Read a source or header."""
+    """Find the files that a source or header may include or ask for."""
     text = _SPLICE.sub("", text)
     included, wanted, computed = named(text)
     hidden = _has_computed_question(text, len(wanted)) or any(one in text for one in _TRIGRAPHS)
@@ -81,20 +81,21 @@ def directives(text: str) -> Directives:
 
 
 def named(text: str) -> tuple[tuple[Asked, ...], tuple[Asked, ...], bool]:
-    """The files that a text includes, its ``__has_include`` names, and whether a macro names an include."""
+    """Names in includes, names in ``__has_include``, and whether a macro gives the name of an include."""
     text = _SPLICE.sub("", text)
     wanted = _asked(_HAS, text) if "has_include" in text.lower() else ()
     return _asked(_INCLUDE, text), wanted, _has_computed_include(text)
 
 
 def _asked(form: re.Pattern[str], text: str) -> tuple[Asked, ...]:
+    """The names in directives of one form."""
     return tuple(
         Asked(quoted or angled, bool(quoted), bool(later)) for later, quoted, angled in form.findall(text)
     )
 
 
 def _has_computed_include(text: str) -> bool:
-    """Whether an ``#include`` is followed by a macro."""
+    """Whether a macro gives the name of an ``#include``."""
     for found in _DIRECTIVE.finditer(text):
         blank = _BLANK.match(text, found.end())
         after = blank.end() if blank else found.end()
@@ -104,7 +105,10 @@ def _has_computed_include(text: str) -> bool:
 
 
 def _has_computed_question(text: str, literal: int) -> bool:
-    """Whether a ``__has_include`` may ask for a file that a macro names, or be made by a macro itself."""
+    """Whether a macro may give the name in a ``__has_include``, or compose ``__has_include`` itself.
+
+    ``literal`` is the number of ``__has_include`` with a literal name.
+    """
     lower = text.lower()
     mentioned = lower.count("has_include")
     if mentioned > literal and mentioned > literal + len(_HAS_DEFINED.findall(text)):

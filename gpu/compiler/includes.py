@@ -1,13 +1,13 @@
-"""The files that a source includes: those that NVRTC is given in memory, and those that it finds on disk.
+"""The files that a source includes: texts that NVRTC gets in memory, and files that it finds on disk.
 
-The cache of `gpu.compile` must know every text that PTX depends on. CUDA's own headers are known by their
-release; all others are followed here, through the places where NVRTC looks, in its order:
+The key of a cached PTX must cover every text on which the PTX depends. CUDA's own headers are covered by
+their release; all others are found here, in the places that NVRTC searches, in its order:
 
 1. texts in memory, by their whole name;
 2. for ``#include "…"``, the folder of the file that includes; of a text in memory, the working directory;
 3. CUDA's folders, then those of the caller.
 
-A file beside the source comes before a text in memory of the same name: that text is then not given to NVRTC.
+A file beside the source precedes a text in memory of the same name, which NVRTC then does not get.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _directives = lru_cache(maxsize=256)(directives)
 
 
 class _Text(NamedTuple):
-    """A text that is searched, and from where it includes."""
+    """A text to be searched for directives, and the folders that its quoted includes search first."""
 
     found: Directives
     beside: tuple[Path, ...]
@@ -39,28 +39,28 @@ class _Text(NamedTuple):
 
 @dataclass
 class Includes:
-    """The files that a source includes, directly or not.
+    """The files that a source includes, directly or indirectly; `follow` finds them.
 
     Attributes
     ----------
     package : Path
-        Where ``#include "…"`` finds the headers of this project, which NVRTC is given in memory.
+        The folder in which ``#include "…"`` finds the headers of this project, which NVRTC gets in memory.
     given : mapping of str to str
-        More texts in memory.
+        More texts that NVRTC gets in memory, by name.
     folder : Path, optional
-        Where the source lies.
+        The folder of the source.
     cuda, include : sequence of Path
-        Folders of CUDA, and of the caller.
+        CUDA's folders of headers, and the caller's.
     in_memory : dict of str to str
-        Texts that NVRTC is given, by the name in the ``#include``.
+        Texts that NVRTC gets in memory, by their names in an ``#include``.
     on_disk : dict of Path to bytes
-        The digest of each file that NVRTC may find, apart from CUDA's.
+        Digests of the files that NVRTC may read, except CUDA's.
     answers : set
-        The files of ``__has_include``, and their places.
+        Each name in a ``__has_include``, with the places where it is found.
     of_cuda : set of Path
-        Headers of CUDA's that are included, where these may find a file of the caller's.
+        CUDA's headers that are included; they may include a file of the caller's.
     complete : bool
-        Whether nothing else can be included.
+        Whether no other file can be included.
     """
 
     package: Path
@@ -75,9 +75,9 @@ class Includes:
     complete: bool = True
 
     def follow(self, name: str, source: str, *more: str) -> None:
-        """Find the files that a source of that name includes, directly or not.
+        """Find the files that a source includes, directly or indirectly.
 
-        ``more`` are texts that stand before the source: macros and includes of the command line.
+        ``more`` are texts before the source: macros and includes of the command line.
         """
         gave_way: set[str] = set()
         while True:
@@ -94,7 +94,7 @@ class Includes:
             gave_way |= replaced
 
     def _walk(self, waiting: list[_Text]) -> set[str]:
-        """Follow texts to the end; returns the names in memory that a file beside an includer replaces."""
+        """Search texts and all that they include; return names in memory that a file on disk precedes."""
         replaced: set[str] = set()
         seen: set[str | Path] = set(self.in_memory)
         read: list[_Text] = []
@@ -116,7 +116,7 @@ class Includes:
         return replaced
 
     def _ask(self, read: list[_Text]) -> None:
-        """Answer what ``__has_include`` asks, and look at the files that a macro may name."""
+        """Record the answers of ``__has_include``, and check the files that a macro may name."""
         for text in read:
             self.complete = self.complete and text.found.complete
             for asked in text.found.wanted:
@@ -128,12 +128,12 @@ class Includes:
                     list(self._candidates(asked, text))
 
     def _found(self, asked: Asked, text: _Text) -> list[str | Path]:
-        """The file of an include; all candidates of an ``#include_next``."""
+        """The file of an ``#include``, or all candidates for an ``#include_next``."""
         candidates = self._candidates(asked, text, with_package=True)
         return list(candidates) if asked.later else list(islice(candidates, 1))
 
     def _candidates(self, asked: Asked, text: _Text, *, with_package: bool = False) -> Iterator[str | Path]:
-        """Every text or file of that name, in the order of precedence."""
+        """Yield every text or file of that name, in the order in which NVRTC searches."""
         near = [folder / asked.name for folder in text.beside] if asked.quoted else []
         if text.on_disk:
             yield from filter(_is_file, near)
@@ -148,7 +148,7 @@ class Includes:
             yield from filter(_is_file, [place / asked.name for place in self.include])
 
     def _take(self, found: str | Path) -> list[_Text]:
-        """The texts of a file that was found, to be searched in turn."""
+        """Read a file that is included, record its digest, and return it for the search."""
         if isinstance(found, str):
             if found not in self.in_memory:
                 self.in_memory[found] = (self.package / found).read_text()
@@ -163,22 +163,23 @@ class Includes:
         return [_Text(_directives(content.decode("latin-1")), (found.parent,), on_disk=True)]
 
     def _is_of_cuda(self, path: Path) -> bool:
+        """Whether a file is in one of CUDA's folders."""
         return str(path).startswith(tuple(f"{folder}{os.sep}" for folder in self.cuda))
 
     @property
     def key(self) -> tuple[object, ...]:
-        """All files and answers, for the key of a cache."""
+        """All files and answers, as a part of the cache's key."""
         files = sorted((str(path), digest) for path, digest in self.on_disk.items())
         return sorted(self.in_memory.items()), files, sorted(self.answers)
 
     def borrowed(self, names: Iterable[str]) -> bool:
-        """Whether one of the names that CUDA's headers ask for is in a folder of the caller."""
+        """Whether a folder of the caller has one of these files, for which CUDA's headers ask."""
         wanted = [name for name in names if name not in self.in_memory]
         return any((place / name).exists() for place in self.include for name in wanted)
 
     @property
     def names(self) -> list[str]:
-        """The names of these files in PTX: as they are included, or from the nearest known folder on."""
+        """The names of the files in PTX: as they are included, or relative to a known folder."""
         places = [place for place in (self.folder, *self.include) if place is not None]
         paths = [
             path.relative_to(place).as_posix()
@@ -190,26 +191,27 @@ class Includes:
 
 
 def _working_folder() -> Path:
+    """The working directory; an empty path if it was removed."""
     try:
         return Path.cwd()
-    except OSError:  # removed: there is nothing in it
+    except OSError:
         return Path()
 
 
 def _without_detours(path: Path) -> Path:
-    """One path for a file in a folder, however an include gets there."""
+    """The path of a file with its folder resolved, so that every include of it gives the same path."""
     return Path(os.path.realpath(path.parent)) / path.name
 
 
 def _is_file(path: Path) -> bool:
-    """Whether the compiler can read it; it would wait for a FIFO, and read a device without end."""
+    """Whether the compiler can read a file; refuses FIFOs, devices and sockets, on which it would hang."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
         return False
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise InputFileError(
-            f"{path} is included, but is not a file: it is a FIFO, a device or a socket\n"
-            "include a regular file"
+            f"{path} is included, and is a FIFO, a device or a socket\n"
+            "the compiler can read regular files only\ninclude a regular file"
         )
     return stat.S_ISREG(mode)

@@ -1,4 +1,4 @@
-"""NVRTC's options: which of them count, and the files that they make a compilation read."""
+"""NVRTC's options: the values that take effect, and the files that they make NVRTC read."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _READS_NOTHING = frozenset(
 
 @dataclass
 class Options:
-    """The effect of options on a source.
+    """The effect of NVRTC's options on the files that are read.
 
     Attributes
     ----------
     text : list of str
-        Macros and includes of the command line, as a source would write them.
+        Macros and includes of the options, as lines of a source.
     known : bool
-        Whether all options are ones that read no other file and write none. ``-I`` is not among them: what
-        is in its folders comes before CUDA's headers, and is not followed.
+        Whether no option makes NVRTC read another file, or write one. ``-I`` does: its folders are searched
+        before CUDA's, and are not followed.
     """
 
     text: list[str] = field(default_factory=list[str])
@@ -40,7 +40,7 @@ _ONE_VALUE = frozenset("fmad ftz prec-div prec-sqrt std maxrregcount".split())  
 
 
 def last_of_each(options: Sequence[str]) -> list[str]:
-    """The options without values that a later one replaces: NVRTC would take the last and warn."""
+    """Remove options that a later one overrides, because NVRTC would warn about them."""
     names = [option.lstrip("-").partition("=")[0] for option in options]
     return [
         option
@@ -49,36 +49,29 @@ def last_of_each(options: Sequence[str]) -> list[str]:
     ]
 
 
-_VALUES = {"D": "D", "define-macro": "D", "U": "U", "undefine-macro": "U"} | {
-    "include": "include",
-    "pre-include": "include",
+_LINES = {"D": "#define {}", "define-macro": "#define {}", "U": "", "undefine-macro": ""} | {
+    "include": '#include "{}"',
+    "pre-include": '#include "{}"',
 }
+"""The line of a source that an option with a value stands for; "" for none."""
 
 
 def read_options(options: Sequence[str]) -> Options:
-    """The macros and includes of NVRTC's options."""
-    found, waiting = Options(), ""
-    for option in options:
-        if waiting:  # the value of the option before
-            _add(found, waiting, option)
-            waiting = ""
-            continue
+    """Find the macros and includes in NVRTC's options, and whether all options are known."""
+    found, rest = Options(), iter(options)
+    for option in rest:
         name, equals, value = option.lstrip("-").partition("=")
-        attached = not option.startswith("--") and name[:1] in ("D", "U")
-        if name in _VALUES and equals:
-            _add(found, _VALUES[name], value)
-        elif name in _VALUES:
-            waiting = _VALUES[name]
-        elif attached:
+        if name in _LINES:
+            _add(found, name, value if equals else next(rest, ""))
+        elif not option.startswith("--") and name[:1] in ("D", "U"):
             _add(found, name[0], option.lstrip("-")[1:])
         elif name not in _READS_NOTHING:
             found.known = False
     return found
 
 
-def _add(found: Options, kind: str, value: str) -> None:
-    if kind == "include":
-        found.text.append(f'#include "{value}"')
-    elif kind == "D":
-        macro, _, body = value.partition("=")
-        found.text.append(f"#define {macro} {body}")
+def _add(found: Options, name: str, value: str) -> None:
+    """Add the line of an option."""
+    line = _LINES[name]
+    if line:
+        found.text.append(line.format(value.replace("=", " ", 1) if "define" in line else value))

@@ -1,4 +1,4 @@
-"""The decomposition of a sparse tensor by alternating least squares, all on a device."""
+"""CP decomposition of a sparse tensor by alternating least squares (CPD-ALS) on a device."""
 
 from gpu.cpd.cpd import cpd_als
 

@@ -1,4 +1,4 @@
-"""Alternating least squares for a sparse tensor, all on a device."""
+"""CP decomposition by alternating least squares (CPD-ALS): arguments, start, iterations and convergence."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gpu.cpd.model import Matrix, Model
 from gpu.cpd.residual import Residual
 from gpu.device import Device, is_array
 from gpu.host import choose_device
-from gpu.mttkrp.checks import check_rank
+from gpu.mttkrp.checks import check_rank, check_tensor
 from gpu.mttkrp.formats import coalesce
 from gpu.mttkrp.plan import for_kernels, plan
-from gpu.mttkrp.structure import check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device, to_device
 from reference.errors import NotANumberError, ShapeError
 from reference.types import Coo, Cpd, PerMode, SparseTensor
 from reference.types.arguments import as_matrix, as_sequence, check_iterations, check_start
 
 _ENOUGH = {"float32": 2.0**-8, "float64": 2.0**-13}
-"""Where less is left of the terms of which ‖X - model‖² is the sum, their roundings show in the fit."""
+"""The least share of the terms of ‖X - model‖² that may remain in their sum, by type; with less, rounding
+errors of the terms are visible in the fit."""
 
 
 def cpd_als(
@@ -40,32 +40,33 @@ def cpd_als(
 ) -> Cpd:
     """Approximate a tensor by ``rank`` outer products, with alternating least squares on a device.
 
-    Answers the same as `reference.cpd_als`. Factors are of the tensor's type; what is (rank, rank), and all
-    sums over rows, is float64. Two numbers are copied back in each iteration: the fit, and how far its terms
-    cancel. Where they leave less than 2**-13 of themselves (2**-8 for float32) the fit is computed anew from
-    the nonzeros, in double-double arithmetic; for that, coordinates are put on the device when this is first
-    needed. The pseudo-inverse takes over where a pivot of V falls to ``rank * eps`` of its diagonal element
-    or below, ``eps`` being that of the factors' type.
+    The definition is `reference.cpd_als`. Factors have the tensor's type; (rank, rank) matrices and sums over
+    rows are float64. Each iteration copies two numbers to the host: the fit, and the share of its terms that
+    remains after they cancel. If that is less than 2**-13 (2**-8 for float32), the fit is computed again from
+    the nonzeros in double-double arithmetic, for which their coordinates are uploaded once. The pseudo-
+    inverse of V replaces its inverse if a pivot is at most ``rank * eps`` of its diagonal element, with the
+    ``eps`` of the factors' type.
 
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`
-        On the host or on a device. Of a Coo's values for one place the sum counts; it is formed on the host.
+        On the host or on a device. Coordinates that a Coo repeats have the sum of their values, which is
+        computed on the host.
     rank : int, 1 to 2048
     start : sequence of (dimension, rank) arrays of finite real numbers, one per mode, optional
-        The factors to begin with, rounded to the tensor's type. That of mode 0 is not read.
+        The initial factors, rounded to the tensor's type. That of mode 0 is not read.
     seed : int, 0 to 2**64 - 1
-        Which start is taken if none is given: in mode n, element (i, r) is
+        The seed of the initial factors if there is no ``start``: in mode n, element (i, r) is
         ``(word >> 11) * 2**-53``, with ``word`` the (rank * i + r)-th of
         ``np.random.Philox(key=[seed, n]).random_raw``.
     iterations : int, at least 1
-        No more than so many.
+        The most iterations.
     tolerance : float
-        From the second iteration on, a change of the fit below it ends the work.
+        From the second iteration on, a smaller change of the fit ends the iterations.
     device : Device, optional
         Default: the tensor's own, or the first CUDA device.
     deterministic : bool
-        Whether the same call gives the same bits each time. Without, MTTKRP may add in any order.
+        Whether the same call gives the same bits each time. If False, MTTKRP may add in any order.
     progress : callable, optional
         Called after each iteration with its number, from 1 on, and the fit. May raise, to stop.
 
@@ -79,7 +80,7 @@ def cpd_als(
     ShapeError, DtypeError, FormatError, SchemeError, NoGpuError
     NotANumberError
         For a NaN or infinity in the tensor, the start or the tolerance; for values whose squares
-        have no sum in float64; and if numbers become too large for the tensor's type on the way.
+        have no sum in float64; and if factors become too large for the tensor's type.
 
     Notes
     -----
@@ -95,8 +96,7 @@ def cpd_als(
     (True, 1.0, 625)
     """
     check_iterations(rank, seed, iterations, tolerance)
-    if check_rank(rank) > LARGEST_RANK:
-        raise ShapeError(f"rank is {rank}\n1 to {LARGEST_RANK} are possible\ngive another")
+    check_rank(rank, LARGEST_RANK)
     check_tensor(tensor)
     device = choose_device(device, *arrays_of(tensor))
     tensor = _prepared(tensor)
@@ -115,10 +115,11 @@ def cpd_als(
     converged = False
     while len(fits) < iterations and not converged:
         for n, mttkrp in enumerate(mttkrps):
-            mttkrp(model.factors, model.factors[n])  # which it does not read
+            mttkrp(model.factors, model.factors[n])  # an MTTKRP does not read the factor of its own mode
             model.solve(n)
         fit, left = model.fit(square)
-        if _finite(fit, len(fits) + 1, dtype) and left < _ENOUGH[dtype.name]:
+        _check_finite(fit, len(fits) + 1, dtype)
+        if left < _ENOUGH[dtype.name]:
             residual = residual or Residual(download(tensor), square, model)
             fit = residual.fit()
         fits.append(fit)
@@ -130,46 +131,49 @@ def cpd_als(
 
 
 def _prepared(tensor: SparseTensor) -> SparseTensor:
-    """For the kernels, with all coordinates once; both steps are taken on the host."""
+    """Convert a tensor on the host, if needed: sum repeated coordinates, or build a format with a kernel."""
     return coalesce(download(tensor)) if isinstance(tensor, Coo) else for_kernels(tensor)
 
 
 def _values(tensor: Any) -> list[Any]:
-    """The arrays that hold each value once."""
+    """The arrays that together hold each value of a tensor once."""
     parts = tensor.tensors[:1] if isinstance(tensor, PerMode) else tensor.parts or (tensor,)
     return [part.values for part in parts]
 
 
 def _sum_of_squares(values: list[Any], device: Device) -> float:
+    """The squared norm of a tensor; refuses tensors without nonzero values or with an infinite norm."""
     hosts: list[Any] = [x if isinstance(x, np.ndarray) else to_device(x, device).download() for x in values]
     with np.errstate(over="ignore"):
         square = sum(float(np.square(part, dtype=np.float64).sum()) for part in _parts(hosts))
     if not any(host.any() for host in hosts):
         raise ShapeError(
             "all values of the tensor are 0: there is nothing to decompose\n"
-            "at least one other value is needed\ncheck what was read"
+            "at least one nonzero value is needed\ncheck the tensor's source"
         )
     if not (np.isfinite(square) and square > 0):
         raise NotANumberError(
             f"the squares of the tensor's values sum up to {square}\n"
-            "values must be finite, with squares that float64 holds\nremove what is not, or scale the values"
+            "values must be finite, and the sum of their squares in float64's range\n"
+            "remove NaNs and infinities, or scale the values"
         )
     return square
 
 
 def _parts(arrays: list[Any]) -> Iterator[Any]:
-    """A million numbers at a time."""
+    """Pieces of the arrays, of at most 2**20 numbers each."""
     for array in arrays:
         yield from (array[at : at + 2**20] for at in range(0, array.size, 2**20))
 
 
 def _seeded(shape: tuple[int, int], seed: int, mode: int) -> Matrix:
-    """Numbers from 0 up to but not including 1."""
+    """The initial factor of a mode: random numbers in [0, 1)."""
     words = np.random.Philox(key=np.array([seed, mode], np.uint64)).random_raw(shape[0] * shape[1])
     return ((words >> np.uint64(11)) * 2.0**-53).reshape(shape)
 
 
 def _checked(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> list[Any]:
+    """Check the initial factors, and download those on a device."""
     arrays = [
         x.download() if is_array(x) else as_matrix(x, f"start[{n}]")
         for n, x in enumerate(as_sequence(start, "start"))
@@ -178,11 +182,11 @@ def _checked(start: Sequence[Any], shape: tuple[int, ...], rank: int) -> list[An
     return arrays
 
 
-def _finite(fit: float, iteration: int, dtype: np.dtype[Any]) -> bool:
+def _check_finite(fit: float, iteration: int, dtype: np.dtype[Any]) -> None:
+    """Refuse a fit that is infinite or NaN, because factors overflowed."""
     if not math.isfinite(fit):
         largest = float(np.finfo(dtype).max)
         raise NotANumberError(
             f"the fit of iteration {iteration} is {fit}: numbers became too large for {dtype}\n"
-            f"it holds up to {largest:.1e}\nscale the values, or take float64"
+            f"its largest number is {largest:.1e}\nscale the values, or use float64"
         )
-    return True

@@ -1,6 +1,6 @@
-"""The kernels of the decomposition, except MTTKRP: their compilation and the shapes of their launches.
+"""The kernels of the decomposition, except MTTKRP: their compilation and their grids.
 
-Grids depend on the sizes alone, never on the device: then so do all sums, to the last bit.
+Grids depend on the sizes alone, not on the device, so that sums have the same bits on every device.
 """
 
 from __future__ import annotations
@@ -14,92 +14,87 @@ from gpu.compile import Ptx, compile_file
 from gpu.device import Device, Kernel
 
 THREADS = 256
-"""Of a block, in kernels over rows."""
+"""Threads of a block, in kernels over rows."""
 
 BLOCK = (THREADS, 1, 1)
 
 MOST_WARPS = 32
-"""Of the one block that inverts a matrix: up to so many, one for each of its lines."""
+"""The most warps of the block that inverts a matrix; it has one for each line up to then."""
 
 MOST_BLOCKS = 1056
-"""Of a kernel over rows: 8 for each multiprocessor of an H200."""
+"""The most blocks of a kernel over rows: 8 for each multiprocessor of an H200."""
 
 SHARED_BYTES = 48 * 1024
-"""Shared memory of a block without an opt-in."""
+"""Bytes of shared memory that a block may have without an opt-in."""
 
 LARGEST_RANK = 2048
-"""One block inverts a (rank, rank) matrix, with two of its lines in shared memory."""
+"""The largest rank: one block inverts a (rank, rank) matrix, with two of its lines in shared memory."""
 
 _C_TYPES = {"float32": "float", "float64": "double"}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How the rows and columns of factors are shared out to blocks (the twin of tile.cuh).
-
-    Attributes
-    ----------
-    rank : int
-    """
+    """The division of the rows and columns of factors among blocks, as in tile.cuh."""
 
     rank: int
 
     @property
     def tile(self) -> int:
-        """Columns of a block."""
+        """The number of columns of a block's tile."""
         return next(tile for tile in (8, 16, 32) if tile >= min(self.rank, 32))
 
     @property
     def tiles(self) -> int:
-        """Tiles of columns."""
+        """The number of tiles that cover all columns."""
         return -(-self.rank // self.tile)
 
     @property
     def gram_tiles(self) -> int:
-        """Tiles of a Gram matrix on and below its diagonal."""
+        """The number of tiles of a Gram matrix on and below its diagonal."""
         return self.tiles * (self.tiles + 1) // 2
 
     def apply_blocks(self, rows: int) -> int:
-        """Blocks that share the rows when the inverse is applied."""
+        """The number of blocks that share the rows when the inverse is applied."""
         return min(-(-rows // (4096 // self.tile)), max(1, MOST_BLOCKS // self.tiles))
 
     def gram_blocks(self, rows: int) -> int:
-        """Blocks that share the rows for one tile of the Gram matrix."""
+        """The number of blocks that share the rows for one tile of the Gram matrix."""
         return min(-(-rows // (2048 // self.tile)), max(1, MOST_BLOCKS // self.gram_tiles))
 
     @property
     def gram_elements(self) -> int:
-        """Blocks that have a thread for each element of a Gram matrix."""
+        """The number of blocks with a thread for each element of a Gram matrix."""
         return -(-(self.rank**2) // THREADS)
 
     @property
     def lanes(self) -> int:
-        """Threads that share a nonzero's columns."""
+        """The number of threads that share the columns of a nonzero."""
         return min(32, 1 << (self.rank - 1).bit_length())
 
     def residual_blocks(self, nonzeros: int) -> int:
-        """Blocks that share the nonzeros when they are compared with the model."""
+        """The number of blocks that share the nonzeros when they are compared with the model."""
         return min(-(-nonzeros * self.lanes // THREADS), MOST_BLOCKS)
 
     def residual_parts(self, rows: int) -> int:
-        """Parts of the rows in the sums of a double-double Gram matrix, one thread each."""
+        """The number of parts of the rows for a double-double Gram matrix; a thread sums each part."""
         return min(-(-rows // 64), max(1, MOST_BLOCKS // self.gram_elements))
 
 
 def ptx(source: str, dtype: np.dtype[Any], tile: int, arch: tuple[int, int]) -> Ptx:
-    """A source of this folder, compiled."""
+    """The kernels of a source in this folder, compiled."""
     over_rows = source in ("apply", "gram")
     defines: dict[str, str | int] = {"ELEMENT": _C_TYPES[dtype.name], "TILE": tile} if over_rows else {}
     return compile_file(f"cpd/{source}.cu", defines, arch)
 
 
 def residual_ptx(dtype: np.dtype[Any], order: int, arch: tuple[int, int]) -> Ptx:
-    """The kernels of `gpu.cpd.residual`, compiled."""
+    """The kernels of residual.cu, compiled."""
     return compile_file("cpd/residual.cu", {"ELEMENT": _C_TYPES[dtype.name], "ORDER": order}, arch)
 
 
 def loaded(device: Device, dtype: np.dtype[Any], grid: Grid) -> dict[str, Kernel]:
-    """The kernels of `Model` by name, compiled and loaded."""
+    """The kernels of `gpu.cpd.model`, by name, compiled and loaded."""
     sources = {"apply": ("apply", "weigh"), "gram": ("normalise", "sum_gram"), "solve": ("invert",)}
     sources |= {"eigen": ("pseudo_invert",), "fit": ("fit",)}
     kernels: dict[str, Kernel] = {}

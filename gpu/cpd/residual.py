@@ -1,4 +1,4 @@
-"""The fit of a model that is almost equal to its tensor, in double-double arithmetic."""
+"""The fit in double-double arithmetic, for a model that is almost equal to its tensor."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from reference.types import SparseTensor
 
 
 class Residual:
-    """``‖X - model‖`` of a model on a device, in double-double arithmetic (106 bits).
+    """Computes ``‖X - model‖`` of a model on a device in double-double arithmetic (106 bits).
 
-    ``‖X‖² + ‖model‖² - 2 <X, model>`` again, but each term from the nonzeros and the factors as they are
-    stored, good to some 2**-100 of the largest. Holds the tensor's coordinates and values on the device.
+    The terms of ``‖X‖² + ‖model‖² - 2 <X, model>`` are computed from the nonzeros and the stored factors, to
+    about 2**-100 of the largest term. The tensor's coordinates and values are kept on the device.
     """
 
     def __init__(self, tensor: SparseTensor, square: float, model: Model) -> None:
@@ -28,7 +28,7 @@ class Residual:
         self._model, self._grid = model, Grid(model.rank)
         self._coords = device.upload(np.ascontiguousarray(coords, np.uint32), "coords")
         self._values = device.upload(np.ascontiguousarray(values), "values")
-        self._scale = np.float64(math.ldexp(1.0, -math.frexp(math.sqrt(square))[1]))
+        self._scale = math.ldexp(1.0, -math.frexp(math.sqrt(square))[1])
         grid, shape = self._grid, model.shape
         blocks, elements = grid.residual_blocks(values.size), model.rank**2
 
@@ -39,24 +39,23 @@ class Residual:
         self._parts = doubled(grid.residual_parts(max(shape)) * elements, "parts")
         self._products = doubled(elements, "products")
         self._answer = device.allocate((1,), np.float64, "fit")
-        text = residual_ptx(np.dtype(values.dtype), len(shape), device.compute_capability).text
-        module = device.load(text)
+        module = device.load(residual_ptx(np.dtype(values.dtype), len(shape), device.compute_capability).text)
         self._compare, self._gram = module.kernel("compare"), module.kernel("gram")
         self._multiply, self._finish = module.kernel("multiply"), module.kernel("finish")
 
     def fit(self) -> float:
-        """``1 - ‖X - model‖ / ‖X‖`` of the model as it is now; waits for it."""
-        model, grid, rank = self._model, self._grid, np.uint32(self._model.rank)
-        blocks, nonzeros = self._sums.shape[0], np.uint64(self._values.shape[0])
-        tensor = model.weights, self._coords, self._values, nonzeros, rank, np.uint32(grid.lanes)
+        """The model's present fit, ``1 - ‖X - model‖ / ‖X‖``; waits for it."""
+        model, grid, rank = self._model, self._grid, self._model.rank
+        blocks, nonzeros = self._sums.shape[0], self._values.shape[0]
+        tensor = model.weights, self._coords, self._values, nonzeros, rank, grid.lanes
         sums = self._sums, self._squares
         self._compare((blocks, 1, 1), BLOCK, pointers(*model.factors), *tensor, self._scale, *sums)
         for mode, factor in enumerate(model.factors):
             rows = model.shape[mode]
             parts = grid.residual_parts(rows)
-            self._gram((grid.gram_elements, parts, 1), BLOCK, factor, self._parts, np.uint64(rows), rank)
-            matrices = self._parts, model.weights, self._products
-            sizes = np.uint32(parts), rank, np.uint32(mode == 0)
-            self._multiply((grid.gram_elements, 1, 1), BLOCK, *matrices, *sizes, self._scale)
-        self._finish(ONE, BLOCK, self._products, *sums, np.uint32(blocks), rank, self._answer)
+            self._gram((grid.gram_elements, parts, 1), BLOCK, factor, self._parts, rows, rank)
+            sizes = parts, rank, int(mode == 0), self._scale
+            grams = self._parts, model.weights, self._products
+            self._multiply((grid.gram_elements, 1, 1), BLOCK, *grams, *sizes)
+        self._finish(ONE, BLOCK, self._products, *sums, blocks, rank, self._answer)
         return float(self._answer.download()[0])

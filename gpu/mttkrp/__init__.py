@@ -1,4 +1,4 @@
-"""Sparse MTTKRP: the formats, and their kernels (MM-CSF, sections 3 to 5)."""
+"""Sparse MTTKRP: the formats of sparse tensors, and their kernels (MM-CSF, sections 3 to 5)."""
 
 from gpu.callable_package import make_callable
 from gpu.mttkrp.formats import FORMATS, KERNELS

@@ -1,4 +1,7 @@
-"""The ranks and types of factors that the kernels take."""
+"""Checks of sparse tensors, whose indices and pointers kernels follow, and of the rank and type of factors.
+
+Arrays on the host are checked before they are uploaded. Arrays that are on a device already are not checked.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +10,72 @@ from typing import Any
 
 import numpy as np
 
+from gpu.device import is_foreign
+from gpu.mttkrp.formats import OF_TYPE
 from gpu.mttkrp.kernels import MOST_PASSES, WARP
-from reference.errors import DtypeError, ShapeError
+from reference.errors import DtypeError, FormatError, ShapeError
+from reference.types import Coo, PerMode
+from reference.types.fields import LARGEST_DIMENSION, LEAST_ORDER, MOST_ORDER, check_fields
 
 
-def check_rank(rank: Any) -> int:
-    """The rank as an integer.
+def check_tensor(tensor: Any) -> None:
+    """Refuse anything except a sparse tensor whose host arrays fit one another.
 
-    Raises
-    ------
-    ShapeError
-
-    Examples
-    --------
-    >>> check_rank(0)
+    >>> from reference.types import Fibers
+    >>> one_fiber = np.array([[0]], np.uint32), np.array([0, 2], np.uint32), np.array([1, 3], np.uint32)
+    >>> check_tensor(Fibers((0, 1), *one_fiber, np.ones(2), shape=(1, 3), split=128))
     Traceback (most recent call last):
     ...
-    reference.errors.ShapeError: rank 0 is not possible
-    1 to 2097120 is
-    give factors with at least one column
+    reference.errors.FormatError: Fibers: leaves has the index 3 in mode 1
+    its dimension is 3: indices count from 0 to 2
+    build the format again from a Coo
     """
+    check_kind(tensor)
+    for part in tensor.parts or (tensor,):
+        if not hasattr(part.values, "pointer") and not is_foreign(part.values):
+            part.check_arrays()
+
+
+def check_kind(tensor: Any) -> None:
+    """Refuse anything except a sparse tensor with the fields of its format; no array is read.
+
+    >>> check_kind(5)
+    Traceback (most recent call last):
+    ...
+    reference.errors.FormatError: expected a sparse tensor, got int
+    Coo, Csf, Fibers, BCsf, FCoo, HiCoo, MmCsf, PerMode are known
+    build one, e.g. reference.types.Coo(coords, values, shape)
+    """
+    known = (*OF_TYPE, PerMode)
+    if type(tensor) not in known:
+        raise FormatError(
+            f"expected a sparse tensor, got {type(tensor).__name__}\n"
+            f"{', '.join(one.__name__ for one in known)} are known\n"
+            "build one, e.g. reference.types.Coo(coords, values, shape)"
+        )
+    if not isinstance(tensor, Coo):
+        check_fields(tensor)
+    elif not LEAST_ORDER <= len(tensor.shape) <= MOST_ORDER or max(tensor.shape) > LARGEST_DIMENSION:
+        raise ShapeError(
+            f"Coo: shape {tensor.shape} is not possible\n"
+            f"{LEAST_ORDER} to {MOST_ORDER} modes of 1 to 2**32 are\n"
+            "merge modes, or give the true dimensions"
+        )
+
+
+def check_rank(rank: Any, largest: int = MOST_PASSES * WARP) -> int:
+    """Check the rank of factors, and return it as an int."""
     try:
         known = 0 if isinstance(rank, bool) else operator.index(rank)
     except TypeError:
         known = 0
-    if not 1 <= known <= MOST_PASSES * WARP:
-        raise ShapeError(
-            f"rank {rank!r} is not possible\n1 to {MOST_PASSES * WARP} is\n"
-            "give factors with at least one column"
-        )
+    if not 1 <= known <= largest:
+        raise ShapeError(f"rank {rank!r} is not possible\n1 to {largest} is\nchoose another rank")
     return known
 
 
 def check_dtype(dtype: Any, values: Any) -> np.dtype[Any]:
-    """The factors' dtype, which must be that of the values.
-
-    Raises
-    ------
-    DtypeError
-
-    Examples
-    --------
-    >>> check_dtype("float32", np.dtype(np.float64))
-    Traceback (most recent call last):
-    ...
-    reference.errors.DtypeError: factors are float32, the tensor's values are float64
-    both are float32, or both float64
-    convert one of them
-    """
+    """Check that the factors' dtype is float32 or float64 and that of the tensor's values, and return it."""
     known = np.dtype(dtype)
     if known.name not in ("float32", "float64") or known != np.dtype(values):
         raise DtypeError(

@@ -1,4 +1,4 @@
-"""The matricised tensor times Khatri-Rao product on a device (MM-CSF, equation 3)."""
+"""The matricised tensor times Khatri-Rao product (MTTKRP) on a device (MM-CSF, equation 3)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 
 from gpu.device import Device, is_array
 from gpu.host import choose_device, on_device
-from gpu.mttkrp.checks import check_rank
+from gpu.mttkrp.checks import check_kind, check_rank
 from gpu.mttkrp.plan import Plan
 from gpu.mttkrp.prepared import PreparedSparse
-from gpu.mttkrp.structure import check_kind
 from gpu.mttkrp.upload import arrays_of, to_device
 from reference.types.arguments import as_matrix, as_sequence, check_alike, check_factors, check_mode
 
@@ -27,13 +26,13 @@ def mttkrp(
 ) -> Any:
     """The sparse MTTKRP: row i sums value times the product of the other factors' rows, element by element.
 
-    Answers the same as `reference.mttkrp`, within `reference.mttkrp_bound`.
+    The result equals `reference.mttkrp` within `reference.mttkrp_bound`.
 
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`
-        On the host or on a device. Coordinates that occur several times in a `Coo` have the sum of their
-        values. Or the result of `gpu.prepare`, which is not checked and uploaded again.
+        On the host or on a device. Coordinates that a `Coo` repeats have the sum of their values. Or the
+        result of `gpu.prepare`, which is not checked and uploaded again.
     factors : sequence of (dimension, R) arrays
         One for each mode, of the values' dtype, on the host or on a device. That of `mode` is not read.
     mode : int
@@ -41,13 +40,13 @@ def mttkrp(
     device : Device, optional
         Default: the operands' own, or the first CUDA device.
     deterministic : bool
-        Whether the same call always gives the same bits, on every device. Otherwise sums are added
+        Whether the same call gives the same bits each time, on every device. If False, sums are added
         atomically, in any order.
 
     Returns
     -------
     (dimension of the mode, R) array of the factors' dtype
-        On the host; on the device if a factor lies there. Rows without nonzeros are 0.
+        On the host; on the device if a factor is there. Rows without nonzeros are 0.
 
     Raises
     ------
@@ -93,7 +92,7 @@ def mttkrp(
 
 
 def _on_its_device(tensor: PreparedSparse, factors: Sequence[Any], mode: int, deterministic: bool) -> Any:
-    """The product if all operands are on the tensor's device and fit; else None."""
+    """The result if all operands are on the tensor's device and fit one another; else None."""
     shape, device = tensor.shape, tensor.device
     mode = check_mode(mode, len(shape))
     if len(factors) != len(shape) or not is_array(factors[0]) or len(factors[0].shape) != 2:
@@ -112,7 +111,7 @@ def _on_its_device(tensor: PreparedSparse, factors: Sequence[Any], mode: int, de
 
 
 def _factor(x: Any, n: int, device: Device) -> Any:
-    """An array of the device, or one of the host in native byte order."""
+    """A factor as an array of the device, or of the host in native byte order."""
     if on_device(x):
         return to_device(x, device)
     x = as_matrix(x, f"factors[{n}]")

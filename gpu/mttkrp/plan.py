@@ -1,4 +1,4 @@
-"""MTTKRP of one tensor and mode, prepared once for repeated launches."""
+"""Plans: the launches of an MTTKRP for one tensor and mode, prepared once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.device import Array, Device, LaunchChain
-from gpu.mttkrp.checks import check_dtype, check_rank
+from gpu.mttkrp.checks import check_dtype, check_kind, check_rank, check_tensor
 from gpu.mttkrp.clearing import clearing
 from gpu.mttkrp.formats import OF_TYPE
 from gpu.mttkrp.kernels import Launch, Setting, Work, sink_of
 from gpu.mttkrp.reduction import reduction
-from gpu.mttkrp.structure import check_kind, check_tensor
 from gpu.mttkrp.upload import arrays_of, download, on_device
 from reference.errors import DtypeError, FormatError, ShapeError
 from reference.types import PerMode
@@ -24,19 +23,19 @@ from reference.types.arguments import check_mode
 def plan(
     tensor: Any, mode: int, rank: int, dtype: npt.DTypeLike, device: Device, deterministic: bool = False
 ) -> Plan:
-    """Prepare an MTTKRP: everything independent of the factors' values.
+    """Prepare the launches of an MTTKRP, which do not depend on the factors' values.
 
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`
-        Of the host (it is checked and uploaded) or of the device.
+        On the host, to be checked and uploaded, or on the device.
     mode : int
     rank : int
     dtype : float32 or float64
-        Of the factors, equal to the values'.
+        The factors' type, which must be the values'.
     device : Device
     deterministic : bool
-        Whether the same call always gives the same bits: sums of rows are then stored, one row of `rank`
+        Whether the same call gives the same bits each time: partial sums are then stored, one row of `rank`
         elements for each, and added up in a fixed order.
 
     Returns
@@ -65,14 +64,14 @@ def plan(
 
 
 class Plan:
-    """The launches of an MTTKRP: see `plan`.
+    """The prepared launches of an MTTKRP; see `plan`.
 
     Parameters
     ----------
     tensor, mode, rank, dtype, device, deterministic
         As for `plan`.
     vector : bool
-        Whether factors and result start at multiples of 16 bytes, as all do that devices allocate.
+        Whether factors and result start at multiples of 16 bytes, as all arrays do that devices allocate.
 
     Attributes
     ----------
@@ -99,7 +98,7 @@ class Plan:
         dtype = check_dtype(dtype, parts[0].values.dtype)
         order = len(self.shape)
         self.setting = Setting(device, dtype, order, check_rank(rank), deterministic, vector)
-        self._keep = list(arrays_of(tuple(parts)))  # kernels know them by address alone
+        self._keep = list(arrays_of(tuple(parts)))  # launches hold only their addresses
         self._works = [_work(part, self.mode, self.setting) for part in parts]
         self._clearing = clearing(self._works, self.shape[self.mode], self.setting)
         self._reduction: tuple[Launch, ...] = ()
@@ -113,28 +112,28 @@ class Plan:
         self._last: tuple[Any, list[tuple[bytes, ...]]] = (None, [])
 
     def __call__(self, factors: Sequence[Array], out: Array, stream: Any = None) -> None:
-        """Launch without compiling, allocating or copying, so that CUDA graphs can capture it.
+        """Launch; nothing is compiled, allocated or copied, so that a CUDA graph can capture the call.
 
         Parameters
         ----------
         factors : sequence of device arrays
-            (dimension, rank) of each mode; that of the plan's own mode is not looked at.
+            (dimension, rank) of each mode; that of the plan's own mode is ignored.
         out : device array, (dimension of the mode, rank)
             Overwritten.
         stream : Stream, optional
-            Keep factors and result until its work is done.
+            Keep factors and result alive until the stream's work is done.
 
         Raises
         ------
         ShapeError, DtypeError
-            Arrays of another shape or type, or at an address that is not a multiple of 16 where rows are read
-            16 bytes at a time.
+            If an array has another shape or type, or if rows are read 16 bytes at a time and its address is
+            not a multiple of 16.
         """
         self._check(factors, out)
         self.launch([0 if n == self.mode else x.pointer for n, x in enumerate(factors)], out, stream)
 
     def launch(self, addresses: Sequence[int], out: Array, stream: Any = None) -> None:
-        """Launch with the addresses of checked factors."""
+        """Launch with the addresses of factors, which are not checked."""
         key = (*addresses, out.pointer)
         known, structures = self._last
         if key != known:
@@ -161,6 +160,7 @@ class Plan:
         return sinks + [whole] * len(self._reduction)
 
     def _check(self, factors: Sequence[Array], out: Array) -> None:
+        """Refuse factors and results that do not fit the plan."""
         setting = self.setting
         if len(factors) != len(self.shape):
             raise ShapeError(
@@ -178,20 +178,20 @@ class Plan:
                 raise DtypeError(f"{name} is {array.dtype}\nthe plan is for {setting.dtype}\nconvert it")
             if setting.vec > 1 and array.pointer % 16:
                 raise ShapeError(
-                    f"{name} lies at {array.pointer:#x}\nmultiples of 16 are read at once\n"
+                    f"{name} is at address {array.pointer:#x}\nthe plan reads 16 bytes from multiples of 16\n"
                     "copy it, or pass vector=False to Plan"
                 )
 
 
 def _parts(tensor: Any, mode: int) -> Sequence[Any]:
-    """The checked tensors that have kernels; their results sum to the tensor's."""
+    """The parts of a checked tensor that have kernels; the sum of their results is the tensor's."""
     if isinstance(tensor, PerMode):
         return _parts(tensor.tensors[mode], mode)
     entry = OF_TYPE[type(tensor)]
     if entry.is_for_one_mode and tensor.modes[0] != mode:
         raise FormatError(
             f"this {type(tensor).__name__} was made for mode {tensor.modes[0]}, not for mode {mode}\n"
-            f"its modes are {tensor.modes}, that of the result is the first\n"
+            f"its modes are {tensor.modes}, and the result's mode must be the first\n"
             "build it for the other mode, or for all modes (PerMode)"
         )
     check_tensor(tensor)
@@ -199,18 +199,13 @@ def _parts(tensor: Any, mode: int) -> Sequence[Any]:
 
 
 def for_kernels(tensor: Any) -> Any:
-    """The tensor, or its host conversion to a format that has a kernel.
-
-    >>> from gpu.mttkrp.formats import csf
-    >>> from reference.types import Coo
-    >>> type(for_kernels(csf(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3))))).__name__
-    'Fibers'
-    """
+    """The tensor, converted on the host if its format has no kernel."""
     turned = [x.for_kernels for kind, x in OF_TYPE.items() if isinstance(tensor, kind) and x.for_kernels]
     return turned[0](download(tensor)) if turned else tensor
 
 
 def _work(part: Any, mode: int, setting: Setting) -> Work:
+    """The launches for a part of the tensor."""
     work = OF_TYPE[type(part)].work
     assert work is not None, f"{type(part).__name__} has no kernel"
     return work(part, mode, setting)

@@ -1,23 +1,24 @@
-"""Sparse tensors checked and uploaded once, with a plan per mode and rank."""
+"""Sparse tensors that are checked and uploaded once, and keep a plan for each mode and rank."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpu.device import Device
+from gpu.device import Device, planned
 from gpu.host import Prepared, choose_device
+from gpu.mttkrp.checks import check_kind
 from gpu.mttkrp.formats import FORMATS
 from gpu.mttkrp.plan import Plan
-from gpu.mttkrp.structure import check_kind
 from gpu.mttkrp.upload import arrays_of, upload
 from reference.errors import FormatError, SchemeError
 from reference.types import Coo
 
 MOST_PLANS = 64
-"""Modes and ranks for which a tensor keeps plans."""
+"""The most plans that a tensor keeps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +32,9 @@ class PreparedSparse(Prepared):
     shape : tuple of int
     device : Device
     words : device array
-        The values, or those of the first part.
+        The values of the tensor, or of its first part.
     plans : dict
-        By mode, rank, type of the factors, and so on: made at the first call.
+        Plans by the arguments of `plan`, each made at its first call.
 
     Examples
     --------
@@ -51,14 +52,12 @@ class PreparedSparse(Prepared):
     def plan(
         self, mode: int, rank: int, dtype: np.dtype[Any], deterministic: bool = False, *, vector: bool = True
     ) -> Plan:
-        """The launches for a mode; see `gpu.mttkrp.plan`."""
+        """The plan for a mode and for factors of a rank and type; see `gpu.mttkrp.plan`."""
         key = mode, rank, dtype, deterministic, vector
         found = self.plans.get(key)
         if found is None:
-            found = Plan(self.tensor, mode, rank, dtype, self.device, deterministic, vector=vector)
-            if len(self.plans) >= MOST_PLANS:
-                self.plans.clear()
-            self.plans[key] = found
+            make = partial(Plan, self.tensor, mode, rank, dtype, self.device, deterministic, vector=vector)
+            found = planned(self.plans, key, make, MOST_PLANS)
         return found
 
     def __repr__(self) -> str:
@@ -66,7 +65,7 @@ class PreparedSparse(Prepared):
 
 
 def prepare_sparse(tensor: Any, *, scheme: str = "auto", device: Device | None = None) -> PreparedSparse:
-    """A tensor for `gpu.mttkrp`, made ready; see `gpu.prepare`.
+    """Check and upload a tensor for `gpu.mttkrp`; see `gpu.prepare`.
 
     Examples
     --------
@@ -86,7 +85,7 @@ def prepare_sparse(tensor: Any, *, scheme: str = "auto", device: Device | None =
 
 
 def _in_format(tensor: Any, name: str) -> Any:
-    """Build the named format from host coordinates."""
+    """Build the format of that name from a Coo on the host."""
     if not isinstance(name, str) or name not in FORMATS:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SchemeError(
             f"scheme={name!r} is not a format of sparse tensors\n{', '.join(FORMATS)} are known\n"
@@ -95,6 +94,6 @@ def _in_format(tensor: Any, name: str) -> Any:
     if not isinstance(tensor, Coo) or not isinstance(tensor.values, np.ndarray):
         raise FormatError(
             f"scheme={name!r} is built from a Coo on the host, this is a {type(tensor).__name__}\n"
-            "its format stays as it is without scheme=\nleave it out, or give coordinates"
+            "without scheme= the tensor keeps its format\nleave out scheme=, or give a Coo"
         )
     return FORMATS[name](tensor)

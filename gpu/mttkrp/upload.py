@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpu.device import Array, Device, is_array, is_foreign
-from gpu.mttkrp.structure import check_tensor
+from gpu.mttkrp.checks import check_tensor
 
 Tensor = TypeVar("Tensor")
 
@@ -20,7 +20,7 @@ def upload(tensor: Tensor, device: Device) -> Tensor:
     Parameters
     ----------
     tensor : any of `reference.types.SparseTensor`
-        Arrays that lie on the device already stay as they are, unchecked.
+        Arrays that are on the device already are neither checked nor copied.
     device : Device
 
     Returns
@@ -45,15 +45,7 @@ def upload(tensor: Tensor, device: Device) -> Tensor:
 
 
 def on_device(tensor: Tensor, device: Device) -> Tensor:
-    """Upload a sparse tensor without checks.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> from reference.types import Coo
-    >>> on_device(Coo([[0, 1], [2, 0]], [5.0, 7.0], (2, 3)), simwarp.Device()).coords.shape
-    (2, 2)
-    """
+    """Upload a sparse tensor without checks."""
     return _mapped(tensor, lambda x: to_device(x, device))
 
 
@@ -72,7 +64,7 @@ def download(tensor: Tensor) -> Tensor:
 
 
 def arrays_of(tensor: Any) -> Iterator[Any]:
-    """Every array of a sparse tensor, on host or device.
+    """Yield every array of a sparse tensor, on the host or on a device.
 
     Examples
     --------
@@ -91,14 +83,7 @@ def arrays_of(tensor: Any) -> Iterator[Any]:
 
 
 def to_device(x: Any, device: Device) -> Array:
-    """An array on the device: adopted, uploaded in native byte order, or as it is.
-
-    Examples
-    --------
-    >>> import simwarp
-    >>> to_device(np.ones((2, 3)), simwarp.Device()).shape
-    (2, 3)
-    """
+    """Move an array to the device: adopt a foreign one, upload a host array in native byte order."""
     if is_array(x):
         return x
     if is_foreign(x):
@@ -107,11 +92,12 @@ def to_device(x: Any, device: Device) -> Array:
 
 
 def _is_data(x: Any) -> bool:
+    """Whether ``x`` is an array, of the host, a device or another library."""
     return isinstance(x, np.ndarray) or is_array(x) or is_foreign(x)
 
 
 def _mapped(x: Any, change: Callable[[Any], Any]) -> Any:
-    """The same structure with a function applied to every array."""
+    """A copy of nested dataclasses and tuples with a function applied to every array."""
     if _is_data(x):
         return change(x)
     if isinstance(x, tuple):

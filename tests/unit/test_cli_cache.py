@@ -89,7 +89,9 @@ def test_files_of_other_names_are_left_alone(monkeypatch, cache):
 @pytest.mark.parametrize("limit", ["-1", "1.5", "many", "٣"])
 def test_a_limit_that_is_not_a_number_is_refused(monkeypatch, capsys, limit):
     monkeypatch.setenv("SIMWARP_CACHE_MIB", limit)
-    with pytest.raises(SchemeError, match=r"SIMWARP_CACHE_MIB is .* not a number of mebibytes\ngive 0"):
+    with pytest.raises(
+        SchemeError, match=r"SIMWARP_CACHE_MIB is .*\na whole number of mebibytes is needed\nset 0"
+    ):
         write(KEYS[0], Entry("ret;"))
     assert main(["cache", "info"]) == 2
     assert "SIMWARP_CACHE_MIB" in capsys.readouterr().err

@@ -292,7 +292,7 @@ def test_the_release_of_cudas_headers_equals_their_packages_version(tmp_path):
 def test_an_included_pipe_is_refused(ptx_cache, compilations, tmp_path, spelling):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "null").symlink_to("/dev/null")
-    with pytest.raises(InputFileError, match=r"(pipe|null) is included, but is not a file[\s\S]*regular"):
+    with pytest.raises(InputFileError, match=r"(pipe|null) is included, and is a FIFO[\s\S]*regular"):
         compile(f"{spelling}\n{ANSWER}", "answer.cu", {"ANSWER": 1}, folder=tmp_path)
     assert compilations == []
     assert compile(ANSWER, "answer.cu", {"ANSWER": 1}, folder=tmp_path).text

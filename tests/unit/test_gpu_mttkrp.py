@@ -333,7 +333,7 @@ def test_factors_may_have_any_alignment():
     assert factors[0].pointer % 16 == 4
     assert_within(mttkrp(coo, factors, 1).download(), coo, 8, 1)
     out = device.allocate((5, 8), np.float32)
-    with pytest.raises(ShapeError, match=r"factors\[0\] lies at 0x.*\n.*16.*\n.*vector=False"):
+    with pytest.raises(ShapeError, match=r"factors\[0\] is at address 0x.*\n.*16.*\n.*vector=False"):
         plan(coo, 1, 8, np.float32, device)(factors, out)
     launch = Plan(coo, 1, 8, np.float32, device, vector=False)
     launch(factors, out)

@@ -126,7 +126,7 @@ def test_packages_are_callable(tmp_path):
     "statement",
     [
         "import gpu.mttkrp.formats as b; b.FORMATS",
-        "import gpu.mttkrp.structure as b; b.__name__",
+        "import gpu.mttkrp.checks as b; b.__name__",
         "import gpu.bmm.schemes as b; b.SCHEMES",
         "import gpu.bconv.geometry as b; b.__name__",
         "import gpu.cpd.model as b; b.__name__",

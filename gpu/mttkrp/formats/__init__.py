@@ -1,4 +1,4 @@
-"""Sparse formats on the device: host builders in Numba, deterministic for any thread count, and kernels."""
+"""Formats of sparse tensors: builders in Numba, whose results do not depend on the threads, and kernels."""
 
 from gpu.mttkrp.formats._registry import FORMATS, KERNELS, OF_TYPE
 from gpu.mttkrp.formats.b_csf import b_csf, b_csf_all

@@ -1,4 +1,4 @@
-"""The entry of a format in the registry.
+"""`Format`, the entry of a sparse format in the registry.
 
 >>> from gpu.mttkrp.formats import OF_TYPE
 >>> from reference.types import Fibers
@@ -24,26 +24,26 @@ Builder: TypeAlias = Callable[[Coo], SparseTensor]
 
 @dataclass(frozen=True)
 class Format:
-    """A format of sparse tensors.
+    """A format of sparse tensors, its builders and its kernel.
 
     Attributes
     ----------
     kind : type
-        Its dataclass in `reference.types`, which knows its invariants.
+        Its dataclass in `reference.types`, which checks its invariants.
     columns : callable
-        Of a tensor on the host: coordinates (d, M) and values, in the format's own order.
+        Takes a tensor on the host; returns coordinates (d, M) and values in the format's own order.
     builders : mapping
-        By the names under which formats are compared, functions that make it from a Coo.
+        Functions that build the format from a Coo, by their names in `FORMATS`.
     work : callable, optional
-        Of a tensor on the device, a mode and a `Setting`: the launches.
+        Takes a tensor on the device, a mode and a `Setting`; returns the launches. None without a kernel.
     source, summary : str
-        The file of its kernel, and what its groups do.
+        The file of the kernel, and the work of its groups or warps.
     macros : dict
-        Macros of the source beside those of all, in a variant that `simwarp verify` compiles.
+        Macros of the source that other formats lack, in the variant that `simwarp verify` compiles.
     is_for_one_mode : bool
-        Whether the kernel gives the result of the first of ``modes`` only.
+        Whether a tensor gives only the result of the first of its ``modes``.
     for_kernels : callable, optional
-        A tensor without a kernel of its own turned into one that has one, on the host.
+        Converts a tensor on the host to a format with a kernel, if its own has none.
     """
 
     kind: type
@@ -58,7 +58,7 @@ class Format:
 
 
 def by_mode(levels: Sequence[npt.NDArray[np.uint32]], modes: tuple[int, ...]) -> npt.NDArray[np.uint32]:
-    """Indices by level, permuted to the order of the modes."""
+    """Coordinates (d, M) from the indices of each level, put into the order of the modes."""
     coords = np.empty((len(modes), levels[-1].size), np.uint32)
     for mode, column in zip(modes, levels, strict=True):
         coords[mode] = column

@@ -1,4 +1,4 @@
-"""The registry of the formats: a module and an entry for each."""
+"""The registry of sparse formats: one entry for each, from the format's module."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gpu.mttkrp.formats.mm_csf import FORMAT as MM_CSF
 OF_TYPE: dict[type, Format] = {
     entry.kind: entry for entry in (COO, CSF, FIBERS, B_CSF, F_COO, HI_COO, MM_CSF)
 }
-"""The entry of each type of tensor, except `PerMode`, which holds others."""
+"""The entries by type of tensor; `PerMode` has none, as it holds tensors of other types."""
 
 FORMATS: dict[str, Builder] = {
     name: build for entry in OF_TYPE.values() for name, build in entry.builders.items()
 }
-"""The builders of the formats from coordinates, by the formats' names."""
+"""Functions that build a format from a Coo, by the format's name."""
 
 KERNELS: dict[type, tuple[str, str]] = {
     entry.kind: (entry.source, entry.summary) for entry in OF_TYPE.values() if entry.work
 }
-"""The kernel that each format gets; the others are made of these or turned into them."""
+"""Source and summary of the kernel of each type; other types hold these, or are converted to them."""

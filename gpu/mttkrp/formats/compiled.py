@@ -1,4 +1,4 @@
-"""Loops compiled by Numba on first call, and the threads that run them."""
+"""Loops that Numba compiles at their first call, and threads to run them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 LEAST = 1 << 16
-"""The fewest elements that a thread of their own pays for."""
+"""The fewest elements for which another thread pays off."""
 
 
 @cache
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile the loop to machine code that runs without the GIL.
+    """Compile a loop to machine code that runs without the GIL.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any]:
 def in_parts(n: int, work: Callable[[int, int], Result]) -> list[Result]:
     """Call ``work(begin, end)`` on consecutive parts of n elements, one thread per part.
 
-    There are as many parts as Numba is set to have threads (``numba.set_num_threads``), fewer for a small n.
+    There are as many parts as Numba has threads (``numba.set_num_threads``), or fewer for a small n.
 
     Returns
     -------

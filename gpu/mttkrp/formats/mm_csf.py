@@ -1,4 +1,4 @@
-"""Mixed-mode CSF: every nonzero in the longest of its fibers."""
+"""Mixed-mode CSF: every nonzero is stored in the longest of its fibers."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def mm_csf(
     lengths: Literal["dynamic", "static"] = "dynamic",
     directions: Sequence[int] | None = None,
 ) -> MmCsf:
-    """A tensor as fibers in several directions, every nonzero in its longest one.
+    """Build an MM-CSF tensor: fibers in several directions, with every nonzero in its longest one.
 
     Parameters
     ----------
     coo : Coo
     split : int
-        The most nonzeros of a fiber; longer ones are cut, after the nonzeros have been shared out.
+        The most nonzeros of a fiber; longer ones are cut, after the nonzeros have been assigned.
     lengths : "dynamic" or "static"
-        Dynamic: nonzeros choose one after another, in lexicographic order by mode 0, 1, …, and a nonzero
-        that goes one way makes its fibers the other ways shorter. Static: lengths stay as they are.
+        Dynamic: nonzeros are assigned in lexicographic order by mode 0, 1, …, and each shortens its fibers in
+        the other directions. Static: lengths do not change.
     directions : sequence of int, optional
         The leaf modes to choose from; all if not given.
 
@@ -47,13 +47,13 @@ def mm_csf(
     FormatError
         If coordinates occur twice.
     ShapeError
-        For a dimension above 2**32, a ``split`` less than 1, and directions that are not different modes.
+        If a dimension is above 2**32, ``split`` is less than 1, or directions are not different modes.
     SchemeError
-        For other ``lengths``.
+        If ``lengths`` is another word.
 
     Notes
     -----
-    Of equally long fibers the one in the direction with fewer fibers is taken, then that of the lower mode.
+    Of equally long fibers, a nonzero takes the one in the direction with fewer fibers, then the lower mode.
 
     Source: MM-CSF (SC'19), section 4 and algorithm 5.
 
@@ -81,7 +81,9 @@ def mm_csf(
 
 
 def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indices:
-    """The direction of each nonzero, as its leaf mode: (1, M), of nonzeros sorted by mode 0, 1, ….
+    """The leaf mode of the fiber to which each nonzero is assigned, as an array of shape (1, M).
+
+    The nonzeros must be sorted by mode 0, 1, ….
 
     >>> coords = [[0, 1, 2, 2], [0, 0, 0, 1], [3, 3, 3, 1]]
     >>> homes_of(nonzeros_of(Coo(coords, [5.0, 6.0, 7.0, 8.0], (3, 2, 4))), (0, 2), dynamic=True)
@@ -91,7 +93,7 @@ def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indice
     numbers, lengths = np.empty_like(nonzeros.coords), np.empty_like(nonzeros.coords)
     counts: dict[int, int] = {}
     for leaf in sorted(leaves, reverse=True):
-        # The last mode taken to the front makes the one before it the leaf, for the sort of one mode.
+        # Moving the last mode to the front makes the mode before it the leaf; only one mode must be sorted.
         nonzeros = arranged(nonzeros, (*range(leaf + 1, d), *range(leaf + 1)))
         starts = starts_of(depths_of(nonzeros.coords, nonzeros.modes, nonzeros.order), d - 2)
         numbers_of(starts, nonzeros.order, numbers[leaf])
@@ -104,7 +106,7 @@ def homes_of(nonzeros: Nonzeros, leaves: Sequence[int], dynamic: bool) -> Indice
 
 
 def _share_out(numbers: Any, lengths: Any, preferred: Any, dynamic: bool, homes: Any) -> None:
-    """Algorithm 5, lines 2 to 13; sequential, as each nonzero depends on those before it."""
+    """Assign each nonzero to a direction (algorithm 5, lines 2 to 13), in order, as they interact."""
     for z in range(homes.size):
         home = preferred[0]
         most = lengths[home, numbers[home, z]]

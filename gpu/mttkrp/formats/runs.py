@@ -1,4 +1,4 @@
-"""Runs of nonzeros with equal index prefixes: starts, lengths, and the run of each nonzero."""
+"""Runs of sorted nonzeros whose first indices are equal: their starts, and the run of each nonzero."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Depths: TypeAlias = npt.NDArray[np.uint8]
 
 
 def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
-    """The first level at which each nonzero differs from its predecessor; d for duplicates.
+    """The depth of each nonzero: the first level at which it differs from its predecessor, d for duplicates.
 
     Parameters
     ----------
     coords : (d, M) uint32
     modes : sequence of modes, one for each level
     order : (M,) uint32
-        The nonzeros in lexicographic order by ``modes``.
+        The permutation that sorts the nonzeros lexicographically by ``modes``.
 
     Returns
     -------
     (M,) array of uint8
-        The first is 0.
+        The depth of the first nonzero is 0.
 
     Examples
     --------
@@ -42,7 +42,9 @@ def depths_of(coords: Indices, modes: Sequence[int], order: Indices) -> Depths:
 
 
 def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
-    """The start of each run with equal indices down to a level, cut into pieces of ``split``, and the end.
+    """The start of each run with equal indices down to a level, and the end of the last run.
+
+    Runs are cut into pieces of at most ``split`` nonzeros, if it is not 0.
 
     Returns
     -------
@@ -62,7 +64,7 @@ def starts_of(depths: Depths, level: int, split: int = 0) -> Indices:
 
 
 def ranks_of(outer: Indices, inner: Indices) -> Indices:
-    """The position in ``inner`` of each element of ``outer``, an ascending subset.
+    """The position in ``inner`` of each element of ``outer``, an ascending subset of it.
 
     Examples
     --------
@@ -75,7 +77,7 @@ def ranks_of(outer: Indices, inner: Indices) -> Indices:
 
 
 def numbers_of(starts: Indices, order: Indices, numbers: Indices) -> None:
-    """The run of each nonzero, indexed by position in the tensor, not in the sorted order.
+    """Write the number of each nonzero's run to ``numbers``, at the nonzero's position in the tensor.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Conversion of every format to coordinates."""
+"""Conversion of tensors of every format to coordinates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.types import Coo, PerMode, SparseTensor
 
 
 def to_coo(tensor: SparseTensor) -> Coo:
-    """The coordinates and values of a tensor in any format.
+    """Convert a tensor of any format to a Coo.
 
     Parameters
     ----------
@@ -24,12 +24,12 @@ def to_coo(tensor: SparseTensor) -> Coo:
     Returns
     -------
     Coo
-        With uint32 coordinates in lexicographic order by mode 0, 1, …; zeros that are stored stay.
+        With uint32 coordinates in lexicographic order by mode 0, 1, …; stored zeros are kept.
 
     Raises
     ------
     DtypeError
-        For anything else.
+        If ``tensor`` is not a sparse tensor.
 
     Examples
     --------
@@ -44,11 +44,7 @@ def to_coo(tensor: SparseTensor) -> Coo:
 
 
 def columns_of(tensor: Any) -> Columns:
-    """Coordinates (d, M) and values of a tensor on the host, in the format's own order.
-
-    >>> columns_of(Coo([[1, 0], [2, 0]], [5.0, 6.0], (2, 3)))[1]
-    array([5., 6.])
-    """
+    """Coordinates (d, M) and values of a tensor on the host, in its format's own order."""
     if isinstance(tensor, PerMode):
         return columns_of(tensor.tensors[0])
     if type(tensor) not in OF_TYPE:
