@@ -1,7 +1,7 @@
 """A GPU in NumPy: lanes, memory, warp kernels in Python, and an executor for production PTX.
 
-The other packages are here too, each imported when it is first used: ``simwarp.gpu``, ``simwarp.reference``,
-and ``simwarp.run``, which is called.
+``simwarp.gpu``, ``simwarp.reference`` and ``simwarp.run``, a package that is called like a function, are
+imported at their first use.
 
 Examples
 --------
@@ -16,7 +16,7 @@ from simwarp.name_clashes import refuse_shadows
 
 refuse_shadows()
 
-from reference.moved import install  # noqa: E402 - what hides it is named first
+from reference.moved import install  # noqa: E402 - a module that hides `reference` is reported first
 from reference.version import __version__  # noqa: E402
 from simwarp import draw, lanes, listings, observe  # noqa: E402
 from simwarp._moved import MOVED  # noqa: E402

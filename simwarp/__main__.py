@@ -1,4 +1,4 @@
-"""``python -m simwarp`` is the command ``simwarp``."""
+"""Run the command ``simwarp`` as ``python -m simwarp``."""
 
 from simwarp.cli import main
 

@@ -1,11 +1,10 @@
-"""Memory as a kernel sees it: bytes at addresses, with bounds, alignment and poison.
+"""An address space of a simulated GPU, with checks of bounds, alignment and initialisation.
 
-A `Memory` is one address space. Accesses are vectors: one address per executing lane, in the order of the
-lanes. A bad access raises the fault of the first bad address; the caller (the PTX executor, or
-`simwarp.warp`) completes it with kernel, lane and line.
+An access is a vector of addresses, one per executing lane, in the order of the lanes. A bad access raises the
+fault of the first bad address; the caller (the PTX executor or `simwarp.warp`) adds kernel, lane and line.
 
-Poison: for each bit a mark holds whether it was ever written. Memory starts as 0xA5 bytes, so that a value
-read unchecked is recognisable.
+A mark per bit tells whether the bit was ever written. Memory starts as poison, 0xA5 bytes, so that an
+unchecked read of uninitialised memory is recognisable.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from simwarp.faults import (
 
 ALIGNMENT = 256
 """Allocations start at multiples of this, as cudaMalloc's do."""
-_GAP = 1 << 16  # behind each allocation, so that accesses past the end do not reach the next one
-_REMEMBERED = 256  # how many freed allocations faults can still name
+_GAP = 1 << 16  # bytes between allocations, so that accesses past the end do not reach the next one
+_REMEMBERED = 256  # freed allocations that faults can still name
 
 _Fault = TypeVar("_Fault", bound=MemoryFault)
-_Part = tuple[Allocation, npt.NDArray[np.intp]]  # and the positions of the accesses that it holds
+_Part = tuple[Allocation, npt.NDArray[np.intp]]  # an allocation, and the positions of the accesses in it
 
 
 class Memory:
@@ -49,17 +48,17 @@ class Memory:
     start : int
         The first address, a multiple of `ALIGNMENT`.
     shared : bool
-        Whether processes that are forked later see what the others write.
+        Whether processes forked later share the bytes.
 
     Raises
     ------
     ShapeError
-        For another ``start``.
+        For a misaligned ``start``.
     """
 
     def __init__(self, space: str = "global", start: int = 0x7F00_0000_0000, shared: bool = False) -> None:
         if start % ALIGNMENT:
-            raise ShapeError(f"memory that starts at {start:#x}: start at a multiple of {ALIGNMENT}")
+            raise ShapeError(f"memory starts at {start:#x}\ngive a multiple of {ALIGNMENT}")
         self.space, self.shared = space, shared
         self._next = start
         self._count = 0
@@ -74,7 +73,7 @@ class Memory:
         return list(self._table[1])
 
     def allocate(self, size: int, name: str = "", read_only: bool = False) -> Allocation:
-        """Reserve ``size`` bytes. Addresses are never used twice, so that a use after free is seen."""
+        """Reserve ``size`` bytes. No address is used twice, so that a use after free is found."""
         if size < 0:
             raise ShapeError(f"allocation of {count_of_bytes(size)}\nask for 0 bytes or more")
         self._drop_released()
@@ -86,7 +85,7 @@ class Memory:
         return allocation
 
     def free(self, allocation: Allocation) -> None:
-        """Give the bytes back; every later access to them is a fault."""
+        """Free an allocation; every later access to it is a fault."""
         if not self._drop(allocation.base):
             raise DoubleFree(
                 f"free of {allocation.name}, which is not allocated",
@@ -98,15 +97,14 @@ class Memory:
             )
 
     def release(self, base: int) -> None:
-        """Free what starts at ``base``, unless it was freed, before the next allocation or launch.
+        """Free the allocation at ``base``, if there is one, before the next allocation or launch.
 
-        For finalizers, which may run at any moment: also in the middle of a look-up, when nothing
-        may change yet.
+        For finalizers, which may run at any moment, even during a look-up, when the table must not change.
         """
         self._released.append(base)
 
     def settle(self) -> None:
-        """See `Allocation.settle`; called between launches."""
+        """Free the released allocations, and `Allocation.settle` the others; called between launches."""
         self._drop_released()
         for allocation in self._table[1]:
             allocation.settle()
@@ -116,7 +114,7 @@ class Memory:
             self._drop(self._released.popleft())
 
     def _drop(self, base: int) -> bool:
-        """Free what starts at ``base``; whether there was such an allocation."""
+        """Free the allocation at ``base``; whether there was one."""
         bases, allocations = self._table
         i = bisect_right(bases, base) - 1
         if i < 0 or bases[i] != base:
@@ -127,7 +125,7 @@ class Memory:
         return True
 
     def find(self, address: int) -> Allocation | None:
-        """The allocation that holds the byte at ``address``."""
+        """The live allocation that holds the byte at ``address``, or None."""
         bases, allocations = self._table
         i = bisect_right(bases, address) - 1
         if i >= 0 and address < bases[i] + allocations[i].size:
@@ -136,15 +134,15 @@ class Memory:
 
     @property
     def whole(self) -> Memory:
-        """All of this memory, of which this may be a part."""
+        """The memory that this is a part of, or itself."""
         return self
 
     def part(self, allocations: Sequence[Allocation]) -> Memory:
-        """Some of the allocations, by address, as a memory: the others are out of bounds."""
+        """A memory with only these allocations (sorted by address): all others are out of bounds."""
         return _Selection(self, allocations)
 
     def around(self, address: int) -> list[Allocation]:
-        """The allocation that holds the byte at ``address``; or those before and behind, if one is near."""
+        """The allocation that holds the byte at ``address``; else its neighbours, if one of them is near."""
         if (held := self.find(address)) is not None:
             return [held]
         bases, allocations = self._table
@@ -166,7 +164,7 @@ class Memory:
         return result
 
     def peek(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
-        """The result of `load`, if all addresses lie in one allocation and may be read; else None."""
+        """The result of `load` if no access is bad and one allocation holds them all; else None."""
         width = dtype.itemsize
         allocation = self._common_allocation(addresses, width)
         if allocation is None:
@@ -178,7 +176,7 @@ class Memory:
         return allocation.view(dtype).take(index)
 
     def read(self, addresses: Addresses, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        """The result of `load`, unchecked: poison for addresses that are misaligned or lie outside."""
+        """The result of `load`, unchecked: poison for misaligned addresses and those out of bounds."""
         result = np.frombuffer(bytes([POISON]) * dtype.itemsize, dtype).repeat(addresses.size)
         for allocation, part in self._parts(addresses, dtype.itemsize):
             part = part[~_misaligned(addresses[part], dtype.itemsize)]
@@ -186,14 +184,14 @@ class Memory:
         return result
 
     def store(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Write one value, of 1 to 16 bytes, to each address; where two agree, the last one stays."""
+        """Write one value, of 1 to 16 bytes, to each address; the last of equal addresses wins."""
         if addresses.size and not self.poke(addresses, values):
             for fault in self.examine(addresses, values.dtype.itemsize, "write"):
                 raise fault
             self.write(addresses, values)
 
     def poke(self, addresses: Addresses, values: npt.NDArray[Any]) -> bool:
-        """Store, if all addresses lie in one allocation and may be written; whether they may."""
+        """Store if no access is bad and one allocation holds them all; whether it stored."""
         allocation = self._common_allocation(addresses, values.dtype.itemsize)
         if allocation is None or allocation.read_only:
             return False
@@ -201,17 +199,17 @@ class Memory:
         return True
 
     def write(self, addresses: Addresses, values: npt.NDArray[Any]) -> None:
-        """Store unchecked, except to addresses that may not be written."""
+        """Store, unchecked, to the addresses that are writable, and skip the others."""
         for allocation, part in self._writable(addresses, values.dtype.itemsize):
             allocation.write(addresses[part], values[part])
 
     def forget(self, addresses: Addresses, unwritten: npt.NDArray[np.uint8]) -> None:
-        """Mark the undefined bits of what was just stored: ``unwritten`` (n, width), byte by byte."""
+        """Mark bits of bytes just stored as unwritten: ``unwritten`` (n, width), a word of bits per byte."""
         for allocation, part in self._writable(addresses, unwritten.shape[1]):
             allocation.forget(addresses[part], unwritten[part])
 
     def unwritten_bits(self, addresses: Addresses, width: int) -> npt.NDArray[np.uint8]:
-        """(n, width): the bits that nothing wrote of each byte; none of what may not be read."""
+        """The unwritten bits of each byte, (n, width); 0 where the access is bad."""
         found = np.zeros((addresses.size, width), np.uint8)
         for allocation, part in self._parts(addresses, width):
             part = part[~_misaligned(addresses[part], width)]
@@ -219,13 +217,13 @@ class Memory:
         return found
 
     def _writable(self, addresses: Addresses, width: int) -> Iterator[_Part]:
-        """The accesses by allocation, without those that may not write."""
+        """The aligned accesses of each writable allocation."""
         for allocation, part in self._parts(addresses, width):
             if not allocation.read_only:
                 yield allocation, part[~_misaligned(addresses[part], width)]
 
     def updatable(self, addresses: Addresses, width: int) -> Allocation | None:
-        """The one allocation that holds all accesses, if all of them may read and write it; else None."""
+        """The allocation that holds all accesses, if all of them may read and write; else None."""
         allocation = self._common_allocation(addresses, width)
         if allocation is None or allocation.read_only:
             return None
@@ -233,7 +231,7 @@ class Memory:
         return None if unwritten is not None and unwritten.any() else allocation
 
     def _common_allocation(self, addresses: Addresses, width: int) -> Allocation | None:
-        """The allocation that holds all accesses, aligned and whole: the usual case; else None."""
+        """The allocation that holds all accesses, all aligned (the usual case); else None."""
         if addresses.size == 0:
             return None
         allocation = self.find(int(addresses.min()))
@@ -243,18 +241,18 @@ class Memory:
         return None if misaligned else allocation
 
     def _parts(self, addresses: Addresses, width: int) -> list[_Part]:
-        """The accesses by allocation; those that lie whole in none are left out."""
+        """The accesses of each allocation, without those that leave their allocation."""
         bases, allocations = self._table
         ends = np.array([a.base + a.size for a in allocations], np.uint64)
         which = np.searchsorted(np.array(bases, np.uint64), addresses, "right") - 1
         held = np.flatnonzero(which >= 0)
-        room = ends[which[held]] - addresses[held]  # wraps behind the end: that is far too much then
+        room = ends[which[held]] - addresses[held]  # past the end it wraps to more than the size
         sizes = np.array([a.size for a in allocations], np.uint64)[which[held]]
         held = held[(room >= np.uint64(width)) & (room <= sizes)]
         return [(allocations[i], held[which[held] == i]) for i in np.unique(which[held]).tolist()]
 
     def examine(self, addresses: Addresses, width: int, *verbs: str) -> list[MemoryFault]:
-        """The faults of accesses ("read", "write" or both), by position: of each class the first, counted."""
+        """The first fault of each class, with its count, by position; verbs are "read", "write" or both."""
         outside = np.ones(addresses.size, np.bool_)
         unwritten, read_only = np.zeros_like(outside), np.zeros_like(outside)
         misaligned = _misaligned(addresses, width)
@@ -285,14 +283,14 @@ class Memory:
         return sorted(faults, key=lambda fault: fault.position)
 
     def _outside(self, fault: MemoryFault) -> str:
-        """The place of an access that is out of bounds."""
+        """The end of a message: which allocation an access is outside of."""
         there = self.whole.find(fault.address)
         if there is None or there.base == fault.address - fault.offset:
             return " outside every allocation"
         return f" outside {fault.allocation}, in {there.name}"
 
     def _lies_in_freed(self, addresses: Addresses, outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which of the addresses outside start in an allocation that was freed."""
+        """Which of the out-of-bounds addresses lie in a freed allocation."""
         found = np.zeros_like(outside)
         if outside.any():
             for old in self._freed:
@@ -300,7 +298,7 @@ class Memory:
         return found
 
     def unwritten(self, address: int, width: int) -> UninitialisedRead:
-        """The fault of a read of bytes that nothing wrote."""
+        """The fault of a read of uninitialised bytes."""
         return self._fault(UninitialisedRead, _NEVER_WRITTEN, address, width)
 
     def _fault(self, kind: type[_Fault], what: str, address: int, width: int, position: int = 0) -> _Fault:
@@ -316,7 +314,7 @@ class Memory:
         return fault
 
     def _nearest(self, address: int, width: int) -> tuple[Allocation | None, str]:
-        """The allocation that holds or held an address, or the nearest one; how the address lies to it."""
+        """The live or freed allocation nearest to an address, and the address relative to it, in words."""
         candidates = [*self._table[1], *self._freed]
         if not candidates:
             return None, f"there is no {self.space} allocation"
@@ -337,7 +335,7 @@ class Memory:
 
 
 class _Selection(Memory):
-    """Some allocations of a memory; see `Memory.part`."""
+    """Some allocations of a memory (see `Memory.part`)."""
 
     def __init__(self, whole: Memory, allocations: Sequence[Allocation]) -> None:
         self.space, self.shared, self._whole = whole.space, whole.shared, whole
@@ -347,7 +345,7 @@ class _Selection(Memory):
 
     @property
     def whole(self) -> Memory:
-        """All of this memory."""
+        """The memory of which this is a part."""
         return self._whole
 
 

@@ -1,6 +1,6 @@
-"""Files that hide packages of ours, such as a user's ``gpu.py``: they are named before an import fails.
+"""Report a file that hides a package of simwarp, such as a user's ``gpu.py``, before an import fails.
 
-This module stands on nothing but the standard library: what it looks for may hide everything else.
+This module imports only the standard library, since such a file may hide any other package.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ PACKAGES = ("reference", "gpu")
 
 
 class HiddenPackageError(ImportError):
-    """A module of another project that Python finds under the name of a package of ours."""
+    """A module of another project that Python imports instead of a package of simwarp."""
 
 
 def refuse_shadows(home: Path | None = None) -> None:
-    """Check that the packages beside this one are those that Python finds.
+    """Check that Python imports the packages that were installed with this one.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def refuse_shadows(home: Path | None = None) -> None:
     Raises
     ------
     HiddenPackageError
-        Names the file that is found instead.
+        If it imports another file; the message names that file.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def refuse_shadows(home: Path | None = None) -> None:
 
 
 def _origin(name: str) -> str | None:
-    """The file that an import of that name has run or would run."""
+    """The file that an import of this name has run or would run."""
     if name in sys.modules:
         return getattr(sys.modules[name], "__file__", None)
     spec = find_spec(name)

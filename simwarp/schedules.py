@@ -1,8 +1,8 @@
-"""One kernel under several schedules: whether its result depends on the order of its threads.
+"""Run a kernel under several schedules, to see whether its result depends on the order of its threads.
 
-The PTX ISA promises no order between lanes, warps and blocks beyond what a kernel asks for. A result that
-changes with the order is a race, an order of atomic operations that shows (floating-point sums, tickets), or
-a value that the ISA leaves open. Equal results prove nothing, but they are cheap to have.
+The PTX ISA orders lanes, warps and blocks only where a kernel synchronises them. A result that changes with
+the order is due to a race, to unordered atomic operations (floating-point sums, tickets), or to a value that
+the ISA leaves undefined. Equal results are cheap evidence, not proof.
 
 Sources: PTX ISA 9.0, chapter 3 (independent thread scheduling) and chapter 8 (memory consistency model).
 """
@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +30,14 @@ _ADVICE = "order the accesses by barriers or fences, or compute what every order
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule of `Device`.
+    """A schedule of `Device`: a name and, for "random", a seed.
 
     Attributes
     ----------
     name : str
         "lowest pc", "stack" or "random".
     seed : int
-        Of the random schedule.
+        The seed of "random".
     """
 
     name: str
@@ -48,20 +48,14 @@ class Schedule:
 
 
 SCHEDULES = (Schedule("lowest pc"), Schedule("stack"), *(Schedule("random", seed) for seed in range(3)))
-"""The default of `compare_schedules`."""
+"""The schedules that `compare_schedules` runs by default."""
 
 Result: TypeAlias = "npt.NDArray[Any] | DeviceArray"
 Run: TypeAlias = Callable[[Device], "Result | Mapping[str, Result]"]
 
 
-class MakeDevice(Protocol):
-    """Makes a device, as the class itself does."""
-
-    def __call__(
-        self, *, checks: str | Mapping[str, str], schedule: str, seed: int, observers: Sequence[Observer]
-    ) -> Device:
-        """Make a fresh device."""
-        ...
+MakeDevice: TypeAlias = Callable[..., Device]
+"""Called with the keyword arguments ``checks``, ``schedule``, ``seed`` and ``observers``, as `Device` is."""
 
 
 class DependsOnScheduling(KernelFault):
@@ -70,7 +64,7 @@ class DependsOnScheduling(KernelFault):
     Attributes
     ----------
     difference : Difference
-        Where it changes; ``place`` is that of the last write under the second of the two schedules.
+        The two outcomes; ``place`` is that of the last write under the second of the two schedules.
     """
 
     def __init__(self, difference: Difference) -> None:
@@ -81,25 +75,25 @@ class DependsOnScheduling(KernelFault):
 
 
 class UnrepeatableRunError(SimwarpError, ValueError):
-    """A run whose result changes although the schedule does not."""
+    """Two runs under the same schedule gave different results."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one schedule.
+    """One element of a result under one schedule.
 
     Attributes
     ----------
     schedule : Schedule
     value : str
-        The element, decoded; its shape and type, if these differ; or the fault that stopped the run.
+        The element's value; the array's shape and type, if these differ; or the fault that stopped the run.
     bits : str
         The element in hexadecimal; "" if there is none.
     write : Write or None
-        The last write of a kernel to the element, if it is known. Of the lanes that wrote by the same
-        instruction it is one that wrote this value.
+        The last write of a kernel to the element, if known; among lanes that wrote by one instruction, one
+        that wrote this value.
     fault : KernelFault or None
-        The one that stopped the run.
+        The fault that stopped the run.
     """
 
     schedule: Schedule
@@ -126,13 +120,13 @@ class Difference:
     Attributes
     ----------
     array : str
-        Its name; "" if the other schedule's run was stopped by a fault.
+        The array's name; "" if a fault stopped the run under the other schedule.
     index : tuple of int
-        The first element that differs, in C order; () if shapes or types do.
+        The first element that differs, in C order; () if shapes or types differ.
     first, other : Outcome
         That element under the first schedule, and under the other one.
     count, size : int
-        How many elements differ, and how many there are.
+        The elements that differ, and all elements.
     """
 
     array: str
@@ -144,9 +138,9 @@ class Difference:
 
     @property
     def where(self) -> str:
-        """The element in the notation of NumPy."""
+        """The element in NumPy's notation, such as ``out[0, 3]``."""
         if not self.array:
-            return "whether it ends well"
+            return "whether a fault occurs"
         return f"{self.array}{list(self.index) if self.index else ''}"
 
     def values(self) -> str:
@@ -166,12 +160,12 @@ class Differences:
     Attributes
     ----------
     compared : tuple of Schedule
-        The schedules with a result, first the one that the others are compared with.
+        The schedules with a result; the others are compared with the first.
     declined : mapping of Schedule to str
         The schedules that cannot run the kernel, with the reason.
     differences : tuple of Difference
     faults : tuple of KernelFault
-        The collected ones under all of them, each once.
+        The faults collected under all schedules, each once.
     """
 
     compared: tuple[Schedule, ...]
@@ -203,7 +197,7 @@ class Differences:
         }
 
     def to_text(self, leaving_out: Collection[str] = ()) -> str:
-        """The differences as text; ``leaving_out`` holds texts of faults that were shown before."""
+        """The differences and faults as text, without the faults whose text is in ``leaving_out``."""
         compared = "; ".join(map(str, self.compared)) or "no schedule"
         lines = [f"compared: {compared}"]
         lines += [f"declined: {schedule}: {reason}" for schedule, reason in self.declined.items()]
@@ -212,7 +206,7 @@ class Differences:
                 lines += [f"{d.where} {VERDICT}", f"  {d.first}", f"  {d.other}"]
                 lines.append(f"  {d.count} of {d.size} elements differ")
             else:
-                lines += [f"{d.first.schedule} comes to an end, {d.other.schedule} is stopped by a fault"]
+                lines += [f"{d.first.schedule} ends without a fault; a fault stops {d.other.schedule}:"]
                 lines += [f"  {line}" for line in d.other.value.splitlines()]
         if not self.differences:
             lines.append("no result differs")
@@ -227,34 +221,34 @@ def compare_schedules(
 ) -> Differences:
     """Run the same work under several schedules and compare the results with those of the first.
 
-    Bits are compared, also those of floats: two NaN with different payloads differ.
+    The comparison is bit by bit, also of floats: two NaN with different payloads differ.
 
     Parameters
     ----------
     run : callable
-        Takes a fresh `Device`, launches kernels, and returns their results: an array, or a mapping of
-        names to arrays; NumPy's, or of the device. It must do the same each time.
+        A function of a fresh `Device` that launches kernels and returns their results: an array, or a mapping
+        of names to arrays, of NumPy or of the device. It must do the same each time.
     schedules : iterable of Schedule or str
     checks : str, or mapping of str to str
-        For the devices, see `simwarp.checks`. Races are only collected by default: a race is one
-        cause of differences.
+        The checks of the devices, see `simwarp.checks`. By default races are collected, not raised, since
+        they are one cause of differences.
     device : callable
-        Makes the devices, e.g. ``functools.partial(Device, cc=(8, 0))``.
+        The constructor of the devices, e.g. ``functools.partial(Device, cc=(8, 0))``.
 
     Returns
     -------
     Differences
-        Empty if there are none. A schedule that cannot run the kernel is in ``declined``. The last writer of
-        an element is known if the array has the name of a device array: that of a NumPy array is its key.
+        Empty if no result differs. A schedule that cannot run the kernel is in ``declined``. The last writer
+        of an element is known for device arrays, and for NumPy arrays whose key is the name of one.
 
     Raises
     ------
     UnrepeatableRunError
         If ``run`` gives two results under the same schedule.
     ShapeError, DtypeError
-        If it does not return the same names each time, or no arrays of numbers.
+        If ``run`` returns other names in another run, or anything but arrays of numbers.
     KernelFault
-        A fault of the kernel under the first schedule. Under another one, it is a difference.
+        For a fault under the first schedule. A fault under another schedule is a difference.
 
     Examples
     --------
@@ -292,14 +286,17 @@ _Element: TypeAlias = tuple[str, tuple[int, ...]]
 
 @dataclass
 class _Comparison:
+    """The runs of one `compare_schedules`, and their results by schedule."""
+
     run: Run
     checks: str | Mapping[str, str]
     device: MakeDevice
     results: dict[Schedule, _Arrays] = field(default_factory=dict[Schedule, _Arrays])
     names: dict[str, str] = field(default_factory=dict[str, str])
-    """The name of each array on the device."""
+    """From the name of a result to the name of its array on the device."""
 
     def compare(self, schedules: Iterable[Schedule]) -> Differences:
+        """Run every schedule, and compare its result with the first."""
         declined, differences, collected = dict[Schedule, str](), list[Difference](), Checks("report")
         for schedule in schedules:
             first = next(iter(self.results), schedule)
@@ -323,7 +320,7 @@ class _Comparison:
     def execute(
         self, schedule: Schedule, observers: Sequence[Observer] = ()
     ) -> tuple[_Arrays, list[KernelFault]]:
-        """One run: its arrays on the host, and the collected faults."""
+        """Run once, and return the results on the host and the collected faults."""
         device = self.device(
             checks=self.checks, schedule=schedule.name, seed=schedule.seed, observers=observers
         )
@@ -336,7 +333,7 @@ class _Comparison:
         return {name: _on_host(name, array) for name, array in named.items()}, device.faults
 
     def with_writers(self, differences: Iterable[Difference]) -> list[Difference]:
-        """The differences with the last writers, from a second run under each schedule."""
+        """Add the last writers to the differences, from a second run under each schedule."""
         differences = list(differences)
         wanted = defaultdict[Schedule, set[_Element]](set)
         for d in differences:
@@ -350,15 +347,15 @@ class _Comparison:
         ]
 
     def writers(self, schedule: Schedule, elements: Iterable[_Element]) -> dict[_Element, Write]:
-        """The last write to each element, of those that kernels wrote."""
+        """Run again with observers, and return the last write of a kernel to each element, if any."""
         before = self.results[schedule]
         observers = {(name, index): self.observer(before[name], name, index) for name, index in elements}
         again, _ = self.execute(schedule, list(observers.values()))
         if _differences(schedule, before, schedule, again):
             raise UnrepeatableRunError(
                 f"two runs under the same schedule ({schedule}) gave different results\n"
-                "run does not do the same each time\n"
-                "seed its random inputs, and let it use nothing but the device that it is given"
+                "run must do the same each time\n"
+                "seed its random inputs, and use only the device that it receives"
             )
         return {
             (name, index): _last(observer.writes, before[name], index)
@@ -373,7 +370,7 @@ class _Comparison:
 
 
 def _last(writes: list[Write], array: npt.NDArray[Any], index: tuple[int, ...]) -> Write:
-    """The last write; the lanes of one instruction may have written in another order than they are listed."""
+    """The last write of the element's final value; lanes of one instruction write in any order."""
     value = int.from_bytes(array[index].tobytes(), "little")
     return next((write for write in reversed(writes) if write.value == value), writes[-1])
 
@@ -381,15 +378,17 @@ def _last(writes: list[Write], array: npt.NDArray[Any], index: tuple[int, ...]) 
 def _written(
     outcome: Outcome, at: Difference, writers: Mapping[Schedule, Mapping[_Element, Write]]
 ) -> Outcome:
+    """The outcome with the last write to its element."""
     return replace(outcome, write=writers.get(outcome.schedule, {}).get((at.array, at.index)))
 
 
 def _on_host(name: str, given: Result) -> npt.NDArray[Any]:
+    """Download a result; DtypeError unless it is an array of numbers."""
     array = given.download() if isinstance(given, DeviceArray) else np.asarray(given)
     if array.dtype.hasobject:
         raise DtypeError(
             f"result {name} has elements of type {array.dtype}\n"
-            "schedules are compared bit by bit\n"
+            "results are compared bit by bit\n"
             "return arrays of numbers"
         )
     return array
@@ -402,7 +401,7 @@ def _differences(
     if results.keys() != others.keys():
         raise ShapeError(
             f"results {', '.join(results)} under {schedule}, but {', '.join(others)} under {other_schedule}\n"
-            "schedules are compared array by array\n"
+            "results are compared array by array\n"
             "return the same names each time"
         )
     pairs = ((name, array, others[name]) for name, array in results.items())
@@ -413,7 +412,7 @@ def _differences(
 def _difference(
     schedule: Schedule, other_schedule: Schedule, name: str, array: npt.NDArray[Any], other: npt.NDArray[Any]
 ) -> Difference | None:
-    """The first element that differs in any bit, and how many do."""
+    """The first element that differs in any bit, and the number of such elements."""
     if (array.dtype, array.shape) != (other.dtype, other.shape):
         size = max(array.size, other.size)
         kinds = [Outcome(s, f"{a.dtype} {a.shape}") for s, a in ((schedule, array), (other_schedule, other))]
@@ -432,6 +431,6 @@ def _difference(
 
 
 def _bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """(elements, bytes of each)."""
+    """The bytes of each element, (elements, bytes)."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).reshape(array.size, array.itemsize)

@@ -13,14 +13,14 @@ every warp of every block.
 >>> y.numpy()[[0, 1, 39]].tolist()
 [1.0, 3.0, 79.0]
 
-*Registers* are arrays of shape (32,): ``i`` above holds 32 indices. What is the same in all lanes
+*Registers* are arrays of shape (32,): ``i`` above holds 32 indices. A value that is the same in all lanes
 may be a plain number. Arithmetic is NumPy's, bit operations are in `simwarp.lanes`.
 
-*Divergence* is ``with warp.where(predicate):``, CUDA's ``if``. In it only the lanes for which the
-predicate holds are active: loads, stores and operations across lanes concern them alone. The body
-runs even if no lane is left. An assignment, though, is Python's and replaces all 32 lanes; one that
-must keep the others' old value says so: ``x = warp.select(new, x)``. What an operation would leave in
-the register of a lane that did not take part is poison, 0xA5 bytes, so that its use is seen.
+*Divergence* is ``with warp.where(predicate):``, CUDA's ``if``. In the block only the lanes whose
+predicate holds are active: only they load, store and take part in operations across lanes. The block
+runs even if no lane is active. An assignment is Python's and replaces all 32 lanes; to keep the old
+value of inactive lanes, write ``x = warp.select(new, x)``. The result of an operation in a lane that
+does not execute it is poison, 0xA5 bytes, so that its use is visible.
 
 *Barriers*: a kernel that needs ``__syncthreads()`` is a generator function with ``yield`` for each.
 
@@ -34,8 +34,8 @@ the register of a lane that did not take part is poison, 0xA5 bytes, so that its
 >>> x.numpy()[:3].tolist()
 [63, 62, 61]
 
-*Faults* (`simwarp.faults`) are undefined behaviour on a GPU: they name the kernel, the block, the
-warp, the lane and the line of Python.
+*Faults* (`simwarp.faults`) report undefined behaviour: they name the kernel, the block, the warp, the
+lane and the line of Python.
 
 Source: PTX ISA 9.0, section 9.7 (the ``.sync`` operations); CUDA C++ Programming Guide, warp vote,
 match, reduce and shuffle functions.
@@ -50,6 +50,7 @@ import math
 import operator
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import GeneratorType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -77,7 +78,7 @@ __all__ = ["Array", "Extent", "GlobalArray", "SharedArray", "Warp", "Xyz", "laun
 Register: TypeAlias = npt.NDArray[Any]
 """One value per lane, shape (32,)."""
 PerLane: TypeAlias = Any
-"""A register, or a number that is the same in every lane."""
+"""A register, or one number for all lanes."""
 
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 BLOCK_LIMITS = (1024, 1024, 64)
@@ -89,7 +90,7 @@ _Run: TypeAlias = "GeneratorType[Any, Any, Any]"
 
 
 class Xyz(NamedTuple, Generic[T]):
-    """Three dimensions, as CUDA's ``dim3``."""
+    """Three dimensions, as in CUDA's ``dim3``."""
 
     x: T
     y: T
@@ -102,7 +103,7 @@ class Xyz(NamedTuple, Generic[T]):
 
 
 class _Launch(NamedTuple):
-    """Common to all warps of a launch."""
+    """The kernel's name and code object, and the launch's sizes: common to all its warps."""
 
     name: str
     code: Any
@@ -110,27 +111,20 @@ class _Launch(NamedTuple):
     block_dim: Xyz[int]
 
 
-class _Watched(NamedTuple):
-    """An element whose writers are collected."""
-
-    array: str
-    element: int
-    places: list[Place]
-
-
-_WATCHED: list[_Watched] = []
+_WATCHED: list[tuple[str, int, list[Place]]] = []
+"""The array and element of each active `watch`, and the places that stored to it."""
 
 
 @contextmanager
 def watch(array: str, element: int) -> Generator[list[Place]]:
-    """Collect the places that store to one element, in every launch inside the block.
+    """Collect the places that store to one element, in all launches inside the ``with`` block.
 
     Parameters
     ----------
     array : str
         The array's name.
     element : int
-        Into the flat array, in C order.
+        The index into the flat array, in C order.
 
     Examples
     --------
@@ -140,10 +134,10 @@ def watch(array: str, element: int) -> Generator[list[Place]]:
     >>> places[0].lane
     5
     """
-    watched = _Watched(array, element, [])
+    watched = array, element, list[Place]()
     _WATCHED.append(watched)
     try:
-        yield watched.places
+        yield watched[2]
     finally:
         _WATCHED.remove(watched)
 
@@ -151,11 +145,10 @@ def watch(array: str, element: int) -> Generator[list[Place]]:
 class Warp:
     """The 32 lanes that execute a kernel together.
 
-    `launch` makes it; a kernel only uses it. Operations across lanes take ``mask``, the member mask:
-    the lanes that must execute them, ``0xffffffff`` for all, or one word per lane where groups of
-    lanes have masks of their own. Lanes that have exited (those which a partial last warp does not
-    have) count as arrived. A lane outside its mask, or a named lane that does not execute, is a
-    `MemberMaskFault`.
+    `launch` makes it and passes it to the kernel. Operations across lanes take ``mask``, the member mask of
+    the lanes that must execute them: ``0xffffffff`` for all, or one word per lane if groups of lanes have
+    different masks. The mask may name exited lanes (those missing in a partial last warp). A lane that is
+    not in its own mask, or a lane of the mask that does not execute the operation, is a `MemberMaskFault`.
 
     Attributes
     ----------
@@ -168,7 +161,7 @@ class Warp:
     thread : (x, y, z) of arrays of uint32, (32,)
         CUDA's ``threadIdx``.
     active : array of bool, (32,)
-        The lanes that execute at this point; read-only, see `where`.
+        The lanes that execute now, set by `where`; read-only.
     alive : array of bool, (32,)
         The lanes that have not exited.
     shared : dict of SharedArray
@@ -193,13 +186,13 @@ class Warp:
     def _activate(self, active: npt.NDArray[np.bool_]) -> None:
         active.flags.writeable = False
         self.active = active
-        self._executing = None if active.all() else active  # as simwarp.lanes takes it
+        self._executing = None if active.all() else active  # the argument ``active`` of simwarp.lanes
 
     # Divergence
 
     @contextmanager
     def where(self, predicate: PerLane) -> Generator[None]:
-        """Let only the lanes for which ``predicate`` (bool) holds execute the block; nests.
+        """Execute the ``with`` block only in the lanes whose ``predicate`` (bool) holds; nests.
 
         Examples
         --------
@@ -220,7 +213,7 @@ class Warp:
             self._activate(outer)
 
     def select(self, new: PerLane, old: PerLane) -> Register:
-        """An assignment under the mask: ``new`` in the active lanes, ``old`` in the others.
+        """Assign in the active lanes only: ``new`` in the active lanes, ``old`` in the others.
 
         ``if (p) x = f(x);`` is ``with warp.where(p): x = warp.select(f(x), x)``.
         """
@@ -229,18 +222,18 @@ class Warp:
     # Memory
 
     def load(self, array: Array, index: PerLane) -> Register:
-        """Each active lane's ``array[index]``.
+        """Load each active lane's ``array[index]``.
 
         Parameters
         ----------
         array : GlobalArray or SharedArray
         index : integers
-            Into the flat array, in C order.
+            Index into the flat array, in C order.
 
         Raises
         ------
         OutOfBounds, Misaligned, UninitialisedRead
-            For the first active lane that may not read there; a negative index is out of bounds.
+            For the first active lane with such an access; a negative index is out of bounds.
         """
         at = self._index(array, index)
         with self._located(array, at):
@@ -252,21 +245,21 @@ class Warp:
         return register
 
     def store(self, array: Array, index: PerLane, values: PerLane) -> None:
-        """Write each active lane's ``values`` to ``array[index]``; of equal indices the last lane wins.
+        """Store each active lane's ``values`` to ``array[index]``; of lanes with one index the last wins.
 
         Parameters
         ----------
         array : GlobalArray or SharedArray
         index : integers
-            Into the flat array, in C order.
-        values : of the array's dtype, or one that converts to it without loss
+            Index into the flat array, in C order.
+        values : of the array's dtype, or of one that converts to it without loss
 
         Raises
         ------
         OutOfBounds, Misaligned, ReadOnlyWrite
-            For the first active lane that may not write there.
+            For the first active lane with such an access.
         DtypeError
-            For values that the conversion would change.
+            For values whose dtype does not convert without loss.
         """
         at, offered = self._index(array, index), self._offered("store", array, values)
         with self._located(array, at):
@@ -274,24 +267,24 @@ class Warp:
         self._note_store(array, at)
 
     def atomic_add(self, array: Array, index: PerLane, values: PerLane) -> None:
-        """Add each active lane's ``values`` to ``array[index]``; lanes with one index do so by turns.
+        """Add each active lane's ``values`` to ``array[index]``, also where lanes have one index.
 
-        The lanes of a warp, and the warps of a launch, add in ascending order: one of the orders that
-        hardware may take. Unlike ``atomicAdd`` it returns nothing, as ``red`` in PTX.
+        Lanes of a warp, and warps of a launch, add in ascending order, one of the orders that hardware may
+        choose. Unlike ``atomicAdd`` it returns nothing, as ``red`` in PTX.
 
         Parameters
         ----------
         array : GlobalArray or SharedArray
         index : integers
-            Into the flat array, in C order.
-        values : of the array's dtype, or one that converts to it without loss
+            Index into the flat array, in C order.
+        values : of the array's dtype, or of one that converts to it without loss
 
         Raises
         ------
         OutOfBounds, Misaligned, ReadOnlyWrite, UninitialisedRead
-            For the first active lane that may not read and write there.
+            For the first active lane with such an access.
         DtypeError
-            For values that the conversion would change.
+            For values whose dtype does not convert without loss.
 
         Notes
         -----
@@ -317,14 +310,12 @@ class Warp:
 
     def ballot(self, predicate: PerLane, mask: PerLane = ALL_LANES) -> Register:
         """``__ballot_sync``: the word whose bit i is lane i's predicate → uint32."""
-        self._meet("ballot", mask)
-        votes = lanes.ballot(self._predicate("ballot", predicate), mask, self._executing)
-        return self._received(votes.value)
+        return self._across("ballot", lanes.ballot, self._predicate("ballot", predicate), mask)
 
     def any(self, predicate: PerLane, mask: int = ALL_LANES) -> bool:
-        """``__any_sync``: whether the predicate holds in an active lane; one answer, fit for ``if``.
+        """``__any_sync``: whether the predicate holds in an active lane, as one bool for Python's ``if``.
 
-        The mask is one number for all lanes, also in `all` and `uni`.
+        The mask is one number for all lanes; so it is in `all` and `uni`.
         """
         return self._vote("any", lanes.vote_any, predicate, mask)
 
@@ -337,7 +328,7 @@ class Warp:
         return self._vote("uni", lanes.vote_uni, predicate, mask)
 
     def shfl(self, value: PerLane, source: PerLane, width: int = 32, mask: PerLane = ALL_LANES) -> Register:
-        """``__shfl_sync``: the value of lane ``source``, counted within segments of ``width`` lanes.
+        """``__shfl_sync``: the value of lane ``source`` of each segment of ``width`` lanes.
 
         Parameters
         ----------
@@ -349,7 +340,7 @@ class Warp:
         Raises
         ------
         InactiveSource
-            If an active lane reads one that is inactive or outside the mask.
+            If an active lane reads a lane that is inactive or not in the mask.
         MemberMaskFault
             See `Warp`.
 
@@ -365,33 +356,31 @@ class Warp:
         return self._shuffle("shfl", "idx", value, source, width, mask)
 
     def shfl_up(self, value: PerLane, delta: PerLane, width: int = 32, mask: PerLane = ALL_LANES) -> Register:
-        """``__shfl_up_sync``: the value ``delta`` lanes lower, or else one's own. See `shfl`."""
+        """``__shfl_up_sync``: the value ``delta`` lanes lower, or the lane's own. See `shfl`."""
         return self._shuffle("shfl_up", "up", value, delta, width, mask)
 
     def shfl_down(
         self, value: PerLane, delta: PerLane, width: int = 32, mask: PerLane = ALL_LANES
     ) -> Register:
-        """``__shfl_down_sync``: the value ``delta`` lanes higher, or else one's own. See `shfl`."""
+        """``__shfl_down_sync``: the value ``delta`` lanes higher, or the lane's own. See `shfl`."""
         return self._shuffle("shfl_down", "down", value, delta, width, mask)
 
     def shfl_xor(
         self, value: PerLane, lane_mask: PerLane, width: int = 32, mask: PerLane = ALL_LANES
     ) -> Register:
-        """``__shfl_xor_sync``: the value of lane ``lane ^ lane_mask``, the butterfly. See `shfl`."""
+        """``__shfl_xor_sync``: the value of lane ``lane ^ lane_mask``, a butterfly. See `shfl`."""
         return self._shuffle("shfl_xor", "bfly", value, lane_mask, width, mask)
 
     def match_any(self, value: PerLane, mask: PerLane = ALL_LANES) -> Register:
-        """``__match_any_sync``: the mask of the lanes that hold the same bits → uint32."""
-        self._meet("match_any", mask)
-        return self._received(lanes.match_any(self._bits(value), mask, self._executing).value)
+        """``__match_any_sync``: the mask of the lanes with the same bits as the lane itself → uint32."""
+        return self._across("match_any", lanes.match_any, self._bits(value), mask)
 
     def match_all(self, value: PerLane, mask: PerLane = ALL_LANES) -> Register:
-        """``__match_all_sync``: the mask of all, if all hold the same bits, else 0 → uint32."""
-        self._meet("match_all", mask)
-        return self._received(lanes.match_all(self._bits(value), mask, self._executing).value)
+        """``__match_all_sync``: the mask of the active members if all have the same bits, else 0 → uint32."""
+        return self._across("match_all", lanes.match_all, self._bits(value), mask)
 
     def reduce(self, operation: Reduction, value: PerLane, mask: PerLane = ALL_LANES) -> Register:
-        """``__reduce_add_sync`` and its kin, PTX's ``redux.sync``: one result for every lane.
+        """``__reduce_add_sync`` and the like (PTX's ``redux.sync``): every lane receives the result.
 
         Parameters
         ----------
@@ -399,18 +388,17 @@ class Warp:
         value : uint32 or int32
             ``add`` wraps at 32 bits.
         """
-        self._meet("reduce", mask)
         offered = self._register("reduce", value)
         if offered.dtype.kind not in "iu" or offered.dtype.itemsize != 4:
             raise DtypeError(
-                f"reduce of {offered.dtype}: redux takes uint32 and int32; convert the value first"
+                f"reduce of {offered.dtype}\nredux takes uint32 and int32\nconvert the value first"
             )
-        return self._received(lanes.redux(operation, offered, mask, self._executing).value)
+        return self._across("reduce", partial(lanes.redux, operation), offered, mask)
 
     # Faults
 
     def place(self, fault: KernelFault, lane: int | None = None, frame: Any = None) -> KernelFault:
-        """Complete a fault with where the kernel stands: in ``frame``, or in the call under way."""
+        """Complete a fault's place with the kernel's line in ``frame``, or in the current call stack."""
         frame = frame or inspect.currentframe()
         while frame is not None and frame.f_code is not self._launch.code:
             frame = frame.f_back
@@ -422,18 +410,23 @@ class Warp:
             fault.at(lane=lane, thread=tuple(int(axis[lane]) for axis in self.thread))
         return fault.at(kernel=self._launch.name, block=tuple(self.block), warp=self.index)
 
-    # Behind them
+    # Checks and conversions
+
+    def _across(self, name: str, operation: Callable[..., Any], value: Register, mask: PerLane) -> Register:
+        """Check the member masks, and apply an operation of `simwarp.lanes` to the active lanes."""
+        self._check_members(name, mask)
+        return self._received(operation(value, mask, self._executing).value)
 
     def _vote(self, name: str, vote: Callable[..., lanes.Voted], predicate: PerLane, mask: int) -> bool:
-        self._meet(name, operator.index(mask))
+        self._check_members(name, operator.index(mask))
         return bool(vote(self._predicate(name, predicate), mask, self._executing).value[0])
 
     def _shuffle(
         self, name: str, mode: ShuffleMode, value: PerLane, b: PerLane, width: int, mask: PerLane
     ) -> Register:
         if width not in (1, 2, 4, 8, 16, 32):
-            raise SchemeError(f"{name} has width={width}: give a power of two from 1 to 32")
-        self._meet(name, mask)
+            raise SchemeError(f"{name} has width={width}\na segment has 1 to 32 lanes\ngive a power of two")
+        self._check_members(name, mask)
         c = lanes.shuffle_c(width, mode)
         result, _, defined = lanes.shfl(self._register(name, value), b, c, mode, mask, self._executing)
         undefined = self.active & ~defined
@@ -443,16 +436,15 @@ class Warp:
             source = int(np.broadcast_to(source, WARP_SIZE)[reader])
             present = "is not in the mask" if self.active[source] else "is inactive"
             state = present if self.alive[source] else "has exited"
-            raise self._fault(
-                InactiveSource,
+            fault = InactiveSource(
                 f"{name} reads lane {source}, which {state}",
                 f"{_hex_mask(mask, reader)}, executing {_word_of(self.active):#010x}",
                 "read a lane that executes the shuffle with the same mask",
-                reader,
             )
+            raise self.place(fault, reader)
         return self._received(result)
 
-    def _meet(self, name: str, mask: PerLane) -> None:
+    def _check_members(self, name: str, mask: PerLane) -> None:
         """Check the member masks of an operation that the active lanes execute."""
         if self._executing is None and isinstance(mask, int) and mask == ALL_LANES:
             return
@@ -460,26 +452,24 @@ class Warp:
         outside = self.active & (masks & LANE_BIT == 0)
         if outside.any():
             lane = int(outside.argmax())
-            raise self._fault(
-                MemberMaskFault,
+            fault = MemberMaskFault(
                 f"{name} executed by a lane that is not in its own member mask",
                 f"{_hex_mask(mask, lane)}, executing {_word_of(self.active):#010x}",
                 "name every lane that executes the operation in its mask",
-                lane,
             )
+            raise self.place(fault, lane)
         # (executing lane, lane that its mask names)
         named = self.active[:, None] & self.alive & (masks[:, None] & LANE_BIT != 0)
         absent = named & ~(self.active & (masks == masks[:, None]))
         if absent.any():
             lane, missing = (int(i) for i in np.argwhere(absent)[0])
             how = "executes it with another mask" if self.active[missing] else "never executes it"
-            raise self._fault(
-                MemberMaskFault,
+            fault = MemberMaskFault(
                 f"{name} waits for a lane that {how}: a deadlock on hardware",
                 f"lane {lane} has {_hex_mask(mask, lane)}, executing {_word_of(self.active):#010x}",
                 "leave the lane out of the mask, or let it execute the operation with the same mask",
-                missing,
             )
+            raise self.place(fault, missing)
 
     def _register(self, name: str, value: PerLane) -> Register:
         value = np.asarray(value)
@@ -487,16 +477,15 @@ class Warp:
             return value
         if value.shape not in ((), (1,)):
             raise ShapeError(
-                f"{name}: a register has shape (32,), one value per lane, but this has {value.shape}"
+                f"{name} of an array of shape {value.shape}\na register has one value per lane\n"
+                "give shape (32,), or one number for all lanes"
             )
         return np.broadcast_to(value, WARP_SIZE)
 
     def _predicate(self, name: str, value: PerLane) -> npt.NDArray[np.bool_]:
         register = self._register(name, value)
         if register.dtype != np.bool_:
-            raise DtypeError(
-                f"{name} needs a predicate, not {register.dtype}: write the comparison, `x != 0`"
-            )
+            raise DtypeError(f"{name} of {register.dtype}\na predicate is bool\ncompare it, `x != 0`")
         return register
 
     def _bits(self, value: PerLane) -> Register:
@@ -507,7 +496,9 @@ class Warp:
         """The indices of the active lanes."""
         register = self._register(array.name, index)
         if register.dtype.kind not in "iu":
-            raise DtypeError(f"the index into {array.name} is {register.dtype}: an index is an integer")
+            raise DtypeError(
+                f"the index into {array.name} is {register.dtype}\nan index is an integer\nconvert it"
+            )
         return register if self._executing is None else register[self.active]
 
     def _received(self, value: npt.NDArray[Any]) -> Register:
@@ -517,34 +508,30 @@ class Warp:
         return register
 
     def _offered(self, name: str, array: Array, values: PerLane) -> npt.NDArray[Any]:
-        """The active lanes' values for an array, in its type."""
+        """The active lanes' values for an array, converted to its dtype."""
         if np.result_type(values, array.dtype) != array.dtype:
             raise DtypeError(
-                f"{name} of {np.result_type(values)} to {array.name}, which holds {array.dtype}: "
-                f"convert it first, with .astype(np.{array.dtype})"
+                f"{name} of {np.result_type(values)} to {array.name}\nit has elements of {array.dtype}\n"
+                f"convert the values first, with .astype(np.{array.dtype})"
             )
         return self._register(name, values).astype(array.dtype)[self.active]
 
     def _note_store(self, array: Array, at: npt.NDArray[Any]) -> None:
-        """Collect the writers of watched elements of the array."""
-        for watched in _WATCHED:
-            if watched.array != array.name:
-                continue
-            for position in np.flatnonzero(at == watched.element):
+        """Add the places of this store to each `watch` of an element that it writes."""
+        for name, element, places in _WATCHED:
+            for position in np.flatnonzero(at == element) if name == array.name else ():
                 lane = int(np.flatnonzero(self.active)[position])
-                watched.places.append(self.place(KernelFault(""), lane).place)
+                places.append(self.place(KernelFault(""), lane).place)
 
     @contextmanager
     def _located(self, array: Array, index: npt.NDArray[Any]) -> Generator[None]:
+        """Complete a memory fault of the ``with`` block with index, size and place."""
         try:
             yield
         except MemoryFault as fault:
             fault.values += f"; index {int(index[fault.position])} into {array.name}, size {array.size}"
             self.place(fault, int(np.flatnonzero(self.active)[fault.position]))
             raise
-
-    def _fault(self, kind: type[KernelFault], what: str, values: str, advice: str, lane: int) -> KernelFault:
-        return self.place(kind(what, values, advice), lane)
 
 
 def _poison(dtype: np.dtype[Any]) -> Register:
@@ -574,15 +561,15 @@ def launch(
 ) -> None:
     """Run a kernel: ``kernel<<<grid, block>>>(*args)``.
 
-    Blocks run one after another, and within a block its warps, each up to the next barrier.
+    Blocks run one after another; the warps of a block run one after another from barrier to barrier.
 
     Parameters
     ----------
     kernel : callable
         ``kernel(warp, *args)``. With barriers, a generator function with ``yield`` for each.
     grid, block : int or up to three of them, (x, y, z)
-        Blocks, and threads of a block. Thread (x, y, z) is number ``x + X * (y + Y * z)``; each 32
-        make a warp, and the lanes that the last warp has too many have exited.
+        Blocks, and threads of a block. Thread (x, y, z) is number ``x + X * (y + Y * z)``; 32 consecutive
+        threads make a warp, and the surplus lanes of the last warp have exited.
     *args
         Numbers and `GlobalArray`.
     shared : mapping of name to (dtype, shape)
@@ -593,7 +580,7 @@ def launch(
     LaunchError
         For a grid or block that CUDA would refuse, and for NumPy arrays among ``args``.
     KernelFault
-        The kernel's fault, and its place.
+        For undefined behaviour of the kernel, with its place.
 
     Notes
     -----
@@ -611,11 +598,15 @@ def launch(
     grid, block = _extent("grid", grid, GRID_LIMITS), _extent("block", block, BLOCK_LIMITS)
     threads = math.prod(block)
     if threads > MAX_THREADS:
-        raise LaunchError(f"block {tuple(block)} has {threads} threads: give a block at most {MAX_THREADS}")
+        raise LaunchError(
+            f"block {tuple(block)} has {threads} threads\na block has at most {MAX_THREADS}\n"
+            "launch more and smaller blocks"
+        )
     for position, arg in enumerate(args):
         if isinstance(arg, np.ndarray):
             raise LaunchError(
-                f"argument {position} is a NumPy array: give the kernel a GlobalArray.of(name, array)"
+                f"argument {position} is a NumPy array\na kernel accesses simulated memory\n"
+                "give GlobalArray.of(name, array)"
             )
     code = getattr(inspect.unwrap(kernel), "__code__", None)
     common = _Launch(getattr(kernel, "__name__", type(kernel).__name__), code, grid, block)
@@ -626,7 +617,7 @@ def launch(
 
 
 def _run_block(kernel: Callable[..., object], warps: list[Warp], args: tuple[object, ...]) -> None:
-    """Run the warps in turn, from barrier to barrier; a kernel without one ends in its call."""
+    """Run the warps in turn, from barrier to barrier; a kernel without barriers ends in its call."""
     runs: dict[Warp, _Run] = {}
     for warp in warps:
         run = kernel(warp, *args)
@@ -647,7 +638,7 @@ def _run_block(kernel: Callable[..., object], warps: list[Warp], args: tuple[obj
 
 
 def _reaches_barrier(warp: Warp, run: _Run) -> bool:
-    """Run a warp on to its next barrier, or to its end."""
+    """Run a warp to its next barrier, or to its end; whether it reached a barrier."""
     ended = object()
     if next(run, ended) is ended:
         return False
@@ -666,5 +657,7 @@ def _extent(what: str, given: Extent, limits: tuple[int, int, int]) -> Xyz[int]:
     axes = sizes(given)
     padded = (*axes, 1, 1)[:3]
     if not 1 <= len(axes) <= 3 or not all(1 <= n <= limit for n, limit in zip(padded, limits, strict=True)):
-        raise LaunchError(f"{what} {given}: give one to three numbers from 1 to at most {limits}")
+        raise LaunchError(
+            f"{what} is {given}\nits dimensions are 1 to {limits}\ngive one to three numbers in these limits"
+        )
     return Xyz(*padded)

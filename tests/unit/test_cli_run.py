@@ -269,7 +269,7 @@ def test_a_race_under_several_schedules_is_reported_once(capsys):
     )
     said = capsys.readouterr()
     assert (said.out + said.err).count("race: read of 4 bytes") == 1
-    assert "comes to an end, random, seed 1 is stopped by a fault\n  read of memory that nothing" in said.out
+    assert "ends without a fault; a fault stops random, seed 1:\n  read of memory that nothing" in said.out
     assert "elements differ" not in said.out
 
 

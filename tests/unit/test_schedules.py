@@ -170,7 +170,7 @@ def test_a_fault_under_another_schedule_is_a_difference():
     assert isinstance(difference.other.fault, OutOfBounds)
     assert difference.other.schedule == Schedule("random", 2)
     assert Schedule("random", 2) not in differences.compared
-    with pytest.raises(DependsOnScheduling, match="whether it ends well depends on scheduling"):
+    with pytest.raises(DependsOnScheduling, match="whether a fault occurs depends on scheduling"):
         differences.raise_if_any()
 
 

@@ -96,7 +96,7 @@ def test_index_registers_are_read_only():
 @pytest.mark.parametrize(
     ("grid", "block", "named"),
     [
-        (0, 32, "grid 0"),
+        (0, 32, "grid is 0"),
         ((1, 65536), 32, "grid"),
         ((1, 1, 1, 1), 32, "grid"),
         ((), 32, "grid"),
@@ -112,7 +112,7 @@ def test_launch_dimensions_that_cuda_refuses_are_refused(grid, block, named):
 
 
 def test_a_numpy_array_is_refused_as_an_argument():
-    with pytest.raises(faults.LaunchError, match=r"argument 1 .*GlobalArray\.of"):
+    with pytest.raises(faults.LaunchError, match=r"argument 1 .*\n.*\n.*GlobalArray\.of"):
         launch(lambda warp, n, x: None, 1, 32, 5, np.zeros(3))
 
 
@@ -166,7 +166,7 @@ def test_a_scalar_is_stored_by_every_lane():
 @pytest.mark.parametrize("values", [1.5, np.int64(1), LANE.astype(np.int64), np.ones(32)])
 def test_a_store_of_another_type_is_refused(values):
     x = GlobalArray("x", 32, U32)
-    with pytest.raises(DtypeError, match=r"to x, which holds uint32: .*\.astype\(np\.uint32\)"):
+    with pytest.raises(DtypeError, match=r"to x\n.* uint32\n.*\.astype\(np\.uint32\)"):
         launch(lambda warp, x: warp.store(x, warp.lane, values), 1, 32, x)
 
 
@@ -176,7 +176,7 @@ def test_values_need_32_lanes_and_indices_must_be_integers():
         launch(lambda warp, x: warp.store(x, np.arange(16), 0), 1, 32, x)
     with pytest.raises(DtypeError, match="index into x is float64"):
         launch(lambda warp, x: warp.load(x, warp.lane / 2), 1, 32, x)
-    with pytest.raises(DtypeError, match=r"ballot needs a predicate, not uint32: .* `x != 0`"):
+    with pytest.raises(DtypeError, match=r"ballot of uint32\na predicate is bool\n.* `x != 0`"):
         launch(lambda warp: warp.ballot(warp.lane), 1, 32)
 
 
@@ -229,7 +229,7 @@ def test_a_bad_atomic_add_is_a_fault(kind, index):
 
 
 def test_an_atomic_add_of_another_type_is_refused():
-    with pytest.raises(DtypeError, match="atomic_add of float64 to x, which holds uint32"):
+    with pytest.raises(DtypeError, match=r"atomic_add of float64 to x\n.* uint32"):
         launch(
             lambda warp, x: warp.atomic_add(x, 0, np.full(32, 0.5)),
             1,
