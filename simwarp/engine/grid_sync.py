@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simwarp.lanes import WARP_SIZE
+from simwarp.program.graphs import reachable
 from simwarp.program.liveness import registers_in
 
 if TYPE_CHECKING:
@@ -57,10 +58,4 @@ def _decided_by(program: Program, step: Step) -> set[str]:
             written, *read = other.instruction.operands
             for name in registers_in([written]):
                 sources.setdefault(name, set()).update(registers_in(read))
-    found = set[str]()
-    while wanted:
-        name = wanted.pop()
-        if name not in found:
-            found.add(name)
-            wanted += sources.get(name, ())
-    return found
+    return reachable(wanted, lambda name: sources.get(name, set()))

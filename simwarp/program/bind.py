@@ -1,4 +1,4 @@
-"""Instruction → `Step`: its row's function, and one small closure for each operand."""
+"""Bind an instruction: turn it into a `Step`, with its row's function and one closure per operand."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ SPACES = ("global", "shared", "local", "const", "param")
 
 
 def target_number(module: Module) -> int:
-    """The compute capability, times ten, that a module is for."""
+    """The compute capability of a module's target, times ten."""
     return int("".join(filter(str.isdigit, module.target)) or 0)
 
 
 class Binder:
-    """Binds the instructions of one function."""
+    """Binds the instructions of one function to steps."""
 
     def __init__(
         self,
@@ -72,15 +72,15 @@ class Binder:
         self.target = target_number(module)
         self.types = dict(function.registers)
         self.row: Row | None = None
-        """Of the instruction that is being bound."""
+        """The row of the instruction being bound."""
         self.follows = False
-        """Whether its operand may lack a value, as then its result does."""
+        """Whether the operand being bound may be undefined, which makes the step's result undefined."""
         self.slots = {name: first_slot + i for i, name in enumerate(function.registers)}
 
     # ---- one instruction ---------------------------------------------------------------------------
 
     def step(self, instruction: Instruction) -> Step:
-        """The step of an instruction."""
+        """Bind an instruction of the function."""
         found = TABLE.find(instruction.opcode)
         if found is None:
             raise refusals.without_a_row(instruction)
@@ -102,7 +102,7 @@ class Binder:
         return step
 
     def end(self) -> Step:
-        """Falling off the end is a return; `ret` spells it."""
+        """The ``ret`` that ends a function whose last instruction is not a return."""
         return self.step(Instruction("ret", (), None, self.function.line, "}"))
 
     def operands(self, step: Step) -> None:
@@ -153,7 +153,7 @@ class Binder:
             raise self.misfit(step)
 
     def bind_destinations(self, step: Step, rest: list[Operand]) -> None:
-        """Bind the destinations; takes their operand off ``rest``."""
+        """Bind the destinations, and remove their operand from ``rest``."""
         specs = step.row.destinations
         given: list[Operand | None] = []
         if any(spec.kind != "carry" for spec in specs):
@@ -171,7 +171,7 @@ class Binder:
         )
 
     def source(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
-        """One operand that is read."""
+        """Bind a source operand."""
         if step.form.resolve(spec.kind) == step.form.T:
             self.check_vector(step, operand)
         if spec.kind == "number" and not isinstance(operand, Immediate):
@@ -183,14 +183,14 @@ class Binder:
         return self.reader(step.instruction, operand, step.form.resolve(spec.kind), step.form)
 
     def fragment(self, step: Step, operand: Operand, spec: OperandSpec) -> Read:
-        """The registers of a fragment, all of them."""
+        """A closure that reads the registers of a fragment, as a list."""
         kind = step.form.resolve(spec.kind)
         registers = self.fragment_registers(step, operand, spec)
         parts = [self.reader(step.instruction, register, kind) for register in registers]
         return lambda chunk: [part(chunk) for part in parts]
 
     def fragment_registers(self, step: Step, operand: Operand | None, spec: OperandSpec) -> list[Operand]:
-        """As many registers as the fragment has; a single one may stand without braces."""
+        """The registers of a fragment operand, checked in number; a single one may be without braces."""
         given = list(operand.elements) if isinstance(operand, Vector) else [operand]
         wanted = fragments_of(step.instruction.opcode).operands[spec.name].layout.registers
         if len(given) != wanted or None in given:
@@ -208,7 +208,7 @@ class Binder:
         return Register("%carry")
 
     def misfit(self, step: Step) -> PtxSyntaxError:
-        """The error of operands that are not those of the row."""
+        """The error for operands that do not match the row."""
         row = step.row
         message = (
             f"do not fit `{row.spelling}  {row.syntax}`\ncompare them with the PTX ISA, section {row.section}"
@@ -216,7 +216,7 @@ class Binder:
         return refusals.misuse(step.instruction, message, "operands of ")
 
     def check_vector(self, step: Step, operand: Operand | None) -> None:
-        """Refuse a vector access of another number of registers, or of several widths."""
+        """Refuse a vector operand with a wrong number of registers, or with registers of several widths."""
         wanted = step.form.vector
         if wanted == 1:
             return
@@ -229,14 +229,14 @@ class Binder:
     # ---- control -----------------------------------------------------------------------------------
 
     def label(self, step: Step, operand: Operand) -> int:
-        """The step behind a label."""
+        """The number of the step after a label."""
         if not isinstance(operand, Symbol) or operand.name not in self.function.labels:
             known = ", ".join(self.function.labels) or "none"
             raise refusals.misuse(step.instruction, f"names no label of this function\nit has {known}")
         return self.routine.first + self.function.labels[operand.name]
 
     def labels(self, step: Step, operand: Operand) -> tuple[int, ...]:
-        """The steps of a ``.branchtargets`` list."""
+        """The step numbers of a ``.branchtargets`` list."""
         names = self.function.tables.get(operand.name, ()) if isinstance(operand, Symbol) else ()
         if not names:
             known = ", ".join(self.function.tables) or "none"
@@ -245,7 +245,7 @@ class Binder:
         return tuple(self.label(step, Symbol(name)) for name in names)
 
     def call(self, step: Step) -> Call:
-        """``call (returns), function, (arguments), prototype``; only the function must be there."""
+        """Bind ``call (returns), function, (arguments), prototype``; only the function is required."""
         instruction = step.instruction
         rest = list(instruction.operands)
         returns = rest.pop(0) if rest and isinstance(rest[0], Group) else Group(())
@@ -267,7 +267,7 @@ class Binder:
         return call
 
     def argument(self, instruction: Instruction, operand: Operand) -> Argument:
-        """An argument or result of a call, as its caller holds it."""
+        """Bind an argument or result of a call on the caller's side."""
         if isinstance(operand, Symbol) and operand.name in self.layout.frame:
             return Argument(self.layout.frame[operand.name])
         if isinstance(operand, Register):
@@ -283,7 +283,7 @@ class Binder:
         raise refusals.misuse(instruction, message)
 
     def formal(self, variable: Variable) -> Formal:
-        """A parameter or return value of this function."""
+        """Bind a parameter or return value on the side of this function."""
         size = DTYPES[variable.type].itemsize * variable.count
         if variable.name in self.layout.frame:
             return Formal(self.layout.frame[variable.name], size)
@@ -295,7 +295,7 @@ class Binder:
     # ---- addresses ---------------------------------------------------------------------------------
 
     def address(self, step: Step, operand: Operand) -> None:
-        """The state space and address of a memory access."""
+        """Bind the address operand of a memory access: its state space, base and offset."""
         if not isinstance(operand, Address) or operand.more:
             raise self.misfit(step)
         written = [m.partition("::")[0] for m in step.form.modifiers]
@@ -317,7 +317,7 @@ class Binder:
         return isinstance(base, Symbol) and base.name in self.layout.parameters
 
     def base(self, step: Step, base: Register | Symbol | Immediate, offset: int) -> Read:
-        """A closure that reads a whole address, modulo the width that its base has."""
+        """A closure that reads base + offset, modulo the width of the base."""
         instruction = step.instruction
         if isinstance(base, Symbol):
             space, read = self.symbol(instruction, Symbol(base.name, base.offset + offset))
@@ -331,7 +331,7 @@ class Binder:
         return (lambda chunk: np.add(read(chunk), step_by)) if offset else read
 
     def symbol(self, instruction: Instruction, operand: Symbol) -> tuple[str, Read]:
-        """The state space of a name, and a closure that reads its address there."""
+        """The state space of a symbol, and a closure that reads its address in that space."""
         name, layout = operand.name, self.layout
         if name in layout.frame:
             at = np.uint64(layout.frame[name] + operand.offset)
@@ -349,7 +349,7 @@ class Binder:
     # ---- operands ----------------------------------------------------------------------------------
 
     def slot(self, instruction: Instruction, register: Register) -> int:
-        """The number of a register."""
+        """The slot of a register."""
         if register.name not in self.slots:
             raise refusals.misuse(instruction, "is not declared", f"register {register.name} of ")
         return self.slots[register.name]
@@ -389,7 +389,7 @@ class Binder:
         return lambda chunk: address(chunk).astype(wanted)
 
     def special(self, instruction: Instruction, name: str, kind: str) -> Read:
-        """A special register; `mov` may cut it, `cvt` may widen it, too."""
+        """A closure that reads a special register; ``mov`` may truncate it, ``cvt`` may also widen it."""
         have, wanted = DTYPES[TYPES[name]], DTYPES[kind]
         row = self.row
         if row is None or not row.special or (have.itemsize < wanted.itemsize and not row.wider):
@@ -400,7 +400,7 @@ class Binder:
         return lambda chunk: chunk.special(name).astype(wanted)
 
     def check_width(self, instruction: Instruction, register: Register, wanted: np.dtype[Any]) -> None:
-        """Refuse a register of another width than its operand, as ptxas does."""
+        """Refuse a register whose width is not the operand's, as ptxas does."""
         declared = storage(self.types[register.name])
         if declared.itemsize == wanted.itemsize and (declared.kind == "b") == (wanted.kind == "b"):
             return
@@ -413,7 +413,7 @@ class Binder:
         raise refusals.misuse(instruction, f"{message}\n{advice}", f"register {register.name} of ")
 
     def piece(self, instruction: Instruction, operand: Vector, kind: str) -> int:
-        """The width of each of the registers that make one word."""
+        """The bits of each register of a ``{a, b}`` operand that makes one word."""
         bits, rest = divmod(DTYPES[kind].itemsize * 8, len(operand.elements))
         types = [self.types.get(e.name) for e in operand.elements if isinstance(e, Register)]
         if rest or any(t is not None and storage(t).itemsize * 8 != bits for t in types):
@@ -421,7 +421,7 @@ class Binder:
         return bits
 
     def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:
-        """A closure that writes a value of the specification's type to a destination."""
+        """A closure that writes a value of the operand's type to a destination; None if it is not wanted."""
         if spec.is_fragment:
             kind = OperandSpec(spec.name, step.form.resolve(spec.kind))
             registers = self.fragment_registers(step, operand, spec)
@@ -442,5 +442,5 @@ class Binder:
 
 
 def _always(value: Any, chunk: Registers) -> Any:
-    """A reader of a constant."""
+    """Read a constant; bound to the constant by `functools.partial`."""
     return value

@@ -1,9 +1,10 @@
-"""Which functions of a module call which, and where each function's address lies."""
+"""The call graph of a module, and the addresses of its functions."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
+from simwarp.program.graphs import reachable
 from simwarp.ptx.instructions import TABLE
 from simwarp.ptx.spaces import FUNCTIONS
 from simwarp.ptx.syntax import Function, Module, Reference, Symbol
@@ -15,11 +16,11 @@ class CallGraph:
     Attributes
     ----------
     addresses : dict of str to int
-        Of each function; a name that ``.alias`` adds has one of its own.
+        The address of each function; an ``.alias`` has an address of its own.
     callees : dict of str to set of str
-        The callees of each kernel and function; an indirect call may call every one of ``taken``.
+        The callees of each kernel and function; an indirect call may call each function of ``taken``.
     taken : set of str
-        The functions that something other than a call names.
+        The functions whose address is taken: named other than by a direct call.
     """
 
     def __init__(self, module: Module) -> None:
@@ -36,7 +37,7 @@ class CallGraph:
 
     @cached_property
     def cycles(self) -> list[list[str]]:
-        """Kernels and functions in groups that can call one another, callees before their callers."""
+        """Strongly connected components of the call graph, callees before their callers."""
         below = {name: {name, *self.reached(name)} for name in self.callees}
         found: dict[str, list[str]] = {}
         for name in sorted(below, key=lambda name: len(below[name])):
@@ -46,23 +47,21 @@ class CallGraph:
 
     @cached_property
     def recursive(self) -> set[str]:
-        """The functions that may be called again while they run."""
+        """The functions on a cycle of the call graph, which may be called again while they run."""
         return {
             name for cycle in self.cycles for name in cycle if len(cycle) > 1 or name in self.callees[name]
         }
 
     def reached(self, start: str) -> set[str]:
         """The functions called from ``start``, directly or not; itself only if it is recursive."""
-        todo, seen = list(self.callees.get(start, ())), set[str]()
-        while todo:
-            name = todo.pop()
-            if name not in seen:
-                seen.add(name)
-                todo += self.callees.get(name, ())
-        return seen
+        return reachable(self._callees_of(start), self._callees_of)
+
+    def _callees_of(self, name: str) -> set[str]:
+        """The callees of a function; none for a function without a body."""
+        return self.callees.get(name, set())
 
     def _called(self, function: Function, named: set[str]) -> set[str]:
-        """The callees of a function, "" for an indirect call; adds its other symbols to ``named``."""
+        """The direct callees of a function, and "" for an indirect call; adds other symbols to ``named``."""
         names, functions = set[str](), self.module.functions
         for instruction in function.instructions:
             symbols = [o.name for o in instruction.operands if isinstance(o, Symbol)]

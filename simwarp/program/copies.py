@@ -1,6 +1,6 @@
-"""Stores of loaded values: compilers copy structures with them, padding included, and set bit fields.
+"""Stores by which compilers copy structures, padding included, or set bit fields.
 
-Found once for each program, when it first stores an uninitialised value.
+They may store undefined bits. They are found once per program, when it first stores an undefined value.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from simwarp.program.program import Program, Step
 
 _GO_ON = frozenset(("pure", "load", "store", "atomic", "reduction", "fence"))
-"""The kinds of step behind which lanes always execute the next one."""
+"""The kinds of step after which every lane executes the next step."""
 
 
 class Copies(NamedTuple):
-    """The steps of a program that only copy values.
+    """The stores of a program that copy structures or set bit fields.
 
     Attributes
     ----------
     stores : frozenset of int
-        The numbers of the stores that make up copies of several words, one behind the other or in a loop.
+        The numbers of stores that copy several loaded words, in sequence or in a loop.
     fields : frozenset of int
-        Those of words that were loaded, and of which bits were set whose places are literals.
+        The numbers of stores of a loaded word in which bits at literal positions were set.
     fills : frozenset of (int, int)
-        Stores and elements of their vectors, counted from 0, that no instruction gives a value.
+        Vector stores, and the indices of their elements that no instruction writes.
     """
 
     stores: frozenset[int]
@@ -37,7 +37,7 @@ class Copies(NamedTuple):
 
     @classmethod
     def of(cls, program: Program) -> Copies:
-        """Those of a program, found when they are first asked for."""
+        """The copies of a program, found on first use."""
         known = vars(program)
         if "_copies" not in known:
             stores = {n for block in _blocks(program) for n in _copied(block)}
@@ -49,7 +49,7 @@ class Copies(NamedTuple):
 
 
 def _blocks(program: Program) -> list[list[Step]]:
-    """The basic blocks."""
+    """The basic blocks of a program."""
     starts = {routine.first for routine in program.routines.values()}
     for step in program.steps:
         starts |= {step.target, *step.table}
@@ -60,7 +60,7 @@ def _blocks(program: Program) -> list[list[Step]]:
 
 
 def _copied(block: list[Step]) -> list[int]:
-    """The stores of a block that make up copies."""
+    """The numbers of a basic block's stores that copy loaded words."""
     loaded: set[str] = set()
     copies: list[int] = []
     words = 0
@@ -80,7 +80,7 @@ def _copied(block: list[Step]) -> list[int]:
 
 
 def _values(step: Step) -> list[str]:
-    """The registers that a store writes to memory; none if it writes other things, too."""
+    """The names of the registers that a store writes to memory; empty if not all elements are registers."""
     operand = step.instruction.operands[-1]
     elements = operand.elements if isinstance(operand, Vector) else (operand,)
     names = [element.name for element in elements if isinstance(element, Register)]
@@ -88,7 +88,7 @@ def _values(step: Step) -> list[str]:
 
 
 def _fields(steps: list[Step]) -> list[int]:
-    """The stores of a function that set bits at places that are literals, and keep the others."""
+    """The numbers of a function's stores of words in which bits at literal positions were set."""
     kept: set[str] = set()
     found: set[str] = set()
     before = -1
@@ -112,7 +112,7 @@ def _fields(steps: list[Step]) -> list[int]:
 
 
 def _fills(steps: list[Step]) -> list[tuple[int, int]]:
-    """The elements of a function's vector stores that no instruction gives a value."""
+    """The vector stores of a function, with the indices of elements that no instruction writes."""
     written: set[str] = set()
     for step in steps:
         if step.row.destinations or step.kind == "call":

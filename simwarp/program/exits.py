@@ -1,12 +1,12 @@
-"""The ways out of a kernel that lead past every barrier, or past every operation of a warp.
+"""Paths to the end of a kernel that bypass every later barrier, or every later warp operation.
 
-Lanes that are gone when others open a barrier have either *returned early* or *skipped* it, depending on
-their path in the control-flow graph, not on the schedule. Lanes that part from others which may still come to
-a barrier, and go straight to the end, returned early. Lanes that store something on the way, or reach the end
-through another barrier, skipped the one that the others wait at.
+Lanes that have exited when others open a barrier either *returned early* or *skipped* it, depending on their
+path in the control-flow graph, not on the schedule. Lanes returned early if they left others that can still
+reach a barrier and went straight to the end. Lanes that stored something on the way, or reached the end
+through another barrier, skipped the barrier that the others wait at.
 
-Writes of a lane to its own stack do not count: `-G` keeps every variable there. A generic write may be one,
-depending on its address: such a step is an edge to the next one, for lanes that write elsewhere.
+Writes of a lane to its own stack do not count, since `-G` keeps every variable there. A generic write may be
+one, depending on its address: such a step has an edge to the next step, for lanes that write elsewhere.
 
 Source: Aho, Lam, Sethi and Ullman, Compilers (2nd edition), sections 9.2 and 12.2 (reachability across calls
 by summaries).
@@ -18,42 +18,42 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from simwarp.program.graphs import Graph, reachable, reverse
 from simwarp.ptx.rows import ENDS_BLOCK, WRITES
 
 if TYPE_CHECKING:
     from simwarp.program.program import Program, Step
 
 RETURNS, LEAVES, WORKS = 1, 2, 3
-"""The meaning of an edge for the lanes that take it: they return early; they leave to do other work; or they
-do other work after all, having seemed to return early, also behind a generic write that is not to local
-memory."""
+"""The meaning of an edge for lanes that take it: they return early; they leave to do other work; or they
+do other work although an earlier edge said that they return early."""
 
 Edges = dict[int, dict[int, int]]
-"""For each step where lanes part, the steps that they can go to, and the meaning of each."""
+"""Step where lanes diverge → step that they can go to → meaning of that edge."""
 
 _OF_OTHERS = ("global", "shared")
-"""State spaces that others can read."""
+"""State spaces that other threads can read."""
 _PARTS = ENDS_BLOCK - {"trap"}
 
 
 def ways_out(program: Program, *meets: Callable[[Step], bool]) -> list[Edges]:
-    """The edges by which lanes leave for good all steps from which a meeting can be reached."""
+    """For each predicate of ``meets``, the edges by which lanes leave for good the paths to such a step."""
     meetings = [{at for at, step in enumerate(program.steps) if one(step)} for one in meets]
     graph = _Graph(program) if any(meetings) else None
     return [_Ways(graph, some).edges() if graph is not None and some else {} for some in meetings]
 
 
 class _Graph:
-    """Which step can come behind which, functions included.
+    """The control-flow graph of a program, functions included.
 
     Attributes
     ----------
     owner : list of str
-        The function that each step belongs to.
+        The name of the function that each step belongs to.
     callees : dict of int to list of str
-        For each call the functions that it may reach.
+        Call step → the functions that it may call.
     sites : dict of str to list of int
-        The steps behind the calls of each function.
+        Function → the steps after its calls.
     """
 
     def __init__(self, program: Program) -> None:
@@ -71,7 +71,7 @@ class _Graph:
                     self.sites[callee].append(at + 1)
 
     def ways(self, at: int) -> list[int]:
-        """The steps that lanes can part to; one past the last step stands for the end of the kernel."""
+        """The successors of a step; one past the last step stands for the end of the kernel."""
         kind, ways = self.steps[at].kind, self.steps[at].following
         if kind == "exit":
             ways.append(len(self.steps))
@@ -80,32 +80,22 @@ class _Graph:
         return ways
 
     @cached_property
-    def before(self) -> list[list[int]]:
-        """For each step those of the same function that it can come behind."""
-        before: list[list[int]] = [[] for _ in self.steps]
-        for at, step in enumerate(self.steps):
-            for other in step.following:
-                before[other].append(at)
-        return before
+    def before(self) -> Graph:
+        """The predecessors of each step within its function."""
+        return reverse([step.following for step in self.steps])
 
     def leading_to(self, found: Iterable[int]) -> set[int]:
-        """The steps from which one of those found can be reached within its function."""
-        reached = set(found)
-        todo = list(reached)
-        while todo:
-            new = [at for at in self.before[todo.pop()] if at not in reached]
-            reached.update(new)
-            todo += new
-        return reached
+        """The steps from which one of ``found`` can be reached within its function."""
+        return reachable(found, self.before.__getitem__)
 
     @cached_property
     def comes_back(self) -> set[int]:
-        """The steps from which a function can return."""
+        """The steps from which the function's return can be reached."""
         return self.leading_to(at for at, step in enumerate(self.steps) if step.kind == "return")
 
     @cached_property
     def writes(self) -> set[int]:
-        """The steps that write to memory that others can read, without a predicate."""
+        """The unpredicated steps that write to memory that other threads can read."""
         return {
             at
             for at, step in enumerate(self.steps)
@@ -114,12 +104,14 @@ class _Graph:
 
 
 class _Ways:
+    """Finds the edges by which lanes leave all paths to a set of meetings (barriers or warp operations)."""
+
     def __init__(self, graph: _Graph, meetings: set[int]) -> None:
         self.graph, self.steps, self.meetings = graph, graph.steps, meetings
         self.reaches = self._reaching()
 
     def parts(self, at: int) -> bool:
-        """Whether lanes can go different ways from a step, or come back to different ones."""
+        """Whether lanes can diverge at a step, or return to different callers."""
         step = self.steps[at]
         guarded = step.guard is not None and (step.kind in _PARTS or at in self.meetings)
         return guarded or bool(step.table) or step.kind == "return"
@@ -127,16 +119,16 @@ class _Ways:
     # ---- what lies ahead -------------------------------------------------------------------------------
 
     def _reaching(self) -> list[bool]:
-        """For each step whether lanes may come to a meeting from it; one more for the end."""
+        """For each step, and the end, whether a meeting can be reached from it."""
         graph, meeting = self.graph, set(self.meetings)
-        while True:  # a call of a function with a meeting is one
+        while True:  # a call of a function that contains a meeting counts as a meeting
             inside = {graph.owner[at] for at in meeting}
             calls = {at for at, names in graph.callees.items() if not inside.isdisjoint(names)}
             if calls <= meeting:
                 break
             meeting |= calls
         here, after = graph.leading_to(meeting), set[str]()
-        while True:  # behind a return come the steps behind the call
+        while True:  # a return leads to the steps after the calls
             reaches = here | {at for at in graph.comes_back if graph.owner[at] in after}
             found = {name for name, sites in graph.sites.items() if not reaches.isdisjoint(sites)}
             if found == after:
@@ -144,7 +136,7 @@ class _Ways:
             after = found
 
     def _working(self) -> list[bool]:
-        """For each step whether lanes write something before they can part again; one more for the end."""
+        """For each step, and the end, whether lanes write something before they can diverge again."""
         works, changed = [False] * (len(self.steps) + 1), True
         while changed:
             changed = False
@@ -154,6 +146,7 @@ class _Ways:
         return works
 
     def _works(self, at: int, works: list[bool]) -> bool:
+        """Whether lanes at a step write something before they diverge, by what is known of later steps."""
         graph, step = self.graph, self.steps[at]
         if at in graph.writes:
             return True
@@ -171,7 +164,7 @@ class _Ways:
     # ---- the edges -------------------------------------------------------------------------------------
 
     def edges(self) -> Edges:
-        """The meaning of each way for the lanes that take it."""
+        """The edges by which lanes leave, and those after which lanes that seemed to return do other work."""
         leaving = [
             (at, way)
             for at in range(len(self.steps))
@@ -201,5 +194,6 @@ class _Ways:
         return edges
 
     def _onwards(self, at: int) -> list[int]:
+        """The successors of a step, entries of called functions included."""
         graph = self.graph
         return [*graph.ways(at), *(graph.first[name] for name in graph.callees.get(at, ()))]

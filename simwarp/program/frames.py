@@ -1,9 +1,9 @@
-"""Local variables: where each of them lies in its function's frame.
+"""The extents of local variables in their function's stack frame.
 
-A compiler puts all local variables of a function into one, ``__local_depot``. It takes the address of one of
-them by an ``add.u64`` of its own to the frame's base, ``%SP`` or ``%SPL``: the offset is where a variable
-starts, with and without optimisation. A member of a structure, or an element of an array, is added to that
-by an ``add.s64``. So a variable ends, at the latest, where the next one starts whose address is taken.
+A compiler puts all local variables of a function into one array, ``__local_depot``. It takes the address of a
+variable by an ``add.u64`` of its offset to the frame's base, ``%SP`` or ``%SPL``, with and without
+optimisation; the offset of a member or element is added to that by an ``add.s64``. So a variable ends, at the
+latest, where the next variable starts whose address is taken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BASES = ("%SP", "%SPL")
 
 
 def start_of(instruction: Instruction) -> int | None:
-    """The offset in the frame of the local variable whose address an instruction takes, or None."""
+    """The frame offset of the local variable whose address an instruction takes; None for another one."""
     found = TABLE.find(instruction.opcode)
     if found is None or "displace" not in found[0].traits or not found[1].T.startswith("u"):
         return None
@@ -32,7 +32,7 @@ def start_of(instruction: Instruction) -> int | None:
 def local_variables(
     function: Function, offsets: Mapping[str, int], sizes: Mapping[str, int]
 ) -> dict[str, tuple[int, int]]:
-    """Start and end of each local variable in a function's frame; one without a name is ``depot+start``."""
+    """Name → start and end in the frame of each local variable; part of a depot is named ``depot+start``."""
     names = [v.name for v in function.variables if v.space == "local"]
     found = {name: (offsets[name], offsets[name] + sizes[name]) for name in names}
     depot = next((name for name in names if name.startswith(_DEPOT)), None)
@@ -45,12 +45,12 @@ def local_variables(
 
 
 def is_whole(name: str) -> bool:
-    """Whether a name is that of all local variables of a frame."""
+    """Whether a name is that of the whole depot."""
     return name.startswith(_DEPOT) and "+" not in name
 
 
 def name_of(name: str, size: int) -> str:
-    """The name of a local variable in messages."""
+    """The description of a local variable for messages."""
     if name.startswith(_DEPOT):
         start = int(name.partition("+")[2])
         name = f"the local variable in bytes {start} to {start + size - 1}"

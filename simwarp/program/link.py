@@ -1,7 +1,7 @@
-"""Syntax → `Program`: a kernel and the functions it calls, with nothing left to look up.
+"""Link a kernel and the functions it calls into a `Program`, with every name resolved.
 
-`link` decides what belongs to the program and where everything lies; `simwarp.program.bind` makes a step
-of each instruction.
+`link` finds the functions and lays out the memory of the program; `simwarp.program.bind` turns each
+instruction into a step.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from simwarp.ptx.syntax import Address, Function, Group, Instruction, Module, Op
 
 _GLOBAL = ("global", "const")
 _LEAST_FRAME = 16
-"""Bytes of local memory that a call of a recursive function takes, at least: where it returns to, aligned."""
+"""Least bytes of local memory per call of a recursive function: its aligned return address."""
 
 
 def link(module: Module, entry: Function, graph: CallGraph | None = None) -> Program:
-    """Make a kernel ready to run."""
+    """Link a kernel of a module into a program."""
     return _Linker(module, entry, graph or CallGraph(module)).program()
 
 
 def size_of(variable: Variable) -> int:
-    """Bytes of a variable or parameter."""
+    """The size in bytes of a variable or parameter."""
     return DTYPES[variable.type].itemsize * variable.count
 
 
 def _lay_out(variables: Iterable[Variable]) -> tuple[list[tuple[Variable, int]], int]:
-    """The offset of each variable, one behind the other and aligned, and where the last one ends."""
+    """Lay variables out in order, aligned: the offset of each, and the end of the last."""
     found: list[tuple[Variable, int]] = []
     end = 0
     for variable in variables:
@@ -49,27 +49,27 @@ def _lay_out(variables: Iterable[Variable]) -> tuple[list[tuple[Variable, int]],
 
 
 def symbol_of(variable: Variable, function: Function | None = None) -> str:
-    """The unique name of a variable in its module; different functions may declare the same name."""
+    """The name of a variable, unique in its module: functions may declare variables of the same name."""
     return f"{function.name}:{variable.name}" if function else variable.name
 
 
 @dataclass
 class Layout:
-    """Where the names of one function lie.
+    """The addresses and offsets of the names in one function.
 
     Attributes
     ----------
     shared, parameters, frame : dict of str to int
-        Offset of each shared variable, kernel parameter, and variable of the function's frame.
+        Offsets of shared variables, of kernel parameters, and of variables in the function's frame.
     functions : dict of str to int
-        Their addresses.
+        Addresses of functions.
     globals : dict of str to (str, str)
-        State space and unique name of each variable in global and constant memory; the launch knows the
+        State space and unique name of each variable in global and constant memory; the launch has the
         addresses.
     sizes : dict of str to int
         Bytes of each parameter, and of each variable of the frame.
     spaces : dict of str to str
-        In which state space each variable and parameter was declared.
+        The state space that each variable and parameter was declared in.
     """
 
     shared: dict[str, int] = field(default_factory=dict[str, int])
@@ -82,6 +82,8 @@ class Layout:
 
 
 class _Linker:
+    """Links one kernel of a module."""
+
     def __init__(self, module: Module, entry: Function, graph: CallGraph) -> None:
         self.module, self.entry = module, entry
         self.shared: dict[str, dict[str, int]] = {}
@@ -118,7 +120,7 @@ class _Linker:
         return program
 
     def mark_loops(self, program: Program) -> None:
-        """Mark each backward branch whose loop polls or waits, itself or in the functions that it calls."""
+        """Mark backward branches whose loop, or a function called in it, polls memory or has a barrier."""
         polling, meeting = (self.steps_that(program, does) for does in (_polls, _meets))
         for i, step in enumerate(program.steps):
             if step.kind in ("branch", "indexed branch"):
@@ -127,7 +129,7 @@ class _Linker:
                 step.meets = meeting[i] > meeting[min(start, i)]
 
     def steps_that(self, program: Program, does: Callable[[Step], bool]) -> list[int]:
-        """How many steps before each one do something, or call a function that does."""
+        """Prefix counts of the steps for which ``does`` is true, or that call a function with such a step."""
         doing = [does(step) for step in program.steps]
         names = {program.routine_at(i).name for i, itself in enumerate(doing) if itself}
         for cycle in self.graph.cycles:
@@ -138,6 +140,7 @@ class _Linker:
         return [0, *accumulate(doing)]
 
     def check_defined(self) -> None:
+        """Refuse a call of a function that is neither defined here nor a host function."""
         for name in self.reached:
             function = self.module.functions.get(name)
             if function is not None and function.extern and name not in HOST_FUNCTIONS:
@@ -150,7 +153,7 @@ class _Linker:
                 raise with_source(error, self.call_of(name).source)
 
     def call_of(self, name: str) -> Instruction:
-        """The first instruction that names a function which the kernel reaches."""
+        """The first instruction, of the kernel or a function it reaches, that names a function."""
         callers = (
             self.entry,
             *(self.module.functions[f] for f in self.reached if f in self.module.functions),
@@ -159,7 +162,7 @@ class _Linker:
         return next(i for i in instructions if name in _named(i))
 
     def check_calls(self, program: Program) -> None:
-        """Each call must pass and take back what its function has."""
+        """Refuse a call whose numbers of arguments or results are not those of its function."""
         for step in program.steps:
             call = step.call
             if call is None or call.function == "":
@@ -178,12 +181,12 @@ class _Linker:
                 )
 
     def add(self, program: Program, function: Function) -> None:
-        """Append a function's steps."""
+        """Bind a function and append its steps to the program."""
         is_entry = function is self.entry
         _check_types(function)
         layout = self.layout(program, function)
         recursive = function.name in self.graph.recursive and not is_entry
-        frame = max(_frame_size(layout, function), _LEAST_FRAME if recursive else 0)
+        frame = max(_frame_size(layout), _LEAST_FRAME if recursive else 0)
         routine = Routine(function.name, len(program.steps), frame, recursive=recursive)
         routine.local_variables = local_variables(function, layout.frame, layout.sizes)
         binder = Binder(self.module, function, layout, is_entry, routine, len(program.registers))
@@ -203,6 +206,7 @@ class _Linker:
     # ---- where things lie --------------------------------------------------------------------------
 
     def layout(self, program: Program, function: Function) -> Layout:
+        """The layout of the names that a function's instructions may use."""
         layout = Layout(self.shared[""] | self.shared[function.name], functions=self.graph.addresses)
         everywhere = [(v, None) for v in self.module.variables] + [(v, function) for v in function.variables]
         layout.globals = {
@@ -220,6 +224,7 @@ class _Linker:
         return layout
 
     def place_parameters(self, program: Program) -> None:
+        """Set the offsets of the kernel's parameters, and check their size."""
         places, end = _lay_out(self.entry.parameters)
         program.parameter_offsets = {v.name: at for v, at in places}
         most = most_parameters(self.module.version or "9.0", target_number(self.module))
@@ -227,9 +232,10 @@ class _Linker:
         check_size(self.entry.line, f"the parameter list of kernel {self.entry.name}", end, most, advice)
 
     def place_shared(self, functions: list[Function]) -> tuple[int, int]:
-        """Give each shared variable its offset; those without a size all start behind the others.
+        """Set the offsets of shared variables; all arrays without a size start after the others.
 
-        Variables of the module that neither the kernel nor its functions name take no place.
+        Variables of the module that neither the kernel nor its functions name take no memory. Returns the
+        size of static shared memory and the offset of the dynamic part.
         """
         functions = [*functions, self.entry]
         named = set[str]().union(*map(_names, functions))
@@ -261,7 +267,7 @@ class _Linker:
         return end, dynamic_at
 
     def depth(self, program: Program) -> int:
-        """Bytes of local memory that the kernel and its callees take, without recursion."""
+        """Most bytes of local memory that the kernel and its callees need, without recursion."""
         routines, deepest = program.routines, dict[str, int]()
         for cycle in self.graph.cycles:
             if cycle[0] in routines:
@@ -271,25 +277,26 @@ class _Linker:
         return deepest[self.entry.name]
 
 
-def _frame_size(layout: Layout, function: Function) -> int:
+def _frame_size(layout: Layout) -> int:
+    """Bytes of a function's frame, a multiple of 16."""
     end = max((at + layout.sizes[name] for name, at in layout.frame.items()), default=0)
     return -(-end // 16) * 16
 
 
 def _ends(steps: list[Step]) -> bool:
-    """Whether the last step never goes on to a next one."""
+    """Whether the last step always ends the function."""
     return bool(steps) and steps[-1].guard is None and steps[-1].kind in ENDS_BLOCK
 
 
 def _is_compiled(function: Function) -> bool:
-    """Whether LLVM wrote a function: it ends each with ``ret``, except an end that cannot be reached."""
+    """Whether LLVM wrote a function: only an unreachable end then lacks a ``ret``."""
     if any(instruction.source is not None for instruction in function.instructions):
         return True
     return any(label.startswith("$L__BB") for label in function.labels)
 
 
 def _polls(step: Step) -> bool:
-    """Whether a step reads memory that other lanes may write."""
+    """Whether a step reads memory that other threads may write meanwhile."""
     return step.kind in ("atomic",) or any(map(step.form.has, ("volatile", "relaxed", "acquire")))
 
 
@@ -304,6 +311,7 @@ def _names(function: Function) -> set[str]:
 
 
 def _named(instruction: Instruction) -> set[str]:
+    """The symbols that an instruction names."""
     operands = list[Operand](instruction.operands)
     operands += [part for o in operands if isinstance(o, Group) for part in o.elements]
     operands += [o.base for o in operands if isinstance(o, Address)]
@@ -311,7 +319,7 @@ def _named(instruction: Instruction) -> set[str]:
 
 
 def _check_types(function: Function) -> None:
-    """Refuse registers and variables of types that have no word here."""
+    """Refuse registers and variables of types that are not simulated."""
     declared = [*function.registers.items(), *((v.name, v.type) for v in function.variables)]
     for name, kind in declared:
         if kind not in DTYPES:

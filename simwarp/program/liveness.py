@@ -1,8 +1,8 @@
-"""Which registers lanes may still read, by the step they stand at.
+"""Live registers: those that lanes at a step may still read.
 
-Lanes that diverged share a register's array. Where those that are elsewhere will not read their part of
-it again before they write it, the executing lanes may replace it whole: that is much cheaper than to
-choose between old and new, lane by lane.
+Lanes that diverged share a register's array. Where the other lanes will not read their part before they write
+it, the executing lanes may replace the whole array, which is much cheaper than to merge old and new values
+lane by lane.
 
 Source: Aho, Lam, Sethi and Ullman, Compilers (2nd edition), section 9.2.5 (live variables).
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from simwarp.program.program import Step
 
 EVERY_REGISTER = -1
-"""As a set of registers, one bit for each slot: all of them."""
+"""The set of all registers, as one bit per slot."""
 
 
 def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]:
-    """The registers that are live at each step of a kernel without device functions."""
+    """The live registers at each step of a kernel without device functions, as one bit per slot."""
     slots = {name: 1 << slot for slot, name in enumerate(registers)}
     flow = [(_read(step, slots), ~_written(step, slots), step.following) for step in steps]
     live = [0] * (len(steps) + 1)
@@ -41,7 +41,7 @@ def live_registers(steps: Sequence[Step], registers: Sequence[str]) -> list[int]
 
 
 def _written(step: Step, slots: dict[str, int]) -> int:
-    """The registers that a step gives a value in all lanes that execute it."""
+    """The registers that a step writes in all lanes that execute it, as one bit per slot."""
     operands = step.instruction.operands
     if not step.row.destinations or step.guard is not None or not operands:
         return 0
@@ -49,7 +49,7 @@ def _written(step: Step, slots: dict[str, int]) -> int:
 
 
 def _read(step: Step, slots: dict[str, int]) -> int:
-    """The registers that a step may read; the carry flag, which is not written in PTX, is always one."""
+    """The registers that a step may read, as one bit per slot; always the implicit carry flag."""
     instruction = step.instruction
     sources = instruction.operands[1:] if step.row.destinations else instruction.operands
     guard = () if instruction.guard is None else (instruction.guard,)
@@ -57,6 +57,7 @@ def _read(step: Step, slots: dict[str, int]) -> int:
 
 
 def _set(operands: Iterable[Operand | None], slots: dict[str, int]) -> int:
+    """The registers within operands, as one bit per slot."""
     found = 0
     for name in registers_in(operands):
         found |= slots.get(name, 0)
@@ -64,7 +65,7 @@ def _set(operands: Iterable[Operand | None], slots: dict[str, int]) -> int:
 
 
 def registers_in(operands: Iterable[Operand | None]) -> Iterator[str]:
-    """The names of the registers within operands."""
+    """Yield the names of the registers within operands."""
     for operand in operands:
         if isinstance(operand, Register):
             yield operand.name

@@ -1,6 +1,6 @@
-"""Operands as closures: how a linked step reads and writes registers, with nothing left to look up.
+"""Operands as closures: readers and writers of registers, with every name resolved.
 
-These run once for each operand of each step, so they are written for few Python calls.
+They run for each operand of each executed step, so they are written for few Python calls.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from simwarp.ptx.syntax import Immediate
 
 
 class Symbols(Protocol):
-    """Of a launch: the addresses of its module's variables."""
+    """The part of a launch that operands use: the addresses of the module's variables."""
 
     @property
     def symbols(self) -> Mapping[str, int]:
-        """By name."""
+        """Name of a variable → its address."""
         ...
 
 
 class Registers(Protocol):
-    """The lanes in flight, as operands see them; `simwarp.engine.chunk` documents each member."""
+    """The part of a chunk that operands use; `simwarp.engine.chunk` documents each member."""
 
     registers: list[Any]
     undefined: Any
@@ -32,44 +32,44 @@ class Registers(Protocol):
 
     @property
     def partial(self) -> Mapping[int, Any]:
-        """The lanes for which a register is defined, for those not defined everywhere."""
+        """Register slot → the lanes where it is defined, for registers undefined in some lane."""
         ...
 
     @property
     def alone(self) -> bool:
-        """Whether a written value may replace a register whole."""
+        """Whether a written value may replace the whole register."""
         ...
 
     @property
     def frame(self) -> Any:
-        """Where the function's variables start in local memory."""
+        """Start of the current function's stack frame in the thread's local memory."""
         ...
 
     @property
     def launch(self) -> Symbols:
-        """The launch."""
+        """The launch that the chunk belongs to."""
         ...
 
     def special(self, name: str, /) -> Any:
         """The value of a special register."""
 
     def write(self, slot: int, value: Any, /) -> None:
-        """Give the executing lanes of a register their value."""
+        """Write a register in the executing lanes."""
 
     def check_defined(self, slot: int, dtype: np.dtype[Any], /) -> Any:
-        """A register's value; a fault, if an executing lane has none."""
+        """Read a register; report a fault if it is undefined in an executing lane."""
 
     def follow(self, slot: int, dtype: np.dtype[Any], /) -> Any:
-        """A register's value, for a result that is not more defined than that."""
+        """Read a register, and make the current step's result undefined where the register is."""
 
     def has_no_value(self, lanes: Any, /) -> None:
-        """The step's result in these lanes is unspecified."""
+        """Make the current step's result undefined in these lanes."""
 
     def undefined_now(self) -> Any:
-        """The lanes that read an uninitialised register in the current step."""
+        """Lanes that read an undefined operand in the current step."""
 
     def split_undefined(self, bits: int, count: int, /) -> None:
-        """The step gives its result in so many pieces."""
+        """Split the undefined bits of the current step's result into ``count`` results of ``bits`` bits."""
 
 
 Read: TypeAlias = Callable[[Registers], Any]
@@ -80,10 +80,10 @@ Compute: TypeAlias = Callable[[Registers], None]
 def register_reader(
     slot: int, declared: np.dtype[Any], wanted: np.dtype[Any], negated: bool, follows: bool = False
 ) -> Read:
-    """A closure that reads a register, kept as ``declared``, as a value of type ``wanted``.
+    """A closure that reads a register, stored as ``declared``, as a value of type ``wanted``.
 
-    A register may be wider than the operand (``st.u8`` from a ``.b16``): then its low bits count. Where
-    nothing wrote the register, that is a fault; or, if it ``follows``, the result has no value either.
+    A register may be wider than the operand (``st.u8`` from a ``.b16``): its low bits are read. An undefined
+    register is a fault or, with ``follows``, makes the step's result undefined.
     """
 
     def checked(chunk: Registers) -> Any:
@@ -112,9 +112,9 @@ def register_reader(
 
 
 def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
-    """A closure that writes a value to a register kept as ``declared``.
+    """A closure that writes a value to a register stored as ``declared``.
 
-    A wider register is filled up with zeros, or with the sign of a signed value.
+    In a wider register the value is extended by zeros or, if signed, by its sign.
     """
 
     def write(chunk: Registers, value: Any) -> None:
@@ -133,7 +133,7 @@ def register_writer(slot: int, declared: np.dtype[Any]) -> Write:
 def computation(
     function: Callable[..., Any], sources: Sequence[Read], destinations: Sequence[Write | None], results: int
 ) -> Compute:
-    """A closure that reads the sources, calls the function and writes its results: one value, or a tuple."""
+    """A closure that computes a step: it reads the sources, calls the function and writes the results."""
     write = destinations[0] if destinations else None
     if results == 1 and write is not None and len(sources) == 1:
         (a,) = sources
@@ -160,7 +160,7 @@ def computation_with_gaps(
     sources: Sequence[Read],
     destinations: Sequence[Write | None],
 ) -> Compute:
-    """The same for a function of one result; ``unspecified`` returns the lanes where it has no value."""
+    """`computation` for one result, which is undefined in the lanes that ``unspecified`` returns."""
     (write,) = destinations
 
     def compute(chunk: Registers) -> None:
@@ -181,7 +181,7 @@ def careful_computation(
     destinations: Sequence[Write | None],
     results: int,
 ) -> Compute:
-    """The same where ``ignores`` returns for each operand the lanes in which the others make the result."""
+    """`computation`, where ``ignores`` returns per operand the lanes whose result does not depend on it."""
 
     def compute(chunk: Registers) -> None:
         values: list[Any] = []
@@ -201,7 +201,7 @@ def careful_computation(
 
 
 def _decisive(missing: Sequence[Any], ignored: Sequence[Any]) -> Any:
-    """The lanes whose result has no value: an operand is missing that the others do not make up for."""
+    """The lanes with an undefined operand that their result depends on; None if there are none."""
     lanes = [m for m in missing if m is not None]
     one = np.sum(lanes, axis=0) == 1
     result = np.logical_or.reduce(
@@ -211,7 +211,7 @@ def _decisive(missing: Sequence[Any], ignored: Sequence[Any]) -> Any:
 
 
 def constant_of(operand: Immediate, kind: str) -> Any:
-    """A literal as a value of PTX type ``kind``: cut to its width, or a float's bits."""
+    """A literal as a value of PTX type ``kind``: an integer is truncated, a float literal gives its bits."""
     dtype = DTYPES[kind]
     if dtype.kind == "b":
         return np.bool_(operand.value != 0)
@@ -239,7 +239,7 @@ def pack(parts: Sequence[Read], bits: int, kind: str) -> Read:
 
 
 def unpack(parts: Sequence[Write | None], bits: int, chunk: Registers, value: Any) -> None:
-    """``mov.b64 {low, high}, a``: write a word's pieces of ``bits`` bits to several registers."""
+    """``mov.b64 {low, high}, a``: split a word into pieces of ``bits`` bits, one per register."""
     if chunk.undefined is not None:
         chunk.split_undefined(bits, len(parts))
     for i, part in enumerate(parts):
@@ -249,7 +249,7 @@ def unpack(parts: Sequence[Write | None], bits: int, chunk: Registers, value: An
 
 
 def write_each(parts: Sequence[Write | None], chunk: Registers, values: Sequence[Any]) -> None:
-    """Write the elements of a vector, each to its register."""
+    """Write the elements of a vector, each to its own register."""
     for i, (part, value) in enumerate(zip(parts, values, strict=True)):
         chunk.part_written = i
         if part is not None:

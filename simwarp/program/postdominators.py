@@ -1,11 +1,11 @@
-"""Where the sides of a branch meet again: its immediate post-dominator in the control-flow graph.
+"""Reconvergence points of branches: their immediate post-dominators in the control-flow graph.
 
 Sources: Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), here on the reversed graph;
 Fung, Sham, Yuan and Aamodt, "Dynamic warp formation and scheduling" (MICRO 2007), section 3, for its use.
 
-One thing is added: a side that only leads out of the kernel (an early ``return``, a failed ``assert``)
-never comes back, so the others need not wait for it. Else one such side would keep all branches around it
-from meeting anywhere.
+One thing is added: a side that only leads out of the kernel (an early ``return``, a failed ``assert``) is
+left out, so that the other lanes do not wait for it. Otherwise one such side would keep the branches around
+it from reconverging before the end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from simwarp.program.graphs import Graph, reverse
 from simwarp.ptx.rows import ENDS_BLOCK
 
 if TYPE_CHECKING:
@@ -21,17 +22,14 @@ if TYPE_CHECKING:
 _WAITS = ("barrier", "cluster barrier", "warp", "warp barrier", "matrix", "matrix load", "matrix store")
 
 _Size = tuple[bool, int]
-"""Of a way out: whether lanes wait for others there, and its steps."""
-
-Graph = list[list[int]]
-"""For each node those that can come next."""
+"""Of a way out: whether lanes wait for others there, and its number of steps."""
 
 
 def reconvergence(steps: Sequence[Step]) -> dict[int, int]:
-    """Where lanes meet that take different ways from a step."""
+    """Step where lanes can diverge → the step where they reconverge."""
     graph = _FlowGraph(steps)
     graph.forget_ways_out()
-    above = immediate_dominators(_reversed(graph.following), graph.root)
+    above = immediate_dominators(reverse(graph.following), graph.root)
     meets: dict[int, int] = {}
     for block, last in enumerate(graph.last_steps):
         step = steps[last]
@@ -42,13 +40,14 @@ def reconvergence(steps: Sequence[Step]) -> dict[int, int]:
 
 
 def immediate_dominators(following: Graph, root: int) -> dict[int, int]:
-    """The last node that every path from the root to a node passes before it."""
+    """The immediate dominator of each node: the last node before it on every path from the root."""
     order = _reverse_postorder(following, root)
     position = {node: i for i, node in enumerate(order)}
-    before = _reversed(following)
+    before = reverse(following)
     above = {root: root}
 
     def common(a: int, b: int) -> int:
+        """The closest common dominator of two nodes."""
         while a != b:
             while position[a] > position[b]:
                 a = above[a]
@@ -70,6 +69,7 @@ def immediate_dominators(following: Graph, root: int) -> dict[int, int]:
 
 
 def _reverse_postorder(following: Graph, root: int) -> list[int]:
+    """The nodes reachable from the root in reverse postorder of a depth-first search."""
     order: list[int] = []
     seen = {root}
     path = [(root, iter(following[root]))]
@@ -86,23 +86,15 @@ def _reverse_postorder(following: Graph, root: int) -> list[int]:
     return order[::-1]
 
 
-def _reversed(following: Graph) -> Graph:
-    before: Graph = [[] for _ in following]
-    for node, others in enumerate(following):
-        for other in others:
-            before[other].append(node)
-    return before
-
-
 class _FlowGraph:
-    """The basic blocks of a program, and behind them three nodes: left by exit, by return, by either.
+    """The basic blocks of a program, followed by three nodes: left by exit, left by return, left by either.
 
     Attributes
     ----------
     last_steps : list of int
         The last step of each block.
     following : list of list of int
-        The blocks or nodes that can come behind each.
+        The successors of each block or node.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -122,21 +114,22 @@ class _FlowGraph:
         self.following += [[self.root], [self.root], []]
 
     def first_step(self, node: int) -> int:
-        """The first step of a block; one past the last step, of a node behind the blocks."""
+        """The first step of a block; one past the last step for the other nodes."""
         return self._firsts[node] if node < len(self._firsts) else len(self.steps)
 
     def _ways(self, at: int) -> Iterable[int]:
-        """The steps that can come behind a step; an exit, or one past the last step, stands for the end."""
+        """The successors of a step; one past the last step stands for an exit."""
         step = self.steps[at]
         ways = [*step.following, *([len(self.steps)] if step.kind == "exit" else [])]
         return [len(self.steps) if self._is_exit(way) else way for way in ways]
 
     def _is_exit(self, at: int) -> bool:
+        """Whether a step ends the kernel for all lanes that reach it."""
         return at < len(self.steps) and self.steps[at].kind == "exit" and self.steps[at].guard is None
 
     def forget_ways_out(self) -> None:
-        """Drop the ways by which lanes only leave the kernel, short ones first, as long as one is left."""
-        before, found = _reversed(self.following), list[tuple[_Size, int, int]]()
+        """Drop edges by which lanes only leave the kernel, short ways first, but not a block's last edge."""
+        before, found = reverse(self.following), list[tuple[_Size, int, int]]()
         for block, ways in enumerate(self.following):
             regions = [(self._way_out(block, way, before), way) for way in ways if len(ways) > 1]
             found += [(self._size(region), block, way) for region, way in regions if region is not None]
@@ -146,7 +139,7 @@ class _FlowGraph:
                 self.following[block].append(way)
 
     def _way_out(self, block: int, way: int, before: Graph) -> set[int] | None:
-        """The blocks on a way that only leads out and has no other entry; None for another way."""
+        """The blocks behind an edge if they only lead out and have no other entry; else None."""
         region, found = {way} - {self.exit}, [way]
         while found:
             node = found.pop()
@@ -156,17 +149,18 @@ class _FlowGraph:
                 new = [other for other in self.following[node] if other not in region]
                 region.update(other for other in new if other != self.exit)
                 found += new
-        # A return is not a way out: it leads to the root, and so does the exit, which is not in the region.
+        # A return is not a way out: it leads to the root. So does the exit, which is not in the region.
         entered = [(other, node) for node in region for other in before[node] if other not in region]
         return region if entered in ([], [(block, way)]) else None
 
     def _size(self, region: set[int]) -> _Size:
+        """The size of a way out, by which the ways are sorted."""
         steps = [s for b in region for s in self.steps[self._firsts[b] : self.last_steps[b] + 1]]
         return any(step.kind in _WAITS for step in steps), len(steps)
 
 
 def _first_steps(steps: Sequence[Step]) -> list[int]:
-    """Where basic blocks begin."""
+    """The first step of each basic block, ascending."""
     firsts = {0}
     for at, step in enumerate(steps):
         if step.kind in ENDS_BLOCK:

@@ -1,7 +1,6 @@
-"""A kernel made ready to run: registers have slots, labels are step numbers, rows are bound.
+"""A linked kernel: registers are slots, labels are step numbers, instructions are bound to rows.
 
-`simwarp.program.link` makes a `Program` of syntax; `simwarp.engine.schedule` and `simwarp.engine.launch` run
-it.
+`simwarp.program.link` builds a `Program` from syntax; `simwarp.engine` runs it.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ from simwarp.ptx.syntax import Instruction, Register, Variable
 
 @dataclass
 class Step:
-    """One instruction, ready to run.
+    """One bound instruction.
 
     Attributes
     ----------
     kind : str
-        The row's, but "exit" for a "return" of the kernel itself.
+        The row's kind, except that a "return" of the kernel itself is an "exit".
     sources, destinations
-        Closures in the order of the row's operands. A destination that is not wanted is None.
+        Closures in the order of the row's operands; None for a destination ``_``.
     guard
-        Reads the predicate, or None.
+        The closure that reads the predicate; None without one.
     target : int
-        The step a branch goes to.
+        The target step of a branch.
     table : tuple of int
-        The steps an indexed branch can go to.
+        The target steps of an indexed branch.
     base, offset, space, symbol
-        Of a memory access: the closure that reads the base address, the offset, the
+        For a memory access: the closure that reads the address, the offset in the kernel parameter, the
         state space ("generic" if none is written), and the kernel parameter's name.
     polls, meets : bool
-        Of a backward branch: whether its loop reads what other lanes write; whether it holds a
-        barrier.
+        For a backward branch: whether its loop reads memory that other threads write, and whether it
+        contains a barrier.
     call
-        Of a call: its function, arguments and results.
+        For a call: its function, arguments and results.
     compute
-        Of a step that only computes on registers: all of it.
+        For a step that only computes on registers: the closure that executes all of it.
     number : int
-        Its place in the program.
+        The step's index in the program.
     runs_off : bool
-        Of an end that is not written: whether a compiler left it out as unreachable.
+        For the added end of a function: whether a compiler left the end out as unreachable.
     """
 
     instruction: Instruction
@@ -84,14 +83,14 @@ class Step:
 
 @dataclass
 class Argument:
-    """One value that a call passes, or takes back: in ``.param`` memory, or in a register.
+    """An argument or result of a call on the caller's side: in ``.param`` memory, or in a register.
 
     Attributes
     ----------
     offset : int
-        In the caller's frame, or -1 for a register.
+        Offset in the caller's frame, or -1 for a register.
     read, write
-        The caller's register.
+        Closures on the caller's register; None for memory.
     """
 
     offset: int = -1
@@ -108,9 +107,9 @@ class Call:
     function : str
         The name of the device or host function; "" for an indirect call.
     address
-        Of an indirect call: the closure that reads the function's address.
+        For an indirect call: the closure that reads the function's address.
     arguments, returns : list of Argument
-        In order.
+        The arguments and the results, in order.
     """
 
     function: str = ""
@@ -121,14 +120,14 @@ class Call:
 
 @dataclass
 class Formal:
-    """A parameter or return value as a device function sees it.
+    """A parameter or return value on the side of a device function.
 
     Attributes
     ----------
     offset, size : int
-        In the function's frame, in bytes; an offset of -1 for a register.
+        Offset in the function's frame, -1 for a register; and size in bytes.
     read, write
-        The register.
+        Closures on the function's register; None for memory.
     """
 
     offset: int
@@ -144,15 +143,15 @@ class Routine:
     Attributes
     ----------
     first : int
-        Its first step.
+        The routine's first step.
     frame : int
-        Bytes of local memory that one activation takes.
+        Bytes of local memory per call.
     slots : range
-        Its register slots.
+        The routine's register slots.
     recursive : bool
-        Whether an activation of it may be under way when it is called.
+        Whether the routine may be called while a call of it runs.
     local_variables : dict of str to (int, int)
-        Where in its frame they start and end.
+        Start and end of each local variable in the frame.
     """
 
     name: str
@@ -166,7 +165,7 @@ class Routine:
 
 
 class HostFunction(NamedTuple):
-    """A function that no module defines and `simwarp.engine.host_functions` runs: the bytes of each value."""
+    """The bytes of the arguments and results of a function that `simwarp.engine.host_functions` runs."""
 
     arguments: tuple[int, ...]
     returns: tuple[int, ...] = ()
@@ -187,22 +186,22 @@ class Program:
     Attributes
     ----------
     start : int
-        The kernel's first step; device functions stand before it, so that "lowest step first"
-        lets lanes come back from a call before the others go on.
+        The kernel's first step; device functions come before it, so that "lowest step first"
+        lets lanes return from a call before the others continue.
     registers : list of str
         The name of each register slot.
     parameters : list of Variable
     parameter_offsets : dict of str to int
-        Where each parameter starts in the parameter space.
+        Offset of each parameter in the parameter space.
     shared_size, dynamic_shared_at : int
-        Bytes of static shared memory; where the dynamic part starts.
+        Bytes of static shared memory, and the offset of the dynamic part.
     shared_variables : dict of str to (int, int)
-        Where each shared variable starts and ends; dynamic ones end with the block's window.
+        Start and end of each shared variable; dynamic ones end with the block's window.
     local_size : int
         Bytes of local memory per thread, without recursion.
     routines : dict of str to Routine
     addresses : dict of int to str
-        The function at each function address.
+        Function address → name of the function.
     """
 
     name: str
@@ -221,11 +220,11 @@ class Program:
     shared_variables: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     def routine_at(self, number: int) -> Routine:
-        """The kernel or function that a step belongs to."""
+        """The kernel or device function that a step belongs to."""
         return self._in_order[bisect_right(self._in_order, number, key=lambda r: r.first) - 1]
 
     def steps_of(self, routine: Routine) -> list[Step]:
-        """The steps of the kernel or of a function."""
+        """The steps of the kernel or of a device function."""
         later = [other.first for other in self.routines.values() if other.first > routine.first]
         return self.steps[routine.first : min(later, default=len(self.steps))]
 
@@ -235,36 +234,36 @@ class Program:
 
     @cached_property
     def recursive(self) -> bool:
-        """Whether a function of it may call itself."""
+        """Whether one of the program's functions is recursive."""
         return any(routine.recursive for routine in self.routines.values())
 
     @cached_property
     def calls_heap(self) -> bool:
-        """Whether it may call ``malloc`` or ``free``."""
+        """Whether the program may call ``malloc`` or ``free``."""
         names = {step.call.function for step in self.steps if step.call is not None}
         return bool(names & {"malloc", "free", ""})
 
     @cached_property
     def reserves_shared(self) -> bool:
-        """Whether it may use the reserved part of shared memory: it reads the registers that locate it."""
+        """Whether the program reads special registers that locate the reserved part of shared memory."""
         operands = (operand for step in self.steps for operand in step.instruction.operands)
         return any(isinstance(o, Register) and o.name.startswith("%reserved_smem") for o in operands)
 
     @cached_property
     def live(self) -> list[int]:
-        """The registers that lanes at each step may still read; of a program with device functions, all."""
+        """The live registers at each step, one bit per slot; all registers if there are device functions."""
         if len(self.routines) > 1:
             return [EVERY_REGISTER] * (len(self.steps) + 1)
         return live_registers(self.steps, self.registers)
 
     @cached_property
     def reconvergence(self) -> dict[int, int]:
-        """For each branch the step where lanes that part there meet again: its immediate post-dominator."""
+        """Branch step → the step where lanes that diverge there reconverge: its immediate post-dominator."""
         return reconvergence(self.steps)
 
     @cached_property
     def ways_out(self) -> dict[int, tuple[dict[int, int], dict[int, int]]]:
-        """For each step where lanes leave for good, its edges: past barriers, and past warp operations."""
+        """Step where lanes leave for good → its edges past all barriers, and past all warp operations."""
         block, warp = ways_out(
             self,
             lambda step: step.kind == "barrier" and not step.form.has("arrive"),

@@ -1,18 +1,18 @@
-"""Where addresses come from: the kernel parameters and variables that a register's value was made of.
+"""Provenance of addresses: the kernel parameters and variables that a register's value is derived from.
 
-This looks at each register once, whatever the path: a set of *origins* for all values it ever has.
+The analysis ignores paths: each register has one set of *origins* for all values that it ever holds.
 
 ========================  ========================================================================
-``"parameter NAME"``      a kernel parameter, or what was computed from it
+``"parameter NAME"``      a kernel parameter, or a value computed from it
 ``"variable NAME"``       the address of a variable in global or constant memory
-``"shared"``              the address of a variable of a block or thread
-``"symbol NAME"``         beside it, which variable of a block that is
-``"frame NAME"``          beside it, which local variable that is
-``"grid barrier"``        the words that cooperative launches meet at
-``"anything"``            a 64-bit value from memory or a call, or one that is put together
+``"shared"``              the address of a shared or local variable
+``"symbol NAME"``         with "shared": the name of the shared variable
+``"frame NAME"``          with "shared": the name of the local variable
+``"grid barrier"``        the grid barrier's workspace of a cooperative launch
+``"anything"``            a 64-bit value loaded from memory, returned by a call or packed from pieces
 ========================  ========================================================================
 
-Numbers that are not addresses have no origin, or that of a parameter that is not an address either.
+A number that is not an address has no origin, or that of a parameter that is not a pointer.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ _POINTER = 8
 
 
 def known_origins(program: Program, variables: Container[str]) -> dict[int, Origins]:
-    """By step number, the origins of each memory access's address; ``variables`` are those of the module."""
+    """Step number → origins of the memory access's address; ``variables`` are those of the module."""
     return _known(program, variables)[0]
 
 
 def lending_steps(program: Program, variables: Container[str]) -> frozenset[int]:
-    """The stores that may put an address in shared or local memory where other blocks or threads can load it.
+    """The stores that may write an address in shared or local memory for other blocks or threads to load.
 
-    None, unless the address of a variable of a block or thread is stored at all.
+    Empty if no address of a shared or local variable is ever stored.
     """
     return _known(program, variables)[1]
 
 
 def _known(program: Program, variables: Container[str]) -> tuple[dict[int, Origins], frozenset[int]]:
-    """Both results for a program, found once."""
+    """The results of `known_origins` and `lending_steps` for a program, computed once."""
     known = vars(program)
     if "_origins" not in known:
         origins = _Origins(program, variables)
@@ -60,7 +60,7 @@ def _known(program: Program, variables: Container[str]) -> tuple[dict[int, Origi
 
 
 def symbols_of(origins: Origins, kind: str = "symbol") -> list[str]:
-    """The variables of a block among origins; or of a thread, the ``kind`` "frame"."""
+    """The names of the shared variables among origins; with kind "frame", of the local variables."""
     return [name for what, _, name in (origin.partition(" ") for origin in origins) if what == kind]
 
 
@@ -71,14 +71,14 @@ class _Origins:
         self.program, self.variables = program, variables
         self.registers: dict[str, Origins] = {}
         self.function, self.beyond = "", NOTHING
-        """The chosen function; the origins of its registers without a write."""
+        """Prefix of the current function's registers, and the origins of registers that it never writes."""
         self.local: Container[str] = ()
-        """That function's local variables."""
+        """The current function's local variables."""
         while sum(self.follow(step) for step in program.steps):
             pass
 
     def follow(self, step: Step) -> bool:
-        """Add the origins that a step gives to registers; whether they are new."""
+        """Add the origins of the registers that a step writes; returns whether any is new."""
         changed = False
         self.enter(step)
         for name, origins in self.given(step):
@@ -88,13 +88,13 @@ class _Origins:
         return changed
 
     def enter(self, step: Step) -> None:
-        """Choose the function of a step; other registers that it reads come from its callers."""
+        """Make a step's function the current one."""
         routine = self.program.routine_at(step.number)
         self.function, self.local = f"{routine.name} ", routine.local_variables
         self.beyond = NOTHING if routine.name == self.program.name else ANYTHING
 
     def of_addresses(self) -> dict[int, Origins]:
-        """By step number, the origins of each memory access's address."""
+        """Step number → origins of the memory access's address."""
         found: dict[int, Origins] = {}
         for step in self.program.steps:
             if step.base is not None:
@@ -104,7 +104,7 @@ class _Origins:
         return found
 
     def of_lent(self) -> frozenset[int]:
-        """The stores of `lending_steps`."""
+        """The step numbers that `lending_steps` returns."""
         found, lends = set[int](), False
         for step in self.program.steps:
             if step.kind == "store" and DTYPES[step.form.T] in ("u8", "i8"):
@@ -148,12 +148,12 @@ class _Origins:
         return found
 
     def of_pieces(self, vector: Vector) -> Origins:
-        """A word made of pieces may be an address whose halves were loaded from memory."""
+        """The origins of a word packed from pieces; an address if its halves were loaded from memory."""
         pieces = [self.of((e,)) for e in vector.elements if not isinstance(e, Immediate)]
         return NOTHING.union(*pieces) if all(pieces) else ANYTHING.union(*pieces)
 
     def of_symbol(self, name: str) -> Origins:
-        """The origin that is a variable's address."""
+        """The origins of the address of a parameter, variable or function."""
         if name in self.program.parameter_offsets:
             return frozenset({f"parameter {name}"})
         known = [key for key in (f"{self.program.name}:{name}", name) if key in self.variables]
@@ -165,7 +165,7 @@ class _Origins:
 
 
 def _at(start: int, base: Origins) -> list[str]:
-    """The origins of the address of a variable in a frame, by those of the frame's base."""
+    """The origins of a local variable's address, given the origins of the frame's base."""
     return [f"{origin}+{start}" if origin.startswith("frame ") else origin for origin in base]
 
 

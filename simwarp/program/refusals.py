@@ -1,6 +1,6 @@
-"""Operands that fit a row but that ptxas refuses: registers, numbers and variables.
+"""Errors for instructions without a row, and for operands that match a row but that ptxas refuses.
 
-All of these were tried with ptxas 13.0.
+Each refusal was checked with ptxas 13.0.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from simwarp.ptx.rows import DTYPES, OperandSpec
 from simwarp.ptx.syntax import Address, Immediate, Instruction, Operand, Register, SourceLine, Symbol
 
 _NAMED = 6
-"""How many rows an error names."""
+"""Most rows that an error names."""
 _LONGEST = 40
 _OLDER = "compile for sm_75 (--cc 7.5): CUDA's headers then copy and wait without it"
 _TEXTURE = "pass the array itself, and index it"
@@ -22,17 +22,17 @@ _INSTEAD = {
     **dict.fromkeys(("cp", "mbarrier"), _OLDER),
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq"), _TEXTURE),
 }
-"""Advice for instructions that their source can do without."""
+"""Base opcode → advice for instructions that the source can avoid."""
 _FLOATS = frozenset(("f16", "f32", "f64"))
 _INTEGERS = frozenset(sign + width for sign in "us" for width in ("8", "16", "32", "64"))
 _TYPED = ("pure", "load", "store", "atomic", "reduction", "warp")
-"""The kinds of row whose registers were tried one by one."""
+"""The kinds of row whose register types were checked against ptxas."""
 _GENERIC = ("global", "shared", "local")
-"""The state spaces that generic addresses reach."""
+"""The state spaces that generic addresses can point to."""
 
 
 def unsupported(instruction: Instruction, message: str) -> UnsupportedInstruction:
-    """The error of an instruction that this version cannot execute, with its line of CUDA C++."""
+    """The error for an instruction that this version cannot execute, with its line of CUDA C++."""
     source, line, text = instruction.source, instruction.line, instruction.text
     where = f"line {line}: `{text}`"
     if source is not None:
@@ -41,14 +41,14 @@ def unsupported(instruction: Instruction, message: str) -> UnsupportedInstructio
 
 
 def with_source(error: UnsupportedInstruction, source: SourceLine | None) -> UnsupportedInstruction:
-    """The same error, its line of CUDA C++ filled in."""
+    """Set the line of CUDA C++ of an error, and return the error."""
     if source is not None:
         error.source_file, error.source_line = source.file, source.line
     return error
 
 
 def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
-    """The error of an opcode without a row: what there is instead."""
+    """The error for an opcode without a row, with the supported opcodes of the same base."""
     base, relatives = instruction.opcode.split(".")[0], TABLE.relatives(instruction.opcode)
     if base in MAPS:
         try:
@@ -62,12 +62,12 @@ def without_a_row(instruction: Instruction) -> UnsupportedInstruction:
 
 
 def misuse(instruction: Instruction, message: str, subject: str = "") -> PtxSyntaxError:
-    """The error of an instruction whose operands do not fit it: ``subject`` stands in front of its text."""
+    """The error for an instruction with unfit operands; ``subject`` precedes the instruction's text."""
     return PtxSyntaxError(f"line {instruction.line}: {subject}`{instruction.text}` {message}")
 
 
 def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: dict[str, str]) -> None:
-    """Refuse float registers where integers are computed with, and the other way round (PTX ISA 9.4.1)."""
+    """Refuse a float register for an integer operand, and vice versa (PTX ISA 9.4.1)."""
     if not isinstance(operand, Register) or operand.name not in types or step.row.kind not in _TYPED:
         return
     kind = step.form.T if spec.kind == "B" else step.form.resolve(spec.kind)
@@ -85,7 +85,7 @@ def check_class(step: Step, operand: Operand | None, spec: OperandSpec, types: d
 
 
 def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
-    """Refuse barriers past the last one, and numbers of threads that are not whole warps."""
+    """Refuse a literal barrier number past 15, or a literal thread count that is not a multiple of 32."""
     if step.row.kind != "barrier" or not isinstance(operand, Immediate):
         return
     value = operand.value
@@ -96,7 +96,7 @@ def check_barrier(step: Step, operand: Operand, spec: OperandSpec) -> None:
 
 
 def check_space(step: Step, operand: Operand, spaces: dict[str, str], space: str) -> None:
-    """Refuse a variable of another state space than the instruction's; "generic" stands for none."""
+    """Refuse a variable in a state space other than the instruction's, which may be "generic"."""
     base = operand.base if isinstance(operand, Address) else operand
     declared = spaces.get(base.name, "") if isinstance(base, Symbol) else ""
     if not isinstance(base, Symbol) or not declared:
