@@ -1,10 +1,10 @@
-"""PTX itself: its text, and the meaning of each instruction. Nothing here runs.
+"""The PTX language: its text, and the meaning of each instruction. Nothing here runs a kernel.
 
 ================  ==============================================================================
 the text          `parse` and `grammar`; `syntax` (their result); `mangled_names`
 the instructions  `rows` (the form of a row), `instructions` (all rows), `forms` (their spellings)
 registers         `special_registers` (names and types)
-memory            `spaces` (windows of generic addresses), `same_address` (lanes that take turns)
+memory            `spaces` (windows of generic addresses), `same_address` (lanes that share an address)
 ================  ==============================================================================
 
 `simwarp.fragments`, `simwarp.products` and `simwarp.floats` define matrices and floats, `simwarp.chips` the

@@ -1,7 +1,7 @@
-"""The forms of a row: every full spelling that PTX allows, and those that evidence covers.
+"""The full spellings of a row: all that PTX allows, and those that recorded evidence covers.
 
-A row's spelling joins its modifiers freely; its rules ``clash`` and ``lacks`` exclude the combinations that
-the PTX ISA forbids.
+A row's spelling combines its modifiers freely; its rules ``clash`` and ``lacks`` exclude the combinations
+that the PTX ISA forbids.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import NamedTuple
 from simwarp.ptx.rows import PARTS, Row
 
 _MODERATE = 256
-"""Rows with at most so many spellings have evidence for each of them."""
+"""Rows with at most this many spellings have evidence for each spelling."""
 _SPACES = {"const", "global", "local", "param", "shared"}
 
 
 class _Choice(NamedTuple):
-    """A choice among a row's modifiers: the words of the opcode, "T" and "U" in the types' places."""
+    """One combination of a row's modifiers: the words of the opcode, with "T" and "U" for the types."""
 
     words: tuple[str, ...]
     extra: int
-    """How many words may be left out, not counting the state space."""
+    """The number of optional words, without the state space."""
 
 
 @cache
 def spellings(row: Row) -> tuple[str, ...]:
-    """Every opcode of a row that PTX allows."""
+    """Every opcode of a row that PTX allows, with modifiers and types."""
     return tuple(opcode for choice in _choices(row) for _, opcode in _typed(row, choice))
 
 
 @cache
 def forms(row: Row) -> tuple[str, ...]:
-    """The spellings of a row that evidence covers.
+    """The spellings of a row that recorded evidence covers.
 
-    All of them, where they are few. Else, for each type and state space, the plain spelling, and
-    enough others that every modifier has been there with every type that it goes with.
+    All spellings if they are few. Otherwise, for each type and state space, the plain spelling, and
+    enough others that every modifier occurs with every type that it can be combined with.
     """
     choices = _choices(row)
     if len(choices) * len(_types(row)) <= _MODERATE:
@@ -55,7 +55,7 @@ def forms(row: Row) -> tuple[str, ...]:
 
 
 def _choices(row: Row) -> list[_Choice]:
-    """The combinations of modifiers that PTX allows with some type; impossible pairs end early."""
+    """The combinations of modifiers that PTX allows with some type, those with few options first."""
     choices = [_Choice((), 0)]
     for optional, required, word in PARTS.findall(row.spelling):
         written = optional or required or word
@@ -71,11 +71,12 @@ def _choices(row: Row) -> list[_Choice]:
 
 
 def _types(row: Row) -> list[tuple[str, str]]:
+    """The pairs of types T and U of a row; "" for a type that the row does not have."""
     return list(itertools.product(row.types or ("",), row.types_u or ("",)))
 
 
 def _typed(row: Row, choice: _Choice) -> list[tuple[tuple[str, str], str]]:
-    """The opcodes of a choice that PTX allows, with their types."""
+    """The types and opcodes of one combination of modifiers, where PTX allows them."""
     found: list[tuple[tuple[str, str], str]] = []
     for types in _types(row):
         words = [{"T": types[0], "U": types[1]}.get(word, word) for word in choice.words]
@@ -85,7 +86,7 @@ def _typed(row: Row, choice: _Choice) -> list[tuple[tuple[str, str], str]]:
 
 
 def _facts(choice: _Choice) -> set[tuple[str, str]]:
-    """The words of a choice, each with the state space."""
+    """The words of a combination, each paired with its state space."""
     words = choice.words[1:]
     space = next((word for word in words if word.split("::")[0] in _SPACES), "")
     return {(space, word) for word in words} | {(space, "")}

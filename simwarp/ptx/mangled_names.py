@@ -1,6 +1,6 @@
-"""Names and parameter types of kernels in CUDA C++, from nvcc's mangled names.
+"""Demangle kernel names: the name and parameter types in CUDA C++, from nvcc's mangled names.
 
-Source: Itanium C++ ABI, 5.1 (mangling), as far as kernels' names and template arguments need it.
+Source: Itanium C++ ABI, 5.1 (mangling); only what names and template arguments of kernels need.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _BUILTIN = {
 }
 _SUFFIX = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile", "r": " __restrict__"}
 _LISTED = 12
-"""How many names a message lists."""
+"""Most names that a message lists."""
 _LITERAL = {"b": "{}", "i": "{}", "j": "{}u", "l": "{}l", "m": "{}ul", "x": "{}ll", "y": "{}ull"}
 
 
 def readable(mangled: str) -> str:
-    """A kernel's name as its source has it, with template arguments and without parameters.
+    """A kernel's name in CUDA C++, with template arguments and without parameters.
 
-    A name that is not mangled, or mangled in a way that this function does not know, is left as it is.
+    A name that is not mangled, or whose mangling this function does not know, is returned unchanged.
     """
     try:
         return _Reader(mangled).name() if mangled.startswith("_Z") else mangled
@@ -45,7 +45,7 @@ def readable(mangled: str) -> str:
 
 
 def parameter_types(mangled: str) -> list[str]:
-    """The types of a kernel's parameters; none if its name is not mangled."""
+    """The types of a kernel's parameters, from its mangled name; empty if it is not mangled."""
     try:
         return _Reader(mangled).parameters() if mangled.startswith("_Z") else []
     except (_NotUnderstood, IndexError):
@@ -53,16 +53,16 @@ def parameter_types(mangled: str) -> list[str]:
 
 
 def plain(name: str) -> str:
-    """A readable name without namespaces and template arguments."""
+    """A demangled name without namespaces and template arguments."""
     return name.partition("<")[0].rpartition("::")[2]
 
 
 def choose(name: str, mangled: Iterable[str]) -> list[str]:
-    """Which of some mangled names a name may mean, by the narrowest reading that finds any.
+    """The mangled names that ``name`` may mean, by the strictest of these rules that finds any.
 
-    The readings: the mangled name itself; the name in the source, with or without its parameters' types,
-    spaces, suffixes and casts of numbers; that without its outer namespaces; that without namespaces and
-    template arguments.
+    The rules: it is the mangled name; it is the name in the source, with or without the types of parameters
+    and apart from spaces, suffixes and casts of numbers; the same without outer namespaces; the same
+    without namespaces and template arguments.
     """
     mangled = list(mangled)
     if name in mangled:
@@ -78,7 +78,7 @@ def choose(name: str, mangled: Iterable[str]) -> list[str]:
 
 
 def listed(mangled: Iterable[str]) -> str:
-    """Mangled names as a message lists them: overloads with their parameters, and not too many."""
+    """The list of mangled names for a message, demangled: overloads with parameters, at most `_LISTED`."""
     mangled = list(mangled)
     short = [readable(one) for one in mangled]
     texts = [
@@ -90,28 +90,28 @@ def listed(mangled: Iterable[str]) -> str:
 
 
 def _bare(name: str) -> str:
-    """A name without spaces, casts and suffixes of numbers."""
+    """A name without spaces, and without casts and suffixes of numbers."""
     name = re.sub(r"\s+", "", name)
     return re.sub(r"([<,])(?:\([^()<>]*\))?(-?\d+)[uUlL]*(?=[>,])", r"\1\2", name)
 
 
-class _NotUnderstood(Exception):  # noqa: N818 - no error: the name is shown as it is
-    pass
+class _NotUnderstood(Exception):  # noqa: N818 - not an error: the name is shown unchanged
+    """Raised for a mangling that `_Reader` does not know."""
 
 
 @dataclass
 class _Reader:
-    """Reads one mangled name from left to right."""
+    """A parser of one mangled name, from left to right."""
 
     text: str
     at: int = 2
     known: list[str] = field(default_factory=list[str])
-    """The meaning of ``S_``, ``S0_`` …"""
+    """The substitutions ``S_``, ``S0_`` …"""
     template: list[str] = field(default_factory=list[str])
-    """The meaning of ``T_``, ``T0_`` …"""
+    """The template arguments ``T_``, ``T0_`` …"""
 
     def parameters(self) -> list[str]:
-        """The types behind an encoding's name; of a template the result comes first."""
+        """Read the name and return the parameter types; a template's result type precedes them."""
         if self.name().endswith(">"):
             self._type()
         found: list[str] = []
@@ -120,7 +120,7 @@ class _Reader:
         return [] if found == ["void"] else found
 
     def name(self) -> str:
-        """An encoding's name: plain, nested, or a template of either."""
+        """Read a name: plain, nested, or with template arguments."""
         if self._take("N"):
             return self._nested()
         self._take("L")  # internal linkage
@@ -128,6 +128,7 @@ class _Reader:
         return self._template(name) if self._next == "I" else name
 
     def _nested(self) -> str:
+        """Read a nested name, between N and E."""
         name = ""
         while not self._take("E"):
             if self._next == "I":
@@ -142,13 +143,14 @@ class _Reader:
         return name
 
     def _template(self, name: str) -> str:
+        """Read the template arguments of a name."""
         if name not in self.known:
             self.known.append(name)
         self.template = self._arguments()
         return name + _bracketed(self.template)
 
     def _arguments(self) -> list[str]:
-        """Template arguments, between I and E."""
+        """Read template arguments, between I and E."""
         self._expect("I")
         found: list[str] = []
         while not self._take("E"):
@@ -156,6 +158,7 @@ class _Reader:
         return found
 
     def _argument(self) -> str:
+        """Read one template argument: a type, a constant or a pack."""
         if self._take("J"):  # a pack
             found: list[str] = []
             while not self._take("E"):
@@ -164,7 +167,7 @@ class _Reader:
         return self._literal() if self._take("L") else self._type()
 
     def _literal(self) -> str:
-        """A constant: its type, n for a minus, digits."""
+        """Read a constant: its type, n for a minus, digits."""
         kind = self._next
         form = _LITERAL.get(kind)
         if form is not None:
@@ -176,6 +179,7 @@ class _Reader:
         return {"0": "false", "1": "true"}[digits] if kind == "b" else form.format(digits)
 
     def _type(self) -> str:
+        """Read a type."""
         letter = self._next
         if letter in _BUILTIN:
             self.at += 1
@@ -202,35 +206,36 @@ class _Reader:
         return found
 
     def _substitution(self) -> str:
-        """``S_`` is the first name so far, ``S0_`` the second; ``St`` is std."""
+        """Read a substitution: ``S_`` is the first name so far, ``S0_`` the second; ``St`` is std."""
         self._expect("S")
         if self._take("t"):
             return f"std::{self._source_name()}"
         return self._numbered(self.known)
 
     def _numbered(self, table: list[str]) -> str:
-        """``_`` is the first of a table, ``0_`` the second."""
+        """Read an index into a table: ``_`` is its first entry, ``0_`` the second."""
         digits = self._match(r"[0-9A-Z]*")
         self._expect("_")
         return table[int(digits, 36) + 1 if digits else 0]
 
     def _source_name(self) -> str:
-        """A number of characters, and these."""
+        """Read an identifier: its length, then its characters."""
         length = int(self._match(r"[1-9]\d*"))
         self.at += length
         if self.at > len(self.text):
             raise _NotUnderstood
         name = self.text[self.at - length : self.at]
-        if name.startswith("_INTERNAL_"):  # NVRTC's own, around static functions
+        if name.startswith("_INTERNAL_"):  # the namespace that NVRTC puts around static functions
             return ""
         return "(anonymous namespace)" if name.startswith("_GLOBAL__N_") else name
 
     @property
     def _next(self) -> str:
-        """The next character; none at the end."""
+        """The next character; "" at the end."""
         return self.text[self.at : self.at + 1]
 
     def _match(self, pattern: str) -> str:
+        """Read the text that matches a pattern."""
         found = re.compile(pattern).match(self.text, self.at)
         if found is None:
             raise _NotUnderstood
@@ -238,11 +243,13 @@ class _Reader:
         return found[0]
 
     def _take(self, letter: str) -> bool:
+        """Skip a letter if it is next; returns whether it was."""
         taken = self.text.startswith(letter, self.at)
         self.at += taken
         return taken
 
     def _expect(self, letter: str) -> None:
+        """Skip a letter that must be next."""
         if not self._take(letter):
             raise _NotUnderstood
 

@@ -1,11 +1,11 @@
-"""PTX text → `simwarp.ptx.syntax`. Knows the grammar, and no instruction.
+"""Parse PTX text into `simwarp.ptx.syntax`, without knowledge of any instruction.
 
 This file reads a module's directives; `tokens`, `constants`, `initial`, `variables`, `signatures`,
 `scopes`, `operands`, `statements` and `locations` read the parts.
 
 Source: PTX ISA 9.0, chapters 4 (syntax), 5 (state spaces), 7 (functions) and 11 (directives), as far as
-nvcc 13.0 emits them and kernels of today are written by hand; where the text is silent, as ptxas 13.0
-does it.
+nvcc 13.0 emits them and hand-written kernels use them; where the text is silent, the behaviour is that of
+ptxas 13.0.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from simwarp.ptx.syntax import Module, Variable
 VERSIONS = tuple(
     f"{major}.{minor}" for major, last in ((6, 5), (7, 8), (8, 8), (9, 0)) for minor in range(last + 1)
 )
-"""Versions of the PTX ISA that are read."""
+"""The supported versions of the PTX ISA."""
 TARGETS = frozenset(
     [f"sm_{n}" for n in (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90)]
     + [f"sm_{n}{suffix}" for n in (100, 101, 103, 110, 120, 121) for suffix in ("", "a", "f")]
     + ["sm_90a"]
 )
-"""Architectures that a module may be written for."""
+"""The architectures that a module may target."""
 _OPTIONS = frozenset(["debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"])
 _CUDA = re.compile(r"^[^\S\n]*#[ \t]*include\b|\b__(?:global|device|host|constant)__", re.MULTILINE)
 _LINKAGE = frozenset([".visible", ".extern", ".weak", ".common"])
 
 
 def parse(text: str) -> Module:
-    """Read a PTX module: PTX ISA 6.0 to 9.0, for sm_50 or later, with 64-bit addresses."""
+    """Parse a PTX module: PTX ISA 6.0 to 9.0, for sm_50 or later, with 64-bit addresses."""
     try:
         return _ModuleReader(Cursor(text)).module()
     except PtxSyntaxError as error:
@@ -51,16 +51,19 @@ def parse(text: str) -> Module:
 
 
 class _ModuleReader:
+    """The parser of a module's directives."""
+
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.result = Module()
         self.locations = Locations(cursor)
         self.variables: dict[str, Variable] = {}
         self.defined: dict[str, tuple[str, int]] = {}
-        """The kind of each defined name, and its line."""
+        """Name → the kind of its definition and its line."""
         self.aliases: list[tuple[str, str, int]] = []
 
     def module(self) -> Module:
+        """Read the whole text."""
         self._version()
         self._target()
         self._address_size()
@@ -75,7 +78,7 @@ class _ModuleReader:
     def _version(self) -> None:
         cursor = self.cursor
         if not cursor.accept(".version"):
-            raise cursor.error("expected the text to begin with .version 9.0, or one down to 6.0")
+            raise cursor.error("expected the text to begin with .version 6.0 to 9.0")
         if cursor.text not in VERSIONS:
             raise cursor.error("expected a version of the PTX ISA from 9.0 down to 6.0")
         self.result.version = cursor.take()
@@ -83,7 +86,7 @@ class _ModuleReader:
     def _target(self) -> None:
         cursor = self.cursor
         if not cursor.accept(".target"):
-            raise cursor.error("expected .target behind .version, such as .target sm_90")
+            raise cursor.error("expected .target after .version, such as .target sm_90")
         if cursor.text not in TARGETS:
             raise cursor.error("expected an architecture from sm_50 on, such as sm_90, sm_90a or sm_100f")
         self.result.target = cursor.take()
@@ -121,7 +124,7 @@ class _ModuleReader:
             raise cursor.error("expected a directive such as .entry, .func or .global")
 
     def _skipped(self, word: str) -> bool:
-        """Step over a directive that declares nothing; False for another one."""
+        """Skip a directive that declares nothing; returns False for another directive."""
         cursor = self.cursor
         if word == ".file":
             skip_file(cursor)
@@ -139,7 +142,7 @@ class _ModuleReader:
         return True
 
     def _skip_section(self) -> None:
-        """Execution does not need debug sections."""
+        """Skip a debug section."""
         cursor, depth = self.cursor, 1
         while not cursor.accept("{"):
             cursor.take()
@@ -157,7 +160,7 @@ class _ModuleReader:
                 self.variables[variable.name] = variable
 
     def _function(self, what: str) -> None:
-        """A kernel or device function, or its declaration: then a later definition takes its place."""
+        """Read a kernel or device function, or its declaration, which a later definition replaces."""
         cursor, functions = self.cursor, self.result.functions
         function = (kernel if what == "kernel" else device_function)(cursor)
         function.extern = cursor.accept(";")
@@ -180,20 +183,20 @@ class _ModuleReader:
         before, where = self.defined.get(name, (what, 0))
         if before != what or (where and not declared_only):
             raise PtxSyntaxError(
-                f"line {line}: {name} is a {before} already, defined in line {where}: expected another name\n"
-                "rename one of the two, or leave one out"
+                f"line {line}: {name} is already a {before}, defined in line {where}: expected another name\n"
+                "rename one of the two, or remove one"
             )
         if not declared_only:
             self.defined[name] = (what, line)
 
     def _alias_all(self) -> None:
-        """``.alias a, b``: a is another name of the function b, which may be defined later."""
+        """Apply ``.alias a, b``: a is another name of function b, which may be defined later."""
         functions = self.result.functions
         for alias, name, line in self.aliases:
             if name not in functions or functions[name].extern:
                 raise PtxSyntaxError(
-                    f"line {line}: expected a function that this module defines behind .alias, found {name!r}"
+                    f"line {line}: expected a function that this module defines after .alias, found {name!r}"
                 )
             if alias in functions and not functions[alias].extern:
-                raise PtxSyntaxError(f"line {line}: expected a new name behind .alias: {alias!r} has a body")
+                raise PtxSyntaxError(f"line {line}: expected a new name after .alias: {alias!r} has a body")
             functions[alias] = functions[name]

@@ -1,4 +1,4 @@
-"""The form of an instruction row: facts about an instruction, directly above its function.
+"""Instruction rows: the facts about an instruction, written directly above its function.
 
 A row is written once, in `simwarp.ptx.instructions`, in the file of its PTX ISA section::
 
@@ -6,27 +6,25 @@ A row is written once, in `simwarp.ptx.instructions`, in the file of its PTX ISA
     def mul_wide(form, a, b):
         return a.astype(form.wide) * b.astype(form.wide)
 
-The first string spells the opcode: ``{.x|.y}`` may be there, ``<.x|.y>`` must, ``.T`` and ``.U``
-stand for a type of the list of that name. The second one gives the operands in the order of PTX:
+The first string spells the opcode: one of ``{.x|.y}`` is optional, one of ``<.x|.y>`` is required, ``.T`` and
+``.U`` stand for a type of the list of that name. The second string gives the operands in PTX order:
 destinations, ``=``, sources; each with its type:
 
 =========  ======================================================================
 ``T U``    the opcode's types (signed and float operands arrive as such)
-``B``      as wide as T, without a sign: for operations that do not look at it
+``B``      as wide as T, unsigned: for operations that do not depend on the sign
 ``W``      twice as wide as T
 ``u32`` …  itself; ``pred`` is bool
 ``number`` a literal of 32 bits
-``carry``  the condition code's carry flag, bool: not written in PTX, always there
-``rank``   the block's rank in its cluster: not written in PTX either
+``carry``  the condition code's carry flag, bool: an implicit operand
+``rank``   the block's rank in its cluster: an implicit operand
 ``fragment``  a warp's part of a matrix: a vector of registers, by `simwarp.fragments`
 ``[a]``    an address
 =========  ======================================================================
 
-An operand with a ``?`` is there with the modifiers ``.and .or .xor`` only; one with a ``*`` may be left
-out.
+An operand with a ``?`` exists only with the modifiers ``.and .or .xor``; one with a ``*`` is optional.
 
-A ``bounded`` row gives the largest distance of its result from the exact one: ``bound="2 ulp"``, or in
-other words of the PTX ISA.
+A ``bounded`` row gives the largest error of its result: ``bound="2 ulp"``, or in other words of the PTX ISA.
 
 Parser, executor, documentation and tests derive from the rows; nothing else knows a mnemonic.
 """
@@ -41,44 +39,23 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-Kind: TypeAlias = Literal[
-    "pure",
-    "warp",
-    "load",
-    "store",
-    "atomic",
-    "reduction",
-    "branch",
-    "indexed branch",
-    "call",
-    "return",
-    "exit",
-    "trap",
-    "barrier",
-    "warp barrier",
-    "cluster barrier",
-    "fence",
-    "matrix",
-    "matrix load",
-    "matrix store",
-]
 Fidelity: TypeAlias = Literal["exact", "bounded", "open", "unsupported"]
 Function: TypeAlias = Callable[..., Any]
 
 TRAITS = {
     "fence": "orders the memory accesses of several threads",
-    "remote": "makes an address in another block of the cluster",
-    "generic": "makes a generic address, or one of a state space out of it",
+    "remote": "computes an address in another block of the cluster",
+    "generic": "converts an address between a state space and generic",
     "move": "its result is its operand",
     "convert": "its result is its operand in another type",
-    "displace": "an integer addition, as of an offset to an address",
-    "mask": "one of its operands may be a mask, which keeps or sets bits of the other",
-    "insert": "puts bits of its first operand beside those of the second, where the others choose",
+    "displace": "an integer addition, which may add an offset to an address",
+    "mask": "one operand may be a mask, which keeps or sets bits of the other",
+    "insert": "combines bits of its first two operands, at positions that the others give",
     "product": "a multiplication that ptxas may contract with an addition",
     "sum": "an addition or subtraction that ptxas may contract with a multiplication",
     "remainder": "a remainder instead of a quotient",
 }
-"""Properties of rows that analyses of programs ask for, instead of mnemonics."""
+"""Properties of rows that program analyses use instead of mnemonics."""
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "pred": np.dtype(np.bool_),
@@ -88,18 +65,17 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{kind: np.dtype("u2") for kind in ("bf16", "e4m3x2", "e5m2x2")},
     **{kind: np.dtype("u4") for kind in ("tf32", "f16x2", "bf16x2", "u16x2", "s16x2")},
 }
-"""The NumPy type in which an operand of a PTX type is computed: for those that NumPy lacks, and for
-packed pairs, the word that holds them."""
+"""PTX type → the NumPy type it is computed in; a word for packed pairs and types that NumPy lacks."""
 LOADS = frozenset(("load", "matrix load"))
 """The kinds of row that only read memory."""
 WRITES = frozenset(("store", "matrix store", "atomic", "reduction"))
 """The kinds of row that write memory."""
 ENDS_BLOCK = frozenset(("branch", "indexed branch", "exit", "return", "trap"))
-"""The kinds of row behind which lanes do not always go on."""
+"""The kinds of row after which lanes may not execute the next step."""
 
 
 def storage(type_name: str) -> np.dtype[Any]:
-    """The unsigned word (bool for a predicate) that a register of this type is kept in."""
+    """The unsigned dtype (bool for a predicate) that a register of a PTX type is stored in."""
     dtype = DTYPES[type_name]
     return dtype if dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
 
@@ -112,7 +88,7 @@ class Form:
     ----------
     opcode : str
     modifiers : tuple of str
-        Those chosen among the row's alternatives, without dots.
+        The modifiers chosen among the row's alternatives, without dots.
     T, U : str
         The types, "" where the row has none.
     """
@@ -123,12 +99,12 @@ class Form:
     U: str = ""
 
     def has(self, modifier: str) -> bool:
-        """Whether the modifier was written."""
+        """Whether the opcode has a modifier."""
         return modifier in self.modifiers
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """T as a NumPy type."""
+        """The NumPy type of T."""
         return DTYPES[self.T]
 
     @property
@@ -138,31 +114,25 @@ class Form:
 
     @cached_property
     def vector(self) -> int:
-        """The number of elements of a vector access, else 1."""
+        """The number of elements of a vector access; 1 without ``.v2``, ``.v4`` or ``.v8``."""
         return next((n for n in (2, 4, 8) if self.has(f"v{n}")), 1)
 
     @property
     def combines(self) -> bool:
-        """Whether the result is combined with one more predicate."""
+        """Whether ``.and``, ``.or`` or ``.xor`` combines the result with another predicate."""
         return bool({"and", "or", "xor"} & set(self.modifiers))
 
     def resolve(self, kind: str) -> str:
         """The PTX type that an operand's type letter stands for in this form."""
-        if kind == "T":
-            return self.T
-        if kind == "U":
-            return self.U
+        if kind in ("T", "U"):
+            return self.T if kind == "T" else self.U
         if kind == "B":
             return "pred" if self.T == "pred" else f"b{self.dtype.itemsize * 8}"
         if kind == "W":
             return f"{self.T[0]}{self.dtype.itemsize * 16}"
-        if kind in ("number", "rank"):
-            return "u32"
-        if kind == "carry":
-            return "pred"
         if kind == "fragment":
             return "b64" if "f64" in self.opcode.split(".") else "b32"
-        return kind
+        return {"number": "u32", "rank": "u32", "carry": "pred"}.get(kind, kind)
 
 
 @dataclass(frozen=True)
@@ -177,61 +147,63 @@ class OperandSpec:
 
     @property
     def is_fragment(self) -> bool:
-        """Whether it is a warp's part of a matrix, in a vector of whole registers."""
+        """Whether the operand is a fragment of a matrix, a vector of registers."""
         return self.kind == "fragment"
 
 
 @dataclass(frozen=True)
 class Row:
-    """An instruction in one place: its facts and the function that computes it.
+    """One instruction: its facts and the function that computes it.
 
     Attributes
     ----------
     spelling, syntax : str
         The two strings described at the top of this module.
     section : str
-        Of the PTX ISA.
+        Section of the PTX ISA.
     types : tuple of str
         The choices of T.
     kind : str
-        The way in which the executor runs it.
+        How the executor runs it: "pure" (registers to registers), "warp" (across lanes), "load", "store",
+        "atomic", "reduction", "matrix", "matrix load", "matrix store", "fence" (also hints), or one of the
+        kinds of control flow and barriers in `simwarp.engine.schedule`.
     fidelity : str
         "exact": to the last bit; "bounded": within ``bound``; "open": the PTX ISA leaves the result
-        free in named cases.
+        unspecified in documented cases.
     minimum_sm : int
-        The first compute capability, times ten, that has it.
+        The lowest compute capability, times ten, that supports it.
     name : str
         The spelling without choices and types, ``mul.wide``, unless the row gives another.
     bound : str
-        Of a bounded row: the largest error that the PTX ISA allows.
+        For a bounded row: the largest error that the PTX ISA allows.
     wider : bool
         Whether its registers may be wider than their type (PTX ISA 9.4.1).
     special : bool
         Whether it can read special registers (PTX ISA chapter 10).
     aligned : bool
-        Of a barrier without ``.aligned`` in its spelling: whether it takes a warp as a whole all the same.
+        For a barrier without ``.aligned`` in its spelling: whether it still requires whole warps.
     moves : bool
-        Whether it moves values of its first operand between lanes, as they are.
+        Whether it moves values of its first operand between lanes unchanged.
     traits : frozenset of str
         Names in `TRAITS`.
     operations : int
-        The arithmetic operations of one lane.
+        Number of arithmetic operations per lane.
     bitwise : int
-        Each bit of the result comes from at most one bit of each of so many operands; the operands behind
-        these choose which.
+        If n > 0, each bit of the result depends on at most one bit of each of the first n operands; the
+        other operands select which.
     amounts : str
         The names of operands that are shift amounts, positions or lengths in bits.
     ignores : callable, optional
-        Takes the function's arguments; returns for each operand in which lanes the others alone make the
-        result, so that the operand may be uninitialised.
+        Takes the function's arguments; returns per operand the lanes whose result does not depend on it, so
+        that it may be uninitialised there.
     unspecified : callable, optional
-        Takes the function's arguments; returns in which lanes the PTX ISA leaves the result unspecified: it
+        Takes the function's arguments; returns the lanes where the PTX ISA leaves the result unspecified; it
         then counts as uninitialised.
     together : callable, optional
-        Of an atomic operation: takes the form, the values in memory, the `Runs` of lanes that share an
-        address and their operands; returns the value that each lane finds, and in which lanes that is exact.
+        For an atomic operation: takes the form, the values in memory, the `Runs` of lanes that share an
+        address and their operands; returns the old value of each lane, and the lanes where it is exact.
     clash : callable, optional
-        Takes the words of an opcode, or of its beginning; returns whether they exclude each other.
+        Takes the words of an opcode, or its first words; returns whether they exclude each other.
     lacks : callable, optional
         Takes the words of an opcode and its types T and U; returns whether PTX lacks that form.
     """
@@ -247,7 +219,7 @@ class Row:
     sources: tuple[OperandSpec, ...] = ()
     name: str = ""
     traits: frozenset[str] = frozenset()
-    kind: Kind = "pure"
+    kind: str = "pure"
     fidelity: Fidelity = "exact"
     minimum_sm: int = 50
     bound: str = ""
@@ -270,7 +242,7 @@ class Row:
         return self.spelling.split(".")[0].split("{")[0].split("<")[0]
 
     def match(self, opcode: str) -> Form | None:
-        """The form an opcode spells, or None if it is not one of this row."""
+        """The form that an opcode spells; None if the opcode is not of this row."""
         found = self._pattern.fullmatch(opcode)
         if found is None:
             return None
@@ -294,11 +266,11 @@ class Row:
 
 
 PARTS = re.compile(r"\{([^}]*)\}|<([^>]*)>|(\.?[A-Za-z0-9_:]+)")
-"""The parts of a spelling: a choice that may be left out, one that may not, a word."""
+"""The parts of a spelling: an optional choice, a required choice, or a word."""
 
 
 class Table:
-    """Rows in the order they are written, by name and by base opcode."""
+    """All rows, by name and by base opcode, in the order in which they were declared."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -310,13 +282,13 @@ class Table:
         spelling: str,
         syntax: str,
         *,
-        T: str = "",  # noqa: N803 - the name PTX documentation would give it
+        T: str = "",  # noqa: N803 - the name in the PTX ISA
         U: str = "",  # noqa: N803
         name: str = "",
         traits: str = "",
         **facts: Any,
     ) -> Callable[[Function], Function]:
-        """Declare a row by its facts, the fields of `Row`; decorates the function that computes it."""
+        """A decorator that declares a row, computed by the function; ``facts`` are fields of `Row`."""
 
         def declare(function: Function) -> Function:
             written, _, read = syntax.rpartition("=")
@@ -333,7 +305,7 @@ class Table:
                 **facts,
             )
             if row.name in self.rows:
-                raise ValueError(f"two rows are called {row.name}")
+                raise ValueError(f"two rows are named {row.name}: give one of them another name=")
             if not row.traits <= TRAITS.keys():
                 raise ValueError(f"row {row.name}: expected traits among {', '.join(TRAITS)}, got {traits!r}")
             self.rows[row.name] = row
@@ -343,7 +315,7 @@ class Table:
         return declare
 
     def find(self, opcode: str) -> tuple[Row, Form] | None:
-        """The row and form that an opcode spells, or None."""
+        """The row and form that an opcode spells; None if there is no such row."""
         if opcode not in self._found:
             for row in self._by_base.get(opcode.split(".")[0], []):
                 form = row.match(opcode)
@@ -353,12 +325,12 @@ class Table:
         return self._found.get(opcode)
 
     def relatives(self, opcode: str) -> list[str]:
-        """The spellings that share an opcode's base: what to name in an error."""
+        """The spellings of rows with the same base opcode, for an error."""
         return [row.spelling for row in self._by_base.get(opcode.split(".")[0], [])]
 
 
 def _specs(text: str) -> tuple[OperandSpec, ...]:
-    """``"d:T|p:pred"``, ``"a:T, b:u32"``, ``"[a]"``, ``"b:u32?"`` → operand specifications."""
+    """Parse operands such as ``"d:T|p:pred"``, ``"a:T, b:u32"``, ``"[a]"`` or ``"b:u32?"``."""
     specs: list[OperandSpec] = []
     for part in re.split(r"[,|]", text):
         part = part.strip()

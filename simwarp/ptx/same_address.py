@@ -1,7 +1,7 @@
-"""Lanes that take turns at memory: in runs of those that share an address.
+"""Atomic operations of lanes that share an address, sorted into runs of one address each.
 
-The value that a lane finds depends on the lanes before it. Where the operation is associative a scan gives
-it for all lanes at once; elsewhere the first lanes of all runs go, then the second ones, and so on.
+The old value of a lane depends on the lanes before it. For an associative operation a scan computes all lanes
+at once; otherwise the first lanes of all runs execute together, then the second lanes, and so on.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ def all_differ(addresses: npt.NDArray[np.uint64]) -> bool:
 
 
 class Runs:
-    """Accesses in the order of their turns, those of one address next to each other.
+    """Accesses sorted by address, those of one address (a run) in the order of their turns.
 
     Attributes
     ----------
     position : (n,) int
-        Which access stands at each place.
+        The index of the access at each sorted place.
     starts : (k,) int
         The place where each run starts.
     of : (n,) int
         The run of each place.
     rank : (n,) int
-        How many of its run stand before it.
+        The position of each place in its run, from 0.
     longest : int
-        Accesses of the longest run.
+        Length of the longest run.
     """
 
     def __init__(self, addresses: npt.NDArray[np.uint64], order: Any = None) -> None:
@@ -51,11 +51,11 @@ class Runs:
 
     @cached_property
     def ends(self) -> npt.NDArray[np.intp]:
-        """The last place of each run."""
+        """(k,): the last place of each run."""
         return np.r_[self.starts[1:], self.of.size] - 1
 
     def scan(self, combine: Callable[[Any, Any], Any], values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """At each place, ``values`` of its run up to there, combined from left to right.
+        """Inclusive scan of ``values`` within each run, from left to right.
 
         ``combine`` must be associative. After Hillis and Steele, "Data parallel algorithms" (1986).
         """
@@ -67,11 +67,11 @@ class Runs:
         return result
 
     def all_equal(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """(k,): whether each run has one value."""
+        """(k,): whether all values of each run are equal."""
         return np.logical_and.reduceat(values == values[self.starts][self.of], self.starts)
 
     def turns(self, places: npt.NDArray[np.bool_] | None = None) -> Iterator[npt.NDArray[np.intp]]:
-        """Places by rank, all or those that ``places`` (n,) chooses: no address twice in a turn."""
+        """Yield the places of each rank, so that an address occurs once; ``places`` (n,) selects some."""
         chosen = np.arange(self.of.size) if places is None else np.flatnonzero(places)
         if chosen.size:
             rank = self.rank[chosen]

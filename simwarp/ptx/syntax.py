@@ -1,4 +1,4 @@
-"""PTX text as plain data: the output of `simwarp.ptx.parse`."""
+"""Parsed PTX: the plain data that `simwarp.ptx.parse` returns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Register:
-    """A register, a special register or a predicate: ``%r1``, ``%tid.x``, ``!%p1``."""
+    """A register, special register or predicate: ``%r1``, ``%tid.x``, ``!%p1``."""
 
     name: str
     negated: bool = False
@@ -25,7 +25,7 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A label, a variable, a function or a parameter, and an offset to its address."""
+    """The name of a label, variable, function or parameter, and an offset to its address."""
 
     name: str
     offset: int = 0
@@ -33,7 +33,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Address:
-    """``[base + offset]``; also ``[base, more, …]`` of instructions that take several parts."""
+    """An address operand, ``[base + offset]``, or ``[base, more, …]`` of texture and tensor instructions."""
 
     base: Register | Symbol | Immediate
     offset: int = 0
@@ -42,14 +42,14 @@ class Address:
 
 @dataclass(frozen=True)
 class Vector:
-    """``{a, b, …}``."""
+    """A vector operand, ``{a, b, …}``."""
 
     elements: tuple[Register | Immediate, ...]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """``d|p``: a destination and its predicate; ``_`` is None."""
+    """A destination and its predicate, ``d|p``; None for ``_``."""
 
     first: Register | None
     second: Register | None
@@ -57,7 +57,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Group:
-    """``(a, b, …)``: the arguments or results of a call."""
+    """The arguments or results of a call, ``(a, b, …)``."""
 
     elements: tuple[Register | Immediate | Symbol, ...]
 
@@ -67,7 +67,7 @@ Operand: TypeAlias = "Register | Immediate | Symbol | Address | Vector | Pair | 
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of CUDA C++, from ``.loc``."""
+    """A line of CUDA C++ source, from ``.loc``."""
 
     file: str
     line: int
@@ -87,14 +87,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Reference:
-    """An initial value that is an address: ``symbol + offset``, or one byte of it.
+    """An initial value that is an address, ``symbol + offset``, or one byte of an address.
 
     Attributes
     ----------
     generic : bool
-        Written ``generic(symbol)``: an address that is valid without its state space.
+        Whether it is written ``generic(symbol)``: a generic address.
     mask : int
-        As in ``0xFF00(symbol)``: the bits to take, moved down to bit 0; 0 takes all of them.
+        The bits to take, as in ``0xFF00(symbol)``, shifted down to bit 0; 0 for all bits.
     """
 
     name: str
@@ -110,13 +110,13 @@ class Variable:
     Attributes
     ----------
     count : int
-        Elements of ``type``; 0 for an array whose size comes with the launch.
+        Number of elements of ``type``; 0 for an array whose size the launch gives.
     alignment : int
-        In bytes; 0 if nothing was written: then that of ``type``. A vector's is its whole size.
+        Alignment in bytes; 0 for that of ``type``. A vector is aligned to its whole size.
     initial : tuple of Immediate and Reference
-        The first elements' values; the others are 0. Empty without an initialiser.
+        The values of the first elements; the others are 0. Empty without an initialiser.
     extern : bool
-        Declared here, defined elsewhere (or, in ``.shared``, by the launch).
+        Whether it is only declared here: defined elsewhere or, in ``.shared``, sized by the launch.
     """
 
     name: str
@@ -132,8 +132,8 @@ class Variable:
 class Function:
     """A kernel (``.entry``) or a device function (``.func``).
 
-    A name that several scopes of a body declare is made unique by the parser: ``%p``, ``%p@2`` …;
-    the same holds for labels and for ``.param`` variables of call sequences.
+    The parser makes names unique that several scopes of a body declare: ``%p``, ``%p@2`` …; also labels and
+    ``.param`` variables of call sequences.
     """
 
     name: str
@@ -142,31 +142,31 @@ class Function:
     returns: list[Variable] = field(default_factory=list[Variable])
     """The results of a device function."""
     registers: dict[str, str] = field(default_factory=dict[str, str])
-    """Type of each declared register, e.g. ``{"%r1": "b32"}``; also of ``.reg`` parameters."""
+    """Register → its declared type, e.g. ``{"%r1": "b32"}``; ``.reg`` parameters included."""
     variables: list[Variable] = field(default_factory=list[Variable])
-    """Declared in the body: ``.shared``, ``.local``, ``.param`` and others."""
+    """The variables declared in the body: ``.shared``, ``.local``, ``.param`` and others."""
     instructions: list[Instruction] = field(default_factory=list[Instruction])
     labels: dict[str, int] = field(default_factory=dict[str, int])
-    """Index of the instruction behind each label."""
+    """Label → index of the instruction after it."""
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Labels of each ``.branchtargets``, functions of each ``.calltargets``."""
+    """Name of a ``.branchtargets`` or ``.calltargets`` → its labels or functions."""
     prototypes: dict[str, Function] = field(default_factory=dict[str, "Function"])
-    """Signature of each ``.callprototype``: only ``parameters`` and ``returns`` count."""
+    """Name of a ``.callprototype`` → its signature: only ``parameters`` and ``returns`` are set."""
     max_threads: int | None = None
-    """From ``.maxntid`` or ``.reqntid``."""
+    """Most threads per block, from ``.maxntid`` or ``.reqntid``."""
     cluster: tuple[int, int, int] | None = None
-    """From ``.reqnctapercluster``."""
+    """Blocks per cluster, from ``.reqnctapercluster``."""
     extern: bool = False
-    """Without a body."""
+    """Whether it is only declared, without a body."""
 
 
 @dataclass
 class Module:
-    """One PTX text."""
+    """A parsed PTX module."""
 
     version: str = ""
     target: str = ""
     entries: dict[str, Function] = field(default_factory=dict[str, Function])
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
-    """Device functions, also those only declared; ``.alias`` adds a second name."""
+    """Device functions by name, declarations included; ``.alias`` adds a second name."""
     variables: list[Variable] = field(default_factory=list[Variable])

@@ -1,1 +1,1 @@
-"""The parts of the parser, from tokens to function bodies; `simwarp.ptx.parse` puts them together."""
+"""The parts of the PTX parser, from tokens to function bodies; `simwarp.ptx.parse` combines them."""

@@ -1,8 +1,8 @@
-"""Literals and constant expressions: ``0x1F``, ``-1``, ``(1+2)*4``, ``1.5``, ``0f3F800000``.
+"""Parse literals and constant expressions: ``0x1F``, ``-1``, ``(1+2)*4``, ``1.5``, ``0f3F800000``.
 
-Integers have 64 bits, signed unless they are written with a ``U`` or are too large for it. Where the
-PTX ISA is silent, values are those of ptxas 13.0: a shift takes its amount modulo 64,
-and ``%`` sees both operands as unsigned.
+Integers have 64 bits and are signed, unless written with a ``U`` or too large for a signed word. Where the
+PTX ISA is silent, values are those of ptxas 13.0: a shift amount counts modulo 64, and ``%`` treats both
+operands as unsigned.
 
 Source: PTX ISA 9.0, section 4.5 (constants).
 """
@@ -22,12 +22,12 @@ from simwarp.ptx.syntax import Immediate
 
 _WORD = (1 << 64) - 1
 _DEEPEST = 50
-"""Parentheses and signs within one another, at most."""
+"""Most nested parentheses and signs."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """An integer constant: in the range of a signed or an unsigned 64-bit word."""
+    """An integer constant, in the range of a signed or unsigned 64-bit word."""
 
     value: int
     unsigned: bool = False
@@ -37,7 +37,7 @@ Value: TypeAlias = Whole | float
 
 
 def immediate(cursor: Cursor) -> Immediate:
-    """Read a constant expression where an operand or an initial value may stand."""
+    """Read a constant expression that is an operand or an initial value."""
     text = cursor.text
     if text[:2] in ("0f", "0F", "0d", "0D"):
         cursor.at += 1
@@ -54,21 +54,21 @@ def integer(cursor: Cursor) -> int:
     if isinstance(value, Whole):
         return value.value
     cursor.at = at
-    raise cursor.error("expected a whole number")
+    raise cursor.error("expected an integer")
 
 
 def number(cursor: Cursor) -> int:
-    """Read one integer that is not negative, as directives take them."""
+    """Read a non-negative integer literal, as directives take."""
     value = _literal(cursor.text)
     if not isinstance(value, Whole):
-        raise cursor.error("expected a whole number")
+        raise cursor.error("expected an integer")
     cursor.at += 1
     return value.value
 
 
 @lru_cache(maxsize=4096)
 def _literal(text: str) -> Value | None:
-    """The constant that a token is, or None."""
+    """The value of a token that is a literal; None for another token."""
     if text == "WARP_SZ":
         return Whole(32)
     if not (text[:1].isdigit() or text[:1] == "."):
@@ -89,12 +89,12 @@ def _literal(text: str) -> Value | None:
 
 
 def _choice(cursor: Cursor, depth: int) -> Value:
-    """``a ? b : c``, or what binds more tightly."""
+    """Read ``a ? b : c``, or an expression of binary operators."""
     condition = _binary(cursor, 1, depth)
     if cursor.text != "?":
         return condition
     if not isinstance(condition, Whole):
-        raise cursor.error("expected a condition that is a whole number before this")
+        raise cursor.error("expected an integer condition before this")
     cursor.at += 1
     first = _choice(cursor, _deeper(cursor, depth))
     cursor.expect(":")
@@ -103,7 +103,7 @@ def _choice(cursor: Cursor, depth: int) -> Value:
 
 
 def _binary(cursor: Cursor, loosest: int, depth: int) -> Value:
-    """Operators from precedence ``loosest`` on, from left to right."""
+    """Read binary operators of at least precedence ``loosest``, from left to right."""
     left = _unary(cursor, depth)
     while True:
         symbol = cursor.text
@@ -121,6 +121,7 @@ def _binary(cursor: Cursor, loosest: int, depth: int) -> Value:
 
 
 def _unary(cursor: Cursor, depth: int) -> Value:
+    """Read a literal, an expression in parentheses, or a sign or cast and its operand."""
     text, inner = cursor.text, _deeper(cursor, depth)
     if text in ("+", "-", "~", "!"):
         cursor.at += 1
@@ -143,36 +144,40 @@ def _unary(cursor: Cursor, depth: int) -> Value:
 
 
 def _deeper(cursor: Cursor, depth: int) -> int:
+    """The depth one level further in; an error if that is too deep."""
     if depth == _DEEPEST:
         raise cursor.error(f"expected no more than {_DEEPEST} levels of parentheses and signs")
     return depth + 1
 
 
 def _sign(cursor: Cursor, sign: str, value: Value) -> Value:
+    """Apply a unary operator."""
     if not isinstance(value, Whole):
         if sign in "+-":
             return -value if sign == "-" else value
         cursor.at -= 1
-        raise cursor.error(f"expected a whole number behind {sign!r}")
+        raise cursor.error(f"expected an integer after {sign!r}")
     if sign == "!":
         return Whole(int(not value.value))
     return _wrap({"-": -value.value, "~": ~value.value, "+": value.value}[sign], value.unsigned)
 
 
 def _cast(cursor: Cursor, value: Value, unsigned: bool) -> Value:
+    """Apply ``(.s64)`` or ``(.u64)``."""
     if isinstance(value, Whole):
         return _wrap(value.value, unsigned)
     cursor.at -= 1
-    raise cursor.error("expected a whole number behind a cast")
+    raise cursor.error("expected an integer after a cast")
 
 
 def _wrap(value: int, unsigned: bool) -> Whole:
-    """The word that a 64-bit machine would hold."""
+    """An integer wrapped to 64 bits."""
     word = value & _WORD
     return Whole(word if unsigned or word >> 63 == 0 else word - (1 << 64), unsigned)
 
 
 def _apply(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    """Apply a binary operator."""
     if not (isinstance(left, Whole) and isinstance(right, Whole)):
         return _apply_floats(symbol, apply, left, right)
     if symbol in ("<<", ">>"):
@@ -181,20 +186,20 @@ def _apply(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Va
     a, b = _wrap(left.value, unsigned).value, _wrap(right.value, unsigned).value
     if symbol in "/%" and b == 0:
         raise ArithmeticError("this divides by zero")
-    # Comparisons and the logical operators give a signed 0 or 1.
+    # Comparisons and logical operators give a signed 0 or 1.
     return _wrap(int(apply(a, b)), unsigned and symbol in "+-*/%&^|")
 
 
 def _apply_floats(symbol: str, apply: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
+    """Apply a binary operator to floats."""
     if isinstance(left, Whole) or isinstance(right, Whole):
-        raise ArithmeticError("this mixes a whole number and a float")
+        raise ArithmeticError("this mixes an integer and a float")
     if symbol == "/":
         if right == 0:
             raise ArithmeticError("this divides by zero")
-        apply = _divide_floats
     elif symbol not in _FOR_FLOATS:
-        raise ArithmeticError("this operator takes whole numbers only")
-    value = apply(left, right)
+        raise ArithmeticError("this operator takes integers only")
+    value = left / right if symbol == "/" else apply(left, right)
     if isinstance(value, bool):
         return Whole(int(value))
     if math.isinf(value):
@@ -203,13 +208,9 @@ def _apply_floats(symbol: str, apply: Callable[[Any, Any], Any], left: Value, ri
 
 
 def _divide(a: int, b: int) -> int:
-    """Towards zero."""
+    """The quotient of two integers, rounded towards zero."""
     quotient = abs(a) // abs(b)
     return -quotient if (a < 0) != (b < 0) else quotient
-
-
-def _divide_floats(a: float, b: float) -> float:
-    return a / b
 
 
 _OPERATORS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
@@ -232,6 +233,6 @@ _OPERATORS: dict[str, tuple[int, Callable[[Any, Any], Any]]] = {
     "/": (10, _divide),
     "%": (10, operator.mod),
 }
-"""Precedence and meaning of each binary operator (PTX ISA 9.0, section 4.5.4)."""
+"""Binary operator → its precedence and function (PTX ISA 9.0, section 4.5.4)."""
 
 _FOR_FLOATS = frozenset(["+", "-", "*", "<", "<=", ">", ">=", "==", "!="])

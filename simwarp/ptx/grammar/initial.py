@@ -1,6 +1,6 @@
-"""Initial values of variables: numbers, addresses, and lists of them in braces.
+"""Parse initial values of variables: numbers, addresses, and lists of them in braces.
 
-Source: PTX ISA 9.0, section 5.4.4 (initializers). Where it is silent, as ptxas 13.0 does it.
+Source: PTX ISA 9.0, section 5.4.4 (initializers). Where it is silent, the behaviour is that of ptxas 13.0.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from simwarp.ptx.syntax import Immediate, Reference
 
 Initial: TypeAlias = "Immediate | Reference"
 _FLOATS = {"f32": 32, "b32": 32, "f64": 64, "b64": 64}
-"""Bits of the float literal that a type takes; ptxas takes none for .f16."""
+"""Type → bits of the float literals that it takes; ptxas accepts none for .f16."""
 _MASKS = frozenset(0xFF << 8 * byte for byte in range(8))
 _MOST = 1 << 24
-"""Elements written out, at most."""
+"""Most elements of an initialiser."""
 
 
 def initial_values(cursor: Cursor, shape: Sequence[int], kind: str) -> tuple[tuple[Initial, ...], int]:
-    """Read the values behind ``=``, and how many the outer braces hold; a first extent of 0 is any number."""
+    """Read the values after ``=``, and count the items of the outer braces; any number if shape[0] is 0."""
     if not shape:
         return (_value(cursor, kind),), 1
     if len(shape) > 8:
@@ -35,6 +35,7 @@ def initial_values(cursor: Cursor, shape: Sequence[int], kind: str) -> tuple[tup
 
 
 def _list(cursor: Cursor, shape: Sequence[int], kind: str) -> tuple[list[Initial], int]:
+    """Read a list in braces, padded with zeros; returns its values and the number of its items."""
     if cursor.text.startswith('"'):
         raise cursor.error("expected the bytes of this string in braces: PTX has no string initialisers")
     cursor.expect("{")
@@ -52,6 +53,7 @@ def _list(cursor: Cursor, shape: Sequence[int], kind: str) -> tuple[list[Initial
 
 
 def _value(cursor: Cursor, kind: str) -> Initial:
+    """Read one initial value: a number or an address."""
     at = cursor.at
     if is_name(cursor.text) and cursor.text != "WARP_SZ":
         return _reference(cursor, 0)
@@ -65,17 +67,17 @@ def _value(cursor: Cursor, kind: str) -> Initial:
 
 
 def _byte_of(cursor: Cursor, at: int, mask: Immediate) -> Reference:
-    """``0xFF00(symbol)``, behind the parenthesis."""
+    """Read ``symbol)`` of ``0xFF00(symbol)``: one byte of an address."""
     if mask.float_bits or mask.value not in _MASKS:
         cursor.at = at
-        raise cursor.error("expected a mask of one byte such as 0xFF00 in front of an address")
+        raise cursor.error("expected a mask of one byte such as 0xFF00 before an address")
     found = _reference(cursor, mask.value)
     cursor.expect(")")
     return found
 
 
 def _reference(cursor: Cursor, mask: int) -> Reference:
-    """``symbol + 8``, ``generic(symbol) + 8``."""
+    """Read an address such as ``symbol + 8`` or ``generic(symbol) + 8``."""
     name = cursor.name()
     generic = name == "generic" and cursor.accept("(")
     if generic:
@@ -86,7 +88,7 @@ def _reference(cursor: Cursor, mask: int) -> Reference:
 
 
 def _converted(value: Immediate, bits: int) -> Immediate:
-    """A float literal as one of the variable's width: a double is rounded, a single's bits are kept."""
+    """A float literal in the variable's width: a double is rounded, the bits of a single are kept."""
     if value.float_bits in (0, bits):
         return value
     if bits == 64:

@@ -1,4 +1,4 @@
-"""Which line of CUDA C++ an instruction comes from: ``.file`` and ``.loc``.
+"""The lines of CUDA C++ that instructions come from: ``.file`` and ``.loc``.
 
 Source: PTX ISA 9.0, sections 11.5.3 (``.file``) and 11.5.4 (``.loc``).
 """
@@ -12,14 +12,13 @@ from simwarp.ptx.grammar.tokens import Cursor
 from simwarp.ptx.syntax import SourceLine
 
 _Place: TypeAlias = tuple[str, int, int]
-"""Number of the file, line, column."""
+"""The number of a file, a line and a column."""
 
 
 class Locations:
-    """The files of a module, and the lines seen so far.
+    """The files of a module, and the source lines read so far.
 
-    Code from CUDA's own headers counts as the line that it was inlined at, through several headers if
-    need be.
+    Code from CUDA's own headers is attributed to the line where it was inlined, also through several headers.
     """
 
     def __init__(self, cursor: Cursor) -> None:
@@ -28,7 +27,7 @@ class Locations:
         self.inlined: dict[_Place, SourceLine | None] = {}
 
     def read(self) -> SourceLine | None:
-        """Read the place behind ``.loc``; None for code without a line."""
+        """Read the source line after ``.loc``; None for code without a line."""
         cursor, place, caller = self.cursor, self._place(), None
         while cursor.accept(","):
             attribute = cursor.name()
@@ -55,7 +54,7 @@ class Locations:
 
 
 def skip_file(cursor: Cursor) -> None:
-    """Step over a ``.file``, which `Locations` has read before: the files stand at the end of a module."""
+    """Skip a ``.file``: `Locations` has read all of them before, as they are at the end of a module."""
     number(cursor)
     cursor.string()
     while cursor.accept(","):
@@ -63,6 +62,6 @@ def skip_file(cursor: Cursor) -> None:
 
 
 def _files(texts: list[str]) -> dict[str, str]:
-    """The name of each file by its number."""
+    """File number → file name, from all ``.file`` directives."""
     at = [i for i, text in enumerate(texts) if text == ".file"]
     return {texts[i + 1]: texts[i + 2].strip('"') for i in at if i + 2 < len(texts)}

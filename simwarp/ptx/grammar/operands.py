@@ -1,4 +1,4 @@
-"""The operands of an instruction as they are written: ``%r1``, ``[%rd1+4]``, ``{%f1, _}``, ``%r1|%p1``.
+"""Parse the operands of an instruction: ``%r1``, ``[%rd1+4]``, ``{%f1, _}``, ``%r1|%p1``.
 
 Source: PTX ISA 9.0, chapter 6 (operands), and the brackets of 9.7.10 (texture) and 9.7.9.27 (tensor copy).
 """
@@ -17,13 +17,13 @@ _ENDS = frozenset([",", ";", "]", "}", ")"])
 
 
 class OperandReader:
-    """Reads operands at a cursor; ``names`` resolves their names.
+    """A parser of operands at a cursor; ``names`` resolves their names.
 
     Attributes
     ----------
     has_free_name : bool
-        Whether an operand read since it was last set to False names nothing that is declared so far:
-        perhaps a label that comes later.
+        Whether an operand, read since this was last set to False, has a name not declared so far:
+        perhaps that of a later label.
     """
 
     def __init__(self, cursor: Cursor, names: Names) -> None:
@@ -33,7 +33,7 @@ class OperandReader:
         self._free: dict[str, Register] = {"_": Register("_")}
 
     def operands(self) -> tuple[Operand, ...]:
-        """All operands of an instruction, with its semicolon."""
+        """Read all operands of an instruction, and its semicolon."""
         cursor = self.cursor
         if cursor.accept(";"):
             return ()
@@ -46,7 +46,7 @@ class OperandReader:
         return tuple(found)
 
     def call(self) -> tuple[Operand, ...]:
-        """``(returns), function, (arguments), prototype;``: only the function must be there."""
+        """Read ``(returns), function, (arguments), prototype;``, where only the function is required."""
         cursor = self.cursor
         found: list[Operand] = []
         if cursor.text == "(":
@@ -68,13 +68,14 @@ class OperandReader:
         return tuple(found)
 
     def guard(self) -> Register:
-        """``%p`` or ``!%p``, behind the ``@``."""
+        """Read ``%p`` or ``!%p`` after an ``@``."""
         negated = self.cursor.accept("!")
         return self._predicate(negated)
 
     # ---- one operand -------------------------------------------------------------------------------
 
     def _operand(self) -> Operand:
+        """Read one operand."""
         cursor = self.cursor
         text = cursor.texts[cursor.at]
         if text == "[":
@@ -93,7 +94,7 @@ class OperandReader:
         return first
 
     def _simple(self) -> Register | Immediate | Symbol:
-        """A name or a constant."""
+        """Read a name or a constant."""
         cursor = self.cursor
         at = cursor.at
         text = cursor.texts[at]
@@ -112,7 +113,7 @@ class OperandReader:
         return value
 
     def _free_name(self, text: str) -> Register | Symbol:
-        """A name without a declaration so far: of a special register, a label or a function."""
+        """Read a name not declared so far: of a special register, a label or a function."""
         if text.partition(".")[0] in self.visible:
             raise self.cursor.error("expected a whole register: .x, .y … exist for special registers only")
         self.cursor.at += 1
@@ -122,6 +123,7 @@ class OperandReader:
         return Symbol(text)
 
     def _predicate(self, negated: bool) -> Register:
+        """Read the name of a predicate register."""
         cursor = self.cursor
         found = self.visible.get(cursor.text) or Register(cursor.text)
         if not _WORD.fullmatch(cursor.text) or isinstance(found, Symbol):
@@ -130,6 +132,7 @@ class OperandReader:
         return Register(found.name, negated) if negated else found
 
     def _pair(self, first: Operand) -> Pair:
+        """Read ``|p`` after a destination."""
         self.cursor.expect("|")
         second = self._simple()
         if not isinstance(first, Register) or not isinstance(second, Register):
@@ -137,11 +140,12 @@ class OperandReader:
         return Pair(*(None if register.name == "_" else register for register in (first, second)))
 
     def _address(self) -> Address:
+        """Read an address in brackets."""
         cursor = self.cursor
         cursor.expect("[")
         base = self._simple()
         if isinstance(base, Immediate) and base.float_bits:
-            raise cursor.error("expected a whole number before this")
+            raise cursor.error("expected an integer before this")
         offset = self._offset()
         more: list[Operand] = []
         while cursor.accept(","):
@@ -150,11 +154,12 @@ class OperandReader:
         return Address(base, offset, tuple(more))
 
     def _offset(self) -> int:
-        """``+ constant`` or ``- constant``, or nothing."""
+        """Read ``+ constant``, ``- constant`` or nothing; returns the offset."""
         cursor = self.cursor
         return integer(cursor) if cursor.accept("+") or cursor.texts[cursor.at] == "-" else 0
 
     def _vector(self) -> Vector:
+        """Read a vector in braces."""
         cursor = self.cursor
         cursor.expect("{")
         elements: list[Register | Immediate] = []
@@ -166,6 +171,7 @@ class OperandReader:
         return Vector(tuple(elements))
 
     def _group(self) -> Group:
+        """Read the arguments or results of a call in parentheses."""
         cursor = self.cursor
         cursor.expect("(")
         if cursor.accept(")"):

@@ -1,7 +1,7 @@
-"""The meaning of the names of a function body, while its ``{ }`` scopes open and close.
+"""Name lookup in a function body, by its nested ``{ }`` scopes.
 
-A scope may declare a name again. The first declaration in a function
-keeps the name, the second becomes ``name@2``, the third ``name@3``: no name of PTX holds an ``@``.
+A scope may declare a name again. The first declaration in a function keeps the name, the second becomes
+``name@2``, the third ``name@3``: PTX names cannot contain an ``@``.
 
 Source: PTX ISA 9.0, sections 4.4 (identifiers), 9.7.12.1 (``{}``).
 """
@@ -21,11 +21,13 @@ class Scope:
     Attributes
     ----------
     parent : Scope or None
-        The scope around it.
+        The enclosing scope.
     lines : dict of str to int
-        Where each name was declared.
+        Name → the line of its declaration.
     labels : dict of str to str
-        The unique name of each label.
+        Label → its unique name.
+    hidden : list of (str, Register or Symbol or None)
+        The names declared here, and what each meant outside.
     """
 
     parent: Scope | None = None
@@ -36,7 +38,7 @@ class Scope:
     )
 
     def label(self, name: str) -> str:
-        """The unique name of a label that is visible here; the name itself if there is none."""
+        """The unique name of a visible label; ``name`` itself if no label of that name is visible."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.labels:
@@ -46,15 +48,15 @@ class Scope:
 
 
 class Names:
-    """The names of one function.
+    """The names declared in one function body, by scope.
 
     Attributes
     ----------
     visible : dict of str to Register or Symbol
-        The unique name of each visible register and variable. Labels are not here: a label
+        Written name → register or variable, for visible ones. Labels are not included: a label
         may be used before it is declared.
     has_renamed_labels : bool
-        Whether some label's unique name is another than the written one.
+        Whether the unique name of some label differs from the written one.
     """
 
     def __init__(self) -> None:
@@ -64,11 +66,11 @@ class Names:
         self._times: dict[str, int] = {}
 
     def enter(self) -> None:
-        """A brace opens."""
+        """Open a scope, at an opening brace."""
         self.scope = Scope(self.scope)
 
     def leave(self) -> None:
-        """A brace closes: its names are gone, the names that they hid are back."""
+        """Close the scope, at a closing brace: names that it hid become visible again."""
         for name, before in reversed(self.scope.hidden):
             if before is None:
                 del self.visible[name]
@@ -77,37 +79,29 @@ class Names:
         if self.scope.parent is not None:
             self.scope = self.scope.parent
 
-    def register(self, name: str, line: int) -> str:
-        """Declare a register; gives its unique name."""
-        unique = self._declare(name, line)
-        self._show(name, Register(unique))
-        return unique
-
-    def variable(self, name: str, line: int) -> str:
-        """Declare a variable; gives its unique name."""
-        unique = self._declare(name, line)
-        self._show(name, Symbol(unique))
+    def declare(self, name: str, line: int, kind: type[Register | Symbol]) -> str:
+        """Declare a register or variable; returns its unique name."""
+        unique = self._unique(name, line)
+        if self.scope.parent is not None:
+            self.scope.hidden.append((name, self.visible.get(name)))
+        self.visible[name] = kind(unique)
         return unique
 
     def label(self, name: str, line: int) -> str:
-        """Declare a label; gives its unique name."""
-        unique = self._declare(name, line)
+        """Declare a label; returns its unique name."""
+        unique = self._unique(name, line)
         self.scope.labels[name] = unique
         self.has_renamed_labels |= unique != name
         return unique
 
-    def _declare(self, name: str, line: int) -> str:
+    def _unique(self, name: str, line: int) -> str:
+        """The unique name of a new declaration."""
         lines = self.scope.lines
         if name in lines:
             raise PtxSyntaxError(
-                f"line {line}: {name} is declared already, in line {lines[name]}: expected another name\n"
+                f"line {line}: {name} is already declared in line {lines[name]}: expected another name\n"
                 "rename one of the two, or put braces around its uses"
             )
         lines[name] = line
         times = self._times[name] = self._times.get(name, 0) + 1
         return name if times == 1 else f"{name}@{times}"
-
-    def _show(self, name: str, known: Register | Symbol) -> None:
-        if self.scope.parent is not None:
-            self.scope.hidden.append((name, self.visible.get(name)))
-        self.visible[name] = known

@@ -1,4 +1,4 @@
-"""The head of a kernel, a device function or a prototype: everything in front of its body.
+"""Parse the head of a kernel, device function or prototype: everything before its body.
 
 Source: PTX ISA 9.0, sections 5.1.6 (parameters), 7.1 (functions), 11.4 (performance), 11.7 (clusters).
 """
@@ -26,11 +26,11 @@ _NUMBERS = {
     ".explicitcluster": 0,
     ".blocksareclusters": 0,
 }
-"""How many numbers each directive takes at most, and none or at least one."""
+"""Directive → the most numbers that it takes; it takes none if that is 0, else at least one."""
 
 
 def kernel(cursor: Cursor) -> Function:
-    """Read the head of a kernel behind ``.entry``, up to ``{`` or ``;``."""
+    """Read the head of a kernel after ``.entry``, up to ``{`` or ``;``."""
     function = Function("", [], cursor.line)
     function.name = cursor.name()
     function.parameters = _parameters(cursor, (".param",))
@@ -39,7 +39,7 @@ def kernel(cursor: Cursor) -> Function:
 
 
 def device_function(cursor: Cursor) -> Function:
-    """Read the head of a device function behind ``.func``, up to ``{`` or ``;``."""
+    """Read the head of a device function after ``.func``, up to ``{`` or ``;``."""
     while cursor.accept(".attribute"):
         skip_attribute(cursor)
     returns = _parameters(cursor, (".param", ".reg"))
@@ -51,7 +51,7 @@ def device_function(cursor: Cursor) -> Function:
 
 
 def prototype(cursor: Cursor) -> Function:
-    """Read a signature behind ``.callprototype``, with the semicolon."""
+    """Read a signature after ``.callprototype``, and the semicolon."""
     line = cursor.line
     returns = _parameters(cursor, (".param", ".reg"))
     cursor.expect("_")
@@ -62,7 +62,7 @@ def prototype(cursor: Cursor) -> Function:
 
 
 def _parameters(cursor: Cursor, spaces: tuple[str, ...]) -> list[Variable]:
-    """``(…)``, or nothing."""
+    """Read parameters in parentheses, or nothing."""
     found: list[Variable] = []
     if not cursor.accept("(") or cursor.accept(")"):
         return found
@@ -76,7 +76,7 @@ def _parameters(cursor: Cursor, spaces: tuple[str, ...]) -> list[Variable]:
 
 
 def directives(cursor: Cursor, function: Function) -> None:
-    """Read performance and cluster directives; those that only tune the compilation are stepped over."""
+    """Read performance and cluster directives; skip those that only tune the compilation."""
     while word := cursor.directive():
         if word == ".pragma":
             skip_pragma(cursor)
@@ -93,7 +93,7 @@ def directives(cursor: Cursor, function: Function) -> None:
 
 
 def skip_pragma(cursor: Cursor) -> None:
-    """Step over the strings behind ``.pragma`` and the semicolon: hints for the compiler."""
+    """Skip the strings after ``.pragma``, which are hints for the compiler, and the semicolon."""
     cursor.string()
     while cursor.accept(","):
         cursor.string()
@@ -101,6 +101,7 @@ def skip_pragma(cursor: Cursor) -> None:
 
 
 def _numbers(cursor: Cursor, most: int) -> list[int]:
+    """Read up to ``most`` integers, separated by commas."""
     found = [number(cursor)] if most else []
     while 0 < len(found) < most and cursor.accept(","):
         found.append(number(cursor))

@@ -1,4 +1,4 @@
-"""The body of a function: declarations, labels and instructions, in scopes.
+"""Parse the body of a function: declarations, labels and instructions, in nested scopes.
 
 Source: PTX ISA 9.0, sections 4.3 (statements), 5.4.6 (parameterized names), 11.3 (control flow directives).
 """
@@ -21,6 +21,7 @@ from simwarp.ptx.syntax import (
     Instruction,
     Operand,
     Reference,
+    Register,
     SourceLine,
     Symbol,
     Variable,
@@ -32,7 +33,7 @@ _TABLES = (".branchtargets", ".calltargets", ".callprototype")
 
 
 class Body:
-    """Reads the body of a function, from behind its opening brace, into ``function``."""
+    """A parser of a function body after its opening brace, which fills ``function``."""
 
     def __init__(self, cursor: Cursor, locations: Locations, function: Function) -> None:
         self.cursor, self.locations, self.function = cursor, locations, function
@@ -41,12 +42,12 @@ class Body:
         self.source: SourceLine | None = None
         self.opcodes: set[str] = set()
         self.free: list[tuple[int, Scope]] = []
-        """Instructions with names that may be labels of their scope."""
+        """Indices of instructions with names that may be labels, and the scopes of these instructions."""
         self.listed: list[tuple[str, Scope]] = []
-        """Tables, and the scope their labels are named in."""
+        """Names of tables of labels, and the scopes of these tables."""
 
     def read(self) -> None:
-        """Read the statements up to the closing brace, and that brace."""
+        """Read all statements and the closing brace."""
         cursor = self.cursor
         self._parameters()
         while True:
@@ -70,17 +71,18 @@ class Body:
         self._name_labels()
 
     def _parameters(self) -> None:
+        """Declare the function's parameters and results."""
         function = self.function
         for variable in (*function.returns, *function.parameters):
-            if variable.space == "reg":
-                self.names.register(variable.name, function.line)
+            is_register = variable.space == "reg"
+            self.names.declare(variable.name, function.line, Register if is_register else Symbol)
+            if is_register:
                 function.registers[variable.name] = variable.type
-            else:
-                self.names.variable(variable.name, function.line)
 
     # ---- declarations ------------------------------------------------------------------------------
 
     def _directive(self) -> None:
+        """Read a directive within the body."""
         cursor, at = self.cursor, self.cursor.at
         word = cursor.directive()
         if word == ".loc":
@@ -98,8 +100,8 @@ class Body:
             raise cursor.error("expected an instruction, or a directive such as .reg or .shared")
 
     def _declare(self, variable: Variable, line: int) -> None:
-        """Add a variable under its unique name; its initial value may name others of the body."""
-        name = self.names.variable(variable.name, line)
+        """Add a variable under its unique name; names in its initial values become unique, too."""
+        name = self.names.declare(variable.name, line, Symbol)
         initial = tuple(map(self._unique, variable.initial))
         self.function.variables.append(replace(variable, name=name, initial=initial))
 
@@ -108,20 +110,21 @@ class Body:
         return replace(value, name=known.name) if isinstance(value, Reference) and known else value
 
     def _registers(self) -> None:
+        """Read the declarations after ``.reg``."""
         cursor, at = self.cursor, self.cursor.at
         kind = cursor.directive()[1:]
         if kind not in WIDTHS and kind != "pred":
             cursor.at = at
             vector = " (of vectors, declare each element)" if kind in ("v2", "v4") else ""
             raise cursor.error(f"expected the type of a register such as .b32{vector}")
-        registers, declare = self.function.registers, self.names.register
+        registers, declare = self.function.registers, self.names.declare
         for _ in cursor.separated(";"):
             line = cursor.line
             for name in self._range():
-                registers[declare(name, line)] = kind
+                registers[declare(name, line, Register)] = kind
 
     def _range(self) -> list[str]:
-        """``%p``, or ``%r<100>`` for ``%r0`` to ``%r99``."""
+        """Read a name, or ``%r<100>`` for the names ``%r0`` to ``%r99``."""
         cursor = self.cursor
         name = cursor.name()
         if not cursor.accept("<"):
@@ -136,7 +139,7 @@ class Body:
     # ---- labels ------------------------------------------------------------------------------------
 
     def _label(self) -> None:
-        """A label, or the name of a table or prototype."""
+        """Read a label, or a table or prototype with its name."""
         cursor, function = self.cursor, self.function
         line, written = cursor.line, cursor.name()
         name = self.names.label(written, line)
@@ -153,7 +156,7 @@ class Body:
             self.listed.append((name, self.names.scope))
 
     def _name_labels(self) -> None:
-        """Put unique names where labels are used, now that all are known."""
+        """Replace uses of labels by their unique names, once all labels are known."""
         if not self.names.has_renamed_labels:
             return
         for i, scope in self.free:
@@ -166,6 +169,7 @@ class Body:
     # ---- instructions ------------------------------------------------------------------------------
 
     def _instruction(self) -> Instruction:
+        """Read one instruction."""
         cursor, reader = self.cursor, self.reader
         first, line, guard = cursor.at, cursor.lines[cursor.at], None
         if cursor.accept("@"):
@@ -178,7 +182,7 @@ class Body:
         return Instruction(opcode, operands, guard, line, cursor.quote(first, cursor.at, line), self.source)
 
     def _opcode(self) -> str:
-        """A mnemonic; blanks may stand in front of its dots."""
+        """Read an opcode, whose dots may have blanks before them."""
         cursor = self.cursor
         opcode = cursor.texts[cursor.at]
         if opcode not in self.opcodes:
@@ -192,5 +196,5 @@ class Body:
 
 
 def _relabelled(operand: Operand, scope: Scope) -> Operand:
-    """A symbol that names a label under the label's unique name."""
+    """An operand with a label replaced by its unique name."""
     return replace(operand, name=scope.label(operand.name)) if isinstance(operand, Symbol) else operand

@@ -1,7 +1,7 @@
-"""PTX text as a row of tokens, and a cursor that walks along it.
+"""The tokens of PTX text, and a cursor that reads them.
 
 A token is a name, an opcode with all its modifiers, a directive, a number, a string or a mark. Its first
-character tells which, so a token is its text alone.
+character shows which one, so a token is just its text.
 
 Source: PTX ISA 9.0, sections 4.1 to 4.5.
 """
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _LONGEST = 1200
-"""Characters of a line that errors quote whole; the longest instructions have some 1,100."""
+"""Most characters of a line that errors quote whole; the longest instructions have about 1,100."""
 _AROUND = 8
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 _LETTER = re.compile(r"[\w$]", re.ASCII)
@@ -36,21 +36,21 @@ _MARKS = frozenset("-+*/%@!~?&^|,;:(){}[]<>=")
 
 
 def is_name(text: str) -> bool:
-    """Whether a token can be the name of something."""
+    """Whether a token is an identifier."""
     return _NAME.fullmatch(text) is not None
 
 
 class Cursor:
-    """A place in PTX text, and methods that read the tokens from there on.
+    """A position in PTX text, and methods that read the tokens after it.
 
     Attributes
     ----------
     texts : list of str
-        The tokens, and "" twice for the end: there always is a token behind one that has a text.
+        The tokens, and "" twice for the end, so that every token with a text has a successor.
     lines : list of int
-        The line each stands in, from 1.
+        The line of each token, from 1.
     at : int
-        The token that comes next.
+        Index of the next token.
     """
 
     def __init__(self, text: str) -> None:
@@ -72,6 +72,7 @@ class Cursor:
         self._check_characters()
 
     def _check_characters(self) -> None:
+        """Refuse characters that PTX does not have."""
         for text in set(self.texts):
             if len(text) == 1 and text not in _MARKS and not _LETTER.fullmatch(text):
                 self.at = self.texts.index(text)
@@ -79,37 +80,37 @@ class Cursor:
 
     @property
     def text(self) -> str:
-        """The token that comes next."""
+        """The next token, which is not consumed."""
         return self.texts[self.at]
 
     @property
     def line(self) -> int:
-        """The line of the token that comes next."""
+        """The line of the next token."""
         return self.lines[self.at]
 
     def take(self) -> str:
-        """The next token, whatever it is."""
+        """Consume and return the next token, whatever it is."""
         text = self.texts[self.at]
         if not text:
-            raise self.error("expected more")
+            raise self.error("expected another token")
         self.at += 1
         return text
 
     def accept(self, text: str) -> bool:
-        """Step over a token if it comes next."""
+        """Consume a token if it is next; returns whether it was."""
         if self.texts[self.at] == text:
             self.at += 1
             return True
         return False
 
     def expect(self, text: str) -> None:
-        """Step over a token that must come next."""
+        """Consume a token that must be next."""
         if self.texts[self.at] != text:
             raise self.error(f"expected {text!r}")
         self.at += 1
 
     def separated(self, end: str) -> Iterator[None]:
-        """Walk along a list with commas, up to and with its ``end``: yields in front of each item."""
+        """Read commas and the ``end`` of a list; yields before each item, which the caller reads."""
         while True:
             yield
             if self.accept(end):
@@ -118,7 +119,7 @@ class Cursor:
                 raise self.error(f"expected ',' or {end!r}")
 
     def directive(self) -> str:
-        """Step over a word such as ``.align`` and return it, or return "" if none comes next."""
+        """Consume and return a word such as ``.align``; returns "" if none is next."""
         text = self.texts[self.at]
         if not text.startswith(".") or text[1].isdigit():
             return ""
@@ -126,7 +127,7 @@ class Cursor:
         return text
 
     def name(self) -> str:
-        """A name that is declared here, or meant whatever it stands for."""
+        """Consume and return an identifier."""
         text = self.texts[self.at]
         if not is_name(text):
             raise self.error("expected a name")
@@ -134,19 +135,19 @@ class Cursor:
         return text
 
     def string(self) -> str:
-        """A string, without its quotes."""
+        """Consume and return a string, without its quotes."""
         if not self.text.startswith('"'):
             raise self.error("expected a string in quotes")
         return self.take()[1:-1]
 
     def error(self, expected: str) -> PtxSyntaxError:
-        """The error that names the line, the expected token and the one found."""
+        """A syntax error with the line, what was expected and the token found."""
         found = repr(self.text[:_LONGEST]) if self.text else "the end of the text"
         text = self.quote(max(self.at - _AROUND, 0), self.at + _AROUND, self.line)
         return PtxSyntaxError(f"line {self.line}: {expected}, found {found} in `{text}`")
 
     def quote(self, first: int, end: int, line: int) -> str:
-        """A line of the text; of one that is very long, the tokens that count."""
+        """A line of the text for an error; of a very long line only the tokens from ``first`` to ``end``."""
         text = self.source[line - 1].strip()
         if len(text) <= _LONGEST:
             return text

@@ -1,4 +1,4 @@
-"""Declarations of variables and parameters: ``.align 8 .b8 name[2][16] = {…}``.
+"""Parse declarations of variables and parameters: ``.align 8 .b8 name[2][16] = {…}``.
 
 Source: PTX ISA 9.0, sections 5.2 (types), 5.4 (variables) and 7.1 (parameters).
 """
@@ -18,25 +18,25 @@ WIDTHS = {
     **{f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)},
     **{"f16": 2, "f16x2": 4, "f32": 4, "f64": 8, "b128": 16},
 }
-"""Bytes of each type that a variable may have."""
+"""Type of a variable → its size in bytes."""
 OPAQUE = frozenset(["texref", "samplerref", "surfref"])
 _LARGEST = 1 << 40
-"""Elements of an array, at most: more than any device has memory for."""
+"""Most elements of an array: more than any device has memory for."""
 
 
 @dataclass
 class _Type:
-    """The part of a declaration in front of the name."""
+    """The part of a declaration before the name."""
 
     name: str = ""
     vector: int = 1
     alignment: int = 0
     is_pointer: bool = False
-    """Behind ``.ptr``: an alignment is now that of the memory it points to."""
+    """Whether ``.ptr`` was read: a later alignment is that of the memory it points to."""
 
 
 def variables(cursor: Cursor, space: str, extern: bool = False) -> list[Variable]:
-    """Read the declaration behind a state space, up to its semicolon."""
+    """Read the declaration after a state space, and its semicolon."""
     kind = _type(cursor)
     found = [_declared(cursor, space, kind, extern)]
     while cursor.accept(","):
@@ -46,7 +46,7 @@ def variables(cursor: Cursor, space: str, extern: bool = False) -> list[Variable
 
 
 def parameter(cursor: Cursor, space: str) -> Variable:
-    """Read one parameter behind ``.param`` or ``.reg``: a variable without initial value."""
+    """Read one parameter after ``.param`` or ``.reg``: a variable without initial value."""
     kind = _type(cursor, allowed=frozenset(["pred"]) if space == "reg" else frozenset())
     name = "_" if cursor.accept("_") else cursor.name()
     extents = _extents(cursor)
@@ -56,7 +56,7 @@ def parameter(cursor: Cursor, space: str) -> Variable:
 
 
 def skip_attribute(cursor: Cursor) -> None:
-    """Step over the parentheses behind ``.attribute``: managed and unified memory are global memory."""
+    """Skip the parentheses after ``.attribute``: managed and unified memory are global memory here."""
     cursor.expect("(")
     depth = 1
     while depth:
@@ -65,6 +65,7 @@ def skip_attribute(cursor: Cursor) -> None:
 
 
 def _type(cursor: Cursor, allowed: frozenset[str] = OPAQUE) -> _Type:
+    """Read the type, alignment and attributes of a declaration."""
     kind = _Type()
     while word := cursor.directive():
         if word == ".align":
@@ -93,7 +94,7 @@ def _type(cursor: Cursor, allowed: frozenset[str] = OPAQUE) -> _Type:
 
 
 def _declared(cursor: Cursor, space: str, kind: _Type, extern: bool) -> Variable:
-    """One name of a declaration, its extents and its initial values."""
+    """Read one name of a declaration, with its extents and initial values."""
     name, extents = cursor.name(), _extents(cursor)
     if cursor.text == "=":
         return _initialised(cursor, Variable(name, space, kind.name, extern=extern), kind, extents)
@@ -103,6 +104,7 @@ def _declared(cursor: Cursor, space: str, kind: _Type, extern: bool) -> Variable
 
 
 def _initialised(cursor: Cursor, variable: Variable, kind: _Type, extents: tuple[int, ...]) -> Variable:
+    """Read the initial values of a variable."""
     if variable.extern or variable.space not in ("global", "const") or kind.name in OPAQUE:
         raise cursor.error(
             "expected ';': only variables in .global and .const that are defined here have initial values"
@@ -120,7 +122,7 @@ def _initialised(cursor: Cursor, variable: Variable, kind: _Type, extents: tuple
 
 
 def _extents(cursor: Cursor) -> tuple[int, ...]:
-    """``[2][3]`` → (2, 3). An empty bracket, allowed in front only, is 0."""
+    """Read extents: ``[2][3]`` gives (2, 3). An empty first bracket gives 0."""
     extents: list[int] = []
     while cursor.accept("["):
         if cursor.text == "]" and not extents:
@@ -135,6 +137,7 @@ def _extents(cursor: Cursor) -> tuple[int, ...]:
 
 
 def _count(cursor: Cursor, kind: _Type, extents: tuple[int, ...]) -> int:
+    """The number of elements, each of one scalar type."""
     count = math.prod(extents) * kind.vector
     if count > _LARGEST:
         raise cursor.error("expected an array that fits a device's memory before this")
@@ -142,7 +145,7 @@ def _count(cursor: Cursor, kind: _Type, extents: tuple[int, ...]) -> int:
 
 
 def _alignment(kind: _Type) -> int:
-    """What was written; a vector is aligned as a whole."""
+    """The alignment: the declared one, or the whole size of a vector; 0 for that of the type."""
     if kind.alignment or kind.vector == 1:
         return kind.alignment
     return kind.vector * WIDTHS[kind.name]

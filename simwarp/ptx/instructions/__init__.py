@@ -1,7 +1,7 @@
-"""Every instruction the executor knows, one row each, by PTX ISA section.
+"""All supported instructions, one row each, in files by section of the PTX ISA.
 
-To add one: write its row in the file of its section. Parser, executor, documentation and tests
-take it from there.
+To add one, write its row in the file of its section. Parser, executor, documentation and tests
+use it from there.
 """
 
 from simwarp.ptx.instructions import (
@@ -29,11 +29,12 @@ _FILES = (
     *(approximate, atomic, comparison, control, conversion, extended, floating, half),
     *(integer, logic, matrix, memory, movement, synchronisation, video, warp),
 )
-"""Importing these declares the rows."""
+"""The modules whose import declares the rows."""
 __all__ = ["ROWS", "TABLE"]
 
 
 def _section(row: Row) -> list[int]:
+    """The section of a row as numbers, to sort by."""
     return [int(part) for part in row.section.split(".")]
 
 

@@ -1,7 +1,7 @@
-"""Functions for the rows of all float formats: words, flushing, order, and the NaN a chip writes.
+"""Functions shared by the rows of all float formats: flushing, saturation, order and NaN bits.
 
-Arithmetic is `simwarp.floats`; it leaves the bits of a NaN open. Here they become those of an NVIDIA
-H200: one canonical NaN in every format but f64, where the payload of an operand goes on.
+`simwarp.floats` does the arithmetic and leaves the bits of a NaN open. Here they become those of an NVIDIA
+H200: one canonical NaN in every format except f64, where the payload of an operand is kept.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from simwarp.ptx.instructions._table import where
 from simwarp.ptx.rows import Form
 
 _LINEAR = {"mul": (0,), "fma": (0, 2), "mad": (0, 2), "div": (0,), "rcp": (0,)}
-"""The operands that double the result when they double, where a result may be inexact below the normal
-numbers."""
+"""Instruction with inexact subnormal results → indices of operands that, doubled, double the result."""
 
 DIRECTED = "<.rn|.rz|.rm|.rp>"
 ROUNDED = "{.rn|.rz|.rm|.rp}"
@@ -26,9 +25,9 @@ ROUNDED = "{.rn|.rz|.rm|.rp}"
 
 @dataclass(frozen=True)
 class Format:
-    """A float format by the words of its special numbers; ``nan`` is that of an invalid operation.
+    """A float format, with the words of its special numbers; ``nan`` is the result of an invalid operation.
 
-    `numpy.where` costs as much as twenty other operations: rare cases are tested for first.
+    `numpy.where` costs as much as twenty other operations, so rare cases are tested for first.
     """
 
     name: Any
@@ -46,35 +45,35 @@ class Format:
         return self.word.type(1 << (self.fraction - 1))
 
     def signed(self, x: Any) -> Any:
-        """Words as signed integers."""
+        """The words viewed as signed integers."""
         return x.view(f"i{self.word.itemsize}")
 
     def magnitude(self, x: Any) -> Any:
-        """Words without their signs."""
+        """The words with the sign bit cleared."""
         return np.bitwise_and(x, np.invert(self.sign))
 
     def is_nan(self, x: Any) -> Any:
-        """Whether words are NaN."""
+        """Whether each word is a NaN."""
         return np.greater(self.magnitude(x), self.infinity)
 
     def flush(self, x: Any) -> Any:
-        """Subnormal words → zeros of their sign."""
+        """Words with subnormal numbers replaced by zeros of their sign."""
         one = self.word.type(1)
         subnormal = np.subtract(self.magnitude(x), one) < np.subtract(self.normal, one)
         return where(subnormal, np.bitwise_and(x, self.sign), x) if subnormal.any() else x
 
     def order(self, x: Any) -> Any:
-        """Words → signed integers in the order of the floats, with -0 before +0; and back."""
+        """Map words to signed integers in the order of the floats, -0 before +0; its own inverse."""
         x = self.signed(x)
         negative = np.right_shift(x, x.dtype.type(self.word.itemsize * 8 - 1))
         return np.bitwise_xor(x, np.bitwise_and(negative, self.signed(np.invert(self.sign))))
 
     def canonical(self, x: Any) -> Any:
-        """Words with each NaN the one that arithmetic writes."""
+        """Words with every NaN replaced by the canonical one."""
         return self.replaced(x, self.is_nan(x), self.nan)
 
     def replaced(self, x: Any, lanes: Any, value: Any) -> Any:
-        """Words, but ``value`` in these lanes."""
+        """Words with ``value`` in some lanes."""
         return where(lanes, value, x) if lanes.any() else x
 
     def saturate(self, x: Any) -> Any:
@@ -83,7 +82,7 @@ class Format:
         return self.replaced(clamped, self.is_nan(x), self.word.type(0))
 
     def finish(self, form: Form, x: Any) -> Any:
-        """Words after ``.ftz``, ``.sat`` and ``.relu``, as written."""
+        """Apply ``.ftz``, ``.sat`` and ``.relu`` to result words, where the form has them."""
         if form.has("ftz"):
             x = self.flush(x)
         if form.has("sat"):
@@ -92,7 +91,7 @@ class Format:
         return self.replaced(positive, self.is_nan(x), self.nan)
 
     def result(self, form: Form, compute: Any, *operands: Any) -> Any:
-        """The words of ``compute(*words)``, with the modifiers applied to operands and result."""
+        """Compute result words, with the form's modifiers applied to operands and result."""
         if not form.has("ftz"):
             return self.finish(form, compute(*operands))
         operands = tuple(self.flush(x) for x in operands)
@@ -104,10 +103,10 @@ class Format:
         return self.finish(form, self.underflow(d, twice) if linear else d)
 
     def underflow(self, d: Any, twice: Any) -> Any:
-        """Results for ``.ftz``, of which ``twice()`` gives the double, where that is a normal number.
+        """Flush results that were rounded up to the least normal number but are subnormal for ``.ftz``.
 
-        A result is subnormal if it is so when rounded as though exponents had no end: one that was
-        rounded up to the least normal number may be.
+        A result counts as subnormal if it is subnormal when rounded with unlimited exponents. ``twice()``
+        computes the doubled results, which shows that.
         """
         least = self.magnitude(d) == self.normal
         if not least.any():
@@ -120,22 +119,23 @@ class Format:
         return where(self.magnitude(x) == 0, x, np.add(x, self.normal))
 
     def negative(self, form: Form, a: Any) -> Any:
-        """``neg``."""
+        """The words of ``neg``."""
         return self.finish(form, np.bitwise_xor(a, self.sign))
 
     def absolute(self, form: Form, a: Any) -> Any:
-        """``abs``."""
+        """The words of ``abs``."""
         return self.finish(form, self.magnitude(a))
 
     def minimum(self, form: Form, a: Any, b: Any) -> Any:
-        """``min``."""
+        """The words of ``min``."""
         return self._extreme(form, a, b, np.minimum)
 
     def maximum(self, form: Form, a: Any, b: Any) -> Any:
-        """``max``."""
+        """The words of ``max``."""
         return self._extreme(form, a, b, np.maximum)
 
     def _extreme(self, form: Form, a: Any, b: Any, function: Any) -> Any:
+        """The words of ``min`` or ``max``, with ``.xorsign.abs`` and ``.NaN``."""
         sign = self.word.type(0)
         if form.has("ftz"):
             a, b = self.flush(a), self.flush(b)
@@ -151,7 +151,7 @@ class Format:
         return self.canonical(np.bitwise_or(d, sign))
 
     def _pick(self, a: Any, b: Any, function: Any) -> Any:
-        """The smaller or the larger one of two numbers."""
+        """The smaller or larger of two numbers, -0 below +0."""
         size = self.word.itemsize
         if size == 2:  # NumPy is slow in f16, and has no bf16
             return self.order(function(self.order(a), self.order(b))).view(self.word)
@@ -162,6 +162,7 @@ class Format:
 
 
 def _format(name: str, exponent: int, fraction: int, nan: int) -> Format:
+    """The format with these numbers of exponent and fraction bits."""
     word = np.dtype(f"u{(1 + exponent + fraction) // 8}")
     one, infinity = ((1 << exponent - 1) - 1) << fraction, ((1 << exponent) - 1) << fraction
     special = (1 << exponent + fraction, 1 << fraction, one, infinity, nan)
@@ -174,15 +175,15 @@ FORMATS = {
     "f32": _format("f32", 8, 23, 0x7FFFFFFF),
     "f64": _format("f64", 11, 52, 0xFFF8 << 48),
 }
-"""By PTX type."""
+"""PTX type → its format."""
 
 narrow: Callable[..., Any] = floats.narrow
 widen: Callable[..., Any] = floats.widen
-"""Of `simwarp.floats`, with the format as any string."""
+"""`simwarp.floats.narrow` and `widen`, typed to accept any string as the format."""
 
 
 def rounding(form: Form) -> Any:
-    """The rounding that an opcode asks for, also as ``.rni`` and so on; ``rn`` if it does not."""
+    """The rounding mode in an opcode, also as ``.rni`` and so on; ``rn`` without one."""
     modes = (m.removesuffix("i") for m in form.modifiers)
     return next((mode for mode in modes if mode in ("rn", "rz", "rm", "rp")), "rn")
 
@@ -193,18 +194,18 @@ def words(x: Any) -> Any:
 
 
 def split(pair: Any) -> tuple[Any, Any]:
-    """The high and the low uint16 word of packed pairs."""
+    """The high and the low half of packed pairs, as uint16."""
     low = np.bitwise_and(pair, np.uint32(0xFFFF)).astype(np.uint16)
     return np.right_shift(pair, np.uint32(16)).astype(np.uint16), low
 
 
 def pack(high: Any, low: Any) -> Any:
-    """Two uint16 words as one uint32."""
+    """Pack two uint16 words into one uint32."""
     return np.bitwise_or(np.left_shift(high.astype(np.uint32), np.uint32(16)), low.astype(np.uint32))
 
 
 def keep_payload(d: Any, *operands: Any) -> Any:
-    """A result of the f64 unit: where it is NaN, the first NaN among the operands, made quiet."""
+    """An f64 result with each NaN replaced by the first NaN operand, made quiet, as hardware does."""
     nan = np.isnan(d)
     if not nan.any():
         return d
@@ -216,7 +217,7 @@ def keep_payload(d: Any, *operands: Any) -> Any:
 
 
 def arithmetic(form: Form, function: Any, *operands: Any, first: tuple[Any, ...]) -> Any:
-    """An operation of `simwarp.floats` on f32 or f64; ``first``: whose NaN an f64 result takes."""
+    """An operation of `simwarp.floats` on f32 or f64; an f64 result keeps the first NaN of ``first``."""
     mode = rounding(form)
     if form.T == "f64":
         return keep_payload(function(*operands, mode), *first)

@@ -1,4 +1,4 @@
-"""From registers to matrices, to their product, and back."""
+"""Matrix products on registers: unpack the fragments, multiply, pack the result."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Multiplication(NamedTuple):
     Attributes
     ----------
     a, b, c, d : Layout
-        The layout of each matrix; of bits, words of 32.
+        The layout of each matrix; bits in words of 32.
     product : callable
-        Takes a chip's compute capability and the three matrices' raw words; returns D's.
+        Takes a compute capability and the raw words of A, B and C; returns those of D.
     """
 
     a: Layout
@@ -37,13 +37,13 @@ class Multiplication(NamedTuple):
 
 
 def multiply(opcode: str, cc: Capability, a: Words, b: Words, c: Words) -> Words:
-    """D = A B + C on registers: uint32, or uint64 for f64, of shape (warps, 32, registers)."""
+    """Compute D = A B + C on registers (warps, 32, registers): uint32, or uint64 for f64."""
     plan = multiplication(opcode)
     return plan.d.pack(plan.product(cc, plan.a.unpack(a), plan.b.unpack(b), plan.c.unpack(c)))
 
 
 def transpose(opcode: str, a: Words) -> Words:
-    """The transposed matrix of ``movmatrix``."""
+    """Transpose a matrix in registers, as ``movmatrix`` does."""
     operands = fragments_of(opcode).operands
     return operands["d"].layout.pack(operands["a"].layout.unpack(a).swapaxes(-1, -2))
 
@@ -71,7 +71,7 @@ _ROUNDINGS: tuple[Rounding, ...] = ("rz", "rm", "rp")
 
 
 def _rounding(modifiers: list[str]) -> Rounding:
-    """The rounding that is written; else to nearest."""
+    """The rounding mode among an opcode's modifiers; "rn" without one."""
     written: list[Rounding] = [rounding for rounding in _ROUNDINGS if modifiers.count(rounding)]
     return written[0] if written else "rn"
 
@@ -95,7 +95,7 @@ def _floats(types: Types, shape: Shape, cc: Capability, a: Words, b: Words, c: W
 
 
 def _numbers(words: Words, type_name: str) -> Words:
-    """Raw elements as numbers; those of 4 bits with their sign."""
+    """Raw integer elements as signed or unsigned numbers."""
     if type_name == "s4":
         return ((words ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
     return words.view(np.int8) if type_name == "s8" else words

@@ -1,14 +1,23 @@
-"""The one table that the section files write their rows into."""
+"""The table of rows that every section file adds to, and functions that several files share."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from simwarp.ptx.rows import Table
+from simwarp.ptx.rows import Form, Table
 
 TABLE = Table()
 row = TABLE.row
 
 where: Callable[..., Any] = np.where
-"""`numpy.where`, whose types do not survive operands of any type."""
+"""`numpy.where`, typed to accept operands of any type."""
+
+
+def nothing(form: Form) -> None:
+    """The function of rows that compute no value: the engine executes them by their kind."""
+
+
+def operand(form: Form, a: Any) -> Any:
+    """The function of rows whose result is their operand, such as moves and loads."""
+    return a

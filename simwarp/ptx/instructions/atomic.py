@@ -1,7 +1,7 @@
-"""PTX ISA 9.7.13.5 and 9.7.13.6: atomic operations. The order of the lanes is free; here it is theirs.
+"""PTX ISA 9.7.13.5 and 9.7.13.6: atomic operations, whose order among lanes is unspecified; here ascending.
 
-The functions take the value in memory, the operands, and whether the memory is shared memory: ``add``
-of f32 takes subnormals for zero, and gives zero for them, in global memory but not in shared memory.
+The functions take the old value in memory, the operands, and whether the memory is shared memory: ``add``
+of f32 flushes subnormal operands and results in global memory but not in shared memory.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _ORDER = f"{{.relaxed|.acquire|.release|.acq_rel}}{SCOPE}"
 _WEAK_ORDER = f"{{.relaxed|.release}}{SCOPE}"
 _SPACE = f"{{.global|{SHARED}}}{SCOPE}"
 _GLOBAL = f"{{.global}}{SCOPE}"
-"""CUDA's headers also write the scope behind the state space, and the order behind the operation."""
+"""CUDA's headers also write the scope after the state space, and the order after the operation."""
 _CHOICE = "the order of the lanes is free"
 _LONG = 16
-"""Lanes that share an address, from which on their sum is worked out by itself."""
+"""Least number of lanes that share an address for `_adding_floats` to compute their sum."""
 
 
 def _increment(old: Any, b: Any) -> Any:
@@ -55,11 +55,12 @@ _ATOMIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _operation(form: Form) -> str:
+    """The operation among the modifiers of a form."""
     return next(m for m in form.modifiers if m in _ATOMIC)
 
 
 def _clash(words: Sequence[str]) -> bool:
-    """One scope, one order; vectors in global memory only."""
+    """Whether an opcode has two scopes, two orders, or a vector in shared memory."""
     if sum(word in SCOPES for word in words) > 1 or sum(word in ORDERS for word in words) > 1:
         return True
     vector = not {"v2", "v4", "v8"}.isdisjoint(words)
@@ -72,7 +73,7 @@ _atomic = partial(row, fidelity="open", clash=_clash)
 def _both(
     operation: str, name: str, what: str, *, kinds: str = ".T", space: str = _SPACE, **facts: Any
 ) -> Callable[[Function], Function]:
-    """Declare ``atom`` and ``red`` of one operation."""
+    """A decorator that declares ``atom`` and ``red`` of one operation."""
     alone, summary = operation.replace("|.exch", ""), f"{what} at an address; {_CHOICE}"
 
     def declare(function: Function) -> Function:
@@ -98,25 +99,25 @@ def _both(
     return declare
 
 
-# ---- values that lanes find at a shared address, without taking turns -----------------------------------
+# ---- old values of lanes that share an address, computed without turns ---------------------------------
 
 
-def _after(found: Any, runs: Runs, start: Any) -> tuple[Any, Any]:
-    """The value that each lane leaves → the one that the next lane finds; the first finds ``start``."""
-    old = np.empty_like(found)
-    old[1:] = found[:-1]
+def _after(left: Any, runs: Runs, start: Any) -> tuple[Any, Any]:
+    """Old values: what the lane before left, for the first lane of a run ``start``; all are exact."""
+    old = np.empty_like(left)
+    old[1:] = left[:-1]
     old[runs.starts] = start
     return old, np.ones(old.size, np.bool_)
 
 
 def _associative(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tuple[Any, Any]:
-    """Lanes that add, compare, exchange or combine bits."""
+    """Old values of associative operations: additions, minima, maxima, exchanges and bitwise operations."""
     operation = _ATOMIC[_operation(form)]
     return _after(operation(start[runs.of], runs.scan(operation, b)), runs, start)
 
 
 def _counting(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tuple[Any, Any]:
-    """Lanes that count around the end; known where those of a run have one bound."""
+    """Old values of ``inc`` and ``dec``; exact where the lanes of a run have the same bound."""
     period, first, rank = b.astype(np.int64) + 1, start[runs.of].astype(np.int64), runs.rank
     outside = first >= period
     if form.has("inc"):
@@ -127,9 +128,9 @@ def _counting(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tu
 
 
 def _comparing(form: Form, start: Any, runs: Runs, b: Any, c: Any, *, shared: bool) -> tuple[Any, Any]:
-    """Lanes that compare and swap; known where those of a run compare with one value.
+    """Old values of ``cas``; exact where the lanes of a run compare with the same value.
 
-    The first lane that puts another value there is the last one to find b.
+    The first lane that writes another value is the last one that finds b.
     """
     places: Any = np.arange(runs.of.size)
     changing = np.minimum.reduceat(where(c != b, places, b.size), runs.starts)
@@ -139,7 +140,7 @@ def _comparing(form: Form, start: Any, runs: Runs, b: Any, c: Any, *, shared: bo
 
 
 def _adding_floats(form: Form, start: Any, runs: Runs, b: Any, *, shared: bool) -> tuple[Any, Any]:
-    """Lanes that add floats, in their order; known for long runs without subnormals, infinities and NaNs."""
+    """Old values of float additions in lane order; exact in long runs of finite numbers, none subnormal."""
     old, known = np.empty_like(b), np.zeros(b.size, np.bool_)
     for run in np.flatnonzero(runs.ends - runs.starts >= _LONG).tolist():
         places = slice(runs.starts[run], runs.ends[run] + 1)

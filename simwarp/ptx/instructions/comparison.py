@@ -41,6 +41,7 @@ _SELECTED = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
 
 
 def _set(compare: str, written: str, read: str, name: str, minimum_sm: int = 50) -> Any:
+    """A decorator that declares a row of ``set``."""
     return row(
         f"set{compare}.T.U",
         "d:T = a:U, b:U, c:pred?",
@@ -82,7 +83,7 @@ def set_pair(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def _truth(kind: str, holds: Any) -> Any:
-    """The result of ``set`` for true: a float's 1.0, else all ones."""
+    """The result of ``set``: for true 1.0 as a float or all ones as an integer, for false 0."""
     word = storage(kind).type
     return where(holds, FORMATS[kind].one if kind in FORMATS else np.invert(word(0)), word(0))
 
@@ -91,7 +92,7 @@ def _truth(kind: str, holds: Any) -> Any:
 
 
 def _decided(form: Form, a: Any, b: Any, c: Any = None) -> tuple[Any, Any, Any]:
-    """Beside false in ``.and``, or true in ``.or``, the other side does not matter."""
+    """Per operand, the lanes where the others decide: false in ``.and``, true in ``.or``."""
     if c is None or form.modifiers[1] == "xor":
         return False, False, False
     holds = _holds(form, form.T, a, b)
@@ -135,6 +136,7 @@ def setp(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def _setp_half(compare: str, syntax: str, kind: str, minimum_sm: int, summary: str) -> Any:
+    """A decorator that declares a row of ``setp`` on halves."""
     of_kind = partial(row, T=kind, name=f"setp ({kind})", minimum_sm=minimum_sm, section="9.7.7.2")
     return of_kind(f"setp{compare}.T", syntax, summary=summary)
 
@@ -160,6 +162,7 @@ def setp_pair(form: Form, a: Any, b: Any, c: Any = None) -> Any:
 
 
 def _not_selected(form: Form, a: Any, b: Any, c: Any) -> tuple[Any, Any, bool]:
+    """Per operand, the lanes where c selects the other one."""
     first = c if c.dtype == np.bool_ else _number(form, form.U, c) >= 0
     return ~first, first, False
 
@@ -196,11 +199,12 @@ def slct(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 def _combine(form: Form, holds: Any, c: Any) -> Any:
+    """Combine a comparison with predicate c, if there is one."""
     return holds if c is None else _COMBINE[form.modifiers[1]](holds, c)
 
 
 def _holds(form: Form, kind: str, a: Any, b: Any) -> Any:
-    """Whether two values of PTX type ``kind`` compare as the opcode says."""
+    """Compare two values of PTX type ``kind`` by the operator in the opcode."""
     compare = form.modifiers[0]
     if kind not in FORMATS:
         return COMPARE[compare](a, b)
@@ -214,14 +218,14 @@ def _holds(form: Form, kind: str, a: Any, b: Any) -> Any:
 
 
 def _holds_of_pair(form: Form, kind: str, a: Any, b: Any) -> tuple[Any, Any]:
-    """The same for the high and the low halves of packed pairs."""
+    """Compare the high and the low halves of packed pairs by the operator in the opcode."""
     half = kind.removesuffix("x2")
     high, low = (_holds(form, half, x, y) for x, y in zip(split(a), split(b), strict=True))
     return high, low
 
 
 def _number(form: Form, kind: str, x: Any) -> Any:
-    """An operand as a number to compare: flushed if asked for, and bf16, which NumPy lacks, as f32."""
+    """An operand as a NumPy number: flushed for ``.ftz``, and bf16, which NumPy lacks, as f32."""
     if kind not in FORMATS:
         return x
     if form.has("ftz"):

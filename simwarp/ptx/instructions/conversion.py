@@ -1,6 +1,6 @@
 """PTX ISA 9.7.9.21: ``cvt``, between integers and floats of every width.
 
-A float narrower than f32 is widened to it first, which loses nothing; what leaves is rounded once.
+A float narrower than f32 is first widened to f32, which is exact; the result is rounded once.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _cvt(
 
 
 def _never_saturates(words: Sequence[str], to: str, source: str) -> bool:
-    """Whether ``.sat`` is written where the result's integer type has all values of the operand's."""
+    """Whether ``.sat`` is written although the result's type has all values of the operand's type."""
     bits, needed = int(to[1:]) - (to[0] == "s"), int(source[1:]) - (source[0] == "s")
     return "sat" in words and bits >= needed and (to[0] == "s" or source[0] == "u")
 
@@ -119,7 +119,7 @@ def cvt_from_integer(form: Form, a: Any) -> Any:
 
 
 def _sticky(a: Any) -> Any:
-    """Integers as f64, still to be rounded: where bits do not fit, the last one is 1."""
+    """Integers as f64 rounded to odd (the last bit is 1 where bits are lost), to be rounded again."""
     if a.dtype.itemsize < 8:
         return a.astype(np.float64)
     cut = floats.from_integer(a, np.dtype(np.float64), "rz")
@@ -254,28 +254,28 @@ def cvt_wide_pair(form: Form, a: Any) -> Any:
 
 
 def _number(form: Form, a: Any) -> Any:
-    """The operand as f32 or f64."""
+    """The operand as f32 or f64, flushed for ``.ftz``."""
     if form.U in ("f16", "bf16"):
         return widen(words(a), form.U)
     return floats.flush(a) if form.has("ftz") and form.U == "f32" and form.T != "f16" else a
 
 
 def _rounded(form: Form, kind: str, x: Any) -> Any:
-    """An f32 or f64 as a word of another format."""
+    """Round an f32 or f64 to a word of another format."""
     if kind in ("f32", "f64"):
         return words(floats.convert(x, DTYPES[kind], rounding(form)))
     return narrow(x, kind, rounding(form), saturate_finite=".satfinite" in form.opcode)
 
 
 def _element(form: Form, kind: str, x: Any) -> Any:
-    """The same with ``.relu``; `simwarp.floats.narrow` gives the one NaN of these formats."""
+    """Round an f32 to a word of a narrower format, after ``.relu``; a NaN becomes the canonical one."""
     if ".relu" in form.opcode:
         x = np.add(np.maximum(x, x.dtype.type(0)), x.dtype.type(0))  # the sum is never -0
     return _rounded(form, kind, x)
 
 
 def _pair(form: Form, high: Any, low: Any) -> Any:
-    """Two numbers as the high and the low half of a word."""
+    """Round two numbers to the high and the low half of a word."""
     kind = form.T.removesuffix("x2")
     high, low = _element(form, kind, high), _element(form, kind, low)
     if DTYPES[form.T].itemsize == 4:
@@ -284,7 +284,7 @@ def _pair(form: Form, high: Any, low: Any) -> Any:
 
 
 def _nan(form: Form, a: Any) -> Any:
-    """What becomes of a NaN operand: to or from f64 its sign, its payload as it fits, and quiet."""
+    """The result for a NaN operand: to or from f64 a quiet NaN with its sign and the top of its payload."""
     source, to = FORMATS[form.U], FORMATS[form.T]
     if "f64" not in (form.T, form.U):
         return to.nan

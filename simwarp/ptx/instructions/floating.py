@@ -1,8 +1,8 @@
-"""PTX ISA 9.7.3: floating point in single and double precision, as far as it is exact.
+"""PTX ISA 9.7.3: the correctly rounded instructions in single and double precision.
 
 An ``add``, ``sub`` or ``mul`` without a rounding modifier rounds to nearest here; `ptxas` may contract
-it with its neighbour. For ``.ftz`` a result is subnormal, as on an H200, if rounding with exponents
-without end leaves it below the normal numbers.
+it into an ``fma``. For ``.ftz`` a result is subnormal, as on an H200, if it is subnormal when rounded with
+unlimited exponents.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def copysign(form: Form, a: Any, b: Any) -> Any:
 def _float(
     name: str, modifiers: str, syntax: str, section: str, summary: str, of_f64: str = "", **facts: Any
 ) -> Callable[[Function], Function]:
-    """The rows of an instruction in f32, and in f64 without ``.ftz`` and ``.sat``."""
+    """A decorator that declares the rows of f32, and of f64, which has no ``.ftz`` and ``.sat``."""
     declare_row, rounding = partial(row, section=section, **facts), modifiers.partition("{.ftz}")[0]
 
     def declare(function: Function) -> Function:
@@ -104,7 +104,7 @@ def div(form: Form, a: Any, b: Any) -> Any:
 
 
 def _sign(name: str, section: str, summary: str, change: Function) -> None:
-    """The rows of ``abs`` or ``neg``."""
+    """Declare the rows of ``abs`` or ``neg``."""
 
     def function(form: Form, a: Any) -> Any:
         d = change(FORMATS[form.T], form, words(a))
@@ -119,7 +119,7 @@ _sign("neg", "9.7.3.10", "-a", Format.negative)
 
 
 def _extreme(base: str, section: str, one: str, choose: Function) -> None:
-    """The rows of ``min`` or ``max``, which gives the smaller or the larger ``one``."""
+    """Declare the rows of ``min`` or ``max``; ``one`` is "the smaller" or "the larger"."""
 
     def function(form: Form, a: Any, b: Any) -> Any:
         d = choose(FORMATS[form.T], form, words(a), words(b))

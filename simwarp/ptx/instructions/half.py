@@ -1,7 +1,7 @@
-"""PTX ISA 9.7.4: half precision, f16 and bf16, alone and in pairs.
+"""PTX ISA 9.7.4: half precision, f16 and bf16, single and packed in pairs.
 
-A pair is one word: the rows compute each half by itself. Operands arrive as words; a NaN result is
-0x7fff, whatever came in.
+A pair is one word, and each half is computed by itself. Operands arrive as words; a NaN result is always
+0x7fff.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from simwarp.ptx.instructions._formats import FORMATS, Format, pack, split, word
 from simwarp.ptx.instructions._table import row
 from simwarp.ptx.rows import Form, Function
 
-_F16, _BF16 = "f16 f16x2", "bf16 bf16x2"
 _ONE, _TWO, _THREE = "d:T = a:T", "d:T = a:T, b:T", "d:T = a:T, b:T, c:T"
 
 
@@ -29,6 +28,8 @@ def _compute(form: Form, function: Callable[..., Any], *operands: Any) -> Any:
 
 
 def _arithmetic(form: Form, operation: Any, *operands: Any) -> Any:
+    """An operation of `simwarp.floats` on halves, with the modifiers of the form."""
+
     def compute(format: Format, form: Form, *words: Any) -> Any:
         return format.result(form, partial(floats.half, operation, format=format.name), *words)
 
@@ -44,7 +45,7 @@ def _half(
     bf16: tuple[str, int],
     **facts: Any,
 ) -> Callable[[Function], Function]:
-    """The rows of an instruction in f16 and in bf16: the modifiers and the first chip of each."""
+    """Declare the rows of an instruction in f16 and bf16, with the modifiers and the lowest chip of each."""
 
     def declare(function: Function) -> Function:
         of_name = partial(row, section=section, summary=summary, **facts)
@@ -74,25 +75,14 @@ def mul(form: Form, a: Any, b: Any) -> Any:
     return _arithmetic(form, "mul", a, b)
 
 
-@row(
-    "fma.rn{.ftz}{.sat|.relu}.T",
+@_half(
+    "fma",
     _THREE,
-    T=_F16,
-    name="fma.f16",
+    "9.7.4.4",
+    "a · b + c with one rounding; relu (sm_80): negative becomes +0",
+    f16=(".rn{.ftz}{.sat|.relu}", 53),
+    bf16=(".rn{.relu}", 80),
     operations=2,
-    minimum_sm=53,
-    section="9.7.4.4",
-    summary="a · b + c with one rounding; relu (sm_80): negative becomes +0",
-)
-@row(
-    "fma.rn{.relu}.T",
-    _THREE,
-    T=_BF16,
-    name="fma.bf16",
-    operations=2,
-    minimum_sm=80,
-    section="9.7.4.4",
-    summary="a · b + c with one rounding; relu: negative becomes +0",
 )
 def fma(form: Form, a: Any, b: Any, c: Any) -> Any:
     return _arithmetic(form, "fma", a, b, c)

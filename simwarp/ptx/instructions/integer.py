@@ -1,6 +1,6 @@
 """PTX ISA 9.7.1: integer arithmetic.
 
-Operands of kind B arrive unsigned: modulo 2^width the sign does not matter.
+Operands of kind B are unsigned: modulo 2^width the result does not depend on the sign.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _pair = partial(row, T="u16x2 s16x2", minimum_sm=90)
 
 
 def _packed(name: str, section: str, summary: str) -> Callable[[Function], Function]:
-    """The row of an instruction on two halves."""
+    """A decorator that declares the row of an instruction on packed halves."""
     return _pair(f"{name}.T", _PACKED, name=f"{name} (packed)", section=section, summary=summary)
 
 
@@ -139,6 +139,7 @@ def sad(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 def _by_zero(_: Form, _a: Any, b: Any) -> Any:
+    """The lanes that divide by zero."""
     return b == 0
 
 
@@ -181,7 +182,7 @@ def neg(form: Form, a: Any) -> Any:
 
 
 def _extreme(name: str, choose: Function, section: str, what: str) -> None:
-    """The rows of ``min`` or ``max``: of numbers, of halves, and with 0 instead of a negative result."""
+    """Declare the rows of ``min`` or ``max``: on integers, on packed halves, and with ``.relu``."""
 
     def plain(form: Form, a: Any, b: Any) -> Any:
         return choose(a, b)
@@ -242,13 +243,13 @@ def bfind(form: Form, a: Any) -> Any:
 )
 def fns(form: Form, a: Any, b: Any, c: Any) -> Any:
     down = np.less(c, 0)
-    up = where(down, lanes.brev(a), a)  # to look down is to look up in the reversed word
+    up = where(down, lanes.brev(a), a)  # a search down is a search up in the reversed word
     base = where(down, np.subtract(31, b, dtype=np.uint32), b)
     ahead = lanes.shr(up, base)
     left = lanes.shl(where(c == 0, ahead & 1, ahead), base)
     passed = np.minimum(_magnitude(c), 33)
     for n in range(1, 33):
-        left = where(n < passed, left & (left - 1), left)  # takes the lowest 1 away
+        left = where(n < passed, left & (left - 1), left)  # clears the lowest 1
     found = lanes.popc(~left & (left - 1))
     found = where(left == 0, np.uint32(0xFFFFFFFF), where(down, 31 - found, found))
     return where(c == -(1 << 31), np.uint32(0), found)
@@ -351,14 +352,14 @@ def dp2a(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 def elements(word: Any, kind: str) -> list[Any]:
-    """The bytes or halves of a 32-bit word, lowest first, each as int32."""
+    """The bytes or halves of 32-bit words, lowest first, each sign- or zero-extended to int32."""
     dtype = DTYPES[kind]
     bits = dtype.itemsize * 8
     return [np.right_shift(word, bits * i).astype(dtype).astype(np.int32) for i in range(32 // bits)]
 
 
 def pack(values: list[Any]) -> Any:
-    """One 32-bit word of one, two or four values int32, the lowest first, each cut to its part's width."""
+    """Pack one, two or four int32 values into a 32-bit word, the first one lowest, each truncated."""
     bits = 32 // len(values)
     word = np.uint32(0)
     for i, value in enumerate(values):
@@ -367,52 +368,53 @@ def pack(values: list[Any]) -> Any:
 
 
 def accumulate(c: Any, values: list[Any]) -> Any:
-    """The sum of c and of values int32, modulo 2^32."""
+    """The sum of c and some int32 values, modulo 2^32."""
     for value in values:
         c = np.add(c, value.view(np.uint32))
     return c
 
 
 def _pairs(form: Form, a: Any, b: Any) -> zip[tuple[Any, Any]]:
-    """The pairs that an instruction combines: the halves of a and b, or for s32 all of each."""
+    """The pairs of elements that an instruction combines: halves of a and b, or for s32 whole words."""
     kind = form.T.removesuffix("x2")
     return zip(elements(a, kind), elements(b, kind), strict=True)
 
 
 def _saturate(exact: Any) -> Any:
-    """An int64 cut to the range of an s32."""
+    """An int64 clamped to the range of s32."""
     return np.clip(exact, -(1 << 31), (1 << 31) - 1).astype(np.int32)
 
 
 def _product_24(a: Any, b: Any) -> Any:
-    """The product of the low 24 bits of two 32-bit words, in 64 bits."""
+    """The 48-bit product of the low 24 bits of two 32-bit words."""
     x, y = (np.right_shift(np.left_shift(z, 8), 8).astype(f"{z.dtype.kind}8") for z in (a, b))
     return np.multiply(x, y)
 
 
 def _high_64(a: Any, b: Any) -> Any:
-    """The high half of a 64 x 64 bit product, by schoolbook on 32-bit halves."""
+    """The high half of a 64 x 64 bit product, by schoolbook multiplication of 32-bit halves."""
     dtype, mask, half = np.asarray(a).dtype, np.uint64(0xFFFFFFFF), np.uint64(32)
     x, y = np.asarray(a).view(np.uint64), np.asarray(b).view(np.uint64)
     x0, x1, y0, y1 = x & mask, x >> half, y & mask, y >> half
     middle = x1 * y0 + ((x0 * y0) >> half)
     high = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & mask)) >> half)
-    if dtype.kind == "i":  # as unsigned, a negative operand stands for itself plus 2^64
+    if dtype.kind == "i":  # as unsigned, a negative operand is too large by 2^64
         high = high - where(a < 0, y, np.uint64(0)) - where(b < 0, x, np.uint64(0))
     return np.asarray(high).view(dtype)
 
 
 def _amounts(form: Form, position: Any, length: Any) -> tuple[Any, Any]:
-    """Position and length of a field as an H200 takes them: modulo 256, in 64 bits at most 255."""
+    """Position and length of a bit field as an H200 reads them: modulo 256, in 64-bit words at most 255."""
     if form.dtype.itemsize == 8:
         return np.minimum(position, 255), np.minimum(length, 255)
     return position, length
 
 
 def _magnitude(a: Any) -> Any:
-    """|a| as an unsigned word, right also for the least value."""
+    """The magnitude of a as an unsigned word, also of the least value."""
     return where(a < 0, np.negative(a), a).view(f"u{np.asarray(a).dtype.itemsize}")
 
 
 def _not_zero(b: Any) -> Any:
+    """A divisor with zeros replaced by 1, to divide without warnings."""
     return where(b == 0, b.dtype.type(1), b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,24 @@ from simwarp import lanes
 from simwarp.ptx.instructions._table import row
 from simwarp.ptx.rows import Form
 
-_BITS = "pred b16 b32 b64"
-
 
 def _beside_zero(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
-    """Where one operand is 0, the other does not matter."""
+    """Of ``and``, per operand the lanes where the other one is 0."""
     return np.equal(b, 0), np.equal(a, 0)
 
 
 def _beside_ones(form: Form, a: Any, b: Any) -> tuple[Any, Any]:
+    """Of ``or``, per operand the lanes where the other one has all bits set."""
     return np.equal(lanes.not_(b), 0), np.equal(lanes.not_(a), 0)
 
 
-@row(
+_bitwise = partial(row, T="pred b16 b32 b64")
+_TWO = "d:B = a:B, b:B"
+
+
+@_bitwise(
     "and.T",
-    "d:B = a:B, b:B",
-    T=_BITS,
+    _TWO,
     section="9.7.8.1",
     traits="mask",
     bitwise=2,
@@ -36,10 +39,9 @@ def and_(form: Form, a: Any, b: Any) -> Any:
     return lanes.and_(a, b)
 
 
-@row(
+@_bitwise(
     "or.T",
-    "d:B = a:B, b:B",
-    T=_BITS,
+    _TWO,
     section="9.7.8.2",
     traits="mask",
     bitwise=2,
@@ -50,12 +52,12 @@ def or_(form: Form, a: Any, b: Any) -> Any:
     return lanes.or_(a, b)
 
 
-@row("xor.T", "d:B = a:B, b:B", T=_BITS, section="9.7.8.3", bitwise=2, summary="a exclusive-or b, bit by bit")
+@_bitwise("xor.T", _TWO, section="9.7.8.3", bitwise=2, summary="a exclusive-or b, bit by bit")
 def xor(form: Form, a: Any, b: Any) -> Any:
     return lanes.xor(a, b)
 
 
-@row("not.T", "d:B = a:B", T=_BITS, section="9.7.8.4", bitwise=1, summary="every bit inverted")
+@_bitwise("not.T", "d:B = a:B", section="9.7.8.4", bitwise=1, summary="every bit inverted")
 def not_(form: Form, a: Any) -> Any:
     return lanes.not_(a)
 

@@ -1,9 +1,9 @@
-"""PTX ISA 9.7.14: matrices that a warp holds in fragments.
+"""PTX ISA 9.7.14: matrix instructions of a warp, on fragments.
 
-The forms and the maps of fragments are in `simwarp.fragments`, products to the bit in `simwarp.products`,
-the execution by a warp in `simwarp.engine.tensor_core`.
+`simwarp.fragments` has the forms and layouts, `simwarp.products` the bit-exact products,
+`simwarp.engine.tensor_core` the execution by a warp.
 
-The PTX ISA leaves open how floats are added; they are added as by the device's chip.
+The PTX ISA leaves open how floats are added; they are added as the device's chip adds them.
 """
 
 from __future__ import annotations
@@ -13,35 +13,31 @@ from typing import Any
 
 from simwarp.fragments.forms import GROUPS, SECTIONS, Group
 from simwarp.ptx.instructions._products import multiply, transpose
-from simwarp.ptx.instructions._table import row
-from simwarp.ptx.rows import Form, Kind
+from simwarp.ptx.instructions._table import operand, row
+from simwarp.ptx.rows import Form
 
 
 def _product(form: Form, cc: tuple[int, int], a: Any, b: Any, c: Any) -> Any:
     return multiply(form.opcode, cc, a, b, c)
 
 
-def _moved(form: Form, fragment: Any) -> Any:
-    return fragment
-
-
 def _transposed(form: Form, cc: tuple[int, int], a: Any) -> Any:
     return transpose(form.opcode, a)
 
 
-# Registers, kind and function of each instruction; X is the operand that a load names.
-_INSTRUCTIONS: dict[str, tuple[str, Kind, Callable[..., Any]]] = {
+# Instruction → operands, kind and function; X stands for the operand in the name of a wmma.load.
+_INSTRUCTIONS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "mma": ("d:fragment = a:fragment, b:fragment, c:fragment", "matrix", _product),
     "wmma.mma": ("d:fragment = a:fragment, b:fragment, c:fragment", "matrix", _product),
-    "wmma.load": ("X:fragment = [p], stride:u32*", "matrix load", _moved),
-    "wmma.store": ("[p], d:fragment, stride:u32*", "matrix store", _moved),
-    "ldmatrix": ("r:fragment = [p]", "matrix load", _moved),
-    "stmatrix": ("[p], r:fragment", "matrix store", _moved),
+    "wmma.load": ("X:fragment = [p], stride:u32*", "matrix load", operand),
+    "wmma.store": ("[p], d:fragment, stride:u32*", "matrix store", operand),
+    "ldmatrix": ("r:fragment = [p]", "matrix load", operand),
+    "stmatrix": ("[p], r:fragment", "matrix store", operand),
     "movmatrix": ("d:fragment = a:fragment", "matrix", _transposed),
 }
 
 
-# By a group's name, or by its last word.
+# Name of a group, or its last word → summary.
 _SUMMARIES = {
     "mma.m8n8k4.f16": "d = a b + c, four products of half precision, one in each two quads",
     "f16": "d = a b + c in half precision, one fused sum",
@@ -64,16 +60,17 @@ _SUMMARIES = {
 
 
 def _declare(group: Group) -> None:
+    """Declare the row of a group of forms."""
     syntax, kind, function = _INSTRUCTIONS[group.instruction]
     words = group.name.split(".")
-    operand, summary = "", _SUMMARIES.get(group.name) or _SUMMARIES.get(words[-1], "")
+    matrix, summary = "", _SUMMARIES.get(group.name) or _SUMMARIES.get(words[-1], "")
     if group.instruction in ("wmma.load", "wmma.store"):
-        operand = words[2]
+        matrix = words[2]
         way = "from" if kind == "matrix load" else "to"
-        summary = f"a warp's fragment of {operand.upper()} {way} memory"
+        summary = f"a warp's fragment of {matrix.upper()} {way} memory"
     row(
         group.spelling,
-        syntax.replace("X", operand),
+        syntax.replace("X", matrix),
         name=group.name,
         kind=kind,
         fidelity="open" if function is _product and ".s32" not in group.spelling else "exact",

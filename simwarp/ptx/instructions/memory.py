@@ -1,4 +1,4 @@
-"""PTX ISA 9.7.9: loads, stores, and addresses. How lanes reach memory is in `simwarp.engine.accesses`."""
+"""PTX ISA 9.7.9: loads, stores and address conversions; `simwarp.engine.accesses` executes the accesses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simwarp.ptx.instructions._table import row, where
+from simwarp.ptx.instructions._table import nothing, operand, row, where
 from simwarp.ptx.rows import Form
 from simwarp.ptx.spaces import BLOCK_BITS, from_generic, is_in, to_generic
 
@@ -26,7 +26,7 @@ _EVICTION = f"{{{'|'.join(f'.L1::{kept}' for kept in _KEPT)}}}"
 
 
 def _access_clash(words: Sequence[str]) -> bool:
-    """PTX ISA 9.7.9.8 and 9.7.9.11, loads and stores."""
+    """Whether modifiers of a load or store exclude each other (PTX ISA 9.7.9.8 and 9.7.9.11)."""
     has = set(words[1:])
     strong, scoped, cached = has & ORDERS, has & SCOPES, has & _CACHED
     space = next((word.split("::")[0] for word in words if word.split("::")[0] in _SPACES), "")
@@ -52,16 +52,16 @@ def _access_clash(words: Sequence[str]) -> bool:
 
 
 def _wide_vector(words: Sequence[str], kind: str, _: str) -> bool:
-    """A vector has at most 128 bits."""
+    """Whether a vector has more than 128 bits."""
     return "v4" in words and kind.endswith("64")
 
 
 def _narrow_generic(words: Sequence[str], kind: str, _: str) -> bool:
-    """A generic address has 64 bits."""
+    """Whether an address is generic but has only 32 bits."""
     return kind == "u32" and "shared::cluster" not in words
 
 
-@row(
+row(
     f"ld{{.mmio}}{{.weak|.volatile|.relaxed|.acquire}}{SCOPE}"
     f"{{.param|.param::entry|.param::func|.global|{SHARED}|.local|.const}}"
     f"{{.nc}}{{.ca|.cg|.cs|.lu|.cv}}{_EVICTION}{{.L2::64B|.L2::128B|.L2::256B}}{{.v2|.v4}}.T",
@@ -73,12 +73,8 @@ def _narrow_generic(words: Sequence[str], kind: str, _: str) -> bool:
     lacks=_wide_vector,
     section="9.7.9.8",
     summary="the value at an address; without a state space, at a generic address",
-)
-def ld(form: Form, a: Any) -> Any:
-    return a
-
-
-@row(
+)(operand)
+row(
     "ldu{.global}{.v2|.v4}.T",
     "d:T = [a]",
     T=_MEMORY,
@@ -87,12 +83,8 @@ def ld(form: Form, a: Any) -> Any:
     lacks=_wide_vector,
     section="9.7.9.10",
     summary="the value at an address that is the same for all lanes",
-)
-def ldu(form: Form, a: Any) -> Any:
-    return a
-
-
-@row(
+)(operand)
+row(
     f"st{{.mmio}}{{.weak|.volatile|.relaxed|.release}}{SCOPE}{{.param|.param::func|.global|{SHARED}|.local}}"
     f"{{.wb|.cg|.cs|.wt}}{_EVICTION}{{.v2|.v4}}.T",
     "[a], b:T",
@@ -103,29 +95,25 @@ def ldu(form: Form, a: Any) -> Any:
     lacks=_wide_vector,
     section="9.7.9.11",
     summary="write a value to an address; without a state space, to a generic one",
-)
-def st(form: Form, b: Any) -> Any:
-    return b
+)(operand)
 
 
 def _prefetch_clash(words: Sequence[str]) -> bool:
-    """PTX ISA 9.7.9.15: eviction priorities are those of global memory."""
+    """Whether an eviction priority is given for local memory (PTX ISA 9.7.9.15)."""
     return "local" in words and not {"L2::evict_last", "L2::evict_normal"}.isdisjoint(words)
 
 
 _hint = partial(row, kind="fence", summary="a hint; changes nothing")
 
 
-@_hint(
+_hint("applypriority{.global}.L2::evict_normal", "[a], size:number", section="9.7.9.16")(nothing)
+_hint("prefetchu.L1", "[a]", section="9.7.9.15")(nothing)
+_hint(
     "prefetch{.global|.local}<.L1|.L2|.L2::evict_last|.L2::evict_normal>",
     "[a]",
     section="9.7.9.15",
     clash=_prefetch_clash,
-)
-@_hint("prefetchu.L1", "[a]", section="9.7.9.15")
-@_hint("applypriority{.global}.L2::evict_normal", "[a], size:number", section="9.7.9.16")
-def prefetch(form: Form) -> None:
-    return None
+)(nothing)
 
 
 @row(
@@ -141,6 +129,7 @@ def isspacep(form: Form, a: Any, own: Any) -> Any:
 
 
 def _cvta(name: str, summary: str) -> Any:
+    """A decorator that declares ``cvta`` or ``cvta.to``."""
     return row(
         f"{name}<.const|.global|.local|{SHARED}|.param|.param::entry>.T",
         "d:T = a:T",
@@ -192,11 +181,11 @@ def getctarank(form: Form, a: Any, own: Any) -> Any:
 
 
 def _rank(a: Any, own: Any) -> Any:
-    """The rank that an address from ``mapa`` holds; else the block's own."""
+    """The rank in a shared address that ``mapa`` made; the block's own rank in another address."""
     bits = np.bitwise_and(a, a.dtype.type(_BLOCK))
     rank = np.right_shift(bits, a.dtype.type(BLOCK_BITS)).astype(np.uint32)
     return where(rank > 0, rank - np.uint32(1), own)
 
 
 _BLOCK = 0xFF << BLOCK_BITS
-"""The bits of a shared address that name a block."""
+"""The bits of a shared address that hold a block's rank + 1."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from simwarp import lanes
-from simwarp.ptx.instructions._table import row
+from simwarp.ptx.instructions._table import operand, row
 from simwarp.ptx.rows import Form
 
-
-@row(
+row(
     "mov.T",
     "d:B = a:B",
     T="pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
@@ -18,9 +17,7 @@ from simwarp.ptx.rows import Form
     bitwise=1,
     special=True,
     summary="a; also a special register, an address, and {a, b} to or from one word",
-)
-def mov(form: Form, a: Any) -> Any:
-    return a
+)(operand)
 
 
 @row(

@@ -1,7 +1,6 @@
 """PTX ISA 9.7.18.2: SIMD video instructions, on the two halves or four bytes of a word.
 
-Operands are written without selectors and masks, which stand for themselves by default: all of a, all
-of b, all of d. Only ``.add`` reads c.
+Selectors and masks are not supported: operands are all of a, all of b and all of d. Only ``.add`` reads c.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _PARTS = {2: ("half", "9.7.18.2.1", "9.7.18.2.2"), 4: ("byte", "9.7.18.2.3", "9.
 
 
 def arithmetic(form: Form, a: Any, b: Any, c: Any) -> Any:
-    """``vadd2`` … ``vmax4``: combine each part of a with that of b; then add them to c, or pack them."""
+    """``vadd2`` … ``vmax4``: combine the parts of a and b, then pack the results or add them to c."""
     operation, _ = _OPERATIONS[form.opcode.split(".")[0][:-1]]
     bits = _width(form)
     values = [operation(x, y) for x, y in _parts(form, a, b)]
@@ -54,7 +53,7 @@ def arithmetic(form: Form, a: Any, b: Any, c: Any) -> Any:
 
 
 def comparison(form: Form, a: Any, b: Any, c: Any) -> Any:
-    """``vset2``, ``vset4``: 1 where a part of a compares so with that of b, else 0."""
+    """``vset2``, ``vset4``: compare each part of a with that of b, then pack the results or add them to c."""
     compare = COMPARE[form.modifiers[0]]
     values = [compare(x, y).astype(np.int32) for x, y in _parts(form, a, b)]
     return accumulate(c, values) if form.has("add") else pack(values)
@@ -83,10 +82,11 @@ for _count, (_part, _section, _section_of_set) in _PARTS.items():
 
 
 def _width(form: Form) -> int:
+    """The bits of each part."""
     return 32 // int(form.opcode.split(".")[0][-1])
 
 
 def _parts(form: Form, a: Any, b: Any) -> zip[tuple[Any, Any]]:
-    """The pairs that an instruction combines: parts of a and b, each of its type."""
+    """The pairs of parts that an instruction combines, each extended by its own type."""
     bits = _width(form)
     return zip(elements(a, f"{form.T[0]}{bits}"), elements(b, f"{form.U[0]}{bits}"), strict=True)
