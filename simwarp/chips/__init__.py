@@ -1,1 +1,1 @@
-"""The table of chips, and the lowering of matrix instructions on each of them."""
+"""The table of chips, and their lowering of matrix instructions."""

@@ -1,4 +1,4 @@
-"""The one table of chips: limits of a launch, rates, sums of the tensor cores, lowering, recordings.
+"""The table of chips: launch limits, instruction rates, tensor core sums, lowering and recordings.
 
 To add a chip, add its entry to `CAPABILITIES`; to add a product, add one to `CHIPS`.
 
@@ -24,18 +24,18 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sums:
-    """How the tensor cores of a chip add up products of floats: see `simwarp.products.rules.Rule`.
+    """How a chip's tensor cores sum products of floats; see `simwarp.products.rules.Rule`.
 
     Attributes
     ----------
     fraction_bits, sum_bytes : int
-        Kept below the largest exponent; of a row of A that enter one sum.
+        Fraction bits kept below the largest exponent, and bytes of a row of A that enter one sum.
     eight_bits : int
-        ``fraction_bits`` for e4m3 and e5m2; 0 where there are none.
+        ``fraction_bits`` for e4m3 and e5m2; 0 on a chip without these types.
     eight_as_f16 : bool
-        Whether mma.sync (not wgmma) converts these to f16 first.
+        Whether mma.sync, unlike wgmma, converts e4m3 and e5m2 to f16 first.
     confirmed : bool
-        Whether the rule was compared with the chip.
+        Whether the rule was verified on the chip.
     """
 
     fraction_bits: int
@@ -47,41 +47,42 @@ class Sums:
 
 @dataclass(frozen=True)
 class Chip:
-    """A compute capability, or a product: one with a number of multiprocessors, a clock and a bandwidth.
+    """A compute capability, or a product with a number of multiprocessors, a clock and a bandwidth.
 
     Attributes
     ----------
     cc : (int, int)
         Compute capability.
     shared_per_multiprocessor, shared_per_block, shared_reserved : int
-        Bytes of shared memory: all, the most of one block, and those that the system takes from each block.
+        Bytes of shared memory: in all, the most per block, and the part of each block that is reserved.
     warps, blocks, threads_per_block : int
-        The most per multiprocessor, and of threads per block.
+        Most resident warps and blocks per multiprocessor, and most threads per block.
     rates : mapping of str to int
-        Instructions per clock and multiprocessor, one per lane: "f16", "bf16" (of pairs, each half counts),
+        Results per clock and multiprocessor: "f16", "bf16" (of pairs, each half counts),
         "f32", "f64", "integer" (32-bit add, multiply-add, logic and shift), "approximate" (reciprocal,
         roots, sine, exponential …).
     sums : Sums or None
-        None before tensor cores.
+        How its tensor cores sum; None for a chip without tensor cores.
     lowering : str or None
-        Matrix instructions that ptxas lowers otherwise than for the entry before, in the notation of
+        Matrix instructions that ptxas lowers differently than for the previous entry, in the notation of
         `simwarp.chips.lowering`; None where ptxas was not examined.
     evidence : str
-        The folder of the recordings of this chip; "" without any.
+        The folder of recordings made on this chip; "" without any.
     shared_granularity : int
-        A block's shared memory is a multiple of this many bytes.
+        A block's shared memory is allocated in multiples of this many bytes.
     registers, registers_per_block, registers_per_thread : int
-        32-bit registers per multiprocessor, and the most that a block or a thread can have.
+        32-bit registers per multiprocessor, and the most per block and per thread.
     register_granularity, warp_granularity : int
-        A warp's registers are a multiple of the one; warps spread over the other's number of partitions.
+        A warp's registers are allocated in multiples of the first; warps in multiples of the second.
     name : str
-        Of the product; else as the compiler spells the capability, "sm_90".
+        The product's name, or the compiler's name of the capability, "sm_90".
     multiprocessors : int
+        The number of multiprocessors; 0 for a capability.
     clock : float
-        The boost clock, in Hz.
+        The boost clock in Hz.
     bandwidth, copy_bandwidth : float, float or None
-        Of device memory, in bytes per second, from the data sheet; of a copy where it was measured, bytes
-        read and written together.
+        Bandwidth of device memory in bytes per second, from the data sheet; and that of a copy, bytes read
+        plus bytes written, where it was measured.
     """
 
     cc: Capability
@@ -113,21 +114,23 @@ class Chip:
 
     @property
     def sm(self) -> int:
-        """The compute capability times ten, as in the compiler's name."""
+        """The compute capability times ten, as in "sm_90"."""
         return 10 * self.cc[0] + self.cc[1]
 
     def peak(self, kind: str) -> float:
-        """Operations per second of one of ``rates``, a multiply-add as two."""
+        """Peak operations per second of one of the ``rates``; a multiply-add counts as two."""
         each = 1 if kind == "approximate" else 2
         return float(each * self.rates[kind] * self.multiprocessors * self.clock)
 
 
 def chip_name(cc: Capability) -> str:
-    """As the compiler spells it: "sm_90"."""
+    """The compiler's name of a compute capability, such as "sm_90"."""
     return f"sm_{cc[0]}{cc[1]}"
 
 
 def _rates(f16: int, bf16: int, f32: int, f64: int) -> dict[str, int]:
+    """The rates of a chip, of which "integer" and "approximate" are the same on all chips here."""
+    """The rates of a chip, of which "integer" and "approximate" are the same on all chips here."""
     return {"f16": f16, "bf16": bf16, "f32": f32, "f64": f64, "integer": 64, "approximate": 16}
 
 
@@ -242,7 +245,7 @@ wmma f16, d f32 | 4 HMMA.1688.F32, 8 HADD2
         Chip((12, 0), 100 * KIB, 99 * KIB, warps=48, blocks=24, sums=Sums(25, 32, 25)),
     )
 }
-"""Every chip by its compute capability, ascending; one between two entries is like the lower."""
+"""Compute capability → chip, ascending; a capability between two entries is like the lower one."""
 CHIPS: dict[str, Chip] = {
     chip.name: chip
     for chip in (
@@ -255,31 +258,31 @@ CHIPS: dict[str, Chip] = {
         replace(SM_89, name="RTX 4090", multiprocessors=128, clock=2.52e9, bandwidth=1008e9),
     )
 }
-"""Every product by its name. A copy on an H200 was measured at 4.1 to 4.3 TB/s (driver 580, CUDA 13.0)."""
+"""Name → product. A copy on an H200 was measured at 4.1 to 4.3 TB/s (driver 580, CUDA 13.0)."""
 RECORDED = next(chip for chip in CAPABILITIES.values() if chip.evidence)
-"""The chip whose recordings prove the simulator."""
+"""The chip whose recordings the simulator is tested against."""
 
 STATIC_SHARED = 48 * KIB
-"""Bytes of a kernel's own ``.shared`` variables, on every chip."""
+"""Most bytes of a kernel's static ``.shared`` variables, on every chip."""
 CONSTANTS = 64 * KIB
-"""Bytes of a module's ``.const`` variables."""
+"""Most bytes of a module's ``.const`` variables."""
 LOCAL = 512 * KIB
-"""Bytes of local memory that a thread can have on every chip, recursion aside."""
+"""Most bytes of local memory per thread, on every chip, without recursion."""
 
 
 def chip_of(cc: Capability) -> Chip:
-    """The entry of a compute capability, or the one below it."""
+    """The chip of a compute capability, or of the next lower entry."""
     known = list(CAPABILITIES)
     return CAPABILITIES[known[max(bisect_right(known, cc) - 1, 0)]]
 
 
 def chip(name: str | Chip) -> Chip:
-    """The product of a name; capitals do not matter, and a beginning suffices if only one product has it.
+    """The product of a name, or of a unique prefix of it, regardless of case.
 
     Raises
     ------
     SchemeError
-        If there is none, or more than one.
+        If no product matches, or more than one.
 
     Examples
     --------
@@ -304,13 +307,13 @@ def chip(name: str | Chip) -> Chip:
 
 
 def most_parameters(version: str, target: int) -> int:
-    """Bytes of a kernel's parameters, by the version of the PTX ISA and the architecture."""
+    """Most bytes of a kernel's parameters, for a version of the PTX ISA and an architecture."""
     major, _, minor = version.partition(".")
     return 32764 if (int(major), int(minor)) >= (8, 1) and target >= 70 else 4352
 
 
 def check_size(line: int, what: str, size: int, most: int, advice: str) -> None:
-    """Refuse more memory than there may be."""
+    """Raise `PtxSyntaxError` if a kind of memory is larger than allowed."""
     if size > most:
         where = f"line {line}: " if line else ""
         raise PtxSyntaxError(f"{where}{what} has {size} bytes, {most} at most\n{advice}")

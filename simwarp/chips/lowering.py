@@ -1,20 +1,20 @@
-"""Lowering: the machine instructions that ``ptxas`` assembles a matrix instruction to, counted by chip.
+"""Lowering: the number of machine instructions that ``ptxas`` emits for a matrix instruction, by chip.
 
-A tensor core multiplies some types itself; for others ``ptxas`` emits a sequence. On sm_90 a b1
+A tensor core multiplies some types natively; for others ``ptxas`` emits a sequence. On sm_90 a b1
 ``.xor`` product is two ``.and`` products, s4 is unpacked to s8, e4m3 to f16, and the m8n8k4 product of f16
-uses no tensor core at all. Bits and integers come out the same, at another cost; floats are rounded
+uses no tensor core at all. Results of bits and integers are the same, at another cost; floats are rounded
 wherever these steps round.
 
-Every number here was seen: one kernel for each form, with and without the instruction between its loads and
-stores, was assembled by ptxas 13.0.88 for sm_75, sm_80, sm_86, sm_87, sm_88, sm_89, sm_90 and sm_90a, and
-the difference of the two counted in the output of cuobjdump. Not counted are moves, calls, returns and
-addresses. An addition or a shift counts as one (``IADD3``, ``SHF``) where ptxas writes it as a
-multiplication, as it does where it finds the other unit free.
+Every number here was measured: one kernel for each form, with and without the instruction between its loads
+and stores, was assembled by ptxas 13.0.88 for sm_75, sm_80, sm_86, sm_87, sm_88, sm_89, sm_90 and sm_90a, and
+the difference of the two counted in the output of cuobjdump. Moves, calls, returns and address computations
+are not counted. An addition or a shift counts as ``IADD3`` or ``SHF`` also where ptxas writes it as a
+multiplication, which it does to balance the units.
 
-The numbers are in the table of chips (`simwarp.chips.chips`), as lines ``family | instructions`` or
-``family: variant | instructions``, each count once or ``per`` register of a kind. A chip has the lines of its
-own entry and, of those that it does not replace, the lines of the entries before. A paragraph may start with
-a note on its products: "!" where the tensor core does not multiply them in their own type.
+The numbers are in the table of chips (`simwarp.chips.chips`), as lines ``family | instructions`` or ``family:
+variant | instructions``, each count once or ``per`` register of a kind. A chip has the lines of its own entry
+and those lines of earlier entries that it does not replace. A paragraph may start with a note on its
+products, with "!" where the tensor core does not multiply them in their own type.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Lowering:
     family : str
         The product: "b1 xor", "s4 and u4" …
     instructions : mapping of str to int
-        Instructions of the chip, how many of each: those of the tensor core with all their modifiers,
-        others by their first name.
+        Machine instruction → its count: tensor core instructions with all their modifiers, others by their
+        base name.
     native : bool
         Whether the tensor core multiplies the operands in their own type.
     note : str
-        The cost, and a cheaper instruction, in words; "" where it is native.
+        A description of the cost and of a cheaper instruction; "" where it is native.
     """
 
     family: str
@@ -55,7 +55,7 @@ class Lowering:
 
 
 class _Fact(NamedTuple):
-    """A line of ``Chip.lowering``; ``parts`` are (count, instruction, kind of register or "")."""
+    """A line of ``Chip.lowering``; ``parts`` are tuples (count, instruction, kind of register or "")."""
 
     family: str
     variant: str
@@ -65,6 +65,8 @@ class _Fact(NamedTuple):
 
 
 def _read(table: str) -> Iterator[_Fact]:
+    """Yield the lines of a chip's table."""
+    """Yield the lines of a chip's table."""
     for paragraph in filter(None, table.strip().split("\n\n")):
         lines = paragraph.replace("\n    ", " ").strip().splitlines()
         note = lines.pop(0) if "|" not in lines[0] else ""
@@ -77,7 +79,7 @@ def _read(table: str) -> Iterator[_Fact]:
 
 @cache
 def _facts(cc: Capability) -> tuple[_Fact, ...]:
-    """The lines for a chip: its own, then those of the chips before it; none where ptxas was not examined."""
+    """The lines for a chip, its own before those of earlier chips; none where ptxas was not examined."""
     if chip_of(cc).lowering is None:
         return ()
     until = [chip for chip in CAPABILITIES.values() if chip.cc <= cc]
@@ -85,12 +87,12 @@ def _facts(cc: Capability) -> tuple[_Fact, ...]:
 
 
 def lowering(opcode: str, cc: Capability) -> Lowering:
-    """The lowering of ``mma``, ``wmma.mma`` or ``movmatrix``, in full, by ``ptxas`` 13.0 for a chip."""
+    """The lowering, by ``ptxas`` 13.0 for a chip, of an ``mma``, ``wmma.mma`` or ``movmatrix`` opcode."""
     words, fragments = opcode.split("."), fragments_of(opcode)
     if words[0] not in ("mma", "movmatrix") and words[:2] != ["wmma", "mma"]:
         raise SchemeError(
-            f"{opcode} has no lowering here\nwgmma and moves of fragments are one instruction each\n"
-            "ask for mma, wmma.mma or movmatrix"
+            f"{opcode} has no lowering in the table\nwgmma and moves of fragments are one instruction each\n"
+            "give an opcode of mma, wmma.mma or movmatrix"
         )
     types = {name: operand.type for name, operand in fragments.operands.items()}
     family = _family(words, fragments, types)
@@ -107,7 +109,7 @@ def lowering(opcode: str, cc: Capability) -> Lowering:
 
 
 def _family(words: list[str], fragments: Fragments, types: Mapping[str, str]) -> str:
-    """The product in the words of the table."""
+    """The name of an opcode's product in the table."""
     a = types["a"]
     if words[0] == "movmatrix":
         return "transposition"
@@ -123,11 +125,13 @@ def _family(words: list[str], fragments: Fragments, types: Mapping[str, str]) ->
 
 
 def _examined() -> str:
+    """The names of the chips with a table, for a message."""
+    """The names of the chips with a table, for a message."""
     return ", ".join(chip.name for chip in CAPABILITIES.values() if chip.lowering is not None)
 
 
 def _count(fact: _Fact, words: list[str], fragments: Fragments) -> dict[str, int]:
-    """Fill in the names in braces, and multiply by the registers of each kind."""
+    """The counts of a line for an opcode: fill in names in braces, multiply by the registers of each kind."""
     (m, n, k), saturates = fragments.shape, "satfinite" in words
     names = {"m": m, "n": n, "k": k, "shape": f"{m}{n}{k}", "half": f"{m}{n}{k // 2}"}
     rounding = "".join(f".{word.upper()}" for word in words if word in ("rz", "rm", "rp"))

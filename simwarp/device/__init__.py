@@ -1,4 +1,4 @@
-"""The simulated device: arrays, streams, loaded modules, launches."""
+"""The simulated device: arrays, streams, loaded modules and launches."""
 
 from simwarp.device.device import SCHEDULES, Device, DeviceArray, Event, HasText, Stream
 

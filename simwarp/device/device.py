@@ -35,69 +35,68 @@ _STACK = 16 * 1024
 _HEAP = 8 << 20
 _WORKSPACE = 8
 _SMALL = 1 << 28
-"""Bytes that every machine has."""
+"""Bytes of an array that fits into the memory of every machine."""
 _KEPT = 2
-"""Bytes of the host for each byte of an array: itself, and whether it was written."""
+"""Bytes of host memory per byte of an array: its value and its written bits."""
 
 
 class HasText(Protocol):
-    """Compiled PTX, as ``gpu.compile`` returns it."""
+    """An object with PTX text, such as the result of ``gpu.compile``."""
 
     @property
     def text(self) -> str:
-        """The PTX."""
+        """The PTX text."""
         ...
 
 
 class Device:
-    """A GPU in NumPy.
+    """A GPU simulated in NumPy.
 
     Parameters
     ----------
     cc : (int, int)
         The compute capability that kernels are compiled for.
     chunk_lanes : int
-        How many lanes are simulated at a time.
+        Number of lanes that are simulated at a time.
     workers : int
-        On how many processes the blocks of a launch run side by side. Cooperative launches, whose blocks
-        all run together, kernels that call ``malloc``, and devices with observers always have one. With more
-        than one, atomic operations of different blocks come in any order, and races between blocks of
-        different processes are not seen.
+        Number of processes that execute the blocks of a launch in parallel. Cooperative launches, whose
+        blocks all run together, kernels that call ``malloc``, and devices with observers always use one. With
+        more than one, the order of atomic operations of different blocks is arbitrary, and races between
+        blocks of different processes are not detected.
     instruction_budget : int, optional
-        Steps that one launch may execute, on each process, before it is stopped with `RunawayKernel`; one
-        instruction that any number of lanes execute together is one step. None does not stop it.
+        Most steps of one launch in each process; after that it is stopped with `RunawayKernel`. An
+        instruction that any number of lanes execute together is one step. None for no limit.
     checks : str, or mapping of str to str
-        What becomes of a kernel's mistakes: "raise", "report" (in `faults`) or "off", for all or by kind;
+        What to do with a kernel's faults: "raise", "report" (in `faults`) or "off", for all or by kind;
         see `simwarp.checks`.
     observe : str, or sequence of str
         What to count for `report`: any of "coverage", "fidelity", "banks", "sectors", "divergence",
         "traffic"; or "all".
     schedule : str
-        Order of divergent paths: "lowest pc"; "stack", with points of reconvergence, as chips before
+        Order of divergent paths: "lowest pc"; "stack", with reconvergence points, as on chips before
         Volta; or "random".
     seed : int
-        Of the random schedule.
+        The seed of the random schedule.
     multiprocessors : int
-        Their number; 132, as an H200. Host code sizes its grids by it.
+        Number of multiprocessors, by which host code sizes its grids; 132 as on an H200.
     stack, heap : int
-        Bytes of local memory per thread for recursive functions, and bytes that ``malloc`` in
-        kernels can give altogether.
+        Bytes of local memory per thread for recursive functions, and bytes of the heap of ``malloc`` in
+        kernels.
     stdout : text stream, optional
-        Where ``printf`` in kernels writes, at the end of a launch; `sys.stdout` if None.
+        The stream that ``printf`` in kernels writes to, at the end of a launch; `sys.stdout` if None.
     observers : sequence of Observer
-        See `simwarp.observe`.
+        Observers of every launch; see `simwarp.observe`.
 
     Attributes
     ----------
     executed : int
-        Thread-instructions executed so far: active lanes whose predicate held, one per
-        instruction.
+        Thread-instructions executed so far: per instruction, the active lanes whose predicate held.
     faults : list of KernelFault
-        What checks found and did not raise, each once, with its ``count``.
+        The faults that checks found and did not raise, each once, with its ``count``.
     report : Report
-        What was counted in all launches so far.
+        The counts of all launches so far.
     plans : dict
-        What the host code of `gpu` prepares once and uses again.
+        A cache for the host code of `gpu`.
 
     Examples
     --------
@@ -162,13 +161,13 @@ class Device:
 
     @property
     def name(self) -> str:
-        """What this device calls itself in reports."""
+        """The device's name in reports."""
         major, minor = self.compute_capability
         return f"simwarp simulator (sm_{major}{minor})"
 
     @property
     def faults(self) -> list[KernelFault]:
-        """What checks found and did not raise."""
+        """The faults that checks found and did not raise."""
         return self.checks.faults
 
     def allocate(
@@ -179,16 +178,16 @@ class Device:
         *,
         memory: Memory | None = None,
     ) -> DeviceArray:
-        """Reserve an array; its contents are undefined until written, and reading them is a fault.
+        """Allocate an array; its contents are undefined until written, and reading them is a fault.
 
-        It lies in global memory, unless ``memory`` is given.
+        The array is in global memory, unless ``memory`` is given.
 
         Raises
         ------
         ShapeError
-            For a shape with negative or other than whole numbers, or larger than this machine's memory.
+            If the shape is not of non-negative integers, or larger than this machine's memory.
         DtypeError
-            For an unknown element type.
+            If the element type is unknown.
         """
         memory = memory or self.memory
         dtype, shape = dtype_of("allocate", dtype), shape_of("allocate", shape)
@@ -198,12 +197,12 @@ class Device:
         return DeviceArray(self, _Owner(memory, allocation), shape, dtype)
 
     def upload(self, host: Any, name: str = "") -> DeviceArray:
-        """Copy a host array to the device: NumPy's, torch's on the CPU, any with ``__dlpack__``.
+        """Copy a host array to the device: of NumPy, of torch on the CPU, or any with ``__dlpack__``.
 
         Raises
         ------
         DtypeError
-            For anything else, and for a masked array, whose mask a kernel cannot see.
+            If it is not a host array, or is a masked array, whose mask a kernel could not read.
         """
         host = uploadable(host, name or "the array")
         array = self.allocate(host.shape, host.dtype, name)
@@ -211,73 +210,73 @@ class Device:
         return array
 
     def load(self, ptx: str | HasText) -> Module:
-        """Load PTX: its text, or what ``gpu.compile`` returned.
+        """Load PTX: its text, or the result of ``gpu.compile``.
 
-        A kernel that this version cannot execute raises `UnsupportedInstruction` where it is asked for, or
-        here if it is the only one.
+        For a kernel that this version cannot execute, `Module.kernel` raises `UnsupportedInstruction`; if it
+        is the only kernel, this method does.
         """
         from simwarp.device.module import Module
 
         text = getattr(ptx, "text", ptx)
         if not isinstance(text, str):
             raise DtypeError(
-                f"load takes PTX text; this is a {type(ptx).__name__}\n"
-                "nvcc -ptx writes it; machine code (.cubin) cannot be simulated"
+                f"load: expected PTX text, got {type(ptx).__name__}\n"
+                "compile with nvcc -ptx; machine code (.cubin) cannot be simulated"
             )
         return Module(self, text)
 
     def kernel(self, ptx: str, name: str) -> Kernel:
-        """A kernel of PTX text."""
+        """Load PTX text and return one of its kernels."""
         return self.load(ptx).kernel(name)
 
     def launch(self, plan: Any, arrays: Sequence[DeviceArray]) -> None:
-        """Launch a plan of `gpu.device`, with these arrays where it has None."""
+        """Launch a plan of `gpu.device`; ``arrays`` replace the arguments that are None in it."""
         given = iter(arrays)
         args = [next(given) if value is None else value for value in plan.args]
         self.kernel(plan.ptx, plan.name)(plan.grid, plan.block, *args)
 
     def flag(self) -> DeviceArray:
-        """One int32, 0 unless a kernel has changed it."""
+        """Allocate one int32, set to 0, for kernels to set."""
         return self.upload(np.zeros(1, np.int32), "flag")
 
     def launch_all(self, chain: Any, arrays: Sequence[Sequence[DeviceArray]]) -> None:
-        """Launch several plans of `gpu.device` one behind the other."""
+        """Launch the plans of a chain of `gpu.device` in order."""
         for plan, given in zip(chain.plans, arrays, strict=True):
             self.launch(plan, given)
 
     @cached_property
     def workspace(self) -> DeviceArray:
-        """The words of the grid barrier, which ``%envreg1`` and ``%envreg2`` of a cooperative launch name."""
+        """The grid barrier's workspace, whose address is in ``%envreg1`` and ``%envreg2``."""
         array = self.allocate((_WORKSPACE // 4,), np.uint32, "grid barrier")
         array.upload(np.array([_WORKSPACE, 0], np.uint32))
         return array
 
     def stream(self) -> Stream:
-        """A queue of work; here work is done when it is queued."""
+        """Create a stream; simulated work is done as soon as it is queued."""
         return Stream()
 
     def event(self) -> Event:
-        """A mark in a stream."""
+        """Create an event."""
         return Event()
 
     def adopt(self, foreign: Any) -> DeviceArray:
-        """Take another library's device array; a simulated device has no such arrays."""
+        """Refuse another library's device array, which `gpu.CudaDevice` would take."""
         raise DtypeError(
-            f"a {type(foreign).__name__} on a GPU cannot be used by the simulator\ncopy it to the host first"
+            f"{type(foreign).__name__}: the simulator cannot use an array on a GPU\ncopy it to the host first"
         )
 
     def defer(self, check: Callable[[], None]) -> None:
-        """Call ``check`` at the next synchronisation; it may raise."""
+        """Call ``check``, which may raise, at the next synchronisation."""
         self._checks.append(check)
 
     def synchronize(self) -> None:
-        """Wait for all work, which is done already, then run the deferred checks."""
-        while self._checks:  # one that raises leaves the others for the next time
+        """Run the deferred checks; all work is already done."""
+        while self._checks:  # if one raises, the others run at the next synchronisation
             self._checks.pop(0)()
 
 
 class _Owner:
-    """An allocation that is released with the last array or view that refers to this."""
+    """Releases an allocation when the last array or view that refers to this object is gone."""
 
     def __init__(self, memory: Memory, allocation: Allocation) -> None:
         self.memory, self.allocation = memory, allocation
@@ -287,16 +286,16 @@ class _Owner:
 class DeviceArray:
     """An array in a simulated device's global memory, C order.
 
-    The memory is given back when the last of the array and its views is gone, at the latest by the
-    next allocation or launch; `free` gives it back at once.
+    The memory is released when the array and all its views are gone, at the latest by the next
+    allocation or launch; `free` releases it at once.
 
     Attributes
     ----------
     shape, dtype, device
     pointer : int
-        Its address, as a kernel sees it.
+        The device address of the first element.
     name : str
-        How faults speak of it.
+        The array's name in faults.
     """
 
     def __init__(self, device: Device, owner: _Owner, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -305,21 +304,21 @@ class DeviceArray:
 
     @property
     def pointer(self) -> int:
-        """The address of the first element."""
+        """The device address of the first element."""
         return self._allocation.base
 
     @property
     def name(self) -> str:
-        """How faults speak of it."""
+        """The array's name in faults."""
         return self._allocation.name
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
+        """The array's size in bytes."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     def upload(self, host: Any, stream: Stream | None = None) -> None:
-        """Copy from the host; shape and dtype must be the array's."""
+        """Copy a host array of the same shape and dtype to the device."""
         host = uploadable(host, "the array")
         if host.shape != self.shape or host.dtype != self.dtype:
             alike = self.dtype == np.uint8 and host.nbytes == self.nbytes
@@ -334,18 +333,18 @@ class DeviceArray:
         self._allocation.fill(np.ascontiguousarray(host).reshape(-1).view(np.uint8))
 
     def download(self, stream: Stream | None = None) -> npt.NDArray[Any]:
-        """Copy to the host, after all work that writes it."""
+        """Copy the array to the host, after all work that writes it."""
         self.device.synchronize()
         return self._allocation.bytes[: self.nbytes].copy().view(self.dtype).reshape(self.shape)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """What NumPy takes it for: its `download`."""
+        """Copy the array to the host, for `numpy.asarray`."""
         if copy is False:
-            raise ValueError(f"{self.name} lies on a device: np.asarray copies it")
+            raise ValueError(f"{self.name} is on a device: np.asarray must copy it (copy=None or True)")
         return self.download() if dtype is None else self.download().astype(dtype)
 
     def unwritten(self) -> npt.NDArray[np.bool_]:
-        """Which elements hold a byte that nothing ever wrote, neither a kernel nor the host.
+        """Whether each element has a byte that neither a kernel nor the host ever wrote.
 
         The padding of a structure does not count.
 
@@ -359,28 +358,28 @@ class DeviceArray:
         return np.asarray(missing[..., _meaningful(self.dtype)].any(axis=-1))
 
     def view(self, shape: Extent, dtype: npt.DTypeLike | None = None) -> DeviceArray:
-        """The same bytes with another shape or dtype."""
+        """An array on the same bytes with another shape or dtype."""
         shape, dtype = shape_of("view", shape), self.dtype if dtype is None else dtype_of("view", dtype)
         other = DeviceArray(self.device, self._owner, shape, dtype)
         if other.nbytes > self._allocation.size:
             raise ShapeError(
                 f"view of {self.name}: {shape} of {dtype} needs {other.nbytes} bytes, "
-                f"it has {self._allocation.size}\nview no more elements than it holds"
+                f"the array has {self._allocation.size}\ngive a shape that fits"
             )
         return other
 
     def free(self) -> None:
-        """Give the memory back; later accesses, by kernels and by the host, are faults."""
+        """Release the memory; later accesses by kernels or the host are faults."""
         self._owner.memory.free(self._allocation)
 
 
 def is_integer(value: object) -> bool:
-    """Whether a value counts something: an integer of Python's or NumPy's."""
+    """Whether a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer)
 
 
 def _count(name: str, value: int, least: int | None = None) -> int:
-    """An integer that is large enough."""
+    """Check that an argument of `Device` is an integer, and at least ``least``."""
     if not is_integer(value) or (least is not None and value < least):
         bound = "" if least is None else f", {least} or more"
         raise SchemeError(f"Device: {name}={value!r}\ngive an integer{bound}")
@@ -388,7 +387,7 @@ def _count(name: str, value: int, least: int | None = None) -> int:
 
 
 def _capability(given: tuple[int, int]) -> tuple[int, int]:
-    """The compute capability of a chip that there is."""
+    """Check that an argument of `Device` is the compute capability of an existing chip."""
     from simwarp.ptx.parse import TARGETS
 
     numbers = {int(target.removeprefix("sm_").rstrip("af")) for target in TARGETS}
@@ -400,14 +399,14 @@ def _capability(given: tuple[int, int]) -> tuple[int, int]:
 
 
 def check_room(name: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
-    """Refuse an array that this machine's memory cannot hold, with what is kept of each of its bytes."""
+    """Raise `ShapeError` if an array and its written bits do not fit into this machine's memory."""
     size = math.prod(shape) * dtype.itemsize
     if size > _SMALL and size * _KEPT > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
         raise ShapeError(f"{name} would take {size} bytes, more than this machine has\nmake it smaller")
 
 
 def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
-    """Which bytes of an element hold a value: all, apart from the padding of a structure."""
+    """Whether each byte of an element holds a value; False for the padding of a structure."""
     if dtype.subdtype is not None:
         of_one = _meaningful(dtype.subdtype[0])
         return np.tile(of_one, dtype.itemsize // of_one.size)
@@ -418,25 +417,25 @@ def _meaningful(dtype: np.dtype[Any]) -> npt.NDArray[np.bool_]:
 
 
 class Stream:
-    """A queue of work. Simulated work is done when it is queued."""
+    """A queue of work; simulated work is done as soon as it is queued."""
 
     def synchronize(self) -> None:
-        """Wait for the work in the queue."""
+        """Wait for the queued work, which is already done."""
 
 
 class Event:
-    """A mark in a stream, stamped with the host's clock."""
+    """A point in a stream, with the time of the host's clock."""
 
     def __init__(self) -> None:
         self._time = 0.0
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put the mark behind the work queued so far."""
+        """Record the time, after the work queued so far."""
         self._time = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Wait until the mark is reached."""
+        """Wait until the event has happened, which it already has."""
 
     def seconds_since(self, earlier: Event) -> float:
-        """The time between two marks."""
+        """The seconds from an earlier event to this one."""
         return self._time - earlier._time

@@ -1,4 +1,4 @@
-"""Loaded PTX: its kernels, its variables, and how a kernel is launched."""
+"""Loaded PTX modules, their kernels and variables, and the launch of a kernel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAX_CLUSTER = 16
 
 
 class Module:
-    """Loaded PTX."""
+    """A loaded PTX module."""
 
     def __init__(self, device: Device, ptx: str) -> None:
         self.device = device
@@ -48,7 +48,7 @@ class Module:
             self._initialise(self._arrays[name], variable)
 
     def _check_target(self, syntax: Syntax) -> None:
-        """Refuse a module that this device is too old for, or, with ``a``, not exactly right."""
+        """Refuse a module whose target is newer than this device or, with suffix ``a``, another one."""
         major, minor = self.device.compute_capability
         have, wanted = 10 * major + minor, target_number(syntax)
         if wanted > have or (syntax.target.endswith("a") and wanted != have):
@@ -69,7 +69,7 @@ class Module:
             ) from None
 
     def _initialise(self, array: DeviceArray, variable: Variable) -> None:
-        """Fill a variable with its initial value; without one it is zero (PTX ISA 5.4.4)."""
+        """Fill a variable with its initial value, zero by default (PTX ISA 5.4.4)."""
         unit = DTYPES[variable.type].itemsize
         data = bytearray()
         for value in variable.initial:
@@ -80,10 +80,13 @@ class Module:
         array.upload(host)
 
     def _address(self, value: Reference) -> int:
-        """The address, or the part of it, that an initial value names."""
+        """The address, or the byte of an address, that an initial value refers to."""
         known = self.symbols | self._functions
         if value.name not in known:
-            raise LaunchError(f"an initial value names {value.name}, which this module does not define")
+            raise LaunchError(
+                f"an initial value refers to {value.name}, which this module does not define\n"
+                "define it in the same module"
+            )
         address = known[value.name] + value.offset
         if value.generic and value.name in self._variables:
             address = int(to_generic(np.uint64(address), self._variables[value.name].space))
@@ -94,7 +97,7 @@ class Module:
 
     @property
     def kernels(self) -> list[str]:
-        """The names of its kernels."""
+        """The names of the module's kernels in the PTX."""
         return list(self._text.syntax.entries)
 
     def variable(self, name: str) -> DeviceArray:
@@ -105,27 +108,27 @@ class Module:
         Raises
         ------
         LaunchError
-            If there is none of that name, or more than one.
+            If no variable, or more than one, has that name.
         """
         return self._arrays[_one("variable", name, self._arrays)]
 
     def kernel(self, name: str) -> Kernel:
-        """A kernel by its name in the PTX, or in the source if only one is called so.
+        """A kernel by its name in the PTX, or by its name in the source if that is unique.
 
-        How names are read: `simwarp.ptx.mangled_names`.
+        The rules for names are in `simwarp.ptx.mangled_names`.
 
         Raises
         ------
         LaunchError
-            If there is none of that name, or more than one.
+            If no kernel, or more than one, has that name.
         UnsupportedInstruction, PtxSyntaxError
-            What this kernel holds that cannot be executed; the module's other kernels can.
+            If this kernel cannot be executed; the module's other kernels are not affected.
         """
         return Kernel(self, self._text.program(_one("kernel", name, self._text.syntax.entries)))
 
 
 def _one(what: str, name: str, known: Collection[str]) -> str:
-    """The one name in the PTX that a name means."""
+    """The unique name in the PTX that a given name refers to."""
     found = choose(name, known) if isinstance(name, str) else []  # pyright: ignore[reportUnnecessaryIsInstance]
     if len(found) == 1:
         return found[0]
@@ -152,26 +155,26 @@ class Kernel:
         stream: Stream | None = None,
         cooperative: bool = False,
     ) -> None:
-        """Launch; returns when the kernel has ended.
+        """Launch the kernel; returns when it has ended.
 
         Parameters
         ----------
         grid, block : int or up to three of them
-            Blocks, and threads per block: (x, y, z).
+            Number of blocks, and of threads per block: (x, y, z).
         *args
-            Device arrays for pointers; numbers of Python or NumPy, which become their parameter's type; bytes
+            Device arrays for pointers; numbers of Python or NumPy, converted to the parameter's type; bytes
             or NumPy scalars for structures.
         shared : int
             Bytes of dynamic shared memory per block.
         cooperative : bool
-            Keep all blocks in flight at once, so that they can wait for one another.
+            Whether all blocks run at once, so that they can wait for one another.
 
         Raises
         ------
         LaunchError
-            Geometry or arguments that do not fit.
+            If the geometry or the arguments do not fit.
         KernelFault
-            What the kernel did wrong, with the place.
+            If a check found a fault, with its place.
         """
         grid = three(f"kernel {self.name}: grid", grid, LaunchError)
         block = three(f"kernel {self.name}: block", block, LaunchError)
@@ -239,6 +242,7 @@ class Kernel:
         )
 
     def _check_geometry(self, grid: Dim, block: Dim, shared: int) -> None:
+        """Refuse a launch that exceeds the limits of the chip or of the kernel."""
         threads = int(np.prod(block, dtype=np.int64))
         chip = chip_of(self.device.compute_capability)
         limit = min(self.program.max_threads or chip.threads_per_block, chip.threads_per_block)
@@ -247,7 +251,9 @@ class Kernel:
                 f"kernel {self.name}: a block of {block} has {threads} threads; it takes 1 to {limit}"
             )
         if min(grid) < 1 or any(g > most for g, most in zip(grid, _MAX_GRID, strict=True)):
-            raise LaunchError(f"kernel {self.name}: a grid of {grid}; each part must be 1 to {_MAX_GRID}")
+            raise LaunchError(
+                f"kernel {self.name}: a grid of {grid}\ngive each dimension at least 1, at most {_MAX_GRID}"
+            )
         if self.program.local_size > LOCAL:
             raise LaunchError(
                 f"kernel {self.name}: {self.program.local_size} bytes of local memory in each thread, "
@@ -257,7 +263,7 @@ class Kernel:
         if any(g % c for g, c in zip(grid, cluster, strict=True)) or np.prod(cluster) > _MAX_CLUSTER:
             raise LaunchError(
                 f"kernel {self.name}: a grid of {grid} in clusters of {cluster}\n"
-                f"each part of the grid must be a multiple of the cluster's, of {_MAX_CLUSTER} blocks at most"
+                f"give a grid that is a multiple of the cluster; a cluster has at most {_MAX_CLUSTER} blocks"
             )
         most = chip.shared_per_block - self.program.shared_size
         if not is_integer(shared) or not 0 <= shared <= most:
@@ -267,15 +273,15 @@ class Kernel:
 
 
 class _Text:
-    """What follows from PTX alone, made once for a text.
+    """The part of a module that depends on the PTX text alone, cached per text.
 
-    A kernel is linked when it is asked for, so that one which cannot be executed leaves the others alone; an
-    only kernel is linked at once.
+    A kernel is linked on first use, so that one that cannot be executed does not affect the others; a single
+    kernel is linked at once.
 
     Attributes
     ----------
     variables : dict of str to Variable
-        Those in global and constant memory, by symbol.
+        Symbol → variable, in global and constant memory.
     """
 
     def __init__(self, ptx: str) -> None:
@@ -294,7 +300,7 @@ class _Text:
             self.program(*syntax.entries)
 
     def program(self, name: str) -> Program:
-        """A kernel, linked."""
+        """Link a kernel, on first use."""
         if name not in self._programs:
             self._programs[name] = link(self.syntax, self.syntax.entries[name], self.graph)
         return self._programs[name]
@@ -302,28 +308,28 @@ class _Text:
 
 @lru_cache(maxsize=64)
 def _text(ptx: str) -> _Text:
-    """The same text is met again and again."""
+    """The parsed text of a module, cached because the same text is often loaded again."""
     return _Text(ptx)
 
 
 def _parameters(kernel: Kernel, args: tuple[Any, ...]) -> dict[str, bytes]:
-    """The bytes of each parameter."""
+    """Convert the arguments of a launch: name of each parameter → its bytes."""
     wanted = kernel.program.parameters
     if len(args) != len(wanted):
         raise LaunchError(
             f"kernel {signature(kernel.program)} takes {len(wanted)} arguments, {len(args)} given\n"
-            "give one for each parameter, in their order"
+            "give one per parameter, in order"
         )
     return {p.name: _parameter(kernel, i, a) for i, (p, a) in enumerate(zip(wanted, args, strict=True))}
 
 
 def _parameter(kernel: Kernel, i: int, value: Any) -> bytes:
-    """One argument as the bytes of its parameter."""
+    """Convert one argument to the bytes of its parameter."""
     if not isinstance(value, DeviceArray):
         return scalar(kernel.program, i, value).tobytes()
     if value.device is not kernel.device:
         raise LaunchError(
-            f"kernel {kernel.name}: argument {i}, {value.name}, lies on another device\n"
+            f"kernel {kernel.name}: argument {i}, {value.name}, is on another device\n"
             "upload it to the device that runs the kernel"
         )
     if not is_pointer(kernel.program.parameters[i]):

@@ -1,9 +1,8 @@
-"""Numbers and structures as the parameters that take them: converted, and refused where they do not fit."""
+"""Convert arguments to kernel parameters, and refuse those that do not fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -11,30 +10,18 @@ import numpy.typing as npt
 from reference.types.launch import number
 from simwarp.faults import LaunchError
 from simwarp.program.link import size_of
+from simwarp.program.program import Program
 from simwarp.ptx.mangled_names import readable
 from simwarp.ptx.rows import DTYPES
-from simwarp.ptx.syntax import Variable
+from simwarp.ptx.syntax import Function, Variable
 
-
-class Parameters(Protocol):
-    """A kernel's name and parameters, for messages."""
-
-    @property
-    def name(self) -> str:
-        """Its name in the PTX."""
-        ...
-
-    @property
-    def parameters(self) -> Sequence[Variable]:
-        """What it takes."""
-        ...
-
-
+Parameters: TypeAlias = Program | Function
+"""A kernel, with its name and parameters."""
 _WORDS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 def scalar(kernel: Parameters, position: int, value: Any) -> Any:
-    """A number, or the bytes of a structure, as a NumPy scalar of its parameter's size."""
+    """Convert a number, or the bytes of a structure, to a NumPy scalar of its parameter's size."""
     parameter = kernel.parameters[position]
     if isinstance(value, np.ndarray):
         array: npt.NDArray[Any] = cast("Any", value)
@@ -44,10 +31,10 @@ def scalar(kernel: Parameters, position: int, value: Any) -> Any:
     dtype = DTYPES[parameter.type]
     given: Any = value
     if parameter.type.startswith("b") and isinstance(value, np.generic) and given.nbytes == dtype.itemsize:
-        return given  # the type of the bits is not in the PTX
+        return given  # the PTX has only the width, not the type
     is_float = dtype.kind == "f"
     exact = isinstance(value, np.generic) and given.nbytes == dtype.itemsize and given.dtype.kind in "fiu"
-    if exact and (given.dtype.kind == "f") == is_float:  # as most launches give them
+    if exact and (given.dtype.kind == "f") == is_float:  # the usual case
         return given if is_float else given.view(_WORDS[dtype.itemsize])
     try:
         return number(value, dtype.itemsize, is_float=is_float)
@@ -68,18 +55,20 @@ def is_pointer(parameter: Variable) -> bool:
 
 
 def signature(kernel: Parameters) -> str:
-    """A kernel's name and the types of its parameters."""
+    """A kernel's name and the types of its parameters, for messages."""
     sized = (p.type if p.count == 1 else f"{size_of(p)} bytes" for p in kernel.parameters)
     return f"{readable(kernel.name)}({', '.join(sized)})"
 
 
 def misfit(kernel: Parameters, position: int, what: str, advice: str = "") -> LaunchError:
-    """The error for an argument that does not fit its parameter."""
+    """The `LaunchError` for an argument that does not fit its parameter."""
     first = f"kernel {signature(kernel)}: argument {position} is {what}"
     return LaunchError(f"{first}\n{advice}" if advice else first)
 
 
 def _structure(kernel: Parameters, position: int, value: Any) -> Any:
+    """Convert the bytes of a structure to a NumPy scalar."""
+    """Convert the bytes of a structure to a NumPy scalar."""
     parameter = kernel.parameters[position]
     data = value.tobytes() if isinstance(value, np.generic) else value
     if not isinstance(data, bytes) or len(data) != size_of(parameter):

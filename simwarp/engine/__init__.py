@@ -1,4 +1,4 @@
-"""Runs a `simwarp.program` over a grid, and notifies its listeners of the events.
+"""The engine: runs a `simwarp.program` over a grid, and notifies its listeners of events.
 
 ================  ==============================================================================
 a launch          `launch`, `workers` (processes), `chunk` (lanes in flight), `special_registers`

@@ -155,7 +155,7 @@ def atomic(chunk: Chunk, step: Step) -> None:
                 fault = MemoryFault(
                     f"vector atomic in {place.space} memory",
                     step.instruction.opcode,
-                    "only global memory has atomic operations on vectors",
+                    "use global memory, the only one with atomic operations on vectors",
                 )
                 raise chunk.placed(fault, chunk.mask)
             for i in range(count):

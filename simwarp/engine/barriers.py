@@ -106,7 +106,7 @@ class Barriers:
         if over.any():
             block = int(over.any(axis=1).argmax()) // self.chunk.warps_per_block
             fault = BarrierFault(
-                f"more threads at barrier {which} than it counts",
+                f"more threads at barrier {which} than its thread count",
                 f"{counted[block]} came, it takes {expected[block]}",
                 "let as many threads reach the barrier as its count",
             )
@@ -157,8 +157,8 @@ class Barriers:
         if bad.any():
             lane = int(bad.argmax())
             fault = BarrierFault(
-                f"threads that wait at barrier {which} and threads that arrive count differently",
-                f"{self.expects.reshape(-1)[lane]} threads here, {int(expected.max())} there",
+                f"waiting and arriving threads of barrier {which} give different thread counts",
+                f"{self.expects.reshape(-1)[lane]} where they wait, {int(expected.max())} where they arrive",
                 "give all instructions of one barrier the same thread count",
             )
             self.chunk.found(fault, lane)

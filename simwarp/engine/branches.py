@@ -94,7 +94,7 @@ def _find_impossible(scheduler: Scheduler, end: Step) -> None:
         (chunk.step,) = before
     fault = Unreachable(
         f"control runs off the end of {chunk.program.routine_at(end.number).name}",
-        "the compiler left no return there: it assumes that no correct program gets so far",
+        "the compiler left out the return, as it assumes that no correct program gets there",
         "look for undefined behaviour: the use of a null pointer, an index past its array, a missing return",
     )
     chunk.found(fault, chunk.mask)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _Pass = tuple[Argument | Formal, Argument | Formal, int]
-"""Source and destination of a value, and its bytes."""
+"""Source, destination and number of bytes of a value that a call passes or returns."""
 
 
 @dataclass
@@ -158,7 +158,7 @@ def _check_stack(chunk: Chunk, frame: Any, routine: Routine, mask: Mask) -> None
         fault: KernelFault = OutOfBounds(
             f"call of {routine.name}: the stack is full",
             f"{limit} bytes of local memory per thread",
-            "let the recursion end sooner, or give the device more: Device(stack=…)",
+            "end the recursion sooner, or give the device a larger stack: Device(stack=…)",
         )
         raise chunk.placed(fault, bad)
 

@@ -73,7 +73,7 @@ class Cells(NamedTuple):
         return _find(self.at, at)
 
     def some(self, which: npt.NDArray[Any]) -> Cells:
-        """Some of the words."""
+        """The words that an index array or mask selects."""
         return Cells(self.at[which], self.values[which], self.threads[which], self.steps[which])
 
     def and_then(self, later: Cells) -> Cells:
@@ -202,11 +202,11 @@ class Lent:
         whose = "another block's shared memory" if space == "shared" else "another thread's local memory"
         stored = chunk.place_of(int(foreign.lenders[which]), chunk.program.steps[int(foreign.steps[which])])
         fault = ForeignPointer(
-            f"access of {width} bytes by the address of {whose}, which reaches one's own",
+            f"access of {width} bytes by a pointer to {whose}, which reaches its own instead",
             f"the address was stored by {stored}",
-            "let the others read the data from global memory, or, in a cluster, by map_shared_rank"
+            "pass the data through global memory or, within a cluster, use map_shared_rank"
             if space == "shared"
-            else "let the others read the data from shared or global memory",
+            else "pass the data through shared or global memory",
             address=offset,
             offset=offset,
             width=width,

@@ -145,7 +145,7 @@ def format_text(
         return (argument or read)(at - size, size)
 
     def number(text: str | None) -> int | None:
-        """A width or precision; ``*`` takes it from the arguments."""
+        """Parse a width or precision; for ``*``, take it from the arguments."""
         if text is None:
             return None
         taken = int.from_bytes(take(4), "little", signed=True) if text == "*" else None
@@ -273,7 +273,7 @@ def _assertfail(chunk: Chunk, arguments: list[Words]) -> None:
     fault = AssertionFailed(
         f"assertion `{_text(read, message)}` failed",
         f"{_text(read, file)}:{line}, {_text(read, function)}",
-        "the kernel's own check does not hold for these inputs",
+        "the kernel's own check does not hold: correct the kernel or its inputs",
     )
     raise chunk.placed(fault, _number(lane))
 

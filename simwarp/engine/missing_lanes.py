@@ -22,8 +22,8 @@ from simwarp.program.exits import RETURNS, WORKS
 if TYPE_CHECKING:
     from simwarp.engine.chunk import Chunk, Mask
 
-_BARRIER = "let every thread of the block come to the barrier: take it out of the condition"
-_MEMBERS = "name the lanes that come, by __ballot_sync() before the branch, or let all of them come"
+_BARRIER = "let every thread of the block reach the barrier: move it out of the condition"
+_MEMBERS = "name only lanes that reach it, by __ballot_sync() before the branch, or let all of them reach it"
 
 
 class _Gone:
@@ -157,16 +157,16 @@ class Attendance:
         waiting_warp, warps, step = int(waits.argmax()) // WARP_SIZE, _warps(chunk), chunk.step
         warp = waiting_warp if missed[waiting_warp].any() else int(missed.argmax()) // WARP_SIZE
         lane = int(missed[warp].argmax())
-        what, advice = "a barrier that threads of its block never came to", _BARRIER
+        what, advice = "a barrier that threads of its block never reached", _BARRIER
         values = f"warp {int(chunk.warp_in_block[warp, 0])}, lanes {_numbers(missed[warp])}"
         if members is not None:
             word = int(np.broadcast_to(members, waits.shape).reshape(-1)[int(waits.argmax())])
-            what, advice = f"{step.instruction.opcode}: lanes of its member mask never came", _MEMBERS
+            what, advice = f"{step.instruction.opcode}: lanes of its member mask never reached it", _MEMBERS
             values = f"member mask {word:#010x}; lanes {_numbers(missed[warp])}"
         at = gone.left_at(warps, warp, lane)
         left = chunk.place_of(int(chunk.thread[warp, lane]), chunk.program.steps[at] if at >= 0 else step)
         if at < 0:
-            values += " came to the end of the kernel, having been here less often"
+            values += " reached the end of the kernel after fewer passes here"
             left = replace(left, line=None, source_file=None, source_line=None, text="")
         else:
             where = replace(left, kernel="", block=None, warp=None)

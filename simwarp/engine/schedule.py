@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 NO_OTHER = 1 << 62
 """A step number beyond every program."""
 _TURN = 65536
-"""Backward branches of one group before another gets its turn."""
+"""Backward branches of one group before it yields to another group."""
 _POLLING_TURN = 64
 """The same for a polling loop: one with volatile, relaxed, acquire or atomic accesses."""
 _LANES_PER_UNIT = 2048
@@ -46,7 +46,7 @@ _FEW = 4
 
 @dataclass
 class Group:
-    """The lanes that stand at one step.
+    """The lanes at one step, which execute it together.
 
     Attributes
     ----------
@@ -257,7 +257,7 @@ class Scheduler:
         return True
 
     def drop_empty(self) -> None:
-        """Forget groups without lanes."""
+        """Remove groups without lanes."""
         self.groups = {at: g for at, g in self.groups.items() if g.mask.any()}
         self.parked = {at: mask for at, mask in self.parked.items() if mask.any()}
 
@@ -287,9 +287,9 @@ class Scheduler:
         lanes = sum(int(np.count_nonzero(group.mask)) for group in self.groups.values())
         waiting = sum(int(np.count_nonzero(mask)) for mask in self.parked.values())
         fault = Livelock(
-            "a loop without an end: everything is as it was some rounds ago",
+            "an endless loop: the state is the same as some iterations ago",
             f"{lanes} lanes are in loops, {waiting} wait for others; their registers and all memory repeat",
-            "let what the loop waits for happen on every path: a lock released, a flag set, a counter moved",
+            "do what the loop waits for on every path: release the lock, set the flag, advance the counter",
         )
         mask = min(self.groups.items(), key=lambda item: abs(item[0] - pc))[1].mask
         return chunk.placed(fault, mask)
@@ -304,7 +304,7 @@ class Scheduler:
             what = f"more than {launch.instruction_budget} instructions executed"
             advice = "check how the loop ends"
             if launch.steps_left >= 0:
-                what = "a launch that goes on too long behind a fault, perhaps with an undefined value"
+                what = "a launch runs too long after a fault, perhaps with an undefined loop count"
                 advice = "correct the faults that were found before this one"
             still = f"{self.chunk.count} lanes are still running"
             fault = RunawayKernel(what, still, f"{advice}, or raise instruction_budget=")

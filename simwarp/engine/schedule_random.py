@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MEAN = 30
-"""Steps of a turn, on average."""
+"""Mean number of steps of a turn."""
 _PATIENCE = 256
 """Long turns in loops, in all, before the schedule stops being random."""
 

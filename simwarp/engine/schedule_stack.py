@@ -232,9 +232,9 @@ class StackScheduler(Scheduler):
         waiting_at, waiting_places = self.standing(waiting)
         awaited_at, awaited_places = self.standing(awaited)
         return NeedsIndependentProgress(
-            "lanes wait for lanes of their warp that can only go on after them",
+            "lanes wait for lanes of their warp that can only run after them",
             f"waiting: {waiting_at}; not yet allowed to run: {awaited_at}",
-            "let the lanes of a warp come together before they wait for one another, "
+            "let the lanes of a warp reconverge before they wait for one another, "
             'or use schedule="lowest pc"',
             waiting_places[0],
             waiting=waiting_places,

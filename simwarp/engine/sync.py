@@ -259,8 +259,8 @@ def _check_aligned(scheduler: Scheduler, standing: dict[int, Mask]) -> None:
             scheduler.chunk.step = step
             fault = BarrierFault(
                 "lanes of one warp at different aligned barriers",
-                f"{step.instruction.opcode} takes a warp as a whole",
-                "let the warp come together before the barrier, or use barrier.sync without .aligned",
+                f"{step.instruction.opcode} requires whole warps",
+                "let the warp reconverge before the barrier, or use barrier.sync without .aligned",
             )
             scheduler.chunk.found(fault, int(twice.argmax()))
         seen = seen | here

@@ -209,7 +209,7 @@ def _agreed(chunk: Chunk, value: Any, what: str) -> Any:
             f"the lanes of a warp do not give the same {what}",
             f"{int(first[warp, 0]):#x} in lane {int(chunk.mask[warp].argmax())}, "
             f"{int(value.reshape(-1)[lane]):#x} in lane {lane % WARP_SIZE}",
-            "let all lanes give the same: the first element of the matrix, and one stride",
+            "give the address of the first element and the stride alike in all lanes of the warp",
         )
         chunk.found(fault, bad)
     return first

@@ -38,7 +38,7 @@ class Unwritten(NamedTuple):
     step: Step
 
     def fault(self, chunk: Chunk, lane: int) -> UninitialisedRegister:
-        """The fault of a lane that uses it in the current step."""
+        """The fault for a lane that uses the undefined value in the current step."""
         what, place = f"read of register {self.register}, which nothing wrote", chunk.place(lane, self.step)
         advice = "write the register on every path that leads here"
         return UninitialisedRegister(what, "", advice, place, register=self.register)
@@ -98,7 +98,7 @@ class UnwrittenMemory(NamedTuple):
         return known
 
     def fault(self, chunk: Chunk, lane: int) -> MemoryFault:
-        """The fault of a lane that uses it in the current step."""
+        """The fault for a lane that uses the undefined value in the current step."""
         which = int(self.of(chunk.thread.reshape(-1)[[lane]])[0][0])  # any, if another lane passed it on
         fault = self.memory.unwritten(int(self.addresses[which]), self.width)
         chunk.within(fault, self.memory)
@@ -112,12 +112,12 @@ class DividedByZero(NamedTuple):
     step: Step
 
     def fault(self, chunk: Chunk, lane: int) -> DivisionByZero:
-        """The fault of a lane that uses it in the current step."""
+        """The fault for a lane that uses the undefined value in the current step."""
         what = "remainder" if "remainder" in self.step.row.traits else "quotient"
         return DivisionByZero(
-            f"integer division by zero: its {what} is any number",
+            f"integer division by zero: its {what} is unspecified",
             "",
-            "check the divisor before, and use the result only behind the check",
+            "check the divisor, and use the result only after that check",
             chunk.place(lane, self.step),
         )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def meeting(program: Program, loads: Container[int], stores: Container[int]) -> set[int]:
-    """The loads that share a region with a store."""
+    """The step numbers of the loads that share a region with a store."""
     barriers = _barriers(program)
     following = [step.following for step in program.steps] + [[]]
     found: set[int] = set()

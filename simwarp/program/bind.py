@@ -201,7 +201,7 @@ class Binder:
         return [register for register in given if register is not None]
 
     def carry(self) -> Register:
-        """The register that stands for the condition code's carry flag (PTX ISA 9.7.2)."""
+        """The register that holds the condition code's carry flag (PTX ISA 9.7.2), made on first use."""
         if "%carry" not in self.slots:
             self.slots["%carry"] = self.first_slot + len(self.slots)
             self.types["%carry"] = "pred"
@@ -232,7 +232,8 @@ class Binder:
         """The number of the step after a label."""
         if not isinstance(operand, Symbol) or operand.name not in self.function.labels:
             known = ", ".join(self.function.labels) or "none"
-            raise refusals.misuse(step.instruction, f"names no label of this function\nit has {known}")
+            message = f"does not name a label of this function\nuse one of its labels: {known}"
+            raise refusals.misuse(step.instruction, message)
         return self.routine.first + self.function.labels[operand.name]
 
     def labels(self, step: Step, operand: Operand) -> tuple[int, ...]:
@@ -240,7 +241,7 @@ class Binder:
         names = self.function.tables.get(operand.name, ()) if isinstance(operand, Symbol) else ()
         if not names:
             known = ", ".join(self.function.tables) or "none"
-            message = f"names no .branchtargets list\nthis function has {known}"
+            message = f"does not name a .branchtargets list\nuse one of this function: {known}"
             raise refusals.misuse(step.instruction, message)
         return tuple(self.label(step, Symbol(name)) for name in names)
 
@@ -263,7 +264,8 @@ class Binder:
             call.function = self.module.functions[target.name].name
         else:
             known = ", ".join(self.module.functions) or "no functions"
-            raise refusals.misuse(instruction, f"calls an undeclared function\nthis module has {known}")
+            message = f"calls an undeclared function\nuse one of this module: {known}"
+            raise refusals.misuse(instruction, message)
         return call
 
     def argument(self, instruction: Instruction, operand: Operand) -> Argument:
@@ -344,14 +346,16 @@ class Binder:
         if name in layout.globals:
             (space, key), more = layout.globals[name], operand.offset
             return space, lambda chunk: np.uint64(chunk.launch.symbols[key] + more)
-        raise refusals.misuse(instruction, f"names {name}, which is not declared")
+        message = f"names {name}, which is not declared\ndeclare it in this function or module"
+        raise refusals.misuse(instruction, message)
 
     # ---- operands ----------------------------------------------------------------------------------
 
     def slot(self, instruction: Instruction, register: Register) -> int:
         """The slot of a register."""
         if register.name not in self.slots:
-            raise refusals.misuse(instruction, "is not declared", f"register {register.name} of ")
+            message = "is not declared\ndeclare it with .reg"
+            raise refusals.misuse(instruction, message, f"register {register.name} of ")
         return self.slots[register.name]
 
     def reader(self, instruction: Instruction, operand: Operand, kind: str, form: Form | None = None) -> Read:
@@ -371,7 +375,8 @@ class Binder:
             bits = self.piece(instruction, operand, kind)
             return pack([self.reader(instruction, e, f"b{bits}") for e in operand.elements], bits, kind)
         if not isinstance(operand, Register):
-            raise refusals.misuse(instruction, "is not a value", "an operand of ")
+            message = "is not a value\ngive a register, a number or a name"
+            raise refusals.misuse(instruction, message, "an operand of ")
         if operand.name not in self.slots and operand.name in TYPES:
             return self.special(instruction, operand.name, kind)
         slot = self.slot(instruction, operand)
@@ -380,7 +385,7 @@ class Binder:
         return register_reader(slot, declared, wanted, operand.negated, self.follows)
 
     def named(self, instruction: Instruction, operand: Symbol, kind: str) -> Read:
-        """``WARP_SZ``, or the address of a variable or function."""
+        """A closure that reads ``WARP_SZ``, or the address of a variable or function."""
         wanted = DTYPES[kind]
         if operand.name == "WARP_SZ":
             constant = wanted.type(32)
@@ -417,7 +422,7 @@ class Binder:
         bits, rest = divmod(DTYPES[kind].itemsize * 8, len(operand.elements))
         types = [self.types.get(e.name) for e in operand.elements if isinstance(e, Register)]
         if rest or any(t is not None and storage(t).itemsize * 8 != bits for t in types):
-            raise refusals.misuse(instruction, f"do not make a {kind}", "the pieces of ")
+            raise refusals.misuse(instruction, f"together do not make a {kind}", "the pieces of ")
         return bits
 
     def writer(self, step: Step, operand: Operand | None, spec: OperandSpec) -> Write | None:

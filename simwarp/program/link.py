@@ -176,7 +176,7 @@ class _Linker:
             if [len(call.arguments), len(call.returns)] != [len(part) for part in wanted]:
                 raise PtxSyntaxError(
                     f"line {step.instruction.line}: `{step.instruction.text}`\n"
-                    f"passes {len(call.arguments)} values and takes back {len(call.returns)}; "
+                    f"passes {len(call.arguments)} arguments and takes {len(call.returns)} results; "
                     f"{call.function} has {len(wanted[0])} and {len(wanted[1])}"
                 )
 

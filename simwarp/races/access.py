@@ -1,4 +1,4 @@
-"""An access of many lanes: how strong it is, and which allocations it goes to."""
+"""Memory accesses of many lanes: their strength, and the allocations that they go to."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ Lanes = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]
 
 WEAK, FOR_BLOCK, STRONG = range(3)
-"""Not strong, strong among the threads of a block (``.cta``), strong among all (PTX ISA 9.0, section 8.4)."""
+"""Strength of an access: weak, strong within a block (``.cta``), strong for all (PTX ISA 9.0, 8.4)."""
 
 _STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 
 
 def strength(step: Step) -> int:
-    """How strong an instruction's accesses are: `WEAK`, `FOR_BLOCK` or `STRONG`."""
+    """The strength of an instruction's accesses: `WEAK`, `FOR_BLOCK` or `STRONG`."""
     return _strength(step.kind, step.form.modifiers)
 
 
 @cache
 def _strength(kind: str, modifiers: tuple[str, ...]) -> int:
+    """The strength of accesses by an instruction of a kind with these modifiers."""
     if kind not in ("atomic", "reduction") and not _STRONG.intersection(modifiers):
         return WEAK
     return FOR_BLOCK if "cta" in modifiers else STRONG
@@ -46,17 +47,17 @@ class Access(NamedTuple):
     kind : str
         "read", "write" or "atomic".
     width : int
-        Bytes of each.
+        Bytes per lane.
     lanes, threads, entries : (n,) int64
-        The lanes numbered through the chunk; their threads in the launch; their entries for a `Shadow`.
+        The lanes' numbers in the chunk, their threads' numbers in the launch, and their `Shadow` entries.
     offsets : (n,) uint64
-        In the allocation.
+        Offsets in the allocation.
     data : (n,) of that width, or None
-        The written values.
+        The values to write.
     past : int
-        All accesses of these bytes before that time are ordered before this one.
+        All accesses of these bytes before this time are ordered before this access.
     sure : bool
-        Whether it is strong for all threads that can reach the bytes.
+        Whether the access is strong for all threads that can access the bytes.
     """
 
     chunk: Chunk
@@ -73,7 +74,7 @@ class Access(NamedTuple):
     sure: bool
 
     def part(self, which: npt.NDArray[np.intp] | None, offsets: Addresses) -> Access:
-        """The accesses that go to one allocation, and their offsets there."""
+        """The accesses that go to one allocation, at these offsets in it."""
         if which is None:
             return self._replace(offsets=offsets)
         return self._replace(
@@ -85,12 +86,12 @@ class Access(NamedTuple):
         )
 
     def warps(self, positions: npt.NDArray[np.intp] | None = None) -> Lanes:
-        """The warps of some of the lanes, or of all, numbered through the whole chunk."""
+        """The warp of each lane, or of the lanes at some positions, numbered in the whole chunk."""
         warps = (self.lanes if positions is None else self.lanes[positions]) // WARP_SIZE
         return self.chunk.warp[warps, 0] if self.chunk.is_part else warps
 
     def suspects(self, before: Entries) -> npt.NDArray[np.intp]:
-        """Positions of the earlier entries, by unit, of other threads that may not be ordered before."""
+        """Positions of the units whose earlier entry is of another thread and perhaps not ordered before."""
         past = self.past << 32
         if int(before.max()) < past:
             return np.zeros(0, np.intp)
@@ -98,7 +99,7 @@ class Access(NamedTuple):
         return np.flatnonzero(others & (before >= past)) if others.any() else np.zeros(0, np.intp)
 
     def of_units(self, units: Units) -> Entries:
-        """The entries of the accesses, one for each unit."""
+        """The entries of the accesses, one per unit."""
         pieces = units.size // self.entries.size
         return self.entries if pieces == 1 else np.tile(self.entries, pieces)
 
@@ -106,9 +107,9 @@ class Access(NamedTuple):
 def held(
     memory: Memory, addresses: Addresses, width: int
 ) -> Iterator[tuple[Allocation, npt.NDArray[np.intp] | None, Addresses]]:
-    """Allocations, the positions of the accesses to each (None: all), and their offsets there.
+    """Yield each allocation, the positions of the accesses to it (None: all), and their offsets in it.
 
-    Accesses that are misaligned, or lie outside every allocation, are left out.
+    Accesses that are misaligned or outside every allocation are left out.
     """
     allocation = memory.find(int(addresses[0]))
     if allocation is not None:

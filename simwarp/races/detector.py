@@ -1,8 +1,8 @@
-"""Data races: two accesses of the same bytes by two threads, one of them a write, that nothing orders.
+"""Data races: two unordered accesses of the same bytes by two threads, at least one of them a write.
 
-The executor runs the accesses of a launch one after the other. A race is found where nothing in the program
-puts the later of two after the earlier: no barrier, no fence with a flag, no lock; another run, or a GPU,
-may do them the other way round. Two strong accesses (atomic, volatile, relaxed …) do not race.
+The executor runs the accesses of a launch in some order. Two of them race if nothing in the program orders
+them: no barrier, no fence with a flag, no lock. A GPU may then execute them in the other order. Two strong
+accesses (atomic, volatile, relaxed …) do not race.
 
 Source: PTX ISA 9.0, chapter 8 (memory consistency model), section 8.7.1 (conflict and data races).
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Races:
-    """Watches the accesses of one launch for races: see `simwarp.engine.events.OrderListener`."""
+    """The race detector of one launch, an `OrderListener` of `simwarp.engine.events`."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -42,16 +42,16 @@ class Races:
         self.watched = self._filter.watched(launch)
         self._time = 1
         self._steps: list[Step] = []
-        """The step of each time, from 1 on."""
+        """The step that accessed memory at each time, from time 1."""
         self._strengths = np.zeros(1024, np.uint8)
-        """Its strength, by time."""
+        """The strength of the access at each time."""
         self._shadows: dict[Allocation, Shadow] = {}
-        """Of global memory."""
+        """Allocation in global memory → its shadow."""
 
     # ---- accesses -----------------------------------------------------------------------------------
 
     def enter(self, chunk: Chunk) -> None:
-        """A chunk begins; the one before it has ended."""
+        """Start with a new chunk, after the previous one has ended."""
         self.order = Order(chunk, self._filter.signals)
         self._shared_shadows: dict[Allocation, Shadow] = {}
         self._arrivals: dict[int, list[Publication]] = {}
@@ -59,7 +59,7 @@ class Races:
         self._cluster_signals: dict[tuple[int, int], Signal] = {}
 
     def access(self, access: OrderedAccess) -> None:
-        """Lanes have read, or are about to write or to update."""
+        """Record an access of some lanes: a read that happened, or a write or update about to happen."""
         if access.lanes.size:
             for one, shadow in self._accesses(access):
                 units = shadow.units(one.offsets, one.width)
@@ -70,12 +70,14 @@ class Races:
                 self._signal(one, shadow)
 
     def _read(self, access: Access, shadow: Shadow, units: Units) -> None:
+        """Compare a read with earlier writes, then record it."""
         self._compare_writes(access, shadow, units)
         remember_readers(self.order, access, shadow, units)
         if strength(access.step) != WEAK:
             shadow.observe(units, access.time)
 
     def _write(self, access: Access, shadow: Shadow, units: Units) -> None:
+        """Compare a write with earlier writes and reads, then record it."""
         old = self._compare_writes(access, shadow, units)
         if shadow.written_also is not None and shadow.last_also >= access.past:
             self._compare(access, shadow, units, shadow.written_also.take(units), "write")
@@ -96,7 +98,7 @@ class Races:
     def block_barrier(
         self, chunk: Chunk, mask: Mask, whole: bool, arrived: Mask | None = None, mixed: bool = False
     ) -> None:
-        """Lanes pass one barrier of each of their blocks that is complete."""
+        """Record that lanes pass a barrier of their block."""
         if mixed:
             self.watched |= self._filter.loads
         warps = _warps(chunk, mask)
@@ -109,12 +111,12 @@ class Races:
         self.order.pass_some(warps, came, self._time)
 
     def block_arrive(self, chunk: Chunk, mask: Mask) -> None:
-        """Lanes execute ``bar.arrive``, which does not order their later accesses."""
+        """Record that lanes execute ``bar.arrive``, which does not order their later accesses."""
         for warp in _warps(chunk, mask).tolist():
             self._arrivals.setdefault(warp, []).append(self.order.now(warp, self._time))
 
     def warp_barrier(self, chunk: Chunk, mask: Mask, members: Any) -> None:
-        """Lanes pass ``bar.warp.sync``, each with its own word of members (broadcast to (warps, 32))."""
+        """Record that lanes pass ``bar.warp.sync``, each with its own member mask."""
         here = np.flatnonzero(mask.any(axis=1))
         words = np.broadcast_to(np.asarray(members).astype(np.uint32), mask.shape)[here]
         groups = np.where(mask[here], words & mask_word(mask[here]), np.uint32(0))
@@ -122,21 +124,21 @@ class Races:
         self.order.within_warps.meet(chunk.warp[here, 0], groups, live, self._time)
 
     def fence(self, chunk: Chunk, mask: Mask, scope: str) -> None:
-        """Lanes execute a fence of scope "cta", "cluster", "gpu" or "sys"."""
+        """Record that lanes execute a fence of scope "cta", "cluster", "gpu" or "sys"."""
         self.order.fence(_warps(chunk, mask), scope != "cta", self._time)
 
     def cluster_arrive(self, chunk: Chunk, mask: Mask) -> None:
-        """Lanes arrive at the barrier of their cluster."""
+        """Record that lanes arrive at the barrier of their cluster."""
         for warp, signal in self._cluster(chunk, mask, arrives=True):
             self.order.publish(signal, warp, self.order.now(warp, self._time), wide=True)
 
     def cluster_wait(self, chunk: Chunk, mask: Mask) -> None:
-        """Lanes pass the barrier of their cluster."""
+        """Record that lanes pass the barrier of their cluster."""
         for warp, signal in self._cluster(chunk, mask, arrives=False):
             self.order.acquire(warp, signal)
 
     def _cluster(self, chunk: Chunk, mask: Mask, arrives: bool) -> Iterator[tuple[int, Signal]]:
-        """Each warp, and the signal of its cluster's barrier, a new one for each phase."""
+        """Yield each warp and the signal of its cluster's barrier, a new signal for each phase."""
         phases, signals = self._cluster_arrivals, self._cluster_signals
         here = np.flatnonzero(mask.any(axis=1))
         warps = chunk.warp[here, 0]
@@ -151,7 +153,7 @@ class Races:
     # ---- inside -------------------------------------------------------------------------------------
 
     def _accesses(self, access: OrderedAccess) -> Iterator[tuple[Access, Shadow]]:
-        """The accesses by allocation, without those that are out of bounds, misaligned or read-only."""
+        """Yield the accesses to each allocation, without out-of-bounds, misaligned and read-only ones."""
         chunk, step, kind, memory, lanes, addresses, width, data = access
         time, how = self._tick(step), strength(step)
         threads = chunk.thread.reshape(-1)
@@ -170,7 +172,7 @@ class Races:
             yield whole.part(which, offsets), shadows[allocation]
 
     def _tick(self, step: Step) -> int:
-        """The time of an access."""
+        """The time of a new access by a step."""
         time = self._time
         if time >= self._strengths.size:
             self._strengths = np.concatenate([self._strengths, np.zeros_like(self._strengths)])
@@ -180,6 +182,8 @@ class Races:
         return time
 
     def _signal(self, access: Access, shadow: Shadow) -> None:
+        """Let a strong access publish and acquire the clocks of flags and locks."""
+        """Let a strong access publish and acquire the clocks of flags and locks."""
         how = strength(access.step)
         if how == WEAK or not self._filter.signals:
             return
@@ -198,9 +202,9 @@ class Races:
         strong.exchange(access.warps(), access.offsets.view(np.int64))
 
     def _compare_writes(self, access: Access, shadow: Shadow, units: Units) -> Entries | None:
-        """Compare with the last writes, except strong with strong.
+        """Compare an access with the last writes, except a strong access with strong writes.
 
-        Returns the entries of the last weak writes, or None if all are ordered before.
+        Returns the entries of the last weak writes; None if all are ordered before the access.
         """
         old = shadow.written.take(units) if shadow.last_write >= access.past else None
         if old is not None:
@@ -210,7 +214,7 @@ class Races:
         return old
 
     def _compare(self, access: Access, shadow: Shadow, units: Units, before: Entries, earlier: str) -> None:
-        """Find races of the lanes that access units with the lanes of entries there.
+        """Report races of an access with earlier accesses, given as one entry per unit.
 
         Two writes of the same bits do not race.
         """
@@ -229,14 +233,15 @@ class Races:
             self._report(access, shadow, lanes[racing], before[racing], earlier)
 
     def _was_observed(self, observed: npt.NDArray[np.int64], before: Entries) -> npt.NDArray[np.bool_]:
-        """Whether writes are strong, and seen by a strong read: ordered before its thread's next steps.
+        """Whether earlier writes are strong and were read by a strong read, which orders them.
 
-        The reader is not recorded; this assumes that it is ordered before the later access.
+        The reader is not recorded; it is assumed to be ordered before the later access.
         """
         times = before >> 32
         return (self._strengths[times] != WEAK) & (observed > times)
 
     def _both_strong(self, access: Access, threads: Lanes, before: Entries) -> npt.NDArray[np.bool_]:
+        """Whether both accesses are strong for each other's thread."""
         how = np.minimum(self._strengths[before >> 32], strength(access.step))
         per_block = access.chunk.warps_per_block * WARP_SIZE
         one_block = (before & THREAD) // per_block == threads // per_block
@@ -245,7 +250,7 @@ class Races:
     def _compare_with_itself(
         self, access: Access, shadow: Shadow, units: Units, missed: npt.NDArray[np.intp]
     ) -> None:
-        """Find lanes that write different bits to one unit by one instruction; the last lane's stay."""
+        """Report lanes that write different bits to one unit by the same instruction."""
         there = units[missed]
         together = np.flatnonzero(np.isin(units, there))
         together = together[np.argsort(units[together], kind="stable")]
@@ -259,7 +264,7 @@ class Races:
             self._report(access, shadow, lanes[racing], before[racing], access.kind)
 
     def _report(self, access: Access, shadow: Shadow, lanes: Lanes, before: Entries, earlier: str) -> None:
-        """Report races, one for each earlier instruction."""
+        """Report races, one per earlier instruction."""
         times, first, counts = np.unique(before >> 32, return_index=True, return_counts=True)
         by_step: dict[int, list[int]] = {}
         for time, at, count in zip(times.tolist(), first.tolist(), counts.tolist(), strict=True):
@@ -282,9 +287,10 @@ class Races:
 
 
 def _kind(step: Step, kind: str) -> str:
+    """The kind of a step's access; "atomic" for reads and writes of atomic operations."""
     return "atomic" if step.kind in ("atomic", "reduction") else kind
 
 
 def _warps(chunk: Chunk, mask: Mask) -> npt.NDArray[np.intp]:
-    """The warps of lanes, numbered through the whole chunk."""
+    """The warps with lanes in a mask, numbered in the whole chunk."""
     return chunk.warp[:, 0][mask.any(axis=1)]

@@ -1,8 +1,8 @@
-"""The last two readers or writers of a unit of memory: the last thread, and the one farthest from it.
+"""Two recorded readers or writers per unit of memory: the last thread, and the thread farthest from it.
 
-A later writer is at most one of the two, and is ordered after a near one more often than after a far one; so
-a race that the two miss is rare. Two writers matter where they write the same bits, which is not a race, and
-a third write changes them.
+A later writer is at most one of the two, and is ordered after a near thread more often than after a far one;
+so a race is rarely missed. A second writer matters where two write the same bits, which is not a race, and a
+third write changes them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _FARTHEST = 3
 
 
 def remember_readers(order: Order, access: Access, shadow: Shadow, units: Units) -> None:
-    """Enter the n lanes that have read units, (n,) or (k * n,)."""
+    """Record the n lanes that read ``units``, (n,) or (k * n,)."""
     read, also = shadow.readers()
     old = read.take(units) if shadow.last_read >= access.past else None
     entries = access.of_units(units)
     read[units], shadow.last_read = entries, access.time
-    several = read.take(units) != entries  # lanes that read what another one reads at the same time
+    several = read.take(units) != entries  # units that another lane of this access reads, too
     if old is not None:
         several[access.suspects(old)] = True
     at = np.flatnonzero(several)
@@ -35,9 +35,9 @@ def remember_readers(order: Order, access: Access, shadow: Shadow, units: Units)
 def remember_writers(
     order: Order, access: Access, shadow: Shadow, units: Units, old: Entries | None
 ) -> npt.NDArray[np.intp]:
-    """Enter the lanes that write units; positions of units where another lane's write of the step stays.
+    """Record the lanes that write ``units``; returns positions where another lane of the step writes last.
 
-    ``old`` are the entries of the last writers, None if all are ordered before.
+    ``old`` are the entries of the last writers; None if all of them are ordered before.
     """
     entries = access.of_units(units)
     shadow.write(units, entries, access.time)
@@ -61,7 +61,7 @@ def _remember_farthest(
     lasts: Entries,
     also: Entries,
 ) -> None:
-    """Enter in ``also`` the thread farthest from the last one, for the units at the positions ``at``."""
+    """Record in ``also`` the thread farthest from the last one, for the units at the positions ``at``."""
     entries, here = access.of_units(units)[at], units[at]
     last, best = lasts.take(here), entries
     worth = _distance(best, last, access.chunk.warps_per_block)
@@ -72,13 +72,13 @@ def _remember_farthest(
             far = _distance(other, last, access.chunk.warps_per_block)
             far[(other == 0) | order.ordered(warps, threads, other)] = 0
             best, worth = np.where(far > worth, other, best), np.maximum(far, worth)
-    for distance in range(1, _FARTHEST + 1):  # where several lanes leave one, the farthest stays
+    for distance in range(1, _FARTHEST + 1):  # of several lanes at one unit, the farthest is written last
         chosen = worth == distance
         also[here[chosen]] = best[chosen]
 
 
 def _distance(one: Entries, other: Entries, warps_per_block: int) -> npt.NDArray[np.int64]:
-    """0: the same thread; 1: of the same warp; 2: of the same block; 3: neither."""
+    """The distance of two threads: 0 the same, 1 in one warp, 2 in one block, 3 in different blocks."""
     result = np.zeros(one.size, np.int64)
     for lanes in (1, WARP_SIZE, WARP_SIZE * warps_per_block):
         result += (one & THREAD) // lanes != (other & THREAD) // lanes

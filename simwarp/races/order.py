@@ -1,7 +1,7 @@
-"""The happens-before order of the warps that are in flight.
+"""The happens-before order of the warps in flight.
 
-Within a warp it is a `WarpOrder`; within a block, the last barrier of all its threads; everything else
-(barriers of some warps, flags and locks with fences, clusters) a `VectorClock` for each warp.
+Within a warp it is a `WarpOrder`; within a block, the time of the last barrier of all its threads; for
+everything else (barriers of some warps, flags and locks with fences, clusters) a `VectorClock` per warp.
 
 Source: PTX ISA 9.0, sections 8.8 to 8.10 (release and acquire patterns, causality order).
 """
@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 Warps = npt.NDArray[np.intp]
 
 _FEW = 4
-"""At most so many different clocks are searched for the oldest time."""
+"""Most different clocks that are searched for the oldest time."""
 _WARP_BITS = WARP_SIZE.bit_length() - 1
 
 
 class _PendingRead(NamedTuple):
-    """A read of signals at one place that the warp's next fence completes.
+    """A warp's read of a signal, which its next fence acquires.
 
-    ``before`` is the warp's clock when it read; if ``includes``, the signal has it. ``signal`` is None if
-    there were several.
+    ``from_all`` and ``from_block`` are the clocks to acquire by a wide or narrow fence, ``before`` is the
+    warp's clock at the read. ``includes``: the signal's clock includes it. ``signal`` is None if several were
+    read.
     """
 
     signal: Signal | None
@@ -44,12 +45,12 @@ class _PendingRead(NamedTuple):
 
 
 class Order:
-    """The order of the warps of a chunk, which are numbered through the chunk.
+    """The happens-before order of the warps of a chunk, by their numbers in the chunk.
 
     Attributes
     ----------
     barrier : (warps,) int64
-        When each warp last passed a barrier with all of its block.
+        The time when each warp last passed a barrier of its whole block.
     """
 
     def __init__(self, chunk: Chunk, signals: bool) -> None:
@@ -61,7 +62,7 @@ class Order:
         count = self._launch_warp.size
         self.barrier = np.ones(count, np.int64)
         self._oldest_barrier = 1
-        """The earliest of these among the warps that are live."""
+        """The earliest time in ``barrier`` of a live warp."""
         self._live = np.ones(count, np.bool_)
         self.within_warps = WarpOrder(count)
         self._known = np.full(count, None, np.object_)
@@ -70,19 +71,19 @@ class Order:
         self._some_known = self._stale = False
         self._past = 1
         self._pending: dict[int, dict[object, _PendingRead]] = {}
-        """By warp and place."""
+        """Warp → place of a signal → the read that waits for a fence."""
         self._fence = np.zeros((2, count), np.int64)
-        """When each warp last executed a fence: [0] of any scope, [1] for more than its block."""
+        """The time of each warp's last fence: [0] of any scope, [1] wider than its block."""
         self._fence_barrier = np.zeros((2, count), np.int64)
         self._fence_known = np.full((2, count), None, np.object_)
         self._published: dict[tuple[int, int], Publication] = {}
 
-    # ---- the question -------------------------------------------------------------------------------
+    # ---- queries ------------------------------------------------------------------------------------
 
     def ordered(
         self, warps: npt.NDArray[np.int64], threads: npt.NDArray[np.int64], before: Entries
     ) -> npt.NDArray[np.bool_]:
-        """Whether earlier accesses are ordered before what threads do now."""
+        """Whether earlier accesses are ordered before the next accesses of these threads."""
         times, earlier = before >> 32, before & THREAD
         warp, earlier_warp = threads >> _WARP_BITS, earlier >> _WARP_BITS
         result = (times < self.barrier[warps]) & (earlier_warp // self._per_block == warp // self._per_block)
@@ -96,9 +97,9 @@ class Order:
         return result
 
     def past(self, private: bool) -> int:
-        """A time, from 1 on, before which all accesses are ordered before the next ones.
+        """A time, at least 1: all accesses before it are ordered before all next accesses.
 
-        It may be earlier than the last such time. ``private``: of accesses to one block's memory.
+        It may be earlier than necessary. ``private`` is for accesses to one block's memory.
         """
         if private:
             return self._oldest_barrier
@@ -112,6 +113,7 @@ class Order:
     def _known_times(
         self, warps: npt.NDArray[np.int64], launch_warps: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
+        """The times that the clocks of ``warps`` hold for ``launch_warps``."""
         result = np.zeros(warps.size, np.int64)
         group_of_warp = np.full(self._known.size, -1)
         groups: dict[VectorClock, int] = {}
@@ -130,7 +132,7 @@ class Order:
     # ---- barriers -----------------------------------------------------------------------------------
 
     def pass_whole(self, warps: Warps, live: npt.NDArray[np.bool_], time: int) -> None:
-        """Whole blocks pass a barrier; ``live`` (warps,) are the warps of the chunk that have not exited."""
+        """Record that whole blocks pass a barrier; ``live`` (warps,) marks warps that have not exited."""
         self.barrier[warps] = time
         self.within_warps.forget(warps)
         left = self.barrier[live]
@@ -142,12 +144,12 @@ class Order:
             self._share(warps)
 
     def _share(self, warps: Warps) -> None:
-        """Join the clocks of the warps of a block."""
+        """Join the clocks of the warps of each block that passes a barrier."""
         passing = set(warps.tolist())
         for warp in passing & self._pending.keys():
             self._complete_all(warp, wide=False)
         together: dict[int, VectorClock] = {}
-        for warp in self._advanced & passing:  # the others have the clock of the last barrier
+        for warp in self._advanced & passing:  # the others still have the clock of the last barrier
             block = warp // self._per_block
             together[block] = self._known[warp].joined(together.get(block))
         self._advanced -= passing
@@ -156,7 +158,7 @@ class Order:
         self._stale = True
 
     def pass_some(self, came: Warps, arrived: Iterable[tuple[int, Publication]], time: int) -> None:
-        """Warps that waited pass a barrier: they acquire the clocks of those that came or had arrived."""
+        """Record that waiting warps pass a barrier: they acquire the clocks of all that waited or arrived."""
         signals: dict[int, Signal] = {}
         known = [(warp, self.now(warp, time)) for warp in came.tolist()]
         for warp, published in (*known, *arrived):
@@ -167,7 +169,7 @@ class Order:
     # ---- signals ------------------------------------------------------------------------------------
 
     def now(self, warp: int, time: int) -> Publication:
-        """A warp's clock, with its own accesses so far."""
+        """A warp's clock, including its own accesses so far."""
         return self._publication(warp, self._known[warp], time, int(self.barrier[warp]))
 
     def _publication(self, warp: int, known: VectorClock | None, time: int, barrier: int) -> Publication:
@@ -178,7 +180,7 @@ class Order:
         return Publication(knowledge, known)
 
     def at_fence(self, warp: int, wide: bool) -> list[tuple[Publication, bool]]:
-        """A warp's clocks at its last fences, and whether for all blocks; unless ``wide``, for its own."""
+        """A warp's clocks at its last fences, each with whether all blocks may acquire it."""
         for_block, for_all = self._fence[:, warp].tolist()
         found: list[tuple[Publication, bool]] = []
         if wide and for_all:
@@ -195,19 +197,19 @@ class Order:
         return self._published[scope, warp]
 
     def publish(self, signal: Signal, warp: int, publication: Publication, wide: bool) -> None:
-        """Publish a warp's clock."""
+        """Add a warp's clock to a signal."""
         launch_warp = int(self._launch_warp[warp])
         signal.publish(launch_warp, launch_warp // self._per_block, publication, wide)
 
     def acquire(self, warp: int, signal: Signal, wide: bool = True) -> None:
-        """Join what was published into a warp's clock."""
+        """Join a signal's clock into a warp's clock."""
         launch_warp = int(self._launch_warp[warp])
         heard, known = signal.acquired(launch_warp // self._per_block, wide), self._known[warp]
         if heard is not None:
             self._advance(warp, signal, heard, wide and signal.includes(launch_warp, known))
 
     def read(self, warp: int, place: object, signal: Signal, wide: bool) -> None:
-        """Note that a warp reads a signal, which its next fence acquires."""
+        """Record that a warp reads a signal, which its next fence acquires."""
         launch_warp = int(self._launch_warp[warp])
         block, known = launch_warp // self._per_block, self._known[warp]
         from_block = signal.acquired(block, wide=False)
@@ -222,12 +224,12 @@ class Order:
         places[place] = heard
 
     def acquire_read(self, warp: int, place: object, wide: bool) -> None:
-        """Acquire what a warp read at a place before."""
+        """Acquire the signal that a warp read at a place before."""
         if place in self._pending.get(warp, {}):
             self._complete(warp, place, wide)
 
     def fence(self, warps: Warps, wide: bool, time: int) -> None:
-        """Execute a fence; unless ``wide``, for the block only."""
+        """Record that warps execute a fence; a narrow one orders accesses within the block only."""
         for warp in self._pending.keys() & set(warps.tolist()) if self._pending else ():
             self._complete_all(warp, wide)
         self._fence_at(0, warps, time)
@@ -254,6 +256,7 @@ class Order:
             self._complete(warp, place, wide)
 
     def _complete(self, warp: int, place: object, wide: bool) -> None:
+        """Acquire the signal that a warp read at a place."""
         heard = self._pending[warp][place]
         if wide:
             del self._pending[warp][place]
@@ -265,6 +268,7 @@ class Order:
             self._advance(warp, heard.signal, heard.from_block, False)
 
     def _advance(self, warp: int, signal: Signal | None, heard: VectorClock, includes: bool) -> None:
+        """Join an acquired clock into a warp's clock, or replace the latter if it is included."""
         known: Any = self._known[warp]
         if heard is known:
             return

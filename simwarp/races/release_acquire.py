@@ -1,7 +1,8 @@
-"""Flags and locks: strong accesses that release and acquire what happened before.
+"""Flags and locks: synchronisation by strong accesses that release and acquire.
 
-A strong write after a fence, or one with ``.release``, publishes the vector clock that its warp had at the
-fence, or has now; a strong read of that word acquires it, at once with ``.acquire``, else at its next fence.
+A strong write after a fence publishes the vector clock that its warp had at the fence; one with ``.release``
+the current clock. A strong read of that word acquires the clock, with ``.acquire`` at once, else at its next
+fence.
 
 Source: PTX ISA 9.0, section 8.8 (release and acquire patterns).
 """
@@ -18,15 +19,15 @@ from simwarp.races.shadow import Shadow
 from simwarp.races.vector_clocks import Publication, Signal
 
 _ONE_BY_ONE = 2048
-"""Accesses of one instruction that are treated one by one; more of them share one signal."""
+"""Most accesses of one instruction that are processed one by one; more share one signal."""
 _MANY = -1
-"""The offset of accesses that share one."""
+"""The offset of accesses that share one signal."""
 
 
 class StrongAccess(NamedTuple):
-    """A strong access to a shadow's allocation, and its effect on the signals there.
+    """A strong access to an allocation, and its effect on the signals in the allocation's shadow.
 
-    ``replaces``: a store ends what others published at its offset; an atomic operation adds to it.
+    ``replaces``: a store replaces the signal at its offset; an atomic operation adds to it.
     """
 
     order: Order
@@ -40,7 +41,7 @@ class StrongAccess(NamedTuple):
     wide: bool
 
     def exchange(self, warps: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> None:
-        """Execute the accesses of n lanes of these warps at these offsets, in their order."""
+        """Process the accesses of n lanes in order, given their warps and offsets."""
         shadow = self.shadow
         marked = shadow.signalled is not None and bool(shadow.signalled[offsets // shadow.unit].any())
         publishes = self.releases or bool(shadow.released) or self.order.has_fenced(warps)
@@ -56,6 +57,7 @@ class StrongAccess(NamedTuple):
                 self._exchange_many(np.unique(warps).tolist(), np.unique(offsets).tolist())
 
     def _exchange(self, warp: int, offset: int) -> None:
+        """Process the access of one lane."""
         signal = self.shadow.signals.get(offset)
         if self.reads:
             self._read(warp, offset, signal)
@@ -70,7 +72,7 @@ class StrongAccess(NamedTuple):
                 self.order.publish(signal, warp, published, wide)
 
     def _read(self, warp: int, offset: int, signal: Signal | None) -> None:
-        """Acquire a signal and the earlier reads at its offset now; or the signal at the next fence."""
+        """Acquire a signal and earlier reads of it now or, without ``.acquire``, at the next fence."""
         order, place = self.order, (self.shadow, offset)
         if self.acquires:
             order.acquire_read(warp, place, self.wide)
@@ -81,10 +83,10 @@ class StrongAccess(NamedTuple):
             order.read(warp, place, signal, self.wide)
 
     def _publications(self, warp: int, offset: int) -> list[tuple[Publication, bool]]:
-        """The publications of a warp's strong write, and whether to all blocks.
+        """The publications of a warp's strong write, each with whether it is for all blocks.
 
-        A release publishes the clock of now; another write those of the last fence and of the last release at
-        this offset.
+        A release publishes the current clock; another write the clocks of the last fence and of the last
+        release at this offset.
         """
         place, released = (self.order.launch_warp(warp), offset), self.shadow.released
         if self.releases:
@@ -97,7 +99,7 @@ class StrongAccess(NamedTuple):
         return found
 
     def _exchange_many(self, warps: list[int], offsets: list[int]) -> None:
-        """All as if at one offset: the clocks are then rather too large, and no order is overlooked."""
+        """Process all accesses as if at one offset: clocks may become too large, but no order is missed."""
         signals = self.shadow.signals
         old = list({signals[offset]: None for offset in offsets if offset in signals})
         if self.reads:

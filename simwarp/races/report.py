@@ -1,4 +1,4 @@
-"""A race in words: both accesses, the bytes they share, and what would put them in order."""
+"""The fault of a race: both accesses, the bytes they share, and advice on how to order them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _WRONG_SCOPE = (
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two accesses that race.
+    """Two racing accesses.
 
     Attributes
     ----------
     offset : int
-        Of the later access in the allocation, in bytes.
+        Offset of the later access in the allocation, in bytes.
     earlier, later : str
-        "read", "write" or "atomic".
+        The kinds of access: "read", "write" or "atomic".
     thread, other : int
-        The later and the earlier thread, numbered through the launch.
+        The later and the earlier thread, numbered in the launch.
     step : Step
         The earlier instruction.
     both_strong : bool
-        Whether both are strong, but not for each other.
+        Whether both are strong, but not for each other's thread.
     count : int
-        How many lanes have this race.
+        Number of lanes with this race.
     """
 
     allocation: Allocation
@@ -60,7 +60,7 @@ class Conflict:
 
 
 def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
-    """The fault of a conflict, without its place."""
+    """The fault for two racing accesses; its place is not yet set."""
     shared = conflict.allocation in chunk.shared.allocations
     space = "shared" if shared else "global"
     offset = conflict.offset % chunk.shared_stride if shared else conflict.offset
@@ -70,7 +70,7 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
     where = replace(other, kernel="")
     fault = Race(
         f"race: {_DOES[conflict.later]} of {width} byte{'s' * (width > 1)} of {space} memory that another "
-        f"{level} {_DID[conflict.earlier]}, with nothing between",
+        f"{level} {_DID[conflict.earlier]}, without synchronisation",
         f"byte {offset} of {conflict.allocation.name}: {_DONE[conflict.earlier]} by {where}",
         _WRONG_SCOPE if conflict.both_strong else _ONE_INSTRUCTION if together else _ADVICE[level],
     )
@@ -82,7 +82,7 @@ def race(chunk: Chunk, conflict: Conflict, width: int) -> Race:
 
 
 def _level(chunk: Chunk, conflict: Conflict) -> str:
-    """The level at which the two threads differ."""
+    """The level at which the two threads differ, as a key of `_ADVICE`."""
     if conflict.thread // WARP_SIZE == conflict.other // WARP_SIZE:
         return "lane of the warp"
     per_block = chunk.warps_per_block * WARP_SIZE

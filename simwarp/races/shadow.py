@@ -1,7 +1,7 @@
-"""Shadow memory: for each unit of an allocation, its last writers and readers.
+"""Shadow memory: the last writers and readers of each unit of an allocation.
 
-An *entry* is ``time << 32 | thread``: the time, and the thread of the launch; 0 if there is none. A unit
-is as wide as the narrowest access so far, 8 bytes at most.
+An *entry* is ``time << 32 | thread``, with the thread numbered in the launch; 0 stands for none. A unit is as
+wide as the narrowest access so far, at most 8 bytes.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _LOW_HALF = 0 if sys.byteorder == "little" else 1
 
 
 def threads_of(entries: Entries) -> npt.NDArray[np.uint32]:
-    """The threads of entries (a view)."""
+    """The threads of entries, as a view."""
     return entries.view(np.uint32)[_LOW_HALF::2]
 
 
 class Shadow:
-    """The shadow of an allocation; ``width`` is that of its first access.
+    """The shadow of an allocation; ``width`` is the width of its first access.
 
     Attributes
     ----------
     written : (units,) int64
-        The entry of each unit's last write that was not strong for all threads that can reach it.
+        The entry of each unit's last write that was not strong for all threads that can access it.
     written_also : (units,) int64, or None before the first one
-        The entry of another thread's unordered write of the same bits.
+        The entry of an unordered write of the same bits by another thread.
     updated : (units,) int64, or None before the first one
-        The entry of its last strong write.
+        The entry of each unit's last strong write.
     read, read_also : (units,) int64, or None before the first watched read
-        The entry of its last read, and one of another thread.
+        The entries of each unit's last read, and of a read by another thread.
     observed : (units,) int64, or None before the first one
-        The time of its last strong read.
+        The time of each unit's last strong read.
     signals : dict of int to Signal
-        By offset in bytes.
+        Offset in bytes → signal there.
     released : dict of (warp, offset) to (Publication, bool)
-        A warp's last publication at an offset by a release, and whether to all blocks.
+        A warp's last publication at an offset by a release, and whether it is for all blocks.
     last_write, last_also, last_update, last_read : int
         The time of the last entry in ``written``, ``written_also``, ``updated`` and ``read``.
     """
@@ -66,10 +66,11 @@ class Shadow:
         self.last_write = self.last_also = self.last_update = self.last_read = 0
 
     def _empty(self) -> Entries:
+        """An array with no entry in any unit."""
         return np.zeros(-(-self.allocation.size // _WIDEST) * _WIDEST // self.unit, np.int64)
 
     def units(self, offsets: npt.NDArray[np.uint64], width: int) -> Units:
-        """The units of n accesses: (n,), or (k * n,) for k units each, the first ones of all first."""
+        """The units of n accesses: (n,), or (k * n,) for k units each, all first units before all second."""
         if width < self.unit:
             self._refine(width)
         first = (offsets >> np.uint64(self.unit.bit_length() - 1)).view(np.int64)
@@ -78,43 +79,43 @@ class Shadow:
         return (first + np.arange(width // self.unit)[:, None]).reshape(-1)
 
     def pieces(self, data: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Data of accesses, cut into units in the order of `units`."""
+        """The data of accesses split into units, in the order of `units`."""
         return np.ascontiguousarray(data).view(f"u{self.unit}").reshape(data.size, -1).T.reshape(-1)
 
     def held(self, units: Units) -> npt.NDArray[Any]:
-        """The bits that units of the allocation hold now."""
+        """The current contents of units of the allocation."""
         return self.allocation.view(np.dtype(f"u{self.unit}")).take(units)
 
     def readers(self) -> tuple[Entries, Entries]:
-        """``read`` and ``read_also``."""
+        """``read`` and ``read_also``, made on first use."""
         if self.read is None or self.read_also is None:
             self.read, self.read_also = self._empty(), self._empty()
         return self.read, self.read_also
 
     def other_writers(self) -> Entries:
-        """``written_also``."""
+        """``written_also``, made on first use."""
         if self.written_also is None:
             self.written_also = self._empty()
         return self.written_also
 
     def write(self, units: Units, entries: Entries, time: int) -> None:
-        """Note a write."""
+        """Record a write."""
         self.written[units], self.last_write = entries, time
 
     def update(self, units: Units, entries: Entries, time: int) -> None:
-        """Note a strong write."""
+        """Record a strong write."""
         updated = self._empty() if self.updated is None else self.updated
         updated[units] = entries
         self.updated, self.last_update = updated, time
 
     def observe(self, units: Units, time: int) -> None:
-        """Note a strong read."""
+        """Record a strong read."""
         observed = self._empty() if self.observed is None else self.observed
         observed[units] = time
         self.observed = observed
 
     def signal(self, offset: int, signal: Signal | None) -> None:
-        """Set the signal at an offset."""
+        """Set the signal at an offset; None removes it."""
         if signal is None:
             self.signals.pop(offset, None)
             return
@@ -124,6 +125,7 @@ class Shadow:
         self.signalled = signalled
 
     def _refine(self, width: int) -> None:
+        """Split all units into units of a smaller width."""
         times = self.unit // width
         self.unit = width
         for name in ("written", "written_also", "updated", "read", "read_also", "observed", "signalled"):

@@ -1,4 +1,4 @@
-"""Which loads cannot race, so that they need not be watched: found in the program, before it runs."""
+"""Static filter of the race detector: excludes loads that cannot race, before a program runs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 _ORDERS = {"acquire", "release", "acq_rel"}
 
 _Reached: TypeAlias = "set[Allocation] | None"
-"""Allocations; None: any of them."""
+"""Some allocations; None for all of them."""
 
 
 class RaceFilter:
-    """The races that a program can have, by its steps.
+    """The loads of a program that can race.
 
     Parameters
     ----------
     program : Program
     variables : iterable of str
-        The variables of its module.
+        The variables of the program's module.
 
     Attributes
     ----------
@@ -59,14 +59,14 @@ class RaceFilter:
 
     @classmethod
     def of(cls, launch: Launch) -> RaceFilter:
-        """The filter of a launch's program, made at its first launch."""
+        """The filter of a launch's program, made at the program's first launch."""
         known = vars(launch.program)
         if "_race_filter" not in known:
             known["_race_filter"] = cls(launch.program, launch.symbols)
         return known["_race_filter"]
 
     def watched(self, launch: Launch) -> set[int]:
-        """The numbers of the loads that may race in a launch, or acquire a flag."""
+        """The step numbers of the loads that may race in a launch, or acquire a flag."""
         if not self._splits:
             return set(self.loads)
         loads = {step.number: self._origins[step.number] for step in self._global_loads}
@@ -80,7 +80,7 @@ class RaceFilter:
         return self.meeting | self.strong | meeting
 
     def _may_be(self, step: Step, space: str) -> bool:
-        """Whether an access may be to shared, or to global memory."""
+        """Whether a step may access ``space``, "shared" or "global"."""
         if step.space != "generic" or not self._splits:
             return step.space in (space, "generic")
         origins = self._origins[step.number]
@@ -91,24 +91,25 @@ class RaceFilter:
 
 
 def _is_common(step: Step) -> bool:
-    """Whether other threads can reach the memory of a step's access."""
+    """Whether a step accesses memory that other threads may write."""
     readable_only = step.form.has("nc")
     return step.base is not None and step.space in ("global", "shared", "generic") and not readable_only
 
 
 def _orders(step: Step) -> bool:
-    """Whether a step may order what several threads do, without being a barrier."""
+    """Whether a step other than a barrier may order accesses of several threads."""
     if step.kind == "load" and strength(step) != WEAK:
         return True
     return "fence" in step.row.traits or bool(_ORDERS.intersection(step.form.modifiers))
 
 
 def _meet(one: _Reached, other: _Reached) -> bool:
+    """Whether two sets of allocations overlap."""
     return one is None or other is None or bool(one & other)
 
 
 def _reached(launch: Launch, origins: Origins) -> _Reached:
-    """The allocations that addresses of some origins may lie in."""
+    """The allocations that addresses of some origins may point to."""
     if origins >= ANYTHING:
         return None
     found = [launch.memory.find(address) for origin in origins for address in addresses_of(launch, origin)]

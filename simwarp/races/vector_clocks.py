@@ -1,7 +1,7 @@
-"""Vector clocks of the warps, and how they are published and joined.
+"""Vector clocks of warps, and how they are published and joined.
 
-Time counts the watched accesses of a launch. A clock holds a time for each warp of the launch: all accesses
-of that warp before it are ordered before the next ones of the clock's owner.
+Time counts the watched accesses of a launch. A clock holds a time for each warp of the launch: that warp's
+accesses before the time are ordered before the next accesses of the clock's owner.
 
 Source: Mattern, Virtual Time and Global States of Distributed Systems (1989); PTX ISA 9.0, section 8.9.
 """
@@ -17,11 +17,11 @@ _DEEPEST = 32
 """The longest chain of parents before a clock is evaluated."""
 
 Fact: TypeAlias = tuple[int, int, int]
-"""A range of warps, first and end, and the time before which their accesses are known."""
+"""A range of warps (first, end), and a lower bound of their times."""
 
 
 class VectorClock:
-    """The maximum of the parents' clocks and of some facts, evaluated when its times are read."""
+    """The maximum of its parents' clocks and of some facts, evaluated when its times are read."""
 
     def __init__(
         self, warps: int, parents: tuple[VectorClock, ...] = (), facts: tuple[Fact, ...] = ()
@@ -34,16 +34,17 @@ class VectorClock:
 
     @property
     def times(self) -> npt.NDArray[np.int64]:
-        """(warps,) int64."""
+        """(warps,) int64: the clock's time for each warp of the launch."""
         return self._evaluate()
 
     def joined(self, other: VectorClock | None) -> VectorClock:
-        """The maximum of both."""
+        """The maximum of two clocks."""
         if other is None or other is self or other in self._parents:
             return self
         return other if self in other._parents else VectorClock(self._warps, (self, other))
 
     def _evaluate(self) -> npt.NDArray[np.int64]:
+        """Compute the times from all ancestors, then forget these."""
         if self._times is None:
             times = np.zeros(self._warps, np.int64)
             todo: list[VectorClock] = [self]
@@ -62,28 +63,29 @@ class VectorClock:
 
 
 class Publication(NamedTuple):
-    """The clock that a warp publishes; it includes the warp's clock ``before``."""
+    """A clock that a warp publishes, and the warp's clock ``before``, which it includes."""
 
     clock: VectorClock
     before: VectorClock | None = None
 
 
 class Signal:
-    """The clocks published at one place: a word that others read, or a barrier. Warps are the launch's.
+    """The clocks published at one place: a flag or lock in memory, or a barrier.
 
-    A publication of block scope (``.cta``) reaches the warps of that block only.
+    Warps are numbered in the launch. Only the warps of its block acquire a publication of block scope
+    (``.cta``).
     """
 
     def __init__(self) -> None:
         self._everywhere: VectorClock | None = None
         self._by_block: dict[int, VectorClock] = {}
         self._narrow: set[int] = set()
-        """The blocks with publications of block scope."""
+        """The blocks that have publications of block scope."""
         self._included: dict[int, VectorClock | None] = {}
-        """For each warp, a clock it had that was published here."""
+        """Warp → a clock of the warp that the signal's clock includes."""
 
     def publish(self, warp: int, block: int, publication: Publication, wide: bool) -> None:
-        """Add a warp's clock; for all blocks if ``wide``."""
+        """Add a warp's clock; for all blocks if ``wide``, else for its own block."""
         clock = publication.clock
         self._by_block[block] = clock.joined(self._by_block.get(block))
         if wide:
@@ -93,7 +95,7 @@ class Signal:
             self._narrow.add(block)
 
     def add(self, other: Signal) -> None:
-        """Add what was published at another place."""
+        """Add all clocks published at another place."""
         if other._everywhere is not None:
             self._everywhere = other._everywhere.joined(self._everywhere)
         for block, clock in other._by_block.items():
@@ -101,7 +103,7 @@ class Signal:
         self._narrow |= other._narrow
 
     def acquired(self, block: int, wide: bool) -> VectorClock | None:
-        """The clock that a warp of a block acquires; unless ``wide``, of its own block's publications."""
+        """The clock that a warp of a block acquires; if not ``wide``, only from its own block."""
         own = self._by_block.get(block)
         if not wide:
             return own
@@ -110,9 +112,9 @@ class Signal:
         return own.joined(self._everywhere)
 
     def includes(self, warp: int, known: VectorClock | None) -> bool:
-        """Whether a warp's clock was published here."""
+        """Whether the signal's clock includes a warp's clock."""
         return known is None or self._included.get(warp) is known
 
     def include(self, warp: int, known: VectorClock) -> None:
-        """Note that a warp's clock came from here."""
+        """Record that the signal's clock includes a warp's clock."""
         self._included[warp] = known

@@ -1,6 +1,6 @@
-"""The happens-before order of the lanes of a warp: ``bar.warp.sync`` (PTX ISA 9.7.13.2).
+"""The happens-before order of the lanes of a warp, by ``bar.warp.sync`` (PTX ISA 9.7.13.2).
 
-Lanes of one warp are ordered only by a ``bar.warp.sync`` that names them both.
+Two lanes of a warp are ordered only by a ``bar.warp.sync`` whose member masks contain both.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ Warps = npt.NDArray[np.intp]
 
 
 class WarpOrder:
-    """The last ``bar.warp.sync`` of the lanes of some warps.
+    """The times of the last ``bar.warp.sync`` between the lanes of each warp.
 
-    While each lane is in one group only, its group and the time of its last barrier suffice. A warp whose
-    groups overlap is *tangled*: a table holds a time for each two of its lanes.
+    As long as the groups of lanes that synchronised are disjoint, the group and time of each lane are enough.
+    A warp whose groups overlap is *tangled*: a table holds a time for each pair of its lanes.
     """
 
     def __init__(self, warps: int) -> None:
         self._warps = warps
         self._used = False
         self._whole = np.zeros(warps, np.int64)
-        """The last barrier of all live lanes."""
+        """The time of each warp's last barrier of all its live lanes."""
 
     def meet(
         self, warps: Warps, groups: npt.NDArray[np.uint32], live: npt.NDArray[np.uint32], time: int
     ) -> None:
-        """Lanes pass a barrier, each with a word of lanes in ``groups`` (n, 32); 0 if it is not there."""
+        """Record that lanes pass a barrier, each with a word of ``groups`` (n, 32); 0 if absent."""
         whole = ((groups == live[:, None]) | (live[:, None] & LANE_BIT == 0)).all(axis=1)
         self._whole[warps[whole]] = time
         self.forget(warps[whole])
@@ -49,12 +49,12 @@ class WarpOrder:
             self._meet_tangled(warps[tangled], groups[tangled], time)
 
     def forget(self, warps: Warps) -> None:
-        """Forget the groups of warps whose lanes are all ordered by now."""
+        """Forget the groups of warps whose lanes have all synchronised."""
         if self._used:
             self._words[warps], self._tangled[warps] = 0, False
 
     def ordered(self, warps: Warps, later: Times, earlier: Times, times: Times) -> npt.NDArray[np.bool_]:
-        """Whether what ``earlier`` lanes did at ``times`` is ordered before what ``later`` lanes do now."""
+        """Whether accesses of ``earlier`` lanes at ``times`` are ordered before those of ``later`` lanes."""
         result = times < self._whole[warps]
         if self._used:
             met = (self._words[warps, later] >> earlier.astype(np.uint32) & 1 != 0) & ~self._tangled[warps]
@@ -66,6 +66,7 @@ class WarpOrder:
         return result
 
     def _prepare(self) -> None:
+        """Allocate the arrays, at the first barrier of some of a warp's lanes."""
         shape = self._warps, WARP_SIZE
         self._used = True
         self._words, self._times = np.zeros(shape, np.uint32), np.zeros(shape, np.int64)
@@ -73,7 +74,7 @@ class WarpOrder:
         self._table = np.zeros((0, WARP_SIZE, WARP_SIZE), np.int64)
 
     def _tangle(self, warps: Warps) -> None:
-        """Make the tables of these warps."""
+        """Switch these warps to tables of times per pair of lanes."""
         warps = warps[~self._tangled[warps]]
         if warps.size and not self._table.size:
             self._table = np.zeros((self._warps, WARP_SIZE, WARP_SIZE), np.int64)
@@ -82,6 +83,7 @@ class WarpOrder:
         self._tangled[warps] = True
 
     def _meet_tangled(self, warps: Warps, groups: npt.NDArray[np.uint32], time: int) -> None:
+        """Record that lanes of tangled warps pass a barrier: each group shares its members' times."""
         for word in np.unique(groups[groups != 0]).tolist():
             members = np.flatnonzero(word >> LANE & 1)
             here = warps[(groups == word).any(axis=1)][:, None]

@@ -430,7 +430,7 @@ def test_a_reported_fault_reduces_the_remaining_budget(budget):
     first, last = there.faults
     assert (type(first), first.place.lane) == (faults.OutOfBounds, 3)
     assert (type(last), last.place.lane) == (faults.RunawayKernel, 3)
-    assert "behind a fault" in last.what
+    assert "after a fault" in last.what
     assert budget // 50 < there.executed < budget // 50 + 4500
     raised = {"bounds": "report", "runaway": "raise"}
     fault_of(

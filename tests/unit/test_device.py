@@ -138,7 +138,7 @@ def test_a_view_larger_than_its_array_is_refused(device):
         with pytest.raises(ShapeError) as error:
             array.view(shape, dtype)
         assert "view of words" in message(error)
-        assert "it has 16" in message(error)
+        assert "the array has 16" in message(error)
 
 
 def test_a_foreign_array_cannot_be_adopted(device):

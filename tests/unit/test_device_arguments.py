@@ -138,8 +138,8 @@ def test_a_mask_without_masked_elements_is_ignored(device):
 @pytest.mark.parametrize(
     ("ptx", "error", "says"),
     [
-        (None, DtypeError, "this is a NoneType\n"),
-        (b"\x7fELF", DtypeError, r"this is a bytes\n.*\.cubin"),
+        (None, DtypeError, "got NoneType\n"),
+        (b"\x7fELF", DtypeError, r"got bytes\n.*\.cubin"),
         (
             "\n__global__ void k() {}",
             PtxSyntaxError,

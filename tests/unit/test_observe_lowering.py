@@ -225,7 +225,7 @@ def test_lowering_on_unrecorded_chips_is_unknown(cc):
 
 def test_instructions_without_a_product_are_refused():
     for opcode in ("ldmatrix.sync.aligned.m8n8.x4.b16", "wmma.load.a.sync.aligned.row.m8n8k128.b1"):
-        with pytest.raises(SchemeError, match=r"ask for mma, wmma\.mma or movmatrix"):
+        with pytest.raises(SchemeError, match=r"give an opcode of mma, wmma\.mma or movmatrix"):
             lowering(opcode, (9, 0))
     with pytest.raises(FragmentError):
         lowering("mma.sync.aligned.m8n8k129.row.col.s32.b1.b1.s32.xor.popc", (9, 0))

@@ -510,7 +510,7 @@ def test_a_race_names_both_places():
     assert fault.count == 64
     first, values, advice = str(fault).splitlines()
     assert first.startswith(
-        "race: read of 4 bytes of shared memory that another warp of the block wrote, with no"
+        "race: read of 4 bytes of shared memory that another warp of the block wrote, without"
     )
     assert values.startswith(
         f"byte {fault.offset} of shared memory of kernel k: written by block (0, 0, 0), warp"
