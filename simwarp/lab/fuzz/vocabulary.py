@@ -30,15 +30,10 @@ from simwarp.ptx.rows import DTYPES, Fidelity, Form, Row
 SM = RECORDED.sm
 """The compute capability, times ten, that programs target."""
 
-SIGNS = {
-    **{"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": 1 << 63},
-    **dict.fromkeys(("f16x2", "bf16x2"), 1 << 31 | 1 << 15),
-}
+_PACKED = dict.fromkeys(("f16x2", "bf16x2"), 1 << 31 | 1 << 15)
+SIGNS = {"f16": 1 << 15, "bf16": 1 << 15, "f32": 1 << 31, "f64": 1 << 63, **_PACKED}
 """By float type, its sign bits."""
-FINITE = {
-    **{"f16": 0xBFFF, "bf16": 0xBFFF, "f32": 0xBFFFFFFF, "f64": 0xBFFFFFFFFFFFFFFF},
-    **dict.fromkeys(("f16x2", "bf16x2"), 0xBFFFBFFF),
-}
+FINITE = {name: (1 << sign.bit_length()) - 1 - (sign >> 1) for name, sign in SIGNS.items()}
 """By float type, all bits except the highest exponent bit: a mask that makes any word finite."""
 
 Guard: TypeAlias = "tuple[str, int | dict[str, int]]"
@@ -64,8 +59,6 @@ GUARDS: dict[Fidelity, dict[str, dict[str, Guard]]] = {
 WITNESSES = ("activemask", "elect")
 """Opcodes with partly defined results; a `Warp` statement keeps the defined part only."""
 
-_LOCATING = ("isspacep", "mapa", "getctarank")
-_SUBTRACTIONS = ("sub", "subc")
 _ROUNDINGS = {"rn", "rz", "rm", "rp"}
 
 Purpose: TypeAlias = str
@@ -117,30 +110,19 @@ def purpose_of(row: Row) -> Purpose:
         return "poll" if row.destinations else "arrive" if ".arrive" in row.spelling else "barrier"
     if row.kind == "fence":
         return "hint" if row.sources and row.sources[0].memory else "fence"
-    return _PURPOSES.get((row.kind, row.base), "")
+    return "load once" if row.base == "ldu" else _PURPOSES.get(row.kind, "")
 
 
-_PURPOSES: dict[tuple[str, str], Purpose] = {
-    **{("warp", base): "warp" for base in ("shfl", "vote", "match", "redux", *WITNESSES)},
-    ("load", "ld"): "load",
-    ("load", "ldu"): "load once",
-    ("store", "st"): "store",
-    ("atomic", "atom"): "atomic",
-    ("reduction", "red"): "atomic",
-    ("warp barrier", "bar"): "warp barrier",
-    ("cluster barrier", "barrier"): "cluster",
-    ("return", "ret"): "leave",
-    ("exit", "exit"): "leave",
-    ("call", "call"): "call",
-    ("indexed branch", "brx"): "switch",
-    ("trap", "trap"): "trap",
-    ("trap", "brkpt"): "trap",
+_PURPOSES: dict[str, Purpose] = {
+    **{kind: kind for kind in ("warp", "load", "store", "atomic", "warp barrier", "call", "trap")},
+    **dict.fromkeys(("return", "exit"), "leave"),
+    **{"reduction": "atomic", "cluster barrier": "cluster", "indexed branch": "switch"},
 }
-"""By kind and base opcode of a row, its purpose."""
+"""By kind of row, its purpose."""
 
 
 def _purpose_of_pure(row: Row) -> Purpose:
-    if row.base in _LOCATING:
+    if row.base in ("isspacep", "mapa", "getctarank"):
         return "locate"
     specs = (*row.destinations, *row.sources)
     known = {*DTYPES, "T", "U", "B", "W", "number", "carry"}
@@ -148,7 +130,7 @@ def _purpose_of_pure(row: Row) -> Purpose:
         return ""
     gives, takes = ("carry" in [spec.kind for spec in part] for part in (row.destinations, row.sources))
     if gives or takes:
-        certain = row.fidelity == "exact" or row.base in _SUBTRACTIONS
+        certain = row.fidelity == "exact" or row.base in ("sub", "subc")
         return "" if not certain else "link" if gives and takes else "chain" if gives else "end"
     return "compute" if row.fidelity == "exact" or row.base in GUARDS.get(row.fidelity, {}) else ""
 

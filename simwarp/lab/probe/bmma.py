@@ -78,10 +78,8 @@ def bmma_text(maps: BmmaMaps) -> str:
         lines += _accumulator_table(maps, layout)
     same = np.array_equal(maps.factors["xor"], maps.factors["and"])
     names = "xor and and alike" if same else "xor; and differs"
-    lines += [
-        "",
-        "Computation (4.3): lane.register of D's elements, and the lanes that hold the words of A's",
-    ]
+    held = "lane.register of D's elements, and the lanes that hold the words of A's"
+    lines += ["", f"Computation (4.3): {held}"]
     lines += [f"row (left) and of B's column (above); bit b meets bit b ({names})", *_factor_table(maps)]
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ The geometries have every scheme, class and kind of output. Convolutions reuse m
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from dataclasses import replace
 
@@ -38,15 +39,13 @@ def large_input(k: int) -> Input:
         draw.choice(("SAME", "VALID", ((3, 1), (0, 5)))),
         (draw.integer(1, 3), draw.integer(1, 3)),
     )
-    x, w = (
-        draw.matrix(int(np.prod(shape[:3])), shape[3], "int8").reshape(shape)
-        for shape in (geometry.images, geometry.filters)
-    )
+    shapes = geometry.images, geometry.filters
+    x, w = (draw.matrix(math.prod(shape[:3]), shape[3], "int8").reshape(shape) for shape in shapes)
     item = Input(x, w, geometry, list(SCHEMES)[k % 4])
     output = OUTPUTS[k // 4 % 4]
     if output == "int32":
         return item
-    spread = int(np.sqrt(np.prod(geometry.filters[:3]))) + 1
+    spread = math.isqrt(math.prod(geometry.filters[:3])) + 1
     thresholds = np.array([draw.integer(-spread, spread) for _ in range(filters)], np.int32)
     flip = np.array([draw.integer(0, 1) for _ in range(filters)], bool)
     return replace(item, thresholds=thresholds, flip=flip, pool=None if output == "bits" else output)
@@ -80,15 +79,9 @@ def ask(asking: Asking) -> Answers:
     large = asking.number(LARGE, 0)
     for k in range(large):
         compare(f"large input {k}", large_input(k))
-    facts = {
-        "seed": SEED,
-        "inputs": inputs + large,
-        "geometries": len(seen),
-        "mismatches": len(differences),
-        **{name: dict(count) for name, count in counts.items()},
-        "first": first,
-        "digest_of_first": digest.hexdigest(),
-    }
+    facts = {"seed": SEED, "inputs": inputs + large, "geometries": len(seen), "mismatches": len(differences)}
+    facts |= {name: dict(count) for name, count in counts.items()}
+    facts |= {"first": first, "digest_of_first": digest.hexdigest()}
     ptx = CASE.kernels(asking.device.compute_capability)
     return Answers(facts, ptx=ptx, differences=differences)
 

@@ -24,8 +24,6 @@ from simwarp.lab.fuzz.vocabulary import find, guard_of
 from simwarp.lab.fuzz.writer import Writer, literal, vector, written
 from simwarp.ptx.rows import Form, OperandSpec, Row
 
-_UNGUARDED = ("set", "testp")
-
 
 class Compute(Instruction):
     """An instruction that only computes on registers."""
@@ -65,7 +63,7 @@ class Compute(Instruction):
     def write(self, writer: Writer, mask: str) -> None:
         """Write the instruction; make a 64-bit NaN canonical, since its payload depends on the compiler."""
         row, form = find(self.opcode)
-        if writer.guard and (row.base in _UNGUARDED or row.base[0] == "v"):
+        if writer.guard and (row.base in ("set", "testp") or row.base[0] == "v"):
             return self._write_without_guard(writer, mask)
         super().write(writer, mask)
         if form.resolve(row.destinations[0].kind) == "f64":
