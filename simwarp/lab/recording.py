@@ -72,7 +72,7 @@ class Asking:
         return not hasattr(self.device, "uuid")
 
     def number(self, full: int, small: int) -> int:
-        """The argument for the size of this run: ``full`` or ``small``."""
+        """``small`` in a small run, else ``full``."""
         return small if self.small else full
 
     def each(self, items: Sequence[T]) -> Iterator[T]:

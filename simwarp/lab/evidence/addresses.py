@@ -13,7 +13,7 @@ _SPACES = ("global", "shared", "local", "const", "param")
 
 
 def conversion(row: Row, form: Form) -> Probe:
-    """Convert an address to generic and back: both must be equal and address the same word."""
+    """Probe an address conversion to generic and back; both addresses must have the same word."""
     writer, where = Writer(form.opcode), space(form)
     writer.take("a", "b32")
     _stored(writer, where, "cell")
@@ -32,7 +32,7 @@ def conversion(row: Row, form: Form) -> Probe:
 
 
 def membership(row: Row, form: Form) -> Probe:
-    """Query, for a generic address of each state space, whether it lies in the form's space."""
+    """Probe whether a generic address of each state space lies in the form's space."""
     writer = Writer(form.opcode)
     writer.take("a", "b32")
     for where in _SPACES:
@@ -45,7 +45,7 @@ def membership(row: Row, form: Form) -> Probe:
 
 
 def cluster(row: Row, form: Form) -> Probe:
-    """In a cluster of one block, get the rank of the block, or load the word at a mapped address."""
+    """Probe a block's rank or a mapped address, in a cluster of one block."""
     writer = Writer(form.opcode)
     writer.take("a", "b32")
     _stored(writer, "shared", "cell")

@@ -18,7 +18,7 @@ Make = Callable[[Row, Form], Probe]
 
 
 def branch(row: Row, form: Form) -> Probe:
-    """Threads that take the branch keep d = a, the others invert d; all threads take a uniform branch."""
+    """Probe a branch: threads that take it keep d = a, the others invert d; all take a uniform one."""
     writer = _writer(form, "b32 d", takes="b32 a, pred taken")
     guard = "" if form.has("uni") else "@%taken "
     writer.line(f"mov.b32 %d, %a; {guard}{form.opcode} OVER; not.b32 %d, %d;", "OVER:")
@@ -26,7 +26,7 @@ def branch(row: Row, form: Form) -> Probe:
 
 
 def indexed_branch(row: Row, form: Form) -> Probe:
-    """An index chooses one of three labels; it is uniform in each block if the form requires that."""
+    """Probe an indexed branch to three labels, with a uniform index in each block if the form requires it."""
     writer = _writer(form, "b32 d index")
     writer.line(
         "mov.b32 %index, %ctaid.x;" if form.has("uni") else "mov.b32 %index, %a;",
@@ -56,7 +56,7 @@ _TWICE = """.func (.param .b32 doubled) twice(.param .b32 number)
 
 
 def call(row: Row, form: Form) -> Probe:
-    """Call a function by its name into d, and through its address into e."""
+    """Probe a call of a function, by its name into d and through its address into e."""
     writer = _writer(form, "b32 d e, b64 function")
     writer.line("prototype: .callprototype (.param .b32 _) _ (.param .b32 _);")
     for result, target in (("%d", "twice, (given)"), ("%e", "%function, (given), prototype")):
@@ -67,7 +67,7 @@ def call(row: Row, form: Form) -> Probe:
 
 
 def leave(row: Row, form: Form) -> Probe:
-    """Lanes whose predicate holds leave with d = a; after a uniform instruction all lanes have left."""
+    """Probe a return or exit: lanes whose predicate holds end with d = a; a uniform form ends all lanes."""
     writer = _writer(form, "b32 d", takes="b32 a, pred leaves")
     guard = "" if form.has("uni") else "@%leaves "
     writer.line("mov.b32 %d, %a;")
@@ -77,21 +77,21 @@ def leave(row: Row, form: Form) -> Probe:
 
 
 def trap(row: Row, form: Form) -> Probe:
-    """A kernel that ends with a fault."""
+    """Probe a trap, which ends the kernel with a fault."""
     writer = _writer(form)
     writer.line(f"{form.opcode};")
     return writer.probe("a", faults=True, count=BLOCK)
 
 
 def waiting(row: Row, form: Form) -> Probe:
-    """Each thread reads another thread's word, written before the barrier; odd threads arrive later."""
+    """Probe a barrier: each thread loads a word that another stored before it; odd threads arrive later."""
     if row.kind == "warp barrier":
         return _exchange(form, [f"{form.opcode} -1;"], WARP_SIZE)
     return _exchange(form, [f"{form.opcode} 0;"], BLOCK)
 
 
 def _exchange(form: Form, barrier: list[str], threads: int) -> Probe:
-    """Store a word, wait at the barrier, and load the word of the thread at the other end of a group."""
+    """A probe that stores a word, waits at a barrier, and loads another thread's word."""
     writer = _writer(form, "b32 d at, b64 cell, pred odd")
     writer.declarations.append(f".shared .align 4 .b8 cells[{4 * BLOCK}];")
     address = "mov.u64 %cell, cells; mad.wide.u32 %cell, {}, 4, %cell;"
@@ -110,7 +110,7 @@ def _exchange(form: Form, barrier: list[str], threads: int) -> Probe:
 
 
 def arrival(row: Row, form: Form) -> Probe:
-    """The lower warps write and arrive; the upper warps wait for them and read."""
+    """Probe an arrival at a barrier: the lower warps store and arrive, the upper warps wait and load."""
     writer, half = _writer(form, "b32 d, b64 cell, pred upper, b32 at"), BLOCK // 2
     writer.declarations.append(f".shared .align 4 .b8 cells[{4 * half}];")
     writer.line(
@@ -126,7 +126,7 @@ def arrival(row: Row, form: Form) -> Probe:
 
 
 def block_reduction(row: Row, form: Form) -> Probe:
-    """Reduce a predicate that holds, depending on the block, for no thread, one, all except one, or all."""
+    """Probe a barrier reduction; by block, the predicate holds for no thread, one, all except one, or all."""
     kind = form.resolve(row.destinations[0].kind)
     writer = _writer(form, f"b32 turn, pred p, b32 thread_or_turn, pred everyone, {kind} d e")
     # In every other block the predicate holds for all threads, or, negated, for none.
@@ -141,14 +141,14 @@ def block_reduction(row: Row, form: Form) -> Probe:
 
 
 def barrier(row: Row, form: Form) -> Probe:
-    """Probe the barrier of a block: waiting, arriving, or reducing."""
+    """Probe a block barrier that waits, arrives, or reduces."""
     words = form.opcode.split(".")
     make = arrival if "arrive" in words else block_reduction if "red" in words else waiting
     return make(row, form)
 
 
 def cluster_barrier(row: Row, form: Form) -> Probe:
-    """Meet at the barrier of a cluster of one block: the form, and its other half."""
+    """Probe one half of a cluster barrier, together with the other half, in a cluster of one block."""
     aligned = ".aligned" * form.opcode.endswith(".aligned")
     if "arrive" in form.opcode.split("."):
         halves = [f"{form.opcode};", f"barrier.cluster.wait{aligned};"]
@@ -158,7 +158,7 @@ def cluster_barrier(row: Row, form: Form) -> Probe:
 
 
 def without_effect(row: Row, form: Form) -> Probe:
-    """An instruction without visible effect, between a store and a load of the same cell."""
+    """Probe an instruction without visible effect, between a store and a load of one cell."""
     writer = _writer(form, "b32 d")
     operands = ["[%memory]" if spec.memory else _IMMEDIATES.get(row.base, "32") for spec in row.sources]
     instruction = f"{form.opcode} {', '.join(operands)}".rstrip()
@@ -192,11 +192,11 @@ BY_KIND: dict[str, Make] = {
     "cluster barrier": cluster_barrier,
     "fence": without_effect,
 }
-"""The probe of each kind of row."""
+"""By kind of row, the function that writes its probes."""
 
 BY_NAME: dict[str, Make] = {
     **dict.fromkeys(("cvta", "cvta.to"), addresses.conversion),
     "isspacep": addresses.membership,
     **dict.fromkeys(("mapa", "getctarank"), addresses.cluster),
 }
-"""By row name, the probe of a row that its kind's probe does not fit."""
+"""By row name, the function that writes its probes, for rows that the kind's function does not fit."""

@@ -21,7 +21,10 @@ from simwarp.ptx.rows import Row
 CAPABILITY = RECORDED.sm
 """The compute capability, times ten, of the recorded hardware."""
 RECORD = Path(__file__).with_name("evidence.json")
-"""``{"meta": {chip: {gpu, driver, date, command}}, "forms": {form: {chip: {golden, sets, …}}}}``"""
+"""The recorded evidence.
+
+``{"meta": {chip: {gpu, driver, date, command}}, "forms": {form: {chip: {golden, sets, …}}}}``
+"""
 _CHIP = f"sm_{CAPABILITY}"
 
 

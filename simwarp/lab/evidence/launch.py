@@ -32,7 +32,7 @@ def ask(device: Any, probes: Sequence[Probe]) -> list[Words]:
 
 
 def launch(device: Any, kernel: Any, probe: Probe, operands: Words) -> Words:
-    """Launch a probe's kernel on a multiple of `BLOCK` operand tuples; return (tuples, results)."""
+    """Launch a probe's kernel on a multiple of `BLOCK` operand tuples; return the result tuples."""
     if probe.at_once:
         steps = range(0, len(operands), probe.at_once)
         return np.concatenate(

@@ -25,7 +25,7 @@ _CELLS = range(0, ROOM, 8)
 
 
 def product(row: Row, form: Form) -> Probe:
-    """Multiply or transpose fragments in registers."""
+    """Probe a product or transpose of fragments in registers."""
     writer, fragments = Writer(form.opcode), fragments_of(form.opcode).operands
     given = [_taken(writer, spec.name, fragments[spec.name].layout) for spec in row.sources]
     result = fragments["d"].layout
@@ -39,7 +39,7 @@ def product(row: Row, form: Form) -> Probe:
 
 
 def load(row: Row, form: Form) -> Probe:
-    """Load a fragment from the warp's memory; with a stride operand, also with a wide stride."""
+    """Probe a fragment load from the warp's memory; with a stride operand, also with a wide stride."""
     writer, layout = Writer(form.opcode), _in_memory(form)
     address = _address(writer, row, form, filled=True)
     for suffix, stride in _strides(writer, form):
@@ -52,7 +52,7 @@ def load(row: Row, form: Form) -> Probe:
 
 
 def store(row: Row, form: Form) -> Probe:
-    """Store a fragment over zeros and return the warp's memory; with a stride operand, also a wide one."""
+    """Probe a fragment store over zeros; with a stride operand, also with a wide stride."""
     writer, layout = Writer(form.opcode), _in_memory(form)
     (name,) = (spec.name for spec in row.sources if spec.is_fragment)
     registers = _taken(writer, name, layout)
@@ -89,7 +89,7 @@ def _in_memory(form: Form) -> Layout:
 
 
 def _taken(writer: Writer, name: str, layout: Layout) -> str:
-    """Take the registers of a fragment as operands; copies of an element share a register."""
+    """Load the registers of a fragment as operands; copies of an element share a register."""
     different = layout.registers // layout.copies
     taken = [writer.take(f"{name}{i}", f"b{layout.register_bits}") for i in range(different)]
     return _braces(taken * layout.copies)

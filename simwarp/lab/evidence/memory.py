@@ -29,7 +29,7 @@ def space(form: Form) -> str:
 
 
 def load(row: Row, form: Form) -> Probe:
-    """Load the operands from memory; integers also into 64-bit registers."""
+    """Probe a load of the operands from memory; integers also into 64-bit registers."""
     if space(form).startswith("param"):
         return _load_parameters(form)
     writer, size = Writer(form.opcode), width(form.T) // 8
@@ -49,7 +49,7 @@ def load(row: Row, form: Form) -> Probe:
 
 
 def store(row: Row, form: Form) -> Probe:
-    """Store operands and return the memory; integers also from 64-bit registers."""
+    """Probe a store, with the memory as results; integers also from 64-bit registers."""
     if space(form).startswith("param"):
         return _store_arguments(form)
     writer, bits, where = Writer(form.opcode), width(form.T), space(form)
@@ -65,7 +65,7 @@ def store(row: Row, form: Form) -> Probe:
 
 
 def atomic(row: Row, form: Form) -> Probe:
-    """Return the words before and after an atomic operation on the thread's own cell."""
+    """Probe an atomic operation on the thread's own cell, with the words before and after it as results."""
     writer, bits = Writer(form.opcode), width(form.T)
     # Vectors are for global memory alone, also where the address is generic.
     where = space(form) or ("global" if form.vector > 1 else "")
@@ -174,7 +174,7 @@ def constants() -> tuple[str, bytes]:
 
 
 def _load_parameters(form: Form) -> Probe:
-    """Load from a kernel parameter: thread k loads operand tuple k."""
+    """Probe a load from a kernel parameter: thread k loads operand tuple k."""
     writer, size = Writer(form.opcode), width(form.T) // 8
     kinds = {"": form.T, "_wide": "b64"} if integer(form.T) else {"": form.T}
     mine = writer.register("mine", "pred")
@@ -190,7 +190,7 @@ def _load_parameters(form: Form) -> Probe:
 
 
 def _store_arguments(form: Form) -> Probe:
-    """Store an argument of a call to a function that returns it unchanged."""
+    """Probe a store to the argument of a function that returns it unchanged."""
     writer, size = Writer(form.opcode), width(form.T) // 8
     names, bits = _names(form, "b"), f"b{size * 8}"
     _take(writer, names, form.T)

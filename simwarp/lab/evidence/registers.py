@@ -10,7 +10,7 @@ LOP3_TABLES = range(256)
 
 
 def pure(row: Row, form: Form) -> Probe:
-    """Execute an instruction on registers; ``cvt`` also on 64-bit registers.
+    """Probe an instruction on registers; ``cvt`` also on 64-bit registers.
 
     PTX does not name the carry flag: an addition before the instruction sets it, one after it reads it.
     """
@@ -53,7 +53,7 @@ def _present(row: Row, form: Form) -> list[OperandSpec]:
 
 
 def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
-    """Take a form's register operands; return their registers."""
+    """Load a form's register operands; return their registers."""
     return [
         writer.take(spec.name, form.resolve(spec.kind), amount=spec.name in row.amounts)
         for spec in _present(row, form)
@@ -62,7 +62,7 @@ def _sources(writer: Writer, row: Row, form: Form) -> list[str]:
 
 
 def _tables(writer: Writer, row: Row, form: Form) -> Probe:
-    """Execute one instruction for each value of the immediate operand."""
+    """Probe an instruction with every value of its immediate operand."""
     tables = LOP3_TABLES if len(row.destinations) == 1 else LOP3_TABLES[::5]
     names: list[tuple[str, str]] = []
     for table in tables:
@@ -77,7 +77,7 @@ def _tables(writer: Writer, row: Row, form: Form) -> Probe:
 
 
 def warp(row: Row, form: Form) -> Probe:
-    """Execute a warp instruction in the lanes whose predicate ``active`` holds; the others have exited."""
+    """Probe a warp instruction in the lanes whose predicate ``active`` holds; the others have exited."""
     writer = Writer(form.opcode)
     sources = _sources(writer, row, form)
     writer.take("active", "pred")

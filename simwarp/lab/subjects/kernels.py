@@ -31,7 +31,7 @@ def answers(device: Any, name: str, seed: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def kept(output: npt.NDArray[Any], seed: int) -> npt.NDArray[Any]:
-    """The output for the first seed, its SHA-256 for other seeds."""
+    """An output as recorded: whole for the first seed, as SHA-256 for other seeds."""
     return output if seed == SEEDS[0] else np.frombuffer(bytes.fromhex(sha256(output)), np.uint8)
 
 

@@ -49,7 +49,7 @@ class Exchange(Statement):
         return "block" if self.barrier else "warp"
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write PTX that stores, waits, loads another thread's cell, and waits."""
+        """Write an exchange as PTX: store, wait, load another thread's cell, wait."""
         cell = writer.result("mad.lo.u32", "%here", CELL, "%cells")
         writer.write(f"{self.store} [{cell}], {vector(self.sources)}")
         writer.sync(self.barrier or "bar.warp.sync", mask)
@@ -88,7 +88,7 @@ class Sync(Statement):
         return "warp" if kind == "warp barrier" else "block" if kind in ("barrier", "cluster barrier") else ""
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write the instructions."""
+        """Write the barriers, fence or trap as PTX."""
         for opcode in self.opcodes:
             writer.sync(opcode, mask)
 
@@ -100,7 +100,7 @@ class BarrierVote(Instruction):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw the opcode, destination and predicate."""
+        """Draw the opcode, destination and predicate of a barrier reduction."""
         row, form = find(maker.opcode("poll"))
         target = maker.register(register_class(form.resolve(row.destinations[0].kind)))
         return cls(form.opcode, (target,), (0, maker.predicate()))
@@ -118,7 +118,7 @@ class ArriveAndSync(Statement):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw the opcodes, and the condition for the warps that only arrive."""
+        """Draw the opcodes of the barriers, and the condition for the warps that only arrive."""
         test = maker.condition("warp", "block")
         return cls(maker.opcode("arrive"), maker.opcode("barrier"), test, maker.opcode("barrier"))
 
@@ -148,12 +148,12 @@ class Tally(Statement):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Whether a scope allows it: a tally does not contain another."""
+        """Whether a scope allows a tally: tallies are not nested."""
         return super().fits(scope) and not scope.tally
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw the operation, and a body with at least one update."""
+        """Draw the operation of a tally, and a body with at least one update."""
         opcode = maker.opcode(
             "atomic", lambda opcode: region_of(find(opcode)[1]) == "shared" and bool(tally_of(opcode))
         )
@@ -163,7 +163,7 @@ class Tally(Statement):
         return cls(opcode, initial, (register,), body, maker.opcode("barrier"))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write PTX that sets four words, waits, runs the body, waits, reads one word, and waits."""
+        """Write a tally as PTX: set four words, wait, run the body, wait, read one word, wait."""
         word = writer.result("mad.lo.u32", writer.result("and.b32", "%here", 3), 8, "%tally")
         first = writer.result("setp.lt.u32", "%here", 4)
         writer.write(f"@{first} st.shared.b64 [{word}], {literal('b64', self.initial)}")
@@ -175,7 +175,7 @@ class Tally(Statement):
         writer.sync(self.barrier, mask)
 
     def opened(self) -> list[Body]:
-        """The body without its updates of the tally, for shrinking."""
+        """The body of a tally without its updates, for shrinking."""
         return [_without_updates(self.body)]
 
 

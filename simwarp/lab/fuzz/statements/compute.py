@@ -117,12 +117,12 @@ class Chain(Statement):
         return cls((Compute.of(maker, start), *links, follow("end")))
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write the parts; nothing between them changes the carry."""
+        """Write the instructions of a chain; nothing between them changes the carry."""
         for part in self.parts:
             part.write(writer, mask)
 
     def simpler(self) -> Iterator[Statement]:
-        """The chain without one link, or with one simpler part."""
+        """The chain without one instruction, or with one simpler instruction."""
         parts = self.parts
         for i in range(1, len(parts) - 1):
             yield Chain((*parts[:i], *parts[i + 1 :]))
@@ -131,7 +131,7 @@ class Chain(Statement):
                 yield Chain((*parts[:i], simple, *parts[i + 1 :]))
 
     def touched(self) -> tuple[set[str], set[str]]:
-        """The registers that the parts read and write."""
+        """The registers that the instructions of a chain read and write."""
         reads, writes = zip(*(part.touched() for part in self.parts), strict=True)
         return set[str]().union(*reads), set[str]().union(*writes)
 

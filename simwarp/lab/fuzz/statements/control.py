@@ -82,7 +82,7 @@ class If(Statement):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw one or two sides; some short ones are predicated."""
+        """Draw a branch with one or two sides; some short ones are predicated."""
         test = maker.condition()
         if maker.chance(30):
             flat = scope.inside(block=False, flat=True)
@@ -117,20 +117,20 @@ class If(Statement):
             writer.mark(join)
 
     def opened(self) -> list[Body]:
-        """The sides, except one that no lane takes, as it may end in a trap."""
+        """The sides of a branch, except one that no lane takes, as it may end in a trap."""
         if self.test.kind == "never":
             return [self.then if self.test.negated else self.otherwise]
         return [self.then, self.otherwise]
 
     def simpler(self) -> Iterator[Statement]:
-        """The same statement with branches instead of predicates, or without a negated condition."""
+        """The branch without predicates, or without a negated condition."""
         if self.predicated:
             yield replace(self, predicated=False)
         if self.test.negated:
             yield self.inverted()
 
     def inverted(self) -> If:
-        """The same statement with its condition negated and its sides exchanged."""
+        """The branch with its condition negated and its sides exchanged."""
         return If(replace(self.test, negated=not self.test.negated), self.otherwise, self.then)
 
 
@@ -141,7 +141,7 @@ class DeadBranch(If):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a side of any statements."""
+        """Draw a branch with statements that no lane executes."""
         trap = (Sync((maker.opcode("trap"),)),) if "trap" in maker.vocabulary and maker.chance(50) else ()
         body = maker.body(scope.inside(block=False), maker.draw.integer(1, 2))
         return If(replace(maker.condition("never"), negated=False), (*body, *trap))
@@ -161,18 +161,18 @@ class Switch(Statement):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw four sides, some of them empty."""
+        """Draw the four sides of an indexed branch, some of them empty."""
         inside = scope.inside(block=False)
         sides = [maker.body(inside, maker.draw.integer(0, 2)) for _ in cls.inside]
         return cls(maker.opcode("switch"), maker.register("b32"), *sides)
 
     @property
     def splits(self) -> bool:
-        """Lanes of a warp may always take different sides."""
+        """True, since lanes of a warp may take different sides."""
         return True
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write an indexed branch, then the sides."""
+        """Write an indexed branch and its four sides."""
         index = writer.result("and.b32", self.index, 3)
         sides = self.opened()
         masks = [mask] * len(sides)
@@ -200,7 +200,7 @@ class Loop(Statement):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw the number of iterations, uniform or by lane, and the body."""
+        """Draw a loop: the number of iterations, uniform or by lane, and the body."""
         trips = maker.draw.integer(1, 3) if maker.chance(30) else maker.register("b32")
         inside = scope.inside(block=scope.block and isinstance(trips, int))
         return cls(trips, maker.body(inside, maker.draw.integer(1, 4)))
@@ -245,17 +245,17 @@ class Exit(Statement):
 
     @classmethod
     def fits(cls, scope: Scope) -> bool:
-        """Whether a scope is the outermost body."""
+        """Whether a scope is the outermost body, where lanes may exit."""
         return scope.top
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw the condition and the opcode."""
+        """Draw the condition and the opcode of an exit."""
         return cls(maker.condition("data", "lane"), maker.opcode("leave"))
 
     @property
     def splits(self) -> bool:
-        """Some lanes always exit."""
+        """True, since some lanes exit."""
         return True
 
     def write(self, writer: Writer, mask: str) -> str:
@@ -269,6 +269,6 @@ class Exit(Statement):
         return rest
 
     def simpler(self) -> Iterator[Statement]:
-        """The same statement with ``ret``."""
+        """The exit with ``ret`` as opcode."""
         if self.opcode != "ret":
             yield replace(self, opcode="ret")

@@ -21,7 +21,7 @@ class Instruction(Statement):
     address: Address = NOWHERE
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write the instruction."""
+        """Write the instruction as PTX."""
         targets = ["|".join(map(vector, self.destinations))] if self.destinations else []
         if self.address.region:
             targets.append(writer.address(self.address, size_of(find(self.opcode)[1])))

@@ -43,7 +43,7 @@ class Store(Instruction):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw a store."""
+        """Draw a store to the thread's own memory."""
         row, form = find(maker.opcode("store"))
         sources = maker.vector(maker.kind(form.T, row), form.vector)
         return cls(form.opcode, (), (sources,), maker.own(form, "global", "shared", "local"))
@@ -70,7 +70,7 @@ class Atomic(Instruction):
 
     @classmethod
     def _of(cls, maker: Maker, row: Row, form: Form, address: Address, target: Operand = "_") -> Atomic:
-        """Draw the operands; a tally's result is discarded, since it depends on scheduling."""
+        """Draw the operands; discard the result on a tally, as it depends on scheduling."""
         sources = (register_class(form.resolve(spec.kind)) for spec in row.sources[1:])
         sources = tuple(maker.vector(kind, form.vector) for kind in sources)
         return cls(form.opcode, (target,) * len(row.destinations), sources, address)
@@ -100,7 +100,7 @@ class CacheHint(Instruction):
         return cls(form.opcode, address=address)
 
     def write(self, writer: Writer, mask: str) -> None:
-        """Write the instruction, with a size if it has that operand."""
+        """Write a cache hint, with a size if it has that operand."""
         row, _ = find(self.opcode)
         size = ", 128" * (len(row.sources) > 1)
         writer.write(f"{self.opcode} {writer.address(self.address, 16)}{size}")
@@ -113,7 +113,7 @@ class AddressQuery(Instruction):
 
     @classmethod
     def draw(cls, maker: Maker, scope: Scope) -> Statement:
-        """Draw the opcode, and a region that it allows."""
+        """Draw an address query, and a region that it allows."""
         row, form = find(maker.opcode("locate"))
         asks = row.base == "isspacep"
         region: Any = maker.draw.choice(("global", "shared", "local") if asks else ("shared",))
