@@ -191,7 +191,7 @@ def test_nan_of_a_device_array_is_reported_at_the_next_synchronisation(device):
     packed = gpu.pack(x)
     with pytest.raises(NotANumberError):
         device.synchronize()
-    device.synchronize()  # told once
+    device.synchronize()  # reported once
     gpu.pack(device.upload(_matrix(40, 40))).words.download()
     assert packed.shape == (40, 40)
 

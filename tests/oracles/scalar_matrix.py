@@ -246,16 +246,16 @@ def put_bits(memory, at, count, word):
 
 def tile_of(opcode, stride):
     """PTX ISA 9.7.14.4.2: the map of a fragment, its type, and the bit offset of each element in memory."""
-    said = spelled(opcode)
-    operand, (kind,), (m, n, k) = said.words[2].replace("d", "c"), said.types, said.shape
+    spelling = spelled(opcode)
+    operand, (kind,), (m, n, k) = spelling.words[2].replace("d", "c"), spelling.types, spelling.shape
     rows, columns = {"a": (m, k), "b": (k, n), "c": (m, n)}[operand]
-    steps = (stride or columns, 1) if said.layouts == ["row"] else (1, stride or rows)
+    steps = (stride or columns, 1) if spelling.layouts == ["row"] else (1, stride or rows)
     places = {
         (row, column): (row * steps[0] + column * steps[1]) * BITS[kind]
         for row in range(rows)
         for column in range(columns)
     }
-    return partial(of_wmma, operand, kind, said.shape), kind, places
+    return partial(of_wmma, operand, kind, spelling.shape), kind, places
 
 
 def wmma_load(opcode, memory, addresses, stride):

@@ -515,7 +515,7 @@ def thread_of(place, kernel):
     return (place.block[0] * kernel.warps + place.warp) * 32 + place.lane
 
 
-def check_that_nothing_is_invented(recorder):
+def check_reported_races_are_real(recorder):
     """Assert that each race reported by simwarp is one of the twin's."""
     known = {(race.lines, race.threads) for race in recorder.clocks.races}
     for fault in recorder.found:
@@ -528,7 +528,7 @@ def check_that_nothing_is_invented(recorder):
             assert what == {"ld": "read", "st": "write"}.get(kind, "atomic")
 
 
-def check_that_nothing_is_missed(recorder):
+def check_real_races_are_reported(recorder):
     """Assert that simwarp reports a race for each word on which the twin finds one."""
     grain, reported = recorder.kernel.grain, {(f.other.line, f.place.line) for f in recorder.found}
     racing = defaultdict(set)
@@ -544,8 +544,8 @@ def check_that_nothing_is_missed(recorder):
 @settings(max_examples=150)
 def test_programs_with_block_barriers_have_exactly_the_reported_races(kernel, device):
     recorder = record(kernel, **device)
-    check_that_nothing_is_invented(recorder)
-    check_that_nothing_is_missed(recorder)
+    check_reported_races_are_real(recorder)
+    check_real_races_are_reported(recorder)
 
 
 @pytest.mark.slow
@@ -553,19 +553,19 @@ def test_programs_with_block_barriers_have_exactly_the_reported_races(kernel, de
 @settings(max_examples=150)
 def test_programs_with_any_barrier_and_full_warps_have_exactly_the_reported_races(kernel):
     recorder = record(kernel, schedule="lowest pc")
-    check_that_nothing_is_invented(recorder)
-    check_that_nothing_is_missed(recorder)
+    check_reported_races_are_real(recorder)
+    check_real_races_are_reported(recorder)
 
 
 @pytest.mark.slow
 @given(kernels(counted=True, strong=True))
 @settings(max_examples=150)
 def test_strong_accesses_and_fences_give_no_false_race(kernel):
-    check_that_nothing_is_invented(record(kernel, schedule="lowest pc"))
+    check_reported_races_are_real(record(kernel, schedule="lowest pc"))
 
 
 @pytest.mark.slow
 @given(kernels(counted=True, strong=True, alone=True), DEVICES)
 @settings(max_examples=150)
 def test_strong_accesses_and_fences_give_no_false_race_in_any_order(kernel, device):
-    check_that_nothing_is_invented(record(kernel, **device))
+    check_reported_races_are_real(record(kernel, **device))

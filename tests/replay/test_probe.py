@@ -9,7 +9,7 @@ from simwarp.lab.probe import probe
 from simwarp.lab.recording import recorded
 
 GOLDEN = recorded("probe").meta
-FORMS = {opcode: told for opcode, told in GOLDEN["forms"].items() if not opcode.startswith("wgmma")}
+FORMS = {opcode: form for opcode, form in GOLDEN["forms"].items() if not opcode.startswith("wgmma")}
 """The simulator does not execute wgmma."""
 
 
@@ -31,7 +31,7 @@ def test_the_golden_is_complete_and_from_hardware():
 
 def test_maps_are_confirmed_for_exactly_the_chips_that_agreed():
     """`simwarp.fragments` lists a chip as confirmed for exactly the maps that its probe agreed with."""
-    agreed = {opcode for opcode, told in GOLDEN["forms"].items() if told["agreed"]}
+    agreed = {opcode for opcode, form in GOLDEN["forms"].items() if form["agreed"]}
     assert {opcode for opcode, chips in confirmations().items() if "sm_90" in chips} == agreed
 
 

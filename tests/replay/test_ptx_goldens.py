@@ -39,18 +39,18 @@ def arrays_of(name):
     ids=["a form of each row", "all"],
 )
 def test_the_simulator_reproduces_hardware_outputs(choose, name):
-    asked = choose(name)
-    verdicts = list(replay(arrays_of(name), asked, simwarp.Device()))
+    wanted = choose(name)
+    verdicts = list(replay(arrays_of(name), wanted, simwarp.Device()))
     assert [str(verdict) for verdict in verdicts if verdict.wrong] == []
-    missing = {probe.form for probe in asked} - {verdict.form for verdict in verdicts}
+    missing = {probe.form for probe in wanted} - {verdict.form for verdict in verdicts}
     assert missing <= set(unwitnessed())
 
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_hardware_results_are_within_the_bounds_of_the_isa(name):
-    asked = {probe.form: probe for probe in probes([ROWS[name]])}
-    for answer in golden.unpack(arrays_of(family(ROWS[name])), asked):
-        operands = operands_of(asked[answer.form]).tolist()
+    wanted = {probe.form: probe for probe in probes([ROWS[name]])}
+    for answer in golden.unpack(arrays_of(family(ROWS[name])), wanted):
+        operands = operands_of(wanted[answer.form]).tolist()
         results = answer.raw[:, 0].tolist()
         assert len(results) == len(operands)
         illegal = [
@@ -141,12 +141,12 @@ def test_a_recording_of_a_stand_in_is_replayed(tmp_path):
     outcome, recording = recorded_on(Witness, tmp_path, SOME)
     assert outcome.differences == []
     assert {path.name for path in tmp_path.rglob("*.*")} == {"ptx-some.json", "ptx-some.npz", "evidence.json"}
-    asked = probes(SOME)
-    verdicts = list(replay(recording.arrays, asked, simwarp.Device()))
-    assert len(verdicts) == len(asked) == recording.meta["forms"]
+    wanted = probes(SOME)
+    verdicts = list(replay(recording.arrays, wanted, simwarp.Device()))
+    assert len(verdicts) == len(wanted) == recording.meta["forms"]
     assert all(not verdict.wrong for verdict in verdicts)
     evidence = json.loads((tmp_path / "evidence.json").read_text())
-    assert set(evidence["forms"]) == {probe.form for probe in asked}
+    assert set(evidence["forms"]) == {probe.form for probe in wanted}
     assert evidence["forms"]["popc.b32"] == {"sm_90": {"golden": "ptx-some", "sets": 1024}}
     assert evidence["forms"]["ex2.approx.f32"]["sm_90"]["largest_error"] == 0
     assert recording.meta["gpu"] == {"name": Witness().name, "uuid": "0" * 32}

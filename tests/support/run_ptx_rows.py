@@ -123,11 +123,11 @@ def _of_warp(twin, opcode, sets):
 
 def _of_matrices(twin, row, probe, sets):
     """Twin results of a matrix probe for each warp; warps with equal operands are computed once."""
-    told = {}
+    by_warp = {}
     warps = [tuple(map(tuple, sets[k : k + 32])) for k in range(0, len(sets), 32)]
     for warp in set(warps):
-        told[warp] = _OF_MATRICES[row.kind](twin, row, probe, warp)
-    return [words for warp in warps for words in told[warp]]
+        by_warp[warp] = _OF_MATRICES[row.kind](twin, row, probe, warp)
+    return [words for warp in warps for words in by_warp[warp]]
 
 
 def _product(twin, row, probe, sets):

@@ -53,7 +53,7 @@ def test_intact_tensors_are_accepted(name):
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "says"),
+    ("given", "error", "part"),
     [
         ({"shape": 4}, ShapeError, "shape is 4\na tuple of ints"),
         ({"shape": None}, ShapeError, "shape is None\n"),
@@ -67,11 +67,11 @@ def test_intact_tensors_are_accepted(name):
         ({"coords": [[0], [0, 1]]}, ShapeError, "coords is not an array: "),
     ],
 )
-def test_broken_coo_arguments_are_refused(given, error, says):
+def test_broken_coo_arguments_are_refused(given, error, part):
     right = {"coords": [[0, 1], [0, 1]], "values": [1.0, 2.0], "shape": (2, 2)}
     with pytest.raises(error) as caught:
         Coo(**(right | given))
-    assert str(caught.value).startswith(says)
+    assert str(caught.value).startswith(part)
 
 
 def test_integers_of_any_type_are_accepted_as_dimensions():
@@ -97,7 +97,7 @@ RAGGED = [[1.0], [2.0, 3.0]]
 
 
 @pytest.mark.parametrize(
-    ("factors", "mode", "says"),
+    ("factors", "mode", "part"),
     [
         (FACTORS, True, "mode=True "),
         (FACTORS, "0", "mode='0' "),
@@ -109,10 +109,10 @@ RAGGED = [[1.0], [2.0, 3.0]]
         ([None] * 3, 0, "factors[0] has shape ()"),
     ],
 )
-def test_the_reference_refuses_wrong_arguments(factors, mode, says):
+def test_the_reference_refuses_wrong_arguments(factors, mode, part):
     with pytest.raises(ShapeError) as caught:
         reference.mttkrp(COO, factors, mode)
-    assert str(caught.value).startswith(says)
+    assert str(caught.value).startswith(part)
 
 
 @pytest.mark.parametrize(

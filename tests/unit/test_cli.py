@@ -57,13 +57,13 @@ def command(*arguments, folder=None, interpreter=()):
 def refused(capsys, arguments, *parts, code=2):
     """Assert that the command ends with one short message and prints nothing else."""
     assert main([str(a) for a in arguments]) == code
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "Traceback" not in said.err
-    assert 1 <= len(said.err.splitlines()) <= 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
+    assert 1 <= len(printed.err.splitlines()) <= 3
     for part in parts:
-        assert str(part) in said.err
-    return said.err
+        assert str(part) in printed.err
+    return printed.err
 
 
 # verify
@@ -115,8 +115,8 @@ def test_verify_gives_the_same_report_for_any_number_of_jobs(capsys):
     assert reports[1:] == reports[:1] * 2
     assert reports[0]["agreed"]
     assert main(["verify", "--case", "pack-lsb", "--inputs", "3", "--jobs", "2"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[-1] == "all tiers agree on the 3 inputs asked for; 100 shapes verify a case"
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1] == "all tiers agree on the 3 inputs asked for; 100 shapes verify a case"
 
 
 def test_only_one_process_uses_the_gpu(monkeypatch, capsys):
@@ -147,13 +147,13 @@ def cpu_seconds_of_children():
 
 def test_a_single_input_is_verified_again(capsys):
     assert main(["verify", "--case", "bmm", "--input", "7", "--seed", "2"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("gpu on simwarp.Device") == 1
-    assert "all tiers agree" in said
+    printed = capsys.readouterr().out
+    assert printed.count("gpu on simwarp.Device") == 1
+    assert "all tiers agree" in printed
 
 
 @pytest.fixture
-def lie(monkeypatch):
+def wrong_bit(monkeypatch):
     """Flip one bit in the result of the simulator."""
     honest = CASES["bmm"]
 
@@ -165,17 +165,17 @@ def lie(monkeypatch):
     monkeypatch.setitem(CASES, "bmm", replace(honest, answers={**honest.answers, "gpu": wrong}))
 
 
-@pytest.mark.usefixtures("lie")
+@pytest.mark.usefixtures("wrong_bit")
 def test_verify_reports_a_wrong_tier(capsys):
     assert main(["verify", "--case", "bmm", "--input", "2"]) == 1
-    said = capsys.readouterr().out
-    assert "simulator differs from reference in 1 of" in said
-    assert "bits 1 differ" in said
-    assert "replay: simwarp verify --case bmm --seed 0 --input 2" in said
-    assert "the tiers differ on 1 inputs" in said
+    printed = capsys.readouterr().out
+    assert "simulator differs from reference in 1 of" in printed
+    assert "bits 1 differ" in printed
+    assert "replay: simwarp verify --case bmm --seed 0 --input 2" in printed
+    assert "the tiers differ on 1 inputs" in printed
 
 
-@pytest.mark.usefixtures("lie")
+@pytest.mark.usefixtures("wrong_bit")
 def test_verify_reports_a_wrong_tier_as_json(capsys):
     assert main(["verify", "--case", "bmm", "--input", "2", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
@@ -266,10 +266,10 @@ def test_two_files_are_multiplied(capsys, folder, a, b, options):
     c = np.load(out)
     assert c.dtype == np.int32
     np.testing.assert_array_equal(c, expected)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "33 x 9 int32" in said.err
-    assert "simulator (sm_90)" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "33 x 9 int32" in printed.err
+    assert "simulator (sm_90)" in printed.err
 
 
 def test_the_product_is_described_as_json(capsys, folder):
@@ -278,13 +278,13 @@ def test_the_product_is_described_as_json(capsys, folder):
         main(["run", "bmm", str(folder / "a.npy"), str(folder / "b.npy"), "--output", str(out), "--json"])
         == 0
     )
-    said = capsys.readouterr()
-    assert json.loads(said.out) == {
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {
         "output": str(out),
         "shape": [33, 9],
         "device": "simwarp simulator (sm_90)",
     }
-    assert said.err == ""
+    assert printed.err == ""
 
 
 @pytest.mark.slow
@@ -380,12 +380,12 @@ def test_a_kernel_fault_is_not_a_usage_error(capsys, folder, monkeypatch):
 
 def test_info_lists_versions_extras_and_kernels(capsys):
     assert main(["info"]) == 0
-    said = capsys.readouterr().out
-    (bmm64,) = (line for line in said.splitlines() if line.startswith("schemes: bmm64 "))
+    printed = capsys.readouterr().out
+    (bmm64,) = (line for line in printed.splitlines() if line.startswith("schemes: bmm64 "))
     assert "64-bit words" in bmm64
     assert bmm64.rstrip().endswith("K > 65535: bmms64 takes over")
     for part in (__version__, "numpy", np.__version__, "NVRTC 13.0", "extras: cli", "gpu", "instructions"):
-        assert part in said
+        assert part in printed
 
 
 def test_info_prints_json(capsys):
@@ -402,8 +402,8 @@ def test_info_prints_json(capsys):
 
 @pytest.mark.usefixtures("no_gpu")
 def test_goldens_are_not_recorded_without_a_gpu(capsys, tmp_path):
-    said = refused(capsys, ["record", "bmm", "--out", tmp_path / "new"], "no CUDA device", "NVIDIA GPU")
-    assert "--device" not in said
+    printed = refused(capsys, ["record", "bmm", "--out", tmp_path / "new"], "no CUDA device", "NVIDIA GPU")
+    assert "--device" not in printed
     assert list(tmp_path.iterdir()) == []
 
 
@@ -484,7 +484,7 @@ def test_an_interrupted_recording_is_resumed(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "part"),
     [
         (["colum"], "there is no layout colum: choose 'row' or 'column'"),
         (["row", "--word", "16"], "there is no --word 16: choose 32 or 64"),
@@ -493,12 +493,12 @@ def test_an_interrupted_recording_is_resumed(capsys, tmp_path, monkeypatch):
         (["row", "--cols", "-1"], "--cols -1: give a matrix at least one row"),
     ],
 )
-def test_layout_errors_name_command_line_options(capsys, options, said):
-    refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], said)
+def test_layout_errors_name_command_line_options(capsys, options, part):
+    refused(capsys, ["layout", "--rows", "4", "--cols", "70", *options], part)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "part"),
     [
         (
             b"hello",
@@ -508,10 +508,10 @@ def test_layout_errors_name_command_line_options(capsys, options, said):
         (b"", "x.npy does not hold an array: "),
     ],
 )
-def test_a_text_file_is_refused_as_an_array(capsys, tmp_path, content, said):
+def test_a_text_file_is_refused_as_an_array(capsys, tmp_path, content, part):
     (tmp_path / "x.npy").write_bytes(content)
     arguments = ["run", "bmm", tmp_path / "x.npy", tmp_path / "x.npy", "-o", tmp_path / "c.npy"]
-    assert "pickle" not in refused(capsys, arguments, said)
+    assert "pickle" not in refused(capsys, arguments, part)
 
 
 def test_the_docs_name_every_scheme_and_option():
@@ -543,8 +543,8 @@ def test_simwarp_without_a_command_shows_help(capsys, arguments):
 )
 def test_help_names_options_and_examples(capsys, arguments, parts):
     assert main(arguments) == 0
-    said = capsys.readouterr().out
-    assert all(part in said for part in parts)
+    printed = capsys.readouterr().out
+    assert all(part in printed for part in parts)
 
 
 def test_an_unknown_command_is_refused(capsys):
@@ -700,12 +700,13 @@ def test_a_stopped_verify_reports_partial_results(tmp_path, options):
 
 def test_help_lists_common_commands_first(capsys):
     assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    names = re.findall(r"^\W*(\w+)  +[A-Z]", said, re.MULTILINE)
+    printed = capsys.readouterr().out
+    names = re.findall(r"^\W*(\w+)  +[A-Z]", printed, re.MULTILINE)
     order = ("run", "verify", "coverage", "trace", "layout", "tensor", "info", "cache", "fuzz", "record")
     assert [name for name in names if name in order] == list(order)
     titles = [
-        said.index(title) for title in ("Kernels", "Layouts and formats", "This installation", "Laboratory")
+        printed.index(title)
+        for title in ("Kernels", "Layouts and formats", "This installation", "Laboratory")
     ]
     assert titles == sorted(titles)
 
@@ -713,7 +714,7 @@ def test_help_lists_common_commands_first(capsys):
 def test_help_of_run_describes_running_a_kernel(capsys):
     for arguments, code in ((["run"], 2), (["run", "--help"], 0)):
         assert main(arguments) == code
-        said = capsys.readouterr().out
-        assert "--grid" in said
-        assert "simwarp run bmm" in said
-        assert "FILE [OPTIONS]" not in said
+        printed = capsys.readouterr().out
+        assert "--grid" in printed
+        assert "simwarp run bmm" in printed
+        assert "FILE [OPTIONS]" not in printed

@@ -113,9 +113,9 @@ def test_info_counts_and_clear_removes_entries(capsys, cache):
     facts = json.loads(capsys.readouterr().out)
     assert facts == {"folder": str(cache), "entries": 4, "bytes": size, "limit": 256 * 2**20}
     assert main(["cache", "info"]) == 0
-    said = capsys.readouterr().out
-    assert said.splitlines()[0].split() == ["folder", str(cache)]
-    assert "entries  4\nsize     0.0 MiB of 256.0 MiB (SIMWARP_CACHE_MIB)\n" in said
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[0].split() == ["folder", str(cache)]
+    assert "entries  4\nsize     0.0 MiB of 256.0 MiB (SIMWARP_CACHE_MIB)\n" in printed
     assert main(["cache", "clear", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "folder": str(cache),
@@ -132,8 +132,8 @@ def test_an_entry_that_cannot_be_removed_is_reported(capsys, monkeypatch, cache)
     write(KEYS[0], Entry("ret;"))
     monkeypatch.setattr("gpu.compiler.cache._remove", lambda path: False)
     assert main(["cache", "clear"]) == 1
-    assert "removed 0 entries" in (said := capsys.readouterr().out)
-    assert "1 cannot be removed" in said
+    assert "removed 0 entries" in (printed := capsys.readouterr().out)
+    assert "1 cannot be removed" in printed
 
 
 def test_a_missing_cache_is_empty(capsys):

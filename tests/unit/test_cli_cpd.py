@@ -69,24 +69,24 @@ def test_every_file_format_is_decomposed(file):
 @pytest.mark.usefixtures("folder")
 def test_terminal_output_names_fit_and_iterations(capsys):
     assert cpd("--iterations", 4, "--tolerance", 0, "-o", "out.npz") == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     fits = cpd_als(tensor(), 3, iterations=4, tolerance=0).fits
-    lines = said.err.splitlines()
+    lines = printed.err.splitlines()
     assert lines[:4] == [f"iteration {n}: fit {fit:.6f}" for n, fit in enumerate(fits, 1)]
     assert lines[4] == "6 x 7 x 5, 60 nonzeros, rank 3, on cpu"
     assert lines[5].startswith(f"fit {fits[-1]:.6f} after 4 iterations (")
     assert lines[5].endswith(" s), not converged")
     assert lines[6:] == ["wrote out.npz: weights, 3 factors, fits"]
-    assert said.out == ""
+    assert printed.out == ""
 
 
 @pytest.mark.usefixtures("folder")
 def test_the_options_reach_the_decomposition(capsys):
     assert cpd("--seed", 2**64 - 1, "--iterations", 7, "--tolerance", 0.5, "--json", rank=2) == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     model = cpd_als(tensor(), 2, seed=2**64 - 1, iterations=7, tolerance=0.5)
-    assert said.err == ""
-    report = json.loads(said.out)
+    assert printed.err == ""
+    report = json.loads(printed.out)
     assert report.pop("seconds") >= 0
     assert report == {
         "file": "x.tns",
@@ -154,15 +154,15 @@ def test_the_simulator_gives_the_same_factors(format, capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_the_format_and_the_options_reach_the_device(monkeypatch, capsys):
-    asked = []
+    calls = []
 
     def decompose(built, rank, *, progress, **options):
-        asked.append((type(built).__name__, rank, options))
+        calls.append((type(built).__name__, rank, options))
         return cpd_als(built, rank, iterations=1, progress=progress)
 
     monkeypatch.setattr("gpu.cpd_als", decompose)
     assert cpd("--device", "sim", "--format", "b-csf", "--deterministic", "--seed", 5, rank=2) == 0
-    ((kind, rank, options),) = asked
+    ((kind, rank, options),) = calls
     assert (kind, rank) == ("PerMode", 2)
     assert isinstance(options.pop("device"), simwarp.Device)
     assert options == {"seed": 5, "iterations": 50, "tolerance": 1e-5, "deterministic": True}
@@ -176,8 +176,8 @@ def test_a_missing_gpu_is_reported_before_the_file_is_read(monkeypatch, capsys):
 
     monkeypatch.setattr("gpu.cuda.default_device", none)
     assert cpd("--device", "cuda", file="no-such-file.tns") == 2
-    said = "there is no CUDA device here\ngive --device cpu, or --device sim for the simulator\n"
-    assert capsys.readouterr().err == said
+    printed = "there is no CUDA device here\ngive --device cpu, or --device sim for the simulator\n"
+    assert capsys.readouterr().err == printed
 
 
 # Requests that cannot be met
@@ -219,10 +219,10 @@ def test_impossible_requests_are_refused(folder, capsys, options, file, complain
     write_tensor(folder / "large.npz", Coo([[0, 1], [0, 1]], [1.0, 1e300], (2, 2)))
     before = sorted(path.name for path in folder.iterdir())
     assert cpd(*options, file=file) == 2
-    said = capsys.readouterr()
-    assert complaint in said.err
-    assert "Traceback" not in said.err
-    assert said.out == ""
+    printed = capsys.readouterr()
+    assert complaint in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
@@ -273,23 +273,23 @@ def test_ctrl_c_stops_the_command(folder):
 @pytest.mark.usefixtures("folder")
 def test_a_rank_beyond_memory_is_refused(rank, capsys):
     assert cpd(rank=rank) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith(f"rank is {rank}: ")
-    assert len(said) == 3
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0].startswith(f"rank is {rank}: ")
+    assert len(printed) == 3
 
 
 @pytest.mark.parametrize("name", ["f.txt", "f", "f.npz.gz"])
 def test_an_output_suffix_other_than_npz_is_refused(folder, name, capsys):
     before = sorted(folder.iterdir())
     assert cpd("-o", name) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == f"{name} has an unknown suffix"
-    assert said[2] == "choose a name that ends in .npz with -o"
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[0] == f"{name} has an unknown suffix"
+    assert printed[2] == "choose a name that ends in .npz with -o"
     assert sorted(folder.iterdir()) == before
 
 
 def test_nonfinite_values_are_refused(folder, capsys):
     (folder / "x.tns").write_text("1 1 nan\n2 2 1\n")
     assert cpd() == 2
-    said = capsys.readouterr().err
-    assert "x.tns, line 1: the value is nan as float64\ncpd needs finite values\n" in said
+    printed = capsys.readouterr().err
+    assert "x.tns, line 1: the value is nan as float64\ncpd needs finite values\n" in printed

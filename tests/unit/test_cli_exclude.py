@@ -64,7 +64,7 @@ SAME = ("--image", "5x5", "--filter", "3x3")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "printed"),
     [
         (("--image", "5", "--filter", "3x3"), "--image 5 is not two numbers"),
         (("--image", "5x5", "--filter", "3x3x3"), "--filter 3x3x3 is not two numbers"),
@@ -85,10 +85,10 @@ SAME = ("--image", "5x5", "--filter", "3x3")
         (("--image", "2000x2000", "--filter", "1x1", "--json"), "at most 1000000 pixels"),
     ],
 )
-def test_bad_requests_are_refused(arguments, said, capsys):
+def test_bad_requests_are_refused(arguments, printed, capsys):
     assert exclude(*arguments) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert printed in error
     assert len(error.splitlines()) == 3
 
 

@@ -18,13 +18,13 @@ XOR = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc"
 WMMA = "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32"
 
 
-def told(capsys, *arguments):
+def printed(capsys, *arguments):
     assert main(["frag", *arguments]) == 0
     return capsys.readouterr().out
 
 
 def reported(capsys, *arguments):
-    return json.loads(told(capsys, *arguments, "--json"))
+    return json.loads(printed(capsys, *arguments, "--json"))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ def reported(capsys, *arguments):
 
 
 def test_shape_types_and_registers_of_an_instruction_are_printed(capsys):
-    lines = told(capsys, HALF).splitlines()
+    lines = printed(capsys, HALF).splitlines()
     assert lines[0] == f"{HALF}: from sm_80 on"
     assert lines[1] == "D = A B + C; A is 16 × 16, B 16 × 8, C and D 16 × 8"
     facts = {line.split()[0]: line for line in lines[3:7]}
@@ -46,7 +46,7 @@ def test_shape_types_and_registers_of_an_instruction_are_printed(capsys):
 
 
 def test_native_instructions_of_each_chip_are_listed(capsys):
-    lines = told(capsys, XOR).splitlines()
+    lines = printed(capsys, XOR).splitlines()
     assert "sm_80 to sm_89: 1 BMMA.168256.XOR.POPC" in lines
     assert any(line.startswith("sm_90: 2 BMMA.168256.AND.POPC, 6 LOP3, 4 IADD3 (two AND") for line in lines)
     chips = reported(capsys, XOR)["chips"]
@@ -68,18 +68,18 @@ def test_the_first_supporting_chip_is_named(opcode, first, capsys):
 
 
 def test_the_picture_equals_the_library_picture(capsys):
-    assert told(capsys, HALF).endswith(to_text(picture_of(HALF)) + "\n")
-    assert told(capsys, HALF, "--operand", "B").endswith(to_text(picture_of(HALF, "b")) + "\n")
-    whole = told(capsys, HALF, "--operand", "b", "--registers")
+    assert printed(capsys, HALF).endswith(to_text(picture_of(HALF)) + "\n")
+    assert printed(capsys, HALF, "--operand", "B").endswith(to_text(picture_of(HALF, "b")) + "\n")
+    whole = printed(capsys, HALF, "--operand", "b", "--registers")
     assert whole.endswith(to_text(picture_of(HALF, "b", registers=True)) + "\n")
     assert ["lane", "0", "|", "0–1,0", "|", "8–9,0", "|"] in [line.split() for line in whole.splitlines()]
 
 
 def test_instructions_that_move_matrices_show_no_product(capsys):
-    shown = told(capsys, "ldmatrix.sync.aligned.m8n8.x2.shared.b16")
+    shown = printed(capsys, "ldmatrix.sync.aligned.m8n8.x2.shared.b16")
     assert "D = A B" not in shown
     assert "matrix 1" in shown
-    assert told(capsys, "movmatrix.sync.aligned.m8n8.trans.b16").count("8 × 8 elements of b16") == 2
+    assert printed(capsys, "movmatrix.sync.aligned.m8n8.trans.b16").count("8 × 8 elements of b16") == 2
 
 
 # --------------------------------------------------------------------------------------------------
@@ -88,21 +88,21 @@ def test_instructions_that_move_matrices_show_no_product(capsys):
 
 
 def test_holder_and_element_lookups_are_inverse(capsys):
-    assert told(capsys, HALF, "--element", "a:9,3", "--holder", "a:5,1,16").splitlines() == [
+    assert printed(capsys, HALF, "--element", "a:9,3", "--holder", "a:5,1,16").splitlines() == [
         "a: row 9, column 3 is held by lane 5, register 1, bits 16–31",
         "a: lane 5, register 1, bit 16 holds row 9, column 3",
     ]
 
 
 def test_an_element_and_a_holder_of_a_bit_are_found(capsys):
-    assert told(capsys, XOR, "--element", "A:9, 200", "--holder", "b:31,1").splitlines() == [
+    assert printed(capsys, XOR, "--element", "A:9, 200", "--holder", "b:31,1").splitlines() == [
         "a: row 9, column 200 is held by lane 6, register 3, bit 8",
         "b: lane 31, register 1, bit 0 holds row 224, column 7",
     ]
 
 
 def test_every_copy_of_an_element_is_listed(capsys):
-    assert told(capsys, WMMA, "--element", "b:1,0").splitlines() == [
+    assert printed(capsys, WMMA, "--element", "b:1,0").splitlines() == [
         "b: row 1, column 0 is held by lane 0, register 0, bits 16–31",
         "b: row 1, column 0 is held by lane 0, register 4, bits 16–31",
     ]
@@ -110,7 +110,7 @@ def test_every_copy_of_an_element_is_listed(capsys):
 
 def test_the_matrix_is_named_where_there_are_several(capsys):
     load = "ldmatrix.sync.aligned.m8n8.x4.b16"
-    assert told(capsys, load, "--element", "r:7,7,3", "--holder", "r:31,3,16").splitlines() == [
+    assert printed(capsys, load, "--element", "r:7,7,3", "--holder", "r:31,3,16").splitlines() == [
         "r: row 7, column 7 of matrix 3 is held by lane 31, register 3, bits 16–31",
         "r: lane 31, register 3, bit 16 holds row 7, column 7 of matrix 3",
     ]
@@ -147,7 +147,7 @@ def test_the_tables_are_inverse_to_each_other(opcode, capsys):
 
 def test_the_svg_is_written_to_the_named_file(capsys, tmp_path):
     file = tmp_path / "mma.svg"
-    assert told(capsys, HALF, "--svg", str(file)) == ""
+    assert printed(capsys, HALF, "--svg", str(file)) == ""
     assert file.read_text(encoding="utf-8") == to_svg(picture_of(HALF))
     assert list(tmp_path.iterdir()) == [file]
     assert main(["frag", HALF, "--operand", "a", "--registers", "--svg", str(file)]) == 0
@@ -167,7 +167,7 @@ def test_all_instructions_are_listed(capsys):
     assert a["provenance"] == "PTX ISA 9.7.14.5.8"
     assert by_name[WMMA, "a"]["provenance"] == "observed"
     assert all(isinstance(row["confirmed"], list) for row in rows)
-    shown = told(capsys, "--list")
+    shown = printed(capsys, "--list")
     assert all(row["instruction"] in shown for row in rows)
     assert shown.endswith(f"{len(all_opcodes())} instructions, {len(rows)} maps\n")
 

@@ -79,9 +79,9 @@ def test_a_kernel_runs_on_files_and_numbers(folder, capsys):
     np.testing.assert_array_equal(np.load("out/y.npy"), np.arange(100) * np.float32(2.5) + 1)
     assert [path.name for path in (folder / "out").iterdir()] == ["y.npy"]
     assert (np.load("y.npy") == 1).all()
-    said = capsys.readouterr()
-    assert said.out == "100 elements\n"
-    lines = said.err.splitlines()
+    printed = capsys.readouterr()
+    assert printed.out == "100 elements\n"
+    lines = printed.err.splitlines()
     assert lines[0] == f"wrote {Path('out/y.npy')}: 100 float32"
     assert lines[1].startswith("saxpy on simwarp simulator (sm_90): ")
     assert lines[1].endswith(" exact, 0 bounded, 0 open, 0 contractable")
@@ -118,9 +118,9 @@ def test_arrays_are_created_from_a_description(capsys):
 @pytest.mark.usefixtures("folder")
 def test_a_run_is_described_as_json(capsys):
     assert main(saxpy("--json", "--observe", "sectors", "-o", "out")) == 0
-    said = capsys.readouterr()
-    report = json.loads(said.out)
-    assert said.err == ""
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert printed.err == ""
     counted = report.pop("report")
     assert set(counted) == {"fidelity", "sectors"}
     assert counted["fidelity"]["counts"]["exact"] == report.pop("executed")
@@ -158,8 +158,8 @@ def test_reports_are_printed_as_tables(capsys):
 @pytest.mark.usefixtures("folder")
 def test_a_fault_is_printed_and_nothing_is_written(capsys):
     assert main(saxpy("-o", "out", n=101)) == 1
-    said = capsys.readouterr()
-    first, values, _ = said.err.splitlines()[:3]
+    printed = capsys.readouterr()
+    first, values, _ = printed.err.splitlines()[:3]
     assert first.startswith(
         "read of 4 bytes outside every allocation: kernel saxpy, block (3, 0, 0), warp 0, lane 4"
     )
@@ -184,8 +184,8 @@ def test_a_fault_is_described_as_json(capsys):
 @pytest.mark.usefixtures("folder")
 def test_collected_faults_are_all_printed(capsys):
     assert main(saxpy("--checks", "bounds=report", "-o", "out", n=101)) == 1
-    said = capsys.readouterr().err
-    assert said.count("outside every allocation") == 3
+    printed = capsys.readouterr().err
+    assert printed.count("outside every allocation") == 3
     assert np.load("out/y.npy")[99] == 248.5
     assert main(saxpy("--checks", "races=off,bounds=off", n=101)) == 0
 
@@ -210,8 +210,8 @@ def test_a_result_that_depends_on_scheduling_is_reported(capsys):
 @pytest.mark.usefixtures("folder")
 def test_a_result_independent_of_scheduling_passes(capsys):
     assert main(saxpy("--schedules", "3")) == 0
-    said = capsys.readouterr().out
-    assert said == "100 elements\ncompared: lowest pc; stack; random, seed 0\nno result differs\n"
+    printed = capsys.readouterr().out
+    assert printed == "100 elements\ncompared: lowest pc; stack; random, seed 0\nno result differs\n"
 
 
 def test_a_fault_of_another_schedule_counts():
@@ -237,8 +237,8 @@ def unwritten(*options, shape="2x3"):
 @pytest.mark.usefixtures("folder")
 def test_unwritten_elements_are_reported(capsys):
     assert main(unwritten()) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert said[:3] == [
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[:3] == [
         "wrote x.npy: 2 x 3 int32, incomplete",
         "x: 1 of 6 elements was never written, the first is x[1, 2]",
         "let the kernel write all of them, or give --partial",
@@ -253,8 +253,8 @@ def test_unwritten_elements_are_reported(capsys):
 @pytest.mark.usefixtures("folder")
 def test_unwritten_elements_are_allowed_by_option(capsys):
     assert main(unwritten("--partial")) == 0
-    said = capsys.readouterr().err
-    assert "incomplete\nx: 1 of 6 elements was never written, the first is x[1, 2]\nfill on" in said
+    printed = capsys.readouterr().err
+    assert "incomplete\nx: 1 of 6 elements was never written, the first is x[1, 2]\nfill on" in printed
     assert main(unwritten(shape="5")) == 0
     assert "incomplete" not in capsys.readouterr().err
 
@@ -267,10 +267,10 @@ def test_a_race_under_several_schedules_is_reported_once(capsys):
     assert (
         main(["run", "shared.cu", "--grid=1", "--block=128", "--arg=zeros:int32:128", "--schedules=4"]) == 1
     )
-    said = capsys.readouterr()
-    assert (said.out + said.err).count("race: read of 4 bytes") == 1
-    assert "ends without a fault; a fault stops random, seed 1:\n  read of memory that nothing" in said.out
-    assert "elements differ" not in said.out
+    printed = capsys.readouterr()
+    assert (printed.out + printed.err).count("race: read of 4 bytes") == 1
+    assert "ends without a fault; a fault stops random, seed 1:\n  read of memory that nothing" in printed.out
+    assert "elements differ" not in printed.out
 
 
 @pytest.mark.slow_cases("*while (true)*")
@@ -353,21 +353,21 @@ def contents():
 def test_unsuitable_arguments_are_refused(capsys, arguments, parts):
     before = contents()
     assert main(arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "Traceback" not in said.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "Traceback" not in printed.err
     for part in parts:
-        assert part in said.err
+        assert part in printed.err
     assert contents() == before
 
 
 def test_host_code_and_compile_errors_are_reported(folder, capsys):
     (folder / "host.cu").write_text(SAXPY + "int main() { saxpy<<<1, 1>>>(0, 0, 0, 0); }\n")
     assert main(["run", "host.cu", "--grid", "1", "--block", "1"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert "host.cu has code for the host: `int main(` in line 8" in said[0]
-    assert said[1].endswith("nvcc -ptx -arch=sm_90 -lineinfo -o host.ptx host.cu")
-    assert said[2].endswith("simwarp run host.ptx …")
+    printed = capsys.readouterr().err.splitlines()
+    assert "host.cu has code for the host: `int main(` in line 8" in printed[0]
+    assert printed[1].endswith("nvcc -ptx -arch=sm_90 -lineinfo -o host.ptx host.cu")
+    assert printed[2].endswith("simwarp run host.ptx …")
     (folder / "wrong.cu").write_text(SAXPY.replace("= a", "= b"))
     assert main(["run", "wrong.cu", "--grid", "1", "--block", "1"]) == 2
     assert 'wrong.cu(5): error: identifier "b" is undefined' in capsys.readouterr().err
@@ -481,7 +481,7 @@ def test_run_bmm_still_multiplies_matrices(folder, capsys):
     assert main(["run", "bmm", "a.npy", "a.npy", "--transpose-b", "-o", "c.npy"]) == 0
     assert np.load("c.npy").tolist() == [[40] * 3] * 3
     assert main(["run", "--help"]) == 0
-    said = capsys.readouterr().out
-    assert "bmm" in said
-    assert "--grid" in said
-    assert "FILE [OPTIONS]" not in said
+    printed = capsys.readouterr().out
+    assert "bmm" in printed
+    assert "--grid" in printed
+    assert "FILE [OPTIONS]" not in printed

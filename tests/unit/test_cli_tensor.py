@@ -50,9 +50,9 @@ def binary(tensor, tmp_path):
 
 def reported(capsys, *arguments):
     assert command(*arguments, "--json") == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    return json.loads(told.out)
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return json.loads(captured.out)
 
 
 def same(first, second):
@@ -137,9 +137,9 @@ def test_a_density_beyond_64_bits_is_printed(capsys, tmp_path):
     assert {row["paper"] for row in report["storage"]} == {None}
     assert {row["why"] for row in report["storage"]} == {f"mode 0 has dimension {big}"}
     assert command("info", tmp_path / "x.tns") == 0
-    told = capsys.readouterr().out
-    assert "density 3.82e-152" in told
-    assert f"mode 0 has dimension {big}" in told
+    captured = capsys.readouterr().out
+    assert "density 3.82e-152" in captured
+    assert f"mode 0 has dimension {big}" in captured
 
 
 # --------------------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ def test_a_density_beyond_64_bits_is_printed(capsys, tmp_path):
 def test_every_format_converts_to_every_other(capsys, request, tmp_path, tensor, form, name):
     source, target = request.getfixturevalue(form), tmp_path / name
     assert command("convert", source, target, "--to-header") == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == f"wrote {target}: 6 × 9 × 13, 97 nonzeros\n"
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == f"wrote {target}: 6 × 9 × 13, 97 nonzeros\n"
     back = read_tensor(target) if name == "y.npz" else read_tns(target, dtype=np.float32)
     same(back, tensor if back.values.dtype == np.float32 else read_tns(source))
     assert target.read_bytes().startswith(b"\x1f\x8b") == (name == "y.tns.gz")

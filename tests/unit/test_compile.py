@@ -221,7 +221,7 @@ def test_ptx_does_not_depend_on_working_directory_or_cache(tmp_path):
         "packing_ptx('float64', 32, 'msb', (8, 0)).sha256)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIMWARP_CACHE": str(tmp_path / "other")}
-    said = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-P", "-c", program],
         cwd=tmp_path,
         env=environment,
@@ -233,7 +233,7 @@ def test_ptx_does_not_depend_on_working_directory_or_cache(tmp_path):
         product_ptx(SCHEMES["bmm32"], "bits", "msb", (9, 0)),
         packing_ptx("float64", 32, "msb", (8, 0)),
     ]
-    assert said.stdout.split() == [ptx.sha256 for ptx in here]
+    assert printed.stdout.split() == [ptx.sha256 for ptx in here]
 
 
 def test_the_digest_is_the_hash_of_the_text():

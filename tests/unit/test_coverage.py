@@ -53,16 +53,16 @@ def report(capsys, *arguments):
 
 
 def test_json_has_one_entry_for_each_form(capsys):
-    code, said = report(capsys)
+    code, printed = report(capsys)
     assert code == 0
-    forms = [entry["form"] for entry in said["rows"]]
+    forms = [entry["form"] for entry in printed["rows"]]
     assert len(forms) == len(set(forms))
     assert {form for row in ROWS.values() for form in required(row)} <= set(forms)
-    assert [entry["form"] for entry in said["rows"] if entry["census"]] == [
+    assert [entry["form"] for entry in printed["rows"] if entry["census"]] == [
         form for form in forms if form in set(census())
     ]
     assert set(census()) <= set(forms)
-    for entry in said["rows"]:
+    for entry in printed["rows"]:
         assert set(entry) == {
             *("form", "row", "section", "fidelity", "bound", "min_sm"),
             *("golden", "sets", "largest_error", "census", "invariant"),
@@ -72,10 +72,10 @@ def test_json_has_one_entry_for_each_form(capsys):
 
 
 def test_open_forms_state_their_invariant(capsys):
-    _, said = report(capsys)
-    rows = {entry["form"]: entry for entry in said["rows"]}
+    _, printed = report(capsys)
+    rows = {entry["form"]: entry for entry in printed["rows"]}
     assert rows["activemask.b32"]["invariant"] == "the mask names the own lane and only executing ones"
-    assert {entry["fidelity"] for entry in said["rows"] if entry["invariant"]} == {"open"}
+    assert {entry["fidelity"] for entry in printed["rows"] if entry["invariant"]} == {"open"}
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ def without_popc(monkeypatch):
 @pytest.mark.usefixtures("without_popc")
 def test_a_form_without_a_recording_has_no_evidence(capsys):
     assert unwitnessed() == ["popc.b32"]
-    code, said = report(capsys)
-    assert (code, said["unwitnessed"]) == (0, ["popc.b32"])
-    assert {entry["form"]: entry["golden"] for entry in said["rows"]}["popc.b32"] is None
+    code, data = report(capsys)
+    assert (code, data["unwitnessed"]) == (0, ["popc.b32"])
+    assert {entry["form"]: entry["golden"] for entry in data["rows"]}["popc.b32"] is None
     assert main(["coverage"]) == 0
     printed = capsys.readouterr().out
     assert "popc.b32 is unwitnessed: record it on a GPU with simwarp record 'ptx-*'" in printed
@@ -128,15 +128,15 @@ def test_forms_are_listed(capsys):
 
 
 def test_a_supported_file_is_reported_as_runnable(capsys, written):
-    code, said = report(capsys, written(RUNS))
+    code, printed = report(capsys, written(RUNS))
     assert code == 0
-    assert said["kernels"] == [{"name": "runs", "runs": True, "lacks": [], "error": ""}]
+    assert printed["kernels"] == [{"name": "runs", "runs": True, "lacks": [], "error": ""}]
 
 
 def test_unsupported_instructions_are_listed(capsys, written):
-    code, said = report(capsys, written(LACKS))
+    code, printed = report(capsys, written(LACKS))
     assert code == 1
-    fine, lacking = said["kernels"]
+    fine, lacking = printed["kernels"]
     assert fine["runs"]
     assert not lacking["runs"]
     assert lacking["lacks"] == [
@@ -153,9 +153,9 @@ def test_unsupported_instructions_are_printed(capsys, written):
 
 
 def test_a_link_error_is_reported(capsys, written):
-    code, said = report(capsys, written(HEAD + ".entry k() {\n\tmov.u32 %r1, 1;\n\tret;\n}\n"))
+    code, printed = report(capsys, written(HEAD + ".entry k() {\n\tmov.u32 %r1, 1;\n\tret;\n}\n"))
     assert code == 1
-    (kernel,) = said["kernels"]
+    (kernel,) = printed["kernels"]
     assert kernel["lacks"] == []
     assert "%r1" in kernel["error"]
 
@@ -174,8 +174,8 @@ def test_a_file_that_is_not_ptx_is_a_usage_error(capsys, tmp_path, content, mess
 
 def test_kernels_of_the_tests_are_supported(capsys, written):
     text = kernels.module([kernels.probe_of("shfl.sync.up.b32"), kernels.probe_of("call.uni")])
-    code, said = report(capsys, written(text))
-    assert (code, [kernel["runs"] for kernel in said["kernels"]]) == (0, [True, True])
+    code, printed = report(capsys, written(text))
+    assert (code, [kernel["runs"] for kernel in printed["kernels"]]) == (0, [True, True])
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc of the CUDA toolkit")
@@ -187,5 +187,5 @@ def test_ptx_from_nvcc_is_supported(capsys, tmp_path):
     )
     path = tmp_path / "saxpy.ptx"
     subprocess.run(["nvcc", "-ptx", "-arch=sm_90", "-o", path, source], check=True)
-    code, said = report(capsys, str(path))
-    assert (code, said["kernels"][0]["name"]) == (0, "_Z5saxpyifPKfPf")
+    code, printed = report(capsys, str(path))
+    assert (code, printed["kernels"][0]["name"]) == (0, "_Z5saxpyifPKfPf")

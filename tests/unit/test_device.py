@@ -294,7 +294,7 @@ def test_a_wrong_number_of_arguments_is_refused(device, kernel):
 
 
 @pytest.mark.parametrize(
-    ("bad", "says"),
+    ("bad", "part"),
     [
         (5.0, "argument 2 is 5.0; parameter 2 is of u32\npass an integer"),
         (2**32, "argument 2 is 4294967296, which does not fit a u32"),
@@ -307,11 +307,11 @@ def test_a_wrong_number_of_arguments_is_refused(device, kernel):
         (np.zeros(2, np.uint32), "argument 2 is 8 bytes; the parameter takes 4 bytes"),
     ],
 )
-def test_an_unsuitable_argument_is_refused(device, kernel, bad, says):
+def test_an_unsuitable_argument_is_refused(device, kernel, bad, part):
     array = device.allocate((32,), np.uint32)
     with pytest.raises(LaunchError) as error:
         kernel("add")(ONE, (32, 1, 1), array, array, bad)
-    assert f"kernel add(u64, u64, u32): {says}" in str(error.value)
+    assert f"kernel add(u64, u64, u32): {part}" in str(error.value)
 
 
 def test_an_array_is_refused_as_a_32_bit_argument(device, kernel):

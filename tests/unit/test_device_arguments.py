@@ -81,7 +81,7 @@ def test_numpy_integers_are_accepted():
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "error", "says"),
+    ("shape", "dtype", "error", "part"),
     [
         (None, "f4", ShapeError, "None is not a shape"),
         ("3", "f4", ShapeError, "'3' is not a shape"),
@@ -93,8 +93,8 @@ def test_numpy_integers_are_accepted():
         (3, "float33", DtypeError, "'float33' is not a dtype"),
     ],
 )
-def test_impossible_arrays_are_refused(device, shape, dtype, error, says):
-    with pytest.raises(error, match=says):
+def test_impossible_arrays_are_refused(device, shape, dtype, error, part):
+    with pytest.raises(error, match=part):
         device.allocate(shape, dtype)
 
 
@@ -108,9 +108,9 @@ def test_a_number_is_accepted_as_a_shape(device):
     ids=lambda host: type(host).__name__,
 )
 def test_unsuitable_uploads_are_refused(device, host):
-    says = "has a mask" if isinstance(host, np.ma.MaskedArray) else f"is a {type(host).__name__}\nconvert it"
+    part = "has a mask" if isinstance(host, np.ma.MaskedArray) else f"is a {type(host).__name__}\nconvert it"
     for upload in (device.upload, device.allocate(3, "i8").upload):
-        with pytest.raises(DtypeError, match=says):
+        with pytest.raises(DtypeError, match=part):
             upload(host)
 
 
@@ -136,7 +136,7 @@ def test_a_mask_without_masked_elements_is_ignored(device):
 
 
 @pytest.mark.parametrize(
-    ("ptx", "error", "says"),
+    ("ptx", "error", "part"),
     [
         (None, DtypeError, "got NoneType\n"),
         (b"\x7fELF", DtypeError, r"got bytes\n.*\.cubin"),
@@ -150,10 +150,10 @@ def test_a_mask_without_masked_elements_is_ignored(device):
         (f"{HEADER} // __global__\n.entry", PtxSyntaxError, "expected a name"),
     ],
 )
-def test_unsuitable_ptx_is_refused(device, ptx, error, says):
+def test_unsuitable_ptx_is_refused(device, ptx, error, part):
     with pytest.raises(error) as caught:
         device.load(ptx)
-    assert re.search(says.replace("C++", r"C\+\+"), str(caught.value))
+    assert re.search(part.replace("C++", r"C\+\+"), str(caught.value))
 
 
 def test_compiled_ptx_is_loaded(device):
@@ -251,12 +251,12 @@ def test_a_kernel_is_found_by_its_source_name(device, name, found):
 
 def test_unknown_and_ambiguous_kernel_names_are_refused(device):
     module = device.load(HEADER + NAMES)
-    for name, says in (
+    for name, part in (
         ("f", r"2 kernels of this module are called 'f'\nchoose among f\(int\), f\(float\)"),
         ("h", r"no kernel 'h' in this module; it has f\(int\), f\(float\), g<512u>"),
         (None, "no kernel None in this module"),
     ):
-        with pytest.raises(LaunchError, match=says):
+        with pytest.raises(LaunchError, match=part):
             module.kernel(name)
     assert module.variable("v") is module.variable("ns::v") is module.variable("_ZN2ns1vE")
     with pytest.raises(LaunchError, match="no variable 'w' in this module; it has ns::v"):

@@ -103,8 +103,8 @@ def test_components_of_real_modules_group_related_names(
     tensor = read_tns(tmp_path / "kept.tns")
     assert tensor.shape[0] == 4
     assert tensor.values.min() == np.log1p(1)
-    said = f"{' x '.join(map(str, tensor.shape))}, {tensor.values.size} nonzeros: fit 0."
-    assert printed.startswith(said)
+    message = f"{' x '.join(map(str, tensor.shape))}, {tensor.values.size} nonzeros: fit 0."
+    assert printed.startswith(message)
     found = components(printed)
     assert len(found) == 16
     for module, *words in (
@@ -125,17 +125,17 @@ def test_the_script_runs_the_kernels(
     chosen = {"sim": simwarp.Device(), "cuda": object()}
     monkeypatch.setattr(simwarp, "Device", lambda: chosen["sim"])
     monkeypatch.setattr(gpu, "CudaDevice", lambda: chosen["cuda"])
-    asked = []
+    calls = []
 
     def decompose(tensor: MmCsf, rank: int, *, device: Any) -> Cpd:
-        asked.append((type(tensor), rank, device))
+        calls.append((type(tensor), rank, device))
         return cpd_als(tensor, rank)
 
     monkeypatch.setattr(gpu, "cpd_als", decompose)
     run(monkeypatch)
-    assert asked == []
+    assert calls == []
     expected = capsys.readouterr().out
     run(monkeypatch, "--device", device)
-    assert asked == [(MmCsf, 16, chosen[device])]
+    assert calls == [(MmCsf, 16, chosen[device])]
     assert capsys.readouterr().out == expected
     assert expected.startswith("3 x 5 x 5, 17 nonzeros: fit 1.000\n")

@@ -430,17 +430,17 @@ def test_a_fault_on_all_devices_is_a_counterexample():
 
 
 def test_shrinking_is_deterministic_and_bounded():
-    asked = []
+    calls = []
 
     def differs(program):
-        asked.append(program)
+        calls.append(program)
         return "popc" in fuzz.module_text([program])
 
     number = next(k for k in range(100) if differs(fuzz.generate(0, k)))
     program = fuzz.generate(0, number)
-    asked.clear()
+    calls.clear()
     small = fuzz.shrink(program, differs, trials=400)
-    assert len(asked) <= 400
+    assert len(calls) <= 400
     assert len(list(walk(small.body))) <= 2
     assert fuzz.shrink(program, differs, trials=400) == small
     assert fuzz.shrink(program, differs, trials=0) == program

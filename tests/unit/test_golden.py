@@ -205,11 +205,11 @@ def test_a_stopped_recording_keeps_the_old_files(tmp_path, stop):
     record(BMM, StandIn(), tmp_path, inputs=2, seed=0)
     before = files(tmp_path)
     answer = BMM.answers["gpu"]
-    asked = []
+    calls = []
 
     def fail(item, device):
-        asked.append(item)
-        if len(asked) == 3:
+        calls.append(item)
+        if len(calls) == 3:
             raise stop
         return answer(item, device)
 

@@ -691,7 +691,7 @@ def test_nan_in_a_host_array_is_reported_with_its_index(device, dtype, culprit, 
     with pytest.raises(NotANumberError) as caught:
         gpu.bmm(matrices["a"], matrices["b"], device=device)
     explains(caught, f"{culprit}{list(at)} is NaN")
-    device.synchronize()  # told once
+    device.synchronize()  # reported once
 
 
 def test_nan_in_both_host_arrays_is_reported_for_a(device):

@@ -404,10 +404,12 @@ def test_deterministic_runs_give_the_same_bits(format_name):
 
 def test_progress_is_reported_until_convergence():
     coo, _ = planted((5, 4), 1, 0.1)
-    told = []
-    result = cpd_als(coo, 1, tolerance=1e-4, progress=lambda *now: told.append(now), device=simwarp.Device())
+    reported = []
+    result = cpd_als(
+        coo, 1, tolerance=1e-4, progress=lambda *now: reported.append(now), device=simwarp.Device()
+    )
     assert result.converged
-    assert told == list(enumerate(result.fits, 1))
+    assert reported == list(enumerate(result.fits, 1))
     changes = np.abs(np.diff(result.fits))
     assert changes[-1] < 1e-4 <= changes[:-1].min()
 
@@ -502,7 +504,7 @@ NOT_FINITE = np.ones((4, 1)) * np.nan
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "says"),
+    ("options", "error", "part"),
     [
         ({"rank": 0}, ShapeError, "0"),
         ({"rank": -1}, ShapeError, "-1"),
@@ -530,11 +532,11 @@ NOT_FINITE = np.ones((4, 1)) * np.nan
         ({"tensor": lambda: FORMATS["f-coo"](GOOD).tensors[1]}, FormatError, "mode 1, not for mode 0"),
     ],
 )
-def test_bad_arguments_are_refused(options, error, says):
+def test_bad_arguments_are_refused(options, error, part):
     arguments = {"tensor": GOOD, "rank": 1} | options
     if callable(arguments["tensor"]):  # slow arguments are not computed during collection
         arguments["tensor"] = arguments["tensor"]()
-    with pytest.raises(error, match=says) as caught:
+    with pytest.raises(error, match=part) as caught:
         cpd_als(arguments.pop("tensor"), arguments.pop("rank"), **arguments, device=simwarp.Device())
     assert str(caught.value).count("\n") == 2
 

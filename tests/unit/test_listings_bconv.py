@@ -293,14 +293,14 @@ def test_wrong_sizes_are_out_of_bounds(kernel, word):
     p = conv_operands(x, w, 1, "SAME", 1, word).p
     np.testing.assert_array_equal(run(kernel, word, p, x, w, p), bconv32(x, w))
     packed = reference.pack_tensor(x, layout="NHWC", word=word, first="msb")
-    for told, images, array, text in (
+    for sizes_given, images, array, text in (
         (p._replace(in_height=4, pad_h=-1), packed, "input", "warp.load(input"),
         (p._replace(in_height=4, pad_h=-1), x, "input", "r0 = rotated("),
         (p._replace(filter_height=2), x, "bitfilter", "warp.load(bitfilter"),
         (p._replace(out_channels=41), x, "Csub", "warp.store(Csub"),
     ):
         with pytest.raises(faults.OutOfBounds) as caught:
-            run(kernel, word, told, images, w, p)
+            run(kernel, word, sizes_given, images, w, p)
         assert caught.value.allocation == array
         assert caught.value.place.line == line_of(kernel, text)
 

@@ -228,12 +228,12 @@ def test_all_16_combinations_equal_the_product(combination, sizes):
 def test_another_product_is_refused_with_the_right_layouts(combination):
     approach, layout_a, layout_b, *served = combination
     x = reals(3, 3)
-    for asked in TRANSPOSITIONS:
-        if list(asked) == served:
+    for transposes in TRANSPOSITIONS:
+        if list(transposes) == served:
             continue
-        (serving,) = ((la, lb) for ap, la, lb, *t in COMBINATIONS if ap == approach and t == list(asked))
+        (serving,) = ((la, lb) for ap, la, lb, *t in COMBINATIONS if ap == approach and t == list(transposes))
         message = rf"{approach} .*\n.* with layout_a='{serving[0]}', layout_b='{serving[1]}'"
-        options = {"approach": approach, "transpose_a": asked[0], "transpose_b": asked[1]}
+        options = {"approach": approach, "transpose_a": transposes[0], "transpose_b": transposes[1]}
         with pytest.raises(SchemeError, match=message):
             bmm(x, x, layout_a=layout_a, layout_b=layout_b, **options)
         with pytest.raises(SchemeError, match=message):

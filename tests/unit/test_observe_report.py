@@ -33,10 +33,10 @@ def test_a_report_has_only_the_requested_sections(name, attribute):
     small.run(BODY, device=device)
     assert list(device.report.to_json()) == [name]
     assert getattr(device.report, attribute) is device.report.observers[0]
-    for other, asked in ASKED.items():
+    for other, requested in ASKED.items():
         if other != name:
             with pytest.raises(ReportError, match=rf'Device\(observe=\("{other}",\)\)'):
-                getattr(device.report, asked)
+                getattr(device.report, requested)
 
 
 def test_an_error_names_the_observed_sections():

@@ -481,10 +481,10 @@ def test_different_lanes_or_paths_are_reported_before_values():
     assert found.place.lane == 4
     assert "first lanes 0x0000000f, second lanes 0x0000003f" in str(found)
     assert "by='lane'" in found.advice
-    nobody = compare(
+    missing = compare(
         first, traced("mov.u32 %r2, 0; mov.u32 %r3, 0;\n" + body, chosen={"registers": False})[0]
     )
-    assert (nobody.what, nobody.place.text, nobody.other.text) == (
+    assert (missing.what, missing.place.text, missing.other.text) == (
         "path",
         "@%p1 add.u32 %r2, %r3, 1;",
         "st.global.u32 [%at], %r2;",

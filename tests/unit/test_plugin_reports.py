@@ -101,14 +101,14 @@ def test_each_test_has_its_own_report_section(project):
 
 
 @pytest.mark.parametrize(
-    ("option", "says"),
+    ("option", "part"),
     [
         ("--simwarp-checks=rise", "*--simwarp-checks: 'rise' is not an action*"),
         ("--simwarp-checks=race=off", "*--simwarp-checks: 'race' is not a kind*"),
         ("--simwarp-observe=bank", "*--simwarp-observe: there is nothing called 'bank'*"),
     ],
 )
-def test_a_bad_option_is_a_usage_error(project, option, says):
+def test_a_bad_option_is_a_usage_error(project, option, part):
     result = ran(project, "assert 1", option)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([says])
+    result.stderr.fnmatch_lines([part])

@@ -402,16 +402,16 @@ def _wide(monkeypatch):
 
 def test_the_command_prints_the_maps_of_a_few_forms(capsys):
     assert probe_command(["movmatrix", "ldmatrix"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "movmatrix.sync.aligned.m8n8.trans.b16: agrees"
-    assert said[1] == "  d b16  slot 2:c1  lane 4:c2 8:r1"
-    assert said[-1] == "on simwarp simulator (sm_90): 7 agreed"
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "movmatrix.sync.aligned.m8n8.trans.b16: agrees"
+    assert printed[1] == "  d b16  slot 2:c1  lane 4:c2 8:r1"
+    assert printed[-1] == "on simwarp simulator (sm_90): 7 agreed"
 
 
 def test_the_command_prints_a_table_of_many_forms(capsys):
     assert probe_command(["wmma.load.a"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[1].split() == ["wmma.load.a", "31", "31", "0", "0"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1].split() == ["wmma.load.a", "31", "31", "0", "0"]
 
 
 def test_the_command_prints_json(capsys):
@@ -426,12 +426,13 @@ def test_the_command_fails_if_a_map_differs(capsys, monkeypatch):
     wrong = planted(MMA, b="slot 2:r1  lane 8:c1 4:r2  register 2:r8")
     monkeypatch.setattr("simwarp.cli.probe.probe", lambda form, device: probe(wrong, device))
     assert probe_command([MMA]) == 1
-    said = capsys.readouterr().out
-    assert f"{MMA}: differs" in said
+    printed = capsys.readouterr().out
+    assert f"{MMA}: differs" in printed
     assert (
-        "differs: operand b, lane 1, register 0, bit 0: found row 2, column 0, simwarp.fragments has" in said
+        "differs: operand b, lane 1, register 0, bit 0: found row 2, column 0, simwarp.fragments has"
+        in printed
     )
-    assert "1 differ" in said
+    assert "1 differ" in printed
 
 
 def test_the_command_lists_forms(capsys):

@@ -913,7 +913,7 @@ def in_body(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "part"),
     [
         ("", 1, ".version 6.0 to 9.0"),
         ("nonsense", 1, ".version 6.0 to 9.0"),
@@ -1049,10 +1049,10 @@ def in_body(text):
         (in_body('.pragma "nounroll"\n'), 7, "';'"),
     ],
 )
-def test_syntax_errors_name_their_line(text, line, says):
+def test_syntax_errors_name_their_line(text, line, part):
     error = error_of(text)
     assert re.match(rf"line {line}:", error), error
-    assert says in error
+    assert part in error
 
 
 @pytest.mark.parametrize(

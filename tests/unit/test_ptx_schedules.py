@@ -58,7 +58,7 @@ def declined(body, **options):
 # ---- where sides meet ------------------------------------------------------------------------------------
 
 
-def meetings(body, before=""):
+def reconvergence_points(body, before=""):
     """The reconvergence point of each step, by the texts of the steps; "" for none."""
     module = parse(text(body, before))
     steps = link(module, module.entries["k"]).steps
@@ -158,7 +158,7 @@ def ptx(*parts):
     ],
 )  # fmt: skip
 def test_reconvergence_points_are_immediate_post_dominators(parts, expected):
-    assert meetings(ptx(*parts)) == expected
+    assert reconvergence_points(ptx(*parts)) == expected
 
 
 def test_reconvergence_points_within_a_function_are_found():
@@ -348,7 +348,7 @@ END: """
 # ---- the stack: what it declines -------------------------------------------------------------------------
 
 
-def assert_told(fault, body, waiting, awaited):
+def assert_lanes_named(fault, body, waiting, awaited):
     """Each a lane and a part of the line where it stands."""
     for places, expected in ((fault.waiting, waiting), (fault.awaited, awaited)):
         found = [(place.lane, place.line) for place in places]
@@ -371,7 +371,7 @@ END: """
         + STORE
     )
     fault = declined(body)
-    assert_told(fault, body, [(0, "LOW: ")], [(8, "bra END")])
+    assert_lanes_named(fault, body, [(0, "LOW: ")], [(8, "bra END")])
     assert "8 lanes" in fault.values
     assert "24 lanes" in fault.values
     assert run(body, schedule="lowest pc")
@@ -389,7 +389,7 @@ END: """
         + STORE
     )
     fault = declined(body, block=64, checks=WITHOUT_RACES)
-    assert_told(fault, body, [(0, "LOW: bar")], [(8, "bra DONE")])
+    assert_lanes_named(fault, body, [(0, "LOW: bar")], [(8, "bra DONE")])
     assert fault.place.warp == 0
     assert run(body, "lowest pc", block=64, checks=WITHOUT_RACES) == [1] * 64
 
@@ -404,7 +404,7 @@ membar.gl; atom.global.exch.b32 %r3, [%in], 0;
 @pytest.mark.slow
 def test_the_stack_declines_a_lock_contended_within_a_warp():
     fault = declined(LOCK + STORE, given=(0, 0), checks=WITHOUT_RACES)
-    assert_told(fault, LOCK + STORE, [(1, "atom.global.cas")], [(0, "ld.volatile")])
+    assert_lanes_named(fault, LOCK + STORE, [(1, "atom.global.cas")], [(0, "ld.volatile")])
     assert sorted(run(LOCK + STORE, "lowest pc", given=(0, 0), checks=WITHOUT_RACES)) == [*range(32)]
 
 
@@ -435,7 +435,7 @@ WAIT: @%p2 barrier.sync 1, 32;
 END: """
         + STORE
     )
-    assert_told(declined(body), body, [(0, "WAIT: ")], [(8, "bra END"), (4, "END: ")])
+    assert_lanes_named(declined(body), body, [(0, "WAIT: ")], [(8, "bra END"), (4, "END: ")])
     assert run(body, "lowest pc") == [3] * 32
 
 

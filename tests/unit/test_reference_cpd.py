@@ -411,18 +411,18 @@ def test_the_last_iteration_may_converge():
 
 
 def test_progress_is_reported_and_an_exception_stops_the_run():
-    tensor, told = sparse((6, 7, 5)), []
+    tensor, reported = sparse((6, 7, 5)), []
 
     def progress(iteration, fit):
-        told.append((iteration, fit))
+        reported.append((iteration, fit))
         if iteration == 3:
             raise KeyboardInterrupt
 
     model = cpd_als(tensor, 2, iterations=2, tolerance=0, progress=progress)
-    assert told == [*enumerate(model.fits, 1)]
+    assert reported == [*enumerate(model.fits, 1)]
     with pytest.raises(KeyboardInterrupt):
         cpd_als(tensor, 2, tolerance=0, progress=progress)
-    assert [iteration for iteration, _ in told] == [1, 2, 1, 2, 3]
+    assert [iteration for iteration, _ in reported] == [1, 2, 1, 2, 3]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -443,11 +443,11 @@ def test_fits_equal_those_of_pyttb(shape, rank):
     factors = start
     for mine in model.fits:  # an iteration starts from the previous factors, independent of their norms
         begin = pyttb.ktensor([factor.copy() for factor in factors])
-        found, _, told = pyttb.cp_als(
+        found, _, info = pyttb.cp_als(
             other, rank, init=begin, maxiters=1, stoptol=0.0, printitn=0, fixsigns=False
         )
-        assert told["iters"] + 1 == 1
-        assert told["fit"] == pytest.approx(mine, abs=1e-5)
+        assert info["iters"] + 1 == 1
+        assert info["fit"] == pytest.approx(mine, abs=1e-5)
         factors = found.factor_matrices
     np.testing.assert_allclose(found.full().data, full(model), atol=1e-5)
 

@@ -166,14 +166,14 @@ def test_arrays_of_any_strides_are_accepted(saxpy, change):
 
 
 def test_a_users_device_is_used(saxpy):
-    said = io.StringIO()
-    device = simwarp.Device(stdout=said, checks="report", observe="fidelity")
+    printed = io.StringIO()
+    device = simwarp.Device(stdout=printed, checks="report", observe="fidelity")
     x, y = operands()
     for _ in range(2):
         result = run(saxpy, grid=4, block=32, args=(100, 2, x, y), device=device)
     assert result.stdout == "100 elements\n"
-    assert said.getvalue() == "100 elements\n" * 2
-    assert device.stdout is said
+    assert printed.getvalue() == "100 elements\n" * 2
+    assert device.stdout is printed
     assert result.report is device.report
     assert device.executed == 2 * result.executed
     on_device = device.upload(y)
@@ -522,7 +522,7 @@ def test_a_kernel_is_found_by_its_name(templates, name, types):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "part"),
     [
         ("scale", "2 kernels called 'scale'\nchoose among bits::scale<"),
         (None, "4 kernels\nchoose among "),
@@ -531,10 +531,10 @@ def test_a_kernel_is_found_by_its_name(templates, name, types):
         ("never", "never is a template: instantiate it, e.g. template __global__ void never<float>"),
     ],
 )
-def test_an_unknown_or_ambiguous_kernel_is_refused(templates, name, says):
+def test_an_unknown_or_ambiguous_kernel_is_refused(templates, name, part):
     with pytest.raises(LaunchError) as caught:
         templates.kernel(name)
-    assert says in str(caught.value)
+    assert part in str(caught.value)
     assert ("is a template" in str(caught.value)) == (name == "never")
 
 
@@ -618,7 +618,7 @@ def test_nan_is_accepted_for_a_float_parameter():
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "says"),
+    ("kind", "value", "part"),
     [
         ("u32", 2**32, "does not fit a u32\npass a number of at most 32 bits"),
         ("u32", -(2**31) - 1, "does not fit a u32"),
@@ -636,10 +636,10 @@ def test_nan_is_accepted_for_a_float_parameter():
         ("u32", b"abc", "3 bytes; the parameter takes 4 bytes"),
     ],
 )
-def test_scalars_that_do_not_fit_their_type_are_refused(kind, value, says):
+def test_scalars_that_do_not_fit_their_type_are_refused(kind, value, part):
     with pytest.raises(LaunchError) as caught:
         scalar(kernel_of(kind), 0, value)
-    assert says in str(caught.value)
+    assert part in str(caught.value)
     assert f"kernel k({kind.replace('b8*4', '4 bytes')}): argument 0 is " in str(caught.value)
 
 
@@ -656,7 +656,7 @@ def test_structures_are_passed_by_value(write):
 
 
 @pytest.mark.parametrize(
-    ("args", "error", "says"),
+    ("args", "error", "part"),
     [
         ((1, 1.0, 0), LaunchError, "saxpy(u32, f32, u64, u64) takes 4 arguments, 3 given"),
         ({"n": 1}, LaunchError, "takes 4 arguments, 1 given"),
@@ -678,10 +678,10 @@ def test_structures_are_passed_by_value(write):
         ((1, 1, Out("i4", 3, "c"), 0), LaunchError, "argument 2 is c, elements of int32"),
     ],
 )
-def test_unsuitable_arguments_are_refused(saxpy, args, error, says):
+def test_unsuitable_arguments_are_refused(saxpy, args, error, part):
     with pytest.raises(error) as caught:
         run(saxpy, grid=1, block=1, args=args)
-    assert says in str(caught.value)
+    assert part in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 3
 
 

@@ -186,7 +186,7 @@ def test_named_arguments_are_bound_to_parameters(args, values):
 
 
 @pytest.mark.parametrize(
-    ("names", "args", "says"),
+    ("names", "args", "part"),
     [
         ("abcd", {"a": 1, "b": 2, "c": 3, "e": 4}, "has no parameter 'e'\nits parameters are a, b, c, d"),
         (
@@ -213,10 +213,10 @@ def test_named_arguments_are_bound_to_parameters(args, values):
         ("", {-1: 1}, "has no parameter -1\ngive the arguments in order"),
     ],
 )
-def test_wrong_argument_names_are_refused(names, args, says):
+def test_wrong_argument_names_are_refused(names, args, part):
     with pytest.raises(LaunchError) as caught:
         bind(KERNEL, tuple(names), args)
-    assert says in str(caught.value)
+    assert part in str(caught.value)
 
 
 def test_named_arguments_may_have_any_order(write):
@@ -264,7 +264,7 @@ def test_the_command_line_accepts_named_arguments(write, capsys):
         assert ended(*args) == 0
         assert np.load("c.npy").tolist() == [2] * 4
     capsys.readouterr()
-    for args, says in (
+    for args, part in (
         (
             ["b=three.npy", "a=five.npy", "z=out:float32:4", "n=4"],
             "no parameter 'z'\nits parameters are a, b, c, n",
@@ -273,7 +273,7 @@ def test_the_command_line_accepts_named_arguments(write, capsys):
         (["n=4", "five.npy", "three.npy", "out:float32:4", "n=4"], "parameter 'n' of kernel sub"),
     ):
         assert ended(*args) == 2
-        assert says in capsys.readouterr().err
+        assert part in capsys.readouterr().err
 
 
 def test_mangled_names_are_read():

@@ -55,7 +55,7 @@ def test_unset_constants_are_noted(source):
 
 
 @pytest.mark.parametrize(
-    ("values", "error", "says"),
+    ("values", "error", "part"),
     [
         ({"e": 1}, LaunchError, "there is no variable 'e'\nthere are c, d, a::n, a::given, b::n"),
         ({"n": 1}, LaunchError, "2 variables are called 'n'\nthere are a::n, b::n"),
@@ -69,10 +69,10 @@ def test_unset_constants_are_noted(source):
         ({"c": np.ma.masked_array(C, mask=[1, 0, 0, 0])}, DtypeError, "c has a mask"),
     ],
 )
-def test_unsuitable_variables_are_refused(source, values, error, says):
+def test_unsuitable_variables_are_refused(source, values, error, part):
     with pytest.raises(error) as caught:
         scale(source, set=values)
-    assert says in str(caught.value)
+    assert part in str(caught.value)
 
 
 def test_a_device_without_module_variables_is_accepted(source):
@@ -95,19 +95,19 @@ def test_the_command_line_sets_variables(capsys):
     command = ["run", "scale.cu", "--kernel=scale", "--grid=1", "--block=4", "--arg", "y=out:float64:4"]
     assert main([*command, "--set", "c=c.npy", "--set", "a::n=10", "--set=d=1"]) == 0
     assert np.load("y.npy").tolist() == (C + 14).tolist()
-    said = capsys.readouterr().err
-    assert "note: b::n is zero" in said
-    assert "set it with --set b::n=FILE.npy" in said
-    assert "note: c" not in said
+    printed = capsys.readouterr().err
+    assert "note: b::n is zero" in printed
+    assert "set it with --set b::n=FILE.npy" in printed
+    assert "note: c" not in printed
     assert main([*command, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 3
-    for bad, says in (
-        ("c", "--set c: a variable and its value"),
+    for bad, part in (
+        ("c", "--set c: not NAME=VALUE"),
         ("e=1", "no variable 'e'"),
         ("d=x", "--set d=x"),
     ):
         assert main([*command, "--set", bad]) == 2
-        assert says in capsys.readouterr().err
+        assert part in capsys.readouterr().err
     with pytest.raises(SchemeError, match="c is set twice"):
         read_settings(["c=1", "c=2"])
 

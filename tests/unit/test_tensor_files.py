@@ -98,8 +98,8 @@ def test_every_variant_of_the_text_gives_the_same_tensor(way, file, spelling, pa
 def test_the_index_base_is_detected_or_given(file):
     path = file("1 2 5\n3 1 6\n")
     assert read_tns(path).coords.tolist() == [[0, 2], [1, 0]]
-    told = read_tns(path, base=0)
-    assert (told.coords.tolist(), told.shape) == ([[1, 3], [2, 1]], (4, 3))
+    zero_based = read_tns(path, base=0)
+    assert (zero_based.coords.tolist(), zero_based.shape) == ([[1, 3], [2, 1]], (4, 3))
     assert read_tns(path, base=1).shape == (3, 2)
 
 
@@ -252,9 +252,9 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_a_wrong_line_is_named(way, file, text):
-    said = refusal(file(text))
-    assert said.startswith(WRONG[text])
-    assert len(said.splitlines()) == 3
+    printed = refusal(file(text))
+    assert printed.startswith(WRONG[text])
+    assert len(printed.splitlines()) == 3
 
 
 @pytest.mark.parametrize("text", WRONG)

@@ -168,7 +168,7 @@ def test_numbers_are_converted_to_words(kind, bits, number, word):
 
 
 @pytest.mark.parametrize(
-    ("kind", "bits", "numbers", "says"),
+    ("kind", "bits", "numbers", "part"),
     [
         ("f16", 16, [1.0, 0.1], "0.1 is not exact in f16\n1 of 2 elements would be rounded\n"),
         ("e4m3", 8, [1000.0], "1000.0 is not exact in e4m3\n"),
@@ -180,10 +180,10 @@ def test_numbers_are_converted_to_words(kind, bits, number, word):
         ("s8", 8, ["1"], "elements of <U1 for an operand of type s8\n"),
     ],
 )
-def test_unrepresentable_numbers_are_refused(kind, bits, numbers, says):
+def test_unrepresentable_numbers_are_refused(kind, bits, numbers, part):
     with pytest.raises(DtypeError) as caught:
         words_of(numbers, kind, bits)
-    assert says in str(caught.value)
+    assert part in str(caught.value)
     assert len(str(caught.value).splitlines()) == 3
 
 
@@ -226,7 +226,7 @@ RIGHT = draw(2).words(256).astype(np.uint32).reshape(16, 16)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "part"),
     [
         (RIGHT.T, "here and there in all rows and columns; the matrix is transposed"),
         (RIGHT[np.arange(16) ^ 8], "in all rows and columns; rows 0-7 and 8-15 are exchanged"),
@@ -248,8 +248,8 @@ RIGHT = draw(2).words(256).astype(np.uint32).reshape(16, 16)
         (np.where(np.indices((16, 16))[1] % 3, RIGHT, 0), "all in columns 0, 3, 6, 9 …"),
     ],
 )  # fmt: skip
-def test_patterns_of_wrong_elements_are_named(wrong, says):
-    assert pattern(RIGHT, wrong, k="columns").endswith(says)
+def test_patterns_of_wrong_elements_are_named(wrong, part):
+    assert pattern(RIGHT, wrong, k="columns").endswith(part)
 
 
 def test_one_wrong_element_has_no_pattern():
@@ -268,7 +268,7 @@ def test_a_few_wrong_bits_have_no_pattern():
 
 
 @pytest.mark.parametrize(
-    ("kind", "units", "says"),
+    ("kind", "units", "part"),
     [
         ("f32", [1, 1, 1], "each is one unit in the last place further from zero: another rounding"),
         ("f32", [-1, -1, -1], "each is one unit in the last place nearer to zero: another rounding"),
@@ -280,11 +280,11 @@ def test_a_few_wrong_bits_have_no_pattern():
         ("b16", [1, 1, 1], ""),
     ],
 )
-def test_small_errors_are_named_in_ulp(kind, units, says):
+def test_small_errors_are_named_in_ulp(kind, units, part):
     expected = np.array([[1.5, -2.25, 100, 0.125]], np.float32).view(np.uint32)
     got = expected.copy()
     got[0, :3] += np.array(units, np.int32).view(np.uint32)
-    assert pattern(expected, got, kind) == "; ".join(filter(None, ["all in columns 0-2", says]))
+    assert pattern(expected, got, kind) == "; ".join(filter(None, ["all in columns 0-2", part]))
 
 
 def test_wrong_signs_and_nan_are_not_named_rounding():

@@ -309,10 +309,10 @@ class Counted:
     """A fast case on small arrays that counts its calls."""
 
     def __init__(self, name="counted", wait=0.0, answers=None, clock=None):
-        self.asked = []
+        self.calls = []
 
         def answer(item, *device):
-            self.asked.append(item)
+            self.calls.append(item)
             if clock:
                 clock.seconds += wait
             return np.arange(6, dtype=np.int32).reshape(2, 3) + item
@@ -330,7 +330,7 @@ class Counted:
         )
 
 
-def lie(case, answer="gpu", element=(0, 0), flip=1):
+def with_wrong_element(case, answer="gpu", element=(0, 0), flip=1):
     """The case, with one wrong element in one tier."""
     honest = case.answers[answer]
 
@@ -362,7 +362,7 @@ def test_one_flipped_element_is_located(answer):
     element, flip = (m - 1, n - 1), 0b1010
     right = BMM.answers["reference"](item)
     tier = "simulator" if answer == "gpu" else answer
-    (found,) = check(lie(BMM, answer, element, flip), seed, k, SIMULATORS).mismatches
+    (found,) = check(with_wrong_element(BMM, answer, element, flip), seed, k, SIMULATORS).mismatches
     expected = int(right[element])
     assert (found.case, found.seed, found.input, found.tier) == ("bmm", seed, k, tier)
     assert found.problem == BMM.describe(item)
@@ -386,14 +386,14 @@ def test_one_flipped_element_is_located(answer):
 
 
 def test_a_flipped_sign_bit_is_reported():
-    case = lie(Counted().case, flip=np.int32(-(2**31)))
+    case = with_wrong_element(Counted().case, flip=np.int32(-(2**31)))
     (found,) = check(case, 0, 0, SIMULATORS).mismatches
     assert (found.expected, found.got, found.bits) == (0, -(2**31), (31,))
     assert "which nothing wrote" in str(found)
 
 
 def test_a_long_list_of_bits_is_shortened():
-    (found,) = check(lie(Counted().case, flip=-1), 0, 0, SIMULATORS).mismatches
+    (found,) = check(with_wrong_element(Counted().case, flip=-1), 0, 0, SIMULATORS).mismatches
     assert found.bits == tuple(range(32))
     assert "bits 0, 1, 2, 3, 4, 5, 6, 7 … (32 in all) differ" in str(found)
 
@@ -483,7 +483,7 @@ def test_one_flipped_bit_of_packed_output_is_located(word, first, answer):
         flip = np.array(1 << bit, f"u{word // 8}")
         found = next(
             one
-            for one in check(lie(BMM, answer, element, flip), 0, k, SIMULATORS).mismatches
+            for one in check(with_wrong_element(BMM, answer, element, flip), 0, k, SIMULATORS).mismatches
             if one.tier == ("simulator" if answer == "gpu" else answer)
         )
         assert (found.element, found.bits, found.wrong) == (element, (bit,), 1)
@@ -502,7 +502,9 @@ def test_the_wrong_half_of_a_64_bit_word_is_located(name, column):
     item = replace(
         CASES[name].draw(Draw(0, name, k)), x=Draw(0, "halves", 0).matrix(70, 73, "float32"), word=64
     )
-    case = lie(replace(CASES[name], draw=lambda draw: item), "gpu", (0, 1), np.uint64(1 << (63 - column)))
+    case = with_wrong_element(
+        replace(CASES[name], draw=lambda draw: item), "gpu", (0, 1), np.uint64(1 << (63 - column))
+    )
     (found,) = check(case, 0, k, SIMULATORS, ["simulator"]).mismatches
     at = (1, column) if name == "pack-column" else (column, 1)
     assert found.meaning.startswith(f"element {at}")
@@ -533,7 +535,7 @@ def test_a_hardware_mismatch_is_replayed_there_and_located_by_the_simulator():
 
 
 def test_a_mismatch_is_plain_json_data():
-    (found,) = check(lie(BMM, "gpu", (0, 0), 4), 0, 2, SIMULATORS).mismatches
+    (found,) = check(with_wrong_element(BMM, "gpu", (0, 0), 4), 0, 2, SIMULATORS).mismatches
     assert json.loads(json.dumps(asdict(found)))["place"]["lane"] == 0
 
 
@@ -615,8 +617,8 @@ def clock(monkeypatch):
     """A clock that only the test advances."""
     clock = SimpleNamespace(seconds=0.0)
     for module in ("runner", "compare"):
-        told = SimpleNamespace(perf_counter=lambda: clock.seconds)
-        monkeypatch.setattr(f"simwarp.verify.{module}.time", told)
+        fake_time = SimpleNamespace(perf_counter=lambda: clock.seconds)
+        monkeypatch.setattr(f"simwarp.verify.{module}.time", fake_time)
     return clock
 
 
@@ -624,14 +626,14 @@ def test_the_budget_is_kept(clock):
     counted = Counted(wait=0.01, clock=clock)
     outcome = verify([counted.case], SIMULATORS, budget=0.295)
     assert outcome.seconds == clock.seconds == pytest.approx(0.3)
-    assert len(counted.asked) == 30
+    assert len(counted.calls) == 30
     assert outcome.rows[0].inputs == 15
 
 
 def test_a_budget_of_0_runs_no_input():
     counted = Counted()
     outcome = verify([counted.case], SIMULATORS, budget=0)
-    assert counted.asked == []
+    assert counted.calls == []
     assert not outcome.agreed
 
 
@@ -647,15 +649,15 @@ def test_the_case_with_the_least_time_runs_next(clock):
 def test_inputs_run_in_order():
     counted = Counted()
     verify([counted.case], {}, inputs=5)
-    assert counted.asked == [0, 1, 2, 3, 4]
+    assert counted.calls == [0, 1, 2, 3, 4]
 
 
 def test_a_single_input_is_run():
     counted = Counted()
     outcome = verify([counted.case], {}, only_input=77, seed=5)
-    assert counted.asked == [77]
+    assert counted.calls == [77]
     assert (outcome.agreed, outcome.short, outcome.seed) == (True, [], 5)
-    assert not verify([lie(counted.case)], SIMULATORS, only_input=77).agreed
+    assert not verify([with_wrong_element(counted.case)], SIMULATORS, only_input=77).agreed
 
 
 def test_selected_tiers_are_run():
@@ -678,7 +680,7 @@ def test_a_requested_number_of_inputs_suffices_for_agreement(clock):
     assert (outcome.agreed, outcome.short, outcome.few, outcome.used_up) == (True, [], 3, True)
     outcome = verify([Counted(wait=0.02, clock=clock).case], SIMULATORS, inputs=50, budget=0.1)
     assert (outcome.agreed, outcome.short, outcome.few, outcome.used_up) == (False, ["counted"], 50, False)
-    assert not verify([lie(Counted().case)], SIMULATORS, inputs=3).agreed
+    assert not verify([with_wrong_element(Counted().case)], SIMULATORS, inputs=3).agreed
 
 
 def test_inputs_of_one_shape_count_once():
@@ -689,7 +691,9 @@ def test_inputs_of_one_shape_count_once():
 
 
 def test_all_mismatches_are_counted_and_three_are_kept():
-    outcome = verify([lie(Counted("liar").case), Counted("honest").case], SIMULATORS, inputs=LEAST_SHAPES)
+    outcome = verify(
+        [with_wrong_element(Counted("liar").case), Counted("honest").case], SIMULATORS, inputs=LEAST_SHAPES
+    )
     assert {(r.case, r.tier): r.mismatches for r in outcome.rows} == {
         ("liar", "reference"): 0,
         ("liar", "simulator"): LEAST_SHAPES,
@@ -732,7 +736,11 @@ def test_any_number_of_processes_gives_the_same_outcome(processes):
         slow_start = replace(
             Counted("slow").case, draw=lambda draw: time.sleep(0.2 * (draw.k == 0)) or draw.k
         )
-        return [lie(slow_start), Counted("honest").case, lie(Counted("other").case)]
+        return [
+            with_wrong_element(slow_start),
+            Counted("honest").case,
+            with_wrong_element(Counted("other").case),
+        ]
 
     expected = verify(cases(), SIMULATORS, inputs=LEAST_SHAPES)
     assert [m.input for m in expected.mismatches] == [0, 1, 2] * 2
@@ -781,17 +789,22 @@ def test_a_dead_worker_process_is_reported():
 
 
 def test_progress_is_reported_after_every_input():
-    told = []
+    reported = []
     verify(
-        [Counted().case], SIMULATORS, inputs=3, progress=lambda outcome: told.append(outcome.rows[0].inputs)
+        [Counted().case],
+        SIMULATORS,
+        inputs=3,
+        progress=lambda outcome: reported.append(outcome.rows[0].inputs),
     )
-    assert told == [1, 2, 3]
-    verify([Counted().case], SIMULATORS, only_input=3, progress=lambda outcome: told.append(outcome.single))
-    assert told[-1] is True
+    assert reported == [1, 2, 3]
+    verify(
+        [Counted().case], SIMULATORS, only_input=3, progress=lambda outcome: reported.append(outcome.single)
+    )
+    assert reported[-1] is True
 
 
 def test_the_outcome_is_plain_json_data():
-    outcome = verify([lie(BMM)], SIMULATORS, inputs=2, seed=6)
+    outcome = verify([with_wrong_element(BMM)], SIMULATORS, inputs=2, seed=6)
     plain = json.loads(json.dumps(outcome.to_json()))
     assert set(plain) == {"agreed", "seed", "seconds", "interrupted", "too_few_shapes", "rows", "mismatches"}
     assert (plain["agreed"], plain["seed"], plain["interrupted"]) == (False, 6, False)

@@ -133,7 +133,7 @@ def test_older_chips_agree_too(k, cc):
     np.testing.assert_array_equal(CASE.answers["gpu"](item, simulator(cc=cc)), right)
 
 
-def lie(answer, element, flip=1):
+def with_wrong_element(answer, element, flip=1):
     honest = CASE.answers[answer]
 
     def wrong(item, *device):
@@ -152,7 +152,7 @@ def test_a_wrong_integer_is_explained_in_words():
     k = first_with(lambda item: output(item) == "int32" and item.geometry.excluded.any())
     item = drawn(k)
     n, p, q, o = element = tuple(size - 1 for size in dots(item).shape)
-    (found,) = check(lie("gpu", element), 0, k, SIMULATORS, ["simulator"]).mismatches
+    (found,) = check(with_wrong_element("gpu", element), 0, k, SIMULATORS, ["simulator"]).mismatches
     taps = item.geometry.filters[0] * item.geometry.filters[1]
     outside = int(item.geometry.excluded[p, q])
     products = (taps - outside) * item.geometry.images[3]
@@ -169,7 +169,7 @@ def test_a_wrong_integer_is_explained_in_words():
 
 def test_a_wrong_listing_is_located():
     k = first_with(lambda item: output(item) == "int32")
-    (found,) = check(lie("listing", (0, 0, 0, 0)), 0, k, SIMULATORS, ["listing"]).mismatches
+    (found,) = check(with_wrong_element("listing", (0, 0, 0, 0)), 0, k, SIMULATORS, ["listing"]).mismatches
     assert found.tier == "listing"
     assert "Conv2d" in found.place.kernel
 
@@ -179,7 +179,7 @@ def test_a_wrong_bit_is_explained_in_words(pool):
     k = first_with(lambda item: output(item) == pool and item.geometry.filters[3] > 5)
     item = drawn(k)
     element = tuple(size - 1 for size in CASE.answers["reference"](item)[..., :1].shape)
-    (found,) = check(lie("gpu", element, 1 << 5), 0, k, SIMULATORS, ["simulator"]).mismatches
+    (found,) = check(with_wrong_element("gpu", element, 1 << 5), 0, k, SIMULATORS, ["simulator"]).mismatches
     n, p, q, _ = element
     step = 1 if pool == "bits" else 2
     assert found.bits == (5,)
@@ -193,7 +193,9 @@ def test_a_wrong_bit_is_explained_in_words(pool):
 
 def test_a_wrong_padding_bit_is_explained_in_words():
     k = first_with(lambda item: output(item) == "bits" and item.geometry.filters[3] < 20)
-    (found,) = check(lie("gpu", (0, 0, 0, 0), 1 << 30), 0, k, SIMULATORS, ["simulator"]).mismatches
+    (found,) = check(
+        with_wrong_element("gpu", (0, 0, 0, 0), 1 << 30), 0, k, SIMULATORS, ["simulator"]
+    ).mismatches
     assert found.meaning == "bit of channel 30 of output pixel (0, 0) of image 0, which is padding"
 
 

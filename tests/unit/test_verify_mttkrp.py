@@ -193,7 +193,7 @@ def test_an_error_beyond_the_bound_is_a_mismatch(dtype, items):
         assert found.sum() == wrong
 
 
-def lie(answer, element, change):
+def with_wrong_element(answer, element, change):
     honest = CASE.answers[answer]
 
     def wrong(item, *device):
@@ -215,7 +215,7 @@ def a_sum(condition):
 def test_a_wrong_sum_is_explained_in_words(deterministic):
     k, element = a_sum(lambda item: item.format == "f-coo" and item.deterministic == deterministic)
     item = drawn(k)
-    (found,) = check(lie("gpu", element, 1e6), 0, k, SIMULATORS, ["simulator"]).mismatches
+    (found,) = check(with_wrong_element("gpu", element, 1e6), 0, k, SIMULATORS, ["simulator"]).mismatches
     terms = int((item.tensor.coords[item.mode] == element[0]).sum())
     assert found.element == element
     assert found.meaning == (
@@ -229,14 +229,14 @@ def test_a_wrong_sum_is_explained_in_words(deterministic):
 
 def test_a_wrong_listing_is_located():
     k, element = a_sum(lambda item: item.format == "mm-csf")
-    (found,) = check(lie("listing", element, 1e6), 0, k, SIMULATORS, ["listing"]).mismatches
+    (found,) = check(with_wrong_element("listing", element, 1e6), 0, k, SIMULATORS, ["listing"]).mismatches
     assert found.tier == "listing"
     assert "alg" in found.place.kernel
 
 
 def test_a_nan_result_is_a_mismatch():
     k, element = a_sum(lambda item: item.format == "coo")
-    (found,) = check(lie("gpu", element, np.nan), 0, k, SIMULATORS, ["simulator"]).mismatches
+    (found,) = check(with_wrong_element("gpu", element, np.nan), 0, k, SIMULATORS, ["simulator"]).mismatches
     assert found.element == element
     assert "got nan" in str(found)
 
