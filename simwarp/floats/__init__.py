@@ -1,7 +1,7 @@
 """IEEE 754 arithmetic on NumPy arrays: every operation correctly rounded, in every direction, on any CPU.
 
-Operands are arrays or NumPy scalars of shapes that broadcast. The payload of a NaN result
-is unspecified unless a function defines it. Nothing here warns.
+Operands are arrays or NumPy scalars of shapes that broadcast. The payload of a NaN result is
+unspecified unless a function defines it. No function warns.
 """
 
 from simwarp.floats.arithmetic import add, div, flush, mul, rcp, saturate, sqrt, sub

@@ -1,7 +1,7 @@
 """Addition, multiplication, division and square root, correctly rounded in every direction.
 
-To nearest they are NumPy's own. Otherwise a float32 result is computed in float64, where products are
-exact, and a float64 result together with its error.
+Results rounded to nearest are NumPy's own. In another rounding a float32 result is computed in float64, where
+products are exact, and a float64 result from NumPy's and its error.
 
 Source: PTX ISA 9.0, section 9.7.3 (add, sub, mul, div, rcp, sqrt, and the modifiers .ftz, .sat).
 """
@@ -38,7 +38,7 @@ def add(a: Any, b: Any, rounding: Rounding = "rn") -> Any:
     Raises
     ------
     DtypeError, SchemeError
-        For operands of other types, or an unknown rounding; likewise in all functions of this module.
+        For operands of other types, or an unknown rounding; so in all functions of this module.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def sqrt(a: Any, rounding: Rounding = "rn") -> Any:
 
 @_quiet
 def flush(a: Any) -> Any:
-    """Subnormal numbers as zeros of their sign: the modifier ``.ftz``.
+    """Replace subnormal numbers by zeros of the same sign: the modifier ``.ftz``.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def flush(a: Any) -> Any:
 
 @_quiet
 def saturate(a: Any) -> Any:
-    """``a`` clamped to [+0, 1], NaN as +0: the modifier ``.sat``.
+    """Clamp ``a`` to [+0, 1], and NaN to +0: the modifier ``.sat``.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def saturate(a: Any) -> Any:
 
 @_quiet
 def _rounded(nearest: np.ufunc, others: dict[int, Any], rounding: Rounding, *operands: Any) -> Any:
-    """NumPy's own result to nearest; in another rounding that of the function for the operands' width."""
+    """Round to nearest by NumPy, otherwise by the function in ``others`` for the operands' bytes."""
     dtype = common_dtype(*operands)
     if rounding == "rn":
         return nearest(*operands)
@@ -178,13 +178,13 @@ def _rounded(nearest: np.ufunc, others: dict[int, Any], rounding: Rounding, *ope
 def _saturate(a: Floats) -> Floats:
     result = np.fmax(a, a.dtype.type(0))
     np.fmin(result, a.dtype.type(1), out=result)
-    result += 0  # of two zeros fmax may return either
+    result += 0  # fmax may return -0 for -0 and +0
     return result
 
 
 def _in_float64(operation: np.ufunc, rounding: Rounding, *operands: Floats) -> Floats:
-    # The product of float32 is exact; a quotient of 24 bits by 24, or a root, that is not a float32 lies
-    # farther from all of them than float64 errs.
+    # A product of float32 is exact in float64. A quotient or root that is not a float32 is farther from every
+    # float32 than the rounding error of float64.
     return to_float32(operation(*operands, dtype=np.float64), rounding)
 
 
@@ -209,7 +209,7 @@ def _div_64(rounding: Rounding, a: Floats, b: Floats) -> Floats:
 
 
 def _div_by_parts(rounding: Rounding, a: Floats, b: Floats) -> Floats:
-    """The quotient for operands and quotients of any exponent, zeros, infinities and NaN."""
+    """The quotient of float64 with any exponents, also of zeros, infinities and NaN."""
     (a_part, a_exponent), (b_part, b_exponent) = np.frexp(a), np.frexp(b)
     nearest, rest = _quotient(a_part, b_part)
     exponent = a_exponent.astype(np.int64) - b_exponent
@@ -218,14 +218,14 @@ def _div_by_parts(rounding: Rounding, a: Floats, b: Floats) -> Floats:
 
 
 def _quotient(a: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """The nearest float64, and a number with the sign of its error: the remainder's times b's."""
+    """The float64 nearest to a / b, and a number with the sign of its error: the remainder's times b's."""
     nearest = np.divide(a, b)
     product, error = two_product(nearest, b)
     return nearest, ((a - product) - error) * np.copysign(1.0, b)
 
 
 def _sqrt_64(rounding: Rounding, a: Floats) -> Floats:
-    # In [1/4, 1) times a power of 4: the root of any float64 then is exactly scaled back.
+    # Scale to [1/4, 1) by a power of 4, so that the root is scaled back exactly.
     part, exponent = np.frexp(a)
     odd = exponent & 1
     part = np.ldexp(part, -odd)

@@ -1,4 +1,4 @@
-"""Between float32, float64 and integers, and to integral values, in every rounding.
+"""Conversions between float32, float64 and integers, and to integral values, in every rounding.
 
 Source: PTX ISA 9.0, section 9.7.9.21 (cvt).
 """
@@ -21,19 +21,19 @@ _quiet = np.errstate(all="ignore")
 
 @_quiet
 def convert(x: Any, dtype: npt.DTypeLike, rounding: Rounding = "rn") -> Any:
-    """Between float32 and float64 (PTX ISA 9.7.9.21, ``cvt``).
+    """Convert between float32 and float64 (PTX ISA 9.7.9.21, ``cvt``).
 
     Parameters
     ----------
     x : float32 or float64
     dtype : float32 or float64
     rounding : "rn", "rz", "rm" or "rp"
-        Of a float64 to float32; other conversions are exact.
+        The rounding of float64 to float32; other conversions are exact.
 
     Raises
     ------
     DtypeError, SchemeError
-        For a type or a rounding of another kind.
+        For another type, or an unknown rounding.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def round_integral(a: Any, rounding: Rounding) -> Any:
     Raises
     ------
     DtypeError, SchemeError
-        For a type or a rounding of another kind.
+        For another type, or an unknown rounding.
 
     Examples
     --------
@@ -76,7 +76,7 @@ _INTEGRAL: dict[str, np.ufunc] = {"rn": np.rint, "rz": np.trunc, "rm": np.floor,
 
 @_quiet
 def from_integer(i: Any, dtype: npt.DTypeLike, rounding: Rounding = "rn") -> Any:
-    """Integers as floats (PTX ISA 9.7.9.21, ``cvt``).
+    """Convert integers to floats (PTX ISA 9.7.9.21, ``cvt``).
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def from_integer(i: Any, dtype: npt.DTypeLike, rounding: Rounding = "rn") -> Any
     Raises
     ------
     DtypeError, SchemeError
-        For a type or a rounding of another kind.
+        For another type, or an unknown rounding.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def from_integer(i: Any, dtype: npt.DTypeLike, rounding: Rounding = "rn") -> Any
     check_rounding(rounding)
     source, target = i.dtype, _float_dtype(dtype)
     if source.kind not in "iu":
-        raise DtypeError(f"integers of type {source}\npass (u)int8 to (u)int64")
+        raise DtypeError(f"i has elements of {source}\nintegers are needed\npass (u)int8 to (u)int64")
     if rounding == "rn":
         return i.astype(target)
     if source.itemsize < 8:
@@ -113,7 +113,7 @@ def _from_64_bits(single: bool, rounding: Rounding, i: Words) -> Floats:
 
 @_quiet
 def to_integer(a: Any, dtype: npt.DTypeLike, rounding: Rounding) -> Any:
-    """Floats as integers (PTX ISA 9.7.9.21, ``cvt``); values out of range are clamped, NaN gives 0.
+    """Convert floats to integers (PTX ISA 9.7.9.21, ``cvt``): values out of range are clamped, NaN gives 0.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def to_integer(a: Any, dtype: npt.DTypeLike, rounding: Rounding) -> Any:
     Raises
     ------
     DtypeError, SchemeError
-        For a type or a rounding of another kind.
+        For another type, or an unknown rounding.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def to_integer(a: Any, dtype: npt.DTypeLike, rounding: Rounding) -> Any:
     check_rounding(rounding)
     target = np.dtype(dtype)
     if target.kind not in "iu":
-        raise DtypeError(f"integers of type {target}\nask for (u)int8 to (u)int64")
+        raise DtypeError(f"dtype is {target}\nan integer type is needed\npass (u)int8 to (u)int64")
     return elementwise(partial(_to_integer, target, rounding), a, dtype=target)
 
 
@@ -153,7 +153,7 @@ def _to_integer(target: np.dtype[Any], rounding: Rounding, a: Floats) -> Words:
 
 
 def _greatest_within(end: int, dtype: np.dtype[Any]) -> Any:
-    """The largest float that is not above an integer."""
+    """The largest float that is at most an integer."""
     nearest = dtype.type(end)
     return nearest if int(nearest) <= end else np.nextafter(nearest, dtype.type(0))
 
@@ -161,5 +161,5 @@ def _greatest_within(end: int, dtype: np.dtype[Any]) -> Any:
 def _float_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     target = np.dtype(dtype)
     if target.kind != "f" or target.itemsize not in (4, 8):
-        raise DtypeError(f"floats of type {target}\nask for float32 or float64")
+        raise DtypeError(f"dtype is {target}\na float type is needed\npass float32 or float64")
     return target

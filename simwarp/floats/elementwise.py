@@ -1,4 +1,4 @@
-"""Functions of arrays of equal shape, applied to operands of any shape."""
+"""Apply functions of arrays of one shape to operands of shapes that broadcast, block by block."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from reference.errors import DtypeError
 from simwarp.floats.rounding import Floats, Lanes
 
 BLOCK = 1 << 15
-"""Bytes of an operand at a time. The temporaries then stay in cache, and in memory that the process keeps:
-asking the system for new pages costs more than the arithmetic."""
+"""Bytes of an operand per block. Temporaries of this size stay in cache, and in memory that the process
+keeps: new pages from the system cost more than the arithmetic."""
 
 
 def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[Any] | None = None) -> Any:
@@ -40,19 +40,20 @@ def elementwise(function: Callable[..., Any], *operands: Any, dtype: np.dtype[An
 
 
 def redo(result: Floats, where: Lanes, function: Callable[..., Any], *operands: Any) -> Floats:
-    """Recompute some elements of a result with a more careful function; all arrays have one shape."""
+    """Recompute some elements of a result with a slower, exact function; all arrays have one shape."""
     if where.any():
         result[where] = function(*(x[where] for x in operands))
     return result
 
 
 def common_dtype(*operands: Any) -> np.dtype[Any]:
-    """The one type of all operands; DtypeError unless all are float32 or all float64."""
+    """The common dtype of the operands; DtypeError unless all are float32 or all float64."""
     dtypes: set[Any] = {getattr(x, "dtype", None) for x in operands}
     if len(dtypes) > 1 or not dtypes <= _FLOATS:
         given = ", ".join(str(getattr(x, "dtype", type(x).__name__)) for x in operands)
         raise DtypeError(
-            f"floating-point operands of types {given}\npass NumPy values, all float32 or all float64"
+            f"operands of types {given}\nfloats of one type are needed\n"
+            "pass NumPy values, all float32 or all float64"
         )
     return dtypes.pop()
 

@@ -1,4 +1,4 @@
-"""Sums and products of floats with their exact errors, and sums rounded once: to odd, or to float32.
+"""Sums and products of floats with their exact errors, and sums rounded once, to odd or to float32.
 
 Source: Knuth, The Art of Computer Programming 2, section 4.2.2 (`two_sum`); Dekker, Numerische
 Mathematik 18, 1971 (`two_product`).
@@ -35,7 +35,8 @@ def two_product(a: Floats, b: Floats) -> tuple[Floats, Floats]:
     product, or an intermediate result, overflows.
     """
     product = np.multiply(a, b)
-    # Rounded to 26 bits, a signed rest of 26; cut to 26 bits, a rest of 27: all four products are exact.
+    # a is rounded to 26 bits, with a signed rest of 26; b is cut to 26 bits, with a rest of 27. All four
+    # products of these are exact.
     words = np.add(a.view(np.uint64), _HALF_UNIT)
     words &= _HIGH
     a_high = words.view(np.float64)
@@ -58,7 +59,7 @@ _HALF_UNIT = np.uint64(2**26)
 
 
 def signed_zero(total: Floats, a: Floats, b: Floats, rounding: Rounding) -> Floats:
-    """Give the exact zeros among sums of a and b, as rounded to nearest, the sign of another rounding.
+    """Correct the signs of exact zeros among sums a + b rounded to nearest, for another rounding.
 
     Toward minus infinity, only +0 plus +0 is +0 (IEEE 754-2019, section 6.3).
     """
@@ -70,7 +71,7 @@ def signed_zero(total: Floats, a: Floats, b: Floats, rounding: Rounding) -> Floa
 
 
 def sum_to_odd(a: Floats, b: Floats, rounding: Rounding = "rn") -> Floats:
-    """The float64 sum a + b, far from overflow, rounded to odd; ``rounding`` only signs the zeros."""
+    """The float64 sum a + b, far from overflow, rounded to odd; ``rounding`` decides the sign of zeros."""
     total, error = two_sum(a, b)
     return to_odd(signed_zero(total, a, b, rounding), error)
 
@@ -78,12 +79,12 @@ def sum_to_odd(a: Floats, b: Floats, rounding: Rounding = "rn") -> Floats:
 def sum_to_float32(a: Floats, b: Floats, rounding: Rounding) -> Floats:
     """The float64 sum a + b as float32, rounded once; one operand may be float32.
 
-    The sum is rounded to float64 first. That is one rounding too many only where it ends on a float32, or
-    halfway between two of them: there, the sum is rounded to odd instead.
+    The sum is rounded to float64 first. The second rounding is wrong only where the first ends on a float32
+    or halfway between two of them; there the sum is rounded to odd instead.
     """
     total = np.add(a, b)
     result = to_float32(total, rounding)
-    low = np.left_shift(total.view(np.uint64), 36)  # the last 28 bits, 0 in either case
+    low = np.left_shift(total.view(np.uint64), 36)  # the last 28 bits, 0 in both cases
     if low.min(initial=1) == 0:
         if rounding != "rn":
             return sum_through_odd(rounding, a, b)

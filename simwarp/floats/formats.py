@@ -1,8 +1,8 @@
-"""The floating-point formats of the PTX ISA, and their bits.
+"""The floating-point formats of the PTX ISA: widths and limits.
 
 A *word* is a value's bits in an unsigned integer; its *magnitude* is the word without the sign.
-Magnitudes grow with the values, through subnormal numbers, binades and infinity alike: adding one gives
-the next value.
+Magnitudes increase with the values, from subnormal numbers to infinity: a magnitude plus one is the next
+value's.
 
 Source: PTX ISA 9.0, sections 5.2.1 and 5.2.3; e4m3 and e5m2 also OCP 8-bit Floating Point Specification.
 """
@@ -25,12 +25,12 @@ class Format:
     ----------
     name : str
     word : dtype
-        The unsigned integer that holds the value.
+        The unsigned integer type that holds a value.
     exponent_bits, fraction_bits : int
     padding : int
         Low bits of the word that are always 0.
     has_infinity : bool
-        If not, only the last fraction of the last exponent is NaN.
+        Without infinity, only the largest magnitude is NaN.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Format:
 
     @property
     def sign(self) -> int:
-        """The word that has only the sign bit."""
+        """The word with only the sign bit set."""
         return 1 << (self.exponent_bits + self.fraction_bits + self.padding)
 
     @property
@@ -52,7 +52,7 @@ class Format:
 
     @property
     def largest(self) -> int:
-        """The magnitude, without padding, of the largest finite value; one more is infinity or else NaN."""
+        """The magnitude, without padding, of the largest finite value; the next is infinity or NaN."""
         last = (1 << (self.exponent_bits + self.fraction_bits)) - 1
         return last - (1 << self.fraction_bits) if self.has_infinity else last - 1
 

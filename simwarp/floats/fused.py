@@ -1,9 +1,9 @@
 """The fused multiply-add: a · b + c with one rounding.
 
-NumPy has no fused multiply-add. A float32 product is exact in float64, and so is the error of the sum
-with c (Knuth's two-sum); in float64 the product's own error adds to that (Dekker's two-product). To
-nearest, both are rounded twice, which is wrong only where the first rounding ends exactly halfway between
-two results; these elements, and those near the ends of the exponent range, are recomputed with care.
+NumPy has no fused multiply-add. A float32 product is exact in float64, and so is the error of the sum with c
+(Knuth's two-sum); a float64 product has an error of its own (Dekker's two-product). The sums are rounded
+twice, which is wrong only where the first rounding ends exactly halfway between two results. These elements,
+and those near the ends of the exponent range, are recomputed exactly.
 
 Source: PTX ISA 9.0, section 9.7.3.6 (fma); Boldo and Melquiond, IEEE Transactions on Computers 57(4),
 2008 (emulation of the fused multiply-add).
@@ -39,7 +39,7 @@ def fma(a: Any, b: Any, c: Any, rounding: Rounding = "rn") -> Any:
     Raises
     ------
     DtypeError, SchemeError
-        For operands or a rounding of another kind.
+        For operands of other types, or an unknown rounding.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def _double(a: Floats, b: Floats, c: Floats) -> Floats:
     error = np.add(product_error, total_error)
     result = np.add(total, error)
     hard = _hard(result, product, total, a, b)
-    # ``error`` is rounded: this matters only if it ends halfway, at a few quarter units of ``total``.
+    # ``error`` is rounded; that matters only if it ends halfway, at a few quarter units of ``total``.
     low = error.view(np.uint64)
     low <<= 20
     if low.min(initial=1) == 0:
@@ -85,9 +85,9 @@ def _double_directed(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Flo
 
 
 def _hard(result: Floats, product: Floats, total: Floats, a: Floats, b: Floats) -> Lanes:
-    """Where a product's error may be too small for a float64, or something overflowed.
+    """The elements to recompute: the product's error may underflow, or a result overflowed.
 
-    Where a factor is 0 puts ``total`` into the result, since the errors may have spoilt the sign of a 0.
+    Elements with a factor of 0 become ``total``, since adding errors may change the sign of a 0.
     """
     hard = np.abs(product) < 2.0**-960
     if hard.any():
@@ -98,15 +98,15 @@ def _hard(result: Floats, product: Floats, total: Floats, a: Floats, b: Floats) 
 
 
 def _nearest_and_rest(total: Floats, error: Floats, more: Floats) -> tuple[Floats, Floats]:
-    """The float64 nearest to the sum of all three, and a number with the sign of its error."""
+    """The float64 nearest to total + error + more, and a number with the sign of its error."""
     return two_sum(total, to_odd(*two_sum(error, more)))
 
 
 def fused_by_parts(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Floats:
     """The sum a · b + c of float64 of any exponent, also of zeros, infinities and NaN.
 
-    Significands and exponents are taken apart; the smaller of product and addend is scaled to no less
-    than 2^-200 of the other, which no rounding can distinguish from its true size.
+    Significands and exponents are separated. The smaller of product and addend is scaled up to 2^-200 of the
+    other if it is less, which does not change the rounded result.
     """
     (a, a_exponent), (b, b_exponent), (c, c_exponent) = (np.frexp(x) for x in (a, b, c))
     product_exponent = np.where(a * b == 0, _OF_ZERO, a_exponent + b_exponent)
@@ -118,7 +118,7 @@ def fused_by_parts(rounding: Rounding, a: Floats, b: Floats, c: Floats) -> Float
     plain, plain_error = two_sum(product, c)
     nearest, rest = _nearest_and_rest(plain, plain_error, product_error)
     result = pack(exact(nearest, rest, exponent), FORMATS["f64"], rounding).view(np.float64)
-    # NumPy's own infinities, NaN and zeros, with the sign to nearest, are right.
+    # NumPy's infinities, NaN and zeros are right, except for the sign of zeros in other roundings.
     ready = ~np.isfinite(plain) | (nearest == 0)
     return np.where(ready, signed_zero(plain, product, c, rounding), result)
 

@@ -1,4 +1,4 @@
-"""Exact values of any exponent, and their one rounding into the word of a format.
+"""Values of any exponent, held without a rounding error, and rounded once into the words of a format.
 
 For results that the fast paths do not cover: overflows, subnormal numbers, and formats that NumPy lacks.
 """
@@ -20,9 +20,9 @@ class Exact(NamedTuple):
     ----------
     negative : bool array
     significand : uint64 array
-        0, or from 2^61 - 1 to 2^62 - 1; the last bit is also set if the number has more bits than that.
+        0, or from 2^61 - 1 to 2^62 - 1; the last bit is also set if the number has further bits.
     exponent : int64 array
-        The binary exponent; that of 0 is below all others.
+        The binary exponent; for 0 it is below all others.
     """
 
     negative: Lanes
@@ -31,10 +31,10 @@ class Exact(NamedTuple):
 
 
 def exact(nearest: Floats, rest: Any = 0.0, exponent: Any = 0) -> Exact:
-    """The numbers ``(nearest + rest) · 2^exponent``, of float64.
+    """Convert float64 numbers ``(nearest + rest) · 2^exponent`` to `Exact`.
 
-    Only the sign of ``rest`` counts; it is less than half a unit of ``nearest``. The result is meaningless
-    for NaN and infinity; a subnormal ``nearest`` counts as some value of its sign below 2^-1022.
+    Only the sign of ``rest`` matters; it is less than half a unit of ``nearest``. The result is meaningless
+    for NaN and infinity; a subnormal ``nearest`` is taken for some value of its sign below 2^-1022.
     """
     bits = nearest.view(np.uint64)
     negative = np.signbit(nearest)
@@ -51,13 +51,13 @@ _LEAST = np.int64(-(10**5))
 
 
 def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = False) -> Words:
-    """The words of numbers in a format, rounded once.
+    """Round numbers once into words of a format.
 
-    An overflow gives infinity (NaN in a format without) where the rounding goes away from zero and
+    An overflow gives infinity (NaN in a format without infinity) if the rounding goes away from zero and
     ``saturate`` is not set, else the largest finite value.
     """
     fraction_bits, least = format.fraction_bits, format.least_exponent
-    # A subnormal loses one more bit for each binade that it lies below the least normal one.
+    # A subnormal number loses one more bit for each binade below the least normal one.
     below = np.maximum(least - x.exponent, 0)
     kept = drop(x.significand, np.minimum(61 - fraction_bits + below, 63), rounding, x.negative)
     binade = np.clip(x.exponent - least, 0, format.greatest_exponent - least + 1).astype(np.uint64)
@@ -67,14 +67,14 @@ def pack(x: Exact, format: Format, rounding: NarrowRounding, saturate: bool = Fa
 
 
 def _limit(format: Format, rounding: NarrowRounding, negative: Lanes, saturate: bool) -> Words:
-    """The magnitude that an overflow gives."""
+    """The magnitude of the result of an overflow."""
     toward: dict[str, Any] = {"rz": 0, "rm": negative, "rp": ~negative}
     outward = 0 if saturate else toward.get(rounding, 1)
     return np.add(np.uint64(format.largest), outward, dtype=np.uint64)
 
 
 def join(negative: Lanes, magnitude: Words, format: Format) -> Words:
-    """Sign and magnitude in the words of a format."""
+    """Combine signs and magnitudes (without padding) to words of a format."""
     word = format.word.type
     signs = negative.astype(format.word) * word(format.sign)
     return (magnitude.astype(format.word) << word(format.padding)) | signs

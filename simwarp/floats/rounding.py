@@ -1,12 +1,12 @@
-"""Directed roundings from NumPy's own result and the sign of its error.
+"""Directed roundings, computed from NumPy's result and the sign of its error.
 
-The functions of this package compute the exact result as ``nearest + rest``: a number that NumPy rounded to
-nearest, and an error term of which only the sign counts. From these two every rounding follows by one
-step of the number's bits.
+The functions of this package compute the exact result as ``nearest + rest``: NumPy's result, rounded to
+nearest, and an error term of which only the sign matters. Every other rounding is that result, or the next
+number on the side of the error.
 
-*Round to odd* (toward zero, then the last bit set where anything was lost) is the rounding for an
-intermediate result: rounded again, to at least two bits fewer and in any direction, it gives what the
-exact value would have given (Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008).
+*Round to odd* (toward zero, then set the last bit if the result is inexact) is the rounding for intermediate
+results: rounding again, to at least two bits fewer and in any direction, gives the same as rounding the
+exact value (Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008).
 
 Source: PTX ISA 9.0, section 9.7 (the rounding modifiers .rn .rz .rm .rp).
 """
@@ -23,7 +23,7 @@ from reference.errors import SchemeError
 Rounding: TypeAlias = Literal["rn", "rz", "rm", "rp"]
 """Nearest (ties to even), toward zero, toward minus infinity, toward plus infinity."""
 NarrowRounding: TypeAlias = Literal["rn", "rna", "rz", "rm", "rp"]
-"""The same, and nearest with ties away from zero."""
+"""`Rounding`, and "rna": nearest with ties away from zero."""
 
 Floats: TypeAlias = npt.NDArray[Any]
 Words: TypeAlias = npt.NDArray[Any]
@@ -31,16 +31,16 @@ Lanes: TypeAlias = npt.NDArray[np.bool_]
 
 
 def check_rounding(rounding: str, *also: str) -> None:
-    """Raise SchemeError unless the rounding is one of rn, rz, rm, rp or ``also``."""
+    """Raise SchemeError unless the rounding is rn, rz, rm, rp or one of ``also``."""
     known = ("rn", "rz", "rm", "rp", *also)
     if rounding not in known:
         raise SchemeError(f"unknown rounding {rounding!r}\nchoose one of {', '.join(known)}")
 
 
 def directed(nearest: Floats, rest: Floats, rounding: Rounding) -> Floats:
-    """Round ``nearest + rest``, where ``nearest`` is the float nearest to it, and is overwritten.
+    """Round the exact value ``nearest + rest``, in place: ``nearest`` is the float nearest to it.
 
-    Only the sign of ``rest`` counts; NaN stands for 0. An overflow is an infinity in ``nearest``, with a
+    Only the sign of ``rest`` matters; NaN counts as 0. An overflow is an infinity in ``nearest``, with a
     ``rest`` of the other sign; an underflow is a zero of the exact value's sign.
     """
     if rounding == "rn":
@@ -57,7 +57,7 @@ def directed(nearest: Floats, rest: Floats, rounding: Rounding) -> Floats:
 
 
 def to_odd(nearest: Floats, rest: Floats) -> Floats:
-    """Round ``nearest + rest`` (see `directed`) to odd: the last bit is 1 unless the sum is exact."""
+    """Round ``nearest + rest`` (see `directed`) to odd, in place: the last bit of inexact results is 1."""
     inexact = (rest < 0) | (rest > 0)
     if inexact.any():
         bits = _bits(nearest)
@@ -67,7 +67,7 @@ def to_odd(nearest: Floats, rest: Floats) -> Floats:
 
 
 def to_float32(x: Floats, rounding: Rounding) -> Floats:
-    """A float64 array, of at least one axis, rounded to float32."""
+    """Round a float64 array, of at least one axis, to float32."""
     nearest = x.astype(np.float32)
     return nearest if rounding == "rn" else directed(nearest, x - nearest, rounding)
 
@@ -75,7 +75,7 @@ def to_float32(x: Floats, rounding: Rounding) -> Floats:
 def drop(significand: Words, count: Any, rounding: NarrowRounding, negative: Lanes) -> Words:
     """Drop the low ``count`` bits of magnitudes, at least 1 and less than the width, and round the rest.
 
-    A significand has room at the top for a carry; ``negative`` is the sign of the whole value.
+    Significands must have room at the top for a carry; ``negative`` is the sign of the values.
     """
     one = significand.dtype.type(1)
     count = np.asarray(count).astype(significand.dtype)

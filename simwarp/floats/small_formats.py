@@ -1,4 +1,4 @@
-"""Formats that NumPy lacks, or has for storage only: conversions, and arithmetic on f16 and bf16.
+"""Conversions of f16, bf16, tf32, e4m3 and e5m2, and arithmetic on f16 and bf16.
 
 Source: PTX ISA 9.0, sections 5.2.3, 9.7.9.21 (cvt) and 9.7.4 (half precision add, sub, mul, fma).
 """
@@ -24,7 +24,7 @@ _quiet = np.errstate(all="ignore")
 
 @_quiet
 def widen(words: Any, format: FormatName) -> Any:
-    """The values of words, as float32: exact, and a NaN for a NaN.
+    """Convert words of a format to float32: exact, and NaN to NaN.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def widen(words: Any, format: FormatName) -> Any:
     Raises
     ------
     SchemeError
-        For another format.
+        For an unknown format.
 
     Examples
     --------
@@ -57,10 +57,10 @@ def widen(words: Any, format: FormatName) -> Any:
 
 @_quiet
 def narrow(x: Any, format: FormatName, rounding: NarrowRounding = "rn", saturate_finite: bool = False) -> Any:
-    """The words of values in a format, rounded once (PTX ISA 9.7.9.21, ``cvt``).
+    """Convert floats to words of a format, rounded once (PTX ISA 9.7.9.21, ``cvt``).
 
     An overflow gives infinity, in e4m3 NaN, unless the rounding goes toward zero; NaN gives the format's
-    canonical NaN, all bits except the sign.
+    canonical NaN, which has all bits set except the sign.
 
     Parameters
     ----------
@@ -68,17 +68,17 @@ def narrow(x: Any, format: FormatName, rounding: NarrowRounding = "rn", saturate
     format : "f16", "bf16", "tf32", "e4m3" or "e5m2"
     rounding : "rn", "rz", "rm", "rp", or "rna": to nearest, ties away from zero
     saturate_finite : bool
-        Let an overflow, and an infinity, give the largest finite value (``.satfinite``).
+        Convert overflows and infinities to the largest finite value (``.satfinite``).
 
     Returns
     -------
     uint16, uint32 or uint8 array
-        As of `widen`; the low 13 bits of a tf32 word are 0.
+        The words, as in `widen`; the low 13 bits of a tf32 word are 0.
 
     Raises
     ------
     DtypeError, SchemeError
-        For operands, a format or a rounding of another kind.
+        For operands of other types, or an unknown format or rounding.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _narrow_f16(x: Floats) -> Words:
 
 
 def _cut(format: Format, rounding: NarrowRounding, saturate: bool, x: Floats) -> Words:
-    """Formats with the exponents of float32: its words without some of their last bits."""
+    """Round to a format with the exponents of float32: drop the last fraction bits of the word."""
     if x.dtype.itemsize == 8:
         nearest = x.astype(np.float32)
         x = to_odd(nearest, x - nearest)
@@ -147,7 +147,7 @@ _NARROW = ("f16", "bf16", "tf32", "e4m3", "e5m2")
 
 
 def _no_format(name: str) -> SchemeError:
-    return SchemeError(f"words of format {name!r}\nchoose one of {', '.join(_NARROW)}")
+    return SchemeError(f"format is {name!r}\nchoose one of {', '.join(_NARROW)}")
 
 
 _OPERANDS = {"add": 2, "sub": 2, "mul": 2, "fma": 3}
@@ -155,7 +155,7 @@ _OPERANDS = {"add": 2, "sub": 2, "mul": 2, "fma": 3}
 
 @_quiet
 def half(operation: HalfOperation, *words: Any, format: HalfFormat, rounding: Rounding = "rn") -> Any:
-    """One of a + b, a - b, a · b, a · b + c, of f16 or bf16, rounded once (PTX ISA 9.7.4).
+    """Compute a + b, a - b, a · b or a · b + c of f16 or bf16, rounded once (PTX ISA 9.7.4).
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def half(operation: HalfOperation, *words: Any, format: HalfFormat, rounding: Ro
     Raises
     ------
     SchemeError
-        For another operation, format or rounding.
+        For an unknown operation, format or rounding.
     ShapeError
         For another number of operands.
 
@@ -185,14 +185,14 @@ def half(operation: HalfOperation, *words: Any, format: HalfFormat, rounding: Ro
     if operation not in _OPERANDS:
         raise SchemeError(f"unknown half operation {operation!r}\nchoose one of {', '.join(_OPERANDS)}")
     if format not in ("f16", "bf16"):
-        raise SchemeError(f"half arithmetic in format {format!r}\nchoose f16 or bf16")
+        raise SchemeError(f"format of half arithmetic is {format!r}\nchoose f16 or bf16")
     if len(words) != _OPERANDS[operation]:
-        raise ShapeError(f"{operation} of {len(words)} operands\npass {_OPERANDS[operation]}")
+        raise ShapeError(f"{operation} of {len(words)} operands\npass {_OPERANDS[operation]} operands")
     return elementwise(partial(_half, operation, format, rounding), *words)
 
 
 def _half(operation: HalfOperation, format: HalfFormat, rounding: Rounding, *words: Words) -> Words:
-    """In float64 products of halves are exact, and sums can be rounded to odd."""
+    """Compute in float64, where products of halves are exact and sums can be rounded to odd."""
     a, b, *c = (widen(x, format).astype(np.float64) for x in words)
     if operation in ("mul", "fma"):
         result = np.multiply(a, b)

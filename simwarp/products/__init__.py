@@ -1,7 +1,7 @@
 """Products of a tensor core: d = a · b + c of whole tiles, bit for bit, for many warps at once.
 
-Operands are dense here; `simwarp.fragments` maps their elements to lanes and registers. The last two axes
-are a tile's rows and columns, every leading axis is more warps.
+Operands are dense; `simwarp.fragments` maps their elements to lanes and registers. The last two axes are a
+tile's rows and columns; leading axes are more warps.
 """
 
 from simwarp.products.double import doubles

@@ -1,7 +1,7 @@
 """Products of float64: the f64 forms of mma and wmma.
 
-Source: PTX ISA 9.0, section 9.7.14.5.14 (mma), which asks for the precision of fma; the order of the sum,
-MMA-Sim's (arXiv 2511.10909), and the NaN were compared with a chip of sm_90.
+Source: PTX ISA 9.0, section 9.7.14.5.14 (mma), which requires the precision of fma. The order of the sum is
+that of MMA-Sim (arXiv 2511.10909); the order and the payloads of NaN agree with a chip of sm_90.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simwarp.products.warps import Tiles, check
 
 
 def doubles(a: Tiles, b: Tiles, c: Tiles, rounding: Rounding = "rn") -> Tiles:
-    """The sum a · b + c as a chain of fused multiply-adds that starts with c, k ascending.
+    """Compute a · b + c as a chain of fused multiply-adds that starts with c, k ascending.
 
     ``d[i, j] = fma(a[i, k-1], b[k-1, j], … fma(a[i, 0], b[0, j], c[i, j]))``.
 
@@ -23,13 +23,13 @@ def doubles(a: Tiles, b: Tiles, c: Tiles, rounding: Rounding = "rn") -> Tiles:
     b : float64 (…, k, n)
     c : float64 (…, m, n)
     rounding : "rn", "rz", "rm" or "rp"
-        Of every link of the chain.
+        The rounding of every fused multiply-add.
 
     Returns
     -------
     float64 (…, m, n)
-        Of the NaN that enter a link, in the order b, c, a, the first one stays, made quiet; a NaN that
-        arises is 0xFFF8000000000000.
+        The result of a fused multiply-add with NaN operands is the first NaN in the order b, c, a, made
+        quiet; a NaN from numbers is 0xFFF8000000000000.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def doubles(a: Tiles, b: Tiles, c: Tiles, rounding: Rounding = "rn") -> Tiles:
 
 
 def _nan(a: Tiles, b: Tiles, c: Tiles, result: Tiles) -> Tiles:
-    """The result with the payloads of its NaN."""
+    """Set the payloads of the NaN among the results of a fused multiply-add."""
     unordered = np.isnan(result)
     if unordered.any():
         words = np.full(result.shape, _ARISEN)

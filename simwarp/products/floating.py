@@ -1,11 +1,11 @@
 """Products of floats: the forms of mma, wmma and wgmma with float accumulators.
 
-The sums are not IEEE's. All addends of one sum are brought to the largest exponent among them and cut
-there, and the sum is rounded once, by the chip's rule (`simwarp.products.rules`).
+The sums are not IEEE's. All addends of a sum are aligned to the largest exponent among them and truncated,
+and the sum is rounded once, by the chip's rule (`simwarp.products.rules`).
 
-Everything below is exact in float64 until that rounding. A product has at most 22 significant bits and
-lies between 2^-266 and 2^256, the largest exponent between -133 and 254; so 2^(25 - largest) brings no
-product out of the range of float64. Cut, each is an integer below 2^27, and at most 33 of them are added.
+All steps before that rounding are exact in float64. A product has at most 22 significant bits and is between
+2^-266 and 2^256, and the largest exponent is between -133 and 254, so a product times 2^(25 - largest) is in
+the range of float64. Truncated, each is an integer below 2^27, and at most 33 of them are added.
 
 Source: MMA-Sim, arXiv 2511.10909, corrected where a chip of sm_90 differs (`Rule.floor`, eight-bit floats,
 signs of zeros); PTX ISA 9.0, sections 9.7.14.4.5 (wmma.mma) and 9.7.14.5.14 (mma).
@@ -25,21 +25,21 @@ from simwarp.products.rules import Rule, Types
 from simwarp.products.warps import Tiles, check, warps_last
 
 BLOCK = 1 << 19
-"""Bytes of the products at a time: they should stay in the second level of cache."""
+"""Bytes of the products per block, which stay in the second-level cache."""
 
 
 @np.errstate(all="ignore")
 def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
-    """The sum a · b + c by the rule of an architecture.
+    """Compute a · b + c by the rule of an architecture.
 
     Parameters
     ----------
     a : uint8, uint16 or uint32 (…, m, k)
-        The words; of tf32 the low 13 bits do not count.
+        The words; the low 13 bits of tf32 words are ignored.
     b : (…, k, n)
     c : uint16 or uint32 (…, m, n)
     types : (str, str, str, str)
-        Of d, a, b and c, as in the opcode: ``("f32", "e4m3", "e5m2", "f32")``.
+        The types of d, a, b and c, as in the opcode: ``("f32", "e4m3", "e5m2", "f32")``.
     rule : Rule
 
     Returns
@@ -50,11 +50,11 @@ def floats(a: Tiles, b: Tiles, c: Tiles, types: Types, rule: Rule) -> Tiles:
     Raises
     ------
     ShapeError, DtypeError
-        For operands that do not fit together, or are not the words of their types.
+        For operands of shapes that do not multiply, or of other words than their types have.
 
     Examples
     --------
-    The same ones, and 2^-26 that is cut off beside them on Hopper:
+    Eight products of 1, and eight of 2^-26, which Hopper truncates beside them:
 
     >>> from simwarp.products import rule_of
     >>> types, shape = ("f32", "f16", "f16", "f32"), (1, 1, 16)
@@ -93,13 +93,13 @@ def _factors(words: Tiles, name: str, rule: Rule) -> Numbers:
 
 @cache
 def _halves(name: str) -> Tiles:
-    """The f16 words of every word of eight bits: exact."""
+    """The table from each word of an eight-bit format to its f16 word; exact."""
     values = widen(np.arange(256, dtype=np.uint8), cast("FormatName", name))
     return values.astype(np.float16).view(np.uint16)
 
 
 def _sum(a: Numbers, b: Numbers, c: Numbers, rule: Rule) -> Tiles:
-    """One fused sum → words of the accumulator."""
+    """Compute one fused sum, c plus the products over k, as words of the accumulator."""
     products = np.multiply(a.value, b.value)
     exponent = np.add(a.exponent, b.exponent).max(axis=0)
     np.maximum(exponent, c.exponent, out=exponent)
@@ -119,7 +119,7 @@ def _sum(a: Numbers, b: Numbers, c: Numbers, rule: Rule) -> Tiles:
 
 
 def _special(a: Numbers, b: Numbers, c: Numbers) -> Tiles | None:
-    """The sums with infinities and NaN by the rules of IEEE; finite where they have no part."""
+    """The sums with infinities and NaN, by the rules of IEEE; None if there are none."""
     if a.special is None and b.special is None and c.special is None:
         return None
     left, right, addend = (x.value if x.special is None else x.value + x.special for x in (a, b, c))
@@ -127,12 +127,12 @@ def _special(a: Numbers, b: Numbers, c: Numbers) -> Tiles | None:
 
 
 def _round(x: Tiles, rule: Rule) -> Tiles:
-    """The words of float64 values in the accumulator's type; every zero is +0."""
+    """Round float64 sums to words of the accumulator; every zero is +0."""
     format = FORMATS[rule.accumulator]
     nearest = x.astype(np.float16 if rule.accumulator == "f16" else np.float32)
     words = nearest.view(format.word)
     if rule.rounding == "rz":
-        # A value rounded away from zero goes one step back; only one that needs another exponent is infinite.
+        # A value rounded away from zero goes one step back, except to infinity from beyond the last exponent.
         words -= (np.abs(nearest) > np.abs(x)) & (np.abs(x) < 2.0 ** (format.greatest_exponent + 1))
     cut = format.fraction_bits - rule.output_bits
     words &= words.dtype.type(2 * format.sign - (1 << cut))
@@ -142,7 +142,7 @@ def _round(x: Tiles, rule: Rule) -> Tiles:
 
 
 def _chains(types: Types, rule: Rule, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
-    """Chains of fma.rn.f32, each added to c; the first link is fma(a, b, +0), of several chains a · b."""
+    """Add chains of fma.rn.f32 to c; a single chain starts with fma(a, b, +0), each of several with a · b."""
     left, right, total = (_float32(x, t) for x, t in ((a, types[1]), (b, types[2]), (c, types[3])))
     start = np.float32(0.0 if len(rule.groups) == 1 else -0.0)
     for group in rule.groups:
@@ -150,27 +150,27 @@ def _chains(types: Types, rule: Rule, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
         for k in group:
             chain = fma(left[:, None, k], right[k], chain)
         total = total + chain
-    words = total.view(np.uint32)
-    words[np.isnan(total)] = FORMATS["f32"].nan
+    words = _canonical(total, "f32")
     return words if types[0] == "f32" else _convert(words, "f32", types[0])
 
 
 def _added(x: Tiles, y: Tiles, name: str) -> Tiles:
-    """The sum of words of f16 or f32, rounded to nearest."""
+    """Add words of f16 or f32, rounded to nearest."""
     dtype = np.float16 if name == "f16" else np.float32
-    total = x.view(dtype) + y.view(dtype)
-    words = total.view(x.dtype)
-    words[np.isnan(total)] = FORMATS[name].nan
-    return words
+    return _canonical(x.view(dtype) + y.view(dtype), name)
 
 
 def _convert(words: Tiles, source: str, target: str) -> Tiles:
-    """Words of f16 as f32, or the other way around and rounded to nearest."""
+    """Convert words of f16 to f32, or of f32 to f16, rounded to nearest."""
     number = _float32(words, source)
-    converted = number if target == "f32" else number.astype(np.float16)
-    result = converted.view(FORMATS[target].word)
-    result[np.isnan(number)] = FORMATS[target].nan
-    return result
+    return _canonical(number if target == "f32" else number.astype(np.float16), target)
+
+
+def _canonical(values: Tiles, name: str) -> Tiles:
+    """The words of floats, in place, with the canonical NaN of the format."""
+    words = values.view(FORMATS[name].word)
+    words[np.isnan(values)] = FORMATS[name].nan
+    return words
 
 
 def _float32(words: Tiles, name: str) -> Tiles:
@@ -178,7 +178,7 @@ def _float32(words: Tiles, name: str) -> Tiles:
 
 
 def _some(numbers: Numbers, group: tuple[int, ...]) -> Numbers:
-    """The numbers of some k; those of all if it is all."""
+    """The numbers of a group of k."""
     if len(group) == len(numbers.value):
         return numbers
     k = list(group)
@@ -187,5 +187,5 @@ def _some(numbers: Numbers, group: tuple[int, ...]) -> Numbers:
 
 
 def _power_of_two(exponent: Tiles) -> Tiles:
-    """2^exponent as float64, for exponents of normal numbers."""
+    """2^exponent as float64, for exponents of normal float64 numbers."""
     return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)

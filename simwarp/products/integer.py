@@ -15,11 +15,11 @@ from reference.errors import SchemeError
 from simwarp.products.warps import Tiles, check, warps_last
 
 BLOCK = 128
-"""Warps at a time."""
+"""Warps per block."""
 
 
 def bits(a: Tiles, b: Tiles, c: Tiles, operation: Literal["and", "xor"]) -> Tiles:
-    """Add to c how many bits of a row of a **and** (or **xor**) a column of b are set.
+    """Add to c the population count of each row of a **and** (or **xor**) each column of b.
 
     ``d[i, j] = c[i, j] + sum over word of popc(a[i, word] operation b[word, j])``, modulo 2^32.
 
@@ -38,7 +38,7 @@ def bits(a: Tiles, b: Tiles, c: Tiles, operation: Literal["and", "xor"]) -> Tile
     Raises
     ------
     ShapeError, DtypeError, SchemeError
-        For operands that do not fit together, other element types, or another operation.
+        For operands of shapes that do not multiply, other element types, or another operation.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def bits(a: Tiles, b: Tiles, c: Tiles, operation: Literal["and", "xor"]) -> Tile
     (11, 13)
     """
     if operation not in _OPERATIONS:
-        raise SchemeError(f"a product of bits by {operation!r}\nchoose one of {', '.join(_OPERATIONS)}")
+        raise SchemeError(f"operation is {operation!r}\nchoose one of {', '.join(_OPERATIONS)}")
     check(a, b, c, "uint32", "uint32", "int32")
     function = partial(_count, _OPERATIONS[operation])
     columns = _long_words(b.swapaxes(-1, -2)).swapaxes(-1, -2)
@@ -56,7 +56,7 @@ def bits(a: Tiles, b: Tiles, c: Tiles, operation: Literal["and", "xor"]) -> Tile
 
 
 def _long_words(rows: Tiles) -> Tiles:
-    """Rows of 32-bit words as rows of 64-bit words; a 0 completes the last one."""
+    """Join pairs of 32-bit words to 64-bit words; an odd last word is paired with 0."""
     if rows.shape[-1] % 2:
         rows = np.concatenate([rows, np.zeros_like(rows[..., :1])], axis=-1)
     return np.ascontiguousarray(rows).view(np.uint64)
@@ -64,7 +64,7 @@ def _long_words(rows: Tiles) -> Tiles:
 
 def _count(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
     total, both = c.copy(), np.empty(c.shape, np.uint64)
-    a, b, octets = a.view(np.uint8), b.view(np.uint8), both.view(np.uint8)  # whose loop is NumPy's fastest
+    a, b, octets = a.view(np.uint8), b.view(np.uint8), both.view(np.uint8)  # NumPy's fastest loop
     for start in range(0, len(b), _WORDS):
         count = np.zeros(c.shape, np.uint8)
         for word in range(start, min(start + _WORDS, len(b))):
@@ -75,23 +75,23 @@ def _count(operation: np.ufunc, a: Tiles, b: Tiles, c: Tiles) -> Tiles:
 
 
 _WORDS = 3
-"""As many 64-bit words as a byte can count the bits of."""
+"""The 64-bit words whose bits a byte can count."""
 _OPERATIONS: dict[str, Any] = {"and": np.bitwise_and, "xor": np.bitwise_xor}
 
 
 def integers(a: Tiles, b: Tiles, c: Tiles, saturate: bool = False) -> Tiles:
-    """The exact sum a · b + c, brought into 32 bits at the end.
+    """Compute a · b + c exactly, then wrap or clamp it to int32.
 
     ``d[i, j] = c[i, j] + sum over k of a[i, k] · b[k, j]``.
 
     Parameters
     ----------
     a : int8 or uint8 (…, m, k)
-        The values; those of 4-bit types, too, one in each byte.
+        The values, also of 4-bit types, one per byte.
     b : int8 or uint8 (…, k, n)
     c : int32 (…, m, n)
     saturate : bool
-        Clamp a sum that int32 cannot hold (``.satfinite``) instead of wrapping it around.
+        Clamp sums outside int32 (``.satfinite``) instead of wrapping them around.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def integers(a: Tiles, b: Tiles, c: Tiles, saturate: bool = False) -> Tiles:
     Raises
     ------
     ShapeError, DtypeError
-        For operands that do not fit together, or of other element types.
+        For operands of shapes that do not multiply, or of other element types.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def integers(a: Tiles, b: Tiles, c: Tiles, saturate: bool = False) -> Tiles:
     (-2147473655, 2147483647)
     """
     check(a, b, c, "int8 or uint8", "int8 or uint8", "int32")
-    # Matrix products of floats are fast, and exact as long as a float holds every integer on the way.
+    # Matrix products of floats are fast, and exact while a float holds every partial sum.
     exact = np.float32 if a.shape[-1] * 255 * 255 < 2**24 else np.float64
     products = np.matmul(a.astype(exact), b.astype(exact))
     if saturate:

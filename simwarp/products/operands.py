@@ -1,4 +1,4 @@
-"""Words of floating-point formats decoded to numbers and exponents."""
+"""Decode words of floating-point formats to numbers and exponents."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from simwarp.floats.formats import FORMATS, Format
 from simwarp.products.warps import Tiles
 
 OF_ZERO = -1000
-"""The exponent of a zero, far below all others."""
+"""The exponent of zeros, far below all others."""
 
 
 class Numbers(NamedTuple):
-    """Finite numbers, and where something else stood.
+    """Numbers with their exponents; infinities and NaN separate.
 
     Attributes
     ----------
     value : float64 array
-        0 where ``special`` is not.
+        0 for infinities and NaN.
     exponent : int16 array
-        The binary exponent, a subnormal number's being the least one of its format; `OF_ZERO` of 0.
+        The binary exponent; for subnormal numbers the least one of the format, for 0 `OF_ZERO`.
     special : float64 array or None
-        0, or an infinity or NaN; None if there is none.
+        Infinities and NaN, 0 elsewhere; None if there are none.
     """
 
     value: Tiles
@@ -32,9 +32,9 @@ class Numbers(NamedTuple):
 
 
 def decode(words: Tiles, name: str) -> Numbers:
-    """The numbers that words of a format stand for; low bits that the format ignores are dropped."""
+    """Decode words of a format; low bits that the format ignores are dropped."""
     format = FORMATS[name]
-    magnitude = words & words.dtype.type(format.nan)  # all bits but the sign, and none of the padding
+    magnitude = words & words.dtype.type(format.nan)  # without the sign and the padding
     field = (magnitude >> (format.fraction_bits + format.padding)).astype(np.int16)
     exponent = np.maximum(field, 1)
     exponent += format.least_exponent - 1
@@ -51,7 +51,7 @@ def decode(words: Tiles, name: str) -> Numbers:
 
 
 def _value(words: Tiles, magnitude: Tiles, format: Format) -> Tiles:
-    """The words shifted to a float64's fields; the factor corrects the bias of the exponent."""
+    """The values as float64: shift the fields into place, and correct the bias by a factor."""
     wide = magnitude.astype(np.uint64)
     wide <<= np.uint64(52 - format.fraction_bits - format.padding)
     wide |= (words >= format.sign).astype(np.uint64) << np.uint64(63)

@@ -1,7 +1,8 @@
-"""Sums of each architecture's tensor cores: alignment, truncation and rounding.
+"""How each architecture's tensor cores add: alignment, truncation and rounding.
 
-No manual has them. The rules are published measurements (MMA-Sim, arXiv 2511.10909), ptxas' lowering of an
-instruction that a chip lacks, and, where `Rule.confirmed`, our own comparison with the chip.
+No manual specifies it. The rules come from published measurements (MMA-Sim, arXiv 2511.10909), from ptxas'
+lowering of instructions that a chip lacks, and, where `Rule.confirmed`, from our own comparison with the
+chip.
 """
 
 from __future__ import annotations
@@ -21,32 +22,32 @@ Accumulator: TypeAlias = Literal["f16", "f32"]
 
 @dataclass(frozen=True)
 class Rule:
-    """How the products of one instruction are added up.
+    """How the products of one instruction are added.
 
-    The exponent of a product is the sum of its factors', each as it is stored (of a subnormal number, the
-    least of its format). Of all addends of a sum, products and accumulator alike, that are not 0 the
-    largest exponent is found, or `floor` if that is larger; each addend is cut to ``fraction_bits`` below
-    it, toward zero; these are added exactly, and the sum is rounded once. A sum of 0 is +0, and any NaN is
-    all ones but the sign.
+    The exponent of a product is the sum of the stored exponents of its factors (for a subnormal number, the
+    least exponent of its format). The largest exponent of all addends other than 0, products and accumulator,
+    is found, or `floor` if that is larger. Each addend is truncated to ``fraction_bits`` below it; the
+    truncated addends are added exactly, and the sum is rounded once. A sum of 0 is +0, and a NaN has all bits
+    set except the sign.
 
     Attributes
     ----------
     groups : tuple of tuple of int
-        The k of the products that enter each sum, one sum after the other.
+        The k of the products of each sum; a sum is an addend of the next.
     fraction_bits : int
         0 where the sums are chains of ``fma.rn.f32`` instead (m8n8k4 on chips that lack it).
     accumulator : "f16" or "f32"
-        The type of every sum; converted to nearest where the instruction asks for another.
+        The type of every sum; converted, to nearest, if the instruction returns another.
     rounding : "rz" or "rn"
-        Of every sum. An overflow is infinite, also toward zero.
+        The rounding of every sum. An overflow is infinite, also with "rz".
     output_bits : int
-        How many fraction bits of a sum are kept.
+        The fraction bits of a sum.
     operands : "" or "f16"
         The type that a and b are converted to before they are multiplied.
     addend : "first" or "last"
-        Whether c is an addend of the first sum, or is added to the last one by an instruction of its own.
+        Whether c is an addend of the first sum, or is added to the last sum by another instruction.
     confirmed : bool
-        Whether we compared it with a chip.
+        Whether we compared the rule with a chip.
     source : str
 
     Examples
@@ -68,9 +69,9 @@ class Rule:
 
     @property
     def floor(self) -> int:
-        """The exponent below which no largest exponent counts: 7 below the least of the accumulator.
+        """The least value of the largest exponent: 7 below the least exponent of the accumulator.
 
-        Measured on sm_90 (visible only where c is 0), assumed of others.
+        Measured on sm_90 (visible only where c is 0), assumed for other chips.
         """
         return FORMATS[self.accumulator].least_exponent - 7
 
@@ -84,14 +85,14 @@ def rule_of(cc: tuple[int, int], types: Types, shape: tuple[int, int, int]) -> R
     cc : (int, int)
         Compute capability.
     types : (str, str, str, str)
-        Of d, a, b and c, as in the opcode.
+        The types of d, a, b and c, as in the opcode.
     shape : (int, int, int)
         m, n and k.
 
     Raises
     ------
     SchemeError
-        For types that no form has, or a chip without tensor cores.
+        For types that no form of the instruction has, or a chip without tensor cores.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def _without_tensor_core(sums: Sums, d: str) -> Rule:
 
 
 def _as_f16(sums: Sums, accumulator: Accumulator, k: int) -> Rule:
-    """Two products of f16: an HMMA takes two neighbours of the four that are in one register."""
+    """The rule of eight-bit floats as two HMMA of f16, each of two of the four elements of a register."""
     groups = tuple(tuple(i for i in range(k) if i % 4 in half) for half in ((0, 1), (2, 3)))
     bits = sums.fraction_bits
     source = "ptxas 13.0: two HMMA from 0, then FADD or HADD2"
@@ -141,7 +142,8 @@ def _sums(cc: tuple[int, int]) -> Sums:
     sums = chip_of(cc).sums
     if sums is None:
         raise SchemeError(
-            f"a chip of compute capability {cc[0]}.{cc[1]} has no tensor cores\nchoose one from 7.0 on"
+            f"a chip of compute capability {cc[0]}.{cc[1]} does not have tensor cores\n"
+            "choose compute capability 7.0 or higher"
         )
     return sums
 
@@ -153,7 +155,7 @@ def _check(types: Types) -> None:
     accumulators = {d, c} <= ({"f16", "f32"} if f16_too else {"f32"})
     if not accumulators or not (eight or (a == b and a in ("f16", "bf16", "tf32"))):
         raise SchemeError(
-            f"no product of floats has d {d}, a {a}, b {b} and c {c}\n"
+            f"there is no product with d {d}, a {a}, b {b} and c {c}\n"
             "a and b are both f16, bf16 or tf32, or each is e4m3 or e5m2\n"
             "c and d are f32, or f16 where a is not bf16 or tf32 (PTX ISA 9.7.14.5)"
         )

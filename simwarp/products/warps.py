@@ -1,6 +1,6 @@
-"""Functions of tiles applied to many warps: some at a time, the axes of a tile in front.
+"""Apply functions of tiles to many warps, with the warps as the last axis.
 
-NumPy runs along the last axis. A tile's own axes are short, so the warps go there.
+NumPy's inner loop is the last axis. The axes of a tile are short, so the last axis is that of the warps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def warps_last(
 ) -> Tiles:
     """Apply a function of (m, k, warps), (k, n, warps) and (m, n, warps) to tiles with leading axes.
 
-    ``block`` warps at a time: their temporaries should stay in the second level of cache.
+    It is called for ``block`` warps at a time, so that temporaries stay in the second-level cache.
     """
     leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], c.shape[:-2])
     a, b, c = (np.broadcast_to(x, leading + x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (a, b, c))
@@ -34,7 +34,7 @@ def warps_last(
 
 
 def check(a: Tiles, b: Tiles, c: Tiles, *dtypes: str) -> None:
-    """Refuse tiles that do not fit together, and other dtypes than those of each: "int8 or uint8"."""
+    """Refuse shapes that do not multiply, and dtypes other than each tile's, such as "int8 or uint8"."""
     try:
         (m, k), (k_of_b, n) = a.shape[-2:], b.shape[-2:]
         fit = k == k_of_b and c.shape[-2:] == (m, n)
@@ -48,4 +48,4 @@ def check(a: Tiles, b: Tiles, c: Tiles, *dtypes: str) -> None:
         )
     for operand, letter, allowed in zip((a, b, c), "abc", dtypes, strict=True):
         if operand.dtype.name not in allowed.split():
-            raise DtypeError(f"{letter} has elements of type {operand.dtype}\nthis product takes {allowed}")
+            raise DtypeError(f"{letter} has elements of {operand.dtype}\nconvert {letter} to {allowed}")

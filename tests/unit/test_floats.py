@@ -370,7 +370,10 @@ def test_extreme_operands_raise_no_numpy_warning():
 
 def test_unsupported_types_are_refused():
     single, double = np.ones(2, np.float32), np.ones(2)
-    with pytest.raises(DtypeError, match="float32, float64\npass NumPy values, all float32 or all float64"):
+    with pytest.raises(
+        DtypeError,
+        match="float32, float64\nfloats of one type are needed\npass NumPy values",
+    ):
         floats.add(single, double)
     with pytest.raises(DtypeError, match="float32, float32, int"):
         floats.fma(single, single, 1)
