@@ -10,8 +10,6 @@ give --device sim or cuda
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +20,7 @@ from rich.text import Text
 
 from gpu import cuda
 from reference.errors import SchemeError
-from simwarp.cli.output import Json, Where, cuda_device, print_json, progress_bar
+from simwarp.cli.output import STOPPED, Json, Where, cuda_device, print_json, progress_bar
 from simwarp.device.device import Device
 from simwarp.lab import fuzz
 from simwarp.lab.counterexamples import keep
@@ -56,89 +54,78 @@ def fuzz_command(
     On a GPU, --optimised also tests ptxas: usual programs hide their values from its optimiser; without
     the hiding, their outputs must be the same.
     """
-    show = _Show(as_json)
-    if recording is not None:
-        if device is Where.both:
-            raise SchemeError("--replay compares one device with a recording\ngive --device sim or cuda")
-        return show.replayed(recording, programs, device or Where.sim)
-    return show.hunted(_witnesses(device or Where.sim, optimised), seed, programs or PROGRAMS, out, most)
+    start = time.perf_counter()
+    if recording is None:
+        witnesses = _witnesses(device or Where.sim, optimised)
+        report, line = _hunt(witnesses, seed, programs or PROGRAMS, out, most, quiet=as_json)
+    elif device is Where.both:
+        raise SchemeError("--replay compares one device with a recording\ngive --device sim or cuda")
+    else:
+        report, line = _replay(recording, programs, device or Where.sim, quiet=as_json)
+    seconds, bad = time.perf_counter() - start, bool(report.get("differences") or report.get("different"))
+    if as_json:
+        print_json({**report, "seconds": round(seconds, 3)})
+    else:
+        _print(f"{line} ({seconds:.1f} s)", "bold red" if bad else "")
+    return 1 if bad else STOPPED if report.get("interrupted") else 0
 
 
-class _Show:
-    """Runs the programs and prints progress and results."""
+def _hunt(
+    witnesses: list[fuzz.Witness], seed: int, count: int, out: Path, most: int, *, quiet: bool
+) -> tuple[dict[str, Any], str]:
+    """Run generated programs on all witnesses and write the counterexamples; returns report and summary."""
+    differences: list[dict[str, Any]] = []
+    done, interrupted = 0, False
+    stream = (fuzz.generate(seed, k) for k in range(count))
+    try:
+        with progress_bar("programs", MofNCompleteColumn(), count, quiet=quiet) as update:
 
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
-        self.start = time.perf_counter()
-        self.done = 0
+            def progress(number: int) -> None:
+                nonlocal done
+                done = number
+                update(completed=done)
 
-    @contextmanager
-    def progress(self, total: int) -> Generator[Callable[[int], None]]:
-        """Show a progress bar; yields the function that sets the programs done."""
-        with progress_bar("programs", MofNCompleteColumn(), total, quiet=self.as_json) as move:
+            for found in fuzz.hunt(witnesses, stream, progress=progress):
+                facts = {"program": found.number, "witnesses": list(found.names), "lines": found.lines()}
+                file = keep(found, out, witnesses[0].device)
+                differences.append({**facts, "ptx": found.text, "file": str(file)})
+                if len(differences) == most:
+                    break
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        for witness in witnesses:
+            if witness.workers:
+                witness.workers.close()
+    for each in () if quiet else differences:
+        head = f"program {each['program']}, reduced: {' and '.join(each['witnesses'])} differ"
+        _print("\n".join([head, "", each["ptx"], *each["lines"], f"written to {each['file']}", ""]))
+    names = [witness.name for witness in witnesses]
+    silent = {witness.name: witness.silent for witness in witnesses if witness.silent}
+    line = f"{done} programs: {', '.join(names)} agree"
+    if silent:
+        line += f"; the compiler crashed or hung on {sum(map(len, silent.values()))} of them"
+    if differences:
+        plural = "s" * (len(differences) != 1)
+        line = f"{len(differences)} counterexample{plural}: PTX and words are in {out}"
+    report = {"programs": done, "seed": seed, "witnesses": names, "interrupted": interrupted}
+    report |= {"silent": silent, "differences": differences}
+    return report, "stopped before the end; " * interrupted + line
 
-            def update(done: int) -> None:
-                self.done = done
-                move(completed=done)
 
-            yield update
-
-    def hunted(self, witnesses: list[fuzz.Witness], seed: int, count: int, out: Path, most: int) -> int:
-        """Run generated programs on all witnesses and write the counterexamples; returns the exit code."""
-        differences: list[dict[str, Any]] = []
-        interrupted = False
-        stream = (fuzz.generate(seed, k) for k in range(count))
-        try:
-            with self.progress(count) as update:
-                for found in fuzz.hunt(witnesses, stream, progress=update):
-                    facts = {"program": found.number, "witnesses": list(found.names), "lines": found.lines()}
-                    file = keep(found, out, witnesses[0].device)
-                    differences.append({**facts, "ptx": found.text, "file": str(file)})
-                    if len(differences) == most:
-                        break
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            for witness in witnesses:
-                if witness.workers:
-                    witness.workers.close()
-        for each in () if self.as_json else differences:
-            head = f"program {each['program']}, reduced: {' and '.join(each['witnesses'])} differ"
-            _print("\n".join([head, "", each["ptx"], *each["lines"], f"written to {each['file']}", ""]))
-        names = [witness.name for witness in witnesses]
-        silent = {witness.name: witness.silent for witness in witnesses if witness.silent}
-        report = {"seed": seed, "witnesses": names, "interrupted": interrupted, "silent": silent}
-        line = f"{self.done} programs: {', '.join(names)} agree"
-        if silent:
-            line += f"; the compiler crashed or hung on {sum(map(len, silent.values()))} of them"
-        if differences:
-            plural = "s" * (len(differences) != 1)
-            line = f"{len(differences)} counterexample{plural}: PTX and words are in {out}"
-        self.end({**report, "differences": differences}, line, bool(differences), interrupted)
-        return 1 if differences else 130 if interrupted else 0
-
-    def replayed(self, file: Path, count: int | None, on: Where) -> int:
-        """Compare a device with a recording; returns the exit code."""
-        recording = load(file)
-        device = cuda_device() if on is Where.cuda else Device(instruction_budget=BUDGET)
-        total = min(count or len(recording.digests), len(recording.digests))
-        with self.progress(total) as update:
-            wrong = replay(recording, device, range(total), progress=update)
-        gpu = recording.meta["gpu"]["name"]
-        report = {"recording": str(file), "gpu": gpu, "device": device.name, "different": wrong}
-        differ = f"{device.name} differs from {gpu} on programs {', '.join(map(str, wrong))}"
-        agreed = f"{total} programs: {device.name} agrees with {gpu}"
-        self.end(report, differ if wrong else agreed, bool(wrong))
-        return 1 if wrong else 0
-
-    def end(self, report: dict[str, Any], line: str, bad: bool = False, interrupted: bool = False) -> None:
-        """Print the last line, or the whole report as JSON."""
-        seconds = time.perf_counter() - self.start
-        if self.as_json:
-            print_json({"programs": self.done, **report, "seconds": round(seconds, 3)})
-            return
-        stopped = "stopped before the end; " if interrupted else ""
-        _print(f"{stopped}{line} ({seconds:.1f} s)", "bold red" if bad else "")
+def _replay(file: Path, count: int | None, on: Where, *, quiet: bool) -> tuple[dict[str, Any], str]:
+    """Compare a device with a recording; returns report and summary."""
+    recording = load(file)
+    device = cuda_device() if on is Where.cuda else Device(instruction_budget=BUDGET)
+    total = min(count or len(recording.digests), len(recording.digests))
+    with progress_bar("programs", MofNCompleteColumn(), total, quiet=quiet) as update:
+        wrong = replay(recording, device, range(total), progress=lambda done: update(completed=done))
+    gpu = recording.meta["gpu"]["name"]
+    report = {"programs": total, "recording": str(file), "gpu": gpu, "device": device.name}
+    line = f"{total} programs: {device.name} agrees with {gpu}"
+    if wrong:
+        line = f"{device.name} differs from {gpu} on programs {', '.join(map(str, wrong))}"
+    return {**report, "different": wrong}, line
 
 
 def _witnesses(device: Where, optimised: bool) -> list[fuzz.Witness]:
